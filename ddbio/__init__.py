@@ -1,0 +1,55 @@
+"""Move data between Amazon DynamoDB and S3, fast and exactly; importing it loads neither boto3 nor pyspark.
+
+The names below are loaded when first used.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+from ddbio.version import __version__
+
+if TYPE_CHECKING:
+    from ddbio.api import infer_schema, read_table, scan, scan_batches
+    from ddbio.core.decode import from_dynamodb_json
+    from ddbio.core.items import to_dynamodb_json
+    from ddbio.errors import DdbioError
+    from ddbio.spark.registration import register
+
+__all__ = [
+    "DdbioError",
+    "__version__",
+    "from_dynamodb_json",
+    "infer_schema",
+    "read_table",
+    "register",
+    "scan",
+    "scan_batches",
+    "to_dynamodb_json",
+]
+
+_HOMES = {
+    "DdbioError": "ddbio.errors",
+    "from_dynamodb_json": "ddbio.core.decode",
+    "infer_schema": "ddbio.api",
+    "read_table": "ddbio.api",
+    "register": "ddbio.spark.registration",
+    "scan": "ddbio.api",
+    "scan_batches": "ddbio.api",
+    "to_dynamodb_json": "ddbio.core.items",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Load a public name from its module at first use."""
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(importlib.import_module(_HOMES[name]), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    """Return the public names."""
+    return sorted(__all__)

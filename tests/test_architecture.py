@@ -1,0 +1,139 @@
+"""The shape of the house: who imports whom, how large a module is, what is public, what may not be in the tree."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import inspect
+import os
+import pickle
+import statistics
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from ddbio.errors import DdbioError
+
+ROOT = Path(__file__).parents[1]
+MODULES = sorted((ROOT / "ddbio").rglob("*.py"))
+TESTS = sorted((ROOT / "tests").rglob("*.py"))
+
+MEDIAN_LINES, MOST_LINES = 150, 400
+VAGUE_NAMES = {"base", "common", "helper", "helpers", "misc", "util", "utils"}
+VAGUE_ENDINGS = ("Handler", "Helper", "Manager", "Processor")
+HEAVY_LIBRARIES = {"boto3", "botocore", "click", "numba", "numpy", "pyarrow", "pydantic", "pyspark", "rich"}
+
+# In parts, so that this file does not hold what it looks for: hosts of package registries, folders of one workplace.
+FOREIGN_TEXT = [
+    "".join(parts)
+    for parts in [
+        ("://", "pypi"),
+        ("files.", "pythonhosted"),
+        ("registry.", "npmjs"),
+        ("repo1.", "maven"),
+        ("deb.", "debian.org"),
+        ("/", "work/"),
+    ]
+]
+NOT_OURS = {"__pycache__", "build", "dist", "metastore_db", "spark-warehouse"}
+
+
+def named(path: Path) -> str:
+    """Return how a parametrised case is called."""
+    return str(path.relative_to(ROOT))
+
+
+def error_classes(cls: type[DdbioError]) -> Iterator[type[DdbioError]]:
+    """Yield a class and all that derive from it."""
+    yield cls
+    for child in cls.__subclasses__():
+        yield from error_classes(child)
+
+
+def files_of_the_tree() -> Iterator[Path]:
+    """Yield what a clone would hold: no environment, no cache, no hidden folder but .ci."""
+    for folder, folders, names in os.walk(ROOT):
+        folders[:] = [name for name in folders if name not in NOT_OURS and (name == ".ci" or not name.startswith("."))]
+        yield from (Path(folder, name) for name in names)
+
+
+def test_import_contracts_hold():
+    """Every import contract of pyproject.toml is kept."""
+    linter = Path(sys.executable).with_name("lint-imports")
+    done = subprocess.run([linter, "--no-logo", "--no-cache"], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("name", ["ddbio", "ddbio.testing"])
+def test_public_names_are_listed(name):
+    """What a package offers is in its sorted ``__all__``, and everything in there can be had."""
+    module = importlib.import_module(name)
+    values = {public: getattr(module, public) for public in {*dir(module), *module.__all__} if public[0] != "_"}
+    offered = {
+        public
+        for public, value in values.items()
+        if not inspect.ismodule(value) and getattr(value, "__module__", "").startswith("ddbio")
+    }
+    assert list(module.__all__) == sorted(set(module.__all__))
+    assert offered == {public for public in module.__all__ if public[0] != "_"}
+
+
+def test_importing_costs_nothing():
+    """``import ddbio`` loads none of the libraries it will use."""
+    code = "import sys, ddbio; print(*{name.partition('.')[0] for name in sys.modules})"
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+    loaded = set(done.stdout.split())
+    assert "ddbio" in loaded
+    assert not loaded & HEAVY_LIBRARIES
+
+
+def test_modules_are_small():
+    """Half of the modules fit two screens, and none is longer than one sitting."""
+    lines = {named(path): len(path.read_text("utf-8").splitlines()) for path in MODULES}
+    assert statistics.median(lines.values()) <= MEDIAN_LINES
+    assert {name: count for name, count in lines.items() if count > MOST_LINES} == {}
+
+
+@pytest.mark.parametrize("path", MODULES, ids=named)
+def test_module_says_what_it_is(path):
+    """A module has a docstring, a name of its own, and classes named after what they are."""
+    tree = ast.parse(path.read_text("utf-8"))
+    classes = [node.name for node in ast.walk(tree) if isinstance(node, ast.ClassDef)]
+    assert ast.get_docstring(tree)
+    assert not VAGUE_NAMES & {path.stem, *(folder.name for folder in path.relative_to(ROOT).parents)}
+    assert [name for name in classes if name.endswith(VAGUE_ENDINGS)] == []
+
+
+@pytest.mark.parametrize("path", TESTS, ids=named)
+def test_tests_say_what_they_show(path):
+    """Every test has a docstring."""
+    functions = [node for node in ast.walk(ast.parse(path.read_text("utf-8"))) if isinstance(node, ast.FunctionDef)]
+    tests = [node for node in functions if node.name.startswith("test_")]
+    assert [node.name for node in tests if not ast.get_docstring(node)] == []
+
+
+@pytest.mark.parametrize("cls", [*error_classes(DdbioError)], ids=lambda cls: cls.__name__)
+def test_errors_travel(cls):
+    """An error comes out of a worker as it went in: class, message, arguments and attributes."""
+    parameters = inspect.signature(cls.__init__).parameters.values()
+    names = [parameter.name for parameter in parameters if parameter.kind is parameter.POSITIONAL_OR_KEYWORD]
+    error = cls("what happened", *(f"value of {name}" for name in names[2:]))
+    copy = pickle.loads(pickle.dumps(error))
+    assert type(copy) is cls
+    assert str(copy) == "what happened"
+    assert (copy.args, vars(copy)) == (error.args, vars(error))
+    assert vars(error) == {name: f"value of {name}" for name in names[2:]}
+
+
+def test_tree_names_no_place():
+    """No file names the address of a package registry or a folder of one machine."""
+    found = [
+        (named(path), text)
+        for path in files_of_the_tree()
+        for text in FOREIGN_TEXT
+        if text in path.read_text("utf-8", errors="replace")
+    ]
+    assert found == []

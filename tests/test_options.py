@@ -1,0 +1,60 @@
+"""Options: every spelling, every refusal."""
+
+import pickle
+
+import pytest
+
+from ddbio.errors import OptionError
+from ddbio.options import ScanOptions, ScanToFilesOptions, camel_case, parse_options
+
+
+@pytest.mark.parametrize("spelling", ["rcu_per_second", "rcuPerSecond", "rcupersecond"])
+def test_every_spelling_is_one_option(spelling):
+    """Python, Spark and the lower-cased keys that Spark hands a data source mean the same field."""
+    assert parse_options(ScanOptions, {"table": "t", spelling: "400"}).rcu_per_second == 400.0
+
+
+def test_text_becomes_values():
+    """Spark options and CLI flags are text; sizes, names and booleans are understood."""
+    text = {"table": "t", "dest": "d", "targetFileBytes": "64MiB", "columns": "a, b", "consistent": "true"}
+    options = parse_options(ScanToFilesOptions, text)
+    assert (options.target_file_bytes, options.columns, options.consistent) == (64 * 1024**2, ("a", "b"), True)
+
+
+def test_none_means_not_given():
+    """A flag that was not given leaves the default."""
+    assert parse_options(ScanOptions, {"table": "t", "consistent": None}).consistent is False
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"table": "t", "rcu_per_secnd": 3}, "unknown option 'rcu_per_secnd': did you mean 'rcu_per_second'?"),
+        ({"table": "t", "xyzzy": 3}, "unknown option 'xyzzy': known are endpoint_url,"),
+        ({"rcu_per_second": 1}, "option 'table' is missing"),
+        ({"table": "t", "rcu_per_second": -3}, "option 'rcu_per_second' has value -3: input should be greater than 0"),
+        ({"table": "t", "segments": "many"}, "option 'segments' has value 'many'"),
+        ({"table": "t", "on_misfit": "x"}, "input should be 'rescue' or 'fail'"),
+        ({"table": "t", "rcu_per_second": 1, "read_ratio": 0.5}, "give rcu_per_second or read_ratio, not both"),
+        ({"table": "t", "columns": "a,a"}, "columns names an attribute twice"),
+        ({"table": ""}, "option 'table'"),
+    ],
+)
+def test_refusals_say_what_to_do(values, message):
+    """What is wrong is one OptionError that names the option."""
+    with pytest.raises(OptionError) as caught:
+        parse_options(ScanOptions, values)
+    assert message in str(caught.value)
+
+
+def test_options_travel_to_workers():
+    """Options survive pickling and cannot be changed on the way."""
+    options = parse_options(ScanOptions, {"table": "t", "columns": ["a"]})
+    assert pickle.loads(pickle.dumps(options)) == options
+    with pytest.raises(AttributeError):
+        options.table = "u"
+
+
+def test_camel_case_is_mechanical():
+    """Spark's spelling follows from the field's name."""
+    assert camel_case("s3_endpoint_url") == "s3EndpointUrl"

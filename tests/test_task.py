@@ -1,0 +1,281 @@
+"""``./task``: tried in a folder of its own, on a PATH of its own, so that what a machine has or lacks can be chosen."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+TOOLS = ("cat", "cksum", "dirname", "find", "rm", "sed", "sh")
+FAKE_PYTHON = """\
+case "$*" in
+  '-m venv '*) mkdir -p "$3/bin" && cp "$0" "$3/bin/python" && echo made >>venv.log ;;
+  *'print("yes")'*) echo yes ;;
+  '-m pip'*) echo "$*" >>pip.log ;;
+esac
+"""
+
+
+class Machine:
+    """A folder with the script and a PATH with only what a test puts there."""
+
+    def __init__(self, folder: Path, shell: str) -> None:
+        self.folder, self.shell, self.variables = folder, shell, {}
+        (folder / "bin").mkdir()
+        for name in ("requirements.lock", "requirements-ministack.lock", "pyproject.toml"):
+            (folder / name).write_text(name)
+        # No Java but the test's own may be found.
+        (folder / "task").write_text((ROOT / "task").read_text("utf-8").replace("/usr/lib/jvm", f"{folder}/jvm"))
+        for name in (*TOOLS, "cp", "mkdir"):
+            (folder / "bin" / name).symlink_to(shutil.which(name))
+
+    def command(self, path: str, script: str) -> Path:
+        """Put a shell script where a program is looked for."""
+        file = self.folder / path
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(f"#!{self.folder}/bin/sh\n{script}\n")
+        file.chmod(0o755)
+        return file
+
+    def java(self, path: str, version: str) -> None:
+        """Put a Java of some version there."""
+        self.command(path, f"echo 'openjdk version \"{version}\" 2024-01-01' >&2")
+
+    def run(self, *words: str) -> subprocess.CompletedProcess[str]:
+        """Run ``./task`` with these words."""
+        variables = {"PATH": f"{self.folder}/bin", **self.variables}
+        command = [shutil.which(self.shell), self.folder / "task", *words]
+        return subprocess.run(command, env=variables, cwd="/", capture_output=True, text=True, check=False)
+
+    def logged(self, name: str) -> list[str]:
+        """Return the lines a fake program wrote."""
+        file = self.folder / name
+        return file.read_text().splitlines() if file.exists() else []
+
+
+@pytest.fixture(params=[name for name in ("sh", "dash", "bash") if shutil.which(name)])
+def machine(request, tmp_path) -> Machine:
+    """Return a machine without Python and Java, whose user is not root."""
+    machine = Machine(tmp_path, request.param)
+    machine.command("bin/id", "echo 1000")
+    return machine
+
+
+@pytest.fixture
+def ready(machine) -> Machine:
+    """Return a machine with a Python that makes environments and a Java that Spark can use."""
+    machine.command("bin/python3", FAKE_PYTHON)
+    machine.java("bin/java", "17.0.1")
+    return machine
+
+
+def test_script_is_posix():
+    """The script parses as plain sh, with no word of bash."""
+    shell = shutil.which("dash") or "sh"
+    assert subprocess.run([shell, "-n", ROOT / "task"], check=False).returncode == 0
+    assert os.access(ROOT / "task", os.X_OK)
+
+
+def test_alone_it_lists_its_recipes(machine):
+    """``./task`` alone prints every recipe with one line about it, and needs neither Python nor Java."""
+    done = machine.run()
+    recipes = [line.split(maxsplit=1) for line in done.stdout.splitlines()[1:]]
+    assert (done.returncode, done.stderr) == (0, "")
+    assert {"setup", "demo", "test", "lint", "format", "bench", "docs", "lock", "clean"} <= {
+        name for name, _ in recipes
+    }
+
+
+def test_unknown_recipe_is_a_usage_error(machine):
+    """An unknown recipe ends with 2 and the list on stderr."""
+    done = machine.run("dmeo")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "no recipe dmeo" in done.stderr
+    assert "  demo " in done.stderr
+
+
+def test_missing_python_is_said_with_the_line_that_installs_it(machine):
+    """Without Python there is one clear line."""
+    machine.command("bin/apt-get", "exit 1")
+    machine.command("bin/python3", "exit 1")
+    done = machine.run("lint")
+    assert done.returncode == 1
+    assert done.stderr.endswith("no Python 3.11 or newer on PATH; run: sudo apt-get install python3\n")
+
+
+def test_missing_java_is_said_with_the_line_that_installs_it(ready):
+    """A Java that is too old for Spark is no Java: the demo does not start, and the line to run is printed."""
+    ready.command("bin/dnf", "exit 1")
+    ready.java("bin/java", "1.8.0_392")
+    done = ready.run("demo")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "Java 17 or newer" in done.stderr
+    assert done.stderr.endswith("run: sudo dnf install java-latest-openjdk-headless\n")
+
+
+def test_root_gets_java_installed(ready):
+    """As root on Debian the headless Java is installed, once apt has been asked for its lists."""
+    (ready.folder / "bin/java").unlink()
+    ready.command("bin/id", "echo 0")
+    script = f'echo "$*" >>{ready.folder}/apt.log; case "$*" in *install*) echo apt; . {ready.folder}/install ;; esac'
+    ready.command("bin/apt-get", script)
+    ready.java("newer/java", "21")
+    ready.command("install", f"cp {ready.folder}/newer/java {ready.folder}/bin/java")
+    done = ready.run("setup")
+    assert (done.returncode, done.stdout) == (0, "")
+    assert [line.split()[0] for line in ready.logged("apt.log")] == ["update", "install"]
+    assert ready.logged("apt.log")[1].endswith("default-jre-headless")
+
+
+@pytest.mark.parametrize(
+    ("home", "path", "chosen"),
+    [("17.0.9", "21", "home"), ("11.0.2", "21", ""), ("11.0.2", "1.8.0", "jvm/new")],
+)
+def test_spark_gets_a_java_that_is_there(ready, home, path, chosen):
+    """JAVA_HOME comes first, then PATH, then the system's folder; one that is too old is passed over."""
+    ready.java("home/bin/java", home)
+    ready.java("bin/java", path)
+    ready.java("jvm/new/bin/java", "25")
+    ready.variables["JAVA_HOME"] = f"{ready.folder}/home"
+    ready.run("setup")
+    ready.command(".venv/bin/ddbio", 'echo "${JAVA_HOME-}"')
+    assert ready.run("demo").stdout.strip() == (f"{ready.folder}/{chosen}" if chosen else "")
+
+
+def test_stdout_is_the_recipes(ready):
+    """Words after the recipe reach the program as they were; what set-up has to say is not on stdout."""
+    ready.run("setup")
+    ready.command(".venv/bin/ddbio", 'printf "%s|" "$@"')
+    (ready.folder / "requirements.lock").write_text("changed")
+    done = ready.run("demo", "--json", "two words", "")
+    assert (done.returncode, done.stdout) == (0, "demo|--json|two words||")
+    assert "installing requirements.lock" in done.stderr
+
+
+def test_lint_needs_no_java(ready):
+    """Whoever only mends text needs no Java."""
+    (ready.folder / "bin/java").unlink()
+    for name in ("ruff", "mypy", "lint-imports", "numpydoc"):
+        ready.command(f"tools/{name}", f"echo {name} $1")
+    (ready.folder / "ddbio").mkdir()
+    (ready.folder / "ddbio/one.py").touch()
+    ready.run("setup")
+    for tool in (ready.folder / "tools").iterdir():
+        shutil.copy(tool, ready.folder / ".venv/bin")
+    done = ready.run("lint")
+    assert done.returncode == 0
+    assert done.stdout.split("\n")[:-1] == [
+        "ruff check",
+        "ruff format",
+        "mypy",
+        "lint-imports --no-logo",
+        "numpydoc lint",
+    ]
+
+
+def test_setup_is_quick_when_nothing_changed(ready):
+    """The second set-up calls neither venv nor pip."""
+    assert ready.run("setup").returncode == 0
+    before = ready.logged("venv.log"), ready.logged("pip.log")
+    assert ready.run("setup").stderr == ""
+    assert (ready.logged("venv.log"), ready.logged("pip.log")) == before
+    assert any("--require-hashes" in line for line in before[1])
+
+
+def test_changed_lock_is_installed_in_place(ready):
+    """A new lock is installed into the environment that is there."""
+    ready.run("setup")
+    installs = len(ready.logged("pip.log"))
+    (ready.folder / "requirements.lock").write_text("changed")
+    assert ready.run("setup").returncode == 0
+    assert len(ready.logged("venv.log")) == 1
+    assert len(ready.logged("pip.log")) == 2 * installs
+
+
+@pytest.mark.parametrize("lost", ["stamp", "bin/python"])
+def test_half_made_environment_is_made_anew(ready, lost):
+    """An environment without its stamp or its Python was stopped half-way or broken since: it is replaced."""
+    ready.run("setup")
+    (ready.folder / ".venv" / lost).unlink()
+    (ready.folder / ".venv/left-over").touch()
+    assert ready.run("setup").returncode == 0
+    assert len(ready.logged("venv.log")) == 2
+    assert not (ready.folder / ".venv/left-over").exists()
+
+
+def test_failed_installation_leaves_no_stamp(ready):
+    """When pip fails, set-up fails, and the next one begins again."""
+    ready.command("bin/python3", FAKE_PYTHON.replace(">>pip.log", "&& exit 1"))
+    assert ready.run("setup").returncode == 1
+    ready.command("bin/python3", FAKE_PYTHON)
+    assert ready.run("setup").returncode == 0
+    assert len(ready.logged("venv.log")) == 2
+
+
+def test_failed_update_is_not_forgotten(ready):
+    """An environment whose update failed is not trusted when the old lock comes back."""
+    ready.run("setup")
+    ready.command(".venv/bin/python", FAKE_PYTHON.replace(">>pip.log", "&& exit 1"))
+    (ready.folder / "requirements.lock").write_text("changed")
+    assert ready.run("setup").returncode == 1
+    (ready.folder / "requirements.lock").write_text("requirements.lock")
+    assert ready.run("setup").returncode == 0
+    assert len(ready.logged("venv.log")) == 2
+
+
+# Says no to ensurepip until a file of that name is there, and can make an environment without pip.
+BARE_PYTHON = """\
+case "$*" in
+  *ensurepip*) [ -e ensurepip ]; exit ;;
+  '-m venv --without-pip '*) set -- -m venv "$4" ;;
+esac
+"""
+
+
+def test_without_ensurepip_root_installs_it(ready):
+    """As root on Debian the package of that very Python is installed."""
+    ready.command("bin/python3", BARE_PYTHON + FAKE_PYTHON)
+    ready.command("bin/id", "echo 0")
+    ready.command("bin/apt-get", 'echo "$*" >>apt.log; : >ensurepip')
+    assert ready.run("setup").returncode == 0
+    assert ready.logged("apt.log")[-1].endswith(" python3-venv")
+
+
+@pytest.mark.parametrize("program", ["virtualenv", "uv"])
+def test_without_ensurepip_another_program_makes_the_environment(ready, program):
+    """Another user's virtualenv or uv is asked, with the Python that was found."""
+    ready.command("bin/python3", BARE_PYTHON + FAKE_PYTHON)
+    ready.command(f"bin/{program}", 'echo "$*" >>calls.log; python3 -m venv .venv')
+    assert ready.run("setup").returncode == 0
+    assert ready.logged("calls.log")[0].endswith("--python python3 .venv")
+
+
+def test_without_ensurepip_any_pip_will_do(ready):
+    """A pip from outside is put into an environment made without one."""
+    ready.command("bin/python3", BARE_PYTHON + FAKE_PYTHON)
+    assert ready.run("setup").returncode == 0
+    assert "-m pip --python .venv/bin/python install --quiet pip" in ready.logged("pip.log")
+
+
+def test_without_anything_the_line_to_run_is_said(ready):
+    """Where nothing can make an environment with a pip in it, the line that mends this is the last word."""
+    ready.command("bin/python3", BARE_PYTHON + FAKE_PYTHON.replace('echo "$*" >>pip.log', "exit 1"))
+    ready.command("bin/apt-get", "exit 1")
+    done = ready.run("setup")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.endswith("run: sudo apt-get install python3-venv\n")
+
+
+@pytest.mark.parametrize(("lint", "test", "verdict"), [(0, 0, 0), (1, 0, 1), (0, 1, 1), (0, 5, 1)])
+@pytest.mark.skipif(not shutil.which("bash"), reason="the CI machine has bash; this one has not")
+def test_ci_fails_with_either_half(machine, lint, test, verdict):
+    """CI runs lint, then every test, whatever lint says; that no test ran is a failure too."""
+    (machine.folder / ".ci").mkdir()
+    shutil.copy(ROOT / ".ci/run", machine.folder / ".ci/run")
+    machine.command("task", f'[ "$1" = lint ] && exit {lint}; printf "%s|" "$@"; exit {test}')
+    done = subprocess.run(["bash", machine.folder / ".ci/run"], cwd="/", capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (verdict, "test|-m||")
