@@ -1,0 +1,1 @@
+"""Compute: values in, values out; nothing here sleeps, reads or connects."""

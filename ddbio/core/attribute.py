@@ -1,0 +1,302 @@
+"""Convert one DynamoDB attribute value to a Python value and back, exactly.
+
+This is the plain reference that every faster path is measured against. It refuses what DynamoDB itself refuses: a value
+that is not exactly one known tag, a number beyond 38 digits or out of range, text that is not UTF-8, broken base64.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import re
+from collections.abc import Mapping
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from ddbio.errors import DecodeError, SchemaError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+AttributeValue: TypeAlias = dict[str, Any]
+"""One value on the wire: a tag and its content, ``{"S": "text"}``."""
+
+Item: TypeAlias = dict[str, AttributeValue]
+"""One item on the wire: what ``json.loads`` makes of DynamoDB JSON."""
+
+TAGS = ("S", "N", "B", "BOOL", "NULL", "SS", "NS", "BS", "L", "M")
+"""Every type DynamoDB knows."""
+
+# https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/HowItWorks.NamingRulesDataTypes.html#HowItWorks.DataTypes.Number
+MAX_DIGITS = 38
+# https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/HowItWorks.NamingRulesDataTypes.html#HowItWorks.DataTypes.Number
+MIN_EXPONENT, MAX_EXPONENT = -130, 125
+
+_CANONICAL = re.compile(r"-?[1-9][0-9]*(?:\.[0-9]*[1-9])?|-?0\.[0-9]*[1-9]|0")
+_NUMBER = re.compile(r"([+-]?)(?=\.?[0-9])([0-9]*)(?:\.([0-9]*))?(?:[eE]([+-]?[0-9]+))?")
+_LONGEST_EXPONENT = 18
+
+
+def canonical_number(text: str) -> str:
+    """Return the service's own spelling of a number: plain decimal, no exponent, no superfluous zero.
+
+    Zero is ``0`` whatever its exponent; the service refuses a few of those spellings, no stored item has them.
+
+    Parameters
+    ----------
+    text
+        Any spelling DynamoDB accepts: ``+1``, ``001``, ``1e3``, ``.5``.
+
+    Raises
+    ------
+    DecodeError
+        The text is no number, has more than 38 significant digits, or lies outside 1E-130 … 9.99E+125.
+    """
+    if len(text) <= MAX_DIGITS and _CANONICAL.fullmatch(text):
+        return text
+    match = _NUMBER.fullmatch(text)
+    if match is None:
+        raise DecodeError(f"{_shown(text)} is not a DynamoDB number")
+    sign, whole, fraction, exponent = match[1], match[2], match[3] or "", match[4] or "0"
+    digits = (whole + fraction).lstrip("0")
+    significant = digits.rstrip("0")
+    if not significant:
+        return "0"
+    if len(significant) > MAX_DIGITS:
+        raise DecodeError(f"{_shown(text)} has more than {MAX_DIGITS} significant digits")
+    if len(exponent) > _LONGEST_EXPONENT:
+        raise DecodeError(f"{_shown(text)} is outside 1E{MIN_EXPONENT} to 9.99E+{MAX_EXPONENT}")
+    # The value is 0.significant x 10^point.
+    point = len(digits) - len(fraction) + int(exponent)
+    if not MIN_EXPONENT <= point - 1 <= MAX_EXPONENT:
+        raise DecodeError(f"{_shown(text)} is outside 1E{MIN_EXPONENT} to 9.99E+{MAX_EXPONENT}")
+    return ("-" if sign == "-" else "") + _plain(significant, point)
+
+
+def _plain(significant: str, point: int) -> str:
+    if point <= 0:
+        return "0." + "0" * -point + significant
+    if point >= len(significant):
+        return significant + "0" * (point - len(significant))
+    return significant[:point] + "." + significant[point:]
+
+
+def decode_base64(text: str) -> bytes:
+    """Return the bytes of base64 text with its padding; refuse any other character.
+
+    Raises
+    ------
+    DecodeError
+        The text is not base64.
+    """
+    # The strict mode still lets surplus padding pass.
+    if len(text) % 4 or text.endswith("==="):
+        raise DecodeError(f"{_shown(text)} is not base64: wrong length or padding")
+    try:
+        return binascii.a2b_base64(text, strict_mode=True)
+    except ValueError as error:
+        raise DecodeError(f"{_shown(text)} is not base64: {error}") from None
+
+
+def encode_base64(value: bytes) -> str:
+    """Return bytes as base64 with padding, as DynamoDB writes them."""
+    return base64.b64encode(value).decode("ascii")
+
+
+def tag_of(value: AttributeValue) -> str:
+    """Return the one tag of a checked attribute value."""
+    return next(iter(value))
+
+
+def to_python(value: AttributeValue) -> Any:
+    """Return the value as ``str``, exact ``Decimal``, ``bytes``, ``bool``, ``None``, ``set``, ``list`` or ``dict``.
+
+    Raises
+    ------
+    DecodeError
+        The value is not exactly one known tag with the content that tag asks for.
+    """
+    check_value(value)
+    return _python(value)
+
+
+def _python(value: AttributeValue) -> Any:
+    ((tag, content),) = value.items()
+    return _TO_PYTHON[tag](content)
+
+
+def _number(text: str) -> Decimal:
+    # The constructor is exact; only arithmetic rounds to the context.
+    return Decimal(canonical_number(text))
+
+
+_TO_PYTHON: dict[str, Callable[[Any], Any]] = {
+    "S": str,
+    "N": _number,
+    "B": decode_base64,
+    "BOOL": bool,
+    "NULL": lambda _: None,
+    "SS": set,
+    "NS": lambda content: {_number(text) for text in content},
+    "BS": lambda content: {decode_base64(text) for text in content},
+    "L": lambda content: [_python(element) for element in content],
+    "M": lambda content: {name: _python(member) for name, member in content.items()},
+}
+
+
+def from_python(value: Any) -> AttributeValue:  # noqa: PLR0911 - one line a type
+    """Return the attribute value of a Python value; numbers are spelled canonically, sets come sorted.
+
+    Raises
+    ------
+    SchemaError
+        DynamoDB has no exact form of the value: a ``float``, an empty or mixed set, an unknown type.
+    DecodeError
+        A number is beyond 38 digits or out of range.
+    """
+    match value:
+        case None:
+            return {"NULL": True}
+        case bool():
+            return {"BOOL": value}
+        case int() | Decimal():
+            return {"N": _number_text(value)}
+        case str():
+            return {"S": value}
+        case bytes() | bytearray() | memoryview():
+            return {"B": encode_base64(bytes(value))}
+        case set() | frozenset():
+            return _set_from_python(value)
+        case list() | tuple():
+            return {"L": [from_python(element) for element in value]}
+        case Mapping():
+            return {"M": {_name(name): from_python(member) for name, member in value.items()}}
+        case float():
+            raise SchemaError(f"{value!r} is a float, which is not exact: pass decimal.Decimal(str(value)) instead")
+        case _:
+            raise SchemaError(f"DynamoDB has no type for a {type(value).__name__}: convert {_shown(value)} first")
+
+
+def _number_text(value: int | Decimal) -> str:
+    # Python refuses to print an int of more than 4,300 digits; DynamoDB refuses it far earlier.
+    if isinstance(value, int) and abs(value) >= 10 ** (MAX_EXPONENT + 1):
+        raise DecodeError(f"an integer of {value.bit_length()} bits is outside the range to 9.99E+{MAX_EXPONENT}")
+    return canonical_number(str(value))
+
+
+def _name(name: Any) -> str:
+    if isinstance(name, str):
+        return name
+    raise SchemaError(f"{_shown(name)} is no attribute name: DynamoDB's names are strings")
+
+
+def _set_from_python(value: Iterable[Any]) -> AttributeValue:
+    elements = [from_python(element) for element in value]
+    tags = {tag_of(element) for element in elements}
+    if len(tags) != 1 or not tags <= {"S", "N", "B"}:
+        raise SchemaError(f"{_shown(value)} is no DynamoDB set: all elements must be strings, or numbers, or bytes")
+    tag = tags.pop()
+    return {tag + "S": sorted(element[tag] for element in elements)}
+
+
+def check_item(item: Any, path: str = "") -> None:
+    """Guarantee that every value of an item is exactly one known tag with the content that tag asks for.
+
+    Parameters
+    ----------
+    item
+        The parsed JSON of one item.
+    path
+        What the item is called in an error.
+
+    Raises
+    ------
+    DecodeError
+        Some value is not; the message begins with its path.
+    """
+    if type(item) is not dict:
+        raise DecodeError(f"{path or 'item'}: expected an object of attributes, found {_shown(item)}")
+    for name, value in item.items():
+        _check_text(name, path or "item")
+        check_value(value, f"{path}.{name}" if path else name)
+
+
+def check_value(value: Any, path: str = "value") -> None:
+    """Guarantee that a value is exactly one known tag with the content that tag asks for.
+
+    Raises
+    ------
+    DecodeError
+        It is not; the message begins with ``path``.
+    """
+    if type(value) is not dict or len(value) != 1:
+        raise DecodeError(f'{path}: expected one type and its value, like {{"S": "text"}}, found {_shown(value)}')
+    ((tag, content),) = value.items()
+    check = _CHECKS.get(tag)
+    if check is None:
+        raise DecodeError(f"{path}: {_shown(tag)} is not a DynamoDB type; the types are {', '.join(TAGS)}")
+    check(content, path)
+
+
+def _check_text(content: Any, path: str) -> None:
+    if type(content) is not str:
+        raise DecodeError(f"{path}: expected a JSON string, found {_shown(content)}")
+    if not content.isascii():
+        try:
+            content.encode()
+        except UnicodeEncodeError:
+            raise DecodeError(f"{path}: {_shown(content)} holds half of a surrogate pair, which is not UTF-8") from None
+
+
+def _check_parsed(parse: Callable[[str], Any]) -> Callable[[Any, str], None]:
+    def check(content: Any, path: str) -> None:
+        _check_text(content, path)
+        try:
+            parse(content)
+        except DecodeError as error:
+            raise DecodeError(f"{path}: {error}") from None
+
+    return check
+
+
+def _check_bool(content: Any, path: str) -> None:
+    if type(content) is not bool:
+        raise DecodeError(f"{path}: BOOL must be true or false, found {_shown(content)}")
+
+
+def _check_null(content: Any, path: str) -> None:
+    if content is not True:
+        raise DecodeError(f"{path}: NULL must be true, found {_shown(content)}")
+
+
+def _check_each(check: Callable[[Any, str], None]) -> Callable[[Any, str], None]:
+    def check_list(content: Any, path: str) -> None:
+        if type(content) is not list:
+            raise DecodeError(f"{path}: expected a JSON array, found {_shown(content)}")
+        for index, element in enumerate(content):
+            check(element, f"{path}[{index}]")
+
+    return check_list
+
+
+_check_number = _check_parsed(canonical_number)
+_check_binary = _check_parsed(decode_base64)
+_CHECKS: dict[str, Callable[[Any, str], None]] = {
+    "S": _check_text,
+    "N": _check_number,
+    "B": _check_binary,
+    "BOOL": _check_bool,
+    "NULL": _check_null,
+    "SS": _check_each(_check_text),
+    "NS": _check_each(_check_number),
+    "BS": _check_each(_check_binary),
+    "L": _check_each(check_value),
+    "M": check_item,
+}
+
+_LONGEST_SHOWN = 60
+
+
+def _shown(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= _LONGEST_SHOWN else text[: _LONGEST_SHOWN - 1] + "…"

@@ -1,0 +1,41 @@
+"""Hold what is known of a table before a plan is made; ask nobody."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True)
+class IndexFacts:
+    """Describe one secondary index."""
+
+    name: str
+    is_global: bool
+    key_names: tuple[str, ...]
+    item_count: int
+    size_bytes: int
+    rcu: float | None = None
+
+
+@dataclass(frozen=True)
+class TableFacts:
+    """Describe a table as DescribeTable does, in ddbio's words.
+
+    ``item_count`` and ``size_bytes`` are the service's own, refreshed about every six hours: 0 can mean unknown.
+    ``rcu`` is the provisioned rate, or the on-demand maximum where one is set, else None.
+    """
+
+    name: str
+    arn: str
+    table_id: str
+    status: str
+    key_types: tuple[tuple[str, str], ...]
+    item_count: int
+    size_bytes: int
+    on_demand: bool
+    rcu: float | None = None
+    indexes: tuple[IndexFacts, ...] = field(default=())
+
+    def index(self, name: str) -> IndexFacts | None:
+        """Return the index of that name, or None."""
+        return next((index for index in self.indexes if index.name == name), None)

@@ -1,0 +1,139 @@
+"""Tie Arrow fields to DynamoDB's types, kept in field metadata; refuses Arrow types DynamoDB has no exact form for."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import pyarrow as pa
+
+from ddbio.errors import SchemaError
+
+DDB_TYPE = b"ddb:type"
+"""The metadata key under which a field keeps DynamoDB's own type."""
+
+RESCUE_NAME = "_rescue"
+"""The last column of every schema: per row one JSON object of what no column could hold."""
+
+RESCUE_FIELD = pa.field(RESCUE_NAME, pa.string(), metadata={DDB_TYPE: b"RESCUE"})
+
+SETS = {"SS": "S", "NS": "N", "BS": "B"}
+"""The type of a set's elements."""
+
+ELEMENT = "element"
+"""Parquet's own name for what a list holds, so that files give the same Arrow type back."""
+
+
+def tagged_field(name: str, arrow_type: pa.DataType, tag: str) -> pa.Field[Any]:
+    """Return a nullable field that knows its DynamoDB type."""
+    return pa.field(name, arrow_type, metadata={DDB_TYPE: tag.encode()})
+
+
+def list_of(element: pa.Field[Any]) -> pa.DataType:
+    """Return the list type whose element field is ``element``, under Parquet's name for it."""
+    return pa.list_(element.with_name(ELEMENT))
+
+
+def tag_of_field(field: pa.Field[Any]) -> str:
+    """Return the DynamoDB type of a normalised field: one of the ten, ``JSON`` or ``RESCUE``."""
+    return (field.metadata or {})[DDB_TYPE].decode()
+
+
+def is_list(arrow_type: pa.DataType) -> bool:
+    """Return whether Arrow keeps the type as a list."""
+    return pa.types.is_list(arrow_type) or pa.types.is_large_list(arrow_type)
+
+
+def is_text(arrow_type: pa.DataType) -> bool:
+    """Return whether Arrow keeps the type as UTF-8."""
+    return pa.types.is_string(arrow_type) or pa.types.is_large_string(arrow_type)
+
+
+def is_binary(arrow_type: pa.DataType) -> bool:
+    """Return whether Arrow keeps the type as bytes."""
+    return pa.types.is_binary(arrow_type) or pa.types.is_large_binary(arrow_type)
+
+
+def is_decimal(arrow_type: pa.DataType) -> bool:
+    """Return whether the type is one of Arrow's wide decimals."""
+    return pa.types.is_decimal128(arrow_type) or pa.types.is_decimal256(arrow_type)
+
+
+def is_float(arrow_type: pa.DataType) -> bool:
+    """Return whether the type is a binary floating-point number, which holds most decimals inexactly."""
+    return pa.types.is_float32(arrow_type) or pa.types.is_float64(arrow_type)
+
+
+def is_number(arrow_type: pa.DataType) -> bool:
+    """Return whether Arrow keeps the type as a number."""
+    return pa.types.is_integer(arrow_type) or is_float(arrow_type) or is_decimal(arrow_type)
+
+
+def normalize_field(field: pa.Field[Any], path: str) -> pa.Field[Any]:
+    """Return the field nullable and with its DynamoDB type in its metadata, nested fields too.
+
+    Raises
+    ------
+    SchemaError
+        Its Arrow type has no DynamoDB type, or not the declared one.
+    """
+    declared = (field.metadata or {}).get(DDB_TYPE, b"").decode() or _default_tag(field.type, path)
+    arrow_type = _normal_type(field.type, declared, path)
+    metadata = {**(field.metadata or {}), DDB_TYPE: declared.encode()}
+    return pa.field(field.name, arrow_type, nullable=True, metadata=metadata)
+
+
+def require_unique(names: list[str], path: str) -> None:
+    """Raise SchemaError if a name occurs twice."""
+    for name, count in Counter(names).items():
+        if count > 1:
+            raise SchemaError(f"{path}: the name {name!r} occurs twice in the schema: keep one of them")
+
+
+_SIMPLE_TAGS = ((is_text, "S"), (is_number, "N"), (is_binary, "B"), (pa.types.is_boolean, "BOOL"), (is_list, "L"))
+_STRUCTURED_TAGS = ((pa.types.is_struct, "M"), (pa.types.is_map, "M"), (pa.types.is_null, "NULL"))
+
+
+def _default_tag(arrow_type: pa.DataType, path: str) -> str:
+    for is_kind, tag in (*_SIMPLE_TAGS, *_STRUCTURED_TAGS):
+        if is_kind(arrow_type):
+            return tag
+    raise SchemaError(
+        f"{path}: no DynamoDB type is an Arrow {arrow_type}: use string, a number type, binary, bool, list, struct or "
+        f"map<string, …> and convert after reading"
+    )
+
+
+def _normal_type(arrow_type: pa.DataType, tag: str, path: str) -> pa.DataType:  # noqa: PLR0911 - one line a type
+    match tag:
+        case "S" | "JSON" if is_text(arrow_type):
+            return arrow_type
+        case "N" if is_text(arrow_type) or is_number(arrow_type):
+            return arrow_type
+        case "B" if is_binary(arrow_type):
+            return arrow_type
+        case "BOOL" if pa.types.is_boolean(arrow_type):
+            return arrow_type
+        case "NULL" if is_text(arrow_type) or pa.types.is_null(arrow_type):
+            return pa.string()
+        case "SS" | "NS" | "BS" | "L" if is_list(arrow_type):
+            return _normal_list(arrow_type, tag, path)
+        case "M" if pa.types.is_struct(arrow_type) and arrow_type.num_fields:
+            require_unique([arrow_type.field(i).name for i in range(arrow_type.num_fields)], path)
+            children = (arrow_type.field(index) for index in range(arrow_type.num_fields))
+            return pa.struct([normalize_field(child, f"{path}.{child.name}") for child in children])
+        case "M" if pa.types.is_map(arrow_type) and is_text(arrow_type.key_type):
+            value = normalize_field(arrow_type.item_field, f"{path}.*")
+            return pa.map_(arrow_type.key_type, value)  # type: ignore[call-overload, no-any-return] # stubs lack fields
+    raise SchemaError(
+        f"{path}: an Arrow {arrow_type} does not hold DynamoDB's {tag}: change one of them, or declare string with "
+        f"ddb:type JSON, which holds any value"
+    )
+
+
+def _normal_list(arrow_type: pa.DataType, tag: str, path: str) -> pa.DataType:
+    element = arrow_type.field(0).with_name(ELEMENT)
+    if tag in SETS:
+        element = element.with_metadata({DDB_TYPE: SETS[tag].encode()})
+    element = normalize_field(element, f"{path}[]")
+    return pa.large_list(element) if pa.types.is_large_list(arrow_type) else pa.list_(element)

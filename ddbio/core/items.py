@@ -1,0 +1,104 @@
+"""Turn record batches back into items, plainly: the exact inverse of decoding.
+
+Refuses what DynamoDB has no form for: a number beyond 38 digits, a float that is not a number.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import pyarrow as pa
+
+from ddbio.core.attribute import AttributeValue, Item, canonical_number, encode_base64
+from ddbio.core.field import RESCUE_NAME, tag_of_field
+from ddbio.core.json_text import compact_json
+from ddbio.core.rescue import null_value
+from ddbio.core.schema import normalize_schema
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_Restore: TypeAlias = Callable[[Any], Any]
+
+
+def items_of(batch: pa.RecordBatch) -> Iterator[Item]:
+    """Yield the item of each row: null means missing, rescued attributes are back in their place.
+
+    Sets, NULL and JSON text are told apart by the field metadata ``ddb:type``; a batch without it is read by its Arrow
+    types alone.
+
+    Raises
+    ------
+    SchemaError
+        A column has an Arrow type that DynamoDB has no exact form for.
+    DecodeError
+        A number is beyond 38 digits or out of range.
+    """
+    schema = normalize_schema(batch.schema)
+    columns = [_column(batch.column(field.name), field) for field in schema if field.name != RESCUE_NAME]
+    has_rescue = RESCUE_NAME in batch.schema.names
+    rescues = batch.column(RESCUE_NAME).to_pylist() if has_rescue else [None] * batch.num_rows
+    names = schema.names[:-1]
+    for values, rescued in zip(zip(*columns, strict=True) if columns else [()] * batch.num_rows, rescues, strict=True):
+        item = {name: value for name, value in zip(names, values, strict=True) if value is not None}
+        if rescued is not None:
+            item.update(json.loads(rescued))
+        yield item
+
+
+def to_dynamodb_json(batch: pa.RecordBatch) -> bytes:
+    """Return the batch as DynamoDB JSON, an item per line, without white space.
+
+    Raises
+    ------
+    SchemaError, DecodeError
+        As ``items_of``.
+    """
+    return "".join(f"{compact_json(item)}\n" for item in items_of(batch)).encode()
+
+
+def _column(column: pa.Array[Any], field: pa.Field[Any]) -> list[AttributeValue | None]:
+    restore = _restorer(field)
+    return [None if value is None else restore(value) for value in column.to_pylist()]
+
+
+def _restorer(field: pa.Field[Any]) -> _Restore:
+    """Return the way from a Python value that is not None to its attribute value."""
+    tag = tag_of_field(field)
+    if tag == "JSON":
+        return json.loads
+    restore = _content_restorer(field)
+    return lambda value: {tag: restore(value)}
+
+
+def _content_restorer(field: pa.Field[Any]) -> _Restore:  # noqa: PLR0911 - one line a type
+    tag, arrow_type = tag_of_field(field), field.type
+    match tag:
+        case "N":
+            return lambda number: canonical_number(str(number))
+        case "B":
+            return encode_base64
+        case "NS" | "BS":
+            element = _content_restorer(arrow_type.field(0))
+            return lambda elements: [element(value) for value in elements]
+        case "L":
+            element = _element_restorer(arrow_type.field(0))
+            return lambda elements: [element(value) for value in elements]
+        case "M" if pa.types.is_map(arrow_type):
+            member = _element_restorer(arrow_type.item_field)
+            return lambda entries: {name: member(value) for name, value in entries}
+        case "M":
+            return _struct_restorer([arrow_type.field(index) for index in range(arrow_type.num_fields)])
+    return lambda content: content
+
+
+def _element_restorer(field: pa.Field[Any]) -> _Restore:
+    restore = _restorer(field)
+    return lambda value: null_value() if value is None else restore(value)
+
+
+def _struct_restorer(fields: list[pa.Field[Any]]) -> _Restore:
+    members = [(field.name, _restorer(field)) for field in fields]
+    return lambda struct: {name: restore(struct[name]) for name, restore in members if struct[name] is not None}

@@ -1,0 +1,86 @@
+"""Read and write JSON text strictly; refuses duplicate names, bytes that are not UTF-8 and text after the document."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import TYPE_CHECKING, Any
+
+from ddbio.errors import DecodeError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_BLANK = re.compile(r"[ \t\r\n]*")
+_BYTE_ORDER_MARK = "\ufeff"
+
+
+def compact_json(value: Any) -> str:
+    """Return JSON text without white space, in UTF-8's own characters, members in their order."""
+    return _ENCODER.encode(value)
+
+
+def parse_json(data: bytes) -> Any:
+    """Return the one document of ``data``.
+
+    Raises
+    ------
+    DecodeError
+        It is not exactly one JSON document; the message has line and column.
+    """
+    documents = list(parse_documents(data))
+    if len(documents) != 1:
+        raise DecodeError(f"expected one JSON document, found {len(documents)}")
+    return documents[0][1]
+
+
+def parse_documents(data: bytes) -> Iterator[tuple[int, Any]]:
+    """Yield each document of ``data`` with the line it starts on, from 1; white space may stand between them.
+
+    Raises
+    ------
+    DecodeError
+        The bytes are not UTF-8 or not JSON, or an object names a member twice.
+    """
+    text = _text(data)
+    line, counted, position = 1, 0, _after_blank(text, 0)
+    while position < len(text):
+        line += text.count("\n", counted, position)
+        counted = position
+        try:
+            document, end = _DECODER.raw_decode(text, position)
+        except json.JSONDecodeError as error:
+            message = f"line {error.lineno}, column {error.colno}: this is not JSON: {error.msg}"
+            raise DecodeError(message, line=error.lineno) from None
+        except DecodeError as error:
+            raise DecodeError(f"line {line}: {error}", line=line) from None
+        except RecursionError:
+            raise DecodeError(f"line {line}: nested deeper than any DynamoDB item", line=line) from None
+        yield line, document
+        position = _after_blank(text, end)
+
+
+def _text(data: bytes) -> str:
+    try:
+        return data.decode().removeprefix(_BYTE_ORDER_MARK)
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        raise DecodeError(f"line {line}: byte {error.start} is not UTF-8: {error.reason}", line=line) from None
+
+
+def _after_blank(text: str, position: int) -> int:
+    match = _BLANK.match(text, position)
+    return match.end() if match else position
+
+
+def _unique_members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    members = dict(pairs)
+    if len(members) != len(pairs):
+        names = [name for name, _ in pairs]
+        twice = next(name for name in names if names.count(name) > 1)
+        raise DecodeError(f"the name {twice!r} occurs twice in one object")
+    return members
+
+
+_DECODER = json.JSONDecoder(object_pairs_hook=_unique_members)
+_ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), check_circular=False)

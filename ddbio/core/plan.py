@@ -1,0 +1,218 @@
+"""Decide who reads what, how fast and on what, from facts alone; start nothing."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+from ddbio.core.capacity import page_limit, read_units
+from ddbio.errors import OptionError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from ddbio.core.facts import TableFacts
+    from ddbio.options import Engine, ScanOptions
+
+MIB = 1024 * 1024
+
+SMALL_TABLE_BYTES = 256 * MIB
+"""Below this a table is read by at most four segments, and without Spark unless a session exists."""
+
+# https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/Scan.html#Scan.ParallelScan
+MAX_SEGMENTS = 1_000_000
+
+# https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/Scan.html: a page holds 1 MB.
+PAGE_BYTES = MIB
+
+PAGE_LATENCY_SECONDS = 0.1
+"""What one full page takes end to end, from which lanes are counted; real tables answer in 50–100 ms."""
+
+LANES_PER_CORE = 4
+SEGMENT_BYTES = 512 * MIB
+SMALL_SEGMENT_BYTES = 64 * MIB
+SEGMENT_UNITS_PER_SECOND = 250
+MIN_TASK_SECONDS = 10.0
+ASSUMED_BYTES_PER_SECOND = 20 * MIB
+
+
+@dataclass(frozen=True)
+class Sample:
+    """Say what a sample of the table showed: its columns, the mean item, what it cost, whether it was everything."""
+
+    schema: pa.Schema
+    items: int
+    item_bytes: float
+    consumed_units: float
+    complete: bool
+
+
+@dataclass(frozen=True)
+class ScanPlan:
+    """State a scan completely before it starts."""
+
+    table: str
+    index: str | None
+    consistent: bool
+    item_count: int
+    size_bytes: int
+    item_bytes: float
+    segments: int
+    lanes: int
+    tasks: int
+    engine: Literal["local", "spark"]
+    engine_reason: str
+    rcu_per_second: float | None
+    page_limit: int | None
+    estimated_units: float
+    estimated_seconds: float
+    schema: pa.Schema
+    columns: tuple[str, ...] | None
+    limit: int | None
+
+    @property
+    def lanes_per_task(self) -> int:
+        """Return how many segments one task reads at the same time."""
+        return math.ceil(self.lanes / self.tasks)
+
+    def groups(self) -> list[tuple[int, ...]]:
+        """Return the segments of each task, spread so that neighbours in hash order are read at different times."""
+        order = spread_order(self.segments)
+        return [tuple(order[first :: self.tasks]) for first in range(self.tasks)]
+
+
+def spread_order(count: int) -> list[int]:
+    """Return 0 … count-1 in an order that puts neighbours far apart, the same at every call.
+
+    Segments next to each other lie in the same physical partition; read one after the other they heat it.
+    """
+    golden = (math.sqrt(5) - 1) / 2
+    step = max(1, round(count * golden))
+    while math.gcd(step, count) != 1:
+        step += 1
+    return [place * step % count for place in range(count)]
+
+
+def budget_of(facts: TableFacts, options: ScanOptions) -> float | None:
+    """Return the read units per second the job may use, or None for no bound.
+
+    Raises
+    ------
+    OptionError
+        If a share is asked of a table that states no rate.
+    """
+    if options.rcu_per_second is not None:
+        return options.rcu_per_second
+    if options.read_ratio is None:
+        return None
+    index = facts.index(options.index) if options.index else None
+    rate = index.rcu if index is not None and index.is_global else facts.rcu
+    if rate is None:
+        raise OptionError(
+            f"read_ratio needs a rate to take a share of, and on-demand table {facts.name!r} has no maximum: "
+            "give rcu_per_second instead"
+        )
+    return rate * options.read_ratio
+
+
+def check_scan(facts: TableFacts, options: ScanOptions) -> None:
+    """Refuse what the service would refuse, before anything is read.
+
+    Raises
+    ------
+    OptionError
+        If the index does not exist, or a strongly consistent read of a global index is asked.
+    """
+    if options.index is None:
+        return
+    index = facts.index(options.index)
+    if index is None:
+        known = ", ".join(each.name for each in facts.indexes) or "none"
+        raise OptionError(f"table {facts.name!r} has no index {options.index!r}; it has: {known}")
+    # https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/HowItWorks.ReadConsistency.html
+    if index.is_global and options.consistent:
+        raise OptionError(f"global index {index.name!r} cannot be read strongly consistent: leave consistent out")
+
+
+@dataclass(frozen=True)
+class Resources:
+    """Say what there is to run on: cores of this process, and a running Spark session's parallelism if there is one."""
+
+    cores: int
+    spark_parallelism: int | None = None
+
+
+def plan_scan(facts: TableFacts, sample: Sample, options: ScanOptions, resources: Resources) -> ScanPlan:
+    """Return the plan of a scan: segments from size, budget and lanes; an explicit number wins.
+
+    Segments are ``clamp(max(size / 512 MiB, 4 × lanes, budget / 250), 1, 1,000,000)``; a table below 256 MiB, or of
+    unknown size, gets one to four, and one where the sample was the whole table.
+    """
+    index = facts.index(options.index) if options.index else None
+    count, size = (index.item_count, index.size_bytes) if index else (facts.item_count, facts.size_bytes)
+    if sample.complete:
+        count, size = sample.items, math.ceil(sample.items * sample.item_bytes)
+    budget = budget_of(facts, options)
+    engine, reason = _choose_engine(size, options, resources)
+    parallelism = (resources.spark_parallelism or resources.cores) if engine == "spark" else resources.cores
+    lanes = options.lanes or _lanes(budget, parallelism, sample, options)
+    segments = options.segments or _segments(size, budget, lanes, sample)
+    if options.limit is not None:
+        segments = 1
+    lanes = min(lanes, segments)
+    asked_tasks: int | None = getattr(options, "tasks", None)
+    tasks = min(asked_tasks or parallelism, segments) if engine == "spark" else 1
+    units = read_units(size, options.consistent)
+    return ScanPlan(
+        table=facts.name,
+        index=options.index,
+        consistent=options.consistent,
+        item_count=count,
+        size_bytes=size,
+        item_bytes=sample.item_bytes,
+        segments=segments,
+        lanes=max(lanes, tasks),
+        tasks=tasks,
+        engine=engine,
+        engine_reason=reason,
+        rcu_per_second=budget,
+        page_limit=None if budget is None else page_limit(budget, sample.item_bytes, options.consistent),
+        estimated_units=units,
+        estimated_seconds=units / budget if budget else size / (ASSUMED_BYTES_PER_SECOND * parallelism),
+        schema=sample.schema,
+        columns=options.columns,
+        limit=options.limit,
+    )
+
+
+def _choose_engine(size: int, options: ScanOptions, resources: Resources) -> tuple[Literal["local", "spark"], str]:
+    asked: Engine = getattr(options, "engine", "local")
+    if asked != "auto":
+        return asked, "asked for"
+    if resources.spark_parallelism is not None:
+        return "spark", "a Spark session is running"
+    if size < SMALL_TABLE_BYTES:
+        return "local", "below 256 MiB, where starting Spark takes longer than the scan"
+    return "spark", "256 MiB or more"
+
+
+def _lanes(budget: float | None, parallelism: int, sample: Sample, options: ScanOptions) -> int:
+    most = LANES_PER_CORE * parallelism
+    if budget is None:
+        return most
+    page_units = read_units(PAGE_BYTES, options.consistent)
+    limit = page_limit(budget, sample.item_bytes, options.consistent)
+    if limit is not None:
+        page_units = min(page_units, max(0.5, read_units(math.ceil(limit * sample.item_bytes), options.consistent)))
+    # One lane more than keeps the budget busy, so that a slow answer leaves nothing idle.
+    return max(2, min(most, math.ceil(budget * PAGE_LATENCY_SECONDS / page_units) + 1))
+
+
+def _segments(size: int, budget: float | None, lanes: int, sample: Sample) -> int:
+    if sample.complete:
+        return 1
+    if size < SMALL_TABLE_BYTES:
+        return min(4, math.ceil(size / SMALL_SEGMENT_BYTES)) if size else 4
+    wanted = max(size / SEGMENT_BYTES, 4 * lanes, (budget or 0) / SEGMENT_UNITS_PER_SECOND)
+    return min(MAX_SEGMENTS, math.ceil(wanted))

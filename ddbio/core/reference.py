@@ -1,0 +1,174 @@
+"""Turn checked items into columns one value at a time: the oracle of the fast path and the way for all it refuses."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import pyarrow as pa
+
+from ddbio.core.attribute import AttributeValue, Item, canonical_number, decode_base64
+from ddbio.core.field import is_decimal, is_float, is_text, tag_of_field
+from ddbio.core.json_text import compact_json
+from ddbio.core.number_column import MAX_FLOAT32
+from ddbio.core.rescue import DOES_NOT_FIT, OTHER_TYPE, UNKNOWN, KeptNull, MisfitLog, UnfitError, rescue_text
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+Convert: TypeAlias = Callable[[AttributeValue], Any]
+"""From a checked attribute value to what ``pyarrow.array`` takes; raises UnfitError or KeptNull."""
+
+
+class RowBuilder:
+    """Build record batches of one schema from checked items."""
+
+    def __init__(self, schema: pa.Schema, *, keep_nulls: bool) -> None:
+        self._schema = schema
+        self._keep_nulls = keep_nulls
+        fields = [schema.field(index) for index in range(len(schema) - 1)]
+        self._converters = {field.name: _converter(field, field.name, keep_nulls=keep_nulls) for field in fields}
+
+    def batch(self, items: Sequence[Item], log: MisfitLog) -> pa.RecordBatch:
+        """Return one row per item; what fits no column is counted in ``log`` and put in the rescue column."""
+        columns: dict[str, list[Any]] = {name: [None] * len(items) for name in self._converters}
+        rescues: list[str | None] = []
+        for row, item in enumerate(items):
+            rescued: Item = {}
+            for name, value in item.items():
+                convert = self._converters.get(name)
+                if convert is None:
+                    log.add(UnfitError(name, UNKNOWN, value))
+                    rescued[name] = value
+                    continue
+                try:
+                    columns[name][row] = convert(value)
+                except UnfitError as unfit:
+                    log.add(unfit)
+                    rescued[name] = value
+                except KeptNull:
+                    rescued[name] = value
+            rescues.append(rescue_text(rescued))
+        arrays = [pa.array([*columns.values(), rescues][index], field.type) for index, field in enumerate(self._schema)]
+        return pa.RecordBatch.from_arrays(arrays, schema=self._schema)
+
+
+def _converter(field: pa.Field[Any], path: str, *, keep_nulls: bool) -> Convert:
+    """Return the conversion of a column or of a map's member, where null alone cannot say NULL."""
+    if tag_of_field(field) == "JSON":
+        return compact_json
+    convert = _element_converter(field, path, keep_nulls=keep_nulls)
+
+    def convert_member(value: AttributeValue) -> Any:
+        if keep_nulls and "NULL" in value:
+            raise KeptNull
+        return convert(value)
+
+    return convert_member
+
+
+def _element_converter(field: pa.Field[Any], path: str, *, keep_nulls: bool) -> Convert:
+    """Return the conversion of a list's element, where null says NULL because no element is ever missing."""
+    tag = tag_of_field(field)
+    if tag == "JSON":
+        return compact_json
+    convert_content = _content_converter(field, path, keep_nulls=keep_nulls)
+
+    def convert(value: AttributeValue) -> Any:
+        if "NULL" in value:
+            return None
+        if tag not in value:
+            raise UnfitError(path, OTHER_TYPE, value)
+        try:
+            return convert_content(value[tag])
+        except _DoesNotFitError:
+            raise UnfitError(path, DOES_NOT_FIT, value) from None
+
+    return convert
+
+
+class _DoesNotFitError(Exception):
+    pass
+
+
+def _content_converter(  # noqa: PLR0911 - one line a type
+    field: pa.Field[Any], path: str, *, keep_nulls: bool
+) -> Callable[[Any], Any]:
+    tag, arrow_type = tag_of_field(field), field.type
+    match tag:
+        case "N":
+            return _number_converter(arrow_type)
+        case "B":
+            return decode_base64
+        case "NS" | "BS":
+            element = arrow_type.field(0)
+            convert = _content_converter(element, path, keep_nulls=keep_nulls)
+            return lambda content: [convert(text) for text in content]
+        case "L":
+            convert = _element_converter(arrow_type.field(0), f"{path}[]", keep_nulls=keep_nulls)
+            return lambda content: [convert(element) for element in content]
+        case "M" if pa.types.is_map(arrow_type):
+            convert = _element_converter(arrow_type.item_field, f"{path}.*", keep_nulls=keep_nulls)
+            return lambda content: [(name, convert(member)) for name, member in content.items()]
+        case "M":
+            return _struct_converter(arrow_type, path, keep_nulls=keep_nulls)
+    return lambda content: content
+
+
+def _struct_converter(arrow_type: pa.DataType, path: str, *, keep_nulls: bool) -> Callable[[Item], dict[str, Any]]:
+    fields = [arrow_type.field(index) for index in range(arrow_type.num_fields)]
+    converters = {field.name: _converter(field, f"{path}.{field.name}", keep_nulls=keep_nulls) for field in fields}
+
+    def convert(members: Item) -> dict[str, Any]:
+        converted = {}
+        for name, value in members.items():
+            if name not in converters:
+                raise UnfitError(f"{path}.*", UNKNOWN, {name: value})
+            converted[name] = converters[name](value)
+        return converted
+
+    return convert
+
+
+def _number_converter(arrow_type: Any) -> Callable[[str], Any]:
+    if is_text(arrow_type):
+        return canonical_number
+    if is_decimal(arrow_type):
+        return _decimal_converter(arrow_type.precision, arrow_type.scale)
+    if is_float(arrow_type):
+        return _float_converter(MAX_FLOAT32 if pa.types.is_float32(arrow_type) else float("inf"))
+    signed = pa.types.is_signed_integer(arrow_type)
+    bits = arrow_type.bit_width - signed
+    return _integer_converter(range(-(2**bits) if signed else 0, 2**bits))
+
+
+def _integer_converter(fitting: range) -> Callable[[str], int]:
+    def convert(text: str) -> int:
+        number = canonical_number(text)
+        if "." in number or int(number) not in fitting:
+            raise _DoesNotFitError
+        return int(number)
+
+    return convert
+
+
+def _decimal_converter(precision: int, scale: int) -> Callable[[str], Decimal]:
+    def convert(text: str) -> Decimal:
+        number = canonical_number(text)
+        whole, _, fraction = number.partition(".")
+        if len(whole.lstrip("-0")) > precision - scale or len(fraction) > scale:
+            raise _DoesNotFitError
+        return Decimal(number)
+
+    return convert
+
+
+def _float_converter(largest: float) -> Callable[[str], float]:
+    def convert(text: str) -> float:
+        number = float(canonical_number(text))
+        if abs(number) > largest:
+            raise _DoesNotFitError
+        return number
+
+    return convert

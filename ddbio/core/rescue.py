@@ -1,0 +1,91 @@
+"""Keep what no column can hold, as exact DynamoDB JSON, and count it; refuses to let any of it pass unseen."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from ddbio.core.json_text import compact_json
+from ddbio.errors import SchemaError
+
+if TYPE_CHECKING:
+    from ddbio.core.attribute import AttributeValue, Item
+
+UNKNOWN = "not in the schema"
+OTHER_TYPE = "another type"
+DOES_NOT_FIT = "does not fit the column"
+
+_LONGEST_EXAMPLE = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Misfit:
+    """Say how often values under one path did not fit the schema, with the first of them."""
+
+    path: str
+    """``name``, ``map.name``, ``list[]``; ``map.*`` for a member the schema lacks."""
+
+    kind: str
+    """``not in the schema``, ``another type`` or ``does not fit the column``."""
+
+    count: int
+    example: str
+    """The first such value as DynamoDB JSON, cut after 200 characters."""
+
+
+class UnfitError(Exception):
+    """Carry one value that a column cannot hold from where it was met to the rescue."""
+
+    def __init__(self, path: str, kind: str, value: AttributeValue) -> None:
+        super().__init__(path, kind, value)
+        self.path = path
+        self.kind = kind
+        self.value = value
+
+
+class KeptNull(Exception):  # noqa: N818 - no error: the value is well, the column cannot show it
+    """Say that a NULL inside a map is to be told from a missing member."""
+
+
+class MisfitLog:
+    """Count misfits by path and kind, in the order first met."""
+
+    def __init__(self) -> None:
+        self._counts: dict[tuple[str, str], int] = {}
+        self._examples: dict[tuple[str, str], str] = {}
+
+    def add(self, unfit: UnfitError) -> None:
+        """Count one value."""
+        key = (unfit.path, unfit.kind)
+        self._counts[key] = self._counts.get(key, 0) + 1
+        if key not in self._examples:
+            text = compact_json(unfit.value)
+            self._examples[key] = text if len(text) <= _LONGEST_EXAMPLE else text[: _LONGEST_EXAMPLE - 1] + "…"
+
+    def merge(self, other: MisfitLog) -> None:
+        """Count everything ``other`` has counted."""
+        for key, count in other._counts.items():
+            self._counts[key] = self._counts.get(key, 0) + count
+            self._examples.setdefault(key, other._examples[key])
+
+    def misfits(self) -> list[Misfit]:
+        """Return the counts, the first met first."""
+        return [Misfit(path, kind, count, self._examples[path, kind]) for (path, kind), count in self._counts.items()]
+
+    def require_empty(self) -> None:
+        """Raise SchemaError naming the first misfit, if there is one."""
+        for misfit in self.misfits():
+            raise SchemaError(
+                f"{misfit.path}: {misfit.kind}: {misfit.example}: change the schema, or pass on_misfit='rescue' to "
+                f"keep such values in the _rescue column"
+            )
+
+
+def rescue_text(rescued: Item | None) -> str | None:
+    """Return the row of the rescue column: one JSON object, attributes in the order of their names, or None."""
+    return compact_json(dict(sorted(rescued.items()))) if rescued else None
+
+
+def null_value() -> dict[str, Any]:
+    """Return DynamoDB's NULL."""
+    return {"NULL": True}

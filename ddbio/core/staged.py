@@ -1,0 +1,83 @@
+"""Describe files that are written but not yet visible; refuse to know where they lie."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Any
+
+from ddbio.errors import OptionError
+
+# Without a hyphen a job id never ends inside another one.
+_JOB_ID = re.compile(r"[A-Za-z0-9_]+")
+_FILE_NAME = re.compile(r"part-([A-Za-z0-9_]+)-\d+-\d+-\d+\.")
+
+
+@dataclass(frozen=True, slots=True)
+class Staged:
+    """Hold what completes one staged file, in any process: plain JSON values and no credential.
+
+    Attributes
+    ----------
+    path
+        Where the file will appear, relative to the target.
+    size_bytes
+        Size of the whole file.
+    rows
+        Rows in the file.
+    token
+        What the store that staged the file needs to complete it.
+    """
+
+    path: str
+    size_bytes: int
+    rows: int
+    token: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class StoredObject:
+    """Hold a visible object's path relative to the target, and its size."""
+
+    path: str
+    size_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class FileNaming:
+    """Name the files of one attempt of one task so that no other attempt uses the same names.
+
+    Raises
+    ------
+    OptionError
+        If the job id holds anything but letters, digits and underscores.
+    """
+
+    job_id: str
+    task: int
+    attempt: int = 0
+
+    def __post_init__(self) -> None:
+        check_job_id(self.job_id)
+
+    def path(self, number: int, extension: str) -> str:
+        """Return the name of this attempt's file with that number, counted from 0."""
+        return f"part-{self.job_id}-{self.task:05d}-{self.attempt}-{number:04d}.{extension}"
+
+
+def check_job_id(job_id: str) -> None:
+    """Refuse a job id that a file name could not carry unmistakably.
+
+    Raises
+    ------
+    OptionError
+        If the job id holds anything but letters, digits and underscores.
+    """
+    if not _JOB_ID.fullmatch(job_id):
+        raise OptionError(f"job id {job_id!r} does not fit into file names: use letters, digits and underscores")
+
+
+def job_of(path: str) -> str:
+    """Return the id of the job that a path was named for, or an empty text where no job named it."""
+    match = _FILE_NAME.match(path.rpartition("/")[2])
+    return match[1] if match else ""

@@ -1,0 +1,156 @@
+from __future__ import annotations
+
+import decimal
+from decimal import Decimal
+
+import pytest
+from boto3.dynamodb.types import TypeDeserializer
+from hypothesis import given
+from hypothesis import strategies as st
+from item_strategies import ITEMS, VALUES
+
+from ddbio.core.attribute import canonical_number, check_item, from_python, to_python
+from ddbio.errors import DecodeError, SchemaError
+
+
+@pytest.mark.parametrize(
+    ("spelled", "canonical"),
+    [
+        ("+1", "1"),
+        ("001", "1"),
+        ("1e3", "1000"),
+        ("1E-3", "0.001"),
+        (".5", "0.5"),
+        ("-.5", "-0.5"),
+        ("5.", "5"),
+        ("1.10", "1.1"),
+        ("1000.0", "1000"),
+        ("-0", "0"),
+        ("-0.00", "0"),
+        ("0e-400", "0"),
+        ("1e125", "1" + "0" * 125),
+        ("1e-130", "0." + "0" * 129 + "1"),
+        ("9" * 38 + "e88", "9" * 38 + "0" * 88),
+        ("0" * 50 + "1.5", "1.5"),
+    ],
+)
+def test_a_number_has_one_spelling(spelled, canonical):
+    """Every spelling of a number becomes the service's own."""
+    assert canonical_number(spelled) == canonical
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "+", ".", "e5", "1e", " 1", "1 ", "1\n", "NaN", "Infinity", "1_0", "0x1", "\u0661", "--1", "1.2.3", "1,5"],
+)
+def test_no_number_is_refused(text):
+    """What DynamoDB takes for no number is refused by name."""
+    with pytest.raises(DecodeError, match="is not a DynamoDB number"):
+        canonical_number(text)
+
+
+@pytest.mark.parametrize("text", ["1" * 39, "1." + "1" * 38])
+def test_39_digits_are_refused(text):
+    """A number of more than 38 significant digits is refused, not rounded."""
+    with pytest.raises(DecodeError, match="38 significant digits"):
+        canonical_number(text)
+
+
+@pytest.mark.parametrize("text", ["1e126", "-1e126", "1e-131", "1e99999999999999999999999"])
+def test_numbers_out_of_range_are_refused(text):
+    """A number beyond DynamoDB's magnitudes is refused."""
+    with pytest.raises(DecodeError, match="is outside 1E-130"):
+        canonical_number(text)
+
+
+@given(st.from_regex(r"[+-]?[0-9]{1,20}(\.[0-9]{0,20})?([eE][+-]?[0-9]{1,2})?", fullmatch=True))
+def test_canonical_spelling_keeps_the_value(text):
+    """The canonical spelling is the same number, and its own canonical spelling."""
+    try:
+        canonical = canonical_number(text)
+    except DecodeError:
+        return
+    assert Decimal(canonical) == Decimal(text)
+    assert canonical_number(canonical) == canonical
+
+
+@given(VALUES)
+def test_a_value_agrees_with_boto3(value):
+    """The reference reads every value as boto3's deserialiser does, given room for all digits."""
+
+    class Deserializer(TypeDeserializer):
+        def _deserialize_n(self, value):
+            return Decimal(value)
+
+        def _deserialize_b(self, value):
+            return to_python({"B": value})
+
+    assert to_python(value) == Deserializer().deserialize(value)
+
+
+@given(ITEMS)
+def test_an_item_survives_python(item):
+    """An item that became Python values and came back is the same item, sets aside in any order."""
+    again = from_python(to_python({"M": item}))
+    assert to_python(again) == to_python({"M": item})
+    check_item(again["M"])
+
+
+def test_numbers_ignore_the_decimal_context():
+    """A narrow decimal context of the caller rounds nothing."""
+    with decimal.localcontext(prec=3):
+        assert str(to_python({"N": "1234567890.12345"})) == "1234567890.12345"
+        assert from_python(Decimal("1234567890.12345")) == {"N": "1234567890.12345"}
+
+
+@pytest.mark.parametrize(
+    ("item", "message"),
+    [
+        ({"a": {}}, "^a: expected one type"),
+        ({"a": {"S": "x", "N": "1"}}, "^a: expected one type"),
+        ({"a": "x"}, "^a: expected one type"),
+        ({"a": {"X": "x"}}, "^a: 'X' is not a DynamoDB type"),
+        ({"a": {"S": 1}}, "^a: expected a JSON string, found 1"),
+        ({"a": {"S": None}}, "^a: expected a JSON string, found None"),
+        ({"a": {"N": 1}}, "^a: expected a JSON string, found 1"),
+        ({"a": {"N": "1_0"}}, "^a: '1_0' is not a DynamoDB number"),
+        ({"a": {"BOOL": "true"}}, "^a: BOOL must be true or false, found 'true'"),
+        ({"a": {"BOOL": 1}}, "^a: BOOL must be true or false, found 1"),
+        ({"a": {"NULL": False}}, "^a: NULL must be true, found False"),
+        ({"a": {"B": "YQ"}}, "^a: 'YQ' is not base64"),
+        ({"a": {"B": "YQ==\n"}}, "is not base64"),
+        ({"a": {"B": "é==="}}, "is not base64"),
+        ({"a": {"SS": "x"}}, "^a: expected a JSON array"),
+        ({"a": {"NS": ["1", "x"]}}, r"^a\[1\]: 'x' is not a DynamoDB number"),
+        ({"a": {"L": {}}}, "^a: expected a JSON array"),
+        ({"a": {"M": []}}, "^a: expected an object of attributes"),
+        ({"a": {"M": {"b": {"L": [{"S": "x"}, {"N": "?"}]}}}}, r"^a\.b\[1\]: '\?' is not a DynamoDB number"),
+        ({"a": {"S": "\ud800"}}, "^a: .* half of a surrogate pair"),
+        ({"\udfff": {"S": "x"}}, "^item: .* half of a surrogate pair"),
+        ([], "^item: expected an object of attributes"),
+    ],
+)
+def test_a_bad_value_is_named_by_its_path(item, message):
+    """A value that is not exactly one type with its content is refused with its path."""
+    with pytest.raises(DecodeError, match=message):
+        check_item(item)
+
+
+@pytest.mark.parametrize(
+    ("value", "error", "message"),
+    [
+        (1.5, SchemaError, "pass decimal.Decimal"),
+        (set(), SchemaError, "no DynamoDB set"),
+        ({1, "a"}, SchemaError, "no DynamoDB set"),
+        ({True}, SchemaError, "no DynamoDB set"),
+        (object(), SchemaError, "no type for a object"),
+        ({1: "a"}, SchemaError, "no attribute name"),
+        (Decimal("NaN"), DecodeError, "not a DynamoDB number"),
+        (10**38 + 1, DecodeError, "38 significant digits"),
+        (10**4000, DecodeError, "outside the range"),
+    ],
+)
+def test_python_values_without_an_exact_form_are_refused(value, error, message):
+    """A Python value that DynamoDB cannot hold exactly is refused, with what to do where there is something."""
+    with pytest.raises(error, match=message):
+        from_python(value)

@@ -1,0 +1,126 @@
+"""Scan plans: segments, lanes, tasks and engine follow from facts alone."""
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ddbio.core.facts import IndexFacts, TableFacts
+from ddbio.core.plan import Resources, Sample, budget_of, check_scan, plan_scan, spread_order
+from ddbio.errors import OptionError
+from ddbio.options import ScanOptions, ScanToFilesOptions, parse_options
+
+MIB = 1024**2
+SCHEMA = pa.schema([pa.field("pk", pa.string())])
+
+
+def _facts(size_bytes=0, item_count=0, rcu=None, indexes=()):
+    return TableFacts("t", "arn", "id", "ACTIVE", (("pk", "S"),), item_count, size_bytes, rcu is None, rcu, indexes)
+
+
+def _plan(size_bytes=0, spark=None, complete=False, cores=2, **options):
+    table = _facts(size_bytes, size_bytes // 200, options.pop("rcu", None))
+    sample = Sample(SCHEMA, 100, 200.0, 5.0, complete)
+    asked = parse_options(ScanToFilesOptions, {"table": "t", "dest": "d", **options})
+    return plan_scan(table, sample, asked, Resources(cores, spark))
+
+
+@pytest.mark.parametrize(("size_mib", "segments"), [(0, 4), (1, 1), (100, 2), (255, 4)])
+def test_small_tables_get_few_segments(size_mib, segments):
+    """Below 256 MiB, or of unknown size, a table is read by at most four segments."""
+    assert _plan(size_mib * MIB).segments == segments
+
+
+def test_a_whole_sample_needs_one_segment():
+    """What one probe page showed completely is not split."""
+    made = _plan(0, complete=True)
+    assert (made.segments, made.item_count, made.engine) == (1, 100, "local")
+
+
+def test_large_tables_follow_size_lanes_and_budget():
+    """Segments are the largest of size / 512 MiB, four a lane and budget / 250."""
+    assert _plan(1024**4, engine="local").segments == 2048
+    assert _plan(300 * MIB, engine="local", lanes=30).segments == 120
+    assert _plan(300 * MIB, engine="local", lanes=2, rcu_per_second=40_000).segments == 160
+
+
+def test_explicit_numbers_win():
+    """Segments and lanes that were asked for are kept."""
+    made = _plan(MIB, segments=7, lanes=3)
+    assert (made.segments, made.lanes) == (7, 3)
+
+
+def test_limit_reads_one_segment():
+    """A limited scan reads one segment, so that its cost is bounded too."""
+    assert _plan(1024**3, limit=10).segments == 1
+
+
+@pytest.mark.parametrize(
+    ("size_mib", "session", "asked", "engine"),
+    [
+        (10, None, "auto", "local"),
+        (255, None, "auto", "local"),
+        (256, None, "auto", "spark"),
+        (10, 8, "auto", "spark"),
+        (10, None, "spark", "spark"),
+        (10_000, 8, "local", "local"),
+    ],
+)
+def test_engine_follows_size_and_session(size_mib, session, asked, engine):
+    """A small table does not wait for Spark unless a session runs already; what is asked for wins."""
+    made = _plan(size_mib * MIB, spark=session, engine=asked)
+    assert made.engine == engine
+    assert made.engine_reason
+
+
+def test_reading_into_arrow_is_local():
+    """Options without an engine run in this process, in one task."""
+    asked = parse_options(ScanOptions, {"table": "t"})
+    made = plan_scan(_facts(1024**4, 10**9), Sample(SCHEMA, 1, 200.0, 1.0, complete=False), asked, Resources(2, 8))
+    assert (made.engine, made.tasks) == ("local", 1)
+
+
+@given(st.integers(1, 3000), st.integers(1, 64))
+def test_groups_cover_every_segment_once(segments, tasks):
+    """Together the tasks read each segment exactly once, in an order that spreads neighbours."""
+    made = _plan(1024**3, spark=tasks, segments=segments)
+    read = [segment for group in made.groups() for segment in group]
+    assert sorted(read) == list(range(segments))
+    assert all(made.groups())
+
+
+@given(st.integers(1, 5000))
+def test_spread_order_is_a_permutation(count):
+    """Every number occurs once."""
+    assert sorted(spread_order(count)) == list(range(count))
+
+
+def test_small_budgets_bound_the_page():
+    """Below 2,560 units a second a page costs at most a twentieth of the budget; above it is not bounded."""
+    assert _plan(300 * MIB, rcu_per_second=400).page_limit == 819
+    assert _plan(300 * MIB, rcu_per_second=4000).page_limit is None
+
+
+def test_budget_from_ratio():
+    """A share is taken of the table's own rate, or of the global index's."""
+    index = IndexFacts("g", is_global=True, key_names=("k",), item_count=1, size_bytes=1, rcu=50.0)
+    asked = parse_options(ScanOptions, {"table": "t", "read_ratio": 0.5})
+    assert budget_of(_facts(rcu=100.0), asked) == 50.0
+    asked = parse_options(ScanOptions, {"table": "t", "read_ratio": 0.5, "index": "g"})
+    assert budget_of(_facts(rcu=100.0, indexes=(index,)), asked) == 25.0
+
+
+def test_ratio_needs_a_rate():
+    """A share of an unlimited on-demand table is refused with the way out."""
+    with pytest.raises(OptionError, match="give rcu_per_second instead"):
+        budget_of(_facts(), parse_options(ScanOptions, {"table": "t", "read_ratio": 0.5}))
+
+
+def test_unknown_index_is_refused_with_the_known_ones():
+    """The message lists the indexes there are."""
+    index = IndexFacts("by_date", is_global=True, key_names=("d",), item_count=0, size_bytes=0)
+    table = _facts(indexes=(index,))
+    with pytest.raises(OptionError, match="it has: by_date"):
+        check_scan(table, parse_options(ScanOptions, {"table": "t", "index": "nope"}))
+    with pytest.raises(OptionError, match="strongly consistent"):
+        check_scan(table, parse_options(ScanOptions, {"table": "t", "index": "by_date", "consistent": True}))
