@@ -1,0 +1,188 @@
+"""Bring the job's one budget to a worker process; refuses to spend without limit when the driver is out of reach."""
+
+from __future__ import annotations
+
+import logging
+import socket
+import time
+from dataclasses import astuple
+from threading import Event, Lock
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ddbio.budget.local import LocalBudget
+from ddbio.budget.protocol import LONGEST_NAP_SECONDS, BudgetClosedError, Grant
+from ddbio.budget.usage import Tally
+from ddbio.budget.wire import BudgetAddress, Wire
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ddbio.core.pacing import ThrottleScope
+
+__all__ = ["BudgetClient"]
+
+_RECONNECT_SECONDS = 5.0
+_log = logging.getLogger("ddbio.budget")
+
+
+class _Standing(NamedTuple):
+    place: float
+    wait_seconds: float
+    at_seconds: float
+    share_per_second: float | None
+
+
+class BudgetClient:
+    """Acquire from the driver's budget; one for each worker process, shared by its threads.
+
+    While the driver is out of reach, requests are granted from this worker's share alone: the lower of its static
+    share and what the driver last said each worker may have. What was done meanwhile is reported when it is back, and
+    counted there, but is outside the driver's 10 s windows.
+
+    Parameters
+    ----------
+    address
+        Where the driver serves the budget.
+    fallback_units_per_second
+        The static share. None bounds nothing as long as the driver has not said otherwise.
+    timeout_seconds
+        How long to wait for the driver's answer.
+    """
+
+    def __init__(
+        self, address: BudgetAddress, *, fallback_units_per_second: float | None, timeout_seconds: float = 5.0
+    ) -> None:
+        self._address = address
+        self._timeout_seconds = timeout_seconds
+        self._static_share = fallback_units_per_second
+        self._told_share: float | None = None
+        self._alone = LocalBudget(fallback_units_per_second)
+        self._missed = Tally()
+        self._wire: Wire | None = None
+        self._reconnect_at = 0.0
+        self._warned = False
+        self._closed = Event()
+        self._lock = Lock()
+
+    def acquire(self, units: float) -> Grant:
+        """Wait until a request of estimated ``units`` may be sent; see `Budget.acquire`."""
+        standing = self._ask("reserve", units)
+        while standing is not None and standing.wait_seconds > 0:
+            self._nap(standing.wait_seconds)
+            standing = self._ask("check", standing.place)
+        if standing is not None:
+            return Grant(units, standing.at_seconds)
+        return self._acquire_alone(units)
+
+    def settle(self, grant: Grant, consumed: float, *, items: int = 0, wire_bytes: int = 0) -> None:
+        """Correct a grant and count what it brought; see `Budget.settle`."""
+        message = ("settle", grant.units, grant.at_seconds, consumed, items, wire_bytes)
+        with self._lock:
+            if grant.central and self._try(lambda wire: wire.send(message)):
+                return
+            self._missed.count_request(consumed, items, wire_bytes)
+            alone = self._alone
+        if not grant.central:
+            alone.settle(grant, consumed)
+
+    def throttled(self, scope: ThrottleScope, detail: str) -> None:
+        """Count a throttle and slow the job down; see `Budget.throttled`."""
+        # A longer text would not fit into a message.
+        message = ("throttled", scope.value, detail[:300])
+        with self._lock:
+            if self._try(lambda wire: wire.send(message)):
+                return
+            self._missed.count_throttle(scope.value)
+            alone = self._alone
+        alone.throttled(scope, detail)
+
+    def close(self) -> None:
+        """Leave the budget: wake this process's waiters and return when the driver has counted all it was told.
+
+        The job and its other workers go on.
+        """
+        self._closed.set()
+        with self._lock:
+            if self._wire is None and self._missed != Tally():
+                self._connect()
+            self._try(_flush)
+            if self._wire is not None:
+                self._wire.close()
+                self._wire = None
+
+    def _acquire_alone(self, units: float) -> Grant:
+        alone = self._alone
+        place = alone.reserve(units)
+        while True:
+            wait_seconds, at_seconds = alone.check(place)
+            if wait_seconds <= 0:
+                return Grant(units, at_seconds, central=False)
+            self._nap(wait_seconds)
+
+    def _nap(self, seconds: float) -> None:
+        if self._closed.wait(min(seconds, LONGEST_NAP_SECONDS)):
+            raise BudgetClosedError
+
+    def _ask(self, verb: str, value: float) -> _Standing | None:
+        """Return the driver's answer, None if there is none."""
+        answers: list[Any] = []
+
+        def exchange(wire: Wire) -> None:
+            wire.send((verb, value))
+            answers.append(wire.receive())
+
+        with self._lock:
+            if self._closed.is_set():
+                raise BudgetClosedError
+            if self._wire is None and time.monotonic() >= self._reconnect_at:
+                self._connect()
+            if not self._try(exchange):
+                return None
+            if answers == [None]:
+                self._closed.set()
+                raise BudgetClosedError
+            standing = _Standing(*answers[0])
+            self._told_share = standing.share_per_second
+            return standing
+
+    def _connect(self) -> None:
+        address = self._address
+        try:
+            connection = socket.create_connection((address.host, address.port), self._timeout_seconds)
+        except OSError:
+            self._lose()
+            return
+        self._wire = Wire(connection, self._timeout_seconds)
+        if self._try(lambda wire: wire.introduce(address.key)) and self._missed != Tally():
+            missed = astuple(self._missed)
+            if self._try(lambda wire: wire.send(("add", *missed))):
+                self._missed = Tally()
+
+    def _try(self, action: Callable[[Wire], None]) -> bool:
+        """Do something with the connection; return False if there is none or it broke."""
+        if self._wire is None:
+            return False
+        try:
+            action(self._wire)
+        except (OSError, ValueError):
+            self._wire.close()
+            self._wire = None
+            self._lose()
+            return False
+        return True
+
+    def _lose(self) -> None:
+        self._reconnect_at = time.monotonic() + _RECONNECT_SECONDS
+        share = min((s for s in (self._static_share, self._told_share) if s is not None), default=None)
+        if share != self._alone.units_per_second:
+            self._alone = LocalBudget(share)
+        if not self._warned:
+            self._warned = True
+            limit = "no limit" if share is None else f"{share:g} units/s"
+            where = f"{self._address.host}:{self._address.port}"
+            _log.warning("the budget at %s is out of reach: this worker goes on alone with %s", where, limit)
+
+
+def _flush(wire: Wire) -> None:
+    wire.send(("flush",))
+    wire.receive()

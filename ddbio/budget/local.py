@@ -1,0 +1,127 @@
+"""Hold a budget within one process, for all its threads; refuses to go on after it was closed."""
+
+from __future__ import annotations
+
+import logging
+import time
+from threading import Event, Lock
+from typing import TYPE_CHECKING
+
+from ddbio.budget.protocol import LONGEST_NAP_SECONDS, BudgetClosedError, Grant
+from ddbio.budget.usage import SLOT_SECONDS, WINDOW_SLOTS, PeakWindow, Tally, Usage
+from ddbio.core.pacing import Pacer, ThrottleScope
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+__all__ = ["LocalBudget"]
+
+_log = logging.getLogger("ddbio.budget")
+_ADVICE = {
+    ThrottleScope.ACCOUNT: "the account's throughput quota is met; lower the budget or ask AWS to raise the quota",
+    ThrottleScope.ON_DEMAND_MAX: "the table's on-demand maximum is met; the budget is clamped below it",
+}
+
+
+class LocalBudget:
+    """Grant requests at the asked rate and count them; the one place where a job's units are kept.
+
+    Parameters
+    ----------
+    units_per_second
+        The asked rate. None grants at once, whatever is throttled, and still counts everything.
+    clock
+        Returns monotonic seconds.
+    """
+
+    def __init__(self, units_per_second: float | None, *, clock: Callable[[], float] = time.monotonic) -> None:
+        self.units_per_second = units_per_second
+        self._pacer = None if units_per_second is None else Pacer(units_per_second)
+        self._clock = clock
+        self._started_at: float | None = None
+        self._stopped_at: float | None = None
+        self._closed = Event()
+        self._lock = Lock()
+        self._tally = Tally()
+        self._peak = PeakWindow()
+
+    def acquire(self, units: float) -> Grant:
+        """Wait until a request of estimated ``units`` may be sent; see `Budget.acquire`."""
+        place = self.reserve(units)
+        while True:
+            wait_seconds, at_seconds = self.check(place)
+            if wait_seconds <= 0:
+                return Grant(units, at_seconds)
+            self._closed.wait(min(wait_seconds, LONGEST_NAP_SECONDS))
+
+    def reserve(self, units: float) -> float:
+        """Return a place in line for a request, at once."""
+        with self._lock:
+            if self._started_at is None:
+                self._started_at = self._clock()
+            return 0.0 if self._pacer is None else self._pacer.reserve(units, self._run_seconds())
+
+    def check(self, place: float) -> tuple[float, float]:
+        """Return how long the request at a place has still to wait, and the seconds of the run; 0 grants it.
+
+        Raises
+        ------
+        BudgetClosedError
+            The job is being stopped.
+        """
+        with self._lock:
+            if self._stopped_at is not None:
+                raise BudgetClosedError
+            run_seconds = self._run_seconds()
+            return 0.0 if self._pacer is None else self._pacer.wait_seconds(place, run_seconds), run_seconds
+
+    def settle(self, grant: Grant, consumed: float, *, items: int = 0, wire_bytes: int = 0) -> None:
+        """Correct a grant and count what it brought; see `Budget.settle`."""
+        with self._lock:
+            self._tally.count_request(consumed, items, wire_bytes)
+            if self._pacer is not None:
+                self._peak.record(grant.at_seconds, consumed)
+                self._pacer.settle(grant.units, consumed, self._run_seconds())
+
+    def throttled(self, scope: ThrottleScope, detail: str) -> None:
+        """Count a throttle and slow down as its scope demands; see `Budget.throttled`."""
+        with self._lock:
+            first = scope not in self._tally.throttles
+            self._tally.count_throttle(scope.value)
+            if self._pacer is not None:
+                self._pacer.throttled(scope, self._run_seconds())
+        if first and scope in _ADVICE:
+            _log.warning("throttled (%s): %s", detail, _ADVICE[scope])
+
+    def add(self, tally: Tally) -> None:
+        """Count what a worker did on its own share while this budget was out of its reach."""
+        with self._lock:
+            self._tally.add(tally)
+
+    def usage(self) -> Usage:
+        """Return the counts so far; cheap enough for a progress bar."""
+        with self._lock:
+            elapsed_seconds = self._run_seconds() if self._stopped_at is None else self._stopped_at
+            peak = None
+            if self.units_per_second is not None and elapsed_seconds >= SLOT_SECONDS * WINDOW_SLOTS:
+                peak = self._peak.highest() / (SLOT_SECONDS * WINDOW_SLOTS * self.units_per_second)
+            tally = self._tally
+            return Usage(
+                items=tally.items,
+                wire_bytes=tally.wire_bytes,
+                consumed_units=tally.consumed_units,
+                requests=tally.requests,
+                throttles=dict(tally.throttles),
+                elapsed_seconds=elapsed_seconds,
+                peak_10s_ratio=peak,
+            )
+
+    def close(self) -> None:
+        """Stop granting and wake everybody who waits; see `Budget.close`."""
+        with self._lock:
+            if self._stopped_at is None:
+                self._stopped_at = self._run_seconds()
+        self._closed.set()
+
+    def _run_seconds(self) -> float:
+        return 0.0 if self._started_at is None else self._clock() - self._started_at

@@ -1,0 +1,143 @@
+"""Serve a job's budget to its worker processes; refuses every peer that does not know the job's key."""
+
+from __future__ import annotations
+
+import logging
+import secrets
+import socket
+import socketserver
+from contextlib import suppress
+from threading import Lock, Thread
+from typing import TYPE_CHECKING, Any, Self
+
+from ddbio.budget.protocol import BudgetClosedError, Grant
+from ddbio.budget.usage import Tally
+from ddbio.budget.wire import BudgetAddress, Wire
+from ddbio.core.pacing import ThrottleScope
+
+if TYPE_CHECKING:
+    from ddbio.budget.local import LocalBudget
+
+__all__ = ["BudgetServer"]
+
+_HANDSHAKE_SECONDS = 10.0
+_log = logging.getLogger("ddbio.budget")
+
+
+class BudgetServer:
+    """Serve a budget over TCP while the context is open, one daemon thread a worker.
+
+    Close the budget first to stop a job: workers learn it from this server. A worker that finds no server any more
+    goes on with its static share.
+
+    Parameters
+    ----------
+    budget
+        The job's budget.
+    host
+        The address to bind, by which the workers reach the driver.
+    """
+
+    address: BudgetAddress
+
+    def __init__(self, budget: LocalBudget, host: str = "127.0.0.1") -> None:
+        self._budget = budget
+        self._host = host
+
+    def __enter__(self) -> Self:
+        key = secrets.token_bytes()
+        self._listener = _Listener(self._host, self._budget, key)
+        self.address = BudgetAddress(self._host, self._listener.server_address[1], key)
+        Thread(target=self._listener.serve_forever, args=(0.1,), name="ddbio-budget", daemon=True).start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._listener.shutdown()
+        self._listener.server_close()
+        self._listener.hang_up()
+
+
+class _Listener(socketserver.ThreadingTCPServer):
+    daemon_threads = True
+    request_queue_size = 256
+    server_address: tuple[str, int]
+
+    def __init__(self, host: str, budget: LocalBudget, key: bytes) -> None:
+        self.budget = budget
+        self.key = key
+        self._lock = Lock()
+        self._connections: set[socket.socket] = set()
+        self._workers = 0
+        super().__init__((host, 0), _Worker)
+
+    def share_per_second(self) -> float | None:
+        """Return what each worker may spend alone if all lose the driver now."""
+        asked = self.budget.units_per_second
+        return None if asked is None else asked / max(1, self._workers)
+
+    def count_worker(self, change: int) -> None:
+        with self._lock:
+            self._workers += change
+
+    def hang_up(self) -> None:
+        with self._lock:
+            for connection in self._connections:
+                with suppress(OSError):
+                    connection.shutdown(socket.SHUT_RDWR)
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        with self._lock:
+            self._connections.add(request)
+        super().process_request(request, client_address)
+
+    def shutdown_request(self, request: Any) -> None:
+        with self._lock:
+            self._connections.discard(request)
+        super().shutdown_request(request)
+
+    def handle_error(self, request: Any, client_address: Any) -> None:  # noqa: ARG002 - socketserver's signature
+        _log.debug("dropped the connection of %s", client_address, exc_info=True)
+
+
+class _Worker(socketserver.BaseRequestHandler):
+    server: _Listener
+
+    def handle(self) -> None:
+        wire = Wire(self.request, _HANDSHAKE_SECONDS)
+        try:
+            wire.admit(self.server.key)
+            wire.wait_forever()
+            self.server.count_worker(1)
+            try:
+                while True:
+                    self._answer(wire, *wire.receive())
+            finally:
+                self.server.count_worker(-1)
+        finally:
+            wire.close()
+
+    def _answer(self, wire: Wire, verb: str, *values: Any) -> None:
+        budget = self.server.budget
+        match verb:
+            case "reserve":
+                wire.send(self._standing(budget.reserve(*values)))
+            case "check":
+                wire.send(self._standing(*values))
+            case "flush":
+                wire.send(None)
+            case "settle":
+                units, at_seconds, consumed, items, wire_bytes = values
+                budget.settle(Grant(units, at_seconds), consumed, items=items, wire_bytes=wire_bytes)
+            case "throttled":
+                scope, detail = values
+                budget.throttled(ThrottleScope(scope), detail)
+            case "add":
+                budget.add(Tally(*values))
+            case _:
+                raise ValueError(f"no such message: {verb}")
+
+    def _standing(self, place: float) -> list[float | None] | None:
+        try:
+            return [place, *self.server.budget.check(place), self.server.share_per_second()]
+        except BudgetClosedError:
+            return None

@@ -1,0 +1,99 @@
+"""Carry short JSON messages between workers and the driver, after each has proved that it knows the job's key.
+
+Refuses to unpickle anything and to send the key. What follows the handshake is neither secret nor sealed: it holds
+counts and rates, nothing else.
+"""
+
+from __future__ import annotations
+
+import hmac
+import json
+import secrets
+import socket
+from dataclasses import dataclass, field
+from typing import Any, NoReturn
+
+__all__ = ["BudgetAddress", "Wire"]
+
+_LONGEST_MESSAGE_BYTES = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class BudgetAddress:
+    """Hold where a job's budget is served, and the key to it, which no ``repr`` shows."""
+
+    host: str
+    port: int
+    key: bytes = field(repr=False)
+
+
+class Wire:
+    """Exchange one JSON message a line over a connected socket.
+
+    Every failure is an ``OSError`` (no or another peer) or a ``ValueError`` (not JSON): the connection is then of no
+    more use.
+    """
+
+    def __init__(self, connection: socket.socket, timeout_seconds: float) -> None:
+        self._socket = connection
+        self._socket.settimeout(timeout_seconds)
+        # Two short messages in a row would otherwise wait for a delayed acknowledgement.
+        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        self._reader = connection.makefile("rb")
+
+    def send(self, message: object) -> None:
+        """Send one message."""
+        self._socket.sendall(json.dumps(message, allow_nan=False).encode() + b"\n")
+
+    def receive(self) -> Any:
+        """Return the next message."""
+        line = self._reader.readline(_LONGEST_MESSAGE_BYTES)
+        if not line.endswith(b"\n"):
+            raise ConnectionError("the peer hung up or sent an overlong message")
+        return json.loads(line, parse_constant=_refuse_constant)
+
+    def admit(self, key: bytes) -> None:
+        """Let a worker prove that it knows the key, then prove it to the worker.
+
+        Raises
+        ------
+        ConnectionError
+            The peer does not know the key.
+        """
+        challenge = secrets.token_hex()
+        self.send(challenge)
+        answer, counter_challenge = self.receive()
+        if not hmac.compare_digest(str(answer).encode(), _proof(key, "worker", challenge).encode()):
+            raise ConnectionError("the peer does not know the key")
+        self.send(_proof(key, "driver", str(counter_challenge)))
+
+    def introduce(self, key: bytes) -> None:
+        """Prove to the driver that this side knows the key, and make it do the same.
+
+        Raises
+        ------
+        ConnectionError
+            The peer does not know the key.
+        """
+        challenge = secrets.token_hex()
+        self.send([_proof(key, "worker", str(self.receive())), challenge])
+        if not hmac.compare_digest(str(self.receive()).encode(), _proof(key, "driver", challenge).encode()):
+            raise ConnectionError("the peer does not know the key")
+
+    def wait_forever(self) -> None:
+        """Take all the time the peer needs from now on."""
+        self._socket.settimeout(None)
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._reader.close()
+        self._socket.close()
+
+
+def _proof(key: bytes, role: str, challenge: str) -> str:
+    return hmac.new(key, f"{role} {challenge}".encode(), "sha256").hexdigest()
+
+
+def _refuse_constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is not JSON")

@@ -1,0 +1,141 @@
+from __future__ import annotations
+
+import logging
+from concurrent.futures import ThreadPoolExecutor
+from threading import Event, Thread
+
+import pytest
+
+from ddbio.budget import Budget, BudgetClosedError, Grant, LocalBudget
+from ddbio.core.pacing import ThrottleScope
+
+
+class Clock:
+    """Show the time a test sets."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def __call__(self) -> float:
+        """Return the time set."""
+        return self.now
+
+
+def spend(budget: LocalBudget, clock: Clock, units: float) -> None:
+    """Acquire on the virtual clock, then settle at what was charged."""
+    place = budget.reserve(units)
+    while (standing := budget.check(place))[0] > 1e-9:
+        clock.now += standing[0]
+    budget.settle(Grant(units, standing[1]), units, items=2, wire_bytes=300)
+
+
+def test_threads_share_one_budget_and_every_count_is_exact() -> None:
+    """Eight threads through one budget lose no item, byte, unit or throttle."""
+    budget: LocalBudget = LocalBudget(4000.0)
+
+    def lane(_: int) -> None:
+        for _ in range(25):
+            grant = budget.acquire(5.0)
+            budget.settle(grant, 4.0, items=3, wire_bytes=100)
+        budget.throttled(ThrottleScope.KEY_RANGE, "a hot key")
+
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(lane, range(8)))
+    usage = budget.usage()
+    assert (usage.items, usage.wire_bytes, usage.consumed_units, usage.requests) == (600, 20_000, 800.0, 200)
+    assert usage.throttles == {"key_range": 8}
+    assert usage.elapsed_seconds >= 800.0 / 4000.0
+
+
+def test_without_a_rate_everything_is_granted_and_counted() -> None:
+    """No budget grants at once, throttled or not, and has no peak ratio."""
+    clock = Clock()
+    budget = LocalBudget(None, clock=clock)
+    budget.throttled(ThrottleScope.TABLE, "too fast")
+    for _ in range(100):
+        budget.settle(budget.acquire(1e9), 1e9)
+    clock.now += 60.0
+    assert budget.usage().consumed_units == 1e11
+    assert budget.usage().elapsed_seconds == 60.0
+    assert budget.usage().peak_10s_ratio is None
+
+
+def test_the_peak_is_known_after_ten_seconds() -> None:
+    """A busy budget shows a peak just below the asked rate, and none before 10 s have passed."""
+    clock = Clock()
+    budget = LocalBudget(100.0, clock=clock)
+    while clock.now < 1005.0:
+        spend(budget, clock, 5.0)
+    assert budget.usage().peak_10s_ratio is None
+    while clock.now < 1060.0:
+        spend(budget, clock, 5.0)
+    assert budget.usage().peak_10s_ratio == pytest.approx(1.0, abs=0.02)
+
+
+def test_the_peak_shows_a_page_that_cost_more_than_charged() -> None:
+    """Units count in the window of their grant at what was consumed, not at the estimate."""
+    clock = Clock()
+    budget = LocalBudget(100.0, clock=clock)
+    place = budget.reserve(1.0)
+    clock.now += 1.0
+    budget.settle(Grant(1.0, budget.check(place)[1]), 1500.0)
+    clock.now += 30.0
+    assert budget.usage().peak_10s_ratio == pytest.approx(1.5)
+
+
+def test_a_table_throttle_slows_the_next_request_down() -> None:
+    """After a throttle the same request waits longer by 1/0.7."""
+    clock = Clock()
+    budget = LocalBudget(100.0, clock=clock)
+    before, _ = budget.check(budget.reserve(10.0))
+    budget.throttled(ThrottleScope.TABLE, "too fast")
+    after, _ = budget.check(10.0)
+    assert after == pytest.approx(before / 0.7)
+
+
+def test_a_lasting_limit_is_said_once(caplog: pytest.LogCaptureFixture) -> None:
+    """The account's quota is a warning with its detail, once."""
+    budget = LocalBudget(100.0)
+    with caplog.at_level(logging.WARNING, "ddbio.budget"):
+        for _ in range(3):
+            budget.throttled(ThrottleScope.ACCOUNT, "arn:of:the:table")
+    (message,) = caplog.messages
+    assert "arn:of:the:table" in message
+    assert "quota" in message
+
+
+def test_close_wakes_everybody_who_waits() -> None:
+    """Threads that would wait for hours raise as soon as the budget is closed."""
+    budget: Budget = LocalBudget(0.001)
+    waiting, raised = [Event() for _ in range(4)], []
+
+    def lane(here: Event) -> None:
+        here.set()
+        try:
+            budget.acquire(100.0)
+        except BudgetClosedError as error:
+            raised.append(error)
+
+    threads = [Thread(target=lane, args=(here,)) for here in waiting]
+    for thread, here in zip(threads, waiting, strict=True):
+        thread.start()
+        here.wait()
+    budget.close()
+    for thread in threads:
+        thread.join(60)
+    assert len(raised) == 4
+
+
+def test_after_close_nothing_is_granted_but_pages_under_way_count() -> None:
+    """A closed budget refuses to acquire, counts what is settled, and its time stands still."""
+    clock = Clock()
+    budget = LocalBudget(None, clock=clock)
+    grant = budget.acquire(1.0)
+    clock.now += 3.0
+    budget.close()
+    clock.now += 3.0
+    budget.close()
+    with pytest.raises(BudgetClosedError, match="stopped"):
+        budget.acquire(1.0)
+    budget.settle(grant, 2.0, items=7)
+    assert (budget.usage().items, budget.usage().elapsed_seconds) == (7, 3.0)

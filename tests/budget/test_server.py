@@ -1,0 +1,320 @@
+from __future__ import annotations
+
+import base64
+import logging
+import pickle
+import random
+import socket
+import subprocess
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from threading import Event, Thread
+
+import pytest
+
+from ddbio.budget import BudgetAddress, BudgetClient, BudgetClosedError, BudgetServer, LocalBudget, Usage
+from ddbio.budget.usage import Tally
+from ddbio.budget.wire import Wire
+from ddbio.core.pacing import ThrottleScope
+
+HANG_SECONDS = 60.0
+
+WORKER = """
+import base64, pickle, sys
+from concurrent.futures import ThreadPoolExecutor
+from ddbio.budget import BudgetClient
+from ddbio.core.pacing import ThrottleScope
+
+client = BudgetClient(pickle.loads(base64.b64decode(sys.argv[1])), fallback_units_per_second=1.0)
+
+def lane(_):
+    for _ in range(20):
+        client.settle(client.acquire(12.0), 10.0, items=7, wire_bytes=1000)
+    client.throttled(ThrottleScope.KEY_RANGE, "hot")
+
+with ThreadPoolExecutor(4) as pool:
+    list(pool.map(lane, range(4)))
+client.close()
+"""
+
+
+def join(client: BudgetServer, **options: float | None) -> BudgetClient:
+    """Return a worker's client of a server."""
+    return BudgetClient(client.address, **{"fallback_units_per_second": 1000.0, **options})
+
+
+def counts(usage: Usage) -> tuple[int, int, float, int]:
+    """Return the sums of a usage."""
+    return usage.items, usage.wire_bytes, usage.consumed_units, usage.requests
+
+
+def connect(address: BudgetAddress) -> socket.socket:
+    """Return a bare connection to the server."""
+    return socket.create_connection((address.host, address.port), HANG_SECONDS)
+
+
+def wait_until_settled(budget: LocalBudget, requests: int) -> None:
+    """Return when the server has counted so many requests: messages that need no answer take a moment."""
+    deadline = time.monotonic() + HANG_SECONDS
+    while budget.usage().requests < requests and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert budget.usage().requests == requests
+
+
+def test_processes_and_threads_spend_one_budget_with_exact_counts() -> None:
+    """Three processes of four lanes share 800 units/s: every count is exact and the rate is that of one budget."""
+    budget = LocalBudget(800.0)
+    with BudgetServer(budget) as server:
+        argument = base64.b64encode(pickle.dumps(server.address)).decode()
+        workers = [subprocess.Popen([sys.executable, "-c", WORKER, argument]) for _ in range(3)]
+        assert [worker.wait(HANG_SECONDS) for worker in workers] == [0, 0, 0]
+    usage = budget.usage()
+    assert counts(usage) == (1680, 240_000, 2400.0, 240)
+    assert usage.throttles == {"key_range": 12}
+    assert usage.elapsed_seconds >= 2400.0 / 800.0 - 0.1
+
+
+def test_threads_of_one_client_do_not_wait_for_each_other() -> None:
+    """While one lane waits long, another lane of the same client gets its answer."""
+    budget = LocalBudget(1000.0)
+    with BudgetServer(budget) as server:
+        client, asked, failed = join(server), Event(), []
+
+        def slow() -> None:
+            asked.set()
+            try:
+                client.acquire(1e9)
+            except BudgetClosedError as error:
+                failed.append(error)
+
+        thread = Thread(target=slow)
+        client.settle(client.acquire(1.0), 1.0)
+        thread.start()
+        asked.wait()
+        client.throttled(ThrottleScope.KEY_RANGE, "hot" * 10_000)
+        client.close()
+        thread.join(HANG_SECONDS)
+    assert len(failed) == 1
+    assert budget.usage().throttles == {"key_range": 1}
+
+
+@pytest.mark.parametrize(
+    "words", [b"", b"\n", b"GET / HTTP/1.1\r\n\r\n", b'["00", "00"]\n', b"x" * 100_000, b"[1e999]\n"]
+)
+def test_a_stranger_is_refused_and_holds_nobody_up(words: bytes) -> None:
+    """Peers without the key, silent or loud, get nothing and stop nothing."""
+    with BudgetServer(LocalBudget(None)) as server:
+        strangers = [connect(server.address) for _ in range(5)]
+        for stranger in strangers:
+            stranger.sendall(words)
+        client = join(server)
+        assert client.acquire(5.0).central
+        client.close()
+        for stranger in strangers:
+            stranger.close()
+
+
+def test_a_wrong_key_is_refused_by_either_side() -> None:
+    """A client with a wrong key falls back, and a driver that does not know the key is not believed."""
+    budget = LocalBudget(None)
+    with BudgetServer(budget) as server:
+        client = BudgetClient(replace(server.address, key=b"wrong"), fallback_units_per_second=1000.0)
+        grant = client.acquire(1.0)
+        client.settle(grant, 1.0)
+        assert not grant.central
+        client.close()
+
+        wire = Wire(connect(server.address), HANG_SECONDS)
+        wire.receive()
+        wire.send(["0" * 64, "challenge"])
+        with pytest.raises(OSError, match=r"hung up|reset"):
+            wire.receive()
+        wire.close()
+    assert budget.usage().requests == 0
+
+    with socket.create_server(("127.0.0.1", 0)) as impostor:
+
+        def pretend() -> None:
+            wire = Wire(impostor.accept()[0], HANG_SECONDS)
+            wire.send("challenge")
+            wire.receive()
+            wire.send("believe me")
+            wire.close()
+
+        thread = Thread(target=pretend)
+        thread.start()
+        address = BudgetAddress("127.0.0.1", impostor.getsockname()[1], b"key")
+        client = BudgetClient(address, fallback_units_per_second=1000.0)
+        assert not client.acquire(1.0).central
+        thread.join(HANG_SECONDS)
+        client.close()
+
+
+@pytest.mark.parametrize(
+    "message", [["no such verb"], ["reserve"], [], 7, ["throttled", "nobody", ""], ["settle", 1, 2]]
+)
+def test_a_worker_that_talks_nonsense_is_dropped_alone(message: object) -> None:
+    """A known worker's malformed message ends its connection, not the server."""
+    with BudgetServer(LocalBudget(None)) as server:
+        broken = Wire(connect(server.address), HANG_SECONDS)
+        broken.introduce(server.address.key)
+        broken.send(message)
+        with pytest.raises(OSError, match=r"hung up|reset"):
+            broken.receive()
+        broken.close()
+        client = join(server)
+        assert client.acquire(5.0).central
+        client.close()
+
+
+def test_a_worker_that_vanishes_costs_only_what_it_reserved() -> None:
+    """Clients that reserve and die hold up nobody: others are granted after their units."""
+    budget = LocalBudget(1000.0)
+    with BudgetServer(budget) as server:
+        for _ in range(5):
+            dying = Wire(connect(server.address), HANG_SECONDS)
+            dying.introduce(server.address.key)
+            dying.send(("reserve", 20.0))
+            dying.close()
+        client = join(server)
+        for _ in range(10):
+            client.settle(client.acquire(20.0), 20.0, items=1)
+        client.close()
+    assert counts(budget.usage()) == (10, 0, 200.0, 10)
+
+
+def test_close_reaches_waiting_and_later_clients_and_late_pages_count() -> None:
+    """Closing the driver's budget ends acquire in every worker; a page under way is still counted."""
+    budget = LocalBudget(10.0)
+    with BudgetServer(budget) as server:
+        client, other = join(server), join(server)
+        grant = client.acquire(0.1)
+        with ThreadPoolExecutor(4) as pool:
+            waiting = [pool.submit(client.acquire, 1e6) for _ in range(4)]
+            budget.close()
+            for wait in waiting:
+                with pytest.raises(BudgetClosedError):
+                    wait.result(HANG_SECONDS)
+        for worker in (client, other):
+            with pytest.raises(BudgetClosedError):
+                worker.acquire(1.0)
+        client.settle(grant, 5.0, items=3)
+        client.close()
+        other.close()
+    assert counts(budget.usage()) == (3, 0, 5.0, 1)
+
+
+def test_a_lost_driver_leaves_the_last_share_and_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
+    """Without a server the client paces itself by what it was told, never without limit, and says so once."""
+    with BudgetServer(LocalBudget(900.0)) as server:
+        clients = [join(server, fallback_units_per_second=None) for _ in range(3)]
+        for client in (*clients, *clients):
+            client.settle(client.acquire(1.0), 1.0)
+    with caplog.at_level(logging.WARNING, "ddbio.budget"):
+        started_at = time.monotonic()
+        grants = [clients[0].acquire(30.0) for _ in range(5)]
+        elapsed_seconds = time.monotonic() - started_at
+    assert not any(grant.central for grant in grants)
+    assert elapsed_seconds >= 150.0 / 300.0 - 0.1
+    (message,) = caplog.messages
+    assert "300 units/s" in message
+    for client in clients:
+        client.close()
+
+
+def test_a_driver_never_reached_leaves_the_static_share() -> None:
+    """A refused connection falls back to the static share at once."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+    client = BudgetClient(BudgetAddress("127.0.0.1", port, b"key"), fallback_units_per_second=100.0)
+    started_at = time.monotonic()
+    for _ in range(3):
+        client.settle(client.acquire(10.0), 10.0)
+    assert time.monotonic() - started_at >= 30.0 / 100.0 - 0.1
+    client.close()
+
+
+def test_a_mute_driver_is_given_up_after_the_timeout() -> None:
+    """A driver that accepts and never answers leaves the static share."""
+    with socket.create_server(("127.0.0.1", 0)) as mute:
+        address = BudgetAddress("127.0.0.1", mute.getsockname()[1], b"key")
+        client = BudgetClient(address, fallback_units_per_second=1000.0, timeout_seconds=0.2)
+        assert not client.acquire(1.0).central
+        client.close()
+
+
+def test_what_was_done_alone_is_counted_when_the_driver_is_back() -> None:
+    """A client that lost its connection reconnects at its end and reports everything it did meanwhile."""
+    budget = LocalBudget(1000.0)
+    with BudgetServer(budget) as server:
+        client = join(server)
+        under_way = client.acquire(1.0)
+        client._wire._socket.shutdown(socket.SHUT_RDWR)
+        grants = [client.acquire(1.0) for _ in range(3)]
+        assert [grant.central for grant in grants] == [False] * 3
+        for grant in (under_way, *grants):
+            client.settle(grant, 2.0, items=1, wire_bytes=10)
+        client.throttled(ThrottleScope.TABLE, "too fast")
+        client.close()
+    assert counts(budget.usage()) == (4, 40, 8.0, 4)
+    assert budget.usage().throttles == {"table": 1}
+
+
+def test_a_client_returns_to_the_driver() -> None:
+    """After the pause between attempts the next request is granted by the driver again."""
+    with BudgetServer(LocalBudget(1000.0)) as server:
+        client = join(server)
+        client.acquire(1.0)
+        client._wire._socket.shutdown(socket.SHUT_RDWR)
+        assert not client.acquire(1.0).central
+        client._reconnect_at = 0.0
+        assert client.acquire(1.0).central
+        client.close()
+
+
+def test_without_any_budget_nothing_is_limited() -> None:
+    """An unlimited driver and no static share stay unlimited when the driver is gone."""
+    with BudgetServer(LocalBudget(None)) as server:
+        client = join(server, fallback_units_per_second=None)
+        assert client.acquire(1e12).central
+    assert not client.acquire(1e12).central
+    client.close()
+
+
+def test_a_closed_client_grants_nothing() -> None:
+    """A client that left the budget refuses, and does not connect again."""
+    with BudgetServer(LocalBudget(None)) as server:
+        client = join(server)
+        client.close()
+        with pytest.raises(BudgetClosedError):
+            client.acquire(1.0)
+
+
+def test_many_random_workers_add_up() -> None:
+    """Clients that come and go with random pages leave exactly their sums."""
+    budget, chance, expected = LocalBudget(None), random.Random(7), Tally()
+    pages = [[(chance.randrange(50), chance.randrange(10**6), float(chance.randrange(300))) for _ in range(40)]
+             for _ in range(12)]  # fmt: skip
+    with BudgetServer(budget) as server:
+
+        def worker(work: list[tuple[int, int, float]]) -> None:
+            client = join(server)
+            for items, wire_bytes, consumed in work:
+                client.settle(client.acquire(1.0), consumed, items=items, wire_bytes=wire_bytes)
+            client.close()
+
+        with ThreadPoolExecutor(6) as pool:
+            list(pool.map(worker, pages))
+        wait_until_settled(budget, 480)
+    for items, wire_bytes, consumed in (page for work in pages for page in work):
+        expected.count_request(consumed, items, wire_bytes)
+    assert counts(budget.usage()) == (expected.items, expected.wire_bytes, expected.consumed_units, 480)
+
+
+def test_the_address_pickles_and_hides_its_key() -> None:
+    """An address reaches the workers whole; neither repr nor str shows the key."""
+    address = BudgetAddress("127.0.0.1", 4711, b"a very secret key")
+    assert pickle.loads(pickle.dumps(address)) == address
+    assert "secret" not in f"{address!r} {address}"
