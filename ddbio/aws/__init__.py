@@ -1,0 +1,1 @@
+"""Reach AWS: the only package that imports boto3; it plans nothing and opens no file."""

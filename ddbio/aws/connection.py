@@ -1,0 +1,284 @@
+"""Carry HTTP/1.1 requests over keep-alive connections to one host, with a deadline for every answer.
+
+Failures are botocore's classes, so that one policy judges every transport. Refuses redirects, proxies and compression.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import socket
+import ssl
+import time
+import weakref
+from collections import deque
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from botocore.exceptions import (
+    ConnectionClosedError,
+    ConnectTimeoutError,
+    EndpointConnectionError,
+    HTTPClientError,
+    ReadTimeoutError,
+    SSLError,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from _typeshed import WriteableBuffer
+
+# https://docs.aws.amazon.com/amazondynamodb/latest/APIReference/API_BatchGetItem.html: 16 MB, in JSON up to six times.
+_LARGEST_BODY_BYTES = 128 << 20
+_LARGEST_LINE_BYTES = 64 << 10
+_MOST_HEADERS = 100
+_BUFFER_BYTES = 64 << 10
+# An answer that trickles never runs into the timeout of one read.
+_READ_TIMEOUTS_PER_ANSWER = 2
+
+
+@dataclass(frozen=True)
+class Target:
+    """Say where connections lead and how long they may take."""
+
+    url: str
+    host: str
+    port: int
+    tls: ssl.SSLContext | None
+    connect_timeout_seconds: float
+    read_timeout_seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """Hold one answer; header names are in lower case."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+
+
+class Connections:
+    """Keep the idle connections to one host: as many as there were requests at once. Safe for threads."""
+
+    def __init__(self, target: Target) -> None:
+        self._target = target
+        self._idle: deque[_Connection] = deque()
+        self._closed = False
+        weakref.finalize(self, _close_all, self._idle)
+
+    def exchange(self, request: bytes) -> Reply:
+        """Return the answer to a request that may safely be received twice.
+
+        It is sent a second time only where a kept connection turns out to have been closed meanwhile.
+
+        Raises
+        ------
+        botocore.exceptions.HTTPClientError
+            If the answer did not come, not in time, or not whole.
+        botocore.exceptions.ConnectionError
+            If no connection could be made.
+        """
+        connection = self._take()
+        if connection is not None:
+            with contextlib.suppress(_StaleConnectionError):
+                return self._over(connection, request)
+        return self._over(_Connection(self._target), request)
+
+    def close(self) -> None:
+        """Close the idle connections, and those in use when they have their answer."""
+        self._closed = True
+        _close_all(self._idle)
+
+    def _take(self) -> _Connection | None:
+        while self._idle:
+            with contextlib.suppress(IndexError):
+                connection = self._idle.pop()
+                if connection.is_idle():
+                    return connection
+                connection.close()
+        return None
+
+    def _over(self, connection: _Connection, request: bytes) -> Reply:
+        try:
+            reply = connection.exchange(request)
+        except BaseException:
+            connection.close()
+            raise
+        if connection.reusable:
+            self._idle.append(connection)
+        else:
+            connection.close()
+        if self._closed:
+            _close_all(self._idle)
+        return reply
+
+
+def _close_all(connections: deque[_Connection]) -> None:
+    with contextlib.suppress(IndexError):
+        while True:
+            connections.pop().close()
+
+
+class _StaleConnectionError(ConnectionClosedError):
+    """Report a kept connection that was closed before a byte of the answer came."""
+
+
+class _Receiver(io.RawIOBase):
+    """Receive until a deadline, or without one only what is already there."""
+
+    def __init__(self, link: socket.socket, timeout_seconds: float) -> None:
+        self._link = link
+        self._timeout_seconds = timeout_seconds
+        self.deadline: float | None = None
+        self.received = 0
+        self.ended = False
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, into: WriteableBuffer) -> int | None:
+        if self.deadline is None:
+            self._link.settimeout(0)
+        else:
+            left = self.deadline - time.monotonic()
+            if left <= 0:
+                raise TimeoutError("the whole answer took too long")
+            self._link.settimeout(min(left, self._timeout_seconds))
+        try:
+            count = self._link.recv_into(into)
+        except (BlockingIOError, ssl.SSLWantReadError):
+            return None
+        self.received += count
+        self.ended = not count
+        return count
+
+
+class _Connection:
+    def __init__(self, target: Target) -> None:
+        self._target = target
+        self._link = _connect(target)
+        self._receiver = _Receiver(self._link, target.read_timeout_seconds)
+        self._reader = io.BufferedReader(self._receiver, _BUFFER_BYTES)
+        self.reusable = False
+
+    def close(self) -> None:
+        self._link.close()
+
+    def is_idle(self) -> bool:
+        """Tell whether nothing came since the last answer: neither its end nor bytes nobody asked for."""
+        self._receiver.deadline = None
+        with contextlib.suppress(OSError):
+            return not self._reader.peek(1) and not self._receiver.ended
+        return False
+
+    def exchange(self, request: bytes) -> Reply:
+        served, self.reusable = self.reusable, False
+        before = self._receiver.received
+        url = self._target.url
+        try:
+            self._link.settimeout(self._target.read_timeout_seconds)
+            self._link.sendall(request)
+            self._receiver.deadline = time.monotonic() + _READ_TIMEOUTS_PER_ANSWER * self._target.read_timeout_seconds
+            return self._receive()
+        except TimeoutError as error:
+            raise ReadTimeoutError(endpoint_url=url, error=error) from error
+        except (OSError, EOFError) as error:
+            stale = served and self._receiver.received == before
+            raise (_StaleConnectionError if stale else ConnectionClosedError)(endpoint_url=url, error=error) from error
+
+    def _receive(self) -> Reply:
+        version, status = self._status()
+        headers = self._headers()
+        body, delimited = self._body(headers)
+        self.reusable = delimited and version == b"HTTP/1.1" and headers.get("connection", "").lower() != "close"
+        return Reply(status, headers, body)
+
+    def _status(self) -> tuple[bytes, int]:
+        words = self._line().split(None, 2)
+        if len(words) < 2 or not words[0].startswith(b"HTTP/1.") or not words[1].isdigit():  # noqa: PLR2004 - version, status
+            raise HTTPClientError(error=f"the answer is not HTTP/1.1: it begins with {b' '.join(words)[:40]!r}")
+        return words[0], int(words[1])
+
+    def _headers(self) -> dict[str, str]:
+        headers: dict[str, str] = {}
+        for _ in range(_MOST_HEADERS):
+            line = self._line()
+            if not line:
+                return headers
+            name, _, value = line.decode("latin-1").partition(":")
+            headers[name.lower()] = value.strip()
+        raise HTTPClientError(error=f"the answer has more than {_MOST_HEADERS} headers")
+
+    def _line(self) -> bytes:
+        line = self._reader.readline(_LARGEST_LINE_BYTES)
+        if not line.endswith(b"\n"):
+            if len(line) == _LARGEST_LINE_BYTES:
+                raise HTTPClientError(error="the answer has an endless header line")
+            raise EOFError("the connection ended inside the head of the answer")
+        return line.rstrip(b"\r\n")
+
+    def _body(self, headers: Mapping[str, str]) -> tuple[bytes, bool]:
+        if headers.get("transfer-encoding", "").lower() == "chunked":
+            return self._chunks(), True
+        length = headers.get("content-length")
+        if length is not None:
+            return self._exactly(_size(length, 10)), True
+        body = self._reader.read(_LARGEST_BODY_BYTES)
+        return body, False
+
+    def _chunks(self) -> bytes:
+        chunks: list[bytes] = []
+        total = 0
+        while size := _size(self._line().partition(b";")[0].decode("latin-1"), 16):
+            total += size
+            _refuse_beyond_limit(total)
+            chunks.append(self._exactly(size))
+            self._line()
+        self._headers()
+        return b"".join(chunks)
+
+    def _exactly(self, size: int) -> bytes:
+        body = self._reader.read(size)
+        if len(body) != size:
+            raise EOFError(f"the body ended after {len(body)} of {size} bytes")
+        return body
+
+
+def _size(text: str, radix: int) -> int:
+    try:
+        size = int(text, radix)
+    except ValueError:
+        size = -1
+    if size < 0:
+        raise HTTPClientError(error=f"the answer states its length as {text[:40]!r}")
+    _refuse_beyond_limit(size)
+    return size
+
+
+def _refuse_beyond_limit(size: int) -> None:
+    if size > _LARGEST_BODY_BYTES:
+        raise HTTPClientError(error=f"the answer claims {size} bytes, more than any of the service's")
+
+
+def _connect(target: Target) -> socket.socket:
+    try:
+        link = socket.create_connection((target.host, target.port), target.connect_timeout_seconds)
+    except TimeoutError as error:
+        raise ConnectTimeoutError(endpoint_url=target.url, error=error) from error
+    except (OSError, UnicodeError) as error:
+        raise EndpointConnectionError(endpoint_url=target.url, error=error) from error
+    try:
+        link.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        link.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        return link if target.tls is None else target.tls.wrap_socket(link, server_hostname=target.host)
+    except BaseException as error:
+        link.close()
+        if isinstance(error, TimeoutError):
+            raise ConnectTimeoutError(endpoint_url=target.url, error=error) from error
+        if isinstance(error, ssl.SSLError) and not isinstance(error, ssl.SSLEOFError):
+            raise SSLError(endpoint_url=target.url, error=error) from error
+        if isinstance(error, OSError):
+            raise ConnectionClosedError(endpoint_url=target.url, error=error) from error
+        raise

@@ -1,0 +1,116 @@
+"""Translate what boto3 raises into ddbio's errors: the one table of AWS codes; it retries nothing."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from botocore.exceptions import (
+    BotoCoreError,
+    ClientError,
+    HTTPClientError,
+    NoCredentialsError,
+    NoRegionError,
+    PartialCredentialsError,
+    ProfileNotFound,
+)
+from botocore.exceptions import (
+    ConnectionError as BotoConnectionError,
+)
+
+from ddbio.errors import AccessDeniedError, DdbioError, EndpointError, NotFoundError, OptionError, ServiceError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+# https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/Programming.Errors.html
+THROTTLE_CODES = frozenset(
+    {
+        "ProvisionedThroughputExceededException",
+        "ProvisionedThroughputExceeded",
+        "RequestLimitExceeded",
+        "ThrottlingException",
+        "Throttling",
+    }
+)
+_DENIED_CODES = frozenset(
+    {
+        "AccessDenied",
+        "AccessDeniedException",
+        "ExpiredToken",
+        "ExpiredTokenException",
+        "IncompleteSignatureException",
+        "InvalidAccessKeyId",
+        "InvalidClientTokenId",
+        "InvalidSignatureException",
+        "MissingAuthenticationTokenException",
+        "SignatureDoesNotMatch",
+        "UnrecognizedClientException",
+        "403",
+    }
+)
+_MISSING_CODES = frozenset({"NoSuchBucket", "NoSuchKey", "ResourceNotFoundException", "TableNotFoundException", "404"})
+_SERVER_ERROR = 500
+
+
+def error_code(error: Exception) -> str:
+    """Return the AWS code of an error, or an empty text where it carries none."""
+    return str(_body(error).get("Code", "")) if isinstance(error, ClientError) else ""
+
+
+def throttling_reasons(error: ClientError) -> list[str]:
+    """Return the reasons the service names for a throttled request; none on endpoints that do not tell."""
+    response: Mapping[str, Any] = error.response
+    found = response.get("ThrottlingReasons") or response.get("throttlingReasons") or []
+    return [str(reason.get("reason", "")) for reason in found]
+
+
+def is_transient(error: Exception) -> bool:
+    """Tell whether the same read request may succeed a moment later: a broken connection or a server-side 5xx."""
+    if isinstance(error, ClientError):
+        return int(error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)) >= _SERVER_ERROR
+    return isinstance(error, HTTPClientError)
+
+
+def to_ddbio_error(error: Exception, *, action: str, resource: str) -> DdbioError:
+    """Return the error a user can act on: what was tried, on what, and what to do.
+
+    Parameters
+    ----------
+    action
+        What was being done, as an API action (``dynamodb:Scan``) or in words.
+    resource
+        What it was done to.
+    """
+    if isinstance(error, ClientError):
+        return _from_service(error, action, resource)
+    if isinstance(error, (NoCredentialsError, PartialCredentialsError)):
+        advice = "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, a profile, or run where a role is attached"
+        return AccessDeniedError(f"no AWS credentials found for {action} on {resource}: {advice}", action, resource)
+    if isinstance(error, (NoRegionError, ProfileNotFound)):
+        return OptionError(
+            f"{error}: give a profile that exists and a region, by option or environment"
+        )
+    if isinstance(error, (HTTPClientError, BotoConnectionError)):
+        text = str(error).rstrip(".")
+        return EndpointError(f"{action} on {resource}: {text}; is the endpoint right and up?", resource)
+    if isinstance(error, BotoCoreError):
+        return ServiceError(f"{action} on {resource} failed: {error}")
+    return OptionError(f"{action} on {resource}: {error}")
+
+
+def _from_service(error: ClientError, action: str, resource: str) -> DdbioError:
+    code = error_code(error)
+    message = str(_body(error).get("Message") or _body(error).get("message") or "no text").rstrip(".")
+    if code in _MISSING_CODES:
+        advice = "check the name, the region and the endpoint"
+        return NotFoundError(f"{action}: {resource} does not exist ({message}); {advice}")
+    if code in _DENIED_CODES or code.startswith("KMS.AccessDenied"):
+        advice = f"check the credentials and that they allow {action}"
+        return AccessDeniedError(f"{action} on {resource} refused ({code}: {message}); {advice}", action, resource)
+    if is_transient(error):
+        return EndpointError(f"{action} on {resource}: the endpoint failed ({code}: {message}); try again", resource)
+    return ServiceError(f"{action} on {resource} refused ({code}: {message})", code)
+
+
+def _body(error: Exception) -> Mapping[str, Any]:
+    return error.response.get("Error", {}) if isinstance(error, ClientError) else {}

@@ -1,0 +1,130 @@
+"""Fetch one Scan or Query page as raw, verified bytes: the seam, and its way through botocore. Retry nothing."""
+
+from __future__ import annotations
+
+import base64
+import zlib
+from typing import TYPE_CHECKING, Any, Protocol
+
+from botocore.exceptions import HTTPClientError
+
+from ddbio.core.page import Page, split_page
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from ddbio.aws.client import ClientSpec
+
+_OK = 200
+_RAW = "RawBody"
+
+
+class PageSource(Protocol):
+    """Fetch pages for any number of threads.
+
+    The parameters are those of the API; ``ExclusiveStartKey`` is given as a page's ``last_evaluated_key``.
+    """
+
+    @property
+    def endpoint_url(self) -> str:
+        """Return where the requests go."""
+
+    def scan(self, parameters: Mapping[str, Any]) -> Page:
+        """Return one Scan page; its items are still the bytes of the wire.
+
+        Raises
+        ------
+        botocore.exceptions.ClientError, botocore.exceptions.BotoCoreError
+            As botocore raises them: the caller's retry policy tells them apart.
+        DecodeError
+            If a verified body is no page.
+        """
+
+    def query(self, parameters: Mapping[str, Any]) -> Page:
+        """Return one Query page; see ``scan``."""
+
+    def close(self) -> None:
+        """Close what only this source uses."""
+
+
+class ChecksumMismatchError(HTTPClientError):
+    """Report a body that is not what the service sent: the same page must be asked again."""
+
+    fmt = "the body does not match its x-amz-crc32 header ({found} is not {stated})"
+
+
+class TruncatedBodyError(HTTPClientError):
+    """Report a body that ended early, or did not end where it should: the same page must be asked again."""
+
+    fmt = "the body has {found} bytes, not the {stated} of its content-length header"
+
+
+def verify_body(body: bytes, headers: Mapping[str, str]) -> None:
+    """Check a body against the length and the checksum that its headers state.
+
+    Raises
+    ------
+    botocore.exceptions.HTTPClientError
+        If they differ: a broken answer, not the service's word.
+    """
+    length = headers.get("content-length")
+    if length is not None and length.strip() != str(len(body)):
+        raise TruncatedBodyError(found=len(body), stated=length, error="content-length")
+    # https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/Programming.LowLevelAPI.html
+    stated = headers.get("x-amz-crc32")
+    if stated is not None and stated.strip() != (found := str(zlib.crc32(body))):
+        raise ChecksumMismatchError(found=found, stated=stated, error="crc32")
+
+
+class PageClient:
+    """Fetch pages over botocore's credentials, signing and connection pool, without an object per attribute.
+
+    The body is taken in botocore's ``before-parse`` event; botocore itself sees an empty object. Safe for threads.
+    """
+
+    def __init__(self, spec: ClientSpec, lanes: int) -> None:
+        self._client: Any = spec.client("dynamodb", max_pool_connections=max(10, lanes))
+        for operation in ("Scan", "Query"):
+            self._client.meta.events.register(
+                f"before-parse.dynamodb.{operation}", _take_body, unique_id=f"ddbio-{operation}"
+            )
+
+    @property
+    def endpoint_url(self) -> str:
+        """Return where the requests go."""
+        return str(self._client.meta.endpoint_url)
+
+    def scan(self, parameters: Mapping[str, Any]) -> Page:
+        """Return one Scan page; its items are still the bytes of the wire."""
+        return split_page(self._client.scan(**_for_botocore(parameters))[_RAW])
+
+    def query(self, parameters: Mapping[str, Any]) -> Page:
+        """Return one Query page; see ``scan``."""
+        return split_page(self._client.query(**_for_botocore(parameters))[_RAW])
+
+    def close(self) -> None:
+        """Close nothing: the client belongs to the process."""
+
+
+def _for_botocore(parameters: Mapping[str, Any]) -> Mapping[str, Any]:
+    # botocore encodes binary values itself: given a page's own base64 text it would encode it twice.
+    start = parameters.get("ExclusiveStartKey")
+    if start is None or not any("B" in value for value in start.values()):
+        return parameters
+    key = {
+        name: {"B": base64.b64decode(value["B"], validate=True)} if "B" in value else value
+        for name, value in start.items()
+    }
+    return {**parameters, "ExclusiveStartKey": key}
+
+
+def _take_body(response_dict: dict[str, Any], customized_response_dict: dict[str, Any], **_: Any) -> None:
+    if response_dict["status_code"] != _OK:
+        return
+    body: bytes = response_dict["body"]
+    if not body:
+        # An answer cut inside its head reaches us as one without a length.
+        raise TruncatedBodyError(found=0, stated=response_dict["headers"].get("content-length"), error="empty")
+    verify_body(body, response_dict["headers"])
+    customized_response_dict[_RAW] = body
+    response_dict["body"] = b"{}"

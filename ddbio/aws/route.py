@@ -1,0 +1,184 @@
+"""Take from a made botocore client what a request of our own needs; refuses to guess what botocore would do.
+
+Endpoint, headers, signing name and credentials are read off a call that botocore prepares and never sends.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import ssl
+from contextvars import ContextVar
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+import botocore.session
+from botocore.awsrequest import AWSResponse
+from botocore.compat import HTTPHeaders
+from botocore.exceptions import NoCredentialsError
+from botocore.httpsession import get_cert_path
+from botocore.utils import get_environ_proxies
+
+from ddbio.aws.connection import Target
+from ddbio.aws.sigv4 import Signer
+from ddbio.errors import OptionError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ddbio.aws.client import ClientSpec
+    from ddbio.aws.sigv4 import Credentials
+
+OPERATIONS = ("Scan", "Query")
+
+# https://botocore.amazonaws.com/v1/documentation/api/latest/topics/events.html
+_EVENTS = (
+    "provide-client-params",
+    "before-parameter-build",
+    "before-endpoint-resolution",
+    "before-call",
+    "request-created",
+    "choose-signer",
+    "before-sign",
+    "before-send",
+    "response-received",
+    "before-parse",
+    "needs-retry",
+    "after-call",
+    "after-call-error",
+)
+_KNOWN_MODULES = ("botocore.", "boto3.", "ddbio.")
+_DEFAULT_PORTS = {"http": 80, "https": 443}
+
+_prepared: ContextVar[list[Any] | None] = ContextVar("prepared", default=None)
+
+
+@dataclass(frozen=True)
+class Route:
+    """Say how one operation on one table is asked for."""
+
+    target: Target
+    host: str
+    headers: dict[str, str]
+    user_agent: str
+    signer: Signer
+    _auth: Callable[[], Any]
+
+    def credentials(self) -> Credentials:
+        """Return the credentials of this moment, refreshed by botocore where they are about to expire.
+
+        Raises
+        ------
+        botocore.exceptions.NoCredentialsError
+            If there are none.
+        """
+        credentials: Credentials | None = self._auth().credentials
+        if credentials is None:
+            raise NoCredentialsError
+        return credentials
+
+
+class Routes:
+    """Find routes for a client's operations, each asked of botocore once."""
+
+    def __init__(self, client: Any, spec: ClientSpec) -> None:
+        self._client = client
+        self._spec = spec
+        self._known: dict[tuple[str, str], Route] = {}
+        for operation in OPERATIONS:
+            client.meta.events.register_last(
+                f"before-call.dynamodb.{operation}", _take_prepared, unique_id=f"ddbio-prepared-{operation}"
+            )
+
+    def find(self, operation: str, table: str) -> Route:
+        """Return the route of an operation on a table, which may decide the endpoint: it may be another account's."""
+        route = self._known.get((operation, table))
+        if route is None:
+            route = self._known[operation, table] = self._prepare(operation, table)
+        return route
+
+    def _prepare(self, operation: str, table: str) -> Route:
+        prepared: list[Any] = []
+        token = _prepared.set(prepared)
+        try:
+            getattr(self._client, operation.lower())(TableName=table)
+        finally:
+            _prepared.reset(token)
+        request, request_signer = prepared
+        signing = request["context"].get("signing", {})
+        region = signing.get("region", request_signer.region_name)
+        service = signing.get("signing_name", request_signer.signing_name)
+        headers = {name.lower(): str(value) for name, value in request["headers"].items()}
+        host, target = self._target(request["url"])
+        return Route(
+            target=target,
+            host=host,
+            headers={"content-type": headers["content-type"], "host": host, "x-amz-target": headers["x-amz-target"]},
+            user_agent=headers["user-agent"],
+            signer=Signer(region, service),
+            _auth=functools.partial(request_signer.get_auth_instance, service, region, "v4"),
+        )
+
+    def _target(self, url: str) -> tuple[str, Target]:
+        parts = urlsplit(url)
+        name = parts.hostname or ""
+        host = f"[{name}]" if ":" in name else name
+        port = parts.port or _DEFAULT_PORTS[parts.scheme]
+        if port != _DEFAULT_PORTS[parts.scheme]:
+            host = f"{host}:{port}"
+        config = self._client.meta.config
+        tls = _tls(_ca_bundle(self._spec)) if parts.scheme == "https" else None
+        return host, Target(url, name, port, tls, float(config.connect_timeout), float(config.read_timeout))
+
+
+def obstacle(client: Any) -> str | None:
+    """Return, in words, what is configured that only botocore itself can do; None where nothing is."""
+    url = client.meta.endpoint_url
+    parts = urlsplit(url)
+    config = client.meta.config
+    if config.proxies or get_environ_proxies(url).get(parts.scheme):
+        return "a proxy is configured"
+    if parts.path not in {"", "/"} or parts.query or parts.username is not None:
+        return "the endpoint URL has more than a host and a port"
+    if config.signature_version != "v4" or config.client_cert:
+        return "another way to authenticate is configured"
+    if _has_foreign_handlers(client.meta.events):
+        return "a custom handler is registered on the botocore client"
+    return None
+
+
+def _has_foreign_handlers(events: Any) -> bool:
+    # botocore has no public way to list handlers; where this one fails, there may be some.
+    try:
+        search = events._emitter._handlers.prefix_search  # noqa: SLF001
+    except AttributeError:
+        return True
+    handlers = [handler for event in _EVENTS for name in OPERATIONS for handler in search(f"{event}.dynamodb.{name}")]
+    modules = [getattr(getattr(handler, "func", handler), "__module__", None) or "" for handler in handlers]
+    return not all(module.startswith(_KNOWN_MODULES) for module in modules)
+
+
+def _take_prepared(params: dict[str, Any], request_signer: Any, **_: Any) -> tuple[AWSResponse, dict[str, Any]] | None:
+    prepared = _prepared.get()
+    if prepared is None:
+        return None
+    prepared += [params, request_signer]
+    return AWSResponse(params["url"], 200, HTTPHeaders(), None), {}
+
+
+def _ca_bundle(spec: ClientSpec) -> str:
+    # As botocore decides it: AWS_CA_BUNDLE or the profile's ca_bundle, then REQUESTS_CA_BUNDLE, then its own.
+    configured = botocore.session.Session(profile=spec.profile).get_config_variable("ca_bundle")
+    verify: Any = configured or os.environ.get("REQUESTS_CA_BUNDLE") or True
+    return str(get_cert_path(verify))
+
+
+@functools.lru_cache(maxsize=8)
+def _tls(ca_bundle: str) -> ssl.SSLContext:
+    try:
+        return ssl.create_default_context(cafile=ca_bundle)
+    except OSError as error:
+        raise OptionError(
+            f"the CA bundle {ca_bundle!r} cannot be read ({error}): mend AWS_CA_BUNDLE or ca_bundle"
+        ) from error

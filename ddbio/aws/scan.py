@@ -1,0 +1,182 @@
+"""Read one segment of a table page by page, within the budget; emit a page whole or not at all."""
+
+from __future__ import annotations
+
+import random
+import time
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from botocore.exceptions import BotoCoreError, ClientError
+
+from ddbio.aws.failure import THROTTLE_CODES, error_code, is_transient, throttling_reasons, to_ddbio_error
+from ddbio.budget import BudgetClosedError
+from ddbio.core.pacing import full_jitter_seconds, parse_throttle_reason
+from ddbio.errors import EndpointError, ServiceError, ThrottledError
+
+if TYPE_CHECKING:
+    import threading
+    from collections.abc import Iterator
+
+    from ddbio.aws.pages import PageClient
+    from ddbio.budget import Budget
+    from ddbio.core.page import Page
+
+# An endpoint that is down for this long is down; throttling may last until the deadline.
+UNREACHABLE_SECONDS = 60.0
+
+
+@dataclass(frozen=True)
+class SegmentRequest:
+    """State what of a segment is read and how large its pages may be.
+
+    ``page_units`` is the most a page should cost; ``item_units`` what one item is expected to cost, from the sample.
+    ``max_items`` ends the segment early. Any page with a LastEvaluatedKey, an empty one too, is followed by another.
+    """
+
+    table: str
+    segment: int = 0
+    total_segments: int = 1
+    index: str | None = None
+    consistent: bool = False
+    columns: tuple[str, ...] | None = None
+    page_units: float | None = None
+    item_units: float | None = None
+    max_items: int | None = None
+
+    def of_segment(self, segment: int, total_segments: int) -> SegmentRequest:
+        """Return the same request for one segment of so many."""
+        return replace(self, segment=segment, total_segments=total_segments)
+
+    def parameters(self) -> dict[str, Any]:
+        """Return the Scan request of the first page, every attribute name aliased by its ordinal."""
+        parameters: dict[str, Any] = {
+            "TableName": self.table,
+            "Segment": self.segment,
+            "TotalSegments": self.total_segments,
+            "ConsistentRead": self.consistent,
+            "ReturnConsumedCapacity": "TOTAL",
+        }
+        if self.index is not None:
+            parameters["IndexName"] = self.index
+        if self.columns is not None:
+            names = {f"#n{place}": name for place, name in enumerate(self.columns)}
+            parameters |= {"ProjectionExpression": ", ".join(names), "ExpressionAttributeNames": names}
+        return parameters
+
+
+@dataclass(frozen=True)
+class Patience:
+    """Say how long a lane goes on without progress, and what tells it to stop."""
+
+    deadline_seconds: float
+    stop: threading.Event
+
+    def pause(self, attempt: int) -> None:
+        """Wait with full jitter before the next attempt.
+
+        Raises
+        ------
+        BudgetClosedError
+            If the job is being stopped.
+        """
+        if self.stop.wait(full_jitter_seconds(attempt, random.random())):
+            raise BudgetClosedError
+
+
+def scan_pages(client: PageClient, request: SegmentRequest, budget: Budget, patience: Patience) -> Iterator[Page]:
+    """Yield the pages of one segment, in order, each exactly once.
+
+    A page that fails is asked again with the same start key. Throttling and a broken connection are waited out;
+    what cannot succeed is raised at once.
+
+    Raises
+    ------
+    ThrottledError
+        If throttling let nothing through for ``patience.deadline_seconds``.
+    EndpointError
+        If the endpoint stayed out of reach.
+    BudgetClosedError
+        If the job is being stopped.
+    """
+    parameters = request.parameters()
+    item_units = request.item_units
+    left = request.max_items
+    while True:
+        limit = _page_limit(request.page_units, item_units, left)
+        if limit is not None:
+            parameters["Limit"] = limit
+        page = _fetch(client, parameters, _estimate(request, item_units, limit), budget, patience)
+        if page.scanned_count and page.consumed_units is not None:
+            item_units = page.consumed_units / page.scanned_count
+        yield page
+        if left is not None:
+            left -= page.count
+        if page.last_evaluated_key is None or (left is not None and left <= 0):
+            return
+        if page.last_evaluated_key == parameters.get("ExclusiveStartKey"):
+            raise ServiceError(f"segment {request.segment} of {request.table!r} does not advance: same key twice")
+        parameters["ExclusiveStartKey"] = page.last_evaluated_key
+
+
+def _page_limit(page_units: float | None, item_units: float | None, left: int | None) -> int | None:
+    bounds = [] if left is None else [left]
+    if page_units is not None and item_units:
+        bounds.append(max(1, int(page_units / item_units)))
+    return min(bounds) if bounds else None
+
+
+def _estimate(request: SegmentRequest, item_units: float | None, limit: int | None) -> float:
+    # https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/Scan.html: 1 MB a page, 4 KiB a unit.
+    full_page = 256.0 if request.consistent else 128.0
+    if limit is None or item_units is None:
+        return full_page
+    return min(full_page, max(0.5, limit * item_units))
+
+
+def _fetch(client: PageClient, parameters: dict[str, Any], estimate: float, budget: Budget, patience: Patience) -> Page:
+    began = time.monotonic()
+    attempt = 0
+    while True:
+        grant = budget.acquire(estimate)
+        try:
+            page = client.scan(parameters)
+        except (ClientError, BotoCoreError) as error:
+            # What was refused costs nothing; a broken answer may have cost the page.
+            throttled = error_code(error) in THROTTLE_CODES
+            budget.settle(grant, 0.0 if isinstance(error, ClientError) else estimate)
+            waited = time.monotonic() - began
+            _give_up_or_note(error, parameters, budget, waited, patience, throttled=throttled)
+            patience.pause(attempt)
+            attempt += 1
+        else:
+            consumed = estimate if page.consumed_units is None else page.consumed_units
+            budget.settle(grant, consumed, items=page.count, wire_bytes=page.wire_bytes)
+            return page
+
+
+def _give_up_or_note(
+    error: ClientError | BotoCoreError,
+    parameters: dict[str, Any],
+    budget: Budget,
+    waited: float,
+    patience: Patience,
+    *,
+    throttled: bool,
+) -> None:
+    where = f"table {parameters['TableName']!r}"
+    if throttled and isinstance(error, ClientError):
+        reasons = throttling_reasons(error)
+        budget.throttled(parse_throttle_reason(reasons, error_code(error)), ", ".join(reasons) or error_code(error))
+        if waited > patience.deadline_seconds:
+            raise ThrottledError(
+                f"reading {where} was throttled for {waited:.0f} s without a page: raise its capacity, "
+                "lower the budget, or raise deadline_seconds",
+                elapsed_seconds=waited,
+            ) from error
+        return
+    if not is_transient(error):
+        raise to_ddbio_error(error, action="dynamodb:Scan", resource=where) from error
+    if waited > min(UNREACHABLE_SECONDS, patience.deadline_seconds):
+        failure = to_ddbio_error(error, action="dynamodb:Scan", resource=where)
+        raise EndpointError(f"{failure}; gave up after {waited:.0f} s", where) from error

@@ -1,0 +1,85 @@
+"""Sign one kind of request with Signature Version 4: a POST to ``/`` without a query, its body hashed whole.
+
+The key of the day is derived once. Refuses to find credentials or to know the time: both are given.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import time
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+# https://docs.aws.amazon.com/IAM/latest/UserGuide/reference_sigv-create-signed-request.html
+_ALGORITHM = "AWS4-HMAC-SHA256"
+
+
+class Credentials(Protocol):
+    """Hold the keys of one moment, as botocore freezes them."""
+
+    @property
+    def access_key(self) -> str:
+        """Return the name of the key."""
+
+    @property
+    def secret_key(self) -> str:
+        """Return the secret."""
+
+    @property
+    def token(self) -> str | None:
+        """Return the session token of temporary keys."""
+
+
+class Signer:
+    """Sign for one region and service; safe for threads."""
+
+    def __init__(self, region: str, service: str) -> None:
+        self._region = region
+        self._service = service
+        self._derived: tuple[tuple[str, str], bytes] = (("", ""), b"")
+
+    def sign(self, headers: Mapping[str, str], body: bytes, credentials: Credentials, at: float) -> dict[str, str]:
+        """Return the headers to add to a request: the date, the session token if there is one, the signature.
+
+        Parameters
+        ----------
+        headers
+            What is signed beside them, ``host`` included: names in lower case, values without superfluous spaces.
+        at
+            When the request is made, in seconds since the epoch by the service's clock.
+        """
+        stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(at))
+        added = {"x-amz-date": stamp}
+        if credentials.token:
+            added["x-amz-security-token"] = _one_line(credentials.token)
+        signed = sorted({**headers, **added}.items())
+        names = ";".join(name for name, _ in signed)
+        lines = "".join(f"{name}:{value}\n" for name, value in signed)
+        canonical = f"POST\n/\n\n{lines}\n{names}\n{hashlib.sha256(body).hexdigest()}"
+        scope = f"{stamp[:8]}/{self._region}/{self._service}/aws4_request"
+        text = f"{_ALGORITHM}\n{stamp}\n{scope}\n{hashlib.sha256(canonical.encode()).hexdigest()}"
+        signature = _hmac(self._key(credentials.secret_key, stamp[:8]), text).hex()
+        credential = f"{_one_line(credentials.access_key)}/{scope}"
+        added["authorization"] = f"{_ALGORITHM} Credential={credential}, SignedHeaders={names}, Signature={signature}"
+        return added
+
+    def _key(self, secret: str, day: str) -> bytes:
+        known, key = self._derived
+        if known != (secret, day):
+            key = f"AWS4{secret}".encode()
+            for part in (day, self._region, self._service, "aws4_request"):
+                key = _hmac(key, part)
+            self._derived = ((secret, day), key)
+        return key
+
+
+def _hmac(key: bytes, text: str) -> bytes:
+    return hmac.digest(key, text.encode(), "sha256")
+
+
+def _one_line(value: str) -> str:
+    # As the signature has it, and so that no key can smuggle in a header.
+    return " ".join(value.split())

@@ -1,0 +1,90 @@
+"""Describe tables; change nothing."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any
+
+from botocore.exceptions import BotoCoreError, ClientError
+
+from ddbio.aws.failure import is_transient, to_ddbio_error
+from ddbio.core.facts import IndexFacts, TableFacts
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from ddbio.aws.client import ClientSpec
+
+_ATTEMPTS = 3
+_PAUSE_SECONDS = 0.5
+
+
+def describe_table(spec: ClientSpec, table: str) -> TableFacts:
+    """Return what DescribeTable says of a table; try a failing endpoint three times.
+
+    Raises
+    ------
+    NotFoundError
+        If the table does not exist in that region.
+    AccessDeniedError
+        If credentials are missing or lack ``dynamodb:DescribeTable``.
+    EndpointError
+        If nobody answers.
+
+    References
+    ----------
+    https://docs.aws.amazon.com/amazondynamodb/latest/APIReference/API_DescribeTable.html
+    """
+    client: Any = spec.client("dynamodb")
+    where = f"table {table!r} ({client.meta.region_name}, {client.meta.endpoint_url})"
+    for attempt in range(_ATTEMPTS):
+        try:
+            return _facts(client.describe_table(TableName=table)["Table"])
+        except (BotoCoreError, ClientError) as error:
+            if attempt + 1 == _ATTEMPTS or not is_transient(error):
+                raise to_ddbio_error(error, action="dynamodb:DescribeTable", resource=where) from error
+            time.sleep(_PAUSE_SECONDS)
+    raise AssertionError("unreachable: the last attempt returns or raises")
+
+
+def _facts(table: Mapping[str, Any]) -> TableFacts:
+    types = {each["AttributeName"]: each["AttributeType"] for each in table.get("AttributeDefinitions", [])}
+    keys = tuple((name, types[name]) for name in _key_names(table))
+    on_demand = table.get("BillingModeSummary", {}).get("BillingMode") == "PAY_PER_REQUEST"
+    indexes = [_index(each, is_global=True) for each in table.get("GlobalSecondaryIndexes", [])]
+    indexes += [_index(each, is_global=False) for each in table.get("LocalSecondaryIndexes", [])]
+    return TableFacts(
+        name=table["TableName"],
+        arn=table.get("TableArn", table["TableName"]),
+        table_id=table.get("TableId", ""),
+        status=table.get("TableStatus", "ACTIVE"),
+        key_types=keys,
+        item_count=int(table.get("ItemCount", 0)),
+        size_bytes=int(table.get("TableSizeBytes", 0)),
+        on_demand=on_demand,
+        rcu=_rcu(table),
+        indexes=tuple(indexes),
+    )
+
+
+def _index(index: Mapping[str, Any], *, is_global: bool) -> IndexFacts:
+    return IndexFacts(
+        name=index["IndexName"],
+        is_global=is_global,
+        key_names=tuple(_key_names(index)),
+        item_count=int(index.get("ItemCount", 0)),
+        size_bytes=int(index.get("IndexSizeBytes", 0)),
+        rcu=_rcu(index) if is_global else None,
+    )
+
+
+def _key_names(described: Mapping[str, Any]) -> list[str]:
+    ordered = sorted(described.get("KeySchema", []), key=lambda key: key["KeyType"] == "RANGE")
+    return [key["AttributeName"] for key in ordered]
+
+
+def _rcu(described: Mapping[str, Any]) -> float | None:
+    provisioned = described.get("ProvisionedThroughput", {}).get("ReadCapacityUnits", 0)
+    maximum = described.get("OnDemandThroughput", {}).get("MaxReadRequestUnits", 0)
+    rate = float(provisioned) or float(maximum)
+    return rate if rate > 0 else None

@@ -1,0 +1,173 @@
+"""Fetch Scan and Query pages over light signed connections of our own, or over botocore where only it can.
+
+botocore stays the authority on endpoints, credentials and error shapes. Refuses to retry: that is the caller's policy,
+but for a kept connection that was closed unused and a clock that is wrong.
+
+The environment variable ``DDBIO_WIRE`` forces one way: ``light`` or ``botocore``. Without it the light one is taken
+unless a proxy, a handler on the botocore client or an endpoint with a path is configured.
+"""
+
+from __future__ import annotations
+
+import base64
+import http.client
+import json
+import os
+import threading
+import time
+from email.utils import parsedate_to_datetime
+from typing import TYPE_CHECKING, Any
+
+from botocore.parsers import create_parser
+
+from ddbio.aws.connection import Connections
+from ddbio.aws.pages import PageClient, verify_body
+from ddbio.aws.route import Routes, obstacle
+from ddbio.core.page import Page, split_page
+from ddbio.errors import OptionError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from botocore.exceptions import ClientError
+
+    from ddbio.aws.client import ClientSpec
+    from ddbio.aws.connection import Reply, Target
+    from ddbio.aws.pages import PageSource
+    from ddbio.aws.route import Route
+
+_OK = 200
+
+# https://docs.aws.amazon.com/IAM/latest/UserGuide/reference_sigv-troubleshooting.html: 5 minutes; less is no skew.
+_SKEW_SECONDS = 60.0
+_SKEW_WORDS = ("Signature expired", "Signature not yet current")
+
+
+def open_pages(spec: ClientSpec, lanes: int) -> PageSource:
+    """Return the fastest source of pages that honours everything that is configured.
+
+    Parameters
+    ----------
+    lanes
+        How many threads will ask at once.
+
+    Raises
+    ------
+    OptionError
+        If ``DDBIO_WIRE`` is neither ``light`` nor ``botocore``, or asks for ``light`` where that cannot be.
+    """
+    forced = os.environ.get("DDBIO_WIRE", "")
+    if forced not in {"", "light", "botocore"}:
+        raise OptionError(f"DDBIO_WIRE is {forced!r}: set it to light or botocore, or leave it out")
+    if forced != "botocore":
+        client = spec.client("dynamodb", max_pool_connections=max(10, lanes))
+        reason = obstacle(client)
+        if reason is None:
+            return Wire(client, spec)
+        if forced:
+            raise OptionError(f"DDBIO_WIRE is 'light', but {reason}: leave it out, or set it to botocore")
+    return PageClient(spec, lanes)
+
+
+class Wire:
+    """Fetch pages over kept connections, one for each thread that asks at the same time. Safe for threads."""
+
+    def __init__(self, client: Any, spec: ClientSpec) -> None:
+        self._client = client
+        self._routes = Routes(client, spec)
+        self._connections: dict[Target, Connections] = {}
+        self._opening = threading.Lock()
+        self._clock_offset_seconds = 0.0
+
+    @property
+    def endpoint_url(self) -> str:
+        """Return where the requests go."""
+        return str(self._client.meta.endpoint_url)
+
+    def scan(self, parameters: Mapping[str, Any]) -> Page:
+        """Return one Scan page; its items are still the bytes of the wire."""
+        return split_page(self._call("Scan", parameters))
+
+    def query(self, parameters: Mapping[str, Any]) -> Page:
+        """Return one Query page; see ``scan``."""
+        return split_page(self._call("Query", parameters))
+
+    def close(self) -> None:
+        """Close the connections."""
+        with self._opening:
+            for connections in self._connections.values():
+                connections.close()
+            self._connections.clear()
+
+    def _call(self, operation: str, parameters: Mapping[str, Any]) -> bytes:
+        route = self._routes.find(operation, parameters["TableName"])
+        body = json.dumps(parameters, separators=(",", ":"), default=_base64).encode()
+        reply = self._send(route, body)
+        if reply.status != _OK:
+            error = _to_client_error(self._client, operation, reply)
+            if not self._set_clock(error, reply):
+                raise error
+            reply = self._send(route, body)
+            if reply.status != _OK:
+                raise _to_client_error(self._client, operation, reply)
+        return reply.body
+
+    def _send(self, route: Route, body: bytes) -> Reply:
+        at = time.time() + self._clock_offset_seconds
+        headers = {
+            **route.headers,
+            **route.signer.sign(route.headers, body, route.credentials(), at),
+            "user-agent": route.user_agent,
+            "accept-encoding": "identity",
+            "content-length": str(len(body)),
+        }
+        lines = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
+        reply = self._connections_to(route.target).exchange(f"POST / HTTP/1.1\r\n{lines}\r\n".encode() + body)
+        verify_body(reply.body, reply.headers)
+        return reply
+
+    def _connections_to(self, target: Target) -> Connections:
+        found = self._connections.get(target)
+        if found is None:
+            with self._opening:
+                found = self._connections.setdefault(target, Connections(target))
+        return found
+
+    def _set_clock(self, error: ClientError, reply: Reply) -> bool:
+        """Follow the service's clock where it refused a signature for its date; tell whether that changed anything."""
+        told = error.response.get("Error", {})
+        if told.get("Code") != "InvalidSignatureException" or not str(told.get("Message")).startswith(_SKEW_WORDS):
+            return False
+        try:
+            offset = parsedate_to_datetime(reply.headers.get("date", "")).timestamp() - time.time()
+        except ValueError:
+            return False
+        if abs(offset - self._clock_offset_seconds) < _SKEW_SECONDS:
+            return False
+        self._clock_offset_seconds = offset
+        return True
+
+
+def _base64(value: bytes) -> str:
+    return base64.b64encode(value).decode()
+
+
+def _to_client_error(client: Any, operation: str, reply: Reply) -> ClientError:
+    """Return the error that botocore would raise for this answer."""
+    parser: Any = create_parser("json")
+    answer = {"status_code": reply.status, "headers": reply.headers, "body": reply.body, "context": {}}
+    try:
+        parsed = parser.parse(answer, None)
+        code = parsed["Error"]["Code"]
+        shape = client.meta.service_model.shape_for_error_code(code)
+        if shape is not None:
+            parsed.update(parser.parse(answer, shape))
+    except (AttributeError, KeyError, TypeError, ValueError):
+        # Not an error of the service: something between has answered.
+        code = str(reply.status)
+        parsed = {
+            "Error": {"Code": code, "Message": http.client.responses.get(reply.status, "unknown status")},
+            "ResponseMetadata": {"HTTPStatusCode": reply.status, "HTTPHeaders": dict(reply.headers)},
+        }
+    error: ClientError = client.exceptions.from_code(code)(parsed, operation)
+    return error

@@ -1,0 +1,248 @@
+"""Keep output in a folder of this machine; stage beside the target, so that completing a file is one rename."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import itertools
+import os
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+from urllib.request import url2pathname
+
+from ddbio.core.staged import Staged, StoredObject, job_of
+from ddbio.errors import NotFoundError, TargetError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from typing_extensions import Buffer
+
+_STAGING = "_ddbio/staging"
+# How many folders, from the target upwards, did not exist before the first job came.
+_MADE = "made"
+_FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+_NOT_A_FOLDER = frozenset({errno.ENOTDIR, errno.EEXIST})
+_serial = itertools.count()
+
+
+class LocalSink:
+    """Write one staged file; raise TargetError where the disk is full or refuses."""
+
+    def __init__(self, staged_at: Path, path: str, root: Path) -> None:
+        self._staged_at, self._path, self._root = staged_at, path, root
+        self._size_bytes = 0
+        self.closed = False
+        with _told(root):
+            self._file = staged_at.open("wb")
+
+    def write(self, data: Buffer, /) -> int:
+        """Take all of the bytes; return how many that were."""
+        size_bytes = memoryview(data).nbytes
+        if not self.closed:
+            with _told(self._root):
+                self._file.write(data)
+            self._size_bytes += size_bytes
+        return size_bytes
+
+    def finish(self, rows: int) -> Staged:
+        """Return what completes the file once its bytes are on the disk."""
+        with _told(self._root):
+            self._file.flush()
+            os.fsync(self._file.fileno())
+            self._file.close()
+        self.closed = True
+        token = {"staged_at": str(self._staged_at.relative_to(self._root))}
+        return Staged(self._path, self._size_bytes, rows, token)
+
+    def abort(self) -> None:
+        """Remove the staged file; later writes are discarded."""
+        self.closed = True
+        # What the buffer still holds may not fit on the disk; nobody needs it.
+        with contextlib.suppress(OSError):
+            self._file.close()
+        self._staged_at.unlink(missing_ok=True)
+
+
+class LocalStore:
+    """Satisfy the lake's object store in a folder.
+
+    Parameters
+    ----------
+    target
+        Path, relative or absolute, or a ``file://`` URI; need not exist.
+    """
+
+    def __init__(self, target: str | os.PathLike[str]) -> None:
+        text = os.fspath(target)
+        path = url2pathname(urlsplit(text).path) if text.startswith("file:") else text
+        # Workers may run in another folder.
+        self._root = Path(path).expanduser().absolute()
+
+    @property
+    def uri(self) -> str:
+        """The folder's absolute path."""
+        return str(self._root)
+
+    def create(self, path: str) -> LocalSink:
+        """Return a sink in the staging folder of the job that the file's name carries."""
+        # No pattern for data files matches a staged one.
+        staged_at = self._root / _STAGING / job_of(path) / f"{path}.staged"
+        with _told(self._root):
+            self._make(staged_at.parent)
+        return LocalSink(staged_at, path, self._root)
+
+    def complete(self, staged: Staged) -> None:
+        """Rename the staged file to its place; succeed as well if an earlier call did.
+
+        Raises
+        ------
+        NotFoundError
+            If neither is there.
+        """
+        source, place = self._root / staged.token["staged_at"], self._root / staged.path
+        with _told(self._root):
+            place.parent.mkdir(parents=True, exist_ok=True)
+            try:
+                source.replace(place)
+            except FileNotFoundError:
+                if not (place.is_file() and place.stat().st_size == staged.size_bytes):
+                    raise NotFoundError(f"staged file {source} is gone: run the job again") from None
+            _sync_folder(place.parent)
+
+    def abort(self, job_id: str) -> None:
+        """Remove the job's staging folder, and the folders made for it that are empty now."""
+        staging = self._root / _STAGING
+        with _told(self._root):
+            if (staging / job_id).exists():
+                shutil.rmtree(staging / job_id)
+            if not staging.is_dir() or any(entry.name != _MADE for entry in staging.iterdir()):
+                return
+            made = self._made()
+            (staging / _MADE).unlink(missing_ok=True)
+        _remove_empty([staging, staging.parent, *self._from_target()[:made]])
+
+    def list(self, prefix: str = "") -> Iterator[StoredObject]:
+        """Yield the files whose path starts with ``prefix``, in the order of their paths; staged ones are not shown."""
+        with _told(self._root):
+            for folder, folders, names in os.walk(self._root, onerror=_refuse):
+                if Path(folder) == (self._root / _STAGING).parent:
+                    folders[:] = [each for each in folders if each != "staging"]
+                folders.sort()
+                for name in sorted(names):
+                    place = Path(folder, name)
+                    path = place.relative_to(self._root).as_posix()
+                    if path.startswith(prefix):
+                        yield StoredObject(path, place.lstat().st_size)
+
+    def read(self, path: str) -> bytes:
+        """Return a file's bytes.
+
+        Raises
+        ------
+        NotFoundError
+            If there is no such file.
+        """
+        with _told(self._root):
+            try:
+                return (self._root / path).read_bytes()
+            except FileNotFoundError as error:
+                raise NotFoundError(f"no file {self._root / path}") from error
+
+    def put(self, path: str, data: bytes) -> None:
+        """Write a small file whole, over an older one if there is one."""
+        with self._written(path, data) as (temporary, place):
+            temporary.replace(place)
+
+    def put_if_absent(self, path: str, data: bytes) -> bool:
+        """Write a small file whole and return True, or return False if one is there."""
+        with self._written(path, data) as (temporary, place):
+            try:
+                place.hardlink_to(temporary)
+            except FileExistsError:
+                return False
+        return True
+
+    def delete(self, paths: Iterable[str]) -> None:
+        """Delete files and the folders this leaves empty; those that are not there are passed over."""
+        for path in paths:
+            place = self._root / path
+            with _told(self._root):
+                place.unlink(missing_ok=True)
+            _remove_empty([parent for parent in place.parents if self._root in parent.parents])
+
+    @contextlib.contextmanager
+    def _written(self, path: str, data: bytes) -> Iterator[tuple[Path, Path]]:
+        place = self._root / path
+        temporary = self._root / _STAGING / f"{os.getpid()}.{next(_serial)}"
+        with _told(self._root):
+            self._make(temporary.parent)
+            place.parent.mkdir(parents=True, exist_ok=True)
+            try:
+                with temporary.open("wb") as file:
+                    file.write(data)
+                    file.flush()
+                    os.fsync(file.fileno())
+                yield temporary, place
+                _sync_folder(place.parent)
+            finally:
+                temporary.unlink(missing_ok=True)
+
+    def _make(self, folder: Path) -> None:
+        missing = sum(not each.exists() for each in self._from_target())
+        folder.mkdir(parents=True, exist_ok=True)
+        if missing:
+            (self._root / _STAGING / _MADE).write_text(str(missing))
+
+    def _made(self) -> int:
+        marker = self._root / _STAGING / _MADE
+        return int(marker.read_text()) if marker.exists() else 0
+
+    def _from_target(self) -> tuple[Path, ...]:
+        return (self._root, *self._root.parents)
+
+
+@contextlib.contextmanager
+def _told(root: Path) -> Iterator[None]:
+    """Turn the system's refusals into errors that name the target and the way out."""
+    try:
+        yield
+    except (NotFoundError, TargetError):
+        raise
+    except OSError as error:
+        raise _to_target_error(error, root) from error
+
+
+def _to_target_error(error: OSError, root: Path) -> TargetError:
+    if error.errno in _FULL:
+        return TargetError(
+            f"disk full at {root}: free space or choose another target, then run the job again", str(root)
+        )
+    if error.errno in _NOT_A_FOLDER:
+        return TargetError(f"{root} is a file or lies below one: name a folder as target", str(root))
+    return TargetError(
+        f"target {root} is not writable ({error.strerror}): check its permissions or choose another", str(root)
+    )
+
+
+def _refuse(error: OSError) -> None:
+    if not isinstance(error, FileNotFoundError | NotADirectoryError):
+        raise error
+
+
+def _sync_folder(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _remove_empty(folders: Iterable[Path]) -> None:
+    for folder in folders:
+        try:
+            folder.rmdir()
+        except OSError:
+            return

@@ -1,0 +1,191 @@
+"""Write record batches as Parquet files of one target size; never make a file visible."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
+
+    from ddbio.core.staged import FileNaming, Staged
+    from ddbio.lake.store import ObjectStore, Sink
+
+Compression = Literal["zstd", "snappy", "gzip", "lz4", "none"]
+
+# Spark's own spelling: the codec stands before the format, and pyarrow's lz4 is Parquet's LZ4_RAW.
+# https://github.com/apache/parquet-java/blob/master/parquet-common/src/main/java/org/apache/parquet/hadoop/metadata/CompressionCodecName.java
+_EXTENSIONS: dict[Compression, str] = {
+    "zstd": "zstd.parquet",
+    "snappy": "snappy.parquet",
+    "gzip": "gz.parquet",
+    "lz4": "lz4raw.parquet",
+    "none": "parquet",
+}
+# Large enough for Spark and Athena to skip and read in long ranges, small enough to hold beside the pages of a scan.
+_ROW_GROUP_BYTES = 32 * 1024 * 1024
+_ROW_GROUP_ROWS = 1_000_000
+# A file this close to its target is closed: the rest would be a row group of crumbs.
+_CLOSE_RATIO = 0.95
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FileOptions:
+    """Say how files are written.
+
+    Attributes
+    ----------
+    compression
+        Codec of every page; its name is part of the file's extension.
+    target_file_bytes
+        Size of a file on the target; only the last one of a task may be much smaller.
+    """
+
+    compression: Compression = "zstd"
+    target_file_bytes: int = 256 * 1024 * 1024
+
+
+class RollingWriter:
+    """Stage one task's rows as Parquet files close to the target size; hold one row group in memory.
+
+    Parameters
+    ----------
+    store
+        Where the files are staged.
+    naming
+        Names of this attempt of this task.
+    schema
+        Schema of every batch; its metadata, fields' included, is kept in the files.
+    options
+        Size and compression.
+    """
+
+    def __init__(self, store: ObjectStore, naming: FileNaming, schema: pa.Schema, options: FileOptions) -> None:
+        self._store, self._naming, self._schema, self._options = store, naming, schema, options
+        self._extension = _EXTENSIONS[options.compression]
+        self._file: _ParquetFile | None = None
+        self._staged: list[Staged] = []
+        self._gathered: list[pa.RecordBatch] = []
+        self._gathered_bytes = 0
+        self._gathered_rows = 0
+        # Bytes in the file per byte of Arrow, as the last row group had it; at first as if nothing could be saved.
+        self._ratio = 1.0
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        """Take a batch's rows; write a row group when enough have come.
+
+        Raises
+        ------
+        TargetError, EndpointError, ServiceError, AccessDeniedError
+            If the store refuses bytes; only ``abort`` makes sense then.
+        """
+        while batch.num_rows:
+            row_bytes = max(1.0, batch.nbytes / batch.num_rows)
+            room_rows = min(
+                math.ceil((self._group_bytes() - self._gathered_bytes) / row_bytes),
+                _ROW_GROUP_ROWS - self._gathered_rows,
+            )
+            rows = max(1, min(room_rows, batch.num_rows))
+            taken = batch.slice(0, rows)
+            batch = batch.slice(rows)
+            self._gathered.append(taken)
+            self._gathered_bytes += taken.nbytes
+            self._gathered_rows += rows
+            if self._gathered_bytes >= self._group_bytes() or self._gathered_rows >= _ROW_GROUP_ROWS:
+                self._write_group()
+
+    def finish(self, *, keep_empty: bool = False) -> list[Staged]:
+        """Return the files of this task, all staged; none if no row came.
+
+        Parameters
+        ----------
+        keep_empty
+            Stage a file without rows where no row came, so that readers find the columns.
+        """
+        self._write_group()
+        if keep_empty and self._file is None and not self._staged:
+            self._file = self._open_file()
+        self._close_file()
+        return self._staged
+
+    def abort(self) -> None:
+        """Discard the open file; the finished ones fall with the job."""
+        if self._file:
+            self._file.abort()
+            self._file = None
+
+    def _group_bytes(self) -> float:
+        """Return the Arrow bytes after which the open row group is full, or the file with it."""
+        written = self._file.size_bytes if self._file else 0
+        return min(_ROW_GROUP_BYTES, (self._options.target_file_bytes - written) / self._ratio)
+
+    def _write_group(self) -> None:
+        if not self._gathered:
+            return
+        if self._file is None:
+            self._file = self._open_file()
+        before = self._file.size_bytes
+        self._file.write_group(pa.Table.from_batches(self._gathered, self._schema))
+        self._ratio = max(1, self._file.size_bytes - before) / max(1, self._gathered_bytes)
+        self._gathered, self._gathered_bytes, self._gathered_rows = [], 0, 0
+        if self._file.size_bytes >= _CLOSE_RATIO * self._options.target_file_bytes:
+            self._close_file()
+
+    def _open_file(self) -> _ParquetFile:
+        path = self._naming.path(len(self._staged), self._extension)
+        return _ParquetFile(self._store.create(path), self._schema, self._options.compression)
+
+    def _close_file(self) -> None:
+        if self._file:
+            self._staged.append(self._file.finish())
+            self._file = None
+
+
+class _ParquetFile:
+    """Hold one open Parquet file over a sink, and count what it gives the sink."""
+
+    def __init__(self, sink: Sink, schema: pa.Schema, compression: Compression) -> None:
+        self._sink = sink
+        self.closed = False
+        self.size_bytes = 0
+        self._rows = 0
+        handle: Any = self
+        # Version 1 data pages: every reader of Parquet knows them. The Arrow schema keeps the fields' metadata.
+        self._writer = pq.ParquetWriter(
+            pa.PythonFile(handle, mode="w"),
+            schema,
+            compression=compression,
+            # Spark 4.0 fails on an LZ4_RAW dictionary of some size when a filter reads it.
+            use_dictionary=compression != "lz4",
+            data_page_version="1.0",
+            write_page_index=True,
+            store_schema=True,
+        )
+
+    def write(self, data: Buffer, /) -> int:
+        """Pass the writer's bytes on to the sink."""
+        taken = self._sink.write(data)
+        self.size_bytes += taken
+        return taken
+
+    def write_group(self, table: pa.Table) -> None:
+        """Write a table as one row group."""
+        self._writer.write_table(table, row_group_size=table.num_rows)
+        self._rows += table.num_rows
+
+    def finish(self) -> Staged:
+        """Return the staged file, its footer written."""
+        self._writer.close()
+        return self._sink.finish(self._rows)
+
+    def abort(self) -> None:
+        """Discard the file."""
+        self._sink.abort()
+        # The aborted sink swallows the footer; a writer that failed half-way may refuse to write one.
+        with contextlib.suppress(pa.ArrowException, OSError):
+            self._writer.close()

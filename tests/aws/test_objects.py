@@ -1,0 +1,315 @@
+from __future__ import annotations
+
+import io
+import itertools
+import os
+import pickle
+import socket
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+
+import boto3
+import pytest
+from botocore.awsrequest import AWSResponse
+from botocore.config import Config
+from botocore.exceptions import ClientError
+from moto.server import ThreadedMotoServer
+
+from ddbio.aws.client import ClientSpec
+from ddbio.aws.multipart import PART_BYTES, PARTS_IN_FLIGHT
+from ddbio.aws.objects import S3Store
+from ddbio.core.staged import FileNaming, StoredObject
+from ddbio.errors import AccessDeniedError, EndpointError, NotFoundError, OptionError, ServiceError
+
+PART = FileNaming("job", 0).path(0, "parquet")
+_serial = itertools.count()
+
+
+class OneTrySpec:
+    """Stand for a ClientSpec whose clients give up at once, so that a test does not wait for retries."""
+
+    def __init__(self, spec):
+        self._client = boto3.Session().client(
+            "s3",
+            endpoint_url=spec.endpoint_url,
+            region_name=spec.region,
+            config=Config(retries={"total_max_attempts": 1}, s3={"addressing_style": "path"}),
+        )
+
+    def client(self, service, max_pool_connections=10):
+        """Return the one client."""
+        assert (service, max_pool_connections) == ("s3", 32)
+        return self._client
+
+
+class Body(io.BytesIO):
+    """Stand for the raw stream of an HTTP response."""
+
+    def stream(self):
+        """Yield all bytes at once."""
+        yield self.read()
+
+
+@pytest.fixture(scope="module")
+def spec():
+    """Return the recipe of a client of moto over HTTP."""
+    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0)
+    server.start()
+    host, port = server.get_host_and_port()
+    yield ClientSpec(endpoint_url=f"http://{host}:{port}", region="us-east-1")
+    server.stop()
+
+
+@pytest.fixture
+def bucket(spec):
+    """Return the name of a new bucket."""
+    name = f"bucket{next(_serial)}"
+    spec.client("s3").create_bucket(Bucket=name)
+    return name
+
+
+@pytest.fixture
+def store(spec, bucket):
+    """Return a store whose client gives up at once."""
+    return S3Store(OneTrySpec(spec), f"s3://{bucket}/out")
+
+
+@pytest.fixture
+def answer(store):
+    """Return a function that has S3 answer one operation with errors, the last of which stays."""
+
+    def install(operation, *answers):
+        left = list(answers)
+
+        def respond(request, **_):
+            status, code = left.pop(0) if len(left) > 1 else left[0]
+            if status is None:
+                return None
+            text = f"<Error><Code>{code}</Code><Message>as told</Message></Error>".encode()
+            return AWSResponse(request.url, status, {"Content-Type": "application/xml"}, Body(text))
+
+        store._client.meta.events.register(f"before-send.s3.{operation}", respond)
+
+    return install
+
+
+def test_parts_become_one_object(store):
+    """Bytes written in uneven pieces over several parts arrive in their order, and only when completed."""
+    data = os.urandom(PART_BYTES * (PARTS_IN_FLIGHT + 2) + 12345)
+    sink = store.create(PART)
+    view, start = memoryview(data), 0
+    for size in itertools.cycle([1, 1000, 3_000_001, PART_BYTES + 7]):
+        if start >= len(data):
+            break
+        assert sink.write(view[start : start + size]) == len(view[start : start + size])
+        start += size
+    staged = sink.finish(42)
+    assert (staged.path, staged.size_bytes, staged.rows) == (PART, len(data), 42)
+    assert list(store.list()) == []
+    with pytest.raises(NotFoundError):
+        store.read(PART)
+    store.complete(staged)
+    assert store.read(PART) == data
+    assert list(store.list()) == [StoredObject(PART, len(data))]
+
+
+def test_parts_carry_checksums(store):
+    """Every part's CRC32 is stated again at completion, unless the client is told to send none."""
+    staged = store.create(PART).finish(0)
+    assert all(part["ChecksumCRC32"] for part in staged.token["parts"])
+    store._client.meta.config.request_checksum_calculation = "when_required"
+    sink = store.create(PART)
+    sink.write(b"x")
+    assert all(set(part) == {"PartNumber", "ETag"} for part in sink.finish(0).token["parts"])
+
+
+def test_small_and_empty_files_stay_invisible_too(store):
+    """A file below one part, and an empty one, are uploads like any other."""
+    small = store.create(PART)
+    small.write(b"abc")
+    staged = [small.finish(1), store.create("part-job-00001-0-0000.parquet").finish(0)]
+    assert list(store.list()) == []
+    for each in staged:
+        store.complete(each)
+    assert [each.size_bytes for each in store.list()] == [3, 0]
+
+
+def test_completing_twice_is_completing_once(store):
+    """A second completion, by another process too, finds the object and succeeds."""
+    staged = store.create(PART).finish(0)
+    store.complete(staged)
+    store.complete(pickle.loads(pickle.dumps(staged)))
+    assert len(list(store.list())) == 1
+
+
+@pytest.mark.parametrize("told", [(404, "NoSuchUpload"), (200, "InternalError"), (503, "SlowDown")])
+def test_a_lost_answer_is_no_failure(store, answer, told):
+    """An object that is there with its size counts as completed, whatever S3 says of the upload."""
+    staged = store.create(PART).finish(0)
+    store.complete(staged)
+    answer("CompleteMultipartUpload", told)
+    store.complete(staged)
+    assert len(list(store.list())) == 1
+
+
+def test_a_gone_upload_is_not_found(store, answer):
+    """An upload that was aborted is told apart from other failures: nothing can complete it."""
+    staged = store.create(PART).finish(0)
+    store.abort("job")
+    # S3's own answer; moto has an internal error there.
+    answer("CompleteMultipartUpload", (404, "NoSuchUpload"))
+    with pytest.raises(NotFoundError, match="run the job again"):
+        store.complete(staged)
+
+
+def test_another_failure_to_complete_is_itself(store, answer):
+    """A refusal that leaves the upload standing is reported as what it is."""
+    staged = store.create(PART).finish(0)
+    answer("CompleteMultipartUpload", (403, "AccessDenied"))
+    with pytest.raises(AccessDeniedError):
+        store.complete(staged)
+
+
+def test_abort_finds_what_nobody_reported(spec, bucket, store):
+    """A job's abort removes its uploads under the target, and no other job's or target's."""
+    store.create(PART)
+    store.create("year=2025/" + PART)
+    store.create(FileNaming("job2", 0).path(0, "parquet"))
+    S3Store(spec, f"s3://{bucket}/out2").create(PART)
+    store.abort("job")
+    left = {upload["Key"] for upload in store._client.list_multipart_uploads(Bucket=bucket)["Uploads"]}
+    assert left == {"out/part-job2-00000-0-0000.parquet", f"out2/{PART}"}
+    store.abort("job")
+
+
+def test_an_aborted_sink_leaves_no_upload(store, bucket):
+    """A sink's abort removes its upload, may be repeated, and swallows what a dying writer still sends."""
+    sink = store.create(PART)
+    sink.write(b"x" * (PART_BYTES + 1))
+    sink.abort()
+    sink.abort()
+    assert sink.write(b"late") == 4
+    assert "Uploads" not in store._client.list_multipart_uploads(Bucket=bucket)
+
+
+def test_a_failed_part_surfaces(store, answer):
+    """The error of a part that was uploaded behind the writer's back reaches the writer, at the latest at the end."""
+    answer("UploadPart", (403, "AccessDenied"))
+    sink = store.create(PART)
+    with pytest.raises(AccessDeniedError, match="s3:PutObject"):
+        sink.write(bytes(PART_BYTES * (PARTS_IN_FLIGHT + 1)))
+    sink.abort()
+    small = store.create(PART)
+    small.write(b"x")
+    with pytest.raises(AccessDeniedError) as denied:
+        small.finish(1)
+    assert denied.value.resource == f"{store.uri}/{PART}"
+    small.abort()
+
+
+def test_a_busy_s3_is_tried_again(spec, bucket):
+    """SlowDown and server errors are retried by the client that a ClientSpec makes."""
+    patient = S3Store(replace(spec, region="us-west-2"), f"s3://{bucket}/out")
+    answers = iter([(503, b"SlowDown"), (500, b"InternalError")])
+
+    def respond(request, **_):
+        for status, code in answers:
+            body = Body(b"<Error><Code>" + code + b"</Code></Error>")
+            return AWSResponse(request.url, status, {"Content-Type": "application/xml"}, body)
+        return None
+
+    patient._client.meta.events.register("before-send.s3.PutObject", respond)
+    patient.put("a", b"through")
+    assert list(answers) == []
+    assert patient.read("a") == b"through"
+
+
+def test_put_if_absent_has_one_winner(store):
+    """Of many writers at once exactly one is told that it wrote."""
+    with ThreadPoolExecutor(8) as pool:
+        won = list(pool.map(lambda n: store.put_if_absent("_ddbio/m.json", str(n).encode()), range(8)))
+    assert won.count(True) == 1
+    assert store.read("_ddbio/m.json") == str(won.index(True)).encode()
+
+
+def test_a_conflict_is_looked_at_again(store, answer):
+    """A 409 is a loss only if somebody's object is there; otherwise nobody wrote, and that is an error."""
+    answer("PutObject", (409, "ConditionalRequestConflict"))
+    with pytest.raises(ServiceError, match="ConditionalRequestConflict"):
+        store.put_if_absent("m", b"x")
+    store.complete(store.create("m").finish(0))
+    assert not store.put_if_absent("m", b"x")
+
+
+def test_listing_is_relative_and_minds_the_slash(spec, bucket):
+    """Paths are relative to the target; a neighbour with a longer name and folder markers are not listed."""
+    client = spec.client("s3")
+    for key in ["out/a", "out/x/b c+é", "out2/c", "out/", "out/x/"]:
+        client.put_object(Bucket=bucket, Key=key, Body=b"" if key.endswith("/") else b"1")
+    store = S3Store(spec, f"s3://{bucket}/out/")
+    assert [each.path for each in store.list()] == ["a", "x/b c+é"]
+    assert [each.path for each in store.list("x")] == ["x/b c+é"]
+    assert [each.path for each in S3Store(spec, f"s3://{bucket}").list("out2")] == ["out2/c"]
+
+
+def test_delete_takes_many_and_passes_over_the_missing(store):
+    """Deleting goes on past one request's limit, and a refused key is an error."""
+    for number in range(3):
+        store.put(f"k{number}", b"")
+    store.delete([f"k{number}" for number in range(1, 1500)])
+    assert [each.path for each in store.list()] == ["k0"]
+    store.delete([])
+
+
+def test_a_refused_key_is_an_error(store, monkeypatch):
+    """DeleteObjects reports refusals of single keys with status 200; none is passed over."""
+    refusal = {"Errors": [{"Key": "out/k", "Code": "AccessDenied", "Message": "no"}]}
+    monkeypatch.setattr(store._client, "delete_objects", lambda **_: refusal)
+    with pytest.raises(AccessDeniedError, match="s3:DeleteObject"):
+        store.delete(["k"])
+
+
+def test_a_missing_bucket_is_named(spec):
+    """The error names the bucket and says what to check."""
+    store = S3Store(spec, "s3://no-such-bucket-here/out")
+    for call in [lambda: list(store.list()), lambda: store.create(PART), lambda: store.abort("job")]:
+        with pytest.raises(NotFoundError, match=r"no-such-bucket-here.*check the name"):
+            call()
+
+
+def test_a_dead_endpoint_is_said():
+    """An endpoint where nobody listens is an EndpointError that says where."""
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        url = f"http://127.0.0.1:{unused.getsockname()[1]}"
+        store = S3Store(OneTrySpec(ClientSpec(endpoint_url=url, region="us-east-1")), "s3://bucket/out")
+        for call in [lambda: list(store.list()), lambda: store.create(PART), lambda: store.put("a", b"")]:
+            with pytest.raises(EndpointError, match=r"127\.0\.0\.1"):
+                call()
+
+
+def test_an_unexpected_refusal_keeps_its_code(store, answer):
+    """What no other class names keeps AWS's own code, and a failed look at an object is not taken for its absence."""
+    answer("PutObject", (400, "InvalidStorageClass"))
+    with pytest.raises(ServiceError) as refused:
+        store.put_if_absent("a", b"")
+    assert refused.value.code == "InvalidStorageClass"
+    answer("HeadObject", (403, "Forbidden"))
+    with pytest.raises(ClientError):
+        store._size("a")
+
+
+@pytest.mark.parametrize("target", ["bucket/out", "s3://", "s3:///out", "gs://bucket/out"])
+def test_what_names_no_bucket_is_refused(spec, target):
+    """A target that is no S3 location is refused with the right spelling."""
+    with pytest.raises(OptionError, match="s3://bucket/prefix"):
+        S3Store(spec, target)
+
+
+def test_a_store_goes_to_workers(spec, bucket):
+    """A store that has been used is pickled without its client, and works on the other side."""
+    store = S3Store(spec, f"s3://{bucket}/out/")
+    store.put("a", b"1")
+    other = pickle.loads(pickle.dumps(store))
+    assert other.uri == f"s3://{bucket}/out"
+    assert other.read("a") == b"1"

@@ -1,0 +1,67 @@
+from __future__ import annotations
+
+import itertools
+
+import pyarrow as pa
+import pytest
+from moto.server import ThreadedMotoServer
+
+from ddbio.aws.client import ClientSpec
+from ddbio.aws.objects import S3Store
+from ddbio.lake.local import LocalStore
+
+_serial = itertools.count()
+
+
+@pytest.fixture(scope="session")
+def s3_spec():
+    """Return the recipe of a client of moto over HTTP."""
+    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0)
+    server.start()
+    host, port = server.get_host_and_port()
+    yield ClientSpec(endpoint_url=f"http://{host}:{port}", region="us-east-1")
+    server.stop()
+
+
+@pytest.fixture
+def local_store(tmp_path):
+    """Return a store on a folder that does not exist yet, nor its parent."""
+    return LocalStore(tmp_path / "out" / "here")
+
+
+@pytest.fixture(params=["local", "s3"])
+def make_store(request, tmp_path):
+    """Return a function that returns a store on a target that does not exist yet."""
+    if request.param == "local":
+        return lambda: LocalStore(tmp_path / f"target{next(_serial)}" / "below")
+    spec = request.getfixturevalue("s3_spec")
+    bucket = f"bucket{next(_serial)}"
+    spec.client("s3").create_bucket(Bucket=bucket)
+    return lambda: S3Store(spec, f"s3://{bucket}/target{next(_serial)}/below")
+
+
+@pytest.fixture
+def staged_left(tmp_path):
+    """Return a function that returns what is staged, but not visible, below a store's target."""
+
+    def left(store):
+        if isinstance(store, LocalStore):
+            return [path.name for path in tmp_path.rglob("*.staged")]
+        uploads = store._client.list_multipart_uploads(Bucket=store._bucket, Prefix=store._key(""))
+        return [upload["Key"] for upload in uploads.get("Uploads", [])]
+
+    return left
+
+
+@pytest.fixture
+def flights():
+    """Return 40,000 rows of mixed kinds whose neighbours differ."""
+    rows = 40_000
+    field = pa.field("origin", pa.string(), metadata={b"ddb:type": b"S"})
+    schema = pa.schema([pa.field("id", pa.int64()), field, pa.field("payload", pa.binary(24))])
+    columns = [
+        pa.array(range(rows)),
+        pa.array(["EWR", "LGA", None, "JFK"] * (rows // 4)),
+        pa.array([(i * 2654435761 % 2**64).to_bytes(8, "big") * 3 for i in range(rows)], pa.binary(24)),
+    ]
+    return pa.record_batch(columns, schema=schema)

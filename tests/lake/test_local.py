@@ -1,0 +1,170 @@
+from __future__ import annotations
+
+import errno
+import os
+import pickle
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from ddbio.core.staged import FileNaming, StoredObject
+from ddbio.errors import NotFoundError, TargetError
+from ddbio.lake.local import LocalSink, LocalStore, _told
+
+PART = FileNaming("job", 0).path(0, "parquet")
+
+
+@pytest.fixture
+def locked(tmp_path):
+    """Return a folder that whoever runs the test may not write, as a user whom permissions bind."""
+    tmp_path.chmod(0o555)
+    is_root = os.geteuid() == 0
+    if is_root:
+        os.seteuid(65534)
+    yield tmp_path
+    if is_root:
+        os.seteuid(0)
+    tmp_path.chmod(0o755)
+
+
+def test_a_file_is_staged_beside_the_target_and_renamed(local_store):
+    """A file lies on the target's own file system until it is completed, under a name no pattern for data matches."""
+    sink = local_store.create(PART)
+    sink.write(memoryview(b"ab"))
+    sink.write(b"c")
+    staged = sink.finish(3)
+    root = Path(local_store.uri)
+    assert [path.name for path in root.rglob("*.parquet*")] == [f"{PART}.staged"]
+    local_store.complete(staged)
+    local_store.complete(staged)
+    assert local_store.read(PART) == b"abc"
+    assert list(local_store.list()) == [StoredObject(PART, 3)]
+
+
+def test_completing_what_is_gone_is_an_error(local_store):
+    """A staged file that vanished, or a place with other bytes, is never taken for completed."""
+    staged = local_store.create(PART).finish(0)
+    local_store.abort("job")
+    with pytest.raises(NotFoundError, match="run the job again"):
+        local_store.complete(staged)
+    local_store.put(PART, b"other")
+    with pytest.raises(NotFoundError):
+        local_store.complete(staged)
+
+
+@pytest.mark.parametrize("form", [str, Path, lambda path: path.as_uri(), lambda path: f"{path}/"])
+def test_targets_come_as_path_or_uri(tmp_path, form):
+    """A path, a Path and a file URI, with spaces too, are the same target."""
+    target = tmp_path / "a b"
+    assert LocalStore(form(target)).uri == str(target)
+
+
+def test_a_relative_target_stays_where_it_was_named(tmp_path, monkeypatch):
+    """A relative path is bound where the store was made, wherever a worker runs."""
+    monkeypatch.chdir(tmp_path)
+    frozen = pickle.dumps(LocalStore("out"))
+    monkeypatch.chdir("/")
+    assert pickle.loads(frozen).uri == str(tmp_path / "out")
+
+
+def test_put_if_absent_has_one_winner(local_store):
+    """Of many writers at once exactly one is told that it wrote, and its bytes are there."""
+    with ThreadPoolExecutor(8) as pool:
+        won = list(pool.map(lambda n: local_store.put_if_absent("_ddbio/m.json", str(n).encode()), range(16)))
+    assert won.count(True) == 1
+    assert local_store.read("_ddbio/m.json") == str(won.index(True)).encode()
+
+
+def test_put_replaces(local_store):
+    """A put is seen whole, over the older object."""
+    local_store.put("a/b", b"older")
+    local_store.put("a/b", b"new")
+    assert local_store.read("a/b") == b"new"
+
+
+def test_a_missing_file_is_not_found(local_store):
+    """Reading what is not there says so, deleting it passes over, listing no target yields nothing."""
+    with pytest.raises(NotFoundError):
+        local_store.read("none")
+    local_store.delete(["none", "no/ne"])
+    assert list(local_store.list()) == []
+
+
+def test_delete_removes_emptied_folders_only(local_store):
+    """Folders go with their last file, the target itself stays."""
+    for path in ["x/y/a", "x/b", "c"]:
+        local_store.put(path, b"")
+    local_store.delete(["x/y/a", "c"])
+    root = Path(local_store.uri)
+    assert not (root / "x/y").exists()
+    assert (root / "x/b").exists()
+    local_store.delete(["x/b"])
+    assert root.is_dir()
+
+
+def test_abort_keeps_a_target_that_was_there(tmp_path):
+    """A folder that the user made stays, one that the job made goes, its parents too."""
+    (tmp_path / "mine").mkdir()
+    for target in ["mine", "mine/deep/er"]:
+        store = LocalStore(tmp_path / target)
+        store.create(PART).finish(0)
+        store.abort("job")
+        store.abort("job")
+    assert list(tmp_path.rglob("*")) == [tmp_path / "mine"]
+
+
+def test_abort_keeps_what_others_made_meanwhile(local_store):
+    """A target that holds something by now stays when its first job is aborted."""
+    local_store.create(PART).finish(0)
+    local_store.put("theirs", b"x")
+    local_store.abort("job")
+    assert local_store.read("theirs") == b"x"
+
+
+@pytest.mark.parametrize("size_bytes", [10, 1_000_000])
+def test_a_full_disk_is_said(tmp_path, size_bytes):
+    """A device without space ends in one error that names the target and the way out; abort still works."""
+    device = tmp_path / "device"
+    device.symlink_to("/dev/full")
+    sink = LocalSink(device, PART, tmp_path)
+
+    def write():
+        sink.write(bytes(size_bytes))
+        sink.finish(0)
+
+    with pytest.raises(TargetError, match=r"disk full at .*free space") as full:
+        write()
+    assert full.value.uri == str(tmp_path)
+    sink.abort()
+    assert not device.is_symlink()
+    assert sink.write(b"swallowed") == 9
+
+
+def test_a_file_is_no_target(tmp_path):
+    """A target that is a file, or lies below one, is refused by name."""
+    (tmp_path / "file").write_text("x")
+    for target in ["file", "file/below"]:
+        with pytest.raises(TargetError, match="is a file or lies below one"):
+            LocalStore(tmp_path / target).create(PART)
+
+
+def test_a_folder_without_permission_is_no_target(locked):
+    """A target that may not be written is refused with the reason."""
+    with pytest.raises(TargetError, match=r"not writable \(Permission denied\)"):
+        LocalStore(locked / "out").create(PART)
+
+
+@pytest.mark.parametrize(
+    ("number", "text"),
+    [
+        (errno.ENOSPC, "disk full"),
+        (errno.EDQUOT, "disk full"),
+        (errno.EROFS, "not writable"),
+        (errno.EIO, "not writable"),
+    ],
+)
+def test_refusals_of_the_system_are_told_apart(tmp_path, number, text):
+    """Every refusal of the system becomes a TargetError that says what to do."""
+    with pytest.raises(TargetError, match=text), _told(tmp_path):
+        raise OSError(number, os.strerror(number))

@@ -1,0 +1,196 @@
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ddbio.core.staged import FileNaming, Staged
+from ddbio.errors import TargetError
+from ddbio.lake import writer as writer_module
+from ddbio.lake.writer import FileOptions, RollingWriter
+
+MIB = 1024 * 1024
+
+
+class MemoryStore:
+    """Keep staged files in memory; fail after a number of bytes where one is given."""
+
+    def __init__(self, fails_after_bytes=None):
+        self.files = {}
+        self.aborted = []
+        self.left = fails_after_bytes
+
+    def create(self, path):
+        """Return a sink in memory."""
+        return MemorySink(self, path)
+
+
+class MemorySink:
+    """Keep one file's bytes in its store."""
+
+    def __init__(self, store, path):
+        self.store, self.path, self.data, self.closed = store, path, bytearray(), False
+
+    def write(self, data):
+        """Take bytes, or fail as a full disk does."""
+        if self.path in self.store.aborted:
+            return len(data)
+        if self.store.left is not None:
+            self.store.left -= len(data)
+            if self.store.left < 0:
+                raise TargetError("disk full", "memory")
+        self.data += data
+        return len(data)
+
+    def finish(self, rows):
+        """Hand the bytes to the store."""
+        self.store.files[self.path] = bytes(self.data)
+        return Staged(self.path, len(self.data), rows, {})
+
+    def abort(self):
+        """Remember the abort."""
+        self.store.aborted.append(self.path)
+
+
+def read(store):
+    """Return the rows of all files."""
+    return pa.concat_tables([pq.read_table(pa.BufferReader(data)) for data in store.files.values()])
+
+
+def write(store, batches, **options):
+    """Write batches as one task; return what it staged."""
+    writer = RollingWriter(store, FileNaming("job", 3, 1), batches[0].schema, FileOptions(**options))
+    for batch in batches:
+        writer.write(batch)
+    return writer.finish()
+
+
+def test_rows_come_back_with_their_metadata(make_store, flights):
+    """What is written to a store is read back equal, the fields' DynamoDB types included."""
+    store = make_store()
+    [staged] = write(store, [flights.slice(0, 100), flights.slice(100)])
+    store.complete(staged)
+    back = pq.read_table(pa.BufferReader(store.read(staged.path)))
+    assert back.equals(pa.Table.from_batches([flights]), check_metadata=True)
+    assert back.schema.field("origin").metadata == {b"ddb:type": b"S"}
+    assert staged.rows == flights.num_rows
+    assert staged.size_bytes == next(store.list()).size_bytes
+
+
+@pytest.mark.parametrize(
+    ("compression", "extension", "codec"),
+    [
+        ("zstd", "zstd.parquet", "ZSTD"),
+        ("snappy", "snappy.parquet", "SNAPPY"),
+        ("gzip", "gz.parquet", "GZIP"),
+        ("lz4", "lz4raw.parquet", "LZ4"),
+        ("none", "parquet", "UNCOMPRESSED"),
+    ],
+)
+def test_names_tell_the_codec(flights, compression, extension, codec):
+    """The extension is Spark's own for the codec that the pages really have."""
+    store = MemoryStore()
+    [staged] = write(store, [flights], compression=compression)
+    assert staged.path == f"part-job-00003-1-0000.{extension}"
+    column = pq.ParquetFile(pa.BufferReader(store.files[staged.path])).metadata.row_group(0).column(0)
+    assert column.compression == codec
+
+
+def test_files_carry_what_readers_skip_by(flights):
+    """Every column has statistics and a page index, so that engines read only what they need."""
+    store = MemoryStore()
+    [staged] = write(store, [flights])
+    group = pq.ParquetFile(pa.BufferReader(store.files[staged.path])).metadata.row_group(0)
+    for number in range(group.num_columns):
+        column = group.column(number)
+        assert column.statistics.has_min_max
+        assert column.has_column_index
+        assert column.has_offset_index
+
+
+@pytest.mark.parametrize("target_file_bytes", [MIB // 2, MIB, 3 * MIB])
+@pytest.mark.parametrize("compression", ["zstd", "none"])
+@pytest.mark.parametrize("batch_rows", [500, 40_000])
+def test_files_land_on_the_target_size(target_file_bytes, compression, batch_rows):
+    """Every file but the last is within 15 % of the target, whatever the batches' size and the codec."""
+    random = np.random.default_rng(7)
+    batches = [
+        pa.record_batch(
+            {
+                "id": np.arange(batch_rows),
+                "group": pa.array(random.integers(0, 50, batch_rows)).cast(pa.string()),
+                "noise": random.integers(0, 2**40, batch_rows),
+            }
+        )
+        for _ in range(1_000_000 // batch_rows)
+    ]
+    store = MemoryStore()
+    staged = write(store, batches, target_file_bytes=target_file_bytes, compression=compression)
+    assert len(staged) > 2
+    for each in staged[:-1]:
+        assert 0.85 <= each.size_bytes / target_file_bytes <= 1.15
+    assert sum(each.rows for each in staged) == 1_000_000
+    assert read(store).equals(pa.Table.from_batches(batches))
+
+
+def test_row_groups_are_bounded(flights, monkeypatch):
+    """A row group holds at most its share of bytes and rows, also when one batch is larger than that."""
+    monkeypatch.setattr(writer_module, "_ROW_GROUP_ROWS", 3000)
+    store = MemoryStore()
+    [staged] = write(store, [flights])
+    metadata = pq.ParquetFile(pa.BufferReader(store.files[staged.path])).metadata
+    assert {metadata.row_group(n).num_rows for n in range(metadata.num_row_groups - 1)} == {3000}
+    monkeypatch.setattr(writer_module, "_ROW_GROUP_BYTES", 100_000)
+    [staged] = write(store, [flights])
+    metadata = pq.ParquetFile(pa.BufferReader(store.files[staged.path])).metadata
+    assert metadata.num_row_groups == -(-flights.nbytes // 100_000)
+
+
+def test_no_rows_stage_nothing(make_store, flights):
+    """A task without rows stages no file, and empty batches do not count as rows."""
+    store = make_store()
+    assert write(store, [flights.slice(0, 0), flights.slice(0, 0)]) == []
+    assert list(store.list("")) == []
+
+
+def test_abort_discards_the_open_file(make_store, flights, staged_left):
+    """An aborted writer leaves nothing staged of the file it was writing."""
+    store = make_store()
+    writer = RollingWriter(store, FileNaming("job", 0), flights.schema, FileOptions(target_file_bytes=4 * MIB))
+    for _ in range(3):
+        writer.write(flights)
+    writer.abort()
+    writer.abort()
+    assert len(staged_left(store)) == len(writer._staged)
+    store.abort("job")
+    assert staged_left(store) == []
+
+
+def test_a_refusing_store_is_heard_as_itself(flights):
+    """The store's own error passes through the Parquet writer unchanged, and abort works after it."""
+    store = MemoryStore(fails_after_bytes=1000)
+    writer = RollingWriter(store, FileNaming("job", 0), flights.schema, FileOptions())
+    writer.write(flights)
+    with pytest.raises(TargetError, match="disk full") as full:
+        writer.finish()
+    assert full.value.uri == "memory"
+    writer.abort()
+    assert store.aborted == [FileNaming("job", 0).path(0, "zstd.parquet")]
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.lists(st.integers(0, 400), max_size=12), st.integers(1, 20_000))
+def test_no_row_is_lost_or_moved(sizes, target_file_bytes):
+    """Whatever the batches and the target, the files hold all rows in their order."""
+    start, batches = 0, [pa.record_batch({"n": pa.array([], pa.int64())})]
+    for size in sizes:
+        batches.append(pa.record_batch({"n": pa.array(range(start, start + size), pa.int64())}))
+        start += size
+    store = MemoryStore()
+    staged = write(store, batches, target_file_bytes=target_file_bytes)
+    assert sum(each.rows for each in staged) == start
+    if start:
+        assert read(store)["n"].to_pylist() == list(range(start))
