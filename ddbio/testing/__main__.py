@@ -1,0 +1,79 @@
+"""Serve the fake DynamoDB until SIGTERM or SIGINT; refuses to print anything but its address on standard output."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import signal
+import sys
+import threading
+from pathlib import Path
+
+from ddbio.errors import DdbioError, OptionError
+from ddbio.testing.capacity import BURST_SECONDS
+from ddbio.testing.definition import ON_DEMAND_PARTITIONS
+from ddbio.testing.fake import FakeDynamoDB
+from ddbio.testing.loading import file_lines
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Serve, print the address as one line of JSON, and return 0 once told to stop."""
+    asked = _parser().parse_args(arguments)
+    stopped = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stopped.set())
+    fake = FakeDynamoDB(
+        port=asked.port,
+        rcu=asked.rcu,
+        wcu=asked.wcu,
+        latency_seconds=asked.latency_ms / 1000,
+        partitions=asked.partitions,
+        burst_seconds=asked.burst_seconds,
+        burst_at_creation=asked.burst_at_creation,
+    )
+    try:
+        with fake:
+            if asked.load is not None:
+                _load(fake, asked)
+            print(json.dumps({"endpoint_url": fake.endpoint_url}), flush=True)  # noqa: T201 - the one promised line
+            if asked.until_eof:
+                threading.Thread(target=_wait_for_eof, args=(stopped,), daemon=True).start()
+            stopped.wait()
+    except (DdbioError, OSError) as error:
+        print(f"{type(error).__name__}: {error}", file=sys.stderr)  # noqa: T201 - the one line of the error
+        return 1
+    return 0
+
+
+def _load(fake: FakeDynamoDB, asked: argparse.Namespace) -> None:
+    if asked.table is None or asked.key is None:
+        raise OptionError("--load needs --table and --key, like --load items.jsonl --table flights --key id:S")
+    fake.load(asked.table, file_lines(asked.load), asked.key)
+
+
+def _wait_for_eof(stopped: threading.Event) -> None:
+    # Unbuffered, so that no lock of sys.stdin is held when the interpreter ends.
+    while os.read(sys.stdin.fileno(), 1):
+        pass
+    stopped.set()
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m ddbio.testing", description=__doc__, allow_abbrev=False)
+    parser.add_argument("--port", type=int, default=0, help="port on 127.0.0.1; 0 takes a free one")
+    parser.add_argument("--load", type=Path, metavar="FILE", help="DynamoDB JSON lines, plain or .gz")
+    parser.add_argument("--table", metavar="NAME", help="the table to load into")
+    parser.add_argument("--key", metavar="pk[:S][,sk[:S]]", help="its partition key and sort key with their types")
+    parser.add_argument("--rcu", type=float, help="read units per second of tables that state none")
+    parser.add_argument("--wcu", type=float, help="write units per second of tables that state none")
+    parser.add_argument("--latency-ms", type=float, default=0.0, help="how long every reply is held back")
+    parser.add_argument("--partitions", type=int, default=ON_DEMAND_PARTITIONS, help="of an on-demand table")
+    parser.add_argument("--burst-seconds", type=float, default=BURST_SECONDS, help="of unused capacity a table keeps")
+    parser.add_argument("--burst-at-creation", type=float, default=0.0, help="of these, what a new table begins with")
+    parser.add_argument("--until-eof", action="store_true", help="stop when standard input ends")
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,151 @@
+"""Admit or refuse requests by token buckets per table, index and partition; refuses to know what an item is.
+
+The layer stands apart from the store: whoever can say what a request draws, and where, can be throttled by it.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
+
+from ddbio.testing.refusal import Refusal, throttled
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+Kind: TypeAlias = Literal["Read", "Write"]
+
+# https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/bp-partition-key-design.html
+PARTITION_READ_PER_SECOND, PARTITION_WRITE_PER_SECOND = 3000, 1000
+# https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/burst-adaptive-capacity.html
+BURST_SECONDS = 300.0
+# Unused capacity is kept for the table; a single partition never serves more than its own rate.
+_PARTITION_BURST_SECONDS = 1.0
+_ROUNDING_UNITS = 1e-9
+
+
+class Draw(NamedTuple):
+    """Hold what a request takes: units of one kind from one partition of one table or index, named by its ARN."""
+
+    resource: str
+    kind: Kind
+    partition: int
+    units: float
+    local_index: str | None = None
+    """The local secondary index that the table pays for, for the breakdown."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Throughput:
+    """Hold what a table or index may consume; None is without limit.
+
+    A table with neither number is limited by its partitions alone, unless it is ``unlimited``.
+    """
+
+    read_per_second: float | None = None
+    write_per_second: float | None = None
+    partitions: int = 1
+    limit: str = "ProvisionedThroughputExceeded"
+    unlimited: bool = False
+
+
+def partition_count(read_per_second: float | None, write_per_second: float | None, on_demand: int) -> int:
+    """Return the number of physical partitions of a table with these numbers, or with none."""
+    if read_per_second is None and write_per_second is None:
+        return on_demand
+    reads = (read_per_second or 0) / PARTITION_READ_PER_SECOND
+    return max(1, math.ceil(reads + (write_per_second or 0) / PARTITION_WRITE_PER_SECOND))
+
+
+class Bucket:
+    """Hold units that return at a rate up to a ceiling; admits while it is not below zero and may be overdrawn."""
+
+    __slots__ = ("_at", "_ceiling", "_rate", "_units")
+
+    def __init__(self, rate: float, ceiling: float, units: float, now: float) -> None:
+        self._rate = rate
+        self._ceiling = ceiling
+        self._units = min(units, ceiling)
+        self._at = now
+
+    def level(self, now: float) -> float:
+        """Return the units held at an instant, in seconds of any clock that never goes back."""
+        self._units = min(self._ceiling, self._units + (now - self._at) * self._rate)
+        self._at = now
+        return self._units
+
+    def admits(self, now: float) -> bool:
+        """Return whether a request of any size may pass."""
+        return self.level(now) >= -_ROUNDING_UNITS
+
+    def take(self, units: float, now: float) -> None:
+        """Take units, below zero if need be."""
+        self._units = self.level(now) - units
+
+
+@dataclass(slots=True)
+class _Resource:
+    throughput: Throughput
+    prefix: str
+    whole: dict[Kind, Bucket] = field(default_factory=dict)
+    parts: dict[Kind, list[Bucket]] = field(default_factory=dict)
+
+
+class Capacity:
+    """Hold the buckets of every table and index; ``now`` is always an argument."""
+
+    def __init__(self, burst_seconds: float = BURST_SECONDS, burst_at_creation: float = 0.0) -> None:
+        self._burst_seconds = burst_seconds
+        self._burst_at_creation = burst_at_creation
+        self._resources: dict[str, _Resource] = {}
+
+    def declare(self, resource: str, throughput: Throughput, now: float) -> None:
+        """Make the buckets of a new table or index."""
+        made = _Resource(throughput, "Index" if "/index/" in resource else "Table")
+        self._resources[resource] = made
+        if throughput.unlimited:
+            return
+        rates: tuple[tuple[Kind, float | None, int], ...] = (
+            ("Read", throughput.read_per_second, PARTITION_READ_PER_SECOND),
+            ("Write", throughput.write_per_second, PARTITION_WRITE_PER_SECOND),
+        )
+        for kind, rate, partition_rate in rates:
+            if rate is not None:
+                made.whole[kind] = self._bucket(rate, self._burst_seconds, now)
+            made.parts[kind] = [
+                self._bucket(partition_rate, min(self._burst_seconds, _PARTITION_BURST_SECONDS), now)
+                for _ in range(throughput.partitions)
+            ]
+
+    def _bucket(self, rate: float, burst_seconds: float, now: float) -> Bucket:
+        return Bucket(rate, rate * burst_seconds, rate * self._burst_at_creation, now)
+
+    def forget(self, resource: str) -> None:
+        """Drop the buckets of a deleted table or index."""
+        self._resources.pop(resource, None)
+
+    def partitions(self, resource: str) -> int:
+        """Return the number of physical partitions."""
+        return self._resources[resource].throughput.partitions
+
+    def refusal(self, draws: Iterable[Draw], now: float) -> Refusal | None:
+        """Return why a request that takes these draws must wait, or None when it may pass."""
+        for draw in draws:
+            made = self._resources[draw.resource]
+            whole = made.whole.get(draw.kind)
+            if whole is not None and not whole.admits(now):
+                return throttled(f"{made.prefix}{draw.kind}{made.throughput.limit}", draw.resource)
+            parts = made.parts.get(draw.kind)
+            if parts is not None and not parts[draw.partition].admits(now):
+                return throttled(f"{made.prefix}{draw.kind}KeyRangeThroughputExceeded", draw.resource)
+        return None
+
+    def charge(self, draws: Iterable[Draw], now: float) -> None:
+        """Take what an admitted request consumed."""
+        for draw in draws:
+            made = self._resources[draw.resource]
+            if draw.kind in made.whole:
+                made.whole[draw.kind].take(draw.units, now)
+            if draw.kind in made.parts:
+                made.parts[draw.kind][draw.partition].take(draw.units, now)

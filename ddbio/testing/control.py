@@ -1,0 +1,75 @@
+"""Answer CreateTable, DescribeTable, ListTables and DeleteTable; refuses to change a table once it is made."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ddbio.testing.definition import define_table
+from ddbio.testing.refusal import not_found
+
+if TYPE_CHECKING:
+    from ddbio.testing.database import Database
+    from ddbio.testing.request import Request
+    from ddbio.testing.table import Table
+
+# https://docs.aws.amazon.com/amazondynamodb/latest/APIReference/API_ListTables.html
+_MAX_LISTED = 100
+
+
+def create_table(database: Database, request: Request) -> dict[str, Any]:
+    """Create a table, which is usable at once."""
+    table = define_table(request, database.defaults)
+    database.add(table)
+    return {"TableDescription": describe(table, "CREATING")}
+
+
+def describe_table(database: Database, request: Request) -> dict[str, Any]:
+    """Describe a table with its exact count and size."""
+    return {"Table": describe(_existing(database, request), "ACTIVE")}
+
+
+def delete_table(database: Database, request: Request) -> dict[str, Any]:
+    """Delete a table at once."""
+    table = _existing(database, request)
+    database.remove(table)
+    return {"TableDescription": describe(table, "DELETING")}
+
+
+def list_tables(database: Database, request: Request) -> dict[str, Any]:
+    """List the names of tables in order."""
+    limit = request.integer("Limit", 1, _MAX_LISTED) or _MAX_LISTED
+    after = request.text("ExclusiveStartTableName") or ""
+    names = sorted(name for name in database.tables if name > after)
+    reply: dict[str, Any] = {"TableNames": names[:limit]}
+    if len(names) > limit:
+        reply["LastEvaluatedTableName"] = names[limit - 1]
+    return reply
+
+
+def describe(table: Table, status: str) -> dict[str, Any]:
+    """Return a table's description."""
+    described = {
+        **table.description,
+        "TableName": table.name,
+        "TableArn": table.arn,
+        "TableStatus": status,
+        "ItemCount": table.shelf.count,
+        "TableSizeBytes": table.shelf.size_bytes,
+        "DeletionProtectionEnabled": False,
+    }
+    for kind in ("Global", "Local"):
+        indexes = [
+            {**index.description, "ItemCount": index.shelf.count, "IndexSizeBytes": index.shelf.size_bytes}
+            for index in table.indexes.values()
+            if index.kind == kind
+        ]
+        if indexes:
+            described[f"{kind}SecondaryIndexes"] = indexes
+    return described
+
+
+def _existing(database: Database, request: Request) -> Table:
+    name = request.table_name()
+    if name not in database.tables:
+        raise not_found(f"Requested resource not found: Table: {name} not found")
+    return database.tables[name]

@@ -1,0 +1,114 @@
+"""Hold the tables, their capacity and the record of what they consumed; refuses to run an operation itself."""
+
+from __future__ import annotations
+
+import time
+from collections import defaultdict
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from ddbio.testing.capacity import Capacity, Draw
+from ddbio.testing.definition import Defaults
+from ddbio.testing.record import Record
+from ddbio.testing.refusal import in_use, not_found
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from ddbio.testing.request import Request
+    from ddbio.testing.table import Table
+
+_RETURN_CONSUMED = ("INDEXES", "TOTAL", "NONE")
+
+
+@dataclass(slots=True)
+class Database:
+    """Hold every table of one server; not safe for concurrent use."""
+
+    defaults: Defaults = field(default_factory=Defaults)
+    capacity: Capacity = field(default_factory=Capacity)
+    clock: Callable[[], float] = time.monotonic
+    tables: dict[str, Table] = field(default_factory=dict)
+    record: Record = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.record = Record(self.clock())
+
+    def table(self, request: Request) -> Table:
+        """Return the table a request names."""
+        return self.named(request.table_name())
+
+    def named(self, name: str) -> Table:
+        """Return a table by its name."""
+        if name not in self.tables:
+            raise not_found()
+        return self.tables[name]
+
+    def add(self, table: Table) -> None:
+        """Add a new table with fresh buckets."""
+        if table.name in self.tables:
+            raise in_use(f"Table already exists: {table.name}")
+        table.description["CreationDateTime"] = round(time.time(), 3)
+        self.tables[table.name] = table
+        now = self.clock()
+        self.capacity.declare(table.arn, table.throughput, now)
+        for index in table.indexes.values():
+            self.capacity.declare(index.arn, index.throughput, now)
+
+    def remove(self, table: Table) -> None:
+        """Remove a table and its buckets."""
+        del self.tables[table.name]
+        for arn in (table.arn, *(index.arn for index in table.indexes.values())):
+            self.capacity.forget(arn)
+
+    def take(self, draws: Sequence[Draw]) -> None:
+        """Consume what a request draws, or refuse the request as throttled."""
+        now = self.clock()
+        refusal = self.capacity.refusal(draws, now)
+        if refusal is not None:
+            raise refusal
+        self.capacity.charge(draws, now)
+        self.record.add(draws, now)
+
+
+def consumed_wanted(request: Request) -> str:
+    """Return which consumption the caller wants to see: INDEXES, TOTAL or NONE."""
+    return request.text("ReturnConsumedCapacity", _RETURN_CONSUMED) or "NONE"
+
+
+def consumed_capacity(table: Table, draws: Sequence[Draw], wanted: str) -> dict[str, Any]:
+    """Return the ConsumedCapacity of what was drawn from one table and its indexes."""
+    capacity: dict[str, Any] = {"CapacityUnits": sum(draw.units for draw in draws), "TableName": table.name}
+    if wanted != "INDEXES":
+        return capacity
+    units: dict[str, defaultdict[str, float]] = {"Table": defaultdict(float)}
+    for draw in draws:
+        member, name = _place(draw)
+        units.setdefault(member, defaultdict(float))[name] += draw.units
+    capacity["Table"] = {"CapacityUnits": units.pop("Table")[""]}
+    for member, by_name in units.items():
+        capacity[member] = {name: {"CapacityUnits": value} for name, value in by_name.items()}
+    return capacity
+
+
+def _place(draw: Draw) -> tuple[str, str]:
+    if draw.local_index is not None:
+        return "LocalSecondaryIndexes", draw.local_index
+    _, _, index = draw.resource.partition("/index/")
+    return ("GlobalSecondaryIndexes", index) if index else ("Table", "")
+
+
+def consumed_member(request: Request, table: Table, draws: Sequence[Draw]) -> dict[str, Any]:
+    """Return the member of a reply that shows consumption, or nothing if the caller did not ask."""
+    wanted = consumed_wanted(request)
+    return {} if wanted == "NONE" else {"ConsumedCapacity": consumed_capacity(table, draws, wanted)}
+
+
+def consumed_list(request: Request, draws: dict[str, list[Draw]], database: Database) -> dict[str, Any]:
+    """Return the member of a batch reply that shows consumption: one entry per table."""
+    wanted = consumed_wanted(request)
+    if wanted == "NONE":
+        return {}
+    return {
+        "ConsumedCapacity": [consumed_capacity(database.named(name), drawn, wanted) for name, drawn in draws.items()]
+    }

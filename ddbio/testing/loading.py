@@ -1,0 +1,135 @@
+"""Load items of DynamoDB JSON into a table at once, outside any capacity; refuses lines that are no items."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+from ddbio.core.capacity import item_size_bytes
+from ddbio.errors import DecodeError, OptionError
+from ddbio.testing.definition import key_schema, loaded_table
+from ddbio.testing.refusal import Refusal
+from ddbio.testing.request import checked_name
+from ddbio.testing.schema import KEY_TAGS, KeySchema
+from ddbio.testing.shelf import Stored
+from ddbio.testing.values import MAX_ITEM_BYTES, canonical_value, stored_item, to_wire
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from ddbio.core.attribute import Item
+    from ddbio.testing.database import Database
+    from ddbio.testing.table import Table
+
+Items = bytes | bytearray | memoryview | Iterable[Mapping[str, Any] | bytes | str]
+"""Lines of DynamoDB JSON, or items: bare, or each as ``{"Item": {…}}``."""
+
+_LONGEST_KEY = 2
+_FLAT_PUNCTUATION = len('"":{"S":""}')
+# Below this size no name can be too long; larger items take the general road.
+_MAX_VERBATIM_BYTES = 65_535
+
+
+def parse_key(text: str) -> KeySchema:
+    """Return the key in ``pk[:S][,sk[:S]]``; the type is S unless N or B is said.
+
+    Raises
+    ------
+    OptionError
+        The text is of another form.
+    """
+    parts = [part.rpartition(":") if ":" in part else (part, ":", "S") for part in text.split(",")]
+    if len(parts) > _LONGEST_KEY or any(not name or tag not in KEY_TAGS for name, _, tag in parts):
+        raise OptionError(f"{text!r} is no key: write the partition key and perhaps a sort key, like pk:S,sk:N")
+    return key_schema([(name, tag) for name, _, tag in parts])
+
+
+def load(database: Database, name: str, items: Items, key: str) -> int:
+    """Put items into a table, which is made from ``key`` if there is none; return their number.
+
+    Raises
+    ------
+    DecodeError
+        An item is not DynamoDB JSON, or the service would not store it.
+    OptionError
+        The key or the table's name is malformed.
+    """
+    try:
+        table_name = checked_name(name, "table")
+    except Refusal as refusal:
+        raise OptionError(refusal.body["message"]) from None
+    keys = parse_key(key)
+    table = database.tables.get(table_name)
+    if table is None:
+        table = loaded_table(table_name, keys, database.defaults)
+        database.add(table)
+    if table.keys != keys:
+        raise OptionError(f"{table_name} exists with the key {', '.join(table.keys.names)}, not {key}")
+    return table.load(_entries(table, items))
+
+
+def _entries(table: Table, items: Items) -> Iterator[tuple[Item, Stored]]:
+    lines = bytes(items).split(b"\n") if isinstance(items, (bytes, bytearray, memoryview)) else items
+    for number, given in enumerate(lines, start=1):
+        line = given if isinstance(given, Mapping) else given.strip()
+        if line in (b"", ""):
+            continue
+        try:
+            parsed = line if isinstance(line, Mapping) else json.loads(line)
+            item, stored = _verbatim(line, parsed) or _stored(_unwrapped(parsed, table.keys.partition.name))
+            table.check_item(item)
+            yield item, stored
+        except Refusal as refusal:
+            text = refusal.body.get("message", "not DynamoDB JSON")
+            raise DecodeError(f"Item {number} cannot be loaded into {table.name}: {text}", line=number) from None
+        except ValueError as error:
+            raise DecodeError(f"Line {number} is not JSON: {error}", line=number) from None
+
+
+def _stored(parsed: Any) -> tuple[Item, Stored]:
+    item, size_bytes = stored_item(parsed)
+    return item, Stored(to_wire(item), size_bytes)
+
+
+def _verbatim(line: Any, item: Any) -> tuple[Item, Stored] | None:
+    """Return an item whose line is already what the service would send, or None if that is not certain.
+
+    Without escapes, a flat item has one compact form: a line of just its length can hold no blank and no name twice.
+    """
+    if type(line) is not bytes or type(item) is not dict or not line.isascii() or b"\\" in line:
+        return None
+    size_bytes = 0
+    length = len(item) + 1
+    for name, value in item.items():
+        if type(value) is not dict or len(value) != 1 or not name:
+            return None
+        ((tag, text),) = value.items()
+        if type(text) is not str or tag not in {"S", "N"}:
+            return None
+        size_bytes += len(name) + (len(text) if tag == "S" else _number_size_bytes(text))
+        length += len(name) + len(text) + _FLAT_PUNCTUATION
+    if length != len(line) or size_bytes > _MAX_VERBATIM_BYTES:
+        return None
+    return item, Stored(line, size_bytes)
+
+
+@lru_cache(maxsize=1 << 16)
+def _number_size_bytes(text: str) -> int:
+    """Return the size of a number in canonical spelling; any other makes the item too large to be taken as it is."""
+    canonical = canonical_value({"N": text})
+    return item_size_bytes({"": canonical}) if canonical["N"] == text else MAX_ITEM_BYTES
+
+
+def _unwrapped(parsed: Any, partition_name: str) -> Any:
+    """Return the item in an export's ``{"Item": {…}}``; a bare item has its key at the top."""
+    is_wrapped = type(parsed) is dict and len(parsed) == 1 and "Item" in parsed and partition_name != "Item"
+    return parsed["Item"] if is_wrapped else parsed
+
+
+def file_lines(path: Path) -> Iterator[bytes]:
+    """Yield the lines of a file, plain or ``.gz``."""
+    with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as lines:
+        yield from lines

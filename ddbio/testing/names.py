@@ -1,0 +1,128 @@
+"""Split expressions into tokens and resolve their placeholders; refuses expressions beyond the service's limits."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+from ddbio.testing.refusal import Refusal, invalid, malformed
+from ddbio.testing.values import canonical_value
+
+if TYPE_CHECKING:
+    from ddbio.core.attribute import AttributeValue
+    from ddbio.testing.request import Request
+
+# https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/Constraints.html#limits-expression-parameters
+MAX_EXPRESSION_BYTES = 4096
+# https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/Constraints.html#limits-attributes
+MAX_EXPRESSION_NAME_BYTES = 255
+
+_TOKEN = re.compile(r"\s*([#:]?[A-Za-z0-9_]+|<>|<=|>=|[=<>()\[\].,])")
+
+
+class Tokens:
+    """Hold the tokens of one expression and the place of the next one."""
+
+    def __init__(self, kind: str, text: str) -> None:
+        self.kind = kind
+        if not text.strip():
+            raise self.refusal("The expression can not be empty;")
+        if len(text.encode(errors="replace")) > MAX_EXPRESSION_BYTES:
+            raise self.refusal("Expression size has exceeded the maximum allowed size;")
+        self._tokens: list[str] = []
+        self._at = 0
+        place = 0
+        stripped = text.rstrip()
+        while place < len(stripped):
+            match = _TOKEN.match(stripped, place)
+            if match is None:
+                raise self.syntax_error(stripped[place:].strip()[:1])
+            self._tokens.append(match[1])
+            place = match.end()
+
+    def refusal(self, problem: str) -> Refusal:
+        """Return the refusal of this expression."""
+        return invalid(f"Invalid {self.kind}: {problem}")
+
+    def syntax_error(self, token: str) -> Refusal:
+        """Return the refusal of one token."""
+        return self.refusal(f'Syntax error; token: "{token or "<EOF>"}"')
+
+    def peek(self) -> str:
+        """Return the next token, or empty text at the end."""
+        return self._tokens[self._at] if self._at < len(self._tokens) else ""
+
+    def next(self) -> str:
+        """Return the next token and step over it."""
+        token = self.peek()
+        self._at += 1
+        return token
+
+    def accept(self, *tokens: str) -> bool:
+        """Step over the next token if it is one of these, whatever its case."""
+        if self.peek().upper() in tokens:
+            self._at += 1
+            return True
+        return False
+
+    def expect(self, token: str) -> None:
+        """Step over a token that must come next."""
+        if not self.accept(token):
+            raise self.syntax_error(self.peek())
+
+
+class Placeholders:
+    """Hold ``ExpressionAttributeNames`` and ``-Values``, and which of them were used."""
+
+    def __init__(self, request: Request, *, has_expression: bool) -> None:
+        self._names = request.mapping("ExpressionAttributeNames")
+        self._values = request.mapping("ExpressionAttributeValues")
+        self._unused: dict[str, set[str]] = {}
+        for member, given in (("Names", self._names), ("Values", self._values)):
+            if given is None:
+                continue
+            if not has_expression:
+                raise invalid(f"ExpressionAttribute{member} can only be specified when using expressions")
+            if not given:
+                raise invalid(f"ExpressionAttribute{member} must not be empty")
+            self._unused[member] = set(given)
+
+    def name(self, tokens: Tokens, token: str) -> str:
+        """Return the attribute name that a token stands for."""
+        if token.startswith("#"):
+            if token not in (self._names or {}):
+                raise tokens.refusal(
+                    f"An expression attribute name used in the document path is not defined; attribute name: {token}"
+                )
+            self._unused["Names"].discard(token)
+            name = (self._names or {})[token]
+            if type(name) is not str:
+                raise malformed()
+        elif not token or not (token[0].isalpha() or token[0] == "_"):
+            raise tokens.syntax_error(token)
+        else:
+            name = token
+        if not 0 < len(name.encode(errors="replace")) <= MAX_EXPRESSION_NAME_BYTES:
+            raise tokens.refusal("An attribute name has 1 to 255 bytes")
+        return name
+
+    def value(self, tokens: Tokens, token: str) -> AttributeValue:
+        """Return the attribute value that a token stands for."""
+        if not token.startswith(":"):
+            raise tokens.syntax_error(token)
+        if token not in (self._values or {}):
+            raise tokens.refusal(
+                f"An expression attribute value used in expression is not defined; attribute value: {token}"
+            )
+        self._unused["Values"].discard(token)
+        value: Any = (self._values or {})[token]
+        return canonical_value(value)
+
+    def check_all_used(self) -> None:
+        """Refuse names or values that no expression used."""
+        for member, unused in self._unused.items():
+            if unused:
+                raise invalid(
+                    f"Value provided in ExpressionAttribute{member} unused in expressions: "
+                    f"keys: {{{', '.join(sorted(unused))}}}"
+                )

@@ -1,0 +1,92 @@
+"""Name the errors with which DynamoDB refuses a request; refuses to decide when."""
+
+from __future__ import annotations
+
+from typing import Any
+
+_SERVICE = "com.amazonaws.dynamodb.v20120810#"
+_CORAL_SERVICE = "com.amazon.coral.service#"
+_CORAL_VALIDATE = "com.amazon.coral.validate#"
+
+
+class Refusal(Exception):  # noqa: N818 - an answer of the service, not a failure of the fake
+    """Carry one error reply: its type, its text, its HTTP status and any further members."""
+
+    def __init__(self, kind: str, message: str | None = None, status: int = 400, **members: Any) -> None:
+        super().__init__(kind, message, status, members)
+        self.status = status
+        self.body: dict[str, Any] = {"__type": kind}
+        if message is not None:
+            self.body["message"] = message
+        self.body |= members
+
+
+def invalid(message: str) -> Refusal:
+    """Return DynamoDB's ValidationException."""
+    return Refusal(_CORAL_VALIDATE + "ValidationException", message)
+
+
+def invalid_values(message: str) -> Refusal:
+    """Return the ValidationException that DynamoDB gives for values it does not accept."""
+    return invalid("One or more parameter values were invalid: " + message)
+
+
+def constraint(value: object, member: str, rule: str) -> Refusal:
+    """Return the ValidationException of one member that breaks its model's constraint."""
+    return invalid(
+        f"1 validation error detected: Value '{value}' at '{member}' failed to satisfy constraint: Member must {rule}"
+    )
+
+
+def lacking(feature: str) -> Refusal:
+    """Return the ValidationException for a feature of the service that the fake does not have."""
+    return invalid(f"{feature} is not supported by ddbio.testing; use a full emulator for it")
+
+
+def malformed(message: str | None = None) -> Refusal:
+    """Return DynamoDB's SerializationException, which often has no text."""
+    return Refusal(_CORAL_SERVICE + "SerializationException", message)
+
+
+def unknown_operation(operation: str) -> Refusal:
+    """Return DynamoDB's own answer to an operation it does not know."""
+    return Refusal(
+        _CORAL_SERVICE + "UnknownOperationException", f"{operation or 'No operation'} is not served by ddbio.testing"
+    )
+
+
+def unauthenticated() -> Refusal:
+    """Return the answer to a request without any credentials."""
+    return Refusal(_CORAL_SERVICE + "MissingAuthenticationTokenException", "Request is missing Authentication Token")
+
+
+def bad_signature(message: str) -> Refusal:
+    """Return the answer to a signature that cannot belong to the request."""
+    return Refusal(_CORAL_SERVICE + "InvalidSignatureException", message)
+
+
+def not_found(message: str = "Requested resource not found") -> Refusal:
+    """Return DynamoDB's ResourceNotFoundException."""
+    return Refusal(_SERVICE + "ResourceNotFoundException", message)
+
+
+def in_use(message: str) -> Refusal:
+    """Return DynamoDB's ResourceInUseException."""
+    return Refusal(_SERVICE + "ResourceInUseException", message)
+
+
+def throttled(reason: str, resource: str) -> Refusal:
+    """Return DynamoDB's ProvisionedThroughputExceededException with its detailed reason."""
+    return Refusal(
+        _SERVICE + "ProvisionedThroughputExceededException",
+        "The level of configured provisioned throughput for the table was exceeded. "
+        "Consider increasing your provisioning level with the UpdateTable API.",
+        ThrottlingReasons=[{"reason": reason, "resource": resource}],
+    )
+
+
+def broken(
+    message: str = "The request processing has failed because of an unknown error", status: int = 500
+) -> Refusal:
+    """Return DynamoDB's InternalServerError, or another HTTP-level refusal by its status."""
+    return Refusal(_SERVICE + "InternalServerError", message, status)

@@ -1,0 +1,234 @@
+"""Serve HTTP/1.1 on the loopback interface, one thread a connection; refuses to know what is asked.
+
+Threads, since checksums and sends of whole pages release the interpreter lock and latency is then a plain sleep.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import socket
+import threading
+import zlib
+from dataclasses import dataclass, field
+from email.utils import formatdate
+from http import HTTPStatus
+from itertools import count
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ddbio.testing.reply import Chunks
+
+LOOPBACK = "127.0.0.1"
+_MAX_HEAD_BYTES = 16 << 10
+_RECEIVE_BYTES = 256 << 10
+_LARGEST_BODY_BYTES = 2 << 30
+_BACKLOG = 512
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class HttpRequest:
+    """Hold one request; header names are in lower case."""
+
+    method: str
+    target: str
+    headers: dict[str, str]
+    body: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class HttpReply:
+    """Hold one reply; its length, checksum and date are added when it is sent."""
+
+    status: int
+    body: Chunks
+    headers: dict[str, str] = field(default_factory=dict)
+
+
+class _BadRequestError(Exception):
+    def __init__(self, status: HTTPStatus) -> None:
+        super().__init__(status)
+        self.status = status
+
+
+class Server:
+    """Answer requests on a port of the loopback interface until it is stopped."""
+
+    def __init__(self, answer: Callable[[HttpRequest], HttpReply], port: int = 0) -> None:
+        self._answer = answer
+        self._listener = socket.create_server((LOOPBACK, port), backlog=_BACKLOG)
+        self.port: int = self._listener.getsockname()[1]
+        self._lock = threading.Lock()
+        self._connections: dict[socket.socket, threading.Thread] = {}
+        self._stopping = False
+        self._acceptor = threading.Thread(target=self._accept, name="ddbio-fake", daemon=True)
+        self._acceptor.start()
+
+    def stop(self) -> None:
+        """Close every connection and wait for their threads."""
+        with self._lock:
+            self._stopping = True
+            open_connections = dict(self._connections)
+        # Closing a listener does not wake the thread that accepts from it, one last connection does.
+        socket.create_connection((LOOPBACK, self.port)).close()
+        self._acceptor.join()
+        self._listener.close()
+        for connection in open_connections:
+            with contextlib.suppress(OSError):
+                connection.shutdown(socket.SHUT_RDWR)
+        for thread in open_connections.values():
+            thread.join()
+
+    def _accept(self) -> None:
+        while True:
+            connection, _ = self._listener.accept()
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            thread = threading.Thread(target=self._serve, args=(connection,), name="ddbio-fake", daemon=True)
+            with self._lock:
+                if self._stopping:
+                    connection.close()
+                    return
+                self._connections[connection] = thread
+                thread.start()
+
+    def _serve(self, connection: socket.socket) -> None:
+        try:
+            with contextlib.suppress(OSError):
+                _Conversation(connection, self._answer).run()
+        finally:
+            connection.close()
+            with self._lock:
+                self._connections.pop(connection, None)
+
+
+_request_numbers = count(1)
+
+
+class _Conversation:
+    """Read the requests of one connection and send their replies, in order."""
+
+    def __init__(self, connection: socket.socket, answer: Callable[[HttpRequest], HttpReply]) -> None:
+        self._connection = connection
+        self._answer = answer
+        self._received = bytearray()
+
+    def run(self) -> None:
+        keeps_alive = True
+        while keeps_alive:
+            try:
+                request = self._read_request()
+            except _BadRequestError as bad:
+                self._send(HttpReply(bad.status, []), keeps_alive=False)
+                return
+            if request is None:
+                return
+            keeps_alive = request.headers.get("connection", "").lower() != "close"
+            try:
+                reply = self._answer(request)
+            except Exception:  # noqa: BLE001 - a fault of the fake must never hang its client
+                _log.exception("The fake failed to answer %s %s", request.method, request.headers.get("x-amz-target"))
+                reply = HttpReply(HTTPStatus.INTERNAL_SERVER_ERROR, [b"{}"])
+            self._send(reply, keeps_alive=keeps_alive)
+
+    def _read_request(self) -> HttpRequest | None:
+        head = self._read_head()
+        if head is None:
+            return None
+        first, *lines = head.decode("latin-1").split("\r\n")
+        words = first.split(" ")
+        if len(words) != 3 or not words[2].startswith("HTTP/1."):  # noqa: PLR2004 - method, target, version
+            raise _BadRequestError(HTTPStatus.BAD_REQUEST)
+        headers: dict[str, str] = {}
+        for line in lines:
+            name, colon, value = line.partition(":")
+            if not colon:
+                raise _BadRequestError(HTTPStatus.BAD_REQUEST)
+            key = name.strip().lower()
+            headers[key] = f"{headers[key]},{value.strip()}" if key in headers else value.strip()
+        if words[2] == "HTTP/1.0":
+            headers.setdefault("connection", "close")
+        return HttpRequest(words[0], words[1], headers, self._read_body(headers))
+
+    def _read_head(self) -> bytes | None:
+        while (end := self._received.find(b"\r\n\r\n")) < 0:
+            if len(self._received) > _MAX_HEAD_BYTES:
+                raise _BadRequestError(HTTPStatus.BAD_REQUEST)
+            if not self._receive():
+                return None
+        if end > _MAX_HEAD_BYTES:
+            raise _BadRequestError(HTTPStatus.BAD_REQUEST)
+        return self._taken(end + 4)[:-4]
+
+    def _read_body(self, headers: dict[str, str]) -> bytes:
+        if headers.get("expect", "").lower() == "100-continue":
+            self._connection.sendall(b"HTTP/1.1 100 Continue\r\n\r\n")
+        if "chunked" in headers.get("transfer-encoding", "").lower():
+            return self._read_chunks()
+        length = headers.get("content-length", "0")
+        if not length.isdecimal():
+            raise _BadRequestError(HTTPStatus.BAD_REQUEST)
+        if int(length) > _LARGEST_BODY_BYTES:
+            raise _BadRequestError(HTTPStatus.REQUEST_ENTITY_TOO_LARGE)
+        return self._exactly(int(length))
+
+    def _read_chunks(self) -> bytes:
+        body = bytearray()
+        while True:
+            while (end := self._received.find(b"\r\n")) < 0:
+                if not self._receive():
+                    raise ConnectionError
+            try:
+                size = int(self._taken(end + 2).split(b";")[0], 16)
+            except ValueError:
+                raise _BadRequestError(HTTPStatus.BAD_REQUEST) from None
+            if len(body) + size > _LARGEST_BODY_BYTES:
+                raise _BadRequestError(HTTPStatus.REQUEST_ENTITY_TOO_LARGE)
+            body += self._exactly(size + 2)[:-2]
+            if not size:
+                return bytes(body)
+
+    def _exactly(self, size: int) -> bytes:
+        while len(self._received) < size:
+            if not self._receive():
+                raise ConnectionError
+        return self._taken(size)
+
+    def _taken(self, size: int) -> bytes:
+        taken = bytes(self._received[:size])
+        del self._received[:size]
+        return taken
+
+    def _receive(self) -> bool:
+        received = self._connection.recv(_RECEIVE_BYTES)
+        self._received += received
+        return bool(received)
+
+    def _send(self, reply: HttpReply, *, keeps_alive: bool) -> None:
+        checksum = length = 0
+        for chunk in reply.body:
+            checksum = zlib.crc32(chunk, checksum)
+            length += len(chunk)
+        headers = {
+            "Server": "Server",
+            "Date": formatdate(usegmt=True),
+            "Content-Length": str(length),
+            "Connection": "keep-alive" if keeps_alive else "close",
+            "x-amzn-RequestId": f"{next(_request_numbers):052d}",
+            "x-amz-crc32": str(checksum),
+            **reply.headers,
+        }
+        lines = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
+        head = f"HTTP/1.1 {int(reply.status)} {HTTPStatus(reply.status).phrase}\r\n{lines}\r\n".encode("latin-1")
+        self._send_all([memoryview(chunk) for chunk in (head, *reply.body)])
+
+    def _send_all(self, views: list[memoryview]) -> None:
+        while views:
+            sent = self._connection.sendmsg(views)
+            while views and sent >= len(views[0]):
+                sent -= len(views.pop(0))
+            if views:
+                views[0] = views[0][sent:]

@@ -1,0 +1,128 @@
+"""Answer HTTP requests as DynamoDB does; refuses, by the service's own error, what it does not serve."""
+
+from __future__ import annotations
+
+import json
+import re
+import threading
+import time
+from typing import TYPE_CHECKING, Any
+from urllib.parse import parse_qs, urlsplit
+
+from ddbio.errors import DdbioError
+from ddbio.testing.compression import MAX_BODY_BYTES, compressed, inflated, is_worth_compressing, reply_coding
+from ddbio.testing.control import create_table, delete_table, describe_table, list_tables
+from ddbio.testing.loading import load
+from ddbio.testing.paging import query, scan
+from ddbio.testing.reads import batch_get_item, get_item
+from ddbio.testing.refusal import Refusal, bad_signature, broken, unauthenticated, unknown_operation
+from ddbio.testing.request import Request
+from ddbio.testing.server import HttpReply, HttpRequest
+from ddbio.testing.values import to_wire
+from ddbio.testing.writes import batch_write_item, delete_item, put_item
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ddbio.testing.database import Database
+    from ddbio.testing.reply import Chunks
+
+_OPERATIONS: dict[str, Callable[[Database, Request], dict[str, Any] | Chunks]] = {
+    "BatchGetItem": batch_get_item,
+    "BatchWriteItem": batch_write_item,
+    "CreateTable": create_table,
+    "DeleteItem": delete_item,
+    "DeleteTable": delete_table,
+    "DescribeTable": describe_table,
+    "GetItem": get_item,
+    "ListTables": list_tables,
+    "PutItem": put_item,
+    "Query": query,
+    "Scan": scan,
+}
+
+_CREDENTIAL = re.compile(r"AWS4-HMAC-SHA256 .*Credential=[^/,\s]+/\d{8}/[^/]+/[^/]+/aws4_request", re.DOTALL)
+_AMZ_JSON = {"Content-Type": "application/x-amz-json-1.0"}
+
+
+class Service:
+    """Answer requests to one database, one operation at a time."""
+
+    def __init__(self, database: Database, latency_seconds: float = 0.0) -> None:
+        self.database = database
+        self._latency_seconds = latency_seconds
+        self._lock = threading.Lock()
+
+    def answer(self, request: HttpRequest) -> HttpReply:
+        """Return the reply to any request: an operation, the fake's own record, or a health check."""
+        url = urlsplit(request.target)
+        if url.path.startswith("/_ddbio/"):
+            return self._own(request, url.path, parse_qs(url.query))
+        if request.method == "GET" and url.path == "/":
+            return HttpReply(200, [b"healthy: dynamodb.us-east-1.amazonaws.com "])
+        try:
+            reply = HttpReply(200, self._operate(request, url.path), _AMZ_JSON)
+        except Refusal as refusal:
+            reply = HttpReply(refusal.status, [to_wire(refusal.body)], _AMZ_JSON)
+        if self._latency_seconds:
+            time.sleep(self._latency_seconds)
+        return _encoded(reply, request.headers.get("accept-encoding"))
+
+    def _operate(self, request: HttpRequest, path: str) -> Chunks:
+        if len(request.body) > MAX_BODY_BYTES:
+            raise broken("Request body is too large", status=413)
+        if path != "/":
+            raise bad_signature("The request signature we calculated does not match the signature you provided.")
+        version, _, name = request.headers.get("x-amz-target", "").partition(".")
+        operation = _OPERATIONS.get(name) if version == "DynamoDB_20120810" else None
+        if operation is None:
+            raise unknown_operation(name)
+        authorization = request.headers.get("authorization")
+        if authorization is None:
+            raise unauthenticated()
+        if _CREDENTIAL.match(authorization) is None:
+            raise bad_signature("The Authorization header holds no credential of Signature Version 4.")
+        body = inflated(request.body, request.headers.get("content-encoding"))
+        with self._lock:
+            self.database.record.requests[name] += 1
+            reply = operation(self.database, Request.parse(body))
+        return reply if isinstance(reply, list) else [to_wire(reply)]
+
+    def load(self, table: str, lines: Any, key: str) -> int:
+        """Load items into a table, which is made if there is none; return their number."""
+        with self._lock:
+            return load(self.database, table, lines, key)
+
+    def consumed(self, table: str | None = None) -> list[tuple[float, float, float]]:
+        """Return the record of consumption."""
+        with self._lock:
+            return self.database.record.consumed(table)
+
+    def requests(self) -> dict[str, int]:
+        """Return how often each operation was called."""
+        with self._lock:
+            return dict(self.database.record.requests)
+
+    def _own(self, request: HttpRequest, path: str, query: dict[str, list[str]]) -> HttpReply:
+        given = {name: values[-1] for name, values in query.items()}
+        match request.method, path:
+            case "GET", "/_ddbio/consumed":
+                result: Any = self.consumed(given.get("table"))
+            case "GET", "/_ddbio/requests":
+                result = self.requests()
+            case "POST", "/_ddbio/load":
+                try:
+                    result = {"items": self.load(given.get("table", ""), request.body, given.get("key", ""))}
+                except DdbioError as error:
+                    named = {"type": type(error).__name__, "error": str(error)}
+                    return HttpReply(400, [json.dumps(named).encode()])
+            case _:
+                return HttpReply(404, [b"{}"])
+        return HttpReply(200, [json.dumps(result).encode()], {"Content-Type": "application/json"})
+
+
+def _encoded(reply: HttpReply, accepted: str | None) -> HttpReply:
+    coding = reply_coding(accepted)
+    if coding is None or not is_worth_compressing(reply.body):
+        return reply
+    return HttpReply(reply.status, compressed(reply.body, coding), {**reply.headers, "Content-Encoding": coding})

@@ -1,0 +1,115 @@
+"""Answer PutItem, DeleteItem and BatchWriteItem; refuses conditions and updates."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ddbio.testing.database import Database, consumed_list, consumed_member
+from ddbio.testing.refusal import Refusal, constraint, invalid, malformed
+from ddbio.testing.request import Request, canonical_map, checked_name
+from ddbio.testing.values import stored_item
+
+if TYPE_CHECKING:
+    from ddbio.core.attribute import Item
+    from ddbio.testing.capacity import Draw
+    from ddbio.testing.schema import Key
+    from ddbio.testing.table import Table
+
+# https://docs.aws.amazon.com/amazondynamodb/latest/APIReference/API_BatchWriteItem.html
+MAX_BATCH_WRITES = 25
+
+
+class _Write(NamedTuple):
+    table: Table
+    key: Key
+    new: Item | None
+    size_bytes: int
+
+
+def put_item(database: Database, request: Request) -> dict[str, Any]:
+    """Put one whole item."""
+    table = database.table(request)
+    return _write_one(database, request, _put(table, request.required("Item")))
+
+
+def delete_item(database: Database, request: Request) -> dict[str, Any]:
+    """Delete one item, which need not exist."""
+    table = database.table(request)
+    return _write_one(database, request, _delete(table, request.required("Key")))
+
+
+def _put(table: Table, item: Any) -> _Write:
+    canonical, size_bytes = stored_item(item)
+    table.check_item(canonical)
+    return _Write(table, table.keys.key_of(canonical), canonical, size_bytes)
+
+
+def _delete(table: Table, key: Any) -> _Write:
+    canonical = canonical_map(key)
+    table.keys.check_key(canonical)
+    return _Write(table, table.keys.key_of(canonical), None, 0)
+
+
+def _write_one(database: Database, request: Request, write: _Write) -> dict[str, Any]:
+    returned = request.text("ReturnValues", ("ALL_NEW", "UPDATED_OLD", "ALL_OLD", "NONE", "UPDATED_NEW"))
+    if returned not in (None, "NONE", "ALL_OLD"):
+        raise invalid("Return values set to invalid value")
+    change = write.table.plan_write(write.key, write.new, write.size_bytes)
+    database.take(change.draws)
+    change.apply()
+    old = {"Attributes": change.old} if returned == "ALL_OLD" and change.old is not None else {}
+    return {**old, **consumed_member(request, write.table, change.draws)}
+
+
+def batch_write_item(database: Database, request: Request) -> dict[str, Any]:
+    """Put and delete up to 25 items, each admitted by itself; what was not comes back as unprocessed."""
+    asked = request.required("RequestItems")
+    writes = _checked_batch(database, asked)
+    draws: dict[str, list[Draw]] = {}
+    unprocessed: dict[str, list[Any]] = {}
+    refusal: Refusal | None = None
+    for name, original, write in writes:
+        change = write.table.plan_write(write.key, write.new, write.size_bytes)
+        try:
+            database.take(change.draws)
+        except Refusal as refused:
+            refusal = refusal or refused
+            unprocessed.setdefault(name, []).append(original)
+            continue
+        change.apply()
+        draws.setdefault(write.table.name, []).extend(change.draws)
+    if refusal is not None and not draws:
+        raise refusal
+    return {"UnprocessedItems": unprocessed, **consumed_list(request, draws, database)}
+
+
+def _checked_batch(database: Database, asked: Any) -> list[tuple[str, Any, _Write]]:
+    if type(asked) is not dict or any(type(listed) is not list for listed in asked.values()):
+        raise malformed()
+    if not asked or not all(asked.values()):
+        raise constraint(asked, "requestItems", "have length greater than or equal to 1")
+    if sum(map(len, asked.values())) > MAX_BATCH_WRITES:
+        raise constraint("{...}", "requestItems", f"have length less than or equal to {MAX_BATCH_WRITES}")
+    writes = []
+    seen: set[tuple[str, Key]] = set()
+    for name, listed in asked.items():
+        table = database.named(checked_name(name, "RequestItems"))
+        for original in listed:
+            write = _batched(table, original)
+            if (table.name, write.key) in seen:
+                raise invalid("Provided list of item keys contains duplicates")
+            seen.add((table.name, write.key))
+            writes.append((name, original, write))
+    return writes
+
+
+def _batched(table: Table, original: Any) -> _Write:
+    match original:
+        case {"PutRequest": {"Item": item}} if len(original) == 1:
+            return _put(table, item)
+        case {"DeleteRequest": {"Key": key}} if len(original) == 1:
+            return _delete(table, key)
+        case dict():
+            raise invalid("Supplied AttributeValue has more than one datatypes set or no PutRequest or DeleteRequest")
+        case _:
+            raise malformed()

@@ -1,0 +1,372 @@
+"""State what every DynamoDB does; each backend inherits the statements and names those it is known not to keep."""
+
+from __future__ import annotations
+
+import itertools
+import zlib
+from typing import ClassVar
+
+import pytest
+
+from ddbio.core.capacity import item_size_bytes
+
+MEBIBYTE = 1 << 20
+P0 = {"pk": {"S": "p0"}}
+
+
+class DynamoContract:
+    """State what every DynamoDB does."""
+
+    backend: str
+    gaps: ClassVar[dict[str, tuple[str, ...]]] = {}
+    gaps_are_certain = True
+
+    def test_scan_by_limit_is_complete(self, dynamo, spread):
+        """Pages of a limited Scan hold at most the limit, and all items once."""
+        scanned = dynamo.pages("scan", TableName=spread, Limit=7)
+        assert all(page["Count"] == page["ScannedCount"] == len(page["Items"]) <= 7 for page in scanned)
+        keys = [item["pk"]["S"] for page in scanned for item in page["Items"]]
+        assert sorted(keys) == sorted(f"key {number}" for number in range(200))
+
+    @pytest.mark.parametrize("total", [1, 2, 17])
+    def test_segments_are_disjoint_and_complete(self, dynamo, spread, total):
+        """Segments share no item and miss none."""
+        segments = [
+            {item["pk"]["S"] for item in dynamo.items("scan", TableName=spread, Segment=part, TotalSegments=total)}
+            for part in range(total)
+        ]
+        assert sum(map(len, segments)) == 200 == len(set().union(*segments))
+
+    def test_segment_and_total_must_fit(self, dynamo, spread):
+        """A segment outside its total, or without one, is refused."""
+        for members in ({"Segment": 2, "TotalSegments": 2}, {"Segment": 0}, {"TotalSegments": 2}):
+            assert dynamo.refusal("scan", TableName=spread, **members) == "ValidationException"
+        members = {"Segment": 0, "TotalSegments": 1_000_001}
+        assert dynamo.refusal("scan", TableName=spread, **members) == "ValidationException"
+
+    def test_start_key_belongs_to_its_segment(self, dynamo, client, spread):
+        """A start key of another segment is refused."""
+        other = client.scan(TableName=spread, Segment=1, TotalSegments=2, Limit=1)["LastEvaluatedKey"]
+        members = {"Segment": 0, "TotalSegments": 2, "ExclusiveStartKey": other}
+        assert dynamo.refusal("scan", TableName=spread, **members) == "ValidationException"
+
+    def test_page_stops_after_reaching_a_mebibyte(self, dynamo, make_table):
+        """A page is the fewest items that reach 1 MiB of item size; only the last is smaller."""
+        table = make_table("pk:S")
+        dynamo.put_all(table, [{"pk": {"S": f"{number}"}, "text": {"S": "x" * 30_000}} for number in range(80)])
+        scanned = [[item_size_bytes(item) for item in page["Items"]] for page in dynamo.pages("scan", TableName=table)]
+        full = [sizes for sizes in scanned[:-1] if sizes]
+        assert len(full) >= 2
+        assert all(sum(sizes) >= MEBIBYTE > sum(sizes[:-1]) for sizes in full)
+
+    def test_projection_does_not_make_pages_larger(self, dynamo, make_table):
+        """A page is measured by what is read, not by what is returned."""
+        table = make_table("pk:S", "sk:N")
+        dynamo.put_all(table, [dynamo.row("one", sk, text={"S": "x" * 40_000}) for sk in range(40)])
+        members = {"KeyConditionExpression": "pk = :p", "ExpressionAttributeValues": {":p": {"S": "one"}}}
+        queried = dynamo.pages("query", TableName=table, ProjectionExpression="sk", **members)
+        assert len(queried) == 2
+        assert [item["sk"]["N"] for page in queried for item in page["Items"]] == [str(sk) for sk in range(40)]
+
+    def test_page_may_be_empty_and_not_the_last(self, client, numbered):
+        """A filter may empty a page, whose LastEvaluatedKey says that it is not the end."""
+        members = {"FilterExpression": "sk > :n", "ExpressionAttributeValues": {":n": {"N": "100"}}}
+        first = client.scan(TableName=numbered, Limit=5, **members)
+        assert (first["Count"], first["ScannedCount"], first["Items"]) == (0, 5, [])
+        assert "LastEvaluatedKey" in first
+
+    @pytest.mark.parametrize("total", [1, 3])
+    def test_items_of_a_partition_lie_together_in_order(self, dynamo, numbered, total):
+        """A Scan yields a partition's items together, numbers by value."""
+        scanned = [
+            item
+            for part in range(total)
+            for item in dynamo.items("scan", TableName=numbered, Segment=part, TotalSegments=total, Limit=5)
+        ]
+        groups = [(pk, [int(i["sk"]["N"]) for i in group]) for pk, group in itertools.groupby(scanned, _partition)]
+        assert sorted(groups) == [(f"p{p}", list(range(1, 13))) for p in range(3)]
+
+    @pytest.mark.parametrize(
+        ("condition", "expected"),
+        [
+            ("sk = :a", [3]),
+            (":a = sk", [3]),
+            ("sk < :a", [1, 2]),
+            ("sk <= :a", [1, 2, 3]),
+            ("sk > :b", [11, 12]),
+            (":b <= sk", [10, 11, 12]),
+            ("sk BETWEEN :a AND :b", list(range(3, 11))),
+        ],
+    )
+    @pytest.mark.parametrize("forward", [True, False])
+    def test_key_conditions(self, dynamo, numbered, condition, expected, forward):
+        """Every comparison selects the sort keys it says, in either direction and by pages."""
+        values = {":p": {"S": "p1"}, ":a": {"N": "3.0"}, ":b": {"N": "1e1"}}
+        used = {name: value for name, value in values.items() if name == ":p" or name in condition}
+        found = dynamo.items(
+            "query",
+            TableName=numbered,
+            KeyConditionExpression=f"pk = :p AND {condition}",
+            ExpressionAttributeValues=used,
+            ScanIndexForward=forward,
+            Limit=4,
+        )
+        assert [int(item["sk"]["N"]) for item in found] == (expected if forward else expected[::-1])
+
+    def test_begins_with_on_text_and_bytes(self, dynamo, make_table):
+        """A prefix selects whole strings or bytes that begin with it, the highest byte included."""
+        for tag, prefix, others in (("S", "ab", ["a", "b"]), ("B", b"\xff", [b"\xfe\xff"])):
+            table = make_table("pk:S", f"sk:{tag}")
+            inside = [prefix, prefix + prefix]
+            dynamo.put_all(table, [{"pk": {"S": "p"}, "sk": {tag: sk}} for sk in [*others, *inside]])
+            found = dynamo.items(
+                "query",
+                TableName=table,
+                KeyConditionExpression="pk = :p AND begins_with(sk, :x)",
+                ExpressionAttributeValues={":p": {"S": "p"}, ":x": {tag: prefix}},
+            )
+            assert [item["sk"][tag] for item in found] == inside
+
+    @pytest.mark.parametrize(
+        "condition",
+        [
+            "pk = :p OR sk = :n",
+            "NOT pk = :p AND sk = :n",
+            "pk = :p AND sk <> :n",
+            "pk = :p AND sk IN (:n)",
+            "pk = :p AND begins_with(sk, :n)",
+            "pk = :p AND text = :n",
+            "sk = :n",
+            "pk < :p AND sk = :n",
+            "pk = :p AND sk = :n AND sk = :n",
+            "pk = :p AND sk = :unknown",
+            "pk = :p AND sk = :n extra",
+            "",
+        ],
+    )
+    def test_conditions_on_anything_but_keys_are_refused(self, dynamo, numbered, condition):
+        """A key condition is one comparison a key attribute, equality on the partition key."""
+        values = {name: value for name, value in {":p": {"S": "p"}, ":n": {"N": "1"}}.items() if name in condition}
+        members = {"KeyConditionExpression": condition, "ExpressionAttributeValues": values or {":p": {"S": "p"}}}
+        assert dynamo.refusal("query", TableName=numbered, **members) == "ValidationException"
+
+    def test_query_ends_with_its_last_item(self, dynamo, numbered):
+        """A limited Query has as many pages as items and no empty one after them."""
+        members = {"KeyConditionExpression": "pk = :p", "ExpressionAttributeValues": {":p": {"S": "p0"}}}
+        assert [page["Count"] for page in dynamo.pages("query", TableName=numbered, Limit=1, **members)] == [1] * 12
+
+    def test_start_key_may_be_invented(self, dynamo, client, numbered):
+        """A start key need not exist."""
+        members = {"KeyConditionExpression": "pk = :p", "ExpressionAttributeValues": {":p": {"S": "p0"}}}
+        found = client.query(TableName=numbered, ExclusiveStartKey=dynamo.row("p0", "6.5"), **members)["Items"]
+        assert [item["sk"]["N"] for item in found] == ["7", "8", "9", "10", "11", "12"]
+
+    @pytest.mark.parametrize("key", [P0, P0 | {"sk": {"N": "1"}, "text": {"S": "x"}}, P0 | {"sk": {"S": "1"}}])
+    def test_start_key_is_exactly_a_key(self, dynamo, numbered, key):
+        """A start key with a part missing, extra or of wrong type is refused."""
+        assert dynamo.refusal("scan", TableName=numbered, ExclusiveStartKey=key) == "ValidationException"
+
+    def test_start_key_lies_in_the_queried_partition(self, dynamo, numbered):
+        """A Query refuses a start key of another partition."""
+        members = {"KeyConditionExpression": "pk = :p", "ExpressionAttributeValues": {":p": {"S": "p0"}}}
+        key = dynamo.row("p1", 1)
+        assert dynamo.refusal("query", TableName=numbered, ExclusiveStartKey=key, **members) == "ValidationException"
+
+    def test_projection_reaches_into_items(self, dynamo, client, make_table):
+        """Paths pick members and elements; what is absent leaves nothing, not even the key."""
+        table = make_table("pk:S")
+        dynamo.put_all(
+            table,
+            [
+                {
+                    "pk": {"S": "full"},
+                    "m": {"M": {"a": {"N": "1"}, "b": {"N": "2"}}},
+                    "l": {"L": [{"S": "0"}, {"S": "1"}, {"S": "2"}]},
+                },
+                {"pk": {"S": "bare"}},
+            ],
+        )
+        members = {"ProjectionExpression": "#m.a, l[2], l[0], l[9], absent", "ExpressionAttributeNames": {"#m": "m"}}
+        full = {"m": {"M": {"a": {"N": "1"}}}, "l": {"L": [{"S": "0"}, {"S": "2"}]}}
+        assert client.get_item(TableName=table, Key={"pk": {"S": "full"}}, **members)["Item"] == full
+        found = dynamo.items("scan", TableName=table, **members)
+        assert sorted(found, key=len) == [{}, full]
+
+    @pytest.mark.parametrize("paths", ["a, a", "a, a.b", "a.b, a[0]", "a,", "a..b", "a[x]", "", "#unknown"])
+    def test_projection_paths_must_be_apart(self, dynamo, spread, paths):
+        """Overlapping, conflicting and broken paths are refused by their text alone."""
+        assert dynamo.refusal("scan", TableName=spread, ProjectionExpression=paths) == "ValidationException"
+
+    def test_unused_names_are_refused(self, dynamo, spread):
+        """Every expression attribute name must be used."""
+        members = {"ProjectionExpression": "#a", "ExpressionAttributeNames": {"#a": "a", "#b": "b"}}
+        assert dynamo.refusal("scan", TableName=spread, **members) == "ValidationException"
+
+    def test_select_count_has_no_items(self, client, spread):
+        """Counting returns no Items member."""
+        page = client.scan(TableName=spread, Select="COUNT")
+        assert page["Count"] == 200
+        assert "Items" not in page
+
+    @pytest.mark.parametrize(
+        "members",
+        [
+            {"Select": "count"},
+            {"Select": "SPECIFIC_ATTRIBUTES"},
+            {"Select": "ALL_PROJECTED_ATTRIBUTES"},
+            {"Select": "COUNT", "ProjectionExpression": "pk"},
+            {"AttributesToGet": []},
+            {"AttributesToGet": ["pk", "pk"]},
+            {"Limit": 0},
+        ],
+        ids=str,
+    )
+    def test_contradictory_scans_are_refused(self, dynamo, spread, members):
+        """Select must suit the rest, and a limit is at least one."""
+        assert dynamo.refusal("scan", TableName=spread, **members) == "ValidationException"
+
+    def test_errors_have_their_codes(self, dynamo, client, spread):
+        """Absent tables, absent indexes, bad names and repeated creation have each their own code."""
+        assert dynamo.refusal("scan", TableName="ddbio-contract-absent") == "ResourceNotFoundException"
+        assert dynamo.refusal("describe_table", TableName="ddbio-contract-absent") == "ResourceNotFoundException"
+        assert dynamo.refusal("scan", TableName=spread, IndexName="absent") == "ValidationException"
+        assert dynamo.refusal("scan", TableName="a?") == "ValidationException"
+        described = client.describe_table(TableName=spread)["Table"]
+        again = {name: described[name] for name in ("TableName", "KeySchema", "AttributeDefinitions")}
+        assert dynamo.refusal("create_table", **again, BillingMode="PAY_PER_REQUEST") == "ResourceInUseException"
+
+    def test_table_describes_itself(self, dynamo, client, make_table):
+        """A description has the exact count and size of what was written."""
+        table = make_table("pk:S")
+        written = [{"pk": {"S": f"{number}"}, "n": {"N": "12"}, "text": {"S": "é" * number}} for number in range(30)]
+        dynamo.put_all(table, written)
+        described = client.describe_table(TableName=table)["Table"]
+        assert described["TableStatus"] == "ACTIVE"
+        assert described["ItemCount"] == 30
+        assert described["TableSizeBytes"] == sum(map(item_size_bytes, written))
+
+    def test_tables_are_listed(self, client, spread):
+        """Listing by pages finds a table."""
+        paginator = client.get_paginator("list_tables")
+        names = [name for page in paginator.paginate(PaginationConfig={"PageSize": 1}) for name in page["TableNames"]]
+        assert spread in names
+
+    def test_replies_carry_their_checksum(self, dynamo, client, spread):
+        """The x-amz-crc32 of a reply is that of its bytes, errors included."""
+        seen = []
+
+        def check(response_dict, **_):
+            seen.append(response_dict["headers"]["x-amz-crc32"] == str(zlib.crc32(response_dict["body"])))
+
+        client.meta.events.register("before-parse.dynamodb", check)
+        try:
+            client.scan(TableName=spread)
+            dynamo.refusal("scan", TableName="ddbio-contract-absent")
+        finally:
+            client.meta.events.unregister("before-parse.dynamodb", check)
+        assert seen == [True, True]
+
+
+def _partition(item):
+    return item["pk"]["S"]
+
+
+class TestFake(DynamoContract):
+    """Hold the fake to the contract."""
+
+    backend = "fake"
+    gaps: ClassVar = {
+        "the fake evaluates no FilterExpression": ("test_page_may_be_empty_and_not_the_last",),
+    }
+
+
+class TestMoto(DynamoContract):
+    """Hold moto to the contract."""
+
+    backend = "moto"
+    gaps: ClassVar = {
+        "segments and start keys are not checked": (
+            "test_segment_and_total_must_fit",
+            "test_start_key_belongs_to_its_segment",
+            "test_start_key_is_exactly_a_key",
+            "test_start_key_lies_in_the_queried_partition",
+        ),
+        "a page stops before the item that reaches 1 MiB": ("test_page_stops_after_reaching_a_mebibyte",),
+        "a constant stands only on the right side": (
+            "test_key_conditions[True-:a = sk-expected1]",
+            "test_key_conditions[True-:b <= sk-expected5]",
+            "test_key_conditions[False-:a = sk-expected1]",
+            "test_key_conditions[False-:b <= sk-expected5]",
+        ),
+        "key conditions are parsed loosely": (
+            "test_conditions_on_anything_but_keys_are_refused[pk = :p OR sk = :n]",
+            "test_conditions_on_anything_but_keys_are_refused[NOT pk = :p AND sk = :n]",
+            "test_conditions_on_anything_but_keys_are_refused[pk = :p AND sk <> :n]",
+            "test_conditions_on_anything_but_keys_are_refused[pk = :p AND sk IN (:n)]",
+            "test_conditions_on_anything_but_keys_are_refused[pk = :p AND begins_with(sk, :n)]",
+            "test_conditions_on_anything_but_keys_are_refused[pk = :p AND sk = :n AND sk = :n]",
+            "test_conditions_on_anything_but_keys_are_refused[pk = :p AND sk = :n extra]",
+        ),
+        "elements of one list are not gathered": ("test_projection_reaches_into_items",),
+        "projection paths are parsed loosely": (
+            "test_projection_paths_must_be_apart[a, a.b]",
+            "test_projection_paths_must_be_apart[a.b, a[0]]",
+            "test_projection_paths_must_be_apart[a,]",
+            "test_projection_paths_must_be_apart[a..b]",
+            "test_projection_paths_must_be_apart[a[x]]",
+            "test_projection_paths_must_be_apart[#unknown]",
+        ),
+        "limits and legacy parameters are not checked": (
+            "test_contradictory_scans_are_refused[{'AttributesToGet': []}]",
+            "test_contradictory_scans_are_refused[{'AttributesToGet': ['pk', 'pk']}]",
+            "test_contradictory_scans_are_refused[{'Limit': 0}]",
+        ),
+        "an absent index is ResourceNotFoundException": ("test_errors_have_their_codes",),
+        "TableSizeBytes is always 0": ("test_table_describes_itself",),
+    }
+
+
+class TestMinistack(DynamoContract):
+    """Hold ministack to the contract."""
+
+    backend = "ministack"
+    gaps: ClassVar = {
+        "start keys are not checked": (
+            "test_start_key_belongs_to_its_segment",
+            "test_start_key_is_exactly_a_key[key1]",
+            "test_start_key_is_exactly_a_key[key2]",
+        ),
+        "a page stops before the item that reaches 1 MiB": ("test_page_stops_after_reaching_a_mebibyte",),
+        "a Scan orders numbers as text": ("test_items_of_a_partition_lie_together_in_order",),
+        "key conditions are parsed loosely": (
+            "test_conditions_on_anything_but_keys_are_refused[pk = :p OR sk = :n]",
+            "test_conditions_on_anything_but_keys_are_refused[NOT pk = :p AND sk = :n]",
+            "test_conditions_on_anything_but_keys_are_refused[pk = :p AND sk <> :n]",
+        ),
+        "a limited Query ends with an empty page": ("test_query_ends_with_its_last_item",),
+        "projection paths are parsed loosely": (
+            "test_projection_paths_must_be_apart[a.b, a[0]]",
+            "test_projection_paths_must_be_apart[a,]",
+            "test_projection_paths_must_be_apart[a..b]",
+            "test_projection_paths_must_be_apart[a[x]]",
+            "test_projection_paths_must_be_apart[]",
+        ),
+        "Select and legacy parameters are not checked": (
+            "test_contradictory_scans_are_refused[{'Select': 'count'}]",
+            "test_contradictory_scans_are_refused[{'AttributesToGet': []}]",
+            "test_contradictory_scans_are_refused[{'AttributesToGet': ['pk', 'pk']}]",
+        ),
+        "TableSizeBytes is 200 an item": ("test_table_describes_itself",),
+    }
+
+
+class TestEndpoint(DynamoContract):
+    """Hold the endpoint in the environment to the contract, forgiving what some emulator is known not to keep."""
+
+    backend = "endpoint"
+    gaps: ClassVar = {
+        f"{known.backend}: {reason}": names
+        for known in (TestFake, TestMoto, TestMinistack)
+        for reason, names in known.gaps.items()
+    }
+    gaps_are_certain = False
