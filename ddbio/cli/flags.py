@@ -1,0 +1,113 @@
+"""Make command-line flags from the options classes, name by name, so that both always agree."""
+
+from __future__ import annotations
+
+import types
+import typing
+from dataclasses import MISSING, fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
+
+import click
+
+from ddbio.errors import OptionError
+from ddbio.options import OptionsT, descriptions_of, parse_options
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    from ddbio.options import ConnectionOptions
+
+CommandT = TypeVar("CommandT", bound="Callable[..., Any]")
+
+JSON_FLAG = click.option("--json", "as_json", is_flag=True, help="Print one JSON object on stdout.")
+MASTER_FLAG = click.option("--master", metavar="URL", help="Spark master, for a session that has to be started.")
+CONF_FLAG = click.option("--conf", multiple=True, metavar="KEY=VALUE", help="Spark configuration; may be repeated.")
+
+
+def flags_of(options: type[ConnectionOptions], without: Iterable[str] = ()) -> Callable[[CommandT], CommandT]:
+    """Return a decorator that adds a ``--kebab-case`` flag for every field of an options class.
+
+    A flag's help is its field's docstring, its choices the field's literals. Values stay text: the options class
+    checks them, so that a flag and a keyword argument fail with the same words.
+
+    Parameters
+    ----------
+    without
+        Fields that the command takes as arguments instead.
+    """
+    helps = descriptions_of(options)
+    hints = typing.get_type_hints(options)
+    left_out = set(without)
+
+    def decorate(command: CommandT) -> CommandT:
+        for field in reversed(fields(options)):
+            if field.name not in left_out:
+                option = _flag(field.name, hints[field.name], helps[field.name], field.default)
+                command = option(command)
+        return command
+
+    return decorate
+
+
+def _flag(name: str, hint: Any, help_text: str, default: object) -> Callable[[CommandT], CommandT]:
+    flag = f"--{name.replace('_', '-')}"
+    text = help_text.replace("``", "")
+    shown = None if default in (None, MISSING, False) else str(default)
+    if shown is not None:
+        text = f"{text}  [default: {shown}]"
+    if hint is bool:
+        return click.option(flag, name, is_flag=True, default=None, help=text)
+    choices = _choices(hint)
+    kind = click.Choice(choices) if choices else None
+    return click.option(flag, name, type=kind, default=None, help=text, metavar=None if choices else _metavar(name))
+
+
+def _choices(hint: Any) -> list[str]:
+    if typing.get_origin(hint) is Literal:
+        return [str(choice) for choice in typing.get_args(hint)]
+    if typing.get_origin(hint) in {typing.Union, types.UnionType}:
+        return [choice for part in typing.get_args(hint) for choice in _choices(part)]
+    return []
+
+
+def _metavar(name: str) -> str:
+    if name.endswith("_bytes"):
+        return "SIZE"
+    if name.endswith("_url"):
+        return "URL"
+    names = dict.fromkeys(("index", "profile", "region"), "NAME")
+    return {"columns": "A,B,…", "role_arn": "ARN", "schema": "FILE", **names}.get(name, "N")
+
+
+def parse_flags(options: type[OptionsT], flags: Mapping[str, Any]) -> OptionsT:
+    """Return the checked options; a schema flag names the file that holds it.
+
+    Raises
+    ------
+    click.UsageError
+        If anything is wrong with them.
+    """
+    values = dict(flags)
+    try:
+        if values.get("schema") is not None:
+            values["schema"] = Path(values["schema"]).read_text(encoding="utf-8")
+        return parse_options(options, values)
+    except OSError as error:
+        raise click.UsageError(f"schema file {flags['schema']!r} cannot be read: {error.strerror}") from None
+    except OptionError as error:
+        raise click.UsageError(str(error)) from None
+
+
+def parse_conf(pairs: Sequence[str]) -> dict[str, str]:
+    """Return ``KEY=VALUE`` texts as a mapping.
+
+    Raises
+    ------
+    click.UsageError
+        If one has no equals sign.
+    """
+    for pair in pairs:
+        if "=" not in pair:
+            raise click.UsageError(f"--conf {pair!r} is not KEY=VALUE")
+    return dict(pair.split("=", 1) for pair in pairs)

@@ -1,0 +1,76 @@
+"""Write plans, reports and errors for people; results go to stdout, all else to stderr."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from ddbio.core.schema import format_schema, schema_to_json
+
+if TYPE_CHECKING:
+    from ddbio.core.plan import ScanPlan
+    from ddbio.ops.report import ScanReport
+
+_KIB = 1024.0
+
+
+def format_bytes(count: float) -> str:
+    """Return a size with a binary unit, three digits at most."""
+    for unit in ("B", "KiB", "MiB", "GiB", "TiB"):
+        if count < _KIB or unit == "TiB":
+            return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
+        count /= _KIB
+    raise AssertionError("unreachable: the last unit returns")
+
+
+def format_duration(seconds: float) -> str:
+    """Return a duration as people read it."""
+    if seconds < 100:  # noqa: PLR2004 - up to here seconds read better
+        return f"{seconds:.1f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes:02d} min" if hours else f"{minutes} min {rest:02d} s"
+
+
+def format_plan(plan: ScanPlan) -> str:
+    """Return a scan's plan as lines of name and value, then its columns."""
+    budget = "unbounded" if plan.rcu_per_second is None else f"{plan.rcu_per_second:g} RCU/s"
+    pages = "" if plan.page_limit is None else f", pages of at most {plan.page_limit} items"
+    rows = [
+        ("table", plan.table if plan.index is None else f"{plan.table}, index {plan.index}"),
+        ("size", f"{plan.item_count:,} items, {format_bytes(plan.size_bytes)} (as DescribeTable or the sample says)"),
+        ("engine", f"{plan.engine} ({plan.engine_reason})"),
+        ("split", f"{plan.segments} segments, {plan.tasks} tasks, {plan.lanes} lanes"),
+        ("budget", budget + pages),
+        ("reads", "strongly consistent" if plan.consistent else "eventually consistent"),
+        ("estimate", f"{plan.estimated_units:,.0f} RCU, {format_duration(plan.estimated_seconds)}"),
+    ]
+    if plan.limit is not None:
+        rows.append(("limit", f"{plan.limit:,} items, from one segment"))
+    return "\n".join(f"{name:<9}{value}" for name, value in rows) + "\n\n" + format_schema(plan.schema)
+
+
+def plan_to_dict(plan: ScanPlan) -> dict[str, Any]:
+    """Return a plan as plain values; its schema in the form that ``--schema`` takes."""
+    values = {name: getattr(plan, name) for name in plan.__dataclass_fields__ if name != "schema"}
+    return {**values, "lanes_per_task": plan.lanes_per_task, "schema": json.loads(schema_to_json(plan.schema))}
+
+
+def format_report(report: ScanReport) -> str:
+    """Return a scan's report as lines of name and value, then its files."""
+    megabytes = report.wire_bytes / 1e6
+    asked = "no budget" if report.rcu_asked_per_second is None else f"asked {report.rcu_asked_per_second:g} RCU/s"
+    peak = "" if report.rcu_peak_10s_ratio is None else f", busiest 10 s at {report.rcu_peak_10s_ratio:.1%} of it"
+    rows = [
+        ("items", f"{report.items:,} read, {report.rows:,} rows written, {report.rescued:,} with a rescued value"),
+        ("time", f"{report.seconds:.1f} s, of CPU {report.cpu_seconds:.1f} s ({report.engine}, {report.tasks} tasks)"),
+        ("speed", f"{megabytes:,.1f} MB of wire JSON, {megabytes / max(report.cpu_seconds, 1e-9):.1f} MB a CPU-second"),
+        ("capacity", f"{report.rcu_consumed:,.1f} RCU used, {asked}{peak}"),
+    ]
+    if report.throttles:
+        rows.append(("throttled", ", ".join(f"{count} × {reason}" for reason, count in report.throttles.items())))
+    rows += [("misfit", f"{m.count} × {m.path}: {m.kind}, e.g. {m.example}") for m in report.misfits]
+    if report.digest is not None:
+        rows.append(("digest", report.digest))
+    rows += [("file", f"{file.path}  {format_bytes(file.bytes)}  {file.rows:,} rows") for file in report.files]
+    return "\n".join(f"{name:<10}{value}" for name, value in rows)

@@ -1,0 +1,121 @@
+"""Run the tasks of a job somewhere: the one seam between a verb and the machines it runs on.
+
+An engine maps one picklable function over picklable tasks. It knows nothing of DynamoDB, and a verb knows nothing of
+threads or Spark: both engines run the same plan and the same task function.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+import time
+from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
+from typing import TYPE_CHECKING, Literal, Protocol, TypeVar
+
+from ddbio.errors import OptionError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from ddbio.budget import Budget, LocalBudget
+
+TaskT = TypeVar("TaskT")
+ResultT = TypeVar("ResultT")
+
+
+class Engine(Protocol):
+    """Run tasks until all have ended, under one budget."""
+
+    name: str
+    parallelism: int
+
+    def run(
+        self, function: Callable[[TaskT, Budget], ResultT], tasks: Sequence[TaskT], budget: LocalBudget
+    ) -> list[ResultT]:
+        """Return every task's result in the tasks' order, or raise the first error after all tasks have ended."""
+        ...
+
+    def cpu_seconds(self) -> float:
+        """Return user + system seconds spent since the engine was opened: driver, workers and JVM."""
+        ...
+
+    def close(self) -> None:
+        """Give back what the engine itself started."""
+        ...
+
+
+class LocalEngine:
+    """Run tasks on threads of this process: no JVM, nothing to install."""
+
+    name = "local"
+
+    def __init__(self) -> None:
+        self.parallelism = available_cores()
+        self._began = time.process_time()
+
+    def run(
+        self, function: Callable[[TaskT, Budget], ResultT], tasks: Sequence[TaskT], budget: LocalBudget
+    ) -> list[ResultT]:
+        """Return every task's result in the tasks' order, or raise the first error after all tasks have ended."""
+        if not tasks:
+            return []
+        with ThreadPoolExecutor(max_workers=len(tasks), thread_name_prefix="ddbio-task") as pool:
+            futures = [pool.submit(function, task, budget) for task in tasks]
+            try:
+                done, _ = wait(futures, return_when=FIRST_EXCEPTION)
+                for future in done:
+                    future.result()
+            except BaseException:
+                # Closing the budget ends every lane at its next page; the pool then waits for all of them.
+                budget.close()
+                raise
+            return [future.result() for future in futures]
+
+    def cpu_seconds(self) -> float:
+        """Return user + system seconds of this process since the engine was opened."""
+        return time.process_time() - self._began
+
+    def close(self) -> None:
+        """Do nothing: the threads ended with their tasks."""
+
+
+def available_cores() -> int:
+    """Return the processors this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def open_engine(
+    name: Literal["local", "spark"], *, master: str | None = None, conf: Mapping[str, str] | None = None
+) -> Engine:
+    """Return an engine, starting Spark if need be.
+
+    The Spark engine is looked up by name, as a plug-in is: nothing here depends on pyspark.
+
+    Raises
+    ------
+    OptionError
+        If Spark is asked for and cannot be imported or started.
+    """
+    if name == "local":
+        return LocalEngine()
+    try:
+        spark = importlib.import_module("ddbio.spark.engine")
+    except ImportError as error:
+        raise OptionError(
+            f"engine 'spark' needs pyspark ({error}): pip install 'ddbio[spark]', or use engine 'local'"
+        ) from error
+    engine: Engine = spark.SparkEngine(master=master, conf=dict(conf or {}))
+    return engine
+
+
+def running_spark_parallelism() -> int | None:
+    """Return the parallelism of the Spark session that already runs in this process, or None; start nothing."""
+    if "pyspark.sql" not in sys.modules:
+        return None
+    try:
+        spark = importlib.import_module("ddbio.spark.engine")
+    except ImportError:
+        return None
+    parallelism: int | None = spark.active_parallelism()
+    return parallelism

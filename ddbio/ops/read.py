@@ -1,0 +1,52 @@
+"""Read a table into Arrow in this process: no Spark, no files."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from ddbio.budget import LocalBudget
+from ddbio.core.plan import budget_of
+from ddbio.ops.scan import plan_of, scan_tasks
+from ddbio.ops.survey import describe_scan
+from ddbio.ops.task import SegmentStream
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ddbio.options import ScanOptions
+
+
+def scan_batches(options: ScanOptions) -> Iterator[pa.RecordBatch]:
+    """Yield a table's rows as record batches while several lanes read ahead; all batches have one schema.
+
+    Closing the iterator stops the lanes. Order is not defined.
+
+    Raises
+    ------
+    DdbioError
+        At the first ``next``: what is wrong with options, table, credentials or endpoint; later: what ended the scan.
+    """
+    _, batches = _open(options)
+    yield from batches
+
+
+def read_table(options: ScanOptions) -> pa.Table:
+    """Return a whole table, or the first ``limit`` items, as one Arrow table.
+
+    Raises
+    ------
+    DdbioError
+        As :func:`scan_batches` says.
+    """
+    schema, batches = _open(options)
+    return pa.Table.from_batches(list(batches), schema)
+
+
+def _open(options: ScanOptions) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
+    facts = describe_scan(options)
+    budget = LocalBudget(budget_of(facts, options))
+    plan = plan_of(options, budget, facts)
+    (task,) = scan_tasks(plan, options, facts)
+    return plan.schema, iter(SegmentStream(task, budget))

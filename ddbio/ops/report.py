@@ -1,0 +1,145 @@
+"""Say what a verb did, in numbers that scripts can rely on; compute nothing."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True)
+class FileReport:
+    """Name one file of the output.
+
+    Attributes
+    ----------
+    path
+        Where it lies: a URI or a local path.
+    bytes
+        Its size.
+    rows
+        Its rows.
+    """
+
+    path: str
+    bytes: int
+    rows: int
+
+
+@dataclass(frozen=True)
+class MisfitReport:
+    """Count the values of one attribute that did not fit its column.
+
+    Attributes
+    ----------
+    path
+        The attribute, with the path below it.
+    kind
+        What was wrong: another type, an unknown attribute, a number too large …
+    count
+        How many values.
+    example
+        One of them, as DynamoDB JSON.
+    """
+
+    path: str
+    kind: str
+    count: int
+    example: str
+
+
+@dataclass(frozen=True)
+class Report:
+    """Hold what every verb's report shares; its fields are the keys of the JSON form."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the report as plain values, keys in the order of the fields."""
+        return dataclasses.asdict(self)
+
+    def to_json(self) -> str:
+        """Return the report as one line of JSON."""
+        return json.dumps(self.to_dict(), ensure_ascii=False)
+
+
+@dataclass(frozen=True)
+class ScanReport(Report):
+    """State what a scan read and wrote.
+
+    Attributes
+    ----------
+    table
+        The table that was read.
+    dest
+        The target as given.
+    job_id
+        The job; its manifest is ``_ddbio/<job_id>.json`` under the target.
+    engine
+        ``local`` or ``spark``.
+    segments, tasks, lanes
+        How the table was split: TotalSegments, Spark tasks, segments read at the same time.
+    items
+        Items the service returned.
+    rows
+        Rows in the files; equal to items.
+    rescued
+        Rows whose ``_rescue`` is not null.
+    seconds
+        Wall time from the verb's start, engine start included.
+    cpu_seconds
+        User + system seconds of the driver's Python, all workers and the JVM.
+    wire_bytes
+        Bytes of the response bodies.
+    rcu_asked_per_second
+        The budget, or null.
+    rcu_consumed
+        Read units the service charged, schema sampling included.
+    rcu_peak_10s_ratio
+        The highest 10 s window of granted units over 10 × the budget; null without a budget or under 10 s of run.
+    throttles
+        Throttled requests by reason.
+    misfits
+        Values that did not fit their column.
+    files
+        What was written.
+    digest
+        Order-independent digest of the items as they came over the wire, or null.
+    """
+
+    table: str
+    dest: str
+    job_id: str
+    engine: str
+    segments: int
+    tasks: int
+    lanes: int
+    items: int
+    rows: int
+    rescued: int
+    seconds: float
+    cpu_seconds: float
+    wire_bytes: int
+    rcu_asked_per_second: float | None
+    rcu_consumed: float
+    rcu_peak_10s_ratio: float | None
+    throttles: dict[str, int] = field(default_factory=dict)
+    misfits: tuple[MisfitReport, ...] = ()
+    files: tuple[FileReport, ...] = ()
+    digest: str | None = None
+
+
+@dataclass(frozen=True)
+class DemoReport(ScanReport):
+    """State what the demo did: a scan's report, and whether the files hold what the table held.
+
+    Attributes
+    ----------
+    validated
+        Whether count and digest of source and target are equal.
+    digest_source, digest_target
+        The digests, of the wire's items and of the rows read back from the files.
+    """
+
+    validated: bool = False
+    digest_source: str = ""
+    digest_target: str = ""

@@ -1,0 +1,230 @@
+"""Scan a table into Parquet files, on any engine: whole, or not at all."""
+
+from __future__ import annotations
+
+import secrets
+import time
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Protocol
+
+from ddbio.budget import LocalBudget
+from ddbio.core.digest import Digest
+from ddbio.core.plan import Resources, ScanPlan, budget_of, plan_scan
+from ddbio.core.rescue import MisfitLog
+from ddbio.core.schema import schema_to_json
+from ddbio.core.staged import FileNaming
+from ddbio.engine import available_cores, open_engine, running_spark_parallelism
+from ddbio.lake import commit
+from ddbio.lake.writer import FileOptions, RollingWriter
+from ddbio.ops.files import FilesResult, FilesTask, write_task
+from ddbio.ops.report import FileReport, MisfitReport, ScanReport
+from ddbio.ops.survey import describe_scan, request_of, sample_table
+from ddbio.ops.target import dynamodb_spec, open_store
+from ddbio.ops.task import ScanTask
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from ddbio.core.facts import TableFacts
+    from ddbio.core.staged import Staged
+    from ddbio.lake.store import ObjectStore
+    from ddbio.options import ScanOptions, ScanToFilesOptions
+
+
+class Watch(Protocol):
+    """Follow a running job, to show it to somebody."""
+
+    def running(self, plan: ScanPlan, budget: LocalBudget) -> AbstractContextManager[None]:
+        """Show the plan, then the budget's usage while the context is open."""
+        ...
+
+
+class Unwatched:
+    """Follow nothing."""
+
+    def running(self, plan: ScanPlan, budget: LocalBudget) -> AbstractContextManager[None]:
+        """Return a context that does nothing."""
+        del plan, budget
+        return nullcontext()
+
+
+def plan_of(options: ScanOptions, budget: LocalBudget | None = None, facts: TableFacts | None = None) -> ScanPlan:
+    """Return the plan of a scan after describing and sampling the table.
+
+    Raises
+    ------
+    DdbioError
+        As :func:`ddbio.ops.survey.describe_scan` and :func:`ddbio.ops.survey.sample_table` say.
+    """
+    facts = facts or describe_scan(options)
+    sample = sample_table(facts, options, budget or LocalBudget(budget_of(facts, options)))
+    return plan_scan(facts, sample, options, Resources(available_cores(), running_spark_parallelism()))
+
+
+def scan_tasks(plan: ScanPlan, options: ScanOptions, facts: TableFacts) -> list[ScanTask]:
+    """Return the tasks of a plan; each reads its own segments, together they read every segment once."""
+    whole = request_of(facts, options, plan.item_bytes)
+    return [
+        ScanTask(
+            number=number,
+            spec=dynamodb_spec(options),
+            requests=tuple(whole.of_segment(segment, plan.segments) for segment in group),
+            lanes=plan.lanes_per_task,
+            schema=plan.schema,
+            on_misfit=options.on_misfit,
+            nulls=options.nulls,
+            digest=getattr(options, "digest", False),
+            deadline_seconds=options.deadline_seconds,
+        )
+        for number, group in enumerate(plan.groups())
+    ]
+
+
+def scan_to_files(
+    options: ScanToFilesOptions,
+    *,
+    master: str | None = None,
+    conf: Mapping[str, str] | None = None,
+    watch: Watch | None = None,
+) -> ScanReport:
+    """Scan a table into Parquet files; they appear whole, all together with their manifest, or not at all.
+
+    Parameters
+    ----------
+    master, conf
+        Spark master and configuration for a session that has to be started.
+    watch
+        Follows the job while it runs.
+
+    Raises
+    ------
+    DdbioError
+        Nothing of this job is then visible at the target, and running it again just works.
+    """
+    clock = _Clock()
+    facts = describe_scan(options)
+    job = _Job(options, facts, open_store(options.dest, options), new_job_id())
+    replaced = commit.prepare(job.store, options.mode, job.job_id)
+    try:
+        return _run(job, replaced, clock, _Settings(master, conf, watch or Unwatched()))
+    except BaseException:
+        # An engine raises only after its tasks have ended, so nothing is staged after this.
+        commit.abort(job.store, job.job_id)
+        raise
+
+
+class _Clock:
+    """Measure wall time and this process's CPU time from the verb's start."""
+
+    def __init__(self) -> None:
+        self._began, self._cpu_began = time.monotonic(), time.process_time()
+
+    def seconds(self) -> float:
+        return time.monotonic() - self._began
+
+    def cpu_seconds(self) -> float:
+        return time.process_time() - self._cpu_began
+
+
+@dataclass(frozen=True)
+class _Job:
+    options: ScanToFilesOptions
+    facts: TableFacts
+    store: ObjectStore
+    job_id: str
+
+    def tasks(self, plan: ScanPlan) -> list[FilesTask]:
+        scans = scan_tasks(plan, self.options, self.facts)
+        return [FilesTask(scan, self.store, self.job_id, self._file_options()) for scan in scans]
+
+    def empty_file(self, plan: ScanPlan) -> list[Staged]:
+        """Return a staged file without rows: whoever reads the output of an empty table finds its columns."""
+        writer = RollingWriter(self.store, FileNaming(self.job_id, 0), plan.schema, self._file_options())
+        return writer.finish(keep_empty=True)
+
+    def _file_options(self) -> FileOptions:
+        size = int(self.options.target_file_bytes)
+        return FileOptions(compression=self.options.compression, target_file_bytes=size)
+
+    def facts_of(self, plan: ScanPlan, digest: str | None) -> commit.JobFacts:
+        return commit.JobFacts(
+            created_at=datetime.now(UTC).isoformat(timespec="seconds"),
+            source={
+                "table_arn": self.facts.arn,
+                "table_id": self.facts.table_id,
+                "index": plan.index,
+                "columns": plan.columns,
+            },
+            schema=schema_to_json(plan.schema),
+            digest=digest,
+        )
+
+
+@dataclass(frozen=True)
+class _Settings:
+    master: str | None
+    conf: Mapping[str, str] | None
+    watch: Watch
+
+
+def _run(job: _Job, replaced: Sequence[str], clock: _Clock, settings: _Settings) -> ScanReport:
+    options = job.options
+    budget = LocalBudget(budget_of(job.facts, options))
+    plan = plan_of(options, budget, job.facts)
+    cpu_planned = clock.cpu_seconds()
+    engine = open_engine(plan.engine, master=settings.master, conf=settings.conf)
+    try:
+        with settings.watch.running(plan, budget):
+            results = engine.run(write_task, job.tasks(plan), budget)
+        files = [file for result in results for file in result.staged] or job.empty_file(plan)
+        digest = _merged([result.digest for result in results]).hexdigest() if options.digest else None
+        commit.commit(job.store, job.job_id, files, job.facts_of(plan, digest), replaced)
+        cpu_seconds = cpu_planned + engine.cpu_seconds()
+    finally:
+        budget.close()
+        engine.close()
+    usage = budget.usage()
+    folder = options.dest.rstrip("/")
+    return ScanReport(
+        table=plan.table,
+        dest=options.dest,
+        job_id=job.job_id,
+        engine=plan.engine,
+        segments=plan.segments,
+        tasks=plan.tasks,
+        lanes=plan.lanes,
+        items=sum(result.items for result in results),
+        rows=sum(file.rows for file in files),
+        rescued=sum(result.rescued for result in results),
+        seconds=round(clock.seconds(), 3),
+        cpu_seconds=round(cpu_seconds, 3),
+        wire_bytes=sum(result.wire_bytes for result in results),
+        rcu_asked_per_second=plan.rcu_per_second,
+        rcu_consumed=usage.consumed_units,
+        rcu_peak_10s_ratio=usage.peak_10s_ratio,
+        throttles=usage.throttles,
+        misfits=_misfits(results),
+        files=tuple(FileReport(f"{folder}/{file.path}", file.size_bytes, file.rows) for file in files),
+        digest=digest,
+    )
+
+
+def new_job_id() -> str:
+    """Return a new job id: its UTC instant, so that ids sort by age, and eight random digits."""
+    return f"{datetime.now(UTC):%Y%m%dT%H%M%SZ}_{secrets.token_hex(4)}"
+
+
+def _merged(digests: Sequence[Digest]) -> Digest:
+    whole = Digest()
+    for digest in digests:
+        whole.merge(digest)
+    return whole
+
+
+def _misfits(results: Sequence[FilesResult]) -> tuple[MisfitReport, ...]:
+    whole = MisfitLog()
+    for result in results:
+        whole.merge(result.misfits)
+    return tuple(MisfitReport(each.path, each.kind, each.count, each.example) for each in whole.misfits())

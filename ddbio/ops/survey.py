@@ -1,0 +1,149 @@
+"""Find out what a scan must know before it is planned: the table's facts and a sample of its items."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import threading
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from ddbio.aws.pages import PageClient
+from ddbio.aws.scan import Patience, SegmentRequest, scan_pages
+from ddbio.aws.table import describe_table
+from ddbio.core.capacity import PAGES_PER_SECOND, READ_UNIT_BYTES, read_units
+from ddbio.core.field import tag_of_field, tagged_field
+from ddbio.core.inference import infer_schema_of_items
+from ddbio.core.plan import Sample, budget_of, check_scan
+from ddbio.core.schema import normalize_schema, project_schema, schema_from_json
+from ddbio.errors import SchemaError
+from ddbio.ops.target import dynamodb_spec
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from ddbio.budget import Budget
+    from ddbio.core.attribute import Item
+    from ddbio.core.facts import TableFacts
+    from ddbio.core.page import Page
+    from ddbio.options import ScanOptions
+
+# A probe at the table's start, then samples at a quarter, half and three quarters of the hash range.
+SAMPLE_SEGMENTS = 64
+SAMPLE_AT = (16, 32, 48)
+PROBE_ITEMS = 100
+
+
+def describe_scan(options: ScanOptions) -> TableFacts:
+    """Return the table's facts after checking that such a scan is possible at all.
+
+    Raises
+    ------
+    OptionError, NotFoundError, AccessDeniedError, EndpointError
+        See :func:`ddbio.aws.table.describe_table` and :func:`ddbio.core.plan.check_scan`.
+    """
+    facts = describe_table(dynamodb_spec(options), options.table)
+    check_scan(facts, options)
+    return facts
+
+
+def sample_table(facts: TableFacts, options: ScanOptions, budget: Budget) -> Sample:
+    """Return the columns and the mean item of a table; a given schema needs no items, only the mean.
+
+    What the sample reads is charged to the budget like any other page.
+
+    Raises
+    ------
+    SchemaError
+        If the given schema contradicts the table's keys.
+    """
+    given = _given_schema(facts, options)
+    if given is not None and facts.item_count and facts.size_bytes and not options.index:
+        return Sample(given, 0, facts.size_bytes / facts.item_count, 0.0, complete=False)
+    wanted = PROBE_ITEMS if given is not None else options.sample_items
+    pages = list(_sample_pages(facts, options, budget, wanted))
+    scanned = sum(page.scanned_count for page in pages)
+    units = sum(page.consumed_units or 0.0 for page in pages)
+    schema = given
+    if schema is None:
+        schema = _with_asked(infer_schema_of_items(_items(pages)), facts, options)
+    unit_bytes = READ_UNIT_BYTES / (1.0 if options.consistent else 0.5)
+    complete = len(pages) == 1 and pages[0].last_evaluated_key is None
+    return Sample(schema, scanned, units * unit_bytes / scanned if scanned else 0.0, units, complete)
+
+
+def request_of(facts: TableFacts, options: ScanOptions, item_bytes: float) -> SegmentRequest:
+    """Return the request of a whole scan, from which each segment's is made."""
+    budget = budget_of(facts, options)
+    item_units = item_bytes / READ_UNIT_BYTES * (1.0 if options.consistent else 0.5)
+    bounded = budget is not None and budget < read_units(1024 * 1024, options.consistent) * PAGES_PER_SECOND
+    return SegmentRequest(
+        table=options.table,
+        index=options.index,
+        consistent=options.consistent,
+        columns=options.columns,
+        page_units=budget / PAGES_PER_SECOND if bounded and budget is not None else None,
+        item_units=item_units or None,
+        max_items=options.limit,
+    )
+
+
+def _sample_pages(facts: TableFacts, options: ScanOptions, budget: Budget, wanted: int) -> Iterator[Page]:
+    client = PageClient(dynamodb_spec(options), lanes=1)
+    patience = Patience(options.deadline_seconds, threading.Event())
+    share = -(-wanted // (1 + len(SAMPLE_AT)))
+    mean_bytes = facts.size_bytes / facts.item_count if facts.item_count else 400.0
+    whole = dataclasses.replace(request_of(facts, options, mean_bytes), max_items=share)
+    probe = list(_first(scan_pages(client, whole, budget, patience), share))
+    yield from probe
+    if probe[-1].last_evaluated_key is None:
+        return
+    for segment in SAMPLE_AT:
+        request = whole.of_segment(segment, SAMPLE_SEGMENTS)
+        yield from _first(scan_pages(client, request, budget, patience), share)
+
+
+def _first(pages: Iterator[Page], share: int) -> Iterator[Page]:
+    """Yield pages until ``share`` items were scanned: a sparse segment must not be read to its end."""
+    scanned = 0
+    for page in pages:
+        yield page
+        scanned += page.scanned_count
+        if scanned >= share:
+            return
+
+
+def _items(pages: Iterable[Page]) -> Iterator[Item]:
+    for page in pages:
+        yield from json.loads(page.items)["Items"]
+
+
+def _given_schema(facts: TableFacts, options: ScanOptions) -> pa.Schema | None:
+    if options.schema is None:
+        return None
+    given = options.schema
+    schema = normalize_schema(schema_from_json(given) if isinstance(given, str) else given)
+    for name, key_type in facts.key_types:
+        place = schema.get_field_index(name)
+        if place >= 0 and tag_of_field(schema.field(place)) != key_type:
+            declared = tag_of_field(schema.field(place))
+            raise SchemaError(
+                f"key attribute {name!r} of table {facts.name!r} has type {key_type}, the schema says {declared}: "
+                "mend the schema, or leave it out to have it inferred"
+            )
+    return project_schema(schema, options.columns) if options.columns else schema
+
+
+def _with_asked(inferred: pa.Schema, facts: TableFacts, options: ScanOptions) -> pa.Schema:
+    """Return the inferred schema with every asked column, or else every key, though the sample may not show it."""
+    key_types = dict(facts.key_types)
+    asked = options.columns or tuple(name for name in key_types if options.index is None)
+    missing = [tagged_field(name, _KEY_ARROW[key_types.get(name, "NULL")], key_types.get(name, "NULL"))
+               for name in asked if name not in inferred.names]  # fmt: skip
+    schema = normalize_schema(pa.schema([*inferred, *missing]))
+    return project_schema(schema, options.columns) if options.columns else schema
+
+
+# What a column that no sampled item showed can hold: text, for numbers the service's own spelling.
+_KEY_ARROW: dict[str, pa.DataType] = {"S": pa.string(), "N": pa.string(), "B": pa.binary(), "NULL": pa.string()}

@@ -1,0 +1,43 @@
+"""Open the place that output goes to or input comes from, by its URI; write nothing."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from ddbio.aws.client import ClientSpec
+from ddbio.aws.objects import S3Store
+from ddbio.errors import OptionError
+from ddbio.lake.local import LocalStore
+
+if TYPE_CHECKING:
+    from ddbio.lake.store import ObjectStore
+    from ddbio.options import ConnectionOptions
+
+_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+)://")
+
+
+def dynamodb_spec(options: ConnectionOptions) -> ClientSpec:
+    """Return the recipe of the DynamoDB client that the options ask for."""
+    return ClientSpec(options.endpoint_url, options.region, options.profile, options.role_arn)
+
+
+def s3_spec(options: ConnectionOptions) -> ClientSpec:
+    """Return the recipe of the S3 client that the options ask for."""
+    return ClientSpec(options.s3_endpoint_url, options.region, options.profile, options.role_arn)
+
+
+def open_store(uri: str, options: ConnectionOptions) -> ObjectStore:
+    """Return the store behind an ``s3://`` URI (``s3a://`` is the same) or a local path.
+
+    Raises
+    ------
+    OptionError
+        If the URI has another scheme.
+    """
+    scheme = _SCHEME.match(uri)
+    if scheme is None or scheme[1] == "file":
+        return LocalStore(uri)
+    if scheme[1] in {"s3", "s3a", "s3n"}:
+        return S3Store(s3_spec(options), "s3://" + uri[scheme.end() :])
+    raise OptionError(f"{uri!r} is neither s3://bucket/prefix nor a local path")

@@ -1,0 +1,153 @@
+"""Read one task's segments on several lanes and hand out record batches; write nothing."""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+from ddbio.aws.pages import PageClient
+from ddbio.aws.scan import Patience, scan_pages
+from ddbio.core.decode import Decoder
+from ddbio.core.digest import Digest
+from ddbio.core.rescue import MisfitLog
+from ddbio.engine import available_cores
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import pyarrow as pa
+
+    from ddbio.aws.client import ClientSpec
+    from ddbio.aws.scan import SegmentRequest
+    from ddbio.budget import Budget
+
+QUEUED_BYTES = 32 * 1024 * 1024
+"""Decoded bytes that lanes may be ahead of their consumer."""
+
+# Decoding holds several times a page's bytes: no more pages at once than cores can work on, whatever the tasks.
+_DECODING = threading.BoundedSemaphore(available_cores())
+
+
+@dataclass(frozen=True)
+class ScanTask:
+    """Give a worker everything it needs, picklable: what to read, into which columns, by how many lanes."""
+
+    number: int
+    spec: ClientSpec
+    requests: tuple[SegmentRequest, ...]
+    lanes: int
+    schema: pa.Schema
+    on_misfit: Literal["rescue", "fail"] = "rescue"
+    nulls: Literal["merge", "keep"] = "merge"
+    digest: bool = False
+    deadline_seconds: float = 600.0
+
+
+@dataclass
+class Tally:
+    """Count what a task read."""
+
+    items: int
+    wire_bytes: int
+    misfits: MisfitLog
+    digest: Digest
+
+
+class SegmentStream:
+    """Iterate over the batches of a task's segments; ``tally`` is complete when the iteration has ended.
+
+    Each lane is a thread that takes the next segment when it has finished one, so a long segment holds up no other.
+    The first error of any lane ends the stream. Closing the iterator early stops the lanes.
+    """
+
+    def __init__(self, task: ScanTask, budget: Budget) -> None:
+        self._task = task
+        self._budget = budget
+        self._client = PageClient(task.spec, task.lanes)
+        self._waiting = deque(task.requests)
+        self._queue: deque[pa.RecordBatch] = deque()
+        self._queued_bytes = 0
+        self._running = 0
+        self._error: BaseException | None = None
+        self._changed = threading.Condition()
+        self._stop = threading.Event()
+        self.tally = Tally(0, 0, MisfitLog(), Digest())
+
+    def __iter__(self) -> Iterator[pa.RecordBatch]:
+        """Yield the batches as the lanes deliver them; order is not defined."""
+        lanes = min(self._task.lanes, len(self._waiting))
+        self._running = lanes
+        threads = [threading.Thread(target=self._lane, name=f"ddbio-lane-{n}", daemon=True) for n in range(lanes)]
+        for thread in threads:
+            thread.start()
+        try:
+            while (batch := self._take()) is not None:
+                yield batch
+        finally:
+            self._stop.set()
+            with self._changed:
+                self._changed.notify_all()
+            for thread in threads:
+                thread.join()
+
+    def _take(self) -> pa.RecordBatch | None:
+        with self._changed:
+            self._changed.wait_for(lambda: self._queue or self._error is not None or not self._running)
+            if self._error is not None:
+                raise self._error
+            if not self._queue:
+                return None
+            batch = self._queue.popleft()
+            self._queued_bytes -= batch.nbytes
+            self._changed.notify_all()
+            return batch
+
+    def _put(self, batch: pa.RecordBatch) -> None:
+        with self._changed:
+            self._changed.wait_for(
+                lambda: not self._queue or self._queued_bytes + batch.nbytes <= QUEUED_BYTES or self._stop.is_set()
+            )
+            self._queue.append(batch)
+            self._queued_bytes += batch.nbytes
+            self._changed.notify_all()
+
+    def _lane(self) -> None:
+        tally = Tally(0, 0, MisfitLog(), Digest())
+        error: BaseException | None = None
+        try:
+            task = self._task
+            decoder = Decoder(task.schema, on_misfit=task.on_misfit, nulls=task.nulls)
+            tally.misfits = decoder.log
+            while (request := self._next()) is not None:
+                self._read(request, decoder, tally)
+        except BaseException as raised:  # noqa: BLE001 - whatever ends a lane must reach the consumer
+            error = raised
+        with self._changed:
+            self._running -= 1
+            self._error = self._error or error
+            self.tally.items += tally.items
+            self.tally.wire_bytes += tally.wire_bytes
+            self.tally.misfits.merge(tally.misfits)
+            self.tally.digest.merge(tally.digest)
+            self._changed.notify_all()
+
+    def _next(self) -> SegmentRequest | None:
+        with self._changed:
+            ended = self._stop.is_set() or self._error is not None or not self._waiting
+            return None if ended else self._waiting.popleft()
+
+    def _read(self, request: SegmentRequest, decoder: Decoder, tally: Tally) -> None:
+        patience = Patience(self._task.deadline_seconds, self._stop)
+        for page in scan_pages(self._client, request, self._budget, patience):
+            tally.items += page.count
+            tally.wire_bytes += page.wire_bytes
+            if page.count:
+                with _DECODING:
+                    batch = decoder.decode(page.items, "page")
+                    if self._task.digest:
+                        tally.digest.add_page(page.items)
+                self._put(batch)
+            if self._stop.is_set() or self._error is not None:
+                return

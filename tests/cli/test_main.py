@@ -1,0 +1,113 @@
+"""The command line as a script sees it: stdout, stderr, exit code."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pyarrow.dataset as ds
+import pytest
+
+from ddbio.testing import FakeDynamoDB
+from ddbio.testing.flights import KEY, flight_lines
+
+
+@pytest.fixture(scope="module")
+def endpoint():
+    """Serve a small table of flights."""
+    with FakeDynamoDB() as server:
+        server.load("flights", b"".join(flight_lines(20_000)), KEY)
+        yield server.endpoint_url
+
+
+def _ddbio(*arguments, **environment):
+    command = [sys.executable, "-m", "ddbio", *map(str, arguments)]
+    environment = {**os.environ, **environment}
+    return subprocess.run(command, check=False, capture_output=True, text=True, timeout=120, env=environment)
+
+
+def test_version():
+    """--version prints the version and succeeds."""
+    assert _ddbio("--version").stdout.startswith("ddbio, version 0.")
+
+
+def test_scan_prints_one_json_object(endpoint, tmp_path):
+    """--json leaves exactly one object on stdout."""
+    done = _ddbio("scan", "flights", tmp_path / "out", "--endpoint-url", endpoint, "--json", "--digest")
+    report = json.loads(done.stdout)
+    assert done.returncode == 0
+    assert (report["items"], report["rows"], len(report["digest"])) == (20_000, 20_000, 32)
+    assert ds.dataset(tmp_path / "out").count_rows() == 20_000
+
+
+def test_scan_prints_for_people(endpoint, tmp_path):
+    """Without --json the report is text, and the plan is on stderr."""
+    done = _ddbio("scan", "flights", tmp_path / "out", "--endpoint-url", endpoint)
+    assert "20,000 read, 20,000 rows written" in done.stdout
+    assert "engine   local" in done.stderr
+
+
+def test_plan_and_dry_run_write_nothing(endpoint, tmp_path):
+    """The plan is printed, as text or JSON, and no target is made."""
+    planned = _ddbio("plan", "scan", "flights", "--endpoint-url", endpoint, "--rcu-per-second", 400, "--json")
+    plan = json.loads(planned.stdout)
+    assert (plan["engine"], plan["rcu_per_second"], plan["item_count"]) == ("local", 400.0, 20_000)
+    dry = _ddbio("scan", "flights", tmp_path / "out", "--endpoint-url", endpoint, "--dry-run")
+    assert "carrier_flight" in dry.stdout
+    assert not (tmp_path / "out").exists()
+
+
+def test_schema_goes_round(endpoint, tmp_path):
+    """What schema --json prints, --schema takes."""
+    (tmp_path / "schema.json").write_text(_ddbio("schema", "flights", "--endpoint-url", endpoint, "--json").stdout)
+    flags = ["--schema", tmp_path / "schema.json", "--endpoint-url", endpoint, "--json"]
+    report = json.loads(_ddbio("scan", "flights", tmp_path / "out", *flags).stdout)
+    assert report["rescued"] == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "kind", "message"),
+    [
+        (["scan", "flights"], 2, "OptionError", "Missing argument 'DEST'"),
+        (["scan", "flights", "OUT", "--rcu", "3"], 2, "OptionError", "No such option"),
+        (["scan", "flights", "OUT", "--rcu-per-second", "-3"], 2, "OptionError", "greater than 0"),
+        (["scan", "flights", "OUT", "--mode", "replace"], 2, "OptionError", "is not one of"),
+        (["scan", "nope", "OUT"], 1, "NotFoundError", "nope"),
+        (["scan", "flights", "OUT", "--index", "nope"], 1, "OptionError", "has no index"),
+        (["scan", "flights", "OUT", "--schema", "absent.json"], 2, "OptionError", "cannot be read"),
+        (["scan", "flights", "FULL"], 1, "TargetError", "not empty"),
+    ],
+)
+def test_failures_are_one_line_and_one_object(endpoint, tmp_path, arguments, code, kind, message):
+    """A failure is one line on stderr, one JSON object with --json, and an exit code that tells usage from the rest."""
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "mine.txt").write_text("mine")
+    places = {"OUT": str(tmp_path / "out"), "FULL": str(tmp_path / "full")}
+    arguments = [places.get(argument, argument) for argument in arguments]
+    done = _ddbio(*arguments, "--json", AWS_ENDPOINT_URL_DYNAMODB=endpoint)
+    error = json.loads(done.stdout)["error"]
+    assert (done.returncode, error["type"]) == (code, kind)
+    assert message in error["message"]
+    assert done.stderr == f"ddbio: {error['message']}\n"
+    assert not (tmp_path / "out").exists()
+
+
+def test_interrupt_leaves_nothing_and_a_rerun_works(endpoint, tmp_path):
+    """Ctrl-C in the middle ends with 130, no partial output, and the next run succeeds."""
+    flags = ["scan", "flights", str(tmp_path / "out"), "--endpoint-url", endpoint]
+    slow = [sys.executable, "-m", "ddbio", *flags, "--rcu-per-second", "60", "--segments", "4", "--lanes", "2"]
+    with subprocess.Popen(slow, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as running:
+        deadline = time.monotonic() + 30
+        while not list((tmp_path).rglob("*.staged")) and time.monotonic() < deadline and running.poll() is None:
+            time.sleep(0.05)
+            if (tmp_path / "out").exists():
+                break
+        time.sleep(0.5)
+        running.send_signal(signal.SIGINT)
+        _, stderr = running.communicate(timeout=30)
+    assert running.returncode == 130
+    assert b"interrupted" in stderr
+    assert not (tmp_path / "out").exists()
+    assert _ddbio(*flags, "--json").returncode == 0

@@ -1,0 +1,121 @@
+"""Reading into Arrow, and inferring schemas, without a JVM."""
+
+import gzip
+import sys
+import threading
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import ddbio
+from ddbio.errors import DecodeError, NotFoundError, OptionError
+
+
+@pytest.fixture
+def endpoint(fake):
+    """Return where the tables are."""
+    return fake.endpoint_url
+
+
+def test_read_table_returns_every_item(endpoint):
+    """All segments together are the table, each item once."""
+    table = ddbio.read_table("flights", endpoint_url=endpoint, segments=7, lanes=3)
+    keys = pa.compute.binary_join_element_wise(table["carrier_flight"], table["time_hour"], "@")
+    assert (table.num_rows, keys.combine_chunks().unique().__len__()) == (20_000, 20_000)
+
+
+def test_batches_have_one_schema_and_start_no_jvm(endpoint):
+    """Batches are the same columns throughout, and pyspark is not touched."""
+    schemas = {batch.schema.to_string() for batch in ddbio.scan_batches("types", endpoint_url=endpoint)}
+    assert len(schemas) == 1
+    if "pyspark" not in sys.modules:
+        assert not any(name.startswith("ddbio.spark") for name in sys.modules)
+
+
+def test_closing_the_iterator_stops_the_lanes(endpoint):
+    """Whoever stops reading leaves no thread behind."""
+    batches = ddbio.scan_batches("flights", endpoint_url=endpoint, segments=4, rcu_per_second=50)
+    next(batches)
+    batches.close()
+    assert not [thread.name for thread in threading.enumerate() if thread.name.startswith("ddbio-lane")]
+
+
+def test_given_schema_wins(endpoint):
+    """Declared columns are what is read; the rest of each item is rescued."""
+    schema = pa.schema([pa.field("pk", pa.string()), pa.field("n", pa.string(), metadata={b"ddb:type": b"N"})])
+    table = ddbio.read_table("types", endpoint_url=endpoint, schema=schema, limit=5)
+    assert table.schema.names == ["pk", "n", "_rescue"]
+    assert all('"price"' in text for text in table["_rescue"].to_pylist())
+
+
+def test_columns_are_all_that_is_read(endpoint):
+    """With a projection nothing outside it is rescued."""
+    table = ddbio.read_table("types", endpoint_url=endpoint, columns=["flag", "pk"])
+    assert table.schema.names == ["flag", "pk", "_rescue"]
+    assert table["_rescue"].null_count == table.num_rows
+
+
+def test_limit_is_exact(endpoint):
+    """A limit gives that many rows, and no more is read than its pages."""
+    assert ddbio.read_table("flights", endpoint_url=endpoint, limit=17).num_rows == 17
+
+
+def test_nulls_are_kept_on_request(endpoint):
+    """NULL is told from missing when asked, and merged when not."""
+    kept = ddbio.read_table("types", endpoint_url=endpoint, nulls="keep", limit=3)
+    merged = ddbio.read_table("types", endpoint_url=endpoint, limit=3)
+    assert kept["_rescue"].to_pylist() == ['{"none":{"NULL":true}}'] * 3
+    assert merged["_rescue"].null_count == merged.num_rows
+
+
+def test_wrong_options_are_told_at_the_call(endpoint):
+    """A misspelt option fails before the iterator is touched."""
+    with pytest.raises(OptionError, match="did you mean 'columns'"):
+        ddbio.scan_batches("types", endpoint_url=endpoint, column="pk")
+
+
+def test_read_is_what_was_written(endpoint):
+    """Items → Arrow → items is identity, NULL included, for every type."""
+    table = ddbio.read_table("types", endpoint_url=endpoint, nulls="keep")
+    (batch,) = table.combine_chunks().to_batches()
+    again = ddbio.from_dynamodb_json(ddbio.to_dynamodb_json(batch), table.schema)
+    assert again.num_rows == 500
+    assert ddbio.to_dynamodb_json(batch).count(b'"SS":["x","y"]') == 500
+
+
+LINE = b'{"Item":{"pk":{"S":"a"},"n":{"N":"1"}}}\n'
+
+
+@pytest.mark.parametrize("data", [LINE, bytearray(LINE), memoryview(LINE), b'{"pk":{"S":"a"},"n":{"N":"1"}}'])
+def test_infer_from_bytes(data):
+    """Bytes of any kind are data, not a name."""
+    assert ddbio.infer_schema(data).names == ["pk", "n", "_rescue"]
+
+
+def test_infer_from_files(tmp_path):
+    """A file, a folder, a native export and a Parquet file each give their columns."""
+    data = tmp_path / "AWSDynamoDB" / "017-a" / "data"
+    data.mkdir(parents=True)
+    (data / "x.json.gz").write_bytes(gzip.compress(LINE))
+    (data.parent / "manifest-files.json").write_bytes(b'{"itemCount":1}\n')
+    (tmp_path / "one.jsonl").write_bytes(LINE)
+    pq.write_table(pa.table({"pk": ["a"]}), tmp_path / "p.parquet")
+    for source in (data.parent, data, data / "x.json.gz", tmp_path / "one.jsonl"):
+        assert ddbio.infer_schema(source).names == ["pk", "n", "_rescue"], source
+    assert ddbio.infer_schema(tmp_path / "p.parquet").names == ["pk", "_rescue"]
+
+
+def test_infer_refuses_what_it_cannot_read(tmp_path):
+    """An empty folder and a broken file are named."""
+    (tmp_path / "none").mkdir()
+    with pytest.raises(NotFoundError, match="none holds no file"):
+        ddbio.infer_schema(tmp_path / "none")
+    (tmp_path / "bad.json.gz").write_bytes(gzip.compress(LINE * 100)[:50])
+    with pytest.raises(DecodeError, match=r"bad\.json\.gz is not a whole gzip file"):
+        ddbio.infer_schema(tmp_path / "bad.json.gz")
+
+
+def test_infer_from_table(endpoint):
+    """A name that is no path is a table."""
+    assert "carrier" in ddbio.infer_schema("flights", endpoint_url=endpoint).names
