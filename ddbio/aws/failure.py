@@ -12,6 +12,7 @@ from botocore.exceptions import (
     NoRegionError,
     PartialCredentialsError,
     ProfileNotFound,
+    SSLError,
 )
 from botocore.exceptions import (
     ConnectionError as BotoConnectionError,
@@ -57,9 +58,9 @@ def error_code(error: Exception) -> str:
     return str(_body(error).get("Code", "")) if isinstance(error, ClientError) else ""
 
 
-def throttling_reasons(error: ClientError) -> list[str]:
+def throttling_reasons(error: Exception) -> list[str]:
     """Return the reasons the service names for a throttled request; none on endpoints that do not tell."""
-    response: Mapping[str, Any] = error.response
+    response: Mapping[str, Any] = getattr(error, "response", {})
     found = response.get("ThrottlingReasons") or response.get("throttlingReasons") or []
     return [str(reason.get("reason", "")) for reason in found]
 
@@ -68,7 +69,7 @@ def is_transient(error: Exception) -> bool:
     """Tell whether the same read request may succeed a moment later: a broken connection or a server-side 5xx."""
     if isinstance(error, ClientError):
         return int(error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)) >= _SERVER_ERROR
-    return isinstance(error, HTTPClientError)
+    return isinstance(error, (HTTPClientError, BotoConnectionError)) and not isinstance(error, SSLError)
 
 
 def to_ddbio_error(error: Exception, *, action: str, resource: str) -> DdbioError:
@@ -87,9 +88,8 @@ def to_ddbio_error(error: Exception, *, action: str, resource: str) -> DdbioErro
         advice = "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, a profile, or run where a role is attached"
         return AccessDeniedError(f"no AWS credentials found for {action} on {resource}: {advice}", action, resource)
     if isinstance(error, (NoRegionError, ProfileNotFound)):
-        return OptionError(
-            f"{error}: give a profile that exists and a region, by option or environment"
-        )
+        advice = "give a profile that exists and a region, as options or by AWS_PROFILE and AWS_REGION"
+        return OptionError(f"{str(error).rstrip('.')}: {advice}")
     if isinstance(error, (HTTPClientError, BotoConnectionError)):
         text = str(error).rstrip(".")
         return EndpointError(f"{action} on {resource}: {text}; is the endpoint right and up?", resource)

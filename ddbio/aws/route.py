@@ -63,7 +63,7 @@ class Route:
     headers: dict[str, str]
     user_agent: str
     signer: Signer
-    _auth: Callable[[], Any]
+    auth: Callable[[], Any]
 
     def credentials(self) -> Credentials:
         """Return the credentials of this moment, refreshed by botocore where they are about to expire.
@@ -73,7 +73,7 @@ class Route:
         botocore.exceptions.NoCredentialsError
             If there are none.
         """
-        credentials: Credentials | None = self._auth().credentials
+        credentials: Credentials | None = self.auth().credentials
         if credentials is None:
             raise NoCredentialsError
         return credentials
@@ -117,7 +117,7 @@ class Routes:
             headers={"content-type": headers["content-type"], "host": host, "x-amz-target": headers["x-amz-target"]},
             user_agent=headers["user-agent"],
             signer=Signer(region, service),
-            _auth=functools.partial(request_signer.get_auth_instance, service, region, "v4"),
+            auth=functools.partial(request_signer.get_auth_instance, service, region, "v4"),
         )
 
     def _target(self, url: str) -> tuple[str, Target]:

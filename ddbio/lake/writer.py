@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -15,8 +15,7 @@ if TYPE_CHECKING:
 
     from ddbio.core.staged import FileNaming, Staged
     from ddbio.lake.store import ObjectStore, Sink
-
-Compression = Literal["zstd", "snappy", "gzip", "lz4", "none"]
+    from ddbio.options import Compression
 
 # Spark's own spelling: the codec stands before the format, and pyarrow's lz4 is Parquet's LZ4_RAW.
 # https://github.com/apache/parquet-java/blob/master/parquet-common/src/main/java/org/apache/parquet/hadoop/metadata/CompressionCodecName.java

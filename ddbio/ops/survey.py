@@ -5,13 +5,14 @@ from __future__ import annotations
 import dataclasses
 import json
 import threading
+from contextlib import closing
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from ddbio.aws.pages import PageClient
 from ddbio.aws.scan import Patience, SegmentRequest, scan_pages
 from ddbio.aws.table import describe_table
+from ddbio.aws.wire import open_pages
 from ddbio.core.capacity import PAGES_PER_SECOND, READ_UNIT_BYTES, read_units
 from ddbio.core.field import tag_of_field, tagged_field
 from ddbio.core.inference import infer_schema_of_items
@@ -33,6 +34,9 @@ if TYPE_CHECKING:
 SAMPLE_SEGMENTS = 64
 SAMPLE_AT = (16, 32, 48)
 PROBE_ITEMS = 100
+
+# Bounds the first pages of a table that does not state its size.
+ASSUMED_ITEM_BYTES = 400.0
 
 
 def describe_scan(options: ScanOptions) -> TableFacts:
@@ -90,18 +94,18 @@ def request_of(facts: TableFacts, options: ScanOptions, item_bytes: float) -> Se
 
 
 def _sample_pages(facts: TableFacts, options: ScanOptions, budget: Budget, wanted: int) -> Iterator[Page]:
-    client = PageClient(dynamodb_spec(options), lanes=1)
     patience = Patience(options.deadline_seconds, threading.Event())
     share = -(-wanted // (1 + len(SAMPLE_AT)))
-    mean_bytes = facts.size_bytes / facts.item_count if facts.item_count else 400.0
+    mean_bytes = facts.size_bytes / facts.item_count if facts.item_count else ASSUMED_ITEM_BYTES
     whole = dataclasses.replace(request_of(facts, options, mean_bytes), max_items=share)
-    probe = list(_first(scan_pages(client, whole, budget, patience), share))
-    yield from probe
-    if probe[-1].last_evaluated_key is None:
-        return
-    for segment in SAMPLE_AT:
-        request = whole.of_segment(segment, SAMPLE_SEGMENTS)
-        yield from _first(scan_pages(client, request, budget, patience), share)
+    with closing(open_pages(dynamodb_spec(options), lanes=1)) as source:
+        probe = list(_first(scan_pages(source, whole, budget, patience), share))
+        yield from probe
+        if probe[-1].last_evaluated_key is None:
+            return
+        for segment in SAMPLE_AT:
+            request = whole.of_segment(segment, SAMPLE_SEGMENTS)
+            yield from _first(scan_pages(source, request, budget, patience), share)
 
 
 def _first(pages: Iterator[Page], share: int) -> Iterator[Page]:

@@ -7,8 +7,8 @@ from collections import deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from ddbio.aws.pages import PageClient
 from ddbio.aws.scan import Patience, scan_pages
+from ddbio.aws.wire import open_pages
 from ddbio.core.decode import Decoder
 from ddbio.core.digest import Digest
 from ddbio.core.rescue import MisfitLog
@@ -65,7 +65,7 @@ class SegmentStream:
     def __init__(self, task: ScanTask, budget: Budget) -> None:
         self._task = task
         self._budget = budget
-        self._client = PageClient(task.spec, task.lanes)
+        self._pages = open_pages(task.spec, task.lanes)
         self._waiting = deque(task.requests)
         self._queue: deque[pa.RecordBatch] = deque()
         self._queued_bytes = 0
@@ -91,6 +91,7 @@ class SegmentStream:
                 self._changed.notify_all()
             for thread in threads:
                 thread.join()
+            self._pages.close()
 
     def _take(self) -> pa.RecordBatch | None:
         with self._changed:
@@ -140,7 +141,7 @@ class SegmentStream:
 
     def _read(self, request: SegmentRequest, decoder: Decoder, tally: Tally) -> None:
         patience = Patience(self._task.deadline_seconds, self._stop)
-        for page in scan_pages(self._client, request, self._budget, patience):
+        for page in scan_pages(self._pages, request, self._budget, patience):
             tally.items += page.count
             tally.wire_bytes += page.wire_bytes
             if page.count:

@@ -1,7 +1,11 @@
-"""Serve a fake DynamoDB with capacity and throttling over real HTTP; refuses to decide by expressions over items."""
+"""Serve stand-ins for AWS over real HTTP: a fake DynamoDB with capacity and throttling, and moto's S3.
+
+Refuses to decide by expressions over items.
+"""
 
 from __future__ import annotations
 
 from ddbio.testing.fake import FakeDynamoDB
+from ddbio.testing.moto import MotoServer
 
-__all__ = ["FakeDynamoDB"]
+__all__ = ["FakeDynamoDB", "MotoServer"]

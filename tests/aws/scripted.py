@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from email.utils import formatdate
 from types import TracebackType
-from typing import Any
+from typing import Any, Self
 
 import botocore.loaders
 import botocore.session
@@ -140,7 +140,7 @@ class ScriptedServer:
         """Return the server's address."""
         return f"http{'s' if self._tls else ''}://127.0.0.1:{self.port}"
 
-    def __enter__(self) -> ScriptedServer:
+    def __enter__(self) -> Self:
         self._threads[0].start()
         return self
 
@@ -153,6 +153,11 @@ class ScriptedServer:
             with contextlib.suppress(OSError):
                 connection.shutdown(socket.SHUT_RDWR)
         for thread in self._threads:
+            thread.join()
+
+    def wait_until_idle(self) -> None:
+        """Return when every connection so far has been closed by its client."""
+        for thread in self._threads[1:]:
             thread.join()
 
     def _accept(self) -> None:
@@ -189,7 +194,7 @@ class ScriptedServer:
 
 
 # Each client would read the service's model anew.
-_shared_loader = functools.lru_cache(botocore.loaders.create_loader)
+shared_loader = functools.lru_cache(botocore.loaders.create_loader)
 
 
 @contextlib.contextmanager
@@ -200,7 +205,7 @@ def opened(
     client._client.cache_clear()
     monkeypatch.setattr(client, "READ_TIMEOUT_SECONDS", read_timeout_seconds)
     monkeypatch.setattr(client, "CONNECT_TIMEOUT_SECONDS", read_timeout_seconds)
-    monkeypatch.setattr(botocore.session, "create_loader", _shared_loader)
+    monkeypatch.setattr(botocore.session, "create_loader", shared_loader)
     monkeypatch.setenv("DDBIO_WIRE", kind)
     source = open_pages(ClientSpec(endpoint_url=url), 1)
     try:

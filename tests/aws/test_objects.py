@@ -13,13 +13,13 @@ import pytest
 from botocore.awsrequest import AWSResponse
 from botocore.config import Config
 from botocore.exceptions import ClientError
-from moto.server import ThreadedMotoServer
 
 from ddbio.aws.client import ClientSpec
 from ddbio.aws.multipart import PART_BYTES, PARTS_IN_FLIGHT
 from ddbio.aws.objects import S3Store
 from ddbio.core.staged import FileNaming, StoredObject
 from ddbio.errors import AccessDeniedError, EndpointError, NotFoundError, OptionError, ServiceError
+from ddbio.testing import MotoServer
 
 PART = FileNaming("job", 0).path(0, "parquet")
 _serial = itertools.count()
@@ -53,11 +53,8 @@ class Body(io.BytesIO):
 @pytest.fixture(scope="module")
 def spec():
     """Return the recipe of a client of moto over HTTP."""
-    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0)
-    server.start()
-    host, port = server.get_host_and_port()
-    yield ClientSpec(endpoint_url=f"http://{host}:{port}", region="us-east-1")
-    server.stop()
+    with MotoServer() as server:
+        yield ClientSpec(endpoint_url=server.endpoint_url, region="us-east-1")
 
 
 @pytest.fixture

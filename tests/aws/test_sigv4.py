@@ -7,49 +7,48 @@ import pytest
 from botocore.auth import SigV4Auth
 from botocore.awsrequest import AWSRequest
 from botocore.credentials import Credentials
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from ddbio.aws.sigv4 import Signer
 
 _PRINTABLE = st.text(st.characters(min_codepoint=33, max_codepoint=126), min_size=1, max_size=60)
 _HOSTS = st.sampled_from(["127.0.0.1", "[::1]", "localhost", "dynamodb.eu-west-1.amazonaws.com"])
-_SECONDS = st.integers(946684800, 4102444800)
 
 
 def _signed_by_botocore(
-    headers: dict[str, str], body: bytes, credentials: Credentials, at: int, region: str, service: str
+    headers: dict[str, str], body: bytes, credentials: Credentials, at: int, scope: tuple[str, str]
 ) -> dict[str, str]:
     unsigned = {name: value for name, value in headers.items() if name != "host"}
     request = AWSRequest("POST", f"http://{headers['host']}/", unsigned, body)
     moment = datetime.fromtimestamp(at, UTC).replace(tzinfo=None)
     with mock.patch("botocore.auth.get_current_datetime", return_value=moment):
-        SigV4Auth(credentials, service, region).add_auth(request)
+        SigV4Auth(credentials, scope[1], scope[0]).add_auth(request)
     return {name.lower(): value for name, value in request.headers.items() if name.lower() not in headers}
+
+
+_REGIONS = st.from_regex(r"[a-z]{2}-[a-z]{4,9}-[1-9]", fullmatch=True)
+_PORTS = st.one_of(st.just(""), st.integers(1024, 65535).map(":{}".format))
+_TOKENS = st.one_of(st.none(), st.just(""), _PRINTABLE, st.lists(_PRINTABLE, max_size=3).map("  ".join))
+_CREDENTIALS = st.builds(Credentials, st.from_regex(r"[A-Z0-9]{16,20}", fullmatch=True), st.text(max_size=40), _TOKENS)
 
 
 @settings(deadline=None, max_examples=200)
 @given(
     body=st.binary(max_size=400),
-    host=st.builds(
-        lambda name, port: f"{name}{port}", _HOSTS, st.one_of(st.just(""), st.integers(1024, 65535).map(":{}".format))
-    ),
-    region=st.from_regex(r"[a-z]{2}-[a-z]{4,9}-[1-9]", fullmatch=True),
-    service=st.sampled_from(["dynamodb", "kinesis"]),
+    host=st.builds("{}{}".format, _HOSTS, _PORTS),
     target=_PRINTABLE,
-    access_key=st.from_regex(r"[A-Z0-9]{16,20}", fullmatch=True),
-    secret=st.text(max_size=40),
-    token=st.one_of(st.none(), st.just(""), _PRINTABLE, st.lists(_PRINTABLE, max_size=3).map("  ".join)),
-    at=_SECONDS,
+    scope=st.tuples(_REGIONS, st.sampled_from(["dynamodb", "kinesis"])),
+    credentials=_CREDENTIALS,
+    at=st.integers(946684800, 4102444800),
 )
-def test_a_signature_is_the_one_botocore_makes(body, host, region, service, target, access_key, secret, token, at):
+def test_a_signature_is_the_one_botocore_makes(*, body, host, target, scope, credentials, at):
     """Every generated request is signed as botocore.auth.SigV4Auth signs it, header for header."""
     headers = {"content-type": "application/x-amz-json-1.0", "host": host, "x-amz-target": target}
-    credentials = Credentials(access_key, secret, token)
-    ours = Signer(region, service).sign(headers, body, credentials, at)
-    theirs = _signed_by_botocore(headers, body, credentials, at, region, service)
-    if token:
-        theirs["x-amz-security-token"] = " ".join(token.split())
-    assert ours == theirs
+    theirs = _signed_by_botocore(headers, body, credentials, at, scope)
+    if credentials.token:
+        theirs["x-amz-security-token"] = " ".join(credentials.token.split())
+    assert Signer(*scope).sign(headers, body, credentials, at) == theirs
 
 
 def test_the_kept_key_follows_the_day_and_the_secret():

@@ -16,9 +16,8 @@ import localstack_client.config
 import pytest
 from botocore.config import Config
 from botocore.exceptions import ClientError
-from moto.server import ThreadedMotoServer
 
-from ddbio.testing import FakeDynamoDB
+from ddbio.testing import FakeDynamoDB, MotoServer
 
 MINISTACK = Path(__file__).parents[2] / ".venv-ministack" / "bin" / "ministack"
 START_SECONDS = 30
@@ -45,12 +44,9 @@ def serve_fake(_):
 
 @contextlib.contextmanager
 def serve_moto(_):
-    """Serve moto in this process."""
-    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
-    server.start()
-    host, port = server.get_host_and_port()
-    yield f"http://{host}:{port}"
-    server.stop()
+    """Serve moto in a process of its own."""
+    with MotoServer() as server:
+        yield server.endpoint_url
 
 
 @contextlib.contextmanager

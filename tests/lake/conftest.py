@@ -4,11 +4,11 @@ import itertools
 
 import pyarrow as pa
 import pytest
-from moto.server import ThreadedMotoServer
 
 from ddbio.aws.client import ClientSpec
 from ddbio.aws.objects import S3Store
 from ddbio.lake.local import LocalStore
+from ddbio.testing import MotoServer
 
 _serial = itertools.count()
 
@@ -16,11 +16,8 @@ _serial = itertools.count()
 @pytest.fixture(scope="session")
 def s3_spec():
     """Return the recipe of a client of moto over HTTP."""
-    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0)
-    server.start()
-    host, port = server.get_host_and_port()
-    yield ClientSpec(endpoint_url=f"http://{host}:{port}", region="us-east-1")
-    server.stop()
+    with MotoServer() as server:
+        yield ClientSpec(endpoint_url=server.endpoint_url, region="us-east-1")
 
 
 @pytest.fixture

@@ -156,6 +156,27 @@ def test_no_rows_stage_nothing(make_store, flights):
     assert list(store.list("")) == []
 
 
+def test_an_empty_file_can_be_kept(flights):
+    """A writer that got no row stages one file with the columns where that is wanted, and no more where rows came."""
+    store = MemoryStore()
+    writer = RollingWriter(store, FileNaming("job", 0), flights.schema, FileOptions())
+    [staged] = writer.finish(keep_empty=True)
+    assert staged.rows == 0
+    assert read(store).schema.equals(flights.schema, check_metadata=True)
+    writer = RollingWriter(store, FileNaming("job", 1), flights.schema, FileOptions())
+    writer.write(flights)
+    assert [each.rows for each in writer.finish(keep_empty=True)] == [flights.num_rows]
+
+
+def test_lz4_pages_have_no_dictionary(flights):
+    """Spark fails to filter by some LZ4_RAW dictionaries, so there are none; other codecs keep theirs."""
+    for compression, expected in [("lz4", False), ("zstd", True)]:
+        store = MemoryStore()
+        [staged] = write(store, [flights], compression=compression)
+        column = pq.ParquetFile(pa.BufferReader(store.files[staged.path])).metadata.row_group(0).column(1)
+        assert column.has_dictionary_page == expected
+
+
 def test_abort_discards_the_open_file(make_store, flights, staged_left):
     """An aborted writer leaves nothing staged of the file it was writing."""
     store = make_store()

@@ -1,0 +1,152 @@
+"""Reading a segment: every page once, whatever the endpoint does, within the budget."""
+
+import threading
+
+import pytest
+from botocore.exceptions import ClientError, ConnectTimeoutError
+
+from ddbio.aws import scan
+from ddbio.aws.scan import Patience, SegmentRequest, scan_pages
+from ddbio.budget import BudgetClosedError, LocalBudget
+from ddbio.core.page import Page
+from ddbio.errors import AccessDeniedError, EndpointError, ServiceError, ThrottledError
+
+REQUEST = SegmentRequest(table="t", segment=1, total_segments=4)
+
+
+def _page(count=1, key=None, units=0.5, scanned=None):
+    return Page(b"{}", count, count if scanned is None else scanned, key, units, 100)
+
+
+def _refusal(code, status=400, **more):
+    response = {"Error": {"Code": code, "Message": "m"}, "ResponseMetadata": {"HTTPStatusCode": status}, **more}
+    return ClientError(response, "Scan")
+
+
+class Scripted:
+    """Answer requests by the steps of a script, and keep them."""
+
+    endpoint_url = "http://127.0.0.1:1"
+
+    def __init__(self, *steps):
+        self.steps = list(steps)
+        self.requests = []
+
+    def scan(self, parameters):
+        """Return or raise the next step."""
+        self.requests.append(dict(parameters))
+        step = self.steps.pop(0)
+        if isinstance(step, Exception):
+            raise step
+        return step
+
+
+@pytest.fixture
+def patience(monkeypatch):
+    """Be patient, without waiting long."""
+    monkeypatch.setattr(scan, "LONGEST_PAUSE_SECONDS", 0.001)
+    return Patience(deadline_seconds=60.0, stop=threading.Event())
+
+
+def _read(source, patience, request=REQUEST, budget=None):
+    return list(scan_pages(source, request, budget or LocalBudget(None), patience))
+
+
+def test_pages_follow_their_keys(patience):
+    """Each request starts where the last page ended; an empty page with a key is not the end."""
+    source = Scripted(_page(key={"pk": {"S": "a"}}), _page(0, key={"pk": {"S": "b"}}), _page())
+    assert [page.count for page in _read(source, patience)] == [1, 0, 1]
+    assert [each.get("ExclusiveStartKey") for each in source.requests] == [
+        None,
+        {"pk": {"S": "a"}},
+        {"pk": {"S": "b"}},
+    ]
+    assert {(each["Segment"], each["TotalSegments"]) for each in source.requests} == {(1, 4)}
+
+
+@pytest.mark.parametrize(
+    "failure",
+    [
+        _refusal("ProvisionedThroughputExceededException"),
+        _refusal("InternalServerError", 500),
+        ConnectTimeoutError(endpoint_url="http://x"),
+    ],
+)
+def test_failed_page_is_asked_again_with_the_same_key(patience, failure):
+    """A throttle, a server error and a broken connection cost time, never a page, and never give one twice."""
+    source = Scripted(_page(key={"pk": {"S": "a"}}), failure, failure, _page(2))
+    assert [page.count for page in _read(source, patience)] == [1, 2]
+    assert [each.get("ExclusiveStartKey") for each in source.requests][1:] == [{"pk": {"S": "a"}}] * 3
+
+
+def test_throttles_are_told_by_reason(patience):
+    """The budget hears whether a key range, the table or the account was too much."""
+    hot = {"reason": "TableReadKeyRangeThroughputExceeded", "resource": "arn"}
+    refusals = [
+        _refusal("ProvisionedThroughputExceededException", ThrottlingReasons=[hot]),
+        _refusal("RequestLimitExceeded"),
+    ]
+    budget = LocalBudget(None)
+    _read(Scripted(*refusals, _page()), patience, budget=budget)
+    assert budget.usage().throttles == {"key_range": 1, "account": 1}
+
+
+def test_consumed_units_are_settled(patience):
+    """What the service charged is what the budget counts; refused requests count nothing."""
+    budget = LocalBudget(None)
+    source = Scripted(_page(units=3.5, key={"k": {"S": "a"}}), _refusal("ThrottlingException"), _page(units=0.5))
+    _read(source, patience, budget=budget)
+    assert budget.usage().consumed_units == 4.0
+
+
+def test_what_cannot_succeed_is_raised_at_once(patience):
+    """A refusal that no retry mends ends the segment."""
+    source = Scripted(_refusal("AccessDeniedException"))
+    with pytest.raises(AccessDeniedError, match="dynamodb:Scan"):
+        _read(source, patience)
+    assert len(source.requests) == 1
+
+
+def test_throttling_ends_at_the_deadline(patience):
+    """No page until the deadline is an error that says what to do."""
+    source = Scripted(*[_refusal("ThrottlingException")] * 3)
+    with pytest.raises(ThrottledError, match="raise its capacity"):
+        _read(source, Patience(-1.0, patience.stop))
+
+
+def test_unreachable_endpoint_ends(patience, monkeypatch):
+    """An endpoint that stays out of reach is given up."""
+    monkeypatch.setattr(scan, "UNREACHABLE_SECONDS", -1.0)
+    with pytest.raises(EndpointError, match="gave up"):
+        _read(Scripted(ConnectTimeoutError(endpoint_url="http://x")), patience)
+
+
+def test_key_that_does_not_advance_is_an_error(patience):
+    """The same key twice would never end."""
+    source = Scripted(*[_page(key={"pk": {"S": "a"}})] * 3)
+    with pytest.raises(ServiceError, match="does not advance"):
+        _read(source, patience)
+
+
+def test_stopping_ends_the_wait(patience):
+    """A job that is being stopped does not wait for the next attempt."""
+    patience.stop.set()
+    with pytest.raises(BudgetClosedError):
+        _read(Scripted(_refusal("ThrottlingException")), patience)
+
+
+def test_names_are_aliased_and_pages_bounded(patience):
+    """Any attribute name can be asked for; small budgets ask for small pages, by what the last page cost."""
+    request = SegmentRequest(table="t", columns=("a.b", "#size"), page_units=10, item_units=0.5)
+    source = Scripted(_page(count=20, units=40.0, key={"k": {"S": "a"}}), _page())
+    _read(source, patience, request)
+    assert source.requests[0]["ExpressionAttributeNames"] == {"#n0": "a.b", "#n1": "#size"}
+    assert [each["Limit"] for each in source.requests] == [20, 5]
+
+
+def test_max_items_bounds_pages_and_ends(patience):
+    """A limited segment asks for no more than what is left and stops there."""
+    request = SegmentRequest(table="t", max_items=5)
+    source = Scripted(_page(count=3, key={"k": {"S": "a"}}), _page(count=2, key={"k": {"S": "b"}}))
+    _read(source, patience, request)
+    assert [each["Limit"] for each in source.requests] == [5, 2]

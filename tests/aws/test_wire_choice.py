@@ -1,0 +1,152 @@
+"""Which source open_pages takes, and that the light one goes where botocore would go."""
+
+from __future__ import annotations
+
+import io
+import time
+from calendar import timegm
+
+import botocore.session
+import pytest
+from botocore.awsrequest import AWSPreparedRequest, AWSResponse
+from botocore.compat import HTTPHeaders
+from urllib3 import HTTPResponse
+
+from ddbio.aws import client
+from ddbio.aws.client import ClientSpec
+from ddbio.aws.pages import PageClient
+from ddbio.aws.wire import Wire, open_pages
+from ddbio.errors import OptionError
+from tests.aws.scripted import shared_loader
+
+LOCAL = "http://127.0.0.1:9"
+ARN = "arn:aws:dynamodb:eu-west-1:123456789012:table/table"
+
+
+@pytest.fixture(autouse=True)
+def clean(monkeypatch):
+    """Give each test clients of its own and an environment without proxies."""
+    for name in ("http_proxy", "https_proxy", "all_proxy", "no_proxy"):
+        monkeypatch.delenv(name, raising=False)
+        monkeypatch.delenv(name.upper(), raising=False)
+    monkeypatch.delenv("DDBIO_WIRE", raising=False)
+    monkeypatch.setattr(botocore.session, "create_loader", shared_loader)
+    client._client.cache_clear()
+    yield
+    client._client.cache_clear()
+
+
+def test_the_light_wire_is_the_default():
+    """Where nothing speaks against it, and after botocore's path was used on the same client, the wire is light."""
+    spec = ClientSpec(endpoint_url=LOCAL)
+    PageClient(spec, 1)
+    assert isinstance(open_pages(spec, 1), Wire)
+    assert isinstance(open_pages(spec, 1), Wire)
+
+
+@pytest.mark.parametrize("forced", ["botocore", "light"])
+def test_one_source_can_be_forced(monkeypatch, forced):
+    """DDBIO_WIRE decides."""
+    monkeypatch.setenv("DDBIO_WIRE", forced)
+    assert isinstance(open_pages(ClientSpec(endpoint_url=LOCAL), 1), Wire if forced == "light" else PageClient)
+
+
+def test_an_unknown_source_is_refused(monkeypatch):
+    """A misspelt DDBIO_WIRE is told with the values that are meant."""
+    monkeypatch.setenv("DDBIO_WIRE", "lite")
+    with pytest.raises(OptionError, match="'lite': set it to light or botocore"):
+        open_pages(ClientSpec(endpoint_url=LOCAL), 1)
+
+
+@pytest.mark.parametrize(
+    ("environment", "url", "expected"),
+    [
+        ({"HTTP_PROXY": "http://127.0.0.1:3128"}, LOCAL, PageClient),
+        ({"http_proxy": "http://127.0.0.1:3128"}, LOCAL, PageClient),
+        ({"HTTP_PROXY": "http://127.0.0.1:3128", "NO_PROXY": "127.0.0.1"}, LOCAL, Wire),
+        ({"HTTPS_PROXY": "http://127.0.0.1:3128"}, LOCAL, Wire),
+        ({"HTTPS_PROXY": "http://127.0.0.1:3128"}, "https://127.0.0.1:9", PageClient),
+        ({"HTTPS_PROXY": "http://127.0.0.1:3128", "NO_PROXY": ".amazonaws.com"}, None, Wire),
+        ({"HTTPS_PROXY": "http://127.0.0.1:3128"}, None, PageClient),
+        ({"AWS_ENDPOINT_URL": f"{LOCAL}/path"}, None, PageClient),
+        ({}, f"{LOCAL}/", Wire),
+        ({}, "http://user:word@127.0.0.1:9", PageClient),
+    ],
+)
+def test_what_only_botocore_can_do_is_left_to_it(monkeypatch, environment, url, expected):
+    """Proxies that count for the endpoint, and endpoints with more than a host and a port, take botocore's path."""
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    assert type(open_pages(ClientSpec(endpoint_url=url), 1)) is expected
+
+
+@pytest.mark.parametrize(
+    "event", ["before-send.dynamodb", "before-sign.*.Scan", "request-created.dynamodb.Query", "needs-retry"]
+)
+def test_a_custom_handler_takes_botocores_path(event):
+    """A handler of the user's own on the client is not passed by."""
+    spec = ClientSpec(endpoint_url=LOCAL)
+    spec.client("dynamodb").meta.events.register(event, lambda **_: None)
+    assert isinstance(open_pages(spec, 1), PageClient)
+
+
+def test_the_light_wire_cannot_be_forced_past_a_proxy(monkeypatch):
+    """A forced wire that would ignore the configuration is refused with the reason."""
+    monkeypatch.setenv("DDBIO_WIRE", "light")
+    monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:3128")
+    with pytest.raises(OptionError, match="a proxy is configured"):
+        open_pages(ClientSpec(endpoint_url=LOCAL), 1)
+
+
+def _as_botocore_sends_it(spec: ClientSpec, table: str) -> AWSPreparedRequest:
+    sent: list[AWSPreparedRequest] = []
+
+    def keep(request: AWSPreparedRequest, **_: object) -> AWSResponse:
+        sent.append(request)
+        return AWSResponse(request.url, 200, HTTPHeaders(), HTTPResponse(io.BytesIO(b"{}"), preload_content=False))
+
+    made = client._client.__wrapped__(spec, "dynamodb", 10)
+    made.meta.events.register("before-send.dynamodb.Scan", keep)
+    made.scan(TableName=table)
+    return sent[0]
+
+
+@pytest.mark.parametrize("table", ["table", ARN])
+@pytest.mark.parametrize(
+    ("environment", "spec"),
+    [
+        ({}, ClientSpec(region="eu-west-1")),
+        ({}, ClientSpec(region="cn-north-1")),
+        ({}, ClientSpec(region="local")),
+        ({"AWS_USE_FIPS_ENDPOINT": "true"}, ClientSpec(region="us-east-1")),
+        ({"AWS_USE_DUALSTACK_ENDPOINT": "true"}, ClientSpec(region="us-west-2")),
+        ({"AWS_ACCOUNT_ID": "111122223333"}, ClientSpec(region="eu-west-1")),
+        (
+            {"AWS_ACCOUNT_ID": "111122223333", "AWS_ACCOUNT_ID_ENDPOINT_MODE": "disabled"},
+            ClientSpec(region="eu-west-1"),
+        ),
+        ({"AWS_ENDPOINT_URL": "http://127.0.0.1:8000"}, ClientSpec(region="eu-west-1")),
+        ({"AWS_ENDPOINT_URL_DYNAMODB": "https://[::1]:8443"}, ClientSpec(region="eu-west-1")),
+        ({}, ClientSpec(endpoint_url="https://vpce-1.dynamodb.eu-west-1.vpce.amazonaws.com", region="eu-west-1")),
+        ({}, ClientSpec(endpoint_url="http://LocalHost:80")),
+    ],
+)
+def test_requests_go_where_botocore_would_send_them(monkeypatch, environment, spec, table):
+    """Address, user agent and signature are those of botocore's own request, whatever decides them."""
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    theirs = _as_botocore_sends_it(spec, table)
+    source = open_pages(spec, 1)
+    assert isinstance(source, Wire)
+    route = source._routes.find("Scan", table)
+    assert route.target.url == theirs.url
+    assert theirs.url.startswith("https:") == (route.target.tls is not None)
+    headers = {
+        name.lower(): value if isinstance(value, str) else value.decode() for name, value in theirs.headers.items()
+    }
+    assert route.headers["x-amz-target"] == headers["x-amz-target"]
+    assert route.headers["content-type"] == headers["content-type"]
+    assert route.user_agent == headers["user-agent"]
+    at = timegm(time.strptime(headers["x-amz-date"], "%Y%m%dT%H%M%SZ"))
+    ours = route.signer.sign(route.headers, theirs.body, route.credentials(), at)
+    assert ours["authorization"] == headers["authorization"]

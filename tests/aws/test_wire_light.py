@@ -1,0 +1,219 @@
+"""What only the light wire does, or does better than botocore."""
+
+from __future__ import annotations
+
+import gc
+import socket
+import threading
+import time
+from calendar import timegm
+from concurrent.futures import ThreadPoolExecutor
+from email.utils import formatdate
+
+import pytest
+from botocore.exceptions import (
+    ClientError,
+    ConnectionClosedError,
+    ConnectTimeoutError,
+    HTTPClientError,
+    ReadTimeoutError,
+)
+
+from ddbio.aws.failure import is_transient
+from ddbio.aws.wire import Wire
+from tests.aws.scripted import PAGE, Request, ScriptedServer, answer, hang_up, opened, refuse, speak, trickle
+
+SCAN = {"TableName": "table", "Segment": 0, "TotalSegments": 1}
+HEAD = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(PAGE)
+
+
+@pytest.fixture
+def light(monkeypatch):
+    """Return a function that opens a light wire on a server."""
+    return lambda server, seconds=5.0: opened(monkeypatch, "light", server.url, seconds)
+
+
+def _signed_at(request: Request) -> int:
+    return timegm(time.strptime(request.headers["x-amz-date"], "%Y%m%dT%H%M%SZ"))
+
+
+def test_a_request_met_by_a_closing_connection_is_sent_once_more(light):
+    """Where a kept connection ends before a byte of the answer came, the same request goes over a new one."""
+    with ScriptedServer(answer(), hang_up) as server, light(server) as source:
+        assert [source.scan(SCAN).count, source.scan(SCAN).count] == [1, 1]
+    assert [request.connection for request in server.requests] == [1, 1, 2]
+    assert server.requests[1].body == server.requests[2].body
+
+
+@pytest.mark.parametrize("steps", [[hang_up], [answer(), hang_up, hang_up]], ids=["new", "kept"])
+def test_a_request_is_not_sent_a_third_time(light, steps):
+    """A new connection that ends without an answer is the caller's to judge."""
+    with ScriptedServer(*steps) as server, light(server) as source:
+        for _ in steps[:-2]:
+            source.scan(SCAN)
+        with pytest.raises(ConnectionClosedError):
+            source.scan(SCAN)
+    assert len(server.requests) == len(steps)
+
+
+def test_an_answer_that_has_begun_is_not_asked_for_twice(light):
+    """A kept connection that ends inside an answer is an error at once: the service has charged for it."""
+    with ScriptedServer(answer(), speak(HEAD + PAGE[:10])) as server, light(server) as source:
+        source.scan(SCAN)
+        with pytest.raises(ConnectionClosedError):
+            source.scan(SCAN)
+    assert len(server.requests) == 2
+
+
+@pytest.mark.parametrize(
+    "words",
+    [HEAD, HEAD + PAGE[:-1], b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nff\r\nabc"],
+    ids=["head", "body", "chunk"],
+)
+def test_an_answer_cut_short_is_a_closed_connection(light, words):
+    """Wherever an answer ends before its end, the page is asked for again by the caller."""
+    with (
+        ScriptedServer(speak(words)) as server,
+        light(server) as source,
+        pytest.raises(ConnectionClosedError) as raised,
+    ):
+        source.scan(SCAN)
+    assert is_transient(raised.value)
+
+
+@pytest.mark.parametrize("words", [HEAD, HEAD + PAGE], ids=["head", "body"])
+def test_a_trickling_answer_runs_into_a_deadline(light, words):
+    """Bytes that come just in time for every single read do not hold a lane for ever."""
+    pace = trickle(words) if words is HEAD else trickle(words, 0.03)
+    with ScriptedServer(pace) as server, light(server, 0.2) as source:
+        with pytest.raises(ReadTimeoutError) as raised:
+            source.scan(SCAN)
+        assert is_transient(raised.value)
+        assert source.scan(SCAN).count == 1
+
+
+SENSELESS = {
+    "a length that is none": HEAD.replace(str(len(PAGE)).encode(), b"many"),
+    "a negative length": HEAD.replace(str(len(PAGE)).encode(), b"-1"),
+    "more bytes than any page": HEAD.replace(str(len(PAGE)).encode(), b"9" * 15),
+    "an endless header": b"HTTP/1.1 200 OK\r\nx: " + b"x" * 70_000,
+    "headers without end": b"HTTP/1.1 200 OK\r\n" + b"x: y\r\n" * 101,
+    "a chunk of a size that is none": b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nxyz\r\n",
+    "a chunk beyond any page": b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nfffffffff\r\n",
+    "another protocol": b"\x16\x03\x01\r\n",
+    "a status that is none": b"HTTP/1.1 ok\r\n\r\n",
+}
+
+
+@pytest.mark.parametrize("words", SENSELESS.values(), ids=SENSELESS.keys())
+def test_a_senseless_answer_is_refused_and_its_connection_dropped(light, words):
+    """Nothing a server says makes the wire reserve memory without end or fail in an unforeseen way."""
+    with ScriptedServer(speak(words, stays_open=True)) as server, light(server) as source:
+        with pytest.raises(HTTPClientError) as raised:
+            source.scan(SCAN)
+        assert is_transient(raised.value)
+        assert source.scan(SCAN).count == 1
+    assert [request.connection for request in server.requests] == [1, 2]
+
+
+@pytest.mark.parametrize(
+    ("status", "body"),
+    [(502, b"\xe9rreur"), (500, b"[]"), (503, b'{"__type":7}'), (299, b""), (404, b"[1]"), (300, PAGE)],
+)
+def test_an_answer_that_is_nobodys_error_keeps_its_status(light, status, body):
+    """What something between answers becomes a ClientError by its HTTP status."""
+    step = answer(body, status=status)
+    with ScriptedServer(step) as server, light(server) as source, pytest.raises(ClientError) as raised:
+        source.scan(SCAN)
+    assert raised.value.response["Error"]["Code"] == str(status)
+    assert raised.value.response["ResponseMetadata"]["HTTPStatusCode"] == status
+    assert is_transient(raised.value) == (status >= 500)
+
+
+@pytest.mark.parametrize(
+    ("message", "hours"),
+    [("Signature expired: 20260101T000000Z is now earlier than …", 3), ("Signature not yet current: …", -3)],
+)
+def test_a_wrong_clock_follows_the_services(light, message, hours):
+    """A signature refused for its date is made anew by the clock of the Date header, which is then kept."""
+    theirs = time.time() + 3600 * hours
+    late = refuse("InvalidSignatureException", message, headers={"Date": formatdate(theirs, usegmt=True)})
+    with ScriptedServer(late) as server, light(server) as source:
+        assert [source.scan(SCAN).count, source.scan(SCAN).count] == [1, 1]
+    first, *others = server.requests
+    assert abs(_signed_at(first) - time.time()) < 60
+    assert all(abs(_signed_at(request) - theirs) < 60 for request in others)
+    assert len(others) == 2
+    assert all(request.is_signed_by("testing") for request in server.requests)
+
+
+@pytest.mark.parametrize(
+    ("message", "date"),
+    [
+        ("Signature expired: …", formatdate(usegmt=True)),
+        ("Signature expired: …", "yesterday"),
+        ("Signature expired: …", None),
+        ("The request signature we calculated does not match …", formatdate(0, usegmt=True)),
+    ],
+    ids=["clocks agree", "no date", "no header", "another reason"],
+)
+def test_a_refused_signature_is_raised_where_no_clock_is_to_blame(light, message, date):
+    """Without a differing clock the refusal is final, after one request."""
+    step = refuse("InvalidSignatureException", message, headers={"Date": date})
+    with ScriptedServer(step) as server, light(server) as source, pytest.raises(ClientError, match="InvalidSignature"):
+        source.scan(SCAN)
+    assert len(server.requests) == 1
+
+
+def test_a_clock_is_followed_once_a_call(light):
+    """A server whose clock runs away ends in its error, not in a loop."""
+    steps = [
+        refuse(
+            "InvalidSignatureException", "Signature expired: …", headers={"Date": formatdate(day * 86400, usegmt=True)}
+        )
+        for day in range(3)
+    ]
+    with (
+        ScriptedServer(*steps) as server,
+        light(server) as source,
+        pytest.raises(ClientError, match="InvalidSignature"),
+    ):
+        source.scan(SCAN)
+    assert len(server.requests) == 2
+
+
+def test_threads_have_connections_of_their_own(light):
+    """Requests made at once go over as many connections, which are then kept and closed."""
+    together = threading.Barrier(4, timeout=5)
+
+    def scan(source: Wire) -> int:
+        together.wait()
+        return sum(source.scan(SCAN).count for _ in range(5))
+
+    with ScriptedServer() as server, light(server) as source, ThreadPoolExecutor(4) as threads:
+        assert list(threads.map(scan, [source] * 4)) == [5] * 4
+    assert len({request.connection for request in server.requests}) <= 4
+    assert len(server.requests) == 20
+
+
+def test_a_closed_wire_keeps_no_connection(light):
+    """After close, and in a wire that is merely forgotten, no socket is left open."""
+    with ScriptedServer() as server, light(server) as source:
+        source.scan(SCAN)
+        source.close()
+        server.wait_until_idle()
+        source.scan(SCAN)
+        assert isinstance(source, Wire)
+        source._connections.clear()
+        del source
+        gc.collect()
+        server.wait_until_idle()
+    assert [request.connection for request in server.requests] == [1, 2]
+
+
+def test_a_handshake_that_never_ends_is_a_connect_timeout(monkeypatch):
+    """A port that accepts but does not speak TLS in time is given up as one that does not accept."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        url = f"https://127.0.0.1:{listener.getsockname()[1]}"
+        with opened(monkeypatch, "light", url, 0.2) as source, pytest.raises(ConnectTimeoutError):
+            source.scan(SCAN)

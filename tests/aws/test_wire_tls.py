@@ -1,0 +1,176 @@
+"""Both sources over TLS, against servers whose certificates come from a CA made here."""
+
+from __future__ import annotations
+
+import ipaddress
+import json
+import ssl
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from botocore.exceptions import SSLError
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+
+from ddbio.errors import OptionError
+from tests.aws.scripted import ScriptedServer, answer, hang_up, opened
+
+SCAN = {"TableName": "table", "Segment": 0, "TotalSegments": 1}
+
+
+@dataclass(frozen=True)
+class Authority:
+    """Sign certificates and say who signed them."""
+
+    bundle: Path
+    context_for: Callable[[str], ssl.SSLContext]
+
+
+def _certificate(
+    subject: str,
+    issuer: str,
+    key: ec.EllipticCurvePrivateKey,
+    signer: ec.EllipticCurvePrivateKey,
+    *,
+    is_authority: bool,
+) -> x509.Certificate:
+    now = datetime.now(UTC)
+    builder = (
+        x509.CertificateBuilder()
+        .subject_name(x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, subject)]))
+        .issuer_name(x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, issuer)]))
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - timedelta(days=1))
+        .not_valid_after(now + timedelta(days=1))
+        .add_extension(x509.BasicConstraints(ca=is_authority, path_length=None), critical=True)
+        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
+        .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(signer.public_key()), critical=False)
+    )
+    if is_authority:
+        uses = dict.fromkeys(
+            ("digital_signature", "content_commitment", "key_encipherment", "data_encipherment", "key_agreement",
+             "encipher_only", "decipher_only"), False,
+        )  # fmt: skip
+        builder = builder.add_extension(x509.KeyUsage(key_cert_sign=True, crl_sign=True, **uses), critical=True)
+    else:
+        name = x509.IPAddress(ipaddress.ip_address(subject)) if subject[0].isdigit() else x509.DNSName(subject)
+        builder = builder.add_extension(x509.SubjectAlternativeName([name]), critical=False)
+    return builder.sign(signer, hashes.SHA256())
+
+
+@pytest.fixture(scope="module")
+def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
+    """Make a certificate authority of our own."""
+    folder = tmp_path_factory.mktemp("tls")
+    root_key = ec.generate_private_key(ec.SECP256R1())
+    root = _certificate("root", "root", root_key, root_key, is_authority=True)
+    bundle = folder / "bundle.pem"
+    bundle.write_bytes(root.public_bytes(serialization.Encoding.PEM))
+
+    def context_for(host: str) -> ssl.SSLContext:
+        key = ec.generate_private_key(ec.SECP256R1())
+        chain = folder / "chain.pem"
+        private = key.private_bytes(
+            serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+        )
+        leaf = _certificate(host, "root", key, root_key, is_authority=False)
+        chain.write_bytes(private + leaf.public_bytes(serialization.Encoding.PEM))
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(chain)
+        return context
+
+    return Authority(bundle, context_for)
+
+
+@pytest.fixture(params=["light", "botocore"])
+def kind(request: pytest.FixtureRequest) -> str:
+    """Name the source under test."""
+    return str(request.param)
+
+
+@pytest.mark.parametrize("variable", ["AWS_CA_BUNDLE", "REQUESTS_CA_BUNDLE"])
+def test_a_server_of_the_configured_authority_is_trusted(kind, variable, authority, monkeypatch):
+    """The CA bundle that botocore would use is used; a page of many TLS records comes whole over a kept connection."""
+    monkeypatch.setenv(variable, str(authority.bundle))
+    items = [{"id": {"S": "x" * 1000}}] * 1000
+    body = json.dumps({"Count": 1000, "Items": items, "ScannedCount": 1000}).encode()
+    with (
+        ScriptedServer(answer(body), answer(body), tls=authority.context_for("127.0.0.1")) as server,
+        opened(monkeypatch, kind, server.url) as source,
+    ):
+        pages = [source.scan(SCAN) for _ in range(2)]
+    assert [json.loads(page.items)["Items"] for page in pages] == [items] * 2
+    assert [request.connection for request in server.requests] == [1, 1]
+    assert all(request.is_signed_by("testing") for request in server.requests)
+
+
+def test_a_profiles_authority_is_trusted(kind, authority, monkeypatch, tmp_path):
+    """The ca_bundle of the AWS configuration file counts as the environment's."""
+    configuration = tmp_path / "config"
+    configuration.write_text(f"[default]\nca_bundle = {authority.bundle}\n")
+    monkeypatch.setenv("AWS_CONFIG_FILE", str(configuration))
+    with (
+        ScriptedServer(tls=authority.context_for("127.0.0.1")) as server,
+        opened(monkeypatch, kind, server.url) as source,
+    ):
+        assert source.scan(SCAN).count == 1
+
+
+def test_a_server_of_an_unknown_authority_gets_no_request(kind, authority, monkeypatch):
+    """Without the CA bundle the handshake fails, and nothing is sent."""
+    with (
+        ScriptedServer(tls=authority.context_for("127.0.0.1")) as server,
+        opened(monkeypatch, kind, server.url) as source,
+        pytest.raises(SSLError, match="CERTIFICATE_VERIFY_FAILED"),
+    ):
+        source.scan(SCAN)
+    assert server.requests == []
+
+
+def test_a_server_of_another_name_gets_no_request(kind, authority, monkeypatch):
+    """A valid certificate for another host is no certificate for this one."""
+    monkeypatch.setenv("AWS_CA_BUNDLE", str(authority.bundle))
+    with (
+        ScriptedServer(tls=authority.context_for("dynamodb.example.com")) as server,
+        opened(monkeypatch, kind, server.url) as source,
+        pytest.raises(SSLError, match=r"doesn't match|not valid for"),
+    ):
+        source.scan(SCAN)
+    assert server.requests == []
+
+
+def test_a_kept_connection_that_was_closed_is_replaced(kind, authority, monkeypatch):
+    """An encrypted connection that the server closed between two requests is made anew."""
+    monkeypatch.setenv("AWS_CA_BUNDLE", str(authority.bundle))
+    with (
+        ScriptedServer(answer(stays_open=False), tls=authority.context_for("127.0.0.1")) as server,
+        opened(monkeypatch, kind, server.url) as source,
+    ):
+        assert [source.scan(SCAN).count, source.scan(SCAN).count] == [1, 1]
+
+
+def test_a_request_met_by_a_closing_connection_is_sent_once_more(authority, monkeypatch):
+    """The light wire sends again over TLS as it does without."""
+    monkeypatch.setenv("AWS_CA_BUNDLE", str(authority.bundle))
+    with (
+        ScriptedServer(answer(), hang_up, tls=authority.context_for("127.0.0.1")) as server,
+        opened(monkeypatch, "light", server.url) as source,
+    ):
+        assert [source.scan(SCAN).count, source.scan(SCAN).count] == [1, 1]
+    assert [request.connection for request in server.requests] == [1, 1, 2]
+
+
+def test_a_bundle_that_cannot_be_read_is_named(authority, monkeypatch, tmp_path):
+    """A wrong AWS_CA_BUNDLE is an option to mend, not a fault of the endpoint."""
+    monkeypatch.setenv("AWS_CA_BUNDLE", str(tmp_path / "absent.pem"))
+    with (
+        ScriptedServer(tls=authority.context_for("127.0.0.1")) as server,
+        opened(monkeypatch, "light", server.url) as source,
+        pytest.raises(OptionError, match=r"absent\.pem"),
+    ):
+        source.scan(SCAN)
