@@ -13,6 +13,8 @@ import pytest
 
 import ddbio
 from ddbio.cli.main import cli
+from ddbio.ops.report import ScanReport
+from ddbio.options import ScanToFilesOptions, descriptions_of
 
 ROOT = Path(__file__).parents[1]
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
@@ -48,7 +50,7 @@ def test_links_lead_somewhere(page):
 @pytest.mark.parametrize("page", PAGES, ids=named)
 def test_modules_exist(page):
     """Every module and folder that a page names exists, in the package or at the root."""
-    paths = re.findall(r"(?<![\w/.])((?:\w+/)+(?:\w+\.py)?)(?![\w/.*<])", page.read_text("utf-8"))
+    paths = re.findall(r"(?<![\w/.])((?:[a-z]\w*/)+(?:\w+\.py)?)(?![\w/.*<])", page.read_text("utf-8"))
     assert [path for path in paths if not (ROOT / path).exists() and not (ROOT / "ddbio" / path).exists()] == []
 
 
@@ -98,3 +100,17 @@ def test_decisions_are_listed_and_short():
         assert f"]({path.name})" in overview
         assert re.search(r"^\d{4}-\d\d-\d\d · (accepted|replaced)", text, re.MULTILINE)
         assert len(text.splitlines()) <= 25
+
+
+def test_options_page_lists_every_option():
+    """The page of options has each field once, with the words of its docstring."""
+    page = (ROOT / "docs/options.md").read_text("utf-8")
+    described = descriptions_of(ScanToFilesOptions)
+    listed = dict(re.findall(r"^\| `(\w+)` \| [^|]* \| (.*) \|$", page, re.MULTILINE))
+    assert listed == described
+
+
+def test_report_page_lists_every_key():
+    """The page of the scan names every key of its report."""
+    page = (ROOT / "docs/scan.md").read_text("utf-8")
+    assert [name for name in ScanReport.__dataclass_fields__ if f"`{name}`" not in page] == []
