@@ -59,7 +59,7 @@ def scan_batches(table: str, **options: Any) -> Iterator[pa.RecordBatch]:
     Raises
     ------
     DdbioError
-        With what happened, to what, and what to do: at the call for options, then at the first ``next``.
+        With what happened, to what, and what to do.
     """
     return read.scan_batches(parse_options(ScanOptions, {**options, "table": table}))
 

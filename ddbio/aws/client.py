@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -68,7 +69,8 @@ def _client(spec: ClientSpec, service: str, max_pool_connections: int) -> BaseCl
     )
     try:
         session = boto3.Session(botocore_session=_session(spec))
-        region = session.region_name or (DEFAULT_REGION if spec.endpoint_url else None)
+        # boto3 itself passes over AWS_REGION, which every other SDK, Lambda and EMR go by.
+        region = session.region_name or os.environ.get("AWS_REGION") or (DEFAULT_REGION if spec.endpoint_url else None)
         make: Any = functools.partial(session.client, service, endpoint_url=spec.endpoint_url, region_name=region)
         client = make(config=config)
         if service == "s3" and "amazonaws.com" not in client.meta.endpoint_url:

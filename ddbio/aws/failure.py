@@ -107,6 +107,10 @@ def _from_service(error: ClientError, action: str, resource: str) -> DdbioError:
     if code in _DENIED_CODES or code.startswith("KMS.AccessDenied"):
         advice = f"check the credentials and that they allow {action}"
         return AccessDeniedError(f"{action} on {resource} refused ({code}: {message}); {advice}", action, resource)
+    if code.isdigit():
+        return EndpointError(
+            f"{action} on {resource}: HTTP {code} and no word of AWS; is the endpoint right?", resource
+        )
     if is_transient(error):
         return EndpointError(f"{action} on {resource}: the endpoint failed ({code}: {message}); try again", resource)
     return ServiceError(f"{action} on {resource} refused ({code}: {message})", code)

@@ -17,8 +17,8 @@ LONGEST_NAP_SECONDS = 0.25
 class BudgetClosedError(Exception):
     """Report that the job is being stopped: no further request may be sent."""
 
-    def __init__(self) -> None:
-        super().__init__("the job is being stopped: its budget grants no further requests")
+    def __init__(self, message: str = "the job is being stopped: its budget grants no further requests") -> None:
+        super().__init__(message)
 
 
 @dataclass(frozen=True, slots=True)

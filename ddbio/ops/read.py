@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -26,10 +27,9 @@ def scan_batches(options: ScanOptions) -> Iterator[pa.RecordBatch]:
     Raises
     ------
     DdbioError
-        At the first ``next``: what is wrong with options, table, credentials or endpoint; later: what ended the scan.
+        At the call: what is wrong with table, credentials or endpoint; later: what ended the scan.
     """
-    _, batches = _open(options)
-    yield from batches
+    return _open(options)[1]
 
 
 def read_table(options: ScanOptions) -> pa.Table:
@@ -49,4 +49,13 @@ def _open(options: ScanOptions) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
     budget = LocalBudget(budget_of(facts, options))
     plan = plan_of(options, budget, facts)
     (task,) = scan_tasks(plan, options, facts)
-    return plan.schema, iter(SegmentStream(task, budget))
+    return plan.schema, _batches(SegmentStream(task, budget), budget)
+
+
+def _batches(stream: SegmentStream, budget: LocalBudget) -> Iterator[pa.RecordBatch]:
+    with closing(iter(stream)) as batches:
+        try:
+            yield from batches
+        finally:
+            # Lanes that wait for the budget end now, not at their next page.
+            budget.close()

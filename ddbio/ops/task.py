@@ -15,7 +15,7 @@ from ddbio.core.rescue import MisfitLog
 from ddbio.engine import available_cores
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Generator
 
     import pyarrow as pa
 
@@ -75,7 +75,7 @@ class SegmentStream:
         self._stop = threading.Event()
         self.tally = Tally(0, 0, MisfitLog(), Digest())
 
-    def __iter__(self) -> Iterator[pa.RecordBatch]:
+    def __iter__(self) -> Generator[pa.RecordBatch]:
         """Yield the batches as the lanes deliver them; order is not defined."""
         lanes = min(self._task.lanes, len(self._waiting))
         self._running = lanes

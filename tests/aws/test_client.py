@@ -90,6 +90,7 @@ def _refusal(code, status=400):
         (_refusal("UnrecognizedClientException"), AccessDeniedError, "check the credentials"),
         (_refusal("KMS.AccessDeniedException"), AccessDeniedError, "allow s3:Do"),
         (_refusal("InternalServerError", 500), EndpointError, "try again"),
+        (_refusal("501", 501), EndpointError, "HTTP 501 and no word of AWS"),
         (_refusal("ValidationException"), ServiceError, "ValidationException: m"),
         (NoCredentialsError(), AccessDeniedError, "AWS_ACCESS_KEY_ID"),
         (NoRegionError(), OptionError, "AWS_REGION"),
@@ -109,3 +110,10 @@ def test_transient_is_what_another_try_may_mend():
     assert is_transient(_refusal("InternalServerError", 500))
     assert is_transient(EndpointConnectionError(endpoint_url="http://x"))
     assert not is_transient(_refusal("ValidationException"))
+
+
+def test_region_comes_from_either_variable(monkeypatch):
+    """AWS_REGION serves where boto3's own variable is not set."""
+    monkeypatch.delenv("AWS_DEFAULT_REGION")
+    monkeypatch.setenv("AWS_REGION", "ap-south-1")
+    assert ClientSpec().client("dynamodb", max_pool_connections=11).meta.region_name == "ap-south-1"

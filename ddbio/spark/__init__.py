@@ -1,0 +1,7 @@
+"""Run on Spark: the only package that imports pyspark."""
+
+from __future__ import annotations
+
+from ddbio.spark.registration import register
+
+__all__ = ["register"]

@@ -1,0 +1,138 @@
+"""Keep one budget for each DataFrame read that states a rate, in the driver's Python, whichever task asks.
+
+The planner of a read is a process that Spark's JVM starts beside the driver and that ends before the first task begins.
+It asks here for a budget, and its tasks then lease from that. Planners find the driver by a socket named after the
+application, in a folder that only this user can enter; where there is none they go without.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import socket
+import socketserver
+import stat
+import tempfile
+import threading
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ddbio.budget import BudgetAddress, BudgetServer, LocalBudget
+
+ANSWER_SECONDS = 10.0
+
+MOST_READS = 32
+"""Reads whose budgets are kept; the tasks of older ones go on with their static share."""
+
+
+@dataclass(frozen=True)
+class Terms:
+    """Say what a driver grants a read: the tasks it runs at the same time, and a budget where a rate was asked."""
+
+    parallelism: int
+    lease: BudgetAddress | None
+
+
+def ask_for_terms(application: str, units_per_second: float | None) -> Terms | None:
+    """Return what the driver of that application grants, or None where no driver has registered."""
+    with suppress(OSError, ValueError), socket.socket(socket.AF_UNIX) as connection:
+        path = _path(application)
+        _require_private(path.parent)
+        connection.settimeout(ANSWER_SECONDS)
+        connection.connect(str(path))
+        connection.sendall(json.dumps(units_per_second).encode() + b"\n")
+        with connection.makefile("rb") as answer:
+            parallelism, lease = json.loads(answer.readline())
+        if lease is None:
+            return Terms(parallelism, None)
+        host, port, key = lease
+        return Terms(parallelism, BudgetAddress(host, port, bytes.fromhex(key)))
+    return None
+
+
+class Lessor:
+    """Answer the planners of one application until closed, and serve the budgets they open at ``host``.
+
+    Parameters
+    ----------
+    application
+        What driver and planners know alike, and no other application has.
+    host
+        The address by which the workers reach this process.
+    parallelism
+        Tasks that the application runs at the same time.
+    """
+
+    def __init__(self, application: str, host: str, parallelism: int) -> None:
+        self._host = host
+        self._parallelism = parallelism
+        self._servers: list[BudgetServer] = []
+        self._lock = threading.Lock()
+        self._path = _path(application)
+        self._path.parent.mkdir(mode=0o700, exist_ok=True)
+        _require_private(self._path.parent)
+        self._path.unlink(missing_ok=True)
+        self._listener = _Listener(str(self._path), self)
+        threading.Thread(target=self._listener.serve_forever, name="ddbio-lessor", daemon=True).start()
+
+    def close(self) -> None:
+        """End every budget's service."""
+        self._path.unlink(missing_ok=True)
+        self._listener.shutdown()
+        self._listener.server_close()
+        with self._lock:
+            while self._servers:
+                self._servers.pop().__exit__()
+
+    def terms(self, units_per_second: float | None) -> list[Any]:
+        """Return what :class:`Terms` holds, as plain values."""
+        if units_per_second is None:
+            return [self._parallelism, None]
+        address = self._open(units_per_second)
+        return [self._parallelism, [address.host, address.port, address.key.hex()]]
+
+    def _open(self, units_per_second: float) -> BudgetAddress:
+        server = BudgetServer(LocalBudget(units_per_second), self._host)
+        server.__enter__()
+        with self._lock:
+            self._servers.append(server)
+            outdated = self._servers[:-MOST_READS]
+            del self._servers[:-MOST_READS]
+        for each in outdated:
+            each.__exit__()
+        return server.address
+
+
+class _Listener(socketserver.ThreadingUnixStreamServer):
+    daemon_threads = True
+
+    def __init__(self, path: str, lessor: Lessor) -> None:
+        self.lessor = lessor
+        super().__init__(path, _Planner)
+
+
+class _Planner(socketserver.StreamRequestHandler):
+    timeout = ANSWER_SECONDS
+    server: _Listener
+
+    def handle(self) -> None:
+        # A planner that hung up goes without.
+        with suppress(OSError, ValueError):
+            terms = self.server.lessor.terms(json.loads(self.rfile.readline()))
+            self.wfile.write(json.dumps(terms).encode() + b"\n")
+
+
+def _path(application: str) -> Path:
+    # A socket's path is at most 107 bytes long, so the name is cut short.
+    name = hashlib.sha256(application.encode()).hexdigest()[:16]
+    return Path(tempfile.gettempdir()) / f"ddbio-{os.getuid()}" / f"{name}.sock"
+
+
+def _require_private(folder: Path) -> None:
+    """Raise OSError unless nobody else can have put anything into the folder."""
+    found = folder.lstat()
+    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or found.st_mode & 0o077:
+        raise PermissionError(f"{folder} is not a folder that only this user can enter: remove it")

@@ -1,0 +1,199 @@
+"""Plan and read one DataFrame: survey the table in the planner, stream its segments in the tasks."""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+import math
+from contextlib import closing
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
+
+import pyarrow as pa
+from pydantic import Field
+from pydantic.dataclasses import dataclass as options_dataclass
+from pyspark import SparkFiles
+from pyspark.sql.datasource import DataSourceReader, InputPartition
+
+from ddbio.budget import BudgetClient, LocalBudget
+from ddbio.core.field import RESCUE_NAME
+from ddbio.core.plan import Resources, budget_of, plan_scan
+from ddbio.engine import available_cores
+from ddbio.errors import OptionError, SchemaError
+from ddbio.ops.scan import scan_tasks
+from ddbio.ops.survey import describe_scan, sample_table
+from ddbio.ops.task import SegmentStream
+from ddbio.options import ScanOptions, parse_options
+from ddbio.spark.lessor import ask_for_terms
+from ddbio.spark.types import to_arrow_schema, to_spark_schema
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from pyspark.sql.types import StructType
+
+    from ddbio.budget import Budget, BudgetAddress
+    from ddbio.core.facts import TableFacts
+    from ddbio.core.plan import Sample
+    from ddbio.ops.task import ScanTask
+    from ddbio.spark.lessor import Terms
+
+log = logging.getLogger(__name__)
+
+# A batch of 1 GB overflows the JVM's default memory; from 2 MB on, larger batches are no faster.
+BATCH_BYTES = 16 * 1024 * 1024
+
+_TABLE_ALIASES = {"tablename", "path"}
+
+
+@options_dataclass(frozen=True, kw_only=True)
+class DataFrameOptions(ScanOptions):
+    """Say what of a table a DataFrame reads, how fast, and into how many Spark partitions."""
+
+    engine: ClassVar[str] = "spark"
+
+    tasks: Annotated[int, Field(ge=1, le=100_000)] | None = None
+    """Spark partitions; default is the session's parallelism where it is known, fewer for small tables."""
+
+
+@dataclass(frozen=True)
+class Survey:
+    """Hold what is known of a table before its read is planned."""
+
+    options: DataFrameOptions
+    facts: TableFacts
+    sample: Sample
+    terms: Terms | None
+
+    @property
+    def lease(self) -> BudgetAddress | None:
+        """Return where the driver keeps this read's budget."""
+        return None if self.terms is None else self.terms.lease
+
+    def spark_schema(self) -> StructType:
+        """Return the sampled columns as Spark's."""
+        return to_spark_schema(self.sample.schema)
+
+
+def parse_read_options(values: Mapping[str, str]) -> DataFrameOptions:
+    """Return checked options of a read; ``tableName`` and ``load("name")`` name the table as well.
+
+    Raises
+    ------
+    OptionError
+        If an option is unknown, malformed, missing or given twice.
+    """
+    renamed: dict[str, Any] = {}
+    for key, value in values.items():
+        name = "table" if key.lower() in _TABLE_ALIASES else key
+        if renamed.setdefault(name, value) != value:
+            raise OptionError(f"option {name!r} is given twice, as {renamed[name]!r} and as {value!r}: keep one")
+    return parse_options(DataFrameOptions, renamed)
+
+
+def survey_table(values: Mapping[str, str]) -> Survey:
+    """Return the facts and a sample of the table that the options name."""
+    return _survey(parse_read_options(values))
+
+
+def survey_columns(values: Mapping[str, str], schema: StructType) -> Survey:
+    """Return the facts of the table, for columns that the user gives; no attribute beyond them is asked for.
+
+    A value of another type fails the read unless the schema has the column ``_rescue`` to keep it.
+
+    Raises
+    ------
+    OptionError
+        If the option ``schema`` is given as well.
+    """
+    options = parse_read_options(values)
+    if options.schema is not None:
+        raise OptionError("the columns are given twice, by .schema() and by the option 'schema': keep one")
+    given = to_arrow_schema(schema)
+    names = tuple(name for name in given.names if name != RESCUE_NAME)
+    on_misfit = options.on_misfit if RESCUE_NAME in given.names else "fail"
+    columns = options.columns or names
+    return _survey(dataclasses.replace(options, schema=given, columns=columns, on_misfit=on_misfit))
+
+
+def _survey(options: DataFrameOptions) -> Survey:
+    facts = describe_scan(options)
+    rate = budget_of(facts, options)
+    terms = ask_for_terms(SparkFiles.getRootDirectory(), rate)
+    with closing(_open_budget(None if terms is None else terms.lease, rate)) as budget:
+        return Survey(options, facts, sample_table(facts, options, budget), terms)
+
+
+def _open_budget(lease: BudgetAddress | None, share: float | None) -> Budget:
+    return LocalBudget(share) if lease is None else BudgetClient(lease, fallback_units_per_second=share)
+
+
+@dataclass
+class SegmentGroup(InputPartition):  # type: ignore[misc]
+    """Carry one Spark partition's task and what it may consume a second where no driver leases to it."""
+
+    task: ScanTask
+    share_per_second: float | None
+
+
+class TableReader(DataSourceReader):  # type: ignore[misc]
+    """Read a surveyed table into the columns that Spark expects; asks DynamoDB nothing until a task runs."""
+
+    def __init__(self, survey: Survey, schema: StructType) -> None:
+        self._survey = survey
+        self._columns = to_arrow_schema(schema).remove_metadata()
+
+    def partitions(self) -> list[SegmentGroup]:
+        """Return a task for each Spark partition, together every segment once."""
+        survey = self._survey
+        resources = Resources(available_cores(), None if survey.terms is None else survey.terms.parallelism)
+        plan = plan_scan(survey.facts, survey.sample, survey.options, resources)
+        tasks = scan_tasks(plan, survey.options, survey.facts)
+        share = None if plan.rcu_per_second is None else plan.rcu_per_second / len(tasks)
+        if share is not None and survey.lease is None and len(tasks) > 1:
+            log.warning(
+                "each of %d tasks may consume %g read units/s, and leaves what it does not use: "
+                "call ddbio.register(spark) to share %g among those that run",
+                len(tasks), share, plan.rcu_per_second,
+            )  # fmt: skip
+        return [SegmentGroup(task, share) for task in tasks]
+
+    def read(self, partition: SegmentGroup) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of one partition's segments."""
+        budget = _open_budget(self._survey.lease, partition.share_per_second)
+        batches: Any = iter(SegmentStream(partition.task, budget))
+        try:
+            for batch in batches:
+                yield from slice_batch(fit_batch(batch, self._columns))
+        except SchemaError as error:
+            if RESCUE_NAME in self._columns.names:
+                raise
+            raise SchemaError(f"{error} (to have that column, add '{RESCUE_NAME} string' to .schema())") from error
+        finally:
+            # Where Spark has seen enough, this wakes the lanes that wait for their turn.
+            budget.close()
+            batches.close()
+
+
+def fit_batch(batch: pa.RecordBatch, columns: pa.Schema) -> pa.RecordBatch:
+    """Return the batch with exactly these columns: names, order, types and nullability.
+
+    Raises
+    ------
+    SchemaError
+        If a column that is declared NOT NULL has nulls.
+    """
+    arrays = [batch.column(name) for name in columns.names]
+    for field, array in zip(columns, arrays, strict=True):
+        if not field.nullable and array.null_count:
+            raise SchemaError(f"{field.name}: declared NOT NULL, and {array.null_count} items lack it: drop NOT NULL")
+    return pa.RecordBatch.from_arrays([array.cast(field.type) for field, array in zip(columns, arrays, strict=True)],
+                                      schema=columns)  # fmt: skip
+
+
+def slice_batch(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    """Yield the batch in pieces that the JVM's memory is made for."""
+    pieces = max(1, math.ceil(batch.nbytes / BATCH_BYTES))
+    rows = max(1, math.ceil(batch.num_rows / pieces))
+    for first in range(0, batch.num_rows, rows):
+        yield batch.slice(first, rows)

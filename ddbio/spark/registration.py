@@ -1,0 +1,52 @@
+"""Register the data sources with a session so that each read's budget holds over all its tasks."""
+
+from __future__ import annotations
+
+import atexit
+import logging
+from typing import TYPE_CHECKING
+
+from pyspark import SparkFiles
+from pyspark.errors import AnalysisException
+
+from ddbio.spark.lessor import Lessor
+from ddbio.spark.session import driver_host, is_connect
+from ddbio.spark.source import DdbioSource, DynamoDBSource
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+log = logging.getLogger(__name__)
+
+_lessors: dict[str, Lessor] = {}
+
+
+def register(spark: SparkSession) -> None:
+    """Make ``format("dynamodb")`` and ``format("ddbio")`` known, with the budgets of reads kept in this process.
+
+    May be called again. A name that PySpark has found by itself, or that another connector owns, stays as it is. On
+    Spark Connect, where the driver is elsewhere, each task gets a static share of its read's budget.
+    """
+    if not is_connect(spark):
+        _keep_budgets(spark)
+    for source in (DynamoDBSource, DdbioSource):
+        try:
+            spark.dataSource.register(source)
+        except AnalysisException as error:
+            if error.getCondition() != "DATA_SOURCE_ALREADY_EXISTS":
+                raise
+            log.info("a data source named %r is there already", source.name())
+
+
+def _keep_budgets(spark: SparkSession) -> None:
+    context = spark.sparkContext
+    application = SparkFiles.getRootDirectory()
+    if application in _lessors:
+        return
+    try:
+        _lessors[application] = Lessor(application, driver_host(context), context.defaultParallelism)
+    except (OSError, AttributeError) as error:
+        # No Unix sockets here, or no private folder: what is left is safe, only slower.
+        log.warning("each task gets a static share of its read's budget: %s", error)
+    else:
+        atexit.register(_lessors[application].close)

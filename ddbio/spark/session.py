@@ -1,0 +1,170 @@
+"""Find the running Spark session or start one; never stop a session that somebody else started."""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any
+
+from py4j.protocol import Py4JError
+from pyspark import SparkConf, SparkContext
+from pyspark.errors import PySparkException
+from pyspark.java_gateway import launch_gateway
+from pyspark.sql import SparkSession
+
+from ddbio.errors import OptionError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+log = logging.getLogger(__name__)
+
+# https://spark.apache.org/docs/4.0.0/#downloading
+OLDEST_JAVA = 17
+
+LOOPBACK = "127.0.0.1"
+
+_LOCAL_DEFAULTS = {
+    "spark.driver.bindAddress": LOOPBACK,
+    "spark.driver.host": LOOPBACK,
+    "spark.ui.enabled": "false",
+}
+
+_INSTALLERS = (
+    ("apt-get", f"sudo apt-get install -y openjdk-{OLDEST_JAVA}-jre-headless"),
+    ("dnf", f"sudo dnf install -y java-{OLDEST_JAVA}-amazon-corretto-headless"),
+    ("brew", f"brew install openjdk@{OLDEST_JAVA}"),
+)
+
+
+def running_session() -> SparkSession | None:
+    """Return the session that runs in this process, in whichever thread it was made, or None; start nothing."""
+    session = SparkSession.getActiveSession()
+    if session is None and SparkContext._active_spark_context is not None:  # noqa: SLF001 - no public question exists
+        return SparkSession.builder.getOrCreate()
+    return session
+
+
+def start_session(master: str | None, conf: Mapping[str, str]) -> SparkSession:
+    """Return a new session named ddbio; the master is the given one, else what spark-submit decides, else ``local[*]``.
+
+    A local session binds to this machine only and shows no UI. Whatever ``conf`` says wins.
+
+    Raises
+    ------
+    OptionError
+        If Java is missing or too old, Spark does not start, or the environment asks for Spark Connect.
+    """
+    refuse_connect(connect="SPARK_REMOTE" in os.environ or "spark.remote" in conf)
+    asked = {"spark.app.name": "ddbio", **conf, **({"spark.master": master} if master else {})}
+    if not log.isEnabledFor(logging.DEBUG):
+        asked.setdefault("spark.log.level", "OFF")
+    try:
+        _launch_jvm(asked)
+        builder = SparkSession.builder
+        for name, value in (_defaults() | asked).items():
+            builder = builder.config(name, value)
+        return builder.getOrCreate()
+    except (Py4JError, PySparkException, ValueError) as error:
+        reason = str(getattr(error, "java_exception", error)).strip()
+        raise OptionError(f"Spark did not start: {reason}; check master and conf") from error
+
+
+def is_connect(session: SparkSession) -> bool:
+    """Return whether the session's driver is elsewhere."""
+    return type(session).__module__.startswith("pyspark.sql.connect")
+
+
+def refuse_connect(*, connect: bool) -> None:
+    """Refuse a session whose driver is elsewhere.
+
+    Raises
+    ------
+    OptionError
+        If it is a Spark Connect session.
+    """
+    if connect:
+        raise OptionError(
+            "engine 'spark' needs the driver in this process, and this is Spark Connect: "
+            "read with spark.read.format('dynamodb'), or use engine 'local'"
+        )
+
+
+def driver_host(context: SparkContext) -> str:
+    """Return the address at which the workers reach this process."""
+    return LOOPBACK if is_local(context) else str(context.getConf().get("spark.driver.host", LOOPBACK))
+
+
+def is_local(context: SparkContext) -> bool:
+    """Return whether the session's workers run beside the driver, in its JVM's care."""
+    return bool(context._jsc.sc().isLocal())  # noqa: SLF001 - PySpark's door to the JVM
+
+
+def task_attempts(context: SparkContext) -> int:
+    """Return how often Spark runs a task that raises."""
+    if is_local(context):
+        # https://spark.apache.org/docs/4.0.0/submitting-applications.html#master-urls: local[K,F]
+        asked = re.search(r",\s*(\d+)\s*\]", context.master)
+        return int(asked[1]) if asked else 1
+    # https://spark.apache.org/docs/4.0.0/configuration.html#scheduling
+    return int(context.getConf().get("spark.task.maxFailures", "4"))
+
+
+def _launch_jvm(asked: Mapping[str, str]) -> None:
+    """Start the JVM unless this process has one (spark-submit, an earlier session)."""
+    if SparkContext._gateway is not None:  # noqa: SLF001 - where PySpark keeps its JVM
+        return
+    # Under spark-submit the JVM is there already; where SPARK_HOME is set, its spark-env.sh may choose the Java.
+    if "PYSPARK_GATEWAY_PORT" not in os.environ and "SPARK_HOME" not in os.environ:
+        _check_java()
+    # Data source planning runs in the JVM's idea of the driver's Python.
+    os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
+    settings = SparkConf(loadDefaults=False).setAll([("spark.ui.showConsoleProgress", "false"), *asked.items()])
+    with tempfile.TemporaryFile() as words:
+        # What the JVM and log4j say while they start is noise, unless they fail.
+        quiet: dict[str, Any] = {} if log.isEnabledFor(logging.DEBUG) else {"stderr": words}
+        try:
+            SparkContext._ensure_initialized(gateway=launch_gateway(settings, quiet))  # noqa: SLF001
+        except PySparkException as error:
+            raise OptionError(f"Spark did not start: {_last_words(words) or error}; check master and conf") from error
+
+
+def _defaults() -> dict[str, str]:
+    """Return our settings where spark-submit, its defaults file and the environment decided nothing."""
+    decided = SparkConf()
+    if not decided.get("spark.master", "").startswith("local"):
+        return {}
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    return {name: value for name, value in _LOCAL_DEFAULTS.items() if not decided.contains(name)}
+
+
+def _last_words(stream: IO[bytes]) -> str:
+    stream.seek(0)
+    lines = [line.strip() for line in stream.read().decode(errors="replace").splitlines()]
+    telling = [line for line in lines if "Error" in line or "Exception" in line]
+    return next(iter(telling or [line for line in lines[-1:] if line]), "")
+
+
+def _check_java() -> None:
+    home = os.environ.get("JAVA_HOME")
+    java = str(Path(home) / "bin" / "java") if home else shutil.which("java")
+    said = _java_version(java) if java else ""
+    if (version := re.search(r'version "(?:1\.)?(\d+)', said)) and int(version[1]) >= OLDEST_JAVA:
+        return
+    found = f"{java} is {version[1]}" if version else "none was found" if not java else f"{java} does not run"
+    advice = next((line for tool, line in _INSTALLERS if shutil.which(tool)), f"install Java {OLDEST_JAVA}")
+    advice += ", and let JAVA_HOME name it" if home else ""
+    raise OptionError(f"Spark needs Java {OLDEST_JAVA} or newer, and {found}: {advice}; or use engine 'local'")
+
+
+def _java_version(java: str) -> str:
+    try:
+        return subprocess.run([java, "-version"], capture_output=True, text=True, check=False).stderr  # noqa: S603
+    except OSError:
+        return ""

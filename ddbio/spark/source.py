@@ -1,0 +1,51 @@
+"""Be the data sources ``dynamodb`` and ``ddbio`` of ``spark.read.format``; what they do is in ``reading``.
+
+PySpark imports this module whenever it looks for data sources, so it imports nothing heavy before it is asked to read.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyspark.sql.datasource import DataSource
+
+if TYPE_CHECKING:
+    from pyspark.sql.datasource import DataSourceReader
+    from pyspark.sql.types import StructType
+
+    from ddbio.spark.reading import Survey
+
+
+class DynamoDBSource(DataSource):  # type: ignore[misc]
+    """Read a DynamoDB table into a DataFrame; its options are those of every scan, and ``tasks``."""
+
+    # Spark keeps the instance that inferred the schema, and asks the same one for its reader.
+    _survey: Survey | None = None
+
+    @classmethod
+    def name(cls) -> str:
+        """Return the name for ``spark.read.format``."""
+        return "dynamodb"
+
+    def schema(self) -> StructType:
+        """Return the columns that a sample of the table shows, or those of the option ``schema``."""
+        from ddbio.spark import reading  # noqa: PLC0415 - see above
+
+        self._survey = reading.survey_table(self.options)
+        return self._survey.spark_schema()
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        """Return the reader of these columns; a schema given by the user reads no other attributes."""
+        from ddbio.spark import reading  # noqa: PLC0415 - see above
+
+        survey = self._survey or reading.survey_columns(self.options, schema)
+        return reading.TableReader(survey, schema)
+
+
+class DdbioSource(DynamoDBSource):
+    """Read a DynamoDB table under a name that no other connector has."""
+
+    @classmethod
+    def name(cls) -> str:
+        """Return the name for ``spark.read.format``."""
+        return "ddbio"

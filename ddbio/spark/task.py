@@ -1,0 +1,146 @@
+"""Run one task inside a Spark worker and carry its result, or what it raised, back to the driver as a value."""
+
+from __future__ import annotations
+
+import os
+import socket
+import sys
+import time
+import traceback
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pyspark import TaskContext
+from pyspark.accumulators import AccumulatorParam
+
+from ddbio.budget import BudgetClient, BudgetClosedError
+from ddbio.errors import DdbioError, ServiceError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from pyspark.accumulators import Accumulator
+
+    from ddbio.budget import Budget, BudgetAddress
+
+# Processor time this worker had used before it saw any of our code.
+_cpu_at_import = time.process_time()
+
+
+@dataclass(frozen=True)
+class ProcessTime:
+    """State a process's user + system seconds at a task's begin and end."""
+
+    process: tuple[str, int]
+    began_seconds: float
+    ended_seconds: float
+
+
+class WorkerTracebackError(Exception):
+    """Show where in a worker an error was raised, as the cause of that error in the driver."""
+
+
+@dataclass(frozen=True)
+class Failure:
+    """Carry what ended a task, and where in the worker that was; no error means that the job was being stopped."""
+
+    error: DdbioError | None
+    traceback: str
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """Carry one task's result or failure, and the time its processes took."""
+
+    result: Any
+    failure: Failure | None
+    times: tuple[ProcessTime, ...]
+
+
+class FailureList(AccumulatorParam):  # type: ignore[misc]
+    """Collect failures on the driver as each task ends, long before the job does."""
+
+    def zero(self, value: list[Failure]) -> list[Failure]:
+        """Return an empty list."""
+        del value
+        return []
+
+    def addInPlace(self, value1: list[Failure], value2: list[Failure]) -> list[Failure]:  # noqa: N802 - PySpark's name
+        """Return the first list with the second appended."""
+        value1.extend(value2)
+        return value1
+
+
+@dataclass(frozen=True)
+class TaskRunner:
+    """Run a partition's tasks; what can be carried as a value is, so that Spark neither retries nor rewords it.
+
+    Retryable errors, and exceptions nobody expected, are raised for Spark to retry; at the last attempt they are
+    values like the others.
+    """
+
+    function: Callable[[Any, Budget], Any]
+    address: BudgetAddress
+    fallback_units_per_second: float | None
+    attempts: int
+    failures: Accumulator[list[Failure]]
+
+    def __call__(self, tasks: Iterator[Any]) -> Iterator[Outcome]:
+        """Yield every task's outcome; drains its input, else the worker could not be used again."""
+        for task in tasks:
+            yield self._outcome(task)
+
+    def _outcome(self, task: Any) -> Outcome:
+        began = _worker_began()
+        result, failure = None, None
+        client = BudgetClient(self.address, fallback_units_per_second=self.fallback_units_per_second)
+        try:
+            result = self.function(task, client)
+        except Exception as error:  # noqa: BLE001 - whatever it was must reach the driver
+            failure = self._failure(error)
+            self.failures.add([failure])
+        finally:
+            client.close()
+        return Outcome(result, failure, (_process_time(began), *_daemon_time()))
+
+    def _failure(self, error: Exception) -> Failure:
+        text = traceback.format_exc()
+        if isinstance(error, BudgetClosedError):
+            return Failure(None, text)
+        if isinstance(error, DdbioError) and not error.retryable:
+            return Failure(error, text)
+        context = TaskContext.get()
+        if context is not None and context.attemptNumber() + 1 < self.attempts:
+            raise error
+        return Failure(error if isinstance(error, DdbioError) else _unexpected(error), text)
+
+
+def _unexpected(error: Exception) -> ServiceError:
+    said = "".join(traceback.format_exception_only(error)).strip()
+    return ServiceError(f"a task failed unexpectedly: {said}", type(error).__name__)
+
+
+def _worker_began() -> float:
+    """Return the time to count this task from; a worker's first task answers for the imports as well."""
+    global _cpu_at_import
+    began, _cpu_at_import = min(_cpu_at_import, time.process_time()), float("inf")
+    return began
+
+
+def _process_time(began: float) -> ProcessTime:
+    return ProcessTime((socket.gethostname(), os.getpid()), began, time.process_time())
+
+
+def _daemon_time() -> tuple[ProcessTime, ...]:
+    """Return what PySpark's forking parent of this worker has used, where the system tells."""
+    spec = getattr(sys.modules["__main__"], "__spec__", None)
+    if spec is None or spec.name != "pyspark.daemon":
+        return ()
+    try:
+        # https://man7.org/linux/man-pages/man5/proc_pid_stat.5.html: fields 14 and 15, counted after the name.
+        fields = Path(f"/proc/{os.getppid()}/stat").read_text("ascii", "replace").rpartition(")")[2].split()
+    except OSError:
+        return ()
+    seconds = (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+    return (ProcessTime((socket.gethostname(), os.getppid()), 0.0, seconds),)

@@ -1,0 +1,108 @@
+"""Map the Arrow types of item schemas to Spark's and back; refuses what Spark cannot hold exactly."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql.types import (
+    ArrayType,
+    BinaryType,
+    BooleanType,
+    ByteType,
+    DataType,
+    DecimalType,
+    DoubleType,
+    FloatType,
+    IntegerType,
+    LongType,
+    MapType,
+    ShortType,
+    StringType,
+    StructField,
+    StructType,
+)
+
+from ddbio.errors import SchemaError
+
+_PLAIN: tuple[tuple[pa.DataType, type[DataType]], ...] = (
+    (pa.string(), StringType),
+    (pa.binary(), BinaryType),
+    (pa.bool_(), BooleanType),
+    (pa.int64(), LongType),
+    (pa.int32(), IntegerType),
+    (pa.int16(), ShortType),
+    (pa.int8(), ByteType),
+    (pa.float64(), DoubleType),
+    (pa.float32(), FloatType),
+)
+_SPARK_TYPES = {**dict(_PLAIN), pa.large_string(): StringType, pa.large_binary(): BinaryType}
+
+
+def to_spark_schema(schema: pa.Schema) -> StructType:
+    """Return the Spark schema, all nullable; what Arrow's field metadata says of DynamoDB's types stays on the fields.
+
+    Raises
+    ------
+    SchemaError
+        If Spark has no type for a column.
+    """
+    return StructType([_to_spark_field(field, field.name) for field in schema])
+
+
+def to_arrow_schema(schema: StructType) -> pa.Schema:
+    """Return the Arrow schema that Spark expects of record batches for its schema, fields' metadata kept.
+
+    Raises
+    ------
+    SchemaError
+        If a column has a type that no DynamoDB attribute has.
+    """
+    return pa.schema([_to_arrow_field(field, field.name) for field in schema.fields])
+
+
+def _to_spark_field(field: pa.Field[Any], path: str) -> StructField:
+    metadata = {key.decode(): value.decode() for key, value in (field.metadata or {}).items()}
+    return StructField(field.name, _to_spark_type(field.type, path), nullable=True, metadata=metadata)
+
+
+def _to_spark_type(arrow_type: pa.DataType, path: str) -> DataType:
+    if (plain := _SPARK_TYPES.get(arrow_type)) is not None:
+        return plain()
+    if pa.types.is_decimal128(arrow_type):
+        return DecimalType(arrow_type.precision, arrow_type.scale)
+    if pa.types.is_list(arrow_type) or pa.types.is_large_list(arrow_type):
+        return ArrayType(_to_spark_type(arrow_type.value_type, f"{path}[]"))
+    if pa.types.is_map(arrow_type):
+        return MapType(StringType(), _to_spark_type(arrow_type.item_type, f"{path}.*"))
+    if pa.types.is_struct(arrow_type):
+        children = [arrow_type.field(place) for place in range(arrow_type.num_fields)]
+        return StructType([_to_spark_field(child, f"{path}.{child.name}") for child in children])
+    raise SchemaError(f"{path}: Spark has no type for an Arrow {arrow_type}: declare string, decimal128 or float64")
+
+
+def _to_arrow_field(field: StructField, path: str) -> pa.Field[Any]:
+    metadata = {key: value for key, value in field.metadata.items() if isinstance(value, str)}
+    return pa.field(field.name, _to_arrow_type(field.dataType, path), field.nullable, metadata)
+
+
+def _to_arrow_type(spark_type: DataType, path: str) -> pa.DataType:
+    match spark_type:
+        case DecimalType():
+            return pa.decimal128(spark_type.precision, spark_type.scale)
+        case ArrayType():
+            element = _to_arrow_type(spark_type.elementType, f"{path}[]")
+            return pa.list_(pa.field("element", element, spark_type.containsNull))
+        case MapType(keyType=StringType()):
+            value = _to_arrow_type(spark_type.valueType, f"{path}.*")
+            item: Any = pa.field("value", value, spark_type.valueContainsNull)
+            return pa.map_(pa.string(), item)
+        case StructType():
+            return pa.struct([_to_arrow_field(field, f"{path}.{field.name}") for field in spark_type.fields])
+    for arrow_type, plain in _PLAIN:
+        if isinstance(spark_type, plain):
+            return arrow_type
+    raise SchemaError(
+        f"{path}: no DynamoDB attribute has Spark's type {spark_type.simpleString()}: read string, a number type, "
+        "binary, boolean, array, struct or map<string, …>, and convert afterwards"
+    )

@@ -1,0 +1,43 @@
+"""Share one Spark session among the tests: starting one takes five seconds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import pytest
+
+from ddbio.spark.session import start_session
+from ddbio.testing import FakeDynamoDB
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+# PySpark leaves a socket open with every collect, and py4j one with every thread, until the garbage is collected.
+SPARK_LEAKS = (
+    "ignore:unclosed <socket.socket:ResourceWarning",
+    "ignore:Exception ignored in. <socket.socket:pytest.PytestUnraisableExceptionWarning",
+)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Ignore in these tests what PySpark leaves behind."""
+    for item in items:
+        if "tests/spark" in item.path.as_posix():
+            for leak in SPARK_LEAKS:
+                item.add_marker(pytest.mark.filterwarnings(leak))
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[SparkSession]:
+    """Return the session of all tests: two cores, and up to three attempts a task."""
+    session = start_session("local[2,3]", {"spark.default.parallelism": "2", "spark.sql.shuffle.partitions": "2"})
+    yield session
+    session.stop()
+
+
+@pytest.fixture(scope="session")
+def fake() -> Iterator[FakeDynamoDB]:
+    """Return the fake DynamoDB of all tests, in a process of its own."""
+    with FakeDynamoDB(process=True) as fake:
+        yield fake

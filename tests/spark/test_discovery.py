@@ -1,0 +1,37 @@
+"""The modules by which PySpark finds the data sources."""
+
+from __future__ import annotations
+
+import importlib
+import subprocess
+import sys
+
+import pytest
+
+MODULES = {"pyspark_dynamodb": "dynamodb", "pyspark_ddbio": "ddbio"}
+HEAVY_LIBRARIES = {"boto3", "botocore", "numpy", "pandas", "pyarrow", "pydantic"}
+
+
+@pytest.mark.parametrize(("module", "name"), MODULES.items())
+def test_module_offers_its_source(module, name):
+    """Each module has the attribute that PySpark looks for, a source of the name in the module's."""
+    assert importlib.import_module(module).DefaultSource.name() == name
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_module_never_raises(module, monkeypatch):
+    """Where ddbio cannot be imported, the module is empty: raising would hide the sources of other packages."""
+    monkeypatch.setitem(sys.modules, "ddbio.spark.source", None)
+    monkeypatch.delitem(sys.modules, module, raising=False)
+    assert not hasattr(importlib.import_module(module), "DefaultSource")
+    monkeypatch.delitem(sys.modules, module)
+
+
+def test_modules_load_nothing_heavy():
+    """Looking for data sources, which PySpark does once a session for every user, loads no library of ours."""
+    code = "import sys, pyspark.sql.datasource; before = set(sys.modules); import pyspark_ddbio, pyspark_dynamodb\n"
+    code += "print(*{name.partition('.')[0] for name in set(sys.modules) - before})"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    loaded = set(done.stdout.split())
+    assert "ddbio" in loaded
+    assert not loaded & HEAVY_LIBRARIES

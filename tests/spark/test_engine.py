@@ -1,0 +1,234 @@
+"""SparkEngine on functions that need no table."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from pyspark import TaskContext
+from pyspark.sql import SparkSession
+
+from ddbio.budget import BudgetClosedError, LocalBudget
+from ddbio.engine import open_engine, running_spark_parallelism
+from ddbio.errors import EndpointError, ServiceError, TargetError
+from ddbio.spark.engine import SparkEngine
+from ddbio.spark.task import WorkerTracebackError
+
+# Workers cannot import this file: what they run is defined inside the tests, and travels by value.
+
+
+@pytest.fixture
+def engine(spark: SparkSession) -> Iterator[SparkEngine]:
+    """Return an engine on the tests' session."""
+    engine = SparkEngine(None, {})
+    yield engine
+    engine.close()
+
+
+def test_results_come_in_the_order_of_the_tasks(engine):
+    """Every task runs in a partition of its own, and the results keep the order of the tasks."""
+
+    def place(task, budget):
+        return task, TaskContext.get().partitionId()
+
+    assert engine.run(place, [30, 10, 20], LocalBudget(None)) == [(30, 0), (10, 1), (20, 2)]
+
+
+def test_no_tasks_no_job(engine):
+    """Nothing is asked of Spark where there is nothing to do."""
+    assert engine.run(lambda task, budget: task, [], LocalBudget(None)) == []
+
+
+def test_one_budget_for_all_tasks(engine):
+    """What the tasks consume in their processes is counted in the driver's budget, to the unit."""
+
+    def spend(task, budget):
+        for _ in range(10):
+            budget.settle(budget.acquire(task), task, items=1, wire_bytes=100)
+
+    budget = LocalBudget(5_000)
+    engine.run(spend, [1.0, 2.0, 3.0], budget)
+    usage = budget.usage()
+    assert (usage.consumed_units, usage.items, usage.wire_bytes) == (60.0, 30, 3000)
+
+
+def test_first_error_is_raised_and_ends_the_others(engine):
+    """A task's error arrives as its own class with its attributes, and the other tasks end at their next request."""
+
+    def fail(task, budget):
+        if task == "broken":
+            raise TargetError("disk full", "/data")
+        while True:
+            budget.settle(budget.acquire(1.0), 1.0)
+
+    budget = LocalBudget(1_000)
+    with pytest.raises(TargetError, match=r"^disk full$") as caught:
+        engine.run(fail, ["endless", "broken"], budget)
+    assert caught.value.uri == "/data"
+    assert isinstance(caught.value.__cause__, WorkerTracebackError)
+    with pytest.raises(BudgetClosedError):
+        budget.acquire(1.0)
+    assert active_tasks(engine) == 0
+
+
+def test_unexpected_exception_is_named(engine):
+    """What nobody expected is a ServiceError with the original type, its text, and its place in the worker."""
+
+    def fail(task, budget):
+        return {}["no such key"]
+
+    with pytest.raises(ServiceError, match="KeyError: 'no such key'") as caught:
+        engine.run(fail, [1], LocalBudget(None))
+    assert caught.value.code == "KeyError"
+    assert 'return {}["no such key"]' in str(caught.value.__cause__)
+
+
+def test_retryable_error_is_retried(engine):
+    """Spark runs a task again that fails with a retryable error; its third attempt succeeds."""
+
+    def fail_twice(task, budget):
+        attempt = TaskContext.get().attemptNumber()
+        if attempt < 2:
+            raise EndpointError("down")
+        return attempt
+
+    assert engine.run(fail_twice, [1], LocalBudget(None)) == [2]
+
+
+def test_retryable_error_of_the_last_attempt_keeps_its_class(engine):
+    """An error that no attempt could avoid arrives as its own class."""
+
+    def fail(task, budget):
+        raise EndpointError(f"down at attempt {TaskContext.get().attemptNumber()}", "http://127.0.0.1:1")
+
+    with pytest.raises(EndpointError, match="down at attempt 2") as caught:
+        engine.run(fail, [1], LocalBudget(None))
+    assert caught.value.endpoint_url == "http://127.0.0.1:1"
+
+
+def test_dying_worker_is_a_clear_error(engine):
+    """A worker that dies in every attempt gives one line that says so, without a Java stack."""
+
+    def die(task, budget):
+        os._exit(3)
+
+    with pytest.raises(ServiceError, match=r"^Spark ended the job: .*Python worker exited unexpectedly.*$") as caught:
+        engine.run(die, [1], LocalBudget(None))
+    assert "\n" not in str(caught.value)
+
+
+def test_budget_closed_by_another_thread(engine):
+    """A job whose budget is closed from outside ends as one whose tasks were stopped."""
+
+    def spend(task, budget):
+        budget.acquire(1.0)
+
+    budget = LocalBudget(100)
+    budget.close()
+    with pytest.raises(BudgetClosedError):
+        engine.run(spend, [1, 2], budget)
+
+
+def test_interrupt_ends_the_tasks_before_it_is_raised(engine):
+    """Ctrl-C closes the budget, waits until no task runs, then goes on as KeyboardInterrupt; Spark serves the next."""
+
+    class InterruptingBudget(LocalBudget):
+        def settle(self, *arguments, **counts):
+            super().settle(*arguments, **counts)
+            if not self.usage().consumed_units > 1.0:
+                os.kill(os.getpid(), signal.SIGINT)
+
+    def spend(task, budget):
+        while True:
+            budget.settle(budget.acquire(1.0), 1.0)
+            time.sleep(0.1)
+
+    with pytest.raises(KeyboardInterrupt):
+        engine.run(spend, [1, 2], InterruptingBudget(20))
+    assert active_tasks(engine) == 0
+    assert engine.run(lambda task, budget: task, [1], LocalBudget(None)) == [1]
+
+
+def test_cpu_seconds_counts_workers(engine):
+    """The processor time of the workers is in the sum, and a worker used again is not counted twice."""
+
+    def burn(task, budget):
+        end = time.process_time() + 0.5
+        while time.process_time() < end:
+            pass
+
+    at_first = engine.cpu_seconds()
+    engine.run(burn, [1, 2], LocalBudget(None))
+    workers = sum(ended - began for began, ended in engine._meter._marks.values())
+    assert engine.cpu_seconds() - at_first > 1.0
+    engine.run(lambda task, budget: None, [1, 2], LocalBudget(None))
+    assert sum(ended - began for began, ended in engine._meter._marks.values()) < workers + 0.5
+
+
+def test_workers_are_used_again(engine):
+    """The engine drains its partitions, so that Spark keeps the worker processes for the next job."""
+
+    def process(task, budget):
+        return os.getpid()
+
+    first = set(engine.run(process, [1, 2], LocalBudget(None)))
+    second = set(engine.run(process, [1, 2], LocalBudget(None)))
+    assert first & second
+
+
+def test_running_session_is_used_and_kept(spark, caplog):
+    """An engine on a running session says that master and conf come too late, and does not stop it."""
+    engine = open_engine("spark", master="local[7]")
+    engine.close()
+    assert "stay as they are" in caplog.text
+    assert spark.range(3).count() == 3
+    assert running_spark_parallelism() == engine.parallelism == 2
+
+
+OWN_SESSION = """
+import json, sys
+from ddbio.budget import LocalBudget
+from ddbio.engine import open_engine, running_spark_parallelism
+
+before = running_spark_parallelism()
+engine = open_engine("spark", conf={"spark.sql.shuffle.partitions": "3", "spark.task.cpus": "1"})
+conf = dict(engine._context.getConf().getAll())
+results = engine.run(lambda task, budget: (task, sys.executable), [1, 2], LocalBudget(None))
+engine.close()
+print(json.dumps({
+    "before": before, "after": running_spark_parallelism(), "conf": conf, "results": results,
+    "executable": sys.executable, "cpu_seconds": engine.cpu_seconds(),
+}))
+"""
+
+
+def test_own_session(tmp_path: Path):
+    """A session of the engine's own is local and quiet, runs this very Python, and ends with the engine."""
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("PYSPARK_")}
+    done = subprocess.run(
+        [sys.executable, "-c", OWN_SESSION], cwd=tmp_path, env=environment, capture_output=True, text=True, check=True
+    )
+    said = json.loads(done.stdout)
+    assert done.stderr == ""
+    assert (said["before"], said["after"]) == (None, None)
+    assert said["results"] == [[1, said["executable"]], [2, said["executable"]]]
+    assert said["conf"]["spark.master"] == "local[*]"
+    assert said["conf"]["spark.app.name"] == "ddbio"
+    assert said["conf"]["spark.driver.bindAddress"] == "127.0.0.1"
+    assert said["conf"]["spark.ui.enabled"] == "false"
+    assert said["conf"]["spark.sql.shuffle.partitions"] == "3"
+    assert said["cpu_seconds"] > 1.0
+
+
+def active_tasks(engine):
+    """Return how many tasks of any job still run."""
+    tracker = engine._context.statusTracker()
+    stages = [tracker.getStageInfo(stage) for stage in tracker.getActiveStageIds()]
+    return sum(stage.numActiveTasks for stage in stages if stage is not None)

@@ -1,0 +1,82 @@
+"""Budgets of DataFrame reads, opened for planners."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing
+
+import pytest
+
+from ddbio.budget import BudgetClient
+from ddbio.spark.lessor import MOST_READS, Lessor, ask_for_terms
+
+APPLICATION = "/tmp/spark-1/userFiles-1"
+
+
+@pytest.fixture
+def lessor(tmp_path, monkeypatch) -> Iterator[Lessor]:
+    """Return the lessor of an application."""
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    lessor = Lessor(APPLICATION, "127.0.0.1", 7)
+    yield lessor
+    lessor.close()
+
+
+def lease(rate):
+    """Return the address of a new budget, as a planner gets it."""
+    terms = ask_for_terms(APPLICATION, rate)
+    assert terms is not None
+    assert terms.parallelism == 7
+    assert terms.lease is not None
+    return terms.lease
+
+
+def test_each_read_has_a_budget_of_its_own(lessor):
+    """Two reads lease from two budgets; the tasks of one read share theirs."""
+    first, second = lease(100.0), lease(200.0)
+    for address in (first, first, second):
+        with closing(BudgetClient(address, fallback_units_per_second=0.001)) as client:
+            client.settle(client.acquire(1.0), 7.0)
+    budgets = [server._budget for server in lessor._servers]
+    assert [budget.units_per_second for budget in budgets] == [100.0, 200.0]
+    assert [budget.usage().consumed_units for budget in budgets] == [14.0, 7.0]
+
+
+def test_no_rate_no_budget(lessor):
+    """A read without a rate learns the parallelism alone."""
+    terms = ask_for_terms(APPLICATION, None)
+    assert terms is not None
+    assert (terms.parallelism, terms.lease) == (7, None)
+    assert lessor._servers == []
+
+
+@pytest.mark.usefixtures("lessor")
+def test_another_application_has_another_driver():
+    """A planner of an application whose driver has not registered goes without."""
+    assert ask_for_terms("another", 100.0) is None
+
+
+def test_oldest_reads_give_way(lessor):
+    """No more than a fixed number of reads is served; the oldest end first."""
+    for rate in range(1, MOST_READS + 4):
+        lease(float(rate))
+    assert [server._budget.units_per_second for server in lessor._servers] == list(range(4, MOST_READS + 4))
+
+
+def test_driver_that_is_gone(lessor):
+    """A planner that outlives the driver's Python goes without."""
+    lessor.close()
+    assert ask_for_terms(APPLICATION, 100.0) is None
+
+
+def test_folder_of_somebody_else_is_not_trusted(lessor):
+    """Where others can write into the folder, neither side uses what lies there."""
+    lessor._path.parent.chmod(0o777)
+    assert ask_for_terms(APPLICATION, 100.0) is None
+    with pytest.raises(PermissionError, match="only this user"):
+        Lessor("another", "127.0.0.1", 1)
+
+
+def test_key_is_not_shown(lessor):
+    """No printed address tells the key."""
+    assert lease(1.0).key.hex() not in repr(lease(1.0))

@@ -1,0 +1,74 @@
+"""What keeps a session from starting."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+
+import pytest
+
+from ddbio.errors import OptionError
+from ddbio.spark import session
+
+
+def test_missing_java_names_the_line_to_run(monkeypatch, tmp_path):
+    """Without a Java the error says what to run."""
+    (tmp_path / "apt-get").write_text("")
+    (tmp_path / "apt-get").chmod(0o755)
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(OptionError, match="none was found: sudo apt-get install -y openjdk-17-jre-headless;"):
+        session._check_java()
+
+
+@pytest.mark.parametrize("version", ["1.8.0_402", "11.0.22"])
+def test_old_java_is_named(monkeypatch, tmp_path, version):
+    """A Java that is too old is named with its version, and JAVA_HOME with it."""
+    java = tmp_path / "bin" / "java"
+    java.parent.mkdir()
+    java.write_text(f"#!/bin/sh\necho 'openjdk version \"{version}\"' >&2\n")
+    java.chmod(0o755)
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    number = version.removeprefix("1.").partition(".")[0]
+    with pytest.raises(OptionError, match=rf"Java 17 or newer, and {java} is {number}: .*JAVA_HOME"):
+        session._check_java()
+
+
+def test_java_that_is_there_passes():
+    """The Java that these tests run on is accepted."""
+    session._check_java()
+
+
+def test_java_home_without_java(monkeypatch, tmp_path):
+    """A JAVA_HOME that holds no Java is told from no Java at all."""
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    with pytest.raises(OptionError, match="does not run"):
+        session._check_java()
+
+
+@pytest.mark.parametrize("name", ["SPARK_REMOTE", None])
+def test_connect_is_refused(monkeypatch, name):
+    """Spark Connect has no driver here that could keep a budget: the error says what to use instead."""
+    if name:
+        monkeypatch.setenv(name, "sc://127.0.0.1")
+    with pytest.raises(OptionError, match=r"Spark Connect: read with spark\.read"):
+        session.start_session(None, {} if name else {"spark.remote": "sc://127.0.0.1"})
+
+
+BAD_MASTER = """
+from ddbio.errors import OptionError
+from ddbio.spark.session import start_session
+
+try:
+    start_session("nonsense", {})
+except OptionError as error:
+    print(error)
+"""
+
+
+def test_bad_master_is_one_clear_line(tmp_path):
+    """A master that Spark does not know is an OptionError with Spark's own reason, and nothing else is said."""
+    done = subprocess.run([sys.executable, "-c", BAD_MASTER], cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert re.fullmatch(r"Spark did not start: .*[Mm]aster.*; check master and conf\n", done.stdout)
+    assert done.stderr == ""

@@ -1,0 +1,220 @@
+"""``spark.read.format("dynamodb")`` against the fake."""
+
+from __future__ import annotations
+
+import json
+from decimal import Decimal
+from itertools import accumulate
+
+import pyarrow as pa
+import pytest
+from pyspark import SparkFiles
+from pyspark.errors import PySparkException
+from pyspark.sql.types import StructType
+
+from ddbio.core.schema import normalize_schema, schema_to_json
+from ddbio.errors import OptionError, SchemaError
+from ddbio.spark import reading, registration
+from ddbio.spark.registration import register
+
+ROWS = 6_000
+ODD = 40
+"""Items whose ``n`` is text instead of a number."""
+
+
+def item(number):
+    """Return one item of the table ``things``: each of DynamoDB's types, and now and then a misfit."""
+    attributes = {
+        "pk": {"S": f"key-{number}"},
+        "n": {"N": str(number)} if number % (ROWS // ODD) != 1 else {"S": "odd"},
+        "price": {"N": f"{number}.25"},
+        "flag": {"BOOL": number % 2 == 0},
+        "raw": {"B": "AAEC"},
+        "tags": {"SS": ["a", "b"]},
+        "list": {"L": [{"N": "1"}, {"N": "2"}]},
+        "map": {"M": {"x": {"N": "1"}, "y": {"S": "z"}}},
+        "pad": {"S": "p" * 500},
+    }
+    if number % 3 == 0:
+        attributes["late"] = {"NULL": True}
+    return attributes
+
+
+@pytest.fixture(scope="module")
+def things(fake):
+    """Return the fake with a table of some megabytes, so that a read takes several pages."""
+    fake.load("things", (json.dumps(item(number)).encode() for number in range(ROWS)), "pk:S")
+    fake.load("empty", [], "pk:S,sk:N")
+    return fake
+
+
+@pytest.fixture
+def read(spark, things):
+    """Return a function that gives the DataFrame reader of a format, its options set."""
+
+    def reader(name="dynamodb", **options):
+        return spark.read.format(name).option("endpointUrl", things.endpoint_url).options(**options)
+
+    return reader
+
+
+@pytest.fixture
+def registered(spark):
+    """Return the driver's keeper of budgets."""
+    register(spark)
+    return registration._lessors[SparkFiles.getRootDirectory()]
+
+
+def test_found_without_registering_and_every_value_is_there(read):
+    """A read of an unregistered format infers exact types, and every item arrives, misfits in the rescue column."""
+    frame = read(tableName="things").load().cache()
+    assert {field.name: field.dataType.simpleString() for field in frame.schema} == {
+        "pk": "string",
+        "n": "bigint",
+        "price": "decimal(38,2)",
+        "flag": "boolean",
+        "raw": "binary",
+        "tags": "array<string>",
+        "list": "array<bigint>",
+        "map": "struct<x:bigint,y:string>",
+        "pad": "string",
+        "late": "string",
+        "_rescue": "string",
+    }
+    assert frame.schema["tags"].metadata == {"ddb:type": "SS"}
+    sums = frame.selectExpr("count(*)", "count(distinct pk)", "sum(price)", "count(n)", "count(_rescue)").first()
+    assert tuple(sums) == (ROWS, ROWS, Decimal(ROWS * (ROWS - 1) // 2) + ROWS * Decimal("0.25"), ROWS - ODD, ODD)
+    row = frame.where("pk = 'key-4'").first()
+    assert (row.n, row.price, row.flag, bytes(row.raw)) == (4, Decimal("4.25"), True, b"\0\1\2")
+    assert (row.tags, row.list, row.map.asDict()) == (["a", "b"], [1, 2], {"x": 1, "y": "z"})
+    odd = frame.where("_rescue is not null").first()
+    assert odd.n is None
+    assert json.loads(odd._rescue) == {"n": {"S": "odd"}}
+    frame.unpersist()
+
+
+def test_table_is_sampled_once(read, things):
+    """Inferring, planning and two actions describe and sample the table once; each action scans it once."""
+    before = things.requests()
+    frame = read("ddbio").load("things")
+    sampled = requests_since(before, things)
+    assert frame.count() == frame.count() == ROWS
+    total = requests_since(before, things)
+    assert sampled["DescribeTable"] == total["DescribeTable"] == 1
+    # Pages of 1 MB, and at most one more at the end.
+    pages = sum(len(json.dumps(item(number))) for number in range(ROWS)) // 1_000_000 + 1
+    assert total["Scan"] - sampled["Scan"] <= 2 * (pages + 1)
+
+
+def test_user_schema_is_a_projection(read, things):
+    """A schema by the user reads these attributes alone, in its order and types, and takes no sample."""
+    before = things.requests()
+    frame = read().schema("price double, pk string, _rescue string").load("things")
+    assert frame.columns == ["price", "pk", "_rescue"]
+    assert requests_since(before, things) == {}
+    assert frame.where("price = 7.25 and _rescue is null").first().pk == "key-7"
+
+
+def test_misfit_without_rescue_column_fails(read):
+    """A value that fits no column is never silently null: without a rescue column the read fails and says so."""
+    with pytest.raises(PySparkException, match=r"SchemaError: n: another type: .*add '_rescue string' to \.schema"):
+        read().schema("pk string, n long").load("things").count()
+
+
+def test_schema_option(read):
+    """The option ``schema`` takes the JSON text of ``ddbio schema --json``, nested types and all."""
+    schema = normalize_schema(pa.schema([("pk", pa.string()), ("list", pa.list_(pa.decimal128(10, 1)))]))
+    frame = read(table="things", schema=schema_to_json(schema), columns="pk,list").load()
+    assert frame.where("pk = 'key-9'").first().list == [Decimal("1.0"), Decimal("2.0")]
+
+
+def test_empty_table(read):
+    """A table without items has its keys as columns, and no rows."""
+    frame = read(table="empty").load()
+    assert frame.columns == ["pk", "sk", "_rescue"]
+    assert frame.collect() == []
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"table": "things", "rcuPerSecnd": "5"}, r"OptionError: unknown option 'rcupersecnd': did you mean"),
+        ({"table": "things", "segments": "many"}, r"OptionError: option 'segments' has value 'many'"),
+        ({"table": "things", "tableName": "other"}, r"OptionError: option 'table' is given twice"),
+        ({}, r"OptionError: option 'table' is missing"),
+        ({"table": "nothing"}, r"NotFoundError: .*'nothing'.* does not exist"),
+    ],
+)
+def test_wrong_options_are_one_clear_error(read, options, message):
+    """What is wrong is said with the error's class and what to do, when the DataFrame is made."""
+    with pytest.raises(PySparkException, match=message):
+        read(**options).load()
+
+
+def test_registered_budget_holds_over_all_tasks(read, things, registered):
+    """With ``register`` all tasks of a read lease from one budget in the driver, and none of them waits for a share."""
+    before = len(things.consumed())
+    frame = read(rcuPerSecond="200", segments="8", tasks="4").schema("pk string").load("things")
+    assert frame.rdd.getNumPartitions() == 4
+    assert frame.count() == ROWS
+    budget = registered._servers[-1]._budget
+    consumed = things.consumed()[before:]
+    assert budget.usage().items == ROWS
+    assert budget.usage().consumed_units == pytest.approx(sum(read for _, read, _ in consumed))
+    # By the server's own record: nowhere more than the rate, the tenth of a second that a bucket holds, and one page.
+    began = consumed[0][0]
+    for (at, _, _), total in zip(consumed, accumulate(read for _, read, _ in consumed), strict=True):
+        assert total <= 200 * (at - began + 0.2) + 20
+
+
+def test_register_again(spark, registered):
+    """Registering twice keeps the budgets that are there, and the session works on."""
+    register(spark)
+    assert list(registration._lessors.values()) == [registered]
+
+
+def test_static_shares_without_register(things, spark, monkeypatch, caplog):
+    """Where nobody registered, each task gets a share of the rate, and the log says once what to do."""
+    monkeypatch.setattr("tempfile.tempdir", "/nowhere")
+    survey = reading.survey_table({"table": "things", "endpointurl": things.endpoint_url, "rcupersecond": "300",
+                                   "segments": "6", "tasks": "3"})  # fmt: skip
+    groups = reading.TableReader(survey, survey.spark_schema()).partitions()
+    assert [group.share_per_second for group in groups] == [100.0] * 3
+    assert len([record for record in caplog.records if "ddbio.register(spark)" in record.message]) == 1
+
+
+def test_schema_given_twice():
+    """The user's schema and the option ``schema`` exclude each other."""
+    with pytest.raises(OptionError, match="given twice"):
+        reading.survey_columns({"table": "t", "schema": "{}"}, StructType())
+
+
+def test_batches_fit_sparks_columns():
+    """A batch gets exactly the expected names, order, types and nullability, whatever Arrow types it came in."""
+    batch = pa.record_batch({"a": pa.array(["x"], pa.large_string()), "b": pa.array([1]), "c": pa.array([True])})
+    wanted = pa.schema([pa.field("b", pa.int64()), pa.field("a", pa.string(), nullable=False)])
+    fitted = reading.fit_batch(batch, wanted)
+    assert fitted.schema.equals(wanted, check_metadata=True)
+    assert fitted.to_pylist() == [{"b": 1, "a": "x"}]
+
+
+def test_null_in_a_column_declared_not_null():
+    """What the JVM would crash on is a clear error."""
+    wanted = pa.schema([pa.field("a", pa.string(), nullable=False)])
+    with pytest.raises(SchemaError, match="a: declared NOT NULL, and 1 items lack it"):
+        reading.fit_batch(pa.record_batch({"a": pa.array(["x", None])}), wanted)
+
+
+def test_large_batches_are_sliced():
+    """No piece is larger than what the JVM takes, and no row is lost or doubled."""
+    batch = pa.record_batch({"a": pa.array(["x" * 1000] * 50_000)})
+    pieces = list(reading.slice_batch(batch))
+    assert max(piece.nbytes for piece in pieces) <= reading.BATCH_BYTES * 1.01
+    assert pa.Table.from_batches(pieces).to_batches()[0].num_rows < 50_000
+    assert pa.Table.from_batches(pieces).equals(pa.Table.from_batches([batch]))
+
+
+def requests_since(before, fake):
+    """Return the calls since ``before``, by operation."""
+    now = fake.requests()
+    return {name: count - before.get(name, 0) for name, count in now.items() if count != before.get(name, 0)}

@@ -1,0 +1,64 @@
+"""Arrow's types as Spark's, and back."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pytest
+from pyspark.sql.types import DateType, StructField, StructType, VarcharType, _parse_datatype_json_string
+
+from ddbio.core.schema import normalize_schema
+from ddbio.errors import SchemaError
+from ddbio.spark.types import to_arrow_schema, to_spark_schema
+
+SCHEMA = normalize_schema(
+    pa.schema(
+        [
+            ("s", pa.string()),
+            ("whole", pa.int64()),
+            ("exact", pa.decimal128(38, 4)),
+            ("double", pa.float64()),
+            ("flag", pa.bool_()),
+            ("bytes", pa.binary()),
+            pa.field("set", pa.list_(pa.string()), metadata={"ddb:type": "SS"}),
+            pa.field("anything", pa.string(), metadata={"ddb:type": "JSON"}),
+            ("list", pa.list_(pa.struct([("x", pa.int64())]))),
+            ("map", pa.map_(pa.string(), pa.decimal128(10, 2))),
+            ("struct", pa.struct([("a", pa.string()), ("b", pa.list_(pa.binary()))])),
+        ]
+    )
+)
+
+
+def test_round_trip_through_sparks_json():
+    """A schema comes back from Spark as it was, DynamoDB's types on its fields included."""
+    told = _parse_datatype_json_string(to_spark_schema(SCHEMA).json())
+    back = to_arrow_schema(told)
+    assert back == SCHEMA
+    assert [field.metadata for field in back] == [field.metadata for field in SCHEMA]
+
+
+def test_everything_is_nullable():
+    """No column of an inferred schema is declared NOT NULL: a missing attribute is a null."""
+    assert all(field.nullable for field in to_spark_schema(SCHEMA).fields)
+
+
+@pytest.mark.parametrize(
+    ("large", "plain"), [(pa.large_string(), pa.string()), (pa.large_list(pa.int64()), pa.list_(pa.int64()))]
+)
+def test_large_types_are_spark_types_too(large, plain):
+    """Arrow's 64-bit offsets are a matter of memory, not of the type."""
+    assert to_spark_schema(pa.schema([("x", large)])) == to_spark_schema(pa.schema([("x", plain)]))
+
+
+@pytest.mark.parametrize("arrow_type", [pa.decimal256(60, 2), pa.uint64()])
+def test_what_spark_cannot_hold_is_refused(arrow_type):
+    """A column without an exact Spark type is an error that names its path."""
+    with pytest.raises(SchemaError, match=r"^m\.x\[\]: Spark has no type"):
+        to_spark_schema(pa.schema([("m", pa.struct([("x", pa.list_(arrow_type))]))]))
+
+
+@pytest.mark.parametrize("spark_type", [DateType(), VarcharType(3)])
+def test_what_dynamodb_has_not_is_refused(spark_type):
+    """A Spark column that no attribute can fill is an error that says what to read instead."""
+    with pytest.raises(SchemaError, match=r"^at: no DynamoDB attribute has Spark's type"):
+        to_arrow_schema(StructType([StructField("at", spark_type)]))
