@@ -7,6 +7,7 @@ threads or Spark: both engines run the same plan and the same task function.
 from __future__ import annotations
 
 import importlib
+import importlib.util
 import os
 import sys
 import time
@@ -107,6 +108,11 @@ def open_engine(
         ) from error
     engine: Engine = spark.SparkEngine(master=master, conf=dict(conf or {}))
     return engine
+
+
+def is_spark_installed() -> bool:
+    """Return whether a Spark session could be started, as far as Python packages go."""
+    return importlib.util.find_spec("pyspark") is not None
 
 
 def running_spark_parallelism() -> int | None:

@@ -137,10 +137,15 @@ def check_scan(facts: TableFacts, options: ScanOptions) -> None:
 
 @dataclass(frozen=True)
 class Resources:
-    """Say what there is to run on: cores of this process, and a running Spark session's parallelism if there is one."""
+    """Say what there is to run on.
+
+    ``cores`` are this process's; ``spark_parallelism`` is a running session's, None without one; ``can_start_spark``
+    whether pyspark is installed.
+    """
 
     cores: int
     spark_parallelism: int | None = None
+    can_start_spark: bool = True
 
 
 def plan_scan(facts: TableFacts, sample: Sample, options: ScanOptions, resources: Resources) -> ScanPlan:
@@ -194,6 +199,8 @@ def _choose_engine(size: int, options: ScanOptions, resources: Resources) -> tup
         return "spark", "a Spark session is running"
     if size < SMALL_TABLE_BYTES:
         return "local", "below 256 MiB, where starting Spark takes longer than the scan"
+    if not resources.can_start_spark:
+        return "local", "pyspark is not installed; pip install 'ddbio[spark]' to spread 256 MiB or more over a cluster"
     return "spark", "256 MiB or more"
 
 

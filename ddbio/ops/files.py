@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+from contextlib import closing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -49,9 +50,11 @@ def write_task(task: FilesTask, budget: Budget) -> FilesResult:
     writer = RollingWriter(task.store, naming, task.scan.schema, task.files)
     rescued = 0
     try:
-        for batch in stream:
-            rescued += batch.num_rows - batch.column(batch.num_columns - 1).null_count
-            writer.write(batch)
+        # Closed in any case, so that no lane reads on for a writer that failed.
+        with closing(iter(stream)) as batches:
+            for batch in batches:
+                rescued += batch.num_rows - batch.column(batch.num_columns - 1).null_count
+                writer.write(batch)
         staged = tuple(writer.finish())
     except BaseException:
         writer.abort()

@@ -15,7 +15,7 @@ from ddbio.core.plan import Resources, ScanPlan, budget_of, plan_scan
 from ddbio.core.rescue import MisfitLog
 from ddbio.core.schema import schema_to_json
 from ddbio.core.staged import FileNaming
-from ddbio.engine import available_cores, open_engine, running_spark_parallelism
+from ddbio.engine import available_cores, is_spark_installed, open_engine, running_spark_parallelism
 from ddbio.lake import commit
 from ddbio.lake.writer import FileOptions, RollingWriter
 from ddbio.ops.files import FilesResult, FilesTask, write_task
@@ -60,7 +60,12 @@ def plan_of(options: ScanOptions, budget: LocalBudget | None = None, facts: Tabl
     """
     facts = facts or describe_scan(options)
     sample = sample_table(facts, options, budget or LocalBudget(budget_of(facts, options)))
-    return plan_scan(facts, sample, options, Resources(available_cores(), running_spark_parallelism()))
+    return plan_scan(facts, sample, options, available_resources())
+
+
+def available_resources() -> Resources:
+    """Return what this process could run a plan on; start nothing."""
+    return Resources(available_cores(), running_spark_parallelism(), is_spark_installed())
 
 
 def scan_tasks(plan: ScanPlan, options: ScanOptions, facts: TableFacts) -> list[ScanTask]:

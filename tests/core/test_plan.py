@@ -73,6 +73,15 @@ def test_engine_follows_size_and_session(size_mib, session, asked, engine):
     assert made.engine_reason
 
 
+def test_without_pyspark_auto_is_local():
+    """Where Spark cannot be started, a large table is read by threads, and the plan says so."""
+    asked = parse_options(ScanToFilesOptions, {"table": "t", "dest": "d"})
+    sample = Sample(SCHEMA, 100, 200.0, 5.0, complete=False)
+    made = plan_scan(_facts(1024**4, 10**9), sample, asked, Resources(2, None, can_start_spark=False))
+    assert made.engine == "local"
+    assert "pip install 'ddbio[spark]'" in made.engine_reason
+
+
 def test_reading_into_arrow_is_local():
     """Options without an engine run in this process, in one task."""
     asked = parse_options(ScanOptions, {"table": "t"})
