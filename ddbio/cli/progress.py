@@ -53,7 +53,7 @@ class ProgressWatch:
         )  # fmt: skip
         with Progress(*columns, console=self._console) as progress:
             bar = progress.add_task(f"scan {plan.table}", total=_goal(plan), detail="starting")
-            pace = Pace(plan)
+            pace = Pace(plan, budget.usage())
             while not ended.wait(REFRESH_SECONDS):
                 usage = budget.usage()
                 progress.update(bar, completed=usage.items, detail=pace.describe(usage))
@@ -61,7 +61,7 @@ class ProgressWatch:
             progress.update(bar, total=items, completed=items, detail=f"{items:,} items")
 
     def _lines(self, plan: ScanPlan, budget: LocalBudget, ended: threading.Event) -> None:
-        pace = Pace(plan)
+        pace = Pace(plan, budget.usage())
         while not ended.wait(LINE_SECONDS):
             sys.stderr.write(f"scan {plan.table}: {pace.describe(budget.usage())}\n")
             sys.stderr.flush()
@@ -70,15 +70,15 @@ class ProgressWatch:
 class Pace:
     """Tell how fast a job goes, by what the last ``WINDOW_SECONDS`` brought."""
 
-    def __init__(self, plan: ScanPlan) -> None:
+    def __init__(self, plan: ScanPlan, begun: Usage) -> None:
         self._plan = plan
-        self._seen: deque[Usage] = deque()
+        self._seen = deque([begun])
 
     def describe(self, usage: Usage) -> str:
         """Return one line on how far the job is: items, MB/s, RCU/s against the budget, time left."""
         while len(self._seen) > 1 and usage.elapsed_seconds - self._seen[1].elapsed_seconds >= WINDOW_SECONDS:
             self._seen.popleft()
-        before = self._seen[0] if self._seen else usage
+        before = self._seen[0]
         self._seen.append(usage)
         seconds = max(usage.elapsed_seconds - before.elapsed_seconds, 1e-9)
         rate = (usage.items - before.items) / seconds
