@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import sys
+import time
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -13,6 +14,8 @@ from ddbio.cli.demo import demo
 from ddbio.cli.flags import CONF_FLAG, JSON_FLAG, MASTER_FLAG, flags_of, parse_conf, parse_flags
 from ddbio.cli.progress import ProgressWatch
 from ddbio.cli.show import format_plan, format_report, plan_to_dict
+from ddbio.core.kernel import decoder as kernel
+from ddbio.core.kernel.cache import FOLDER
 from ddbio.core.schema import format_schema, schema_to_json
 from ddbio.errors import DdbioError
 from ddbio.ops.infer import infer_schema
@@ -79,6 +82,18 @@ def schema(*, source: str, as_json: bool, **flags: Any) -> None:
     """
     inferred = infer_schema(source, parse_flags(ScanOptions, {**flags, "table": source}))
     click.echo(schema_to_json(inferred) if as_json else format_schema(inferred))
+
+
+@cli.command()
+@JSON_FLAG
+def warm(*, as_json: bool) -> None:
+    """Compile the decoder ahead of the first scan, or load it from where it is kept."""
+    began = time.monotonic()
+    kernel.warm()
+    seconds = round(time.monotonic() - began, 3)
+    folder = None if FOLDER is None else str(FOLDER)
+    done = {"seconds": seconds, "folder": folder}
+    click.echo(json.dumps(done) if as_json else f"the decoder is ready after {seconds:.1f} s; kept in {folder}")
 
 
 cli.add_command(demo)

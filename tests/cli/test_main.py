@@ -67,6 +67,13 @@ def test_schema_goes_round(endpoint, tmp_path):
     assert report["rescued"] == 0
 
 
+def test_warm_keeps_what_it_compiled(tmp_path):
+    """A warm decoder lies in the user's cache folder, and says where."""
+    ready = json.loads(_ddbio("warm", "--json", XDG_CACHE_HOME=str(tmp_path)).stdout)
+    assert ready["folder"].startswith(str(tmp_path))
+    assert list(tmp_path.rglob("*.nbi"))
+
+
 @pytest.mark.parametrize(
     ("arguments", "code", "kind", "message"),
     [

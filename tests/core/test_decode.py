@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from item_strategies import ITEMS, tables
 
-from ddbio.core import decode
+from ddbio.core.kernel import decoder as kernel_decoder
 from ddbio.core.decode import Decoder, from_dynamodb_json
 from ddbio.core.items import items_of
 from ddbio.core.reference import RowBuilder
@@ -261,7 +261,7 @@ def test_white_space_is_legal(framing, layout):
 @pytest.mark.parametrize("indent", [None, 1])
 def test_long_inputs_are_cut_at_lines(framing, slice_bytes, indent, monkeypatch):
     """However long inputs are cut, rows, misfits and their counts are the same."""
-    monkeypatch.setattr(decode, "SLICE_BYTES", slice_bytes)
+    monkeypatch.setattr(kernel_decoder, "SLICE_BYTES", slice_bytes)
     items = [FITTING, {"q": {"S": "a\nb"}}, {}, {"n": {"N": "1e2"}}] * 3
     decoder = Decoder(SCHEMA)
     batch = decoder.decode(framed(items, framing, indent=indent), framing)
@@ -271,7 +271,7 @@ def test_long_inputs_are_cut_at_lines(framing, slice_bytes, indent, monkeypatch)
 
 def test_a_line_number_counts_from_the_start(monkeypatch):
     """The line of an error is the line of the whole input, not of the slice."""
-    monkeypatch.setattr(decode, "SLICE_BYTES", 40)
+    monkeypatch.setattr(kernel_decoder, "SLICE_BYTES", 40)
     with pytest.raises(DecodeError, match=r"^line 9: s: expected one type") as caught:
         Decoder(SCHEMA).decode(b'{"s":{"S":"x"}}\n' * 8 + b'{"s":{}}\n', "items")
     assert caught.value.line == 9

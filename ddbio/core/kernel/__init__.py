@@ -1,0 +1,1 @@
+"""Decode DynamoDB JSON by compiled loops; the only place that imports numba."""

@@ -1,0 +1,71 @@
+"""Open and close what items stand in: export lines and pages; refuses any other member beside them."""
+
+# Compiled code has neither exceptions nor tables of functions.
+# ruff: noqa: C901, PLR0911
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ddbio.core.kernel.cache import inner
+from ddbio.core.kernel.memory import load64, out_of_line, peek
+from ddbio.core.kernel.skip import CLOSE_ARRAY, CLOSE_OBJECT, COLON, COMMA, OPEN_ARRAY, OPEN_OBJECT
+from ddbio.core.kernel.state import BEHIND, ERROR, EXPORT, RESPONSE
+from ddbio.core.kernel.text import QUOTE, read_text, skip_blank
+
+_EXPORT_START = int.from_bytes(b'{"Item":', "little")
+_PAGE_START = int.from_bytes(b'{"Items"', "little")
+
+
+@inner
+def open_document(data: Any, place: int, framing: int, state: Any) -> Any:
+    """Return where the first item of a line or page begins, and 1 within a page; -1 for a page without items."""
+    out_of_line()
+    start = np.int64(load64(data, place))
+    if framing == EXPORT and start == _EXPORT_START:
+        return place + 8, 0
+    if framing != EXPORT and start == _PAGE_START and peek(data, place + 8) == COLON:
+        place += 9
+    else:
+        if peek(data, place) != OPEN_OBJECT:
+            return -ERROR, 0
+        place = skip_blank(data, place + 1)
+        if peek(data, place) != QUOTE:
+            return -ERROR, 0
+        text, length, place = read_text(data, place + 1, state)
+        if place < 0:
+            return place, 0
+        is_item = np.int64(load64(data, text)) & 0xFFFFFFFF == 0x6D657449  # noqa: PLR2004 - "Item"
+        if not is_item or length != (4 if framing == EXPORT else 5) or (length == 5 and peek(data, text + 4) != 115):  # noqa: PLR2004 - "s"
+            return -ERROR, 0
+        place = skip_blank(data, place)
+        if peek(data, place) != COLON:
+            return -ERROR, 0
+        place += 1
+    place = skip_blank(data, place)
+    if framing == EXPORT:
+        return place, 0
+    if peek(data, place) != OPEN_ARRAY:
+        return -ERROR, 0
+    place = skip_blank(data, place + 1)
+    if peek(data, place) != CLOSE_ARRAY:
+        return place, 1
+    place = skip_blank(data, place + 1)
+    return (place + 1, -1) if peek(data, place) == CLOSE_OBJECT else (-ERROR, 0)
+
+
+@inner
+def close_document(data: Any, place: int, framing: int) -> Any:
+    """Return where the next document or item begins, and 1 for the latter; 2 behind the items of a response."""
+    place = skip_blank(data, place)
+    if framing != EXPORT:
+        if peek(data, place) == COMMA:
+            return skip_blank(data, place + 1), 1
+        if peek(data, place) != CLOSE_ARRAY:
+            return -ERROR, 0
+        if framing == RESPONSE:
+            return place, BEHIND
+        place = skip_blank(data, place + 1)
+    return (place + 1, 0) if peek(data, place) == CLOSE_OBJECT else (-ERROR, 0)

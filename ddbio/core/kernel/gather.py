@@ -1,0 +1,200 @@
+"""Plan and fill the buffers of a record batch from what a scan has kept; refuses nothing: the scan has decided."""
+
+# Compiled code has neither exceptions nor tables of functions.
+# ruff: noqa: C901, PLR0913, PLR0917
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ddbio.core.kernel.base64 import decode_base64, decoded_length
+from ddbio.core.kernel.cache import inner, loop
+from ddbio.core.kernel.memory import PAD, copy32, load64, out_of_line, peek, pointers, poke
+from ddbio.core.kernel.state import (
+    BINARY,
+    BOOLEAN,
+    DECIMAL,
+    INTEGER,
+    JSON,
+    MAP,
+    NOTHING,
+    PLAN_BITS,
+    PLAN_BYTES,
+    PLAN_FIRST,
+    PLAN_LENGTH,
+    PLAN_SECOND,
+    PLAN_VALID,
+    PLAN_WIDTH,
+    ROWS,
+    STRUCT,
+)
+
+_ONES = np.uint64(0x0101010101010101)
+_TO_BITS = np.uint64(0x0102040810204080)
+_TOP = np.uint64(56)
+_LENGTH_MASK = 0xFFFFFFFF
+
+
+@loop
+def plan_output(tables: Any, work: Any, plan: Any) -> Any:
+    """Put into ``plan`` how many entries each node has and where its buffers lie; return the bytes of all."""
+    n_nodes = len(tables.kind)
+    return _plan_nodes(pointers(tables), pointers(work), plan, n_nodes)
+
+
+@inner
+def _plan_nodes(tables: Any, work: Any, plan: Any, n_nodes: int) -> Any:
+    total = 0
+    for node in range(1, n_nodes):
+        kind, space = tables.kind[node], tables.space[node]
+        length = work.state[ROWS] if space == 0 else work.count[space]
+        n_valid = _count_valid(work.valid, work.valid_place[node], length)
+        n_bytes = 0
+        if kind > MAP and kind not in (INTEGER, DECIMAL, BOOLEAN, NOTHING):
+            n_bytes = _count_bytes(work, node, kind, length)
+        entry = node * PLAN_WIDTH
+        plan[entry + PLAN_LENGTH], plan[entry + PLAN_VALID], plan[entry + PLAN_BYTES] = length, n_valid, n_bytes
+        plan[entry + PLAN_BITS] = total
+        total += _room((length + 7) // 8 if n_valid < length else 0)
+        plan[entry + PLAN_FIRST] = total
+        total += _room(_first_bytes(kind, length))
+        plan[entry + PLAN_SECOND] = total
+        total += _room(n_bytes)
+    return total
+
+
+@inner
+def _room(n_bytes: int) -> Any:
+    return 0 if n_bytes == 0 else (n_bytes + 2 * PAD - 1) // PAD * PAD
+
+
+@inner
+def _first_bytes(kind: int, length: int) -> Any:
+    if kind == INTEGER:
+        return length * 8
+    if kind == DECIMAL:
+        return length * 16
+    if kind == BOOLEAN:
+        return (length + 7) // 8
+    return 0 if kind in (STRUCT, NOTHING) else (length + 1) * 4
+
+
+@inner
+def _count_valid(valid: Any, place: int, length: int) -> Any:
+    total: Any = 0
+    for start in range(0, length, 8):
+        total += np.int64((load64(valid, place + start) * _ONES) >> _TOP)
+    return total
+
+
+@inner
+def _count_bytes(work: Any, node: int, kind: int, length: int) -> Any:
+    valid_place, value_place = work.valid_place[node], work.value_place[node]
+    total = 0
+    for index in range(length):
+        if peek(work.valid, valid_place + index):
+            value = peek(work.values, value_place + index)
+            size = value & _LENGTH_MASK
+            if kind == BINARY:
+                size = decoded_length(work.data, value >> 32, size)
+            total += size
+    return total
+
+
+@loop
+def fill_output(tables: Any, work: Any, plan: Any, output: Any, offsets: Any, words: Any) -> None:
+    """Fill the planned buffers.
+
+    ``offsets`` and ``words`` are the same memory as ``output``.
+    """
+    n_nodes = len(tables.kind)
+    _fill_nodes(pointers(tables), pointers(work), plan, output, offsets, words, n_nodes)
+
+
+@inner
+def _fill_nodes(tables: Any, work: Any, plan: Any, output: Any, offsets: Any, words: Any, n_nodes: int) -> None:
+    for node in range(1, n_nodes):
+        kind, entry = tables.kind[node], node * PLAN_WIDTH
+        length, first = plan[entry + PLAN_LENGTH], plan[entry + PLAN_FIRST]
+        valid_place, value_place = work.valid_place[node], work.value_place[node]
+        if plan[entry + PLAN_VALID] < length:
+            _fill_bits(output, plan[entry + PLAN_BITS], work.valid, valid_place, length)
+        if kind in (INTEGER, DECIMAL):
+            width = 2 if kind == DECIMAL else 1
+            for index in range(length):
+                keep = -peek(work.valid, valid_place + index)
+                for part in range(width):
+                    word = peek(work.values, value_place + index * width + part)
+                    poke(words, (first >> 3) + index * width + part, word & keep)
+        elif kind == BOOLEAN:
+            for index in range(length):
+                if peek(work.valid, valid_place + index):
+                    truth = peek(work.values, value_place + index)
+                    work.valid[valid_place + index] = truth
+            _fill_bits(output, first, work.valid, valid_place, length)
+        elif kind <= MAP:
+            if kind != STRUCT:
+                _fill_list_offsets(offsets, first >> 2, work, valid_place, value_place, length)
+        elif kind == BINARY:
+            _fill_binary(output, offsets, plan, node, work)
+        elif kind <= JSON:
+            _fill_text(output, offsets, plan, node, work)
+
+
+@inner
+def _fill_bits(output: Any, at: int, valid: Any, place: int, length: int) -> None:
+    out_of_line()
+    for start in range(0, length, 8):
+        poke(output, at + (start >> 3), np.int64((load64(valid, place + start) * _TO_BITS) >> _TOP))
+
+
+@inner
+def _fill_list_offsets(offsets: Any, at: int, work: Any, valid_place: int, value_place: int, length: int) -> None:
+    total = 0
+    for index in range(length):
+        poke(offsets, at + index, total)
+        if peek(work.valid, valid_place + index):
+            total += peek(work.values, value_place + index)
+    poke(offsets, at + length, total)
+
+
+@inner
+def _fill_text(output: Any, offsets: Any, plan: Any, node: int, work: Any) -> None:
+    out_of_line()
+    entry = node * PLAN_WIDTH
+    length, at, start = plan[entry + PLAN_LENGTH], plan[entry + PLAN_FIRST] >> 2, plan[entry + PLAN_SECOND]
+    data, valid, values = work.data, work.valid, work.values
+    valid_place, value_place = work.valid_place[node], work.value_place[node]
+    target = start
+    for index in range(length):
+        poke(offsets, at + index, target - start)
+        if peek(valid, valid_place + index):
+            value = peek(values, value_place + index)
+            source, size = value >> 32, value & _LENGTH_MASK
+            stop = target + size
+            if size > 0:
+                copy32(output, target, data, source)
+                while target + 32 < stop:
+                    target += 32
+                    source += 32
+                    copy32(output, target, data, source)
+            target = stop
+    poke(offsets, at + length, target - start)
+
+
+@inner
+def _fill_binary(output: Any, offsets: Any, plan: Any, node: int, work: Any) -> None:
+    entry = node * PLAN_WIDTH
+    length, at, start = plan[entry + PLAN_LENGTH], plan[entry + PLAN_FIRST] >> 2, plan[entry + PLAN_SECOND]
+    valid_place, value_place = work.valid_place[node], work.value_place[node]
+    target = start
+    for index in range(length):
+        poke(offsets, at + index, target - start)
+        if peek(work.valid, valid_place + index):
+            value = peek(work.values, value_place + index)
+            source, size = value >> 32, decoded_length(work.data, value >> 32, value & _LENGTH_MASK)
+            decode_base64(output, target, work.data, source, size)
+            target += size
+    poke(offsets, at + length, target - start)

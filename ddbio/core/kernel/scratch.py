@@ -1,0 +1,153 @@
+"""Keep the arrays that a scan writes to from one piece of data to the next; refuses to shrink."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from ddbio.core.kernel import state as st
+from ddbio.core.kernel.memory import PAD
+
+if TYPE_CHECKING:
+    from ddbio.core.kernel.tables import Node
+
+_QUOTE = ord('"')
+_LEAST_SIDE_BYTES = 4096
+_SLOTS_RATIO = 1.5
+_SLOT_BYTES = 9
+_LEAST_ROWS = 256
+
+
+class Work(NamedTuple):
+    """Hold what one scan writes to."""
+
+    data: npt.NDArray[np.uint8]
+    valid: npt.NDArray[np.uint8]
+    values: npt.NDArray[np.int64]
+    valid_place: npt.NDArray[np.int64]
+    value_place: npt.NDArray[np.int64]
+    capacity: npt.NDArray[np.int64]
+    count: npt.NDArray[np.int64]  # type: ignore[assignment] # not the method of tuples
+    saved: npt.NDArray[np.int64]
+    follower: npt.NDArray[np.int64]
+    seen: npt.NDArray[np.int64]
+    stack: npt.NDArray[np.int64]
+    misfits: npt.NDArray[np.int64]
+    seen_names: npt.NDArray[np.uint64]
+    levels: npt.NDArray[np.int64]
+    digits: npt.NDArray[np.uint8]
+    state: npt.NDArray[np.int64]
+
+
+def allocate(n_bytes: int) -> npt.NDArray[np.uint8]:
+    """Return as many bytes, whatever they are."""
+    return np.empty(n_bytes, np.uint8)
+
+
+class Scratch:
+    """Hold the arrays of one decoder, grown to what its data needed so far.
+
+    The data stands at the end of its array, followed by ``PAD`` quotes, at which every search ends; before it is room
+    for texts that are not as they are written.
+    """
+
+    def __init__(self, nodes: list[Node]) -> None:
+        self._nodes = nodes
+        self._capacity = [_LEAST_ROWS] + [2 * _LEAST_ROWS] * max(node.space for node in nodes)
+        self._side_bytes = _LEAST_SIDE_BYTES
+        self.origin = 0
+        self._work = self._allocate(allocate(0), 0)
+
+    @property
+    def max_rows(self) -> int:
+        """Return how many rows a scan may make."""
+        return self._capacity[0]
+
+    def _allocate(self, data: npt.NDArray[np.uint8], instance: int) -> Work:
+        nodes, count = self._nodes, len(self._nodes)
+        slots = [self._capacity[node.space] for node in nodes]
+        words = [n_slots * (2 if node.kind == st.DECIMAL else 1) for node, n_slots in zip(nodes, slots, strict=True)]
+        state = np.zeros(st.STATE_LENGTH, np.int64)
+        state[st.INSTANCE] = instance
+        return Work(
+            data=data,
+            valid=np.zeros(sum(slots) + PAD, np.uint8),
+            values=np.empty(sum(words), np.int64),
+            valid_place=np.cumsum([0, *slots[:-1]]).astype(np.int64),
+            value_place=np.cumsum([0, *words[:-1]]).astype(np.int64),
+            capacity=np.array(self._capacity, np.int64),
+            count=np.zeros(len(self._capacity), np.int64),
+            saved=np.zeros(len(self._capacity), np.int64),
+            follower=_followers(nodes),
+            seen=np.zeros(count, np.int64),
+            stack=np.zeros((count + 1) * st.FRAME_WIDTH, np.int64),
+            misfits=np.empty(64 * st.MISFIT_WIDTH, np.int64),
+            seen_names=np.zeros(1024, np.uint64),
+            levels=np.zeros(st.MAX_SKIPPED_DEPTH, np.int64),
+            digits=np.zeros(PAD, np.uint8),
+            state=state,
+        )
+
+    def load(self, piece: memoryview | npt.NDArray[np.uint8]) -> None:
+        """Copy the data to be scanned to its place."""
+        size = self._side_bytes + len(piece) + PAD
+        data = self._work.data
+        if len(data) < size:
+            data = allocate(size + size // 8)
+            data[-PAD:] = _QUOTE
+            self._work = self._work._replace(data=data)
+        self.origin = len(data) - PAD - len(piece)
+        data[self.origin : -PAD] = np.frombuffer(piece, np.uint8)
+
+    def begin(self, place: int, inside: int, max_rows: int) -> Work:
+        """Return the arrays, clear of what an earlier scan left, to scan from a place in the data on."""
+        work = self._work
+        work.valid[:] = 0
+        work.count[:] = 0
+        work.seen_names[:] = 0
+        state = work.state
+        state[st.PLACE], state[st.INSIDE] = self.origin + place, inside
+        state[st.ROWS], state[st.MAX_ROWS] = 0, max_rows
+        state[st.SIDE], state[st.SIDE_END] = 0, self.origin
+        state[st.MISFITS], state[st.NAMES] = 0, 0
+        return work
+
+    def grow(self, status: int) -> None:
+        """Make room for what the last scan had no room for."""
+        work = self._work
+        match status:
+            case st.GROW_ELEMENTS:
+                self._capacity[int(work.state[st.SPACE])] *= 2
+                self._grow_slots()
+            case st.GROW_SIDE:
+                self._side_bytes = 2 * self.origin
+                self.load(work.data[self.origin : -PAD].copy())
+            case st.GROW_MISFITS:
+                self._work = work._replace(misfits=np.empty(2 * len(work.misfits), np.int64))
+            case st.GROW_NAMES:
+                self._work = work._replace(seen_names=np.zeros(2 * len(work.seen_names), np.uint64))
+
+    def grow_rows(self, n_rows: int) -> None:
+        """Make room for as many rows, if it takes no more than one and a half times the memory of the data."""
+        n_bytes = int(_SLOTS_RATIO * (len(self._work.data) - self.origin))
+        n_rows = min(n_rows, n_bytes // (_SLOT_BYTES * len(self._nodes)))
+        if n_rows > self._capacity[0]:
+            self._capacity = [-(-size * n_rows // self._capacity[0] // PAD) * PAD for size in self._capacity]
+            self._grow_slots()
+
+    def _grow_slots(self) -> None:
+        old = self._work
+        new = self._allocate(old.data, int(old.state[st.INSTANCE]))
+        self._work = new._replace(misfits=old.misfits, seen_names=old.seen_names, follower=old.follower)
+
+
+def _followers(nodes: list[Node]) -> npt.NDArray[np.int64]:
+    """Return the node expected after each node, and after the opening of each struct, until the data teaches better."""
+    followers = np.zeros(2 * len(nodes), np.int64)
+    for node in nodes:
+        numbers = [child.number for child in node.children]
+        followers[len(nodes) + node.number] = numbers[0] if numbers else 0
+        followers[numbers] = numbers[1:] + numbers[:1]
+    return followers

@@ -1,0 +1,274 @@
+"""Check and pass over one attribute value of any shape; refuses what the reference refuses, and depth beyond 64."""
+
+# Compiled code has neither exceptions nor tables of functions.
+# ruff: noqa: C901, PLR0911, PLR0912
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ddbio.core.kernel.base64 import is_base64
+from ddbio.core.kernel.cache import inner
+from ddbio.core.kernel.memory import load64, out_of_line, peek, poke
+from ddbio.core.kernel.number import parse_number
+from ddbio.core.kernel.state import (
+    BOOL,
+    BS,
+    ERROR,
+    GROW_NAMES,
+    INSTANCE,
+    MAX_SKIPPED_DEPTH,
+    NAMES,
+    NAMES_MASK,
+    NULL,
+    SIDE,
+    SS,
+    B,
+    L,
+    M,
+    N,
+    S,
+)
+from ddbio.core.kernel.text import BACKSLASH, QUOTE, hash_text, read_text, skip_blank
+
+COMMA, COLON = ord(","), ord(":")
+OPEN_OBJECT, CLOSE_OBJECT, OPEN_ARRAY, CLOSE_ARRAY = ord("{"), ord("}"), ord("["), ord("]")
+_LETTER_S, _LETTER_N, _LETTER_B, _LETTER_L, _LETTER_M = ord("S"), ord("N"), ord("B"), ord("L"), ord("M")
+
+
+def _word(text: bytes) -> np.uint64:
+    return np.uint64(int.from_bytes(text.ljust(8, b"\0"), "little"))
+
+
+_FOUR_BYTES = np.uint64(0xFFFFFFFF)
+_FIVE_BYTES = np.uint64(0xFFFFFFFFFF)
+_TRUE, _FALSE = _word(b"true"), _word(b"false")
+_TAG_BOOL, _TAG_NULL = _word(b"BOOL"), _word(b"NULL")
+_LAST_BLANK = ord(" ")
+_MIX = np.uint64(0xD6E8FEB86659FD93)
+_MIX_SHIFT = np.uint64(32)
+
+
+@inner
+def read_literal(data: Any, place: int) -> Any:
+    """Return 1 for true, 0 for false, -1 for anything else."""
+    word = load64(data, place)
+    if word & _FOUR_BYTES == _TRUE:
+        return 1
+    if word & _FIVE_BYTES == _FALSE:
+        return 0
+    return -1
+
+
+@inner
+def _tag_at(data: Any, start: int, length: int) -> Any:
+    first, second = peek(data, start), peek(data, start + 1)
+    if length == 1:
+        if first == _LETTER_S:
+            return S
+        if first == _LETTER_N:
+            return N
+        if first == _LETTER_B:
+            return B
+        if first == _LETTER_L:
+            return L
+        return M if first == _LETTER_M else -1
+    if length == 2 and second == _LETTER_S:  # noqa: PLR2004 - a set
+        if first == _LETTER_S:
+            return SS
+        if first == _LETTER_N:
+            return SS + 1
+        return BS if first == _LETTER_B else -1
+    if length == 4:  # noqa: PLR2004 - a long tag
+        word = load64(data, start) & _FOUR_BYTES
+        if word == _TAG_BOOL:
+            return BOOL
+        return NULL if word == _TAG_NULL else -1
+    return -1
+
+
+@inner
+def read_tag(data: Any, place: int, state: Any) -> Any:
+    """Return the type whose name's quote is at ``place`` and where its content begins, or -1 and a negative status."""
+    out_of_line()
+    if peek(data, place) != QUOTE:
+        return -1, -ERROR
+    start, length, place = read_text(data, place + 1, state)
+    if place < 0:
+        return -1, place
+    tag = _tag_at(data, start, length)
+    if peek(data, place) != COLON:
+        place = skip_blank(data, place)
+        if peek(data, place) != COLON:
+            return -1, -ERROR
+    if tag < 0:
+        return -1, -ERROR
+    return tag, skip_blank(data, place + 1)
+
+
+@inner
+def remember_name(names: Any, value: Any, instance: int, state: Any) -> Any:
+    """Return 0 if an object has no such name yet, ERROR if it perhaps has, GROW_NAMES if there is no room."""
+    key = (value ^ np.uint64(instance)) * _MIX
+    key ^= key >> _MIX_SHIFT
+    key |= np.uint64(1)
+    mask = state[NAMES_MASK]
+    if state[NAMES] * 2 > mask:
+        return GROW_NAMES
+    slot = np.int64(key >> _MIX_SHIFT) & mask
+    while True:
+        found = names[slot]
+        if found == key:
+            return ERROR
+        if found == 0:
+            poke(names, slot, key)
+            state[NAMES] += 1
+            return 0
+        slot = (slot + 1) & mask
+
+
+@inner
+def _skip_text(data: Any, place: int, kind: int, digits: Any, state: Any) -> Any:
+    """Return the place after a text that is legal for a type."""
+    if peek(data, place) != QUOTE:
+        return -ERROR
+    side = state[SIDE]
+    start, length, place = read_text(data, place + 1, state)
+    if place < 0:
+        return place
+    state[SIDE] = side
+    if kind == N:
+        is_number, _, _, _ = parse_number(data, start, start + length, digits)
+        return place if is_number else -ERROR
+    if kind == B:
+        return place if is_base64(data, start, length) else -ERROR
+    return place
+
+
+@inner
+def _skip_set(data: Any, place: int, kind: int, digits: Any, state: Any) -> Any:
+    out_of_line()
+    if peek(data, place) != OPEN_ARRAY:
+        return -ERROR
+    place = skip_blank(data, place + 1)
+    if peek(data, place) == CLOSE_ARRAY:
+        return place + 1
+    while True:
+        place = _skip_text(data, place, kind, digits, state)
+        if place < 0:
+            return place
+        place = skip_blank(data, place)
+        byte = peek(data, place)
+        if byte == CLOSE_ARRAY:
+            return place + 1
+        if byte != COMMA:
+            return -ERROR
+        place = skip_blank(data, place + 1)
+
+
+@inner
+def _skip_scalar(data: Any, place: int, tag: int, digits: Any, state: Any) -> Any:
+    if tag in (S, N, B):
+        return _skip_text(data, place, tag, digits, state)
+    if tag >= SS:
+        return _skip_set(data, place, tag - SS, digits, state)
+    literal = read_literal(data, place)
+    if literal < 0 or (tag == NULL and literal == 0):
+        return -ERROR
+    return place + (4 if literal == 1 else 5)
+
+
+@inner
+def _skip_name(data: Any, place: int, instance: int, names: Any, state: Any) -> Any:
+    """Return the place of the value that belongs to the name at ``place``."""
+    if peek(data, place) != QUOTE:
+        return -ERROR
+    side = state[SIDE]
+    start, length, place = read_text(data, place + 1, state)
+    if place < 0:
+        return place
+    status = remember_name(names, hash_text(data, start, length), instance, state)
+    state[SIDE] = side
+    if status != 0:
+        return -status
+    place = skip_blank(data, place)
+    if peek(data, place) != COLON:
+        return -ERROR
+    return skip_blank(data, place + 1)
+
+
+@inner
+def skip_value(data: Any, place: int, names: Any, levels: Any, digits: Any, state: Any) -> Any:
+    """Return the place after the value that begins at ``place``, or a negative status.
+
+    ``levels`` keeps the number of each open map, or 0 for a list.
+    """
+    out_of_line()
+    depth = 0
+    while True:
+        if peek(data, place) != OPEN_OBJECT:
+            return -ERROR
+        tag, place = read_tag(data, skip_blank(data, place + 1), state)
+        if place < 0:
+            return place
+        if tag < L:
+            place = _skip_scalar(data, place, tag, digits, state)
+            if place < 0:
+                return place
+        else:
+            if peek(data, place) != (OPEN_ARRAY if tag == L else OPEN_OBJECT):
+                return -ERROR
+            place = skip_blank(data, place + 1)
+            if peek(data, place) != (CLOSE_ARRAY if tag == L else CLOSE_OBJECT):
+                if depth == MAX_SKIPPED_DEPTH:
+                    return -ERROR
+                instance = 0
+                if tag == M:
+                    state[INSTANCE] += 1
+                    instance = state[INSTANCE]
+                    place = _skip_name(data, place, instance, names, state)
+                    if place < 0:
+                        return place
+                poke(levels, depth, instance)
+                depth += 1
+                continue
+            place += 1
+        # A value's content has ended: close what closes with it.
+        while True:
+            place = skip_blank(data, place)
+            if peek(data, place) != CLOSE_OBJECT:
+                return -ERROR
+            place += 1
+            if depth == 0:
+                return place
+            instance = peek(levels, depth - 1)
+            place = skip_blank(data, place)
+            byte = peek(data, place)
+            if byte == COMMA:
+                place = skip_blank(data, place + 1)
+                if instance > 0:
+                    place = _skip_name(data, place, instance, names, state)
+                    if place < 0:
+                        return place
+                break
+            if byte != (CLOSE_OBJECT if instance > 0 else CLOSE_ARRAY):
+                return -ERROR
+            depth -= 1
+            place += 1
+
+
+@inner
+def is_plain(data: Any, place: int, stop: int) -> Any:
+    """Return whether JSON holds no white space between its parts and no escape, so that it is compact as it stands."""
+    out_of_line()
+    inside = False
+    while place < stop:
+        byte = peek(data, place)
+        if byte == QUOTE:
+            inside = not inside
+        elif byte == BACKSLASH or (not inside and byte <= _LAST_BLANK):
+            return False
+        place += 1
+    return True

@@ -1,0 +1,64 @@
+"""Name the numbers that loops and Python exchange: statuses, places in the state, kinds, tags; holds no logic."""
+
+from __future__ import annotations
+
+from typing import Final
+
+# How a scan ended. Functions that return a place return the negative status instead.
+DONE: Final = 0
+ERROR: Final = 1
+FULL: Final = 2
+GROW_ELEMENTS: Final = 3
+GROW_SIDE: Final = 4
+GROW_MISFITS: Final = 5
+GROW_NAMES: Final = 6
+
+# Where the state keeps what.
+PLACE: Final = 0
+INSIDE: Final = 1
+ROWS: Final = 2
+MAX_ROWS: Final = 3
+SIDE: Final = 4
+SIDE_END: Final = 5
+MISFITS: Final = 6
+INSTANCE: Final = 7
+NAMES: Final = 8
+SPACE: Final = 9
+SAVED_MISFITS: Final = 10
+N_NODES: Final = 11
+LOOKUP_MASK: Final = 12
+NAMES_MASK: Final = 13
+MISFITS_END: Final = 14
+STATE_LENGTH: Final = 16
+
+FRAMINGS: Final = {"items": 0, "export": 1, "page": 2, "response": 3}
+ITEMS, EXPORT, PAGE, RESPONSE = 0, 1, 2, 3
+
+# Where a scan begins: before a document, at an item of an array, or behind the array of a response.
+OUTSIDE, WITHIN, BEHIND = 0, 1, 2
+
+# DynamoDB's types.
+TAGS: Final = ("S", "N", "B", "BOOL", "NULL", "SS", "NS", "BS", "L", "M")
+S, N, B, BOOL, NULL, SS, NS, BS, L, M = range(10)
+
+# What a node keeps: the containers first.
+STRUCT, LIST, SET, MAP = 0, 1, 2, 3
+TEXT, NUMBER_TEXT, INTEGER, DECIMAL, BOOLEAN, BINARY, JSON, NOTHING = 4, 5, 6, 7, 8, 9, 10, 11
+
+# The columns of the misfit list.
+MISFIT_ROW, MISFIT_NODE, MISFIT_NAME, MISFIT_NAME_LENGTH, MISFIT_START, MISFIT_STOP = range(6)
+MISFIT_KIND, MISFIT_PLAIN = 6, 7
+MISFIT_WIDTH: Final = 8
+
+# Why a value is in the misfit list; TEXT_OF_VALUE is no misfit but a value whose JSON text is to be spelled anew.
+FITS, IS_UNKNOWN, IS_OTHER_TYPE, IS_UNFIT, IS_KEPT_NULL, TEXT_OF_VALUE = range(6)
+
+# What the stack keeps of a container.
+FRAME_CONTEXT, FRAME_INDEX, FRAME_INSTANCE, FRAME_LAST, FRAME_FIRST = range(5)
+FRAME_WIDTH: Final = 6
+
+MAX_SKIPPED_DEPTH: Final = 64
+
+# What the plan of the output knows of a node: entries, valid entries, places and sizes in the output in bytes.
+PLAN_LENGTH, PLAN_VALID, PLAN_BITS, PLAN_FIRST, PLAN_SECOND, PLAN_BYTES = range(6)
+PLAN_WIDTH: Final = 6

@@ -1,0 +1,177 @@
+"""Find where JSON's texts end, and take off their escapes; refuses control characters and halves of surrogate pairs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ddbio.core.kernel.cache import inner
+from ddbio.core.kernel.memory import copy32, load64, out_of_line, peek, poke, special32
+from ddbio.core.kernel.state import ERROR, GROW_SIDE, SIDE, SIDE_END
+
+QUOTE, BACKSLASH = ord('"'), ord("\\")
+_SPACE, _TAB, _NEWLINE, _RETURN = ord(" "), ord("\t"), ord("\n"), ord("\r")
+_ESCAPES = np.zeros(128, dtype=np.uint8)
+for _letter, _meant in zip(b'"\\/bfnrt', b'"\\/\b\f\n\r\t', strict=True):
+    _ESCAPES[_letter] = _meant
+_UNICODE = ord("u")
+_LONGEST_STEP = 40
+_WORD_BYTES = 8
+_MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)
+HASH_HIGH_BITS = 40
+_HASH_SHIFT = np.uint64(29)
+
+
+@inner
+def skip_blank(data: Any, place: int) -> Any:
+    """Return the first place that holds no white space."""
+    while True:
+        byte = peek(data, place)
+        if byte not in (_SPACE, _NEWLINE, _RETURN, _TAB):
+            return place
+        place += 1
+
+
+@inner
+def text_end(data: Any, place: int) -> Any:
+    """Return the place of the first quote, backslash or control character."""
+    while True:
+        step = special32(data, place)
+        place += step
+        if step < 32:  # noqa: PLR2004 - the width of a step
+            return place
+
+
+@inner
+def read_text(data: Any, place: int, state: Any) -> Any:
+    """Return where a text begins, its length without escapes, and the place after its quote, or a negative status.
+
+    A text with escapes is written beside the data first.
+    """
+    stop = text_end(data, place)
+    if peek(data, stop) == QUOTE:
+        return place, stop - place, stop + 1
+    return _read_escaped(data, place, stop, state)
+
+
+@inner
+def _read_escaped(data: Any, place: int, stop: int, state: Any) -> Any:
+    out_of_line()
+    target = state[SIDE]
+    start = target
+    while True:
+        # All before ``stop`` is as it is meant.
+        while place < stop:
+            if target + _LONGEST_STEP > state[SIDE_END]:
+                return 0, 0, -GROW_SIDE
+            copy32(data, target, data, place)
+            step = min(stop - place, 32)
+            target += step
+            place += step
+        byte = peek(data, place)
+        if byte == QUOTE:
+            state[SIDE] = target
+            return start, target - start, place + 1
+        if byte != BACKSLASH:
+            return 0, 0, -ERROR
+        if target + _LONGEST_STEP > state[SIDE_END]:
+            return 0, 0, -GROW_SIDE
+        place, target = _unescape(data, place + 1, target)
+        if place < 0:
+            return 0, 0, place
+        stop = text_end(data, place)
+
+
+@inner
+def _unescape(data: Any, place: int, target: int) -> Any:
+    letter = peek(data, place)
+    if letter != _UNICODE:
+        meant = _ESCAPES[letter] if letter < 128 else 0  # noqa: PLR2004 - ASCII
+        if meant == 0:
+            return -ERROR, target
+        poke(data, target, meant)
+        return place + 1, target + 1
+    code = _hexadecimal(data, place + 1)
+    place += 5
+    if 0xD800 <= code < 0xDC00:  # noqa: PLR2004 - the first half of a surrogate pair
+        low = -1
+        if peek(data, place) == BACKSLASH and peek(data, place + 1) == _UNICODE:
+            low = _hexadecimal(data, place + 2)
+        if not 0xDC00 <= low < 0xE000:  # noqa: PLR2004 - the second half
+            return -ERROR, target
+        code = 0x10000 + ((code - 0xD800) << 10) + (low - 0xDC00)
+        place += 6
+    elif code < 0 or 0xDC00 <= code < 0xE000:  # noqa: PLR2004 - as above
+        return -ERROR, target
+    return place, _put_utf8(data, target, code)
+
+
+@inner
+def _hexadecimal(data: Any, place: int) -> Any:
+    code = 0
+    for index in range(place, place + 4):
+        byte = peek(data, index)
+        if 48 <= byte <= 57:  # noqa: PLR2004 - 0 to 9
+            digit = byte - 48
+        elif 97 <= (byte | 32) <= 102:  # noqa: PLR2004 - a to f, A to F
+            digit = (byte | 32) - 87
+        else:
+            return -1
+        code = code * 16 + digit
+    return code
+
+
+@inner
+def _put_utf8(data: Any, target: int, code: int) -> Any:
+    if code < 0x80:  # noqa: PLR2004 - one byte
+        poke(data, target, code)
+        return target + 1
+    if code < 0x800:  # noqa: PLR2004 - two bytes
+        poke(data, target, 0xC0 | code >> 6)
+    else:
+        if code < 0x10000:  # noqa: PLR2004 - three bytes
+            poke(data, target, 0xE0 | code >> 12)
+        else:
+            poke(data, target, 0xF0 | code >> 18)
+            target += 1
+            poke(data, target, 0x80 | code >> 12 & 0x3F)
+        target += 1
+        poke(data, target, 0x80 | code >> 6 & 0x3F)
+    target += 1
+    poke(data, target, 0x80 | code & 0x3F)
+    return target + 1
+
+
+@inner
+def hash_text(data: Any, place: int, length: int) -> Any:
+    """Return a word that differs for most texts that differ."""
+    value = np.uint64(length) * _MULTIPLIER
+    while length > 0:
+        word = load64(data, place)
+        if length < _WORD_BYTES:
+            word &= (np.uint64(1) << np.uint64(8 * length)) - np.uint64(1)
+        value = (value ^ word) * _MULTIPLIER
+        value ^= value >> _HASH_SHIFT
+        place += 8
+        length -= 8
+    return value
+
+
+def hash_bytes(text: bytes) -> int:
+    """Return what ``hash_text`` returns, in plain Python."""
+    whole, multiplier = (1 << 64) - 1, int(_MULTIPLIER)
+    value = len(text) * multiplier & whole
+    for place in range(0, len(text), 8):
+        value = (value ^ int.from_bytes(text[place : place + 8], "little")) * multiplier & whole
+        value ^= value >> int(_HASH_SHIFT)
+    return value
+
+
+@inner
+def same_text(data: Any, place: int, other: Any, start: int, length: int) -> Any:
+    """Return whether two stretches of bytes agree."""
+    for index in range(length):  # noqa: SIM110 - compiled code has no generators
+        if peek(data, place + index) != peek(other, start + index):
+            return False
+    return True

@@ -1,0 +1,76 @@
+"""Decode damaged documents in a process of its own, with every array that is read or written freely at a guard page.
+
+``python bounds_target.py SEED COUNT [broken]``: ``broken`` takes the padding away, so that a load must overrun.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import mmap
+import sys
+from pathlib import Path
+
+import numpy as np
+
+sys.path.insert(0, str(Path(__file__).parent))
+sys.path.insert(0, str(Path(__file__).parent.parent.parent.parent))
+
+from comparison import assert_same, by_kernel, by_reference
+from item_generator import Generator
+from mutation import mutate
+
+from ddbio.core.kernel import scratch
+from ddbio.core.kernel.cache import CHECKED
+from ddbio.core.kernel.decoder import KernelDecoder
+
+PROT_NONE = 0
+LIBC = ctypes.CDLL(None, use_errno=True)
+IS_BROKEN = sys.argv[3:] == ["broken"]
+
+
+def allocate_before_guard(n_bytes: int) -> np.ndarray:
+    """Return an array that ends where the memory ends that may be touched."""
+    n_pages = -(-n_bytes // mmap.PAGESIZE)
+    region = mmap.mmap(-1, (n_pages + 1) * mmap.PAGESIZE)
+    whole = np.frombuffer(region, np.uint8)
+    guard = whole.ctypes.data + n_pages * mmap.PAGESIZE
+    if LIBC.mprotect(ctypes.c_void_p(guard), ctypes.c_size_t(mmap.PAGESIZE), PROT_NONE):
+        raise OSError(ctypes.get_errno(), "mprotect")
+    return whole[n_pages * mmap.PAGESIZE - n_bytes : n_pages * mmap.PAGESIZE]
+
+
+class UnpaddedScratch(scratch.Scratch):
+    """Put the data at the very end of its array: what the loops must never be given."""
+
+    def load(self, piece):
+        """Copy the data to where nothing follows it."""
+        data = scratch.allocate(4096 + len(piece))
+        data[4096:] = np.frombuffer(piece, np.uint8)
+        self.origin = 4096
+        self._work = self._work._replace(data=data)
+
+
+def main() -> None:
+    """Decode as many documents as were asked for, and say so."""
+    scratch.allocate = allocate_before_guard
+    seed, count = int(sys.argv[1]), int(sys.argv[2])
+    n_documents = 0
+    for number in range(seed, seed + count):
+        generator = Generator(number)
+        schema = generator.schema()
+        framing = generator.random.choice(["items", "export", "page"])
+        whole = generator.document([generator.item(list(schema)) for _ in range(3)], framing)
+        for _ in range(20):
+            # A decoder of its own, for its arrays are cut to this document.
+            decoder = KernelDecoder(schema)
+            if IS_BROKEN:
+                decoder._scratch = UnpaddedScratch(decoder._nodes)
+            body = mutate(whole, generator.random)
+            found = by_kernel(decoder, body, framing)
+            if not IS_BROKEN:
+                assert_same(found, by_reference(body, schema, framing), body)
+            n_documents += 1
+    sys.stdout.write(f"{n_documents} documents, checked: {CHECKED}\n")
+
+
+main()

@@ -1,0 +1,53 @@
+"""Compare the compiled loops with the plain reference on the same bytes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+
+from ddbio.core.framing import checked_items
+from ddbio.core.kernel.decoder import KernelDecoder
+from ddbio.core.reference import RowBuilder
+from ddbio.core.rescue import MisfitLog
+from ddbio.core.schema import normalize_schema
+from ddbio.errors import DecodeError
+
+
+def by_reference(body: bytes, schema: pa.Schema, framing: Any, nulls: str = "merge") -> Any:
+    """Return the batch and its misfits, or the error, of the plain reference."""
+    log = MisfitLog()
+    try:
+        items = list(checked_items(body, framing))
+        batch = RowBuilder(normalize_schema(schema), keep_nulls=nulls == "keep").batch(items, log)
+    except DecodeError as error:
+        return error
+    return batch, log.misfits()
+
+
+def by_kernel(decoder: KernelDecoder, body: bytes, framing: Any) -> Any:
+    """Return the batch and its misfits, or the error, of the compiled loops."""
+    decoder.log = MisfitLog()
+    try:
+        batch = decoder.decode(body, framing)
+    except DecodeError as error:
+        return error
+    return batch, decoder.misfits
+
+
+def assert_same(found: Any, expected: Any, body: bytes) -> None:
+    """Compare two outcomes."""
+    if isinstance(expected, DecodeError):
+        assert isinstance(found, DecodeError), f"accepted what the reference refuses with {expected}: {body!r}"
+        assert found.args == expected.args, body
+        return
+    assert not isinstance(found, DecodeError), f"refused with {found}: {body!r}"
+    assert found[1] == expected[1], (found[1], expected[1], body)
+    found[0].validate(full=True)
+    assert found[0].schema.equals(expected[0].schema, check_metadata=True)
+    if not found[0].equals(expected[0]):
+        for name in expected[0].schema.names:
+            if not found[0].column(name).equals(expected[0].column(name)):
+                raise AssertionError(
+                    (name, found[0].column(name).to_pylist(), expected[0].column(name).to_pylist(), body)
+                )

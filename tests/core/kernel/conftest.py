@@ -1,0 +1,9 @@
+"""Let the tests of this folder import its generator and comparison."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent))
+sys.path.insert(0, str(Path(__file__).parent.parent))
