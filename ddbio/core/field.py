@@ -20,6 +20,9 @@ RESCUE_FIELD = pa.field(RESCUE_NAME, pa.string(), metadata={DDB_TYPE: b"RESCUE"}
 SETS = {"SS": "S", "NS": "N", "BS": "B"}
 """The type of a set's elements."""
 
+MAX_FLOAT32 = 3.4028234663852886e38
+"""The largest magnitude that is taken for a declared ``float32``."""
+
 ELEMENT = "element"
 """Parquet's own name for what a list holds, so that files give the same Arrow type back."""
 

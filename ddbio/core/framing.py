@@ -52,19 +52,6 @@ def _is_value(value: Any) -> bool:
     return True
 
 
-def slices(body: bytes, framing: Framing, slice_bytes: int) -> Iterator[slice]:
-    """Yield where to cut lines into pieces of about ``slice_bytes``; a page is one piece."""
-    start = 0
-    while framing != "page" and len(body) - start > slice_bytes:
-        end = (
-            body.rfind(b"\n", start, start + slice_bytes) + 1 or body.find(b"\n", start + slice_bytes) + 1 or len(body)
-        )
-        yield slice(start, end)
-        start = end
-    if start < len(body) or start == 0:
-        yield slice(start, len(body))
-
-
 def checked_items(body: bytes, framing: Framing) -> Iterator[Item]:
     """Yield each item, checked.
 

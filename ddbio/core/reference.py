@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import pyarrow as pa
 
 from ddbio.core.attribute import AttributeValue, Item, canonical_number, decode_base64
-from ddbio.core.field import is_decimal, is_float, is_text, tag_of_field
+from ddbio.core.field import MAX_FLOAT32, is_decimal, is_float, is_text, tag_of_field
 from ddbio.core.json_text import compact_json
-from ddbio.core.number_column import MAX_FLOAT32
 from ddbio.core.rescue import DOES_NOT_FIT, OTHER_TYPE, UNKNOWN, KeptNull, MisfitLog, UnfitError, rescue_text
 
 if TYPE_CHECKING:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections import deque
 from dataclasses import dataclass
+from queue import SimpleQueue
 from typing import TYPE_CHECKING, Literal
 
 from ddbio.aws.scan import Patience, scan_pages
@@ -22,12 +23,10 @@ if TYPE_CHECKING:
     from ddbio.aws.client import ClientSpec
     from ddbio.aws.scan import SegmentRequest
     from ddbio.budget import Budget
+    from ddbio.core.page import Page
 
-QUEUED_BYTES = 32 * 1024 * 1024
+QUEUED_BYTES = 16 * 1024 * 1024
 """Decoded bytes that lanes may be ahead of their consumer."""
-
-# Decoding holds several times a page's bytes: no more pages at once than cores can work on, whatever the tasks.
-_DECODING = threading.BoundedSemaphore(available_cores())
 
 
 @dataclass(frozen=True)
@@ -67,6 +66,8 @@ class SegmentStream:
         self._budget = budget
         self._pages = open_pages(task.spec, task.lanes)
         self._waiting = deque(task.requests)
+        # A decoder holds several pages' worth of scratch: no more of them than cores can work at once.
+        self._decoders: SimpleQueue[Decoder] = SimpleQueue()
         self._queue: deque[pa.RecordBatch] = deque()
         self._queued_bytes = 0
         self._running = 0
@@ -79,6 +80,9 @@ class SegmentStream:
         """Yield the batches as the lanes deliver them; order is not defined."""
         lanes = min(self._task.lanes, len(self._waiting))
         self._running = lanes
+        for _ in range(min(lanes, available_cores())):
+            task = self._task
+            self._decoders.put(Decoder(task.schema, on_misfit=task.on_misfit, nulls=task.nulls))
         threads = [threading.Thread(target=self._lane, name=f"ddbio-lane-{n}", daemon=True) for n in range(lanes)]
         for thread in threads:
             thread.start()
@@ -91,6 +95,8 @@ class SegmentStream:
                 self._changed.notify_all()
             for thread in threads:
                 thread.join()
+            while not self._decoders.empty():
+                self.tally.misfits.merge(self._decoders.get().log)
             self._pages.close()
 
     def _take(self) -> pa.RecordBatch | None:
@@ -105,8 +111,12 @@ class SegmentStream:
             self._changed.notify_all()
             return batch
 
-    def _put(self, batch: pa.RecordBatch) -> None:
+    def _deliver(self, page: Page, batch: pa.RecordBatch | None) -> None:
         with self._changed:
+            self.tally.items += page.count
+            self.tally.wire_bytes += page.wire_bytes
+            if batch is None:
+                return
             self._changed.wait_for(
                 lambda: not self._queue or self._queued_bytes + batch.nbytes <= QUEUED_BYTES or self._stop.is_set()
             )
@@ -115,23 +125,17 @@ class SegmentStream:
             self._changed.notify_all()
 
     def _lane(self) -> None:
-        tally = Tally(0, 0, MisfitLog(), Digest())
+        digest = Digest()
         error: BaseException | None = None
         try:
-            task = self._task
-            decoder = Decoder(task.schema, on_misfit=task.on_misfit, nulls=task.nulls)
-            tally.misfits = decoder.log
             while (request := self._next()) is not None:
-                self._read(request, decoder, tally)
+                self._read(request, digest)
         except BaseException as raised:  # noqa: BLE001 - whatever ends a lane must reach the consumer
             error = raised
         with self._changed:
             self._running -= 1
             self._error = self._error or error
-            self.tally.items += tally.items
-            self.tally.wire_bytes += tally.wire_bytes
-            self.tally.misfits.merge(tally.misfits)
-            self.tally.digest.merge(tally.digest)
+            self.tally.digest.merge(digest)
             self._changed.notify_all()
 
     def _next(self) -> SegmentRequest | None:
@@ -139,16 +143,19 @@ class SegmentStream:
             ended = self._stop.is_set() or self._error is not None or not self._waiting
             return None if ended else self._waiting.popleft()
 
-    def _read(self, request: SegmentRequest, decoder: Decoder, tally: Tally) -> None:
+    def _read(self, request: SegmentRequest, digest: Digest) -> None:
         patience = Patience(self._task.deadline_seconds, self._stop)
         for page in scan_pages(self._pages, request, self._budget, patience):
-            tally.items += page.count
-            tally.wire_bytes += page.wire_bytes
-            if page.count:
-                with _DECODING:
-                    batch = decoder.decode(page.items, "page")
-                    if self._task.digest:
-                        tally.digest.add_page(page.items)
-                self._put(batch)
+            batch = self._decode(page, digest) if page.count else None
+            self._deliver(page, batch)
             if self._stop.is_set() or self._error is not None:
                 return
+
+    def _decode(self, page: Page, digest: Digest) -> pa.RecordBatch:
+        decoder = self._decoders.get()
+        try:
+            if self._task.digest:
+                digest.add_page(page.items)
+            return decoder.decode(page.items, "page")
+        finally:
+            self._decoders.put(decoder)

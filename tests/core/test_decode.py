@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from item_strategies import ITEMS, tables
 
-from ddbio.core.kernel import decoder as kernel_decoder
 from ddbio.core.decode import Decoder, from_dynamodb_json
 from ddbio.core.items import items_of
+from ddbio.core.kernel import decoder as kernel_decoder
 from ddbio.core.reference import RowBuilder
 from ddbio.core.rescue import Misfit, MisfitLog
 from ddbio.core.schema import infer_schema_of_items

@@ -8,8 +8,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from item_strategies import NUMBERS
 
+from bench.pyarrow_json.number_column import cast_numbers
 from ddbio.core.field import tagged_field
-from ddbio.core.number_column import cast_numbers
 from ddbio.core.reference import RowBuilder
 from ddbio.core.rescue import MisfitLog
 from ddbio.core.schema import normalize_schema

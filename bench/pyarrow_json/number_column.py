@@ -12,13 +12,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from bench.pyarrow_json.text_column import text_bytes, text_offsets
 from ddbio.core.attribute import MAX_DIGITS, canonical_number
-from ddbio.core.field import is_decimal, is_float, is_text
-from ddbio.core.text_column import text_bytes, text_offsets
+from ddbio.core.field import MAX_FLOAT32, is_decimal, is_float, is_text
 from ddbio.errors import DecodeError
-
-MAX_FLOAT32 = 3.4028234663852886e38
-"""The largest magnitude that is taken for a declared ``float32``."""
 
 _CANONICAL = r"\A(?:-?[1-9][0-9]*(?:\.[0-9]*[1-9])?|-?0\.[0-9]*[1-9]|0)\z"
 

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from ddbio.core.text_column import text_bytes, text_offsets
+from bench.pyarrow_json.text_column import text_bytes, text_offsets
 from ddbio.errors import DecodeError
 
 _ALPHABET = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
@@ -67,5 +67,5 @@ def _without_padding(
 ) -> npt.NDArray[np.uint8]:
     kept = np.ones(len(decoded), dtype=np.bool_)
     kept[ends[padding >= 1] - 1] = False
-    kept[ends[padding == 2] - 2] = False  # noqa: PLR2004 - "=="
+    kept[ends[padding == 2] - 2] = False
     return decoded[kept]

@@ -5,18 +5,15 @@ Refuses, by raising, everything the plain reference would not read the same way.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ddbio.core.base64_column import decode_base64_column
+from bench.pyarrow_json.base64_column import decode_base64_column
+from bench.pyarrow_json.number_column import cast_numbers
 from ddbio.core.field import SETS, tag_of_field
-from ddbio.core.number_column import cast_numbers
 from ddbio.errors import DecodeError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 
 def tagged_type(field: pa.Field[Any], path: str, null_paths: frozenset[str] | None) -> pa.DataType | None:
@@ -68,18 +65,6 @@ def tagged_struct(fields: list[pa.Field[Any]], path: str, null_paths: frozenset[
 def members_of(arrow_type: Any) -> list[pa.Field[Any]]:
     """Return the fields of a struct type."""
     return [arrow_type.field(index) for index in range(arrow_type.num_fields)]
-
-
-def null_paths_of(tagged: Any, field: pa.Field[Any], path: str) -> Iterator[str]:
-    """Yield every path at and below ``field`` where a NULL was parsed."""
-    if null_flags(tagged) is not None:
-        yield path
-    match tag_of_field(field):
-        case "L":
-            yield from null_paths_of(tagged.field(0).values, field.type.field(0), f"{path}[]")
-        case "M":
-            for index, member in enumerate(members_of(field.type)):
-                yield from null_paths_of(tagged.field(0).field(index), member, f"{path}.{member.name}")
 
 
 def null_flags(tagged: pa.StructArray) -> pa.BooleanArray | None:

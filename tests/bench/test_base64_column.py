@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bench.pyarrow_json.base64_column import decode_base64_column
 from ddbio.core.attribute import decode_base64, encode_base64
-from ddbio.core.base64_column import decode_base64_column
 from ddbio.errors import DecodeError
 
 

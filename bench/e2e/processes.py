@@ -1,0 +1,71 @@
+"""Read from ``/proc`` what this process and its descendants used: processor time, and memory."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+
+_TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
+_MEBIBYTE_KIB = 1024
+
+
+class TreeClock:
+    """Count user + system seconds of this process and all descendants, but for the children that exist already.
+
+    So a server that is started first is not counted, and a JVM and its workers that are started later are.
+    """
+
+    def __init__(self) -> None:
+        self._others = {pid for pid, (parent, _) in _processes().items() if parent == os.getpid()}
+
+    def __call__(self) -> float:
+        """Return the seconds so far; those of descendants that ended and were waited for are in their parents'."""
+        processes = _processes()
+        children: dict[int, list[int]] = {}
+        for pid, (parent, _) in processes.items():
+            children.setdefault(parent, []).append(pid)
+        total, waiting = 0.0, [os.getpid()]
+        while waiting:
+            pid = waiting.pop()
+            total += processes[pid][1]
+            waiting += [child for child in children.get(pid, ()) if child not in self._others]
+        return total
+
+
+def reset_peak() -> None:
+    """Let the peak of this process's resident memory start from what it holds now."""
+    # https://docs.kernel.org/filesystems/proc.html#process-specific-subdirectories: 5 resets the peak.
+    Path("/proc/self/clear_refs").write_text("5")
+
+
+def resident_mebibytes() -> float:
+    """Return this process's resident memory."""
+    return _status_mebibytes("VmRSS")
+
+
+def peak_mebibytes() -> float:
+    """Return the highest that this process's resident memory was since the last reset."""
+    return _status_mebibytes("VmHWM")
+
+
+def _status_mebibytes(name: str) -> float:
+    found = re.search(rf"^{name}:\s+(\d+) kB$", Path("/proc/self/status").read_text("utf-8"), re.MULTILINE)
+    assert found is not None
+    return int(found[1]) / _MEBIBYTE_KIB
+
+
+def _processes() -> dict[int, tuple[int, float]]:
+    """Return parent and seconds of every process; a process counts the children it has waited for."""
+    found = {}
+    for entry in os.scandir("/proc"):
+        if entry.name.isdigit():
+            try:
+                text = Path(entry.path, "stat").read_text(errors="replace")
+            except OSError:
+                continue
+            # https://man7.org/linux/man-pages/man5/proc_pid_stat.5.html: the name may hold anything; count behind it.
+            fields = text.rpartition(")")[2].split()
+            ticks = sum(map(int, fields[11:15]))
+            found[int(entry.name)] = (int(fields[1]), ticks / _TICKS_PER_SECOND)
+    return found

@@ -1,0 +1,102 @@
+"""Write Parquet (zstd) from Spark tasks directly, and the same DataFrame by Spark; goal: ≥ 3 × per CPU-second."""
+
+from __future__ import annotations
+
+import functools
+import statistics
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+import ddbio
+from bench import data, pairs, serving
+from bench.e2e import processes, record
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+ITEMS = 200_000
+CORES = 2
+DIRECT, DATAFRAME = "ddbio.scan, engine spark", "spark.read.format('ddbio') … write.parquet"
+
+
+def main() -> None:
+    """Append one row: both ways in turns, in one session, after warm-up; CPU of driver, JVM and workers."""
+    arguments = record.parser("spark_files")
+    arguments.add_argument("--shape", choices=data.KEYS, default="orders")
+    arguments.add_argument("--warm-ups", type=int, default=2)
+    arguments.add_argument("--rounds", type=int, default=5)
+    asked = arguments.parse_args()
+    table = serving.serve(asked.shape, data.scaled(ITEMS))
+    # Made before Spark and after the server: the one is counted, the other is not.
+    clock = processes.TreeClock()
+    with tempfile.TemporaryDirectory() as folder:
+        figures = measure(table, Path(folder), clock, asked)
+    serving.stop()
+    record.append("spark_files", asked, figures)
+
+
+def measure(table: serving.Table, folder: Path, clock: processes.TreeClock, asked: Any) -> dict[str, Any]:
+    """Return rows per CPU-second of both ways, and their ratio."""
+    from ddbio.spark.session import start_session  # noqa: PLC0415 - asv imports this module, and needs no Spark
+
+    session = start_session(f"local[{CORES}]", {})
+    try:
+        ddbio.register(session)
+        cpu_seconds: list[float] = []
+        ways = {
+            DIRECT: functools.partial(write_direct, table, folder, cpu_seconds),
+            DATAFRAME: functools.partial(write_data_frame, session, table, folder),
+        }
+        check(table, folder, ways)
+        pairs.interleave(ways, asked.warm_ups)
+        del cpu_seconds[:]
+        seconds = pairs.interleave(ways, asked.rounds, clock=clock, collecting=True)
+    finally:
+        session.stop()
+    return {
+        "rows": table.count,
+        "item_json_bytes": table.line_bytes,
+        "cpu_seconds": {name: [round(each, 2) for each in times] for name, times in seconds.items()},
+        "reported_cpu_seconds": [round(each, 2) for each in cpu_seconds],
+        "rows_per_cpu_second": {name: round(table.count / statistics.median(times)) for name, times in seconds.items()},
+        "times_as_fast_as": record.rounded({DATAFRAME: pairs.speed_ratio(seconds, DIRECT, DATAFRAME)}),
+    }
+
+
+def write_direct(table: serving.Table, folder: Path, cpu_seconds: list[float]) -> None:
+    """Write from the workers; note what the report says that cost."""
+    report = ddbio.scan(
+        table.name, folder / "direct", mode="overwrite", engine="spark", endpoint_url=table.endpoint_url,
+        segments=2 * CORES, tasks=CORES, compression="zstd",
+    )  # fmt: skip
+    assert report.rows == table.count
+    cpu_seconds.append(report.cpu_seconds)
+
+
+def write_data_frame(session: SparkSession, table: serving.Table, folder: Path) -> None:
+    """Read the same into a DataFrame and let Spark write it."""
+    reader = session.read.format("ddbio").option("table", table.name).option("endpointUrl", table.endpoint_url)
+    frame = reader.option("segments", 2 * CORES).option("tasks", CORES).load()
+    frame.write.mode("overwrite").option("compression", "zstd").parquet(str(folder / "frame"))
+
+
+def check(table: serving.Table, folder: Path, ways: dict[str, Any]) -> None:
+    """Refuse figures of files that do not hold the same rows."""
+    for way in ways.values():
+        way()
+    direct, frame = (_rows(folder / name, table) for name in ("direct", "frame"))
+    assert direct.num_rows == table.count
+    assert frame.select(direct.column_names).cast(direct.schema).equals(direct)
+
+
+def _rows(folder: Path, table: serving.Table) -> pa.Table:
+    rows = pa.concat_tables(pq.ParquetFile(path).read() for path in sorted(folder.glob("*.parquet")))
+    return rows.sort_by([(name, "ascending") for name in table.key_names]).combine_chunks()
+
+
+if __name__ == "__main__":
+    main()

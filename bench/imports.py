@@ -1,0 +1,41 @@
+"""What an import costs: CPU time of a fresh interpreter, beside that of an interpreter that imports nothing."""
+
+from __future__ import annotations
+
+import resource
+import subprocess
+import sys
+
+STATEMENTS = {
+    "nothing (floor)": "pass",
+    "ddbio": "import ddbio",
+    "ddbio.scan": "import ddbio; ddbio.scan",
+    "pyarrow": "import pyarrow",
+    "boto3": "import boto3",
+}
+HEAVY = ("boto3", "numba", "pandas", "pyarrow", "pydantic", "pyspark")
+
+
+def children_cpu_seconds() -> float:
+    """Return user + system seconds of all children that have ended."""
+    usage = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return usage.ru_utime + usage.ru_stime
+
+
+class Import:
+    params = (list(STATEMENTS),)
+    param_names = ("module",)
+    timer = staticmethod(children_cpu_seconds)
+    # Each sample is one interpreter.
+    number = 1
+
+    def setup(self, name: str) -> None:
+        self.check(name)
+
+    def check(self, name: str) -> None:
+        loaded = f"{STATEMENTS[name]}; import sys; print(*({{*{HEAVY}}} & sys.modules.keys()))"
+        words = subprocess.run([sys.executable, "-c", loaded], capture_output=True, text=True, check=True).stdout
+        assert name != "ddbio" or words == "\n"
+
+    def time_import(self, name: str) -> None:
+        subprocess.run([sys.executable, "-c", STATEMENTS[name]], check=True)

@@ -1,0 +1,165 @@
+"""Render the newest rows of ``results/e2e`` as README's table; with ``--check`` only say whether that is there.
+
+Rows taken at another scale than 1 are kept, and not shown.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from bench import decoders, scanners
+from bench.e2e import record
+from bench.e2e.spark_files import DATAFRAME
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+README = record.ROOT / "README.md"
+BEGIN, END = "<!-- benchmarks:begin -->\n", "<!-- benchmarks:end -->"
+
+
+@dataclass(frozen=True)
+class Line:
+    """Hold one line of the table; a goal is a bound from below (``≥``), from above (``≤``), or there is none."""
+
+    what: str
+    value: float
+    unit: str
+    goal: tuple[str, float] | None = None
+    digits: int = 0
+
+    def cells(self) -> str:
+        """Return figure and goal as they are shown; a missed goal says so."""
+        shown = f"{self.value:,.{self.digits}f}{self.unit}"
+        if self.goal is None:
+            return f"{shown} | "
+        sign, bound = self.goal
+        met = self.value >= bound if sign == "≥" else self.value <= bound
+        return f"{shown} | {sign} {bound:g}{self.unit}{'' if met else ' **missed**'}"
+
+
+def render(folder: Path = record.RESULTS) -> str:
+    """Return what stands between README's marks, the end of the last line included."""
+    rows = {case: row for case in CASES if (row := newest(folder / f"{case}.jsonl"))}
+    if not rows:
+        return ""
+    lines = [
+        f"| {line.what} | {line.cells()} | {_taken(row)} |" for case, row in rows.items() for line in CASES[case](row)
+    ]
+    head = ["| | figure | goal | taken |", "|---|---:|---:|---|"]
+    machines = sorted({_machine(row) for row in rows.values()})
+    tail = [
+        "",
+        f"{'; '.join(machines)}; shared with other work. `+`: the tree had changes.",
+        "[docs/benchmarks.md](docs/benchmarks.md) says what each figure means and how to take it again.",
+    ]
+    return "\n".join([*head, *lines, *tail]) + "\n"
+
+
+def newest(path: Path) -> dict[str, Any] | None:
+    """Return the last row that was taken at full scale."""
+    if not path.exists():
+        return None
+    rows = [json.loads(line) for line in path.read_text("utf-8").splitlines()]
+    return next((row for row in reversed(rows) if row["scale"] == 1.0), None)
+
+
+def replace(text: str, table: str) -> str:
+    """Return README with another table between its marks."""
+    before, _, rest = text.partition(BEGIN)
+    _, _, after = rest.partition(END)
+    return f"{before}{BEGIN}{table}{END}{after}"
+
+
+def main(words: list[str]) -> int:
+    """Renew README, or check it; return the exit code."""
+    text = README.read_text("utf-8")
+    renewed = replace(text, render())
+    if renewed == text:
+        return 0
+    if "--check" in words:
+        sys.stderr.write("README's figures are not those of results/e2e: run ./task docs\n")
+        return 1
+    README.write_text(renewed, "utf-8")
+    return 0
+
+
+def _demo(row: dict[str, Any]) -> Iterator[Line]:
+    figures = row["figures"]
+    rate = f"{figures['rcu_asked_per_second']:g} RCU/s"
+    what = f"`./task demo`: {figures['items']:,} flights → Parquet on S3 by Spark, at {rate}"
+    yield Line(what, figures["seconds"], " s", ("≤", 90), 1)
+    yield Line("… wire MB per CPU-second of driver, JVM and workers", figures["megabytes_per_cpu_second"], "", digits=1)
+
+
+def _decode(row: dict[str, Any]) -> Iterator[Line]:
+    ratios = row["figures"]["export export"]["times_as_fast_as"]
+    yield Line("decode export lines, beside bare `pyarrow.json` (floor)", ratios[decoders.FLOOR], "×", ("≥", 0.75), 2)
+    yield Line("… beside `json.loads` + `TypeDeserializer`", ratios[decoders.BOTO3], "×", ("≥", 4), 1)
+    speeds = row["figures"]["export export"]["megabytes_per_cpu_second"]
+    yield Line("… MB per CPU-second", speeds[decoders.DDBIO], "")
+
+
+def _scan(row: dict[str, Any]) -> Iterator[Line]:
+    figures = row["figures"]
+    ratios = figures["times_as_fast_as"]
+    megabytes = figures["item_json_bytes"] / 1e6
+    what = f"scan {megabytes:.0f} MB over HTTP to typed columns, beside boto3 `client.scan`"
+    yield Line(what, ratios[scanners.CLIENT], "×", ("≥", 15), 1)
+    yield Line("… beside boto3 resource `table.scan`", ratios[scanners.RESOURCE], "×", digits=1)
+    yield Line("… beside awswrangler `read_items`", ratios[scanners.AWSWRANGLER], "×", digits=1)
+    yield Line("… beside fetching the pages and no more (floor)", ratios[scanners.RAW_LIGHT], "×", digits=2)
+
+
+def _spark_files(row: dict[str, Any]) -> Iterator[Line]:
+    figures = row["figures"]
+    what = "Parquet (zstd) straight from Spark tasks, beside the same DataFrame written by Spark"
+    yield Line(what, figures["times_as_fast_as"][DATAFRAME], "×", ("≥", 3), 1)
+
+
+def _budget(row: dict[str, Any]) -> Iterator[Line]:
+    runs = row["figures"]["runs"]
+    highest = max(run["highest_10s_ratio"] for run in runs)
+    readers = ", ".join(f"{run['tasks']} × {run['lanes'] // run['tasks']}" for run in runs)
+    what = f"budget of {row['parameters']['rcu_per_second']:g} RCU/s by the server's record, tasks × lanes {readers}: "
+    yield Line(f"{what}highest 10 s", 100 * highest, " %", ("≤", 102), 1)
+    if all(run["lowest_60s_ratio"] for run in runs):
+        lowest = min(run["lowest_60s_ratio"] for run in runs)
+        yield Line("… lowest minute", 100 * lowest, " %", ("≥", 97), 1)
+
+
+def _memory(row: dict[str, Any]) -> Iterator[Line]:
+    runs = row["figures"]["runs"]
+    sizes = " and ".join(f"{size / 1e6:.0f}" for size in sorted({run["wire_bytes"] for run in runs}))
+    later, first = (
+        max(run["growth_mebibytes"] for run in runs if run["first_task"] == is_first) for is_first in (0, 1)
+    )
+    yield Line(f"memory of a task above its start, highest of tables of {sizes} MB", later, " MiB", ("≤", 256))
+    yield Line("… where it is its process's first, which loads the libraries", first, " MiB", ("≤", 256))
+
+
+CASES: dict[str, Callable[[dict[str, Any]], Iterator[Line]]] = {
+    "demo": _demo,
+    "decode": _decode,
+    "scan": _scan,
+    "spark_files": _spark_files,
+    "budget": _budget,
+    "memory": _memory,
+}
+
+
+def _taken(row: dict[str, Any]) -> str:
+    return f"{row['at'][:10]} {(row['commit'] or 'none')[:7]}{'+' if row['dirty'] else ''}"
+
+
+def _machine(row: dict[str, Any]) -> str:
+    versions = f"Python {row['python']}, pyarrow {row['pyarrow']}, PySpark {row['pyspark']}, Java {row['java']}"
+    return f"{row['cores']} × {row['cpu']}, {row['machine']}, {versions}"
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,150 @@
+"""Scan the same table over HTTP by several libraries, each behind one function, and check what they return."""
+
+from __future__ import annotations
+
+import warnings
+from typing import TYPE_CHECKING, Any
+
+import boto3
+import pyarrow as pa
+from boto3.dynamodb.types import TypeDeserializer
+
+import ddbio
+from bench import data
+from bench.decoders import is_same_item, schema_of
+from ddbio.aws.client import ClientSpec
+from ddbio.aws.pages import PageClient
+from ddbio.aws.wire import Wire
+from ddbio.core.reference import RowBuilder
+from ddbio.core.rescue import MisfitLog
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+    from bench.serving import Table
+    from ddbio.aws.pages import PageSource
+
+    Scanner = Callable[[Table], Iterator[Any]]
+
+DDBIO = "ddbio.scan_batches"
+READ_TABLE = "ddbio.read_table"
+RAW = "raw pages, botocore"
+RAW_LIGHT = "raw pages, light wire"
+CLIENT = "boto3 client.scan"
+RESOURCE = "boto3 resource table.scan"
+AWSWRANGLER = "awswrangler read_items"
+
+# The ways that end in Python objects take a hundred times as long as the check is worth: some of their items do.
+_COMPARED = 1_000
+
+
+def scan_batches(table: Table) -> Iterator[pa.RecordBatch]:
+    """Yield typed columns, the schema inferred by a sample, as a user would."""
+    return ddbio.scan_batches(table.name, endpoint_url=table.endpoint_url)
+
+
+def read_table(table: Table) -> Iterator[pa.Table]:
+    """Yield the whole table as typed columns."""
+    yield ddbio.read_table(table.name, endpoint_url=table.endpoint_url)
+
+
+def raw_pages(table: Table) -> Iterator[bytes]:
+    """Yield the items of each page as they come through botocore: the floor of a scan on botocore."""
+    return _raw(PageClient(ClientSpec(endpoint_url=table.endpoint_url), lanes=1), table)
+
+
+def light_pages(table: Table) -> Iterator[bytes]:
+    """Yield the items of each page as they come over the light wire: the floor of a scan on that."""
+    spec = ClientSpec(endpoint_url=table.endpoint_url)
+    return _raw(Wire(spec.client("dynamodb"), spec), table)
+
+
+def client_pages(table: Table) -> Iterator[list[dict[str, Any]]]:
+    """Yield the tagged values of each page of boto3's client."""
+    client = boto3.client("dynamodb", endpoint_url=table.endpoint_url)
+    for page in client.get_paginator("scan").paginate(TableName=table.name):
+        yield page["Items"]
+
+
+def resource_pages(table: Table) -> Iterator[list[dict[str, Any]]]:
+    """Yield the Python values of each page of boto3's resource."""
+    resource = boto3.resource("dynamodb", endpoint_url=table.endpoint_url).Table(table.name)
+    answer = resource.scan()
+    yield answer["Items"]
+    while "LastEvaluatedKey" in answer:
+        answer = resource.scan(ExclusiveStartKey=answer["LastEvaluatedKey"])
+        yield answer["Items"]
+
+
+def awswrangler_frame(table: Table) -> Iterator[Any]:
+    """Yield the data frame of awswrangler."""
+    import awswrangler  # noqa: PLC0415 - seconds of import for one of the ways
+
+    awswrangler.config.dynamodb_endpoint_url = table.endpoint_url
+    with warnings.catch_warnings():
+        # That a scan of the whole table was meant is said by the argument.
+        warnings.simplefilter("ignore", UserWarning)
+        frame = awswrangler.dynamodb.read_items(table.name, allow_full_scan=True)
+    yield frame
+
+
+SCANNERS: dict[str, Scanner] = {
+    DDBIO: scan_batches,
+    READ_TABLE: read_table,
+    RAW: raw_pages,
+    RAW_LIGHT: light_pages,
+    CLIENT: client_pages,
+    RESOURCE: resource_pages,
+    AWSWRANGLER: awswrangler_frame,
+}
+
+
+def drain(name: str, table: Table) -> int:
+    """Run a scan to its end, one piece at a time, and return the sum of the pieces' lengths."""
+    return sum(len(piece) for piece in SCANNERS[name](table))
+
+
+def check(name: str, table: Table) -> None:
+    """Refuse figures of a scan that does not bring every item, the values right."""
+    pieces = list(SCANNERS[name](table))
+    wanted = data.items(table.shape, table.count)
+    if name in {RAW, RAW_LIGHT}:
+        assert sum(map(len, pieces)) >= table.line_bytes
+        return
+    assert sum(map(len, pieces)) == table.count
+    if name in {DDBIO, READ_TABLE}:
+        parts = pieces if name == READ_TABLE else [pa.Table.from_batches(pieces)]
+        reference = RowBuilder(schema_of(table.shape), keep_nulls=False).batch(wanted, MisfitLog())
+        assert _sorted(parts[0], table).equals(_sorted(pa.Table.from_batches([reference]), table))
+        return
+    by_key = {_key({at: value["S"] for at, value in item.items() if "S" in value}, table): item for item in wanted}
+    for row in _first_rows(name, pieces):
+        assert is_same_item(row, by_key[_key(row, table)])
+
+
+def _first_rows(name: str, pieces: list[Any]) -> list[dict[str, Any]]:
+    first: Any = pieces[0][:_COMPARED]
+    if name == AWSWRANGLER:
+        return list(first.to_dict("records"))
+    if name == CLIENT:
+        deserialize = TypeDeserializer().deserialize
+        return [{at: deserialize(value) for at, value in item.items()} for item in first]
+    return list(first)
+
+
+def _key(row: Mapping[str, Any], table: Table) -> tuple[str, ...]:
+    return tuple(row[name] for name in table.key_names)
+
+
+def _sorted(rows: pa.Table, table: Table) -> pa.Table:
+    return rows.sort_by([(name, "ascending") for name in table.key_names]).combine_chunks()
+
+
+def _raw(source: PageSource, table: Table) -> Iterator[bytes]:
+    parameters: dict[str, Any] = {"TableName": table.name, "ReturnConsumedCapacity": "TOTAL"}
+    while True:
+        page = source.scan(parameters)
+        yield page.items
+        if page.last_evaluated_key is None:
+            return
+        parameters["ExclusiveStartKey"] = page.last_evaluated_key

@@ -1,0 +1,68 @@
+"""Serve generated tables from a process of their own, once per table; keep the client's process to itself."""
+
+from __future__ import annotations
+
+import atexit
+import functools
+import os
+from contextlib import ExitStack
+from dataclasses import dataclass
+
+from bench import data
+from ddbio.testing import FakeDynamoDB
+
+_ENVIRONMENT = {
+    "AWS_ACCESS_KEY_ID": "bench",
+    "AWS_SECRET_ACCESS_KEY": "bench",
+    "AWS_DEFAULT_REGION": "eu-west-1",
+    "AWS_REGION": "eu-west-1",
+    "AWS_EC2_METADATA_DISABLED": "true",
+    "AWS_CONFIG_FILE": os.devnull,
+    "AWS_SHARED_CREDENTIALS_FILE": os.devnull,
+}
+
+_running = ExitStack()
+atexit.register(_running.close)
+
+
+@dataclass(frozen=True)
+class Table:
+    """Say where a table is and what is in it."""
+
+    shape: data.Shape
+    endpoint_url: str
+    count: int
+    line_bytes: int
+
+    @property
+    def name(self) -> str:
+        """The table's name."""
+        return self.shape
+
+    @property
+    def key_names(self) -> list[str]:
+        """Partition key and sort key."""
+        return [part.partition(":")[0] for part in data.KEYS[self.shape].split(",")]
+
+
+def isolate() -> None:
+    """Replace every AWS variable of this process and its children, so that no account and no proxy is reached."""
+    for name in [name for name in os.environ if name.startswith("AWS_")]:
+        del os.environ[name]
+    os.environ.update(_ENVIRONMENT)
+
+
+@functools.lru_cache(maxsize=4)
+def serve(shape: data.Shape, count: int, latency_seconds: float = 0.0) -> Table:
+    """Return a table of so many items without a capacity of its own; it is served until this process ends."""
+    isolate()
+    fake = _running.enter_context(FakeDynamoDB(process=True, latency_seconds=latency_seconds))
+    lines = data.lines(shape, count)
+    fake.load(shape, lines, data.KEYS[shape])
+    return Table(shape, fake.endpoint_url, len(lines), sum(map(len, lines)))
+
+
+def stop() -> None:
+    """Stop whatever is served."""
+    serve.cache_clear()
+    _running.close()

@@ -1,0 +1,87 @@
+"""Every asv benchmark once, on little data; ``--benchmark-enable`` times them by pytest-benchmark instead."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import itertools
+import pkgutil
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+import bench
+from bench import serving
+
+MODULES = [f"bench.{module.name}" for module in pkgutil.iter_modules(bench.__path__) if not module.ispkg]
+SMOKE_SCALE = "0.002"
+
+
+def classes() -> Iterator[type[Any]]:
+    """Yield the classes that asv would find."""
+    for module in map(importlib.import_module, MODULES):
+        for _, cls in inspect.getmembers(module, inspect.isclass):
+            if cls.__module__ == module.__name__ and hasattr(cls, "check"):
+                yield cls
+
+
+def cases() -> Iterator[Any]:
+    """Yield each benchmark of each class with each combination of its parameters."""
+    for cls in classes():
+        methods = [name for name, _ in inspect.getmembers(cls, callable) if name.startswith(("time_", "track_"))]
+        for name, parameters in itertools.product(methods, itertools.product(*cls.params)):
+            words = (cls.__module__.removeprefix("bench."), cls.__name__, name, *parameters)
+            timer = getattr(cls, "timer", time.process_time)
+            timed = pytest.mark.benchmark(group=".".join((*words[:2], *parameters)), timer=timer)
+            yield pytest.param(cls, name, parameters, id="-".join(words), marks=timed)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _little_data(request) -> Iterator[None]:
+    """Keep smoke runs small, and stop the tables' servers at the end."""
+    with pytest.MonkeyPatch.context() as patch:
+        if not request.config.getoption("benchmark_enable"):
+            patch.setenv("BENCH_SCALE", SMOKE_SCALE)
+        yield
+        serving.stop()
+
+
+@pytest.mark.parametrize(("cls", "name", "parameters"), list(cases()))
+def test_benchmark_runs(cls, name, parameters, request):
+    """The benchmark's check accepts its results, and it runs; what it tracks is a positive number with a unit."""
+    subject = cls()
+    subject.setup(*parameters)
+    method = getattr(subject, name)
+    try:
+        if name.startswith("track_"):
+            assert method(*parameters) > 0
+            assert method.unit
+        elif request.config.getoption("benchmark_enable"):
+            request.getfixturevalue("benchmark")(method, *parameters)
+        else:
+            method(*parameters)
+    finally:
+        getattr(subject, "teardown", lambda *_: None)(*parameters)
+
+
+def test_no_figure_is_unverified():
+    """Every class that times or tracks something has a check."""
+    for module in map(importlib.import_module, MODULES):
+        for _, cls in inspect.getmembers(module, inspect.isclass):
+            if cls.__module__ == module.__name__ and any(name.startswith(("time_", "track_")) for name in dir(cls)):
+                assert callable(cls.check)
+
+
+def test_importing_all_of_bench_starts_nothing_heavy():
+    """Importing every module, as asv does, loads neither Spark nor awswrangler."""
+    everything = [module.name for module in pkgutil.walk_packages(bench.__path__, "bench.")]
+    script = f"""if True:
+        import importlib, sys
+        for name in {everything}:
+            importlib.import_module(name)
+        print(*{{"awswrangler", "pandas", "pyspark"}} & sys.modules.keys())"""
+    assert subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout == "\n"

@@ -1,0 +1,72 @@
+"""README's table of figures against the rows of ``results/e2e``, and what the rows are computed by."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from bench import report
+from bench.e2e import budget, record
+
+
+def test_readme_shows_the_newest_rows():
+    """README and ``results/e2e`` agree; ``./task docs`` renews the table."""
+    text = report.README.read_text("utf-8")
+    assert report.replace(text, report.render()) == text
+
+
+def test_check_tells_a_table_that_is_not_that_of_the_results(tmp_path, monkeypatch, capsys):
+    """``--check`` changes nothing and fails while the table differs; without it the table is renewed."""
+    readme = tmp_path / "README.md"
+    readme.write_text(f"before\n{report.BEGIN}old\n{report.END}\nafter\n", "utf-8")
+    monkeypatch.setattr(report, "README", readme)
+    assert report.main(["--check"]) == 1
+    assert "old" in readme.read_text("utf-8")
+    assert "./task docs" in capsys.readouterr().err
+    assert report.main([]) == 0
+    assert report.main(["--check"]) == 0
+    assert readme.read_text("utf-8").startswith(f"before\n{report.BEGIN}")
+    assert readme.read_text("utf-8").endswith(f"{report.END}\nafter\n")
+
+
+def test_rows_of_another_scale_are_not_shown(tmp_path):
+    """The newest row at full scale is taken, though a later one was made smaller."""
+    path = tmp_path / "decode.jsonl"
+    path.write_text(
+        "".join(json.dumps({"at": at, "scale": scale}) + "\n" for at, scale in [(1, 1.0), (2, 1.0), (3, 0.1)])
+    )
+    assert report.newest(path) == {"at": 2, "scale": 1.0}
+    assert report.newest(tmp_path / "absent.jsonl") is None
+
+
+@pytest.mark.parametrize(
+    ("goal", "shown"),
+    [(("≥", 3.0), "2.5× | ≥ 3× **missed**"), (("≤", 3.0), "2.5× | ≤ 3×"), (None, "2.5× | ")],
+)
+def test_missed_goal_is_said(goal, shown):
+    """A figure that misses its goal is shown as such."""
+    assert report.Line("figure", 2.5, "×", goal, digits=1).cells() == shown
+
+
+def test_every_row_says_where_it_comes_from():
+    """Each row has its case, code, machine, versions, seed, scale and time, and its parameters."""
+    rows = [(path, json.loads(line)) for path in record.RESULTS.glob("*.jsonl") for line in path.open(encoding="utf-8")]
+    wanted = {"case", "parameters", "figures", *record.provenance()}
+    for path, row in rows:
+        assert row["case"] == path.stem
+        assert wanted <= row.keys()
+
+
+def test_windows_slide_over_every_100_ms():
+    """The highest 10 s are found wherever they begin; a window longer than the run has no figure."""
+    consumed = [(at / 10, 30.0 if 37 <= at < 137 else 10.0, 0.0) for at in range(5, 205)]
+    units = budget.intervals(consumed)
+    assert len(units) == 200
+    assert budget.window(units, 10, max) == pytest.approx(300.0)
+    assert budget.window(units, 60, min) is None
+
+
+def test_intervals_without_consumption_count():
+    """A second in which nothing was consumed pulls the mean down."""
+    assert budget.intervals([(1.0, 5.0, 0.0), (1.3, 5.0, 0.0)]) == [5.0, 0.0, 0.0, 5.0]
