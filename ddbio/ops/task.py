@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from ddbio.budget import Budget
     from ddbio.core.page import Page
 
-QUEUED_BYTES = 16 * 1024 * 1024
+QUEUED_BYTES = 8 * 1024 * 1024
 """Decoded bytes that lanes may be ahead of their consumer."""
 
 
