@@ -117,7 +117,8 @@ def _scan(row: dict[str, Any]) -> Iterator[Line]:
 
 def _spark_files(row: dict[str, Any]) -> Iterator[Line]:
     figures = row["figures"]
-    what = "Parquet (zstd) straight from Spark tasks, beside the same DataFrame written by Spark"
+    size = f"{figures['rows']:,} {row['parameters']['shape']}"
+    what = f"{size} to Parquet (zstd) straight from Spark tasks, beside the same DataFrame written by Spark"
     yield Line(what, figures["times_as_fast_as"][DATAFRAME], "×", ("≥", 3), 1)
 
 

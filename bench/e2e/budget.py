@@ -88,22 +88,21 @@ def _folder() -> tempfile.TemporaryDirectory[str]:
 
 @contextlib.contextmanager
 def _session() -> Iterator[None]:
-    """Start Spark and its workers first: a budget that nobody is there to use is not what is measured."""
+    """Start Spark, and let every worker load what a task needs: a budget that nobody can use yet is another matter."""
     from ddbio.spark.session import start_session  # noqa: PLC0415 - only this engine needs Spark
 
     most = max(READERS)
     session = start_session(f"local[{most}]", {})
     try:
-        session.sparkContext.parallelize(range(most), most).mapPartitions(_ready).count()
+        with FakeDynamoDB(process=True) as fake, _folder() as folder:
+            fake.load(flights.TABLE, flights.flight_lines(20_000), flights.KEY)
+            ddbio.scan(
+                flights.TABLE, folder, mode="append", engine="spark", endpoint_url=fake.endpoint_url,
+                tasks=most, lanes=most, segments=most,
+            )  # fmt: skip
         yield
     finally:
         session.stop()
-
-
-def _ready(numbers: Iterator[int]) -> Iterator[int]:
-    import ddbio.ops.files  # noqa: F401, PLC0415 - what a worker would load with its first task
-
-    return numbers
 
 
 if __name__ == "__main__":

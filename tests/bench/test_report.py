@@ -51,7 +51,11 @@ def test_missed_goal_is_said(goal, shown):
 
 def test_every_row_says_where_it_comes_from():
     """Each row has its case, code, machine, versions, seed, scale and time, and its parameters."""
-    rows = [(path, json.loads(line)) for path in record.RESULTS.glob("*.jsonl") for line in path.open(encoding="utf-8")]
+    rows = [
+        (path, json.loads(line))
+        for path in record.RESULTS.glob("*.jsonl")
+        for line in path.read_text("utf-8").splitlines()
+    ]
     wanted = {"case", "parameters", "figures", *record.provenance()}
     for path, row in rows:
         assert row["case"] == path.stem
