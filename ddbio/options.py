@@ -58,7 +58,6 @@ _CONFIG = ConfigDict(
     alias_generator=AliasGenerator(validation_alias=_spellings),
     arbitrary_types_allowed=True,
     extra="forbid",
-    hide_input_in_errors=False,
     use_attribute_docstrings=True,
 )
 
