@@ -6,6 +6,7 @@ Refuses to filter and to evaluate expressions beyond what conditional writes nee
 from __future__ import annotations
 
 from ddbio.testing.fake import FakeDynamoDB
+from ddbio.testing.faults import Faults, Storm
 from ddbio.testing.moto import MotoServer
 
-__all__ = ["FakeDynamoDB", "MotoServer"]
+__all__ = ["FakeDynamoDB", "Faults", "MotoServer", "Storm"]

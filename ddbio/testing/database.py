@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from ddbio.testing.capacity import Capacity, Draw
 from ddbio.testing.definition import Defaults
+from ddbio.testing.faults import Faults, Mishaps
 from ddbio.testing.record import Record
 from ddbio.testing.refusal import in_use, not_found
 
@@ -29,11 +30,14 @@ class Database:
     defaults: Defaults = field(default_factory=Defaults)
     capacity: Capacity = field(default_factory=Capacity)
     clock: Callable[[], float] = time.monotonic
+    faults: Faults = field(default_factory=Faults)
     tables: dict[str, Table] = field(default_factory=dict)
     record: Record = field(init=False)
+    mishaps: Mishaps = field(init=False)
 
     def __post_init__(self) -> None:
         self.record = Record(self.clock())
+        self.mishaps = Mishaps(self.faults, self.clock())
 
     def table(self, request: Request) -> Table:
         """Return the table a request names."""
@@ -61,6 +65,15 @@ class Database:
         del self.tables[table.name]
         for arn in (table.arn, *(index.arn for index in table.indexes.values())):
             self.capacity.forget(arn)
+
+    def check_weather(self, operation: str, request: Request) -> None:
+        """Refuse a request that comes during a storm."""
+        if self.faults.storms:
+            name = request.members.get("TableName") or next(iter(request.members.get("RequestItems") or {"": None}))
+            resource = self.tables[name].arn if name in self.tables else str(name)
+            refusal = self.mishaps.storm(operation, resource, self.clock())
+            if refusal is not None:
+                raise refusal
 
     def write(self, change: Change, failure: Refusal | None) -> None:
         """Carry out a write, or refuse it as throttled or by its failed condition, which the table alone pays."""

@@ -85,12 +85,19 @@ def condition_failed(item: Item | None) -> Refusal:
 
 
 def throttled(reason: str, resource: str) -> Refusal:
-    """Return DynamoDB's ProvisionedThroughputExceededException with its detailed reason."""
+    """Return DynamoDB's ProvisionedThroughputExceededException, or RequestLimitExceeded, with its detailed reason."""
+    reasons = [{"reason": reason, "resource": resource}]
+    if reason.endswith("AccountLimitExceeded"):
+        return Refusal(
+            _SERVICE + "RequestLimitExceeded",
+            "Throughput exceeds the current throughput limit for your account. Please contact AWS Support.",
+            ThrottlingReasons=reasons,
+        )
     return Refusal(
         _SERVICE + "ProvisionedThroughputExceededException",
         "The level of configured provisioned throughput for the table was exceeded. "
         "Consider increasing your provisioning level with the UpdateTable API.",
-        ThrottlingReasons=[{"reason": reason, "resource": resource}],
+        ThrottlingReasons=reasons,
     )
 
 

@@ -69,7 +69,11 @@ def batch_write_item(database: Database, request: Request) -> dict[str, Any]:
     draws: dict[str, list[Draw]] = {}
     unprocessed: dict[str, list[Any]] = {}
     refusal: Refusal | None = None
+    leaves = database.mishaps.leaves
     for name, original, write in writes:
+        if leaves():
+            unprocessed.setdefault(name, []).append(original)
+            continue
         change = write.table.plan_write(write.key, write.new, write.size_bytes)
         try:
             database.take(change.draws)
