@@ -14,6 +14,7 @@ from ddbio.errors import DdbioError, OptionError
 from ddbio.testing.capacity import BURST_SECONDS
 from ddbio.testing.definition import ON_DEMAND_PARTITIONS
 from ddbio.testing.fake import FakeDynamoDB
+from ddbio.testing.faults import Faults, Storm
 from ddbio.testing.loading import file_lines
 
 
@@ -31,6 +32,7 @@ def main(arguments: list[str] | None = None) -> int:
         partitions=asked.partitions,
         burst_seconds=asked.burst_seconds,
         burst_at_creation=asked.burst_at_creation,
+        faults=_faults(asked),
     )
     try:
         with fake:
@@ -52,6 +54,24 @@ def _load(fake: FakeDynamoDB, asked: argparse.Namespace) -> None:
     fake.load(asked.table, file_lines(asked.load), asked.key)
 
 
+def _faults(asked: argparse.Namespace) -> Faults:
+    return Faults(
+        unprocessed_ratio=asked.unprocessed_ratio,
+        error_before_ratio=asked.error_before_ratio,
+        error_after_ratio=asked.error_after_ratio,
+        reset_ratio=asked.reset_ratio,
+        storms=tuple(asked.storm),
+        seed=asked.seed,
+    )
+
+
+def _storm(text: str) -> Storm:
+    try:
+        return Storm.parse(text)
+    except OptionError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+
+
 def _wait_for_eof(stopped: threading.Event) -> None:
     # Unbuffered, so that no lock of sys.stdin is held when the interpreter ends.
     while os.read(sys.stdin.fileno(), 1):
@@ -71,6 +91,19 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--partitions", type=int, default=ON_DEMAND_PARTITIONS, help="of an on-demand table")
     parser.add_argument("--burst-seconds", type=float, default=BURST_SECONDS, help="of unused capacity a table keeps")
     parser.add_argument("--burst-at-creation", type=float, default=0.0, help="of these, what a new table begins with")
+    parser.add_argument("--unprocessed-ratio", type=float, default=0.0, help="share of batched items left unprocessed")
+    parser.add_argument("--error-before-ratio", type=float, default=0.0, help="share of HTTP 500 without effect")
+    parser.add_argument("--error-after-ratio", type=float, default=0.0, help="share of HTTP 500 after the effect")
+    parser.add_argument("--reset-ratio", type=float, default=0.0, help="share of connections reset, before or after")
+    parser.add_argument(
+        "--storm",
+        type=_storm,
+        action="append",
+        default=[],
+        metavar="START-END[:LIMIT]",
+        help="seconds since the start in which everything is throttled; may be repeated",
+    )
+    parser.add_argument("--seed", type=int, default=0, help="chooses what the faults strike")
     parser.add_argument("--until-eof", action="store_true", help="stop when standard input ends")
     return parser
 

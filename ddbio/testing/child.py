@@ -15,6 +15,7 @@ from ddbio.errors import DdbioError, EndpointError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from ddbio.testing.faults import Faults
     from ddbio.testing.loading import Items
 
 _STOP_SECONDS = 10.0
@@ -24,8 +25,9 @@ _OK = 200
 class ChildServer:
     """Hold one running ``python -m ddbio.testing``; it also ends when this process does."""
 
-    def __init__(self, flags: Mapping[str, float | None]) -> None:
+    def __init__(self, flags: Mapping[str, float | None], faults: Faults) -> None:
         arguments = [f"--{name}={value}" for name, value in flags.items() if value is not None]
+        arguments += faults.arguments()
         self._process = subprocess.Popen(  # noqa: S603 - our own interpreter and module
             [sys.executable, "-m", "ddbio.testing", "--until-eof", *arguments],
             stdin=subprocess.PIPE,
@@ -59,6 +61,10 @@ class ChildServer:
     def requests(self) -> dict[str, int]:
         """Return how often each operation was called."""
         return dict(self._call("GET", "requests"))
+
+    def faulted(self) -> dict[str, int]:
+        """Return how often each fault struck."""
+        return dict(self._call("GET", "faulted"))
 
     def _call(self, method: str, path: str, body: bytes | None = None) -> Any:
         connection = HTTPConnection(urlsplit(self.endpoint_url).netloc)

@@ -9,14 +9,16 @@ from typing import TYPE_CHECKING, Any
 
 from ddbio.testing.capacity import Capacity, Draw
 from ddbio.testing.definition import Defaults
+from ddbio.testing.faults import Faults, Mishaps
 from ddbio.testing.record import Record
 from ddbio.testing.refusal import in_use, not_found
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from ddbio.testing.refusal import Refusal
     from ddbio.testing.request import Request
-    from ddbio.testing.table import Table
+    from ddbio.testing.table import Change, Table
 
 _RETURN_CONSUMED = ("INDEXES", "TOTAL", "NONE")
 
@@ -28,11 +30,14 @@ class Database:
     defaults: Defaults = field(default_factory=Defaults)
     capacity: Capacity = field(default_factory=Capacity)
     clock: Callable[[], float] = time.monotonic
+    faults: Faults = field(default_factory=Faults)
     tables: dict[str, Table] = field(default_factory=dict)
     record: Record = field(init=False)
+    mishaps: Mishaps = field(init=False)
 
     def __post_init__(self) -> None:
         self.record = Record(self.clock())
+        self.mishaps = Mishaps(self.faults, self.clock())
 
     def table(self, request: Request) -> Table:
         """Return the table a request names."""
@@ -60,6 +65,24 @@ class Database:
         del self.tables[table.name]
         for arn in (table.arn, *(index.arn for index in table.indexes.values())):
             self.capacity.forget(arn)
+
+    def check_weather(self, operation: str, request: Request) -> None:
+        """Refuse a request that comes during a storm."""
+        if self.faults.storms:
+            name = request.members.get("TableName") or next(iter(request.members.get("RequestItems") or {"": None}))
+            resource = self.tables[name].arn if name in self.tables else str(name)
+            refusal = self.mishaps.storm(operation, resource, self.clock())
+            if refusal is not None:
+                raise refusal
+
+    def write(self, change: Change, failure: Refusal | None) -> None:
+        """Carry out a write, or refuse it as throttled or by its failed condition, which the table alone pays."""
+        if failure is not None:
+            # https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/read-write-operations.html
+            self.take(change.draws[:1])
+            raise failure
+        self.take(change.draws)
+        change.apply()
 
     def take(self, draws: Sequence[Draw]) -> None:
         """Consume what a request draws, or refuse the request as throttled."""

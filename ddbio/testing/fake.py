@@ -10,6 +10,7 @@ from ddbio.testing.capacity import BURST_SECONDS, Capacity
 from ddbio.testing.child import ChildServer
 from ddbio.testing.database import Database
 from ddbio.testing.definition import ON_DEMAND_PARTITIONS, Defaults
+from ddbio.testing.faults import Faults
 from ddbio.testing.server import LOOPBACK, Server
 from ddbio.testing.service import Service
 
@@ -29,6 +30,7 @@ class _ThreadServer:
         self.load = service.load
         self.consumed = service.consumed
         self.requests = service.requests
+        self.faulted = service.faulted
         self.stop = self._server.stop
 
 
@@ -51,6 +53,8 @@ class FakeDynamoDB:
         How many seconds of unused capacity a table keeps.
     burst_at_creation
         How many of these seconds a new table begins with.
+    faults
+        What goes wrong: leftovers of batches, errors, resets, storms of throttling.
     process
         Whether to serve from a process of its own, so that a benchmark measures only its client.
     """
@@ -62,13 +66,14 @@ class FakeDynamoDB:
     partitions: int = ON_DEMAND_PARTITIONS
     burst_seconds: float = BURST_SECONDS
     burst_at_creation: float = 0.0
+    faults: Faults = field(default_factory=Faults)
     process: bool = False
     _running: _ThreadServer | ChildServer | None = field(default=None, init=False, repr=False)
 
     def start(self) -> Self:
         """Begin to serve."""
         if self._running is None:
-            self._running = ChildServer(self._flags()) if self.process else self._in_thread()
+            self._running = ChildServer(self._flags(), self.faults) if self.process else self._in_thread()
         return self
 
     def stop(self) -> None:
@@ -123,6 +128,10 @@ class FakeDynamoDB:
         """Return how often each operation was called, refused calls included."""
         return self._server.requests()
 
+    def faulted(self) -> dict[str, int]:
+        """Return how often each fault struck: requests by their fault, and items left unprocessed."""
+        return self._server.faulted()
+
     @property
     def _server(self) -> _ThreadServer | ChildServer:
         if self._running is None:
@@ -131,7 +140,7 @@ class FakeDynamoDB:
 
     def _in_thread(self) -> _ThreadServer:
         defaults = Defaults(read_per_second=self.rcu, write_per_second=self.wcu, partitions=self.partitions)
-        database = Database(defaults, Capacity(self.burst_seconds, self.burst_at_creation))
+        database = Database(defaults, Capacity(self.burst_seconds, self.burst_at_creation), faults=self.faults)
         return _ThreadServer(Service(database, self.latency_seconds), self.port)
 
     def _flags(self) -> dict[str, float | None]:

@@ -124,7 +124,7 @@ class _Batch:
             self.unprocessed[name] = {**part.members, "Keys": left}
 
     def _admitted(self, draw: Draw, size_bytes: int) -> bool:
-        if self._size_bytes + size_bytes > MAX_BATCH_BYTES:
+        if self._size_bytes + size_bytes > MAX_BATCH_BYTES or self._database.mishaps.leaves():
             return False
         try:
             self._database.take([draw])

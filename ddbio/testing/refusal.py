@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from ddbio.core.attribute import Item
 
 _SERVICE = "com.amazonaws.dynamodb.v20120810#"
 _CORAL_SERVICE = "com.amazon.coral.service#"
@@ -75,13 +78,26 @@ def in_use(message: str) -> Refusal:
     return Refusal(_SERVICE + "ResourceInUseException", message)
 
 
+def condition_failed(item: Item | None) -> Refusal:
+    """Return DynamoDB's ConditionalCheckFailedException, with the item that failed the condition if it is shown."""
+    shown: dict[str, Any] = {} if item is None else {"Item": item}
+    return Refusal(_SERVICE + "ConditionalCheckFailedException", "The conditional request failed", **shown)
+
+
 def throttled(reason: str, resource: str) -> Refusal:
-    """Return DynamoDB's ProvisionedThroughputExceededException with its detailed reason."""
+    """Return DynamoDB's ProvisionedThroughputExceededException, or RequestLimitExceeded, with its detailed reason."""
+    reasons = [{"reason": reason, "resource": resource}]
+    if reason.endswith("AccountLimitExceeded"):
+        return Refusal(
+            _SERVICE + "RequestLimitExceeded",
+            "Throughput exceeds the current throughput limit for your account. Please contact AWS Support.",
+            ThrottlingReasons=reasons,
+        )
     return Refusal(
         _SERVICE + "ProvisionedThroughputExceededException",
         "The level of configured provisioned throughput for the table was exceeded. "
         "Consider increasing your provisioning level with the UpdateTable API.",
-        ThrottlingReasons=[{"reason": reason, "resource": resource}],
+        ThrottlingReasons=reasons,
     )
 
 

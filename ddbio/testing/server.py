@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import socket
+import struct
 import threading
 import zlib
 from dataclasses import dataclass, field
@@ -47,6 +48,10 @@ class HttpReply:
     status: int
     body: Chunks
     headers: dict[str, str] = field(default_factory=dict)
+
+
+class CutError(Exception):
+    """Say that a connection is to be reset instead of answered."""
 
 
 class _BadRequestError(Exception):
@@ -129,6 +134,10 @@ class _Conversation:
             keeps_alive = request.headers.get("connection", "").lower() != "close"
             try:
                 reply = self._answer(request)
+            except CutError:
+                # Closing without lingering sends a reset.
+                self._connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+                return
             except Exception:  # noqa: BLE001 - a fault of the fake must never hang its client
                 _log.exception("The fake failed to answer %s %s", request.method, request.headers.get("x-amz-target"))
                 reply = HttpReply(HTTPStatus.INTERNAL_SERVER_ERROR, [b"{}"])

@@ -17,7 +17,8 @@ from ddbio.testing.paging import query, scan
 from ddbio.testing.reads import batch_get_item, get_item
 from ddbio.testing.refusal import Refusal, bad_signature, broken, unauthenticated, unknown_operation
 from ddbio.testing.request import Request
-from ddbio.testing.server import HttpReply, HttpRequest
+from ddbio.testing.server import CutError, HttpReply, HttpRequest
+from ddbio.testing.updates import update_item
 from ddbio.testing.values import to_wire
 from ddbio.testing.writes import batch_write_item, delete_item, put_item
 
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ddbio.testing.database import Database
+    from ddbio.testing.faults import Strike
     from ddbio.testing.reply import Chunks
 
 _OPERATIONS: dict[str, Callable[[Database, Request], dict[str, Any] | Chunks]] = {
@@ -39,6 +41,7 @@ _OPERATIONS: dict[str, Callable[[Database, Request], dict[str, Any] | Chunks]] =
     "PutItem": put_item,
     "Query": query,
     "Scan": scan,
+    "UpdateItem": update_item,
 }
 
 _CREDENTIAL = re.compile(r"AWS4-HMAC-SHA256 .*Credential=[^/,\s]+/\d{8}/[^/]+/[^/]+/aws4_request", re.DOTALL)
@@ -85,7 +88,14 @@ class Service:
         body = inflated(request.body, request.headers.get("content-encoding"))
         with self._lock:
             self.database.record.requests[name] += 1
-            reply = operation(self.database, Request.parse(body))
+            strike = self.database.mishaps.strike(name)
+            if strike in {"error_before", "reset_before"}:
+                raise _struck(strike)
+            asked = Request.parse(body)
+            self.database.check_weather(name, asked)
+            reply = operation(self.database, asked)
+        if strike is not None:
+            raise _struck(strike)
         return reply if isinstance(reply, list) else [to_wire(reply)]
 
     def load(self, table: str, lines: Any, key: str) -> int:
@@ -103,6 +113,11 @@ class Service:
         with self._lock:
             return dict(self.database.record.requests)
 
+    def faulted(self) -> dict[str, int]:
+        """Return how often each fault struck."""
+        with self._lock:
+            return dict(self.database.mishaps.counts)
+
     def _own(self, request: HttpRequest, path: str, query: dict[str, list[str]]) -> HttpReply:
         given = {name: values[-1] for name, values in query.items()}
         match request.method, path:
@@ -110,6 +125,8 @@ class Service:
                 result: Any = self.consumed(given.get("table"))
             case "GET", "/_ddbio/requests":
                 result = self.requests()
+            case "GET", "/_ddbio/faulted":
+                result = self.faulted()
             case "POST", "/_ddbio/load":
                 try:
                     result = {"items": self.load(given.get("table", ""), request.body, given.get("key", ""))}
@@ -119,6 +136,10 @@ class Service:
             case _:
                 return HttpReply(404, [b"{}"])
         return HttpReply(200, [json.dumps(result).encode()], {"Content-Type": "application/json"})
+
+
+def _struck(strike: Strike) -> Exception:
+    return CutError() if strike.startswith("reset") else broken("Internal server error")
 
 
 def _encoded(reply: HttpReply, accepted: str | None) -> HttpReply:

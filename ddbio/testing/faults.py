@@ -1,0 +1,125 @@
+"""Decide, by a seed, which requests go wrong and how; refuses to touch calls that manage tables.
+
+The draw is in the order in which requests arrive: one client with one connection meets the same faults every time.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from dataclasses import dataclass
+from random import Random
+from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
+
+from ddbio.errors import OptionError
+from ddbio.testing.refusal import Refusal, throttled
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+Strike: TypeAlias = Literal["error_before", "error_after", "reset_before", "reset_after"]
+
+READS = frozenset({"BatchGetItem", "GetItem", "Query", "Scan"})
+WRITES = frozenset({"BatchWriteItem", "DeleteItem", "PutItem", "UpdateItem"})
+_LIMITS = (
+    "ProvisionedThroughputExceeded",
+    "KeyRangeThroughputExceeded",
+    "AccountLimitExceeded",
+    "MaxOnDemandThroughputExceeded",
+)
+_STORM = re.compile(r"([0-9.]+)-([0-9.]+)(?::(\w+))?")
+
+
+class Storm(NamedTuple):
+    """Hold a time in which every read and write is throttled, in seconds since the server's start, and its reason."""
+
+    start_seconds: float
+    end_seconds: float
+    limit: str = "ProvisionedThroughputExceeded"
+
+    @classmethod
+    def parse(cls, text: str) -> Storm:
+        """Return the storm in ``START-END[:LIMIT]``, like ``5-7.5:AccountLimitExceeded``."""
+        match = _STORM.fullmatch(text)
+        if match is None or (match[3] or _LIMITS[0]) not in _LIMITS:
+            raise OptionError(f"Not a storm: {text}; say START-END or START-END:LIMIT with one of {', '.join(_LIMITS)}")
+        return cls(float(match[1]), float(match[2]), match[3] or _LIMITS[0])
+
+    def __str__(self) -> str:
+        return f"{self.start_seconds}-{self.end_seconds}:{self.limit}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Faults:
+    """Hold what goes wrong, as shares of the requests that read or write items, and the seed that chooses them.
+
+    Attributes
+    ----------
+    unprocessed_ratio
+        Share of the items of batches that come back unprocessed.
+    error_before_ratio, error_after_ratio
+        Share of requests answered by an HTTP 500 without being carried out, and after having been carried out.
+    reset_ratio
+        Share of requests whose connection is reset, half of them before they are carried out and half after.
+    storms
+        Times in which everything is throttled.
+    seed
+        Chooses which requests and items are struck.
+    """
+
+    unprocessed_ratio: float = 0.0
+    error_before_ratio: float = 0.0
+    error_after_ratio: float = 0.0
+    reset_ratio: float = 0.0
+    storms: tuple[Storm, ...] = ()
+    seed: int = 0
+
+    def arguments(self) -> Iterator[str]:
+        """Yield the command line flags that say the same."""
+        for name in ("unprocessed_ratio", "error_before_ratio", "error_after_ratio", "reset_ratio", "seed"):
+            yield f"--{name.replace('_', '-')}={getattr(self, name)}"
+        yield from (f"--storm={storm}" for storm in self.storms)
+
+
+class Mishaps:
+    """Hold the course of the faults of one server; not safe for concurrent use."""
+
+    def __init__(self, faults: Faults, now: float) -> None:
+        self._faults = faults
+        self._started_at = now
+        self._random = Random(faults.seed)
+        self._strikes: tuple[tuple[Strike, float], ...] = (
+            ("error_before", faults.error_before_ratio),
+            ("error_after", faults.error_after_ratio),
+            ("reset_before", faults.reset_ratio / 2),
+            ("reset_after", faults.reset_ratio / 2),
+        )
+        self._strikes_at_all = any(ratio for _, ratio in self._strikes)
+        self.counts: Counter[str] = Counter()
+
+    def strike(self, operation: str) -> Strike | None:
+        """Return what becomes of one request."""
+        if not self._strikes_at_all or operation not in READS | WRITES:
+            return None
+        chance = self._random.random()
+        for strike, ratio in self._strikes:
+            if chance < ratio:
+                self.counts[strike] += 1
+                return strike
+            chance -= ratio
+        return None
+
+    def leaves(self) -> bool:
+        """Return whether one item of a batch comes back unprocessed."""
+        if self._faults.unprocessed_ratio and self._random.random() < self._faults.unprocessed_ratio:
+            self.counts["unprocessed"] += 1
+            return True
+        return False
+
+    def storm(self, operation: str, resource: str, now: float) -> Refusal | None:
+        """Return the refusal of a request to a table, named by its ARN, or None if no storm goes on."""
+        for storm in self._faults.storms:
+            if storm.start_seconds <= now - self._started_at < storm.end_seconds and operation in READS | WRITES:
+                self.counts["throttled"] += 1
+                return throttled(f"Table{'Read' if operation in READS else 'Write'}{storm.limit}", resource)
+        return None
