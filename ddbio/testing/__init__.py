@@ -1,6 +1,6 @@
 """Serve stand-ins for AWS over real HTTP: a fake DynamoDB with capacity and throttling, and moto's S3.
 
-Refuses to decide by expressions over items.
+Refuses to filter and to evaluate expressions beyond what conditional writes need.
 """
 
 from __future__ import annotations

@@ -15,8 +15,9 @@ from ddbio.testing.refusal import in_use, not_found
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from ddbio.testing.refusal import Refusal
     from ddbio.testing.request import Request
-    from ddbio.testing.table import Table
+    from ddbio.testing.table import Change, Table
 
 _RETURN_CONSUMED = ("INDEXES", "TOTAL", "NONE")
 
@@ -60,6 +61,15 @@ class Database:
         del self.tables[table.name]
         for arn in (table.arn, *(index.arn for index in table.indexes.values())):
             self.capacity.forget(arn)
+
+    def write(self, change: Change, failure: Refusal | None) -> None:
+        """Carry out a write, or refuse it as throttled or by its failed condition, which the table alone pays."""
+        if failure is not None:
+            # https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/read-write-operations.html
+            self.take(change.draws[:1])
+            raise failure
+        self.take(change.draws)
+        change.apply()
 
     def take(self, draws: Sequence[Draw]) -> None:
         """Consume what a request draws, or refuse the request as throttled."""

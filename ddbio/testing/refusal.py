@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from ddbio.core.attribute import Item
 
 _SERVICE = "com.amazonaws.dynamodb.v20120810#"
 _CORAL_SERVICE = "com.amazon.coral.service#"
@@ -73,6 +76,12 @@ def not_found(message: str = "Requested resource not found") -> Refusal:
 def in_use(message: str) -> Refusal:
     """Return DynamoDB's ResourceInUseException."""
     return Refusal(_SERVICE + "ResourceInUseException", message)
+
+
+def condition_failed(item: Item | None) -> Refusal:
+    """Return DynamoDB's ConditionalCheckFailedException, with the item that failed the condition if it is shown."""
+    shown: dict[str, Any] = {} if item is None else {"Item": item}
+    return Refusal(_SERVICE + "ConditionalCheckFailedException", "The conditional request failed", **shown)
 
 
 def throttled(reason: str, resource: str) -> Refusal:

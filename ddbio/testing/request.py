@@ -22,14 +22,12 @@ _TABLE_ARN = re.compile(r"arn:[^:]*:dynamodb:[^:]*:[^:]*:table/([^/]+)")
 # Expressions that decide over items belong to a full emulator.
 _LACKING = (
     "AttributeUpdates",
-    "ConditionExpression",
     "ConditionalOperator",
     "Expected",
     "FilterExpression",
     "KeyConditions",
     "QueryFilter",
     "ScanFilter",
-    "UpdateExpression",
 )
 
 

@@ -18,6 +18,7 @@ from ddbio.testing.reads import batch_get_item, get_item
 from ddbio.testing.refusal import Refusal, bad_signature, broken, unauthenticated, unknown_operation
 from ddbio.testing.request import Request
 from ddbio.testing.server import HttpReply, HttpRequest
+from ddbio.testing.updates import update_item
 from ddbio.testing.values import to_wire
 from ddbio.testing.writes import batch_write_item, delete_item, put_item
 
@@ -39,6 +40,7 @@ _OPERATIONS: dict[str, Callable[[Database, Request], dict[str, Any] | Chunks]] =
     "PutItem": put_item,
     "Query": query,
     "Scan": scan,
+    "UpdateItem": update_item,
 }
 
 _CREDENTIAL = re.compile(r"AWS4-HMAC-SHA256 .*Credential=[^/,\s]+/\d{8}/[^/]+/[^/]+/aws4_request", re.DOTALL)

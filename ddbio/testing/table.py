@@ -58,9 +58,15 @@ class Index:
 class Change:
     """Hold one planned write: what it replaces, what it draws, and the shelves to change."""
 
-    old: Item | None
+    stored: Stored | None
     draws: list[Draw]
+    """First what the table itself pays."""
     moves: list[tuple[Shelf, Key, Stored | None]]
+
+    @property
+    def old(self) -> Item | None:
+        """The item that the write replaces."""
+        return None if self.stored is None else json.loads(self.stored.wire)
 
     def apply(self) -> None:
         """Carry the write out."""
@@ -98,12 +104,13 @@ class Table:
     def plan_write(self, key: Key, new: Item | None, size_bytes: int = 0) -> Change:
         """Return what putting ``new`` at a key, or deleting what is there, changes and draws."""
         stored = self.shelf.get(key)
-        old = None if stored is None else json.loads(stored.wire)
         units = write_units(max(size_bytes, stored.size_bytes if stored else 0))
-        change = Change(old, [Draw(self.arn, "Write", self.partition_of(key), units)], [])
+        change = Change(stored, [Draw(self.arn, "Write", self.partition_of(key), units)], [])
         change.moves.append((self.shelf, key, None if new is None else Stored(to_wire(new), size_bytes)))
-        for index in self.indexes.values():
-            self._plan_entry(index, change, index.entry(old), index.entry(new))
+        if self.indexes:
+            old = change.old
+            for index in self.indexes.values():
+                self._plan_entry(index, change, index.entry(old), index.entry(new))
         return change
 
     def _plan_entry(

@@ -1,9 +1,10 @@
-"""Answer PutItem, DeleteItem and BatchWriteItem; refuses conditions and updates."""
+"""Answer PutItem, DeleteItem and BatchWriteItem; refuses to write two items with one condition."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from ddbio.testing.condition import Guard, checked_return, write_placeholders
 from ddbio.testing.database import Database, consumed_list, consumed_member
 from ddbio.testing.refusal import Refusal, constraint, invalid, malformed
 from ddbio.testing.request import Request, canonical_map, checked_name
@@ -51,14 +52,14 @@ def _delete(table: Table, key: Any) -> _Write:
 
 
 def _write_one(database: Database, request: Request, write: _Write) -> dict[str, Any]:
-    returned = request.text("ReturnValues", ("ALL_NEW", "UPDATED_OLD", "ALL_OLD", "NONE", "UPDATED_NEW"))
-    if returned not in (None, "NONE", "ALL_OLD"):
-        raise invalid("Return values set to invalid value")
+    returned = checked_return(request, ("NONE", "ALL_OLD"))
+    placeholders = write_placeholders(request)
+    guard = Guard.asked(request, placeholders)
+    placeholders.check_all_used()
     change = write.table.plan_write(write.key, write.new, write.size_bytes)
-    database.take(change.draws)
-    change.apply()
-    old = {"Attributes": change.old} if returned == "ALL_OLD" and change.old is not None else {}
-    return {**old, **consumed_member(request, write.table, change.draws)}
+    database.write(change, guard.refusal(change.old) if guard.predicate is not None else None)
+    shown = change.old if returned == "ALL_OLD" else None
+    return {**({} if shown is None else {"Attributes": shown}), **consumed_member(request, write.table, change.draws)}
 
 
 def batch_write_item(database: Database, request: Request) -> dict[str, Any]:

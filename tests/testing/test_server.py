@@ -63,7 +63,7 @@ def test_reply_has_the_headers_of_the_service(fake):
         ({"Authorization": None}, "MissingAuthenticationTokenException"),
         ({"Authorization": "Basic x"}, "InvalidSignatureException"),
         ({"path": "/extra"}, "InvalidSignatureException"),
-        ({"X-Amz-Target": "DynamoDB_20120810.UpdateItem"}, "UnknownOperationException"),
+        ({"X-Amz-Target": "DynamoDB_20120810.TransactWriteItems"}, "UnknownOperationException"),
         ({"X-Amz-Target": "Other_20120810.ListTables"}, "UnknownOperationException"),
         ({"X-Amz-Target": None}, "UnknownOperationException"),
         ({"body": b""}, "SerializationException"),
