@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from ddbio.version import __version__
 
 if TYPE_CHECKING:
-    from ddbio.api import infer_schema, read_table, scan, scan_batches
+    from ddbio.api import infer_schema, load, read_table, scan, scan_batches, write_table
     from ddbio.core.decode import from_dynamodb_json
     from ddbio.core.items import to_dynamodb_json
     from ddbio.errors import DdbioError
@@ -22,22 +22,26 @@ __all__ = [
     "__version__",
     "from_dynamodb_json",
     "infer_schema",
+    "load",
     "read_table",
     "register",
     "scan",
     "scan_batches",
     "to_dynamodb_json",
+    "write_table",
 ]
 
 _HOMES = {
     "DdbioError": "ddbio.errors",
     "from_dynamodb_json": "ddbio.core.decode",
     "infer_schema": "ddbio.api",
+    "load": "ddbio.api",
     "read_table": "ddbio.api",
     "register": "ddbio.spark.registration",
     "scan": "ddbio.api",
     "scan_batches": "ddbio.api",
     "to_dynamodb_json": "ddbio.core.items",
+    "write_table": "ddbio.api",
 }
 
 

@@ -6,8 +6,9 @@ import os
 from typing import TYPE_CHECKING, Any
 
 from ddbio.ops import infer, read
+from ddbio.ops import load as writing
 from ddbio.ops.scan import scan_to_files
-from ddbio.options import ScanOptions, ScanToFilesOptions, parse_options
+from ddbio.options import LoadOptions, ScanOptions, ScanToFilesOptions, WriteOptions, parse_options
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -15,7 +16,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from ddbio.ops.infer import Source
-    from ddbio.ops.report import ScanReport
+    from ddbio.ops.report import ScanReport, WriteReport
+    from ddbio.ops.sources import Rows
 
 
 def read_table(table: str, **options: Any) -> pa.Table:
@@ -109,3 +111,47 @@ def infer_schema(source: Source, **options: Any) -> pa.Schema:
     """
     table = os.fspath(source) if isinstance(source, (str, os.PathLike)) else "bytes"
     return infer.infer_schema(source, parse_options(ScanOptions, {**options, "table": table}))
+
+
+def write_table(data: Rows, table: str, **options: Any) -> WriteReport:
+    """Write rows into a live table; return when every row is written, skipped or rejected. No JVM is started.
+
+    Parameters
+    ----------
+    data
+        Arrow table, record batch, reader, any iterable of these, or a data frame. Null means missing.
+    table
+        Name or ARN.
+    **options
+        Fields of :class:`ddbio.options.WriteOptions`: ``mode``, ``newer_by``, ``wcu_per_second``, ``write_ratio``,
+        ``reject_to``, ``lanes``, ``endpoint_url``, ``region`` and others.
+
+    Raises
+    ------
+    PartialWriteError
+        If a row cannot be written and ``reject_to`` is not given.
+    DdbioError
+        What ended the write; what was acknowledged before stays written.
+    """
+    return writing.write_table(data, parse_options(WriteOptions, {**options, "table": table}))
+
+
+def load(source: str | os.PathLike[str], table: str, **options: Any) -> WriteReport:
+    """Write the rows of files into a live table; see :func:`write_table`.
+
+    Parameters
+    ----------
+    source
+        File, folder or glob, on this machine or under ``s3://``: Parquet, ORC, JSON Lines, CSV or Arrow.
+    table
+        Name or ARN.
+    **options
+        Fields of :class:`ddbio.options.LoadOptions`.
+
+    Raises
+    ------
+    DdbioError
+        As :func:`write_table`.
+    """
+    values = {**options, "source": os.fspath(source), "table": table}
+    return writing.load(parse_options(LoadOptions, values))

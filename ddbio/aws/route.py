@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 import botocore.session
+from botocore import xform_name
 from botocore.awsrequest import AWSResponse
 from botocore.compat import HTTPHeaders
 from botocore.exceptions import NoCredentialsError
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     from ddbio.aws.client import ClientSpec
     from ddbio.aws.sigv4 import Credentials
 
-OPERATIONS = ("Scan", "Query")
+OPERATIONS = ("Scan", "Query", "BatchWriteItem", "PutItem", "UpdateItem", "DeleteItem")
 
 # https://botocore.amazonaws.com/v1/documentation/api/latest/topics/events.html
 _EVENTS = (
@@ -102,7 +103,7 @@ class Routes:
         prepared: list[Any] = []
         token = _prepared.set(prepared)
         try:
-            getattr(self._client, operation.lower())(TableName=table)
+            call_of(self._client, operation, table)
         finally:
             _prepared.reset(token)
         request, request_signer = prepared
@@ -130,6 +131,19 @@ class Routes:
         config = self._client.meta.config
         tls = _tls(_ca_bundle(self._spec)) if parts.scheme == "https" else None
         return host, Target(url, name, port, tls, float(config.connect_timeout), float(config.read_timeout))
+
+
+def call_of(client: Any, operation: str, table: str) -> Any:
+    """Return what the client answers to an operation on a table, asked with the least that botocore insists on."""
+    parameters: dict[str, Any] = {"TableName": table}
+    match operation:
+        case "BatchWriteItem":
+            parameters = {"RequestItems": {table: [{"DeleteRequest": {"Key": {}}}]}}
+        case "PutItem":
+            parameters["Item"] = {}
+        case "UpdateItem" | "DeleteItem":
+            parameters["Key"] = {}
+    return getattr(client, xform_name(operation))(**parameters)
 
 
 def obstacle(client: Any) -> str | None:

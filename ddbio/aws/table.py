@@ -63,6 +63,7 @@ def _facts(table: Mapping[str, Any]) -> TableFacts:
         size_bytes=int(table.get("TableSizeBytes", 0)),
         on_demand=on_demand,
         rcu=_rcu(table),
+        wcu=_units(table, "WriteCapacityUnits", "MaxWriteRequestUnits"),
         indexes=tuple(indexes),
     )
 
@@ -84,7 +85,10 @@ def _key_names(described: Mapping[str, Any]) -> list[str]:
 
 
 def _rcu(described: Mapping[str, Any]) -> float | None:
-    provisioned = described.get("ProvisionedThroughput", {}).get("ReadCapacityUnits", 0)
-    maximum = described.get("OnDemandThroughput", {}).get("MaxReadRequestUnits", 0)
-    rate = float(provisioned) or float(maximum)
+    return _units(described, "ReadCapacityUnits", "MaxReadRequestUnits")
+
+
+def _units(described: Mapping[str, Any], provisioned: str, maximum: str) -> float | None:
+    rate = float(described.get("ProvisionedThroughput", {}).get(provisioned, 0))
+    rate = rate or float(described.get("OnDemandThroughput", {}).get(maximum, 0))
     return rate if rate > 0 else None

@@ -12,6 +12,7 @@ import click
 
 from ddbio.cli.demo import demo
 from ddbio.cli.flags import CONF_FLAG, JSON_FLAG, MASTER_FLAG, flags_of, parse_conf, parse_flags
+from ddbio.cli.load import load
 from ddbio.cli.progress import ProgressWatch
 from ddbio.cli.show import format_plan, format_report, plan_to_dict
 from ddbio.core.kernel import decoder as kernel
@@ -97,6 +98,7 @@ def warm(*, as_json: bool) -> None:
 
 
 cli.add_command(demo)
+cli.add_command(load)
 
 
 def run(argv: Sequence[str]) -> None:

@@ -22,7 +22,7 @@ class TableFacts:
     """Describe a table as DescribeTable does, in ddbio's words.
 
     ``item_count`` and ``size_bytes`` are the service's own, refreshed about every six hours: 0 can mean unknown.
-    ``rcu`` is the provisioned rate, or the on-demand maximum where one is set, else None.
+    ``rcu`` and ``wcu`` are the provisioned rates, or the on-demand maxima where they are set, else None.
     """
 
     name: str
@@ -34,6 +34,7 @@ class TableFacts:
     size_bytes: int
     on_demand: bool
     rcu: float | None = None
+    wcu: float | None = None
     indexes: tuple[IndexFacts, ...] = field(default=())
 
     def index(self, name: str) -> IndexFacts | None:

@@ -143,3 +143,49 @@ class DemoReport(ScanReport):
     validated: bool = False
     digest_source: str = ""
     digest_target: str = ""
+
+
+@dataclass(frozen=True)
+class WriteReport(Report):
+    """State what a load or a write did.
+
+    Attributes
+    ----------
+    rows
+        Rows of the source.
+    written
+        Rows whose write the service acknowledged.
+    skipped
+        Rows whose condition failed: an item was there, or a newer one.
+    rejected
+        Rows that make no legal item or that the service refused.
+    wcu_asked_per_second
+        The budget, or null.
+    wcu_consumed
+        Write units the service charged, secondary indexes included.
+    wcu_peak_10s_ratio
+        The highest 10 s window of granted units over 10 × the budget; null without a budget or under 10 s of run.
+    write_seconds
+        From the first to the last write request.
+    throttles
+        Throttled requests by reason; ``unprocessed`` counts answers that left some rows.
+    retries
+        Requests that were sent again, whole or in part.
+    seconds
+        Wall time from the verb's start.
+    cpu_seconds
+        User + system seconds of this process.
+    """
+
+    rows: int
+    written: int
+    skipped: int
+    rejected: int
+    wcu_asked_per_second: float | None
+    wcu_consumed: float
+    wcu_peak_10s_ratio: float | None
+    write_seconds: float
+    throttles: dict[str, int]
+    retries: int
+    seconds: float
+    cpu_seconds: float

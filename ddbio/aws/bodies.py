@@ -1,0 +1,90 @@
+"""Send request bodies that were made elsewhere and return verified answers: the seam, and its way through botocore.
+
+Retry nothing, and look into no body.
+"""
+
+from __future__ import annotations
+
+from contextvars import ContextVar
+from typing import TYPE_CHECKING, Any, Protocol
+
+from ddbio.aws.pages import TruncatedBodyError, verify_body
+from ddbio.aws.route import call_of
+
+if TYPE_CHECKING:
+    from ddbio.aws.client import ClientSpec
+
+_OK = 200
+_RAW = "RawBody"
+_WRITES = ("BatchWriteItem", "PutItem", "UpdateItem", "DeleteItem")
+
+_sent: ContextVar[bytes | None] = ContextVar("sent", default=None)
+
+
+class BodySource(Protocol):
+    """Send writes for any number of threads."""
+
+    @property
+    def endpoint_url(self) -> str:
+        """Return where the requests go."""
+
+    def call(self, operation: str, table: str, body: bytes) -> bytes:
+        """Return the verified body that answers an operation on a table.
+
+        Raises
+        ------
+        botocore.exceptions.ClientError, botocore.exceptions.BotoCoreError
+            As botocore raises them: the caller's retry policy tells them apart.
+        """
+
+    def close(self) -> None:
+        """Close what only this source uses."""
+
+
+class BodyClient:
+    """Send bodies over botocore's credentials, signing and connection pool, in the place of its own. Safe for threads.
+
+    The request's body is put in its place in botocore's ``before-call`` event, before it is signed; the answer's is
+    taken in ``before-parse``.
+    """
+
+    def __init__(self, spec: ClientSpec, lanes: int) -> None:
+        self._client: Any = spec.client("dynamodb", max_pool_connections=max(10, lanes))
+        events = self._client.meta.events
+        for name in _WRITES:
+            events.register(f"before-call.dynamodb.{name}", _put_body, unique_id=f"ddbio-put-{name}")
+            events.register(f"before-parse.dynamodb.{name}", _take_body, unique_id=f"ddbio-take-{name}")
+
+    @property
+    def endpoint_url(self) -> str:
+        """Return where the requests go."""
+        return str(self._client.meta.endpoint_url)
+
+    def call(self, operation: str, table: str, body: bytes) -> bytes:
+        """Return the verified body that answers an operation on a table; see ``BodySource``."""
+        token = _sent.set(body)
+        try:
+            answer: bytes = call_of(self._client, operation, table)[_RAW]
+        finally:
+            _sent.reset(token)
+        return answer
+
+    def close(self) -> None:
+        """Close nothing: the client belongs to the process."""
+
+
+def _put_body(params: dict[str, Any], **_: Any) -> None:
+    body = _sent.get()
+    if body is not None:
+        params["body"] = body
+
+
+def _take_body(response_dict: dict[str, Any], customized_response_dict: dict[str, Any], **_: Any) -> None:
+    if _sent.get() is None or response_dict["status_code"] != _OK:
+        return
+    body: bytes = response_dict["body"]
+    if not body:
+        raise TruncatedBodyError(found=0, stated=response_dict["headers"].get("content-length"), error="empty")
+    verify_body(body, response_dict["headers"])
+    customized_response_dict[_RAW] = body
+    response_dict["body"] = b"{}"

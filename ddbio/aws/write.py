@@ -1,0 +1,246 @@
+"""Write one lane's rows until each is written, skipped or rejected; never count a row before the service took it.
+
+Refuses to encode, to pack and to decide what becomes of rejected rows.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections import deque
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Protocol
+
+from botocore.exceptions import BotoCoreError, ClientError
+
+from ddbio.aws.failure import THROTTLE_CODES, error_code, is_transient, throttling_reasons, to_ddbio_error
+from ddbio.aws.scan import UNREACHABLE_SECONDS
+from ddbio.core.attribute import canonical_number
+from ddbio.core.pacing import parse_throttle_reason
+from ddbio.core.packing import Packer
+from ddbio.errors import EndpointError, ServiceError, ThrottledError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from ddbio.aws.bodies import BodySource
+    from ddbio.budget import Budget
+    from ddbio.core.packing import Writes
+
+# https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/Programming.Errors.html
+# What is wrong with a row: sent again alone, it fails alone.
+_ROW_CODES = frozenset(
+    {"ValidationException", "SerializationException", "ItemCollectionSizeLimitExceededException", "413"}
+)
+_LOST_CODE = "ConditionalCheckFailedException"
+# How fast the ratio of real to expected units follows what was consumed.
+_SHARE_OF_NEWEST = 0.2
+
+
+class Patience(Protocol):
+    """Say how long a lane goes on without progress, and wait between its attempts."""
+
+    @property
+    def deadline_seconds(self) -> float:
+        """Return after how many seconds without progress a lane gives up."""
+
+    def pause(self, attempt: int) -> None:
+        """Wait with full jitter before the next attempt.
+
+        Raises
+        ------
+        BudgetClosedError
+            If the job is being stopped.
+        """
+
+
+@dataclass(frozen=True, slots=True)
+class Reject:
+    """Say which row the service refused, and why."""
+
+    row: int
+    part: bytes
+    reason: str
+
+
+@dataclass
+class LaneTally:
+    """Count what one lane did; only ``rejects`` may be emptied by another thread while the lane runs."""
+
+    written: int = 0
+    skipped: int = 0
+    retries: int = 0
+    unprocessed: int = 0
+    first_at: float | None = None
+    last_at: float | None = None
+    rejects: deque[Reject] = field(default_factory=deque)
+
+
+class Lane:
+    """Send the writes of one lane, one request after the other, so that rows of one key keep their order.
+
+    Parameters
+    ----------
+    key_names
+        The table's key attributes, by which unprocessed writes are recognised.
+    clock
+        Returns monotonic seconds.
+    """
+
+    def __init__(
+        self,
+        source: BodySource,
+        table: str,
+        key_names: Sequence[str],
+        budget: Budget,
+        patience: Patience,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._source, self._table, self._key_names = source, table, tuple(key_names)
+        self._budget, self._patience, self._clock = budget, patience, clock
+        self._ratio = 1.0
+        self._failure: ClientError | BotoCoreError | None = None
+        self.tally = LaneTally()
+
+    def write(self, writes: Writes) -> None:
+        """Return when every row was written, skipped or rejected.
+
+        Raises
+        ------
+        ThrottledError
+            If nothing was written for ``patience.deadline_seconds``.
+        EndpointError
+            If the endpoint stayed out of reach.
+        BudgetClosedError
+            If the job is being stopped.
+        DdbioError
+            If the service refuses the table, the credentials or the operation itself.
+        """
+        packer = Packer(writes)
+        progress_at, attempt = self._clock(), 0
+        while batch := packer.take():
+            left = self._send(writes, packer, batch)
+            if left < len(batch):
+                progress_at = self._clock()
+            if not left:
+                attempt = 0
+                continue
+            self.tally.retries += 1
+            self._give_up_after(self._clock() - progress_at)
+            self._patience.pause(attempt)
+            attempt += 1
+
+    def _send(self, writes: Writes, packer: Packer, batch: list[int]) -> int:
+        """Return how many of the batch's rows the packer took back to be sent after a pause."""
+        frame = writes.alone.get(batch[0], writes.frame)
+        body = frame.body([writes.parts[place] for place in batch])
+        expected = float(writes.units[batch].sum())
+        estimate = expected * self._ratio
+        grant = self._budget.acquire(estimate)
+        self._stamp()
+        try:
+            reply = self._source.call(frame.operation, self._table, body)
+        except (ClientError, BotoCoreError) as error:
+            # A lost condition is billed, a broken answer may have cost everything; a refusal costs nothing.
+            billed = is_transient(error) or error_code(error) == _LOST_CODE
+            self._budget.settle(grant, estimate if billed else 0.0)
+            return self._refused(error, writes, packer, batch)
+        finally:
+            self.tally.last_at = self._clock()
+        return self._answered(json.loads(reply), grant, expected, (writes, packer, batch))
+
+    def _stamp(self) -> None:
+        if self.tally.first_at is None:
+            self.tally.first_at = self._clock()
+
+    def _answered(
+        self, reply: dict[str, Any], grant: Any, expected: float, sent: tuple[Writes, Packer, list[int]]
+    ) -> int:
+        writes, packer, batch = sent
+        left: list[int] = []
+        self._failure = None
+        if reply.get("UnprocessedItems"):
+            left = _leftovers(reply["UnprocessedItems"], writes, batch, self._key_names)
+            packer.give_back(left)
+            self.tally.unprocessed += 1
+        written = len(batch) - len(left)
+        processed = expected if not left else expected - float(writes.units[left].sum())
+        consumed = _consumed(reply)
+        self._budget.settle(grant, processed * self._ratio if consumed is None else consumed, items=written)
+        if consumed is not None and processed:
+            self._ratio += _SHARE_OF_NEWEST * (consumed / processed - self._ratio)
+        self.tally.written += written
+        return len(left)
+
+    def _refused(self, error: ClientError | BotoCoreError, writes: Writes, packer: Packer, batch: list[int]) -> int:
+        code = error_code(error)
+        if code == _LOST_CODE:
+            self.tally.skipped += 1
+            return 0
+        if code in _ROW_CODES:
+            if len(batch) > 1:
+                self.tally.retries += 1
+                packer.part(batch)
+            else:
+                (place,) = batch
+                self.tally.rejects.append(Reject(int(writes.rows[place]), writes.parts[place], _reason(error)))
+            return 0
+        if code in THROTTLE_CODES:
+            reasons = throttling_reasons(error)
+            self._budget.throttled(parse_throttle_reason(reasons, code), ", ".join(reasons) or code)
+        elif not is_transient(error):
+            raise to_ddbio_error(error, action="dynamodb:write", resource=f"table {self._table!r}") from error
+        self._failure = error
+        packer.give_back(batch)
+        return len(batch)
+
+    def _give_up_after(self, idle_seconds: float) -> None:
+        if idle_seconds <= min(UNREACHABLE_SECONDS, self._patience.deadline_seconds):
+            return
+        error = self._failure
+        if error is not None and is_transient(error):
+            failure = to_ddbio_error(error, action="dynamodb:write", resource=f"table {self._table!r}")
+            raise EndpointError(f"{failure}; gave up after {idle_seconds:.0f} s") from error
+        if idle_seconds > self._patience.deadline_seconds:
+            raise ThrottledError(
+                f"writing to table {self._table!r} was throttled for {idle_seconds:.0f} s without a row: raise its "
+                "capacity, lower the budget, or raise deadline_seconds",
+                elapsed_seconds=idle_seconds,
+            )
+
+
+def _consumed(reply: dict[str, Any]) -> float | None:
+    told = reply.get("ConsumedCapacity")
+    if not told:
+        return None
+    return sum(float(each.get("CapacityUnits", 0.0)) for each in (told if isinstance(told, list) else [told]))
+
+
+def _leftovers(unprocessed: dict[str, Any], writes: Writes, batch: list[int], key_names: tuple[str, ...]) -> list[int]:
+    """Return the batch's rows that came back, in the batch's order; they are told by their keys alone."""
+    keys = {_key(each, key_names) for listed in unprocessed.values() for each in listed}
+    frame = writes.frame
+    left = [
+        place
+        for place in batch
+        if _key(json.loads(frame.body([writes.parts[place]]))["RequestItems"].popitem()[1][0], key_names) in keys
+    ]
+    if len(left) != len(keys):
+        raise ServiceError(f"the service returned {len(keys)} unprocessed writes, of which {len(left)} were sent")
+    return left
+
+
+def _key(write: dict[str, Any], key_names: tuple[str, ...]) -> tuple[Any, ...]:
+    item = write["PutRequest"]["Item"] if "PutRequest" in write else write["DeleteRequest"]["Key"]
+    return tuple(_canonical(item[name]) for name in key_names)
+
+
+def _canonical(value: dict[str, Any]) -> tuple[str, str]:
+    ((tag, content),) = value.items()
+    return tag, canonical_number(content) if tag == "N" else content
+
+
+def _reason(error: ClientError | BotoCoreError) -> str:
+    told: dict[str, Any] = getattr(error, "response", {}).get("Error", {})
+    return f"{told.get('Code')}: {told.get('Message') or 'no text'}"

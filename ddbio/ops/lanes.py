@@ -1,0 +1,216 @@
+"""Spread encoded rows over lanes that write at the same time; rows of one key always meet in one lane."""
+
+from __future__ import annotations
+
+import json
+import threading
+from contextlib import closing
+from dataclasses import dataclass
+from queue import Queue
+from typing import TYPE_CHECKING
+
+from ddbio.aws.scan import Patience
+from ddbio.aws.wire import open_bodies
+from ddbio.aws.write import Lane
+from ddbio.core.rows import RowWriter
+from ddbio.errors import PartialWriteError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+
+    import pyarrow as pa
+
+    from ddbio.aws.client import ClientSpec
+    from ddbio.aws.write import LaneTally
+    from ddbio.budget import Budget
+    from ddbio.core.encode import Refusal
+    from ddbio.core.packing import Writes
+    from ddbio.core.write_plan import WritePlan
+
+# Rows that are encoded at once; a lane's share should fill many write batches, and large items few megabytes.
+CHUNK_ROWS = 8192
+CHUNK_BYTES = 8 * 1024 * 1024
+_QUEUED_CHUNKS = 2
+
+
+@dataclass
+class WriteTally:
+    """Count what a task wrote.
+
+    Attributes
+    ----------
+    write_seconds
+        From the first to the last request of any lane.
+    """
+
+    rows: int = 0
+    written: int = 0
+    skipped: int = 0
+    rejected: int = 0
+    retries: int = 0
+    unprocessed: int = 0
+    write_seconds: float = 0.0
+
+    def collect(self, lanes: Sequence[LaneTally]) -> None:
+        """Add what the lanes did."""
+        self.written += sum(lane.written for lane in lanes)
+        self.skipped += sum(lane.skipped for lane in lanes)
+        self.retries += sum(lane.retries for lane in lanes)
+        self.unprocessed += sum(lane.unprocessed for lane in lanes)
+        begins = [lane.first_at for lane in lanes if lane.first_at is not None]
+        ends = [lane.last_at for lane in lanes if lane.last_at is not None]
+        if begins and ends:
+            self.write_seconds = max(ends) - min(begins)
+
+
+@dataclass(frozen=True)
+class RejectedRow:
+    """Say which row was not written: its number in the source, what it held, and why it was refused."""
+
+    row: int
+    item: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class WriteTask:
+    """Give a worker everything it needs to write, picklable."""
+
+    spec: ClientSpec
+    plan: WritePlan
+    deadline_seconds: float
+
+
+class _Crew:
+    """Run the lanes' threads, each behind a queue of its own, and keep the first error of any."""
+
+    def __init__(self, lanes: list[Lane], stop: threading.Event, budget: Budget) -> None:
+        self.lanes = lanes
+        self.error: BaseException | None = None
+        self._stop, self._budget = stop, budget
+        self._queues: list[Queue[Writes | None]] = [Queue(_QUEUED_CHUNKS) for _ in lanes]
+        self._threads = [
+            threading.Thread(target=self._work, args=pair, name=f"ddbio-lane-{number}", daemon=True)
+            for number, pair in enumerate(zip(lanes, self._queues, strict=True))
+        ]
+        for thread in self._threads:
+            thread.start()
+
+    @property
+    def stopped(self) -> bool:
+        return self._stop.is_set()
+
+    def put(self, writes: Sequence[Writes]) -> None:
+        for queue, share in zip(self._queues, writes, strict=True):
+            if len(share):
+                queue.put(share)
+
+    def fail(self, error: BaseException) -> None:
+        """Remember the first error and stop every lane at its next request."""
+        self.error = self.error or error
+        self._stop.set()
+        self._budget.close()
+
+    def finish(self) -> None:
+        for queue in self._queues:
+            queue.put(None)
+        for thread in self._threads:
+            thread.join()
+
+    def _work(self, lane: Lane, queue: Queue[Writes | None]) -> None:
+        # A lane that has failed still empties its queue, so that nobody waits to fill it.
+        while (writes := queue.get()) is not None:
+            try:
+                if not self.stopped:
+                    lane.write(writes)
+            except BaseException as error:  # noqa: BLE001 - whatever ends a lane must reach the caller
+                self.fail(error)
+
+
+def write_batches(
+    task: WriteTask, batches: Iterable[pa.RecordBatch], budget: Budget, reject: Callable[[list[RejectedRow]], None]
+) -> WriteTally:
+    """Write every row of some batches; return when each is written, skipped or rejected.
+
+    Parameters
+    ----------
+    reject
+        Takes rows that cannot be written, in this thread; what it raises ends the task.
+
+    Raises
+    ------
+    PartialWriteError
+        If ``reject`` raises it; what was accepted until then is counted in.
+    DdbioError
+        What ended the first lane that failed, after all have ended.
+    """
+    tally, stop = WriteTally(), threading.Event()
+    patience = Patience(task.deadline_seconds, stop)
+    plan = task.plan
+    with closing(open_bodies(task.spec, plan.lanes)) as source:
+        lanes = [Lane(source, plan.table, list(dict(plan.key_types)), budget, patience) for _ in range(plan.lanes)]
+        crew = _Crew(lanes, stop, budget)
+        try:
+            _feed(plan, batches, crew, tally, reject)
+        except BaseException as error:  # noqa: BLE001 - raised below, when no lane writes any more
+            crew.fail(error)
+        finally:
+            crew.finish()
+    try:
+        _take_rejects(lanes, tally, reject)
+    except PartialWriteError as error:
+        crew.error = crew.error or error
+    tally.collect([lane.tally for lane in lanes])
+    if isinstance(crew.error, PartialWriteError):
+        raise PartialWriteError(str(crew.error), tally.written + tally.skipped, tally.rejected) from crew.error
+    if crew.error is not None:
+        raise crew.error
+    return tally
+
+
+def _feed(
+    plan: WritePlan,
+    batches: Iterable[pa.RecordBatch],
+    crew: _Crew,
+    tally: WriteTally,
+    reject: Callable[[list[RejectedRow]], None],
+) -> None:
+    writers: dict[pa.Schema, RowWriter] = {}
+    for batch in batches:
+        writer = writers.get(batch.schema)
+        if writer is None:
+            writer = writers[batch.schema] = RowWriter(batch.schema, plan)
+        for chunk in _chunks(batch):
+            if crew.stopped:
+                return
+            encoded = writer.writes(chunk, tally.rows)
+            if encoded.refusals:
+                rows = [_refused(chunk, refusal, tally.rows) for refusal in encoded.refusals]
+                tally.rejected += len(rows)
+                reject(rows)
+            tally.rows += chunk.num_rows
+            crew.put(encoded.lanes)
+            _take_rejects(crew.lanes, tally, reject)
+
+
+def _chunks(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    row_bytes = max(1, batch.nbytes // max(1, batch.num_rows))
+    step = max(1, min(CHUNK_ROWS, CHUNK_BYTES // row_bytes))
+    yield from (batch.slice(start, step) for start in range(0, batch.num_rows, step))
+
+
+def _take_rejects(lanes: list[Lane], tally: WriteTally, reject: Callable[[list[RejectedRow]], None]) -> None:
+    rows = []
+    for lane in lanes:
+        while lane.tally.rejects:
+            refused = lane.tally.rejects.popleft()
+            rows.append(RejectedRow(refused.row, refused.part.decode(), refused.reason))
+    if rows:
+        tally.rejected += len(rows)
+        reject(rows)
+
+
+def _refused(chunk: pa.RecordBatch, refusal: Refusal, first_row: int) -> RejectedRow:
+    (row,) = chunk.slice(refusal.row, 1).to_pylist()
+    item = json.dumps(row, ensure_ascii=False, default=str)
+    return RejectedRow(first_row + refusal.row, item, f"{refusal.rule}: {refusal.message}")

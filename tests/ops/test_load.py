@@ -1,0 +1,155 @@
+"""Write rows into a table on the fake: every acknowledged row is there, and the report is true."""
+
+import json
+
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.feather
+import pyarrow.orc
+import pyarrow.parquet as pq
+import pytest
+
+import ddbio
+from ddbio.errors import DecodeError, NotFoundError, OptionError, PartialWriteError, SchemaError
+from ddbio.testing import FakeDynamoDB
+
+REPORT_KEYS = [
+    "rows", "written", "skipped", "rejected", "wcu_asked_per_second", "wcu_consumed", "wcu_peak_10s_ratio",
+    "write_seconds", "throttles", "retries", "seconds", "cpu_seconds",
+]  # fmt: skip
+
+
+@pytest.fixture
+def server():
+    """Serve one empty table ``rows`` with the key pk, sk."""
+    with FakeDynamoDB() as running:
+        running.load("rows", b"", "pk:S,sk:N")
+        yield running
+
+
+def rows(count, **columns):
+    """Return so many rows with different keys."""
+    return pa.table({"pk": [f"k{n % 97}" for n in range(count)], "sk": list(range(count)), **columns})
+
+
+def stored(server, table="rows"):
+    """Return what the table holds, in the order of its keys."""
+    found = ddbio.read_table(table, endpoint_url=server.endpoint_url).drop_columns("_rescue")
+    return sorted(found.to_pylist(), key=lambda row: (row["pk"], row["sk"]))
+
+
+def in_order(table):
+    """Return a table's rows in the order of their keys."""
+    return sorted(table.to_pylist(), key=lambda row: (row["pk"], row["sk"]))
+
+
+def test_every_row_is_there_and_the_report_says_so(server):
+    """Rows of memory arrive as they are; the report has the promised keys and the service's own units."""
+    table = rows(1000, text=["x" * 1500] * 1000)
+    report = ddbio.write_table(table, "rows", endpoint_url=server.endpoint_url)
+    assert stored(server) == in_order(table)
+    assert list(report.to_dict()) == REPORT_KEYS
+    assert (report.rows, report.written, report.skipped, report.rejected) == (1000, 1000, 0, 0)
+    assert report.wcu_consumed == sum(row[2] for row in server.consumed("rows")) == 2000
+
+
+@pytest.mark.parametrize("source", ["table", "batch", "reader", "batches", "pandas"])
+def test_rows_come_from_anything_that_holds_them(server, source):
+    """Tables, batches, readers, iterables of batches and pandas frames are written alike."""
+    table = rows(60)
+    forms = {
+        "table": table,
+        "batch": table.combine_chunks().to_batches()[0],
+        "reader": table.to_reader(max_chunksize=7),
+        "batches": iter(table.to_batches(max_chunksize=7)),
+        "pandas": table.to_pandas(),
+    }
+    assert ddbio.write_table(forms[source], "rows", endpoint_url=server.endpoint_url).written == 60
+    assert stored(server) == in_order(table)
+
+
+def test_what_holds_no_rows_is_refused(server):
+    """A text is not taken for rows."""
+    with pytest.raises(OptionError, match="a str holds no rows"):
+        ddbio.write_table("rows.parquet", "rows", endpoint_url=server.endpoint_url)
+
+
+WRITERS = {
+    "a.parquet": lambda table, path: pq.write_table(table, path),
+    "a.orc": lambda table, path: pa.orc.write_table(table, path),
+    "a.csv": lambda table, path: pa.csv.write_csv(table, path),
+    "a.arrow": lambda table, path: pa.feather.write_feather(table, path),
+    "a.jsonl": lambda table, path: path.write_text("\n".join(map(json.dumps, table.to_pylist()))),
+    "a.json": lambda table, path: path.write_bytes(
+        b"".join(ddbio.to_dynamodb_json(batch) for batch in table.to_batches())
+    ),
+}
+
+
+@pytest.mark.parametrize("name", WRITERS)
+def test_files_of_every_format_are_loaded(server, tmp_path, name):
+    """A file of each format brings its rows, text keys that look like numbers included."""
+    table = pa.table({"pk": [f"{n:03}" for n in range(30)], "sk": list(range(30)), "v": ["x"] * 30})
+    WRITERS[name](table, tmp_path / name)
+    assert ddbio.load(tmp_path / name, "rows", endpoint_url=server.endpoint_url).written == 30
+    assert stored(server) == in_order(table)
+
+
+def test_folders_and_globs_are_loaded(server, tmp_path):
+    """A folder brings all of its files, a glob those that match."""
+    (tmp_path / "sub").mkdir()
+    pq.write_table(rows(10), tmp_path / "a.parquet")
+    pq.write_table(rows(20), tmp_path / "sub" / "b.parquet")
+    (tmp_path / "_SUCCESS").write_text("")
+    assert ddbio.load(tmp_path, "rows", endpoint_url=server.endpoint_url).rows == 30
+    assert ddbio.load(f"{tmp_path}/sub/*.parquet", "rows", endpoint_url=server.endpoint_url).rows == 20
+    with pytest.raises(NotFoundError, match="holds no file of rows"):
+        ddbio.load(f"{tmp_path}/*.orc", "rows", endpoint_url=server.endpoint_url)
+
+
+def test_a_broken_file_is_named(server, tmp_path):
+    """Bytes that are not of the format are an error with the file's name."""
+    (tmp_path / "a.parquet").write_bytes(b"no parquet")
+    with pytest.raises(DecodeError, match=r"a\.parquet"):
+        ddbio.load(tmp_path / "a.parquet", "rows", endpoint_url=server.endpoint_url)
+
+
+def test_a_row_that_cannot_be_written_fails_the_job(server):
+    """Without a place for rejects, the first bad row ends the job, which says which row and why."""
+    with pytest.raises(PartialWriteError, match="row 1 cannot be written") as caught:
+        ddbio.write_table(pa.table({"pk": ["a", ""], "sk": [1, 2]}), "rows", endpoint_url=server.endpoint_url)
+    assert caught.value.rejected == 1
+
+
+def test_bad_rows_are_kept_with_their_reason(server, tmp_path):
+    """With a place for rejects, the good rows are written and the bad ones can be read there."""
+    table = pa.table({"pk": ["a", "", "b"], "sk": [1, 2, 3]})
+    report = ddbio.write_table(table, "rows", endpoint_url=server.endpoint_url, reject_to=str(tmp_path / "bad"))
+    assert (report.written, report.rejected) == (2, 1)
+    (path,) = (tmp_path / "bad").glob("*.jsonl")
+    (line,) = map(json.loads, path.read_text().splitlines())
+    assert line["row"] == 1
+    assert "'pk' is empty" in line["reason"]
+    assert line["item"] == {"pk": "", "sk": 2}
+
+
+def test_columns_without_the_key_are_refused(server):
+    """Rows that lack a key attribute are refused before anything is sent."""
+    with pytest.raises(SchemaError, match="no column 'sk'"):
+        ddbio.write_table(pa.table({"pk": ["a"]}), "rows", endpoint_url=server.endpoint_url)
+    assert "BatchWriteItem" not in server.requests()
+
+
+def test_the_last_row_of_a_key_wins(server):
+    """Rows of one key, more than a batch and a chunk of them, are written in their order."""
+    table = pa.table({"pk": ["a", "b"] * 6000, "sk": [1] * 12000, "v": list(range(12000))})
+    assert ddbio.write_table(table, "rows", endpoint_url=server.endpoint_url).written == 12000
+    assert [row["v"] for row in stored(server)] == [11998, 11999]
+
+
+def test_delete_removes_the_rows_keys(server):
+    """In mode delete only the key is sent, whatever else the rows have."""
+    ddbio.write_table(rows(100), "rows", endpoint_url=server.endpoint_url)
+    gone = rows(40, text=["x" * 100] * 40)
+    report = ddbio.write_table(gone, "rows", mode="delete", endpoint_url=server.endpoint_url)
+    assert (report.written, len(stored(server))) == (40, 60)
