@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from ddbio.core.framing import Framing
     from ddbio.core.kernel.assemble import Assembly
-    from ddbio.core.rescue import Misfit, MisfitLog
+    from ddbio.core.rescue import Misfit, MisfitLog, OnMisfit
 
 __all__ = ["DELETE", "PUT", "ChangeDecoder"]
 
@@ -49,8 +49,8 @@ class ChangeDecoder:
         A schema of items; it is normalised.
     keys
         The table's key attributes.
-    on_misfit, nulls
-        As for items.
+    on_misfit, nulls, drop
+        As for items; ``drop`` names attributes of all images.
 
     Raises
     ------
@@ -63,10 +63,11 @@ class ChangeDecoder:
         schema: pa.Schema,
         keys: Sequence[str],
         *,
-        on_misfit: Literal["rescue", "fail"] = "rescue",
+        on_misfit: OnMisfit = "rescue",
         nulls: Literal["merge", "keep"] = "merge",
+        drop: Sequence[str] = (),
     ) -> None:
-        self._loops = _ChangeLoops(schema, keys, on_misfit=on_misfit, nulls=nulls)
+        self._loops = _ChangeLoops(schema, keys, drop, on_misfit=on_misfit, nulls=nulls)
 
     @property
     def schema(self) -> pa.Schema:
@@ -97,7 +98,7 @@ class ChangeDecoder:
 
 
 class _ChangeLoops(KernelDecoder):
-    def __init__(self, schema: pa.Schema, keys: Sequence[str], **options: Any) -> None:
+    def __init__(self, schema: pa.Schema, keys: Sequence[str], drop: Sequence[str], **options: Any) -> None:
         super().__init__(pa.schema([]), **options)
         whole = normalize_schema(schema)
         schemas = {st.KEYS: project_schema(whole, keys), st.NEW_IMAGE: whole, st.OLD_IMAGE: whole}
@@ -109,7 +110,7 @@ class _ChangeLoops(KernelDecoder):
             RESCUE_FIELD,
         ]
         rows = {
-            node: RowBuilder(each, keep_nulls=self._keep_nulls, above=f"{_IMAGES[node]}.")
+            node: RowBuilder(each, keep_nulls=self._keep_nulls, above=f"{_IMAGES[node]}.", drop=drop)
             for node, each in schemas.items()
         }
         self._prepare(pa.schema(columns), plan_change_nodes(images), rows)

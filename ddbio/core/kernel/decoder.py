@@ -25,11 +25,13 @@ from ddbio.core.kernel.scratch import Scratch, Work
 from ddbio.core.kernel.tables import Node, compile_tables, plan_nodes
 from ddbio.core.page import ITEMS_MEMBER, Page, split_page
 from ddbio.core.reference import RowBuilder
-from ddbio.core.rescue import Misfit, MisfitLog
+from ddbio.core.rescue import Misfit, MisfitLog, OnMisfit
 from ddbio.core.schema import normalize_schema
 from ddbio.errors import DecodeError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from typing_extensions import Buffer
 
 SLICE_BYTES = 4 << 20
@@ -53,9 +55,13 @@ class KernelDecoder:
     schema
         A schema of items; it is normalised.
     on_misfit
-        ``rescue`` puts a value that fits no column into ``_rescue``; ``fail`` raises SchemaError at the first.
+        ``rescue`` puts a value that fits no column into ``_rescue``; ``fail`` raises SchemaError at the first; ``drop``
+        is ``rescue`` but for the attributes of ``drop``.
     nulls
         ``merge`` turns NULL into null; ``keep`` puts it into ``_rescue`` too, so that it is told from a missing value.
+
+    drop
+        Attributes whose values are counted but not kept where they do not fit.
 
     Raises
     ------
@@ -67,13 +73,14 @@ class KernelDecoder:
         self,
         schema: pa.Schema,
         *,
-        on_misfit: Literal["rescue", "fail"] = "rescue",
+        on_misfit: OnMisfit = "rescue",
         nulls: Literal["merge", "keep"] = "merge",
+        drop: Sequence[str] = (),
     ) -> None:
         self._on_misfit = on_misfit
         self._keep_nulls = nulls == "keep"
         schema = normalize_schema(schema)
-        self._prepare(schema, plan_nodes(schema), {0: RowBuilder(schema, keep_nulls=self._keep_nulls)})
+        self._prepare(schema, plan_nodes(schema), {0: RowBuilder(schema, keep_nulls=self._keep_nulls, drop=drop)})
 
     def _prepare(self, schema: pa.Schema, nodes: list[Node], rows: dict[int, RowBuilder]) -> None:
         announce_compilation()

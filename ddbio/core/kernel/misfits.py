@@ -64,13 +64,15 @@ class Rescuer:
             name = self._names[node] if node >= 0 else str(data[name_at : name_at + name_length], "utf-8")
             raw = bytes(data[start:stop])
             root = self._parents[node] if node >= 0 else -1 - node
-            rescued.setdefault(row, {}).setdefault(root, []).append((name, raw if plain else _compact(raw)))
+            is_dropped = kind != st.IS_KEPT_NULL and name in self._rows[root].drop
+            if not is_dropped:
+                rescued.setdefault(row, {}).setdefault(root, []).append((name, raw if plain else _compact(raw)))
             if kind == st.IS_KEPT_NULL:
                 continue
             key = (name, node) if node < 0 else (bad, node)
             known = counted.get(key)
             if known is not None:
-                log.add(known)
+                log.add(known, is_dropped=is_dropped)
             else:
                 counted[key] = self._count_first(name, node, bad, json.loads(raw), log)
         return {row: self._text(roots) for row, roots in rescued.items()}
@@ -91,7 +93,7 @@ class Rescuer:
             path = f"{self._names[root]}.{name}" if root else name
         unfit = UnfitError(path, _KINDS[kind], value)
         if node < 0 or (node == bad_node and kind != st.IS_UNKNOWN):
-            log.add(unfit)
+            log.add(unfit, is_dropped=name in self._rows[root].drop)
         else:
             # The example is a part of the value: the reference knows which.
             self._rows[root].batch([{name: value}], log)
