@@ -104,8 +104,10 @@ class ScanOptions(ConnectionOptions):
     """The same as a share of the table's provisioned (or maximum on-demand) read units."""
     limit: Annotated[int, Field(ge=1)] | None = None
     """Stop after this many items; which ones is not defined."""
-    on_misfit: Literal["rescue", "fail"] = "rescue"
-    """Put values that do not fit their column into ``_rescue``, or fail."""
+    on_misfit: Literal["rescue", "fail", "drop"] = "rescue"
+    """Put values that do not fit their column into ``_rescue``, or fail, or drop those of attributes in ``drop``."""
+    drop: Names | None = None
+    """Attributes whose values are counted but not kept where they do not fit; others are kept in ``_rescue``."""
     nulls: Literal["merge", "keep"] = "merge"
     """Let NULL and missing both be null, or keep each NULL in ``_rescue``."""
     sample_items: Annotated[int, Field(ge=1, le=100_000)] = 2_000
@@ -117,6 +119,8 @@ class ScanOptions(ConnectionOptions):
             raise ValueError("give rcu_per_second or read_ratio, not both")
         if self.columns is not None and len(set(self.columns)) != len(self.columns):
             raise ValueError("columns names an attribute twice")
+        if (self.on_misfit == "drop") != (self.drop is not None):
+            raise ValueError("on_misfit=drop and the attributes to drop belong together: give both or neither")
         return self
 
 

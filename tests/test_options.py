@@ -34,9 +34,11 @@ def test_none_means_not_given():
         ({"rcu_per_second": 1}, "option 'table' is missing"),
         ({"table": "t", "rcu_per_second": -3}, "option 'rcu_per_second' has value -3: input should be greater than 0"),
         ({"table": "t", "segments": "many"}, "option 'segments' has value 'many'"),
-        ({"table": "t", "on_misfit": "x"}, "input should be 'rescue' or 'fail'"),
+        ({"table": "t", "on_misfit": "x"}, "input should be 'rescue', 'fail' or 'drop'"),
         ({"table": "t", "rcu_per_second": 1, "read_ratio": 0.5}, "give rcu_per_second or read_ratio, not both"),
         ({"table": "t", "columns": "a,a"}, "columns names an attribute twice"),
+        ({"table": "t", "on_misfit": "drop"}, "give both or neither"),
+        ({"table": "t", "drop": "a"}, "give both or neither"),
         ({"table": ""}, "option 'table'"),
     ],
 )

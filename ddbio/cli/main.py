@@ -74,7 +74,7 @@ def plan_scan(*, as_json: bool, **flags: Any) -> None:
 
 @cli.command()
 @click.argument("source")
-@flags_of(ScanOptions, without=["table", "schema", "limit", "segments", "lanes", "on_misfit", "nulls"])
+@flags_of(ScanOptions, without=["table", "schema", "limit", "segments", "lanes", "on_misfit", "drop", "nulls"])
 @JSON_FLAG
 def schema(*, source: str, as_json: bool, **flags: Any) -> None:
     """Print the columns inferred from SOURCE: a table, an export, or files of DynamoDB JSON.

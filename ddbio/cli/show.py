@@ -69,7 +69,9 @@ def format_report(report: ScanReport) -> str:
     ]
     if report.throttles:
         rows.append(("throttled", ", ".join(f"{count} × {reason}" for reason, count in report.throttles.items())))
-    rows += [("misfit", f"{m.count} × {m.path}: {m.kind}, e.g. {m.example}") for m in report.misfits]
+    for m in report.misfits:
+        dropped = f", {m.dropped} dropped" if m.dropped else ""
+        rows.append(("misfit", f"{m.count} × {m.path}: {m.kind}{dropped}, e.g. {m.example}"))
     if report.digest is not None:
         rows.append(("digest", report.digest))
     rows += [("file", f"{file.path}  {format_bytes(file.bytes)}  {file.rows:,} rows") for file in report.files]

@@ -21,13 +21,25 @@ Convert: TypeAlias = Callable[[AttributeValue], Any]
 
 
 class RowBuilder:
-    """Build record batches of one schema from checked items."""
+    """Build record batches of one schema from checked items.
 
-    def __init__(self, schema: pa.Schema, *, keep_nulls: bool) -> None:
+    Parameters
+    ----------
+    above
+        What the paths of misfits begin with.
+    drop
+        Attributes of which no misfit is kept.
+    """
+
+    def __init__(self, schema: pa.Schema, *, keep_nulls: bool, above: str = "", drop: Sequence[str] = ()) -> None:
+        self.drop = frozenset(drop)
         self._schema = schema
+        self._above = above
         self._keep_nulls = keep_nulls
         fields = [schema.field(index) for index in range(len(schema) - 1)]
-        self._converters = {field.name: _converter(field, field.name, keep_nulls=keep_nulls) for field in fields}
+        self._converters = {
+            field.name: _converter(field, above + field.name, keep_nulls=keep_nulls) for field in fields
+        }
 
     def batch(self, items: Sequence[Item], log: MisfitLog) -> pa.RecordBatch:
         """Return one row per item; what fits no column is counted in ``log`` and put in the rescue column."""
@@ -38,14 +50,16 @@ class RowBuilder:
             for name, value in item.items():
                 convert = self._converters.get(name)
                 if convert is None:
-                    log.add(UnfitError(name, UNKNOWN, value))
-                    rescued[name] = value
+                    log.add(UnfitError(self._above + name, UNKNOWN, value), is_dropped=name in self.drop)
+                    if name not in self.drop:
+                        rescued[name] = value
                     continue
                 try:
                     columns[name][row] = convert(value)
                 except UnfitError as unfit:
-                    log.add(unfit)
-                    rescued[name] = value
+                    log.add(unfit, is_dropped=name in self.drop)
+                    if name not in self.drop:
+                        rescued[name] = value
                 except KeptNull:
                     rescued[name] = value
             rescues.append(rescue_text(rescued))

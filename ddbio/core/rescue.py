@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from ddbio.core.json_text import compact_json
 from ddbio.errors import SchemaError
@@ -14,6 +14,9 @@ if TYPE_CHECKING:
 UNKNOWN = "not in the schema"
 OTHER_TYPE = "another type"
 DOES_NOT_FIT = "does not fit the column"
+
+OnMisfit: TypeAlias = Literal["rescue", "fail", "drop"]
+"""What becomes of a value that fits no column; only what is named is dropped."""
 
 _LONGEST_EXAMPLE = 200
 
@@ -31,6 +34,9 @@ class Misfit:
     count: int
     example: str
     """The first such value as DynamoDB JSON, cut after 200 characters."""
+
+    dropped: int = 0
+    """How many of them were not kept either, for their attribute may be dropped."""
 
 
 class UnfitError(Exception):
@@ -52,12 +58,15 @@ class MisfitLog:
 
     def __init__(self) -> None:
         self._counts: dict[tuple[str, str], int] = {}
+        self._dropped: dict[tuple[str, str], int] = {}
         self._examples: dict[tuple[str, str], str] = {}
 
-    def add(self, unfit: UnfitError) -> None:
-        """Count one value."""
+    def add(self, unfit: UnfitError, *, is_dropped: bool = False) -> None:
+        """Count one value, and whether it was dropped."""
         key = (unfit.path, unfit.kind)
         self._counts[key] = self._counts.get(key, 0) + 1
+        if is_dropped:
+            self._dropped[key] = self._dropped.get(key, 0) + 1
         if key not in self._examples:
             text = compact_json(unfit.value)
             self._examples[key] = text if len(text) <= _LONGEST_EXAMPLE else text[: _LONGEST_EXAMPLE - 1] + "…"
@@ -67,14 +76,20 @@ class MisfitLog:
         for key, count in other._counts.items():
             self._counts[key] = self._counts.get(key, 0) + count
             self._examples.setdefault(key, other._examples[key])
+        for key, count in other._dropped.items():
+            self._dropped[key] = self._dropped.get(key, 0) + count
 
     def misfits(self) -> list[Misfit]:
         """Return the counts, the first met first."""
-        return [Misfit(path, kind, count, self._examples[path, kind]) for (path, kind), count in self._counts.items()]
+        return [
+            Misfit(*key, count, self._examples[key], self._dropped.get(key, 0)) for key, count in self._counts.items()
+        ]
 
     def require_empty(self) -> None:
-        """Raise SchemaError naming the first misfit, if there is one."""
+        """Raise SchemaError naming the first misfit that was not dropped, if there is one."""
         for misfit in self.misfits():
+            if misfit.count == misfit.dropped:
+                continue
             raise SchemaError(
                 f"{misfit.path}: {misfit.kind}: {misfit.example}: change the schema, or pass on_misfit='rescue' to "
                 f"keep such values in the _rescue column"

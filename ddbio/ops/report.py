@@ -41,12 +41,15 @@ class MisfitReport:
         How many values.
     example
         One of them, as DynamoDB JSON.
+    dropped
+        How many of them were dropped: see ``on_misfit``.
     """
 
     path: str
     kind: str
     count: int
     example: str
+    dropped: int = 0
 
 
 @dataclass(frozen=True)

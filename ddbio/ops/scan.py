@@ -80,6 +80,7 @@ def scan_tasks(plan: ScanPlan, options: ScanOptions, facts: TableFacts) -> list[
             schema=plan.schema,
             on_misfit=options.on_misfit,
             nulls=options.nulls,
+            drop=options.drop or (),
             digest=getattr(options, "digest", False),
             deadline_seconds=options.deadline_seconds,
         )
@@ -232,4 +233,4 @@ def _misfits(results: Sequence[FilesResult]) -> tuple[MisfitReport, ...]:
     whole = MisfitLog()
     for result in results:
         whole.merge(result.misfits)
-    return tuple(MisfitReport(each.path, each.kind, each.count, each.example) for each in whole.misfits())
+    return tuple(MisfitReport(each.path, each.kind, each.count, each.example, each.dropped) for each in whole.misfits())

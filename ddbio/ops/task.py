@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from ddbio.aws.scan import SegmentRequest
     from ddbio.budget import Budget
     from ddbio.core.page import Page
+    from ddbio.core.rescue import OnMisfit
 
 QUEUED_BYTES = 8 * 1024 * 1024
 """Decoded bytes that lanes may be ahead of their consumer."""
@@ -38,8 +39,9 @@ class ScanTask:
     requests: tuple[SegmentRequest, ...]
     lanes: int
     schema: pa.Schema
-    on_misfit: Literal["rescue", "fail"] = "rescue"
+    on_misfit: OnMisfit = "rescue"
     nulls: Literal["merge", "keep"] = "merge"
+    drop: tuple[str, ...] = ()
     digest: bool = False
     deadline_seconds: float = 600.0
 
@@ -82,7 +84,7 @@ class SegmentStream:
         self._running = lanes
         for _ in range(min(lanes, available_cores())):
             task = self._task
-            self._decoders.put(Decoder(task.schema, on_misfit=task.on_misfit, nulls=task.nulls))
+            self._decoders.put(Decoder(task.schema, on_misfit=task.on_misfit, nulls=task.nulls, drop=task.drop))
         threads = [threading.Thread(target=self._lane, name=f"ddbio-lane-{n}", daemon=True) for n in range(lanes)]
         for thread in threads:
             thread.start()

@@ -111,9 +111,12 @@ def survey_columns(values: Mapping[str, str], schema: StructType) -> Survey:
         raise OptionError("the columns are given twice, by .schema() and by the option 'schema': keep one")
     given = to_arrow_schema(schema)
     names = tuple(name for name in given.names if name != RESCUE_NAME)
-    on_misfit = options.on_misfit if RESCUE_NAME in given.names else "fail"
     columns = options.columns or names
-    return _survey(dataclasses.replace(options, schema=given, columns=columns, on_misfit=on_misfit))
+    if RESCUE_NAME not in given.names:
+        if options.on_misfit == "drop":
+            raise OptionError("on_misfit=drop keeps what it does not drop in _rescue: add that column to the schema")
+        options = dataclasses.replace(options, on_misfit="fail")
+    return _survey(dataclasses.replace(options, schema=given, columns=columns))
 
 
 def _survey(options: DataFrameOptions) -> Survey:

@@ -22,14 +22,16 @@ from ddbio.core.kernel.memory import PAD
 from ddbio.core.kernel.misfits import Rescuer, respell
 from ddbio.core.kernel.scan import scan
 from ddbio.core.kernel.scratch import Scratch, Work
-from ddbio.core.kernel.tables import compile_tables, plan_nodes
+from ddbio.core.kernel.tables import Node, compile_tables, plan_nodes
 from ddbio.core.page import ITEMS_MEMBER, Page, split_page
 from ddbio.core.reference import RowBuilder
-from ddbio.core.rescue import Misfit, MisfitLog
+from ddbio.core.rescue import Misfit, MisfitLog, OnMisfit
 from ddbio.core.schema import normalize_schema
 from ddbio.errors import DecodeError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from typing_extensions import Buffer
 
 SLICE_BYTES = 4 << 20
@@ -53,9 +55,13 @@ class KernelDecoder:
     schema
         A schema of items; it is normalised.
     on_misfit
-        ``rescue`` puts a value that fits no column into ``_rescue``; ``fail`` raises SchemaError at the first.
+        ``rescue`` puts a value that fits no column into ``_rescue``; ``fail`` raises SchemaError at the first; ``drop``
+        is ``rescue`` but for the attributes of ``drop``.
     nulls
         ``merge`` turns NULL into null; ``keep`` puts it into ``_rescue`` too, so that it is told from a missing value.
+
+    drop
+        Attributes whose values are counted but not kept where they do not fit.
 
     Raises
     ------
@@ -67,20 +73,24 @@ class KernelDecoder:
         self,
         schema: pa.Schema,
         *,
-        on_misfit: Literal["rescue", "fail"] = "rescue",
+        on_misfit: OnMisfit = "rescue",
         nulls: Literal["merge", "keep"] = "merge",
+        drop: Sequence[str] = (),
     ) -> None:
-        announce_compilation()
-        self.schema = normalize_schema(schema)
-        self._nodes = plan_nodes(self.schema)
-        self._columns = self._nodes[0].children
-        self._tables = compile_tables(self._nodes)
-        self._scratch = Scratch(self._nodes)
-        self._plan = np.zeros(len(self._nodes) * st.PLAN_WIDTH, np.int64)
-        self._keep_nulls = nulls == "keep"
-        self._rows = RowBuilder(self.schema, keep_nulls=self._keep_nulls)
-        self._rescuer = Rescuer(self._nodes, self._rows)
         self._on_misfit = on_misfit
+        self._keep_nulls = nulls == "keep"
+        schema = normalize_schema(schema)
+        self._prepare(schema, plan_nodes(schema), {0: RowBuilder(schema, keep_nulls=self._keep_nulls, drop=drop)})
+
+    def _prepare(self, schema: pa.Schema, nodes: list[Node], rows: dict[int, RowBuilder]) -> None:
+        announce_compilation()
+        self.schema = schema
+        self._nodes = nodes
+        self._tables = compile_tables(nodes)
+        self._scratch = Scratch(nodes)
+        self._plan = np.zeros(len(nodes) * st.PLAN_WIDTH, np.int64)
+        self._rows = rows
+        self._rescuer = Rescuer(nodes, rows)
         self.log = MisfitLog()
 
     @property
@@ -220,12 +230,15 @@ class KernelDecoder:
         output = scratch_module.allocate(size + PAD)
         fill_output(self._tables, work, self._plan, output, output.view(np.int32), output.view(np.int64))
         assembly = Assembly(self._plan, pa.py_buffer(output.data))
-        arrays = [assembly.array(node) for node in self._columns]
+        arrays = self._arrays(assembly)
         texts = self._rescuer.texts(work, log) if work.state[st.MISFITS] else {}
         return pa.RecordBatch.from_arrays([*arrays, sparse_texts(texts, n_rows)], schema=self.schema)
 
+    def _arrays(self, assembly: Assembly) -> list[Any]:
+        return [assembly.array(node) for node in self._nodes[0].children]
+
     def _decode_plainly(self, body: bytes, framing: Framing, log: MisfitLog) -> pa.RecordBatch:
-        return self._rows.batch(list(checked_items(body, framing)), log)
+        return self._rows[0].batch(list(checked_items(body, framing)), log)
 
 
 def _is_utf8(body: bytes) -> bool:
