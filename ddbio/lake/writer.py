@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from ddbio.lake.dictionary import dictionary_columns
+
 if TYPE_CHECKING:
     from typing_extensions import Buffer
 
@@ -108,7 +110,7 @@ class RollingWriter:
         """
         self._write_group()
         if keep_empty and self._file is None and not self._staged:
-            self._file = self._open_file()
+            self._file = self._open_file(self._schema.empty_table())
         self._close_file()
         return self._staged
 
@@ -126,18 +128,22 @@ class RollingWriter:
     def _write_group(self) -> None:
         if not self._gathered:
             return
+        table = pa.Table.from_batches(self._gathered, self._schema)
         if self._file is None:
-            self._file = self._open_file()
+            self._file = self._open_file(table)
         before = self._file.size_bytes
-        self._file.write_group(pa.Table.from_batches(self._gathered, self._schema))
+        self._file.write_group(table)
         self._ratio = max(1, self._file.size_bytes - before) / max(1, self._gathered_bytes)
         self._gathered, self._gathered_bytes, self._gathered_rows = [], 0, 0
         if self._file.size_bytes >= _CLOSE_RATIO * self._options.target_file_bytes:
             self._close_file()
 
-    def _open_file(self) -> _ParquetFile:
+    def _open_file(self, first_rows: pa.Table) -> _ParquetFile:
         path = self._naming.path(len(self._staged), self._extension)
-        return _ParquetFile(self._store.create(path), self._schema, self._options.compression)
+        compression = self._options.compression
+        # Spark 4.0 fails on an LZ4_RAW dictionary of some size when a filter reads it.
+        dictionaries = [] if compression == "lz4" else dictionary_columns(first_rows)
+        return _ParquetFile(self._store.create(path), self._schema, compression, dictionaries)
 
     def _close_file(self) -> None:
         if self._file:
@@ -148,19 +154,19 @@ class RollingWriter:
 class _ParquetFile:
     """Hold one open Parquet file over a sink, and count what it gives the sink."""
 
-    def __init__(self, sink: Sink, schema: pa.Schema, compression: Compression) -> None:
+    def __init__(self, sink: Sink, schema: pa.Schema, compression: Compression, dictionaries: list[str]) -> None:
         self._sink = sink
         self.closed = False
         self.size_bytes = 0
         self._rows = 0
         handle: Any = self
+        chosen: Any = dictionaries
         # Version 1 data pages: every reader of Parquet knows them. The Arrow schema keeps the fields' metadata.
         self._writer = pq.ParquetWriter(
             pa.PythonFile(handle, mode="w"),
             schema,
             compression=compression,
-            # Spark 4.0 fails on an LZ4_RAW dictionary of some size when a filter reads it.
-            use_dictionary=compression != "lz4",
+            use_dictionary=chosen,
             data_page_version="1.0",
             write_page_index=True,
             store_schema=True,

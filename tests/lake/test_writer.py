@@ -177,6 +177,25 @@ def test_lz4_pages_have_no_dictionary(flights):
         assert column.has_dictionary_page == expected
 
 
+def test_each_file_chooses_its_dictionaries():
+    """What repeats in a file's first rows has a dictionary there, what does not has none, nested or not."""
+    unique = pa.array([f"o-{number:09d}" for number in range(60_000)])
+    same = pa.array(["EWR"] * 60_000)
+    batches = [
+        pa.record_batch({"key": key, "map": pa.StructArray.from_arrays([value], ["s"])})
+        for key, value in [(unique, same), (same, unique)]
+    ]
+    store = MemoryStore()
+    staged = write(store, batches, compression="none", target_file_bytes=unique.nbytes)
+    assert len(staged) > 1
+    found = []
+    for each in (staged[0], staged[-1]):
+        group = pq.ParquetFile(pa.BufferReader(store.files[each.path])).metadata.row_group(0)
+        found.append([group.column(number).has_dictionary_page for number in range(2)])
+    assert found == [[False, True], [True, False]]
+    assert read(store).equals(pa.Table.from_batches(batches))
+
+
 def test_abort_discards_the_open_file(make_store, flights, staged_left):
     """An aborted writer leaves nothing staged of the file it was writing."""
     store = make_store()

@@ -1,0 +1,74 @@
+from __future__ import annotations
+
+import io
+from decimal import Decimal
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from ddbio.lake.dictionary import dictionary_columns
+
+ROWS = 5000
+
+
+def leaves(table, use_dictionary):
+    """Return the paths of a file's columns, and those of them that have a dictionary page."""
+    target = io.BytesIO()
+    pq.write_table(table, target, use_dictionary=use_dictionary)
+    group = pq.ParquetFile(target).metadata.row_group(0)
+    columns = [group.column(number) for number in range(group.num_columns)]
+    return [column.path_in_schema for column in columns], [c.path_in_schema for c in columns if c.has_dictionary_page]
+
+
+@pytest.mark.parametrize(
+    "unique",
+    [
+        pa.array([f"o-{n}" for n in range(ROWS)]),
+        pa.array(range(ROWS), pa.int64()),
+        pa.array([Decimal(n) for n in range(ROWS)], pa.decimal128(38, 2)),
+        pa.array([Decimal(n) for n in range(ROWS)], pa.decimal256(60, 2)),
+        pa.array([b"%d" % n for n in range(ROWS)], pa.binary()),
+        pa.array([n / 3 for n in range(ROWS)], pa.float64()),
+        pa.array([n if n % 3 else None for n in range(ROWS)], pa.int64()),
+    ],
+    ids=lambda values: str(values.type),
+)
+def test_only_values_that_repeat_have_a_dictionary(unique):
+    """A column of values that are all different has none, whatever its type; the same values over and over have one."""
+    repeating = pa.concat_arrays([unique.slice(3, 50)] * (ROWS // 50))
+    assert dictionary_columns(pa.table({"unique": unique, "repeating": repeating})) == ["repeating"]
+
+
+def test_values_that_repeat_far_off_or_near_by_are_seen():
+    """Neither a cycle longer than a run of the sample nor runs of neighbours pass for values that are all different."""
+    far = pa.array([f"{n % 1000}" for n in range(100_000)])
+    near = pa.array([f"{n // 4}" for n in range(100_000)])
+    assert dictionary_columns(pa.table({"far": far, "near": near})) == ["far", "near"]
+
+
+def test_nested_columns_are_named_as_in_the_file():
+    """The paths are those of the file, so that each nested column gets what its own values ask for."""
+    numbers = range(ROWS)
+    table = pa.table(
+        {
+            "a.b": pa.array(numbers),
+            "struct": pa.array(
+                [{"id": n, "kind": "k", "parts": [{"sku": n, "size": n % 3}]} if n % 3 else None for n in numbers]
+            ),
+            "map": pa.array(
+                [[(f"k{n % 3}", [n])] if n % 5 else None for n in numbers], pa.map_(pa.string(), pa.list_(pa.int64()))
+            ),
+            "large": pa.array([[n, -n] for n in numbers], pa.large_list(pa.int64())),
+        }
+    ).slice(1)
+    chosen = dictionary_columns(table)
+    assert chosen == ["struct.kind", "struct.parts.list.element.size", "map.key_value.key"]
+    assert leaves(table, chosen)[1] == chosen
+
+
+def test_columns_without_values_keep_theirs(flights):
+    """Where the sample has no value to judge by, every column is named, as the file names it."""
+    empty = pa.Table.from_batches([flights]).schema.empty_table()
+    assert dictionary_columns(empty) == leaves(empty, use_dictionary=True)[0]
+    assert dictionary_columns(pa.table({"null": pa.nulls(ROWS)})) == ["null"]
