@@ -171,8 +171,8 @@ class WriteOptions(ConnectionOptions):
             raise ValueError("give wcu_per_second or write_ratio, not both")
         if self.newer_by is not None and self.mode not in {"upsert", "delete"}:
             raise ValueError(f"newer_by has no meaning in mode {self.mode}")
-        if self.operation_by is not None and self.mode != "upsert":
-            raise ValueError("operation_by decides row by row: leave mode out")
+        if self.operation_by is not None and (self.mode != "upsert" or self.newer_by is not None):
+            raise ValueError("operation_by decides row by row: leave mode and newer_by out")
         return self
 
 

@@ -1,26 +1,36 @@
-"""Turn the rows of record batches into writes, as a mode says; refuses rows that no request could carry."""
+"""Turn the rows of record batches into the writes of several lanes, as a plan says; send nothing."""
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
-import pyarrow as pa
 
-from ddbio.core.encode import Encoder
+from ddbio.core.encode import Refusal
 from ddbio.core.identity import key_hashes
-from ddbio.core.packing import Frame, Writes, packing_order, write_units
+from ddbio.core.packing import Writes, packing_order
+from ddbio.core.requests import (
+    DELETE,
+    PUT,
+    ItemParts,
+    Made,
+    UpdateParts,
+    absent_condition,
+    batch_frame,
+    single_frame,
+)
 from ddbio.errors import SchemaError
 
 if TYPE_CHECKING:
-    from ddbio.core.encode import Refusal
+    import pyarrow as pa
+    from numpy.typing import NDArray
+
+    from ddbio.core.packing import Frame
     from ddbio.core.write_plan import WritePlan
 
-# https://docs.aws.amazon.com/amazondynamodb/latest/APIReference/API_BatchWriteItem.html
-_PUT = b'{"PutRequest":{"Item":', b"}}"
-_DELETE = b'{"DeleteRequest":{"Key":', b"}}"
+OPERATIONS = ("put", "delete", "update")
+"""What the column of operations may say."""
 
 
 @dataclass(frozen=True)
@@ -31,49 +41,102 @@ class Encoded:
     refusals: tuple[Refusal, ...]
 
 
+class _Parts(Protocol):
+    def make(self, batch: pa.RecordBatch) -> Made: ...
+
+
 class RowWriter:
     """Make writes of batches of one schema, as a plan says.
 
     Raises
     ------
     SchemaError
-        If the columns lack a key attribute of the table.
+        If the columns lack a key attribute of the table, or the one to compare or to decide by.
     """
 
     def __init__(self, schema: pa.Schema, plan: WritePlan) -> None:
         self._keys = dict(plan.key_types)
-        missing = [name for name in self._keys if name not in schema.names]
+        wanted = [*self._keys, *filter(None, (plan.newer_by, plan.operation_by))]
+        missing = [name for name in wanted if name not in schema.names]
         if missing:
             raise SchemaError(
-                f"the rows have no column {missing[0]!r}, a key attribute of table {plan.table!r}: they have "
+                f"the rows have no column {missing[0]!r}, which table {plan.table!r} or an option asks for: they have "
                 f"{', '.join(schema.names)}"
             )
         self._lanes = plan.lanes
-        self._names = list(self._keys) if plan.mode == "delete" else schema.names
-        self._encoder = Encoder(pa.schema([schema.field(name) for name in self._names]), keys=self._keys)
-        self._frame = _batch_frame(plan.table, *(_DELETE if plan.mode == "delete" else _PUT))
+        self._frame, self._maker = _parts_of(schema, plan)
 
     def writes(self, batch: pa.RecordBatch, first_row: int = 0) -> Encoded:
         """Return the writes of a batch's rows, by lane; their numbers are counted from ``first_row``."""
-        encoded = self._encoder.encode(batch.select(self._names))
-        rows = np.flatnonzero(encoded.offsets[1:] > encoded.offsets[:-1])
-        hashes = key_hashes(batch, list(self._keys))[rows]
+        made = self._maker.make(batch)
+        rows = np.flatnonzero(np.fromiter(map(bool, made.parts), bool, len(made.parts)))
+        if len(rows) < batch.num_rows:
+            batch = batch.take(rows)
+        hashes = key_hashes(batch, list(self._keys))
         order = packing_order(hashes)
         # The top bits choose the lane: within one, sorting by hash still spreads the keys.
         lane_of = (hashes[order] >> np.uint64(32)) * np.uint64(self._lanes) >> np.uint64(32)
-        data, offsets = encoded.buffer.tobytes(), encoded.offsets
-        units = write_units(encoded.sizes)
         lanes = []
         for lane in range(self._lanes):
             places = order[lane_of == lane]
-            chosen = rows[places]
-            spans = zip(offsets[chosen].tolist(), offsets[chosen + 1].tolist(), strict=True)
-            parts = [data[start:end] for start, end in spans]
-            lanes.append(Writes(chosen + first_row, hashes[places], units[chosen], parts, self._frame, {}))
-        return Encoded(lanes, encoded.refusals)
+            lanes.append(self._share(made, rows[places], hashes[places], first_row))
+        return Encoded(lanes, tuple(made.refusals))
+
+    def _share(self, made: Made, rows: NDArray[np.int64], hashes: NDArray[np.uint64], first_row: int) -> Writes:
+        numbers = rows.tolist()
+        parts = [made.parts[row] for row in numbers]
+        alone = {place: made.frames[row] for place, row in enumerate(numbers) if row in made.frames}
+        return Writes(rows + first_row, hashes, made.units[rows], parts, self._frame, alone)
 
 
-def _batch_frame(table: str, opening: bytes, closing: bytes) -> Frame:
-    head = b'{"RequestItems":{' + json.dumps(table).encode() + b":["
-    tail = b']},"ReturnConsumedCapacity":"INDEXES"}'
-    return Frame("BatchWriteItem", head + opening, closing + b"," + opening, closing + tail)
+def _parts_of(schema: pa.Schema, plan: WritePlan) -> tuple[Frame, _Parts]:
+    keys, names, table = dict(plan.key_types), schema.names, plan.table
+    condition = absent_condition(plan.key_types[0][0], plan.newer_by)
+    if plan.operation_by is not None:
+        return batch_frame(table), _MixedParts(schema, plan)
+    if plan.mode == "update":
+        return single_frame("UpdateItem", table, "Key", {}), UpdateParts(schema, names, keys, table)
+    if plan.mode == "delete":
+        if plan.newer_by is None:
+            return batch_frame(table, *DELETE), ItemParts(schema, list(keys), keys)
+        return single_frame("DeleteItem", table, "Key", condition), ItemParts(schema, list(keys), keys, plan.newer_by)
+    if plan.mode == "create" or plan.newer_by is not None:
+        return single_frame("PutItem", table, "Item", condition), ItemParts(schema, names, keys, plan.newer_by)
+    return batch_frame(table, *PUT), ItemParts(schema, names, keys)
+
+
+class _MixedParts:
+    """Make what a column says of each row; puts and deletes share batches."""
+
+    def __init__(self, schema: pa.Schema, plan: WritePlan) -> None:
+        keys = dict(plan.key_types)
+        self._column = plan.operation_by or ""
+        names = [name for name in schema.names if name != self._column]
+        self._makers: dict[str, tuple[ItemParts | UpdateParts, tuple[bytes, bytes]]] = {
+            "put": (ItemParts(schema, names, keys), PUT),
+            "delete": (ItemParts(schema, list(keys), keys), DELETE),
+            "update": (UpdateParts(schema, names, keys, plan.table), (b"", b"")),
+        }
+
+    def make(self, batch: pa.RecordBatch) -> Made:
+        """Return the bytes of each row, and the frame of those that go alone."""
+        asked = np.asarray(batch.column(self._column).to_pylist(), object)
+        whole = Made([b""] * batch.num_rows, np.ones(batch.num_rows), [])
+        for operation, (maker, (opening, closing)) in self._makers.items():
+            rows = np.flatnonzero(asked == operation)
+            if not len(rows):
+                continue
+            made = maker.make(batch.take(rows))
+            whole.units[rows] = made.units
+            for place, row in enumerate(rows.tolist()):
+                part = made.parts[place]
+                whole.parts[row] = part and opening + part + closing
+                if place in made.frames:
+                    whole.frames[row] = made.frames[place]
+            whole.refusals.extend(
+                Refusal(int(rows[each.row]), each.attribute, each.rule, each.message) for each in made.refusals
+            )
+        for row in np.flatnonzero(~np.isin(asked.astype(str), OPERATIONS)).tolist():
+            message = f"{asked[row]!r} is no operation: write {', '.join(OPERATIONS)}"
+            whole.refusals.append(Refusal(row, self._column, "operation", message))
+        return whole

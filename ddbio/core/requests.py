@@ -1,0 +1,158 @@
+"""Make each row's own bytes of a write request, and the frame around them; refuses rows that no request could carry.
+
+Every attribute name is aliased by its ordinal, so that no name is ever mistaken for a word or a path.
+"""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from ddbio.core.encode import Encoder, Refusal
+from ddbio.core.field import RESCUE_NAME
+from ddbio.core.json_text import compact_json
+from ddbio.core.packing import Frame, write_units
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+    from ddbio.core.encode import EncodedItems
+
+# https://docs.aws.amazon.com/amazondynamodb/latest/APIReference/API_WriteRequest.html
+PUT = b'{"PutRequest":{"Item":', b"}}"
+DELETE = b'{"DeleteRequest":{"Key":', b"}}"
+_VALUES = b',"ExpressionAttributeValues":'
+
+
+@dataclass(frozen=True)
+class Made:
+    """Hold what the rows of a batch became.
+
+    Attributes
+    ----------
+    parts
+        A row's own bytes; empty where it was refused.
+    units
+        Write units that each row is expected to cost.
+    refusals
+        Why rows were refused, at most one a row.
+    frames
+        The frame of each row that does not have the common one.
+    """
+
+    parts: list[bytes]
+    units: NDArray[np.float64]
+    refusals: list[Refusal]
+    frames: dict[int, Frame] = field(default_factory=dict)
+
+
+def batch_frame(table: str, opening: bytes = b"", closing: bytes = b"") -> Frame:
+    """Return the frame of a BatchWriteItem request whose writes stand between ``opening`` and ``closing``."""
+    head = b'{"RequestItems":{' + compact_json(table).encode() + b":[" + opening
+    tail = closing + b']},"ReturnConsumedCapacity":"INDEXES"}'
+    return Frame("BatchWriteItem", head, closing + b"," + opening, tail)
+
+
+def single_frame(operation: str, table: str, member: str, extra: Mapping[str, object]) -> Frame:
+    """Return the frame of a request for one row, whose bytes are the value of the last member."""
+    members = {"TableName": table, "ReturnConsumedCapacity": "INDEXES", **extra}
+    return Frame(operation, f'{compact_json(members)[:-1]},"{member}":'.encode(), None, b"}")
+
+
+def absent_condition(partition_key: str, compared: str | None = None) -> dict[str, object]:
+    """Return the condition that there is no item, or none that is as new by the compared attribute."""
+    names = {"#n0": partition_key} if compared is None else {"#n0": partition_key, "#n1": compared}
+    newer = "" if compared is None else " OR #n1 < :v0"
+    return {"ConditionExpression": f"attribute_not_exists(#n0){newer}", "ExpressionAttributeNames": names}
+
+
+class ItemParts:
+    """Make whole items, or keys where only key columns are named, and the value of a condition after them."""
+
+    def __init__(
+        self, schema: pa.Schema, names: Sequence[str], keys: Mapping[str, str], compared: str | None = None
+    ) -> None:
+        self._names = list(names)
+        self._encoder = Encoder(pa.schema([schema.field(name) for name in names]), keys=keys)
+        self._compared = None if compared is None else _Values(schema, [compared])
+
+    def make(self, batch: pa.RecordBatch) -> Made:
+        """Return the bytes of each row."""
+        encoded = self._encoder.encode(batch.select(self._names))
+        made = Made(spans_of(encoded), write_units(encoded.sizes), list(encoded.refusals))
+        if self._compared is not None:
+            _append_values(made, self._compared.make(batch), needed=True)
+        return made
+
+
+class UpdateParts:
+    """Make updates that set a row's attributes, and remove those that it has not; others are not touched."""
+
+    def __init__(self, schema: pa.Schema, names: Sequence[str], keys: Mapping[str, str], table: str) -> None:
+        self._table = table
+        self._keys = ItemParts(schema, list(keys), keys)
+        self._names = [name for name in names if name not in keys and name != RESCUE_NAME]
+        self._values = _Values(schema, self._names)
+        self._frames: dict[bytes, Frame] = {}
+
+    def make(self, batch: pa.RecordBatch) -> Made:
+        """Return the bytes of each row, and its frame: rows that lack the same attributes share one."""
+        made = self._keys.make(batch)
+        if self._names:
+            _append_values(made, self._values.make(batch), needed=False)
+        present = np.ones((batch.num_rows, len(self._names)), bool)
+        for place, name in enumerate(self._names):
+            present[:, place] = batch.column(name).is_valid().to_numpy(zero_copy_only=False)
+        for row, has in enumerate(present):
+            made.frames[row] = self._frame(has)
+        return made
+
+    def _frame(self, has: NDArray[np.bool_]) -> Frame:
+        pattern = has.tobytes()
+        if pattern not in self._frames:
+            sets = ", ".join(f"#n{place} = :v{place}" for place in np.flatnonzero(has))
+            removes = ", ".join(f"#n{place}" for place in np.flatnonzero(~has))
+            clauses = [f"SET {sets}"] * bool(sets) + [f"REMOVE {removes}"] * bool(removes)
+            names = {f"#n{place}": name for place, name in enumerate(self._names)}
+            extra = {"UpdateExpression": " ".join(clauses), "ExpressionAttributeNames": names} if names else {}
+            self._frames[pattern] = single_frame("UpdateItem", self._table, "Key", extra)
+        return self._frames[pattern]
+
+
+class _Values:
+    """Encode columns under their ordinals, so that a row's object is a request's ExpressionAttributeValues."""
+
+    def __init__(self, schema: pa.Schema, names: Sequence[str]) -> None:
+        self._names = list(names)
+        self._schema = pa.schema([schema.field(name).with_name(f":v{n}") for n, name in enumerate(names)])
+        self._encoder = Encoder(self._schema)
+
+    def make(self, batch: pa.RecordBatch) -> EncodedItems:
+        columns = [batch.column(name) for name in self._names]
+        return self._encoder.encode(pa.RecordBatch.from_arrays(columns, schema=self._schema))
+
+
+def spans_of(encoded: EncodedItems) -> list[bytes]:
+    """Return each row's span as bytes."""
+    data, offsets = encoded.buffer.tobytes(), encoded.offsets.tolist()
+    return [data[start:end] for start, end in itertools.pairwise(offsets)]
+
+
+def _append_values(made: Made, values: EncodedItems, *, needed: bool) -> None:
+    refused = {refusal.row for refusal in made.refusals}
+    made.refusals.extend(refusal for refusal in values.refusals if refusal.row not in refused)
+    refused |= {refusal.row for refusal in values.refusals}
+    for row, value in enumerate(spans_of(values)):
+        if row in refused:
+            made.parts[row] = b""
+        elif value != b"{}":
+            made.parts[row] += _VALUES + value
+        elif needed:
+            made.parts[row] = b""
+            made.refusals.append(Refusal(row, "", "newer_by", "the row has no value to compare by newer_by"))

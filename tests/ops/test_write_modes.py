@@ -1,0 +1,159 @@
+"""What each mode does once, when repeated, and beside another writer; rows of the table in docs/load.md."""
+
+import pyarrow as pa
+import pytest
+
+import ddbio
+from ddbio.errors import OptionError, SchemaError
+from ddbio.testing import FakeDynamoDB
+
+
+@pytest.fixture
+def server():
+    """Serve one empty table ``rows`` with the key pk."""
+    with FakeDynamoDB() as running:
+        running.load("rows", b"", "pk:S")
+        yield running
+
+
+@pytest.fixture
+def write(server):
+    """Return a function that writes columns into the table."""
+
+    def run(columns, **options):
+        return ddbio.write_table(pa.table(columns), "rows", endpoint_url=server.endpoint_url, lanes=3, **options)
+
+    return run
+
+
+@pytest.fixture
+def stored(server):
+    """Return a function that tells what the table holds, by key, without nulls."""
+
+    def read():
+        rows = ddbio.read_table("rows", endpoint_url=server.endpoint_url).to_pylist()
+        return {row.pop("pk"): {name: value for name, value in row.items() if value is not None} for row in rows}
+
+    return read
+
+
+def test_upsert_replaces_and_repeats(write, stored):
+    """A put replaces the whole item; written twice, the end state is the same, and all of it is billed again."""
+    write({"pk": ["a"], "v": [1], "old": [1]})
+    first, second = write({"pk": ["a", "b"], "v": [2, 3]}), write({"pk": ["a", "b"], "v": [2, 3]})
+    assert stored() == {"a": {"v": 2}, "b": {"v": 3}}
+    assert (first.written, second.written, second.skipped, second.wcu_consumed) == (2, 2, 0, 2)
+
+
+def test_newer_by_keeps_the_newest(write, stored):
+    """An older or equal row is skipped, a newer one replaces, a missing item is put."""
+    write({"pk": ["a", "b", "c"], "version": [5, 5, 5], "v": [0, 0, 0]})
+    report = write({"pk": ["a", "b", "c", "d"], "version": [4, 5, 6, 1], "v": [1, 1, 1, 1]}, newer_by="version")
+    assert (report.written, report.skipped) == (2, 2)
+    assert {key: row["v"] for key, row in stored().items()} == {"a": 0, "b": 0, "c": 1, "d": 1}
+    again = write({"pk": ["a", "b", "c", "d"], "version": [4, 5, 6, 1], "v": [1, 1, 1, 1]}, newer_by="version")
+    assert (again.written, again.skipped) == (0, 4)
+    assert again.wcu_consumed >= 4
+
+
+def test_newer_by_orders_rows_of_one_load(write, stored):
+    """Rows of one key in any order leave the newest."""
+    write({"pk": ["a"] * 50, "version": [(n * 7) % 50 for n in range(50)]}, newer_by="version")
+    assert stored() == {"a": {"version": 49}}
+
+
+def test_a_row_without_the_compared_value_is_rejected(write, tmp_path):
+    """Nothing to compare by is the row's fault, and told."""
+    report = write({"pk": ["a", "b"], "version": [1, None]}, newer_by="version", reject_to=str(tmp_path))
+    assert (report.written, report.rejected) == (1, 1)
+
+
+def test_create_puts_only_what_is_absent(write, stored):
+    """The first wins; what is there is skipped and left as it is, also when the job is repeated."""
+    write({"pk": ["a"], "v": [1]})
+    report = write({"pk": ["a", "b"], "v": [2, 2]}, mode="create")
+    assert (report.written, report.skipped) == (1, 1)
+    assert write({"pk": ["a", "b"], "v": [2, 2]}, mode="create").skipped == 2
+    assert stored() == {"a": {"v": 1}, "b": {"v": 2}}
+
+
+def test_delete_repeats_without_effect(write, stored):
+    """A delete of what is gone succeeds and costs a unit."""
+    write({"pk": ["a", "b"], "v": [1, 2]})
+    assert write({"pk": ["a"], "v": [9]}, mode="delete").written == 1
+    again = write({"pk": ["a"], "v": [9]}, mode="delete")
+    assert (again.written, again.wcu_consumed) == (1, 1)
+    assert stored() == {"b": {"v": 2}}
+
+
+def test_delete_newer_by_spares_newer_items(write, stored):
+    """A newer item survives an older row's delete."""
+    write({"pk": ["a", "b"], "version": [5, 5]})
+    report = write({"pk": ["a", "b"], "version": [4, 6]}, mode="delete", newer_by="version")
+    assert (report.written, report.skipped, stored()) == (1, 1, {"a": {"version": 5}})
+
+
+def test_update_touches_only_the_given_attributes(write, stored):
+    """Given attributes are set, null ones removed, all others kept; a missing item is made; twice is once."""
+    write({"pk": ["a"], "v": [1], "size": [2], "other": ["kept"]})
+    for _ in range(2):
+        assert write({"pk": ["a", "b"], "v": [9, 8], "size": [None, 7]}, mode="update").written == 2
+    assert stored() == {"a": {"v": 9, "other": "kept"}, "b": {"v": 8, "size": 7}}
+
+
+def test_update_of_keys_alone_makes_items(write, stored):
+    """Rows with nothing but a key make key-only items."""
+    assert write({"pk": ["a"]}, mode="update").written == 1
+    assert stored() == {"a": {}}
+
+
+def test_operations_are_mixed_in_the_order_of_each_key(write, stored, server):
+    """Put, delete and update of one key take effect in their order; the column itself is no attribute."""
+    operations = ["put", "update", "delete", "put", "update", "delete"]
+    columns = {
+        "pk": ["a", "a", "b", "b", "b", "c"],
+        "op": operations,
+        "v": [1, 2, 3, 4, 5, 6],
+        "w": [1, None, 1, 1, 1, 1],
+    }
+    write({"pk": ["c"], "v": [0]})
+    assert write(columns, operation_by="op").written == 6
+    assert stored() == {"a": {"v": 2}, "b": {"v": 5, "w": 1}}
+
+
+def test_an_unknown_operation_is_rejected(write, tmp_path):
+    """A row whose operation is none is kept with its reason; the others are written."""
+    report = write({"pk": ["a", "b", "c"], "op": ["put", "merge", None]}, operation_by="op", reject_to=str(tmp_path))
+    assert (report.written, report.rejected) == (1, 2)
+    (path,) = tmp_path.glob("*.jsonl")
+    assert "'merge' is no operation: write put, delete, update" in path.read_text()
+
+
+@pytest.mark.parametrize("name", ["size", "a.b", "#n0", ":v0", "status", "FROM#TO", "_x", "a b", 'q"', "ü"])
+def test_no_name_is_mistaken_for_a_word_or_a_path(write, stored, name):
+    """Reserved words, dots, signs and quotes in names are names, in conditions and updates."""
+    write({"pk": ["a"], name: [1]}, newer_by=name)
+    write({"pk": ["a"], name: [2]}, newer_by=name)
+    write({"pk": ["b"], name: [3]}, mode="update")
+    assert stored() == {"a": {name: 2}, "b": {name: 3}}
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"mode": "create", "newer_by": "v"}, "newer_by has no meaning in mode create"),
+        ({"mode": "delete", "operation_by": "v"}, "leave mode and newer_by out"),
+        ({"wcu_per_second": 5, "write_ratio": 0.5}, "not both"),
+        ({"write_ratio": 0.5}, "states none: give wcu_per_second"),
+    ],
+)
+def test_contradictions_are_refused(write, options, words):
+    """Options that make no sense together, or not for this table, are an error before anything is sent."""
+    with pytest.raises(OptionError, match=words):
+        write({"pk": ["a"], "v": [1]}, **options)
+
+
+def test_a_column_that_an_option_names_must_be_there(write):
+    """The attribute to compare by is looked for before anything is sent."""
+    with pytest.raises(SchemaError, match="no column 'version'"):
+        write({"pk": ["a"]}, newer_by="version")
