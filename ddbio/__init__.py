@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from ddbio.version import __version__
 
 if TYPE_CHECKING:
-    from ddbio.api import infer_schema, read_table, scan, scan_batches
+    from ddbio.api import export_batches, export_to_files, infer_schema, read_export, read_table, scan, scan_batches
     from ddbio.core.decode import from_dynamodb_json
     from ddbio.core.items import to_dynamodb_json
     from ddbio.errors import DdbioError
@@ -20,8 +20,11 @@ if TYPE_CHECKING:
 __all__ = [
     "DdbioError",
     "__version__",
+    "export_batches",
+    "export_to_files",
     "from_dynamodb_json",
     "infer_schema",
+    "read_export",
     "read_table",
     "register",
     "scan",
@@ -31,8 +34,11 @@ __all__ = [
 
 _HOMES = {
     "DdbioError": "ddbio.errors",
+    "export_batches": "ddbio.api",
+    "export_to_files": "ddbio.api",
     "from_dynamodb_json": "ddbio.core.decode",
     "infer_schema": "ddbio.api",
+    "read_export": "ddbio.api",
     "read_table": "ddbio.api",
     "register": "ddbio.spark.registration",
     "scan": "ddbio.api",

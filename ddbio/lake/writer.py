@@ -5,10 +5,13 @@ from __future__ import annotations
 import contextlib
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+
+from ddbio.lake.orc import EXTENSIONS as ORC_EXTENSIONS
+from ddbio.lake.orc import OrcFile
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
@@ -43,10 +46,13 @@ class FileOptions:
         Codec of every page; its name is part of the file's extension.
     target_file_bytes
         Size of a file on the target; only the last one of a task may be much smaller.
+    format
+        Parquet, or ORC, which keeps no field metadata.
     """
 
     compression: Compression = "zstd"
     target_file_bytes: int = 256 * 1024 * 1024
+    format: Literal["parquet", "orc"] = "parquet"
 
 
 class RollingWriter:
@@ -66,8 +72,9 @@ class RollingWriter:
 
     def __init__(self, store: ObjectStore, naming: FileNaming, schema: pa.Schema, options: FileOptions) -> None:
         self._store, self._naming, self._schema, self._options = store, naming, schema, options
-        self._extension = _EXTENSIONS[options.compression]
-        self._file: _ParquetFile | None = None
+        extensions = ORC_EXTENSIONS if options.format == "orc" else _EXTENSIONS
+        self._extension = extensions[options.compression]
+        self._file: _ParquetFile | OrcFile | None = None
         self._staged: list[Staged] = []
         self._gathered: list[pa.RecordBatch] = []
         self._gathered_bytes = 0
@@ -135,9 +142,11 @@ class RollingWriter:
         if self._file.size_bytes >= _CLOSE_RATIO * self._options.target_file_bytes:
             self._close_file()
 
-    def _open_file(self) -> _ParquetFile:
-        path = self._naming.path(len(self._staged), self._extension)
-        return _ParquetFile(self._store.create(path), self._schema, self._options.compression)
+    def _open_file(self) -> _ParquetFile | OrcFile:
+        sink = self._store.create(self._naming.path(len(self._staged), self._extension))
+        if self._options.format == "orc":
+            return OrcFile(sink, self._options.compression)
+        return _ParquetFile(sink, self._schema, self._options.compression)
 
     def _close_file(self) -> None:
         if self._file:
