@@ -16,8 +16,8 @@ from ddbio.errors import DecodeError
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-Framing: TypeAlias = Literal["page", "export", "items"]
-"""``page``: ``{"Items":[…]}``; ``export``: ``{"Item":{…}}`` per line; ``items``: ``{…}`` per line."""
+Framing: TypeAlias = Literal["page", "export", "items", "changes"]
+"""``page``: ``{"Items":[…]}``; ``export``: ``{"Item":{…}}``, ``items``: ``{…}``, ``changes``: a change, per line."""
 
 # https://docs.aws.amazon.com/amazondynamodb/latest/APIReference/API_Scan.html#API_Scan_ResponseSyntax
 _RESPONSE = re.compile(rb'\s*\{\s*"(?:ConsumedCapacity|Count|Items|LastEvaluatedKey|ScannedCount)"')

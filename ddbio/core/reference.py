@@ -21,13 +21,16 @@ Convert: TypeAlias = Callable[[AttributeValue], Any]
 
 
 class RowBuilder:
-    """Build record batches of one schema from checked items."""
+    """Build record batches of one schema from checked items; ``above`` begins the paths of misfits."""
 
-    def __init__(self, schema: pa.Schema, *, keep_nulls: bool) -> None:
+    def __init__(self, schema: pa.Schema, *, keep_nulls: bool, above: str = "") -> None:
         self._schema = schema
+        self._above = above
         self._keep_nulls = keep_nulls
         fields = [schema.field(index) for index in range(len(schema) - 1)]
-        self._converters = {field.name: _converter(field, field.name, keep_nulls=keep_nulls) for field in fields}
+        self._converters = {
+            field.name: _converter(field, above + field.name, keep_nulls=keep_nulls) for field in fields
+        }
 
     def batch(self, items: Sequence[Item], log: MisfitLog) -> pa.RecordBatch:
         """Return one row per item; what fits no column is counted in ``log`` and put in the rescue column."""
@@ -38,7 +41,7 @@ class RowBuilder:
             for name, value in item.items():
                 convert = self._converters.get(name)
                 if convert is None:
-                    log.add(UnfitError(name, UNKNOWN, value))
+                    log.add(UnfitError(self._above + name, UNKNOWN, value))
                     rescued[name] = value
                     continue
                 try:

@@ -22,7 +22,7 @@ from ddbio.core.kernel.memory import PAD
 from ddbio.core.kernel.misfits import Rescuer, respell
 from ddbio.core.kernel.scan import scan
 from ddbio.core.kernel.scratch import Scratch, Work
-from ddbio.core.kernel.tables import compile_tables, plan_nodes
+from ddbio.core.kernel.tables import Node, compile_tables, plan_nodes
 from ddbio.core.page import ITEMS_MEMBER, Page, split_page
 from ddbio.core.reference import RowBuilder
 from ddbio.core.rescue import Misfit, MisfitLog
@@ -70,17 +70,20 @@ class KernelDecoder:
         on_misfit: Literal["rescue", "fail"] = "rescue",
         nulls: Literal["merge", "keep"] = "merge",
     ) -> None:
-        announce_compilation()
-        self.schema = normalize_schema(schema)
-        self._nodes = plan_nodes(self.schema)
-        self._columns = self._nodes[0].children
-        self._tables = compile_tables(self._nodes)
-        self._scratch = Scratch(self._nodes)
-        self._plan = np.zeros(len(self._nodes) * st.PLAN_WIDTH, np.int64)
-        self._keep_nulls = nulls == "keep"
-        self._rows = RowBuilder(self.schema, keep_nulls=self._keep_nulls)
-        self._rescuer = Rescuer(self._nodes, self._rows)
         self._on_misfit = on_misfit
+        self._keep_nulls = nulls == "keep"
+        schema = normalize_schema(schema)
+        self._prepare(schema, plan_nodes(schema), {0: RowBuilder(schema, keep_nulls=self._keep_nulls)})
+
+    def _prepare(self, schema: pa.Schema, nodes: list[Node], rows: dict[int, RowBuilder]) -> None:
+        announce_compilation()
+        self.schema = schema
+        self._nodes = nodes
+        self._tables = compile_tables(nodes)
+        self._scratch = Scratch(nodes)
+        self._plan = np.zeros(len(nodes) * st.PLAN_WIDTH, np.int64)
+        self._rows = rows
+        self._rescuer = Rescuer(nodes, rows)
         self.log = MisfitLog()
 
     @property
@@ -220,12 +223,15 @@ class KernelDecoder:
         output = scratch_module.allocate(size + PAD)
         fill_output(self._tables, work, self._plan, output, output.view(np.int32), output.view(np.int64))
         assembly = Assembly(self._plan, pa.py_buffer(output.data))
-        arrays = [assembly.array(node) for node in self._columns]
+        arrays = self._arrays(assembly)
         texts = self._rescuer.texts(work, log) if work.state[st.MISFITS] else {}
         return pa.RecordBatch.from_arrays([*arrays, sparse_texts(texts, n_rows)], schema=self.schema)
 
+    def _arrays(self, assembly: Assembly) -> list[Any]:
+        return [assembly.array(node) for node in self._nodes[0].children]
+
     def _decode_plainly(self, body: bytes, framing: Framing, log: MisfitLog) -> pa.RecordBatch:
-        return self._rows.batch(list(checked_items(body, framing)), log)
+        return self._rows[0].batch(list(checked_items(body, framing)), log)
 
 
 def _is_utf8(body: bytes) -> bool:

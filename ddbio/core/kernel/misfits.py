@@ -38,16 +38,23 @@ def name_paths(nodes: list[Node]) -> list[str]:
 
 
 class Rescuer:
-    """Write the rescue column of one schema's batches."""
+    """Write the rescue column of one schema's batches.
 
-    def __init__(self, nodes: list[Node], rows: RowBuilder) -> None:
+    Parameters
+    ----------
+    rows
+        The reference for the members of each root: 0 for items, else an image of a change.
+    """
+
+    def __init__(self, nodes: list[Node], rows: dict[int, RowBuilder]) -> None:
         self._paths = name_paths(nodes)
         self._names = [node.name for node in nodes]
+        self._parents = [node.parent for node in nodes]
         self._rows = rows
 
     def texts(self, work: Work, log: MisfitLog) -> dict[int, bytes]:
         """Return the rescue text of each row that has one, and count the misfits in ``log``."""
-        rescued: dict[int, list[tuple[str, bytes]]] = {}
+        rescued: dict[int, dict[int, list[tuple[str, bytes]]]] = {}
         counted: dict[tuple[Any, int], UnfitError] = {}
         data = memoryview(work.data.data)
         for row, node, name_at, name_length, start, stop, bad, plain in _entries(work):
@@ -56,27 +63,38 @@ class Rescuer:
                 continue
             name = self._names[node] if node >= 0 else str(data[name_at : name_at + name_length], "utf-8")
             raw = bytes(data[start:stop])
-            rescued.setdefault(row, []).append((name, raw if plain else _compact(raw)))
+            root = self._parents[node] if node >= 0 else -1 - node
+            rescued.setdefault(row, {}).setdefault(root, []).append((name, raw if plain else _compact(raw)))
             if kind == st.IS_KEPT_NULL:
                 continue
-            key = (name, kind) if node < 0 else (bad, node)
+            key = (name, node) if node < 0 else (bad, node)
             known = counted.get(key)
             if known is not None:
                 log.add(known)
             else:
                 counted[key] = self._count_first(name, node, bad, json.loads(raw), log)
-        return {row: _object(values) for row, values in rescued.items()}
+        return {row: self._text(roots) for row, roots in rescued.items()}
+
+    def _text(self, roots: dict[int, list[tuple[str, bytes]]]) -> bytes:
+        items = roots.get(0)
+        if items is not None:
+            return _object(items)
+        return _object([(self._names[root], _object(values)) for root, values in roots.items()])
 
     def _count_first(self, name: str, node: int, bad: int, value: Any, log: MisfitLog) -> UnfitError:
         """Count one value, and return what counts the next of its path and kind."""
         kind, bad_node = bad & _KIND_MASK, bad >> _KIND_BITS
-        path = name if node < 0 else self._paths[bad_node] + (".*" if kind == st.IS_UNKNOWN else "")
+        root = self._parents[node] if node >= 0 else -1 - node
+        if node >= 0:
+            path = self._paths[bad_node] + (".*" if kind == st.IS_UNKNOWN else "")
+        else:
+            path = f"{self._names[root]}.{name}" if root else name
         unfit = UnfitError(path, _KINDS[kind], value)
         if node < 0 or (node == bad_node and kind != st.IS_UNKNOWN):
             log.add(unfit)
         else:
             # The example is a part of the value: the reference knows which.
-            self._rows.batch([{name: value}], log)
+            self._rows[root].batch([{name: value}], log)
         return unfit
 
 

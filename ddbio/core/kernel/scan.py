@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from ddbio.core.kernel.cache import inlined, inner, loop
+from ddbio.core.kernel.change import next_image
 from ddbio.core.kernel.document import close_document, open_document
 from ddbio.core.kernel.member import find_member, inside_value, mark_seen, predict_member
 from ddbio.core.kernel.memory import load64, peek, pointers, poke
@@ -31,6 +32,7 @@ from ddbio.core.kernel.span import put_misfit, scan_json, scan_key, undo
 from ddbio.core.kernel.state import (
     BEHIND,
     BOOLEAN,
+    CHANGES,
     DECIMAL,
     DONE,
     ERROR,
@@ -88,18 +90,28 @@ def scan(tables: Any, work: Any, end: int, framing: int, keep_nulls: bool) -> An
 def scan_items(tables: Any, work: Any, end: int, framing: int, keep_nulls: bool) -> Any:  # noqa: FBT001
     """Scan items as ``scan`` does, by pointers."""
     data, state = work.data, work.state
-    place, inside, row = state[PLACE], state[INSIDE], 0
+    place, inside, row, root = state[PLACE], state[INSIDE], 0, 0
     status = DONE
     while True:
         if inside == 0:
             place = skip_blank(data, place)
             if place >= end:
                 break
-        state[PLACE], state[INSIDE], state[ROWS] = place, inside, row
-        if row == state[MAX_ROWS]:
-            status = FULL
-            break
-        if inside == 0 and framing != ITEMS:
+        if inside == 0 or framing != CHANGES:
+            state[PLACE], state[INSIDE], state[ROWS] = place, inside, row
+            if row == state[MAX_ROWS]:
+                status = FULL
+                break
+        if framing == CHANGES:
+            place, root = next_image(work, place, row, inside)
+            inside = root
+            if place < 0 or place > end:
+                status = -place if place < 0 else ERROR
+                break
+            if root == 0:
+                row += 1
+                continue
+        elif inside == 0 and framing != ITEMS:
             place, inside = open_document(data, place, framing, state)
             if place < 0:
                 status = -place
@@ -107,10 +119,12 @@ def scan_items(tables: Any, work: Any, end: int, framing: int, keep_nulls: bool)
             if inside < 0:
                 inside = 0
                 continue
-        place = scan_item(tables, work, place, row, keep_nulls)
+        place = scan_item(tables, work, place, row, root, keep_nulls)
         if place < 0:
             status = -place
             break
+        if root != 0:
+            continue
         row += 1
         if framing != ITEMS:
             place, inside = close_document(data, place, framing)
@@ -125,8 +139,11 @@ def scan_items(tables: Any, work: Any, end: int, framing: int, keep_nulls: bool)
 
 
 @inlined
-def scan_item(tables: Any, work: Any, place: int, row: int, keep_nulls: bool) -> Any:  # noqa: FBT001 - one state machine
-    """Return the place after the item at ``place``, whose values were put under ``row``, or a negative status."""
+def scan_item(tables: Any, work: Any, place: int, row: int, root: int, keep_nulls: bool) -> Any:  # noqa: FBT001 - one state machine
+    """Return the place after the item at ``place``, whose values were put under ``row``, or a negative status.
+
+    ``root`` is the node whose members the item's attributes are.
+    """
     data, state, stack, count = work.data, work.state, work.stack, work.count
     kinds, values = tables.kind, work.values
     if peek(data, place) != OPEN_OBJECT:
@@ -138,7 +155,7 @@ def scan_item(tables: Any, work: Any, place: int, row: int, keep_nulls: bool) ->
             return place + 1
     n_nodes = state[N_NODES]
     state[INSTANCE] += 1
-    context, index, instance, last, depth = 0, row, state[INSTANCE], n_nodes, 0
+    context, index, instance, last, depth = root, row, state[INSTANCE], n_nodes + root, 0
     top, top_start, name, name_length = 0, 0, 0, 0
     while True:
         # Which value is this?
@@ -281,12 +298,12 @@ def scan_item(tables: Any, work: Any, place: int, row: int, keep_nulls: bool) ->
             bad_node = context if bad == IS_UNKNOWN else node
             if depth > 0:
                 undo(tables, work, top, row)
-                context, index, depth = 0, row, 0
+                context, index, depth = root, row, 0
                 instance, last = peek(stack, FRAME_INSTANCE), peek(stack, FRAME_LAST)
                 place = top_start
             else:
                 place = start
-                top = -1 if bad == IS_UNKNOWN else node
+                top = -1 - root if bad == IS_UNKNOWN else node
                 if bad == IS_UNKNOWN:
                     bad_node = -1
             place = put_misfit(work, row, top, name, name_length, place, bad | bad_node << 8)

@@ -29,10 +29,14 @@ N_NODES: Final = 11
 LOOKUP_MASK: Final = 12
 NAMES_MASK: Final = 13
 MISFITS_END: Final = 14
+CHANGE_MEMBERS: Final = 15
 STATE_LENGTH: Final = 16
 
-FRAMINGS: Final = {"items": 0, "export": 1, "page": 2, "response": 3}
-ITEMS, EXPORT, PAGE, RESPONSE = 0, 1, 2, 3
+FRAMINGS: Final = {"items": 0, "export": 1, "page": 2, "response": 3, "changes": 4}
+ITEMS, EXPORT, PAGE, RESPONSE, CHANGES = 0, 1, 2, 3, 4
+
+# The nodes of a change line: each image is the root of items' nodes.
+WRITE_TIME, KEYS, NEW_IMAGE, OLD_IMAGE = 1, 2, 3, 4
 
 # Where a scan begins: before a document, at an item of an array, or behind the array of a response.
 OUTSIDE, WITHIN, BEHIND = 0, 1, 2

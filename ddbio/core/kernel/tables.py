@@ -68,7 +68,22 @@ class Tables(NamedTuple):
 
 def plan_nodes(schema: pa.Schema) -> list[Node]:
     """Return the nodes of a normalised schema: the root, then level by level, children side by side."""
-    root = Node("", st.STRUCT, None, children=[_node(schema.field(index)) for index in range(len(schema) - 1)])
+    return _number_nodes([_node(schema.field(index)) for index in range(len(schema) - 1)])
+
+
+def plan_change_nodes(images: list[pa.Field[Any]]) -> list[Node]:
+    """Return the nodes of a change: the time of its write, and a struct for each image, whose fields are normalised."""
+    time = Node("write_time", st.INTEGER, pa.int64(), stored_type=pa.int64())
+    structs = [
+        Node(image.name, st.STRUCT, image.type, image, children=[_node(member) for member in image.type])
+        for image in images
+    ]
+    return _number_nodes([time, *structs])
+
+
+def _number_nodes(columns: list[Node]) -> list[Node]:
+    """Return the root of the columns and all nodes below it: level by level, children side by side."""
+    root = Node("", st.STRUCT, None, children=columns)
     nodes = [root]
     for node in nodes:
         for child in node.children:

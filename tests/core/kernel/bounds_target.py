@@ -8,9 +8,11 @@ from __future__ import annotations
 import ctypes
 import mmap
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 
 sys.path.insert(0, str(Path(__file__).parent))
 sys.path.insert(0, str(Path(__file__).parent.parent.parent.parent))
@@ -19,9 +21,11 @@ from comparison import assert_same, by_kernel, by_reference
 from item_generator import Generator
 from mutation import mutate
 
+from ddbio.core.changes import ChangeDecoder
 from ddbio.core.kernel import scratch
 from ddbio.core.kernel.cache import CHECKED
 from ddbio.core.kernel.decoder import KernelDecoder
+from ddbio.errors import DecodeError
 
 PROT_NONE = 0
 LIBC = ctypes.CDLL(None, use_errno=True)
@@ -50,6 +54,17 @@ class UnpaddedScratch(scratch.Scratch):
         self._work = self._work._replace(data=data)
 
 
+def decode_changes(generator: Generator, schema: pa.Schema) -> int:
+    """Decode damaged change lines; return how many documents they made."""
+    images = [generator.item(list(schema)) for _ in range(3)]
+    change = {"Metadata": {"WriteTimestampMicros": {"N": "1"}}, "Keys": images[0], "NewImage": images[1]}
+    whole = generator.spell(change) + generator.spell({**change, "OldImage": images[2]})
+    for _ in range(5):
+        with suppress(DecodeError):
+            ChangeDecoder(schema, schema.names[:1]).decode(mutate(whole, generator.random))
+    return 5
+
+
 def main() -> None:
     """Decode as many documents as were asked for, and say so."""
     scratch.allocate = allocate_before_guard
@@ -70,6 +85,7 @@ def main() -> None:
             if not IS_BROKEN:
                 assert_same(found, by_reference(body, schema, framing), body)
             n_documents += 1
+        n_documents += decode_changes(generator, schema)
     sys.stdout.write(f"{n_documents} documents, checked: {CHECKED}\n")
 
 

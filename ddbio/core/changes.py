@@ -1,0 +1,162 @@
+"""Decode change lines, of incremental exports and of streams, to typed columns: keys, new image, old image.
+
+Refuses lines that are not exactly one change; never rounds, never turns a value silently into null.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Literal
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from ddbio.core.change_lines import Change, checked_changes
+from ddbio.core.field import RESCUE_FIELD, RESCUE_NAME
+from ddbio.core.json_text import compact_json
+from ddbio.core.kernel import state as st
+from ddbio.core.kernel.decoder import KernelDecoder
+from ddbio.core.kernel.tables import plan_change_nodes
+from ddbio.core.reference import RowBuilder
+from ddbio.core.schema import normalize_schema, project_schema
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from typing_extensions import Buffer
+
+    from ddbio.core.framing import Framing
+    from ddbio.core.kernel.assemble import Assembly
+    from ddbio.core.rescue import Misfit, MisfitLog
+
+__all__ = ["DELETE", "PUT", "ChangeDecoder"]
+
+PUT, DELETE = "put", "delete"
+"""What became of the item."""
+
+_IMAGES = {st.KEYS: "keys", st.NEW_IMAGE: "new_image", st.OLD_IMAGE: "old_image"}
+
+
+class ChangeDecoder:
+    """Decode change lines to record batches; keep one per thread.
+
+    The columns are ``write_time`` (microseconds of the Unix epoch), ``operation`` (``put``; ``delete`` where there is
+    no new image), the structs ``keys``, ``new_image`` and ``old_image``, null where a line has none, and ``_rescue``:
+    one JSON object by image and attribute of what no column holds.
+
+    Parameters
+    ----------
+    schema
+        A schema of items; it is normalised.
+    keys
+        The table's key attributes.
+    on_misfit, nulls
+        As for items.
+
+    Raises
+    ------
+    SchemaError
+        The schema lacks a key, or names types that DynamoDB has no exact form for.
+    """
+
+    def __init__(
+        self,
+        schema: pa.Schema,
+        keys: Sequence[str],
+        *,
+        on_misfit: Literal["rescue", "fail"] = "rescue",
+        nulls: Literal["merge", "keep"] = "merge",
+    ) -> None:
+        self._loops = _ChangeLoops(schema, keys, on_misfit=on_misfit, nulls=nulls)
+
+    @property
+    def schema(self) -> pa.Schema:
+        """Return the schema of the batches."""
+        return self._loops.schema
+
+    @property
+    def log(self) -> MisfitLog:
+        """Return the count of what fitted no column so far; paths begin with the image's name."""
+        return self._loops.log
+
+    @property
+    def misfits(self) -> list[Misfit]:
+        """Return what fitted no column so far, by path and kind; paths begin with the image's name."""
+        return self._loops.misfits
+
+    def decode(self, lines: Buffer) -> pa.RecordBatch:
+        """Return a row per change, in their order.
+
+        Raises
+        ------
+        DecodeError
+            A line is no change; the message has the line.
+        SchemaError
+            A value fits no column, and ``on_misfit`` is ``fail``.
+        """
+        return self._loops.decode(lines, "changes")
+
+
+class _ChangeLoops(KernelDecoder):
+    def __init__(self, schema: pa.Schema, keys: Sequence[str], **options: Any) -> None:
+        super().__init__(pa.schema([]), **options)
+        whole = normalize_schema(schema)
+        schemas = {st.KEYS: project_schema(whole, keys), st.NEW_IMAGE: whole, st.OLD_IMAGE: whole}
+        images = [_image_field(_IMAGES[node], each) for node, each in schemas.items()]
+        columns: list[pa.Field[Any]] = [
+            pa.field("write_time", pa.int64()),
+            pa.field("operation", pa.string()),
+            *images,
+            RESCUE_FIELD,
+        ]
+        rows = {
+            node: RowBuilder(each, keep_nulls=self._keep_nulls, above=f"{_IMAGES[node]}.")
+            for node, each in schemas.items()
+        }
+        self._prepare(pa.schema(columns), plan_change_nodes(images), rows)
+
+    def _arrays(self, assembly: Assembly) -> list[Any]:
+        write_time, keys, new_image, old_image = super()._arrays(assembly)
+        operation = pc.if_else(new_image.is_valid(), PUT, DELETE)
+        return [write_time, operation, keys, new_image, old_image]
+
+    def _decode_plainly(self, body: bytes, framing: Framing, log: MisfitLog) -> pa.RecordBatch:
+        del framing
+        return change_batch(list(checked_changes(body)), self.schema, self._rows, log)
+
+
+def change_batch(
+    changes: Sequence[Change], schema: pa.Schema, rows: dict[int, RowBuilder], log: MisfitLog
+) -> pa.RecordBatch:
+    """Return one row per change, plainly."""
+    structs, rescued = list[Any](), [dict[str, str]() for _ in changes]
+    for node, name in _IMAGES.items():
+        images = [getattr(change, name) for change in changes]
+        batch = rows[node].batch([image or {} for image in images], log)
+        for row, text in enumerate(batch.column(RESCUE_NAME).to_pylist()):
+            if text is not None:
+                rescued[row][name] = text
+        absent = pa.array([image is None for image in images], pa.bool_())
+        arrays = [batch.column(index) for index in range(batch.num_columns - 1)]
+        structs.append(_struct(arrays, schema.field(name).type, absent))
+    columns = [
+        pa.array([change.write_time for change in changes], pa.int64()),
+        pa.array([DELETE if change.is_delete else PUT for change in changes], pa.string()),
+        *structs,
+        pa.array([_rescue_text(texts) for texts in rescued], pa.string()),
+    ]
+    return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def _image_field(name: str, schema: pa.Schema) -> pa.Field[Any]:
+    return pa.field(name, pa.struct([field for field in schema if field.name != RESCUE_NAME]))
+
+
+def _struct(arrays: list[Any], arrow_type: Any, absent: Any) -> Any:
+    if not arrays:
+        return pa.array([None if each else {} for each in absent.to_pylist()], arrow_type)
+    return pa.StructArray.from_arrays(arrays, fields=list(arrow_type), mask=absent)
+
+
+def _rescue_text(texts: dict[str, str]) -> str | None:
+    members = ",".join(f"{compact_json(name)}:{text}" for name, text in texts.items())
+    return f"{{{members}}}" if texts else None

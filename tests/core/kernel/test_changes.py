@@ -1,0 +1,212 @@
+from __future__ import annotations
+
+import json
+
+import pyarrow as pa
+import pytest
+from comparison import assert_same
+from item_generator import Generator
+from mutation import mutate
+
+from ddbio.core.change_lines import checked_changes
+from ddbio.core.changes import ChangeDecoder, change_batch
+from ddbio.core.kernel import decoder as decoder_module
+from ddbio.core.rescue import MisfitLog
+from ddbio.errors import DecodeError, SchemaError
+
+SCHEMA = pa.schema([("pk", pa.string()), ("sk", pa.string()), ("total", pa.int64())])
+LINES = b"""\
+{"Metadata":{"WriteTimestampMicros":{"N":"1793491200123456"}},"Keys":{"pk":{"S":"a"},"sk":{"S":"1"}},"NewImage":{"pk":{"S":"a"},"sk":{"S":"1"},"total":{"N":"7"}}}
+{"Metadata":{"WriteTimestampMicros":"1793491203000001"},"Keys":{"pk":{"S":"a"},"sk":{"S":"2"}},"OldImage":{"pk":{"S":"a"},"total":{"N":"12.5"}},"NewImage":{"pk":{"S":"a"},"sk":{"S":"2"},"x":{"BOOL":true}}}
+{"Keys":{"sk":{"S":"1"},"pk":{"S":"b"}},"Metadata":{"WriteTimestampMicros":1793491207000009},"OldImage":{}}
+{"OldImage":{"total":{"N":"3"}},"NewImage":{},"Keys":{"pk":{"S":"c"}},"Metadata":{"WriteTimestampMicros":-1}}
+"""
+REFUSED = [
+    b'{"Keys":{}}',
+    b'{"Metadata":{"WriteTimestampMicros":1}}',
+    b'{"Metadata":{"WriteTimestampMicros":1},"Keys":{},"Keys":{}}',
+    b'{"Metadata":{"WriteTimestampMicros":1},"Keys":{},"Other":{}}',
+    b'{"Metadata":{"WriteTimestampMicros":1},"Keys":{"pk":{"S":1}}}',
+    b'{"Metadata":{"WriteTimestampMicros":1},"Keys":{},"NewImage":null}',
+    b'{"Metadata":{"WriteTimestampMicros":1},"Keys":{}',
+    b'{"Metadata":{"WriteTimestampMicros":1},"Keys":{},}',
+    b'{"Metadata":{"WriteTimestampMicros":{"N":1}},"Keys":{}}',
+    b'{"Metadata":{"WriteTimestampMicros":{"S":"1"}},"Keys":{}}',
+    b'{"Metadata":{"WriteTimestampMicros":{"N":"1"},"More":1},"Keys":{}}',
+    b'{"Metadata":{"WriteTimestampMicros":01},"Keys":{}}',
+    b'{"Metadata":{"WriteTimestampMicros":1.5},"Keys":{}}',
+    b'{"Metadata":{"WriteTimestampMicros":"1.5"},"Keys":{}}',
+    b'{"Metadata":{"WriteTimestampMicros":"9223372036854775808"},"Keys":{}}',
+    b'{"Metadata":{"WriteTimestampMicros":true},"Keys":{}}',
+    b'{"Metadata":{},"Keys":{}}',
+    b'{"Item":{}}',
+    b"[]",
+    b'{"dynamodb":{"NewImage":{}}}',
+    b'{"dynamodb":{"Keys":{}}}',
+]
+
+
+def by_reference(decoder: ChangeDecoder, body: bytes) -> object:
+    """Return the batch and its misfits, or the error, of the plain reference."""
+    log, loops = MisfitLog(), decoder._loops
+    try:
+        batch = change_batch(list(checked_changes(body)), loops.schema, loops._rows, log)
+    except DecodeError as error:
+        return error
+    return batch, sorted(log.misfits(), key=repr)
+
+
+def by_loops(decoder: ChangeDecoder, body: bytes) -> object:
+    """Return the batch and its misfits, or the error, of the compiled loops."""
+    decoder._loops.log = MisfitLog()
+    try:
+        batch = decoder.decode(body)
+    except DecodeError as error:
+        return error
+    return batch, sorted(decoder.misfits, key=repr)
+
+
+def change_lines(generator: Generator, schema: pa.Schema, count: int) -> bytes:
+    """Return change lines of every form, order and spelling."""
+    chance, lines = generator.random, list[bytes]()
+    for _ in range(count):
+        time = chance.choice([chance.getrandbits(51), chance.getrandbits(63), 0, -chance.getrandbits(40)])
+        members = {
+            "Metadata": {"WriteTimestampMicros": chance.choice([{"N": str(time)}, str(time), time])},
+            "Keys": generator.item(list(schema)[:2]),
+        }
+        for name in ("NewImage", "OldImage"):
+            if chance.random() < 0.6:
+                members[name] = generator.item(list(schema))
+        if chance.random() < 0.4:
+            members = dict(chance.sample(list(members.items()), len(members)))
+        lines.append(generator.spell(members) + chance.choice([b"\n", b"\n", b"\r\n", b"", b"\n\n"]))
+    return b"".join(lines)
+
+
+def drawn_decoder(generator: Generator) -> tuple[pa.Schema, ChangeDecoder]:
+    """Return a schema of some attributes, and a decoder of it."""
+    schema = generator.schema()
+    return schema, ChangeDecoder(schema, schema.names[:2], nulls=generator.random.choice(["merge", "keep"]))
+
+
+def test_changes_have_time_operation_and_images():
+    """Each form of time, each order of members and each kind of change gives its row."""
+    decoder = ChangeDecoder(SCHEMA, ["pk", "sk"])
+    batch = decoder.decode(LINES)
+    assert batch.schema.names == ["write_time", "operation", "keys", "new_image", "old_image", "_rescue"]
+    assert batch.column("write_time").to_pylist() == [1793491200123456, 1793491203000001, 1793491207000009, -1]
+    assert batch.column("operation").to_pylist() == ["put", "put", "delete", "put"]
+    assert batch.column("keys").to_pylist()[2:] == [{"pk": "b", "sk": "1"}, {"pk": "c", "sk": None}]
+    nothing = {"pk": None, "sk": None, "total": None}
+    assert batch.column("new_image").to_pylist()[2:] == [None, nothing]
+    assert batch.column("old_image").to_pylist() == [None, {**nothing, "pk": "a"}, nothing, {**nothing, "total": 3}]
+    rescued = {"new_image": {"x": {"BOOL": True}}, "old_image": {"total": {"N": "12.5"}}}
+    assert [text and json.loads(text) for text in batch.column("_rescue").to_pylist()] == [None, rescued, None, None]
+    assert {misfit.path for misfit in decoder.misfits} == {"new_image.x", "old_image.total"}
+
+
+def test_compact_and_loose_changes_never_leave_the_loops(monkeypatch):
+    """No well-formed change of an export needs the reference."""
+    decoder = ChangeDecoder(SCHEMA, ["pk", "sk"])
+    monkeypatch.setattr(decoder._loops, "_decode_plainly", None)
+    loose = b"\n".join(json.dumps(json.loads(line), indent=1).encode() for line in LINES.splitlines())
+    assert decoder.decode(LINES).equals(decoder.decode(loose))
+
+
+@pytest.mark.parametrize("part", range(4))
+def test_the_loops_equal_the_reference_on_changes(part):
+    """Generated changes of all types, forms and orders give the same batch and the same misfits."""
+    for seed in range(part * 25, part * 25 + 25):
+        generator = Generator(seed)
+        schema, decoder = drawn_decoder(generator)
+        body = change_lines(generator, schema, 60)
+        assert_same(by_loops(decoder, body), by_reference(decoder, body), body)
+
+
+def test_damaged_changes_get_the_answer_of_the_reference():
+    """A damaged line is refused with the reference's own error, or decoded as the reference decodes it."""
+    outcomes = [0, 0]
+    for seed in range(40):
+        generator = Generator(seed)
+        schema, decoder = drawn_decoder(generator)
+        whole = change_lines(generator, schema, generator.random.randrange(1, 5))
+        for _ in range(25):
+            body = mutate(whole, generator.random)
+            expected = by_reference(decoder, body)
+            assert_same(by_loops(decoder, body), expected, body)
+            outcomes[isinstance(expected, tuple)] += 1
+    assert min(outcomes) > 5
+
+
+def test_truncated_changes_get_the_answer_of_the_reference():
+    """Lines cut at every byte are refused or decoded as the reference does."""
+    decoder = ChangeDecoder(SCHEMA, ["pk", "sk"])
+    for stop in range(len(LINES)):
+        assert_same(by_loops(decoder, LINES[:stop]), by_reference(decoder, LINES[:stop]), LINES[:stop])
+
+
+def test_pieces_and_grown_arrays_change_no_change(monkeypatch):
+    """Lines cut into pieces far smaller than themselves, and arrays that grow often, give the same batch."""
+    monkeypatch.setattr(decoder_module, "SLICE_BYTES", 100)
+    generator = Generator(78)
+    schema = pa.schema([generator.field(name, 2) for name in ("pk", "sk", "a", "n", "naïve")])
+    decoder = ChangeDecoder(schema, ["pk", "sk"])
+    body = change_lines(generator, schema, 700)
+    assert_same(by_loops(decoder, body), by_reference(decoder, body), body)
+
+
+@pytest.mark.parametrize("line", REFUSED)
+def test_what_is_no_change_is_refused_with_its_line(line):
+    """A line that is not exactly one change is refused, with the number of the line."""
+    with pytest.raises(DecodeError, match=r"line 5"):
+        ChangeDecoder(SCHEMA, ["pk", "sk"]).decode(LINES + line)
+
+
+def test_stream_records_are_changes():
+    """Records of DynamoDB Streams, and their copies in Kinesis, give the same columns."""
+    images = {"Keys": {"pk": {"S": "a"}}, "NewImage": {"pk": {"S": "a"}, "total": {"N": "1"}}}
+    records = [
+        {"eventName": "INSERT", "dynamodb": {**images, "ApproximateCreationDateTime": 1793491200.5}},
+        {
+            "eventName": "MODIFY",
+            "dynamodb": {
+                **images,
+                "ApproximateCreationDateTime": 1793491200123456,
+                "ApproximateCreationDateTimePrecision": "MICROSECOND",
+            },
+        },
+        {
+            "eventName": "REMOVE",
+            "dynamodb": {
+                "Keys": {"pk": {"S": "b"}},
+                "OldImage": {"total": {"N": "2"}},
+                "ApproximateCreationDateTime": 1793491200,
+                "SequenceNumber": "1",
+            },
+        },
+    ]
+    body = "\n".join(json.dumps(record) for record in records).encode()
+    batch = ChangeDecoder(SCHEMA, ["pk"]).decode(body)
+    assert batch.column("operation").to_pylist() == ["put", "put", "delete"]
+    assert batch.column("write_time").to_pylist() == [1793491200500000, 1793491200123456, 1793491200000000]
+    assert batch.column("old_image").to_pylist()[2] == {"pk": None, "sk": None, "total": 2}
+
+
+def test_misfits_of_changes_may_fail():
+    """With on_misfit=fail the first value that fits no column raises, naming its image."""
+    with pytest.raises(SchemaError, match=r"^keys\.sk"):
+        ChangeDecoder(SCHEMA, ["pk"], on_misfit="fail").decode(LINES)
+
+
+def test_keys_must_be_in_the_schema():
+    """A key that the schema lacks is refused."""
+    with pytest.raises(SchemaError, match="pks"):
+        ChangeDecoder(SCHEMA, ["pks"])
+
+
+def test_no_changes_give_no_rows():
+    """An empty file gives an empty batch of the same schema."""
+    decoder = ChangeDecoder(SCHEMA, ["pk"])
+    assert decoder.decode(b"").schema.equals(decoder.schema, check_metadata=True)
+    assert decoder.decode(b"\n").num_rows == 0
