@@ -13,7 +13,7 @@ from ddbio.version import __version__
 if TYPE_CHECKING:
     from ddbio.api import export_batches, export_to_files, infer_schema, read_export, read_table, scan, scan_batches
     from ddbio.core.decode import from_dynamodb_json
-    from ddbio.core.items import to_dynamodb_json
+    from ddbio.core.encode import to_dynamodb_json
     from ddbio.errors import DdbioError
     from ddbio.spark.registration import register
 
@@ -43,7 +43,7 @@ _HOMES = {
     "register": "ddbio.spark.registration",
     "scan": "ddbio.api",
     "scan_batches": "ddbio.api",
-    "to_dynamodb_json": "ddbio.core.items",
+    "to_dynamodb_json": "ddbio.core.encode",
 }
 
 
