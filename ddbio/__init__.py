@@ -11,7 +11,17 @@ from typing import TYPE_CHECKING, Any
 from ddbio.version import __version__
 
 if TYPE_CHECKING:
-    from ddbio.api import infer_schema, load, read_table, scan, scan_batches, write_table
+    from ddbio.api import (
+        export_batches,
+        export_to_files,
+        infer_schema,
+        load,
+        read_export,
+        read_table,
+        scan,
+        scan_batches,
+        write_table,
+    )
     from ddbio.core.decode import from_dynamodb_json
     from ddbio.core.encode import to_dynamodb_json
     from ddbio.errors import DdbioError
@@ -20,9 +30,12 @@ if TYPE_CHECKING:
 __all__ = [
     "DdbioError",
     "__version__",
+    "export_batches",
+    "export_to_files",
     "from_dynamodb_json",
     "infer_schema",
     "load",
+    "read_export",
     "read_table",
     "register",
     "scan",
@@ -33,9 +46,12 @@ __all__ = [
 
 _HOMES = {
     "DdbioError": "ddbio.errors",
+    "export_batches": "ddbio.api",
+    "export_to_files": "ddbio.api",
     "from_dynamodb_json": "ddbio.core.decode",
     "infer_schema": "ddbio.api",
     "load": "ddbio.api",
+    "read_export": "ddbio.api",
     "read_table": "ddbio.api",
     "register": "ddbio.spark.registration",
     "scan": "ddbio.api",

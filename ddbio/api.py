@@ -5,16 +5,25 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any
 
-from ddbio.ops import infer, read
+from ddbio.ops import export_read, infer, read
 from ddbio.ops import load as writing
 from ddbio.ops.scan import scan_to_files
-from ddbio.options import LoadOptions, ScanOptions, ScanToFilesOptions, WriteOptions, parse_options
+from ddbio.options import (
+    ExportReadOptions,
+    ExportToFilesOptions,
+    LoadOptions,
+    ScanOptions,
+    ScanToFilesOptions,
+    WriteOptions,
+    parse_options,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     import pyarrow as pa
 
+    from ddbio.ops.export_report import ExportReadReport
     from ddbio.ops.infer import Source
     from ddbio.ops.report import ScanReport, WriteReport
     from ddbio.ops.sources import Rows
@@ -155,3 +164,67 @@ def load(source: str | os.PathLike[str], table: str, **options: Any) -> WriteRep
     """
     values = {**options, "source": os.fspath(source), "table": table}
     return writing.load(parse_options(LoadOptions, values))
+
+
+def read_export(source: str | os.PathLike[str], **options: Any) -> pa.Table:
+    """Return a native export as an Arrow table, verified against its manifests; no JVM is started.
+
+    Parameters
+    ----------
+    source
+        The folder that holds ``manifest-summary.json``: ``s3://bucket/prefix/AWSDynamoDB/ID`` or a local path, also of
+        a copy.
+    **options
+        Fields of :class:`ddbio.options.ExportReadOptions`: ``schema``, ``on_misfit``, ``nulls``, ``sample_items`` and
+        those of the connection.
+
+    Raises
+    ------
+    DdbioError
+        With what happened, to what, and what to do; ExportIncompleteError names the file that is not as exported.
+    """
+    return export_read.read_export(parse_options(ExportReadOptions, {**options, "source": os.fspath(source)}))
+
+
+def export_batches(source: str | os.PathLike[str], **options: Any) -> Iterator[pa.RecordBatch]:
+    """Yield a native export as record batches of one schema, in bounded memory.
+
+    A file is known to be whole only when its last row has been yielded.
+
+    Parameters
+    ----------
+    source, **options
+        As for :func:`read_export`.
+
+    Raises
+    ------
+    DdbioError
+        With what happened, to what, and what to do.
+    """
+    return export_read.export_batches(parse_options(ExportReadOptions, {**options, "source": os.fspath(source)}))
+
+
+def export_to_files(
+    source: str | os.PathLike[str], dest: str | os.PathLike[str], *, master: str | None = None,
+    conf: Mapping[str, str] | None = None, **options: Any,
+) -> ExportReadReport:  # fmt: skip
+    """Turn a native export into files that appear all together, once everything is verified, or not at all.
+
+    Parameters
+    ----------
+    source
+        As for :func:`read_export`.
+    dest
+        ``s3://bucket/prefix`` or a local folder.
+    master, conf
+        Spark master and configuration, for a session that has to be started.
+    **options
+        Fields of :class:`ddbio.options.ExportToFilesOptions`.
+
+    Raises
+    ------
+    DdbioError
+        Nothing of the job is then visible at the target.
+    """
+    values = {**options, "source": os.fspath(source), "dest": os.fspath(dest)}
+    return export_read.export_to_files(parse_options(ExportToFilesOptions, values), master=master, conf=conf)

@@ -184,6 +184,42 @@ class LoadOptions(WriteOptions):
     """File, folder or glob, on this machine or under s3://, of Parquet, ORC, JSON Lines, CSV or Arrow."""
 
 
+@dataclass(frozen=True, kw_only=True, config=_CONFIG)
+class ExportReadOptions(ConnectionOptions):
+    """Say which native export is read, and into which columns."""
+
+    source: Annotated[str, Field(min_length=1)]
+    """The export's folder, which holds manifest-summary.json: ``s3://bucket/…/AWSDynamoDB/ID`` or a local path."""
+    schema: Any = None
+    """``pyarrow.Schema`` of the items or its JSON text (``ddbio schema --json``); default is inferred from a sample."""
+    on_misfit: Literal["rescue", "fail"] = "rescue"
+    """Put values that do not fit their column into ``_rescue``, or fail."""
+    nulls: Literal["merge", "keep"] = "merge"
+    """Let NULL and missing both be null, or keep each NULL in ``_rescue``."""
+    sample_items: Annotated[int, Field(ge=1, le=100_000)] = 2_000
+    """Items read, from several files, to infer the schema."""
+
+
+@dataclass(frozen=True, kw_only=True, config=_CONFIG)
+class ExportToFilesOptions(ExportReadOptions):
+    """Say where the rows of an export go, and in which files."""
+
+    dest: Annotated[str, Field(min_length=1)]
+    """``s3://bucket/prefix`` or a local folder."""
+    format: Literal["parquet", "orc"] = "parquet"
+    """Format of the files."""
+    mode: Mode = "error"
+    """What to do where the target holds files already."""
+    engine: Engine = "auto"
+    """Run on threads of this process, on Spark, or on Spark where a session runs already."""
+    target_file_bytes: Annotated[ByteSize, Field(ge=64 * 1024)] = ByteSize(256 * 1024 * 1024)
+    """Size at which a file is closed and the next one begun."""
+    compression: Compression = "zstd"
+    """Codec of the files."""
+    tasks: Annotated[int, Field(ge=1, le=100_000)] | None = None
+    """Tasks that share the files; default is one per core, or the cluster's parallelism."""
+
+
 def parse_options(cls: type[OptionsT], values: Mapping[str, Any]) -> OptionsT:
     """Return checked options of one verb, or raise with the first thing that is wrong.
 

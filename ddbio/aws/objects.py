@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 _CONNECTIONS = 32
 # https://docs.aws.amazon.com/AmazonS3/latest/API/API_DeleteObjects.html
 _KEYS_PER_DELETE = 1000
+_CHUNK_BYTES = 1024 * 1024
+# Times in a row that a body may break off without a byte more.
+_MAX_BREAKS = 5
 
 
 class S3Store:
@@ -119,6 +122,38 @@ class S3Store:
         with self._told("s3:GetObject", path):
             data: bytes = self._client.get_object(**self._place(path))["Body"].read()
         return data
+
+    def read_chunks(self, path: str) -> Iterator[bytes]:
+        """Yield an object's bytes in pieces of a megabyte; a body that breaks off is asked for again from there.
+
+        Raises
+        ------
+        NotFoundError
+            If there is no such object.
+
+        References
+        ----------
+        https://docs.aws.amazon.com/AmazonS3/latest/API/API_GetObject.html
+        """
+        with self._told("s3:GetObject", path):
+            answer = self._client.get_object(**self._place(path))
+            done_bytes, size_bytes, breaks = 0, answer["ContentLength"], 0
+            while True:
+                try:
+                    for chunk in answer["Body"].iter_chunks(_CHUNK_BYTES):
+                        done_bytes, breaks = done_bytes + len(chunk), 0
+                        yield chunk
+                except BotoCoreError:
+                    breaks += 1
+                    if breaks > _MAX_BREAKS:
+                        raise
+                finally:
+                    answer["Body"].close()
+                if done_bytes >= size_bytes:
+                    return
+                # The same object, or none.
+                rest = {"Range": f"bytes={done_bytes}-", "IfMatch": answer["ETag"]}
+                answer = self._client.get_object(**self._place(path), **rest)
 
     def put(self, path: str, data: bytes) -> None:
         """Write a small object whole, over an older one if there is one."""

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ddbio.cli.demo import demo
+from ddbio.cli.export import export
 from ddbio.cli.flags import CONF_FLAG, JSON_FLAG, MASTER_FLAG, flags_of, parse_conf, parse_flags
 from ddbio.cli.load import load
 from ddbio.cli.progress import ProgressWatch
@@ -99,6 +100,7 @@ def warm(*, as_json: bool) -> None:
 
 cli.add_command(demo)
 cli.add_command(load)
+cli.add_command(export)
 
 
 def run(argv: Sequence[str]) -> None:

@@ -25,6 +25,7 @@ _STAGING = "_ddbio/staging"
 _MADE = "made"
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 _NOT_A_FOLDER = frozenset({errno.ENOTDIR, errno.EEXIST})
+_CHUNK_BYTES = 1024 * 1024
 _serial = itertools.count()
 
 
@@ -150,6 +151,23 @@ class LocalStore:
                 return (self._root / path).read_bytes()
             except FileNotFoundError as error:
                 raise NotFoundError(f"no file {self._root / path}") from error
+
+    def read_chunks(self, path: str) -> Iterator[bytes]:
+        """Yield a file's bytes in pieces of a megabyte.
+
+        Raises
+        ------
+        NotFoundError
+            If there is no such file.
+        """
+        with _told(self._root):
+            try:
+                file = (self._root / path).open("rb", buffering=0)
+            except FileNotFoundError as error:
+                raise NotFoundError(f"no file {self._root / path}") from error
+        with file:
+            while chunk := file.read(_CHUNK_BYTES):
+                yield chunk
 
     def put(self, path: str, data: bytes) -> None:
         """Write a small file whole, over an older one if there is one."""

@@ -70,6 +70,10 @@ class ObjectStore(Protocol):
         """
         ...
 
+    def read_chunks(self, path: str) -> Iterator[bytes]:
+        """Yield an object's bytes in pieces of about a megabyte; as ``read`` for the rest."""
+        ...
+
     def put(self, path: str, data: bytes) -> None:
         """Write a small object whole, over an older one if there is one."""
         ...

@@ -5,12 +5,14 @@ from __future__ import annotations
 import contextlib
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from ddbio.lake.dictionary import dictionary_columns
+from ddbio.lake.orc import EXTENSIONS as ORC_EXTENSIONS
+from ddbio.lake.orc import OrcFile
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
@@ -45,10 +47,13 @@ class FileOptions:
         Codec of every page; its name is part of the file's extension.
     target_file_bytes
         Size of a file on the target; only the last one of a task may be much smaller.
+    format
+        Parquet, or ORC, which keeps no field metadata.
     """
 
     compression: Compression = "zstd"
     target_file_bytes: int = 256 * 1024 * 1024
+    format: Literal["parquet", "orc"] = "parquet"
 
 
 class RollingWriter:
@@ -68,8 +73,9 @@ class RollingWriter:
 
     def __init__(self, store: ObjectStore, naming: FileNaming, schema: pa.Schema, options: FileOptions) -> None:
         self._store, self._naming, self._schema, self._options = store, naming, schema, options
-        self._extension = _EXTENSIONS[options.compression]
-        self._file: _ParquetFile | None = None
+        extensions = ORC_EXTENSIONS if options.format == "orc" else _EXTENSIONS
+        self._extension = extensions[options.compression]
+        self._file: _ParquetFile | OrcFile | None = None
         self._staged: list[Staged] = []
         self._gathered: list[pa.RecordBatch] = []
         self._gathered_bytes = 0
@@ -138,12 +144,14 @@ class RollingWriter:
         if self._file.size_bytes >= _CLOSE_RATIO * self._options.target_file_bytes:
             self._close_file()
 
-    def _open_file(self, first_rows: pa.Table) -> _ParquetFile:
-        path = self._naming.path(len(self._staged), self._extension)
+    def _open_file(self, first_rows: pa.Table) -> _ParquetFile | OrcFile:
+        sink = self._store.create(self._naming.path(len(self._staged), self._extension))
         compression = self._options.compression
+        if self._options.format == "orc":
+            return OrcFile(sink, compression)
         # Spark 4.0 fails on an LZ4_RAW dictionary of some size when a filter reads it.
         dictionaries = [] if compression == "lz4" else dictionary_columns(first_rows)
-        return _ParquetFile(self._store.create(path), self._schema, compression, dictionaries)
+        return _ParquetFile(sink, self._schema, compression, dictionaries)
 
     def _close_file(self) -> None:
         if self._file:

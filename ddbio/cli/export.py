@@ -1,0 +1,52 @@
+"""Offer the verbs about native exports; decide nothing that a verb should decide."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from ddbio.cli.flags import CONF_FLAG, JSON_FLAG, MASTER_FLAG, flags_of, parse_conf, parse_flags
+from ddbio.cli.show import format_bytes
+from ddbio.ops.export_read import export_to_files
+from ddbio.options import ExportToFilesOptions
+
+if TYPE_CHECKING:
+    from ddbio.ops.export_report import ExportReadReport
+
+
+@click.group()
+def export() -> None:
+    """Work with DynamoDB's native exports to S3."""
+
+
+@export.command()
+@click.argument("source")
+@click.argument("dest")
+@flags_of(ExportToFilesOptions, without=["source", "dest"])
+@MASTER_FLAG
+@CONF_FLAG
+@JSON_FLAG
+def read(*, as_json: bool, master: str | None, conf: tuple[str, ...], **flags: Any) -> None:
+    """Turn the export in folder SOURCE into files at DEST, every file verified.
+
+    Both are s3://bucket/prefix or a local folder; SOURCE holds manifest-summary.json.
+    """
+    options = parse_flags(ExportToFilesOptions, flags)
+    report = export_to_files(options, master=master, conf=parse_conf(conf))
+    click.echo(report.to_json() if as_json else format_export_report(report))
+
+
+def format_export_report(report: ExportReadReport) -> str:
+    """Return the report for people, as lines of name and value, then its files."""
+    speed = report.json_bytes / 1e6 / max(report.cpu_seconds, 1e-9)
+    rows = [
+        ("export", report.kind + (", FILTERED: it is not the whole table" if report.filtered else "")),
+        ("items", f"{report.items:,} read, {report.rows:,} rows written, {report.rescued:,} with a rescued value"),
+        ("source", f"{report.files_read:,} files, {report.json_bytes / 1e6:,.1f} MB of text, all verified"),
+        ("time", f"{report.seconds:.1f} s, of CPU {report.cpu_seconds:.1f} s ({report.engine}, {report.tasks} tasks)"),
+        ("speed", f"{speed:,.1f} MB of text a CPU-second"),
+    ]
+    rows += [("misfit", f"{m.count} × {m.path}: {m.kind}, e.g. {m.example}") for m in report.misfits]
+    rows += [("file", f"{file.path}  {format_bytes(file.bytes)}  {file.rows:,} rows") for file in report.files]
+    return "\n".join(f"{name:<10}{value}" for name, value in rows)

@@ -1,0 +1,203 @@
+"""Parse and check the manifests of a native export; refuses whatever could lead out of the export's own folder.
+
+A manifest is data of unknown origin. Its bucket and its prefix are never followed: a file is known by the last
+component of its key alone, and that must be a plain file name.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import json
+import re
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from ddbio.errors import ExportIncompleteError
+
+SUMMARY = "manifest-summary"
+FILES = "manifest-files"
+STARTED = "_started"
+
+CHECKSUM_ENDINGS = (".md5", ".checksum")
+"""Exports carry the one name, some of the service's own texts the other."""
+
+MAX_MANIFEST_BYTES = 64 * 1024 * 1024
+
+# https://docs.aws.amazon.com/AmazonS3/latest/userguide/object-keys.html
+_MAX_KEY_BYTES = 1024
+_MAX_NAME_BYTES = 255
+_PLAIN_NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]*")
+_MD5_BYTES = 16
+
+Kind = Literal["full", "incremental"]
+Encoding = Literal["json", "ion"]
+
+# https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/S3DataExport.Output.html
+_KINDS: dict[str, Kind] = {"FULL_EXPORT": "full", "INCREMENTAL_EXPORT": "incremental"}
+_ENCODINGS: dict[str, Encoding] = {"DYNAMODB_JSON": "json", "ION": "ion"}
+_FILTER_MEMBERS = ("filterSpecification", "FilterSpecification")
+
+
+@dataclass(frozen=True, slots=True)
+class ExportFile:
+    """Name one data file, with the items it must hold and the MD5 of its bytes as they are stored."""
+
+    name: str
+    items: int
+    md5: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class ExportSummary:
+    """Hold what the summary says of an export.
+
+    Attributes
+    ----------
+    from_time, to_time, view
+        Window and view of an incremental export, else None.
+    filtered
+        Whether the export says that it left out items or attributes.
+    """
+
+    kind: Kind
+    encoding: Encoding
+    items: int
+    table_arn: str | None
+    table_id: str | None
+    export_arn: str | None
+    export_time: str | None
+    from_time: str | None
+    to_time: str | None
+    view: str | None
+    filtered: bool
+
+
+def check_md5(place: str, md5: bytes, stated: bytes) -> None:
+    """Refuse bytes whose MD5 is not the stated one.
+
+    Raises
+    ------
+    ExportIncompleteError
+        Naming the place.
+    """
+    if md5 != stated:
+        found, wanted = (base64.b64encode(each).decode() for each in (md5, stated))
+        raise ExportIncompleteError(f"{place}: MD5 is {found}, the export says {wanted}: copy the export again")
+
+
+def check_manifest(place: str, data: bytes, checksum: bytes) -> None:
+    """Refuse a manifest that is too large or does not have the MD5 that the file beside it states.
+
+    Raises
+    ------
+    ExportIncompleteError
+        Naming the place.
+    """
+    if len(data) > MAX_MANIFEST_BYTES:
+        raise ExportIncompleteError(f"{place} is larger than {MAX_MANIFEST_BYTES} bytes: it is no export's manifest")
+    stated = _md5_of(checksum.decode("ascii", "replace").strip(), f"the checksum beside {place}")
+    check_md5(place, hashlib.md5(data, usedforsecurity=False).digest(), stated)
+
+
+def parse_summary(data: bytes, place: str) -> ExportSummary:
+    """Return what a ``manifest-summary.json`` says.
+
+    Raises
+    ------
+    ExportIncompleteError
+        If it is not the summary of an export.
+    """
+    stated = _object(data, place)
+    # Manifests from before incremental exports have no type.
+    kind = stated.get("exportType", "FULL_EXPORT")
+    encoding = stated.get("outputFormat", "")
+    for value, known in ((kind, _KINDS), (encoding, _ENCODINGS)):
+        if not isinstance(value, str) or value not in known:
+            raise ExportIncompleteError(f"{place}: {_short(value)} is none of {', '.join(known)}")
+    return ExportSummary(
+        kind=_KINDS[kind],
+        encoding=_ENCODINGS[encoding],
+        items=_count(stated, place),
+        table_arn=_text(stated, "tableArn", place),
+        table_id=_text(stated, "tableId", place),
+        export_arn=_text(stated, "exportArn", place),
+        export_time=_text(stated, "exportTime", place),
+        from_time=_text(stated, "exportFromTime", place),
+        to_time=_text(stated, "exportToTime", place),
+        view=_text(stated, "outputView", place),
+        filtered=any(stated.get(member) for member in _FILTER_MEMBERS),
+    )
+
+
+def parse_files(data: bytes, place: str, summary: ExportSummary) -> tuple[ExportFile, ...]:
+    """Return the files that a ``manifest-files.json`` lists, empty ones left out.
+
+    Raises
+    ------
+    ExportIncompleteError
+        If a line is no such entry, a name is not plain or listed twice, or the items do not add up to the summary's.
+    """
+    files: dict[str, ExportFile] = {}
+    for number, line in enumerate(data.split(b"\n"), 1):
+        if not line.strip():
+            continue
+        where = f"{place}, line {number}"
+        stated = _object(line, where)
+        name = _name_of(stated.get("dataFileS3Key"), where)
+        if name in files:
+            raise ExportIncompleteError(f"{where}: file {name} is listed twice")
+        files[name] = ExportFile(name, _count(stated, where), _md5_of(stated.get("md5Checksum"), where))
+    total = sum(file.items for file in files.values())
+    if total != summary.items:
+        raise ExportIncompleteError(f"{place}: its files hold {total} items, the summary says {summary.items}")
+    return tuple(file for file in files.values() if file.items)
+
+
+def _object(data: bytes, place: str) -> dict[str, Any]:
+    try:
+        value = json.loads(data)
+    except (ValueError, RecursionError):
+        raise ExportIncompleteError(f"{place} is not JSON: copy the export again") from None
+    if not isinstance(value, dict):
+        raise ExportIncompleteError(f"{place}: expected an object, found {type(value).__name__}")
+    return value
+
+
+def _name_of(key: object, where: str) -> str:
+    if not isinstance(key, str) or not key or len(key.encode("utf-8", "replace")) > _MAX_KEY_BYTES:
+        raise ExportIncompleteError(f"{where}: dataFileS3Key is not a key of at most {_MAX_KEY_BYTES} bytes")
+    *folders, name = key.split("/")
+    plain = _PLAIN_NAME.fullmatch(name) and len(name) <= _MAX_NAME_BYTES
+    if not plain or folders[-1:] not in ([], ["data"]) or {".", ".."} & {*folders} or not key.isprintable():
+        raise ExportIncompleteError(f"{where}: {_short(key)} does not end in data/ and a plain file name")
+    return name
+
+
+def _count(stated: dict[str, Any], place: str) -> int:
+    count = stated.get("itemCount")
+    if type(count) is not int or count < 0:
+        raise ExportIncompleteError(f"{place}: itemCount is {_short(count)}, not a count")
+    return count
+
+
+def _md5_of(text: object, where: str) -> bytes:
+    try:
+        md5 = base64.b64decode(text if isinstance(text, str) else "", validate=True)
+    except (binascii.Error, ValueError):
+        md5 = b""
+    if len(md5) != _MD5_BYTES:
+        raise ExportIncompleteError(f"{where}: {_short(text)} is not the base64 of an MD5")
+    return md5
+
+
+def _text(stated: dict[str, Any], name: str, place: str) -> str | None:
+    value = stated.get(name)
+    if value is not None and not isinstance(value, str):
+        raise ExportIncompleteError(f"{place}: {name} is {_short(value)}, not a text")
+    return value
+
+
+def _short(value: object) -> str:
+    return repr(value)[:100]

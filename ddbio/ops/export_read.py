@@ -1,0 +1,177 @@
+"""Read a native export into Arrow or into files: verified, whole, or not at all."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Literal
+
+import pyarrow as pa
+
+from ddbio.budget import LocalBudget
+from ddbio.core.rescue import MisfitLog
+from ddbio.core.schema import schema_to_json
+from ddbio.core.staged import FileNaming
+from ddbio.engine import LocalEngine, available_cores, open_engine, running_spark_parallelism
+from ddbio.lake import commit
+from ddbio.lake.writer import FileOptions, RollingWriter
+from ddbio.ops.clock import Clock
+from ddbio.ops.export_plan import export_tasks, schema_of_export
+from ddbio.ops.export_report import ExportReadReport
+from ddbio.ops.export_source import open_export
+from ddbio.ops.export_task import ExportFilesTask, ExportStream, collect_export_task, write_export_task
+from ddbio.ops.report import FileReport, MisfitReport
+from ddbio.ops.scan import new_job_id
+from ddbio.ops.target import open_store
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from ddbio.core.staged import Staged
+    from ddbio.engine import Engine
+    from ddbio.lake.store import ObjectStore
+    from ddbio.ops.export_source import ExportSource
+    from ddbio.ops.export_task import ExportFilesResult
+    from ddbio.options import ExportReadOptions, ExportToFilesOptions
+
+
+def export_batches(options: ExportReadOptions) -> Iterator[pa.RecordBatch]:
+    """Yield an export's rows as record batches of one schema, one file after the other, in bounded memory.
+
+    The manifests are verified at the call, each file when its last row has been yielded.
+
+    Raises
+    ------
+    DdbioError
+        As :func:`read_export` says.
+    """
+    source = open_export(options.source, options)
+    tasks = export_tasks(source, schema_of_export(source, options), options, 1)
+    return iter(batch for task in tasks for batch in ExportStream(task))
+
+
+def read_export(options: ExportReadOptions) -> pa.Table:
+    """Return a whole export as one Arrow table.
+
+    Raises
+    ------
+    NotFoundError
+        If the source holds no export.
+    ExportIncompleteError
+        If a manifest, a file's checksum or a count is not what it should be; the message names the file.
+    DecodeError
+        If a file is not DynamoDB JSON.
+    """
+    source = open_export(options.source, options)
+    schema = schema_of_export(source, options)
+    tasks = export_tasks(source, schema, options, available_cores())
+    results = LocalEngine().run(collect_export_task, tasks, LocalBudget(None))
+    return pa.Table.from_batches([batch for batches in results for batch in batches], schema)
+
+
+def export_to_files(
+    options: ExportToFilesOptions, *, master: str | None = None, conf: Mapping[str, str] | None = None
+) -> ExportReadReport:
+    """Turn an export into files that appear all together, with a manifest, once everything is verified.
+
+    Parameters
+    ----------
+    master, conf
+        Spark master and configuration for a session that has to be started.
+
+    Raises
+    ------
+    DdbioError
+        Nothing of this job is then visible at the target.
+    """
+    clock = Clock()
+    source = open_export(options.source, options)
+    job = _Job(options, source, schema_of_export(source, options), open_store(options.dest, options), new_job_id())
+    replaced = commit.prepare(job.store, options.mode, job.job_id)
+    try:
+        cpu_planned = clock.cpu_seconds()
+        engine = open_engine(_engine_name(options), master=master, conf=conf)
+        try:
+            results = job.run(engine)
+            files = [file for result in results for file in result.staged] or job.empty_file()
+            commit.commit(job.store, job.job_id, files, job.facts(), replaced)
+            cpu_seconds = cpu_planned + engine.cpu_seconds()
+        finally:
+            engine.close()
+    except BaseException:
+        # An engine raises only after its tasks have ended, so nothing is staged after this.
+        commit.abort(job.store, job.job_id)
+        raise
+    written = tuple(FileReport(f"{options.dest.rstrip('/')}/{each.path}", each.size_bytes, each.rows) for each in files)
+    return job.report(engine.name, results, written, clock.seconds(), cpu_seconds)
+
+
+@dataclass(frozen=True)
+class _Job:
+    options: ExportToFilesOptions
+    source: ExportSource
+    schema: pa.Schema
+    store: ObjectStore
+    job_id: str
+
+    def run(self, engine: Engine) -> list[ExportFilesResult]:
+        reads = export_tasks(self.source, self.schema, self.options, self.options.tasks or engine.parallelism)
+        tasks = [ExportFilesTask(read, self.store, self.job_id, self._file_options()) for read in reads]
+        return engine.run(write_export_task, tasks, LocalBudget(None))
+
+    def empty_file(self) -> list[Staged]:
+        """Return a staged file without rows: whoever reads the output of an empty table finds its columns."""
+        writer = RollingWriter(self.store, FileNaming(self.job_id, 0), self.schema, self._file_options())
+        return writer.finish(keep_empty=True)
+
+    def _file_options(self) -> FileOptions:
+        size = int(self.options.target_file_bytes)
+        chosen = self.options.format
+        return FileOptions(compression=self.options.compression, target_file_bytes=size, format=chosen)
+
+    def facts(self) -> commit.JobFacts:
+        summary = self.source.summary
+        names = ("export_arn", "table_arn", "table_id", "kind", "export_time", "from_time", "to_time", "filtered")
+        return commit.JobFacts(
+            created_at=datetime.now(UTC).isoformat(timespec="seconds"),
+            source={name: getattr(summary, name) for name in names},
+            schema=schema_to_json(self.schema),
+        )
+
+    def report(
+        self,
+        engine: str,
+        results: Sequence[ExportFilesResult],
+        files: tuple[FileReport, ...],
+        seconds: float,
+        cpu_seconds: float,
+    ) -> ExportReadReport:
+        tallies = [result.tally for result in results]
+        misfits = MisfitLog()
+        for tally in tallies:
+            misfits.merge(tally.misfits)
+        summary = self.source.summary
+        return ExportReadReport(
+            source=self.options.source,
+            dest=self.options.dest,
+            job_id=self.job_id,
+            engine=engine,
+            tasks=len(results),
+            kind=summary.kind,
+            filtered=summary.filtered,
+            items=summary.items,
+            rows=sum(file.rows for file in files),
+            rescued=sum(tally.rescued for tally in tallies),
+            files_read=sum(tally.files_read for tally in tallies),
+            seconds=round(seconds, 3),
+            cpu_seconds=round(cpu_seconds, 3),
+            json_bytes=sum(tally.json_bytes for tally in tallies),
+            misfits=tuple(MisfitReport(m.path, m.kind, m.count, m.example) for m in misfits.misfits()),
+            files=files,
+        )
+
+
+def _engine_name(options: ExportToFilesOptions) -> Literal["local", "spark"]:
+    if options.engine != "auto":
+        return options.engine
+    return "local" if running_spark_parallelism() is None else "spark"

@@ -1,0 +1,130 @@
+"""Read one task's share of an export's files and hand out record batches, every file verified; write nothing."""
+
+from __future__ import annotations
+
+import secrets
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal
+
+from ddbio.core.decode import Decoder
+from ddbio.core.rescue import MisfitLog
+from ddbio.core.staged import FileNaming, Staged
+from ddbio.lake.writer import FileOptions, RollingWriter
+from ddbio.ops.export_file import FileText
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import pyarrow as pa
+
+    from ddbio.budget import Budget
+    from ddbio.core.manifest import ExportFile
+    from ddbio.lake.store import ObjectStore
+    from ddbio.ops.export_source import ExportSource
+
+
+@dataclass(frozen=True)
+class ExportTask:
+    """Give a worker everything it needs, picklable: which files of which export, and into which columns."""
+
+    number: int
+    source: ExportSource
+    files: tuple[ExportFile, ...]
+    schema: pa.Schema
+    on_misfit: Literal["rescue", "fail"] = "rescue"
+    nulls: Literal["merge", "keep"] = "merge"
+
+
+@dataclass
+class ExportTally:
+    """Count what a task read."""
+
+    items: int = 0
+    rescued: int = 0
+    files_read: int = 0
+    json_bytes: int = 0
+    misfits: MisfitLog = field(default_factory=MisfitLog)
+
+
+class ExportStream:
+    """Iterate over the batches of a task's files; ``tally`` is complete when the iteration has ended.
+
+    A file's rows come before its count and its MD5 are known: who shows them waits for the end.
+    """
+
+    def __init__(self, task: ExportTask) -> None:
+        self._task = task
+        self.tally = ExportTally()
+
+    def __iter__(self) -> Iterator[pa.RecordBatch]:
+        """Yield the batches of one file after the other.
+
+        Raises
+        ------
+        ExportIncompleteError
+            A file is missing, or not what the manifest says; the message names it.
+        DecodeError
+            A file is what the manifest says, and yet not an export's.
+        """
+        task = self._task
+        decoder = Decoder(task.schema, on_misfit=task.on_misfit, nulls=task.nulls)
+        for file in task.files:
+            yield from self._read(file, decoder)
+            self.tally.files_read += 1
+        self.tally.misfits.merge(decoder.log)
+
+    def _read(self, file: ExportFile, decoder: Decoder) -> Iterator[pa.RecordBatch]:
+        text = FileText(self._task.source, file)
+        with text.blocks() as blocks:
+            for block in blocks:
+                batches = decoder.decode_batches(block, "export")
+                text.rows += sum(batch.num_rows for batch in batches)
+                for batch in batches:
+                    self.tally.rescued += batch.num_rows - batch.column(batch.num_columns - 1).null_count
+                    yield batch
+        text.verify()
+        self.tally.items += text.rows
+        self.tally.json_bytes += text.text_bytes
+
+
+@dataclass(frozen=True)
+class ExportFilesTask:
+    """Give a worker one task's share of an export and the place its rows go to."""
+
+    read: ExportTask
+    store: ObjectStore
+    job_id: str
+    files: FileOptions
+
+
+@dataclass(frozen=True)
+class ExportFilesResult:
+    """Carry back what a task read, and what completes its files."""
+
+    staged: tuple[Staged, ...]
+    tally: ExportTally
+
+
+def write_export_task(task: ExportFilesTask, budget: Budget) -> ExportFilesResult:
+    """Read one task's files into staged files; leave nothing staged when it fails.
+
+    The attempt in the file names is drawn at random, so that no attempt, speculative or not, meets another's files.
+    """
+    del budget  # an export costs no capacity
+    stream = ExportStream(task.read)
+    naming = FileNaming(task.job_id, task.read.number, secrets.randbelow(10**6))
+    writer = RollingWriter(task.store, naming, task.read.schema, task.files)
+    try:
+        for batch in stream:
+            writer.write(batch)
+        staged = tuple(writer.finish())
+    except BaseException:
+        writer.abort()
+        raise
+    return ExportFilesResult(staged, stream.tally)
+
+
+def collect_export_task(task: ExportTask, budget: Budget) -> list[pa.RecordBatch]:
+    """Return all batches of one task's files."""
+    del budget  # an export costs no capacity
+    return list(ExportStream(task))

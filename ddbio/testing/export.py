@@ -1,0 +1,199 @@
+"""Write small native exports as the service does, to have something to read; refuses nothing a table could hold.
+
+What surprises readers is done on purpose: data files in random order, some of them empty, sets in random order, numbers
+in the service's own spelling, keys in the manifest that begin at the root of a bucket.
+"""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import hashlib
+import json
+import random
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any, Literal
+
+from ddbio.core.attribute import canonical_number
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+    from pathlib import Path
+
+    from ddbio.core.attribute import AttributeValue, Item
+
+View = Literal["NEW_IMAGE", "NEW_AND_OLD_IMAGES"]
+
+BUCKET, PREFIX = "original-bucket", "original/prefix"
+ACCOUNT, REGION = "111122223333", "eu-west-1"
+_FIRST_AT = datetime(2026, 11, 1, tzinfo=UTC)
+
+
+@dataclass(frozen=True)
+class Change:
+    """State what became of one item in a window: ``new`` is None for a delete, ``old`` for an insert."""
+
+    micros: int
+    keys: Item
+    new: Item | None = None
+    old: Item | None = None
+
+
+@dataclass
+class ExportWriter:
+    """Write the exports of one table under a folder, as S3 would hold them under a prefix.
+
+    Attributes
+    ----------
+    folder
+        Stands for the bucket and prefix; each export makes ``AWSDynamoDB/<id>`` in it.
+    files
+        Data files that hold something, at most.
+    empty_files
+        Data files without an item, as empty partitions leave them.
+    seed
+        Same seed, same export.
+    """
+
+    folder: Path
+    table: str = "orders"
+    files: int = 2
+    empty_files: int = 1
+    seed: int = 0
+    _written: int = field(default=0, init=False)
+
+    def full(self, items: Iterable[Item]) -> Path:
+        """Write a full export of these items; return its folder."""
+        lines = [_line({"Item": _stored(item, self._rng())}) for item in items]
+        home, export_id = self._begin()
+        entries = self._write_data(lines, home / "data", f"{PREFIX}/AWSDynamoDB/{export_id}/data")
+        self._write_manifests(home, export_id, entries, {"version": "2020-06-30", "exportType": "FULL_EXPORT"})
+        return home
+
+    def incremental(self, changes: Iterable[Change], *, view: View = "NEW_AND_OLD_IMAGES", hours: int = 1) -> Path:
+        """Write an incremental export of these changes; return its folder. All share one ``data`` folder."""
+        lines = [_line(self._record(change, view)) for change in changes]
+        home, export_id = self._begin()
+        entries = self._write_data(lines, home.parent / "data", f"{PREFIX}/AWSDynamoDB/data")
+        ended = _FIRST_AT + timedelta(hours=self._written)
+        window = {
+            "version": "2023-08-01",
+            "exportType": "INCREMENTAL_EXPORT",
+            "exportFromTime": _time(ended - timedelta(hours=hours)),
+            "exportToTime": _time(ended),
+            "outputView": view,
+        }
+        self._write_manifests(home, export_id, entries, window)
+        return home
+
+    def _rng(self) -> random.Random:
+        return random.Random(f"{self.seed}/{self._written}")
+
+    def _record(self, change: Change, view: View) -> dict[str, Any]:
+        rng = self._rng()
+        record: dict[str, Any] = {
+            "Metadata": {"WriteTimestampMicros": {"N": str(change.micros)}},
+            "Keys": _stored(change.keys, rng),
+        }
+        if change.old is not None and view == "NEW_AND_OLD_IMAGES":
+            record["OldImage"] = _stored(change.old, rng)
+        if change.new is not None:
+            record["NewImage"] = _stored(change.new, rng)
+        return record
+
+    def _begin(self) -> tuple[Path, str]:
+        self._written += 1
+        millis = int((_FIRST_AT + timedelta(hours=self._written)).timestamp() * 1000)
+        export_id = f"{millis:014d}-{self._rng().getrandbits(32):08x}"
+        home = self.folder / "AWSDynamoDB" / export_id
+        home.mkdir(parents=True)
+        (home / "_started").touch()
+        return home, export_id
+
+    def _write_data(self, lines: Sequence[bytes], folder: Path, prefix: str) -> list[dict[str, Any]]:
+        rng = self._rng()
+        folder.mkdir(parents=True, exist_ok=True)
+        shares: list[list[bytes]] = [[] for _ in range(self.files)]
+        for line in lines:
+            rng.choice(shares).append(line)
+        shares += [[] for _ in range(self.empty_files)]
+        rng.shuffle(shares)
+        return [self._write_file(share, folder, prefix, rng) for share in shares]
+
+    def _write_file(self, lines: Sequence[bytes], folder: Path, prefix: str, rng: random.Random) -> dict[str, Any]:
+        name = "".join(rng.choices("abcdefghijklmnopqrstuvwxyz234567", k=26)) + ".json.gz"
+        data = gzip.compress(b"".join(lines), mtime=0)
+        (folder / name).write_bytes(data)
+        etag = hashlib.md5(hashlib.md5(data).digest()).hexdigest()  # noqa: S324 - what the format has
+        return {
+            "itemCount": len(lines),
+            "md5Checksum": _md5(data),
+            "etag": f"{etag}-1",
+            "dataFileS3Key": f"{prefix}/{name}",
+        }
+
+    def _write_manifests(self, home: Path, export_id: str, entries: list[dict[str, Any]], kind: dict[str, Any]) -> None:
+        files = b"".join(_line(entry) for entry in entries)
+        ended = _FIRST_AT + timedelta(hours=self._written)
+        arn = f"arn:aws:dynamodb:{REGION}:{ACCOUNT}:table/{self.table}"
+        summary = {
+            "version": kind["version"],
+            "exportArn": f"{arn}/export/{export_id}",
+            "startTime": _time(ended),
+            "endTime": _time(ended + timedelta(minutes=7)),
+            "tableArn": arn,
+            "tableId": "5f0c2f4e-0000-4000-8000-3c2d1e0f9a8b",
+            "exportTime": _time(ended),
+            "s3Bucket": BUCKET,
+            "s3Prefix": PREFIX,
+            "s3SseAlgorithm": "AES256",
+            "s3SseKmsKeyId": None,
+            "manifestFilesS3Key": f"{PREFIX}/AWSDynamoDB/{export_id}/manifest-files.json",
+            "billedSizeBytes": 0,
+            "itemCount": sum(entry["itemCount"] for entry in entries),
+            "outputFormat": "DYNAMODB_JSON",
+            **kind,
+        }
+        put_manifest(home, "manifest-files", files)
+        # Written last: that it is there means that the export has completed.
+        put_manifest(home, "manifest-summary", _line(summary))
+
+
+def put_manifest(home: Path, name: str, data: bytes) -> None:
+    """Write a manifest and its checksum beside it."""
+    (home / f"{name}.md5").write_text(_md5(data), encoding="ascii")
+    (home / f"{name}.json").write_bytes(data)
+
+
+def _stored(item: Item, rng: random.Random) -> Item:
+    """Return an item as the service hands it out: numbers canonical, sets in any order."""
+    return {name: _stored_value(value, rng) for name, value in item.items()}
+
+
+def _stored_value(value: AttributeValue, rng: random.Random) -> AttributeValue:
+    ((tag, content),) = value.items()
+    match tag:
+        case "N":
+            return {tag: canonical_number(content)}
+        case "SS" | "NS" | "BS":
+            texts = [canonical_number(text) for text in content] if tag == "NS" else list(content)
+            rng.shuffle(texts)
+            return {tag: texts}
+        case "L":
+            return {tag: [_stored_value(element, rng) for element in content]}
+        case "M":
+            return {tag: _stored(content, rng)}
+    return value
+
+
+def _line(value: dict[str, Any]) -> bytes:
+    return json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode() + b"\n"
+
+
+def _md5(data: bytes) -> str:
+    return base64.b64encode(hashlib.md5(data).digest()).decode()  # noqa: S324 - what the format has
+
+
+def _time(instant: datetime) -> str:
+    return instant.isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -1,0 +1,107 @@
+"""Inflating: whole lines, exact bytes, bounded memory, no bombs."""
+
+import collections
+import gzip
+import hashlib
+import tracemalloc
+import zlib
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ddbio.errors import DecodeError
+from ddbio.lake import gunzip
+from ddbio.lake.gunzip import BLOCK_BYTES, GunzipLines
+
+
+def pieces(data: bytes, size: int) -> list[bytes]:
+    """Return data in pieces of so many bytes."""
+    return [data[start : start + size] for start in range(0, len(data), size)]
+
+
+@given(st.lists(st.binary(max_size=200), max_size=20), st.integers(1, 400), st.integers(1, 3))
+def test_text_and_checksum_survive_any_cut(lines, size, members):
+    """Whatever the pieces and the members of the file, the text comes whole and the MD5 is that of the file."""
+    text = b"\n".join(lines)
+    data = gzip.compress(text, mtime=0) * members
+    reader = GunzipLines(pieces(data, size), "f")
+    assert b"".join(reader) == text * members
+    assert reader.md5() == hashlib.md5(data).digest()
+    assert (reader.raw_bytes, reader.text_bytes) == (len(data), len(text) * members)
+
+
+def test_blocks_end_where_lines_end():
+    """Every block but the last ends with a line, and is not much larger than it should be."""
+    text = b"".join(b"%d%s\n" % (number, b"x" * (number % 500)) for number in range(40_000))
+    blocks = list(GunzipLines(pieces(gzip.compress(text), 10_000), "f"))
+    assert b"".join(blocks) == text
+    assert len(blocks) > 2
+    assert all(block.endswith(b"\n") and len(block) <= 2 * BLOCK_BYTES for block in blocks)
+
+
+def test_longest_lines_pass():
+    """Lines of 20 MB, longer than any item's, come whole."""
+    lines = [b"a" * 20_000_000 + b"\n", b"b" * 20_000_000 + b"\n"]
+    assert b"".join(GunzipLines(pieces(gzip.compress(b"".join(lines), 1), 1 << 20), "f")) == b"".join(lines)
+
+
+def test_line_beyond_any_item_is_refused():
+    """A line that no item could make ends the reading before it is held whole."""
+    data = gzip.compress(b"\n" + b"a1b2" * 30_000_000, 1)
+    with pytest.raises(DecodeError, match="f has a line"):
+        list(GunzipLines(pieces(data, 1 << 16), "f"))
+
+
+def test_densest_item_passes():
+    """Lines of one repeated letter, which deflate best of all items, pass whatever the file's size."""
+    text = (b'{"Item":{"a":{"S":"' + b"a" * 380_000 + b'"}}}\n') * 250
+    data = gzip.compress(text, 9)
+    assert len(text) / len(data) > 850
+    assert sum(map(len, GunzipLines(pieces(data, 1 << 16), "f"))) == len(text)
+
+
+def test_bomb_is_refused_in_little_memory(monkeypatch):
+    """Text that inflates beyond all measure is refused, and never held."""
+    monkeypatch.setattr(gunzip, "_RATIO_FROM_BYTES", 1 << 20)
+    deflater = zlib.compressobj(9, wbits=31)
+    data = b"".join(deflater.compress(b"\n" * (1 << 20)) for _ in range(100)) + deflater.flush()
+    assert 100 * (1 << 20) / len(data) > 1000
+    tracemalloc.start()
+    try:
+        with pytest.raises(DecodeError, match="1000 times"):
+            collections.deque(GunzipLines(iter([data]), "f"), maxlen=0)
+        assert tracemalloc.get_traced_memory()[1] < 64 << 20
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize("cut", [0, 1, 5, 12, 30, -9, -1])
+def test_file_that_ends_early_is_refused(cut):
+    """No part of a gzip file passes for the whole."""
+    data = gzip.compress(b"some text\n" * 10)[:cut]
+    with pytest.raises(DecodeError, match="f ends early"):
+        list(GunzipLines([data] if data else [], "f"))
+
+
+@pytest.mark.parametrize("place", [0, 3, 15, -5])
+def test_broken_file_is_refused(place):
+    """A wrong byte in head, text or checksum is no silent loss."""
+    data = bytearray(gzip.compress(bytes(range(256)) * 4))
+    data[place] ^= 0xFF
+    with pytest.raises(DecodeError, match="f "):
+        list(GunzipLines([bytes(data)], "f"))
+
+
+def test_rest_after_the_file_is_refused():
+    """Bytes after the last member are no gzip file."""
+    with pytest.raises(DecodeError, match="f is not a gzip file"):
+        list(GunzipLines([gzip.compress(b"text") + b"rest of something else"], "f"))
+
+
+def test_checksum_covers_what_was_not_inflated():
+    """The MD5 is the whole file's, also when the reading ended early."""
+    data = gzip.compress(b"x\n" * BLOCK_BYTES)
+    reader = GunzipLines(pieces(data, 100), "f")
+    next(iter(reader))
+    assert reader.md5() == hashlib.md5(data).digest()
