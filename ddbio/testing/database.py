@@ -70,10 +70,13 @@ class Database:
         """Refuse a request that comes during a storm."""
         if self.faults.storms:
             name = request.members.get("TableName") or next(iter(request.members.get("RequestItems") or {"": None}))
-            resource = self.tables[name].arn if name in self.tables else str(name)
-            refusal = self.mishaps.storm(operation, resource, self.clock())
-            if refusal is not None:
-                raise refusal
+            self.check_storm(operation, self.tables[name].arn if name in self.tables else str(name))
+
+    def check_storm(self, operation: str, resource: str) -> None:
+        """Refuse a request to a table, named by its ARN, that comes during a storm."""
+        refusal = self.mishaps.storm(operation, resource, self.clock())
+        if refusal is not None:
+            raise refusal
 
     def write(self, change: Change, failure: Refusal | None) -> None:
         """Carry out a write, or refuse it as throttled or by its failed condition, which the table alone pays."""
@@ -86,10 +89,18 @@ class Database:
 
     def take(self, draws: Sequence[Draw]) -> None:
         """Consume what a request draws, or refuse the request as throttled."""
-        now = self.clock()
-        refusal = self.capacity.refusal(draws, now)
+        self.check(draws)
+        self.charge(draws)
+
+    def check(self, draws: Sequence[Draw]) -> None:
+        """Refuse a request as throttled if what it draws from is empty."""
+        refusal = self.capacity.refusal(draws, self.clock())
         if refusal is not None:
             raise refusal
+
+    def charge(self, draws: Sequence[Draw]) -> None:
+        """Consume what an admitted request draws."""
+        now = self.clock()
         self.capacity.charge(draws, now)
         self.record.add(draws, now)
 
