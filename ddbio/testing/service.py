@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs, urlsplit
 
 from ddbio.errors import DdbioError
+from ddbio.testing.changes import update_table
 from ddbio.testing.compression import MAX_BODY_BYTES, compressed, inflated, is_worth_compressing, reply_coding
 from ddbio.testing.control import create_table, delete_table, describe_table, list_tables
 from ddbio.testing.loading import load
@@ -18,6 +19,12 @@ from ddbio.testing.reads import batch_get_item, get_item
 from ddbio.testing.refusal import Refusal, bad_signature, broken, unauthenticated, unknown_operation
 from ddbio.testing.request import Request
 from ddbio.testing.server import CutError, HttpReply, HttpRequest
+from ddbio.testing.settings import (
+    describe_continuous_backups,
+    describe_time_to_live,
+    update_continuous_backups,
+    update_time_to_live,
+)
 from ddbio.testing.updates import update_item
 from ddbio.testing.values import to_wire
 from ddbio.testing.writes import batch_write_item, delete_item, put_item
@@ -35,13 +42,18 @@ _OPERATIONS: dict[str, Callable[[Database, Request], dict[str, Any] | Chunks]] =
     "CreateTable": create_table,
     "DeleteItem": delete_item,
     "DeleteTable": delete_table,
+    "DescribeContinuousBackups": describe_continuous_backups,
     "DescribeTable": describe_table,
+    "DescribeTimeToLive": describe_time_to_live,
     "GetItem": get_item,
     "ListTables": list_tables,
     "PutItem": put_item,
     "Query": query,
     "Scan": scan,
+    "UpdateContinuousBackups": update_continuous_backups,
     "UpdateItem": update_item,
+    "UpdateTable": update_table,
+    "UpdateTimeToLive": update_time_to_live,
 }
 
 _CREDENTIAL = re.compile(r"AWS4-HMAC-SHA256 .*Credential=[^/,\s]+/\d{8}/[^/]+/[^/]+/aws4_request", re.DOTALL)
