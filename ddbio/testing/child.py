@@ -25,7 +25,7 @@ _OK = 200
 class ChildServer:
     """Hold one running ``python -m ddbio.testing``; it also ends when this process does."""
 
-    def __init__(self, flags: Mapping[str, float | None], faults: Faults) -> None:
+    def __init__(self, flags: Mapping[str, float | str | None], faults: Faults) -> None:
         arguments = [f"--{name}={value}" for name, value in flags.items() if value is not None]
         arguments += faults.arguments()
         self._process = subprocess.Popen(  # noqa: S603 - our own interpreter and module

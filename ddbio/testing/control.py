@@ -1,4 +1,4 @@
-"""Answer CreateTable, DescribeTable, ListTables and DeleteTable; refuses to change a table once it is made."""
+"""Answer CreateTable, DescribeTable, ListTables and DeleteTable; refuses to change the table it describes."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ def create_table(database: Database, request: Request) -> dict[str, Any]:
 
 def describe_table(database: Database, request: Request) -> dict[str, Any]:
     """Describe a table with its exact count and size."""
-    return {"Table": describe(_existing(database, request), "ACTIVE")}
+    return {"Table": describe(existing_table(database, request), "ACTIVE")}
 
 
 def delete_table(database: Database, request: Request) -> dict[str, Any]:
     """Delete a table at once."""
-    table = _existing(database, request)
+    table = existing_table(database, request)
     database.remove(table)
     return {"TableDescription": describe(table, "DELETING")}
 
@@ -68,7 +68,8 @@ def describe(table: Table, status: str) -> dict[str, Any]:
     return described
 
 
-def _existing(database: Database, request: Request) -> Table:
+def existing_table(database: Database, request: Request) -> Table:
+    """Return the table a request names; its absence has the text of calls that manage tables."""
     name = request.table_name()
     if name not in database.tables:
         raise not_found(f"Requested resource not found: Table: {name} not found")

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from ddbio.testing.capacity import Capacity, Draw
 from ddbio.testing.definition import Defaults
+from ddbio.testing.exports import Exports
 from ddbio.testing.faults import Faults, Mishaps
 from ddbio.testing.record import Record
 from ddbio.testing.refusal import in_use, not_found
@@ -31,6 +32,7 @@ class Database:
     capacity: Capacity = field(default_factory=Capacity)
     clock: Callable[[], float] = time.monotonic
     faults: Faults = field(default_factory=Faults)
+    exports: Exports = field(default_factory=Exports)
     tables: dict[str, Table] = field(default_factory=dict)
     record: Record = field(init=False)
     mishaps: Mishaps = field(init=False)
@@ -70,10 +72,13 @@ class Database:
         """Refuse a request that comes during a storm."""
         if self.faults.storms:
             name = request.members.get("TableName") or next(iter(request.members.get("RequestItems") or {"": None}))
-            resource = self.tables[name].arn if name in self.tables else str(name)
-            refusal = self.mishaps.storm(operation, resource, self.clock())
-            if refusal is not None:
-                raise refusal
+            self.check_storm(operation, self.tables[name].arn if name in self.tables else str(name))
+
+    def check_storm(self, operation: str, resource: str) -> None:
+        """Refuse a request to a table, named by its ARN, that comes during a storm."""
+        refusal = self.mishaps.storm(operation, resource, self.clock())
+        if refusal is not None:
+            raise refusal
 
     def write(self, change: Change, failure: Refusal | None) -> None:
         """Carry out a write, or refuse it as throttled or by its failed condition, which the table alone pays."""
@@ -86,10 +91,18 @@ class Database:
 
     def take(self, draws: Sequence[Draw]) -> None:
         """Consume what a request draws, or refuse the request as throttled."""
-        now = self.clock()
-        refusal = self.capacity.refusal(draws, now)
+        self.check(draws)
+        self.charge(draws)
+
+    def check(self, draws: Sequence[Draw]) -> None:
+        """Refuse a request as throttled if what it draws from is empty."""
+        refusal = self.capacity.refusal(draws, self.clock())
         if refusal is not None:
             raise refusal
+
+    def charge(self, draws: Sequence[Draw]) -> None:
+        """Consume what an admitted request draws."""
+        now = self.clock()
         self.capacity.charge(draws, now)
         self.record.add(draws, now)
 

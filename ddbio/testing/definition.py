@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import uuid
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Literal
 
 from ddbio.testing.capacity import Throughput, partition_count
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 _ARN = "arn:aws:dynamodb:us-east-1:000000000000:table/"
 # https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/warm-throughput.html
 ON_DEMAND_PARTITIONS = 4
+_VIEWS = ("KEYS_ONLY", "NEW_AND_OLD_IMAGES", "NEW_IMAGE", "OLD_IMAGE")
 _PROJECTIONS = ("ALL", "KEYS_ONLY", "INCLUDE")
 
 
@@ -43,10 +45,10 @@ class Defaults:
 def define_table(request: Request, defaults: Defaults) -> Table:
     """Return the table that a CreateTable request asks for, still empty."""
     name = request.table_name()
-    types = _attribute_types(request.required("AttributeDefinitions"))
+    types = attribute_types(request.required("AttributeDefinitions"))
     keys = _key_schema(request.required("KeySchema"), types)
     on_demand = request.text("BillingMode", ("PROVISIONED", "PAY_PER_REQUEST")) == "PAY_PER_REQUEST"
-    billing = _Billing(on_demand=on_demand, defaults=defaults)
+    billing = Billing(on_demand=on_demand, defaults=defaults)
     table = Table(
         name=name,
         arn=_ARN + name,
@@ -59,6 +61,9 @@ def define_table(request: Request, defaults: Defaults) -> Table:
         },
         throughput=billing.throughput(request.members),
     )
+    stream = request.mapping("StreamSpecification")
+    if stream is not None and stream.get("StreamEnabled"):
+        table.description |= with_stream(table.arn, stream)
     if on_demand:
         table.description["BillingModeSummary"] = {"BillingMode": "PAY_PER_REQUEST"}
     kinds: tuple[tuple[Literal["Global", "Local"], str], ...] = (
@@ -67,7 +72,7 @@ def define_table(request: Request, defaults: Defaults) -> Table:
     )
     for kind, member in kinds:
         for definition in request.listing(member) or ():
-            _add_index(table, kind, definition, types, billing)
+            add_index(table, kind, definition, types, billing)
     _check_all_used(table, types)
     return table
 
@@ -95,12 +100,28 @@ def loaded_table(name: str, keys: KeySchema, defaults: Defaults) -> Table:
     )
 
 
+def with_stream(arn: str, specification: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the members that describe an enabled stream, which has no records."""
+    view = specification.get("StreamViewType")
+    if view not in _VIEWS:
+        raise constraint(view, "streamSpecification.streamViewType", f"satisfy enum value set: [{', '.join(_VIEWS)}]")
+    label = datetime.now(UTC).isoformat(timespec="milliseconds").removesuffix("+00:00")
+    return {
+        "StreamSpecification": {"StreamEnabled": True, "StreamViewType": view},
+        "LatestStreamLabel": label,
+        "LatestStreamArn": f"{arn}/stream/{label}",
+    }
+
+
 @dataclass(frozen=True, slots=True)
-class _Billing:
+class Billing:
+    """Hold how a table is billed, and what applies where it states no numbers."""
+
     on_demand: bool
     defaults: Defaults
 
     def throughput(self, definition: Mapping[str, Any]) -> Throughput:
+        """Return what a table or index with these words may consume."""
         if not self.on_demand:
             read, write = _stated(definition)
             return Throughput(
@@ -123,6 +144,7 @@ class _Billing:
         )
 
     def description(self, definition: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the numbers as DescribeTable shows them."""
         if not self.on_demand:
             return {"ProvisionedThroughput": _described(*_stated(definition))}
         if "ProvisionedThroughput" in definition:
@@ -161,7 +183,8 @@ def _units(stated: Mapping[str, Any], member: str) -> int:
     return value
 
 
-def _attribute_types(definitions: Any) -> dict[str, str]:
+def attribute_types(definitions: Any) -> dict[str, str]:
+    """Return the types of AttributeDefinitions by name."""
     types: dict[str, str] = {}
     try:
         for definition in definitions:
@@ -199,9 +222,10 @@ def key_schema(parts: list[tuple[str, str]]) -> KeySchema:
     return KeySchema(*(KeyAttribute(name, tag, size) for (name, tag), size in zip(parts, sizes, strict=False)))
 
 
-def _add_index(
-    table: Table, kind: Literal["Global", "Local"], definition: Any, types: dict[str, str], billing: _Billing
+def add_index(
+    table: Table, kind: Literal["Global", "Local"], definition: Any, types: dict[str, str], billing: Billing
 ) -> None:
+    """Add an empty index to a table by the words of CreateTable."""
     try:
         name, schema, projection = definition["IndexName"], definition["KeySchema"], definition["Projection"]
         projection_type = projection.get("ProjectionType")

@@ -10,9 +10,12 @@ from ddbio.testing.capacity import BURST_SECONDS, Capacity
 from ddbio.testing.child import ChildServer
 from ddbio.testing.database import Database
 from ddbio.testing.definition import ON_DEMAND_PARTITIONS, Defaults
+from ddbio.testing.delivery import Delivery
 from ddbio.testing.faults import Faults
+from ddbio.testing.proxy import ProxyService
 from ddbio.testing.server import LOOPBACK, Server
 from ddbio.testing.service import Service
+from ddbio.testing.upstream import Upstream
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -23,15 +26,20 @@ if TYPE_CHECKING:
 class _ThreadServer:
     """Serve from threads of this process."""
 
-    def __init__(self, service: Service, port: int) -> None:
+    def __init__(self, service: Service, port: int, upstream: Upstream | None = None) -> None:
         self._service = service
+        self._upstream = upstream
         self._server = Server(service.answer, port)
         self.endpoint_url = f"http://{LOOPBACK}:{self._server.port}"
         self.load = service.load
         self.consumed = service.consumed
         self.requests = service.requests
         self.faulted = service.faulted
-        self.stop = self._server.stop
+
+    def stop(self) -> None:
+        self._server.stop()
+        if self._upstream is not None:
+            self._upstream.close()
 
 
 @dataclass(kw_only=True)
@@ -55,6 +63,10 @@ class FakeDynamoDB:
         How many of these seconds a new table begins with.
     faults
         What goes wrong: leftovers of batches, errors, resets, storms of throttling.
+    proxy
+        The endpoint in front of which capacity and faults are put, instead of tables of the fake's own.
+    export_to
+        The S3 endpoint, or the folder with buckets as folders, to which ExportTableToPointInTime writes.
     process
         Whether to serve from a process of its own, so that a benchmark measures only its client.
     """
@@ -67,6 +79,8 @@ class FakeDynamoDB:
     burst_seconds: float = BURST_SECONDS
     burst_at_creation: float = 0.0
     faults: Faults = field(default_factory=Faults)
+    proxy: str | None = None
+    export_to: str | None = None
     process: bool = False
     _running: _ThreadServer | ChildServer | None = field(default=None, init=False, repr=False)
 
@@ -141,9 +155,14 @@ class FakeDynamoDB:
     def _in_thread(self) -> _ThreadServer:
         defaults = Defaults(read_per_second=self.rcu, write_per_second=self.wcu, partitions=self.partitions)
         database = Database(defaults, Capacity(self.burst_seconds, self.burst_at_creation), faults=self.faults)
-        return _ThreadServer(Service(database, self.latency_seconds), self.port)
+        if self.export_to is not None:
+            database.exports.delivery = Delivery(self.export_to)
+        if self.proxy is None:
+            return _ThreadServer(Service(database, self.latency_seconds), self.port)
+        upstream = Upstream(self.proxy)
+        return _ThreadServer(ProxyService(database, upstream, self.latency_seconds), self.port, upstream)
 
-    def _flags(self) -> dict[str, float | None]:
+    def _flags(self) -> dict[str, float | str | None]:
         return {
             "port": self.port,
             "rcu": self.rcu,
@@ -152,4 +171,6 @@ class FakeDynamoDB:
             "partitions": self.partitions,
             "burst-seconds": self.burst_seconds,
             "burst-at-creation": self.burst_at_creation,
+            "proxy": self.proxy,
+            "export-to": self.export_to,
         }

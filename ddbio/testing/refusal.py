@@ -73,6 +73,21 @@ def not_found(message: str = "Requested resource not found") -> Refusal:
     return Refusal(_SERVICE + "ResourceNotFoundException", message)
 
 
+def table_not_found(message: str) -> Refusal:
+    """Return what calls about backups say of an absent table."""
+    return Refusal(_SERVICE + "TableNotFoundException", message)
+
+
+def service_refusal(code: str, message: str) -> Refusal:
+    """Return another of DynamoDB's own exceptions by its code."""
+    return Refusal(_SERVICE + code, message)
+
+
+def limit_exceeded(message: str) -> Refusal:
+    """Return DynamoDB's LimitExceededException."""
+    return Refusal(_SERVICE + "LimitExceededException", message)
+
+
 def in_use(message: str) -> Refusal:
     """Return DynamoDB's ResourceInUseException."""
     return Refusal(_SERVICE + "ResourceInUseException", message)

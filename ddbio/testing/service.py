@@ -10,14 +10,22 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs, urlsplit
 
 from ddbio.errors import DdbioError
+from ddbio.testing.changes import update_table
 from ddbio.testing.compression import MAX_BODY_BYTES, compressed, inflated, is_worth_compressing, reply_coding
 from ddbio.testing.control import create_table, delete_table, describe_table, list_tables
+from ddbio.testing.exports import describe_export, export_table, list_exports
 from ddbio.testing.loading import load
 from ddbio.testing.paging import query, scan
 from ddbio.testing.reads import batch_get_item, get_item
 from ddbio.testing.refusal import Refusal, bad_signature, broken, unauthenticated, unknown_operation
 from ddbio.testing.request import Request
 from ddbio.testing.server import CutError, HttpReply, HttpRequest
+from ddbio.testing.settings import (
+    describe_continuous_backups,
+    describe_time_to_live,
+    update_continuous_backups,
+    update_time_to_live,
+)
 from ddbio.testing.updates import update_item
 from ddbio.testing.values import to_wire
 from ddbio.testing.writes import batch_write_item, delete_item, put_item
@@ -35,17 +43,25 @@ _OPERATIONS: dict[str, Callable[[Database, Request], dict[str, Any] | Chunks]] =
     "CreateTable": create_table,
     "DeleteItem": delete_item,
     "DeleteTable": delete_table,
+    "DescribeContinuousBackups": describe_continuous_backups,
     "DescribeTable": describe_table,
+    "DescribeTimeToLive": describe_time_to_live,
+    "DescribeExport": describe_export,
+    "ExportTableToPointInTime": export_table,
     "GetItem": get_item,
+    "ListExports": list_exports,
     "ListTables": list_tables,
     "PutItem": put_item,
     "Query": query,
     "Scan": scan,
+    "UpdateContinuousBackups": update_continuous_backups,
     "UpdateItem": update_item,
+    "UpdateTable": update_table,
+    "UpdateTimeToLive": update_time_to_live,
 }
 
 _CREDENTIAL = re.compile(r"AWS4-HMAC-SHA256 .*Credential=[^/,\s]+/\d{8}/[^/]+/[^/]+/aws4_request", re.DOTALL)
-_AMZ_JSON = {"Content-Type": "application/x-amz-json-1.0"}
+AMZ_JSON = {"Content-Type": "application/x-amz-json-1.0"}
 
 
 class Service:
@@ -64,14 +80,14 @@ class Service:
         if request.method == "GET" and url.path == "/":
             return HttpReply(200, [b"healthy: dynamodb.us-east-1.amazonaws.com "])
         try:
-            reply = HttpReply(200, self._operate(request, url.path), _AMZ_JSON)
+            reply = self._operate(request, url.path)
         except Refusal as refusal:
-            reply = HttpReply(refusal.status, [to_wire(refusal.body)], _AMZ_JSON)
+            reply = HttpReply(refusal.status, [to_wire(refusal.body)], AMZ_JSON)
         if self._latency_seconds:
             time.sleep(self._latency_seconds)
         return _encoded(reply, request.headers.get("accept-encoding"))
 
-    def _operate(self, request: HttpRequest, path: str) -> Chunks:
+    def _operate(self, request: HttpRequest, path: str) -> HttpReply:
         if len(request.body) > MAX_BODY_BYTES:
             raise broken("Request body is too large", status=413)
         if path != "/":
@@ -87,16 +103,21 @@ class Service:
             raise bad_signature("The Authorization header holds no credential of Signature Version 4.")
         body = inflated(request.body, request.headers.get("content-encoding"))
         with self._lock:
-            self.database.record.requests[name] += 1
-            strike = self.database.mishaps.strike(name)
-            if strike in {"error_before", "reset_before"}:
-                raise _struck(strike)
+            strike = self._begin(name)
             asked = Request.parse(body)
             self.database.check_weather(name, asked)
             reply = operation(self.database, asked)
         if strike is not None:
-            raise _struck(strike)
-        return reply if isinstance(reply, list) else [to_wire(reply)]
+            raise struck(strike)
+        return HttpReply(200, reply if isinstance(reply, list) else [to_wire(reply)], AMZ_JSON)
+
+    def _begin(self, name: str) -> Strike | None:
+        """Count a request and return what is to strike it once it is carried out; the lock must be held."""
+        self.database.record.requests[name] += 1
+        strike = self.database.mishaps.strike(name)
+        if strike in {"error_before", "reset_before"}:
+            raise struck(strike)
+        return strike
 
     def load(self, table: str, lines: Any, key: str) -> int:
         """Load items into a table, which is made if there is none; return their number."""
@@ -138,7 +159,8 @@ class Service:
         return HttpReply(200, [json.dumps(result).encode()], {"Content-Type": "application/json"})
 
 
-def _struck(strike: Strike) -> Exception:
+def struck(strike: Strike) -> Exception:
+    """Return what a stricken request meets: a reset connection or an HTTP 500."""
     return CutError() if strike.startswith("reset") else broken("Internal server error")
 
 

@@ -83,6 +83,10 @@ class Table:
     keys: KeySchema
     description: dict[str, Any]
     throughput: Throughput
+    expiry: str | None = None
+    """The attribute of the time to live."""
+    recovery: tuple[float, int] | None = None
+    """Since when, and for how many days, a point in time could be recovered."""
     indexes: dict[str, Index] = field(default_factory=dict)
     shelf: Shelf = field(default_factory=Shelf)
 

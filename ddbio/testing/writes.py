@@ -20,7 +20,9 @@ if TYPE_CHECKING:
 MAX_BATCH_WRITES = 25
 
 
-class _Write(NamedTuple):
+class Write(NamedTuple):
+    """Hold one checked write of a whole item, or a delete."""
+
     table: Table
     key: Key
     new: Item | None
@@ -30,28 +32,30 @@ class _Write(NamedTuple):
 def put_item(database: Database, request: Request) -> dict[str, Any]:
     """Put one whole item."""
     table = database.table(request)
-    return _write_one(database, request, _put(table, request.required("Item")))
+    return _write_one(database, request, planned_put(table, request.required("Item")))
 
 
 def delete_item(database: Database, request: Request) -> dict[str, Any]:
     """Delete one item, which need not exist."""
     table = database.table(request)
-    return _write_one(database, request, _delete(table, request.required("Key")))
+    return _write_one(database, request, planned_delete(table, request.required("Key")))
 
 
-def _put(table: Table, item: Any) -> _Write:
+def planned_put(table: Table, item: Any) -> Write:
+    """Return the put of an item; refuse one that cannot be stored."""
     canonical, size_bytes = stored_item(item)
     table.check_item(canonical)
-    return _Write(table, table.keys.key_of(canonical), canonical, size_bytes)
+    return Write(table, table.keys.key_of(canonical), canonical, size_bytes)
 
 
-def _delete(table: Table, key: Any) -> _Write:
+def planned_delete(table: Table, key: Any) -> Write:
+    """Return the delete of a key; refuse one that is no key of the table."""
     canonical = canonical_map(key)
     table.keys.check_key(canonical)
-    return _Write(table, table.keys.key_of(canonical), None, 0)
+    return Write(table, table.keys.key_of(canonical), None, 0)
 
 
-def _write_one(database: Database, request: Request, write: _Write) -> dict[str, Any]:
+def _write_one(database: Database, request: Request, write: Write) -> dict[str, Any]:
     returned = checked_return(request, ("NONE", "ALL_OLD"))
     placeholders = write_placeholders(request)
     guard = Guard.asked(request, placeholders)
@@ -88,7 +92,7 @@ def batch_write_item(database: Database, request: Request) -> dict[str, Any]:
     return {"UnprocessedItems": unprocessed, **consumed_list(request, draws, database)}
 
 
-def _checked_batch(database: Database, asked: Any) -> list[tuple[str, Any, _Write]]:
+def _checked_batch(database: Database, asked: Any) -> list[tuple[str, Any, Write]]:
     if type(asked) is not dict or any(type(listed) is not list for listed in asked.values()):
         raise malformed()
     if not asked or not all(asked.values()):
@@ -108,12 +112,12 @@ def _checked_batch(database: Database, asked: Any) -> list[tuple[str, Any, _Writ
     return writes
 
 
-def _batched(table: Table, original: Any) -> _Write:
+def _batched(table: Table, original: Any) -> Write:
     match original:
         case {"PutRequest": {"Item": item}} if len(original) == 1:
-            return _put(table, item)
+            return planned_put(table, item)
         case {"DeleteRequest": {"Key": key}} if len(original) == 1:
-            return _delete(table, key)
+            return planned_delete(table, key)
         case dict():
             raise invalid("Supplied AttributeValue has more than one datatypes set or no PutRequest or DeleteRequest")
         case _:

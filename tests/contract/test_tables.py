@@ -1,0 +1,199 @@
+"""State how tables are made like others and changed; backends name what they are known not to keep."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import pytest
+
+ON_DEMAND = {"BillingMode": "PAY_PER_REQUEST"}
+
+
+def provisioned(read, write):
+    """Return the numbers of a table or index."""
+    return {"ProvisionedThroughput": {"ReadCapacityUnits": read, "WriteCapacityUnits": write}}
+
+
+def index(name, projection, *key, **members):
+    """Return the definition of an index."""
+    schema = [{"AttributeName": part, "KeyType": kind} for part, kind in zip(key, ("HASH", "RANGE"), strict=False)]
+    return {"IndexName": name, "KeySchema": schema, "Projection": {"ProjectionType": projection}, **members}
+
+
+class DynamoContract:
+    """State how tables are made like others and changed."""
+
+    backend: str
+    gaps: ClassVar[dict[str, tuple[str, ...]]] = {}
+    gaps_are_certain = True
+
+    @staticmethod
+    def _described(client, table):
+        client.get_waiter("table_exists").wait(TableName=table)
+        return client.describe_table(TableName=table)["Table"]
+
+    def test_a_description_is_enough_to_make_the_same_table(self, client, make_table):
+        """Keys, types, indexes with their projections and the billing mode are told as they were asked for."""
+        table = make_table(
+            "pk:S",
+            "sk:N",
+            more=["g:B", "l:S"],
+            GlobalSecondaryIndexes=[index("byg", "KEYS_ONLY", "g", "sk")],
+            LocalSecondaryIndexes=[index("byl", "ALL", "pk", "l")],
+        )
+        told = self._described(client, table)
+        assert sorted(part["AttributeName"] for part in told["AttributeDefinitions"]) == ["g", "l", "pk", "sk"]
+        assert [(part["AttributeName"], part["KeyType"]) for part in told["KeySchema"]] == [
+            ("pk", "HASH"),
+            ("sk", "RANGE"),
+        ]
+        assert told["BillingModeSummary"]["BillingMode"] == "PAY_PER_REQUEST"
+        (whole,), (local,) = told["GlobalSecondaryIndexes"], told["LocalSecondaryIndexes"]
+        for found, expected in (
+            (whole, index("byg", "KEYS_ONLY", "g", "sk")),
+            (local, index("byl", "ALL", "pk", "l")),
+        ):
+            assert {member: found[member] for member in expected} == expected
+
+    def test_a_stream_is_described_while_it_is_on(self, client, make_table):
+        """A stream's view and ARN are told; without a stream there is no specification."""
+        plain = make_table("pk:S")
+        assert "StreamSpecification" not in self._described(client, plain)
+        specification = {"StreamEnabled": True, "StreamViewType": "NEW_AND_OLD_IMAGES"}
+        table = make_table("pk:S", StreamSpecification=specification)
+        told = self._described(client, table)
+        assert told["StreamSpecification"] == specification
+        assert told["LatestStreamArn"].startswith(told["TableArn"] + "/stream/")
+
+    def test_a_stream_is_turned_on_and_off(self, client, dynamo, make_table):
+        """UpdateTable turns a stream on once and off once."""
+        table = make_table("pk:S")
+        specification = {"StreamEnabled": True, "StreamViewType": "KEYS_ONLY"}
+        client.update_table(TableName=table, StreamSpecification=specification)
+        assert self._described(client, table)["StreamSpecification"] == specification
+        twice = dynamo.refusal("update_table", TableName=table, StreamSpecification=specification)
+        assert twice in {"ValidationException", "ResourceInUseException"}
+        client.update_table(TableName=table, StreamSpecification={"StreamEnabled": False})
+        assert "StreamSpecification" not in self._described(client, table)
+
+    def test_the_billing_mode_is_changed(self, client, make_table):
+        """A table may become provisioned, change its numbers and become on-demand again."""
+        table = make_table("pk:S")
+        client.update_table(TableName=table, BillingMode="PROVISIONED", **provisioned(7, 5))
+        self._assert_numbers(client, table, 7, 5)
+        client.update_table(TableName=table, **provisioned(9, 6))
+        self._assert_numbers(client, table, 9, 6)
+        client.update_table(TableName=table, **ON_DEMAND)
+        self._assert_numbers(client, table, 0, 0)
+        assert self._described(client, table)["BillingModeSummary"]["BillingMode"] == "PAY_PER_REQUEST"
+
+    def _assert_numbers(self, client, table, read, write):
+        told = self._described(client, table)["ProvisionedThroughput"]
+        assert (told["ReadCapacityUnits"], told["WriteCapacityUnits"]) == (read, write)
+
+    def test_an_index_is_added_to_items_that_are_there(self, client, dynamo, make_table):
+        """A new index holds the items that have its key; those with a value it cannot hold are left out."""
+        table = make_table("pk:S")
+        dynamo.put_all(
+            table,
+            [{"pk": {"S": "a"}, "g": {"S": "x"}}, {"pk": {"S": "b"}}, {"pk": {"S": "c"}, "g": {"N": "1"}}],
+        )
+        client.update_table(
+            TableName=table,
+            AttributeDefinitions=[
+                {"AttributeName": "pk", "AttributeType": "S"},
+                {"AttributeName": "g", "AttributeType": "S"},
+            ],
+            GlobalSecondaryIndexUpdates=[{"Create": index("byg", "ALL", "g")}],
+        )
+        found = dynamo.items("scan", TableName=table, IndexName="byg")
+        assert [item["pk"]["S"] for item in found] == ["a"]
+
+    def test_an_index_is_deleted(self, client, dynamo, make_table):
+        """A deleted index can no longer be read, and its attribute may have any type again."""
+        table = make_table("pk:S", more=["g:S"], GlobalSecondaryIndexes=[index("byg", "ALL", "g")])
+        client.update_table(TableName=table, GlobalSecondaryIndexUpdates=[{"Delete": {"IndexName": "byg"}}])
+        assert not self._described(client, table).get("GlobalSecondaryIndexes")
+        assert dynamo.refusal("scan", TableName=table, IndexName="byg") == "ValidationException"
+        client.put_item(TableName=table, Item={"pk": {"S": "a"}, "g": {"N": "1"}})
+
+    def test_time_to_live_is_named_once(self, client, dynamo, make_table):
+        """The attribute is told while it is set; setting it twice is refused, and so is taking away another."""
+        table = make_table("pk:S")
+        assert client.describe_time_to_live(TableName=table)["TimeToLiveDescription"] == {
+            "TimeToLiveStatus": "DISABLED"
+        }
+        asked = {"Enabled": True, "AttributeName": "expires"}
+        reply = client.update_time_to_live(TableName=table, TimeToLiveSpecification=asked)
+        assert reply["TimeToLiveSpecification"] == asked
+        told = client.describe_time_to_live(TableName=table)["TimeToLiveDescription"]
+        assert told["AttributeName"] == "expires"
+        assert told["TimeToLiveStatus"] in {"ENABLED", "ENABLING"}
+        for wrong in (asked, {"Enabled": False, "AttributeName": "other"}):
+            code = dynamo.refusal("update_time_to_live", TableName=table, TimeToLiveSpecification=wrong)
+            assert code == "ValidationException"
+
+    def test_recovery_is_turned_on(self, client, dynamo, make_table):
+        """Point-in-time recovery tells its window; an absent table has a code of its own."""
+        table = make_table("pk:S")
+        client.update_continuous_backups(
+            TableName=table, PointInTimeRecoverySpecification={"PointInTimeRecoveryEnabled": True}
+        )
+        told = client.describe_continuous_backups(TableName=table)["ContinuousBackupsDescription"]
+        assert told["ContinuousBackupsStatus"] == "ENABLED"
+        window = told["PointInTimeRecoveryDescription"]
+        assert window["PointInTimeRecoveryStatus"] == "ENABLED"
+        assert window["EarliestRestorableDateTime"] <= window["LatestRestorableDateTime"]
+        absent = "ddbio-contract-absent"
+        assert dynamo.refusal("describe_continuous_backups", TableName=absent) == "TableNotFoundException"
+
+    @pytest.mark.parametrize("operation", ["update_table", "describe_time_to_live"])
+    def test_absent_tables_are_not_found(self, dynamo, operation):
+        """Calls that manage tables name an absent one by ResourceNotFoundException."""
+        members = ON_DEMAND if operation == "update_table" else {}
+        code = dynamo.refusal(operation, TableName="ddbio-contract-absent", **members)
+        assert code == "ResourceNotFoundException"
+
+
+class TestFake(DynamoContract):
+    """Hold the fake to the contract."""
+
+    backend = "fake"
+
+
+class TestMoto(DynamoContract):
+    """Hold moto to the contract."""
+
+    backend = "moto"
+    gaps: ClassVar = {
+        "an on-demand table keeps its old numbers": ("test_the_billing_mode_is_changed",),
+        "values that an index cannot hold break its Scan": ("test_an_index_is_added_to_items_that_are_there",),
+        "the time to live may be set twice": ("test_time_to_live_is_named_once",),
+        "an absent table has a code of its own": ("test_absent_tables_are_not_found[describe_time_to_live]",),
+    }
+
+
+class TestMinistack(DynamoContract):
+    """Hold ministack to the contract."""
+
+    backend = "ministack"
+    gaps: ClassVar = {
+        "streams and the time to live may be set twice": (
+            "test_a_stream_is_turned_on_and_off",
+            "test_time_to_live_is_named_once",
+        ),
+        "values that an index cannot hold are in it": ("test_an_index_is_added_to_items_that_are_there",),
+        "absent tables have one code": ("test_recovery_is_turned_on",),
+    }
+
+
+class TestEndpoint(DynamoContract):
+    """Hold the endpoint in the environment to the contract, forgiving what some emulator is known not to keep."""
+
+    backend = "endpoint"
+    gaps: ClassVar = {
+        f"{known.backend}: {reason}": names
+        for known in (TestFake, TestMoto, TestMinistack)
+        for reason, names in known.gaps.items()
+    }
+    gaps_are_certain = False
