@@ -23,6 +23,7 @@ class Clock:
         self.now = 0.0
 
     def __call__(self):
+        """Return the virtual seconds."""
         return self.now
 
 
