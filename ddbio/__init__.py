@@ -13,7 +13,7 @@ from ddbio.version import __version__
 if TYPE_CHECKING:
     from ddbio.api import infer_schema, load, read_table, scan, scan_batches, write_table
     from ddbio.core.decode import from_dynamodb_json
-    from ddbio.core.items import to_dynamodb_json
+    from ddbio.core.encode import to_dynamodb_json
     from ddbio.errors import DdbioError
     from ddbio.spark.registration import register
 
@@ -40,7 +40,7 @@ _HOMES = {
     "register": "ddbio.spark.registration",
     "scan": "ddbio.api",
     "scan_batches": "ddbio.api",
-    "to_dynamodb_json": "ddbio.core.items",
+    "to_dynamodb_json": "ddbio.core.encode",
     "write_table": "ddbio.api",
 }
 

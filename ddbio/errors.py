@@ -4,6 +4,7 @@ DdbioError
 ├── OptionError          (ValueError)       unknown, malformed or contradictory option
 ├── SchemaError          (TypeError)        items do not fit the declared or merged schema
 ├── DecodeError          (ValueError)       bytes are not DynamoDB JSON; has .uri .line
+├── EncodeError          (ValueError)       a row is no item DynamoDB takes; has .row .attribute .rule
 ├── NotFoundError        (LookupError)      no such table, index, export or object
 ├── AccessDeniedError    (PermissionError)  credentials missing, or IAM or KMS refused; has .action .resource
 ├── EndpointError        (ConnectionError)  the endpoint does not answer, or not as DynamoDB or S3; has .endpoint_url
@@ -49,6 +50,16 @@ class DecodeError(DdbioError, ValueError):
         super().__init__(message, uri, line)
         self.uri = uri
         self.line = line
+
+
+class EncodeError(DdbioError, ValueError):
+    """Report a row that is no item DynamoDB takes."""
+
+    def __init__(self, message: str, row: int | None = None, attribute: str = "", rule: str = "") -> None:
+        super().__init__(message, row, attribute, rule)
+        self.row = row
+        self.attribute = attribute
+        self.rule = rule
 
 
 class NotFoundError(DdbioError, LookupError):

@@ -1,100 +1,149 @@
-"""Turn record batches into items as bytes of DynamoDB JSON, back to back; refuses rows that make no legal item."""
+"""Encode record batches to DynamoDB JSON: items back to back with their spans, or lines; the inverse of decoding.
+
+Checks what the service would refuse before anything is sent: each refused row has its attribute, the rule and a
+message. Never rounds, never drops a value silently.
+"""
 
 from __future__ import annotations
 
-import json
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from ddbio.core.capacity import item_size_bytes
-from ddbio.core.items import items_of
-from ddbio.core.json_text import compact_json
-from ddbio.errors import DdbioError
+from ddbio.core.kernel.encoder import KernelEncoder
+from ddbio.errors import EncodeError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    import numpy.typing as npt
     import pyarrow as pa
-    from numpy.typing import NDArray
 
-    from ddbio.core.attribute import Item
+__all__ = ["EncodeOptions", "EncodedItems", "Encoder", "Refusal", "to_dynamodb_json"]
 
-# https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/Constraints.html#limits-items
-_LARGEST_ITEM_BYTES = 400 * 1024
+TimeForm = Literal["iso", "s", "ms", "us", "ns"]
 
 
 @dataclass(frozen=True)
 class EncodeOptions:
-    """Say how values become attributes."""
+    """Say how columns become attributes where Arrow and DynamoDB differ."""
+
+    nulls: Literal["missing", "null"] = "missing"
+    """Leave a null attribute or member out, or write DynamoDB's NULL; in lists and maps null is always NULL."""
+    timestamps: TimeForm = "iso"
+    """ISO 8601 text, in UTC where the column has a time zone, or the number of this unit since 1970."""
+    dates: Literal["iso", "d", "s", "ms"] = "iso"
+    """ISO 8601 text, or the number of this unit since 1970."""
+    times: TimeForm = "iso"
+    """ISO 8601 text, or the number of this unit since midnight."""
+    durations: TimeForm = "iso"
+    """ISO 8601 text, ``PT1.5S``, or the number of this unit."""
+    sets: tuple[str, ...] = field(default=())
+    """List columns to write as SS, NS or BS; those with ``ddb:type`` in their metadata need not be named."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Refusal:
-    """Say why a row makes no legal item."""
+    """Say why a row is no item that DynamoDB takes."""
 
     row: int
     attribute: str
+    """``name``, ``map.name``, ``list[]``; empty where the item as a whole is at fault."""
     rule: str
     message: str
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class EncodedItems:
-    """Hold a batch's items back to back; a refused row has an empty span."""
+    """Hold the items of a batch as DynamoDB JSON, back to back."""
 
-    buffer: NDArray[np.uint8]
-    offsets: NDArray[np.int64]
-    sizes: NDArray[np.int64]
+    buffer: npt.NDArray[np.uint8]
+    offsets: npt.NDArray[np.int64]
+    """One more than rows: item ``i`` is ``buffer[offsets[i]:offsets[i + 1]]``, empty where its row was refused."""
+    sizes: npt.NDArray[np.int64]
+    """What DynamoDB counts for each item, in bytes; 0 where its row was refused."""
     refusals: tuple[Refusal, ...]
+    """In the order of rows; at most one a row."""
 
 
 class Encoder:
-    """Encode batches of one schema."""
+    """Encode record batches of one schema; keep one per thread.
+
+    Parameters
+    ----------
+    keys
+        The table's key attributes and their types, the partition key first; None leaves keys unchecked.
+
+    Raises
+    ------
+    SchemaError
+        A column's type has no DynamoDB form, or is not that of its key.
+    """
 
     def __init__(
         self, schema: pa.Schema, *, keys: Mapping[str, str] | None = None, options: EncodeOptions | None = None
     ) -> None:
-        del options
-        self._schema = schema
+        self.schema = schema
         self._keys = dict(keys or {})
+        self._options = options or EncodeOptions()
+        self._printer = KernelEncoder(schema, self._keys, self._options)
+        self._line_printers: dict[tuple[bytes, bytes], KernelEncoder] = {}
 
     def encode(self, batch: pa.RecordBatch) -> EncodedItems:
-        """Return the items of a batch."""
-        texts: list[bytes] = []
-        sizes: list[int] = []
-        refusals: list[Refusal] = []
-        for row in range(batch.num_rows):
-            refusal, text, size = self._encode(batch.slice(row, 1), row)
-            if refusal is not None:
-                refusals.append(refusal)
-            texts.append(text)
-            sizes.append(size)
+        """Return the item of each row, its size, and the rows that DynamoDB would refuse.
+
+        Raises
+        ------
+        SchemaError
+            The batch is not of the encoder's schema.
+        """
+        pieces, refused = self._printer.print_batch(batch)
         offsets = np.zeros(batch.num_rows + 1, np.int64)
-        np.cumsum([len(text) for text in texts], out=offsets[1:])
-        buffer = np.frombuffer(b"".join(texts), np.uint8)
-        return EncodedItems(buffer, offsets, np.asarray(sizes, np.int64), tuple(refusals))
+        sizes = np.zeros(batch.num_rows, np.int64)
+        row = start = 0
+        for piece in pieces:
+            stop = row + len(piece.ends)
+            np.add(piece.ends, start, out=offsets[row + 1 : stop + 1])
+            sizes[row:stop] = piece.sizes
+            row, start = stop, start + len(piece.text)
+        buffer = _joined([piece.text for piece in pieces])
+        return EncodedItems(buffer, offsets, sizes, tuple(Refusal(*each) for each in refused))
 
-    def _encode(self, one: pa.RecordBatch, row: int) -> tuple[Refusal | None, bytes, int]:
-        try:
-            (item,) = items_of(one)
-        except DdbioError as error:
-            return Refusal(row, "", "value", str(error)), b"", 0
-        for name, tag in self._keys.items():
-            message = _wrong_key(item, name, tag)
-            if message is not None:
-                return Refusal(row, name, "key", message), b"", 0
-        size = item_size_bytes(item)
-        if size > _LARGEST_ITEM_BYTES:
-            return Refusal(row, "", "size", f"the item has {size} bytes, more than {_LARGEST_ITEM_BYTES}"), b"", 0
-        return None, compact_json(item).encode(), size
+    def encode_lines(self, batch: pa.RecordBatch, *, prefix: bytes = b"", suffix: bytes = b"") -> bytes:
+        r"""Return a line per row, ``prefix``, item and ``suffix``: ``{"Item":`` and ``}`` make a native export's lines.
+
+        Raises
+        ------
+        SchemaError
+            The batch is not of the encoder's schema.
+        EncodeError
+            DynamoDB would refuse a row; the first is named.
+        """
+        printer = self._line_printers.get((prefix, suffix))
+        if printer is None:
+            printer = KernelEncoder(self.schema, self._keys, self._options, prefix, suffix + b"\n")
+            self._line_printers[prefix, suffix] = printer
+        pieces, refused = printer.print_batch(batch)
+        for refusal in refused:
+            raise EncodeError(refusal.message, refusal.row, refusal.attribute, refusal.rule)
+        return b"".join(piece.text.data for piece in pieces)
 
 
-def _wrong_key(item: Item, name: str, tag: str) -> str | None:
-    value = item.get(name)
-    if value is None:
-        return f"key attribute {name!r} is missing"
-    if tag not in value:
-        return f"key attribute {name!r} is {json.dumps(value)[:60]}, not of type {tag}"
-    return None if value[tag] else f"key attribute {name!r} is empty"
+def _joined(texts: list[npt.NDArray[np.uint8]]) -> npt.NDArray[np.uint8]:
+    if len(texts) == 1:
+        return texts[0]
+    return np.concatenate(texts) if texts else np.zeros(0, np.uint8)
+
+
+def to_dynamodb_json(batch: pa.RecordBatch) -> bytes:
+    """Return the batch as DynamoDB JSON, an item per line, without white space.
+
+    Raises
+    ------
+    SchemaError
+        A column's type has no DynamoDB form.
+    EncodeError
+        DynamoDB would refuse a row; the first is named.
+    """
+    return Encoder(batch.schema).encode_lines(batch)
