@@ -96,10 +96,11 @@ class Digest:
 def canonical_text(item: Item) -> str:
     """Return the one text that all spellings of an item share."""
     # Code points sort as their UTF-8 bytes do.
-    return "{" + ",".join([f"{_quoted(name)}:{_value(item[name])}" for name in sorted(item)]) + "}"
+    return "{" + ",".join([f"{_quoted(name)}:{canonical_value(item[name])}" for name in sorted(item)]) + "}"
 
 
-def _value(value: AttributeValue) -> str:
+def canonical_value(value: AttributeValue) -> str:
+    """Return the one text that all spellings of an attribute value share."""
     ((tag, content),) = value.items()
     return _WRITERS[tag](content)
 
@@ -125,6 +126,6 @@ _WRITERS: dict[str, Callable[[Any], str]] = {
     "SS": lambda content: f'{{"SS":{_texts(content)}}}',
     "NS": lambda content: f'{{"NS":{_texts(map(_number, content))}}}',
     "BS": lambda content: f'{{"BS":{_texts(map(_binary, content))}}}',
-    "L": lambda content: f'{{"L":[{",".join(map(_value, content))}]}}',
+    "L": lambda content: f'{{"L":[{",".join(map(canonical_value, content))}]}}',
     "M": lambda content: f'{{"M":{canonical_text(content)}}}',
 }

@@ -11,9 +11,7 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from ddbio.core.capacity import item_size_bytes
-from ddbio.core.items import items_of
-from ddbio.core.json_text import compact_json
+from ddbio.core.kernel.encoder import KernelEncoder
 from ddbio.errors import EncodeError
 
 if TYPE_CHECKING:
@@ -89,32 +87,53 @@ class Encoder:
         self.schema = schema
         self._keys = dict(keys or {})
         self._options = options or EncodeOptions()
+        self._printer = KernelEncoder(schema, self._keys, self._options)
+        self._line_printers: dict[tuple[bytes, bytes], KernelEncoder] = {}
 
     def encode(self, batch: pa.RecordBatch) -> EncodedItems:
-        """Return the item of each row, its size, and the rows that DynamoDB would refuse."""
-        items = list(items_of(batch))
-        texts = [compact_json(item).encode() for item in items]
-        return EncodedItems(
-            np.frombuffer(b"".join(texts), np.uint8),
-            np.concatenate([[0], np.cumsum([len(text) for text in texts])]).astype(np.int64),
-            np.array([item_size_bytes(item) for item in items], np.int64),
-            (),
-        )
+        """Return the item of each row, its size, and the rows that DynamoDB would refuse.
+
+        Raises
+        ------
+        SchemaError
+            The batch is not of the encoder's schema.
+        """
+        pieces, refused = self._printer.print_batch(batch)
+        offsets = np.zeros(batch.num_rows + 1, np.int64)
+        sizes = np.zeros(batch.num_rows, np.int64)
+        row = start = 0
+        for piece in pieces:
+            stop = row + len(piece.ends)
+            np.add(piece.ends, start, out=offsets[row + 1 : stop + 1])
+            sizes[row:stop] = piece.sizes
+            row, start = stop, start + len(piece.text)
+        buffer = _joined([piece.text for piece in pieces])
+        return EncodedItems(buffer, offsets, sizes, tuple(Refusal(*each) for each in refused))
 
     def encode_lines(self, batch: pa.RecordBatch, *, prefix: bytes = b"", suffix: bytes = b"") -> bytes:
         r"""Return a line per row, ``prefix``, item and ``suffix``: ``{"Item":`` and ``}`` make a native export's lines.
 
         Raises
         ------
+        SchemaError
+            The batch is not of the encoder's schema.
         EncodeError
             DynamoDB would refuse a row; the first is named.
         """
-        encoded = self.encode(batch)
-        for refusal in encoded.refusals:
+        printer = self._line_printers.get((prefix, suffix))
+        if printer is None:
+            printer = KernelEncoder(self.schema, self._keys, self._options, prefix, suffix + b"\n")
+            self._line_printers[prefix, suffix] = printer
+        pieces, refused = printer.print_batch(batch)
+        for refusal in refused:
             raise EncodeError(refusal.message, refusal.row, refusal.attribute, refusal.rule)
-        body, offsets = encoded.buffer.tobytes(), encoded.offsets.tolist()
-        spans = zip(offsets, offsets[1:], strict=False)
-        return b"".join(prefix + body[start:stop] + suffix + b"\n" for start, stop in spans)
+        return b"".join(piece.text.data for piece in pieces)
+
+
+def _joined(texts: list[npt.NDArray[np.uint8]]) -> npt.NDArray[np.uint8]:
+    if len(texts) == 1:
+        return texts[0]
+    return np.concatenate(texts) if texts else np.zeros(0, np.uint8)
 
 
 def to_dynamodb_json(batch: pa.RecordBatch) -> bytes:

@@ -1,24 +1,131 @@
-"""Give every row's key a 64-bit hash that is equal for equal keys, numbers by value; refuses to tell keys apart."""
+"""Give each item's key one identity and one 64-bit hash, whatever its spelling or the types of its columns.
+
+The identity is, for each key attribute in the order asked: its type's letter (``S``, ``N`` or ``B``), the length of its
+content in four bytes, little-endian, and the content: UTF-8, the service's own spelling of the number, or the bytes.
+Equal identities are equal keys and the other way round: N 1, 1.0 and 1E0 are one key, S "1" is another. The hash is the
+XXH64 of the identity with seed 0: the same on every machine and in every release. Refuses an item without its key.
+"""
 
 from __future__ import annotations
 
-import hashlib
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pyarrow as pa
 
+from ddbio.core.attribute import canonical_number, decode_base64
+from ddbio.core.canonical import Printer
+from ddbio.core.field import RESCUE_NAME, tag_of_field
 from ddbio.core.items import items_of
-from ddbio.core.json_text import compact_json
+from ddbio.core.kernel.memory import PAD
+from ddbio.core.kernel.xxhash import PREFIX_BYTES, hash_keys
+from ddbio.core.schema import normalize_schema
+from ddbio.errors import SchemaError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
+    from typing import TypeAlias
 
-    import pyarrow as pa
-    from numpy.typing import NDArray
+    from ddbio.core.attribute import Item
+
+    _Hashes: TypeAlias = np.ndarray[Any, np.dtype[np.uint64]]
+
+_CONTENTS: dict[str, Callable[[str], bytes]] = {
+    "S": str.encode,
+    "N": lambda text: canonical_number(text).encode(),
+    "B": decode_base64,
+}
+_LENGTH_BYTES = 4
 
 
-def key_hashes(batch: pa.RecordBatch, keys: Sequence[str]) -> NDArray[np.uint64]:
-    """Return the hash of each row's key, of the named attributes in that order."""
-    texts = (compact_json([item.get(name) for name in keys]).encode() for item in items_of(batch.select(list(keys))))
-    digests = [int.from_bytes(hashlib.blake2b(text, digest_size=8).digest(), "little") for text in texts]
-    return np.asarray(digests, np.uint64)
+def key_identity(item: Item, keys: Sequence[str]) -> bytes:
+    """Return the identity of an item's key: equal exactly for equal keys.
+
+    Parameters
+    ----------
+    item
+        In wire form.
+    keys
+        The key attributes' names: partition key, then sort key.
+
+    Raises
+    ------
+    SchemaError
+        The item lacks a key attribute, or it is neither S, N nor B.
+    DecodeError
+        A number or a binary is not one.
+    """
+    parts = []
+    for name in keys:
+        ((tag, content),) = item.get(name, {"": None}).items()
+        if tag not in _CONTENTS:
+            found = f"of type {tag}" if tag else "missing"
+            raise SchemaError(f"{name} is {found}: every item has its key attributes, and each is S, N or B")
+        encoded = _CONTENTS[tag](content)
+        parts.append(tag.encode() + len(encoded).to_bytes(_LENGTH_BYTES, "little") + encoded)
+    return b"".join(parts)
+
+
+def key_hashes(batch: pa.RecordBatch, keys: Sequence[str]) -> _Hashes:
+    """Return the hash of each row's key: equal for equal identities.
+
+    Parameters
+    ----------
+    batch
+        Its columns' types do not matter: int64 1, decimal 1.0 and the text ``1E0`` of type N have one hash.
+    keys
+        The key attributes' names: partition key, then sort key.
+
+    Raises
+    ------
+    SchemaError
+        The batch has no such column, or a row lacks a key attribute, or it is neither S, N nor B.
+    DecodeError
+        A number is beyond 38 digits or out of range.
+    """
+    schema = normalize_schema(batch.schema)
+    for name in keys:
+        if name not in schema.names or name == RESCUE_NAME:
+            raise SchemaError(f"{name}: the batch has no such column: its columns are {', '.join(batch.schema.names)}")
+    if any(tag_of_field(schema.field(name)) not in _CONTENTS for name in keys):
+        return _plain_hashes(batch, np.arange(batch.num_rows), keys)
+    lacking = np.zeros(batch.num_rows, bool)
+    for name in keys:
+        lacking |= batch.column(name).is_null().to_numpy(zero_copy_only=False)
+    hashes = _hashes([(batch.column(name), schema.field(name)) for name in keys])
+    # What a column could not hold is in the rescue column.
+    rows = np.flatnonzero(lacking)
+    hashes[rows] = _plain_hashes(batch, rows, keys)
+    return hashes
+
+
+def _hashes(columns: Sequence[tuple[pa.Array[Any], pa.Field[Any]]]) -> _Hashes:
+    printer = Printer()
+    contents = np.stack([_contents(printer, column, field) for column, field in columns])
+    tags = np.array([ord(tag_of_field(field)) for _, field in columns], np.uint8)
+    return _hashed(printer, contents, tags)
+
+
+def _contents(printer: Printer, column: pa.Array[Any], field: pa.Field[Any]) -> np.ndarray[Any, np.dtype[np.int64]]:
+    return printer.print_numbers(column, field.type) if tag_of_field(field) == "N" else printer.print_plain(column)
+
+
+def _plain_hashes(batch: pa.RecordBatch, rows: np.ndarray[Any, Any], keys: Sequence[str]) -> _Hashes:
+    identities = []
+    for row, item in zip(rows, items_of(batch.take(pa.array(rows, pa.int64()))), strict=True):
+        try:
+            identities.append(key_identity(item, keys))
+        except SchemaError as error:
+            raise SchemaError(f"row {row}: {error}") from None
+    printer = Printer()
+    contents = printer.print_plain(pa.array(identities, pa.large_binary()))
+    return _hashed(printer, contents[np.newaxis, :], np.zeros(1, np.uint8))
+
+
+def _hashed(printer: Printer, contents: np.ndarray[Any, np.dtype[np.int64]], tags: np.ndarray[Any, Any]) -> _Hashes:
+    n_rows = contents.shape[1] - 1
+    hashes = np.empty(n_rows, np.uint64)
+    widths = np.diff(contents).sum(axis=0)
+    printer.reserve(int(widths.max(initial=0)) + len(tags) * PREFIX_BYTES + PAD)
+    hash_keys(printer.out, contents, tags, printer.used, hashes)
+    return hashes

@@ -103,6 +103,11 @@ class Packer:
         self._alone = writes.alone.keys()
         self._single = writes.frame.separator is None
         self._overhead = 2 + max(len(writes.frame.separator or b""), len(writes.frame.opening))
+        sizes = np.fromiter(self._sizes, np.int64, len(self._sizes)) + self._overhead
+        self._ends: list[int] = np.concatenate(([0], np.cumsum(sizes))).tolist()
+        # Between two falls hashes rise, so no key occurs twice.
+        falls = np.flatnonzero(writes.hashes[1:] <= writes.hashes[:-1]) + 1
+        self._falls = deque([*falls.tolist(), len(self._sizes)])
         self._next = 0
         self._back: list[int] = []
         self._parted: deque[list[int]] = deque()
@@ -112,7 +117,9 @@ class Packer:
         if self._parted:
             return self._parted.popleft()
         batch, self._back = self._back, []
-        return batch if batch and self._is_alone(batch[0]) else self._filled(batch)
+        if batch:
+            return batch if self._is_alone(batch[0]) else self._filled(batch)
+        return self._run() or self._filled(batch)
 
     def give_back(self, batch: list[int]) -> None:
         """Take back rows that were not written; they go out first, and join no group that is being parted."""
@@ -128,6 +135,18 @@ class Packer:
 
     def _is_alone(self, place: int) -> bool:
         return self._single or place in self._alone
+
+    def _run(self) -> list[int]:
+        """Return a full batch where the next rows plainly make one."""
+        start, end = self._next, self._next + MOST_WRITES
+        while self._falls and self._falls[0] <= start:
+            self._falls.popleft()
+        if self._single or self._alone or not self._falls or end > self._falls[0]:
+            return []
+        if self._ends[end] - self._ends[start] > MOST_BODY_BYTES:
+            return []
+        self._next = end
+        return list(range(start, end))
 
     def _filled(self, batch: list[int]) -> list[int]:
         count = len(self._sizes)

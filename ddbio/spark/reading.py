@@ -83,12 +83,23 @@ def parse_read_options(values: Mapping[str, str]) -> DataFrameOptions:
     OptionError
         If an option is unknown, malformed, missing or given twice.
     """
+    return parse_options(DataFrameOptions, rename_table(values))
+
+
+def rename_table(values: Mapping[str, str]) -> dict[str, Any]:
+    """Return the options with the table under one name, however it was given.
+
+    Raises
+    ------
+    OptionError
+        If it is given twice.
+    """
     renamed: dict[str, Any] = {}
     for key, value in values.items():
         name = "table" if key.lower() in _TABLE_ALIASES else key
         if renamed.setdefault(name, value) != value:
             raise OptionError(f"option {name!r} is given twice, as {renamed[name]!r} and as {value!r}: keep one")
-    return parse_options(DataFrameOptions, renamed)
+    return renamed
 
 
 def survey_table(values: Mapping[str, str]) -> Survey:
@@ -123,11 +134,12 @@ def _survey(options: DataFrameOptions) -> Survey:
     facts = describe_scan(options)
     rate = budget_of(facts, options)
     terms = ask_for_terms(SparkFiles.getRootDirectory(), rate)
-    with closing(_open_budget(None if terms is None else terms.lease, rate)) as budget:
+    with closing(open_budget(None if terms is None else terms.lease, rate)) as budget:
         return Survey(options, facts, sample_table(facts, options, budget), terms)
 
 
-def _open_budget(lease: BudgetAddress | None, share: float | None) -> Budget:
+def open_budget(lease: BudgetAddress | None, share: float | None) -> Budget:
+    """Return the driver's budget as its task sees it, or a share of its own."""
     return LocalBudget(share) if lease is None else BudgetClient(lease, fallback_units_per_second=share)
 
 
@@ -163,7 +175,7 @@ class TableReader(DataSourceReader):  # type: ignore[misc]
 
     def read(self, partition: SegmentGroup) -> Iterator[pa.RecordBatch]:
         """Yield the rows of one partition's segments."""
-        budget = _open_budget(self._survey.lease, partition.share_per_second)
+        budget = open_budget(self._survey.lease, partition.share_per_second)
         batches: Any = iter(SegmentStream(partition.task, budget))
         try:
             for batch in batches:

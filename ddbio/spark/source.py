@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING
 from pyspark.sql.datasource import DataSource
 
 if TYPE_CHECKING:
-    from pyspark.sql.datasource import DataSourceReader
+    from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceReader
     from pyspark.sql.types import StructType
 
     from ddbio.spark.reading import Survey
 
 
 class DynamoDBSource(DataSource):  # type: ignore[misc]
-    """Read a DynamoDB table into a DataFrame; its options are those of every scan, and ``tasks``."""
+    """Read or write a DynamoDB table as a DataFrame; its options are those of every scan or write, and ``tasks``."""
 
     # Spark keeps the instance that inferred the schema, and asks the same one for its reader.
     _survey: Survey | None = None
@@ -40,6 +40,12 @@ class DynamoDBSource(DataSource):  # type: ignore[misc]
 
         survey = self._survey or reading.survey_columns(self.options, schema)
         return reading.TableReader(survey, schema)
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:  # noqa: FBT001 - PySpark's own
+        """Return the writer of these columns."""
+        from ddbio.spark import writing  # noqa: PLC0415 - see above
+
+        return writing.TableWriter(self.options, schema, overwrite=overwrite)
 
 
 class DdbioSource(DynamoDBSource):

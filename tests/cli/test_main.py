@@ -123,3 +123,15 @@ def test_interrupt_leaves_nothing_and_a_rerun_works(server, endpoint, tmp_path):
     assert b"interrupted" in stderr
     assert not (tmp_path / "out").exists()
     assert _ddbio(*flags, "--json").returncode == 0
+
+
+def test_load_prints_one_json_object(endpoint, server, tmp_path):
+    """--json leaves the load's report on stdout; a table that is not there is one line and an exit code."""
+    server.load("loaded", b"", "pk:S")
+    (tmp_path / "rows.jsonl").write_text('{"pk":"a","n":1}\n{"pk":"b","n":2}\n')
+    done = _ddbio("load", tmp_path / "rows.jsonl", "loaded", "--endpoint-url", endpoint, "--json")
+    report = json.loads(done.stdout)
+    assert (done.returncode, report["rows"], report["written"]) == (0, 2, 2)
+    shown = _ddbio("load", tmp_path / "rows.jsonl", "loaded", "--endpoint-url", endpoint)
+    assert "2: 2 written, 0 skipped, 0 rejected" in shown.stdout
+    assert _ddbio("load", tmp_path / "rows.jsonl", "missing", "--endpoint-url", endpoint).returncode == 1

@@ -129,7 +129,7 @@ def test_bad_rows_are_kept_with_their_reason(server, tmp_path):
     (path,) = (tmp_path / "bad").glob("*.jsonl")
     (line,) = map(json.loads, path.read_text().splitlines())
     assert line["row"] == 1
-    assert "'pk' is empty" in line["reason"]
+    assert "the key is empty" in line["reason"]
     assert line["item"] == {"pk": "", "sk": 2}
 
 

@@ -25,7 +25,10 @@ if TYPE_CHECKING:
 CHECKED = os.environ.get("DDBIO_KERNEL_CHECKED") == "1"
 """Whether the loops are built with bounds checks: for tests, several times slower."""
 
-_PLAIN_SOURCES = {"__init__.py", "assemble.py", "decoder.py", "misfits.py"}
+_PLAIN_SOURCES = {
+    *("__init__.py", "assemble.py", "decoder.py", "misfits.py"),
+    *("encode_fields.py", "encode_json.py", "encode_load.py", "encode_plan.py", "encode_times.py", "encoder.py"),
+}
 _LOG = logging.getLogger("ddbio.kernel")
 
 

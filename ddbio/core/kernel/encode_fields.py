@@ -1,0 +1,89 @@
+"""Bring any Arrow schema to fields that DynamoDB has a type for; refuses what it has no exact form for."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+
+from ddbio.core.field import (
+    DDB_TYPE,
+    RESCUE_FIELD,
+    RESCUE_NAME,
+    SETS,
+    is_list,
+    is_text,
+    normalize_field,
+    require_unique,
+)
+from ddbio.core.kernel.encode_times import form_of, is_time, refuse_interval, scale_of
+from ddbio.errors import SchemaError
+
+
+def plain_fields(schema: pa.Schema, options: Any) -> tuple[list[pa.Field[Any]], dict[str, int]]:
+    """Return normalised fields, the rescue column last, and the decimal places of counts of time by path.
+
+    Raises
+    ------
+    SchemaError
+        A type has no form, a name occurs twice, or the options name a set that is none.
+    """
+    require_unique(schema.names, "schema")
+    scales: dict[str, int] = {}
+    fields = []
+    for name in options.sets:
+        if name not in schema.names:
+            raise SchemaError(
+                f"{name}: named in sets, but there is no such column: known are {', '.join(schema.names)}"
+            )
+    for each in schema:
+        if each.name == RESCUE_NAME and is_text(_plain_type(each.type, each.name, options, scales)):
+            continue
+        plain = _plain_field(each, each.name, options, scales)
+        if each.name in options.sets and DDB_TYPE not in (each.metadata or {}):
+            plain = _as_set(plain)
+        fields.append(normalize_field(plain, each.name))
+    return [*fields, RESCUE_FIELD] if len(fields) < len(schema) else fields, scales
+
+
+def _plain_field(each: pa.Field[Any], path: str, options: Any, scales: dict[str, int]) -> pa.Field[Any]:
+    return pa.field(each.name, _plain_type(each.type, path, options, scales), metadata=each.metadata)
+
+
+def _plain_type(arrow_type: Any, path: str, options: Any, scales: dict[str, int]) -> pa.DataType:  # noqa: PLR0911 - one line a type
+    types = pa.types
+    refuse_interval(path, arrow_type)
+    if is_time(arrow_type):
+        scales[path] = scale_of(arrow_type, options)
+        return pa.string() if form_of(arrow_type, options) == "iso" else pa.int64()
+    if isinstance(arrow_type, pa.BaseExtensionType):
+        return _plain_type(arrow_type.storage_type, path, options, scales)
+    if types.is_dictionary(arrow_type) or types.is_run_end_encoded(arrow_type):
+        return _plain_type(arrow_type.value_type, path, options, scales)
+    if types.is_map(arrow_type):
+        key = _plain_type(arrow_type.key_type, path, options, scales)
+        return pa.map_(key, _plain_field(arrow_type.item_field, f"{path}.*", options, scales))  # type: ignore[call-overload, no-any-return] # stubs lack fields
+    if types.is_nested(arrow_type) and hasattr(arrow_type, "value_field"):
+        return pa.list_(_plain_field(arrow_type.value_field, f"{path}[]", options, scales))
+    if types.is_struct(arrow_type):
+        members = [arrow_type.field(index) for index in range(arrow_type.num_fields)]
+        return pa.struct([_plain_field(member, f"{path}.{member.name}", options, scales) for member in members])
+    if types.is_string_view(arrow_type):
+        return pa.string()
+    if types.is_binary_view(arrow_type) or types.is_fixed_size_binary(arrow_type):
+        return pa.binary()
+    if types.is_float16(arrow_type):
+        return pa.float32()
+    if types.is_decimal(arrow_type) and not types.is_decimal256(arrow_type):
+        return pa.decimal128(arrow_type.precision, arrow_type.scale)
+    return arrow_type  # type: ignore[no-any-return]
+
+
+def _as_set(each: pa.Field[Any]) -> pa.Field[Any]:
+    if not is_list(each.type):
+        raise SchemaError(f"{each.name}: named in sets, but it is an Arrow {each.type}: only lists become sets")
+    element = normalize_field(each.type.field(0).with_name("element"), f"{each.name}[]")
+    tag = (element.metadata or {})[DDB_TYPE].decode() + "S"
+    if tag not in SETS:
+        raise SchemaError(f"{each.name}: named in sets, but DynamoDB has sets of text, numbers and binary only")
+    return each.with_metadata({**(each.metadata or {}), DDB_TYPE: tag.encode()})

@@ -1,0 +1,338 @@
+"""Lay the columns of a batch out as the printing loop reads them; refuses nothing but arrays of another schema.
+
+What Arrow keeps in many ways becomes a few: a word or two a value, texts as a place and a length in one array, and a
+byte a value that says whether there is one.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from ddbio.core.kernel import encode_state as st
+from ddbio.core.kernel.encode_json import RefusedValueError, read_members, read_value
+from ddbio.core.kernel.encode_number import LONGEST
+from ddbio.core.kernel.encode_text import LONGEST_ESCAPE
+from ddbio.core.kernel.encode_times import time_array
+from ddbio.core.kernel.memory import PAD
+from ddbio.errors import DecodeError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from ddbio.core.kernel.encode_plan import Node, Program, Tables
+
+MAX_PIECE_BYTES = 1 << 30
+"""Places in a piece are kept in 31 bits."""
+
+_LEAST_BYTES, _LEAST_WORDS = 1 << 16, 1 << 13
+_DIGITS_ROOM = 128
+_SHIFT = 32
+
+Live = npt.NDArray[np.bool_] | None
+"""Which values have a parent; None if all."""
+
+
+class Work(NamedTuple):
+    """Hold what one run of the loop reads and writes."""
+
+    data: npt.NDArray[np.uint8]
+    words: npt.NDArray[np.int64]
+    states: npt.NDArray[np.uint8]
+    index: npt.NDArray[np.int64]  # type: ignore[assignment] # not the method of tuples
+    first: npt.NDArray[np.int64]
+    limit: npt.NDArray[np.int64]
+    marks: npt.NDArray[np.int64]
+    slots: npt.NDArray[np.int64]
+    digits: npt.NDArray[np.uint8]
+    refusals: npt.NDArray[np.int64]
+    ends: npt.NDArray[np.int64]
+    sizes: npt.NDArray[np.int64]
+
+
+class TooLargeError(Exception):
+    """Say that a piece has more bytes than places can name."""
+
+
+def allocate(n_bytes: int) -> npt.NDArray[np.uint8]:
+    """Return as many bytes, whatever they are."""
+    return np.empty(n_bytes, np.uint8)
+
+
+class Loader:
+    """Lay out one batch after the other in the same arrays, grown to what they needed so far."""
+
+    def __init__(self, program: Program, tables: Tables, keys: Mapping[str, str], options: Any) -> None:
+        self._program, self._tables, self._keys, self._options = program, tables, dict(keys), options
+        self._null_code = st.NULL if options.nulls == "null" else st.ABSENT
+        self._by_name = {column.field.name: column for column in program.columns if column.kind != st.MEMBERS}
+        self._data, self._states = allocate(_LEAST_BYTES), allocate(_LEAST_BYTES)
+        self._words = np.empty(_LEAST_WORDS, np.int64)
+        self._data_end = self._words_end = self._states_end = 0
+        self._most_elements = 1
+        self.room = 0
+        self.messages: dict[tuple[int, int], tuple[str, str]] = {}
+        """The rule and the message of each value known to be refused, by node and entry."""
+
+    def load(self, batch: pa.RecordBatch) -> Work:
+        """Lay out all columns; afterwards ``room`` is how many bytes the rows take at most beside their frames."""
+        self._data_end = self._words_end = self._states_end = 0
+        self._most_elements, self.room = 1, 2 * batch.num_rows
+        self.messages.clear()
+        for column in self._program.columns:
+            self._load(column, batch.column(column.field.name), None)
+        n_rows = batch.num_rows
+        spaces = [np.zeros(self._program.n_spaces, np.int64) for _ in range(3)]
+        # Room for what a step reads beyond the last value.
+        self._take_data(PAD)
+        self._take_words(PAD)
+        size = 1 << (2 * self._most_elements).bit_length()
+        return Work(
+            self._data,
+            self._words,
+            self._states,
+            *spaces,
+            marks=np.empty(self._most_elements, np.int64),
+            slots=np.empty(size, np.int64),
+            digits=np.zeros(_DIGITS_ROOM, np.uint8),
+            refusals=np.empty(n_rows * st.REFUSAL_WIDTH, np.int64),
+            ends=np.empty(n_rows, np.int64),
+            sizes=np.empty(n_rows, np.int64),
+        )
+
+    def text(self, node: int, entry: int) -> str:
+        """Return the text of a value that was refused."""
+        span = int(self._words[self._tables.words[node] + entry])
+        place, length = span >> _SHIFT, span & 0xFFFFFFFF
+        return self._data[place : place + length].tobytes().decode(errors="replace")
+
+    def _take_data(self, count: int) -> int:
+        place, self._data_end = self._data_end, self._data_end + count
+        if self._data_end + PAD > MAX_PIECE_BYTES:
+            raise TooLargeError
+        if self._data_end + PAD > len(self._data):
+            grown = allocate(2 * self._data_end + PAD)
+            grown[:place] = self._data[:place]
+            self._data = grown
+        return place
+
+    def _take_words(self, count: int) -> int:
+        place, self._words_end = self._words_end, self._words_end + count
+        if self._words_end > len(self._words):
+            grown = np.empty(2 * self._words_end, np.int64)
+            grown[:place] = self._words[:place]
+            self._words = grown
+        return place
+
+    def _take_states(self, count: int) -> npt.NDArray[np.uint8]:
+        place, self._states_end = self._states_end, self._states_end + count
+        if self._states_end > len(self._states):
+            grown = allocate(2 * self._states_end)
+            grown[:place] = self._states[:place]
+            self._states = grown
+        return self._states[place : self._states_end]
+
+    def _load(self, node: Node, given: Any, live: Live) -> None:
+        array = plain_array(given)
+        length = len(array)
+        name_bytes = max(len(node.head.encode()) + len(node.tail), len(node.name_text.encode()) + 16)
+        self.room += length * name_bytes
+        self._tables.states[node.number] = self._states_end
+        states = self._take_states(length)
+        self._set_states(states, node, array, live)
+        match node.kind:
+            case st.STRUCT:
+                inside = _live(states)
+                for index, child in enumerate(node.children):
+                    self._load(child, array.field(index), inside)
+            case st.LIST | st.MAP:
+                self._load_container(node, array, states)
+            case _:
+                self._load_leaf(node, array, states)
+
+    def _set_states(self, states: npt.NDArray[np.uint8], node: Node, array: Any, live: Live) -> None:
+        missing = st.NULL if node.place in {"value", "element"} else self._null_code
+        if array.null_count == 0:
+            states[:] = st.VALUE
+        elif array.null_count == len(array):
+            states[:] = missing
+        else:
+            states[:] = np.where(valid_of(array), st.VALUE, missing)
+        if live is not None:
+            states[~live] = st.ABSENT
+
+    def _load_container(self, node: Node, array: Any, states: npt.NDArray[np.uint8]) -> None:
+        offsets = _offsets(array)
+        place = self._tables.words[node.number] = self._take_words(len(offsets))
+        np.subtract(offsets, offsets[0], out=self._words[place : place + len(offsets)])
+        lengths = np.diff(offsets)
+        if (node.is_set or node.kind == st.MAP) and len(lengths):
+            self._most_elements = max(self._most_elements, int(lengths.max()))
+        inside = _live(states)
+        if inside is not None:
+            inside = np.repeat(inside, lengths)
+        start, count = int(offsets[0]), int(offsets[-1] - offsets[0])
+        parts = [array.keys, array.items] if node.kind == st.MAP else [array.values]
+        for child, values in zip(node.children, parts, strict=True):
+            self._load(child, values.slice(start, count), inside)
+
+    def _load_leaf(self, node: Node, given: Any, states: npt.NDArray[np.uint8]) -> None:
+        array = time_array(given, node.field.type, self._options)
+        length = len(array)
+        match node.kind:
+            case st.TEXT | st.KEY | st.BINARY | st.NUMBER:
+                self._load_spans(node, _as_bytes(array, node.kind))
+            case st.INTEGER | st.UNSIGNED:
+                self.room += length * (LONGEST + max(-node.scale, node.scale))
+                self._load_words(node, array.cast(pa.uint64() if node.kind == st.UNSIGNED else pa.int64()), 1)
+            case st.WIDE:
+                self.room += length * (LONGEST + node.scale)
+                self._load_words(node, array.cast(pa.decimal128(array.type.precision, array.type.scale)), 2)
+            case st.BOOLEAN:
+                place = self._tables.words[node.number] = self._take_data(length)
+                self.room += 8 * length
+                if length:
+                    self._data[place : place + length] = bits_of(array.buffers()[1], array.offset, length)
+            case st.NOTHING:
+                for row in np.flatnonzero(states == st.VALUE).tolist():
+                    self._refuse(states, node, row, "null", f"{array[row].as_py()!r} in a column of NULL")
+            case _:
+                self._load_parsed(node, array, states)
+
+    def _load_words(self, node: Node, array: Any, width: int) -> None:
+        place = self._tables.words[node.number] = self._take_words(len(array) * width)
+        if len(array):
+            values = np.frombuffer(array.buffers()[1], np.int64)
+            self._words[place : place + len(array) * width] = values[array.offset * width :][: len(array) * width]
+
+    def _load_spans(self, node: Node, array: Any) -> None:
+        length = len(array)
+        offsets = _offsets(array)
+        start, n_bytes = int(offsets[0]), int(offsets[-1] - offsets[0])
+        data = self._take_data(n_bytes)
+        if n_bytes:
+            self._data[data : data + n_bytes] = np.frombuffer(array.buffers()[2], np.uint8)[start : start + n_bytes]
+        place = self._tables.words[node.number] = self._take_words(length)
+        spans = self._words[place : place + length]
+        np.subtract(offsets[:-1], start - data, out=spans)
+        spans <<= _SHIFT
+        spans |= np.diff(offsets)
+        self.room += LONGEST * length if node.kind == st.NUMBER else LONGEST_ESCAPE * n_bytes + 4 * length
+
+    def _load_parsed(self, node: Node, array: Any, states: npt.NDArray[np.uint8]) -> None:
+        """Lay out JSON text, each read and written anew: it may come from anywhere."""
+        width = st.WORDS[node.kind]
+        place = self._tables.words[node.number] = self._take_words(len(array) * width)
+        key_type = self._keys.get(node.field.name) if node.depth == 1 else None
+        key_number = list(self._keys).index(node.field.name) if key_type else 0
+        for row in np.flatnonzero(states == st.VALUE).tolist():
+            text = array[row].as_py()
+            try:
+                if node.kind == st.MEMBERS:
+                    parsed = read_members(text, self._keys)
+                    self._take_over(parsed.names, row)
+                else:
+                    parsed = read_value(text, node.depth, key_type, key_number)
+            except RefusedValueError as refused:
+                self._refuse(states, node, row, refused.rule, refused.message)
+                continue
+            except DecodeError as error:
+                self._refuse(states, node, row, "json", str(error))
+                continue
+            if not parsed.text:
+                states[row] = st.ABSENT
+            data = self._take_data(len(parsed.text))
+            self._data[data : data + len(parsed.text)] = np.frombuffer(parsed.text, np.uint8)
+            self.room += len(parsed.text)
+            entry = place + row * width
+            self._words[entry : entry + width] = data << _SHIFT | len(parsed.text), parsed.weight, parsed.keys
+
+    def _take_over(self, names: list[str], row: int) -> None:
+        """Leave the columns out whose value in this row is in the rescue column."""
+        for name in names:
+            column = self._by_name.get(name)
+            if column is None:
+                continue
+            place = self._tables.states[column.number] + row
+            if self._states[place] == st.VALUE:
+                raise RefusedValueError(
+                    "duplicate", f"the attribute {name!r} is in its column and in the rescue column"
+                )
+            self._states[place] = st.ABSENT
+
+    def _refuse(self, states: npt.NDArray[np.uint8], node: Node, entry: int, rule: str, message: str) -> None:
+        states[entry] = st.BAD
+        self.messages[node.number, entry] = (rule, message)
+
+
+def plain_array(array: Any) -> Any:
+    """Return the array without extension, dictionary, run ends, views and fixed sizes."""
+    while True:
+        arrow_type = array.type
+        if isinstance(arrow_type, pa.BaseExtensionType):
+            array = array.storage
+        elif pa.types.is_dictionary(arrow_type):
+            array = array.dictionary_decode()
+        elif pa.types.is_run_end_encoded(arrow_type):
+            array = pc.run_end_decode(array)
+        elif pa.types.is_fixed_size_list(arrow_type) or pa.types.is_list_view(arrow_type):
+            return array.cast(pa.list_(arrow_type.value_field))
+        elif pa.types.is_large_list_view(arrow_type):
+            return array.cast(pa.large_list(arrow_type.value_field))
+        else:
+            return array
+
+
+def _as_bytes(array: Any, kind: int) -> Any:
+    """Return an array of texts or bytes with offsets."""
+    arrow_type = array.type
+    if kind == st.BINARY:
+        return (
+            array
+            if pa.types.is_binary(arrow_type) or pa.types.is_large_binary(arrow_type)
+            else array.cast(pa.large_binary())
+        )
+    if pa.types.is_float16(arrow_type) or pa.types.is_float32(arrow_type):
+        array = array.cast(pa.float32()).cast(pa.float64())
+    return (
+        array
+        if pa.types.is_string(arrow_type) or pa.types.is_large_string(arrow_type)
+        else array.cast(pa.large_string())
+    )
+
+
+def _offsets(array: Any) -> npt.NDArray[Any]:
+    """Return the offsets of the array's own entries."""
+    is_wide = (
+        pa.types.is_large_list(array.type)
+        or pa.types.is_large_string(array.type)
+        or pa.types.is_large_binary(array.type)
+    )
+    buffer = array.buffers()[1]
+    if buffer is None or buffer.size == 0:
+        return np.zeros(1, np.int64)
+    return np.frombuffer(buffer, np.int64 if is_wide else np.int32)[array.offset : array.offset + len(array) + 1]
+
+
+def bits_of(buffer: pa.Buffer, offset: int, length: int) -> npt.NDArray[np.uint8]:
+    """Return a byte, 0 or 1, for each of Arrow's bits."""
+    first = offset // 8
+    packed = np.frombuffer(buffer, np.uint8)[first : (offset + length + 7) // 8]
+    return np.unpackbits(packed, bitorder="little")[offset - 8 * first :][:length]
+
+
+def valid_of(array: Any) -> npt.NDArray[Any]:
+    """Return which entries are not null."""
+    buffer = array.buffers()[0]
+    if buffer is None:
+        return np.asarray(array.is_valid().to_numpy(zero_copy_only=False))
+    return bits_of(buffer, array.offset, len(array)).view(np.bool_)
+
+
+def _live(states: npt.NDArray[np.uint8]) -> Live:
+    live = states == st.VALUE
+    return None if live.all() else live

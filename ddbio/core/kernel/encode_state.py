@@ -1,0 +1,28 @@
+"""Name the numbers that the printing loop and Python exchange: steps, states, rules; holds no logic."""
+
+from __future__ import annotations
+
+from typing import Final
+
+# What a value is to a row: left out, printed, DynamoDB's NULL, or known to be refused.
+ABSENT, VALUE, NULL, BAD = range(4)
+
+# The steps of a row's program: what a leaf holds, then what opens and closes containers.
+TEXT, NUMBER, INTEGER, UNSIGNED, WIDE, BOOLEAN, BINARY, RAW, MEMBERS, NOTHING = range(10)
+STRUCT, STRUCT_END, LIST, LIST_END, MAP, KEY, MAP_END, END = range(10, 18)
+
+# How many words a leaf has for each entry.
+WORDS: Final = {BOOLEAN: 0, NOTHING: 0, WIDE: 2, RAW: 3, MEMBERS: 3}
+
+# Why a row is refused.
+FINE, PREPARED, NOT_A_NUMBER, NO_KEY, EMPTY_KEY, LONG_KEY, LARGE, DEEP, EMPTY_SET, NULL_IN_SET, TWICE, NAME = range(12)
+REFUSAL_WIDTH: Final = 4
+
+# https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/Constraints.html#limits-items
+MAX_ITEM_BYTES: Final = 400 * 1024
+# https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/Constraints.html#limits-partition-sort-keys
+MAX_KEY_BYTES: Final = (2048, 1024)
+# https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/Constraints.html#limits-attributes
+MAX_NAME_BYTES: Final = 65_535
+# https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/Constraints.html#limits-attributes
+MAX_DEPTH: Final = 32

@@ -1,0 +1,152 @@
+"""Encode record batches by the compiled loop, a few megabytes at a time, and say why rows are refused."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from ddbio.core.attribute import canonical_number
+from ddbio.core.kernel import encode_state as st
+from ddbio.core.kernel.cache import announce_compilation
+from ddbio.core.kernel.encode_fields import plain_fields
+from ddbio.core.kernel.encode_load import Loader, TooLargeError, allocate
+from ddbio.core.kernel.encode_plan import compile_tables, plan_program
+from ddbio.core.kernel.encode_print import print_rows
+from ddbio.core.kernel.memory import PAD
+from ddbio.errors import DecodeError, OptionError, SchemaError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    import numpy.typing as npt
+    import pyarrow as pa
+
+PIECE_BYTES = 2 << 20
+"""Columns are encoded this much at a time, so that what is laid out and printed stays in the processor's caches."""
+
+_KEY_TYPES = {"S", "N", "B"}
+_MOST_KEYS = 2
+
+
+class Piece(NamedTuple):
+    """Hold what some rows were printed as."""
+
+    text: npt.NDArray[np.uint8]
+    ends: npt.NDArray[np.int64]
+    sizes: npt.NDArray[np.int64]
+
+
+class Refused(NamedTuple):
+    """Say why a row is no item."""
+
+    row: int
+    attribute: str
+    rule: str
+    message: str
+
+
+class KernelEncoder:
+    """Print the rows of batches of one schema; keep one per thread."""
+
+    def __init__(
+        self, schema: pa.Schema, keys: Mapping[str, str], options: Any, prefix: bytes = b"", suffix: bytes = b""
+    ) -> None:
+        announce_compilation()
+        if len(keys) > _MOST_KEYS or not set(keys.values()) <= _KEY_TYPES:
+            raise OptionError(f"keys {dict(keys)!r}: give the partition key and perhaps the sort key, each S, N or B")
+        self.schema = schema
+        self._keys = dict(keys)
+        fields, scales = plain_fields(schema, options)
+        self._program = plan_program(fields, keys, scales)
+        self._tables = compile_tables(self._program, len(keys), prefix, suffix)
+        self._frame_bytes = len(prefix) + len(suffix)
+        self._loader = Loader(self._program, self._tables, keys, options)
+        self._out = allocate(0)
+
+    def print_batch(self, batch: pa.RecordBatch) -> tuple[list[Piece], list[Refused]]:
+        """Return the printed rows in pieces, and the refused ones.
+
+        Raises
+        ------
+        SchemaError
+            The batch is not of the encoder's schema.
+        """
+        if not batch.schema.equals(self.schema):
+            raise SchemaError(f"the batch has another schema than its encoder: {batch.schema} is not {self.schema}")
+        pieces: list[Piece] = []
+        refused: list[Refused] = []
+        n_rows = batch.num_rows
+        step = max(1, min(n_rows, n_rows * PIECE_BYTES // max(batch.nbytes, 1)))
+        for start in range(0, n_rows, step):
+            self._print_rows(batch.slice(start, step), start, pieces, refused)
+        return pieces, refused
+
+    def _print_rows(self, rows: pa.RecordBatch, first: int, pieces: list[Piece], refused: list[Refused]) -> None:
+        loader, n_rows = self._loader, rows.num_rows
+        try:
+            work = loader.load(rows)
+        except TooLargeError:
+            if n_rows > 1:
+                half = n_rows // 2
+                self._print_rows(rows.slice(0, half), first, pieces, refused)
+                self._print_rows(rows.slice(half), first + half, pieces, refused)
+                return
+            nothing = np.zeros(1, np.int64)
+            pieces.append(Piece(allocate(0), nothing, nothing))
+            refused.append(Refused(first, "", "item_size", self._message(first, st.LARGE, -1, rows.nbytes)[1]))
+            return
+        room = loader.room + n_rows * self._frame_bytes + PAD
+        if len(self._out) < room:
+            self._out = allocate(room)
+        n_refused = print_rows(self._tables, work, self._out, n_rows)
+        end = int(work.ends[-1])
+        pieces.append(Piece(self._out[:end].copy(), work.ends, work.sizes))
+        for row, rule, node, entry in work.refusals.reshape(-1, st.REFUSAL_WIDTH)[:n_refused].tolist():
+            name, message = self._message(first + row, rule, node, entry)
+            refused.append(Refused(first + row, self._path(rule, node, entry), name, message))
+
+    def _path(self, rule: int, node: int, entry: int) -> str:
+        if rule == st.NO_KEY:
+            return list(self._keys)[entry - 1]
+        return self._program.nodes[node].path if node >= 0 else ""
+
+    def _message(self, row: int, rule: int, node: int, entry: int) -> tuple[str, str]:
+        """Return the rule's name and what to tell."""
+        path = self._path(rule, node, entry)
+        name, message = self._explain(rule, node, entry)
+        return name, f"row {row}: {path}: {message}" if path else f"row {row}: {message}"
+
+    def _explain(self, rule: int, node: int, entry: int) -> tuple[str, str]:  # noqa: PLR0911 - one line a rule
+        match rule:
+            case st.PREPARED:
+                return self._loader.messages[node, entry]
+            case st.NOT_A_NUMBER:
+                return "number", self._number_message(node, entry)
+            case st.NO_KEY:
+                return "key_missing", "the key is missing: every item needs it"
+            case st.EMPTY_KEY:
+                return "key_empty", "the key is empty: DynamoDB takes no empty key"
+            case st.LONG_KEY:
+                most = int(self._tables.longest[node])
+                return "key_length", f"the key has more than {most:,} bytes"
+            case st.LARGE:
+                return "item_size", f"the item has {entry:,} bytes, DynamoDB takes {st.MAX_ITEM_BYTES:,}"
+            case st.DEEP:
+                return "depth", f"it is nested deeper than {st.MAX_DEPTH} levels"
+            case st.EMPTY_SET:
+                return "empty_set", "the set is empty: make it null, or a list"
+            case st.NULL_IN_SET:
+                return "null_in_set", "the set has a null: DynamoDB's sets hold values only"
+            case st.NAME:
+                return "name", f"an attribute's name has 1 to {st.MAX_NAME_BYTES:,} bytes"
+        what = "an element is twice in the set" if self._program.nodes[node].is_set else "a name is twice in the map"
+        return "duplicate", what
+
+    def _number_message(self, node: int, entry: int) -> str:
+        text = self._loader.text(node, entry)
+        try:
+            canonical_number(text)
+        except DecodeError as error:
+            return str(error)
+        return f"{text!r} is not a DynamoDB number"

@@ -1,0 +1,85 @@
+"""Write a DataFrame's partitions into a live table: plan in the planner, write Arrow batches in the tasks."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated
+
+import pyarrow as pa
+from pydantic import Field
+from pydantic.dataclasses import dataclass as options_dataclass
+from pyspark import SparkFiles
+from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
+
+from ddbio.errors import OptionError
+from ddbio.ops.lanes import WriteTally, WriteTask, write_batches
+from ddbio.ops.load import plan_of
+from ddbio.ops.rejects import Rejects
+from ddbio.ops.target import dynamodb_spec
+from ddbio.options import WriteOptions, parse_options
+from ddbio.spark.lessor import ask_for_terms
+from ddbio.spark.reading import open_budget, rename_table
+from ddbio.spark.types import to_arrow_schema
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from pyspark.sql.types import StructType
+
+
+@options_dataclass(frozen=True, kw_only=True)
+class FrameWriteOptions(WriteOptions):
+    """Say how a DataFrame is written."""
+
+    tasks: Annotated[int, Field(ge=1, le=100_000)] | None = None
+    """Tasks that write at the same time at most; a rate is divided by it where no driver shares it out."""
+
+
+@dataclass
+class Written(WriterCommitMessage):  # type: ignore[misc]
+    """Carry what one task wrote."""
+
+    tally: WriteTally
+
+
+class TableWriter(DataSourceArrowWriter):  # type: ignore[misc]
+    """Write every partition's rows; a task that Spark repeats writes its rows again, to the same end.
+
+    Raises
+    ------
+    OptionError
+        If an option is wrong, or a rate is asked for that nothing could hold over all tasks.
+    """
+
+    def __init__(self, values: Mapping[str, str], schema: StructType, *, overwrite: bool) -> None:
+        if overwrite:
+            raise OptionError("a table cannot be overwritten: write with mode('append'), which replaces item by item")
+        self._options = parse_options(FrameWriteOptions, rename_table(values))
+        self._plan = plan_of(self._options)
+        self._metadata = {field.name: field.metadata for field in to_arrow_schema(schema)}
+        rate = self._plan.wcu_per_second
+        terms = ask_for_terms(SparkFiles.getRootDirectory(), rate)
+        tasks = self._options.tasks or (None if terms is None else terms.parallelism)
+        if rate is not None and tasks is None:
+            raise OptionError(
+                f"nothing would hold {rate:g} write units/s over all tasks: call ddbio.register(spark), or give tasks, "
+                "the number of tasks that run at the same time"
+            )
+        self._lease = None if terms is None else terms.lease
+        self._share = None if rate is None or tasks is None else rate / tasks
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
+        """Write one partition's rows."""
+        task = WriteTask(dynamodb_spec(self._options), self._plan, self._options.deadline_seconds)
+        rejects = Rejects(self._options)
+        with closing(open_budget(self._lease, self._share)) as budget:
+            try:
+                return Written(write_batches(task, map(self._tagged, iterator), budget, rejects.add))
+            finally:
+                rejects.finish()
+
+    def _tagged(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        # Spark hands on types and drops the fields' metadata, where DynamoDB's own types are.
+        fields = [pa.field(field.name, field.type, metadata=self._metadata[field.name]) for field in batch.schema]
+        return pa.RecordBatch.from_arrays(batch.columns, schema=pa.schema(fields))

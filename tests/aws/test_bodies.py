@@ -1,0 +1,59 @@
+"""Bodies made elsewhere go out as they are, over either wire, and answers come back as they are."""
+
+import pytest
+from botocore.exceptions import ClientError
+
+from ddbio.aws.bodies import BodyClient
+from ddbio.aws.client import ClientSpec
+from ddbio.aws.wire import Wire, open_bodies, open_pages
+from ddbio.testing import FakeDynamoDB
+
+PUT = b'{"RequestItems":{"rows":[{"PutRequest":{"Item":{"pk":{"S":"a"},"b":{"B":"AAE="}}}}]}}'
+SINGLE = {
+    "PutItem": b'{"TableName":"rows","Item":{"pk":{"S":"b"}}}',
+    "UpdateItem": b'{"TableName":"rows","Key":{"pk":{"S":"c"}}}',
+    "DeleteItem": b'{"TableName":"rows","Key":{"pk":{"S":"c"}}}',
+}
+
+
+@pytest.fixture(scope="module")
+def server():
+    """Serve the table ``rows``."""
+    with FakeDynamoDB() as running:
+        running.load("rows", b"", "pk:S")
+        yield running
+
+
+@pytest.fixture(params=["light", "botocore"])
+def source(server, request, monkeypatch):
+    """Return one of both ways."""
+    monkeypatch.setenv("DDBIO_WIRE", request.param)
+    opened = open_bodies(ClientSpec(endpoint_url=server.endpoint_url, region="eu-west-1"), 2)
+    assert isinstance(opened, Wire if request.param == "light" else BodyClient)
+    yield opened
+    opened.close()
+
+
+def test_bodies_go_out_as_they_are(source, server):
+    """Base64 stays as it is; the answer is the service's own."""
+    assert source.call("BatchWriteItem", "rows", PUT) == b'{"UnprocessedItems":{}}'
+    for operation, body in SINGLE.items():
+        assert source.call(operation, "rows", body) == b"{}"
+    pages = open_pages(ClientSpec(endpoint_url=server.endpoint_url, region="eu-west-1"), 1)
+    assert b'"b":{"B":"AAE="}' in pages.scan({"TableName": "rows"}).items
+    assert source.endpoint_url == server.endpoint_url
+
+
+def test_errors_are_those_of_botocore(source):
+    """A refusal is a ClientError with the service's code and words."""
+    with pytest.raises(ClientError, match="ValidationException") as caught:
+        source.call("PutItem", "rows", b'{"TableName":"rows","Item":{"pk":{"S":""}}}')
+    assert caught.value.response["Error"]["Code"] == "ValidationException"
+
+
+def test_the_clients_own_calls_are_left_alone(server):
+    """The hooks take only what goes through them: the same client's own writes stay botocore's."""
+    spec = ClientSpec(endpoint_url=server.endpoint_url, region="eu-west-1")
+    BodyClient(spec, 1)
+    answer = spec.client("dynamodb").put_item(TableName="rows", Item={"pk": {"S": "d"}}, ReturnValues="ALL_OLD")
+    assert "RawBody" not in answer

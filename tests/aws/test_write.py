@@ -1,0 +1,282 @@
+"""One lane against a service that throttles, leaves rows, fails after it has written and drops connections."""
+
+import json
+import random
+
+import numpy as np
+import pytest
+from botocore.exceptions import ClientError, ConnectionClosedError
+
+from ddbio.aws.write import Lane
+from ddbio.budget import LocalBudget
+from ddbio.core.packing import Writes, packing_order, write_units
+from ddbio.core.requests import PUT, batch_frame, single_frame
+from ddbio.errors import AccessDeniedError, EndpointError, ThrottledError
+
+FRAME = batch_frame("rows", *PUT)
+
+
+class Clock:
+    """A time that passes only where somebody waits for it."""
+
+    def __init__(self):
+        self.now = 0.0
+
+    def __call__(self):
+        """Return the virtual seconds."""
+        return self.now
+
+
+class Patience:
+    """Wait in virtual time."""
+
+    def __init__(self, clock, deadline_seconds=600.0):
+        self.deadline_seconds = deadline_seconds
+        self.clock = clock
+        self.pauses = []
+
+    def pause(self, attempt):
+        """Let the longest pause pass."""
+        self.pauses.append(attempt)
+        self.clock.now += min(5.0, 0.05 * 2 ** min(attempt, 10))
+
+
+def error_of(code, status=400, **response):
+    """Return the error that botocore raises for a code."""
+    told = {"Error": {"Code": code, "Message": "told"}, "ResponseMetadata": {"HTTPStatusCode": status}, **response}
+    return ClientError(told, "BatchWriteItem")
+
+
+class Service:
+    """Hold items as the service would, and misbehave by a script: a function of this service and the writes sent."""
+
+    def __init__(self, clock, misbehave=lambda service, writes: None):
+        self.clock, self.misbehave = clock, misbehave
+        self.items, self.history, self.calls = {}, [], 0
+
+    def call(self, operation, table, body):
+        """Answer a request after it was checked as the service checks it."""
+        self.calls += 1
+        self.clock.now += 0.005
+        request = json.loads(body)
+        assert (operation, table, len(body) <= 16 << 20) == ("BatchWriteItem", "rows", True)
+        writes = request["RequestItems"]["rows"]
+        keys = [write["PutRequest"]["Item"]["pk"]["S"] for write in writes]
+        assert 1 <= len(writes) <= 25
+        assert len(set(keys)) == len(keys)
+        left = self.misbehave(self, writes) or []
+        self.commit([write for write in writes if write not in left])
+        consumed = [{"TableName": "rows", "CapacityUnits": float(len(writes) - len(left))}]
+        return json.dumps({"UnprocessedItems": {"rows": left} if left else {}, "ConsumedCapacity": consumed}).encode()
+
+    def commit(self, writes):
+        """Store the items of writes."""
+        for write in writes:
+            item = write["PutRequest"]["Item"]
+            self.items[item["pk"]["S"]] = int(item["n"]["N"])
+            self.history.append((item["pk"]["S"], int(item["n"]["N"])))
+
+
+def writes_of(keys, frame=FRAME):
+    """Return puts of rows with these keys; a row's number is in attribute n."""
+    texts = [json.dumps({"pk": {"S": f"k{key}"}, "n": {"N": str(n)}}).encode() for n, key in enumerate(keys)]
+    hashes = np.asarray(keys, np.uint64)
+    order = packing_order(hashes)
+    sizes = np.asarray([len(text) for text in texts], np.int64)[order]
+    return Writes(order, hashes[order], write_units(sizes), [texts[row] for row in order], frame, {})
+
+
+def lane_on(service, deadline_seconds=600.0, rate=None):
+    """Return a lane in virtual time."""
+    patience = Patience(service.clock, deadline_seconds)
+    return Lane(service, "rows", ["pk"], LocalBudget(rate, clock=service.clock), patience, clock=service.clock)
+
+
+def storm(seed):
+    """Return a misbehaviour drawn from a seed: how often each fault strikes, in episodes."""
+    draw = random.Random(seed)
+    odds = {fault: draw.choice([0, 0, 0.05, 0.3]) for fault in ("left", "throttle", "lost", "reset", "refused")}
+    bad = {f"k{key}" for key in draw.sample(range(200), draw.choice([0, 0, 3]))}
+
+    def misbehave(service, writes):
+        if any(write["PutRequest"]["Item"]["pk"]["S"] in bad for write in writes):
+            raise error_of("ValidationException")
+        struck = next((fault for fault, odd in odds.items() if draw.random() < odd), None)
+        if struck == "left":
+            return draw.sample(writes, draw.randint(1, len(writes)))
+        if struck == "throttle":
+            raise error_of("ProvisionedThroughputExceededException")
+        if struck == "refused":
+            raise error_of("InternalServerError", 500)
+        if struck in {"lost", "reset"}:
+            service.commit(draw.sample(writes, draw.randint(0, len(writes))) if struck == "reset" else writes)
+            if struck == "lost":
+                raise error_of("InternalServerError", 500)
+            raise ConnectionClosedError(endpoint_url="simulated")
+        return []
+
+    return misbehave, bad
+
+
+@pytest.mark.parametrize("tenth", range(10))
+def test_whatever_happens_every_acknowledged_row_is_there(tenth):
+    """Sixty schedules each: the end state is that of the rows in order, rejects are exact, no key goes back in time."""
+    for seed in range(tenth * 60, tenth * 60 + 60):
+        draw = random.Random(-seed - 1)
+        misbehave, bad = storm(seed)
+        service = Service(Clock(), misbehave)
+        keys = [draw.choice([draw.randrange(200), draw.randrange(3)]) for _ in range(draw.randint(1, 120))]
+        lane = lane_on(service)
+        lane.write(writes_of(keys))
+        good = [n for n, key in enumerate(keys) if f"k{key}" not in bad]
+        assert service.items == {f"k{keys[n]}": n for n in good}, seed
+        assert sorted(reject.row for reject in lane.tally.rejects) == sorted(set(range(len(keys))) - set(good)), seed
+        assert lane.tally.written == len(good), seed
+        for key in set(keys):
+            seen = [n for each, n in service.history if each == f"k{key}"]
+            assert seen == sorted(seen), seed
+
+
+def test_a_poisoned_batch_costs_only_its_bad_row():
+    """Halves are sent until the bad row is alone; the reason is kept, the other 24 rows are written."""
+
+    def misbehave(service, writes):
+        if any(write["PutRequest"]["Item"]["pk"]["S"] == "k7" for write in writes):
+            raise error_of("ValidationException")
+
+    service = Service(Clock(), misbehave)
+    lane = lane_on(service)
+    lane.write(writes_of(range(25)))
+    (reject,) = lane.tally.rejects
+    assert (reject.row, reject.reason, len(service.items)) == (7, "ValidationException: told", 24)
+    assert service.calls <= 1 + 2 * 5
+
+
+def test_unprocessed_rows_are_known_by_value():
+    """The service may spell a number key in its own way when it gives a row back."""
+    writes = Writes(np.arange(1), np.arange(1, dtype=np.uint64), np.ones(1), [b'{"pk":{"N":"1E1"}}'], FRAME, {})
+
+    class Speller(Service):
+        def call(self, operation, table, body):
+            self.calls += 1
+            left = {"rows": [{"PutRequest": {"Item": {"pk": {"N": "10"}}}}]} if self.calls == 1 else {}
+            return json.dumps({"UnprocessedItems": left}).encode()
+
+    lane = lane_on(Speller(Clock()))
+    lane.write(writes)
+    assert (lane.tally.written, lane.tally.unprocessed, lane.tally.retries) == (1, 1, 1)
+
+
+def test_no_count_of_retries_ends_a_job_that_makes_progress():
+    """A row a minute for two hours is slow, not over."""
+
+    def misbehave(service, writes):
+        if service.clock.now < service.allowed:
+            raise error_of("ProvisionedThroughputExceededException")
+        service.allowed = service.clock.now + 60
+        return writes[1:]
+
+    service = Service(Clock(), misbehave)
+    service.allowed = 0.0
+    lane = lane_on(service, deadline_seconds=100)
+    lane.write(writes_of(range(120)))
+    assert (lane.tally.written, service.clock.now > 7000) == (120, True)
+
+
+def test_throttling_without_progress_ends_the_lane():
+    """When nothing was written for the deadline, the lane says what to do about it."""
+
+    def misbehave(service, writes):
+        raise error_of("ProvisionedThroughputExceededException")
+
+    with pytest.raises(ThrottledError, match="raise its capacity, lower the budget") as caught:
+        lane_on(Service(Clock(), misbehave), deadline_seconds=30).write(writes_of([1]))
+    assert 30 < caught.value.elapsed_seconds < 40
+
+
+def test_answers_that_leave_everything_end_the_lane():
+    """An answer that processed nothing is no progress."""
+    with pytest.raises(ThrottledError):
+        lane_on(Service(Clock(), lambda _, writes: writes), deadline_seconds=30).write(writes_of(range(3)))
+
+
+def test_an_endpoint_out_of_reach_ends_the_lane():
+    """Failures that last for a minute are the endpoint's."""
+
+    def misbehave(service, writes):
+        raise ConnectionClosedError(endpoint_url="simulated")
+
+    service = Service(Clock(), misbehave)
+    with pytest.raises(EndpointError, match="gave up after"):
+        lane_on(service).write(writes_of([1]))
+    assert service.clock.now < 70
+
+
+def test_a_refusal_of_the_job_is_raised_at_once():
+    """What no retry can mend ends the lane with its own error."""
+
+    def misbehave(service, writes):
+        raise error_of("AccessDeniedException")
+
+    service = Service(Clock(), misbehave)
+    with pytest.raises(AccessDeniedError):
+        lane_on(service).write(writes_of([1]))
+    assert service.calls == 1
+
+
+@pytest.mark.parametrize(
+    ("code", "reason", "scope"),
+    [
+        ("ProvisionedThroughputExceededException", "TableWriteProvisionedThroughputExceeded", "table"),
+        ("ProvisionedThroughputExceededException", "TableWriteKeyRangeThroughputExceeded", "key_range"),
+        ("ProvisionedThroughputExceededException", "IndexWriteProvisionedThroughputExceeded", "table"),
+        ("RequestLimitExceeded", "TableWriteAccountLimitExceeded", "account"),
+        ("ThrottlingException", "TableWriteMaxOnDemandThroughputExceeded", "on_demand_max"),
+    ],
+)
+def test_throttles_reach_the_budget_by_their_reason(code, reason, scope):
+    """Who has to slow down is told by the reason, not by the code alone."""
+
+    def misbehave(service, writes):
+        if service.calls == 1:
+            raise error_of(code, ThrottlingReasons=[{"reason": reason}])
+
+    service = Service(Clock(), misbehave)
+    budget = LocalBudget(None, clock=service.clock)
+    Lane(service, "rows", ["pk"], budget, Patience(service.clock), clock=service.clock).write(writes_of([1]))
+    assert budget.usage().throttles == {scope: 1}
+
+
+def test_a_lost_condition_is_a_skipped_row():
+    """A failed condition is an expected end of a row: counted, billed, not sent again."""
+
+    class Refusing(Service):
+        def call(self, operation, table, body):
+            self.calls += 1
+            raise error_of("ConditionalCheckFailedException")
+
+    service = Refusing(Clock())
+    lane = lane_on(service)
+    lane.write(writes_of([1, 2], single_frame("PutItem", "rows", "Item", {})))
+    assert (lane.tally.skipped, lane.tally.written, service.calls) == (2, 0, 2)
+
+
+def test_real_units_correct_the_charge():
+    """Where every row also costs an index, the charge of later requests follows what was consumed."""
+
+    class Indexed(Service):
+        def call(self, operation, table, body):
+            rows = len(json.loads(body)["RequestItems"]["rows"])
+            return json.dumps({"UnprocessedItems": {}, "ConsumedCapacity": [{"CapacityUnits": 3.0 * rows}]}).encode()
+
+    class Watched(LocalBudget):
+        def acquire(self, units):
+            charges.append(units)
+            return super().acquire(units)
+
+    charges = []
+    service = Indexed(Clock())
+    budget = Watched(None, clock=service.clock)
+    Lane(service, "rows", ["pk"], budget, Patience(service.clock), clock=service.clock).write(writes_of(range(500)))
+    assert (charges[0], round(charges[-1])) == (25, 74)
+    assert budget.usage().consumed_units == 1500

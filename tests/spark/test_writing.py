@@ -1,0 +1,54 @@
+"""``df.write.format("dynamodb")``: every row of every task is there, types and budget held."""
+
+import pytest
+
+import ddbio
+
+ROWS = 2_000
+
+
+@pytest.fixture
+def frame(spark):
+    """Return rows in four partitions."""
+    ddbio.register(spark)
+    return (
+        spark.range(ROWS)
+        .selectExpr("cast(id as string) as pk", "id as n", "cast(id / 4 as decimal(9,2)) as d")
+        .repartition(4)
+    )
+
+
+def test_every_row_of_every_task_is_written(spark, frame, fake):
+    """Appending puts each row; what is read back is what was written."""
+    fake.load("sink", b"", "pk:S")
+    frame.write.format("dynamodb").mode("append").option("endpointUrl", fake.endpoint_url).save("sink")
+    back = spark.read.format("dynamodb").option("endpointUrl", fake.endpoint_url).load("sink").drop("_rescue")
+    assert sorted(map(tuple, back.select("pk", "n", "d").collect())) == sorted(map(tuple, frame.collect()))
+
+
+def test_modes_are_options(frame, fake):
+    """The write modes are options of the writer: what is there is deleted."""
+    fake.load("emptied", b"", "pk:S")
+    writer = frame.write.format("ddbio").mode("append").option("endpointUrl", fake.endpoint_url)
+    writer.save("emptied")
+    frame.write.format("ddbio").mode("append").options(endpointUrl=fake.endpoint_url).option("mode", "delete").save(
+        "emptied"
+    )
+    assert ddbio.read_table("emptied", endpoint_url=fake.endpoint_url).num_rows == 0
+
+
+def test_overwriting_is_refused(frame, fake):
+    """A table cannot be overwritten, and Spark says so in ddbio's words."""
+    fake.load("kept", b"", "pk:S")
+    with pytest.raises(Exception, match="a table cannot be overwritten"):
+        frame.write.format("dynamodb").mode("overwrite").option("endpointUrl", fake.endpoint_url).save("kept")
+
+
+def test_one_budget_for_all_tasks(frame, fake):
+    """The rate holds over all tasks, as the service counts it."""
+    fake.load("paced", b"", "pk:S")
+    options = {"endpointUrl": fake.endpoint_url, "wcuPerSecond": 1000}
+    frame.write.format("dynamodb").mode("append").options(**options).save("paced")
+    spent = fake.consumed("paced")
+    assert sum(row[2] for row in spent) == ROWS
+    assert spent[-1][0] - spent[0][0] > 0.8 * ROWS / 1000
