@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from ddbio.version import __version__
 
 if TYPE_CHECKING:
-    from ddbio.api import infer_schema, read_table, scan, scan_batches
+    from ddbio.api import digest, infer_schema, read_table, scan, scan_batches
     from ddbio.core.decode import from_dynamodb_json
     from ddbio.core.items import to_dynamodb_json
     from ddbio.errors import DdbioError
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 __all__ = [
     "DdbioError",
     "__version__",
+    "digest",
     "from_dynamodb_json",
     "infer_schema",
     "read_table",
@@ -31,6 +32,7 @@ __all__ = [
 
 _HOMES = {
     "DdbioError": "ddbio.errors",
+    "digest": "ddbio.api",
     "from_dynamodb_json": "ddbio.core.decode",
     "infer_schema": "ddbio.api",
     "read_table": "ddbio.api",

@@ -6,6 +6,7 @@ import os
 from typing import TYPE_CHECKING, Any
 
 from ddbio.ops import infer, read
+from ddbio.ops.digest import digest_source
 from ddbio.ops.scan import scan_to_files
 from ddbio.options import ScanOptions, ScanToFilesOptions, parse_options
 
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
+    from ddbio.ops.digest import Source as DigestSource
     from ddbio.ops.infer import Source
     from ddbio.ops.report import ScanReport
 
@@ -109,3 +111,28 @@ def infer_schema(source: Source, **options: Any) -> pa.Schema:
     """
     table = os.fspath(source) if isinstance(source, (str, os.PathLike)) else "bytes"
     return infer.infer_schema(source, parse_options(ScanOptions, {**options, "table": table}))
+
+
+def digest(source: DigestSource, **options: Any) -> str:
+    """Return the digest of a source's items: the same for the same items, whatever their order, files or column types.
+
+    Parameters
+    ----------
+    source
+        A ``pyarrow`` table or record batch; bytes of DynamoDB JSON; an ``s3://`` URI or an existing path of Parquet
+        files or JSON lines; any other text is the name of a table, which is scanned.
+    **options
+        Fields of :class:`ddbio.options.ScanOptions`, for a table or S3; of a table, NULL is told from missing.
+
+    Returns
+    -------
+    str
+        32 hexadecimal digits.
+
+    Raises
+    ------
+    DdbioError
+        With what happened, to what, and what to do.
+    """
+    table = os.fspath(source) if isinstance(source, (str, os.PathLike)) else "data"
+    return digest_source(source, parse_options(ScanOptions, {"nulls": "keep", **options, "table": table})).hexdigest()
