@@ -105,7 +105,9 @@ def _files(name: str, options: ScanOptions) -> tuple[ObjectStore, list[str]]:
 
 def _is_metadata(path: str) -> bool:
     # https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/S3DataExport.Output.html
-    return any(part.startswith(("_", ".")) for part in path.split("/")) or path.rpartition("/")[2].startswith("manifest-")
+    return any(part.startswith(("_", ".")) for part in path.split("/")) or path.rpartition("/")[2].startswith(
+        "manifest-"
+    )
 
 
 def _plain_bytes(data: bytes, where: str) -> bytes:
@@ -115,4 +117,3 @@ def _plain_bytes(data: bytes, where: str) -> bytes:
         return gzip.decompress(data)
     except (OSError, EOFError, zlib.error) as error:
         raise DecodeError(f"{where} is not a whole gzip file: {error}", uri=where) from error
-
