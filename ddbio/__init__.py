@@ -12,6 +12,7 @@ from ddbio.version import __version__
 
 if TYPE_CHECKING:
     from ddbio.api import (
+        digest,
         export_batches,
         export_to_files,
         infer_schema,
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 __all__ = [
     "DdbioError",
     "__version__",
+    "digest",
     "export_batches",
     "export_to_files",
     "from_dynamodb_json",
@@ -46,6 +48,7 @@ __all__ = [
 
 _HOMES = {
     "DdbioError": "ddbio.errors",
+    "digest": "ddbio.api",
     "export_batches": "ddbio.api",
     "export_to_files": "ddbio.api",
     "from_dynamodb_json": "ddbio.core.decode",

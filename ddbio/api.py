@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from ddbio.ops import export_read, infer, read
 from ddbio.ops import load as writing
+from ddbio.ops.digest import digest_source
 from ddbio.ops.scan import scan_to_files
 from ddbio.options import (
     ExportReadOptions,
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
+    from ddbio.ops.digest import Source as DigestSource
     from ddbio.ops.export_report import ExportReadReport
     from ddbio.ops.infer import Source
     from ddbio.ops.report import ScanReport, WriteReport
@@ -228,3 +230,28 @@ def export_to_files(
     """
     values = {**options, "source": os.fspath(source), "dest": os.fspath(dest)}
     return export_read.export_to_files(parse_options(ExportToFilesOptions, values), master=master, conf=conf)
+
+
+def digest(source: DigestSource, **options: Any) -> str:
+    """Return the digest of a source's items: the same for the same items, whatever their order, files or column types.
+
+    Parameters
+    ----------
+    source
+        A ``pyarrow`` table or record batch; bytes of DynamoDB JSON; an ``s3://`` URI or an existing path of Parquet
+        files or JSON lines; any other text is the name of a table, which is scanned.
+    **options
+        Fields of :class:`ddbio.options.ScanOptions`, for a table or S3; of a table, NULL is told from missing.
+
+    Returns
+    -------
+    str
+        32 hexadecimal digits.
+
+    Raises
+    ------
+    DdbioError
+        With what happened, to what, and what to do.
+    """
+    table = os.fspath(source) if isinstance(source, (str, os.PathLike)) else "data"
+    return digest_source(source, parse_options(ScanOptions, {"nulls": "keep", **options, "table": table})).hexdigest()

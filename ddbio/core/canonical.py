@@ -205,7 +205,8 @@ class Printer:
         # Few texts are different where they only keep NULLs.
         rescued = batch.column(RESCUE_NAME).dictionary_encode()
         texts, ranks, bounds = list[str](), list[int](), [0]
-        for text in rescued.dictionary.to_pylist():
+        dictionary: Any = rescued.dictionary
+        for text in dictionary.to_pylist():
             for name, value in sorted(json.loads(text).items()):
                 place = bisect_left(names, name)
                 ranks.append(2 * place + (place < len(names) and names[place] == name))

@@ -1,0 +1,80 @@
+"""Digest and key hashes of decoded batches, beside decoding and the plain reference."""
+
+from __future__ import annotations
+
+import functools
+import json
+import time
+from typing import TYPE_CHECKING, Any
+
+from bench import data, decoders
+from bench.pairs import interleave, speed_ratio
+from ddbio.core.decode import Decoder
+from ddbio.core.digest import Digest
+from ddbio.core.digest_columns import ColumnDigest, digest_of_batch
+from ddbio.core.identity import key_hashes
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from bench.data import Shape
+
+ROUNDS = 5
+
+
+def _decoder(shape: Shape) -> Decoder:
+    return Decoder(decoders.schema_of(shape), nulls="keep")
+
+
+class DigestColumns:
+    params = (["export", "orders", "flights"],)
+    param_names = ("shape",)
+    timer = time.process_time
+    timeout = 300
+
+    def setup(self, shape: Shape) -> None:
+        self.check(shape)
+        self.body = decoders.body_of(shape, "export")
+        self.items = data.items(shape, data.scaled(20_000))
+        self.decoder = _decoder(shape)
+        self.batch = self.decoder.decode(self.body, "export")
+        self.keys = [key.partition(":")[0] for key in data.KEYS[shape].split(",")]
+        self.columns = ColumnDigest()
+
+    @staticmethod
+    @functools.cache
+    def check(shape: Shape) -> None:
+        body = decoders.body_of(shape, "export")
+        wire = Digest()
+        wire.add_items(json.loads(line)["Item"] for line in body.splitlines())
+        assert digest_of_batch(_decoder(shape).decode(body, "export")) == wire
+
+    def time_digest(self, _: str) -> None:
+        self.columns.add_batch(self.batch)
+
+    def time_reference(self, _: str) -> None:
+        Digest().add_items(self.items)
+
+    def time_key_hashes(self, _: str) -> None:
+        key_hashes(self.batch, self.keys)
+
+    def track_ratio_to_decode(self, _: str) -> float:
+        return self._ratio("decode")
+
+    def track_ratio_to_reference(self, _: str) -> float:
+        return self._ratio("reference")
+
+    def _ratio(self, beside: str) -> float:
+        ways: dict[str, Any] = {
+            "digest": lambda: self.columns.add_batch(self.batch),
+            "decode": self._decode,
+            "reference": lambda: Digest().add_items(self.items),
+        }
+        seconds = interleave({name: ways[name] for name in ("digest", beside)}, ROUNDS)
+        return speed_ratio(seconds, "digest", beside)
+
+    def _decode(self) -> pa.RecordBatch:
+        return self.decoder.decode(self.body, "export")
+
+    track_ratio_to_decode.unit = "x"  # type: ignore[attr-defined]
+    track_ratio_to_reference.unit = "x"  # type: ignore[attr-defined]

@@ -1,0 +1,74 @@
+"""One digest, whatever holds the items."""
+
+from __future__ import annotations
+
+import gzip
+import json
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import ddbio
+from ddbio.core.digest import Digest
+from ddbio.core.reference import RowBuilder
+from ddbio.core.rescue import MisfitLog
+from ddbio.core.schema import infer_schema_of_items, normalize_schema
+from ddbio.errors import NotFoundError
+from ddbio.testing import FakeDynamoDB
+
+ITEMS = [
+    {"pk": {"S": f"key-{n}"}, "n": {"N": str(n)}, "m": {"M": {"x": {"SS": ["b", "a"]}}}, "gone": {"NULL": True}}
+    for n in range(20)
+]
+LINES = [json.dumps(item).encode() for item in ITEMS]
+
+
+@pytest.fixture(scope="module")
+def expected():
+    """Return the digest of the items, by the plain reference."""
+    digest = Digest()
+    digest.add_items(ITEMS)
+    return digest.hexdigest()
+
+
+@pytest.fixture(scope="module")
+def batch():
+    """Return the items as a record batch."""
+    return RowBuilder(normalize_schema(infer_schema_of_items(ITEMS)), keep_nulls=True).batch(ITEMS, MisfitLog())
+
+
+def test_bytes_and_arrow(expected, batch):
+    """Lines, export lines, a page, a batch and a table of the same items have one digest."""
+    export = b"".join(b'{"Item":%b}\n' % line for line in LINES)
+    page = json.dumps({"Items": ITEMS[::-1]}).encode()
+    sources = [b"\n".join(LINES), export, bytearray(page), batch, pa.Table.from_batches([batch[:7], batch[7:]])]
+    assert {ddbio.digest(source) for source in sources} == {expected}
+
+
+def test_files(expected, batch, tmp_path):
+    """A Parquet file, a folder of several and files of lines, compressed or not, have the digest of their items."""
+    table = pa.Table.from_batches([batch])
+    (tmp_path / "parquet/_ddbio").mkdir(parents=True)
+    (tmp_path / "parquet/_ddbio/job.json").write_text("{}")
+    pq.write_table(table[:5], tmp_path / "parquet/a.parquet")
+    pq.write_table(table[5:], tmp_path / "parquet/b.parquet")
+    pq.write_table(table, tmp_path / "all.parquet")
+    (tmp_path / "lines").mkdir()
+    (tmp_path / "lines/a.json").write_bytes(b"\n".join(LINES[:3]))
+    (tmp_path / "lines/b.json.gz").write_bytes(gzip.compress(b"\n".join(LINES[3:])))
+    sources = [tmp_path / "parquet", str(tmp_path / "all.parquet"), tmp_path / "lines"]
+    assert {ddbio.digest(source) for source in sources} == {expected}
+
+
+def test_an_empty_folder_is_refused(tmp_path):
+    """A folder without data is an error, not the digest of nothing."""
+    with pytest.raises(NotFoundError, match="holds no file"):
+        ddbio.digest(tmp_path)
+
+
+def test_a_table(expected):
+    """A table has the digest of its items."""
+    with FakeDynamoDB() as fake:
+        fake.load("things", LINES, "pk:S")
+        assert ddbio.digest("things", endpoint_url=fake.endpoint_url) == expected
