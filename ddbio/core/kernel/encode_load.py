@@ -86,16 +86,18 @@ class Loader:
         for column in self._program.columns:
             self._load(column, batch.column(column.field.name), None)
         n_rows = batch.num_rows
-        spaces = [np.zeros(self._program.n_spaces, np.int64) for _ in range(3)]
+        n_spaces = self._program.n_spaces
         # Room for what a step reads beyond the last value.
         self._take_data(PAD)
         self._take_words(PAD)
         size = 1 << (2 * self._most_elements).bit_length()
         return Work(
-            self._data,
-            self._words,
-            self._states,
-            *spaces,
+            data=self._data,
+            words=self._words,
+            states=self._states,
+            index=np.zeros(n_spaces, np.int64),
+            first=np.zeros(n_spaces, np.int64),
+            limit=np.zeros(n_spaces, np.int64),
             marks=np.empty(self._most_elements, np.int64),
             slots=np.empty(size, np.int64),
             digits=np.zeros(_DIGITS_ROOM, np.uint8),
@@ -156,6 +158,8 @@ class Loader:
 
     def _set_states(self, states: npt.NDArray[np.uint8], node: Node, array: Any, live: Live) -> None:
         missing = st.NULL if node.place in {"value", "element"} else self._null_code
+        if node.kind == st.MEMBERS:
+            missing = st.ABSENT
         if array.null_count == 0:
             states[:] = st.VALUE
         elif array.null_count == len(array):
@@ -181,7 +185,7 @@ class Loader:
             self._load(child, values.slice(start, count), inside)
 
     def _load_leaf(self, node: Node, given: Any, states: npt.NDArray[np.uint8]) -> None:
-        array = time_array(given, node.field.type, self._options)
+        array = time_array(given, self._options)
         length = len(array)
         match node.kind:
             case st.TEXT | st.KEY | st.BINARY | st.NUMBER:
@@ -278,13 +282,20 @@ def plain_array(array: Any) -> Any:
         elif pa.types.is_dictionary(arrow_type):
             array = array.dictionary_decode()
         elif pa.types.is_run_end_encoded(arrow_type):
-            array = pc.run_end_decode(array)
-        elif pa.types.is_fixed_size_list(arrow_type) or pa.types.is_list_view(arrow_type):
+            array = pc.run_end_decode(array)  # type: ignore[attr-defined] # the stubs lack it
+        elif pa.types.is_fixed_size_list(arrow_type):
             return array.cast(pa.list_(arrow_type.value_field))
-        elif pa.types.is_large_list_view(arrow_type):
-            return array.cast(pa.large_list(arrow_type.value_field))
+        elif pa.types.is_list_view(arrow_type) or pa.types.is_large_list_view(arrow_type):
+            return _without_view(array)
         else:
             return array
+
+
+def _without_view(array: Any) -> Any:
+    # The cast of pyarrow 25 leaves too few offsets where there are nulls.
+    lengths = pc.fill_null(pc.list_value_length(array), 0).to_numpy()
+    offsets = np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)])
+    return pa.LargeListArray.from_arrays(pa.array(offsets), array.flatten(), mask=array.is_null())
 
 
 def _as_bytes(array: Any, kind: int) -> Any:
@@ -321,7 +332,8 @@ def _offsets(array: Any) -> npt.NDArray[Any]:
 def bits_of(buffer: pa.Buffer, offset: int, length: int) -> npt.NDArray[np.uint8]:
     """Return a byte, 0 or 1, for each of Arrow's bits."""
     first = offset // 8
-    packed = np.frombuffer(buffer, np.uint8)[first : (offset + length + 7) // 8]
+    packed: npt.NDArray[np.uint8] = np.frombuffer(buffer, np.uint8)  # type: ignore[call-overload] # any buffer will do
+    packed = packed[first : (offset + length + 7) // 8]
     return np.unpackbits(packed, bitorder="little")[offset - 8 * first :][:length]
 
 
