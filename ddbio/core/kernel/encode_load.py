@@ -30,6 +30,7 @@ MAX_PIECE_BYTES = 1 << 30
 """Places in a piece are kept in 31 bits."""
 
 _LEAST_BYTES, _LEAST_WORDS = 1 << 16, 1 << 13
+_GROWTH = 2
 _DIGITS_ROOM = 128
 _SHIFT = 32
 
@@ -63,6 +64,11 @@ def allocate(n_bytes: int) -> npt.NDArray[np.uint8]:
     return np.empty(n_bytes, np.uint8)
 
 
+def allocate_words(count: int) -> npt.NDArray[np.int64]:
+    """Return as many words, whatever they are."""
+    return allocate(8 * count).view(np.int64)
+
+
 class Loader:
     """Lay out one batch after the other in the same arrays, grown to what they needed so far."""
 
@@ -71,7 +77,7 @@ class Loader:
         self._null_code = st.NULL if options.nulls == "null" else st.ABSENT
         self._by_name = {column.field.name: column for column in program.columns if column.kind != st.MEMBERS}
         self._data, self._states = allocate(_LEAST_BYTES), allocate(_LEAST_BYTES)
-        self._words = np.empty(_LEAST_WORDS, np.int64)
+        self._words = allocate_words(_LEAST_WORDS)
         self._data_end = self._words_end = self._states_end = 0
         self._most_elements = 1
         self.room = 0
@@ -87,9 +93,6 @@ class Loader:
             self._load(column, batch.column(column.field.name), None)
         n_rows = batch.num_rows
         n_spaces = self._program.n_spaces
-        # Room for what a step reads beyond the last value.
-        self._take_data(PAD)
-        self._take_words(PAD)
         size = 1 << (2 * self._most_elements).bit_length()
         return Work(
             data=self._data,
@@ -98,12 +101,12 @@ class Loader:
             index=np.zeros(n_spaces, np.int64),
             first=np.zeros(n_spaces, np.int64),
             limit=np.zeros(n_spaces, np.int64),
-            marks=np.empty(self._most_elements, np.int64),
-            slots=np.empty(size, np.int64),
+            marks=allocate_words(self._most_elements),
+            slots=allocate_words(size),
             digits=np.zeros(_DIGITS_ROOM, np.uint8),
-            refusals=np.empty(n_rows * st.REFUSAL_WIDTH, np.int64),
-            ends=np.empty(n_rows, np.int64),
-            sizes=np.empty(n_rows, np.int64),
+            refusals=allocate_words(n_rows * st.REFUSAL_WIDTH),
+            ends=allocate_words(n_rows),
+            sizes=allocate_words(n_rows),
         )
 
     def text(self, node: int, entry: int) -> str:
@@ -117,7 +120,7 @@ class Loader:
         if self._data_end + PAD > MAX_PIECE_BYTES:
             raise TooLargeError
         if self._data_end + PAD > len(self._data):
-            grown = allocate(2 * self._data_end + PAD)
+            grown = allocate(_GROWTH * self._data_end + PAD)
             grown[:place] = self._data[:place]
             self._data = grown
         return place
@@ -125,7 +128,7 @@ class Loader:
     def _take_words(self, count: int) -> int:
         place, self._words_end = self._words_end, self._words_end + count
         if self._words_end > len(self._words):
-            grown = np.empty(2 * self._words_end, np.int64)
+            grown = allocate_words(_GROWTH * self._words_end)
             grown[:place] = self._words[:place]
             self._words = grown
         return place
@@ -133,7 +136,7 @@ class Loader:
     def _take_states(self, count: int) -> npt.NDArray[np.uint8]:
         place, self._states_end = self._states_end, self._states_end + count
         if self._states_end > len(self._states):
-            grown = allocate(2 * self._states_end)
+            grown = allocate(_GROWTH * self._states_end)
             grown[:place] = self._states[:place]
             self._states = grown
         return self._states[place : self._states_end]
