@@ -1,20 +1,21 @@
 from __future__ import annotations
 
+import base64
 import io
 import json
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.feather as feather
-import pyarrow.orc as orc
 import pyarrow.parquet as pq
 import pytest
 from boto3.dynamodb.types import TypeSerializer
 from hypothesis import given
 from hypothesis import strategies as st
 from item_strategies import ITEMS, tables
+from pyarrow import feather, orc
 
 import ddbio
+from ddbio.core.attribute import canonical_number
 from ddbio.core.capacity import item_size_bytes
 from ddbio.core.decode import Decoder
 from ddbio.core.encode import Encoder
@@ -140,9 +141,6 @@ PYTHON = st.recursive(
 @given(st.dictionaries(st.sampled_from(["pk", "x", "y"]), PYTHON, max_size=3))
 def test_an_item_is_what_boto3_makes_of_it(values):
     """What boto3's TypeSerializer accepts encodes to the same item, numbers in the service's own spelling."""
-    import base64
-
-    from ddbio.core.attribute import canonical_number
 
     def plain(value):
         ((tag, content),) = value.items()

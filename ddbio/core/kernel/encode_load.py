@@ -30,6 +30,7 @@ MAX_PIECE_BYTES = 1 << 30
 """Places in a piece are kept in 31 bits."""
 
 _LEAST_BYTES, _LEAST_WORDS = 1 << 16, 1 << 13
+_GROWTH = 2
 _DIGITS_ROOM = 128
 _SHIFT = 32
 
@@ -63,6 +64,11 @@ def allocate(n_bytes: int) -> npt.NDArray[np.uint8]:
     return np.empty(n_bytes, np.uint8)
 
 
+def allocate_words(count: int) -> npt.NDArray[np.int64]:
+    """Return as many words, whatever they are."""
+    return allocate(8 * count).view(np.int64)
+
+
 class Loader:
     """Lay out one batch after the other in the same arrays, grown to what they needed so far."""
 
@@ -71,7 +77,7 @@ class Loader:
         self._null_code = st.NULL if options.nulls == "null" else st.ABSENT
         self._by_name = {column.field.name: column for column in program.columns if column.kind != st.MEMBERS}
         self._data, self._states = allocate(_LEAST_BYTES), allocate(_LEAST_BYTES)
-        self._words = np.empty(_LEAST_WORDS, np.int64)
+        self._words = allocate_words(_LEAST_WORDS)
         self._data_end = self._words_end = self._states_end = 0
         self._most_elements = 1
         self.room = 0
@@ -86,22 +92,21 @@ class Loader:
         for column in self._program.columns:
             self._load(column, batch.column(column.field.name), None)
         n_rows = batch.num_rows
-        spaces = [np.zeros(self._program.n_spaces, np.int64) for _ in range(3)]
-        # Room for what a step reads beyond the last value.
-        self._take_data(PAD)
-        self._take_words(PAD)
+        n_spaces = self._program.n_spaces
         size = 1 << (2 * self._most_elements).bit_length()
         return Work(
-            self._data,
-            self._words,
-            self._states,
-            *spaces,
-            marks=np.empty(self._most_elements, np.int64),
-            slots=np.empty(size, np.int64),
+            data=self._data,
+            words=self._words,
+            states=self._states,
+            index=np.zeros(n_spaces, np.int64),
+            first=np.zeros(n_spaces, np.int64),
+            limit=np.zeros(n_spaces, np.int64),
+            marks=allocate_words(self._most_elements),
+            slots=allocate_words(size),
             digits=np.zeros(_DIGITS_ROOM, np.uint8),
-            refusals=np.empty(n_rows * st.REFUSAL_WIDTH, np.int64),
-            ends=np.empty(n_rows, np.int64),
-            sizes=np.empty(n_rows, np.int64),
+            refusals=allocate_words(n_rows * st.REFUSAL_WIDTH),
+            ends=allocate_words(n_rows),
+            sizes=allocate_words(n_rows),
         )
 
     def text(self, node: int, entry: int) -> str:
@@ -115,7 +120,7 @@ class Loader:
         if self._data_end + PAD > MAX_PIECE_BYTES:
             raise TooLargeError
         if self._data_end + PAD > len(self._data):
-            grown = allocate(2 * self._data_end + PAD)
+            grown = allocate(_GROWTH * self._data_end + PAD)
             grown[:place] = self._data[:place]
             self._data = grown
         return place
@@ -123,7 +128,7 @@ class Loader:
     def _take_words(self, count: int) -> int:
         place, self._words_end = self._words_end, self._words_end + count
         if self._words_end > len(self._words):
-            grown = np.empty(2 * self._words_end, np.int64)
+            grown = allocate_words(_GROWTH * self._words_end)
             grown[:place] = self._words[:place]
             self._words = grown
         return place
@@ -131,7 +136,7 @@ class Loader:
     def _take_states(self, count: int) -> npt.NDArray[np.uint8]:
         place, self._states_end = self._states_end, self._states_end + count
         if self._states_end > len(self._states):
-            grown = allocate(2 * self._states_end)
+            grown = allocate(_GROWTH * self._states_end)
             grown[:place] = self._states[:place]
             self._states = grown
         return self._states[place : self._states_end]
@@ -156,6 +161,8 @@ class Loader:
 
     def _set_states(self, states: npt.NDArray[np.uint8], node: Node, array: Any, live: Live) -> None:
         missing = st.NULL if node.place in {"value", "element"} else self._null_code
+        if node.kind == st.MEMBERS:
+            missing = st.ABSENT
         if array.null_count == 0:
             states[:] = st.VALUE
         elif array.null_count == len(array):
@@ -181,7 +188,7 @@ class Loader:
             self._load(child, values.slice(start, count), inside)
 
     def _load_leaf(self, node: Node, given: Any, states: npt.NDArray[np.uint8]) -> None:
-        array = time_array(given, node.field.type, self._options)
+        array = time_array(given, self._options)
         length = len(array)
         match node.kind:
             case st.TEXT | st.KEY | st.BINARY | st.NUMBER:
@@ -278,13 +285,20 @@ def plain_array(array: Any) -> Any:
         elif pa.types.is_dictionary(arrow_type):
             array = array.dictionary_decode()
         elif pa.types.is_run_end_encoded(arrow_type):
-            array = pc.run_end_decode(array)
-        elif pa.types.is_fixed_size_list(arrow_type) or pa.types.is_list_view(arrow_type):
+            array = pc.run_end_decode(array)  # type: ignore[attr-defined] # the stubs lack it
+        elif pa.types.is_fixed_size_list(arrow_type):
             return array.cast(pa.list_(arrow_type.value_field))
-        elif pa.types.is_large_list_view(arrow_type):
-            return array.cast(pa.large_list(arrow_type.value_field))
+        elif pa.types.is_list_view(arrow_type) or pa.types.is_large_list_view(arrow_type):
+            return _without_view(array)
         else:
             return array
+
+
+def _without_view(array: Any) -> Any:
+    # The cast of pyarrow 25 leaves too few offsets where there are nulls.
+    lengths = pc.fill_null(pc.list_value_length(array), 0).to_numpy()
+    offsets = np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)])
+    return pa.LargeListArray.from_arrays(pa.array(offsets), array.flatten(), mask=array.is_null())
 
 
 def _as_bytes(array: Any, kind: int) -> Any:
@@ -321,7 +335,8 @@ def _offsets(array: Any) -> npt.NDArray[Any]:
 def bits_of(buffer: pa.Buffer, offset: int, length: int) -> npt.NDArray[np.uint8]:
     """Return a byte, 0 or 1, for each of Arrow's bits."""
     first = offset // 8
-    packed = np.frombuffer(buffer, np.uint8)[first : (offset + length + 7) // 8]
+    packed: npt.NDArray[np.uint8] = np.frombuffer(buffer, np.uint8)  # type: ignore[call-overload] # any buffer will do
+    packed = packed[first : (offset + length + 7) // 8]
     return np.unpackbits(packed, bitorder="little")[offset - 8 * first :][:length]
 
 

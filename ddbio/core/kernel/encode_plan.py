@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from dataclasses import field as made_by
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -35,7 +36,7 @@ class Node:
     depth: int
     place: str
     """``member``, ``value`` of a list or map, ``element`` of a set, ``key`` of a map."""
-    children: list[Node] = field(default_factory=list)
+    children: list[Node] = made_by(default_factory=list)
     number: int = 0
     space: int = 0
     inner_space: int = 0

@@ -144,8 +144,8 @@ def _has_twice_of_many(data: Any, start: int, spans: Any, place: int, count: int
     size = 2
     while size < 2 * count:
         size *= 2
-    for slot in range(size):
-        poke(slots, slot, -1)
+    for place_of_slot in range(size):
+        poke(slots, place_of_slot, -1)
     for index in range(count):
         one = peek(spans, place + index)
         length = one & _LENGTH_MASK

@@ -38,7 +38,7 @@ def scale_of(arrow_type: Any, options: Any) -> int:
     return _EXPONENTS[arrow_type.unit] - _EXPONENTS[form]
 
 
-def time_array(array: Any, arrow_type: Any, options: Any) -> Any:
+def time_array(array: Any, options: Any) -> Any:
     """Return texts or counts for an array of dates or times, any other array as it is."""
     given = array.type
     if not is_time(given):

@@ -117,7 +117,7 @@ class KernelEncoder:
         name, message = self._explain(rule, node, entry)
         return name, f"row {row}: {path}: {message}" if path else f"row {row}: {message}"
 
-    def _explain(self, rule: int, node: int, entry: int) -> tuple[str, str]:  # noqa: PLR0911 - one line a rule
+    def _explain(self, rule: int, node: int, entry: int) -> tuple[str, str]:  # noqa: C901, PLR0911 - one line a rule
         match rule:
             case st.PREPARED:
                 return self._loader.messages[node, entry]

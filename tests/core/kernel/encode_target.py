@@ -1,0 +1,111 @@
+"""Encode generated rows in a process of its own, with every array that is read or written freely at a guard page.
+
+``python encode_target.py SEED COUNT [broken]``: ``broken`` takes the padding away, so that a load must overrun. Every
+row is held against the plain reference, and against what a service of its own would refuse to store.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import mmap
+import sys
+from pathlib import Path
+
+import numpy as np
+
+sys.path.insert(0, str(Path(__file__).parent))
+sys.path.insert(0, str(Path(__file__).parent.parent.parent.parent))
+
+from item_generator import Generator
+
+from ddbio.core.encode import Encoder
+from ddbio.core.items import items_of
+from ddbio.core.json_text import compact_json
+from ddbio.core.kernel import encode_load, encoder
+from ddbio.core.kernel.cache import CHECKED
+from ddbio.core.reference import RowBuilder
+from ddbio.core.rescue import MisfitLog
+from ddbio.core.schema import normalize_schema
+from ddbio.errors import SchemaError
+from ddbio.testing.refusal import Refusal
+from ddbio.testing.values import stored_item
+
+PROT_NONE = 0
+LIBC = ctypes.CDLL(None, use_errno=True)
+IS_BROKEN = sys.argv[3:] == ["broken"]
+
+
+def allocate_before_guard(n_bytes: int) -> np.ndarray:
+    """Return an array that ends where the memory ends that may be touched."""
+    n_pages = -(-n_bytes // mmap.PAGESIZE)
+    region = mmap.mmap(-1, (n_pages + 1) * mmap.PAGESIZE)
+    whole = np.frombuffer(region, np.uint8)
+    guard = whole.ctypes.data + n_pages * mmap.PAGESIZE
+    if LIBC.mprotect(ctypes.c_void_p(guard), ctypes.c_size_t(mmap.PAGESIZE), PROT_NONE):
+        raise OSError(ctypes.get_errno(), "mprotect")
+    return whole[n_pages * mmap.PAGESIZE - n_bytes : n_pages * mmap.PAGESIZE]
+
+
+def prepare() -> None:
+    """Give every array exactly the room that its rows need."""
+    encode_load.allocate = encoder.allocate = allocate_before_guard
+    encode_load._LEAST_BYTES = encode_load._LEAST_WORDS = 0
+    encode_load._GROWTH = 1
+    if IS_BROKEN:
+        encode_load.PAD = encoder.PAD = 0
+
+
+def stored_size(item) -> int:
+    """Return the size under which a service would store the item, -1 where it would not."""
+    try:
+        return stored_item(item)[1]
+    except Refusal:
+        return -1
+
+
+def check(batch, encoded) -> None:
+    """Compare each row with the reference and with what a service would store."""
+    refused = {refusal.row for refusal in encoded.refusals}
+    body = encoded.buffer.tobytes()
+    for row, item in enumerate(items_of(batch)):
+        text = body[encoded.offsets[row] : encoded.offsets[row + 1]]
+        size = stored_size(item)
+        assert (row in refused) == (size < 0), (encoded.refusals, item)
+        assert text == (b"" if size < 0 else compact_json(item).encode()), (text, item)
+        assert encoded.sizes[row] == max(size, 0), (encoded.sizes[row], size, item)
+
+
+def main() -> None:
+    """Encode as many batches as were asked for, and say how many rows were taken and refused."""
+    prepare()
+    seed, count = int(sys.argv[1]), int(sys.argv[2])
+    n_taken = n_refused = 0
+    for number in range(seed, seed + count):
+        generator = Generator(number)
+        schema = normalize_schema(generator.schema())
+        items = []
+        while len(items) < 20:
+            item = generator.item(list(schema)[:-1])
+            try:
+                RowBuilder(schema, keep_nulls=True).batch([item], MisfitLog())
+            except ValueError:
+                continue
+            items.append(item)
+        batch = RowBuilder(schema, keep_nulls=True).batch(items, MisfitLog())
+        for start, length in [(0, 20), (3, 11), (19, 1)]:
+            rows = batch.slice(start, length)
+            try:
+                encoded = Encoder(schema).encode(rows)
+            except SchemaError as error:
+                if "attribute's name" not in str(error):
+                    raise
+                continue
+            if not IS_BROKEN:
+                check(rows, encoded)
+            n_taken += length - len(encoded.refusals)
+            n_refused += len(encoded.refusals)
+    sys.stdout.write(f"{n_taken > n_refused > 0}, checked: {CHECKED}\n")
+    sys.stderr.write(f"{n_taken} rows taken, {n_refused} refused\n")
+
+
+main()
