@@ -17,6 +17,7 @@ import botocore.session
 from botocore import xform_name
 from botocore.awsrequest import AWSResponse
 from botocore.compat import HTTPHeaders
+from botocore.credentials import RefreshableCredentials
 from botocore.exceptions import NoCredentialsError
 from botocore.httpsession import get_cert_path
 from botocore.utils import get_environ_proxies
@@ -65,6 +66,17 @@ class Route:
     user_agent: str
     signer: Signer
     auth: Callable[[], Any]
+    source: Any
+    """botocore's own credentials object."""
+
+    def renew(self) -> bool:
+        """Make botocore fetch new credentials, whatever it believes of the old; tell whether these can be renewed."""
+        if not isinstance(self.source, RefreshableCredentials):
+            return False
+        # botocore refreshes by the clock alone, and offers no public way to make it.
+        with self.source._refresh_lock:  # noqa: SLF001
+            self.source._protected_refresh(is_mandatory=True)  # noqa: SLF001
+        return True
 
     def credentials(self) -> Credentials:
         """Return the credentials of this moment, refreshed by botocore where they are about to expire.
@@ -119,6 +131,7 @@ class Routes:
             user_agent=headers["user-agent"],
             signer=Signer(region, service),
             auth=functools.partial(request_signer.get_auth_instance, service, region, "v4"),
+            source=getattr(request_signer, "_credentials", None),
         )
 
     def _target(self, url: str) -> tuple[str, Target]:

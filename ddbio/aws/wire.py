@@ -1,7 +1,7 @@
 """Fetch pages and send writes over light signed connections of our own, or over botocore where only it can.
 
 botocore stays the authority on endpoints, credentials and error shapes. Refuses to retry: that is the caller's policy,
-but for a kept connection that was closed unused and a clock that is wrong.
+but for a kept connection that was closed unused, a clock that is wrong and a token that is called expired.
 
 The environment variable ``DDBIO_WIRE`` forces one way: ``light`` or ``botocore``. Without it the light one is taken
 unless a proxy, a handler on the botocore client or an endpoint with a path is configured.
@@ -42,6 +42,8 @@ _OK = 200
 
 # https://docs.aws.amazon.com/IAM/latest/UserGuide/reference_sigv-troubleshooting.html: 5 minutes; less is no skew.
 _SKEW_SECONDS = 60.0
+# https://docs.aws.amazon.com/amazondynamodb/latest/APIReference/CommonErrors.html
+_EXPIRED = {"ExpiredToken", "ExpiredTokenException"}
 _SKEW_WORDS = ("Signature expired", "Signature not yet current")
 
 
@@ -115,7 +117,7 @@ class Wire:
         reply = self._send(route, body)
         if reply.status != _OK:
             error = _to_client_error(self._client, operation, reply)
-            if not self._set_clock(error, reply):
+            if not self._set_clock(error, reply) and not _renew(route, error):
                 raise error
             reply = self._send(route, body)
             if reply.status != _OK:
@@ -167,6 +169,11 @@ class Wire:
             return False
         self._clock_offset_seconds = offset
         return True
+
+
+def _renew(route: Route, error: ClientError) -> bool:
+    """Fetch new credentials where the service calls the old ones expired; tell whether there are any."""
+    return error.response.get("Error", {}).get("Code") in _EXPIRED and route.renew()
 
 
 def _base64(value: bytes) -> str:

@@ -17,6 +17,9 @@ RESCUE_NAME = "_rescue"
 
 RESCUE_FIELD = pa.field(RESCUE_NAME, pa.string(), metadata={DDB_TYPE: b"RESCUE"})
 
+ITEM_BYTES_NAME = "_item_bytes"
+"""The column before the last, where it is asked for: what DynamoDB bills for the item, in bytes."""
+
 SETS = {"SS": "S", "NS": "N", "BS": "B"}
 """The type of a set's elements."""
 

@@ -8,9 +8,12 @@ import threading
 import time
 from calendar import timegm
 from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime, timedelta
 from email.utils import formatdate
 
+import botocore.session
 import pytest
+from botocore.credentials import RefreshableCredentials
 from botocore.exceptions import (
     ClientError,
     ConnectionClosedError,
@@ -19,6 +22,7 @@ from botocore.exceptions import (
     ReadTimeoutError,
 )
 
+from ddbio.aws import client
 from ddbio.aws.failure import is_transient
 from ddbio.aws.wire import Wire
 from tests.aws.scripted import PAGE, Request, ScriptedServer, answer, hang_up, opened, refuse, speak, trickle
@@ -217,3 +221,38 @@ def test_a_handshake_that_never_ends_is_a_connect_timeout(monkeypatch):
         url = f"https://127.0.0.1:{listener.getsockname()[1]}"
         with opened(monkeypatch, "light", url, 0.2) as source, pytest.raises(ConnectTimeoutError):
             source.scan(SCAN)
+
+
+@pytest.mark.parametrize("code", ["ExpiredToken", "ExpiredTokenException"])
+def test_a_token_called_expired_is_renewed_once_a_call(light, monkeypatch, code):
+    """Where the service calls a token expired that botocore believes in, a new one is fetched, once a call."""
+    numbers = iter(range(1, 100))
+
+    def refreshed() -> dict[str, str]:
+        late = (datetime.now(UTC) + timedelta(hours=6)).isoformat()
+        return {"access_key": "KEY", "secret_key": "s", "token": f"t{next(numbers)}", "expiry_time": late}
+
+    def session(_: object) -> botocore.session.Session:
+        made = botocore.session.Session()
+        made._credentials = RefreshableCredentials.create_from_metadata(refreshed(), refreshed, "test")
+        return made
+
+    monkeypatch.setattr(client, "_session", session)
+    expired = refuse(code, "The security token included in the request is expired")
+    with ScriptedServer(expired, answer(), expired, expired) as server, light(server) as source:
+        assert source.scan(SCAN).count == 1
+        with pytest.raises(ClientError, match=code):
+            source.scan(SCAN)
+    assert [request.headers["x-amz-security-token"] for request in server.requests] == ["t1", "t2", "t2", "t3"]
+
+
+def test_keys_that_cannot_be_renewed_are_refused_as_before(light):
+    """Static keys that the service calls expired are the caller's to mend."""
+    step = refuse("ExpiredTokenException", "expired")
+    with (
+        ScriptedServer(step) as server,
+        light(server) as source,
+        pytest.raises(ClientError, match="ExpiredTokenException"),
+    ):
+        source.scan(SCAN)
+    assert len(server.requests) == 1

@@ -12,12 +12,15 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 import pyarrow as pa
 
+from ddbio.core.capacity import item_size_bytes
+from ddbio.core.field import ITEM_BYTES_NAME
 from ddbio.core.framing import Framing, checked_items
 from ddbio.core.kernel import scratch as scratch_module
 from ddbio.core.kernel import state as st
 from ddbio.core.kernel.assemble import Assembly, sparse_texts
 from ddbio.core.kernel.cache import announce_compilation
 from ddbio.core.kernel.gather import fill_output, plan_output
+from ddbio.core.kernel.measure import measure
 from ddbio.core.kernel.memory import PAD
 from ddbio.core.kernel.misfits import Rescuer, respell
 from ddbio.core.kernel.scan import scan
@@ -27,11 +30,12 @@ from ddbio.core.page import ITEMS_MEMBER, Page, split_page
 from ddbio.core.reference import RowBuilder
 from ddbio.core.rescue import Misfit, MisfitLog, OnMisfit
 from ddbio.core.schema import normalize_schema
-from ddbio.errors import DecodeError
+from ddbio.errors import DecodeError, SchemaError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    import numpy.typing as npt
     from typing_extensions import Buffer
 
 SLICE_BYTES = 4 << 20
@@ -62,6 +66,8 @@ class KernelDecoder:
 
     drop
         Attributes whose values are counted but not kept where they do not fit.
+    item_size
+        Whether the column before the last is ``_item_bytes``: the item's size by DynamoDB's rule.
 
     Raises
     ------
@@ -76,11 +82,14 @@ class KernelDecoder:
         on_misfit: OnMisfit = "rescue",
         nulls: Literal["merge", "keep"] = "merge",
         drop: Sequence[str] = (),
+        item_size: bool = False,
     ) -> None:
         self._on_misfit = on_misfit
         self._keep_nulls = nulls == "keep"
         schema = normalize_schema(schema)
-        self._prepare(schema, plan_nodes(schema), {0: RowBuilder(schema, keep_nulls=self._keep_nulls, drop=drop)})
+        self._with_sizes = item_size
+        rows = RowBuilder(schema, keep_nulls=self._keep_nulls, drop=drop)
+        self._prepare(_with_item_bytes(schema) if item_size else schema, plan_nodes(schema), {0: rows})
 
     def _prepare(self, schema: pa.Schema, nodes: list[Node], rows: dict[int, RowBuilder]) -> None:
         announce_compilation()
@@ -89,6 +98,7 @@ class KernelDecoder:
         self._tables = compile_tables(nodes)
         self._scratch = Scratch(nodes)
         self._plan = np.zeros(len(nodes) * st.PLAN_WIDTH, np.int64)
+        self._levels = np.zeros(len(nodes) + st.MAX_SKIPPED_DEPTH, np.int64)
         self._rows = rows
         self._rescuer = Rescuer(nodes, rows)
         self.log = MisfitLog()
@@ -206,8 +216,15 @@ class KernelDecoder:
             work = scratch.begin(place, inside, max_rows)
             end = scratch.origin + len(piece)
             status = scan(self._tables, work, end, st.FRAMINGS[framing], self._keep_nulls)
-            if status in {st.DONE, st.FULL} and not respell(work):
-                status = st.GROW_SIDE
+            sizes = None
+            if status in {st.DONE, st.FULL}:
+                if not respell(work):
+                    status = st.GROW_SIDE
+                elif self._with_sizes:
+                    sizes = np.empty(int(work.state[st.ROWS]), np.int64)
+                    start = scratch.origin + place
+                    measured = measure(work, self._levels, sizes, start, inside, st.FRAMINGS[framing])
+                    status = status if measured == st.DONE else measured
             n_rows, stop = int(work.state[st.ROWS]), int(work.state[st.PLACE]) - scratch.origin
             if status == st.ERROR and n_rows:
                 # Once more up to the item that is refused, for it has left traces.
@@ -215,7 +232,7 @@ class KernelDecoder:
             elif status == st.ERROR:
                 return True, stop
             elif status in {st.DONE, st.FULL}:
-                batches.append(self._finish(work, log))
+                batches.append(self._finish(work, sizes, log))
                 if status == st.DONE or is_refused:
                     return is_refused, stop
                 scratch.grow_rows(int((len(piece) - stop) * n_rows / (stop - place) * _ROWS_RATIO))
@@ -224,13 +241,15 @@ class KernelDecoder:
                 scratch.grow(status)
                 max_rows = max_rows if is_refused else scratch.max_rows
 
-    def _finish(self, work: Work, log: MisfitLog) -> pa.RecordBatch:
+    def _finish(self, work: Work, sizes: npt.NDArray[np.int64] | None, log: MisfitLog) -> pa.RecordBatch:
         n_rows = int(work.state[st.ROWS])
         size = plan_output(self._tables, work, self._plan)
         output = scratch_module.allocate(size + PAD)
         fill_output(self._tables, work, self._plan, output, output.view(np.int32), output.view(np.int64))
         assembly = Assembly(self._plan, pa.py_buffer(output.data))
         arrays = self._arrays(assembly)
+        if sizes is not None:
+            arrays.append(pa.array(sizes))
         texts = self._rescuer.texts(work, log) if work.state[st.MISFITS] else {}
         return pa.RecordBatch.from_arrays([*arrays, sparse_texts(texts, n_rows)], schema=self.schema)
 
@@ -238,7 +257,19 @@ class KernelDecoder:
         return [assembly.array(node) for node in self._nodes[0].children]
 
     def _decode_plainly(self, body: bytes, framing: Framing, log: MisfitLog) -> pa.RecordBatch:
-        return self._rows[0].batch(list(checked_items(body, framing)), log)
+        items = list(checked_items(body, framing))
+        batch = self._rows[0].batch(items, log)
+        if not self._with_sizes:
+            return batch
+        *columns, rescue = batch.columns
+        sizes = pa.array([item_size_bytes(item) for item in items], pa.int64())
+        return pa.RecordBatch.from_arrays([*columns, sizes, rescue], schema=self.schema)
+
+
+def _with_item_bytes(schema: pa.Schema) -> pa.Schema:
+    if ITEM_BYTES_NAME in schema.names:
+        raise SchemaError(f"{ITEM_BYTES_NAME}: the schema has an attribute of this name: rename it, or ask for no size")
+    return schema.insert(len(schema) - 1, pa.field(ITEM_BYTES_NAME, pa.int64()))
 
 
 def _is_utf8(body: bytes) -> bool:

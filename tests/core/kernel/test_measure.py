@@ -1,0 +1,80 @@
+from __future__ import annotations
+
+import json
+
+import pyarrow as pa
+import pytest
+from comparison import assert_same
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from item_generator import Generator
+from item_strategies import ITEMS
+from mutation import mutate
+
+from ddbio.core.capacity import item_size_bytes
+from ddbio.core.framing import checked_items
+from ddbio.core.inference import infer_schema_of_items
+from ddbio.core.kernel import decoder as decoder_module
+from ddbio.core.kernel.decoder import KernelDecoder
+from ddbio.errors import DecodeError, SchemaError
+
+
+@pytest.mark.parametrize("framing", ["items", "export", "page"])
+def test_sizes_equal_the_rule_and_change_no_column(framing, monkeypatch):
+    """Generated items of all types and spellings weigh what the plain rule says, fitting or not."""
+    monkeypatch.setattr(decoder_module, "SLICE_BYTES", 2000)
+    for seed in range(60):
+        generator = Generator(seed)
+        schema = generator.schema()
+        body = generator.document([generator.item(list(schema)) for _ in range(80)], framing)
+        decoder, plain = KernelDecoder(schema, item_size=True), KernelDecoder(schema)
+        batch = decoder.decode(body, framing)
+        assert batch.schema.equals(decoder.schema, check_metadata=True)
+        assert batch.schema.names[-2:] == ["_item_bytes", "_rescue"]
+        sizes = [item_size_bytes(item) for item in checked_items(body, framing)]
+        assert batch.column("_item_bytes").to_pylist() == sizes
+        rest = batch.select([name for name in batch.schema.names if name != "_item_bytes"])
+        assert_same((rest, decoder.misfits), (plain.decode(body, framing), plain.misfits), body)
+
+
+@settings(max_examples=150, deadline=None)
+@given(sample=st.lists(ITEMS, max_size=3), items=st.lists(ITEMS, max_size=6))
+def test_any_item_weighs_what_the_rule_says(sample, items):
+    """Items of any shape weigh the same under the schema of other items."""
+    body = "".join(json.dumps(item) + "\n" for item in items).encode()
+    batch = KernelDecoder(infer_schema_of_items(sample), item_size=True).decode(body, "items")
+    assert batch.column("_item_bytes").to_pylist() == [item_size_bytes(item) for item in items]
+
+
+def test_sizes_of_responses():
+    """The items of a response weigh what they weigh alone."""
+    items = [{"a": {"S": "é"}}, {}, {"a": {"L": [{"N": "-1.50"}, {"M": {"x": {"B": "YQ=="}}}]}}]
+    body = json.dumps({"Items": items, "Count": 3, "ScannedCount": 3}).encode()
+    batch, page = KernelDecoder(pa.schema([("a", pa.string())]), item_size=True).decode_response(body)
+    assert page.count == 3
+    assert batch.column("_item_bytes").to_pylist() == [item_size_bytes(item) for item in items] == [3, 0, 15]
+
+
+def test_a_damaged_document_is_refused_or_weighed_as_before():
+    """Asking for sizes neither refuses what is decoded without, nor accepts what is refused."""
+    generator = Generator(3)
+    schema = pa.schema([generator.field(name, 2) for name in ("pk", "a", "n", "A")])
+    decoder, plain = KernelDecoder(schema, item_size=True), KernelDecoder(schema)
+    whole = generator.document([generator.item(list(schema)) for _ in range(4)], "items")
+    for _ in range(400):
+        body = mutate(whole, generator.random)
+        assert _outcome(decoder, body) == _outcome(plain, body)
+
+
+def _outcome(decoder, body):
+    try:
+        batch = decoder.decode(body, "items")
+    except DecodeError as error:
+        return error.args
+    return batch.select([name for name in batch.schema.names if name != "_item_bytes"])
+
+
+def test_the_name_of_the_sizes_is_taken_once():
+    """A schema with an attribute of the column's name is refused where sizes are asked for."""
+    with pytest.raises(SchemaError, match="_item_bytes"):
+        KernelDecoder(pa.schema([("_item_bytes", pa.int64())]), item_size=True)
