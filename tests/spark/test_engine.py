@@ -172,6 +172,38 @@ def test_cpu_seconds_counts_workers(engine):
     assert sum(ended - began for began, ended in engine._meter._marks.values()) < workers + 0.5
 
 
+def test_cpu_seconds_counts_what_workers_do_around_a_task(spark):
+    """The sum is that of the system's own record: the starts of daemon and workers, their imports, every task."""
+    pids = set()
+
+    def note(task, budget):
+        return os.getpid(), os.getppid()
+
+    for worker, daemon in open_engine("spark").run(note, [1, 2], LocalBudget(None)):
+        pids |= {worker, daemon}
+
+    engine = open_engine("spark")
+    before = sum(map(system_seconds, pids))
+    for _ in range(10):
+        for worker, _ in engine.run(note, [1, 2], LocalBudget(None)):
+            assert worker in pids
+    workers = sum(ended - began for began, ended in engine._meter._marks.values())
+    assert abs(sum(map(system_seconds, pids)) - before - workers) < 0.3
+
+
+def test_a_worker_that_starts_in_a_job_counts_whole(engine):
+    """What a worker did before its first task is counted where the worker was started for the job."""
+
+    def leave(task, budget):
+        if task == "last":
+            os._exit(3)
+
+    with pytest.raises(ServiceError):
+        engine.run(leave, ["last", "last"], LocalBudget(None))
+    engine.run(lambda task, budget: None, [1, 2], LocalBudget(None))
+    assert 0.0 in {began for began, _ in engine._meter._marks.values()}
+
+
 def test_workers_are_used_again(engine):
     """The engine drains its partitions, so that Spark keeps the worker processes for the next job."""
 
@@ -225,6 +257,12 @@ def test_own_session(tmp_path: Path):
     assert said["conf"]["spark.ui.enabled"] == "false"
     assert said["conf"]["spark.sql.shuffle.partitions"] == "3"
     assert said["cpu_seconds"] > 1.0
+
+
+def system_seconds(pid):
+    """Return user + system seconds of a process."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def active_tasks(engine):
