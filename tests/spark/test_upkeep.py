@@ -43,7 +43,7 @@ def test_modules_of_a_forgotten_archive_are_still_found(archives, monkeypatch):
 
 
 def test_workers_keep_their_modules_once(spark):
-    """A worker has nothing of Spark's left to look at between two tasks, and froze its objects at its first one only."""
+    """A worker has none of Spark's archives left to look at after a task, and froze its objects once."""
 
     def look(task, budget):
         known = [path for path in sys.path_importer_cache if path.endswith(("pyspark.zip", ".jar", "-src.zip"))]
