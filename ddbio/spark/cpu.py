@@ -35,8 +35,9 @@ class CpuMeter:
     def add(self, times: Iterable[ProcessTime]) -> None:
         """Count what workers report."""
         for each in times:
-            # The forking parent of the workers lives as long as the session: its past is ours only if that is.
-            new = each.began_seconds if self._whole_session or each.began_seconds else each.ended_seconds
+            # What the session's processes did before is ours only if the session is.
+            before = each.ended_seconds if each.began_seconds is None else each.began_seconds
+            new = 0.0 if self._whole_session else before
             began, ended = self._marks.get(each.process, (new, 0.0))
             self._marks[each.process] = (began, max(ended, each.ended_seconds))
 

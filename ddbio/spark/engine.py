@@ -63,7 +63,7 @@ class SparkEngine:
         with BudgetServer(budget, driver_host(self._context)) as server:
             rate = budget.units_per_second
             share = None if rate is None else rate / len(tasks)
-            runner = TaskRunner(function, server.address, share, task_attempts(self._context), failures)
+            runner = TaskRunner(function, server.address, share, task_attempts(self._context), failures, time.time())
             rdd = self._context.parallelize(tasks, len(tasks)).mapPartitions(runner)
             job = Job(self._context, rdd)
             try:

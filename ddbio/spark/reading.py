@@ -26,6 +26,7 @@ from ddbio.ops.task import SegmentStream
 from ddbio.options import ScanOptions, parse_options
 from ddbio.spark.lessor import ask_for_terms
 from ddbio.spark.types import to_arrow_schema, to_spark_schema
+from ddbio.spark.upkeep import leave_worker
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -188,6 +189,7 @@ class TableReader(DataSourceReader):  # type: ignore[misc]
             # Where Spark has seen enough, this wakes the lanes that wait for their turn.
             budget.close()
             batches.close()
+            leave_worker()
 
 
 def fit_batch(batch: pa.RecordBatch, columns: pa.Schema) -> pa.RecordBatch:

@@ -9,13 +9,14 @@ import time
 import traceback
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pyspark import TaskContext
 from pyspark.accumulators import AccumulatorParam
 
 from ddbio.budget import BudgetClient, BudgetClosedError
 from ddbio.errors import DdbioError, ServiceError
+from ddbio.spark.upkeep import leave_worker
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -30,10 +31,10 @@ _cpu_at_import = time.process_time()
 
 @dataclass(frozen=True)
 class ProcessTime:
-    """State a process's user + system seconds at a task's begin and end."""
+    """State a process's user + system seconds at a task's begin and end; no begin where the session is older."""
 
     process: tuple[str, int]
-    began_seconds: float
+    began_seconds: float | None
     ended_seconds: float
 
 
@@ -85,6 +86,7 @@ class TaskRunner:
     fallback_units_per_second: float | None
     attempts: int
     failures: Accumulator[list[Failure]]
+    job_began_at: float
 
     def __call__(self, tasks: Iterator[Any]) -> Iterator[Outcome]:
         """Yield every task's outcome; drains its input, else the worker could not be used again."""
@@ -92,7 +94,7 @@ class TaskRunner:
             yield self._outcome(task)
 
     def _outcome(self, task: Any) -> Outcome:
-        began = _worker_began()
+        began = _worker_began(self.job_began_at)
         result, failure = None, None
         client = BudgetClient(self.address, fallback_units_per_second=self.fallback_units_per_second)
         try:
@@ -102,7 +104,9 @@ class TaskRunner:
             self.failures.add([failure])
         finally:
             client.close()
-        return Outcome(result, failure, (_process_time(began), *_daemon_time()))
+        leave_worker()
+        ended = ProcessTime((socket.gethostname(), os.getpid()), began, time.process_time())
+        return Outcome(result, failure, (ended, *_daemon_time(self.job_began_at)))
 
     def _failure(self, error: Exception) -> Failure:
         text = traceback.format_exc()
@@ -121,26 +125,34 @@ def _unexpected(error: Exception) -> ServiceError:
     return ServiceError(f"a task failed unexpectedly: {said}", type(error).__name__)
 
 
-def _worker_began() -> float:
-    """Return the time to count this task from; a worker's first task answers for the imports as well."""
+def _worker_began(job_began_at: float) -> float:
+    """Return the time to count this task from; a worker's first task answers for its start and the imports as well."""
     global _cpu_at_import
     began, _cpu_at_import = min(_cpu_at_import, time.process_time()), float("inf")
-    return began
+    seen = _look_at(os.getpid())
+    return 0.0 if seen is not None and seen.started_at > job_began_at else began
 
 
-def _process_time(began: float) -> ProcessTime:
-    return ProcessTime((socket.gethostname(), os.getpid()), began, time.process_time())
-
-
-def _daemon_time() -> tuple[ProcessTime, ...]:
+def _daemon_time(job_began_at: float) -> tuple[ProcessTime, ...]:
     """Return what PySpark's forking parent of this worker has used, where the system tells."""
     spec = getattr(sys.modules["__main__"], "__spec__", None)
-    if spec is None or spec.name != "pyspark.daemon":
+    seen = _look_at(os.getppid()) if spec is not None and spec.name == "pyspark.daemon" else None
+    if seen is None:
         return ()
+    began = 0.0 if seen.started_at > job_began_at else None
+    return (ProcessTime((socket.gethostname(), os.getppid()), began, seen.cpu_seconds),)
+
+
+class _Process(NamedTuple):
+    started_at: float
+    cpu_seconds: float
+
+
+def _look_at(pid: int) -> _Process | None:
     try:
-        # https://man7.org/linux/man-pages/man5/proc_pid_stat.5.html: fields 14 and 15, counted after the name.
-        fields = Path(f"/proc/{os.getppid()}/stat").read_text("ascii", "replace").rpartition(")")[2].split()
+        # https://man7.org/linux/man-pages/man5/proc_pid_stat.5.html: fields 14, 15 and 22, counted after the name.
+        fields = Path(f"/proc/{pid}/stat").read_text("ascii", "replace").rpartition(")")[2].split()
     except OSError:
-        return ()
-    seconds = (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-    return (ProcessTime((socket.gethostname(), os.getppid()), 0.0, seconds),)
+        return None
+    user, system, start = (int(fields[place]) / os.sysconf("SC_CLK_TCK") for place in (11, 12, 19))
+    return _Process(time.time() - time.clock_gettime(time.CLOCK_BOOTTIME) + start, user + system)

@@ -172,6 +172,38 @@ def test_cpu_seconds_counts_workers(engine):
     assert sum(ended - began for began, ended in engine._meter._marks.values()) < workers + 0.5
 
 
+def test_cpu_seconds_counts_what_workers_do_around_a_task(engine):
+    """The workers' sum over many short jobs is what the system's own record says of them."""
+
+    def note(task, budget):
+        return os.getpid(), os.getppid()
+
+    [(_, daemon)] = engine.run(note, [1], LocalBudget(None))
+    before = {pid: system_seconds(pid) for pid in workers_of(daemon)}
+    counted, used = 0.0, set()
+    for _ in range(10):
+        engine = open_engine("spark")
+        used |= {worker for worker, _ in engine.run(note, [1, 2], LocalBudget(None))}
+        counted += sum(ended - began for (_, pid), (began, ended) in engine._meter._marks.items() if pid != daemon)
+    assert abs(sum(system_seconds(pid) - before.get(pid, 0.0) for pid in used) - counted) < 0.3
+
+
+def test_cpu_seconds_counts_the_start_of_a_worker(engine):
+    """A worker that was started for the job counts from its first moment, one that was there from its task on."""
+
+    def note(task, budget):
+        return os.getpid(), os.getppid()
+
+    [(_, daemon)] = engine.run(note, [1], LocalBudget(None))
+    for pid in workers_of(daemon):
+        os.kill(pid, signal.SIGKILL)
+    for is_new in (True, False):
+        engine = open_engine("spark")
+        [(worker, _)] = engine.run(note, [1], LocalBudget(None))
+        [began] = [began for (_, pid), (began, _) in engine._meter._marks.items() if pid == worker]
+        assert (began == 0.0) == is_new
+
+
 def test_workers_are_used_again(engine):
     """The engine drains its partitions, so that Spark keeps the worker processes for the next job."""
 
@@ -225,6 +257,17 @@ def test_own_session(tmp_path: Path):
     assert said["conf"]["spark.ui.enabled"] == "false"
     assert said["conf"]["spark.sql.shuffle.partitions"] == "3"
     assert said["cpu_seconds"] > 1.0
+
+
+def system_seconds(pid):
+    """Return user + system seconds of a process."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def workers_of(daemon):
+    """Return the processes that PySpark's daemon has forked."""
+    return [int(pid) for pid in Path(f"/proc/{daemon}/task/{daemon}/children").read_text().split()]
 
 
 def active_tasks(engine):

@@ -1,0 +1,57 @@
+from __future__ import annotations
+
+import gc
+import importlib
+import sys
+import zipfile
+from zipimport import zipimporter
+
+import pytest
+
+from ddbio.budget import LocalBudget
+from ddbio.engine import open_engine
+from ddbio.spark import upkeep
+
+
+@pytest.fixture
+def archives(tmp_path, monkeypatch):
+    """Return the importers of archives of Spark's and of a user's own, known to this process."""
+    found = {}
+    for name in ("pyspark.zip", "py4j-0.10.9.9-src.zip", "spark-core_2.13-4.0.5.jar", "mine.zip", "my-pyspark.zip"):
+        path = tmp_path / name
+        with zipfile.ZipFile(path, "w") as archive:
+            archive.writestr(f"inside_{len(found)}.py", "VALUE = 1")
+        monkeypatch.setitem(sys.path_importer_cache, str(path), zipimporter(str(path)))
+        found[name] = str(path)
+    return found
+
+
+def test_only_spark_s_archives_are_forgotten(archives):
+    """An archive of the user's, which may be replaced, stays known, so that it is looked at before the next task."""
+    upkeep._forget_archives()
+    assert {name for name, path in archives.items() if path in sys.path_importer_cache} == {
+        "mine.zip",
+        "my-pyspark.zip",
+    }
+
+
+def test_modules_of_a_forgotten_archive_are_still_found(archives, monkeypatch):
+    """What lies in an archive can be imported after its importer was forgotten."""
+    upkeep._forget_archives()
+    monkeypatch.syspath_prepend(archives["pyspark.zip"])
+    assert importlib.import_module("inside_0").VALUE == 1
+
+
+def test_workers_keep_their_modules_once(spark):
+    """A worker has none of Spark's archives left to look at after a task, and froze its objects once."""
+
+    def look(task, budget):
+        known = [path for path in sys.path_importer_cache if path.endswith(("pyspark.zip", ".jar", "-src.zip"))]
+        return gc.get_freeze_count(), known
+
+    engine = open_engine("spark")
+    engine.run(look, [1, 2], LocalBudget(None))
+    first, second = (engine.run(look, [1, 2], LocalBudget(None)) for _ in range(2))
+    assert all(frozen > 0 for frozen, _ in first)
+    assert {frozen for frozen, _ in second} <= {frozen for frozen, _ in first}
+    assert all(known == [] for _, known in first)
