@@ -11,7 +11,16 @@ from typing import TYPE_CHECKING, Any
 from ddbio.version import __version__
 
 if TYPE_CHECKING:
-    from ddbio.api import export_batches, export_to_files, infer_schema, read_export, read_table, scan, scan_batches
+    from ddbio.api import (
+        export_batches,
+        export_to_files,
+        fold_exports,
+        infer_schema,
+        read_export,
+        read_table,
+        scan,
+        scan_batches,
+    )
     from ddbio.core.decode import from_dynamodb_json
     from ddbio.core.encode import to_dynamodb_json
     from ddbio.errors import DdbioError
@@ -22,6 +31,7 @@ __all__ = [
     "__version__",
     "export_batches",
     "export_to_files",
+    "fold_exports",
     "from_dynamodb_json",
     "infer_schema",
     "read_export",
@@ -36,6 +46,7 @@ _HOMES = {
     "DdbioError": "ddbio.errors",
     "export_batches": "ddbio.api",
     "export_to_files": "ddbio.api",
+    "fold_exports": "ddbio.api",
     "from_dynamodb_json": "ddbio.core.decode",
     "infer_schema": "ddbio.api",
     "read_export": "ddbio.api",

@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any
 
-from ddbio.ops import export_read, infer, read
+from ddbio.ops import export_fold, export_read, infer, read
 from ddbio.ops.scan import scan_to_files
 from ddbio.options import ExportReadOptions, ExportToFilesOptions, ScanOptions, ScanToFilesOptions, parse_options
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
     import pyarrow as pa
 
@@ -174,3 +174,26 @@ def export_to_files(
     """
     values = {**options, "source": os.fspath(source), "dest": os.fspath(dest)}
     return export_read.export_to_files(parse_options(ExportToFilesOptions, values), master=master, conf=conf)
+
+
+def fold_exports(
+    source: str | os.PathLike[str], increments: Sequence[str | os.PathLike[str]], **options: Any
+) -> pa.Table:
+    """Return a table's state after a full export and the incremental exports that follow it, held in memory.
+
+    Parameters
+    ----------
+    source
+        The full export, as for :func:`read_export`.
+    increments
+        Incremental exports of the same table, in any order; their windows must leave no gap.
+    **options
+        As for :func:`read_export`.
+
+    Raises
+    ------
+    DdbioError
+        ExportIncompleteError names a window that is missing.
+    """
+    checked = parse_options(ExportReadOptions, {**options, "source": os.fspath(source)})
+    return export_fold.fold_exports(checked, [os.fspath(each) for each in increments])
