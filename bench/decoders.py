@@ -120,6 +120,11 @@ def is_missing(value: Any) -> bool:
     return value is None or (isinstance(value, float) and math.isnan(value))
 
 
+def parse_typed(body: bytes, shape: data.Shape) -> pa.RecordBatch:
+    """Return export lines as typed columns, by ``pyarrow.json`` and casts alone."""
+    return _untagged(_parse(parse_options(shape, "export"), body), shape, "export")
+
+
 def _count(body: bytes, framing: Framing) -> int:
     return body.count(b"\n") if framing == "export" else len(json.loads(body)["Items"])
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any
 
-from ddbio.ops import export_read, infer, read
+from ddbio.ops import export_fold, export_read, infer, read
 from ddbio.ops import load as writing
 from ddbio.ops.digest import digest_source
 from ddbio.ops.scan import scan_to_files
@@ -20,7 +20,7 @@ from ddbio.options import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
     import pyarrow as pa
 
@@ -255,3 +255,26 @@ def digest(source: DigestSource, **options: Any) -> str:
     """
     table = os.fspath(source) if isinstance(source, (str, os.PathLike)) else "data"
     return digest_source(source, parse_options(ScanOptions, {"nulls": "keep", **options, "table": table})).hexdigest()
+
+
+def fold_exports(
+    source: str | os.PathLike[str], increments: Sequence[str | os.PathLike[str]], **options: Any
+) -> pa.Table:
+    """Return a table's state after a full export and the incremental exports that follow it, held in memory.
+
+    Parameters
+    ----------
+    source
+        The full export, as for :func:`read_export`.
+    increments
+        Incremental exports of the same table, in any order; their windows must leave no gap.
+    **options
+        As for :func:`read_export`.
+
+    Raises
+    ------
+    DdbioError
+        ExportIncompleteError names a window that is missing.
+    """
+    checked = parse_options(ExportReadOptions, {**options, "source": os.fspath(source)})
+    return export_fold.fold_exports(checked, [os.fspath(each) for each in increments])

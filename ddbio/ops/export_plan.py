@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import itertools
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from ddbio.core.change_lines import checked_changes
 from ddbio.core.framing import checked_items
 from ddbio.core.schema import infer_schema_of_items, normalize_schema, schema_from_json
 from ddbio.ops.export_file import FileText
+from ddbio.ops.export_layout import Layout
 from ddbio.ops.export_task import ExportTask
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    import pyarrow as pa
-
-    from ddbio.core.attribute import Item
     from ddbio.core.manifest import ExportFile
     from ddbio.ops.export_source import ExportSource
     from ddbio.options import ExportReadOptions
@@ -23,7 +22,7 @@ if TYPE_CHECKING:
 _FILES_SAMPLED = 4
 
 
-def schema_of_export(source: ExportSource, options: ExportReadOptions) -> pa.Schema:
+def layout_of_export(source: ExportSource, options: ExportReadOptions) -> Layout:
     """Return the columns: the given ones, or those that a sample of several files needs.
 
     Raises
@@ -34,14 +33,21 @@ def schema_of_export(source: ExportSource, options: ExportReadOptions) -> pa.Sch
         If a sampled file is missing, or not an export's.
     """
     given = options.schema
-    if given is not None:
-        return normalize_schema(schema_from_json(given) if isinstance(given, str) else given)
+    schema = None if given is None else normalize_schema(schema_from_json(given) if isinstance(given, str) else given)
+    if source.summary.kind == "full" and schema is not None:
+        return Layout(schema)
     files = source.files[:: max(1, len(source.files) // _FILES_SAMPLED)][:_FILES_SAMPLED]
     share = -(-options.sample_items // max(1, len(files)))
-    return infer_schema_of_items(itertools.chain.from_iterable(_sample(source, file, share) for file in files))
+    lines = [_sample(source, file, share) for file in files]
+    if source.summary.kind == "full":
+        return Layout(infer_schema_of_items(itertools.chain.from_iterable(lines)))
+    changes = list(itertools.chain.from_iterable(lines))
+    images = (image for change in changes for image in (change.keys, change.new_image, change.old_image) if image)
+    keys = tuple(changes[0].keys) if changes else ()
+    return Layout(schema or infer_schema_of_items(images), keys)
 
 
-def export_tasks(source: ExportSource, schema: pa.Schema, options: ExportReadOptions, tasks: int) -> list[ExportTask]:
+def export_tasks(source: ExportSource, layout: Layout, options: ExportReadOptions, tasks: int) -> list[ExportTask]:
     """Return at most so many tasks, alike in items, that together read every file once."""
     shares: list[list[ExportFile]] = [[] for _ in range(min(tasks, len(source.files)))]
     loads = [0] * len(shares)
@@ -50,13 +56,14 @@ def export_tasks(source: ExportSource, schema: pa.Schema, options: ExportReadOpt
         shares[lightest].append(file)
         loads[lightest] += file.items
     return [
-        ExportTask(number, source, tuple(files), schema, options.on_misfit, options.nulls)
+        ExportTask(number, source, tuple(files), layout, options.on_misfit, options.nulls)
         for number, files in enumerate(shares)
     ]
 
 
-def _sample(source: ExportSource, file: ExportFile, count: int) -> Iterator[Item]:
+def _sample(source: ExportSource, file: ExportFile, count: int) -> Iterator[Any]:
     text = FileText(source, file)
     with text.blocks() as blocks:
         block = next(blocks, b"")
-        yield from checked_items(b"\n".join(block.split(b"\n", count)[:count]), "export")
+        lines = b"\n".join(block.split(b"\n", count)[:count])
+        yield from checked_items(lines, "export") if source.summary.kind == "full" else checked_changes(lines)

@@ -10,13 +10,13 @@ import pyarrow as pa
 
 from ddbio.budget import LocalBudget
 from ddbio.core.rescue import MisfitLog
-from ddbio.core.schema import schema_to_json
+from ddbio.core.schema import normalize_schema, schema_to_json
 from ddbio.core.staged import FileNaming
 from ddbio.engine import LocalEngine, available_cores, open_engine, running_spark_parallelism
 from ddbio.lake import commit
 from ddbio.lake.writer import FileOptions, RollingWriter
 from ddbio.ops.clock import Clock
-from ddbio.ops.export_plan import export_tasks, schema_of_export
+from ddbio.ops.export_plan import export_tasks, layout_of_export
 from ddbio.ops.export_report import ExportReadReport
 from ddbio.ops.export_source import open_export
 from ddbio.ops.export_task import ExportFilesTask, ExportStream, collect_export_task, write_export_task
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from ddbio.core.staged import Staged
     from ddbio.engine import Engine
     from ddbio.lake.store import ObjectStore
+    from ddbio.ops.export_layout import Layout
     from ddbio.ops.export_source import ExportSource
     from ddbio.ops.export_task import ExportFilesResult
     from ddbio.options import ExportReadOptions, ExportToFilesOptions
@@ -46,7 +47,7 @@ def export_batches(options: ExportReadOptions) -> Iterator[pa.RecordBatch]:
         As :func:`read_export` says.
     """
     source = open_export(options.source, options)
-    tasks = export_tasks(source, schema_of_export(source, options), options, 1)
+    tasks = export_tasks(source, layout_of_export(source, options), options, 1)
     return iter(batch for task in tasks for batch in ExportStream(task))
 
 
@@ -63,10 +64,20 @@ def read_export(options: ExportReadOptions) -> pa.Table:
         If a file is not DynamoDB JSON.
     """
     source = open_export(options.source, options)
-    schema = schema_of_export(source, options)
-    tasks = export_tasks(source, schema, options, available_cores())
+    return read_source(source, layout_of_export(source, options), options)
+
+
+def read_source(source: ExportSource, layout: Layout, options: ExportReadOptions) -> pa.Table:
+    """Return an opened export as one Arrow table of a layout.
+
+    Raises
+    ------
+    ExportIncompleteError, DecodeError
+        As :func:`read_export` says.
+    """
+    tasks = export_tasks(source, layout, options, available_cores())
     results = LocalEngine().run(collect_export_task, tasks, LocalBudget(None))
-    return pa.Table.from_batches([batch for batches in results for batch in batches], schema)
+    return pa.Table.from_batches([batch for batches in results for batch in batches], layout.rows)
 
 
 def export_to_files(
@@ -86,7 +97,7 @@ def export_to_files(
     """
     clock = Clock()
     source = open_export(options.source, options)
-    job = _Job(options, source, schema_of_export(source, options), open_store(options.dest, options), new_job_id())
+    job = _Job(options, source, layout_of_export(source, options), open_store(options.dest, options), new_job_id())
     replaced = commit.prepare(job.store, options.mode, job.job_id)
     try:
         cpu_planned = clock.cpu_seconds()
@@ -110,18 +121,18 @@ def export_to_files(
 class _Job:
     options: ExportToFilesOptions
     source: ExportSource
-    schema: pa.Schema
+    layout: Layout
     store: ObjectStore
     job_id: str
 
     def run(self, engine: Engine) -> list[ExportFilesResult]:
-        reads = export_tasks(self.source, self.schema, self.options, self.options.tasks or engine.parallelism)
+        reads = export_tasks(self.source, self.layout, self.options, self.options.tasks or engine.parallelism)
         tasks = [ExportFilesTask(read, self.store, self.job_id, self._file_options()) for read in reads]
         return engine.run(write_export_task, tasks, LocalBudget(None))
 
     def empty_file(self) -> list[Staged]:
         """Return a staged file without rows: whoever reads the output of an empty table finds its columns."""
-        writer = RollingWriter(self.store, FileNaming(self.job_id, 0), self.schema, self._file_options())
+        writer = RollingWriter(self.store, FileNaming(self.job_id, 0), self.layout.rows, self._file_options())
         return writer.finish(keep_empty=True)
 
     def _file_options(self) -> FileOptions:
@@ -135,7 +146,7 @@ class _Job:
         return commit.JobFacts(
             created_at=datetime.now(UTC).isoformat(timespec="seconds"),
             source={name: getattr(summary, name) for name in names},
-            schema=schema_to_json(self.schema),
+            schema=schema_to_json(normalize_schema(self.layout.rows)),
         )
 
     def report(

@@ -6,7 +6,6 @@ import secrets
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
-from ddbio.core.decode import Decoder
 from ddbio.core.rescue import MisfitLog
 from ddbio.core.staged import FileNaming, Staged
 from ddbio.lake.writer import FileOptions, RollingWriter
@@ -20,6 +19,7 @@ if TYPE_CHECKING:
     from ddbio.budget import Budget
     from ddbio.core.manifest import ExportFile
     from ddbio.lake.store import ObjectStore
+    from ddbio.ops.export_layout import Layout, LineDecoder
     from ddbio.ops.export_source import ExportSource
 
 
@@ -30,7 +30,7 @@ class ExportTask:
     number: int
     source: ExportSource
     files: tuple[ExportFile, ...]
-    schema: pa.Schema
+    layout: Layout
     on_misfit: Literal["rescue", "fail"] = "rescue"
     nulls: Literal["merge", "keep"] = "merge"
 
@@ -67,17 +67,17 @@ class ExportStream:
             A file is what the manifest says, and yet not an export's.
         """
         task = self._task
-        decoder = Decoder(task.schema, on_misfit=task.on_misfit, nulls=task.nulls)
+        decoder = task.layout.decoder(task.on_misfit, task.nulls)
         for file in task.files:
             yield from self._read(file, decoder)
             self.tally.files_read += 1
         self.tally.misfits.merge(decoder.log)
 
-    def _read(self, file: ExportFile, decoder: Decoder) -> Iterator[pa.RecordBatch]:
+    def _read(self, file: ExportFile, decoder: LineDecoder) -> Iterator[pa.RecordBatch]:
         text = FileText(self._task.source, file)
         with text.blocks() as blocks:
             for block in blocks:
-                batches = decoder.decode_batches(block, "export")
+                batches = decoder.decode_batches(block)
                 text.rows += sum(batch.num_rows for batch in batches)
                 for batch in batches:
                     self.tally.rescued += batch.num_rows - batch.column(batch.num_columns - 1).null_count
@@ -113,7 +113,7 @@ def write_export_task(task: ExportFilesTask, budget: Budget) -> ExportFilesResul
     del budget  # an export costs no capacity
     stream = ExportStream(task.read)
     naming = FileNaming(task.job_id, task.read.number, secrets.randbelow(10**6))
-    writer = RollingWriter(task.store, naming, task.read.schema, task.files)
+    writer = RollingWriter(task.store, naming, task.read.layout.rows, task.files)
     try:
         for batch in stream:
             writer.write(batch)

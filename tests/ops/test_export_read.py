@@ -16,7 +16,7 @@ from item_strategies import ITEMS
 import ddbio
 from ddbio.cli.main import run
 from ddbio.core.digest import Digest
-from ddbio.errors import DdbioError, DecodeError, ExportIncompleteError, NotFoundError
+from ddbio.errors import DdbioError, DecodeError, ExportIncompleteError, NotFoundError, OptionError
 from ddbio.testing.export import ExportWriter, put_manifest
 
 REPORT_KEYS = {"items", "rows", "rescued", "files_read", "files", "seconds", "cpu_seconds", "json_bytes"}
@@ -313,3 +313,10 @@ def test_command_prints_the_report(home, tmp_path, capsys):
         run(["export", "read", str(home), str(tmp_path / "out2"), "--json"])
     assert json.loads(capsys.readouterr().out)["error"]["type"] == "ExportIncompleteError"
     assert issubclass(ExportIncompleteError, DdbioError)
+
+
+def test_ion_export_is_refused_by_name(home):
+    """An export in Ion is told from a damaged one."""
+    mend(home, "manifest-summary", lambda objects: objects[0].update(outputFormat="ION"))
+    with pytest.raises(OptionError, match="Ion"):
+        ddbio.read_export(home)

@@ -1,0 +1,116 @@
+"""From a gzipped native export to typed Parquet on one core: ours, the libraries' chain, and each step alone."""
+
+from __future__ import annotations
+
+import functools
+import statistics
+import tempfile
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from isal import igzip
+
+import ddbio
+from bench import data, decoders
+from bench.pairs import interleave, speed_ratio
+from ddbio.core.decode import Decoder
+from ddbio.core.digest import Digest
+from ddbio.testing.export import ExportWriter
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+ITEMS = 120_000
+ROUNDS = 5
+OURS, CHAIN = "ddbio", "isal + pyarrow.json + cast + pyarrow.parquet"
+GUNZIP, DECODE, PARQUET = "isal alone", "kernel alone", "pyarrow.parquet alone"
+
+
+class ExportToParquet:
+    params = (["export", "orders", "flights"],)
+    param_names = ("shape",)
+    timer = time.process_time
+    timeout = 600
+
+    def setup(self, shape: data.Shape) -> None:
+        self.folder = tempfile.TemporaryDirectory()
+        self.ways = ways(shape, Path(self.folder.name), data.scaled(ITEMS))
+        self.check(shape)
+
+    def teardown(self, *_: str) -> None:
+        self.folder.cleanup()
+
+    @staticmethod
+    @functools.cache
+    def check(shape: data.Shape) -> None:
+        count = data.scaled(ITEMS // 20)
+        wanted = Digest()
+        wanted.add_items(_without_nulls(item) for item in data.items(shape, count))
+        with tempfile.TemporaryDirectory() as folder:
+            made = ways(shape, Path(folder), count)
+            for name in (OURS, CHAIN):
+                made[name]()
+            places = (Path(folder, "out"), Path(folder, "chain.parquet"))
+            for place in places:
+                found = Digest()
+                for batch in pq.read_table(place).to_batches():
+                    found.add_batch(batch)
+                assert found.as_tuple() == wanted.as_tuple()
+
+    def time_ddbio(self, *_: str) -> None:
+        self.ways[OURS]()
+
+    def time_chain(self, *_: str) -> None:
+        self.ways[CHAIN]()
+
+    def track_ratio_to_chain(self, *_: str) -> float:
+        return speed_ratio(interleave({name: self.ways[name] for name in (OURS, CHAIN)}, ROUNDS), OURS, CHAIN)
+
+    def track_share_of_floors(self, *_: str) -> float:
+        floors = (GUNZIP, DECODE, PARQUET)
+        seconds = interleave({name: self.ways[name] for name in (OURS, *floors)}, ROUNDS)
+        return statistics.median(
+            sum(seconds[floor][turn] for floor in floors) / seconds[OURS][turn] for turn in range(ROUNDS)
+        )
+
+    track_ratio_to_chain.unit = "x"  # type: ignore[attr-defined]
+    track_share_of_floors.unit = "x"  # type: ignore[attr-defined]
+
+
+def ways(shape: data.Shape, folder: Path, count: int) -> dict[str, Callable[[], object]]:
+    """Return every way from one export in a folder to a Parquet file there, and the steps alone."""
+    home = ExportWriter(folder / "in", files=1, empty_files=0).full(data.items(shape, count))
+    (source,) = (home / "data").iterdir()
+    schema = decoders.schema_of(shape)
+    with igzip.open(source) as file:
+        text = file.read()
+    batches = Decoder(schema).decode_batches(text, "export")
+    table = pa.Table.from_batches(batches)
+    options: dict[str, Any] = {"schema": schema, "engine": "local", "tasks": 1, "mode": "overwrite"}
+    # A task makes a decoder of its own, so the floor does.
+    return {
+        OURS: lambda: ddbio.export_to_files(home, folder / "out", **options),
+        CHAIN: functools.partial(_chain, shape, source, folder / "chain.parquet"),
+        GUNZIP: functools.partial(_gunzip, source),
+        DECODE: lambda: Decoder(schema).decode_batches(text, "export"),
+        PARQUET: lambda: pq.write_table(table, folder / "floor.parquet", compression="zstd"),
+    }
+
+
+def _gunzip(source: Path) -> bytes:
+    with igzip.open(source) as file:
+        read: bytes = file.read()
+    return read
+
+
+def _chain(shape: data.Shape, source: Path, place: Path) -> None:
+    typed = decoders.parse_typed(_gunzip(source), shape)
+    pq.write_table(pa.Table.from_batches([typed]), place, compression="zstd")
+
+
+def _without_nulls(item: dict[str, Any]) -> dict[str, Any]:
+    # The option's default merges NULL into missing.
+    return {name: value for name, value in item.items() if "NULL" not in value}

@@ -1,0 +1,87 @@
+"""Reading incremental exports: every change, from the shared folder of data."""
+
+import shutil
+
+import pyarrow.parquet as pq
+import pytest
+
+import ddbio
+from ddbio.errors import ExportIncompleteError
+from ddbio.testing.export import Change, ExportWriter
+
+AT = 1793491200123456
+
+
+def key(number):
+    """Return an item's key."""
+    return {"pk": {"S": f"user#{number}"}, "sk": {"N": str(number)}}
+
+
+def item(number, total):
+    """Return an item."""
+    return {**key(number), "total": {"N": str(total)}}
+
+
+CHANGES = [
+    Change(AT, key(1), new=item(1, 7)),
+    Change(AT + 1, key(2), new=item(2, 13), old=item(2, 12)),
+    Change(AT + 2, key(3), old=item(3, 3)),
+]
+
+
+@pytest.fixture
+def writer(tmp_path):
+    """Return a writer of exports."""
+    return ExportWriter(tmp_path / "in", files=2)
+
+
+def rows(table):
+    """Return a table's rows in the order of their time."""
+    return table.sort_by("write_time").to_pylist()
+
+
+def test_insert_update_and_delete_are_rows(writer):
+    """Each change has its time in microseconds, what it was, the key and both images."""
+    read = rows(ddbio.read_export(writer.incremental(CHANGES)))
+    assert [(row["write_time"], row["operation"]) for row in read] == [(AT, "put"), (AT + 1, "put"), (AT + 2, "delete")]
+    assert [row["keys"] for row in read] == [{"pk": f"user#{n}", "sk": n} for n in (1, 2, 3)]
+    assert [row["new_image"] and row["new_image"]["total"] for row in read] == [7, 13, None]
+    assert [row["old_image"] and row["old_image"]["total"] for row in read] == [None, 12, 3]
+
+
+def test_view_without_old_images(writer):
+    """Where only new images were exported, the old ones are null."""
+    read = rows(ddbio.read_export(writer.incremental(CHANGES, view="NEW_IMAGE")))
+    assert [row["old_image"] for row in read] == [None] * 3
+    assert [row["operation"] for row in read] == ["put", "put", "delete"]
+
+
+def test_shared_data_is_told_apart_by_the_manifest(writer, tmp_path):
+    """Two exports share one folder of data; each reads its own files, also after both were moved."""
+    first, second = writer.incremental(CHANGES[:1]), writer.incremental(CHANGES[1:])
+    assert [ddbio.read_export(each).num_rows for each in (first, second)] == [1, 2]
+    moved = shutil.copytree(tmp_path / "in", tmp_path / "moved") / "AWSDynamoDB" / second.name
+    shutil.rmtree(tmp_path / "in")
+    assert ddbio.read_export(moved).num_rows == 2
+
+
+def test_missing_file_of_shared_data_is_named(writer):
+    """A file that is gone from the shared folder ends the reading."""
+    home = writer.incremental(CHANGES)
+    shutil.rmtree(home.parent / "data")
+    with pytest.raises(ExportIncompleteError, match=r"/AWSDynamoDB/data/.* is missing"):
+        ddbio.read_export(home)
+
+
+def test_files_hold_the_changes(writer, tmp_path):
+    """Parquet holds what the table holds, and the report says what kind of export it was."""
+    home = writer.incremental(CHANGES)
+    report = ddbio.export_to_files(home, tmp_path / "out", tasks=1)
+    assert (report.kind, report.items, report.rows, report.rescued) == ("incremental", 3, 3, 0)
+    assert rows(pq.read_table(report.files[0].path)) == rows(ddbio.read_export(home))
+
+
+def test_export_without_changes_is_an_empty_file(writer, tmp_path):
+    """A window in which nothing changed is no error."""
+    report = ddbio.export_to_files(writer.incremental([]), tmp_path / "out")
+    assert (report.rows, pq.read_schema(report.files[0].path).names[:2]) == (0, ["write_time", "operation"])

@@ -1,0 +1,64 @@
+"""Exports on S3: read from and written to buckets, whole or not at all."""
+
+import pytest
+
+import ddbio
+from ddbio.aws.client import ClientSpec
+from ddbio.errors import ExportIncompleteError
+from ddbio.testing import MotoServer
+from ddbio.testing.export import Change, ExportWriter
+
+BUCKET = "exports"
+
+
+@pytest.fixture(scope="module")
+def s3():
+    """Return a client of moto over HTTP, and its endpoint."""
+    with MotoServer() as server:
+        client = ClientSpec(endpoint_url=server.endpoint_url, region="us-east-1").client("s3")
+        client.create_bucket(Bucket=BUCKET)
+        yield client, server.endpoint_url
+
+
+def upload(client, folder, prefix):
+    """Put a folder's files below a prefix."""
+    for path in folder.rglob("*"):
+        if path.is_file():
+            client.put_object(Bucket=BUCKET, Key=f"{prefix}/{path.relative_to(folder)}", Body=path.read_bytes())
+
+
+def items(count):
+    """Return items of some size."""
+    return [{"pk": {"S": f"item-{number}"}, "text": {"S": f"{number:x}" * 100}} for number in range(count)]
+
+
+def test_full_export_on_s3_becomes_files_on_s3(s3, tmp_path):
+    """Every item of an export in a bucket is in the files in another prefix."""
+    client, url = s3
+    home = ExportWriter(tmp_path).full(items(500))
+    upload(client, tmp_path, "full")
+    source = f"s3://{BUCKET}/full/AWSDynamoDB/{home.name}"
+    report = ddbio.export_to_files(source, f"s3://{BUCKET}/out", s3_endpoint_url=url, tasks=2, engine="local")
+    assert report.items == report.rows == 500
+    assert ddbio.read_export(source, s3_endpoint_url=url).num_rows == 500
+
+
+def test_incremental_export_on_s3_reads_the_shared_folder(s3, tmp_path):
+    """The data of an incremental export lies above its folder, in a bucket as on a disk."""
+    client, url = s3
+    home = ExportWriter(tmp_path).incremental([Change(1, {"pk": {"S": "a"}}, new={"pk": {"S": "a"}})])
+    upload(client, tmp_path, "inc")
+    assert ddbio.read_export(f"s3://{BUCKET}/inc/AWSDynamoDB/{home.name}/", s3_endpoint_url=url).num_rows == 1
+
+
+def test_missing_object_leaves_nothing(s3, tmp_path):
+    """A file that is not in the bucket is named, and the target stays empty."""
+    client, url = s3
+    home = ExportWriter(tmp_path, empty_files=0, files=1).full(items(10))
+    (file,) = (home / "data").iterdir()
+    file.unlink()
+    upload(client, tmp_path, "hole")
+    source = f"s3://{BUCKET}/hole/AWSDynamoDB/{home.name}"
+    with pytest.raises(ExportIncompleteError, match=file.name):
+        ddbio.export_to_files(source, f"s3://{BUCKET}/none", s3_endpoint_url=url)
+    assert client.list_objects_v2(Bucket=BUCKET, Prefix="none/")["KeyCount"] == 0
