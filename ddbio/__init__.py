@@ -13,12 +13,14 @@ from ddbio.version import __version__
 if TYPE_CHECKING:
     from ddbio.api import infer_schema, read_table, scan, scan_batches
     from ddbio.core.decode import from_dynamodb_json
+    from ddbio.core.item_schema import ItemSchema
     from ddbio.core.items import to_dynamodb_json
     from ddbio.errors import DdbioError
     from ddbio.spark.registration import register
 
 __all__ = [
     "DdbioError",
+    "ItemSchema",
     "__version__",
     "from_dynamodb_json",
     "infer_schema",
@@ -31,6 +33,7 @@ __all__ = [
 
 _HOMES = {
     "DdbioError": "ddbio.errors",
+    "ItemSchema": "ddbio.core.item_schema",
     "from_dynamodb_json": "ddbio.core.decode",
     "infer_schema": "ddbio.api",
     "read_table": "ddbio.api",
