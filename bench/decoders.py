@@ -46,7 +46,7 @@ def body_of(shape: data.Shape, framing: Framing) -> bytes:
 @functools.lru_cache(maxsize=8)
 def schema_of(shape: data.Shape) -> pa.Schema:
     """Return the typed schema that a sample of the shape shows."""
-    return ddbio.infer_schema(data.export_lines(shape, 2_000))
+    return ddbio.infer_schema(data.export_lines(shape, 2_000)).to_arrow()
 
 
 def decoders(shape: data.Shape, framing: Framing) -> dict[str, Callable[[bytes], Any]]:

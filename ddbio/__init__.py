@@ -26,11 +26,13 @@ if TYPE_CHECKING:
     )
     from ddbio.core.decode import from_dynamodb_json
     from ddbio.core.encode import to_dynamodb_json
+    from ddbio.core.item_schema import ItemSchema
     from ddbio.errors import DdbioError
     from ddbio.spark.registration import register
 
 __all__ = [
     "DdbioError",
+    "ItemSchema",
     "__version__",
     "digest",
     "export_batches",
@@ -50,6 +52,7 @@ __all__ = [
 
 _HOMES = {
     "DdbioError": "ddbio.errors",
+    "ItemSchema": "ddbio.core.item_schema",
     "digest": "ddbio.api",
     "export_batches": "ddbio.api",
     "export_to_files": "ddbio.api",

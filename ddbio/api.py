@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
+    from ddbio.core.item_schema import ItemSchema
     from ddbio.ops.digest import Source as DigestSource
     from ddbio.ops.export_report import ExportReadReport
     from ddbio.ops.infer import Source
@@ -104,8 +105,8 @@ def scan(
     return scan_to_files(parse_options(ScanToFilesOptions, values), master=master, conf=conf)
 
 
-def infer_schema(source: Source, **options: Any) -> pa.Schema:
-    """Return the Arrow schema that a source's items need, with DynamoDB's types in field metadata.
+def infer_schema(source: Source, **options: Any) -> ItemSchema:
+    """Return what a source's items look like: a schema to merge, compare, save and give back as ``schema=``.
 
     Parameters
     ----------

@@ -91,7 +91,7 @@ class ScanOptions(ConnectionOptions):
     columns: Names | None = None
     """Attributes to read (ProjectionExpression); default is all."""
     schema: Any = None
-    """``pyarrow.Schema`` or its JSON text (``ddbio schema --json``); default is inferred from a sample."""
+    """``ItemSchema``, ``pyarrow.Schema`` or the JSON text of either (``ddbio schema --json``); default is inferred."""
     consistent: bool = False
     """Read strongly consistent, at twice the read units."""
     segments: Annotated[int, Field(ge=1, le=1_000_000)] | None = None

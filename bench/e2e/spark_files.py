@@ -15,7 +15,6 @@ import pyarrow.parquet as pq
 import ddbio
 from bench import data, pairs, serving
 from bench.e2e import processes, record
-from ddbio.core.schema import schema_to_json
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -50,7 +49,7 @@ def measure(table: serving.Table, folder: Path, clock: processes.TreeClock, aske
     try:
         ddbio.register(session)
         cpu_seconds: list[float] = []
-        schema = schema_to_json(ddbio.infer_schema(table.name, endpoint_url=table.endpoint_url))
+        schema = ddbio.infer_schema(table.name, endpoint_url=table.endpoint_url).to_json()
         ways = {
             DIRECT: functools.partial(write_direct, table, folder, schema, cpu_seconds),
             DATAFRAME: functools.partial(write_data_frame, session, table, folder, schema),

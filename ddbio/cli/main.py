@@ -15,14 +15,13 @@ from ddbio.cli.export import export
 from ddbio.cli.flags import CONF_FLAG, JSON_FLAG, MASTER_FLAG, flags_of, parse_conf, parse_flags
 from ddbio.cli.load import load
 from ddbio.cli.progress import ProgressWatch
+from ddbio.cli.schema import schema
 from ddbio.cli.show import format_plan, format_report, plan_to_dict
 from ddbio.core.kernel import decoder as kernel
 from ddbio.core.kernel.cache import FOLDER
-from ddbio.core.schema import format_schema, schema_to_json
 from ddbio.errors import DdbioError
-from ddbio.ops.infer import infer_schema
 from ddbio.ops.scan import plan_of, scan_to_files
-from ddbio.options import ScanOptions, ScanToFilesOptions
+from ddbio.options import ScanToFilesOptions
 from ddbio.version import __version__
 
 if TYPE_CHECKING:
@@ -74,19 +73,6 @@ def plan_scan(*, as_json: bool, **flags: Any) -> None:
 
 
 @cli.command()
-@click.argument("source")
-@flags_of(ScanOptions, without=["table", "schema", "limit", "segments", "lanes", "on_misfit", "drop", "nulls"])
-@JSON_FLAG
-def schema(*, source: str, as_json: bool, **flags: Any) -> None:
-    """Print the columns inferred from SOURCE: a table, an export, or files of DynamoDB JSON.
-
-    The --json form is what --schema takes.
-    """
-    inferred = infer_schema(source, parse_flags(ScanOptions, {**flags, "table": source}))
-    click.echo(schema_to_json(inferred) if as_json else format_schema(inferred))
-
-
-@cli.command()
 @JSON_FLAG
 def warm(*, as_json: bool) -> None:
     """Compile the decoder ahead of the first scan, or load it from where it is kept."""
@@ -101,6 +87,7 @@ def warm(*, as_json: bool) -> None:
 cli.add_command(demo)
 cli.add_command(load)
 cli.add_command(export)
+cli.add_command(schema)
 
 
 def run(argv: Sequence[str]) -> None:

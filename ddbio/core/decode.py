@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ddbio.core.framing import checked_items, framing_of
-from ddbio.core.inference import infer_schema_of_items
+from ddbio.core.item_schema import ItemSchema, arrow_schema_of
 from ddbio.core.kernel.decoder import KernelDecoder as Decoder
 from ddbio.core.page import split_page
 
@@ -16,10 +16,12 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from typing_extensions import Buffer
 
-__all__ = ["Decoder", "from_dynamodb_json"]
+    from ddbio.core.framing import Framing
+
+__all__ = ["Decoder", "from_dynamodb_json", "observe_dynamodb_json"]
 
 
-def from_dynamodb_json(data: Buffer, schema: pa.Schema | None = None) -> pa.RecordBatch:
+def from_dynamodb_json(data: Buffer, schema: ItemSchema | pa.Schema | str | None = None) -> pa.RecordBatch:
     """Return a row per item of one Scan or Query page, of export lines, or of bare item lines.
 
     Parameters
@@ -27,7 +29,7 @@ def from_dynamodb_json(data: Buffer, schema: pa.Schema | None = None) -> pa.Reco
     data
         UTF-8 JSON; nothing but white space gives an empty batch.
     schema
-        The columns; inferred from all items if None.
+        The columns, or the JSON text of a schema; inferred from all items if None.
 
     Raises
     ------
@@ -36,10 +38,23 @@ def from_dynamodb_json(data: Buffer, schema: pa.Schema | None = None) -> pa.Reco
     SchemaError
         The schema names types that DynamoDB has no exact form for.
     """
+    body, framing = _framed(data)
+    given = ItemSchema.of_items(checked_items(body, framing)) if schema is None else schema
+    return Decoder(arrow_schema_of(given)).decode(body, framing)
+
+
+def observe_dynamodb_json(data: Buffer) -> ItemSchema:
+    """Return what all items of one page, of export lines or of bare item lines look like.
+
+    Raises
+    ------
+    DecodeError
+        The bytes are none of these; the message has the line.
+    """
+    return ItemSchema.of_items(checked_items(*_framed(data)))
+
+
+def _framed(data: Buffer) -> tuple[bytes, Framing]:
     body = data if isinstance(data, bytes) else bytes(data)
     framing = framing_of(body)
-    if framing == "page":
-        body = split_page(body).items
-    if schema is None:
-        schema = infer_schema_of_items(checked_items(body, framing))
-    return Decoder(schema).decode(body, framing)
+    return (split_page(body).items if framing == "page" else body), framing

@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from ddbio.errors import SchemaError
 
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
 DDB_TYPE = b"ddb:type"
 """The metadata key under which a field keeps DynamoDB's own type."""
+
+DDB_NAME = b"ddb:name"
+"""The metadata key under which a field keeps its attribute's name, where the column has another."""
 
 RESCUE_NAME = "_rescue"
 """The last column of every schema: per row one JSON object of what no column could hold."""
@@ -30,9 +36,12 @@ ELEMENT = "element"
 """Parquet's own name for what a list holds, so that files give the same Arrow type back."""
 
 
-def tagged_field(name: str, arrow_type: pa.DataType, tag: str) -> pa.Field[Any]:
-    """Return a nullable field that knows its DynamoDB type."""
-    return pa.field(name, arrow_type, metadata={DDB_TYPE: tag.encode()})
+def tagged_field(name: str, arrow_type: pa.DataType, tag: str, *, attribute: str | None = None) -> pa.Field[Any]:
+    """Return a nullable field that knows its DynamoDB type, and its attribute's name where that is another."""
+    metadata = {DDB_TYPE: tag.encode()}
+    if attribute is not None and attribute != name:
+        metadata[DDB_NAME] = attribute.encode()
+    return pa.field(name, arrow_type, metadata=metadata)
 
 
 def list_of(element: pa.Field[Any]) -> pa.DataType:
@@ -43,6 +52,21 @@ def list_of(element: pa.Field[Any]) -> pa.DataType:
 def tag_of_field(field: pa.Field[Any]) -> str:
     """Return the DynamoDB type of a normalised field: one of the ten, ``JSON`` or ``RESCUE``."""
     return (field.metadata or {})[DDB_TYPE].decode()
+
+
+def name_of_field(field: pa.Field[Any]) -> str:
+    """Return the name of the attribute that the field holds."""
+    kept = (field.metadata or {}).get(DDB_NAME)
+    return field.name if kept is None else kept.decode()
+
+
+def fields_within(arrow_type: pa.DataType) -> list[pa.Field[Any]]:
+    """Return the fields that a struct, a list or a map's values have."""
+    if pa.types.is_map(arrow_type):
+        return [arrow_type.item_field]
+    if is_list(arrow_type) or pa.types.is_struct(arrow_type):
+        return [arrow_type.field(index) for index in range(arrow_type.num_fields)]
+    return []
 
 
 def is_list(arrow_type: pa.DataType) -> bool:
@@ -89,11 +113,13 @@ def normalize_field(field: pa.Field[Any], path: str) -> pa.Field[Any]:
     return pa.field(field.name, arrow_type, nullable=True, metadata=metadata)
 
 
-def require_unique(names: list[str], path: str) -> None:
-    """Raise SchemaError if a name occurs twice."""
-    for name, count in Counter(names).items():
-        if count > 1:
-            raise SchemaError(f"{path}: the name {name!r} occurs twice in the schema: keep one of them")
+def require_unique(fields: Sequence[pa.Field[Any]], path: str) -> None:
+    """Raise SchemaError if a column or an attribute occurs twice."""
+    attributes = [name_of_field(field) for field in fields if field.name != RESCUE_NAME]
+    for names in ([field.name for field in fields], attributes):
+        for name, count in Counter(names).items():
+            if count > 1:
+                raise SchemaError(f"{path}: the name {name!r} occurs twice in the schema: keep one of them")
 
 
 _SIMPLE_TAGS = ((is_text, "S"), (is_number, "N"), (is_binary, "B"), (pa.types.is_boolean, "BOOL"), (is_list, "L"))
@@ -125,8 +151,8 @@ def _normal_type(arrow_type: pa.DataType, tag: str, path: str) -> pa.DataType:  
         case "SS" | "NS" | "BS" | "L" if is_list(arrow_type):
             return _normal_list(arrow_type, tag, path)
         case "M" if pa.types.is_struct(arrow_type) and arrow_type.num_fields:
-            require_unique([arrow_type.field(i).name for i in range(arrow_type.num_fields)], path)
-            children = (arrow_type.field(index) for index in range(arrow_type.num_fields))
+            children = fields_within(arrow_type)
+            require_unique(children, path)
             return pa.struct([normalize_field(child, f"{path}.{child.name}") for child in children])
         case "M" if pa.types.is_map(arrow_type) and is_text(arrow_type.key_type):
             value = normalize_field(arrow_type.item_field, f"{path}.*")

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import pyarrow as pa
 
 from ddbio.core.attribute import AttributeValue, Item, canonical_number, encode_base64
-from ddbio.core.field import RESCUE_NAME, tag_of_field
+from ddbio.core.field import RESCUE_NAME, fields_within, name_of_field, tag_of_field
 from ddbio.core.json_text import compact_json
 from ddbio.core.rescue import null_value
 from ddbio.core.schema import normalize_schema
@@ -40,7 +40,7 @@ def items_of(batch: pa.RecordBatch) -> Iterator[Item]:
     columns = [_column(batch.column(field.name), field) for field in schema if field.name != RESCUE_NAME]
     has_rescue = RESCUE_NAME in batch.schema.names
     rescues = batch.column(RESCUE_NAME).to_pylist() if has_rescue else [None] * batch.num_rows
-    names = schema.names[:-1]
+    names = [name_of_field(field) for field in schema][:-1]
     for values, rescued in zip(zip(*columns, strict=True) if columns else [()] * batch.num_rows, rescues, strict=True):
         item = {name: value for name, value in zip(names, values, strict=True) if value is not None}
         if rescued is not None:
@@ -90,7 +90,7 @@ def _content_restorer(field: pa.Field[Any]) -> _Restore:  # noqa: PLR0911 - one 
             member = _element_restorer(arrow_type.item_field)
             return lambda entries: {name: member(value) for name, value in entries}
         case "M":
-            return _struct_restorer([arrow_type.field(index) for index in range(arrow_type.num_fields)])
+            return _struct_restorer(fields_within(arrow_type))
     return lambda content: content
 
 
@@ -100,5 +100,7 @@ def _element_restorer(field: pa.Field[Any]) -> _Restore:
 
 
 def _struct_restorer(fields: list[pa.Field[Any]]) -> _Restore:
-    members = [(field.name, _restorer(field)) for field in fields]
-    return lambda struct: {name: restore(struct[name]) for name, restore in members if struct[name] is not None}
+    members = [(name_of_field(field), field.name, _restorer(field)) for field in fields]
+    return lambda struct: {
+        name: restore(struct[column]) for name, column, restore in members if struct[column] is not None
+    }

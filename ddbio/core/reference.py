@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import pyarrow as pa
 
 from ddbio.core.attribute import AttributeValue, Item, canonical_number, decode_base64
-from ddbio.core.field import MAX_FLOAT32, is_decimal, is_float, is_text, tag_of_field
+from ddbio.core.field import MAX_FLOAT32, fields_within, is_decimal, is_float, is_text, name_of_field, tag_of_field
 from ddbio.core.json_text import compact_json
 from ddbio.core.rescue import DOES_NOT_FIT, OTHER_TYPE, UNKNOWN, KeptNull, MisfitLog, UnfitError, rescue_text
 
@@ -38,7 +38,8 @@ class RowBuilder:
         self._keep_nulls = keep_nulls
         fields = [schema.field(index) for index in range(len(schema) - 1)]
         self._converters = {
-            field.name: _converter(field, above + field.name, keep_nulls=keep_nulls) for field in fields
+            name: _converter(field, above + name, keep_nulls=keep_nulls)
+            for name, field in ((name_of_field(field), field) for field in fields)
         }
 
     def batch(self, items: Sequence[Item], log: MisfitLog) -> pa.RecordBatch:
@@ -130,15 +131,21 @@ def _content_converter(  # noqa: PLR0911 - one line a type
 
 
 def _struct_converter(arrow_type: pa.DataType, path: str, *, keep_nulls: bool) -> Callable[[Item], dict[str, Any]]:
-    fields = [arrow_type.field(index) for index in range(arrow_type.num_fields)]
-    converters = {field.name: _converter(field, f"{path}.{field.name}", keep_nulls=keep_nulls) for field in fields}
+    converters = {
+        name_of_field(field): (
+            field.name,
+            _converter(field, f"{path}.{name_of_field(field)}", keep_nulls=keep_nulls),
+        )
+        for field in fields_within(arrow_type)
+    }
 
     def convert(members: Item) -> dict[str, Any]:
         converted = {}
         for name, value in members.items():
             if name not in converters:
                 raise UnfitError(f"{path}.*", UNKNOWN, {name: value})
-            converted[name] = converters[name](value)
+            column, convert_member = converters[name]
+            converted[column] = convert_member(value)
         return converted
 
     return convert

@@ -8,27 +8,31 @@ from __future__ import annotations
 
 import difflib
 import json
-import re
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from ddbio.core.column import fields_of, type_of_text
 from ddbio.core.field import (
-    ELEMENT,
+    DDB_NAME,
     RESCUE_FIELD,
     RESCUE_NAME,
-    is_list,
+    fields_within,
     is_text,
+    name_of_field,
     normalize_field,
     require_unique,
     tag_of_field,
     tagged_field,
 )
-from ddbio.core.inference import infer_schema_of_items
+from ddbio.core.inference import observe_items
+from ddbio.core.lattice import NOTHING_DECLARED
 from ddbio.errors import SchemaError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
+
+    from ddbio.core.attribute import Item
 
 __all__ = [
     "format_schema",
@@ -43,6 +47,17 @@ VERSION = 1
 """The version of the schema's JSON form."""
 
 
+def infer_schema_of_items(items: Iterable[Item]) -> pa.Schema:
+    """Return the columns of the sample in the order first seen, and ``_rescue`` at the end.
+
+    Raises
+    ------
+    DecodeError
+        An item is not DynamoDB JSON.
+    """
+    return pa.schema([*fields_of(observe_items(items), NOTHING_DECLARED), RESCUE_FIELD])
+
+
 def normalize_schema(schema: pa.Schema) -> pa.Schema:
     """Return the schema with a DynamoDB type on every field and ``_rescue`` as its last column; idempotent.
 
@@ -51,7 +66,7 @@ def normalize_schema(schema: pa.Schema) -> pa.Schema:
     SchemaError
         A name occurs twice, or a field has an Arrow type that DynamoDB has no exact form for.
     """
-    require_unique(schema.names, "schema")
+    require_unique(list(schema), "schema")
     columns = [normalize_field(field, field.name) for field in schema if field.name != RESCUE_NAME]
     if RESCUE_NAME in schema.names and not is_text(schema.field(RESCUE_NAME).type):
         raise SchemaError(f"{RESCUE_NAME}: this name is kept for the rescue column, a string: rename or drop the field")
@@ -59,19 +74,20 @@ def normalize_schema(schema: pa.Schema) -> pa.Schema:
 
 
 def project_schema(schema: pa.Schema, columns: Sequence[str]) -> pa.Schema:
-    """Return the schema of the named columns, in their order, and ``_rescue``.
+    """Return the schema of the named attributes, in their order, and ``_rescue``.
 
     Raises
     ------
     SchemaError
-        The schema has no such column.
+        The schema has no such attribute.
     """
+    fields = {name_of_field(field): field for field in schema if tag_of_field(field) != "RESCUE"}
     for name in columns:
-        if name not in schema.names:
-            near = difflib.get_close_matches(name, schema.names, n=1)
+        if name not in fields:
+            near = difflib.get_close_matches(name, fields, n=1)
             hint = f"did you mean {near[0]!r}?" if near else "give a schema that has it"
             raise SchemaError(f"{name}: the schema has no such attribute: {hint}")
-    return normalize_schema(pa.schema([schema.field(name) for name in columns]))
+    return normalize_schema(pa.schema([fields[name] for name in columns]))
 
 
 def format_schema(schema: pa.Schema) -> str:
@@ -83,7 +99,7 @@ def format_schema(schema: pa.Schema) -> str:
 
 def _rows(fields: Iterable[pa.Field[Any]], indent: str) -> Iterator[tuple[str, str, str]]:
     for field in fields:
-        children = _children(field.type)
+        children = fields_within(field.type)
         arrow = str(field.type) if not children else _container_name(field.type)
         yield indent + _printable(field.name), tag_of_field(field), arrow
         yield from _rows(children, indent + "  ")
@@ -97,14 +113,6 @@ def _container_name(arrow_type: pa.DataType) -> str:
     if pa.types.is_map(arrow_type):
         return f"map<{arrow_type.key_type}, …>"
     return str(arrow_type).partition("<")[0]
-
-
-def _children(arrow_type: pa.DataType) -> list[pa.Field[Any]]:
-    if pa.types.is_map(arrow_type):
-        return [arrow_type.item_field]
-    if is_list(arrow_type) or pa.types.is_struct(arrow_type):
-        return [arrow_type.field(index) for index in range(arrow_type.num_fields)]
-    return []
 
 
 def schema_to_json(schema: pa.Schema) -> str:
@@ -139,32 +147,16 @@ def schema_from_json(text: str) -> pa.Schema:
 
 def _field_to_json(field: pa.Field[Any]) -> dict[str, Any]:
     described: dict[str, Any] = {"name": field.name, "type": tag_of_field(field)}
-    children = [_field_to_json(child) for child in _children(field.type)]
+    if DDB_NAME in (field.metadata or {}):
+        described["attribute"] = name_of_field(field)
+    children = [_field_to_json(child) for child in fields_within(field.type)]
     described["arrow"] = str(field.type) if not children else str(field.type).partition("<")[0]
     if children:
         described["fields"] = children
     return described
 
 
-_DECIMAL = re.compile(r"decimal(128|256)\(([0-9]+), ?([0-9]+)\)")
-
-
 def _field_from_json(described: dict[str, Any]) -> pa.Field[Any]:
     children = [_field_from_json(child) for child in described.get("fields", ())]
-    return tagged_field(described["name"], _type_from_json(described["arrow"], children), described["type"])
-
-
-def _type_from_json(arrow: str, children: list[pa.Field[Any]]) -> pa.DataType:
-    match arrow, children:
-        case "struct", _:
-            return pa.struct(children)
-        case "list", [element]:
-            return pa.list_(element.with_name(ELEMENT))
-        case "large_list", [element]:
-            return pa.large_list(element.with_name(ELEMENT))
-        case "map", [item]:
-            return pa.map_(pa.string(), item)  # type: ignore[call-overload, no-any-return] # the stubs lack fields
-    if decimal := _DECIMAL.fullmatch(arrow):
-        width, precision, scale = map(int, decimal.groups())
-        return pa.decimal128(precision, scale) if width == 128 else pa.decimal256(precision, scale)  # noqa: PLR2004
-    return pa.type_for_alias(arrow)  # type: ignore[call-overload, no-any-return] # the stubs list literals
+    arrow_type = type_of_text(described["arrow"], children)
+    return tagged_field(described["name"], arrow_type, described["type"], attribute=described.get("attribute"))

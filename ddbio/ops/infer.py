@@ -10,19 +10,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ddbio.budget import LocalBudget
-from ddbio.core.decode import from_dynamodb_json
+from ddbio.core.decode import observe_dynamodb_json
+from ddbio.core.item_schema import ItemSchema
 from ddbio.core.plan import budget_of
-from ddbio.core.schema import normalize_schema
 from ddbio.errors import DecodeError, NotFoundError
 from ddbio.lake.reader import read_schema
-from ddbio.ops.survey import describe_scan, sample_table
+from ddbio.ops.survey import describe_scan, observe_table
 from ddbio.ops.target import open_store
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from typing import TypeAlias
-
-    import pyarrow as pa
 
     from ddbio.lake.store import ObjectStore
     from ddbio.options import ScanOptions
@@ -34,8 +32,8 @@ _LINES = (".json", ".jsonl", ".ndjson", ".json.gz", ".jsonl.gz", ".ndjson.gz")
 _FILES_SAMPLED = 4
 
 
-def infer_schema(source: Source, options: ScanOptions) -> pa.Schema:
-    """Return the schema of a source, with DynamoDB's types in field metadata and ``_rescue`` as last column.
+def infer_schema(source: Source, options: ScanOptions) -> ItemSchema:
+    """Return what the items of a source, or a sample of them, look like.
 
     Parameters
     ----------
@@ -51,25 +49,25 @@ def infer_schema(source: Source, options: ScanOptions) -> pa.Schema:
         If the data is not DynamoDB JSON.
     """
     if not isinstance(source, (str, os.PathLike)):
-        return from_dynamodb_json(source).schema
+        return observe_dynamodb_json(source)
     name = os.fspath(source)
     if name.startswith(("s3://", "s3a://")) or Path(name).exists():
         return _of_files(name, options)
     facts = describe_scan(options)
-    return sample_table(facts, options, LocalBudget(budget_of(facts, options))).schema
+    return observe_table(facts, options, LocalBudget(budget_of(facts, options)))
 
 
-def _of_files(name: str, options: ScanOptions) -> pa.Schema:
+def _of_files(name: str, options: ScanOptions) -> ItemSchema:
     store, paths = _files(name, options)
     if not paths:
         raise NotFoundError(f"{name} holds no file of DynamoDB JSON (*.json, *.json.gz) and no Parquet file")
     if paths[0].endswith(".parquet"):
-        return normalize_schema(read_schema(store, paths[0]))
+        return ItemSchema.from_arrow(read_schema(store, paths[0]))
     share = -(-options.sample_items // min(len(paths), _FILES_SAMPLED))
     lines: list[bytes] = []
     for path in _spread(paths, _FILES_SAMPLED):
         lines += itertools.islice(_lines(store.read(path), f"{name}: {path}"), share)
-    return from_dynamodb_json(b"\n".join(lines)).schema
+    return observe_dynamodb_json(b"\n".join(lines))
 
 
 def _files(name: str, options: ScanOptions) -> tuple[ObjectStore, list[str]]:

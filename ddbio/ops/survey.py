@@ -14,10 +14,10 @@ from ddbio.aws.scan import Patience, SegmentRequest, scan_pages
 from ddbio.aws.table import describe_table
 from ddbio.aws.wire import open_pages
 from ddbio.core.capacity import PAGES_PER_SECOND, READ_UNIT_BYTES, read_units
-from ddbio.core.field import tag_of_field, tagged_field
-from ddbio.core.inference import infer_schema_of_items
+from ddbio.core.field import name_of_field, tag_of_field, tagged_field
+from ddbio.core.item_schema import ItemSchema, arrow_schema_of
 from ddbio.core.plan import Sample, budget_of, check_scan
-from ddbio.core.schema import normalize_schema, project_schema, schema_from_json
+from ddbio.core.schema import project_schema
 from ddbio.errors import SchemaError
 from ddbio.ops.target import dynamodb_spec
 
@@ -71,10 +71,27 @@ def sample_table(facts: TableFacts, options: ScanOptions, budget: Budget) -> Sam
     units = sum(page.consumed_units or 0.0 for page in pages)
     schema = given
     if schema is None:
-        schema = _with_asked(infer_schema_of_items(_items(pages)), facts, options)
+        schema = _with_asked(ItemSchema.of_items(_items(pages)), facts, options).to_arrow()
     unit_bytes = READ_UNIT_BYTES / (1.0 if options.consistent else 0.5)
     complete = len(pages) == 1 and pages[0].last_evaluated_key is None
     return Sample(schema, scanned, units * unit_bytes / scanned if scanned else 0.0, units, complete)
+
+
+def observe_table(facts: TableFacts, options: ScanOptions, budget: Budget) -> ItemSchema:
+    """Return what a sample of a table's items looks like, every key and every asked attribute included.
+
+    A given schema needs no sample. What the sample reads is charged to the budget like any other page.
+
+    Raises
+    ------
+    SchemaError
+        If the given schema contradicts the table's keys.
+    """
+    given = _given_schema(facts, options)
+    if given is not None:
+        return ItemSchema.from_arrow(given)
+    pages = _sample_pages(facts, options, budget, options.sample_items)
+    return _with_asked(ItemSchema.of_items(_items(pages)), facts, options)
 
 
 def request_of(facts: TableFacts, options: ScanOptions, item_bytes: float) -> SegmentRequest:
@@ -126,12 +143,11 @@ def _items(pages: Iterable[Page]) -> Iterator[Item]:
 def _given_schema(facts: TableFacts, options: ScanOptions) -> pa.Schema | None:
     if options.schema is None:
         return None
-    given = options.schema
-    schema = normalize_schema(schema_from_json(given) if isinstance(given, str) else given)
+    schema = arrow_schema_of(options.schema)
+    tags = {name_of_field(field): tag_of_field(field) for field in schema}
     for name, key_type in facts.key_types:
-        place = schema.get_field_index(name)
-        if place >= 0 and tag_of_field(schema.field(place)) != key_type:
-            declared = tag_of_field(schema.field(place))
+        declared = tags.get(name, key_type)
+        if declared != key_type:
             raise SchemaError(
                 f"key attribute {name!r} of table {facts.name!r} has type {key_type}, the schema says {declared}: "
                 "mend the schema, or leave it out to have it inferred"
@@ -139,14 +155,14 @@ def _given_schema(facts: TableFacts, options: ScanOptions) -> pa.Schema | None:
     return project_schema(schema, options.columns) if options.columns else schema
 
 
-def _with_asked(inferred: pa.Schema, facts: TableFacts, options: ScanOptions) -> pa.Schema:
-    """Return the inferred schema with every asked column, or else every key, though the sample may not show it."""
+def _with_asked(observed: ItemSchema, facts: TableFacts, options: ScanOptions) -> ItemSchema:
+    """Return the observed schema with every asked column, or else every key, though the sample may not show it."""
     key_types = dict(facts.key_types)
     asked = options.columns or tuple(name for name in key_types if options.index is None)
     missing = [tagged_field(name, _KEY_ARROW[key_types.get(name, "NULL")], key_types.get(name, "NULL"))
-               for name in asked if name not in inferred.names]  # fmt: skip
-    schema = normalize_schema(pa.schema([*inferred, *missing]))
-    return project_schema(schema, options.columns) if options.columns else schema
+               for name in asked if name not in observed.seen.members]  # fmt: skip
+    schema = observed.merge(ItemSchema.from_arrow(pa.schema(missing)))
+    return schema.project(options.columns) if options.columns else schema
 
 
 # What a column that no sampled item showed can hold: text, for numbers the service's own spelling.

@@ -16,7 +16,7 @@ from pyspark import SparkFiles
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from ddbio.budget import BudgetClient, LocalBudget
-from ddbio.core.field import RESCUE_NAME
+from ddbio.core.field import RESCUE_NAME, name_of_field
 from ddbio.core.plan import Resources, budget_of, plan_scan
 from ddbio.engine import available_cores
 from ddbio.errors import OptionError, SchemaError
@@ -122,7 +122,7 @@ def survey_columns(values: Mapping[str, str], schema: StructType) -> Survey:
     if options.schema is not None:
         raise OptionError("the columns are given twice, by .schema() and by the option 'schema': keep one")
     given = to_arrow_schema(schema)
-    names = tuple(name for name in given.names if name != RESCUE_NAME)
+    names = tuple(name_of_field(field) for field in given if field.name != RESCUE_NAME)
     columns = options.columns or names
     if RESCUE_NAME not in given.names:
         if options.on_misfit == "drop":

@@ -51,7 +51,7 @@ def inferred(*values):
         ([{"L": []}], ("JSON", "string")),
         ([{"L": [{"NULL": True}]}], ("JSON", "string")),
         ([{"L": [{"S": "x"}]}, {"L": [{"N": "1"}]}], ("JSON", "string")),
-        ([{"M": {f"k{i}": {"S": "x"} for i in range(65)}}], ("JSON", "string")),
+        ([{"M": {f"k{i}": {"S": "x"} for i in range(64)} | {"k64": {"N": "1"}}}], ("JSON", "string")),
     ],
 )
 def test_one_attribute_gets_one_type(values, expected):
@@ -85,9 +85,10 @@ def test_sets_lists_and_maps_are_inferred_inside():
 
 
 def test_columns_come_in_the_order_first_seen():
-    """Columns are ordered as the sample shows them; an attribute named _rescue becomes none."""
+    """Columns are ordered as the sample shows them; an attribute named _rescue has another column."""
     schema = infer_schema_of_items([{"z": {"S": "x"}, "_rescue": {"N": "1"}}, {"a": {"S": "x"}, "z": {"S": "x"}}])
-    assert schema.names == ["z", "a", "_rescue"]
+    assert schema.names == ["z", "_rescue__08f95ea2", "a", "_rescue"]
+    assert schema.field("_rescue__08f95ea2").metadata == {b"ddb:type": b"N", b"ddb:name": b"_rescue"}
     assert schema.field("_rescue").metadata == {b"ddb:type": b"RESCUE"}
 
 

@@ -90,7 +90,7 @@ LINE = b'{"Item":{"pk":{"S":"a"},"n":{"N":"1"}}}\n'
 @pytest.mark.parametrize("data", [LINE, bytearray(LINE), memoryview(LINE), b'{"pk":{"S":"a"},"n":{"N":"1"}}'])
 def test_infer_from_bytes(data):
     """Bytes of any kind are data, not a name."""
-    assert ddbio.infer_schema(data).names == ["pk", "n", "_rescue"]
+    assert ddbio.infer_schema(data).to_arrow().names == ["pk", "n", "_rescue"]
 
 
 def test_infer_from_files(tmp_path):
@@ -102,8 +102,8 @@ def test_infer_from_files(tmp_path):
     (tmp_path / "one.jsonl").write_bytes(LINE)
     pq.write_table(pa.table({"pk": ["a"]}), tmp_path / "p.parquet")
     for source in (data.parent, data, data / "x.json.gz", tmp_path / "one.jsonl"):
-        assert ddbio.infer_schema(source).names == ["pk", "n", "_rescue"], source
-    assert ddbio.infer_schema(tmp_path / "p.parquet").names == ["pk", "_rescue"]
+        assert ddbio.infer_schema(source).to_arrow().names == ["pk", "n", "_rescue"], source
+    assert ddbio.infer_schema(tmp_path / "p.parquet").to_arrow().names == ["pk", "_rescue"]
 
 
 def test_infer_refuses_what_it_cannot_read(tmp_path):
@@ -118,4 +118,4 @@ def test_infer_refuses_what_it_cannot_read(tmp_path):
 
 def test_infer_from_table(endpoint):
     """A name that is no path is a table."""
-    assert "carrier" in ddbio.infer_schema("flights", endpoint_url=endpoint).names
+    assert "carrier" in ddbio.infer_schema("flights", endpoint_url=endpoint).to_arrow().names

@@ -28,7 +28,7 @@ def plain_fields(schema: pa.Schema, options: Any) -> tuple[list[pa.Field[Any]], 
     SchemaError
         A type has no form, a name occurs twice, or the options name a set that is none.
     """
-    require_unique(schema.names, "schema")
+    require_unique(list(schema), "schema")
     scales: dict[str, int] = {}
     fields = []
     for name in options.sets:

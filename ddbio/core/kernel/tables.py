@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from ddbio.core.field import SETS, is_decimal, tag_of_field
+from ddbio.core.field import SETS, is_decimal, name_of_field, tag_of_field
 from ddbio.core.kernel import state as st
 from ddbio.core.kernel.text import HASH_HIGH_BITS, hash_bytes
 
@@ -105,7 +105,7 @@ def _number_spaces(node: Node, counter: list[int]) -> None:
 
 def _node(arrow_field: pa.Field[Any]) -> Node:
     tag, arrow_type = tag_of_field(arrow_field), arrow_field.type
-    node = Node(arrow_field.name, _kind(tag, arrow_type), arrow_type, arrow_field)
+    node = Node(name_of_field(arrow_field), _kind(tag, arrow_type), arrow_type, arrow_field)
     node.tag = st.TAGS.index(tag) if tag in st.TAGS else -1
     match node.kind:
         case st.STRUCT:

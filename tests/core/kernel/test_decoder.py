@@ -9,9 +9,9 @@ import pytest
 from comparison import assert_same, by_kernel, by_reference
 
 from ddbio.core.field import list_of, tagged_field
-from ddbio.core.inference import infer_schema_of_items
 from ddbio.core.kernel.decoder import KernelDecoder
 from ddbio.core.page import split_page
+from ddbio.core.schema import infer_schema_of_items
 from ddbio.errors import DecodeError, SchemaError
 
 

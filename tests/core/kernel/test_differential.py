@@ -12,9 +12,9 @@ from item_generator import Generator
 from item_strategies import ITEMS, tables
 from mutation import mutate
 
-from ddbio.core.inference import infer_schema_of_items
 from ddbio.core.kernel import decoder as decoder_module
 from ddbio.core.kernel.decoder import KernelDecoder
+from ddbio.core.schema import infer_schema_of_items
 
 FRAMINGS = ["items", "export", "page"]
 

@@ -10,9 +10,9 @@ import pytest
 
 from ddbio.core.digest import Digest
 from ddbio.core.field import tagged_field
-from ddbio.core.inference import infer_schema_of_items
 from ddbio.core.items import items_of
 from ddbio.core.kernel.decoder import KernelDecoder
+from ddbio.core.schema import infer_schema_of_items
 
 
 def round_trip(items, schema=None, nulls="keep"):
