@@ -34,6 +34,7 @@ def main(arguments: list[str] | None = None) -> int:
         burst_at_creation=asked.burst_at_creation,
         faults=_faults(asked),
         proxy=asked.proxy,
+        export_to=asked.export_to,
     )
     try:
         with fake:
@@ -84,6 +85,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m ddbio.testing", description=__doc__, allow_abbrev=False)
     parser.add_argument("--port", type=int, default=0, help="port on 127.0.0.1; 0 takes a free one")
     parser.add_argument("--proxy", metavar="URL", help="the endpoint in front of which capacity and faults are put")
+    parser.add_argument("--export-to", metavar="URL|FOLDER", help="where ExportTableToPointInTime writes")
     parser.add_argument("--load", type=Path, metavar="FILE", help="DynamoDB JSON lines, plain or .gz")
     parser.add_argument("--table", metavar="NAME", help="the table to load into")
     parser.add_argument("--key", metavar="pk[:S][,sk[:S]]", help="its partition key and sort key with their types")

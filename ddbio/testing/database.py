@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from ddbio.testing.capacity import Capacity, Draw
 from ddbio.testing.definition import Defaults
+from ddbio.testing.delivery import Exports
 from ddbio.testing.faults import Faults, Mishaps
 from ddbio.testing.record import Record
 from ddbio.testing.refusal import in_use, not_found
@@ -31,6 +32,7 @@ class Database:
     capacity: Capacity = field(default_factory=Capacity)
     clock: Callable[[], float] = time.monotonic
     faults: Faults = field(default_factory=Faults)
+    exports: Exports = field(default_factory=Exports)
     tables: dict[str, Table] = field(default_factory=dict)
     record: Record = field(init=False)
     mishaps: Mishaps = field(init=False)

@@ -10,6 +10,7 @@ from ddbio.testing.capacity import BURST_SECONDS, Capacity
 from ddbio.testing.child import ChildServer
 from ddbio.testing.database import Database
 from ddbio.testing.definition import ON_DEMAND_PARTITIONS, Defaults
+from ddbio.testing.delivery import Delivery
 from ddbio.testing.faults import Faults
 from ddbio.testing.proxy import ProxyService
 from ddbio.testing.server import LOOPBACK, Server
@@ -64,6 +65,8 @@ class FakeDynamoDB:
         What goes wrong: leftovers of batches, errors, resets, storms of throttling.
     proxy
         The endpoint in front of which capacity and faults are put, instead of tables of the fake's own.
+    export_to
+        The S3 endpoint, or the folder with buckets as folders, to which ExportTableToPointInTime writes.
     process
         Whether to serve from a process of its own, so that a benchmark measures only its client.
     """
@@ -77,6 +80,7 @@ class FakeDynamoDB:
     burst_at_creation: float = 0.0
     faults: Faults = field(default_factory=Faults)
     proxy: str | None = None
+    export_to: str | None = None
     process: bool = False
     _running: _ThreadServer | ChildServer | None = field(default=None, init=False, repr=False)
 
@@ -151,6 +155,8 @@ class FakeDynamoDB:
     def _in_thread(self) -> _ThreadServer:
         defaults = Defaults(read_per_second=self.rcu, write_per_second=self.wcu, partitions=self.partitions)
         database = Database(defaults, Capacity(self.burst_seconds, self.burst_at_creation), faults=self.faults)
+        if self.export_to is not None:
+            database.exports.delivery = Delivery(self.export_to)
         if self.proxy is None:
             return _ThreadServer(Service(database, self.latency_seconds), self.port)
         upstream = Upstream(self.proxy)
@@ -166,4 +172,5 @@ class FakeDynamoDB:
             "burst-seconds": self.burst_seconds,
             "burst-at-creation": self.burst_at_creation,
             "proxy": self.proxy,
+            "export-to": self.export_to,
         }

@@ -78,6 +78,11 @@ def table_not_found(message: str) -> Refusal:
     return Refusal(_SERVICE + "TableNotFoundException", message)
 
 
+def service_refusal(code: str, message: str) -> Refusal:
+    """Return another of DynamoDB's own exceptions by its code."""
+    return Refusal(_SERVICE + code, message)
+
+
 def limit_exceeded(message: str) -> Refusal:
     """Return DynamoDB's LimitExceededException."""
     return Refusal(_SERVICE + "LimitExceededException", message)

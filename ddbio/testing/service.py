@@ -13,6 +13,7 @@ from ddbio.errors import DdbioError
 from ddbio.testing.changes import update_table
 from ddbio.testing.compression import MAX_BODY_BYTES, compressed, inflated, is_worth_compressing, reply_coding
 from ddbio.testing.control import create_table, delete_table, describe_table, list_tables
+from ddbio.testing.exports import describe_export, export_table, list_exports
 from ddbio.testing.loading import load
 from ddbio.testing.paging import query, scan
 from ddbio.testing.reads import batch_get_item, get_item
@@ -45,7 +46,10 @@ _OPERATIONS: dict[str, Callable[[Database, Request], dict[str, Any] | Chunks]] =
     "DescribeContinuousBackups": describe_continuous_backups,
     "DescribeTable": describe_table,
     "DescribeTimeToLive": describe_time_to_live,
+    "DescribeExport": describe_export,
+    "ExportTableToPointInTime": export_table,
     "GetItem": get_item,
+    "ListExports": list_exports,
     "ListTables": list_tables,
     "PutItem": put_item,
     "Query": query,

@@ -1,0 +1,137 @@
+from __future__ import annotations
+
+import base64
+import gzip
+import hashlib
+import json
+
+import boto3
+import pytest
+from botocore.exceptions import ClientError
+
+from ddbio.testing import FakeDynamoDB, MotoServer
+
+RECOVERY = {"PointInTimeRecoverySpecification": {"PointInTimeRecoveryEnabled": True}}
+ITEMS = [{"pk": {"S": str(at)}, "n": {"N": f"{at}.50"}, "set": {"SS": ["a", "b", "c"]}} for at in range(50)]
+
+
+@pytest.fixture
+def exporting(connect, tmp_path):
+    """Return a client of a fake that exports into a folder, with a loaded table, and the table's ARN."""
+    with FakeDynamoDB(export_to=str(tmp_path)) as fake:
+        fake.load("tab", ITEMS, "pk:S")
+        client = connect(fake.endpoint_url)
+        client.update_continuous_backups(TableName="tab", **RECOVERY)
+        yield client, client.describe_table(TableName="tab")["Table"]["TableArn"]
+
+
+def test_an_export_is_written_to_the_letter(exporting, tmp_path):
+    """Manifests, sums and data files say the same, and hold every item once in its canonical spelling."""
+    client, arn = exporting
+    started = client.export_table_to_point_in_time(TableArn=arn, S3Bucket="b", S3Prefix="a/b")["ExportDescription"]
+    assert started["ExportStatus"] == "IN_PROGRESS"
+    assert "ExportType" not in started
+    told = client.describe_export(ExportArn=started["ExportArn"])["ExportDescription"]
+    assert told["ExportStatus"] == "COMPLETED"
+    assert told["ItemCount"] == 50
+    bucket = tmp_path / "b"
+    folder = (bucket / told["ExportManifest"]).parent
+    assert folder.parent == bucket / "a/b/AWSDynamoDB"
+    assert {path.name for path in folder.iterdir()} == {
+        "_started",
+        "data",
+        "manifest-files.json",
+        "manifest-files.md5",
+        "manifest-summary.json",
+        "manifest-summary.md5",
+    }
+    for name in ("manifest-files", "manifest-summary"):
+        digest = hashlib.md5((folder / f"{name}.json").read_bytes()).digest()
+        assert base64.b64decode((folder / f"{name}.md5").read_bytes()) == digest
+    summary = json.loads((folder / "manifest-summary.json").read_bytes())
+    assert summary["itemCount"] == 50
+    assert summary["exportArn"] == started["ExportArn"]
+    found = []
+    for line in (bucket / summary["manifestFilesS3Key"]).read_bytes().splitlines():
+        file = json.loads(line)
+        body = (bucket / file["dataFileS3Key"]).read_bytes()
+        assert base64.b64decode(file["md5Checksum"]) == hashlib.md5(body).digest()
+        lines = gzip.decompress(body).splitlines()
+        assert len(lines) == file["itemCount"]
+        found += [json.loads(each)["Item"] for each in lines]
+    assert {item["pk"]["S"]: item["n"]["N"] for item in found} == {str(at): f"{at}.5" for at in range(50)}
+    assert all(sorted(item["set"]["SS"]) == ["a", "b", "c"] for item in found)
+    assert len({tuple(item["set"]["SS"]) for item in found}) > 1
+
+
+def test_a_token_stands_for_one_export(exporting):
+    """One token is one export, another request under it a conflict; the newest is listed first."""
+    client, arn = exporting
+
+    def export(**members):
+        reply = client.export_table_to_point_in_time(TableArn=arn, S3Bucket="b", **members)
+        return reply["ExportDescription"]["ExportArn"]
+
+    first = export(ClientToken="one")
+    assert export(ClientToken="one") == first
+    with pytest.raises(ClientError, match="ExportConflict"):
+        export(ClientToken="one", S3Prefix="other")
+    second = export(ClientToken="two")
+    listed = client.list_exports(TableArn=arn, MaxResults=1)
+    assert [each["ExportArn"] for each in listed["ExportSummaries"]] == [second]
+    rest = client.list_exports(TableArn=arn, NextToken=listed["NextToken"])
+    assert [each["ExportArn"] for each in rest["ExportSummaries"]] == [first]
+
+
+@pytest.mark.parametrize(
+    ("members", "code"),
+    [
+        ({"TableArn": "arn:aws:dynamodb:us-east-1:000000000000:table/absent"}, "TableNotFoundException"),
+        ({"ExportFormat": "ION"}, "ValidationException"),
+        ({"ExportType": "INCREMENTAL_EXPORT"}, "ValidationException"),
+        ({"ExportTime": 4e9}, "InvalidExportTimeException"),
+        ({"ExportTime": 1}, "InvalidExportTimeException"),
+    ],
+    ids=str,
+)
+def test_what_cannot_be_exported_is_refused(exporting, members, code):
+    """Absent tables, other formats and times outside the window have their errors."""
+    client, arn = exporting
+    with pytest.raises(ClientError) as caught:
+        client.export_table_to_point_in_time(**{"TableArn": arn, "S3Bucket": "b", **members})
+    assert caught.value.response["Error"]["Code"] == code
+
+
+def test_recovery_must_be_on(exporting):
+    """A table without point-in-time recovery cannot be exported."""
+    client, arn = exporting
+    off = {"PointInTimeRecoveryEnabled": False}
+    client.update_continuous_backups(TableName="tab", PointInTimeRecoverySpecification=off)
+    with pytest.raises(ClientError, match="PointInTimeRecoveryUnavailable"):
+        client.export_table_to_point_in_time(TableArn=arn, S3Bucket="b")
+
+
+def test_an_export_goes_to_an_endpoint(connect):
+    """An S3 endpoint gets the objects; a bucket that is absent fails the export, not the call."""
+    with MotoServer() as moto, FakeDynamoDB(export_to=moto.endpoint_url) as fake:
+        s3 = boto3.client(
+            "s3",
+            endpoint_url=moto.endpoint_url,
+            region_name="us-east-1",
+            aws_access_key_id="any",
+            aws_secret_access_key="any",
+        )
+        s3.create_bucket(Bucket="there")
+        fake.load("tab", ITEMS, "pk:S")
+        client = connect(fake.endpoint_url)
+        client.update_continuous_backups(TableName="tab", **RECOVERY)
+        arn = client.describe_table(TableName="tab")["Table"]["TableArn"]
+        told = {}
+        for bucket in ("there", "absent"):
+            started = client.export_table_to_point_in_time(TableArn=arn, S3Bucket=bucket)["ExportDescription"]
+            told[bucket] = client.describe_export(ExportArn=started["ExportArn"])["ExportDescription"]
+        assert told["absent"]["ExportStatus"] == "FAILED"
+        assert told["absent"]["FailureCode"] == "S3NoSuchBucket"
+        body = s3.get_object(Bucket="there", Key=told["there"]["ExportManifest"])["Body"].read()
+        assert json.loads(body)["itemCount"] == 50
+        s3.close()
