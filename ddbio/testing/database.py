@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from ddbio.testing.capacity import Capacity, Draw
 from ddbio.testing.definition import Defaults
-from ddbio.testing.exports import Exports
+from ddbio.testing.delivery import Exports
 from ddbio.testing.faults import Faults, Mishaps
 from ddbio.testing.record import Record
 from ddbio.testing.refusal import in_use, not_found

@@ -8,7 +8,6 @@ import hashlib
 import json
 import time
 from collections import defaultdict
-from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from random import Random
 from typing import TYPE_CHECKING, Any
@@ -28,15 +27,6 @@ _TOKEN_MEMBERS = ("TableArn", "S3Bucket", "ExportTime", "ExportFormat", *_ECHOED
 _NAME_LETTERS = "abcdefghijklmnopqrstuvwxyz234567"
 _NAME_LENGTH = 26
 _MAX_LISTED = 25
-
-
-@dataclass(slots=True)
-class Exports:
-    """Hold every export of one server, by its ARN, and the requests that used a token."""
-
-    delivery: Delivery | None = None
-    described: dict[str, dict[str, Any]] = field(default_factory=dict)
-    tokens: dict[str, tuple[dict[str, Any], str]] = field(default_factory=dict)
 
 
 def export_table(database: Database, request: Request) -> dict[str, Any]:
