@@ -17,6 +17,7 @@ from ddbio.cli.load import load
 from ddbio.cli.progress import ProgressWatch
 from ddbio.cli.schema import schema
 from ddbio.cli.show import format_plan, format_report, plan_to_dict
+from ddbio.core import encode
 from ddbio.core.kernel import decoder as kernel
 from ddbio.core.kernel.cache import FOLDER
 from ddbio.errors import DdbioError
@@ -75,13 +76,14 @@ def plan_scan(*, as_json: bool, **flags: Any) -> None:
 @cli.command()
 @JSON_FLAG
 def warm(*, as_json: bool) -> None:
-    """Compile the decoder ahead of the first scan, or load it from where it is kept."""
+    """Compile decoder and encoder ahead of their first use, or load them from where they are kept."""
     began = time.monotonic()
     kernel.warm()
+    encode.warm()
     seconds = round(time.monotonic() - began, 3)
     folder = None if FOLDER is None else str(FOLDER)
     done = {"seconds": seconds, "folder": folder}
-    click.echo(json.dumps(done) if as_json else f"the decoder is ready after {seconds:.1f} s; kept in {folder}")
+    click.echo(json.dumps(done) if as_json else f"the kernel is ready after {seconds:.1f} s; kept in {folder}")
 
 
 cli.add_command(demo)

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
+import pyarrow as pa
 
 from ddbio.core.kernel.encoder import KernelEncoder
 from ddbio.errors import EncodeError
@@ -18,9 +19,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     import numpy.typing as npt
-    import pyarrow as pa
 
-__all__ = ["EncodeOptions", "EncodedItems", "Encoder", "Refusal", "to_dynamodb_json"]
+__all__ = ["EncodeOptions", "EncodedItems", "Encoder", "Refusal", "to_dynamodb_json", "warm"]
 
 TimeForm = Literal["iso", "s", "ms", "us", "ns"]
 
@@ -147,3 +147,8 @@ def to_dynamodb_json(batch: pa.RecordBatch) -> bytes:
         DynamoDB would refuse a row; the first is named.
     """
     return Encoder(batch.schema).encode_lines(batch)
+
+
+def warm() -> None:
+    """Compile the printing loop, or load it from where it is kept."""
+    to_dynamodb_json(pa.RecordBatch.from_pydict({"a": ["a"]}))

@@ -6,6 +6,7 @@ import pyarrow as pa
 import pytest
 
 from ddbio.core.encode import EncodeOptions, Encoder, Refusal
+from ddbio.core.kernel import encode_load
 from ddbio.errors import EncodeError, OptionError, SchemaError
 
 
@@ -203,6 +204,20 @@ def test_rows_count_over_pieces():
     batch = pa.RecordBatch.from_pydict({"s": ["x" * 100] * 50_000, "n": values})
     (refusal,) = Encoder(batch.schema).encode(batch).refusals
     assert refusal.row == 49_999
+
+
+def test_rows_too_large_to_lay_out(monkeypatch):
+    """Rows that cannot be laid out together are split; one that cannot be laid out alone is refused as too large."""
+    monkeypatch.setattr(encode_load, "MAX_PIECE_BYTES", 1 << 17)
+    batch = pa.RecordBatch.from_pydict({"s": ["a" * 60_000, "b" * 60_000, "c" * 600_000, "d" * 60_000]})
+    encoded = Encoder(batch.schema).encode(batch)
+    (refusal,) = encoded.refusals
+    assert (refusal.row, refusal.rule) == (2, "item_size")
+    assert refusal.message.startswith("row 2: the item has 600,")
+    assert encoded.sizes.tolist() == [60_001, 60_001, 0, 60_001]
+    assert encoded.buffer.tobytes() == b"".join(
+        b'{"s":{"S":"%b"}}' % (letter * 60_000) for letter in (b"a", b"b", b"d")
+    )
 
 
 def test_lines_raise_at_the_first_refusal():

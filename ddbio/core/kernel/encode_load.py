@@ -232,7 +232,7 @@ class Loader:
 
     def _load_parsed(self, node: Node, array: Any, states: npt.NDArray[np.uint8]) -> None:
         """Lay out JSON text, each read and written anew: it may come from anywhere."""
-        width = st.WORDS[node.kind]
+        width = st.RAW_WORDS
         place = self._tables.words[node.number] = self._take_words(len(array) * width)
         key_type = self._keys.get(node.field.name) if node.depth == 1 else None
         key_number = list(self._keys).index(node.field.name) if key_type else 0

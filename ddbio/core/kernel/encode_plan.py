@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from ddbio.core.field import RESCUE_NAME, SETS, is_float, tag_of_field
+from ddbio.core.field import SETS, is_float, tag_of_field
 from ddbio.core.json_text import compact_json
 from ddbio.core.kernel import encode_state as st
 from ddbio.errors import SchemaError
@@ -258,8 +258,3 @@ def compile_tables(program: Program, n_keys: int, prefix: bytes, suffix: bytes) 
 def _words(values: Iterable[Any]) -> npt.NDArray[np.int64]:
     # One more, so that no table is empty: a row without columns still asks for the first node.
     return np.array([*values, 0], np.int64)
-
-
-def is_rescue(node: Node) -> bool:
-    """Return whether the node is the rescue column."""
-    return node.field.name == RESCUE_NAME and node.kind == st.MEMBERS

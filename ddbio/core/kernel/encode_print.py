@@ -43,6 +43,7 @@ from ddbio.core.kernel.encode_state import (
     NUMBER,
     PREPARED,
     RAW,
+    RAW_WORDS,
     REFUSAL_WIDTH,
     STRUCT,
     STRUCT_END,
@@ -57,7 +58,6 @@ from ddbio.core.kernel.memory import copy32, peek, pointers, poke
 
 _OPEN, _CLOSE, _COMMA, _QUOTE, _COLON = ord("{"), ord("}"), ord(","), ord('"'), ord(":")
 _LENGTH_MASK = 0xFFFFFFFF
-_RAW_WORDS = 3
 
 
 @loop
@@ -221,7 +221,7 @@ def _print_row(t: Any, w: Any, out: Any, at: int, row: int) -> Any:
             at += 5 - truth
             weight += 1
         elif kind in (RAW, MEMBERS):
-            place = t.words[node] + _RAW_WORDS * entry
+            place = t.words[node] + RAW_WORDS * entry
             span = peek(w.words, place)
             at = put(out, at, w.data, span >> 32, span & _LENGTH_MASK)
             weight += peek(w.words, place + 1)

@@ -11,8 +11,8 @@ ABSENT, VALUE, NULL, BAD = range(4)
 TEXT, NUMBER, INTEGER, UNSIGNED, WIDE, BOOLEAN, BINARY, RAW, MEMBERS, NOTHING = range(10)
 STRUCT, STRUCT_END, LIST, LIST_END, MAP, KEY, MAP_END, END = range(10, 18)
 
-# How many words a leaf has for each entry.
-WORDS: Final = {BOOLEAN: 0, NOTHING: 0, WIDE: 2, RAW: 3, MEMBERS: 3}
+# What RAW and MEMBERS have for each entry: a span, the weight, and a bit for each key.
+RAW_WORDS: Final = 3
 
 # Why a row is refused.
 FINE, PREPARED, NOT_A_NUMBER, NO_KEY, EMPTY_KEY, LONG_KEY, LARGE, DEEP, EMPTY_SET, NULL_IN_SET, TWICE, NAME = range(12)
