@@ -8,8 +8,8 @@ from decimal import Decimal
 import pyarrow as pa
 import pytest
 
-from ddbio.core.digest import Digest
 from ddbio.core.column_name import suffixed
+from ddbio.core.digest import Digest
 from ddbio.core.field import tagged_field
 from ddbio.core.items import items_of
 from ddbio.core.kernel.decoder import KernelDecoder
