@@ -38,7 +38,7 @@ def schema(*, source: str, out: str | None, diff: str | None, exit_code: bool, a
     evolution = before.diff(found)
     click.echo(json.dumps(evolution.to_dict(), ensure_ascii=False) if as_json else str(evolution))
     if exit_code and evolution:
-        raise click.exceptions.Exit(CHANGED_EXIT)
+        raise SystemExit(CHANGED_EXIT)
 
 
 def _read(path: str) -> ItemSchema:

@@ -122,8 +122,9 @@ def _read_entry(entry: dict[str, Any], place: int, path: str) -> tuple[Shape, De
 
 
 def _read_column(entry: dict[str, Any], shape: Shape, path: str) -> str | None:
-    if (unknown := shape.tags.keys() - set(TAGS)) or not isinstance(entry["column"], str):
-        raise SchemaError(f"{path}: {sorted(unknown) or entry['column']!r} is not a DynamoDB type and an Arrow type")
-    column: str = entry["column"]
-    is_chosen = entry.get("declared", False) or shape == NOTHING_SEEN or column != column_of(shape)
+    is_seen = shape != NOTHING_SEEN
+    column = entry.get("column", column_of(shape)) if is_seen else entry["column"]
+    if (unknown := shape.tags.keys() - set(TAGS)) or not isinstance(column, str):
+        raise SchemaError(f"{path}: {sorted(unknown) or column!r} is not a DynamoDB type and an Arrow type")
+    is_chosen = entry.get("declared", False) or not is_seen or column != column_of(shape)
     return column if is_chosen else None

@@ -125,6 +125,9 @@ def test_an_edited_column_stays():
     schema = ItemSchema.from_json(text).merge(of({"N": "1.25"}))
     assert schema.to_arrow().field("a").type == pa.float64()
     assert ItemSchema.from_json(schema.to_json()).to_arrow().field("a").type == pa.float64()
+    undone = json.loads(schema.to_json())
+    del undone["attributes"][0]["column"], undone["attributes"][0]["declared"]
+    assert column(ItemSchema.from_json(json.dumps(undone))) == "N decimal128(38, 2)"
     document = json.loads(of({"M": {"x": {"M": {"y": {"S": "x"}}}}}).to_json())
     document["attributes"][0]["members"][0]["column"] = "JSON string"
     document["attributes"].append({"name": "b", "column": "SS list<string>"})
