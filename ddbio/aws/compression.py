@@ -13,7 +13,7 @@ from ddbio.aws.connection import LARGEST_BODY_BYTES
 _CODEC: Any = zlib
 with contextlib.suppress(ImportError):
     # Several times faster, where it is installed.
-    from isal import isal_zlib as _CODEC
+    from isal import isal_zlib as _CODEC  # noqa: N812
 _GZIP_BITS = 31
 
 
