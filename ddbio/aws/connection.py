@@ -1,7 +1,7 @@
 """Carry HTTP/1.1 requests over keep-alive connections to one host, with a deadline for every answer.
 
-Failures are botocore's classes, so that one policy judges every transport. Refuses redirects and proxies; bodies stay as
-they came.
+Failures are botocore's classes, so that one policy judges every transport. Refuses redirects and proxies; bodies stay
+as they came.
 """
 
 from __future__ import annotations
