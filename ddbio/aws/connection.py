@@ -1,6 +1,7 @@
 """Carry HTTP/1.1 requests over keep-alive connections to one host, with a deadline for every answer.
 
-Failures are botocore's classes, so that one policy judges every transport. Refuses redirects, proxies and compression.
+Failures are botocore's classes, so that one policy judges every transport. Refuses redirects and proxies; bodies stay
+as they came.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
 
 # https://docs.aws.amazon.com/amazondynamodb/latest/APIReference/API_BatchGetItem.html: 16 MB, in JSON up to six times.
-_LARGEST_BODY_BYTES = 128 << 20
+LARGEST_BODY_BYTES = 128 << 20
 _LARGEST_LINE_BYTES = 64 << 10
 _MOST_HEADERS = 100
 _BUFFER_BYTES = 64 << 10
@@ -225,7 +226,7 @@ class _Connection:
         length = headers.get("content-length")
         if length is not None:
             return self._exactly(_size(length, 10)), True
-        body = self._reader.read(_LARGEST_BODY_BYTES)
+        body = self._reader.read(LARGEST_BODY_BYTES)
         return body, False
 
     def _chunks(self) -> bytes:
@@ -258,7 +259,7 @@ def _size(text: str, radix: int) -> int:
 
 
 def _refuse_beyond_limit(size: int) -> None:
-    if size > _LARGEST_BODY_BYTES:
+    if size > LARGEST_BODY_BYTES:
         raise HTTPClientError(error=f"the answer claims {size} bytes, more than any of the service's")
 
 

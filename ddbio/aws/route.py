@@ -73,9 +73,10 @@ class Route:
         """Make botocore fetch new credentials, whatever it believes of the old; tell whether these can be renewed."""
         if not isinstance(self.source, RefreshableCredentials):
             return False
+        renewing: Any = self.source
         # botocore refreshes by the clock alone, and offers no public way to make it.
-        with self.source._refresh_lock:  # noqa: SLF001
-            self.source._protected_refresh(is_mandatory=True)  # noqa: SLF001
+        with renewing._refresh_lock:  # noqa: SLF001
+            renewing._protected_refresh(is_mandatory=True)  # noqa: SLF001
         return True
 
     def credentials(self) -> Credentials:

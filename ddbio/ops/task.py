@@ -113,12 +113,13 @@ class SegmentStream:
             self._changed.notify_all()
             return batch
 
-    def _deliver(self, page: Page, batch: pa.RecordBatch | None) -> None:
+    def _count(self, page: Page) -> None:
         with self._changed:
             self.tally.items += page.count
             self.tally.wire_bytes += page.wire_bytes
-            if batch is None:
-                return
+
+    def _deliver(self, batch: pa.RecordBatch) -> None:
+        with self._changed:
             self._changed.wait_for(
                 lambda: not self._queue or self._queued_bytes + batch.nbytes <= QUEUED_BYTES or self._stop.is_set()
             )
@@ -148,16 +149,18 @@ class SegmentStream:
     def _read(self, request: SegmentRequest, digest: Digest) -> None:
         patience = Patience(self._task.deadline_seconds, self._stop)
         for page in scan_pages(self._pages, request, self._budget, patience):
-            batch = self._decode(page, digest) if page.count else None
-            self._deliver(page, batch)
+            self._count(page)
+            for batch in self._decode(page, digest) if page.count else ():
+                self._deliver(batch)
             if self._stop.is_set() or self._error is not None:
                 return
 
-    def _decode(self, page: Page, digest: Digest) -> pa.RecordBatch:
+    def _decode(self, page: Page, digest: Digest) -> list[pa.RecordBatch]:
         decoder = self._decoders.get()
         try:
             if self._task.digest:
                 digest.add_page(page.items)
-            return decoder.decode(page.items, "page")
+            # In pieces: one batch of a wide table would be copied once more.
+            return decoder.decode_batches(page.items, "page")
         finally:
             self._decoders.put(decoder)

@@ -1,6 +1,7 @@
 """Weigh each item of what a scan has taken by DynamoDB's rule, as ``core.capacity`` does; checks nothing again."""
 
 # Compiled code has neither exceptions nor tables of functions.
+# ruff: noqa: C901, PLR0912
 
 from __future__ import annotations
 

@@ -16,8 +16,10 @@ if TYPE_CHECKING:
 _QUOTE = ord('"')
 _LEAST_SIDE_BYTES = 4096
 _SLOTS_RATIO = 1.5
+_NODE_BYTES = 4096
 _SLOT_BYTES = 9
-_LEAST_ROWS = 256
+_MOST_FIRST_ROWS, _LEAST_FIRST_ROWS = 256, 64
+_FIRST_SLOTS_BYTES = 1 << 20
 
 
 class Work(NamedTuple):
@@ -55,7 +57,9 @@ class Scratch:
 
     def __init__(self, nodes: list[Node]) -> None:
         self._nodes = nodes
-        self._capacity = [_LEAST_ROWS] + [2 * _LEAST_ROWS] * max(node.space for node in nodes)
+        fitting = _FIRST_SLOTS_BYTES // (_SLOT_BYTES * len(nodes)) // PAD * PAD
+        n_rows = min(max(fitting, _LEAST_FIRST_ROWS), _MOST_FIRST_ROWS)
+        self._capacity = [n_rows] + [2 * n_rows] * max(node.space for node in nodes)
         self._side_bytes = _LEAST_SIDE_BYTES
         self.origin = 0
         self._work = self._allocate(allocate(0), 0)
@@ -95,7 +99,7 @@ class Scratch:
         size = self._side_bytes + len(piece) + PAD
         data = self._work.data
         if len(data) < size:
-            data = allocate(size + size // 8)
+            data = allocate(size + size // 16)
             data[-PAD:] = _QUOTE
             self._work = self._work._replace(data=data)
         self.origin = len(data) - PAD - len(piece)
@@ -131,14 +135,17 @@ class Scratch:
 
     def grow_rows(self, n_rows: int) -> None:
         """Make room for as many rows, if it takes no more than one and a half times the memory of the data."""
-        n_bytes = int(_SLOTS_RATIO * (len(self._work.data) - self.origin))
+        # A field also costs its place in the tables, and padding in every batch.
+        n_bytes = int(_SLOTS_RATIO * (len(self._work.data) - self.origin)) - _NODE_BYTES * len(self._nodes)
         n_rows = min(n_rows, n_bytes // (_SLOT_BYTES * len(self._nodes)))
         if n_rows > self._capacity[0]:
             self._capacity = [-(-size * n_rows // self._capacity[0] // PAD) * PAD for size in self._capacity]
             self._grow_slots()
 
     def _grow_slots(self) -> None:
-        old = self._work
+        # The old slots go first: wide tables have more of them than data.
+        nothing = np.empty(0, np.int64)
+        old = self._work = self._work._replace(valid=nothing.view(np.uint8), values=nothing)
         new = self._allocate(old.data, int(old.state[st.INSTANCE]))
         self._work = new._replace(misfits=old.misfits, seen_names=old.seen_names, follower=old.follower)
 

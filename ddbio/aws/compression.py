@@ -1,0 +1,42 @@
+"""Decompress answers of the service; refuses what is not whole or grows beyond any answer of the service."""
+
+from __future__ import annotations
+
+import contextlib
+import zlib
+from typing import Any
+
+from botocore.exceptions import HTTPClientError
+
+from ddbio.aws.connection import LARGEST_BODY_BYTES
+
+_CODEC: Any = zlib
+with contextlib.suppress(ImportError):
+    # Several times faster, where it is installed.
+    from isal import isal_zlib as _CODEC  # noqa: N812
+_GZIP_BITS = 31
+
+
+class BrokenCompressionError(HTTPClientError):
+    """Report an answer that cannot be decompressed: the same page must be asked again."""
+
+    fmt = "the compressed body is broken: {reason}"
+
+
+def gunzip(body: bytes) -> bytes:
+    """Return the content of one gzip member.
+
+    Raises
+    ------
+    botocore.exceptions.HTTPClientError
+        If it is broken, cut, or too large.
+    """
+    stream = _CODEC.decompressobj(wbits=_GZIP_BITS)
+    try:
+        content: bytes = stream.decompress(body, LARGEST_BODY_BYTES)
+    except (zlib.error, _CODEC.error) as error:
+        raise BrokenCompressionError(reason=error, error=error) from error
+    if not stream.eof or stream.unused_data:
+        reason = "it ends early, goes on behind its end, or is larger than any answer"
+        raise BrokenCompressionError(reason=reason, error=reason)
+    return content
