@@ -175,11 +175,13 @@ def _feed(
     tally: WriteTally,
     reject: Callable[[list[RejectedRow]], None],
 ) -> None:
-    writers: dict[pa.Schema, RowWriter] = {}
+    writers: dict[bytes, RowWriter] = {}
     for batch in batches:
-        writer = writers.get(batch.schema)
+        # Schemas that differ in metadata alone are equal, and yet a list is a set in only one of them.
+        key = batch.schema.serialize().to_pybytes()
+        writer = writers.get(key)
         if writer is None:
-            writer = writers[batch.schema] = RowWriter(batch.schema, plan)
+            writer = writers[key] = RowWriter(batch.schema, plan)
         for chunk in _chunks(batch):
             if crew.stopped:
                 return
