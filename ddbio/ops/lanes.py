@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from ddbio.aws.scan import Patience
 from ddbio.aws.wire import open_bodies
 from ddbio.aws.write import Lane
-from ddbio.core.rows import RowWriter
+from ddbio.core.write_rows import RowWriter
 from ddbio.errors import PartialWriteError
 
 if TYPE_CHECKING:
