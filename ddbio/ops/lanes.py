@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from ddbio.aws.scan import Patience
 from ddbio.aws.wire import open_bodies
 from ddbio.aws.write import Lane
-from ddbio.core.rows import RowWriter
+from ddbio.core.write_rows import RowWriter
 from ddbio.errors import PartialWriteError
 
 if TYPE_CHECKING:
@@ -175,11 +175,13 @@ def _feed(
     tally: WriteTally,
     reject: Callable[[list[RejectedRow]], None],
 ) -> None:
-    writers: dict[pa.Schema, RowWriter] = {}
+    writers: dict[bytes, RowWriter] = {}
     for batch in batches:
-        writer = writers.get(batch.schema)
+        # Schemas that differ in metadata alone are equal, and yet a list is a set in only one of them.
+        key = batch.schema.serialize().to_pybytes()
+        writer = writers.get(key)
         if writer is None:
-            writer = writers[batch.schema] = RowWriter(batch.schema, plan)
+            writer = writers[key] = RowWriter(batch.schema, plan)
         for chunk in _chunks(batch):
             if crew.stopped:
                 return

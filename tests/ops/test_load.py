@@ -2,6 +2,7 @@
 
 import json
 
+import boto3
 import pyarrow as pa
 import pyarrow.csv
 import pyarrow.feather
@@ -75,10 +76,10 @@ def test_what_holds_no_rows_is_refused(server):
 
 
 WRITERS = {
-    "a.parquet": lambda table, path: pq.write_table(table, path),
-    "a.orc": lambda table, path: pa.orc.write_table(table, path),
-    "a.csv": lambda table, path: pa.csv.write_csv(table, path),
-    "a.arrow": lambda table, path: pa.feather.write_feather(table, path),
+    "a.parquet": pq.write_table,
+    "a.orc": pa.orc.write_table,
+    "a.csv": pa.csv.write_csv,
+    "a.arrow": pa.feather.write_feather,
     "a.jsonl": lambda table, path: path.write_text("\n".join(map(json.dumps, table.to_pylist()))),
     "a.json": lambda table, path: path.write_bytes(
         b"".join(ddbio.to_dynamodb_json(batch) for batch in table.to_batches())
@@ -153,3 +154,18 @@ def test_delete_removes_the_rows_keys(server):
     gone = rows(40, text=["x" * 100] * 40)
     report = ddbio.write_table(gone, "rows", mode="delete", endpoint_url=server.endpoint_url)
     assert (report.written, len(stored(server))) == (40, 60)
+
+
+def test_batches_that_differ_in_metadata_alone_keep_their_types(server):
+    """A list stays a list beside a batch in which the same column is a set."""
+    plain = pa.schema({"pk": pa.string(), "sk": pa.int64(), "v": pa.list_(pa.string())})
+    tagged = plain.set(2, plain.field("v").with_metadata({"ddb:type": "SS"}))
+    batches = [
+        pa.record_batch([["a"], [number], [["x"]]], schema=schema) for number, schema in enumerate((plain, tagged))
+    ]
+    ddbio.write_table(batches, "rows", endpoint_url=server.endpoint_url)
+    client = boto3.client("dynamodb", endpoint_url=server.endpoint_url, region_name="eu-west-1")
+    assert {item["sk"]["N"]: item["v"] for item in client.scan(TableName="rows")["Items"]} == {
+        "0": {"L": [{"S": "x"}]},
+        "1": {"SS": ["x"]},
+    }
