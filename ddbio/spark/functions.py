@@ -6,6 +6,7 @@ Rows hold ``{"Item":{…}}`` or bare ``{…}``. Refuses malformed rows by name u
 from __future__ import annotations
 
 import functools
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Literal
 
 import pyarrow as pa
@@ -53,14 +54,14 @@ def from_dynamodb_json(col: Column | str, schema: Schema, *, mode: Mode = "FAILF
         raise OptionError(f"mode={mode!r}: choose one of {', '.join(_MODES)}")
     arrow_schema = _arrow_schema(schema)
     column = sql.col(col) if isinstance(col, str) else col
-    schema_json = schema_to_json(arrow_schema)
+    schema_json, spark_schema = schema_to_json(arrow_schema), to_spark_schema(arrow_schema)
 
     def decode(texts: Any) -> Any:
         return _decode(schema_json, mode, texts)
 
-    function = _pandas_function(decode, ("Series", "DataFrame"), to_spark_schema(arrow_schema))
+    function = _pandas_function(decode, ("Series", "DataFrame"), _bare(spark_schema))
     # A pandas function has no null among its structs.
-    return sql.when(column.isNotNull(), function(column))
+    return sql.when(column.isNotNull(), function(column)).cast(spark_schema)
 
 
 def to_dynamodb_json(struct_col: Column | str, schema: Schema) -> Column:
@@ -77,7 +78,7 @@ def to_dynamodb_json(struct_col: Column | str, schema: Schema) -> Column:
     SchemaError
         DynamoDB or Spark has no type for a field.
     """
-    arrow_schema = _arrow_schema(schema)
+    given, arrow_schema = schema, _arrow_schema(schema)
     spark_schema = to_spark_schema(arrow_schema)
     column = sql.col(struct_col) if isinstance(struct_col, str) else struct_col
     schema_json = schema_to_json(arrow_schema)
@@ -86,7 +87,11 @@ def to_dynamodb_json(struct_col: Column | str, schema: Schema) -> Column:
         return _encode(schema_json, structs)
 
     function = _pandas_function(encode, ("DataFrame", "Series"), StringType())
-    members = [column.getField(field.name).cast(_spelled(field.dataType)).alias(field.name) for field in spark_schema]
+    members = [
+        column.getField(field.name).cast(_spelled(field.dataType)).alias(field.name)
+        for field in spark_schema
+        if field.name in given.names
+    ]
     return sql.when(column.isNotNull(), function(sql.struct(*members)))
 
 
@@ -134,6 +139,18 @@ def _frame(pd: Any, batch: pa.RecordBatch) -> Any:
     return Frame(columns)
 
 
+def _bare(spark_type: Any) -> Any:
+    """Return the type without metadata: Spark compares it with what Arrow brings."""
+    match spark_type:
+        case ArrayType():
+            return ArrayType(_bare(spark_type.elementType))
+        case MapType():
+            return MapType(spark_type.keyType, _bare(spark_type.valueType))
+        case StructType():
+            return StructType([StructField(field.name, _bare(field.dataType)) for field in spark_type.fields])
+    return spark_type
+
+
 def _spelled(spark_type: DataType) -> DataType:
     """Return the type with text in the place of numbers: pandas keeps no integer beside a null."""
     match spark_type:
@@ -152,23 +169,25 @@ def _encode(schema_json: str, structs: Any) -> Any:
     import pandas as pd  # noqa: PLC0415 - only workers need it
 
     schema = schema_from_json(schema_json)
-    spelled = to_arrow_schema(StructType([
-        StructField(field.name, _spelled(field.dataType)) for field in to_spark_schema(schema)
-    ]))  # fmt: skip
-    columns = []
-    for field, text_field in zip(schema, spelled, strict=True):
-        values = [_plain(value) for value in structs[field.name]]
-        columns.append(pa.array(values, text_field.type).cast(field.type))
-    lines = encode_lines(pa.RecordBatch.from_arrays(columns, schema=schema))
+    fields = [field for field in schema if field.name in structs.columns]
+    columns = [pa.array([_plain(value, field.type) for value in structs[field.name]], field.type) for field in fields]
+    lines = encode_lines(pa.RecordBatch.from_arrays(columns, schema=pa.schema(fields)))
     return pd.Series(lines.decode().split("\n")[:-1], dtype=object)
 
 
-def _plain(value: Any) -> Any:
-    """Return a value of pandas as ``pyarrow.array`` takes it."""
-    if value is None or isinstance(value, (str, bytes, bool)):
-        return value
-    if isinstance(value, dict):
-        return {name: _plain(member) for name, member in value.items()}
-    if hasattr(value, "tolist") and hasattr(value, "shape"):
-        return [_plain(element) for element in value] if value.shape else value.item()
-    return value
+def _plain(value: Any, arrow_type: Any) -> Any:  # noqa: PLR0911 - one line a type
+    """Return a value of pandas as ``pyarrow.array`` takes it, spelled numbers exact."""
+    if value is None:
+        return None
+    if pa.types.is_map(arrow_type):
+        entries = value.items() if isinstance(value, dict) else value
+        return [(name, _plain(member, arrow_type.item_type)) for name, member in entries]
+    if pa.types.is_struct(arrow_type):
+        return {field.name: _plain(value[field.name], field.type) for field in arrow_type}
+    if pa.types.is_list(arrow_type) or pa.types.is_large_list(arrow_type):
+        return [_plain(element, arrow_type.value_type) for element in value]
+    if pa.types.is_integer(arrow_type):
+        return int(value)
+    if pa.types.is_floating(arrow_type):
+        return float(value)
+    return Decimal(value) if pa.types.is_decimal(arrow_type) else value
