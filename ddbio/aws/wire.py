@@ -66,7 +66,7 @@ def open_pages(
     OptionError
         If ``DDBIO_WIRE`` is neither ``light`` nor ``botocore``, or asks for ``light`` where that cannot be.
     """
-    return _open_light(spec, lanes) or PageClient(spec, lanes)
+    return _open_light(spec, lanes, accept_encoding) or PageClient(spec, lanes)
 
 
 def open_bodies(spec: ClientSpec, lanes: int) -> BodySource:
@@ -80,7 +80,7 @@ def open_bodies(spec: ClientSpec, lanes: int) -> BodySource:
     return _open_light(spec, lanes) or BodyClient(spec, lanes)
 
 
-def _open_light(spec: ClientSpec, lanes: int) -> Wire | None:
+def _open_light(spec: ClientSpec, lanes: int, accept_encoding: str = "identity") -> Wire | None:
     forced = os.environ.get("DDBIO_WIRE", "")
     if forced not in {"", "light", "botocore"}:
         raise OptionError(f"DDBIO_WIRE is {forced!r}: set it to light or botocore, or leave it out")

@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from ddbio.core.attribute import canonical_number
 from ddbio.core.digest import canonical_value
-from ddbio.core.field import RESCUE_NAME, is_text, tag_of_field
+from ddbio.core.field import RESCUE_NAME, is_text, name_of_field, tag_of_field
 from ddbio.core.kernel import joining, printing
 from ddbio.core.kernel.memory import PAD
 from ddbio.core.schema import normalize_schema
@@ -60,8 +60,8 @@ class Printer:
         """
         self.used = 0
         schema = normalize_schema(batch.schema)
-        fields = sorted((field for field in schema if field.name != RESCUE_NAME), key=lambda field: field.name)
-        extras = self._print_rescued(batch, [field.name for field in fields])
+        fields = sorted((field for field in schema if field.name != RESCUE_NAME), key=name_of_field)
+        extras = self._print_rescued(batch, [name_of_field(field) for field in fields])
         members = self._print_members([batch.column(field.name) for field in fields], fields, batch.num_rows)
         return self._call(joining.join_members, batch.num_rows, members, *extras, *_frame(None, b"{", b"}", b""))
 
@@ -102,7 +102,7 @@ class Printer:
     def _print_members(self, columns: Sequence[_Array], fields: Sequence[pa.Field[Any]], n_rows: int) -> _Ends:
         members = np.empty((len(fields), n_rows + 1), np.int64)
         for index, (column, field) in enumerate(zip(columns, fields, strict=True)):
-            members[index] = self._print(column, field, f",{_quoted(field.name)}:".encode(), b"")
+            members[index] = self._print(column, field, f",{_quoted(name_of_field(field))}:".encode(), b"")
         return members
 
     def _print(self, column: _Array, field: pa.Field[Any], before: bytes, absent: bytes) -> _Ends:  # noqa: PLR0911 - one line a type
@@ -194,7 +194,7 @@ class Printer:
 
     def _print_struct(self, column: _Array, field: pa.Field[Any], frame: tuple[Any, ...]) -> _Ends:
         children = list(zip(field.type, column.flatten(), strict=True))
-        children.sort(key=lambda child: child[0].name)
+        children.sort(key=lambda child: name_of_field(child[0]))
         members = self._print_members([array for _, array in children], [child for child, _ in children], len(column))
         return self._call(joining.join_members, len(column), members, *_NO_EXTRAS, *frame)
 

@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from ddbio.core.attribute import canonical_number, decode_base64
 from ddbio.core.canonical import Printer
-from ddbio.core.field import RESCUE_NAME, tag_of_field
+from ddbio.core.field import RESCUE_NAME, name_of_field, tag_of_field
 from ddbio.core.items import items_of
 from ddbio.core.kernel.memory import PAD
 from ddbio.core.kernel.xxhash import PREFIX_BYTES, hash_keys
@@ -84,15 +84,16 @@ def key_hashes(batch: pa.RecordBatch, keys: Sequence[str]) -> _Hashes:
         A number is beyond 38 digits or out of range.
     """
     schema = normalize_schema(batch.schema)
+    fields = {name_of_field(field): field for field in schema if field.name != RESCUE_NAME}
     for name in keys:
-        if name not in schema.names or name == RESCUE_NAME:
-            raise SchemaError(f"{name}: the batch has no such column: its columns are {', '.join(batch.schema.names)}")
-    if any(tag_of_field(schema.field(name)) not in _CONTENTS for name in keys):
+        if name not in fields:
+            raise SchemaError(f"{name}: the batch has no such attribute: it has {', '.join(fields)}")
+    if any(tag_of_field(fields[name]) not in _CONTENTS for name in keys):
         return _plain_hashes(batch, np.arange(batch.num_rows), keys)
     lacking = np.zeros(batch.num_rows, bool)
     for name in keys:
-        lacking |= batch.column(name).is_null().to_numpy(zero_copy_only=False)
-    hashes = _hashes([(batch.column(name), schema.field(name)) for name in keys])
+        lacking |= batch.column(fields[name].name).is_null().to_numpy(zero_copy_only=False)
+    hashes = _hashes([(batch.column(fields[name].name), fields[name]) for name in keys])
     # What a column could not hold is in the rescue column.
     rows = np.flatnonzero(lacking)
     hashes[rows] = _plain_hashes(batch, rows, keys)

@@ -13,6 +13,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from ddbio.core.field import name_of_field
 from ddbio.core.kernel import encode_state as st
 from ddbio.core.kernel.encode_json import RefusedValueError, read_members, read_value
 from ddbio.core.kernel.encode_number import LONGEST
@@ -75,7 +76,7 @@ class Loader:
     def __init__(self, program: Program, tables: Tables, keys: Mapping[str, str], options: Any) -> None:
         self._program, self._tables, self._keys, self._options = program, tables, dict(keys), options
         self._null_code = st.NULL if options.nulls == "null" else st.ABSENT
-        self._by_name = {column.field.name: column for column in program.columns if column.kind != st.MEMBERS}
+        self._by_name = {name_of_field(column.field): column for column in program.columns if column.kind != st.MEMBERS}
         self._data, self._states = allocate(_LEAST_BYTES), allocate(_LEAST_BYTES)
         self._words = allocate_words(_LEAST_WORDS)
         self._data_end = self._words_end = self._states_end = 0
@@ -234,8 +235,8 @@ class Loader:
         """Lay out JSON text, each read and written anew: it may come from anywhere."""
         width = st.RAW_WORDS
         place = self._tables.words[node.number] = self._take_words(len(array) * width)
-        key_type = self._keys.get(node.field.name) if node.depth == 1 else None
-        key_number = list(self._keys).index(node.field.name) if key_type else 0
+        key_type = self._keys.get(name_of_field(node.field)) if node.depth == 1 else None
+        key_number = list(self._keys).index(name_of_field(node.field)) if key_type else 0
         for row in np.flatnonzero(states == st.VALUE).tolist():
             text = array[row].as_py()
             try:

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from ddbio.core.field import SETS, is_float, tag_of_field
+from ddbio.core.field import SETS, is_float, name_of_field, tag_of_field
 from ddbio.core.json_text import compact_json
 from ddbio.core.kernel import encode_state as st
 from ddbio.errors import SchemaError
@@ -51,7 +51,7 @@ class Node:
     @property
     def name_text(self) -> str:
         """Return the member's name as JSON writes it, and what follows it."""
-        return f"{compact_json(self.field.name)}:" if self.place == "member" and self.kind != st.MEMBERS else ""
+        return f"{compact_json(name_of_field(self.field))}:" if self.place == "member" and self.kind != st.MEMBERS else ""
 
     @property
     def head(self) -> str:
@@ -71,7 +71,7 @@ class Node:
     @property
     def weight(self) -> int:
         """Return what each value adds to an item's size beside its content."""
-        name = len(self.field.name.encode()) if self.place == "member" and self.kind != st.MEMBERS else 0
+        name = len(name_of_field(self.field).encode()) if self.place == "member" and self.kind != st.MEMBERS else 0
         return name + (self.depth > 1 and self.place != "element")
 
 
@@ -139,7 +139,7 @@ def plan_program(fields: Iterable[pa.Field[Any]], keys: Mapping[str, str], scale
 
 
 def _node(each: pa.Field[Any], path: str, depth: int, place: str) -> Node:
-    if place == "member" and not 1 <= len(each.name.encode()) <= st.MAX_NAME_BYTES:
+    if place == "member" and not 1 <= len(name_of_field(each).encode()) <= st.MAX_NAME_BYTES:
         raise SchemaError(f"{path[:60]!r}: an attribute's name has 1 to {st.MAX_NAME_BYTES:,} bytes: rename the field")
     arrow_type: Any = each.type
     tag = tag_of_field(each)
@@ -187,7 +187,7 @@ def _number(node: Node, space: int, nodes: list[Node], counter: list[int]) -> No
 
 
 def _check_key(column: Node, keys: Mapping[str, str]) -> None:
-    name = column.field.name
+    name = name_of_field(column.field)
     if name not in keys or column.kind in {st.RAW, st.MEMBERS}:
         return
     if column.tag != keys[name]:
