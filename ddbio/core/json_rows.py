@@ -47,12 +47,12 @@ class RowDecoder:
         DecodeError
             A row is not exactly one item; the message begins with its number, from 0.
         """
-        present: Any = texts.drop_null()
+        present: Any = texts.drop_null() if texts.null_count else texts
         batch = self._decode_together(texts, _framing(present)) if len(present) and _are_documents(present) else None
         return batch if batch is not None else self._decode_apart(texts.to_pylist(), strict=strict)
 
     def _decode_together(self, texts: Any, framing: Framing) -> pa.RecordBatch | None:
-        rows: Any = pc.fill_null(texts, _EMPTY[framing])
+        rows: Any = pc.fill_null(texts, _EMPTY[framing]) if texts.null_count else texts
         joined: Any = pc.binary_join(pa.ListArray.from_arrays([0, len(rows)], rows), "\n")
         try:
             batch = self._decoder.decode(joined[0].as_buffer().to_pybytes(), framing)
@@ -81,8 +81,11 @@ class RowDecoder:
 
 
 def _are_documents(rows: Any) -> bool:
-    trimmed: Any = pc.utf8_trim(rows, _BLANKS)
-    return bool(pc.all(pc.and_(pc.starts_with(trimmed, "{"), pc.ends_with(trimmed, "}"))).as_py())
+    return _begin_and_end(rows) or _begin_and_end(pc.utf8_trim(rows, _BLANKS))
+
+
+def _begin_and_end(rows: Any) -> bool:
+    return bool(pc.all(pc.and_(pc.starts_with(rows, "{"), pc.ends_with(rows, "}"))).as_py())
 
 
 def _framing(rows: Any) -> Framing:
