@@ -45,8 +45,6 @@ def open_export(source: str, options: ConnectionOptions) -> ExportSource:
         If the folder holds no export.
     ExportIncompleteError
         If the export has not completed, or a manifest is not whole or not to be trusted.
-    OptionError
-        If the export is in Ion.
     """
     store = open_store(source, options)
     if not _is_there(store, f"{manifest.SUMMARY}.json"):
@@ -54,8 +52,6 @@ def open_export(source: str, options: ConnectionOptions) -> ExportSource:
             raise ExportIncompleteError(f"{store.uri} has no {manifest.SUMMARY}.json: the export has not completed")
         raise NotFoundError(f"{store.uri} holds no {manifest.SUMMARY}.json: name the folder of one export")
     summary = manifest.parse_summary(*_verified(store, manifest.SUMMARY))
-    if summary.encoding == "ion":
-        raise OptionError(f"{store.uri} is an Ion export, which ddbio does not read yet: export as DYNAMODB_JSON")
     files = manifest.parse_files(*_verified(store, manifest.FILES), summary)
     return ExportSource(summary, files, store if summary.kind == "full" else _above(store, options))
 

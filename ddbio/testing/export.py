@@ -16,6 +16,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Literal
 
 from ddbio.core.attribute import canonical_number
+from ddbio.testing.ion import ion_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -52,6 +53,8 @@ class ExportWriter:
         Data files that hold something, at most.
     empty_files
         Data files without an item, as empty partitions leave them.
+    encoding
+        ``DYNAMODB_JSON`` or ``ION``.
     seed
         Same seed, same export.
     """
@@ -60,12 +63,13 @@ class ExportWriter:
     table: str = "orders"
     files: int = 2
     empty_files: int = 1
+    encoding: Literal["DYNAMODB_JSON", "ION"] = "DYNAMODB_JSON"
     seed: int = 0
     _written: int = field(default=0, init=False)
 
     def full(self, items: Iterable[Item]) -> Path:
         """Write a full export of these items; return its folder."""
-        lines = [_line({"Item": _stored(item, self._rng())}) for item in items]
+        lines = [self._spelled({"Item": _stored(item, self._rng())}) for item in items]
         home, export_id = self._begin()
         entries = self._write_data(lines, home / "data", f"{PREFIX}/AWSDynamoDB/{export_id}/data")
         self._write_manifests(home, export_id, entries, {"version": "2020-06-30", "exportType": "FULL_EXPORT"})
@@ -73,7 +77,7 @@ class ExportWriter:
 
     def incremental(self, changes: Iterable[Change], *, view: View = "NEW_AND_OLD_IMAGES", hours: int = 1) -> Path:
         """Write an incremental export of these changes; return its folder. All share one ``data`` folder."""
-        lines = [_line(self._record(change, view)) for change in changes]
+        lines = [self._spelled(self._record(change, view)) for change in changes]
         home, export_id = self._begin()
         entries = self._write_data(lines, home.parent / "data", f"{PREFIX}/AWSDynamoDB/data")
         ended = _FIRST_AT + timedelta(hours=self._written)
@@ -86,6 +90,9 @@ class ExportWriter:
         }
         self._write_manifests(home, export_id, entries, window)
         return home
+
+    def _spelled(self, document: dict[str, Any]) -> bytes:
+        return _line(document) if self.encoding == "DYNAMODB_JSON" else ion_line(document)
 
     def _rng(self) -> random.Random:
         return random.Random(f"{self.seed}/{self._written}")
@@ -122,7 +129,8 @@ class ExportWriter:
         return [self._write_file(share, folder, prefix, rng) for share in shares]
 
     def _write_file(self, lines: Sequence[bytes], folder: Path, prefix: str, rng: random.Random) -> dict[str, Any]:
-        name = "".join(rng.choices("abcdefghijklmnopqrstuvwxyz234567", k=26)) + ".json.gz"
+        ending = "ion.gz" if self.encoding == "ION" else "json.gz"
+        name = f"{''.join(rng.choices('abcdefghijklmnopqrstuvwxyz234567', k=26))}.{ending}"
         data = gzip.compress(b"".join(lines), mtime=0)
         (folder / name).write_bytes(data)
         etag = hashlib.md5(hashlib.md5(data).digest()).hexdigest()  # noqa: S324 - what the format has
@@ -152,7 +160,7 @@ class ExportWriter:
             "manifestFilesS3Key": f"{PREFIX}/AWSDynamoDB/{export_id}/manifest-files.json",
             "billedSizeBytes": 0,
             "itemCount": sum(entry["itemCount"] for entry in entries),
-            "outputFormat": "DYNAMODB_JSON",
+            "outputFormat": self.encoding,
             **kind,
         }
         put_manifest(home, "manifest-files", files)

@@ -85,3 +85,9 @@ def test_export_without_changes_is_an_empty_file(writer, tmp_path):
     """A window in which nothing changed is no error."""
     report = ddbio.export_to_files(writer.incremental([]), tmp_path / "out")
     assert (report.rows, pq.read_schema(report.files[0].path).names[:2]) == (0, ["write_time", "operation"])
+
+
+def test_ion_has_the_same_changes(writer, tmp_path):
+    """The same changes exported in Ion make the same rows, the write time among them."""
+    ion = ExportWriter(tmp_path / "ion", encoding="ION").incremental(CHANGES)
+    assert rows(ddbio.read_export(ion)) == rows(ddbio.read_export(writer.incremental(CHANGES)))
