@@ -13,7 +13,8 @@ import pyarrow as pa
 from pyspark.sql import functions as sql
 from pyspark.sql.types import ArrayType, DataType, MapType, NumericType, StringType, StructField, StructType
 
-from ddbio.core.items import to_dynamodb_json as encode_lines
+from ddbio.core.encode import to_dynamodb_json as encode_lines
+from ddbio.core.item_schema import ItemSchema, arrow_schema_of
 from ddbio.core.json_rows import RowDecoder
 from ddbio.core.schema import normalize_schema, schema_from_json, schema_to_json
 from ddbio.errors import OptionError
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from pyspark.sql import Column
 
     Mode: TypeAlias = Literal["FAILFAST", "PERMISSIVE"]
-    Schema: TypeAlias = pa.Schema | StructType
+    Schema: TypeAlias = ItemSchema | pa.Schema | StructType
 
 __all__ = ["from_dynamodb_json", "to_dynamodb_json"]
 
@@ -78,7 +79,8 @@ def to_dynamodb_json(struct_col: Column | str, schema: Schema) -> Column:
     SchemaError
         DynamoDB or Spark has no type for a field.
     """
-    given, arrow_schema = schema, _arrow_schema(schema)
+    arrow_schema = _arrow_schema(schema)
+    given = schema if isinstance(schema, StructType) else arrow_schema_of(schema)
     spark_schema = to_spark_schema(arrow_schema)
     column = sql.col(struct_col) if isinstance(struct_col, str) else struct_col
     schema_json = schema_to_json(arrow_schema)
@@ -105,7 +107,7 @@ def _pandas_function(function: Any, kinds: tuple[str, str], returned: DataType) 
 
 
 def _arrow_schema(schema: Schema) -> pa.Schema:
-    return normalize_schema(to_arrow_schema(schema) if isinstance(schema, StructType) else schema)
+    return normalize_schema(to_arrow_schema(schema) if isinstance(schema, StructType) else arrow_schema_of(schema))
 
 
 @functools.lru_cache(maxsize=8)

@@ -51,7 +51,8 @@ class Node:
     @property
     def name_text(self) -> str:
         """Return the member's name as JSON writes it, and what follows it."""
-        return f"{compact_json(name_of_field(self.field))}:" if self.place == "member" and self.kind != st.MEMBERS else ""
+        named = self.place == "member" and self.kind != st.MEMBERS
+        return f"{compact_json(name_of_field(self.field))}:" if named else ""
 
     @property
     def head(self) -> str:
