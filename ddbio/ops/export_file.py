@@ -39,7 +39,7 @@ class FileText:
 
     @property
     def text_bytes(self) -> int:
-        """Bytes inflated so far."""
+        """Return the bytes inflated so far."""
         return self._text.text_bytes
 
     @contextmanager

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from ddbio.core.change_lines import checked_changes
 from ddbio.core.framing import checked_items
-from ddbio.core.schema import infer_schema_of_items, normalize_schema, schema_from_json
+from ddbio.core.item_schema import arrow_schema_of
+from ddbio.core.schema import infer_schema_of_items
 from ddbio.ops.export_file import FileText
 from ddbio.ops.export_layout import Layout
 from ddbio.ops.export_task import ExportTask
@@ -33,7 +34,7 @@ def layout_of_export(source: ExportSource, options: ExportReadOptions) -> Layout
         If a sampled file is missing, or not an export's.
     """
     given = options.schema
-    schema = None if given is None else normalize_schema(schema_from_json(given) if isinstance(given, str) else given)
+    schema = None if given is None else arrow_schema_of(given)
     if source.summary.kind == "full" and schema is not None:
         return Layout(schema)
     files = source.files[:: max(1, len(source.files) // _FILES_SAMPLED)][:_FILES_SAMPLED]

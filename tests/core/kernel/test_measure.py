@@ -13,9 +13,9 @@ from mutation import mutate
 
 from ddbio.core.capacity import item_size_bytes
 from ddbio.core.framing import checked_items
-from ddbio.core.inference import infer_schema_of_items
 from ddbio.core.kernel import decoder as decoder_module
 from ddbio.core.kernel.decoder import KernelDecoder
+from ddbio.core.schema import infer_schema_of_items
 from ddbio.errors import DecodeError, SchemaError
 
 

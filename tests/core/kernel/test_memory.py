@@ -7,8 +7,8 @@ import tracemalloc
 
 import pytest
 
-from ddbio.core.inference import infer_schema_of_items
 from ddbio.core.kernel.decoder import KernelDecoder
+from ddbio.core.schema import infer_schema_of_items
 
 
 def sparse_items(count, n_attributes, n_present):
