@@ -215,4 +215,6 @@ def _take_rejects(lanes: list[Lane], tally: WriteTally, reject: Callable[[list[R
 def _refused(chunk: pa.RecordBatch, refusal: Refusal, first_row: int) -> RejectedRow:
     (row,) = chunk.slice(refusal.row, 1).to_pylist()
     item = json.dumps(row, ensure_ascii=False, default=str)
-    return RejectedRow(first_row + refusal.row, item, f"{refusal.rule}: {refusal.message}")
+    # The message begins with the row within its batch; what is reported counts all rows.
+    _, _, told = refusal.message.partition(": ")
+    return RejectedRow(first_row + refusal.row, item, f"{refusal.rule}: {told}")
