@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import threading
 from contextlib import closing
 from dataclasses import dataclass
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 CHUNK_ROWS = 8192
 CHUNK_BYTES = 8 * 1024 * 1024
 _QUEUED_CHUNKS = 2
+_BATCH_ROW = re.compile(r"^row \d+: ")
 
 
 @dataclass
@@ -216,5 +218,5 @@ def _refused(chunk: pa.RecordBatch, refusal: Refusal, first_row: int) -> Rejecte
     (row,) = chunk.slice(refusal.row, 1).to_pylist()
     item = json.dumps(row, ensure_ascii=False, default=str)
     # The message begins with the row within its batch; what is reported counts all rows.
-    _, _, told = refusal.message.partition(": ")
+    told = _BATCH_ROW.sub("", refusal.message)
     return RejectedRow(first_row + refusal.row, item, f"{refusal.rule}: {told}")
