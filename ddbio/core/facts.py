@@ -34,8 +34,8 @@ class TableFacts:
     size_bytes: int
     on_demand: bool
     rcu: float | None = None
-    wcu: float | None = None
     indexes: tuple[IndexFacts, ...] = field(default=())
+    wcu: float | None = None
 
     def index(self, name: str) -> IndexFacts | None:
         """Return the index of that name, or None."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import socket
+import time
 from contextlib import AbstractContextManager
 from datetime import UTC, datetime, timedelta
 
@@ -210,7 +211,9 @@ def test_every_legal_shape_of_an_answer_is_read(source_of, step):
 def test_an_idle_connection_that_was_closed_is_replaced(source_of):
     """A server may close a kept connection at any time: the next request notices, or is sent again."""
     with ScriptedServer(answer(stays_open=False)) as server, source_of(server) as source:
-        assert [source.scan(SCAN).count, source.scan(SCAN).count] == [1, 1]
+        assert source.scan(SCAN).count == 1
+        time.sleep(0.2)  # botocore notices only what has arrived
+        assert source.scan(SCAN).count == 1
     assert [request.connection for request in server.requests] == [1, 2]
 
 

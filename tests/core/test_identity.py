@@ -168,7 +168,7 @@ def test_a_missing_key_is_refused():
         key_hashes(pa.record_batch([pa.array(["a", None])], names=["k"]), ["k"])
     with pytest.raises(SchemaError, match=r"^row 0: k is of type BOOL"):
         key_hashes(pa.record_batch([pa.array([True])], names=["k"]), ["k"])
-    with pytest.raises(SchemaError, match=r"^x: the batch has no such column"):
+    with pytest.raises(SchemaError, match=r"^x: the batch has no such attribute"):
         key_hashes(pa.record_batch([pa.array(["a"])], names=["k"]), ["x"])
     with pytest.raises(SchemaError, match=r"^k is missing"):
         key_identity({}, ["k"])

@@ -9,6 +9,9 @@ import ddbio
 from ddbio.errors import ExportIncompleteError
 from ddbio.testing.export import Change, ExportWriter
 
+# Where a Spark session runs already, it does the work; PySpark leaves its sockets to the garbage collector.
+pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+
 AT = 1793491200123456
 
 

@@ -12,6 +12,9 @@ from ddbio.core.items import items_of
 from ddbio.errors import ExportIncompleteError, SchemaError
 from ddbio.testing.export import Change, ExportWriter
 
+# Sockets that PySpark left to the garbage collector in an earlier test may be found here.
+pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+
 
 def key(number):
     """Return an item's key."""

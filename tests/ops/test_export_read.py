@@ -19,6 +19,9 @@ from ddbio.core.digest import Digest
 from ddbio.errors import DdbioError, DecodeError, ExportIncompleteError, NotFoundError
 from ddbio.testing.export import ExportWriter, put_manifest
 
+# Where a Spark session runs already, it does the work; PySpark leaves its sockets to the garbage collector.
+pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+
 REPORT_KEYS = {"items", "rows", "rescued", "files_read", "files", "seconds", "cpu_seconds", "json_bytes"}
 
 

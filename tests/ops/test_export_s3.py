@@ -8,6 +8,9 @@ from ddbio.errors import ExportIncompleteError
 from ddbio.testing import MotoServer
 from ddbio.testing.export import Change, ExportWriter
 
+# Where a Spark session runs already, it does the work; PySpark leaves its sockets to the garbage collector.
+pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+
 BUCKET = "exports"
 
 
