@@ -94,7 +94,8 @@ def test_readme_keeps_a_place_for_figures():
 def test_decisions_are_listed_and_short():
     """Each decision has a number of its own, its date, at most 25 lines, and a line in the list."""
     overview = (ROOT / "docs/adr/README.md").read_text("utf-8")
-    assert [path.name[:4] for path in DECISIONS] == [f"{number:04}" for number in range(1, len(DECISIONS) + 1)]
+    numbers = [path.name[:4] for path in DECISIONS]
+    assert sorted(set(numbers)) == numbers
     for path in DECISIONS:
         text = path.read_text("utf-8")
         assert f"]({path.name})" in overview

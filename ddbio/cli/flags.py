@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 import click
 
 from ddbio.errors import OptionError
-from ddbio.options import OptionsT, descriptions_of, parse_options
+from ddbio.options import descriptions_of, parse_options
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from ddbio.options import ConnectionOptions
+    from ddbio.options.parsing import OptionsT
 
 CommandT = TypeVar("CommandT", bound="Callable[..., Any]")
 

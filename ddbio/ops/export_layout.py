@@ -11,7 +11,9 @@ from ddbio.core.changes import ChangeDecoder
 from ddbio.core.decode import Decoder
 
 if TYPE_CHECKING:
-    from ddbio.core.rescue import MisfitLog
+    from collections.abc import Sequence
+
+    from ddbio.core.rescue import MisfitLog, OnMisfit
 
 
 class LineDecoder(Protocol):
@@ -43,11 +45,11 @@ class Layout:
         # No Parquet file holds a struct without fields, as an export without changes would have.
         return pa.schema([field for field in whole if field.type != pa.struct([])])
 
-    def decoder(self, on_misfit: Literal["rescue", "fail"], nulls: Literal["merge", "keep"]) -> LineDecoder:
+    def decoder(self, on_misfit: OnMisfit, nulls: Literal["merge", "keep"], drop: Sequence[str] = ()) -> LineDecoder:
         """Return a decoder of this layout's lines."""
         if self.keys is None:
-            return _ItemLines(Decoder(self.items, on_misfit=on_misfit, nulls=nulls))
-        return _ChangeLines(ChangeDecoder(self.items, self.keys, on_misfit=on_misfit, nulls=nulls))
+            return _ItemLines(Decoder(self.items, on_misfit=on_misfit, nulls=nulls, drop=drop))
+        return _ChangeLines(ChangeDecoder(self.items, self.keys, on_misfit=on_misfit, nulls=nulls, drop=drop))
 
 
 @dataclass(frozen=True)

@@ -57,7 +57,7 @@ def export_tasks(source: ExportSource, layout: Layout, options: ExportReadOption
         shares[lightest].append(file)
         loads[lightest] += file.items
     return [
-        ExportTask(number, source, tuple(files), layout, options.on_misfit, options.nulls)
+        ExportTask(number, source, tuple(files), layout, options.on_misfit, options.nulls, options.drop or ())
         for number, files in enumerate(shares)
     ]
 

@@ -9,30 +9,25 @@ from typing import TYPE_CHECKING, Literal
 import pyarrow as pa
 
 from ddbio.budget import LocalBudget
-from ddbio.core.rescue import MisfitLog
 from ddbio.core.schema import normalize_schema, schema_to_json
-from ddbio.core.staged import FileNaming
 from ddbio.engine import LocalEngine, available_cores, open_engine, running_spark_parallelism
 from ddbio.lake import commit
-from ddbio.lake.writer import FileOptions, RollingWriter
 from ddbio.ops.clock import Clock
 from ddbio.ops.export_plan import export_tasks, layout_of_export
 from ddbio.ops.export_report import ExportReadReport
 from ddbio.ops.export_source import open_export
 from ddbio.ops.export_task import ExportFilesTask, ExportStream, collect_export_task, write_export_task
-from ddbio.ops.report import FileReport, MisfitReport
-from ddbio.ops.scan import new_job_id
-from ddbio.ops.target import open_store
+from ddbio.ops.report import FileReport, misfit_reports
+from ddbio.ops.staging import open_staging
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from ddbio.core.staged import Staged
     from ddbio.engine import Engine
-    from ddbio.lake.store import ObjectStore
     from ddbio.ops.export_layout import Layout
     from ddbio.ops.export_source import ExportSource
     from ddbio.ops.export_task import ExportFilesResult
+    from ddbio.ops.staging import Staging
     from ddbio.options import ExportReadOptions, ExportToFilesOptions
 
 
@@ -97,21 +92,22 @@ def export_to_files(
     """
     clock = Clock()
     source = open_export(options.source, options)
-    job = _Job(options, source, layout_of_export(source, options), open_store(options.dest, options), new_job_id())
-    replaced = commit.prepare(job.store, options.mode, job.job_id)
+    staging = open_staging(options, options.format)
+    job = _Job(options, source, layout_of_export(source, options), staging)
+    replaced = commit.prepare(staging.store, options.mode, staging.job_id)
     try:
         cpu_planned = clock.cpu_seconds()
         engine = open_engine(_engine_name(options), master=master, conf=conf)
         try:
             results = job.run(engine)
-            files = [file for result in results for file in result.staged] or job.empty_file()
-            commit.commit(job.store, job.job_id, files, job.facts(), replaced)
+            files = [file for result in results for file in result.staged] or staging.empty(job.layout.rows)
+            commit.commit(staging.store, staging.job_id, files, job.facts(), replaced)
             cpu_seconds = cpu_planned + engine.cpu_seconds()
         finally:
             engine.close()
     except BaseException:
         # An engine raises only after its tasks have ended, so nothing is staged after this.
-        commit.abort(job.store, job.job_id)
+        commit.abort(staging.store, staging.job_id)
         raise
     written = tuple(FileReport(f"{options.dest.rstrip('/')}/{each.path}", each.size_bytes, each.rows) for each in files)
     return job.report(engine.name, results, written, clock.seconds(), cpu_seconds)
@@ -122,23 +118,12 @@ class _Job:
     options: ExportToFilesOptions
     source: ExportSource
     layout: Layout
-    store: ObjectStore
-    job_id: str
+    staging: Staging
 
     def run(self, engine: Engine) -> list[ExportFilesResult]:
         reads = export_tasks(self.source, self.layout, self.options, self.options.tasks or engine.parallelism)
-        tasks = [ExportFilesTask(read, self.store, self.job_id, self._file_options()) for read in reads]
+        tasks = [ExportFilesTask(read, self.staging) for read in reads]
         return engine.run(write_export_task, tasks, LocalBudget(None))
-
-    def empty_file(self) -> list[Staged]:
-        """Return a staged file without rows: whoever reads the output of an empty table finds its columns."""
-        writer = RollingWriter(self.store, FileNaming(self.job_id, 0), self.layout.rows, self._file_options())
-        return writer.finish(keep_empty=True)
-
-    def _file_options(self) -> FileOptions:
-        size = int(self.options.target_file_bytes)
-        chosen = self.options.format
-        return FileOptions(compression=self.options.compression, target_file_bytes=size, format=chosen)
 
     def facts(self) -> commit.JobFacts:
         summary = self.source.summary
@@ -158,14 +143,11 @@ class _Job:
         cpu_seconds: float,
     ) -> ExportReadReport:
         tallies = [result.tally for result in results]
-        misfits = MisfitLog()
-        for tally in tallies:
-            misfits.merge(tally.misfits)
         summary = self.source.summary
         return ExportReadReport(
             source=self.options.source,
             dest=self.options.dest,
-            job_id=self.job_id,
+            job_id=self.staging.job_id,
             engine=engine,
             tasks=len(results),
             kind=summary.kind,
@@ -177,7 +159,7 @@ class _Job:
             seconds=round(seconds, 3),
             cpu_seconds=round(cpu_seconds, 3),
             json_bytes=sum(tally.json_bytes for tally in tallies),
-            misfits=tuple(MisfitReport(m.path, m.kind, m.count, m.example) for m in misfits.misfits()),
+            misfits=misfit_reports(tally.misfits for tally in tallies),
             files=files,
         )
 

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import secrets
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
-from ddbio.core.rescue import MisfitLog
-from ddbio.core.staged import FileNaming, Staged
-from ddbio.lake.writer import FileOptions, RollingWriter
+from ddbio.core.rescue import MisfitLog, OnMisfit
 from ddbio.ops.export_file import FileText
 
 if TYPE_CHECKING:
@@ -18,9 +15,10 @@ if TYPE_CHECKING:
 
     from ddbio.budget import Budget
     from ddbio.core.manifest import ExportFile
-    from ddbio.lake.store import ObjectStore
+    from ddbio.core.staged import Staged
     from ddbio.ops.export_layout import Layout, LineDecoder
     from ddbio.ops.export_source import ExportSource
+    from ddbio.ops.staging import Staging
 
 
 @dataclass(frozen=True)
@@ -31,8 +29,9 @@ class ExportTask:
     source: ExportSource
     files: tuple[ExportFile, ...]
     layout: Layout
-    on_misfit: Literal["rescue", "fail"] = "rescue"
+    on_misfit: OnMisfit = "rescue"
     nulls: Literal["merge", "keep"] = "merge"
+    drop: tuple[str, ...] = ()
 
 
 @dataclass
@@ -67,7 +66,7 @@ class ExportStream:
             A file is what the manifest says, and yet not an export's.
         """
         task = self._task
-        decoder = task.layout.decoder(task.on_misfit, task.nulls)
+        decoder = task.layout.decoder(task.on_misfit, task.nulls, task.drop)
         for file in task.files:
             yield from self._read(file, decoder)
             self.tally.files_read += 1
@@ -92,9 +91,7 @@ class ExportFilesTask:
     """Give a worker one task's share of an export and the place its rows go to."""
 
     read: ExportTask
-    store: ObjectStore
-    job_id: str
-    files: FileOptions
+    staging: Staging
 
 
 @dataclass(frozen=True)
@@ -106,21 +103,10 @@ class ExportFilesResult:
 
 
 def write_export_task(task: ExportFilesTask, budget: Budget) -> ExportFilesResult:
-    """Read one task's files into staged files; leave nothing staged when it fails.
-
-    The attempt in the file names is drawn at random, so that no attempt, speculative or not, meets another's files.
-    """
+    """Read one task's files into staged files; leave nothing staged when it fails."""
     del budget  # an export costs no capacity
     stream = ExportStream(task.read)
-    naming = FileNaming(task.job_id, task.read.number, secrets.randbelow(10**6))
-    writer = RollingWriter(task.store, naming, task.read.layout.rows, task.files)
-    try:
-        for batch in stream:
-            writer.write(batch)
-        staged = tuple(writer.finish())
-    except BaseException:
-        writer.abort()
-        raise
+    staged = task.staging.write(stream, task.read.layout.rows, task.read.number)
     return ExportFilesResult(staged, stream.tally)
 
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import time
 from typing import TYPE_CHECKING
 
 from ddbio.aws.table import describe_table
 from ddbio.budget import LocalBudget
 from ddbio.core.write_plan import plan_write
 from ddbio.errors import PartialWriteError
+from ddbio.ops.clock import Clock
 from ddbio.ops.lanes import WriteTask, write_batches
 from ddbio.ops.rejects import Rejects
 from ddbio.ops.report import WriteReport
@@ -55,7 +55,7 @@ def load(options: LoadOptions) -> WriteReport:
 
 
 def _run(options: WriteOptions, batches: Callable[[WritePlan], Iterable[pa.RecordBatch]]) -> WriteReport:
-    began, cpu_began = time.monotonic(), time.process_time()
+    clock = Clock()
     plan = plan_of(options)
     budget = LocalBudget(plan.wcu_per_second)
     rejects = Rejects(options)
@@ -82,6 +82,6 @@ def _run(options: WriteOptions, batches: Callable[[WritePlan], Iterable[pa.Recor
         write_seconds=round(tally.write_seconds, 3),
         throttles=throttles,
         retries=tally.retries,
-        seconds=round(time.monotonic() - began, 3),
-        cpu_seconds=round(time.process_time() - cpu_began, 3),
+        seconds=round(clock.seconds(), 3),
+        cpu_seconds=round(clock.cpu_seconds(), 3),
     )

@@ -6,7 +6,7 @@ import json
 from typing import TYPE_CHECKING
 
 from ddbio.errors import PartialWriteError
-from ddbio.ops.scan import new_job_id
+from ddbio.ops.staging import new_job_id
 from ddbio.ops.target import open_store
 
 if TYPE_CHECKING:

@@ -5,7 +5,12 @@ from __future__ import annotations
 import dataclasses
 import json
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+from ddbio.core.rescue import MisfitLog
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 
 @dataclass(frozen=True)
@@ -50,6 +55,14 @@ class MisfitReport:
     count: int
     example: str
     dropped: int = 0
+
+
+def misfit_reports(logs: Iterable[MisfitLog]) -> tuple[MisfitReport, ...]:
+    """Return what all tasks' logs hold together, an entry per attribute and kind."""
+    whole = MisfitLog()
+    for log in logs:
+        whole.merge(log)
+    return tuple(MisfitReport(each.path, each.kind, each.count, each.example, each.dropped) for each in whole.misfits())
 
 
 @dataclass(frozen=True)

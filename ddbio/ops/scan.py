@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import secrets
-import time
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -12,24 +10,22 @@ from typing import TYPE_CHECKING, Protocol
 from ddbio.budget import LocalBudget
 from ddbio.core.digest import Digest
 from ddbio.core.plan import Resources, ScanPlan, budget_of, plan_scan
-from ddbio.core.rescue import MisfitLog
 from ddbio.core.schema import schema_to_json
-from ddbio.core.staged import FileNaming
 from ddbio.engine import available_cores, is_spark_installed, open_engine, running_spark_parallelism
 from ddbio.lake import commit
-from ddbio.lake.writer import FileOptions, RollingWriter
-from ddbio.ops.files import FilesResult, FilesTask, write_task
-from ddbio.ops.report import FileReport, MisfitReport, ScanReport
+from ddbio.ops.clock import Clock
+from ddbio.ops.files import FilesTask, write_task
+from ddbio.ops.report import FileReport, ScanReport, misfit_reports
+from ddbio.ops.staging import open_staging
 from ddbio.ops.survey import describe_scan, request_of, sample_table
-from ddbio.ops.target import dynamodb_spec, open_store
+from ddbio.ops.target import dynamodb_spec
 from ddbio.ops.task import ScanTask
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from ddbio.core.facts import TableFacts
-    from ddbio.core.staged import Staged
-    from ddbio.lake.store import ObjectStore
+    from ddbio.ops.staging import Staging
     from ddbio.options import ScanOptions, ScanToFilesOptions
 
 
@@ -109,50 +105,26 @@ def scan_to_files(
     DdbioError
         Nothing of this job is then visible at the target, and running it again just works.
     """
-    clock = _Clock()
+    clock = Clock()
     facts = describe_scan(options)
-    job = _Job(options, facts, open_store(options.dest, options), new_job_id())
-    replaced = commit.prepare(job.store, options.mode, job.job_id)
+    staging = open_staging(options)
+    replaced = commit.prepare(staging.store, options.mode, staging.job_id)
     try:
-        return _run(job, replaced, clock, _Settings(master, conf, watch or Unwatched()))
+        return _run(_Job(options, facts, staging), replaced, clock, _Settings(master, conf, watch or Unwatched()))
     except BaseException:
         # An engine raises only after its tasks have ended, so nothing is staged after this.
-        commit.abort(job.store, job.job_id)
+        commit.abort(staging.store, staging.job_id)
         raise
-
-
-class _Clock:
-    """Measure wall time and this process's CPU time from the verb's start."""
-
-    def __init__(self) -> None:
-        self._began, self._cpu_began = time.monotonic(), time.process_time()
-
-    def seconds(self) -> float:
-        return time.monotonic() - self._began
-
-    def cpu_seconds(self) -> float:
-        return time.process_time() - self._cpu_began
 
 
 @dataclass(frozen=True)
 class _Job:
     options: ScanToFilesOptions
     facts: TableFacts
-    store: ObjectStore
-    job_id: str
+    staging: Staging
 
     def tasks(self, plan: ScanPlan) -> list[FilesTask]:
-        scans = scan_tasks(plan, self.options, self.facts)
-        return [FilesTask(scan, self.store, self.job_id, self._file_options()) for scan in scans]
-
-    def empty_file(self, plan: ScanPlan) -> list[Staged]:
-        """Return a staged file without rows: whoever reads the output of an empty table finds its columns."""
-        writer = RollingWriter(self.store, FileNaming(self.job_id, 0), plan.schema, self._file_options())
-        return writer.finish(keep_empty=True)
-
-    def _file_options(self) -> FileOptions:
-        size = int(self.options.target_file_bytes)
-        return FileOptions(compression=self.options.compression, target_file_bytes=size)
+        return [FilesTask(scan, self.staging) for scan in scan_tasks(plan, self.options, self.facts)]
 
     def facts_of(self, plan: ScanPlan, digest: str | None) -> commit.JobFacts:
         return commit.JobFacts(
@@ -175,8 +147,8 @@ class _Settings:
     watch: Watch
 
 
-def _run(job: _Job, replaced: Sequence[str], clock: _Clock, settings: _Settings) -> ScanReport:
-    options = job.options
+def _run(job: _Job, replaced: Sequence[str], clock: Clock, settings: _Settings) -> ScanReport:
+    options, staging = job.options, job.staging
     budget = LocalBudget(budget_of(job.facts, options))
     plan = plan_of(options, budget, job.facts)
     cpu_planned = clock.cpu_seconds()
@@ -184,9 +156,9 @@ def _run(job: _Job, replaced: Sequence[str], clock: _Clock, settings: _Settings)
     try:
         with settings.watch.running(plan, budget):
             results = engine.run(write_task, job.tasks(plan), budget)
-        files = [file for result in results for file in result.staged] or job.empty_file(plan)
+        files = [file for result in results for file in result.staged] or staging.empty(plan.schema)
         digest = _merged([result.digest for result in results]).hexdigest() if options.digest else None
-        commit.commit(job.store, job.job_id, files, job.facts_of(plan, digest), replaced)
+        commit.commit(staging.store, staging.job_id, files, job.facts_of(plan, digest), replaced)
         cpu_seconds = cpu_planned + engine.cpu_seconds()
     finally:
         budget.close()
@@ -196,7 +168,7 @@ def _run(job: _Job, replaced: Sequence[str], clock: _Clock, settings: _Settings)
     return ScanReport(
         table=plan.table,
         dest=options.dest,
-        job_id=job.job_id,
+        job_id=staging.job_id,
         engine=plan.engine,
         segments=plan.segments,
         tasks=plan.tasks,
@@ -211,15 +183,10 @@ def _run(job: _Job, replaced: Sequence[str], clock: _Clock, settings: _Settings)
         rcu_consumed=usage.consumed_units,
         rcu_peak_10s_ratio=usage.peak_10s_ratio,
         throttles=usage.throttles,
-        misfits=_misfits(results),
+        misfits=misfit_reports(result.misfits for result in results),
         files=tuple(FileReport(f"{folder}/{file.path}", file.size_bytes, file.rows) for file in files),
         digest=digest,
     )
-
-
-def new_job_id() -> str:
-    """Return a new job id: its UTC instant, so that ids sort by age, and eight random digits."""
-    return f"{datetime.now(UTC):%Y%m%dT%H%M%SZ}_{secrets.token_hex(4)}"
 
 
 def _merged(digests: Sequence[Digest]) -> Digest:
@@ -227,10 +194,3 @@ def _merged(digests: Sequence[Digest]) -> Digest:
     for digest in digests:
         whole.merge(digest)
     return whole
-
-
-def _misfits(results: Sequence[FilesResult]) -> tuple[MisfitReport, ...]:
-    whole = MisfitLog()
-    for result in results:
-        whole.merge(result.misfits)
-    return tuple(MisfitReport(each.path, each.kind, each.count, each.example, each.dropped) for each in whole.misfits())

@@ -1,0 +1,31 @@
+"""Check every option once, where Python keywords, Spark option text and CLI flags meet; refuses unknown names.
+
+Each verb has one frozen options class. A name may be given in snake_case, camelCase or, as PySpark hands it to a data
+source, all lower case. Values may be text. What is wrong is one :class:`~ddbio.errors.OptionError`.
+"""
+
+from ddbio.options.columns import ColumnOptions
+from ddbio.options.connection import ConnectionOptions
+from ddbio.options.export import ExportReadOptions, ExportToFilesOptions
+from ddbio.options.files import Compression, Engine, FilesOptions, Mode
+from ddbio.options.parsing import camel_case, descriptions_of, parse_options
+from ddbio.options.scan import ScanOptions, ScanToFilesOptions
+from ddbio.options.write import LoadOptions, WriteOptions
+
+__all__ = [
+    "ColumnOptions",
+    "Compression",
+    "ConnectionOptions",
+    "Engine",
+    "ExportReadOptions",
+    "ExportToFilesOptions",
+    "FilesOptions",
+    "LoadOptions",
+    "Mode",
+    "ScanOptions",
+    "ScanToFilesOptions",
+    "WriteOptions",
+    "camel_case",
+    "descriptions_of",
+    "parse_options",
+]

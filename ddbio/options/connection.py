@@ -1,0 +1,28 @@
+"""Say which endpoint, region and identity a verb uses."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import Field
+from pydantic.dataclasses import dataclass
+
+from ddbio.options.parsing import CONFIG
+
+
+@dataclass(frozen=True, kw_only=True, config=CONFIG)
+class ConnectionOptions:
+    """Say which AWS endpoint, region and identity a verb uses; everything left out is boto3's own default chain."""
+
+    endpoint_url: str | None = None
+    """Endpoint of DynamoDB, for example of a local stand-in."""
+    region: str | None = None
+    """AWS region of the table."""
+    profile: str | None = None
+    """Named profile of the shared AWS configuration."""
+    role_arn: str | None = None
+    """Role to assume before any call; refreshed by botocore before it expires."""
+    s3_endpoint_url: str | None = None
+    """Endpoint of S3; the AWS_ENDPOINT_URL_S3 variable serves as well."""
+    deadline_seconds: Annotated[float, Field(gt=0)] = 600.0
+    """Give up when throttling or an unreachable endpoint let nothing through for this long."""

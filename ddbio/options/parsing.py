@@ -1,0 +1,82 @@
+"""Parse option names and values wherever they come from; refuse unknown names with the nearest known one."""
+
+from __future__ import annotations
+
+import difflib
+from dataclasses import fields
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+
+from pydantic import AliasChoices, AliasGenerator, BeforeValidator, ConfigDict, Field, TypeAdapter
+from pydantic import ValidationError as PydanticError
+
+from ddbio.errors import OptionError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+OptionsT = TypeVar("OptionsT")
+
+
+def camel_case(name: str) -> str:
+    """Return the Spark spelling of a field name: ``rcu_per_second`` is ``rcuPerSecond``."""
+    head, *rest = name.split("_")
+    return head + "".join(part.capitalize() for part in rest)
+
+
+def _spellings(name: str) -> AliasChoices:
+    camel = camel_case(name)
+    return AliasChoices(name, camel, camel.lower())
+
+
+def _split_names(value: object) -> object:
+    if isinstance(value, str):
+        return tuple(part.strip() for part in value.split(",") if part.strip())
+    return value
+
+
+Names = Annotated[tuple[str, ...], BeforeValidator(_split_names), Field(min_length=1)]
+
+CONFIG = ConfigDict(
+    alias_generator=AliasGenerator(validation_alias=_spellings),
+    arbitrary_types_allowed=True,
+    extra="forbid",
+    use_attribute_docstrings=True,
+)
+"""What every options class shares; give it to ``pydantic.dataclasses.dataclass``."""
+
+
+def parse_options(cls: type[OptionsT], values: Mapping[str, Any]) -> OptionsT:
+    """Return checked options of one verb, or raise with the first thing that is wrong.
+
+    Raises
+    ------
+    OptionError
+        If a name is unknown (with the nearest known one), a value malformed, or two options contradict each other.
+    """
+    try:
+        return TypeAdapter(cls).validate_python({name: value for name, value in values.items() if value is not None})
+    except PydanticError as error:
+        raise OptionError(_explain(cls, error)) from None
+
+
+def descriptions_of(cls: type[Any]) -> dict[str, str]:
+    """Return what each option is for, by field name: the docstrings of the fields, inherited ones included."""
+    own = (vars(each).get("__pydantic_fields__", {}) for each in cls.__mro__)
+    found = [(name, field.description) for described in own for name, field in described.items()]
+    return {name: text for name, text in found if text is not None}
+
+
+def _explain(cls: type[Any], error: PydanticError) -> str:
+    first = error.errors(include_url=False)[0]
+    name = str(first["loc"][0]) if first["loc"] else ""
+    known = [field.name for field in fields(cls)]
+    if first["type"] in {"unexpected_keyword_argument", "extra_forbidden"}:
+        near = difflib.get_close_matches(name, [*known, *map(camel_case, known)], n=1, cutoff=0.6)
+        advice = f"did you mean {near[0]!r}?" if near else f"known are {', '.join(known)}"
+        return f"unknown option {name!r}: {advice}"
+    if first["type"] in {"missing", "missing_argument"}:
+        return f"option {name!r} is missing"
+    message = str(first["msg"]).removeprefix("Value error, ")
+    if not name:
+        return f"options contradict each other: {message}"
+    return f"option {name!r} has value {first.get('input')!r}: {message[:1].lower()}{message[1:]}"

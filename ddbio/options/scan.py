@@ -1,0 +1,52 @@
+"""Say what of a table is read, and how fast."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import Field, model_validator
+from pydantic.dataclasses import dataclass
+
+from ddbio.options.columns import ColumnOptions
+from ddbio.options.files import FilesOptions
+from ddbio.options.parsing import CONFIG, Names
+
+
+@dataclass(frozen=True, kw_only=True, config=CONFIG)
+class ScanOptions(ColumnOptions):
+    """Say what of a table is read, how fast, and into which columns."""
+
+    table: Annotated[str, Field(min_length=1)]
+    """Name or ARN of the table."""
+    index: str | None = None
+    """Secondary index to scan instead of the table."""
+    columns: Names | None = None
+    """Attributes to read (ProjectionExpression); default is all."""
+    consistent: bool = False
+    """Read strongly consistent, at twice the read units."""
+    segments: Annotated[int, Field(ge=1, le=1_000_000)] | None = None
+    """TotalSegments; default follows the table's size, the budget and the lanes."""
+    lanes: Annotated[int, Field(ge=1, le=1024)] | None = None
+    """Segments read at the same time, over all tasks."""
+    rcu_per_second: Annotated[float, Field(gt=0)] | None = None
+    """Read units per second that the whole job may use."""
+    read_ratio: Annotated[float, Field(gt=0, le=1.5)] | None = None
+    """The same as a share of the table's provisioned (or maximum on-demand) read units."""
+    limit: Annotated[int, Field(ge=1)] | None = None
+    """Stop after this many items; which ones is not defined."""
+
+    @model_validator(mode="after")
+    def _check_scan(self) -> ScanOptions:
+        if self.rcu_per_second is not None and self.read_ratio is not None:
+            raise ValueError("give rcu_per_second or read_ratio, not both")
+        if self.columns is not None and len(set(self.columns)) != len(self.columns):
+            raise ValueError("columns names an attribute twice")
+        return self
+
+
+@dataclass(frozen=True, kw_only=True, config=CONFIG)
+class ScanToFilesOptions(FilesOptions, ScanOptions):
+    """Say where the rows of a scan go, and in which files."""
+
+    digest: bool = False
+    """Compute the order-independent digest of the items as they came over the wire."""

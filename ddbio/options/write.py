@@ -1,0 +1,51 @@
+"""Say how rows become items of a live table."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field, model_validator
+from pydantic.dataclasses import dataclass
+
+from ddbio.options.connection import ConnectionOptions
+from ddbio.options.parsing import CONFIG
+
+
+@dataclass(frozen=True, kw_only=True, config=CONFIG)
+class WriteOptions(ConnectionOptions):
+    """Say how rows become items of a live table, how fast, and what becomes of rows that cannot."""
+
+    table: Annotated[str, Field(min_length=1)]
+    """Name or ARN of the table."""
+    mode: Literal["upsert", "create", "delete", "update"] = "upsert"
+    """Put every row's item; put it only where there is none; delete it; or set the row's attributes of it."""
+    newer_by: str | None = None
+    """Attribute by which an older row never replaces or deletes a newer item."""
+    operation_by: str | None = None
+    """Column that says put, delete or update for each row; it is no attribute."""
+    wcu_per_second: Annotated[float, Field(ge=1)] | None = None
+    """Write units per second that the whole job may use."""
+    write_ratio: Annotated[float, Field(gt=0, le=1.5)] | None = None
+    """The same as a share of the table's provisioned (or maximum on-demand) write units."""
+    reject_to: str | None = None
+    """Folder or s3:// prefix for rows that cannot be written; without it, one such row fails the job."""
+    lanes: Annotated[int, Field(ge=1, le=256)] = 8
+    """Requests in flight at the same time; rows of one key always share a lane."""
+
+    @model_validator(mode="after")
+    def _check_write(self) -> WriteOptions:
+        if self.wcu_per_second is not None and self.write_ratio is not None:
+            raise ValueError("give wcu_per_second or write_ratio, not both")
+        if self.newer_by is not None and self.mode not in {"upsert", "delete"}:
+            raise ValueError(f"newer_by has no meaning in mode {self.mode}")
+        if self.operation_by is not None and (self.mode != "upsert" or self.newer_by is not None):
+            raise ValueError("operation_by decides row by row: leave mode and newer_by out")
+        return self
+
+
+@dataclass(frozen=True, kw_only=True, config=CONFIG)
+class LoadOptions(WriteOptions):
+    """Say which files are loaded into a live table."""
+
+    source: Annotated[str, Field(min_length=1)]
+    """File, folder or glob, on this machine or under s3://, of Parquet, ORC, JSON Lines, CSV or Arrow."""
