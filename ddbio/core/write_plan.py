@@ -27,6 +27,11 @@ class WritePlan:
     lanes: int
     wcu_per_second: float | None
 
+    @property
+    def nulls_matter(self) -> bool:
+        """Return whether a null removes an attribute, where a missing column leaves it alone."""
+        return self.mode == "update" or self.operation_by is not None
+
 
 def plan_write(facts: TableFacts, options: WriteOptions) -> WritePlan:
     """Return how some rows are written to a table.

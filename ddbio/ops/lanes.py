@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import re
 import threading
+from collections import deque
 from contextlib import closing
 from dataclasses import dataclass
 from queue import Queue
@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from ddbio.aws.scan import Patience
 from ddbio.aws.wire import open_bodies
 from ddbio.aws.write import Lane
+from ddbio.core.rejected import RejectedRow, item_text
 from ddbio.core.write_rows import RowWriter
 from ddbio.errors import PartialWriteError
 
@@ -65,13 +66,32 @@ class WriteTally:
             self.write_seconds = max(ends) - min(begins)
 
 
-@dataclass(frozen=True)
-class RejectedRow:
-    """Say which row was not written: its number in the source, what it held, and why it was refused."""
+class Milestone:
+    """Stand between batches: reached when every row before it is written, or skipped, or rejected and kept.
 
-    row: int
-    item: str
-    reason: str
+    Parameters
+    ----------
+    reached
+        Called then, once, by the thread that brings the batches; not at all where the write ends before.
+    """
+
+    def __init__(self, reached: Callable[[], None]) -> None:
+        self.reached = reached
+        self.open_lanes = 0
+
+
+@dataclass(frozen=True)
+class _Share:
+    """Hold what one lane writes of a chunk of rows, and the rows."""
+
+    writes: Writes
+    chunk: pa.RecordBatch
+    first_row: int
+
+    def rejected(self, row: int, reason: str, *, nulls: bool) -> RejectedRow:
+        """Return the row of that number with what the service said of it."""
+        code, _, words = reason.partition(": ")
+        return RejectedRow(row, code, words, item_text(self.chunk.slice(row - self.first_row, 1), nulls=nulls))
 
 
 @dataclass(frozen=True)
@@ -86,11 +106,14 @@ class WriteTask:
 class _Crew:
     """Run the lanes' threads, each behind a queue of its own, and keep the first error of any."""
 
-    def __init__(self, lanes: list[Lane], stop: threading.Event, budget: Budget) -> None:
-        self.lanes = lanes
+    def __init__(self, lanes: list[Lane], plan: WritePlan, stop: threading.Event, budget: Budget) -> None:
         self.error: BaseException | None = None
+        self.rejects: deque[RejectedRow] = deque()
+        self._nulls = plan.nulls_matter
         self._stop, self._budget = stop, budget
-        self._queues: list[Queue[Writes | None]] = [Queue(_QUEUED_CHUNKS) for _ in lanes]
+        self._milestones: deque[Milestone] = deque()
+        self._lock = threading.Lock()
+        self._queues: list[Queue[_Share | Milestone | None]] = [Queue(_QUEUED_CHUNKS) for _ in lanes]
         self._threads = [
             threading.Thread(target=self._work, args=pair, name=f"ddbio-lane-{number}", daemon=True)
             for number, pair in enumerate(zip(lanes, self._queues, strict=True))
@@ -102,10 +125,23 @@ class _Crew:
     def stopped(self) -> bool:
         return self._stop.is_set()
 
-    def put(self, writes: Sequence[Writes]) -> None:
+    def put(self, writes: Sequence[Writes], chunk: pa.RecordBatch, first_row: int) -> None:
         for queue, share in zip(self._queues, writes, strict=True):
             if len(share):
-                queue.put(share)
+                queue.put(_Share(share, chunk, first_row))
+
+    def put_milestone(self, milestone: Milestone) -> None:
+        milestone.open_lanes = len(self._queues)
+        self._milestones.append(milestone)
+        for queue in self._queues:
+            queue.put(milestone)
+
+    def passed(self) -> list[Milestone]:
+        """Return the milestones that every lane has passed, each once, in their order."""
+        passed = []
+        while self._milestones and not self._milestones[0].open_lanes:
+            passed.append(self._milestones.popleft())
+        return passed
 
     def fail(self, error: BaseException) -> None:
         """Remember the first error and stop every lane at its next request."""
@@ -119,18 +155,34 @@ class _Crew:
         for thread in self._threads:
             thread.join()
 
-    def _work(self, lane: Lane, queue: Queue[Writes | None]) -> None:
+    def _work(self, lane: Lane, queue: Queue[_Share | Milestone | None]) -> None:
         # A lane that has failed still empties its queue, so that nobody waits to fill it.
-        while (writes := queue.get()) is not None:
+        while (work := queue.get()) is not None:
             try:
-                if not self.stopped:
-                    lane.write(writes)
+                if self.stopped:
+                    continue
+                if isinstance(work, Milestone):
+                    with self._lock:
+                        work.open_lanes -= 1
+                else:
+                    self._write(lane, work)
             except BaseException as error:  # noqa: BLE001 - whatever ends a lane must reach the caller
                 self.fail(error)
 
+    def _write(self, lane: Lane, share: _Share) -> None:
+        try:
+            lane.write(share.writes)
+        finally:
+            while lane.tally.rejects:
+                refused = lane.tally.rejects.popleft()
+                self.rejects.append(share.rejected(refused.row, refused.reason, nulls=self._nulls))
+
 
 def write_batches(
-    task: WriteTask, batches: Iterable[pa.RecordBatch], budget: Budget, reject: Callable[[list[RejectedRow]], None]
+    task: WriteTask,
+    batches: Iterable[pa.RecordBatch | Milestone],
+    budget: Budget,
+    reject: Callable[[list[RejectedRow]], None],
 ) -> WriteTally:
     """Write every row of some batches; return when each is written, skipped or rejected.
 
@@ -151,7 +203,7 @@ def write_batches(
     plan = task.plan
     with closing(open_bodies(task.spec, plan.lanes)) as source:
         lanes = [Lane(source, plan.table, list(dict(plan.key_types)), budget, patience) for _ in range(plan.lanes)]
-        crew = _Crew(lanes, stop, budget)
+        crew = _Crew(lanes, plan, stop, budget)
         try:
             _feed(plan, batches, crew, tally, reject)
         except BaseException as error:  # noqa: BLE001 - raised below, when no lane writes any more
@@ -159,12 +211,13 @@ def write_batches(
         finally:
             crew.finish()
     try:
-        _take_rejects(lanes, tally, reject)
-    except PartialWriteError as error:
+        _settle(crew, tally, reject)
+    except BaseException as error:  # noqa: BLE001 - the first error is raised below
         crew.error = crew.error or error
     tally.collect([lane.tally for lane in lanes])
     if isinstance(crew.error, PartialWriteError):
-        raise PartialWriteError(str(crew.error), tally.written + tally.skipped, tally.rejected) from crew.error
+        accepted = tally.written + tally.skipped
+        raise PartialWriteError(str(crew.error), accepted, tally.rejected, crew.error.rejects_uri) from crew.error
     if crew.error is not None:
         raise crew.error
     return tally
@@ -172,13 +225,17 @@ def write_batches(
 
 def _feed(
     plan: WritePlan,
-    batches: Iterable[pa.RecordBatch],
+    batches: Iterable[pa.RecordBatch | Milestone],
     crew: _Crew,
     tally: WriteTally,
     reject: Callable[[list[RejectedRow]], None],
 ) -> None:
     writers: dict[bytes, RowWriter] = {}
     for batch in batches:
+        if isinstance(batch, Milestone):
+            crew.put_milestone(batch)
+            _settle(crew, tally, reject)
+            continue
         # Schemas that differ in metadata alone are equal, and yet a list is a set in only one of them.
         key = batch.schema.serialize().to_pybytes()
         writer = writers.get(key)
@@ -189,12 +246,11 @@ def _feed(
                 return
             encoded = writer.writes(chunk, tally.rows)
             if encoded.refusals:
-                rows = [_refused(chunk, refusal, tally.rows) for refusal in encoded.refusals]
-                tally.rejected += len(rows)
-                reject(rows)
+                rows = [_refused(chunk, refusal, tally.rows, nulls=plan.nulls_matter) for refusal in encoded.refusals]
+                _keep(rows, tally, reject)
+            crew.put(encoded.lanes, chunk, tally.rows)
             tally.rows += chunk.num_rows
-            crew.put(encoded.lanes)
-            _take_rejects(crew.lanes, tally, reject)
+            _settle(crew, tally, reject)
 
 
 def _chunks(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
@@ -203,20 +259,22 @@ def _chunks(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
     yield from (batch.slice(start, step) for start in range(0, batch.num_rows, step))
 
 
-def _take_rejects(lanes: list[Lane], tally: WriteTally, reject: Callable[[list[RejectedRow]], None]) -> None:
-    rows = []
-    for lane in lanes:
-        while lane.tally.rejects:
-            refused = lane.tally.rejects.popleft()
-            rows.append(RejectedRow(refused.row, refused.part.decode(), refused.reason))
-    if rows:
-        tally.rejected += len(rows)
-        reject(rows)
+def _settle(crew: _Crew, tally: WriteTally, reject: Callable[[list[RejectedRow]], None]) -> None:
+    """Keep what the lanes have rejected; then tell the milestones that were reached before that."""
+    passed = crew.passed()
+    if crew.rejects:
+        _keep([crew.rejects.popleft() for _ in range(len(crew.rejects))], tally, reject)
+    for milestone in passed:
+        milestone.reached()
 
 
-def _refused(chunk: pa.RecordBatch, refusal: Refusal, first_row: int) -> RejectedRow:
-    (row,) = chunk.slice(refusal.row, 1).to_pylist()
-    item = json.dumps(row, ensure_ascii=False, default=str)
+def _keep(rows: list[RejectedRow], tally: WriteTally, reject: Callable[[list[RejectedRow]], None]) -> None:
+    tally.rejected += len(rows)
+    reject(rows)
+
+
+def _refused(chunk: pa.RecordBatch, refusal: Refusal, first_row: int, *, nulls: bool) -> RejectedRow:
     # The message begins with the row within its batch; what is reported counts all rows.
     told = _BATCH_ROW.sub("", refusal.message)
-    return RejectedRow(first_row + refusal.row, item, f"{refusal.rule}: {told}")
+    item = item_text(chunk.slice(refusal.row, 1), nulls=nulls)
+    return RejectedRow(first_row + refusal.row, refusal.rule, told, item)

@@ -10,14 +10,14 @@ from ddbio.ops.staging import new_job_id
 from ddbio.ops.target import open_store
 
 if TYPE_CHECKING:
-    from ddbio.ops.lanes import RejectedRow
+    from ddbio.core.rejected import RejectedRow
     from ddbio.options import WriteOptions
 
 _FILE_BYTES = 8 * 1024 * 1024
 
 
 class Rejects:
-    """Collect rejected rows in files of JSON Lines: ``row``, ``reason`` and ``item``; without a place, fail."""
+    """Collect rejected rows as lines of JSON: ``row``, ``rule``, ``reason``, ``item``; without a place, fail."""
 
     def __init__(self, options: WriteOptions) -> None:
         self._store = None if options.reject_to is None else open_store(options.reject_to, options)
@@ -38,11 +38,11 @@ class Rejects:
         if self._store is None:
             first = rows[0]
             raise PartialWriteError(
-                f"row {first.row} cannot be written to table {self._table!r}: {first.reason}; mend it, or give "
-                "reject_to to write the others"
+                f"row {first.row} cannot be written to table {self._table!r}: {first.rule}: {first.reason}; mend it, "
+                "or give reject_to to write the others"
             )
         for row in rows:
-            head = json.dumps({"row": row.row, "reason": row.reason}, ensure_ascii=False)[:-1]
+            head = json.dumps({"row": row.row, "rule": row.rule, "reason": row.reason}, ensure_ascii=False)[:-1]
             line = f'{head},"item":{row.item}}}\n'.encode()
             self._lines.append(line)
             self._size_bytes += len(line)

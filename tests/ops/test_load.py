@@ -131,7 +131,7 @@ def test_bad_rows_are_kept_with_their_reason(server, tmp_path):
     (line,) = map(json.loads, path.read_text().splitlines())
     assert line["row"] == 1
     assert "the key is empty" in line["reason"]
-    assert line["item"] == {"pk": "", "sk": 2}
+    assert line["item"] == {"pk": {"S": ""}, "sk": {"N": "2"}}
 
 
 def test_columns_without_the_key_are_refused(server):

@@ -1,5 +1,7 @@
 """What each mode does once, when repeated, and beside another writer; rows of the table in docs/load.md."""
 
+import json
+
 import pyarrow as pa
 import pytest
 
@@ -127,6 +129,14 @@ def test_an_unknown_operation_is_rejected(write, tmp_path):
     assert (report.written, report.rejected) == (1, 2)
     (path,) = tmp_path.glob("*.jsonl")
     assert "'merge' is no operation: write put, delete, update" in path.read_text()
+
+
+def test_rejected_updates_keep_their_nulls(write, tmp_path):
+    """The whole row is kept, whatever of it was sent, and a null that would have removed an attribute is told."""
+    report = write({"pk": ["a", ""], "v": [1, 2], "w": [3, None]}, mode="update", reject_to=str(tmp_path))
+    assert (report.written, report.rejected) == (1, 1)
+    (path,) = tmp_path.glob("*.jsonl")
+    assert json.loads(path.read_text())["item"] == {"pk": {"S": ""}, "v": {"N": "2"}, "w": {"NULL": True}}
 
 
 @pytest.mark.parametrize("name", ["size", "a.b", "#n0", ":v0", "status", "FROM#TO", "_x", "a b", 'q"', "ü"])
