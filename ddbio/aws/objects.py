@@ -155,6 +155,28 @@ class S3Store:
                 rest = {"Range": f"bytes={done_bytes}-", "IfMatch": answer["ETag"]}
                 answer = self._client.get_object(**self._place(path), **rest)
 
+    def read_range(self, entry: StoredObject, start: int, length: int) -> bytes:
+        """Return a range of an object's bytes, as it was when it was listed; a body that breaks off is asked for again.
+
+        Raises
+        ------
+        NotFoundError
+            If there is no such object any more.
+        """
+        wanted = {"Range": f"bytes={start}-{start + length - 1}"}
+        if entry.version:
+            wanted["IfMatch"] = entry.version
+        with self._told("s3:GetObject", entry.path):
+            for attempt in range(_MAX_BREAKS):
+                try:
+                    data: bytes = self._client.get_object(**self._place(entry.path), **wanted)["Body"].read()
+                except BotoCoreError:
+                    if attempt + 1 == _MAX_BREAKS:
+                        raise
+                else:
+                    return data
+        raise AssertionError("unreachable: the last attempt returns or raises")
+
     def put(self, path: str, data: bytes) -> None:
         """Write a small object whole, over an older one if there is one."""
         with self._told("s3:PutObject", path):

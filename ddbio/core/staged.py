@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from ddbio.errors import OptionError
@@ -37,10 +37,11 @@ class Staged:
 
 @dataclass(frozen=True, slots=True)
 class StoredObject:
-    """Hold a visible object's path relative to the target, and its size."""
+    """Hold a visible object's path relative to the target, its size, and what changes when it is replaced."""
 
     path: str
     size_bytes: int
+    version: str = field(default="", compare=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -131,12 +131,13 @@ class LocalStore:
             for folder, folders, names in os.walk(self._root, onerror=_refuse):
                 if Path(folder) == (self._root / _STAGING).parent:
                     folders[:] = [each for each in folders if each != "staging"]
-                folders.sort()
+                folders[:] = sorted(each for each in folders if self._may_hold(Path(folder, each), prefix))
                 for name in sorted(names):
                     place = Path(folder, name)
                     path = place.relative_to(self._root).as_posix()
                     if path.startswith(prefix):
-                        yield StoredObject(path, place.lstat().st_size)
+                        found = place.stat() if place.exists() else place.lstat()
+                        yield StoredObject(path, found.st_size, str(found.st_mtime_ns))
 
     def read(self, path: str) -> bytes:
         """Return a file's bytes.
@@ -168,6 +169,21 @@ class LocalStore:
         with file:
             while chunk := file.read(_CHUNK_BYTES):
                 yield chunk
+
+    def read_range(self, entry: StoredObject, start: int, length: int) -> bytes:
+        """Return a range of a file's bytes.
+
+        Raises
+        ------
+        NotFoundError
+            If there is no such file.
+        """
+        with _told(self._root):
+            try:
+                with (self._root / entry.path).open("rb", buffering=0) as file:
+                    return os.pread(file.fileno(), length, start)
+            except FileNotFoundError as error:
+                raise NotFoundError(f"no file {self._root / entry.path}") from error
 
     def put(self, path: str, data: bytes) -> None:
         """Write a small file whole, over an older one if there is one."""
@@ -217,6 +233,10 @@ class LocalStore:
     def _made(self) -> int:
         marker = self._root / _STAGING / _MADE
         return int(marker.read_text()) if marker.exists() else 0
+
+    def _may_hold(self, folder: Path, prefix: str) -> bool:
+        path = folder.relative_to(self._root).as_posix() + "/"
+        return path.startswith(prefix) or prefix.startswith(path)
 
     def _from_target(self) -> tuple[Path, ...]:
         return (self._root, *self._root.parents)

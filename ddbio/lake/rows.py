@@ -1,4 +1,4 @@
-"""Read rows as record batches from whole files of any format, told by their names; decide nothing about the rows."""
+"""Read rows as record batches from files of any format, part by part, told by names; decide nothing about the rows."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import gzip
 import io
 import re
 import zlib
+from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -15,10 +17,14 @@ import pyarrow.orc
 import pyarrow.parquet as pq
 
 from ddbio.core.decode import from_dynamodb_json
-from ddbio.errors import DecodeError
+from ddbio.errors import DdbioError, DecodeError
+from ddbio.lake.ranges import RangeFile
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
+
+    from ddbio.core.staged import StoredObject
+    from ddbio.lake.store import ObjectStore
 
 _GZIP_MAGIC = b"\x1f\x8b"
 _BATCH_ROWS = 16_384
@@ -30,18 +36,86 @@ _IPC_MAGIC = b"ARROW1"
 _NO_ROWS = re.compile(r"(?:^|/)(?:_|\.|manifest-)")
 
 
+@dataclass(frozen=True)
+class Parts:
+    """Say of what parts a file consists that can be read one by one: row groups, stripes, or the file as one.
+
+    Attributes
+    ----------
+    sizes_bytes
+        Stored bytes of each part, or its share of the file's where the format does not tell.
+    rows
+        Rows of the file, or None where only reading it would tell.
+    """
+
+    sizes_bytes: tuple[int, ...]
+    rows: int | None
+
+
 def is_rows(path: str) -> bool:
-    """Return whether a file of that name holds rows that ``read_rows`` can read."""
-    return not _NO_ROWS.search(path) and _reader_of(path) is not None
+    """Return whether a file of that name holds rows that can be read."""
+    return not _NO_ROWS.search(path) and (_ending(path) in _PARTED or _reader_of(path) is not None)
 
 
-def read_rows(path: str, data: bytes, texts: Iterable[str] = ()) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of one file; all batches of a file have one schema.
+class RowFiles:
+    """Read files of one store; keep one per thread, and read the parts of a file in a row: it is opened once.
 
     Parameters
     ----------
     texts
         Columns that are text even where a text format makes them look like numbers.
+    """
+
+    def __init__(self, store: ObjectStore, texts: Iterable[str] = ()) -> None:
+        self._store = store
+        self._texts = {name: pa.string() for name in texts}
+        self._opened: tuple[str, Any] = ("", None)
+
+    def parts(self, entry: StoredObject) -> Parts:
+        """Return the parts of a file by its footer, without reading its rows.
+
+        Raises
+        ------
+        DecodeError
+            If the bytes are not of the format that the name tells.
+        """
+        with _named(entry.path):
+            match _ending(entry.path):
+                case ".parquet":
+                    told = self._open(entry).metadata
+                    groups = [told.row_group(number) for number in range(told.num_row_groups)]
+                    return Parts(tuple(map(_stored_bytes, groups)), told.num_rows)
+                case ".orc":
+                    file = self._open(entry)
+                    return Parts((entry.size_bytes // max(1, file.nstripes),) * file.nstripes, file.nrows)
+        return Parts((entry.size_bytes,), None)
+
+    def read(self, entry: StoredObject, part: int) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of one part; all batches of a file have one schema.
+
+        Raises
+        ------
+        DecodeError
+            If the bytes are not of the format that the name tells, or the name tells none.
+        """
+        with _named(entry.path):
+            match _ending(entry.path):
+                case ".parquet":
+                    yield from self._open(entry).iter_batches(_BATCH_ROWS, row_groups=[part])
+                case ".orc":
+                    yield from _batches(self._open(entry).read_stripe(part))
+                case _:
+                    yield from read_rows(entry.path, self._store.read(entry.path), self._texts)
+
+    def _open(self, entry: StoredObject) -> Any:
+        if self._opened[0] != entry.path:
+            file = pa.PythonFile(RangeFile(self._store, entry), "r")
+            self._opened = entry.path, _PARTED[_ending(entry.path)](file)
+        return self._opened[1]
+
+
+def read_rows(path: str, data: bytes, texts: Mapping[str, pa.DataType]) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of a whole file of text or Arrow.
 
     Raises
     ------
@@ -50,30 +124,35 @@ def read_rows(path: str, data: bytes, texts: Iterable[str] = ()) -> Iterator[pa.
     """
     read = _reader_of(path)
     if read is None:
-        raise DecodeError(f"{path} has no known format: name it {', '.join(_READERS)}", uri=path)
+        raise DecodeError(f"{path} has no known format: name it {', '.join([*_PARTED, *_READERS])}", uri=path)
+    with _named(path):
+        yield from read(_inflated(data), texts)
+
+
+@contextmanager
+def _named(path: str) -> Iterator[None]:
     try:
-        yield from read(_inflated(data), {name: pa.string() for name in texts})
+        yield
     except (pa.ArrowException, OSError, EOFError, zlib.error) as error:
+        if isinstance(error, DdbioError):
+            raise
         raise DecodeError(f"{path} cannot be read as its name says: {error}", uri=path) from error
 
 
+def _ending(path: str) -> str:
+    return "." + path.lower().rpartition(".")[2]
+
+
 def _reader_of(path: str) -> Callable[[bytes, Mapping[str, pa.DataType]], Iterator[pa.RecordBatch]] | None:
-    name = path.lower().removesuffix(".gz")
-    return next((reader for ending, reader in _READERS.items() if name.endswith(ending)), None)
+    return _READERS.get(_ending(path.lower().removesuffix(".gz")))
+
+
+def _stored_bytes(group: Any) -> int:
+    return sum(group.column(number).total_compressed_size for number in range(group.num_columns))
 
 
 def _inflated(data: bytes) -> bytes:
     return gzip.decompress(data) if data.startswith(_GZIP_MAGIC) else data
-
-
-def _parquet(data: bytes, _: Mapping[str, pa.DataType]) -> Iterator[pa.RecordBatch]:
-    yield from pq.ParquetFile(pa.BufferReader(data)).iter_batches(_BATCH_ROWS)
-
-
-def _orc(data: bytes, _: Mapping[str, pa.DataType]) -> Iterator[pa.RecordBatch]:
-    file = pa.orc.ORCFile(pa.BufferReader(data))
-    for stripe in range(file.nstripes):
-        yield from _batches(file.read_stripe(stripe))
 
 
 def _json(data: bytes, texts: Mapping[str, pa.DataType]) -> Iterator[pa.RecordBatch]:
@@ -109,9 +188,13 @@ def _batches(rows: Any) -> Iterator[pa.RecordBatch]:
     yield from rows.to_batches() if isinstance(rows, pa.Table) else [rows]
 
 
+_PARTED: dict[str, Callable[[pa.NativeFile], Any]] = {
+    # A row group's columns are asked for in few, large ranges.
+    ".parquet": lambda file: pq.ParquetFile(file, pre_buffer=True),
+    ".orc": pa.orc.ORCFile,
+}
+
 _READERS: dict[str, Callable[[bytes, Mapping[str, pa.DataType]], Iterator[pa.RecordBatch]]] = {
-    ".parquet": _parquet,
-    ".orc": _orc,
     ".jsonl": _json,
     ".ndjson": _json,
     ".json": _json,

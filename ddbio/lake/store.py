@@ -74,6 +74,16 @@ class ObjectStore(Protocol):
         """Yield an object's bytes in pieces of about a megabyte; as ``read`` for the rest."""
         ...
 
+    def read_range(self, entry: StoredObject, start: int, length: int) -> bytes:
+        """Return a range of an object that ``list`` has shown; fail if it was replaced since, where that can be told.
+
+        Raises
+        ------
+        NotFoundError
+            If there is no such object any more.
+        """
+        ...
+
     def put(self, path: str, data: bytes) -> None:
         """Write a small object whole, over an older one if there is one."""
         ...

@@ -12,7 +12,7 @@ from ddbio.ops.clock import Clock
 from ddbio.ops.lanes import WriteTask, write_batches
 from ddbio.ops.rejects import Rejects
 from ddbio.ops.report import WriteReport
-from ddbio.ops.sources import batches_of, file_batches
+from ddbio.ops.sources import batches_of, open_source, unit_batches
 from ddbio.ops.target import dynamodb_spec
 
 if TYPE_CHECKING:
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from ddbio.core.write_plan import WritePlan
+    from ddbio.ops.lanes import Milestone
     from ddbio.ops.sources import Rows
     from ddbio.options import LoadOptions, WriteOptions
 
@@ -51,10 +52,11 @@ def write_table(data: Rows, options: WriteOptions) -> WriteReport:
 
 def load(options: LoadOptions) -> WriteReport:
     """Write the rows of files into a table; see :func:`write_table`."""
-    return _run(options, lambda plan: file_batches(options.source, options, plan))
+    source = open_source(options.source, options)
+    return _run(options, lambda plan: unit_batches(source, source.units, plan, lambda _: None))
 
 
-def _run(options: WriteOptions, batches: Callable[[WritePlan], Iterable[pa.RecordBatch]]) -> WriteReport:
+def _run(options: WriteOptions, batches: Callable[[WritePlan], Iterable[pa.RecordBatch | Milestone]]) -> WriteReport:
     clock = Clock()
     plan = plan_of(options)
     budget = LocalBudget(plan.wcu_per_second)

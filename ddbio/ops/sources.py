@@ -3,19 +3,26 @@
 from __future__ import annotations
 
 import fnmatch
+import glob
 import os
 from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import partial
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import pyarrow as pa
 
 from ddbio.errors import NotFoundError, OptionError
-from ddbio.lake.rows import is_rows, read_rows
+from ddbio.lake.rows import RowFiles, is_rows
+from ddbio.ops.lanes import Milestone
 from ddbio.ops.target import open_store
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
+    from ddbio.core.staged import StoredObject
     from ddbio.core.write_plan import WritePlan
     from ddbio.lake.store import ObjectStore
     from ddbio.options import ConnectionOptions
@@ -24,6 +31,7 @@ Rows: TypeAlias = "pa.Table | pa.RecordBatch | pa.RecordBatchReader | Iterable[p
 """What can be written: Arrow rows, record batches, or any data frame that offers an Arrow stream."""
 
 _WILD = ("*", "?", "[")
+_FOOTERS_AT_ONCE = 16
 
 
 def batches_of(data: Rows) -> Iterator[pa.RecordBatch]:
@@ -50,8 +58,31 @@ def batches_of(data: Rows) -> Iterator[pa.RecordBatch]:
         raise OptionError(f"a {type(data).__name__} holds no rows: give an Arrow table, batches, or a data frame")
 
 
-def file_batches(source: str, options: ConnectionOptions, plan: WritePlan) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of a file, a folder or a glob, files in the order of their names.
+@dataclass(frozen=True)
+class Unit:
+    """Name what is read, and found finished, as one: a file's row group or stripe, or a whole file of text."""
+
+    number: int
+    entry: StoredObject
+    part: int
+    size_bytes: int
+
+
+@dataclass(frozen=True)
+class FileSource:
+    """Hold the files of a source, and the units they consist of in the order of their rows; picklable.
+
+    ``rows`` is None where only reading would tell.
+    """
+
+    store: ObjectStore
+    files: tuple[StoredObject, ...]
+    units: tuple[Unit, ...]
+    rows: int | None
+
+
+def open_source(source: str, options: ConnectionOptions) -> FileSource:
+    """Return the files of a file, a folder or a glob, in the order of their names; their footers are read.
 
     Raises
     ------
@@ -60,23 +91,53 @@ def file_batches(source: str, options: ConnectionOptions, plan: WritePlan) -> It
     DecodeError
         If one is not of the format that its name tells.
     """
-    store, paths = _find(source, options)
-    if not paths:
+    store, files = _find(source, options)
+    if not files:
         raise NotFoundError(f"{source} holds no file of rows (parquet, orc, json, jsonl, csv, arrow)")
-    texts = [name for name, tag in plan.key_types if tag == "S"]
-    for path in paths:
-        yield from read_rows(path, store.read(path), texts)
+    with ThreadPoolExecutor(_FOOTERS_AT_ONCE, thread_name_prefix="ddbio-footer") as pool:
+        parted = list(pool.map(lambda entry: RowFiles(store).parts(entry), files))
+    places = [
+        (entry, part, size)
+        for entry, parts in zip(files, parted, strict=True)
+        for part, size in enumerate(parts.sizes_bytes)
+    ]
+    units = tuple(Unit(number, *place) for number, place in enumerate(places))
+    known = [parts.rows for parts in parted if parts.rows is not None]
+    return FileSource(store, tuple(files), units, sum(known) if len(known) == len(files) else None)
 
 
-def _find(source: str, options: ConnectionOptions) -> tuple[ObjectStore, list[str]]:
+def unit_batches(
+    source: FileSource, units: Iterable[Unit], plan: WritePlan, finished: Callable[[Unit], None]
+) -> Iterator[pa.RecordBatch | Milestone]:
+    """Yield the rows of some units, and after each unit's rows a milestone.
+
+    Parameters
+    ----------
+    finished
+        Called with a unit when its milestone is reached.
+
+    Raises
+    ------
+    NotFoundError, DecodeError
+        If a file is gone, or not of the format that its name tells.
+    """
+    files = RowFiles(source.store, [name for name, tag in plan.key_types if tag == "S"])
+    for unit in units:
+        yield from files.read(unit.entry, unit.part)
+        yield Milestone(partial(finished, unit))
+
+
+def _find(source: str, options: ConnectionOptions) -> tuple[ObjectStore, list[StoredObject]]:
     folder, _, last = source.rpartition("/")
+    root = "/" if source.startswith("/") else "."
+    prefix = ""
     if any(sign in source for sign in _WILD):
         fixed = source[: min(source.find(sign) for sign in _WILD if sign in source)].rpartition("/")[0]
-        store = open_store(fixed or ("/" if source.startswith("/") else "."), options)
+        store = open_store(fixed or root, options)
         pattern = source.removeprefix(fixed).lstrip("/")
-        names = (entry.path for entry in store.list() if entry.size_bytes)
-        return store, sorted(name for name in names if fnmatch.fnmatchcase(name, pattern) and is_rows(name))
-    if is_rows(last) and not os.path.isdir(source):  # noqa: PTH112 - a URI is no path
-        return open_store(folder or ("/" if source.startswith("/") else "."), options), [last]
-    store = open_store(source, options)
-    return store, sorted(entry.path for entry in store.list() if entry.size_bytes and is_rows(entry.path))
+    elif is_rows(last) and not os.path.isdir(source):  # noqa: PTH112 - a URI is no path
+        store, pattern, prefix = open_store(folder or root, options), glob.escape(last), last
+    else:
+        store, pattern = open_store(source, options), "*"
+    found = (entry for entry in store.list(prefix) if entry.size_bytes and fnmatch.fnmatchcase(entry.path, pattern))
+    return store, sorted((entry for entry in found if is_rows(entry.path)), key=attrgetter("path"))
