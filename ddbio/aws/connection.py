@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import select
 import socket
 import ssl
 import time
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
 LARGEST_BODY_BYTES = 128 << 20
 _LARGEST_LINE_BYTES = 64 << 10
 _MOST_HEADERS = 100
+_HEAD_END = b"\r\n\r\n"
 _BUFFER_BYTES = 64 << 10
 # An answer that trickles never runs into the timeout of one read.
 _READ_TIMEOUTS_PER_ANSWER = 2
@@ -139,14 +141,19 @@ class _Receiver(io.RawIOBase):
     def readable(self) -> bool:
         return True
 
+    def wait_at_most(self, seconds: float) -> None:
+        # A call of the system: most waits are as long as the one before.
+        if seconds != self._link.gettimeout():
+            self._link.settimeout(seconds)
+
     def readinto(self, into: WriteableBuffer) -> int | None:
         if self.deadline is None:
-            self._link.settimeout(0)
+            self.wait_at_most(0)
         else:
             left = self.deadline - time.monotonic()
             if left <= 0:
                 raise TimeoutError("the whole answer took too long")
-            self._link.settimeout(min(left, self._timeout_seconds))
+            self.wait_at_most(min(left, self._timeout_seconds))
         try:
             count = self._link.recv_into(into)
         except (BlockingIOError, ssl.SSLWantReadError):
@@ -163,23 +170,26 @@ class _Connection:
         self._receiver = _Receiver(self._link, target.read_timeout_seconds)
         self._reader = io.BufferedReader(self._receiver, _BUFFER_BYTES)
         self.reusable = False
+        self._is_drained = False
 
     def close(self) -> None:
         self._link.close()
 
     def is_idle(self) -> bool:
         """Tell whether nothing came since the last answer: neither its end nor bytes nobody asked for."""
+        if self._is_drained and not _is_readable(self._link):
+            return True
         self._receiver.deadline = None
         with contextlib.suppress(OSError):
             return not self._reader.peek(1) and not self._receiver.ended
         return False
 
     def exchange(self, request: bytes) -> Reply:
-        served, self.reusable = self.reusable, False
+        served, self.reusable, self._is_drained = self.reusable, False, False
         before = self._receiver.received
         url = self._target.url
         try:
-            self._link.settimeout(self._target.read_timeout_seconds)
+            self._receiver.wait_at_most(self._target.read_timeout_seconds)
             self._link.sendall(request)
             self._receiver.deadline = time.monotonic() + _READ_TIMEOUTS_PER_ANSWER * self._target.read_timeout_seconds
             return self._receive()
@@ -190,27 +200,33 @@ class _Connection:
             raise (_StaleConnectionError if stale else ConnectionClosedError)(endpoint_url=url, error=error) from error
 
     def _receive(self) -> Reply:
-        version, status = self._status()
-        headers = self._headers()
+        before = self._receiver.received
+        lines, head_bytes = self._head()
+        (version, status), headers = _status(lines[0]), _headers(lines[1:])
         body, delimited = self._body(headers)
         self.reusable = delimited and version == b"HTTP/1.1" and headers.get("connection", "").lower() != "close"
+        self._is_drained = self._receiver.received - before == head_bytes + len(body)
         return Reply(status, headers, body)
 
-    def _status(self) -> tuple[bytes, int]:
-        words = self._line().split(None, 2)
-        if len(words) < 2 or not words[0].startswith(b"HTTP/1.") or not words[1].isdigit():  # noqa: PLR2004 - version, status
-            raise HTTPClientError(error=f"the answer is not HTTP/1.1: it begins with {b' '.join(words)[:40]!r}")
-        return words[0], int(words[1])
+    def _head(self) -> tuple[list[bytes], int]:
+        """Return the lines before the body, and how many bytes they are; 0 where they did not come at once."""
+        came = self._reader.peek(1)
+        end = came.find(_HEAD_END)
+        lines = came[:end].split(b"\r\n")
+        if end < 0 or came.count(b"\n", 0, end) != len(lines) - 1:
+            first = self._line()
+            # What is no status is told before more is waited for.
+            _status(first)
+            return [first, *self._lines()], 0
+        return lines, len(self._reader.read(end + len(_HEAD_END)))
 
-    def _headers(self) -> dict[str, str]:
-        headers: dict[str, str] = {}
-        for _ in range(_MOST_HEADERS):
-            line = self._line()
-            if not line:
-                return headers
-            name, _, value = line.decode("latin-1").partition(":")
-            headers[name.lower()] = value.strip()
-        raise HTTPClientError(error=f"the answer has more than {_MOST_HEADERS} headers")
+    def _lines(self) -> list[bytes]:
+        lines: list[bytes] = []
+        while line := self._line():
+            lines.append(line)
+            if len(lines) > _MOST_HEADERS:
+                raise HTTPClientError(error=f"the answer has more than {_MOST_HEADERS} headers")
+        return lines
 
     def _line(self) -> bytes:
         line = self._reader.readline(_LARGEST_LINE_BYTES)
@@ -237,7 +253,7 @@ class _Connection:
             _refuse_beyond_limit(total)
             chunks.append(self._exactly(size))
             self._line()
-        self._headers()
+        self._lines()
         return b"".join(chunks)
 
     def _exactly(self, size: int) -> bytes:
@@ -245,6 +261,29 @@ class _Connection:
         if len(body) != size:
             raise EOFError(f"the body ended after {len(body)} of {size} bytes")
         return body
+
+
+def _status(line: bytes) -> tuple[bytes, int]:
+    words = line.split(None, 2)
+    if len(words) < 2 or not words[0].startswith(b"HTTP/1.") or not words[1].isdigit():  # noqa: PLR2004 - version, status
+        raise HTTPClientError(error=f"the answer is not HTTP/1.1: it begins with {line[:40]!r}")
+    return words[0], int(words[1])
+
+
+def _headers(lines: list[bytes]) -> dict[str, str]:
+    headers = {}
+    for line in lines:
+        name, _, value = line.decode("latin-1").partition(":")
+        headers[name.lower()] = value.strip()
+    return headers
+
+
+def _is_readable(link: socket.socket) -> bool:
+    if isinstance(link, ssl.SSLSocket) and link.pending():
+        return True
+    readable = select.poll()
+    readable.register(link, select.POLLIN)
+    return bool(readable.poll(0))
 
 
 def _size(text: str, radix: int) -> int:

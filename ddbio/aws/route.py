@@ -9,7 +9,7 @@ import functools
 import os
 import ssl
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ddbio.aws.client import ClientSpec
-    from ddbio.aws.sigv4 import Credentials
+    from ddbio.aws.sigv4 import Credentials, Moment
 
 OPERATIONS = ("Scan", "Query", "BatchWriteItem", "PutItem", "UpdateItem", "DeleteItem")
 
@@ -56,7 +56,7 @@ _DEFAULT_PORTS = {"http": 80, "https": 443}
 _prepared: ContextVar[list[Any] | None] = ContextVar("prepared", default=None)
 
 
-@dataclass(frozen=True)
+@dataclass
 class Route:
     """Say how one operation on one table is asked for."""
 
@@ -68,6 +68,26 @@ class Route:
     auth: Callable[[], Any]
     source: Any
     """botocore's own credentials object."""
+    _signing: tuple[tuple[int, Credentials], bytes, Moment] | None = field(default=None, init=False)
+
+    def head(self, body: bytes, at: float, unsigned: str) -> bytes:
+        """Return the head of the request for a body, signed with the credentials of this moment.
+
+        Parameters
+        ----------
+        at
+            Seconds since the epoch by the service's clock.
+        unsigned
+            More headers, as lines.
+        """
+        signing, signed_by = self._signing, (int(at), self.credentials())
+        if signing is None or signing[0] != signed_by:
+            moment = self.signer.moment(self.headers, signed_by[1], at)
+            headers = {**self.headers, **moment.headers, "user-agent": self.user_agent}
+            lines = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
+            signing = self._signing = (signed_by, f"POST / HTTP/1.1\r\n{lines}".encode(), moment)
+        own = f"{unsigned}content-length: {len(body)}\r\nauthorization: {signing[2].authorization(body)}\r\n\r\n"
+        return signing[1] + own.encode()
 
     def renew(self) -> bool:
         """Make botocore fetch new credentials, whatever it believes of the old; tell whether these can be renewed."""

@@ -1,6 +1,6 @@
 """Sign one kind of request with Signature Version 4: a POST to ``/`` without a query, its body hashed whole.
 
-The key of the day is derived once. Refuses to find credentials or to know the time: both are given.
+What all requests of a second share is made once. Refuses to find credentials or to know the time: both are given.
 """
 
 from __future__ import annotations
@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 import time
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
@@ -33,6 +34,29 @@ class Credentials(Protocol):
         """Return the session token of temporary keys."""
 
 
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """Sign the requests of one second: what their signatures have in common is there already.
+
+    Attributes
+    ----------
+    headers
+        What is added to the headers that are signed: the date, and the session token if there is one.
+    """
+
+    headers: dict[str, str]
+    _canonical: str
+    _text: str
+    _key: bytes
+    _authorization: str
+
+    def authorization(self, body: bytes) -> str:
+        """Return the header that proves who sends a body."""
+        canonical = f"{self._canonical}{hashlib.sha256(body).hexdigest()}"
+        text = f"{self._text}{hashlib.sha256(canonical.encode()).hexdigest()}"
+        return self._authorization + _hmac(self._key, text).hex()
+
+
 class Signer:
     """Sign for one region and service; safe for threads."""
 
@@ -41,15 +65,16 @@ class Signer:
         self._service = service
         self._derived: tuple[tuple[str, str], bytes] = (("", ""), b"")
 
-    def sign(self, headers: Mapping[str, str], body: bytes, credentials: Credentials, at: float) -> dict[str, str]:
-        """Return the headers to add to a request: the date, the session token if there is one, the signature.
+    def moment(self, headers: Mapping[str, str], credentials: Credentials, at: float) -> Moment:
+        """Return what signs requests with these headers and credentials.
 
         Parameters
         ----------
         headers
-            What is signed beside them, ``host`` included: names in lower case, values without superfluous spaces.
+            What is signed beside those that are added, ``host`` included: names in lower case, values without
+            superfluous spaces.
         at
-            When the request is made, in seconds since the epoch by the service's clock.
+            When the requests are made, in seconds since the epoch by the service's clock.
         """
         stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(at))
         added = {"x-amz-date": stamp}
@@ -58,13 +83,15 @@ class Signer:
         signed = sorted({**headers, **added}.items())
         names = ";".join(name for name, _ in signed)
         lines = "".join(f"{name}:{value}\n" for name, value in signed)
-        canonical = f"POST\n/\n\n{lines}\n{names}\n{hashlib.sha256(body).hexdigest()}"
         scope = f"{stamp[:8]}/{self._region}/{self._service}/aws4_request"
-        text = f"{_ALGORITHM}\n{stamp}\n{scope}\n{hashlib.sha256(canonical.encode()).hexdigest()}"
-        signature = _hmac(self._key(credentials.secret_key, stamp[:8]), text).hex()
         credential = f"{_one_line(credentials.access_key)}/{scope}"
-        added["authorization"] = f"{_ALGORITHM} Credential={credential}, SignedHeaders={names}, Signature={signature}"
-        return added
+        return Moment(
+            headers=added,
+            _canonical=f"POST\n/\n\n{lines}\n{names}\n",
+            _text=f"{_ALGORITHM}\n{stamp}\n{scope}\n",
+            _key=self._key(credentials.secret_key, stamp[:8]),
+            _authorization=f"{_ALGORITHM} Credential={credential}, SignedHeaders={names}, Signature=",
+        )
 
     def _key(self, secret: str, day: str) -> bytes:
         known, key = self._derived

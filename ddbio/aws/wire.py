@@ -144,15 +144,8 @@ class Wire:
 
     def _send(self, route: Route, body: bytes) -> Reply:
         at = time.time() + self._clock_offset_seconds
-        headers = {
-            **route.headers,
-            **route.signer.sign(route.headers, body, route.credentials(), at),
-            "user-agent": route.user_agent,
-            "accept-encoding": self._accept_encoding,
-            "content-length": str(len(body)),
-        }
-        lines = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
-        reply = self._connections_to(route.target).exchange(f"POST / HTTP/1.1\r\n{lines}\r\n".encode() + body)
+        head = route.head(body, at, f"accept-encoding: {self._accept_encoding}\r\n")
+        reply = self._connections_to(route.target).exchange(head + body)
         # The checksum covers what is sent.
         verify_body(reply.body, reply.headers)
         if reply.headers.get("content-encoding", "").lower() == "gzip":

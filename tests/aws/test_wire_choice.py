@@ -148,5 +148,5 @@ def test_requests_go_where_botocore_would_send_them(monkeypatch, environment, sp
     assert route.headers["content-type"] == headers["content-type"]
     assert route.user_agent == headers["user-agent"]
     at = timegm(time.strptime(headers["x-amz-date"], "%Y%m%dT%H%M%SZ"))
-    ours = route.signer.sign(route.headers, theirs.body, route.credentials(), at)
-    assert ours["authorization"] == headers["authorization"]
+    ours = route.head(theirs.body, at, "").decode()
+    assert f"\r\nauthorization: {headers['authorization']}\r\n" in ours
