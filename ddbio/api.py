@@ -5,16 +5,19 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any
 
-from ddbio.ops import export_fold, export_read, infer, read
+from ddbio.ops import export_fold, export_read, export_start, infer, read
 from ddbio.ops import load as writing
 from ddbio.ops.digest import digest_source
 from ddbio.ops.scan import scan_to_files
 from ddbio.options import (
+    ConnectionOptions,
     ExportReadOptions,
+    ExportStartOptions,
     ExportToFilesOptions,
     LoadOptions,
     ScanOptions,
     ScanToFilesOptions,
+    WaitOptions,
     WriteOptions,
     parse_options,
 )
@@ -24,6 +27,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
+    from ddbio.core.export_job import ExportEntry, ExportJob
     from ddbio.core.item_schema import ItemSchema
     from ddbio.ops.digest import Source as DigestSource
     from ddbio.ops.export_report import ExportReadReport
@@ -279,3 +283,78 @@ def fold_exports(
     """
     checked = parse_options(ExportReadOptions, {**options, "source": os.fspath(source)})
     return export_fold.fold_exports(checked, [os.fspath(each) for each in increments])
+
+
+def start_export(table: str, dest: str, **options: Any) -> ExportJob:
+    """Start the service's own export of a table to S3 and return at once; it costs no read units.
+
+    Parameters
+    ----------
+    table
+        Name or ARN.
+    dest
+        ``s3://bucket/prefix``; the service puts ``AWSDynamoDB/ID`` below it.
+    **options
+        Fields of :class:`ddbio.options.ExportStartOptions`: ``at``, ``from_time``, ``to_time``, ``view``, ``format``,
+        ``kms_key``, ``client_token``, ``enable_pitr`` and those of the connection.
+
+    Raises
+    ------
+    DdbioError
+        With what happened, to what, and what to do; nothing has then been started.
+    """
+    return export_start.start(parse_options(ExportStartOptions, {**options, "table": table, "dest": dest}))
+
+
+def wait_export(arn: str, **options: Any) -> ExportJob:
+    """Return an export once it has completed; its ``uri`` is what :func:`read_export` reads.
+
+    Parameters
+    ----------
+    arn
+        As :func:`start_export` returned it.
+    **options
+        Fields of :class:`ddbio.options.WaitOptions`: ``wait_seconds``, ``poll_seconds`` and those of the connection.
+
+    Raises
+    ------
+    DdbioError
+        If it fails, or still runs after ``wait_seconds``.
+    """
+    return export_start.wait(parse_options(WaitOptions, {**options, "arn": arn}))
+
+
+def describe_export(arn: str, **options: Any) -> ExportJob:
+    """Return what is known of an export.
+
+    Parameters
+    ----------
+    arn
+        As :func:`start_export` returned it.
+    **options
+        Fields of :class:`ddbio.options.ConnectionOptions`.
+
+    Raises
+    ------
+    DdbioError
+        With what happened, to what, and what to do.
+    """
+    return export_start.describe(arn, parse_options(ConnectionOptions, options))
+
+
+def list_exports(table: str | None = None, **options: Any) -> list[ExportEntry]:
+    """Return the exports of the last 90 days, of a table or of all.
+
+    Parameters
+    ----------
+    table
+        Name or ARN.
+    **options
+        Fields of :class:`ddbio.options.ConnectionOptions`.
+
+    Raises
+    ------
+    DdbioError
+        With what happened, to what, and what to do.
+    """
+    return export_start.list_of(table, parse_options(ConnectionOptions, options))

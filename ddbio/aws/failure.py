@@ -49,7 +49,32 @@ _DENIED_CODES = frozenset(
         "403",
     }
 )
-_MISSING_CODES = frozenset({"NoSuchBucket", "NoSuchKey", "ResourceNotFoundException", "TableNotFoundException", "404"})
+_MISSING_CODES = frozenset(
+    {
+        "BackupNotFoundException",
+        "ExportNotFoundException",
+        "ImportNotFoundException",
+        "NoSuchBucket",
+        "NoSuchKey",
+        "ResourceNotFoundException",
+        "TableNotFoundException",
+        "404",
+    }
+)
+# https://docs.aws.amazon.com/amazondynamodb/latest/APIReference/CommonErrors.html
+_ADVICE = {
+    "BackupInUseException": "another backup or restore of it is under way: wait for that",
+    "ContinuousBackupsUnavailableException": "a new table takes some seconds to be ready for backups: try again",
+    "ExportConflictException": "the client token stands for another request of the last eight hours: give another one",
+    "ImportConflictException": "the client token stands for another import: give another one",
+    "InvalidExportTimeException": "choose times within the recovery window, 15 minutes to 24 hours apart",
+    "InvalidRestoreTimeException": "choose a time within the recovery window",
+    "LimitExceededException": "too many such jobs run at once: wait for one to end",
+    "PointInTimeRecoveryUnavailableException": "turn point-in-time recovery on, and choose a time since then",
+    "ResourceInUseException": "there is such a table, or it is being changed: choose another name, or wait",
+    "TableAlreadyExistsException": "choose a name that no table has",
+    "TableInUseException": "the table is being created, changed or deleted: wait for that",
+}
 _SERVER_ERROR = 500
 
 
@@ -113,7 +138,8 @@ def _from_service(error: ClientError, action: str, resource: str) -> DdbioError:
         )
     if is_transient(error):
         return EndpointError(f"{action} on {resource}: the endpoint failed ({code}: {message}); try again", resource)
-    return ServiceError(f"{action} on {resource} refused ({code}: {message})", code)
+    advice = f"; {_ADVICE[code]}" if code in _ADVICE else ""
+    return ServiceError(f"{action} on {resource} refused ({code}: {message}){advice}", code)
 
 
 def _body(error: Exception) -> Mapping[str, Any]:

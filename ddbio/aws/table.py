@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import time
 from typing import TYPE_CHECKING, Any
 
-from botocore.exceptions import BotoCoreError, ClientError
-
-from ddbio.aws.failure import is_transient, to_ddbio_error
+from ddbio.aws.control import call
 from ddbio.core.facts import IndexFacts, TableFacts
 
 if TYPE_CHECKING:
@@ -15,12 +12,9 @@ if TYPE_CHECKING:
 
     from ddbio.aws.client import ClientSpec
 
-_ATTEMPTS = 3
-_PAUSE_SECONDS = 0.5
-
 
 def describe_table(spec: ClientSpec, table: str) -> TableFacts:
-    """Return what DescribeTable says of a table; try a failing endpoint three times.
+    """Return what DescribeTable says of a table.
 
     Raises
     ------
@@ -35,16 +29,7 @@ def describe_table(spec: ClientSpec, table: str) -> TableFacts:
     ----------
     https://docs.aws.amazon.com/amazondynamodb/latest/APIReference/API_DescribeTable.html
     """
-    client: Any = spec.client("dynamodb")
-    where = f"table {table!r} ({client.meta.region_name}, {client.meta.endpoint_url})"
-    for attempt in range(_ATTEMPTS):
-        try:
-            return _facts(client.describe_table(TableName=table)["Table"])
-        except (BotoCoreError, ClientError) as error:
-            if attempt + 1 == _ATTEMPTS or not is_transient(error):
-                raise to_ddbio_error(error, action="dynamodb:DescribeTable", resource=where) from error
-            time.sleep(_PAUSE_SECONDS)
-    raise AssertionError("unreachable: the last attempt returns or raises")
+    return _facts(call(spec, "DescribeTable", f"table {table!r}", {"TableName": table})["Table"])
 
 
 def _facts(table: Mapping[str, Any]) -> TableFacts:

@@ -26,6 +26,10 @@ MASTER_FLAG = click.option("--master", metavar="URL", help="Spark master, for a 
 CONF_FLAG = click.option("--conf", multiple=True, metavar="KEY=VALUE", help="Spark configuration; may be repeated.")
 
 
+# Words that Python keeps for itself, and flags may have.
+_SPELLINGS = {"from_time": "--from", "to_time": "--to"}
+
+
 def flags_of(options: type[ConnectionOptions], without: Iterable[str] = ()) -> Callable[[CommandT], CommandT]:
     """Return a decorator that adds a ``--kebab-case`` flag for every field of an options class.
 
@@ -52,7 +56,7 @@ def flags_of(options: type[ConnectionOptions], without: Iterable[str] = ()) -> C
 
 
 def _flag(name: str, hint: Any, help_text: str, default: object) -> Callable[[CommandT], CommandT]:
-    flag = f"--{name.replace('_', '-')}"
+    flag = _SPELLINGS.get(name) or f"--{name.replace('_', '-')}"
     text = help_text.replace("``", "")
     shown = None if default in (None, MISSING, False) else str(default)
     if shown is not None:
@@ -77,8 +81,11 @@ def _metavar(name: str) -> str:
         return "SIZE"
     if name.endswith("_url"):
         return "URL"
+    if name in _SPELLINGS or name == "at":
+        return "TIME"
     names = dict.fromkeys(("index", "profile", "region"), "NAME")
-    return {"columns": "A,B,…", "role_arn": "ARN", "schema": "FILE", **names}.get(name, "N")
+    words = {"client_token": "TOKEN", "columns": "A,B,…", "kms_key": "KEY", "role_arn": "ARN", "schema": "FILE"}
+    return {**words, **names}.get(name, "N")
 
 
 def parse_flags(options: type[OptionsT], flags: Mapping[str, Any]) -> OptionsT:

@@ -12,6 +12,7 @@ import click
 
 from ddbio.cli.demo import demo
 from ddbio.cli.export import export
+from ddbio.cli.export_jobs import list_exports, show, start, wait
 from ddbio.cli.flags import CONF_FLAG, JSON_FLAG, MASTER_FLAG, flags_of, parse_conf, parse_flags
 from ddbio.cli.load import load
 from ddbio.cli.progress import ProgressWatch
@@ -89,6 +90,8 @@ def warm(*, as_json: bool) -> None:
 cli.add_command(demo)
 cli.add_command(load)
 cli.add_command(export)
+for job_verb in (start, wait, list_exports, show):
+    export.add_command(job_verb)
 cli.add_command(schema)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from ddbio.core.schema import format_schema, schema_to_json
@@ -76,3 +77,19 @@ def format_report(report: ScanReport) -> str:
         rows.append(("digest", report.digest))
     rows += [("file", f"{file.path}  {format_bytes(file.bytes)}  {file.rows:,} rows") for file in report.files]
     return "\n".join(f"{name:<10}{value}" for name, value in rows)
+
+
+def to_json(result: Any) -> str:
+    """Return a frozen result as one line of JSON, times in ISO 8601."""
+    return json.dumps(asdict(result), ensure_ascii=False, default=_text)
+
+
+def format_values(values: dict[str, Any]) -> str:
+    """Return names and values as lines, those that say nothing left out."""
+    shown = {name: value for name, value in values.items() if value not in (None, "", False)}
+    width = max(map(len, shown), default=0) + 2
+    return "\n".join(f"{name:<{width}}{f'{value:,}' if type(value) is int else value}" for name, value in shown.items())
+
+
+def _text(value: Any) -> str:
+    return str(value.isoformat())

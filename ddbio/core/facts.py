@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from datetime import datetime
 
 
 @dataclass(frozen=True)
@@ -40,3 +44,12 @@ class TableFacts:
     def index(self, name: str) -> IndexFacts | None:
         """Return the index of that name, or None."""
         return next((index for index in self.indexes if index.name == name), None)
+
+
+@dataclass(frozen=True)
+class RecoveryFacts:
+    """Say whether a table has point-in-time recovery, and between which times it can be recovered."""
+
+    is_on: bool
+    earliest: datetime | None
+    latest: datetime | None

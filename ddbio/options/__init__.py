@@ -7,6 +7,7 @@ source, all lower case. Values may be text. What is wrong is one :class:`~ddbio.
 from ddbio.options.columns import ColumnOptions
 from ddbio.options.connection import ConnectionOptions
 from ddbio.options.export import ExportReadOptions, ExportToFilesOptions
+from ddbio.options.export_start import ExportStartOptions, WaitOptions
 from ddbio.options.files import Compression, Engine, FilesOptions, Mode
 from ddbio.options.parsing import camel_case, descriptions_of, parse_options
 from ddbio.options.scan import ScanOptions, ScanToFilesOptions
@@ -18,12 +19,14 @@ __all__ = [
     "ConnectionOptions",
     "Engine",
     "ExportReadOptions",
+    "ExportStartOptions",
     "ExportToFilesOptions",
     "FilesOptions",
     "LoadOptions",
     "Mode",
     "ScanOptions",
     "ScanToFilesOptions",
+    "WaitOptions",
     "WriteOptions",
     "camel_case",
     "descriptions_of",

@@ -35,6 +35,7 @@ def main(arguments: list[str] | None = None) -> int:
         faults=_faults(asked),
         proxy=asked.proxy,
         export_to=asked.export_to,
+        job_seconds=asked.job_seconds,
     )
     try:
         with fake:
@@ -64,6 +65,7 @@ def _faults(asked: argparse.Namespace) -> Faults:
         reset_ratio=asked.reset_ratio,
         storms=tuple(asked.storm),
         seed=asked.seed,
+        job_failure=asked.job_failure,
     )
 
 
@@ -107,6 +109,8 @@ def _parser() -> argparse.ArgumentParser:
         metavar="START-END[:LIMIT]",
         help="seconds since the start in which everything is throttled; may be repeated",
     )
+    parser.add_argument("--job-seconds", type=float, default=0.0, help="how long exports and imports run")
+    parser.add_argument("--job-failure", metavar="CODE", help="the FailureCode with which every export and import ends")
     parser.add_argument("--seed", type=int, default=0, help="chooses what the faults strike")
     parser.add_argument("--until-eof", action="store_true", help="stop when standard input ends")
     return parser

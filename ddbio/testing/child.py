@@ -66,6 +66,10 @@ class ChildServer:
         """Return how often each fault struck."""
         return dict(self._call("GET", "faulted"))
 
+    def pass_time(self, seconds: float) -> None:
+        """Let the server's time of day go on."""
+        self._call("POST", "pass?" + urlencode({"seconds": seconds}))
+
     def _call(self, method: str, path: str, body: bytes | None = None) -> Any:
         connection = HTTPConnection(urlsplit(self.endpoint_url).netloc)
         try:

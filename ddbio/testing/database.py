@@ -9,14 +9,16 @@ from typing import TYPE_CHECKING, Any
 
 from ddbio.testing.capacity import Capacity, Draw
 from ddbio.testing.definition import Defaults
-from ddbio.testing.delivery import Exports
 from ddbio.testing.faults import Faults, Mishaps
+from ddbio.testing.jobs import Jobs
 from ddbio.testing.record import Record
 from ddbio.testing.refusal import in_use, not_found
+from ddbio.testing.wall import Wall
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from ddbio.testing.delivery import Delivery
     from ddbio.testing.refusal import Refusal
     from ddbio.testing.request import Request
     from ddbio.testing.table import Change, Table
@@ -32,7 +34,10 @@ class Database:
     capacity: Capacity = field(default_factory=Capacity)
     clock: Callable[[], float] = time.monotonic
     faults: Faults = field(default_factory=Faults)
-    exports: Exports = field(default_factory=Exports)
+    wall: Wall = field(default_factory=Wall)
+    delivery: Delivery | None = None
+    job_seconds: float = 0.0
+    exports: Jobs = field(init=False)
     tables: dict[str, Table] = field(default_factory=dict)
     record: Record = field(init=False)
     mishaps: Mishaps = field(init=False)
@@ -40,6 +45,7 @@ class Database:
     def __post_init__(self) -> None:
         self.record = Record(self.clock())
         self.mishaps = Mishaps(self.faults, self.clock())
+        self.exports = Jobs("Export", self.wall, self.job_seconds, self.faults.job_failure)
 
     def table(self, request: Request) -> Table:
         """Return the table a request names."""
@@ -55,7 +61,7 @@ class Database:
         """Add a new table with fresh buckets."""
         if table.name in self.tables:
             raise in_use(f"Table already exists: {table.name}")
-        table.description["CreationDateTime"] = round(time.time(), 3)
+        table.description["CreationDateTime"] = round(self.wall.now(), 3)
         self.tables[table.name] = table
         now = self.clock()
         self.capacity.declare(table.arn, table.throughput, now)

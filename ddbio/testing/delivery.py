@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from http.client import HTTPConnection
 from pathlib import Path
-from typing import Any
 from urllib.parse import quote, urlsplit
 
 _OK, _NOT_FOUND = 200, 404
@@ -40,12 +38,3 @@ class Delivery:
             raise NoSuchBucketError(bucket)
         if response.status != _OK:
             raise OSError(f"PUT of {bucket}/{key} was answered by HTTP {response.status}")
-
-
-@dataclass(slots=True)
-class Exports:
-    """Hold every export of one server, by its ARN, and the requests that used a token."""
-
-    delivery: Delivery | None = None
-    described: dict[str, dict[str, Any]] = field(default_factory=dict)
-    tokens: dict[str, tuple[dict[str, Any], str]] = field(default_factory=dict)

@@ -1,54 +1,66 @@
-"""Answer ExportTableToPointInTime by writing the table as it is now; refuses incremental exports, Ion and filters."""
+"""Answer ExportTableToPointInTime, DescribeExport and ListExports from a table and its journal; refuses filters."""
 
 from __future__ import annotations
 
-import base64
-import gzip
 import hashlib
 import json
 import time
 from collections import defaultdict
-from datetime import UTC, datetime
 from random import Random
 from typing import TYPE_CHECKING, Any
 
-from ddbio.testing.delivery import NoSuchBucketError
-from ddbio.testing.refusal import invalid, lacking, service_refusal, table_not_found
+from ddbio.testing.ion import ion_line
+from ddbio.testing.native import put_export
+from ddbio.testing.refusal import invalid, lacking, malformed, service_refusal, table_not_found
 from ddbio.testing.values import to_wire
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from ddbio.testing.database import Database
-    from ddbio.testing.delivery import Delivery
+    from ddbio.testing.journal import Write
     from ddbio.testing.request import Request
     from ddbio.testing.table import Table
 
 _ECHOED = ("ExportType", "S3BucketOwner", "S3Prefix", "S3SseKmsKeyId")
-_TOKEN_MEMBERS = ("TableArn", "S3Bucket", "ExportTime", "ExportFormat", *_ECHOED, "S3SseAlgorithm")
-_NAME_LETTERS = "abcdefghijklmnopqrstuvwxyz234567"
-_NAME_LENGTH = 26
+_TOKEN_MEMBERS = (
+    *("TableArn", "S3Bucket", "ExportTime", "ExportFormat", "IncrementalExportSpecification", "S3SseAlgorithm"),
+    *_ECHOED,
+)
+_VIEWS = ("NEW_AND_OLD_IMAGES", "NEW_IMAGE")
 _MAX_LISTED = 25
+# https://docs.aws.amazon.com/amazondynamodb/latest/APIReference/API_IncrementalExportSpecification.html
+_SHORTEST_SECONDS, _LONGEST_SECONDS = 15 * 60, 24 * 60 * 60
+# https://aws.amazon.com/dynamodb/pricing/on-demand/
+_LEAST_BILLED_BYTES = 10 * 1024 * 1024
 
 
 def export_table(database: Database, request: Request) -> dict[str, Any]:
-    """Export a table; what the service does in minutes is done when the reply is sent."""
-    exports = database.exports
-    if exports.delivery is None:
+    """Export a table as it is now, as it was, or what a window changed in it."""
+    if database.delivery is None:
         raise lacking("ExportTableToPointInTime without export_to")
     table = _exported_table(database, request)
     asked = {name: request.members[name] for name in _TOKEN_MEMBERS if name in request.members}
     token = request.text("ClientToken")
+    exports = database.exports
     if token in exports.tokens:
         before, arn = exports.tokens[token or ""]
         if before != asked:
             raise service_refusal("ExportConflictException", "Duplicate request detected")
-        return {"ExportDescription": exports.described[arn]}
-    description = _description(table, request)
-    exports.described[description["ExportArn"]] = description
+        return {"ExportDescription": exports.described(arn)}
+    description = _description(database, table, request)
     if token is not None:
         exports.tokens[token] = asked, description["ExportArn"]
-    started = dict(description)
-    _run(exports.delivery, table, description)
-    return {"ExportDescription": started}
+    # What is exported is what is there now, however long the writing takes.
+    chosen = Random(description["ExportArn"])
+    lines, size_bytes = _lines(table, description, chosen, is_past="ExportTime" in request.members)
+    target, members = database.delivery, {**description, "BilledSizeBytes": size_bytes}
+    return {
+        "ExportDescription": exports.begin(
+            description,
+            lambda: {**put_export(target, members, lines, chosen), "BilledSizeBytes": size_bytes},
+        )
+    }
 
 
 def describe_export(database: Database, request: Request) -> dict[str, Any]:
@@ -57,9 +69,10 @@ def describe_export(database: Database, request: Request) -> dict[str, Any]:
     arn = request.text("ExportArn") or ""
     if "/export/" not in arn:
         raise invalid("Invalid Export ARN")
-    if arn not in database.exports.described:
+    description = database.exports.described(arn)
+    if description is None:
         raise service_refusal("ExportNotFoundException", f"Export not found: {arn}")
-    return {"ExportDescription": database.exports.described[arn]}
+    return {"ExportDescription": description}
 
 
 def list_exports(database: Database, request: Request) -> dict[str, Any]:
@@ -67,19 +80,18 @@ def list_exports(database: Database, request: Request) -> dict[str, Any]:
     arn = request.text("TableArn")
     limit = request.integer("MaxResults", 1, _MAX_LISTED) or _MAX_LISTED
     there = {table.arn for table in database.tables.values()}
-    shown = [
-        {"ExportArn": each["ExportArn"], "ExportStatus": each["ExportStatus"], "ExportType": "FULL_EXPORT"}
-        for each in reversed(list(database.exports.described.values()))
-        if each["TableArn"] in there and arn in (None, each["TableArn"])
+    shown, more = database.exports.page(
+        limit, request.text("NextToken"), lambda each: each["TableArn"] in there and arn in (None, each["TableArn"])
+    )
+    summaries = [
+        {
+            "ExportArn": each["ExportArn"],
+            "ExportStatus": each["ExportStatus"],
+            "ExportType": each.get("ExportType", "FULL_EXPORT"),
+        }
+        for each in shown
     ]
-    after = request.text("NextToken")
-    if after is not None:
-        places = [at for at, each in enumerate(shown) if each["ExportArn"] == after]
-        if not places:
-            raise invalid("Invalid NextToken")
-        shown = shown[places[0] + 1 :]
-    more = {"NextToken": shown[limit - 1]["ExportArn"]} if len(shown) > limit else {}
-    return {"ExportSummaries": shown[:limit], **more}
+    return {"ExportSummaries": summaries, **more}
 
 
 def _exported_table(database: Database, request: Request) -> Table:
@@ -92,10 +104,7 @@ def _exported_table(database: Database, request: Request) -> Table:
         raise invalid("Invalid TableArn")
     if name not in database.tables:
         raise table_not_found(f"Table not found: {name}")
-    if request.text("ExportFormat", ("DYNAMODB_JSON", "ION")) == "ION":
-        raise lacking("ION")
-    if request.text("ExportType", ("FULL_EXPORT", "INCREMENTAL_EXPORT")) == "INCREMENTAL_EXPORT":
-        raise lacking("INCREMENTAL_EXPORT")
+    request.text("ExportFormat", ("DYNAMODB_JSON", "ION"))
     if "FilterSpecification" in request.members:
         raise lacking("FilterSpecification")
     table = database.tables[name]
@@ -106,19 +115,15 @@ def _exported_table(database: Database, request: Request) -> Table:
     return table
 
 
-def _description(table: Table, request: Request) -> dict[str, Any]:
-    now = round(time.time(), 3)
+def _description(database: Database, table: Table, request: Request) -> dict[str, Any]:
+    now = round(database.wall.now(), 3)
     at = request.members.get("ExportTime", now)
-    if not isinstance(at, (int, float)) or at > now or table.recovery is None or at < int(table.recovery[0]):
-        raise service_refusal(
-            "InvalidExportTimeException", "The specified ExportTime is outside of the recovery window"
-        )
+    _check_time(table, at, now)
     export_id = (
         f"{int(now * 1000):014d}-{hashlib.blake2b(str(time.monotonic_ns()).encode(), digest_size=4).hexdigest()}"
     )
-    return {
+    description = {
         "ExportArn": f"{table.arn}/export/{export_id}",
-        "ExportStatus": "IN_PROGRESS",
         "StartTime": now,
         "TableArn": table.arn,
         "TableId": table.description["TableId"],
@@ -126,99 +131,87 @@ def _description(table: Table, request: Request) -> dict[str, Any]:
         "ClientToken": request.text("ClientToken") or export_id,
         "S3Bucket": request.text("S3Bucket"),
         "S3SseAlgorithm": request.text("S3SseAlgorithm") or "AES256",
-        "ExportFormat": "DYNAMODB_JSON",
+        "ExportFormat": request.text("ExportFormat") or "DYNAMODB_JSON",
         **{name: request.members[name] for name in _ECHOED if name in request.members},
     }
+    if request.text("ExportType", ("FULL_EXPORT", "INCREMENTAL_EXPORT")) == "INCREMENTAL_EXPORT":
+        description["IncrementalExportSpecification"] = _window(table, request, now)
+    return description
 
 
-def _run(delivery: Delivery, table: Table, description: dict[str, Any]) -> None:
-    try:
-        _write(delivery, table, description)
-    except NoSuchBucketError:
-        description |= {
-            "ExportStatus": "FAILED",
-            "FailureCode": "S3NoSuchBucket",
-            "FailureMessage": "The specified bucket does not exist",
-        }
-    else:
-        description["ExportStatus"] = "COMPLETED"
-    description["EndTime"] = round(time.time(), 3)
-
-
-def _write(delivery: Delivery, table: Table, description: dict[str, Any]) -> None:
-    bucket, export_id = description["S3Bucket"], description["ExportArn"].rpartition("/")[2]
-    prefix = description.get("S3Prefix", "").rstrip("/")
-    folder = f"{prefix}/AWSDynamoDB/{export_id}".lstrip("/")
-    delivery.put(bucket, f"{folder}/_started", b"")
-    chosen = Random(export_id)
-    files = []
-    for lines in _lines_by_partition(table, chosen):
-        body = gzip.compress(b"".join(lines))
-        digest = hashlib.md5(body, usedforsecurity=False).digest()
-        key = f"{folder}/data/{''.join(chosen.choices(_NAME_LETTERS, k=_NAME_LENGTH))}.json.gz"
-        delivery.put(bucket, key, body)
-        files.append(
-            {
-                "itemCount": len(lines),
-                "md5Checksum": base64.b64encode(digest).decode(),
-                "etag": hashlib.md5(digest, usedforsecurity=False).hexdigest() + "-1",
-                "dataFileS3Key": key,
-            }
+def _window(table: Table, request: Request, now: float) -> dict[str, Any]:
+    if "ExportTime" in request.members:
+        raise invalid("ExportTime cannot be specified for incremental exports")
+    window = request.required("IncrementalExportSpecification")
+    match window:
+        case {"ExportFromTime": int() | float() as start, "ExportToTime": int() | float() as end}:
+            pass
+        case _:
+            raise malformed()
+    view = window.get("ExportViewType", _VIEWS[0])
+    if view not in _VIEWS:
+        raise malformed()
+    _check_time(table, start, now)
+    _check_time(table, end, now)
+    if not _SHORTEST_SECONDS <= end - start <= _LONGEST_SECONDS:
+        raise service_refusal(
+            "InvalidExportTimeException",
+            "The export period must be between 15 minutes and 24 hours",
         )
-    description |= {
-        "ExportManifest": f"{folder}/manifest-summary.json",
-        "ItemCount": table.shelf.count,
-        "BilledSizeBytes": table.shelf.size_bytes,
-    }
-    _put_summed(delivery, bucket, f"{folder}/manifest-files", b"".join(to_wire(file) + b"\n" for file in files))
-    _put_summed(delivery, bucket, f"{folder}/manifest-summary", to_wire(_summary(description, folder)))
+    return {"ExportFromTime": start, "ExportToTime": end, "ExportViewType": view}
 
 
-def _put_summed(delivery: Delivery, bucket: str, key: str, body: bytes) -> None:
-    digest = hashlib.md5(body, usedforsecurity=False).digest()
-    delivery.put(bucket, f"{key}.md5", base64.b64encode(digest))
-    delivery.put(bucket, f"{key}.json", body)
+def _check_time(table: Table, at: object, now: float) -> None:
+    if not isinstance(at, (int, float)) or at > now or table.recovery is None or at < int(table.recovery[0]):
+        raise service_refusal("InvalidExportTimeException", "The specified time is outside of the recovery window")
 
 
-def _summary(description: dict[str, Any], folder: str) -> dict[str, Any]:
-    return {
-        "version": "2020-06-30",
-        "exportArn": description["ExportArn"],
-        "startTime": _iso(description["StartTime"]),
-        "endTime": _iso(time.time()),
-        "tableArn": description["TableArn"],
-        "tableId": description["TableId"],
-        "exportTime": _iso(description["ExportTime"]),
-        "s3Bucket": description["S3Bucket"],
-        "s3Prefix": description.get("S3Prefix"),
-        "s3SseAlgorithm": description["S3SseAlgorithm"],
-        "s3SseKmsKeyId": description.get("S3SseKmsKeyId"),
-        "manifestFilesS3Key": f"{folder}/manifest-files.json",
-        "billedSizeBytes": description["BilledSizeBytes"],
-        "itemCount": description["ItemCount"],
-        "outputFormat": description["ExportFormat"],
-        "exportType": "FULL_EXPORT",
-    }
-
-
-def _iso(at: float) -> str:
-    return datetime.fromtimestamp(at, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-
-
-def _lines_by_partition(table: Table, chosen: Random) -> list[list[bytes]]:
+def _lines(
+    table: Table, description: dict[str, Any], chosen: Random, *, is_past: bool
+) -> tuple[list[list[bytes]], int]:
+    """Return the lines of each data file, and the bytes to bill."""
+    journal = table.journal
+    if journal is None:
+        raise AssertionError("a table with recovery has a journal")
+    window = description.get("IncrementalExportSpecification")
+    spell = ion_line if description["ExportFormat"] == "ION" else _json_line
     lines: defaultdict[int, list[bytes]] = defaultdict(list)
-    for key, stored in table.shelf.frozen().entries():
-        lines[table.partition_of(key)].append(b'{"Item":' + _shuffled(stored.wire, chosen) + b"}\n")
-    return [lines[partition] for partition in range(table.throughput.partitions)]
+    size_bytes = 0
+    if window is None:
+        items = table.shelf.frozen()
+        entries = journal.state(items, description["ExportTime"]).items() if is_past else items.entries()
+        for key, stored in entries:
+            size_bytes += stored.size_bytes
+            lines[table.partition_of(key)].append(spell({"Item": _shuffled(stored.wire, chosen)}))
+    else:
+        for key, write in journal.changes(window["ExportFromTime"], window["ExportToTime"]).items():
+            size_bytes += sum(image.size_bytes for image in (write.old, write.new) if image is not None)
+            record = dict(_record(table, write, window["ExportViewType"], chosen))
+            lines[table.partition_of(key)].append(spell(record))
+    return [lines[each] for each in range(table.throughput.partitions)], max(size_bytes, _LEAST_BILLED_BYTES)
 
 
-def _shuffled(wire: bytes, chosen: Random) -> bytes:
+def _record(table: Table, write: Write, view: str, chosen: Random) -> Iterator[tuple[str, dict[str, Any]]]:
+    image = write.new or write.old
+    item = json.loads(image.wire) if image is not None else {}
+    yield "Metadata", {"WriteTimestampMicros": {"N": str(write.micros)}}
+    yield "Keys", {name: item[name] for name in table.keys.names}
+    if write.old is not None and view == "NEW_AND_OLD_IMAGES":
+        yield "OldImage", _shuffled(write.old.wire, chosen)
+    if write.new is not None:
+        yield "NewImage", _shuffled(write.new.wire, chosen)
+
+
+def _json_line(document: dict[str, Any]) -> bytes:
+    return to_wire(document) + b"\n"
+
+
+def _shuffled(wire: bytes, chosen: Random) -> dict[str, Any]:
     """Return an item whose sets are in another order: the service's exports promise none."""
-    if b'S":[' not in wire:
-        return wire
     item: dict[str, Any] = json.loads(wire)
-    _shuffle_members(item, chosen)
-    return to_wire(item)
+    if b'S":[' in wire:
+        _shuffle_members(item, chosen)
+    return item
 
 
 def _shuffle_members(item: dict[str, Any], chosen: Random) -> None:

@@ -35,6 +35,7 @@ class _ThreadServer:
         self.consumed = service.consumed
         self.requests = service.requests
         self.faulted = service.faulted
+        self.pass_time = service.pass_time
 
     def stop(self) -> None:
         self._server.stop()
@@ -67,6 +68,8 @@ class FakeDynamoDB:
         The endpoint in front of which capacity and faults are put, instead of tables of the fake's own.
     export_to
         The S3 endpoint, or the folder with buckets as folders, to which ExportTableToPointInTime writes.
+    job_seconds
+        How long an export or import runs, by the server's time of day.
     process
         Whether to serve from a process of its own, so that a benchmark measures only its client.
     """
@@ -81,6 +84,7 @@ class FakeDynamoDB:
     faults: Faults = field(default_factory=Faults)
     proxy: str | None = None
     export_to: str | None = None
+    job_seconds: float = 0.0
     process: bool = False
     _running: _ThreadServer | ChildServer | None = field(default=None, init=False, repr=False)
 
@@ -146,6 +150,13 @@ class FakeDynamoDB:
         """Return how often each fault struck: requests by their fault, and items left unprocessed."""
         return self._server.faulted()
 
+    def pass_time(self, seconds: float) -> None:
+        """Let the server's time of day go on at once: writes are stamped, and jobs end, as if it had passed.
+
+        Capacity and latency go by the time that really passes.
+        """
+        self._server.pass_time(seconds)
+
     @property
     def _server(self) -> _ThreadServer | ChildServer:
         if self._running is None:
@@ -154,9 +165,10 @@ class FakeDynamoDB:
 
     def _in_thread(self) -> _ThreadServer:
         defaults = Defaults(read_per_second=self.rcu, write_per_second=self.wcu, partitions=self.partitions)
-        database = Database(defaults, Capacity(self.burst_seconds, self.burst_at_creation), faults=self.faults)
+        capacity = Capacity(self.burst_seconds, self.burst_at_creation)
+        database = Database(defaults, capacity, faults=self.faults, job_seconds=self.job_seconds)
         if self.export_to is not None:
-            database.exports.delivery = Delivery(self.export_to)
+            database.delivery = Delivery(self.export_to)
         if self.proxy is None:
             return _ThreadServer(Service(database, self.latency_seconds), self.port)
         upstream = Upstream(self.proxy)
@@ -173,4 +185,5 @@ class FakeDynamoDB:
             "burst-at-creation": self.burst_at_creation,
             "proxy": self.proxy,
             "export-to": self.export_to,
+            "job-seconds": self.job_seconds,
         }

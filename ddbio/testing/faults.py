@@ -65,6 +65,8 @@ class Faults:
         Times in which everything is throttled.
     seed
         Chooses which requests and items are struck.
+    job_failure
+        The FailureCode with which every export and import ends.
     """
 
     unprocessed_ratio: float = 0.0
@@ -73,11 +75,14 @@ class Faults:
     reset_ratio: float = 0.0
     storms: tuple[Storm, ...] = ()
     seed: int = 0
+    job_failure: str | None = None
 
     def arguments(self) -> Iterator[str]:
         """Yield the command line flags that say the same."""
         for name in ("unprocessed_ratio", "error_before_ratio", "error_after_ratio", "reset_ratio", "seed"):
             yield f"--{name.replace('_', '-')}={getattr(self, name)}"
+        if self.job_failure is not None:
+            yield f"--job-failure={self.job_failure}"
         yield from (f"--storm={storm}" for storm in self.storms)
 
 

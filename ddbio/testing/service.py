@@ -139,6 +139,11 @@ class Service:
         with self._lock:
             return dict(self.database.mishaps.counts)
 
+    def pass_time(self, seconds: float) -> None:
+        """Let the time of day go on at once."""
+        with self._lock:
+            self.database.wall.advance(seconds)
+
     def _own(self, request: HttpRequest, path: str, query: dict[str, list[str]]) -> HttpReply:
         given = {name: values[-1] for name, values in query.items()}
         match request.method, path:
@@ -148,6 +153,9 @@ class Service:
                 result = self.requests()
             case "GET", "/_ddbio/faulted":
                 result = self.faulted()
+            case "POST", "/_ddbio/pass":
+                self.pass_time(float(given.get("seconds", "0")))
+                result = {}
             case "POST", "/_ddbio/load":
                 try:
                     result = {"items": self.load(given.get("table", ""), request.body, given.get("key", ""))}

@@ -1,11 +1,11 @@
-"""Answer for a table's time to live and its point-in-time recovery; refuses to expire or restore anything."""
+"""Answer for a table's time to live and its point-in-time recovery; refuses to expire anything."""
 
 from __future__ import annotations
 
-import time
 from typing import TYPE_CHECKING, Any
 
 from ddbio.testing.control import existing_table
+from ddbio.testing.journal import Journal
 from ddbio.testing.refusal import invalid, malformed, table_not_found
 
 if TYPE_CHECKING:
@@ -52,15 +52,19 @@ def update_continuous_backups(database: Database, request: Request) -> dict[str,
     if type(days) is not int or not 1 <= days <= MAX_RECOVERY_DAYS:
         raise invalid(f"RecoveryPeriodInDays must be between 1 and {MAX_RECOVERY_DAYS}")
     if not specification["PointInTimeRecoveryEnabled"]:
-        table.recovery = None
+        table.recovery = table.journal = table.shelf.told = None
+    elif table.recovery is None:
+        table.recovery = (database.wall.now(), days)
+        table.journal = Journal(database.wall.now)
+        table.shelf.told = table.journal.add
     else:
-        table.recovery = (table.recovery[0] if table.recovery else time.time(), days)
-    return _backups(table)
+        table.recovery = (table.recovery[0], days)
+    return _backups(table, database.wall.now())
 
 
 def describe_continuous_backups(database: Database, request: Request) -> dict[str, Any]:
     """Describe whether point-in-time recovery is on, and since when."""
-    return _backups(_backed_up(database, request))
+    return _backups(_backed_up(database, request), database.wall.now())
 
 
 def _backed_up(database: Database, request: Request) -> Table:
@@ -70,7 +74,7 @@ def _backed_up(database: Database, request: Request) -> Table:
     return database.tables[name]
 
 
-def _backups(table: Table) -> dict[str, Any]:
+def _backups(table: Table, now: float) -> dict[str, Any]:
     recovery: dict[str, Any] = {"PointInTimeRecoveryStatus": "DISABLED"}
     if table.recovery is not None:
         since, days = table.recovery
@@ -78,7 +82,7 @@ def _backups(table: Table) -> dict[str, Any]:
             "PointInTimeRecoveryStatus": "ENABLED",
             "RecoveryPeriodInDays": days,
             "EarliestRestorableDateTime": round(since, 3),
-            "LatestRestorableDateTime": round(time.time(), 3),
+            "LatestRestorableDateTime": round(now, 3),
         }
     described = {"ContinuousBackupsStatus": "ENABLED", "PointInTimeRecoveryDescription": recovery}
     return {"ContinuousBackupsDescription": described}

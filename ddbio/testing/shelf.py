@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from numpy.typing import NDArray
 
@@ -88,6 +88,8 @@ class Shelf:
     def __init__(self) -> None:
         self._frozen = freeze(())
         self._changes: dict[Key, Stored | None] = {}
+        self.told: Callable[[Key, Stored | None, Stored | None], None] | None = None
+        """Is told each replacement: the key, and what is there before and after it."""
         self.count = 0
         self.size_bytes = 0
 
@@ -101,6 +103,8 @@ class Shelf:
         self.count += (stored is not None) - (old is not None)
         self.size_bytes += (stored.size_bytes if stored else 0) - (old.size_bytes if old else 0)
         self._changes[key] = stored
+        if self.told is not None:
+            self.told(key, old, stored)
 
     def frozen(self) -> Frozen:
         """Return all items in order; costs a pass over the shelf when something changed since the last call."""

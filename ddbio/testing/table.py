@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from ddbio.core.attribute import Item
+    from ddbio.testing.journal import Journal
 
 # https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/read-write-operations.html#write-operation-consumption
 WRITE_UNIT_BYTES = 1024
@@ -87,6 +88,8 @@ class Table:
     """The attribute of the time to live."""
     recovery: tuple[float, int] | None = None
     """Since when, and for how many days, a point in time could be recovered."""
+    journal: Journal | None = None
+    """What was written since then."""
     indexes: dict[str, Index] = field(default_factory=dict)
     shelf: Shelf = field(default_factory=Shelf)
 

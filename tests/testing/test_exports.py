@@ -4,6 +4,7 @@ import base64
 import gzip
 import hashlib
 import json
+import math
 
 import boto3
 import pytest
@@ -13,6 +14,8 @@ from ddbio.testing import FakeDynamoDB, MotoServer
 
 RECOVERY = {"PointInTimeRecoverySpecification": {"PointInTimeRecoveryEnabled": True}}
 ITEMS = [{"pk": {"S": str(at)}, "n": {"N": f"{at}.50"}, "set": {"SS": ["a", "b", "c"]}} for at in range(50)]
+
+WINDOW = {"ExportType": "INCREMENTAL_EXPORT"}
 
 
 @pytest.fixture
@@ -87,8 +90,12 @@ def test_a_token_stands_for_one_export(exporting):
     ("members", "code"),
     [
         ({"TableArn": "arn:aws:dynamodb:us-east-1:000000000000:table/absent"}, "TableNotFoundException"),
-        ({"ExportFormat": "ION"}, "ValidationException"),
+        ({"ExportFormat": "CSV"}, "ValidationException"),
         ({"ExportType": "INCREMENTAL_EXPORT"}, "ValidationException"),
+        (
+            WINDOW | {"IncrementalExportSpecification": {"ExportFromTime": 1, "ExportToTime": 2}},
+            "InvalidExportTimeException",
+        ),
         ({"ExportTime": 4e9}, "InvalidExportTimeException"),
         ({"ExportTime": 1}, "InvalidExportTimeException"),
     ],
@@ -135,3 +142,76 @@ def test_an_export_goes_to_an_endpoint(connect):
         body = s3.get_object(Bucket="there", Key=told["there"]["ExportManifest"])["Body"].read()
         assert json.loads(body)["itemCount"] == 50
         s3.close()
+
+
+def lines_of(bucket, description):
+    """Return the lines of all data files of an export, in DynamoDB JSON."""
+    summary = json.loads((bucket / description["ExportManifest"]).read_bytes())
+    files = [json.loads(line) for line in (bucket / summary["manifestFilesS3Key"]).read_bytes().splitlines()]
+    bodies = [gzip.decompress((bucket / file["dataFileS3Key"]).read_bytes()) for file in files]
+    return [json.loads(line) for body in bodies for line in body.splitlines()]
+
+
+def test_a_window_has_what_became_of_each_item(connect, tmp_path):
+    """An incremental export has one line an item: insert, update and delete, and none of what came and went."""
+    with FakeDynamoDB(export_to=str(tmp_path)) as fake:
+        fake.load("tab", [{"pk": {"S": name}, "n": {"N": "0"}} for name in ("kept", "changed", "gone")], "pk:S")
+        client = connect(fake.endpoint_url)
+        client.update_continuous_backups(TableName="tab", **RECOVERY)
+        described = client.describe_table(TableName="tab")["Table"]
+        begin = math.ceil(described["CreationDateTime"].timestamp())
+        fake.pass_time(10)
+        for number in "12":
+            client.put_item(TableName="tab", Item={"pk": {"S": "changed"}, "n": {"N": number}})
+        for name in ("new", "brief"):
+            client.put_item(TableName="tab", Item={"pk": {"S": name}})
+        for name in ("gone", "brief"):
+            client.delete_item(TableName="tab", Key={"pk": {"S": name}})
+        fake.pass_time(1000)
+        client.put_item(TableName="tab", Item={"pk": {"S": "later"}})
+        started = client.export_table_to_point_in_time(
+            TableArn=described["TableArn"],
+            S3Bucket="b",
+            ExportType="INCREMENTAL_EXPORT",
+            IncrementalExportSpecification={"ExportFromTime": begin, "ExportToTime": begin + 900},
+        )["ExportDescription"]
+        told = client.describe_export(ExportArn=started["ExportArn"])["ExportDescription"]
+    lines = lines_of(tmp_path / "b", told)
+    found = {line["Keys"]["pk"]["S"]: sorted({*line} - {"Keys", "Metadata"}) for line in lines}
+    assert found == {"changed": ["NewImage", "OldImage"], "new": ["NewImage"], "gone": ["OldImage"]}
+    assert len(lines) == told["ItemCount"] == 3
+    (changed,) = [line for line in lines if line["Keys"]["pk"]["S"] == "changed"]
+    assert (changed["OldImage"]["n"], changed["NewImage"]["n"]) == ({"N": "0"}, {"N": "2"})
+
+
+def test_an_export_takes_its_time_and_holds_its_own(connect, tmp_path):
+    """With job_seconds an export runs until they have passed, and holds what was there when it was asked for."""
+    with FakeDynamoDB(export_to=str(tmp_path), job_seconds=60) as fake:
+        fake.load("tab", ITEMS, "pk:S")
+        client = connect(fake.endpoint_url)
+        client.update_continuous_backups(TableName="tab", **RECOVERY)
+        arn = client.describe_table(TableName="tab")["Table"]["TableArn"]
+        started = client.export_table_to_point_in_time(TableArn=arn, S3Bucket="b")["ExportDescription"]
+        client.put_item(TableName="tab", Item={"pk": {"S": "later"}})
+        told = client.describe_export(ExportArn=started["ExportArn"])["ExportDescription"]
+        assert (told["ExportStatus"], "ItemCount" in told) == ("IN_PROGRESS", False)
+        fake.pass_time(60)
+        told = client.describe_export(ExportArn=started["ExportArn"])["ExportDescription"]
+        assert (told["ExportStatus"], told["ItemCount"]) == ("COMPLETED", 50)
+
+
+def test_a_past_state_is_exported(connect, tmp_path):
+    """ExportTime gives the table as it was just before that time."""
+    with FakeDynamoDB(export_to=str(tmp_path)) as fake:
+        fake.load("tab", [{"pk": {"S": "old"}}], "pk:S")
+        client = connect(fake.endpoint_url)
+        client.update_continuous_backups(TableName="tab", **RECOVERY)
+        described = client.describe_table(TableName="tab")["Table"]
+        fake.pass_time(100)
+        client.put_item(TableName="tab", Item={"pk": {"S": "new"}})
+        client.delete_item(TableName="tab", Key={"pk": {"S": "old"}})
+        at = math.ceil(described["CreationDateTime"].timestamp()) + 50
+        request = {"TableArn": described["TableArn"], "S3Bucket": "b", "ExportTime": at}
+        arn = client.export_table_to_point_in_time(**request)["ExportDescription"]["ExportArn"]
+        told = client.describe_export(ExportArn=arn)["ExportDescription"]
+    assert lines_of(tmp_path / "b", told) == [{"Item": {"pk": {"S": "old"}}}]

@@ -1,0 +1,172 @@
+"""Plan a native export, and hold what is known of one; start none."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+from ddbio.errors import AccessDeniedError, DdbioError, NotFoundError, OptionError, ServiceError
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from ddbio.core.facts import RecoveryFacts, TableFacts
+    from ddbio.options import ExportStartOptions
+
+
+@dataclass(frozen=True)
+class ExportPlan:
+    """State an export completely before it is asked for.
+
+    ``items`` and ``size_bytes`` are what DescribeTable says of the table; a full export is billed by its size.
+    """
+
+    table: str
+    table_arn: str
+    kind: Literal["full", "incremental"]
+    bucket: str
+    prefix: str
+    format: str
+    at: datetime | None
+    from_time: datetime | None
+    to_time: datetime | None
+    view: str
+    kms_key: str | None
+    bucket_owner: str | None
+    client_token: str
+    enables_recovery: bool
+    items: int
+    size_bytes: int
+
+
+@dataclass(frozen=True)
+class ExportEntry:
+    """Name an export as a listing does."""
+
+    arn: str
+    status: str
+    kind: str
+
+
+@dataclass(frozen=True)
+class ExportJob:
+    """Hold what is known of one export; times are ISO 8601.
+
+    Attributes
+    ----------
+    arn, status, kind
+        ``IN_PROGRESS``, ``COMPLETED`` or ``FAILED``; ``full`` or ``incremental``.
+    uri
+        The folder to read it from, once it has completed.
+    export_time
+        The time whose state a full export holds.
+    from_time, to_time, view
+        Window and view of an incremental one.
+    filtered
+        Whether it leaves out items or attributes.
+    items, billed_bytes
+        Known once it has completed.
+    client_token
+        Under it the same request is the same export for eight hours.
+    """
+
+    arn: str
+    status: str
+    kind: str
+    table_arn: str
+    uri: str | None
+    format: str
+    export_time: str | None
+    from_time: str | None
+    to_time: str | None
+    view: str | None
+    filtered: bool
+    started_at: str | None
+    ended_at: str | None
+    items: int | None
+    billed_bytes: int | None
+    client_token: str | None
+    failure_code: str | None
+    failure_message: str | None
+
+
+def plan_export(
+    facts: TableFacts, recovery: RecoveryFacts, options: ExportStartOptions, client_token: str
+) -> ExportPlan:
+    """Return how a table is exported.
+
+    Raises
+    ------
+    OptionError
+        If recovery is off and not to be turned on, or does not reach back to a time that is asked for.
+    """
+    turns_on = not recovery.is_on
+    if turns_on and not options.enable_pitr:
+        raise OptionError(
+            f"table {facts.name!r} has no point-in-time recovery, which exports need: turn it on, or give enable_pitr "
+            "to have it turned on (AWS bills it by the table's size)"
+        )
+    for name in ("at", "from_time", "to_time"):
+        _check_time(name, getattr(options, name), recovery)
+    bucket, prefix = s3_place(options.dest)
+    return ExportPlan(
+        table=facts.name,
+        table_arn=facts.arn,
+        kind="full" if options.from_time is None else "incremental",
+        bucket=bucket,
+        prefix=prefix,
+        format=options.format,
+        at=options.at,
+        from_time=options.from_time,
+        to_time=options.to_time,
+        view=options.view,
+        kms_key=options.kms_key,
+        bucket_owner=options.bucket_owner,
+        client_token=client_token,
+        enables_recovery=turns_on,
+        items=facts.item_count,
+        size_bytes=facts.size_bytes,
+    )
+
+
+def s3_place(uri: str) -> tuple[str, str]:
+    """Return bucket and prefix of ``s3://bucket/prefix``.
+
+    Raises
+    ------
+    OptionError
+        If it is no such URI.
+    """
+    scheme, mark, rest = uri.partition("://")
+    bucket, _, prefix = rest.partition("/")
+    if scheme not in {"s3", "s3a"} or not mark or not bucket:
+        raise OptionError(f"{uri!r} is not s3://bucket/prefix: the service itself reaches nothing but S3")
+    return bucket, prefix.strip("/")
+
+
+def failure_of(what: str, code: str | None, message: str | None) -> DdbioError:
+    """Return the error of a job that the service says has failed.
+
+    Parameters
+    ----------
+    what
+        The job, like ``export arn:…``.
+    """
+    text = f"{what} failed: {code or 'no code'} ({(message or 'no text').rstrip('.')})"
+    if code is not None and "NoSuch" in code:
+        return NotFoundError(f"{text}; check the bucket's name and region")
+    if code is not None and ("AccessDenied" in code or "KMS" in code.upper()):
+        return AccessDeniedError(f"{text}; check the policies of the bucket and of its key", None, what)
+    return ServiceError(text, code)
+
+
+def _check_time(name: str, at: datetime | None, recovery: RecoveryFacts) -> None:
+    if at is None:
+        return
+    if not recovery.is_on or recovery.earliest is None or recovery.latest is None:
+        raise OptionError(
+            f"{name} is {at.isoformat()}, but recovery that is only turned on now reaches back to nothing"
+        )
+    if not recovery.earliest.replace(microsecond=0) <= at <= recovery.latest:
+        span = f"{recovery.earliest.isoformat()} to {recovery.latest.isoformat()}"
+        raise OptionError(f"{name} is {at.isoformat()}, but the table can be recovered from {span}")
