@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import contextlib
-import zlib
 from typing import Any
 
 from botocore.exceptions import HTTPClientError
+from isal import isal_zlib
 
 from ddbio.aws.connection import LARGEST_BODY_BYTES
 
-_CODEC: Any = zlib
-with contextlib.suppress(ImportError):
-    # Several times faster, where it is installed.
-    from isal import isal_zlib as _CODEC  # noqa: N812
 _GZIP_BITS = 31
+# isal's stubs take the class for an instance.
+_BROKEN: Any = isal_zlib.error
 
 
 class BrokenCompressionError(HTTPClientError):
@@ -31,10 +28,10 @@ def gunzip(body: bytes) -> bytes:
     botocore.exceptions.HTTPClientError
         If it is broken, cut, or too large.
     """
-    stream = _CODEC.decompressobj(wbits=_GZIP_BITS)
+    stream = isal_zlib.decompressobj(wbits=_GZIP_BITS)
     try:
-        content: bytes = stream.decompress(body, LARGEST_BODY_BYTES)
-    except (zlib.error, _CODEC.error) as error:
+        content = stream.decompress(body, LARGEST_BODY_BYTES)
+    except _BROKEN as error:
         raise BrokenCompressionError(reason=error, error=error) from error
     if not stream.eof or stream.unused_data:
         reason = "it ends early, goes on behind its end, or is larger than any answer"

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import base64
-import zlib
 from typing import TYPE_CHECKING, Any, Protocol
 
 from botocore.exceptions import HTTPClientError
+from isal import isal_zlib
 
 from ddbio.core.page import Page, split_page
 
@@ -72,7 +72,7 @@ def verify_body(body: bytes, headers: Mapping[str, str]) -> None:
         raise TruncatedBodyError(found=len(body), stated=length, error="content-length")
     # https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/Programming.LowLevelAPI.html
     stated = headers.get("x-amz-crc32")
-    if stated is not None and stated.strip() != (found := str(zlib.crc32(body))):
+    if stated is not None and stated.strip() != (found := str(isal_zlib.crc32(body))):
         raise ChecksumMismatchError(found=found, stated=stated, error="crc32")
 
 
