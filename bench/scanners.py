@@ -39,12 +39,12 @@ _COMPARED = 1_000
 
 
 def scan_batches(table: Table) -> Iterator[pa.RecordBatch]:
-    """Yield typed columns, the schema inferred by a sample, as a user would."""
-    return ddbio.scan_batches(table.name, endpoint_url=table.endpoint_url)
+    """Yield typed columns under a given schema."""
+    return ddbio.scan_batches(table.name, endpoint_url=table.endpoint_url, schema=schema_of(table.shape))
 
 
 def read_table(table: Table) -> Iterator[pa.Table]:
-    """Yield the whole table as typed columns."""
+    """Yield the whole table as typed columns, the schema inferred by a sample."""
     yield ddbio.read_table(table.name, endpoint_url=table.endpoint_url)
 
 

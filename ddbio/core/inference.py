@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ddbio.core.attribute import AttributeValue, Item, canonical_number, check_item
+from ddbio.core.attribute import AttributeValue, Item, canonical_number, check_item, check_value
 from ddbio.core.lattice import MAX_STRUCT_FIELDS, Shape
+from ddbio.errors import DecodeError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -24,8 +25,12 @@ def observe_items(items: Iterable[Item]) -> Shape:
     """
     root, count = _Seen(0), 0
     for item in items:
-        check_item(item)
-        root.add_members(item)
+        try:
+            root.add_members(item)
+        except (AttributeError, DecodeError, TypeError, ValueError):
+            # Once more, slowly: to say where it is broken.
+            check_item(item)
+            raise
         count += 1
     members = {name: seen.shape() for name, seen in root.members.items()}
     return Shape(tags={"M": count} if count else {}, members=members)
@@ -47,29 +52,35 @@ class _Seen:
 
     def add(self, value: AttributeValue) -> None:
         ((tag, content),) = value.items()
-        self.tags[tag] = self.tags.get(tag, 0) + 1
-        if tag == "N":
+        if tag == "S" and type(content) is str and content.isascii():
+            # The common value needs no second look.
+            pass
+        elif tag == "N":
             self._add_number(content)
         elif tag == "M":
             self.add_members(content)
-        elif tag == "L":
+        elif tag == "L" and type(content) is list:
             self.element = element = self.element or _Seen(0)
             for each in content:
                 element.add(each)
-        elif tag == "NS":
+        elif tag == "NS" and type(content) is list:
             for text in content:
                 self._add_number(text)
+        else:
+            check_value(value)
+        self.tags[tag] = self.tags.get(tag, 0) + 1
 
     def add_members(self, members: Item) -> None:
         for name, value in members.items():
             seen = self.members.get(name)
             if seen is None:
+                check_value({"S": name})
                 seen = self.members[name] = _Seen(len(self.members))
             seen.add(value)
 
     def _add_number(self, text: str) -> None:
-        if len(text) <= _SURELY_INT64 and text.isdigit() and text[0] != "0":
-            # The common spelling needs no second look.
+        if len(text) <= _SURELY_INT64 and text.isdigit() and text.isascii() and text[0] != "0":
+            # The common spelling neither.
             self.whole_digits = max(self.whole_digits, len(text))
             return
         whole, _, fraction = canonical_number(text).partition(".")
