@@ -70,7 +70,7 @@ def measure(table: serving.Table, folder: Path, clock: processes.TreeClock, aske
     }
 
 
-def write_direct(table: serving.Table, folder: Path, schema: str, cpu_seconds: list[float]) -> None:
+def write_direct(table: serving.Table, folder: Path, schema: pa.Schema | str, cpu_seconds: list[float]) -> None:
     """Write from the workers; note what the report says that cost."""
     report = ddbio.scan(
         table.name, folder / "direct", mode="overwrite", engine="spark", endpoint_url=table.endpoint_url,
@@ -91,12 +91,13 @@ def check(table: serving.Table, folder: Path, ways: dict[str, Any]) -> None:
     """Refuse figures of files that do not hold the same rows."""
     for way in ways.values():
         way()
-    direct, frame = (_rows(folder / name, table) for name in ("direct", "frame"))
+    direct, frame = (read_rows(folder / name, table) for name in ("direct", "frame"))
     assert direct.num_rows == table.count
     assert frame.select(direct.column_names).cast(direct.schema).equals(direct)
 
 
-def _rows(folder: Path, table: serving.Table) -> pa.Table:
+def read_rows(folder: Path, table: serving.Table) -> pa.Table:
+    """Return the rows of all files of a folder, sorted by their key."""
     rows = pa.concat_tables(pq.ParquetFile(path).read() for path in sorted(folder.glob("*.parquet")))
     return rows.sort_by([(name, "ascending") for name in table.key_names]).combine_chunks()
 

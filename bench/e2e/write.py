@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 ITEM_BYTES = 600
+TEXT_BYTES = ITEM_BYTES - 60
 _REGION = "eu-west-1"
 
 
@@ -50,7 +51,7 @@ def rows_of(count: int) -> pa.Table:
             "pk": [f"customer-{number:010}" for number in range(count)],
             "amount": list(range(count)),
             "version": [number % 7 for number in range(count)],
-            "text": [f"{number:08}" + "x" * (ITEM_BYTES - 60) for number in range(count)],
+            "text": [f"{number:08}" + "x" * TEXT_BYTES for number in range(count)],
         }
     )
 

@@ -1,0 +1,136 @@
+"""Run the EMR DynamoDB connector in a JVM of its own, built by Maven and javac into the user's cache."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import os
+import shutil
+import subprocess
+from pathlib import Path
+from typing import TYPE_CHECKING, Self
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+HERE = Path(__file__).parent
+
+# https://maven.apache.org/plugins/maven-dependency-plugin/copy-dependencies-mojo.html
+_COPY = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy-dependencies"
+_ANSWER = "cpu_seconds "
+# https://github.com/apache/spark/blob/v4.0.1/launcher/src/main/java/org/apache/spark/launcher/JavaModuleOptions.java
+_OPENED = (
+    "java.lang", "java.lang.invoke", "java.lang.reflect", "java.io", "java.net", "java.nio", "java.util",
+    "java.util.concurrent", "java.util.concurrent.atomic", "sun.nio.ch", "sun.nio.cs", "sun.security.action",
+    "sun.util.calendar",
+)  # fmt: skip
+# More than it ever needs, and the collector that takes least of the processor.
+_JVM = ("-Xmx4g", "-XX:+UseParallelGC")
+
+
+class MissingConnectorError(Exception):
+    """Say what is missing to run the connector."""
+
+
+class Connector:
+    """Keep one JVM with the connector and a local Spark; each job returns the CPU seconds that it took there."""
+
+    def __init__(self, endpoint_url: str, cores: int) -> None:
+        class_path = os.pathsep.join(_build())
+        opened = [f"--add-opens=java.base/{package}=ALL-UNNAMED" for package in _OPENED]
+        command = [_tool("java"), *_JVM, *opened, "-cp", class_path, "Driver", endpoint_url, str(cores)]
+        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
+    def scan(self, table: str, folder: Path, segments: int, spark_schema: str) -> float:
+        """Write a table to Parquet files under the schema."""
+        return self._run("scan", table, str(folder), str(segments), spark_schema)
+
+    def write(self, table: str, count: int, text_bytes: int) -> float:
+        """Write so many of the items of ``bench.e2e.write`` into a table."""
+        return self._run("write", table, str(count), str(text_bytes))
+
+    def __enter__(self) -> Self:
+        """Return this."""
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Stop the JVM."""
+        with self._process as process:
+            if kind is not None:
+                process.terminate()
+
+    def _run(self, *words: str) -> float:
+        jobs, answers = self._process.stdin, self._process.stdout
+        assert jobs is not None
+        assert answers is not None
+        jobs.write("\t".join(words) + "\n")
+        jobs.flush()
+        for line in answers:
+            if line.startswith(_ANSWER):
+                return float(line.removeprefix(_ANSWER))
+        raise RuntimeError(f"the connector's JVM ended in {words[:2]}")
+
+
+def is_downloaded() -> bool:
+    """Return whether the connector and what it needs are in the cache; download nothing."""
+    return (_cache() / "jars.complete").exists()
+
+
+def _build() -> list[str]:
+    """Return the class path; what it lacks is downloaded and compiled.
+
+    Raises
+    ------
+    MissingConnectorError
+        If Java, its compiler, Maven or PySpark is not there, or Maven cannot download.
+    """
+    spark = _spark_jars()
+    if not is_downloaded():
+        _download()
+    # Spark's own versions of what both need come first.
+    path = [f"{spark}/*", f"{_cache() / 'jars'}/*"]
+    source = HERE / "Driver.java"
+    classes = _cache() / f"classes-{hashlib.sha256(source.read_bytes()).hexdigest()[:16]}"
+    if not classes.exists():
+        made = classes.with_suffix(f".{os.getpid()}")
+        _call(_tool("javac"), "-proc:none", "-cp", os.pathsep.join(path), "-d", str(made), str(source))
+        made.rename(classes)
+    return [*path, str(classes), str(HERE)]
+
+
+def _download() -> None:
+    folder = _cache()
+    folder.mkdir(parents=True, exist_ok=True)
+    pom = shutil.copy(HERE / "pom.xml", folder)
+    options = [f"-DoutputDirectory={folder / 'jars'}", f"-Dmaven.repo.local={folder / 'repository'}"]
+    _call(_tool("mvn"), "--quiet", "--batch-mode", "--file", str(pom), _COPY, "-DincludeScope=runtime", *options)
+    (folder / "jars.complete").touch()
+
+
+def _cache() -> Path:
+    root = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(root) / "ddbio" / "bench" / "emr-5.0.0"
+
+
+def _spark_jars() -> Path:
+    found = importlib.util.find_spec("pyspark")
+    if found is None or found.origin is None:
+        raise MissingConnectorError("PySpark is not installed: its jars run the connector")
+    return Path(found.origin).parent / "jars"
+
+
+def _tool(name: str) -> str:
+    home = os.environ.get("JAVA_HOME")
+    path = shutil.which(name, path=f"{home}/bin" if home else None) or shutil.which(name)
+    if path is None:
+        raise MissingConnectorError(f"{name} is not on PATH: the connector is built by Maven and a Java 17 compiler")
+    return path
+
+
+def _call(*command: str) -> None:
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        said = (done.stdout + done.stderr).strip()[-2000:]
+        raise MissingConnectorError(f"{Path(command[0]).name} failed: {said}")
