@@ -66,6 +66,11 @@ class EncodedItems:
     refusals: tuple[Refusal, ...]
     """In the order of rows; at most one a row."""
 
+    def require_all(self) -> None:
+        """Raise EncodeError for the first row that was refused, if one was."""
+        for refusal in self.refusals:
+            raise EncodeError(refusal.message, refusal.row, refusal.attribute, refusal.rule)
+
 
 class Encoder:
     """Encode record batches of one schema; keep one per thread.

@@ -1,36 +1,36 @@
 """Turn DynamoDB JSON in a Spark column into a typed struct, and a struct into DynamoDB JSON.
 
-Rows hold ``{"Item":{…}}`` or bare ``{…}``. Refuses malformed rows by name unless told to make them null.
+Rows hold ``{"Item":{…}}`` or bare ``{…}``. Refuses malformed rows, and items that DynamoDB would not take, unless told
+to make them null.
 """
 
 from __future__ import annotations
 
-import functools
-from decimal import Decimal
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import pyarrow as pa
 from pyspark.sql import functions as sql
-from pyspark.sql.types import ArrayType, DataType, MapType, NumericType, StringType, StructField, StructType
+from pyspark.sql.types import ArrayType, DataType, MapType, StringType, StructField, StructType
 
-from ddbio.core.encode import to_dynamodb_json as encode_lines
 from ddbio.core.item_schema import ItemSchema, arrow_schema_of
-from ddbio.core.json_rows import RowDecoder
-from ddbio.core.schema import normalize_schema, schema_from_json, schema_to_json
+from ddbio.core.schema import normalize_schema, schema_to_json
 from ddbio.errors import OptionError
+from ddbio.spark import columns, pandas_columns
 from ddbio.spark.types import to_arrow_schema, to_spark_schema
 
 if TYPE_CHECKING:
-    from typing import TypeAlias
+    from collections.abc import Callable, Iterable, Iterator
 
-    from pyspark.sql import Column
+    from pyspark.sql import Column, DataFrame
 
-    Mode: TypeAlias = Literal["FAILFAST", "PERMISSIVE"]
+    from ddbio.spark.columns import Mode
+
     Schema: TypeAlias = ItemSchema | pa.Schema | StructType
 
-__all__ = ["from_dynamodb_json", "to_dynamodb_json"]
+__all__ = ["decode_column", "encode_column", "from_dynamodb_json", "to_dynamodb_json"]
 
-_MODES = ("FAILFAST", "PERMISSIVE")
+# Spark 4.1 is the first that hands a column's function what it got from the JVM.
+_HAS_ARROW_FUNCTIONS = hasattr(sql, "arrow_udf")
 
 
 def from_dynamodb_json(col: Column | str, schema: Schema, *, mode: Mode = "FAILFAST") -> Column:
@@ -51,21 +51,25 @@ def from_dynamodb_json(col: Column | str, schema: Schema, *, mode: Mode = "FAILF
     SchemaError
         DynamoDB or Spark has no type for a column.
     """
-    if mode not in _MODES:
-        raise OptionError(f"mode={mode!r}: choose one of {', '.join(_MODES)}")
-    arrow_schema = _arrow_schema(schema)
+    _require_mode(mode)
+    schema_json, spark_schema = _described(schema)
     column = sql.col(col) if isinstance(col, str) else col
-    schema_json, spark_schema = schema_to_json(arrow_schema), to_spark_schema(arrow_schema)
+    if _HAS_ARROW_FUNCTIONS:
 
-    def decode(texts: Any) -> Any:
-        return _decode(schema_json, mode, texts)
+        def decode(texts: Any) -> Any:
+            return columns.decode_texts(schema_json, mode, texts)
 
-    function = _pandas_function(decode, ("Series", "DataFrame"), _bare(spark_schema))
+        return _arrow_function(decode, _bare(spark_schema))(column).cast(spark_schema)
+
+    def decode_series(texts: Any) -> Any:
+        return pandas_columns.decode_series(schema_json, mode, texts)
+
+    function = _pandas_function(decode_series, ("Series", "DataFrame"), _bare(spark_schema))
     # A pandas function has no null among its structs.
     return sql.when(column.isNotNull(), function(column)).cast(spark_schema)
 
 
-def to_dynamodb_json(struct_col: Column | str, schema: Schema) -> Column:
+def to_dynamodb_json(struct_col: Column | str, schema: Schema, *, mode: Mode = "FAILFAST") -> Column:
     """Return each struct as one bare item of DynamoDB JSON; null for null, null members are missing attributes.
 
     Parameters
@@ -73,28 +77,147 @@ def to_dynamodb_json(struct_col: Column | str, schema: Schema) -> Column:
     schema
         The struct's fields, by name, with DynamoDB's types: ``df.schema["col"].dataType`` of what
         ``from_dynamodb_json`` made, or what ``ddbio.infer_schema`` returned.
+    mode
+        What an item that DynamoDB would not take does: ``FAILFAST`` fails with an EncodeError that names row, attribute
+        and rule, ``PERMISSIVE`` makes its text null.
 
     Raises
     ------
+    OptionError
+        The mode is neither.
     SchemaError
         DynamoDB or Spark has no type for a field.
     """
-    arrow_schema = _arrow_schema(schema)
-    given = schema if isinstance(schema, StructType) else arrow_schema_of(schema)
-    spark_schema = to_spark_schema(arrow_schema)
+    _require_mode(mode)
+    schema_json, spark_schema = _described(schema)
     column = sql.col(struct_col) if isinstance(struct_col, str) else struct_col
-    schema_json = schema_to_json(arrow_schema)
+    members = _members(schema, spark_schema)
+    if _HAS_ARROW_FUNCTIONS:
+
+        def encode(structs: Any) -> Any:
+            return columns.encode_structs(schema_json, mode, structs)
+
+        return _arrow_function(encode, StringType())(_struct_of(column, members))
+
+    def encode_frame(structs: Any) -> Any:
+        return pandas_columns.encode_frame(schema_json, mode, structs)
+
+    function = _pandas_function(encode_frame, ("DataFrame", "Series"), StringType())
+    spelled = [(name, pandas_columns.spelled(kind)) for name, kind in members]
+    return sql.when(column.isNotNull(), function(_struct_of(column, spelled)))
+
+
+def decode_column(frame: DataFrame, name: str, schema: Schema, *, mode: Mode = "FAILFAST") -> DataFrame:
+    """Return the frame with a column of DynamoDB JSON replaced by what ``from_dynamodb_json`` makes of it.
+
+    It goes by Arrow in every version of Spark, all columns of the frame with it: select those that are wanted before.
+
+    Raises
+    ------
+    OptionError, SchemaError
+        As ``from_dynamodb_json``; the frame has no such column.
+    """
+    _require_mode(mode)
+    schema_json, spark_schema = _described(schema)
+
+    def decode(texts: Any) -> Any:
+        return columns.decode_texts(schema_json, mode, texts)
+
+    return _replace(frame, name, sql.col(_quoted(name)).cast(StringType()), decode, spark_schema)
+
+
+def encode_column(
+    frame: DataFrame, name: str, schema: Schema | None = None, *, mode: Mode = "FAILFAST"
+) -> DataFrame:
+    """Return the frame with a column of structs replaced by what ``to_dynamodb_json`` makes of it.
+
+    It goes by Arrow in every version of Spark, all columns of the frame with it: select those that are wanted before.
+
+    Parameters
+    ----------
+    schema
+        As for ``to_dynamodb_json``; the column's own if None.
+
+    Raises
+    ------
+    OptionError, SchemaError
+        As ``to_dynamodb_json``; the frame has no such column, or it holds no structs.
+    """
+    _require_mode(mode)
+    own = _field_of(frame, name).dataType
+    if not isinstance(own, StructType):
+        raise OptionError(f"{name}: it holds {own.simpleString()}: name a column of structs")
+    given = own if schema is None else schema
+    schema_json, spark_schema = _described(given)
 
     def encode(structs: Any) -> Any:
-        return _encode(schema_json, structs)
+        return columns.encode_structs(schema_json, mode, structs)
 
-    function = _pandas_function(encode, ("DataFrame", "Series"), StringType())
-    members = [
-        column.getField(field.name).cast(_spelled(field.dataType)).alias(field.name)
-        for field in spark_schema
-        if field.name in given.names
-    ]
-    return sql.when(column.isNotNull(), function(sql.struct(*members)))
+    structs = _struct_of(sql.col(_quoted(name)), _members(given, spark_schema))
+    return _replace(frame, name, structs, encode, StringType())
+
+
+def _require_mode(mode: str) -> None:
+    if mode not in columns.MODES:
+        raise OptionError(f"mode={mode!r}: choose one of {', '.join(columns.MODES)}")
+
+
+def _described(schema: Schema) -> tuple[str, StructType]:
+    """Return the schema as text for the workers, in the types that Spark has in Arrow, and as Spark's own."""
+    given = to_arrow_schema(schema) if isinstance(schema, StructType) else arrow_schema_of(schema)
+    spark_schema = to_spark_schema(normalize_schema(given))
+    return schema_to_json(normalize_schema(to_arrow_schema(spark_schema))), spark_schema
+
+
+def _members(schema: Schema, spark_schema: StructType) -> list[tuple[str, DataType]]:
+    given = schema if isinstance(schema, StructType) else arrow_schema_of(schema)
+    return [(field.name, field.dataType) for field in spark_schema if field.name in given.names]
+
+
+def _struct_of(column: Column, members: list[tuple[str, DataType]]) -> Column:
+    struct = sql.struct(*[column.getField(name).cast(_bare(kind)).alias(name) for name, kind in members])
+    return sql.when(column.isNotNull(), struct)
+
+
+def _replace(
+    frame: DataFrame, name: str, argument: Column, function: Callable[[Any], Any], returned: DataType
+) -> DataFrame:
+    place = frame.columns.index(_field_of(frame, name).name)
+
+    def replace(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            arrays = [*batch.columns]
+            arrays[place] = function(arrays[place])
+            yield pa.RecordBatch.from_arrays(arrays, names=batch.schema.names)
+
+    fields = [*frame.schema.fields]
+    fields[place] = StructField(name, returned, metadata=fields[place].metadata)
+    # Under names that Spark takes from every frame: those with dots it would look up as paths.
+    carried = [StructField(f"_{n}", _bare(field.dataType), field.nullable) for n, field in enumerate(fields)]
+    numbered = frame.withColumn(name, argument).toDF(*[field.name for field in carried])
+    replaced = numbered.mapInArrow(replace, StructType(carried))
+    return replaced.select(
+        *[
+            sql.col(f"_{n}").cast(field.dataType).alias(field.name, metadata=field.metadata)
+            for n, field in enumerate(fields)
+        ]
+    )
+
+
+def _field_of(frame: DataFrame, name: str) -> StructField:
+    if frame.columns.count(name) != 1:
+        raise OptionError(f"{name}: the frame has {frame.columns.count(name)} such columns: it has {frame.columns}")
+    return frame.schema[name]
+
+
+def _quoted(name: str) -> str:
+    return f"`{name.replace('`', '``')}`"
+
+
+def _arrow_function(function: Any, returned: DataType) -> Any:
+    # Without annotations it is taken for one that maps an array to an array.
+    function.__annotations__ = {}
+    return sql.arrow_udf(function, returned)
 
 
 def _pandas_function(function: Any, kinds: tuple[str, str], returned: DataType) -> Any:
@@ -106,90 +229,14 @@ def _pandas_function(function: Any, kinds: tuple[str, str], returned: DataType) 
     return sql.pandas_udf(function, returned)  # type: ignore[call-overload, unused-ignore] # the stubs want literals
 
 
-def _arrow_schema(schema: Schema) -> pa.Schema:
-    return normalize_schema(to_arrow_schema(schema) if isinstance(schema, StructType) else arrow_schema_of(schema))
-
-
-@functools.lru_cache(maxsize=8)
-def _decoder(schema_json: str) -> RowDecoder:
-    return RowDecoder(schema_from_json(schema_json))
-
-
-def _decode(schema_json: str, mode: Mode, texts: Any) -> Any:
-    import pandas as pd  # noqa: PLC0415 - only workers need it
-
-    column = pa.array(texts, pa.string(), from_pandas=True)
-    batch = _decoder(schema_json).decode(column, strict=mode == "FAILFAST")
-    return _frame(pd, batch)
-
-
-def _frame(pd: Any, batch: pa.RecordBatch) -> Any:
-    class Series(pd.Series):  # type: ignore[misc] # pandas is not imported where types are checked
-        """Hold Arrow's memory as it is: Spark would apply a conversion to each nested value."""
-
-        def apply(self, *_: Any, **__: Any) -> Any:
-            return self
-
-    class Frame(pd.DataFrame):  # type: ignore[misc] # as above
-        @property
-        def _constructor_sliced(self) -> Any:
-            return Series
-
-    columns = {}
-    for name, spark_column in zip(batch.schema.names, batch.columns, strict=True):
-        columns[name] = pd.Series(pd.arrays.ArrowExtensionArray(pa.chunked_array([spark_column])))
-    return Frame(columns)
-
-
 def _bare(spark_type: Any) -> Any:
     """Return the type without metadata: Spark compares it with what Arrow brings."""
     match spark_type:
         case ArrayType():
-            return ArrayType(_bare(spark_type.elementType))
+            return ArrayType(_bare(spark_type.elementType), spark_type.containsNull)
         case MapType():
-            return MapType(spark_type.keyType, _bare(spark_type.valueType))
+            return MapType(spark_type.keyType, _bare(spark_type.valueType), spark_type.valueContainsNull)
         case StructType():
-            return StructType([StructField(field.name, _bare(field.dataType)) for field in spark_type.fields])
+            fields = [StructField(field.name, _bare(field.dataType), field.nullable) for field in spark_type.fields]
+            return StructType(fields)
     return spark_type
-
-
-def _spelled(spark_type: DataType) -> DataType:
-    """Return the type with text in the place of numbers: pandas keeps no integer beside a null."""
-    match spark_type:
-        case NumericType():
-            return StringType()
-        case ArrayType():
-            return ArrayType(_spelled(spark_type.elementType))
-        case MapType():
-            return MapType(spark_type.keyType, _spelled(spark_type.valueType))
-        case StructType():
-            return StructType([StructField(field.name, _spelled(field.dataType)) for field in spark_type.fields])
-    return spark_type
-
-
-def _encode(schema_json: str, structs: Any) -> Any:
-    import pandas as pd  # noqa: PLC0415 - only workers need it
-
-    schema = schema_from_json(schema_json)
-    fields = [field for field in schema if field.name in structs.columns]
-    columns = [pa.array([_plain(value, field.type) for value in structs[field.name]], field.type) for field in fields]
-    lines = encode_lines(pa.RecordBatch.from_arrays(columns, schema=pa.schema(fields)))
-    return pd.Series(lines.decode().split("\n")[:-1], dtype=object)
-
-
-def _plain(value: Any, arrow_type: Any) -> Any:  # noqa: PLR0911 - one line a type
-    """Return a value of pandas as ``pyarrow.array`` takes it, spelled numbers exact."""
-    if value is None:
-        return None
-    if pa.types.is_map(arrow_type):
-        entries = value.items() if isinstance(value, dict) else value
-        return [(name, _plain(member, arrow_type.item_type)) for name, member in entries]
-    if pa.types.is_struct(arrow_type):
-        return {field.name: _plain(value[field.name], field.type) for field in arrow_type}
-    if pa.types.is_list(arrow_type) or pa.types.is_large_list(arrow_type):
-        return [_plain(element, arrow_type.value_type) for element in value]
-    if pa.types.is_integer(arrow_type):
-        return int(value)
-    if pa.types.is_floating(arrow_type):
-        return float(value)
-    return Decimal(value) if pa.types.is_decimal(arrow_type) else value

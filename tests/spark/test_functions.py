@@ -14,7 +14,7 @@ from pyspark.sql.types import StructType
 import ddbio
 from ddbio.core.digest import canonical_text
 from ddbio.errors import OptionError
-from ddbio.spark.functions import from_dynamodb_json, to_dynamodb_json
+from ddbio.spark.functions import decode_column, encode_column, from_dynamodb_json, to_dynamodb_json
 
 ITEMS = [
     {
@@ -45,10 +45,34 @@ def rows(spark):
     return lambda texts: spark.createDataFrame([(text,) for text in texts], "json string").coalesce(1)
 
 
-def test_there_and_back(rows, schema):
+def by_column(frame, schema, **mode):
+    """Return the structs of a column of texts, made by the function of columns."""
+    return frame.select(from_dynamodb_json("json", schema, **mode).alias("item"))
+
+
+def by_frame(frame, schema, **mode):
+    """Return the same, made by the function of frames."""
+    return decode_column(frame, "json", schema, **mode).withColumnRenamed("json", "item")
+
+
+def back_by_column(typed, **mode):
+    """Return structs and their texts, made by the function of columns."""
+    return typed.select("item", to_dynamodb_json("item", typed.schema["item"].dataType, **mode).alias("json"))
+
+
+def back_by_frame(typed, **mode):
+    """Return the same, made by the function of frames."""
+    return encode_column(typed.select("item", sql.col("item").alias("json")), "json", **mode)
+
+
+WAYS = pytest.mark.parametrize(("there", "back"), [(by_column, back_by_column), (by_frame, back_by_frame)])
+
+
+@WAYS
+def test_there_and_back(rows, schema, there, back):
     """Framed and bare rows become structs of exact values, and those become the same items; null stays null."""
-    typed = rows(ROWS).select(from_dynamodb_json("json", schema).alias("item"))
-    back = typed.select("item", to_dynamodb_json("item", typed.schema["item"].dataType).alias("json")).collect()
+    typed = there(rows(ROWS), schema)
+    back = back(typed).collect()
     assert [None if row.json is None else canonical_text(json.loads(row.json)) for row in back] == [
         *map(canonical_text, ITEMS), None,
     ]  # fmt: skip
@@ -58,17 +82,55 @@ def test_there_and_back(rows, schema):
     assert last is None
 
 
-def test_a_malformed_row_is_named(rows, schema):
+@WAYS
+def test_a_malformed_row_is_named(rows, schema, there, back):
     """FAILFAST, the default, fails with the number of the row."""
     with pytest.raises(PythonException, match="DecodeError: row 1: "):
-        rows([BARE[0], '{"pk":{"S":"open"}', BARE[1]]).select(from_dynamodb_json("json", schema)).collect()
+        there(rows([BARE[0], '{"pk":{"S":"open"}', BARE[1]]), schema).collect()
 
 
-def test_a_malformed_row_can_be_null(rows, schema):
+@WAYS
+def test_a_malformed_row_can_be_null(rows, schema, there, back):
     """PERMISSIVE makes the columns of a malformed row null, and no other's."""
-    column = from_dynamodb_json(sql.col("json"), schema, mode="PERMISSIVE").alias("item")
-    found = rows(['{"pk":{"X":"a"}}', BARE[0], "", "[]"]).select(column).collect()
+    found = there(rows(['{"pk":{"X":"a"}}', BARE[0], "", "[]"]), schema, mode="PERMISSIVE").collect()
     assert [row["item"].pk for row in found] == [None, "key-0 é\n", None, None]
+
+
+@WAYS
+def test_an_item_that_dynamodb_refuses(spark, there, back):
+    """FAILFAST names the row and the attribute; PERMISSIVE makes the text null, and no other's."""
+    typed = spark.createDataFrame([((1.5,),), ((float("nan"),),)], "item struct<d double>").coalesce(1)
+    with pytest.raises(PythonException, match="EncodeError: row 1: d: 'nan' is not a DynamoDB number"):
+        back(typed).collect()
+    assert [row.json for row in back(typed, mode="PERMISSIVE").collect()] == ['{"d":{"N":"1.5"}}', None]
+
+
+def test_other_columns_go_along(spark, schema):
+    """The function of frames leaves all other columns as they are: values, types, metadata, whatever their names."""
+    frame = spark.createDataFrame([(bytearray(BARE[1].encode()), 7)], "`a.b` binary, n bigint").select(
+        sql.col("`a.b`"),
+        sql.array(sql.lit(1), sql.lit(2)).alias("x`y"),
+        sql.lit(1).alias("one", metadata={"of": {"any": "kind"}}),
+        sql.to_timestamp(sql.lit("2024-02-29 12:30:00")).alias("at"),
+        sql.struct(sql.col("n").alias("n", metadata={"deep": "inside"})).alias("s"),
+    )
+    typed = frame.transform(decode_column, "a.b", schema)
+    again = typed.transform(encode_column, "a.b")
+    assert again.collect()[0][1:] == frame.collect()[0][1:]
+    assert canonical_text(json.loads(again.collect()[0][0])) == canonical_text(ITEMS[1])
+    kept = [(field.name, field.metadata) for field in frame.schema.fields]
+    assert [(field.name, field.metadata) for field in again.schema.fields] == kept
+    assert again.schema["s"].dataType.fields[0].metadata == {"deep": "inside"}
+    assert typed.schema["a.b"].dataType["tags"].metadata == {"ddb:type": "SS"}
+
+
+def test_columns_that_are_not_there_are_refused(rows, schema):
+    """A name the frame lacks, or a column without structs, is told before anything runs."""
+    frame = rows(BARE)
+    with pytest.raises(OptionError, match=r"^other: the frame has 0 such columns: it has \['json'\]"):
+        decode_column(frame, "other", schema)
+    with pytest.raises(OptionError, match="^json: it holds string: name a column of structs"):
+        encode_column(frame, "json")
 
 
 def test_a_schema_of_spark_serves(rows):

@@ -118,7 +118,7 @@ class KernelDecoder:
         SchemaError
             A value fits no column, and ``on_misfit`` is ``fail``.
         """
-        return self._one_batch(self.decode_batches(data, framing))
+        return self.combine(self.decode_batches(data, framing))
 
     def decode_batches(self, data: Buffer, framing: Framing) -> list[pa.RecordBatch]:
         """Return what ``decode`` returns in pieces, which saves a copy of large or sparse data.
@@ -140,6 +140,19 @@ class KernelDecoder:
         self._add_log(log)
         return batches
 
+    def decode_documents(self, piece: memoryview, framing: Framing) -> tuple[list[pa.RecordBatch], int | None]:
+        """Return the batches of the documents before the first that the loops refuse, and where that begins, or None.
+
+        Parameters
+        ----------
+        piece
+            UTF-8, of at most ``SLICE_BYTES`` or one document.
+        """
+        log, batches = MisfitLog(), list[pa.RecordBatch]()
+        refused = self._decode_piece(piece, framing, log, batches)
+        self._add_log(log)
+        return batches, refused
+
     def decode_response(self, body: bytes) -> tuple[pa.RecordBatch, Page]:
         """Return a row per item of the body of a Scan or Query response, and the page without its items.
 
@@ -159,7 +172,7 @@ class KernelDecoder:
                 if not refused:
                     page = split_page(body[: found.end()] + body[first.end() + stop :])
                     self._add_log(log)
-                    return self._one_batch(batches), dataclasses.replace(page, wire_bytes=len(body))
+                    return self.combine(batches), dataclasses.replace(page, wire_bytes=len(body))
         page = split_page(body)
         return self.decode(page.items, "page"), dataclasses.replace(page, items=_NO_ITEMS)
 
@@ -168,7 +181,14 @@ class KernelDecoder:
             log.require_empty()
         self.log.merge(log)
 
-    def _one_batch(self, batches: list[pa.RecordBatch]) -> pa.RecordBatch:
+    def combine(self, batches: list[pa.RecordBatch]) -> pa.RecordBatch:
+        """Return the rows of all batches as one.
+
+        Raises
+        ------
+        DecodeError
+            They are too large for one.
+        """
         if len(batches) == 1:
             return batches[0]
         table = pa.Table.from_batches(batches, self.schema).combine_chunks()

@@ -174,7 +174,7 @@ class Loader:
             states[~live] = st.ABSENT
 
     def _load_container(self, node: Node, array: Any, states: npt.NDArray[np.uint8]) -> None:
-        offsets = _offsets(array)
+        offsets = offsets_of(array)
         place = self._tables.words[node.number] = self._take_words(len(offsets))
         np.subtract(offsets, offsets[0], out=self._words[place : place + len(offsets)])
         lengths = np.diff(offsets)
@@ -219,7 +219,7 @@ class Loader:
 
     def _load_spans(self, node: Node, array: Any) -> None:
         length = len(array)
-        offsets = _offsets(array)
+        offsets = offsets_of(array)
         start, n_bytes = int(offsets[0]), int(offsets[-1] - offsets[0])
         data = self._take_data(n_bytes)
         if n_bytes:
@@ -320,7 +320,7 @@ def _as_bytes(array: Any, kind: int) -> Any:
     )
 
 
-def _offsets(array: Any) -> npt.NDArray[Any]:
+def offsets_of(array: Any) -> npt.NDArray[Any]:
     """Return the offsets of the array's own entries."""
     is_wide = (
         pa.types.is_large_list(array.type)

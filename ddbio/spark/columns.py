@@ -1,0 +1,60 @@
+"""Turn Arrow columns of DynamoDB JSON into structs and back, in the workers of Spark's functions."""
+
+from __future__ import annotations
+
+import functools
+from typing import TYPE_CHECKING, Any, Literal
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from ddbio.core.json_rows import RowDecoder, RowEncoder
+from ddbio.core.schema import schema_from_json
+
+if TYPE_CHECKING:
+    from typing import TypeAlias
+
+    Mode: TypeAlias = Literal["FAILFAST", "PERMISSIVE"]
+
+MODES = ("FAILFAST", "PERMISSIVE")
+
+# A worker of Spark has one thread.
+
+
+@functools.lru_cache(maxsize=8)
+def _decoder(schema_json: str) -> RowDecoder:
+    return RowDecoder(schema_from_json(schema_json))
+
+
+@functools.lru_cache(maxsize=8)
+def _encoder(schema_json: str, names: tuple[str, ...]) -> RowEncoder:
+    schema = schema_from_json(schema_json)
+    return RowEncoder(pa.schema([schema.field(name) for name in names]))
+
+
+def decode_texts(schema_json: str, mode: Mode, texts: Any) -> Any:
+    """Return a struct of the schema's columns for each text, null for null.
+
+    Raises
+    ------
+    DecodeError
+        A text is not one item, and the mode is ``FAILFAST``.
+    """
+    batch = _decoder(schema_json).decode(texts, strict=mode == "FAILFAST")
+    nulls: Any = pc.is_null(texts) if texts.null_count else None
+    return pa.StructArray.from_arrays(batch.columns, fields=list(batch.schema), mask=nulls)
+
+
+def encode_structs(schema_json: str, mode: Mode, structs: Any) -> Any:
+    """Return the text of each struct as one item, null for null.
+
+    Raises
+    ------
+    EncodeError
+        DynamoDB would refuse an item, and the mode is ``FAILFAST``.
+    """
+    names = tuple(field.name for field in structs.type)
+    encoder = _encoder(schema_json, names)
+    columns = [column.cast(kind) for column, kind in zip(structs.flatten(), encoder.schema.types, strict=True)]
+    texts = encoder.encode(pa.RecordBatch.from_arrays(columns, schema=encoder.schema), strict=mode == "FAILFAST")
+    return pc.if_else(structs.is_valid(), texts, None) if structs.null_count else texts
