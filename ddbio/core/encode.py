@@ -7,16 +7,17 @@ message. Never rounds, never drops a value silently.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from ddbio.core.kernel.encoder import KernelEncoder
 from ddbio.errors import EncodeError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     import numpy.typing as npt
 
@@ -66,11 +67,6 @@ class EncodedItems:
     refusals: tuple[Refusal, ...]
     """In the order of rows; at most one a row."""
 
-    def require_all(self) -> None:
-        """Raise EncodeError for the first row that was refused, if one was."""
-        for refusal in self.refusals:
-            raise EncodeError(refusal.message, refusal.row, refusal.attribute, refusal.rule)
-
 
 class Encoder:
     """Encode record batches of one schema; keep one per thread.
@@ -115,6 +111,32 @@ class Encoder:
         buffer = _joined([piece.text for piece in pieces])
         return EncodedItems(buffer, offsets, sizes, tuple(Refusal(*each) for each in refused))
 
+    def encode_texts(self, batch: pa.RecordBatch, *, strict: bool = True) -> pa.Array[Any]:
+        """Return a column with the item of each row as text.
+
+        Parameters
+        ----------
+        strict
+            Whether a row that DynamoDB would refuse is an error, or null.
+
+        Raises
+        ------
+        SchemaError
+            The batch is not of the encoder's schema.
+        EncodeError
+            DynamoDB would refuse a row; the first is named.
+        """
+        items = self.encode(batch)
+        if strict:
+            _require_all(items.refusals)
+        buffers = [None, pa.py_buffer(items.offsets.data), pa.py_buffer(items.buffer.data)]
+        texts: Any = pa.Array.from_buffers(pa.large_string(), batch.num_rows, buffers).cast(pa.string())
+        if items.refusals:
+            taken = np.ones(batch.num_rows, np.bool_)
+            taken[[refusal.row for refusal in items.refusals]] = False
+            texts = pc.if_else(pa.array(taken), texts, None)
+        return texts  # type: ignore[no-any-return]
+
     def encode_lines(self, batch: pa.RecordBatch, *, prefix: bytes = b"", suffix: bytes = b"") -> bytes:
         r"""Return a line per row, ``prefix``, item and ``suffix``: ``{"Item":`` and ``}`` make a native export's lines.
 
@@ -130,9 +152,13 @@ class Encoder:
             printer = KernelEncoder(self.schema, self._keys, self._options, prefix, suffix + b"\n")
             self._line_printers[prefix, suffix] = printer
         pieces, refused = printer.print_batch(batch)
-        for refusal in refused:
-            raise EncodeError(refusal.message, refusal.row, refusal.attribute, refusal.rule)
+        _require_all(Refusal(*each) for each in refused)
         return b"".join(piece.text.data for piece in pieces)
+
+
+def _require_all(refusals: Iterable[Refusal]) -> None:
+    for refusal in refusals:
+        raise EncodeError(refusal.message, refusal.row, refusal.attribute, refusal.rule)
 
 
 def _joined(texts: list[npt.NDArray[np.uint8]]) -> npt.NDArray[np.uint8]:

@@ -1,6 +1,6 @@
-"""Decode a column in which each row is one item of DynamoDB JSON, framed or bare, and encode rows to such a column.
+"""Decode a column in which each row is one item of DynamoDB JSON, framed or bare.
 
-Refuses a row that holds no item, more than one, or one that DynamoDB would not take, and says which.
+Refuses a row that holds no item, or more than one, and says which.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ddbio.core.decode import Decoder
-from ddbio.core.encode import Encoder
 from ddbio.core.framing import Framing, framing_of
 from ddbio.core.kernel.decoder import SLICE_BYTES
 from ddbio.core.kernel.encode_load import offsets_of
@@ -24,7 +23,6 @@ if TYPE_CHECKING:
 _BLANKS = " \t\r\n"
 _NOTHING = b"{}"
 _EMPTY: dict[Framing, str] = {"items": "{}", "export": '{"Item":{}}'}
-_MOST_NARROW_BYTES = np.iinfo(np.int32).max
 _OPEN, _CLOSE = ord("{"), ord("}")
 
 
@@ -81,54 +79,17 @@ class RowDecoder:
 
     def _decode_alone(self, text: bytes, row: int, *, strict: bool) -> pa.RecordBatch:
         try:
-            batch = self._decoder.decode(text, _framing(text))
-            if batch.num_rows != 1:
-                raise DecodeError(f"expected one item, found {batch.num_rows}")
+            return self._decode_one(text)
         except DecodeError as error:
             if strict:
                 raise DecodeError(f"row {row}: {error}") from None
-            return self._decoder.decode(_NOTHING, "items")
+        return self._decoder.decode(_NOTHING, "items")
+
+    def _decode_one(self, text: bytes) -> pa.RecordBatch:
+        batch = self._decoder.decode(text, _framing(text))
+        if batch.num_rows != 1:
+            raise DecodeError(f"expected one item, found {batch.num_rows}")
         return batch
-
-
-class RowEncoder:
-    """Encode record batches of one schema to columns of bare items of DynamoDB JSON; keep one per thread.
-
-    Raises
-    ------
-    SchemaError
-        A column's type has no DynamoDB form.
-    """
-
-    def __init__(self, schema: pa.Schema) -> None:
-        self.schema = schema
-        self._encoder = Encoder(schema)
-
-    def encode(self, batch: pa.RecordBatch, *, strict: bool = True) -> pa.Array[Any]:
-        """Return each row as the text of one item; null members are missing attributes.
-
-        Parameters
-        ----------
-        strict
-            Whether a row that DynamoDB would not take is an error, or null.
-
-        Raises
-        ------
-        EncodeError
-            DynamoDB would refuse a row; the first is named.
-        """
-        items = self._encoder.encode(batch)
-        if strict:
-            items.require_all()
-        n_bytes = int(items.offsets[-1])
-        offset_type, text_type = (np.int32, pa.string()) if n_bytes <= _MOST_NARROW_BYTES else (np.int64, pa.large_string())
-        buffers = [None, pa.py_buffer(items.offsets.astype(offset_type).data), pa.py_buffer(items.buffer.data)]
-        texts: Any = pa.Array.from_buffers(text_type, batch.num_rows, buffers)
-        if not items.refusals:
-            return texts
-        taken = np.ones(batch.num_rows, np.bool_)
-        taken[[refusal.row for refusal in items.refusals]] = False
-        return pc.if_else(pa.array(taken), texts, None)
 
 
 class _Rows:
@@ -154,7 +115,7 @@ class _Rows:
         return _bytes_of(self._texts[row])
 
     def end_of_piece(self, start: int, most: int) -> int:
-        """Return up to where rows from ``start`` can be decoded together: as few bytes as fit a slice, at most so many."""
+        """Return the end of the rows from ``start`` on that can be decoded together, at most so many."""
         unfit = int(self._unfit[np.searchsorted(self._unfit, start)])
         fitting = int(np.searchsorted(self._offsets, self._offsets[start] + SLICE_BYTES, "right")) - 1
         return min(unfit, fitting, start + most)

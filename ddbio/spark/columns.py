@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any, Literal
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ddbio.core.json_rows import RowDecoder, RowEncoder
+from ddbio.core.encode import Encoder
+from ddbio.core.json_rows import RowDecoder
 from ddbio.core.schema import schema_from_json
 
 if TYPE_CHECKING:
@@ -27,9 +28,9 @@ def _decoder(schema_json: str) -> RowDecoder:
 
 
 @functools.lru_cache(maxsize=8)
-def _encoder(schema_json: str, names: tuple[str, ...]) -> RowEncoder:
+def _encoder(schema_json: str, names: tuple[str, ...]) -> Encoder:
     schema = schema_from_json(schema_json)
-    return RowEncoder(pa.schema([schema.field(name) for name in names]))
+    return Encoder(pa.schema([schema.field(name) for name in names]))
 
 
 def decode_texts(schema_json: str, mode: Mode, texts: Any) -> Any:
@@ -56,5 +57,5 @@ def encode_structs(schema_json: str, mode: Mode, structs: Any) -> Any:
     names = tuple(field.name for field in structs.type)
     encoder = _encoder(schema_json, names)
     columns = [column.cast(kind) for column, kind in zip(structs.flatten(), encoder.schema.types, strict=True)]
-    texts = encoder.encode(pa.RecordBatch.from_arrays(columns, schema=encoder.schema), strict=mode == "FAILFAST")
+    texts = encoder.encode_texts(pa.RecordBatch.from_arrays(columns, schema=encoder.schema), strict=mode == "FAILFAST")
     return pc.if_else(structs.is_valid(), texts, None) if structs.null_count else texts

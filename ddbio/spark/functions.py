@@ -126,9 +126,7 @@ def decode_column(frame: DataFrame, name: str, schema: Schema, *, mode: Mode = "
     return _replace(frame, name, sql.col(_quoted(name)).cast(StringType()), decode, spark_schema)
 
 
-def encode_column(
-    frame: DataFrame, name: str, schema: Schema | None = None, *, mode: Mode = "FAILFAST"
-) -> DataFrame:
+def encode_column(frame: DataFrame, name: str, schema: Schema | None = None, *, mode: Mode = "FAILFAST") -> DataFrame:
     """Return the frame with a column of structs replaced by what ``to_dynamodb_json`` makes of it.
 
     It goes by Arrow in every version of Spark, all columns of the frame with it: select those that are wanted before.

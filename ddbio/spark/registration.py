@@ -6,15 +6,18 @@ import atexit
 import logging
 from typing import TYPE_CHECKING
 
+import pyspark
 from pyspark import SparkFiles
 from pyspark.errors import AnalysisException
 
+from ddbio.errors import OptionError
 from ddbio.spark.lessor import Lessor
 from ddbio.spark.session import driver_host, is_connect
-from ddbio.spark.source import DdbioSource, DynamoDBSource
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+    from ddbio.spark.source import DynamoDBSource
 
 log = logging.getLogger(__name__)
 
@@ -26,16 +29,33 @@ def register(spark: SparkSession) -> None:
 
     May be called again. A name that PySpark has found by itself, or that another connector owns, stays as it is. On
     Spark Connect, where the driver is elsewhere, each task gets a static share of its read's budget.
+
+    Raises
+    ------
+    OptionError
+        This Spark has no Python data sources.
     """
+    sources = _sources()
     if not is_connect(spark):
         _keep_budgets(spark)
-    for source in (DynamoDBSource, DdbioSource):
+    for source in sources:
         try:
             spark.dataSource.register(source)
         except AnalysisException as error:
             if error.getCondition() != "DATA_SOURCE_ALREADY_EXISTS":
                 raise
             log.info("a data source named %r is there already", source.name())
+
+
+def _sources() -> list[type[DynamoDBSource]]:
+    try:
+        from ddbio.spark.source import DdbioSource, DynamoDBSource  # noqa: PLC0415 - Spark 3.5 cannot import it
+    except ImportError as error:
+        raise OptionError(
+            f"Spark {pyspark.__version__} has no Python data sources, they came with 4.0: use engine 'spark' of scan, "
+            "load and export, and ddbio.spark.functions"
+        ) from error
+    return [DynamoDBSource, DdbioSource]
 
 
 def _keep_budgets(spark: SparkSession) -> None:

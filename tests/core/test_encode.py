@@ -22,7 +22,7 @@ from ddbio.core.encode import Encoder
 from ddbio.core.items import items_of
 from ddbio.core.items import to_dynamodb_json as reference
 from ddbio.core.schema import infer_schema_of_items
-from ddbio.errors import SchemaError
+from ddbio.errors import EncodeError, SchemaError
 
 
 def page_of(items):
@@ -169,6 +169,16 @@ def test_a_batch_of_many_pieces_is_one():
     texts = texts_of(encoded)
     assert [json.loads(text)["n"]["N"] for text in texts] == [str(number) for number in range(20_000)]
     assert b"\n".join([*texts, b""]) == ddbio.to_dynamodb_json(batch)
+
+
+def test_texts_are_a_column():
+    """Items can be a column of texts, in which a row that DynamoDB refuses is an error, or null."""
+    batch = pa.RecordBatch.from_pydict({"n": [1.5, float("inf"), None]})
+    encoder = Encoder(batch.schema)
+    assert encoder.encode_texts(batch, strict=False).to_pylist() == ['{"n":{"N":"1.5"}}', None, "{}"]
+    assert encoder.encode_texts(batch.slice(2)).type == pa.string()
+    with pytest.raises(EncodeError, match=r"^row 1: n: 'inf' is not a DynamoDB number"):
+        encoder.encode_texts(batch)
 
 
 def test_an_empty_batch_has_no_items():
