@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+import dataclasses
+import json
+import shlex
+import sys
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from ddbio.cli.flags import JSON_FLAG, flags_of, parse_flags
+from ddbio.cli.progress import LoadProgress
+from ddbio.cli.show import format_load_plan
 from ddbio.ops.load import load as load_files
+from ddbio.ops.load import load_plan_of
+from ddbio.ops.staging import new_job_id
 from ddbio.options import LoadOptions
 
 if TYPE_CHECKING:
@@ -18,11 +26,40 @@ if TYPE_CHECKING:
 @click.argument("source")
 @click.argument("table")
 @flags_of(LoadOptions, without=["source", "table"])
+@click.option("--dry-run", is_flag=True, help="Stop after the plan; write nothing.")
 @JSON_FLAG
-def load(*, as_json: bool, **flags: Any) -> None:
+def load(*, as_json: bool, dry_run: bool, **flags: Any) -> None:
     """Write the rows of SOURCE, a file, folder or glob of any format, here or on S3, into TABLE."""
-    report = load_files(parse_flags(LoadOptions, flags))
+    options = parse_flags(LoadOptions, flags)
+    if dry_run:
+        _print_plan(options, as_json=as_json)
+        return
+    if not options.retry_rejects:
+        # Known from the start, so that also a load that is killed can go on.
+        options = dataclasses.replace(options, job_id=options.job_id or new_job_id())
+    try:
+        report = load_files(options, watch=LoadProgress(show_plan=not as_json, job_id=options.job_id))
+    except KeyboardInterrupt:
+        if options.job_id is not None:
+            words = shlex.join(["ddbio", "load", options.source, options.table, "--job-id", options.job_id])
+            sys.stderr.write(f"ddbio: '{words}' and the other options go on after what is finished\n")
+        raise
     click.echo(report.to_json() if as_json else format_write(report))
+
+
+@click.command("load")
+@click.argument("source")
+@click.argument("table")
+@flags_of(LoadOptions, without=["source", "table"])
+@JSON_FLAG
+def plan_load(*, as_json: bool, **flags: Any) -> None:
+    """Describe TABLE and SOURCE, sample one file, and print how it would be loaded."""
+    _print_plan(parse_flags(LoadOptions, flags), as_json=as_json)
+
+
+def _print_plan(options: LoadOptions, *, as_json: bool) -> None:
+    made = load_plan_of(options)
+    click.echo(json.dumps(dataclasses.asdict(made), ensure_ascii=False) if as_json else format_load_plan(made))
 
 
 def format_write(report: WriteReport) -> str:
@@ -38,4 +75,9 @@ def format_write(report: WriteReport) -> str:
     ]
     if report.throttles:
         rows.append(("throttled", ", ".join(f"{count} × {reason}" for reason, count in report.throttles.items())))
+    if report.rejects_uri is not None:
+        rows.append(("rejects", report.rejects_uri))
+    if report.job_id is not None:
+        before = f", after {report.resumed_rows:,} rows of earlier runs" if report.resumed_rows else ""
+        rows.append(("job", report.job_id + before))
     return "\n".join(f"{name:<10}{value}" for name, value in rows)

@@ -14,7 +14,7 @@ from ddbio.cli.demo import demo
 from ddbio.cli.export import export
 from ddbio.cli.export_jobs import list_exports, show, start, wait
 from ddbio.cli.flags import CONF_FLAG, JSON_FLAG, MASTER_FLAG, flags_of, parse_conf, parse_flags
-from ddbio.cli.load import load
+from ddbio.cli.load import load, plan_load
 from ddbio.cli.progress import ProgressWatch
 from ddbio.cli.schema import schema
 from ddbio.cli.show import format_plan, format_report, plan_to_dict
@@ -87,6 +87,7 @@ def warm(*, as_json: bool) -> None:
     click.echo(json.dumps(done) if as_json else f"the kernel is ready after {seconds:.1f} s; kept in {folder}")
 
 
+plan.add_command(plan_load)
 cli.add_command(demo)
 cli.add_command(load)
 cli.add_command(export)
@@ -103,7 +104,7 @@ def run(argv: Sequence[str]) -> None:
     except click.exceptions.Exit as ended:
         raise SystemExit(ended.exit_code) from None
     except (click.Abort, KeyboardInterrupt):
-        _fail("Interrupted", "interrupted; nothing of this job is visible", INTERRUPTED_EXIT, as_json=as_json)
+        _fail("Interrupted", "interrupted; no file of this job is visible", INTERRUPTED_EXIT, as_json=as_json)
     except click.UsageError as error:
         _fail("OptionError", error.format_message(), USAGE_EXIT, as_json=as_json)
     except DdbioError as error:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from ddbio.core.schema import format_schema, schema_to_json
 
 if TYPE_CHECKING:
+    from ddbio.core.load_plan import LoadPlan
     from ddbio.core.plan import ScanPlan
     from ddbio.ops.report import ScanReport
 
@@ -49,6 +50,30 @@ def format_plan(plan: ScanPlan) -> str:
     if plan.limit is not None:
         rows.append(("limit", f"{plan.limit:,} items, from one segment"))
     return "\n".join(f"{name:<9}{value}" for name, value in rows) + "\n\n" + format_schema(plan.schema)
+
+
+def format_load_plan(plan: LoadPlan) -> str:
+    """Return a load's plan as lines of name and value."""
+    about = "" if plan.rows_exact else "about "
+    size = format_bytes(plan.size_bytes)
+    rows = "rows not counted" if plan.rows is None else f"{about}{plan.rows:,} rows"
+    stated = "no capacity stated" if plan.table_wcu is None else f"{plan.table_wcu:g} WCU/s"
+    billing = "on-demand" if plan.on_demand else "provisioned"
+    budget = "unbounded" if plan.wcu_per_second is None else f"{plan.wcu_per_second:g} WCU/s"
+    by = "".join(f", {name} {value}" for name, value in (("newer by", plan.newer_by), ("as says", plan.operation_by)) if value)  # fmt: skip # noqa: E501
+    estimate = "unknown before the rows are read"
+    if plan.estimated_units is not None and plan.estimated_seconds is not None:
+        estimate = f"{plan.estimated_units:,.0f} WCU for new items, {format_duration(plan.estimated_seconds)}"
+    lines = [
+        ("source", f"{plan.source}: {plan.files:,} files in {plan.units:,} units, {size}, {rows}"),
+        ("table", f"{plan.table} ({billing}, {stated})"),
+        ("indexes", ", ".join(plan.indexes) or "none to which the rows belong"),
+        ("mode", plan.mode + by),
+        ("lanes", f"{plan.lanes}"),
+        ("budget", budget),
+        ("estimate", estimate),
+    ]
+    return "\n".join(f"{name:<9}{value}" for name, value in lines)
 
 
 def plan_to_dict(plan: ScanPlan) -> dict[str, Any]:

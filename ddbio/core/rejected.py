@@ -35,7 +35,7 @@ class RejectedRow:
 
 
 def item_text(row: pa.RecordBatch, *, nulls: bool) -> str:
-    """Return one row as DynamoDB JSON; a value that DynamoDB has no form for is its text.
+    """Return one row as DynamoDB JSON; a value that DynamoDB has no form for is its text as a number, which none takes.
 
     Parameters
     ----------
@@ -52,4 +52,4 @@ def _member(column: pa.RecordBatch, *, nulls: bool) -> str:
     encoded = Encoder(column.schema).encode(column)
     if not encoded.refusals:
         return encoded.buffer.tobytes().decode()[1:-1]
-    return compact_json({column.schema.names[0]: {"S": str(column.column(0)[0].as_py())}})[1:-1]
+    return compact_json({column.schema.names[0]: {"N": str(column.column(0)[0].as_py())}})[1:-1]

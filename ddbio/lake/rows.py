@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 _GZIP_MAGIC = b"\x1f\x8b"
 _BATCH_ROWS = 16_384
+_SAMPLE_BYTES = 512 * 1024
 _TAGS = "S|N|B|BOOL|NULL|SS|NS|BS|L|M"
 # An item, or an export's line: the first value has one of DynamoDB's types. Plain JSON has none.
 _TYPED = re.compile(rb'\s*\{\s*(?:"Item"\s*:\s*\{\s*)?"(?:[^"\\]|\\.)*"\s*:\s*\{\s*"(?:' + _TAGS.encode() + rb')"\s*:')
@@ -50,6 +51,14 @@ class Parts:
 
     sizes_bytes: tuple[int, ...]
     rows: int | None
+
+
+@dataclass(frozen=True)
+class Sample:
+    """Hold the first rows of a file, and what a row takes in it where rows are not counted."""
+
+    batch: pa.RecordBatch
+    row_bytes: float | None
 
 
 def is_rows(path: str) -> bool:
@@ -106,6 +115,32 @@ class RowFiles:
                     yield from _batches(self._open(entry).read_stripe(part))
                 case _:
                     yield from read_rows(entry.path, self._store.read(entry.path), self._texts)
+
+    def sample(self, entry: StoredObject, rows: int) -> Sample | None:
+        """Return the first rows of a file, reading little of it; None where that cannot be done.
+
+        Raises
+        ------
+        DecodeError
+            If the bytes are not of the format that the name tells.
+        """
+        with _named(entry.path):
+            match _ending(entry.path):
+                case ".parquet":
+                    file = pa.PythonFile(RangeFile(self._store, entry), "r")
+                    # Streams of a buffer each: a row group's first rows do not cost the whole of it.
+                    batches = pq.ParquetFile(file, buffer_size=_SAMPLE_BYTES // 8).iter_batches(rows)
+                    return next((Sample(batch, None) for batch in batches), None)
+                case ".orc" | ".arrow" | ".feather" | ".ipc":
+                    return next((Sample(batch.slice(0, rows), None) for batch in self.read(entry, 0)), None)
+        head = self._store.read_range(entry, 0, min(entry.size_bytes, _SAMPLE_BYTES))
+        text = zlib.decompressobj(zlib.MAX_WBITS | 32).decompress(head) if head.startswith(_GZIP_MAGIC) else head
+        whole = text if len(head) == entry.size_bytes else text[: text.rfind(b"\n") + 1]
+        found = list(read_rows(entry.path, whole, self._texts)) if whole else []
+        if not found:
+            return None
+        row_bytes = len(head) * len(whole) / len(text) / sum(batch.num_rows for batch in found)
+        return Sample(found[0].slice(0, rows), row_bytes)
 
     def _open(self, entry: StoredObject) -> Any:
         if self._opened[0] != entry.path:

@@ -8,7 +8,7 @@ from collections import deque
 from contextlib import closing
 from dataclasses import dataclass
 from queue import Queue
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from ddbio.aws.scan import Patience
 from ddbio.aws.wire import open_bodies
@@ -78,6 +78,10 @@ class Milestone:
     def __init__(self, reached: Callable[[], None]) -> None:
         self.reached = reached
         self.open_lanes = 0
+
+
+Feed: TypeAlias = "pa.RecordBatch | RejectedRow | Milestone"
+"""What a write is made of, in its order."""
 
 
 @dataclass(frozen=True)
@@ -180,7 +184,7 @@ class _Crew:
 
 def write_batches(
     task: WriteTask,
-    batches: Iterable[pa.RecordBatch | Milestone],
+    batches: Iterable[Feed],
     budget: Budget,
     reject: Callable[[list[RejectedRow]], None],
 ) -> WriteTally:
@@ -188,6 +192,8 @@ def write_batches(
 
     Parameters
     ----------
+    batches
+        Rows to write, rows that were found to be none, and milestones between them.
     reject
         Takes rows that cannot be written, in this thread; what it raises ends the task.
 
@@ -225,7 +231,7 @@ def write_batches(
 
 def _feed(
     plan: WritePlan,
-    batches: Iterable[pa.RecordBatch | Milestone],
+    batches: Iterable[Feed],
     crew: _Crew,
     tally: WriteTally,
     reject: Callable[[list[RejectedRow]], None],
@@ -235,6 +241,10 @@ def _feed(
         if isinstance(batch, Milestone):
             crew.put_milestone(batch)
             _settle(crew, tally, reject)
+            continue
+        if isinstance(batch, RejectedRow):
+            tally.rows += 1
+            _keep([batch], tally, reject)
             continue
         # Schemas that differ in metadata alone are equal, and yet a list is a set in only one of them.
         key = batch.schema.serialize().to_pybytes()

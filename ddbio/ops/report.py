@@ -191,6 +191,12 @@ class WriteReport(Report):
         Wall time from the verb's start.
     cpu_seconds
         User + system seconds of this process.
+    job_id
+        The load; under the same one it goes on where it stopped. Null where rows did not come from files.
+    resumed_rows
+        Rows that earlier runs of the same load had finished.
+    rejects_uri
+        Where the rejected rows of this run lie, or null.
     """
 
     rows: int
@@ -205,3 +211,6 @@ class WriteReport(Report):
     retries: int
     seconds: float
     cpu_seconds: float
+    job_id: str | None = None
+    resumed_rows: int = 0
+    rejects_uri: str | None = None

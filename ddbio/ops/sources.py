@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import pyarrow as pa
 
+from ddbio.core.load_plan import SourceFacts
+from ddbio.core.write_rows import RowWriter
 from ddbio.errors import NotFoundError, OptionError
 from ddbio.lake.rows import RowFiles, is_rows
 from ddbio.ops.lanes import Milestone
@@ -32,6 +34,7 @@ Rows: TypeAlias = "pa.Table | pa.RecordBatch | pa.RecordBatchReader | Iterable[p
 
 _WILD = ("*", "?", "[")
 _FOOTERS_AT_ONCE = 16
+_SAMPLE_ROWS = 1000
 
 
 def batches_of(data: Rows) -> Iterator[pa.RecordBatch]:
@@ -106,15 +109,39 @@ def open_source(source: str, options: ConnectionOptions) -> FileSource:
     return FileSource(store, tuple(files), units, sum(known) if len(known) == len(files) else None)
 
 
+def describe_source(source: FileSource, plan: WritePlan) -> SourceFacts:
+    """Return what a source holds, by its footers and a sample of one file.
+
+    Raises
+    ------
+    SchemaError
+        If the rows of the sample cannot be written as the plan says.
+    DecodeError
+        If the file is not of the format that its name tells.
+    """
+    files = RowFiles(source.store, [name for name, tag in plan.key_types if tag == "S"])
+    sample = next(filter(None, (files.sample(entry, _SAMPLE_ROWS) for entry in source.files[-1:])), None)
+    rows, units, columns = source.rows, None, list[str]()
+    if sample is not None and sample.batch.num_rows:
+        encoded = RowWriter(sample.batch.schema, plan).writes(sample.batch)
+        units = sum(float(lane.units.sum()) for lane in encoded.lanes) / sample.batch.num_rows
+        columns = sample.batch.schema.names
+        if rows is None and sample.row_bytes:
+            rows = round(sum(entry.size_bytes for entry in source.files) / sample.row_bytes)
+    size_bytes = sum(unit.size_bytes for unit in source.units)
+    exact = source.rows is not None
+    return SourceFacts(len(source.files), len(source.units), size_bytes, rows, exact, units, tuple(columns))
+
+
 def unit_batches(
-    source: FileSource, units: Iterable[Unit], plan: WritePlan, finished: Callable[[Unit], None]
+    source: FileSource, units: Iterable[Unit], plan: WritePlan, finished: Callable[[int, int], None]
 ) -> Iterator[pa.RecordBatch | Milestone]:
     """Yield the rows of some units, and after each unit's rows a milestone.
 
     Parameters
     ----------
     finished
-        Called with a unit when its milestone is reached.
+        Called with a unit's number, and that of its rows, when its milestone is reached.
 
     Raises
     ------
@@ -123,8 +150,11 @@ def unit_batches(
     """
     files = RowFiles(source.store, [name for name, tag in plan.key_types if tag == "S"])
     for unit in units:
-        yield from files.read(unit.entry, unit.part)
-        yield Milestone(partial(finished, unit))
+        rows = 0
+        for batch in files.read(unit.entry, unit.part):
+            rows += batch.num_rows
+            yield batch
+        yield Milestone(partial(finished, unit.number, rows))
 
 
 def _find(source: str, options: ConnectionOptions) -> tuple[ObjectStore, list[StoredObject]]:

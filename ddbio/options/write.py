@@ -29,6 +29,8 @@ class WriteOptions(ConnectionOptions):
     """The same as a share of the table's provisioned (or maximum on-demand) write units."""
     reject_to: str | None = None
     """Folder or s3:// prefix for rows that cannot be written; without it, one such row fails the job."""
+    reject_format: Literal["json", "parquet"] = "json"
+    """Keep rejected rows as lines of JSON or as Parquet."""
     lanes: Annotated[int, Field(ge=1, le=256)] = 8
     """Requests in flight at the same time; rows of one key always share a lane."""
 
@@ -49,3 +51,15 @@ class LoadOptions(WriteOptions):
 
     source: Annotated[str, Field(min_length=1)]
     """File, folder or glob, on this machine or under s3://, of Parquet, ORC, JSON Lines, CSV or Arrow."""
+    job_id: Annotated[str, Field(pattern=r"^[A-Za-z0-9_]{1,64}$")] | None = None
+    """Name of this load: run again under the same one, it goes on after what is finished."""
+    state: str | None = None
+    """Folder or s3:// prefix that notes what is finished; default is this user's state folder."""
+    retry_rejects: bool = False
+    """Take the source for a folder of rejected rows, and try those again."""
+
+    @model_validator(mode="after")
+    def _check_load(self) -> LoadOptions:
+        if self.retry_rejects and (self.job_id is not None or self.state is not None):
+            raise ValueError("retry_rejects moves aside what was tried: it has no use for job_id and state")
+        return self

@@ -16,6 +16,7 @@ from ddbio.errors import OptionError
 from ddbio.ops.lanes import WriteTally, WriteTask, write_batches
 from ddbio.ops.load import plan_of
 from ddbio.ops.rejects import Rejects
+from ddbio.ops.staging import new_job_id
 from ddbio.ops.target import dynamodb_spec
 from ddbio.options import WriteOptions, parse_options
 from ddbio.spark.lessor import ask_for_terms
@@ -72,12 +73,12 @@ class TableWriter(DataSourceArrowWriter):  # type: ignore[misc]
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
         """Write one partition's rows."""
         task = WriteTask(dynamodb_spec(self._options), self._plan, self._options.deadline_seconds)
-        rejects = Rejects(self._options)
+        rejects = Rejects(self._options, new_job_id())
         with closing(open_budget(self._lease, self._share)) as budget:
             try:
                 return Written(write_batches(task, map(self._tagged, iterator), budget, rejects.add))
             finally:
-                rejects.finish()
+                rejects.flush()
 
     def _tagged(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         # Spark hands on types and drops the fields' metadata, where DynamoDB's own types are.

@@ -135,3 +135,36 @@ def test_load_prints_one_json_object(endpoint, server, tmp_path):
     shown = _ddbio("load", tmp_path / "rows.jsonl", "loaded", "--endpoint-url", endpoint)
     assert "2: 2 written, 0 skipped, 0 rejected" in shown.stdout
     assert _ddbio("load", tmp_path / "rows.jsonl", "missing", "--endpoint-url", endpoint).returncode == 1
+
+
+def test_load_foresees_and_goes_on(endpoint, server, tmp_path):
+    """The plan is printed and nothing written; a load names its job, and the same job again has nothing to do."""
+    server.load("planned", b"", "pk:S")
+    (tmp_path / "rows.jsonl").write_text('{"pk":"a","n":1}\n{"pk":"b","n":2}\n')
+    words = [tmp_path / "rows.jsonl", "planned", "--endpoint-url", endpoint]
+    plan = json.loads(_ddbio("plan", "load", *words, "--wcu-per-second", 1, "--json").stdout)
+    assert (plan["rows"], plan["estimated_units"], plan["estimated_seconds"]) == (2, 2, 2)
+    assert "about 2 rows" in _ddbio("load", *words, "--dry-run").stdout
+    assert server.consumed("planned") == []
+    words += ["--state", tmp_path / "state", "--job-id", "nightly"]
+    done = _ddbio("load", *words)
+    assert "2: 2 written" in done.stdout
+    assert "job      nightly" in done.stderr
+    assert "nightly, after 2 rows of earlier runs" in _ddbio("load", *words).stdout
+
+
+def test_an_interrupted_load_says_how_it_goes_on(endpoint, server, tmp_path):
+    """Ctrl-C ends with 130 and the command that goes on."""
+    server.load("slow", b"", "pk:S")
+    (tmp_path / "rows.csv").write_text("pk,n\n" + "".join(f"{n},1\n" for n in range(5000)))
+    words = [str(tmp_path / "rows.csv"), "slow", "--endpoint-url", endpoint, "--state", str(tmp_path / "state")]
+    command = [sys.executable, "-m", "ddbio", "load", *words, "--job-id", "j1", "--wcu-per-second", "100"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as running:
+        deadline = time.monotonic() + 60
+        before = server.requests().get("BatchWriteItem", 0)
+        while server.requests().get("BatchWriteItem", 0) < before + 3 and time.monotonic() < deadline:
+            time.sleep(0.05)
+        running.send_signal(signal.SIGINT)
+        _, stderr = running.communicate(timeout=30)
+    assert running.returncode == 130
+    assert b"slow --job-id j1' and the other options go on after what is finished" in stderr

@@ -1,23 +1,15 @@
 """The line that tells how far a job is."""
 
-import pyarrow as pa
-
 from ddbio.budget import Usage
-from ddbio.cli.progress import Pace
-from ddbio.core.facts import TableFacts
-from ddbio.core.plan import Resources, Sample, plan_scan
-from ddbio.options import ScanOptions, parse_options
+from ddbio.cli.progress import Course, Pace
 
 
-def _usage(seconds, items):
-    return Usage(items, items * 500, items * 0.03, 1, {}, seconds, None)
+def _usage(seconds, items, item_bytes=500):
+    return Usage(items, items * item_bytes, items * 0.03, 1, {}, seconds, None)
 
 
-def _pace(**options):
-    facts = TableFacts("t", "arn", "id", "ACTIVE", (), 1000, 200_000, on_demand=True)
-    sample = Sample(pa.schema([]), 10, 200.0, 1.0, complete=False)
-    asked = parse_options(ScanOptions, {"table": "t", **options})
-    return Pace(plan_scan(facts, sample, asked, Resources(1)), _usage(0.0, 0))
+def _pace(rcu_per_second=None):
+    return Pace(Course("scan t", "RCU", 1000, rcu_per_second), _usage(0.0, 0))
 
 
 def test_rates_are_those_of_the_last_seconds():
@@ -31,9 +23,15 @@ def test_rates_are_those_of_the_last_seconds():
 
 def test_no_budget_and_no_progress_read_well():
     """Without a budget none is shown; before the first item no time is promised."""
-    assert _pace().describe(_usage(1.0, 0)) == "0 items  0.0 MB/s  0 RCU/s"
+    assert _pace().describe(_usage(1.0, 0)) == "0 items  0 RCU/s"
 
 
 def test_nothing_is_left_at_the_end():
     """A table that grew past its stated count promises no negative time."""
     assert "left" not in _pace().describe(_usage(1.0, 1100))
+
+
+def test_a_load_goes_on_from_what_is_done():
+    """Rows of earlier runs count as brought, and not for the speed; writes tell no bytes."""
+    pace = Pace(Course("load t", "WCU", 1000, None, done=400), _usage(0.0, 0))
+    assert pace.describe(_usage(1.0, 100, 0)) == "500 items  3 WCU/s  5.0 s left"

@@ -35,15 +35,11 @@ def opened(source):
 def read(source, units):
     """Return how many rows each unit had, by the milestones between them."""
     plan = plan_write(FACTS, parse_options(LoadOptions, {"source": "x", "table": "rows"}))
-    reached, counts, rows = [], [], 0
-    for batch in unit_batches(source, units, plan, reached.append):
+    counts = {}
+    for batch in unit_batches(source, units, plan, counts.__setitem__):
         if isinstance(batch, Milestone):
             batch.reached()
-            counts.append(rows)
-            rows = 0
-        else:
-            rows += batch.num_rows
-    return dict(zip([unit.number for unit in reached], counts, strict=True))
+    return counts
 
 
 def test_units_are_row_groups_stripes_and_files(folder):

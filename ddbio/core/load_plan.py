@@ -1,0 +1,106 @@
+"""Foresee a load: how many rows and write units it is, and how long it takes; read and write nothing."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from ddbio.core.facts import TableFacts
+    from ddbio.core.write_plan import WritePlan
+
+# https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/on-demand-capacity-mode.html: a new table's start.
+ON_DEMAND_START = 4000.0
+
+
+@dataclass(frozen=True)
+class SourceFacts:
+    """Describe the files of a load before they are read.
+
+    Attributes
+    ----------
+    rows
+        What the footers say, and for other files what a sample lets expect; None without either.
+    exact
+        Whether every row is counted.
+    row_units
+        Write units that a row of the sample costs on average, without indexes; None without a sample.
+    columns
+        Columns of the sample.
+    """
+
+    files: int
+    units: int
+    size_bytes: int
+    rows: int | None
+    exact: bool
+    row_units: float | None
+    columns: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class LoadPlan:
+    """State a load before it starts.
+
+    Attributes
+    ----------
+    files, units, size_bytes
+        What is read: units are row groups, stripes and files of text.
+    rows, rows_exact
+        How many rows, counted or as a sample lets expect; None where unknown.
+    indexes
+        Secondary indexes that the rows have the keys of; each is expected to cost as much as the table.
+    wcu_per_second
+        The budget, or None.
+    table_wcu
+        What the table is provisioned for, or its on-demand maximum; None where it states none.
+    estimated_units, estimated_seconds
+        For items that are new; None where the rows are unknown.
+    """
+
+    source: str
+    table: str
+    mode: str
+    newer_by: str | None
+    operation_by: str | None
+    files: int
+    units: int
+    size_bytes: int
+    rows: int | None
+    rows_exact: bool
+    indexes: tuple[str, ...]
+    wcu_per_second: float | None
+    table_wcu: float | None
+    on_demand: bool
+    lanes: int
+    estimated_units: float | None
+    estimated_seconds: float | None
+
+
+def plan_load(source: str, write: WritePlan, facts: TableFacts, found: SourceFacts) -> LoadPlan:
+    """Return what a load would do."""
+    indexes = tuple(index.name for index in facts.indexes if set(index.key_names) <= set(found.columns))
+    units = None
+    if found.rows is not None and found.row_units is not None:
+        units = found.rows * found.row_units * (1 + len(indexes))
+    rates = [rate for rate in (write.wcu_per_second, facts.wcu) if rate is not None]
+    rate = min(rates) if rates else ON_DEMAND_START
+    return LoadPlan(
+        source=source,
+        table=write.table,
+        mode=write.mode,
+        newer_by=write.newer_by,
+        operation_by=write.operation_by,
+        files=found.files,
+        units=found.units,
+        size_bytes=found.size_bytes,
+        rows=found.rows,
+        rows_exact=found.exact,
+        indexes=indexes,
+        wcu_per_second=write.wcu_per_second,
+        table_wcu=facts.wcu,
+        on_demand=facts.on_demand,
+        lanes=write.lanes,
+        estimated_units=units,
+        estimated_seconds=None if units is None else units / rate,
+    )

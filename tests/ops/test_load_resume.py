@@ -1,0 +1,153 @@
+"""A load that was stopped goes on: no row is lost, and what is noted as finished is not written again."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import ddbio
+from ddbio.aws.client import ClientSpec
+from ddbio.errors import OptionError, PartialWriteError, TargetError, ThrottledError
+from ddbio.testing import FakeDynamoDB
+from ddbio.testing.faults import Faults, Storm
+
+ROWS, GROUP = 4000, 200
+
+
+@pytest.fixture
+def server():
+    """Serve one empty table ``rows`` with the key pk."""
+    with FakeDynamoDB() as running:
+        running.load("rows", b"", "pk:S")
+        yield running
+
+
+@pytest.fixture
+def source(tmp_path):
+    """Return a folder of two files with twenty row groups together."""
+    folder = tmp_path / "in"
+    folder.mkdir()
+    for number in range(2):
+        keys = [f"{n:05}" for n in range(number * ROWS // 2, (number + 1) * ROWS // 2)]
+        pq.write_table(pa.table({"pk": keys, "n": list(range(ROWS // 2))}), folder / f"{number}.parquet", GROUP)
+    return folder
+
+
+@pytest.fixture
+def load(server, source, tmp_path):
+    """Return a function that loads the folder, its progress noted in a folder of this test."""
+
+    def run(where=source, **options):
+        state = {"state": str(tmp_path / "state"), "job_id": "job_1", "endpoint_url": server.endpoint_url, **options}
+        return ddbio.load(where, "rows", **{name: value for name, value in state.items() if value is not None})
+
+    return run
+
+
+def noted_rows(folder):
+    """Return how many rows the notes of a job call finished."""
+    notes = [json.loads(path.read_text()) for path in folder.glob("_ddbio/job_1.load/*.json")]
+    assert all(note["rows"] == GROUP * sum(last - first + 1 for first, last in note["finished"]) for note in notes)
+    return sum(note["rows"] for note in notes)
+
+
+def test_a_finished_load_writes_nothing_again(load, server):
+    """The same job, run again, has nothing to do."""
+    assert load().written == ROWS
+    sent = server.requests()["BatchWriteItem"]
+    again = load()
+    assert (again.rows, again.resumed_rows, again.job_id) == (0, ROWS, "job_1")
+    assert server.requests()["BatchWriteItem"] == sent
+
+
+def test_a_killed_load_goes_on(load, server, source, tmp_path):
+    """After SIGKILL the rows not noted are written, and no others."""
+    flags = ["--endpoint-url", server.endpoint_url, "--state", str(tmp_path / "state"), "--job-id", "job_1"]
+    command = [sys.executable, "-m", "ddbio", "load", str(source), "rows", *flags, "--wcu-per-second", "500", "--json"]
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as running:
+        deadline = time.monotonic() + 60
+        while noted_rows(tmp_path / "state") < 2 * GROUP and time.monotonic() < deadline and running.poll() is None:
+            time.sleep(0.02)
+        os.kill(running.pid, signal.SIGKILL)
+    done = noted_rows(tmp_path / "state")
+    assert 0 < done < ROWS
+    report = load(mode=None)
+    assert (report.rows, report.resumed_rows, report.written) == (ROWS - done, done, ROWS - done)
+    assert ddbio.read_table("rows", endpoint_url=server.endpoint_url).num_rows == ROWS
+
+
+def test_no_progress_ends_in_a_way_to_go_on(source, tmp_path):
+    """Where nothing gets through, the error names the command that goes on, and that goes on."""
+    with FakeDynamoDB(faults=Faults(storms=(Storm(0, 5),))) as server:
+        server.load("rows", b"", "pk:S")
+        options = {"endpoint_url": server.endpoint_url, "state": str(tmp_path / "state"), "job_id": "job_1"}
+        words = r"ddbio load .* rows --job-id job_1' and the other options go on"
+        with pytest.raises(ThrottledError, match=words):
+            ddbio.load(source, "rows", deadline_seconds=0.3, **options)
+        assert ddbio.load(source, "rows", **options).written == ROWS
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"mode": "create"}, "begun with mode 'upsert', and 'create' is asked for"),
+        ({"newer_by": "n"}, "begun with newer_by None, and 'n' is asked for"),
+        ({"wcu_per_second": 50_000, "lanes": 2}, None),
+    ],
+)
+def test_another_load_under_the_same_id_is_refused(load, options, words):
+    """What changes the outcome may not change within a job; what changes its speed may."""
+    load()
+    if words is None:
+        assert load(**options).rows == 0
+        return
+    with pytest.raises(OptionError, match=words):
+        load(**options)
+
+
+def test_a_changed_source_is_refused(load, source):
+    """A file that was replaced is noticed, also where its size is the same."""
+    load()
+    path = source / "0.parquet"
+    os.utime(path, (1, 1))
+    with pytest.raises(OptionError, match="the files of its source have changed since"):
+        load()
+
+
+def test_a_recreated_table_is_refused(load, server):
+    """Rows that were written into a table that is gone are not taken for written."""
+    load()
+    client = ClientSpec(server.endpoint_url, "eu-west-1").client("dynamodb")
+    client.delete_table(TableName="rows")
+    server.load("rows", b"", "pk:S")
+    with pytest.raises(OptionError, match="begun with table"):
+        load()
+
+
+def test_a_unit_whose_rejects_are_not_kept_is_not_finished(load, tmp_path, source):
+    """A job that failed at a bad row goes on with a place for rejects, whose row numbers count the whole source."""
+    bad = pa.table({"pk": ["x", "", "y"], "n": [1, 2, 3]})
+    pq.write_table(bad, source / "9.parquet")
+    with pytest.raises(PartialWriteError, match="row 4001 cannot be written"):
+        load(lanes=1)
+    report = load(reject_to=str(tmp_path / "bad"))
+    assert (report.rejected, report.rejects_uri) == (1, str(tmp_path / "bad"))
+    (path,) = (tmp_path / "bad").glob("rejects-job_1-*.jsonl")
+    assert json.loads(path.read_text())["row"] == 4001
+    assert load().rows == 0
+
+
+def test_a_state_that_cannot_be_written(load, tmp_path, monkeypatch, caplog):
+    """A place that was asked for must take the notes; without the default one the load only says so."""
+    (tmp_path / "file").write_text("")
+    with pytest.raises(TargetError):
+        load(state=str(tmp_path / "file"))
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "file"))
+    assert load(state=None).written == ROWS
+    assert "cannot be continued" in caplog.text

@@ -1,0 +1,136 @@
+"""Rejected rows are kept whole, in either format, and can be tried again."""
+
+import json
+import math
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import ddbio
+from ddbio.core.rejected import item_text
+from ddbio.errors import DecodeError, NotFoundError, OptionError, PartialWriteError, SchemaError
+from ddbio.testing import FakeDynamoDB
+
+ROWS = pa.table({"pk": ["a", "", "b", "", "c"], "sk": [1, 2, 3, 4, 5], "v": ["x", "y", None, "zü", "w"]})
+
+
+@pytest.fixture
+def server():
+    """Serve one empty table ``rows`` with the key pk, sk."""
+    with FakeDynamoDB() as running:
+        running.load("rows", b"", "pk:S,sk:N")
+        yield running
+
+
+def mend(folder):
+    """Give every rejected row a key, as a person would with an editor."""
+    for path in folder.glob("rejects-*.jsonl"):
+        path.write_text(path.read_text().replace('"pk":{"S":""}', '"pk":{"S":"mended"}'))
+
+
+def test_parquet_has_a_column_for_each_part(server, tmp_path):
+    """Rejects as Parquet have number, rule, reason and item as columns."""
+    options = {"endpoint_url": server.endpoint_url, "reject_to": str(tmp_path), "reject_format": "parquet"}
+    report = ddbio.write_table(ROWS, "rows", **options)
+    assert (report.written, report.rejected, report.rejects_uri) == (3, 2, str(tmp_path))
+    (path,) = tmp_path.glob("rejects-*.parquet")
+    kept = pq.read_table(path)
+    assert kept.schema.names == ["row", "rule", "reason", "item"]
+    assert kept.column("row").to_pylist() == [1, 3]
+    assert json.loads(kept.column("item")[1].as_py()) == {"pk": {"S": ""}, "sk": {"N": "4"}, "v": {"S": "zü"}}
+
+
+def test_the_failure_counts_what_was_accepted(server):
+    """Without a place for rejects the error says what was refused, and holds the counts."""
+    with pytest.raises(PartialWriteError, match=r"row 1 cannot be written.*the key is empty") as caught:
+        ddbio.write_table(ROWS, "rows", endpoint_url=server.endpoint_url)
+    assert (caught.value.rejected, caught.value.rejects_uri) == (2, None)
+
+
+def test_rejects_are_kept_when_the_job_fails(server, tmp_path):
+    """A job that ends later by another error has written its rejects, and the error says how many and where."""
+
+    def batches():
+        yield from ROWS.to_batches()
+        yield pa.record_batch({"other": [1]})
+
+    with pytest.raises(SchemaError, match=rf"2 rejected rows lie in {tmp_path}"):
+        ddbio.write_table(batches(), "rows", endpoint_url=server.endpoint_url, reject_to=str(tmp_path))
+    (path,) = tmp_path.glob("rejects-*.jsonl")
+    assert len(path.read_text().splitlines()) == 2
+
+
+def test_mended_rows_are_written(server, tmp_path):
+    """A retry writes what was mended, rejects the rest anew, and moves aside what it has tried."""
+    bad, worse = tmp_path / "bad", tmp_path / "worse"
+    ddbio.write_table(ROWS, "rows", endpoint_url=server.endpoint_url, reject_to=str(bad))
+    options = {"endpoint_url": server.endpoint_url, "retry_rejects": True}
+    still = ddbio.load(bad, "rows", reject_to=str(worse), **options)
+    assert (still.rows, still.written, still.rejected) == (2, 0, 2)
+    assert [path.parent.name for path in bad.rglob("rejects-*")] == ["_retried"]
+    mend(worse)
+    assert ddbio.load(worse, "rows", **options).written == 2
+    rows = ddbio.read_table("rows", endpoint_url=server.endpoint_url).to_pylist()
+    assert {(row["sk"], row["v"]) for row in rows if row["pk"] == "mended"} == {(2, "y"), (4, "zü")}
+    with pytest.raises(NotFoundError, match="holds no rejects"):
+        ddbio.load(worse, "rows", **options)
+
+
+def test_parquet_rejects_are_tried_again(server, tmp_path):
+    """Rejects as Parquet go the same way."""
+    options = {"endpoint_url": server.endpoint_url, "reject_to": str(tmp_path), "reject_format": "parquet"}
+    ddbio.write_table(ROWS, "rows", **options)
+    report = ddbio.load(tmp_path, "rows", retry_rejects=True, **options)
+    assert (report.rows, report.rejected) == (2, 2)
+    assert len(list(tmp_path.glob("rejects-*"))) == 1
+
+
+def test_values_without_a_form_are_never_written(server, tmp_path):
+    """What DynamoDB has no form for is kept as text, and a retry rejects it again instead of writing that text."""
+    table = pa.table({"pk": ["a", "b"], "sk": [1, 2], "v": [math.nan, 1.5]})
+    ddbio.write_table(table, "rows", endpoint_url=server.endpoint_url, reject_to=str(tmp_path / "bad"))
+    options = {"endpoint_url": server.endpoint_url, "retry_rejects": True, "reject_to": str(tmp_path / "worse")}
+    report = ddbio.load(tmp_path / "bad", "rows", **options)
+    assert (report.rows, report.written, report.rejected) == (1, 0, 1)
+    (path,) = (tmp_path / "worse").glob("rejects-*.jsonl")
+    assert json.loads(path.read_text())["item"]["v"] == {"N": "nan"}
+
+
+def test_retried_updates_touch_only_what_their_rows_had(server, tmp_path):
+    """Rows with different columns are tried apart: a column that a row lacks removes nothing."""
+    ddbio.write_table(ROWS.slice(0, 1), "rows", endpoint_url=server.endpoint_url)
+    keys = [{"pk": {"S": pk}, "sk": {"N": "1"}} for pk in "ad"]
+    items = [keys[0] | {"w": {"N": "7"}}, keys[1] | {"v": {"S": "y"}}]
+    lines = [json.dumps({"row": n, "rule": "r", "reason": "w", "item": item}) for n, item in enumerate(items)]
+    (tmp_path / "rejects-job-1-0000.jsonl").write_text("\n".join(lines))
+    options = {"endpoint_url": server.endpoint_url, "retry_rejects": True, "mode": "update"}
+    assert ddbio.load(tmp_path, "rows", **options).written == 2
+    rows = ddbio.read_table("rows", endpoint_url=server.endpoint_url).to_pylist()
+    assert {row["pk"]: (row["v"], row["w"]) for row in rows} == {"a": ("x", 7), "d": ("y", None)}
+
+
+def test_what_holds_no_rejects_is_told(server, tmp_path):
+    """A file of that name with other content is an error with its name; a job id makes no sense for a retry."""
+    (tmp_path / "rejects-job-1-0000.jsonl").write_text('{"a": 1}\n')
+    options = {"endpoint_url": server.endpoint_url, "retry_rejects": True}
+    with pytest.raises(DecodeError, match=r"rejects-job-1-0000\.jsonl holds no rejects"):
+        ddbio.load(tmp_path, "rows", **options)
+    with pytest.raises(OptionError, match="no use for job_id"):
+        ddbio.load(tmp_path, "rows", job_id="x", **options)
+
+
+@pytest.mark.parametrize(
+    ("column", "member"),
+    [
+        (pa.array([None], pa.int64()), ""),
+        (pa.array([[1, 2]]), '"v":{"L":[{"N":"1"},{"N":"2"}]}'),
+        (pa.array([b"\xff"]), '"v":{"B":"/w=="}'),
+        (pa.array([{"a": math.inf}]), '"v":{"N":"{\'a\': inf}"}'),
+    ],
+)
+def test_a_row_is_dynamodb_json(column, member):
+    """Every value that has a form has it; null is missing, or NULL where that is asked for."""
+    row = pa.record_batch({"v": column})
+    assert item_text(row, nulls=False) == f"{{{member}}}"
+    assert item_text(row, nulls=True) == (f"{{{member}}}" if member else '{"v":{"NULL":true}}')
