@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     Scanner = Callable[[Table], Iterator[Any]]
 
 DDBIO = "ddbio.scan_batches"
+PACKED = "ddbio.scan_batches, gzip"
 READ_TABLE = "ddbio.read_table"
 RAW = "raw pages, botocore"
 RAW_LIGHT = "raw pages, light wire"
@@ -41,6 +42,12 @@ _COMPARED = 1_000
 def scan_batches(table: Table) -> Iterator[pa.RecordBatch]:
     """Yield typed columns under a given schema."""
     return ddbio.scan_batches(table.name, endpoint_url=table.endpoint_url, schema=schema_of(table.shape))
+
+
+def scan_packed(table: Table) -> Iterator[pa.RecordBatch]:
+    """Yield typed columns of pages that came compressed."""
+    schema = schema_of(table.shape)
+    return ddbio.scan_batches(table.name, endpoint_url=table.endpoint_url, schema=schema, accept_encoding="gzip")
 
 
 def read_table(table: Table) -> Iterator[pa.Table]:
@@ -90,6 +97,7 @@ def awswrangler_frame(table: Table) -> Iterator[Any]:
 
 SCANNERS: dict[str, Scanner] = {
     DDBIO: scan_batches,
+    PACKED: scan_packed,
     READ_TABLE: read_table,
     RAW: raw_pages,
     RAW_LIGHT: light_pages,
@@ -112,7 +120,7 @@ def check(name: str, table: Table) -> None:
         assert sum(map(len, pieces)) >= table.line_bytes
         return
     assert sum(map(len, pieces)) == table.count
-    if name in {DDBIO, READ_TABLE}:
+    if name in {DDBIO, PACKED, READ_TABLE}:
         parts = pieces if name == READ_TABLE else [pa.Table.from_batches(pieces)]
         reference = RowBuilder(schema_of(table.shape), keep_nulls=False).batch(wanted, MisfitLog())
         assert _sorted(parts[0], table).equals(_sorted(pa.Table.from_batches([reference]), table))

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from botocore.exceptions import HTTPClientError
 from isal import isal_zlib
 
 from ddbio.aws.connection import LARGEST_BODY_BYTES
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 _GZIP_BITS = 31
 # isal's stubs take the class for an instance.
@@ -18,6 +21,17 @@ class BrokenCompressionError(HTTPClientError):
     """Report an answer that cannot be decompressed: the same page must be asked again."""
 
     fmt = "the compressed body is broken: {reason}"
+
+
+def content_of(body: bytes, headers: Mapping[str, str]) -> bytes:
+    """Return what an answer says, whether it came compressed or not.
+
+    Raises
+    ------
+    botocore.exceptions.HTTPClientError
+        As :func:`gunzip`.
+    """
+    return gunzip(body) if headers.get("content-encoding", "").lower() == "gzip" else body
 
 
 def gunzip(body: bytes) -> bytes:

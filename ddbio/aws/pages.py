@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 import base64
+from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, Protocol
 
 from botocore.exceptions import HTTPClientError
 from isal import isal_zlib
 
+from ddbio.aws.compression import content_of
 from ddbio.core.page import Page, split_page
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from ddbio.aws.client import ClientSpec
+    from ddbio.options import AcceptEncoding
 
 _OK = 200
 _RAW = "RawBody"
+
+_accepted: ContextVar[AcceptEncoding] = ContextVar("accepted", default="identity")
 
 
 class PageSource(Protocol):
@@ -82,12 +87,13 @@ class PageClient:
     The body is taken in botocore's ``before-parse`` event; botocore itself sees an empty object. Safe for threads.
     """
 
-    def __init__(self, spec: ClientSpec, lanes: int) -> None:
+    def __init__(self, spec: ClientSpec, lanes: int, accept_encoding: AcceptEncoding = "identity") -> None:
+        self._accept_encoding = accept_encoding
         self._client: Any = spec.client("dynamodb", max_pool_connections=max(10, lanes))
-        for operation in ("Scan", "Query"):
-            self._client.meta.events.register(
-                f"before-parse.dynamodb.{operation}", _take_body, unique_id=f"ddbio-{operation}"
-            )
+        events = self._client.meta.events
+        for name in ("Scan", "Query"):
+            events.register(f"request-created.dynamodb.{name}", _ask_encoding, unique_id=f"ddbio-accept-{name}")
+            events.register(f"before-parse.dynamodb.{name}", _take_body, unique_id=f"ddbio-{name}")
 
     @property
     def endpoint_url(self) -> str:
@@ -96,14 +102,23 @@ class PageClient:
 
     def scan(self, parameters: Mapping[str, Any]) -> Page:
         """Return one Scan page; its items are still the bytes of the wire."""
-        return split_page(self._client.scan(**_for_botocore(parameters))[_RAW])
+        return self._page(self._client.scan, parameters)
 
     def query(self, parameters: Mapping[str, Any]) -> Page:
         """Return one Query page; see ``scan``."""
-        return split_page(self._client.query(**_for_botocore(parameters))[_RAW])
+        return self._page(self._client.query, parameters)
 
     def close(self) -> None:
         """Close nothing: the client belongs to the process."""
+
+    def _page(self, call: Callable[..., Any], parameters: Mapping[str, Any]) -> Page:
+        # The client has other users, who may ask otherwise.
+        token = _accepted.set(self._accept_encoding)
+        try:
+            answer = call(**_for_botocore(parameters))
+        finally:
+            _accepted.reset(token)
+        return split_page(answer[_RAW])
 
 
 def _for_botocore(parameters: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -118,13 +133,20 @@ def _for_botocore(parameters: Mapping[str, Any]) -> Mapping[str, Any]:
     return {**parameters, "ExclusiveStartKey": key}
 
 
+def _ask_encoding(request: Any, **_: Any) -> None:
+    if _accepted.get() == "gzip":
+        request.headers["Accept-Encoding"] = "gzip"
+
+
 def _take_body(response_dict: dict[str, Any], customized_response_dict: dict[str, Any], **_: Any) -> None:
+    body, headers = response_dict["body"], response_dict["headers"]
     if response_dict["status_code"] != _OK:
+        # botocore itself reads refusals, and decompresses nothing.
+        response_dict["body"] = content_of(body, headers)
         return
-    body: bytes = response_dict["body"]
     if not body:
         # An answer cut inside its head reaches us as one without a length.
-        raise TruncatedBodyError(found=0, stated=response_dict["headers"].get("content-length"), error="empty")
-    verify_body(body, response_dict["headers"])
-    customized_response_dict[_RAW] = body
+        raise TruncatedBodyError(found=0, stated=headers.get("content-length"), error="empty")
+    verify_body(body, headers)
+    customized_response_dict[_RAW] = content_of(body, headers)
     response_dict["body"] = b"{}"

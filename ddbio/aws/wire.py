@@ -17,12 +17,12 @@ import os
 import threading
 import time
 from email.utils import parsedate_to_datetime
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from botocore.parsers import create_parser
 
 from ddbio.aws.bodies import BodyClient
-from ddbio.aws.compression import gunzip
+from ddbio.aws.compression import content_of
 from ddbio.aws.connection import Connections
 from ddbio.aws.pages import PageClient, verify_body
 from ddbio.aws.route import Routes, obstacle
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from ddbio.aws.connection import Reply, Target
     from ddbio.aws.pages import PageSource
     from ddbio.aws.route import Route
+    from ddbio.options import AcceptEncoding
 
 _OK = 200
 
@@ -49,9 +50,7 @@ _EXPIRED = {"ExpiredToken", "ExpiredTokenException"}
 _SKEW_WORDS = ("Signature expired", "Signature not yet current")
 
 
-def open_pages(
-    spec: ClientSpec, lanes: int, *, accept_encoding: Literal["identity", "gzip"] = "identity"
-) -> PageSource:
+def open_pages(spec: ClientSpec, lanes: int, *, accept_encoding: AcceptEncoding = "identity") -> PageSource:
     """Return the fastest source of pages that honours everything that is configured.
 
     Parameters
@@ -59,14 +58,14 @@ def open_pages(
     lanes
         How many threads will ask at once.
     accept_encoding
-        ``gzip`` asks the service for compressed answers: fewer bytes for more CPU. botocore's way never asks.
+        ``gzip`` asks the service for compressed answers: fewer bytes for more CPU.
 
     Raises
     ------
     OptionError
         If ``DDBIO_WIRE`` is neither ``light`` nor ``botocore``, or asks for ``light`` where that cannot be.
     """
-    return _open_light(spec, lanes, accept_encoding) or PageClient(spec, lanes)
+    return _open_light(spec, lanes, accept_encoding) or PageClient(spec, lanes, accept_encoding)
 
 
 def open_bodies(spec: ClientSpec, lanes: int) -> BodySource:
@@ -80,7 +79,7 @@ def open_bodies(spec: ClientSpec, lanes: int) -> BodySource:
     return _open_light(spec, lanes) or BodyClient(spec, lanes)
 
 
-def _open_light(spec: ClientSpec, lanes: int, accept_encoding: str = "identity") -> Wire | None:
+def _open_light(spec: ClientSpec, lanes: int, accept_encoding: AcceptEncoding = "identity") -> Wire | None:
     forced = os.environ.get("DDBIO_WIRE", "")
     if forced not in {"", "light", "botocore"}:
         raise OptionError(f"DDBIO_WIRE is {forced!r}: set it to light or botocore, or leave it out")
@@ -97,7 +96,7 @@ def _open_light(spec: ClientSpec, lanes: int, accept_encoding: str = "identity")
 class Wire:
     """Fetch pages over kept connections, one for each thread that asks at the same time. Safe for threads."""
 
-    def __init__(self, client: Any, spec: ClientSpec, accept_encoding: str = "identity") -> None:
+    def __init__(self, client: Any, spec: ClientSpec, accept_encoding: AcceptEncoding = "identity") -> None:
         self._client = client
         self._accept_encoding = accept_encoding
         self._routes = Routes(client, spec)
@@ -148,9 +147,7 @@ class Wire:
         reply = self._connections_to(route.target).exchange(head + body)
         # The checksum covers what is sent.
         verify_body(reply.body, reply.headers)
-        if reply.headers.get("content-encoding", "").lower() == "gzip":
-            return dataclasses.replace(reply, body=gunzip(reply.body))
-        return reply
+        return dataclasses.replace(reply, body=content_of(reply.body, reply.headers))
 
     def _connections_to(self, target: Target) -> Connections:
         found = self._connections.get(target)

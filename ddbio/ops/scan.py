@@ -79,6 +79,7 @@ def scan_tasks(plan: ScanPlan, options: ScanOptions, facts: TableFacts) -> list[
             drop=options.drop or (),
             digest=getattr(options, "digest", False),
             deadline_seconds=options.deadline_seconds,
+            accept_encoding=options.accept_encoding,
         )
         for number, group in enumerate(plan.groups())
     ]

@@ -115,7 +115,7 @@ def _sample_pages(facts: TableFacts, options: ScanOptions, budget: Budget, wante
     share = -(-wanted // (1 + len(SAMPLE_AT)))
     mean_bytes = facts.size_bytes / facts.item_count if facts.item_count else ASSUMED_ITEM_BYTES
     whole = dataclasses.replace(request_of(facts, options, mean_bytes), max_items=share)
-    with closing(open_pages(dynamodb_spec(options), lanes=1)) as source:
+    with closing(open_pages(dynamodb_spec(options), 1, accept_encoding=options.accept_encoding)) as source:
         probe = list(_first(scan_pages(source, whole, budget, patience), share))
         yield from probe
         if probe[-1].last_evaluated_key is None:

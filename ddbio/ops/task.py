@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from ddbio.budget import Budget
     from ddbio.core.page import Page
     from ddbio.core.rescue import OnMisfit
+    from ddbio.options import AcceptEncoding
 
 QUEUED_BYTES = 8 * 1024 * 1024
 """Decoded bytes that lanes may be ahead of their consumer."""
@@ -44,6 +45,7 @@ class ScanTask:
     drop: tuple[str, ...] = ()
     digest: bool = False
     deadline_seconds: float = 600.0
+    accept_encoding: AcceptEncoding = "identity"
 
 
 @dataclass
@@ -66,7 +68,7 @@ class SegmentStream:
     def __init__(self, task: ScanTask, budget: Budget) -> None:
         self._task = task
         self._budget = budget
-        self._pages = open_pages(task.spec, task.lanes)
+        self._pages = open_pages(task.spec, task.lanes, accept_encoding=task.accept_encoding)
         self._waiting = deque(task.requests)
         # A decoder holds several pages' worth of scratch: no more of them than cores can work at once.
         self._decoders: SimpleQueue[Decoder] = SimpleQueue()

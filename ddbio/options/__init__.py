@@ -10,10 +10,11 @@ from ddbio.options.export import ExportReadOptions, ExportToFilesOptions
 from ddbio.options.export_start import ExportStartOptions, WaitOptions
 from ddbio.options.files import Compression, Engine, FilesOptions, Mode
 from ddbio.options.parsing import camel_case, descriptions_of, parse_options
-from ddbio.options.scan import ScanOptions, ScanToFilesOptions
+from ddbio.options.scan import AcceptEncoding, ScanOptions, ScanToFilesOptions
 from ddbio.options.write import LoadOptions, WriteOptions
 
 __all__ = [
+    "AcceptEncoding",
     "ColumnOptions",
     "Compression",
     "ConnectionOptions",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 from pydantic.dataclasses import dataclass
@@ -10,6 +10,8 @@ from pydantic.dataclasses import dataclass
 from ddbio.options.columns import ColumnOptions
 from ddbio.options.files import FilesOptions
 from ddbio.options.parsing import CONFIG, Names
+
+AcceptEncoding = Literal["identity", "gzip"]
 
 
 @dataclass(frozen=True, kw_only=True, config=CONFIG)
@@ -34,6 +36,8 @@ class ScanOptions(ColumnOptions):
     """The same as a share of the table's provisioned (or maximum on-demand) read units."""
     limit: Annotated[int, Field(ge=1)] | None = None
     """Stop after this many items; which ones is not defined."""
+    accept_encoding: AcceptEncoding = "identity"
+    """Ask for pages as they are, or compressed: several times fewer bytes for more CPU, where the network is slow."""
 
     @model_validator(mode="after")
     def _check_scan(self) -> ScanOptions:

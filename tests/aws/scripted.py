@@ -28,6 +28,7 @@ from ddbio.aws import client
 from ddbio.aws.client import ClientSpec
 from ddbio.aws.pages import PageSource
 from ddbio.aws.wire import open_pages
+from ddbio.options import AcceptEncoding
 
 PAGE = b'{"Count":1,"Items":[{"id":{"S":"a"}}],"ScannedCount":1,"ConsumedCapacity":{"CapacityUnits":0.5}}'
 
@@ -199,7 +200,11 @@ shared_loader = functools.lru_cache(botocore.loaders.create_loader)
 
 @contextlib.contextmanager
 def opened(
-    monkeypatch: pytest.MonkeyPatch, kind: str, url: str, read_timeout_seconds: float = 5.0
+    monkeypatch: pytest.MonkeyPatch,
+    kind: str,
+    url: str,
+    read_timeout_seconds: float = 5.0,
+    accept_encoding: AcceptEncoding = "identity",
 ) -> Iterator[PageSource]:
     """Open a source of pages of one kind, with a client of its own."""
     client._client.cache_clear()
@@ -207,7 +212,7 @@ def opened(
     monkeypatch.setattr(client, "CONNECT_TIMEOUT_SECONDS", read_timeout_seconds)
     monkeypatch.setattr(botocore.session, "create_loader", shared_loader)
     monkeypatch.setenv("DDBIO_WIRE", kind)
-    source = open_pages(ClientSpec(endpoint_url=url), 1)
+    source = open_pages(ClientSpec(endpoint_url=url), 1, accept_encoding=accept_encoding)
     try:
         yield source
     finally:

@@ -13,43 +13,51 @@ from ddbio.aws.client import ClientSpec
 from ddbio.aws.compression import gunzip
 from ddbio.aws.failure import is_transient
 from ddbio.aws.wire import open_pages
-from tests.aws.scripted import PAGE, ScriptedServer, answer
+from tests.aws.scripted import PAGE, ScriptedServer, answer, opened
 
 SCAN = {"TableName": "table", "Segment": 0, "TotalSegments": 1}
 PACKED = gzip.compress(PAGE)
 
 
-@pytest.fixture
-def asking(monkeypatch):
-    """Return a function that opens a source that asks for compressed answers."""
-    for name, value in {"ACCESS_KEY_ID": "testing", "SECRET_ACCESS_KEY": "testing"}.items():
-        monkeypatch.setenv(f"AWS_{name}", value)
-    return lambda server: open_pages(ClientSpec(server.url, "eu-west-1"), 1, accept_encoding="gzip")
+@pytest.fixture(params=["light", "botocore"])
+def asking(request, monkeypatch):
+    """Return a function that opens a source, over either way, that asks for compressed answers."""
+    return lambda server: opened(monkeypatch, request.param, server.url, accept_encoding="gzip")
 
 
 def test_a_compressed_page_is_the_page(asking):
     """An answer in gzip, its checksum taken of what was sent, gives the page; a plain one is read as well."""
     step = answer(PACKED, headers={"Content-Encoding": "gzip"})
-    with ScriptedServer(step) as server:
-        source = asking(server)
+    with ScriptedServer(step) as server, asking(server) as source:
         assert source.scan(SCAN).items == source.scan(SCAN).items
-        source.close()
+        assert source.query({"TableName": "table"}).count == 1
     assert {request.headers["accept-encoding"] for request in server.requests} == {"gzip"}
+    assert all(request.is_signed_by("testing") for request in server.requests)
+
+
+def test_each_source_asks_as_it_was_told(asking):
+    """Sources over one client do not mix up what they ask for."""
+    with ScriptedServer() as server, asking(server) as source:
+        plain = open_pages(ClientSpec(endpoint_url=server.url), 1)
+        for each in (source, plain, source):
+            each.scan(SCAN)
+        plain.close()
+    assert [request.headers["accept-encoding"] for request in server.requests] == ["gzip", "identity", "gzip"]
 
 
 def test_a_checksum_of_the_plain_bytes_is_wrong(asking):
     """The checksum covers the compressed bytes: one of the content is a broken answer."""
     step = answer(PACKED, headers={"Content-Encoding": "gzip", "x-amz-crc32": str(zlib.crc32(PAGE))})
-    with ScriptedServer(step) as server, pytest.raises(HTTPClientError, match="crc32"):
-        asking(server).scan(SCAN)
+    with ScriptedServer(step) as server, asking(server) as source, pytest.raises(HTTPClientError, match="crc32"):
+        source.scan(SCAN)
 
 
 def test_a_compressed_refusal_is_a_refusal(asking):
     """Errors of the service may be compressed too."""
     body = json.dumps({"__type": "x#ResourceNotFoundException", "message": "no"}).encode()
     step = answer(gzip.compress(body), status=400, headers={"Content-Encoding": "gzip"})
-    with ScriptedServer(step) as server, pytest.raises(ClientError, match="ResourceNotFoundException"):
-        asking(server).scan(SCAN)
+    with ScriptedServer(step) as server, asking(server) as source, pytest.raises(ClientError, match="NotFound"):
+        source.scan(SCAN)
 
 
 @pytest.mark.parametrize("body", [b"", PACKED[:-1], PACKED + b"x", b"x" + PACKED, PAGE])
