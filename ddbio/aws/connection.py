@@ -95,13 +95,14 @@ class Connections:
         _close_all(self._idle)
 
     def _take(self) -> _Connection | None:
-        while self._idle:
-            with contextlib.suppress(IndexError):
+        while True:
+            try:
                 connection = self._idle.pop()
-                if connection.is_idle():
-                    return connection
-                connection.close()
-        return None
+            except IndexError:
+                return None
+            if connection.is_idle():
+                return connection
+            connection.close()
 
     def _over(self, connection: _Connection, request: bytes) -> Reply:
         try:
@@ -271,11 +272,8 @@ def _status(line: bytes) -> tuple[bytes, int]:
 
 
 def _headers(lines: list[bytes]) -> dict[str, str]:
-    headers = {}
-    for line in lines:
-        name, _, value = line.decode("latin-1").partition(":")
-        headers[name.lower()] = value.strip()
-    return headers
+    parted = [line.partition(":") for line in b"\n".join(lines).decode("latin-1").split("\n")]
+    return {name.lower(): value.strip() for name, _, value in parted}
 
 
 def _is_readable(link: socket.socket) -> bool:

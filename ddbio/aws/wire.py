@@ -100,7 +100,7 @@ class Wire:
         self._client = client
         self._accept_encoding = accept_encoding
         self._routes = Routes(client, spec)
-        self._connections: dict[Target, Connections] = {}
+        self._connections: dict[str, Connections] = {}
         self._opening = threading.Lock()
         self._clock_offset_seconds = 0.0
 
@@ -150,10 +150,10 @@ class Wire:
         return dataclasses.replace(reply, body=content_of(reply.body, reply.headers))
 
     def _connections_to(self, target: Target) -> Connections:
-        found = self._connections.get(target)
+        found = self._connections.get(target.url)
         if found is None:
             with self._opening:
-                found = self._connections.setdefault(target, Connections(target))
+                found = self._connections.setdefault(target.url, Connections(target))
         return found
 
     def _set_clock(self, error: ClientError, reply: Reply) -> bool:

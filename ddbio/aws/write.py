@@ -59,7 +59,6 @@ class Reject:
     """Say which row the service refused, and why."""
 
     row: int
-    part: bytes
     reason: str
 
 
@@ -131,16 +130,14 @@ class Lane:
             self._patience.pause(attempt)
             attempt += 1
 
-    def _send(self, writes: Writes, packer: Packer, batch: list[int]) -> int:
+    def _send(self, writes: Writes, packer: Packer, batch: Sequence[int]) -> int:
         """Return how many of the batch's rows the packer took back to be sent after a pause."""
-        frame = writes.alone.get(batch[0], writes.frame)
-        body = frame.body([writes.parts[place] for place in batch])
-        expected = float(writes.units[batch].sum())
+        body, expected = writes.body(batch), writes.units_of(batch)
         estimate = expected * self._ratio
         grant = self._budget.acquire(estimate)
         self._stamp()
         try:
-            reply = self._source.call(frame.operation, self._table, body)
+            reply = self._source.call(writes.frame_of(batch).operation, self._table, body)
         except (ClientError, BotoCoreError) as error:
             # A lost condition is billed, a broken answer may have cost everything; a refusal costs nothing.
             billed = is_transient(error) or error_code(error) == _LOST_CODE
@@ -155,7 +152,7 @@ class Lane:
             self.tally.first_at = self._clock()
 
     def _answered(
-        self, reply: dict[str, Any], grant: Any, expected: float, sent: tuple[Writes, Packer, list[int]]
+        self, reply: dict[str, Any], grant: Any, expected: float, sent: tuple[Writes, Packer, Sequence[int]]
     ) -> int:
         writes, packer, batch = sent
         left: list[int] = []
@@ -165,7 +162,7 @@ class Lane:
             packer.give_back(left)
             self.tally.unprocessed += 1
         written = len(batch) - len(left)
-        processed = expected if not left else expected - float(writes.units[left].sum())
+        processed = expected if not left else expected - writes.units_of(left)
         consumed = _consumed(reply)
         self._budget.settle(grant, processed * self._ratio if consumed is None else consumed, items=written)
         if consumed is not None and processed:
@@ -173,7 +170,7 @@ class Lane:
         self.tally.written += written
         return len(left)
 
-    def _refused(self, error: ClientError | BotoCoreError, writes: Writes, packer: Packer, batch: list[int]) -> int:
+    def _refused(self, error: ClientError | BotoCoreError, writes: Writes, packer: Packer, batch: Sequence[int]) -> int:
         code = error_code(error)
         if code == _LOST_CODE:
             self.tally.skipped += 1
@@ -184,7 +181,7 @@ class Lane:
                 packer.part(batch)
             else:
                 (place,) = batch
-                self.tally.rejects.append(Reject(int(writes.rows[place]), writes.parts[place], _reason(error)))
+                self.tally.rejects.append(Reject(int(writes.rows[place]), _reason(error)))
             return 0
         if code in THROTTLE_CODES:
             reasons = throttling_reasons(error)
@@ -217,14 +214,15 @@ def _consumed(reply: dict[str, Any]) -> float | None:
     return sum(float(each.get("CapacityUnits", 0.0)) for each in (told if isinstance(told, list) else [told]))
 
 
-def _leftovers(unprocessed: dict[str, Any], writes: Writes, batch: list[int], key_names: tuple[str, ...]) -> list[int]:
+def _leftovers(
+    unprocessed: dict[str, Any], writes: Writes, batch: Sequence[int], key_names: tuple[str, ...]
+) -> list[int]:
     """Return the batch's rows that came back, in the batch's order; they are told by their keys alone."""
     keys = {_key(each, key_names) for listed in unprocessed.values() for each in listed}
-    frame = writes.frame
     left = [
         place
         for place in batch
-        if _key(json.loads(frame.body([writes.parts[place]]))["RequestItems"].popitem()[1][0], key_names) in keys
+        if _key(json.loads(writes.frame.body([writes.part(place)]))["RequestItems"].popitem()[1][0], key_names) in keys
     ]
     if len(left) != len(keys):
         raise ServiceError(f"the service returned {len(keys)} unprocessed writes, of which {len(left)} were sent")

@@ -6,7 +6,7 @@ message. Never rounds, never drops a value silently.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -99,6 +99,11 @@ class Encoder:
         SchemaError
             The batch is not of the encoder's schema.
         """
+        encoded = self.lend(batch)
+        return encoded if encoded.buffer.flags.owndata else replace(encoded, buffer=encoded.buffer.copy())
+
+    def lend(self, batch: pa.RecordBatch) -> EncodedItems:
+        """Return the same, with a buffer that is good until the next batch is encoded."""
         pieces, refused = self._printer.print_batch(batch)
         offsets = np.zeros(batch.num_rows + 1, np.int64)
         sizes = np.zeros(batch.num_rows, np.int64)

@@ -95,8 +95,9 @@ def key_hashes(batch: pa.RecordBatch, keys: Sequence[str]) -> _Hashes:
         lacking |= batch.column(fields[name].name).is_null().to_numpy(zero_copy_only=False)
     hashes = _hashes([(batch.column(fields[name].name), fields[name]) for name in keys])
     # What a column could not hold is in the rescue column.
-    rows = np.flatnonzero(lacking)
-    hashes[rows] = _plain_hashes(batch, rows, keys)
+    if lacking.any():
+        rows = np.flatnonzero(lacking)
+        hashes[rows] = _plain_hashes(batch, rows, keys)
     return hashes
 
 

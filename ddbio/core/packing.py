@@ -55,8 +55,10 @@ class Writes:
         Of each row's key; equal hashes count as equal keys.
     units
         Write units that a row is expected to cost.
-    parts
-        Each row's own bytes in a request.
+    texts
+        Each row's own bytes in a request, the frame's separator behind each: rows that are neighbours are so in a body.
+    starts
+        Where each row's bytes begin, and where the last separator ends.
     frame
         What goes around them.
     alone
@@ -66,12 +68,36 @@ class Writes:
     rows: NDArray[np.int64]
     hashes: NDArray[np.uint64]
     units: NDArray[np.float64]
-    parts: list[bytes]
+    texts: NDArray[np.uint8]
+    starts: NDArray[np.int64]
     frame: Frame
     alone: dict[int, Frame]
 
     def __len__(self) -> int:
-        return len(self.parts)
+        return len(self.rows)
+
+    def part(self, place: int) -> bytes:
+        """Return the bytes of one row."""
+        return self._run(place, place + 1).tobytes()
+
+    def frame_of(self, batch: Sequence[int]) -> Frame:
+        """Return the frame of the request for some rows."""
+        return self.alone.get(batch[0], self.frame)
+
+    def body(self, batch: Sequence[int]) -> bytes:
+        """Return the request body of some rows."""
+        frame = self.frame_of(batch)
+        if isinstance(batch, range):
+            return b"".join((frame.opening, self._run(batch.start, batch.stop).data, frame.closing))
+        return frame.body([self.part(place) for place in batch])
+
+    def units_of(self, batch: Sequence[int]) -> float:
+        """Return the write units that some rows are expected to cost."""
+        asked = slice(batch.start, batch.stop) if isinstance(batch, range) else batch
+        return float(self.units[asked].sum())
+
+    def _run(self, first: int, stop: int) -> NDArray[np.uint8]:
+        return self.texts[self.starts[first] : self.starts[stop] - len(self.frame.separator or b"")]
 
 
 def write_units(sizes: NDArray[np.int64]) -> NDArray[np.float64]:
@@ -98,22 +124,17 @@ class Packer:
     """
 
     def __init__(self, writes: Writes) -> None:
-        self._hashes: list[int] = writes.hashes.tolist()
-        self._sizes = [len(part) for part in writes.parts]
-        self._alone = writes.alone.keys()
+        self._writes = writes
         self._single = writes.frame.separator is None
-        self._overhead = 2 + max(len(writes.frame.separator or b""), len(writes.frame.opening))
-        sizes = np.fromiter(self._sizes, np.int64, len(self._sizes)) + self._overhead
-        self._ends: list[int] = np.concatenate(([0], np.cumsum(sizes))).tolist()
         # Between two falls hashes rise, so no key occurs twice.
         falls = np.flatnonzero(writes.hashes[1:] <= writes.hashes[:-1]) + 1
-        self._falls = deque([*falls.tolist(), len(self._sizes)])
+        self._falls = deque([*falls.tolist(), len(writes)])
         self._next = 0
         self._back: list[int] = []
-        self._parted: deque[list[int]] = deque()
+        self._parted: deque[Sequence[int]] = deque()
 
-    def take(self) -> list[int]:
-        """Return the positions of the next batch's rows; an empty list when all rows were taken."""
+    def take(self) -> Sequence[int]:
+        """Return the positions of the next batch's rows, a range where they are neighbours; none after the last."""
         if self._parted:
             return self._parted.popleft()
         batch, self._back = self._back, []
@@ -121,43 +142,46 @@ class Packer:
             return batch if self._is_alone(batch[0]) else self._filled(batch)
         return self._run() or self._filled(batch)
 
-    def give_back(self, batch: list[int]) -> None:
+    def give_back(self, batch: Sequence[int]) -> None:
         """Take back rows that were not written; they go out first, and join no group that is being parted."""
         if not self._parted:
-            self._back = batch
+            self._back = list(batch)
         elif batch:
             self._parted.appendleft(batch)
 
-    def part(self, batch: list[int]) -> None:
+    def part(self, batch: Sequence[int]) -> None:
         """Take back two rows or more, to send each half apart."""
         middle = len(batch) // 2
         self._parted.extendleft((batch[middle:], batch[:middle]))
 
     def _is_alone(self, place: int) -> bool:
-        return self._single or place in self._alone
+        return self._single or place in self._writes.alone
 
-    def _run(self) -> list[int]:
+    def _bytes(self, first: int, stop: int) -> int:
+        return int(self._writes.starts[stop] - self._writes.starts[first])
+
+    def _run(self) -> Sequence[int]:
         """Return a full batch where the next rows plainly make one."""
         start, end = self._next, self._next + MOST_WRITES
         while self._falls and self._falls[0] <= start:
             self._falls.popleft()
-        if self._single or self._alone or not self._falls or end > self._falls[0]:
-            return []
-        if self._ends[end] - self._ends[start] > MOST_BODY_BYTES:
-            return []
+        if self._single or self._writes.alone or not self._falls or end > self._falls[0]:
+            return ()
+        if self._bytes(start, end) > MOST_BODY_BYTES:
+            return ()
         self._next = end
-        return list(range(start, end))
+        return range(start, end)
 
     def _filled(self, batch: list[int]) -> list[int]:
-        count = len(self._sizes)
-        seen = {self._hashes[place] for place in batch}
-        size = sum(self._sizes[place] + self._overhead for place in batch)
-        while self._next < count and len(batch) < MOST_WRITES:
+        hashes = self._writes.hashes
+        seen = {int(hashes[place]) for place in batch}
+        size = sum(self._bytes(place, place + 1) for place in batch)
+        while self._next < len(self._writes) and len(batch) < MOST_WRITES:
             place = self._next
-            size += self._sizes[place] + self._overhead
-            if batch and (size > MOST_BODY_BYTES or self._hashes[place] in seen or self._is_alone(place)):
+            size += self._bytes(place, place + 1)
+            if batch and (size > MOST_BODY_BYTES or int(hashes[place]) in seen or self._is_alone(place)):
                 break
-            seen.add(self._hashes[place])
+            seen.add(int(hashes[place]))
             batch.append(place)
             self._next += 1
             if self._is_alone(place):

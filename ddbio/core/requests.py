@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from ddbio.core.encode import EncodedItems
-
 # https://docs.aws.amazon.com/amazondynamodb/latest/APIReference/API_WriteRequest.html
 PUT = b'{"PutRequest":{"Item":', b"}}"
 DELETE = b'{"DeleteRequest":{"Key":', b"}}"
@@ -36,8 +34,10 @@ class Made:
 
     Attributes
     ----------
-    parts
-        A row's own bytes; empty where it was refused.
+    texts
+        The rows' own bytes, one after the other; good until the next batch is made.
+    offsets
+        Where each row's begin, and the last one's end; a row that was refused has none.
     units
         Write units that each row is expected to cost.
     refusals
@@ -46,10 +46,25 @@ class Made:
         The frame of each row that does not have the common one.
     """
 
-    parts: list[bytes]
+    texts: NDArray[np.uint8]
+    offsets: NDArray[np.int64]
     units: NDArray[np.float64]
     refusals: list[Refusal]
     frames: dict[int, Frame] = field(default_factory=dict)
+
+    @classmethod
+    def of_parts(
+        cls, parts: list[bytes], units: NDArray[np.float64], refusals: list[Refusal], frames: dict[int, Frame]
+    ) -> Made:
+        """Return what rows became whose bytes were put together one by one."""
+        offsets = np.zeros(len(parts) + 1, np.int64)
+        np.cumsum(np.fromiter(map(len, parts), np.int64, len(parts)), out=offsets[1:])
+        return cls(np.frombuffer(bytearray().join(parts), np.uint8), offsets, units, refusals, frames)
+
+    def parts(self) -> list[bytes]:
+        """Return each row's bytes; none where it was refused."""
+        data = self.texts.tobytes()
+        return [data[start:end] for start, end in itertools.pairwise(self.offsets.tolist())]
 
 
 def batch_frame(table: str, opening: bytes = b"", closing: bytes = b"") -> Frame:
@@ -84,11 +99,9 @@ class ItemParts:
 
     def make(self, batch: pa.RecordBatch) -> Made:
         """Return the bytes of each row."""
-        encoded = self._encoder.encode(batch.select(self._names))
-        made = Made(spans_of(encoded), write_units(encoded.sizes), list(encoded.refusals))
-        if self._compared is not None:
-            _append_values(made, self._compared.make(batch), needed=True)
-        return made
+        encoded = self._encoder.lend(batch.select(self._names))
+        made = Made(encoded.buffer, encoded.offsets, write_units(encoded.sizes), list(encoded.refusals))
+        return made if self._compared is None else _with_values(made, self._compared.make(batch), needed=True)
 
 
 class UpdateParts:
@@ -105,7 +118,7 @@ class UpdateParts:
         """Return the bytes of each row, and its frame: rows that lack the same attributes share one."""
         made = self._keys.make(batch)
         if self._names:
-            _append_values(made, self._values.make(batch), needed=False)
+            made = _with_values(made, self._values.make(batch), needed=False)
         present = np.ones((batch.num_rows, len(self._names)), bool)
         for place, name in enumerate(self._names):
             present[:, place] = batch.column(name).is_valid().to_numpy(zero_copy_only=False)
@@ -133,26 +146,23 @@ class _Values:
         self._schema = pa.schema([schema.field(name).with_name(f":v{n}") for n, name in enumerate(names)])
         self._encoder = Encoder(self._schema)
 
-    def make(self, batch: pa.RecordBatch) -> EncodedItems:
+    def make(self, batch: pa.RecordBatch) -> Made:
         columns = [batch.column(name) for name in self._names]
-        return self._encoder.encode(pa.RecordBatch.from_arrays(columns, schema=self._schema))
+        encoded = self._encoder.lend(pa.RecordBatch.from_arrays(columns, schema=self._schema))
+        return Made(encoded.buffer, encoded.offsets, write_units(encoded.sizes), list(encoded.refusals))
 
 
-def spans_of(encoded: EncodedItems) -> list[bytes]:
-    """Return each row's span as bytes."""
-    data, offsets = encoded.buffer.tobytes(), encoded.offsets.tolist()
-    return [data[start:end] for start, end in itertools.pairwise(offsets)]
-
-
-def _append_values(made: Made, values: EncodedItems, *, needed: bool) -> None:
+def _with_values(made: Made, values: Made, *, needed: bool) -> Made:
     refused = {refusal.row for refusal in made.refusals}
-    made.refusals.extend(refusal for refusal in values.refusals if refusal.row not in refused)
+    refusals = made.refusals + [refusal for refusal in values.refusals if refusal.row not in refused]
     refused |= {refusal.row for refusal in values.refusals}
-    for row, value in enumerate(spans_of(values)):
+    parts = made.parts()
+    for row, value in enumerate(values.parts()):
         if row in refused:
-            made.parts[row] = b""
+            parts[row] = b""
         elif value != b"{}":
-            made.parts[row] += _VALUES + value
+            parts[row] += _VALUES + value
         elif needed:
-            made.parts[row] = b""
-            made.refusals.append(Refusal(row, "", "newer_by", "the row has no value to compare by newer_by"))
+            parts[row] = b""
+            refusals.append(Refusal(row, "", "newer_by", "the row has no value to compare by newer_by"))
+    return Made.of_parts(parts, made.units, refusals, made.frames)

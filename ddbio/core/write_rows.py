@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
@@ -9,7 +10,9 @@ import numpy as np
 
 from ddbio.core.encode import Refusal
 from ddbio.core.identity import key_hashes
-from ddbio.core.packing import Writes, packing_order
+from ddbio.core.kernel.arrange import arrange
+from ddbio.core.kernel.memory import PAD
+from ddbio.core.packing import Frame, Writes, packing_order
 from ddbio.core.requests import (
     DELETE,
     PUT,
@@ -26,7 +29,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from numpy.typing import NDArray
 
-    from ddbio.core.packing import Frame
     from ddbio.core.write_plan import WritePlan
 
 OPERATIONS = ("put", "delete", "update")
@@ -48,13 +50,19 @@ class _Parts(Protocol):
 class RowWriter:
     """Make writes of batches of one schema, as a plan says.
 
+    Parameters
+    ----------
+    spare
+        Memory to put texts into; what was ``texts`` of writes that are done may be added at any time.
+
     Raises
     ------
     SchemaError
         If the columns lack a key attribute of the table, or the one to compare or to decide by.
     """
 
-    def __init__(self, schema: pa.Schema, plan: WritePlan) -> None:
+    def __init__(self, schema: pa.Schema, plan: WritePlan, spare: deque[NDArray[np.uint8]] | None = None) -> None:
+        self._spare = deque() if spare is None else spare
         self._keys = dict(plan.key_types)
         wanted = [*self._keys, *filter(None, (plan.newer_by, plan.operation_by))]
         missing = [name for name in wanted if name not in schema.names]
@@ -69,24 +77,37 @@ class RowWriter:
     def writes(self, batch: pa.RecordBatch, first_row: int = 0) -> Encoded:
         """Return the writes of a batch's rows, by lane; their numbers are counted from ``first_row``."""
         made = self._maker.make(batch)
-        rows = np.flatnonzero(np.fromiter(map(bool, made.parts), bool, len(made.parts)))
+        rows = np.flatnonzero(np.diff(made.offsets))
         if len(rows) < batch.num_rows:
             batch = batch.take(rows)
         hashes = key_hashes(batch, list(self._keys))
         order = packing_order(hashes)
         # The top bits choose the lane: within one, sorting by hash still spreads the keys.
-        lane_of = (hashes[order] >> np.uint64(32)) * np.uint64(self._lanes) >> np.uint64(32)
-        lanes = []
-        for lane in range(self._lanes):
-            places = order[lane_of == lane]
-            lanes.append(self._share(made, rows[places], hashes[places], first_row))
-        return Encoded(lanes, tuple(made.refusals))
+        lane_of = ((hashes[order] >> np.uint64(32)) * np.uint64(self._lanes) >> np.uint64(32)).astype(np.uint16)
+        order = order[np.argsort(lane_of, kind="stable")]
+        ends = np.cumsum(np.bincount(lane_of, minlength=self._lanes))
+        shares = np.split(order, ends[:-1])
+        return Encoded(
+            [self._share(made, rows[places], hashes[places], first_row) for places in shares], tuple(made.refusals)
+        )
 
     def _share(self, made: Made, rows: NDArray[np.int64], hashes: NDArray[np.uint64], first_row: int) -> Writes:
-        numbers = rows.tolist()
-        parts = [made.parts[row] for row in numbers]
-        alone = {place: made.frames[row] for place, row in enumerate(numbers) if row in made.frames}
-        return Writes(rows + first_row, hashes, made.units[rows], parts, self._frame, alone)
+        separator = self._frame.separator or b""
+        n_bytes = int((made.offsets[rows + 1] - made.offsets[rows]).sum()) + len(rows) * len(separator)
+        texts, starts = self._room(n_bytes + PAD), np.empty(len(rows) + 1, np.int64)
+        arrange(made.texts, made.offsets, rows, np.frombuffer(separator + bytes(PAD), np.uint8), texts, starts)
+        alone = {}
+        if made.frames:
+            alone = {place: made.frames[row] for place, row in enumerate(rows.tolist()) if row in made.frames}
+        return Writes(rows + first_row, hashes, made.units[rows], texts, starts, self._frame, alone)
+
+    def _room(self, n_bytes: int) -> NDArray[np.uint8]:
+        # Fresh memory costs more than what is copied into it.
+        while self._spare:
+            room = self._spare.pop()
+            if len(room) >= n_bytes:
+                return room
+        return np.empty(n_bytes + n_bytes // 4, np.uint8)
 
 
 def _parts_of(schema: pa.Schema, plan: WritePlan) -> tuple[Frame, _Parts]:
@@ -121,22 +142,22 @@ class _MixedParts:
     def make(self, batch: pa.RecordBatch) -> Made:
         """Return the bytes of each row, and the frame of those that go alone."""
         asked = np.asarray(batch.column(self._column).to_pylist(), object)
-        whole = Made([b""] * batch.num_rows, np.ones(batch.num_rows), [])
+        parts, frames = [b""] * batch.num_rows, dict[int, Frame]()
+        units, refusals = np.ones(batch.num_rows), list[Refusal]()
         for operation, (maker, (opening, closing)) in self._makers.items():
             rows = np.flatnonzero(asked == operation)
             if not len(rows):
                 continue
             made = maker.make(batch.take(rows))
-            whole.units[rows] = made.units
-            for place, row in enumerate(rows.tolist()):
-                part = made.parts[place]
-                whole.parts[row] = part and opening + part + closing
+            units[rows] = made.units
+            for place, (row, part) in enumerate(zip(rows.tolist(), made.parts(), strict=True)):
+                parts[row] = part and opening + part + closing
                 if place in made.frames:
-                    whole.frames[row] = made.frames[place]
-            whole.refusals.extend(
+                    frames[row] = made.frames[place]
+            refusals += [
                 Refusal(int(rows[each.row]), each.attribute, each.rule, each.message) for each in made.refusals
-            )
+            ]
         for row in np.flatnonzero(~np.isin(asked.astype(str), OPERATIONS)).tolist():
             message = f"{asked[row]!r} is no operation: write {', '.join(OPERATIONS)}"
-            whole.refusals.append(Refusal(row, self._column, "operation", message))
-        return whole
+            refusals.append(Refusal(row, self._column, "operation", message))
+        return Made.of_parts(parts, units, refusals, frames)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from ddbio.aws.scan import Patience
 from ddbio.aws.wire import open_bodies
 from ddbio.aws.write import Lane
+from ddbio.core.packing import MOST_WRITES
 from ddbio.core.rejected import RejectedRow, item_text
 from ddbio.core.write_rows import RowWriter
 from ddbio.errors import PartialWriteError
@@ -20,7 +21,9 @@ from ddbio.errors import PartialWriteError
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
+    import numpy as np
     import pyarrow as pa
+    from numpy.typing import NDArray
 
     from ddbio.aws.client import ClientSpec
     from ddbio.aws.write import LaneTally
@@ -29,9 +32,12 @@ if TYPE_CHECKING:
     from ddbio.core.packing import Writes
     from ddbio.core.write_plan import WritePlan
 
-# Rows that are encoded at once; a lane's share should fill many write batches, and large items few megabytes.
+# Rows that are encoded at once: what the processor's caches hold, but enough to fill a lane's write batches, and never
+# many megabytes.
 CHUNK_ROWS = 8192
+CACHED_BYTES = 2 * 1024 * 1024
 CHUNK_BYTES = 8 * 1024 * 1024
+LANE_ROWS = 16 * MOST_WRITES
 _QUEUED_CHUNKS = 2
 _BATCH_ROW = re.compile(r"^row \d+: ")
 
@@ -113,6 +119,7 @@ class _Crew:
     def __init__(self, lanes: list[Lane], plan: WritePlan, stop: threading.Event, budget: Budget) -> None:
         self.error: BaseException | None = None
         self.rejects: deque[RejectedRow] = deque()
+        self.spare: deque[NDArray[np.uint8]] = deque()
         self._nulls = plan.nulls_matter
         self._stop, self._budget = stop, budget
         self._milestones: deque[Milestone] = deque()
@@ -176,6 +183,7 @@ class _Crew:
     def _write(self, lane: Lane, share: _Share) -> None:
         try:
             lane.write(share.writes)
+            self.spare.append(share.writes.texts)
         finally:
             while lane.tally.rejects:
                 refused = lane.tally.rejects.popleft()
@@ -250,8 +258,8 @@ def _feed(
         key = batch.schema.serialize().to_pybytes()
         writer = writers.get(key)
         if writer is None:
-            writer = writers[key] = RowWriter(batch.schema, plan)
-        for chunk in _chunks(batch):
+            writer = writers[key] = RowWriter(batch.schema, plan, crew.spare)
+        for chunk in _chunks(batch, plan.lanes):
             if crew.stopped:
                 return
             encoded = writer.writes(chunk, tally.rows)
@@ -263,9 +271,10 @@ def _feed(
             _settle(crew, tally, reject)
 
 
-def _chunks(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+def _chunks(batch: pa.RecordBatch, lanes: int) -> Iterator[pa.RecordBatch]:
     row_bytes = max(1, batch.nbytes // max(1, batch.num_rows))
-    step = max(1, min(CHUNK_ROWS, CHUNK_BYTES // row_bytes))
+    filling = max(CACHED_BYTES // row_bytes, lanes * LANE_ROWS)
+    step = max(1, min(CHUNK_ROWS, CHUNK_BYTES // row_bytes, filling))
     yield from (batch.slice(start, step) for start in range(0, batch.num_rows, step))
 
 

@@ -83,7 +83,15 @@ def writes_of(keys, frame=FRAME):
     hashes = np.asarray(keys, np.uint64)
     order = packing_order(hashes)
     sizes = np.asarray([len(text) for text in texts], np.int64)[order]
-    return Writes(order, hashes[order], write_units(sizes), [texts[row] for row in order], frame, {})
+    return laid_out(order, hashes[order], write_units(sizes), [texts[row] for row in order], frame)
+
+
+def laid_out(rows, hashes, units, parts, frame):
+    """Return writes of these parts."""
+    separator = frame.separator or b""
+    texts = np.frombuffer(b"".join(part + separator for part in parts), np.uint8)
+    starts = np.cumsum([0, *(len(part) + len(separator) for part in parts)])
+    return Writes(rows, hashes, units, texts, starts, frame, {})
 
 
 def lane_on(service, deadline_seconds=600.0, rate=None):
@@ -154,7 +162,7 @@ def test_a_poisoned_batch_costs_only_its_bad_row():
 
 def test_unprocessed_rows_are_known_by_value():
     """The service may spell a number key in its own way when it gives a row back."""
-    writes = Writes(np.arange(1), np.arange(1, dtype=np.uint64), np.ones(1), [b'{"pk":{"N":"1E1"}}'], FRAME, {})
+    writes = laid_out(np.arange(1), np.arange(1, dtype=np.uint64), np.ones(1), [b'{"pk":{"N":"1E1"}}'], FRAME)
 
     class Speller(Service):
         def call(self, operation, table, body):

@@ -65,7 +65,7 @@ class KernelEncoder:
         self._out = allocate(0)
 
     def print_batch(self, batch: pa.RecordBatch) -> tuple[list[Piece], list[Refused]]:
-        """Return the printed rows in pieces, and the refused ones.
+        """Return the printed rows in pieces, the last of them good until the next batch, and the refused ones.
 
         Raises
         ------
@@ -99,9 +99,10 @@ class KernelEncoder:
         room = loader.room + n_rows * self._frame_bytes + PAD
         if len(self._out) < room:
             self._out = allocate(room)
+        if pieces:
+            pieces[-1] = pieces[-1]._replace(text=pieces[-1].text.copy())
         n_refused = print_rows(self._tables, work, self._out, n_rows)
-        end = int(work.ends[-1])
-        pieces.append(Piece(self._out[:end].copy(), work.ends, work.sizes))
+        pieces.append(Piece(self._out[: int(work.ends[-1])], work.ends, work.sizes))
         for row, rule, node, entry in work.refusals.reshape(-1, st.REFUSAL_WIDTH)[:n_refused].tolist():
             name, message = self._message(first + row, rule, node, entry)
             refused.append(Refused(first + row, self._path(rule, node, entry), name, message))

@@ -1,0 +1,24 @@
+"""Copy rows' texts behind each other in another order; refuses to know what they say."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ddbio.core.kernel.cache import loop
+from ddbio.core.kernel.memory import PAD
+from ddbio.core.kernel.printing import put, put_exactly
+
+
+@loop
+def arrange(texts: Any, offsets: Any, rows: Any, separator: Any, out: Any, starts: Any) -> None:
+    """Copy the texts of some rows in their order, the separator behind each, and note where each begins.
+
+    ``separator`` and ``out`` are padded; ``starts`` has one place more than ``rows``: where the last copy ends.
+    """
+    at, end = 0, len(texts)
+    for place in range(len(rows)):
+        starts[place] = at
+        first = offsets[rows[place]]
+        at = put_exactly(out, at, texts, first, offsets[rows[place] + 1] - first, end)
+        at = put(out, at, separator, 0, len(separator) - PAD)
+    starts[len(rows)] = at

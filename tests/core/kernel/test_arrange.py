@@ -1,0 +1,27 @@
+"""Arranging texts: the rows asked for, in the order asked for, each with its separator."""
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ddbio.core.kernel.arrange import arrange
+from ddbio.core.kernel.memory import PAD
+
+
+@given(
+    parts=st.lists(st.binary(max_size=100), min_size=1, max_size=20),
+    separator=st.binary(max_size=40),
+    data=st.data(),
+)
+def test_rows_stand_in_the_order_asked_for(parts, separator, data):
+    """The copies are those of joining the parts in Python, and every start is where its copy begins."""
+    rows = data.draw(st.lists(st.integers(0, len(parts) - 1), max_size=30))
+    offsets = np.cumsum([0, *map(len, parts)])
+    expected = b"".join(parts[row] + separator for row in rows)
+    out, starts = np.zeros(len(expected) + PAD, np.uint8), np.empty(len(rows) + 1, np.int64)
+    padded = np.frombuffer(separator + bytes(PAD), np.uint8)
+    # No padding behind the texts: they end where their array does.
+    texts = np.frombuffer(bytearray(b"".join(parts)), np.uint8)
+    arrange(texts, offsets, np.asarray(rows, np.int64), padded, out, starts)
+    assert out[: len(expected)].tobytes() == expected
+    assert starts.tolist() == np.cumsum([0, *(len(parts[row] + separator) for row in rows)]).tolist()
