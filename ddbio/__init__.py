@@ -11,23 +11,18 @@ from typing import TYPE_CHECKING, Any
 from ddbio.version import __version__
 
 if TYPE_CHECKING:
-    from ddbio.api import (
+    from ddbio.api.exports import (
         describe_export,
-        digest,
         export_batches,
         export_to_files,
         fold_exports,
-        infer_schema,
         list_exports,
-        load,
         read_export,
-        read_table,
-        scan,
-        scan_batches,
         start_export,
         wait_export,
-        write_table,
     )
+    from ddbio.api.tables import digest, infer_schema, read_table, scan, scan_batches
+    from ddbio.api.writes import copy_table, create_table_like, load, write_table
     from ddbio.core.decode import from_dynamodb_json
     from ddbio.core.encode import to_dynamodb_json
     from ddbio.core.item_schema import ItemSchema
@@ -38,6 +33,8 @@ __all__ = [
     "DdbioError",
     "ItemSchema",
     "__version__",
+    "copy_table",
+    "create_table_like",
     "describe_export",
     "digest",
     "export_batches",
@@ -61,24 +58,26 @@ __all__ = [
 _HOMES = {
     "DdbioError": "ddbio.errors",
     "ItemSchema": "ddbio.core.item_schema",
-    "describe_export": "ddbio.api",
-    "digest": "ddbio.api",
-    "export_batches": "ddbio.api",
-    "export_to_files": "ddbio.api",
-    "fold_exports": "ddbio.api",
+    "copy_table": "ddbio.api.writes",
+    "create_table_like": "ddbio.api.writes",
+    "describe_export": "ddbio.api.exports",
+    "digest": "ddbio.api.tables",
+    "export_batches": "ddbio.api.exports",
+    "export_to_files": "ddbio.api.exports",
+    "fold_exports": "ddbio.api.exports",
     "from_dynamodb_json": "ddbio.core.decode",
-    "infer_schema": "ddbio.api",
-    "list_exports": "ddbio.api",
-    "load": "ddbio.api",
-    "read_export": "ddbio.api",
-    "read_table": "ddbio.api",
+    "infer_schema": "ddbio.api.tables",
+    "list_exports": "ddbio.api.exports",
+    "load": "ddbio.api.writes",
+    "read_export": "ddbio.api.exports",
+    "read_table": "ddbio.api.tables",
     "register": "ddbio.spark.registration",
-    "scan": "ddbio.api",
-    "scan_batches": "ddbio.api",
-    "start_export": "ddbio.api",
+    "scan": "ddbio.api.tables",
+    "scan_batches": "ddbio.api.tables",
+    "start_export": "ddbio.api.exports",
     "to_dynamodb_json": "ddbio.core.encode",
-    "wait_export": "ddbio.api",
-    "write_table": "ddbio.api",
+    "wait_export": "ddbio.api.exports",
+    "write_table": "ddbio.api.writes",
 }
 
 

@@ -50,6 +50,7 @@ def _facts(table: Mapping[str, Any]) -> TableFacts:
         rcu=_rcu(table),
         wcu=_units(table, "WriteCapacityUnits", "MaxWriteRequestUnits"),
         indexes=tuple(indexes),
+        warm_wcu=table.get("WarmThroughput", {}).get("WriteUnitsPerSecond"),
     )
 
 

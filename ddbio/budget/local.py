@@ -14,6 +14,8 @@ from ddbio.core.pacing import Pacer, ThrottleScope
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from ddbio.core.ramp import Ramp
+
 __all__ = ["LocalBudget"]
 
 _log = logging.getLogger("ddbio.budget")
@@ -30,13 +32,21 @@ class LocalBudget:
     ----------
     units_per_second
         The asked rate. None grants at once, whatever is throttled, and still counts everything.
+    ramp
+        Bounds the rate besides, from the first request on.
     clock
         Returns monotonic seconds.
     """
 
-    def __init__(self, units_per_second: float | None, *, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        units_per_second: float | None,
+        *,
+        ramp: Ramp | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         self.units_per_second = units_per_second
-        self._pacer = None if units_per_second is None else Pacer(units_per_second)
+        self._pacer = None if units_per_second is None else Pacer(units_per_second, ramp)
         self._clock = clock
         self._started_at: float | None = None
         self._stopped_at: float | None = None

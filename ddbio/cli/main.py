@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from ddbio.cli.copy import copy, table
 from ddbio.cli.demo import demo
 from ddbio.cli.export import export
 from ddbio.cli.export_jobs import list_exports, show, start, wait
@@ -88,12 +89,14 @@ def warm(*, as_json: bool) -> None:
 
 
 plan.add_command(plan_load)
+cli.add_command(copy)
 cli.add_command(demo)
 cli.add_command(load)
 cli.add_command(export)
 for job_verb in (start, wait, list_exports, show):
     export.add_command(job_verb)
 cli.add_command(schema)
+cli.add_command(table)
 
 
 def run(argv: Sequence[str]) -> None:

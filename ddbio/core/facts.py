@@ -40,6 +40,8 @@ class TableFacts:
     rcu: float | None = None
     indexes: tuple[IndexFacts, ...] = field(default=())
     wcu: float | None = None
+    warm_wcu: float | None = None
+    """Write units per second that the service says the table bears at once, or None."""
 
     def index(self, name: str) -> IndexFacts | None:
         """Return the index of that name, or None."""

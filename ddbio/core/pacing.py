@@ -16,6 +16,8 @@ from ddbio.errors import OptionError
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from ddbio.core.ramp import Ramp
+
 __all__ = ["Pacer", "ThrottleResponse", "ThrottleScope", "TokenBucket", "full_jitter_seconds", "parse_throttle_reason"]
 
 # A window of 10 s then holds 99 % + 0.75 % saved up + 0.5 % one page (which costs up to 1/20 s of budget), and has room
@@ -196,6 +198,8 @@ class Pacer:
     ----------
     asked_per_second
         The budget, in units a second.
+    ramp
+        Bounds the rate besides, for a table that has to get used to it.
 
     Raises
     ------
@@ -203,9 +207,10 @@ class Pacer:
         The budget is not a positive, finite number.
     """
 
-    def __init__(self, asked_per_second: float) -> None:
+    def __init__(self, asked_per_second: float, ramp: Ramp | None = None) -> None:
         if not 0 < asked_per_second < math.inf:
             raise OptionError(f"a budget of {asked_per_second} units/s cannot be held: give a positive number")
+        self._ramp = ramp
         self._response = ThrottleResponse.asked(asked_per_second * PACE_RATIO)
         self._sending = TokenBucket(asked_per_second * PACE_RATIO)
         self._returning = TokenBucket(asked_per_second * PACE_RATIO, BUNCHING_SECONDS)
@@ -237,6 +242,8 @@ class Pacer:
 
     def _follow(self, now: float) -> None:
         rate = self._response.rate_per_second(now)
+        if self._ramp is not None:
+            rate = min(rate, self._ramp.rate_per_second(now) * PACE_RATIO)
         if rate != self._sending.rate_per_second:
             self._sending.set_rate(rate, now)
             self._returning.set_rate(rate, now)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
+from ddbio.core.ramp import DEFAULT_QUOTA_WCU, NEW_TABLE_WCU, Ramp
 from ddbio.errors import OptionError
 
 if TYPE_CHECKING:
@@ -16,7 +17,8 @@ if TYPE_CHECKING:
 class WritePlan:
     """State a write completely before it starts.
 
-    ``key_types`` are the table's key attributes and their types, the partition key first.
+    ``key_types`` are the table's key attributes and their types, the partition key first. ``ramp`` bounds the rate of a
+    table that has to get used to it.
     """
 
     table: str
@@ -26,6 +28,7 @@ class WritePlan:
     operation_by: str | None
     lanes: int
     wcu_per_second: float | None
+    ramp: Ramp | None = None
 
     @property
     def nulls_matter(self) -> bool:
@@ -51,7 +54,23 @@ def plan_write(facts: TableFacts, options: WriteOptions) -> WritePlan:
         operation_by=options.operation_by,
         lanes=options.lanes,
         wcu_per_second=write_budget_of(facts, options),
+        ramp=ramp_of(facts, options),
     )
+
+
+def ramp_of(facts: TableFacts, options: WriteOptions) -> Ramp | None:
+    """Return how the rate of a warm-up begins: with what the table bears at once.
+
+    Raises
+    ------
+    OptionError
+        If a warm-up is asked for and the table is not on demand.
+    """
+    if not options.warm_up:
+        return None
+    if not facts.on_demand:
+        raise OptionError(f"table {facts.name!r} has provisioned capacity, which needs no warm_up: leave it out")
+    return Ramp(max(NEW_TABLE_WCU, facts.warm_wcu or 0.0))
 
 
 def write_budget_of(facts: TableFacts, options: WriteOptions) -> float | None:
@@ -63,7 +82,8 @@ def write_budget_of(facts: TableFacts, options: WriteOptions) -> float | None:
         If a ratio is asked for and the table states no write capacity.
     """
     if options.write_ratio is None:
-        return options.wcu_per_second
+        # A warm-up has to end somewhere: at what a table may use unless its account has asked for more.
+        return options.wcu_per_second or (DEFAULT_QUOTA_WCU if options.warm_up else None)
     if facts.wcu is None:
         raise OptionError(
             f"write_ratio is a share of the table's write capacity, and on-demand table {facts.name!r} states none: "

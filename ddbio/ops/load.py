@@ -127,7 +127,7 @@ class _Run:
 
     def __init__(self, options: WriteOptions, plan: WritePlan, job_id: str, first_row: int = 0) -> None:
         self.plan = plan
-        self.budget = LocalBudget(plan.wcu_per_second)
+        self.budget = LocalBudget(plan.wcu_per_second, ramp=plan.ramp)
         self.rejects = Rejects(options, job_id, first_row)
         self._task = WriteTask(dynamodb_spec(options), plan, options.deadline_seconds)
         self._clock = Clock()

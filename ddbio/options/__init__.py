@@ -6,6 +6,7 @@ source, all lower case. Values may be text. What is wrong is one :class:`~ddbio.
 
 from ddbio.options.columns import ColumnOptions
 from ddbio.options.connection import ConnectionOptions
+from ddbio.options.copy import CopyOptions, CreateLikeOptions
 from ddbio.options.export import ExportReadOptions, ExportToFilesOptions
 from ddbio.options.export_start import ExportStartOptions, WaitOptions
 from ddbio.options.files import Compression, Engine, FilesOptions, Mode
@@ -18,6 +19,8 @@ __all__ = [
     "ColumnOptions",
     "Compression",
     "ConnectionOptions",
+    "CopyOptions",
+    "CreateLikeOptions",
     "Engine",
     "ExportReadOptions",
     "ExportStartOptions",

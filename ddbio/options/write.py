@@ -27,6 +27,8 @@ class WriteOptions(ConnectionOptions):
     """Write units per second that the whole job may use."""
     write_ratio: Annotated[float, Field(gt=0, le=1.5)] | None = None
     """The same as a share of the table's provisioned (or maximum on-demand) write units."""
+    warm_up: bool = False
+    """Begin with the 4,000 WCU/s that a new on-demand table bears and double every half hour."""
     reject_to: str | None = None
     """Folder or s3:// prefix for rows that cannot be written; without it, one such row fails the job."""
     reject_format: Literal["json", "parquet"] = "json"

@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from ddbio.budget import BudgetAddress, BudgetServer, LocalBudget
+from ddbio.core.ramp import Ramp
 
 ANSWER_SECONDS = 10.0
 
@@ -36,14 +37,15 @@ class Terms:
     lease: BudgetAddress | None
 
 
-def ask_for_terms(application: str, units_per_second: float | None) -> Terms | None:
+def ask_for_terms(application: str, units_per_second: float | None, ramp: Ramp | None = None) -> Terms | None:
     """Return what the driver of that application grants, or None where no driver has registered."""
     with suppress(OSError, ValueError), socket.socket(socket.AF_UNIX) as connection:
         path = _path(application)
         _require_private(path.parent)
         connection.settimeout(ANSWER_SECONDS)
         connection.connect(str(path))
-        connection.sendall(json.dumps(units_per_second).encode() + b"\n")
+        start = None if ramp is None else ramp.start_per_second
+        connection.sendall(json.dumps([units_per_second, start]).encode() + b"\n")
         with connection.makefile("rb") as answer:
             parallelism, lease = json.loads(answer.readline())
         if lease is None:
@@ -87,15 +89,15 @@ class Lessor:
             while self._servers:
                 self._servers.pop().__exit__()
 
-    def terms(self, units_per_second: float | None) -> list[Any]:
+    def terms(self, units_per_second: float | None, start_per_second: float | None = None) -> list[Any]:
         """Return what :class:`Terms` holds, as plain values."""
         if units_per_second is None:
             return [self._parallelism, None]
-        address = self._open(units_per_second)
+        address = self._open(LocalBudget(units_per_second, ramp=Ramp(start_per_second) if start_per_second else None))
         return [self._parallelism, [address.host, address.port, address.key.hex()]]
 
-    def _open(self, units_per_second: float) -> BudgetAddress:
-        server = BudgetServer(LocalBudget(units_per_second), self._host)
+    def _open(self, budget: LocalBudget) -> BudgetAddress:
+        server = BudgetServer(budget, self._host)
         server.__enter__()
         with self._lock:
             self._servers.append(server)
@@ -121,7 +123,7 @@ class _Planner(socketserver.StreamRequestHandler):
     def handle(self) -> None:
         # A planner that hung up goes without.
         with suppress(OSError, ValueError):
-            terms = self.server.lessor.terms(json.loads(self.rfile.readline()))
+            terms = self.server.lessor.terms(*json.loads(self.rfile.readline()))
             self.wfile.write(json.dumps(terms).encode() + b"\n")
 
 

@@ -60,7 +60,7 @@ class TableWriter(DataSourceArrowWriter):  # type: ignore[misc]
         self._plan = plan_of(self._options)
         self._metadata = {field.name: field.metadata for field in to_arrow_schema(schema)}
         rate = self._plan.wcu_per_second
-        terms = ask_for_terms(SparkFiles.getRootDirectory(), rate)
+        terms = ask_for_terms(SparkFiles.getRootDirectory(), rate, self._plan.ramp)
         tasks = self._options.tasks or (None if terms is None else terms.parallelism)
         if rate is not None and tasks is None:
             raise OptionError(

@@ -1,0 +1,94 @@
+"""Turn what is known of one table into the request that creates another like it; call nobody."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ddbio.errors import OptionError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from ddbio.options import CreateLikeOptions
+
+_ON_DEMAND = "PAY_PER_REQUEST"
+_AWS_KEY = "aws/dynamodb"
+_OWNED_KEY = "none"
+
+
+def table_like(described: Mapping[str, Any], options: CreateLikeOptions) -> dict[str, Any]:
+    """Return the CreateTable request for a table with the keys, indexes, billing and settings of another.
+
+    Time to live has a call of its own. Tags, resource policies, replicas, auto scaling, alarms and point-in-time
+    recovery stay behind.
+
+    Parameters
+    ----------
+    described
+        ``Table`` of the DescribeTable response.
+
+    Raises
+    ------
+    OptionError
+        If the source is encrypted by a KMS key, the target lies elsewhere, and no key is named for it.
+
+    References
+    ----------
+    https://docs.aws.amazon.com/amazondynamodb/latest/APIReference/API_CreateTable.html
+    """
+    billing = described.get("BillingModeSummary", {}).get("BillingMode", "PROVISIONED")
+    on_demand = options.billing == "on_demand" or billing == _ON_DEMAND
+    request: dict[str, Any] = {
+        "TableName": options.target,
+        "AttributeDefinitions": described["AttributeDefinitions"],
+        "KeySchema": described["KeySchema"],
+        "BillingMode": _ON_DEMAND if on_demand else "PROVISIONED",
+        **_throughput(described, options, on_demand=on_demand),
+    }
+    if local := described.get("LocalSecondaryIndexes"):
+        request["LocalSecondaryIndexes"] = [_index(each) for each in local]
+    if shared := described.get("GlobalSecondaryIndexes"):
+        request["GlobalSecondaryIndexes"] = [
+            {**_index(each), **_throughput(each, options, on_demand=on_demand)} for each in shared
+        ]
+    if described.get("StreamSpecification", {}).get("StreamEnabled"):
+        request["StreamSpecification"] = described["StreamSpecification"]
+    if (table_class := described.get("TableClassSummary", {}).get("TableClass")) is not None:
+        request["TableClass"] = table_class
+    if described.get("DeletionProtectionEnabled"):
+        request["DeletionProtectionEnabled"] = True
+    if (encryption := _encryption(described, options)) is not None:
+        request["SSESpecification"] = encryption
+    return request
+
+
+def _index(described: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: described[name] for name in ("IndexName", "KeySchema", "Projection")}
+
+
+def _throughput(described: Mapping[str, Any], options: CreateLikeOptions, *, on_demand: bool) -> dict[str, Any]:
+    stated: dict[str, Any] = {}
+    if not on_demand:
+        units = described["ProvisionedThroughput"]
+        stated["ProvisionedThroughput"] = {name: units[name] for name in ("ReadCapacityUnits", "WriteCapacityUnits")}
+    elif maxima := described.get("OnDemandThroughput"):
+        stated["OnDemandThroughput"] = maxima
+    warm = {"ReadUnitsPerSecond": options.warm_read_units, "WriteUnitsPerSecond": options.warm_write_units}
+    if known := {name: units for name, units in warm.items() if units is not None}:
+        stated["WarmThroughput"] = known
+    return stated
+
+
+def _encryption(described: Mapping[str, Any], options: CreateLikeOptions) -> dict[str, Any] | None:
+    key = options.kms_key
+    if key is None:
+        key = described.get("SSEDescription", {}).get("KMSMasterKeyArn", _OWNED_KEY)
+        if key != _OWNED_KEY and options.crosses:
+            raise OptionError(
+                f"table {described['TableName']!r} is encrypted by {key}, which another region or account may not "
+                f"know: give kms_key, an ARN there, {_AWS_KEY!r} or {_OWNED_KEY!r}"
+            )
+    if key == _OWNED_KEY:
+        return None
+    named = {} if key == _AWS_KEY else {"KMSMasterKeyId": key}
+    return {"Enabled": True, "SSEType": "KMS", **named}

@@ -1,0 +1,254 @@
+"""Copy a table into another one, which may lie in another region or account; create it like the first where asked."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ddbio.aws.create import create_table, definition_of, is_table
+from ddbio.aws.table import describe_table
+from ddbio.budget import LocalBudget
+from ddbio.core.digest_columns import ColumnDigest
+from ddbio.core.plan import budget_of
+from ddbio.core.table_like import table_like
+from ddbio.core.write_plan import plan_write
+from ddbio.errors import SchemaError, ValidationError
+from ddbio.ops.clock import Clock
+from ddbio.ops.digest import digest_source
+from ddbio.ops.load import write_table
+from ddbio.ops.report import Report
+from ddbio.ops.scan import Unwatched, plan_of, scan_tasks
+from ddbio.ops.survey import describe_scan
+from ddbio.ops.target import dynamodb_spec
+from ddbio.ops.task import SegmentStream
+from ddbio.options import ScanOptions, WriteOptions
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from typing import Any
+
+    import pyarrow as pa
+
+    from ddbio.core.digest import Digest
+    from ddbio.core.plan import ScanPlan
+    from ddbio.core.write_plan import WritePlan
+    from ddbio.ops.scan import Watch
+    from ddbio.options import ConnectionOptions, CopyOptions, CreateLikeOptions
+
+
+@dataclass(frozen=True)
+class CopyPlan:
+    """State a copy before it starts: its scan, its write, and the request that creates the target, if any.
+
+    ``write`` is None where the target does not exist yet.
+    """
+
+    scan: ScanPlan
+    write: WritePlan | None
+    creates: dict[str, Any] | None
+
+
+@dataclass(frozen=True)
+class CopyReport(Report):
+    """State what a copy did.
+
+    Attributes
+    ----------
+    source, target
+        The tables.
+    created
+        Whether the target was created.
+    items
+        Items read.
+    written, skipped, rejected
+        What became of them.
+    rcu_consumed, wcu_consumed
+        Units the service charged, schema sampling and secondary indexes included.
+    throttles
+        Throttled requests by reason, of reads and writes.
+    seconds, cpu_seconds
+        Wall time, and user + system seconds of this process.
+    verified
+        Whether the target was found to hold what was read; null where nobody asked.
+    digest
+        Digest of what was read, where it was compared.
+    """
+
+    source: str
+    target: str
+    created: bool
+    items: int
+    written: int
+    skipped: int
+    rejected: int
+    rcu_consumed: float
+    wcu_consumed: float
+    throttles: dict[str, int]
+    seconds: float
+    cpu_seconds: float
+    verified: bool | None = None
+    digest: str | None = None
+
+
+def create_like(options: CreateLikeOptions) -> dict[str, Any]:
+    """Create a table like another one, wait until it is ACTIVE, and return the request that made it.
+
+    Raises
+    ------
+    TargetError
+        If the target exists.
+    DdbioError
+        If the source cannot be described or the target not be created.
+    """
+    described, expiry = definition_of(dynamodb_spec(options), options.source)
+    request = table_like(described, options)
+    create_table(dynamodb_spec(options.target_connection), request, expiry, options.deadline_seconds)
+    return request
+
+
+def plan_copy(options: CopyOptions) -> CopyPlan:
+    """Return what a copy would do, after describing both tables and sampling the source.
+
+    Raises
+    ------
+    SchemaError
+        If the tables' keys differ.
+    DdbioError
+        As :func:`copy` says.
+    """
+    scan = plan_of(_scan_options(options))
+    if _must_create(options):
+        described, _ = definition_of(dynamodb_spec(options), options.source)
+        return CopyPlan(scan, None, table_like(described, options))
+    return CopyPlan(scan, _checked_target(options), None)
+
+
+def copy(options: CopyOptions, watch: Watch | None = None) -> CopyReport:
+    """Copy every item of a table, exactly as it is, into another table.
+
+    Each item is read once; what is written to the source meanwhile may be missed. Running it again is safe.
+
+    Raises
+    ------
+    SchemaError
+        If the tables' keys differ.
+    PartialWriteError
+        If the target refuses an item and ``reject_to`` is not given.
+    ValidationError
+        If ``verify`` is asked for and the target then holds something else.
+    DdbioError
+        What ended the copy; what was acknowledged before stays written.
+    """
+    clock = Clock()
+    created = _must_create(options)
+    if created:
+        create_like(options)
+    _checked_target(options)
+    scan = _scan_options(options)
+    facts = describe_scan(scan)
+    budget = LocalBudget(budget_of(facts, scan))
+    plan = plan_of(scan, budget, facts)
+    (task,) = scan_tasks(plan, scan, facts)
+    stream = SegmentStream(task, budget)
+    digest = ColumnDigest() if options.verify else None
+    try:
+        with closing(iter(stream)) as batches, (watch or Unwatched()).running(plan, budget):
+            report = write_table(batches if digest is None else _digested(batches, digest), _write_options(options))
+    finally:
+        budget.close()
+    verified = None if digest is None else _verify(digest.digest, options)
+    usage = budget.usage()
+    return CopyReport(
+        source=options.source,
+        target=options.target,
+        created=created,
+        items=stream.tally.items,
+        written=report.written,
+        skipped=report.skipped,
+        rejected=report.rejected,
+        rcu_consumed=usage.consumed_units,
+        wcu_consumed=report.wcu_consumed,
+        throttles=_sum(usage.throttles, report.throttles),
+        seconds=round(clock.seconds(), 3),
+        cpu_seconds=round(clock.cpu_seconds(), 3),
+        verified=verified,
+        digest=None if digest is None else digest.digest.hexdigest(),
+    )
+
+
+def _must_create(options: CopyOptions) -> bool:
+    return options.create and not is_table(dynamodb_spec(options.target_connection), options.target)
+
+
+def _checked_target(options: CopyOptions) -> WritePlan:
+    source = describe_table(dynamodb_spec(options), options.source)
+    target = describe_table(dynamodb_spec(options.target_connection), options.target)
+    if source.key_types != target.key_types:
+        raise SchemaError(
+            f"table {options.source!r} has the key {_spelled(source.key_types)}, table {options.target!r} "
+            f"{_spelled(target.key_types)}: copy to a table with the same key, or let create make one"
+        )
+    return plan_write(target, _write_options(options))
+
+
+def _spelled(keys: tuple[tuple[str, str], ...]) -> str:
+    return ", ".join(f"{name}:{tag}" for name, tag in keys)
+
+
+def _scan_options(options: CopyOptions) -> ScanOptions:
+    return ScanOptions(
+        **_connection(options),
+        table=options.source,
+        consistent=options.consistent,
+        segments=options.segments,
+        lanes=options.lanes,
+        rcu_per_second=options.rcu_per_second,
+        read_ratio=options.read_ratio,
+        nulls="keep",
+    )
+
+
+def _write_options(options: CopyOptions) -> WriteOptions:
+    return WriteOptions(
+        **_connection(options.target_connection),
+        table=options.target,
+        mode=options.mode,
+        newer_by=options.newer_by,
+        wcu_per_second=options.wcu_per_second,
+        write_ratio=options.write_ratio,
+        warm_up=options.warm_up,
+        reject_to=options.reject_to,
+        lanes=options.lanes,
+    )
+
+
+def _connection(options: ConnectionOptions) -> dict[str, Any]:
+    names = ("endpoint_url", "region", "profile", "role_arn", "s3_endpoint_url", "deadline_seconds")
+    return {name: getattr(options, name) for name in names}
+
+
+def _digested(batches: Iterator[pa.RecordBatch], digest: ColumnDigest) -> Iterator[pa.RecordBatch]:
+    for batch in batches:
+        digest.add_batch(batch)
+        yield batch
+
+
+def _verify(read: Digest, options: CopyOptions) -> bool:
+    held = digest_source(
+        options.target,
+        ScanOptions(**_connection(options.target_connection), table=options.target, consistent=True, nulls="keep"),
+    )
+    if (held.count, held.hexdigest()) != (read.count, read.hexdigest()):
+        told = {"read": read.hexdigest(), "read_items": read.count, "held": held.hexdigest(), "held_items": held.count}
+        raise ValidationError(
+            f"table {options.target!r} holds {held.count:,} items of digest {held.hexdigest()}, and {read.count:,} of "
+            f"digest {read.hexdigest()} were read from {options.source!r}: one of them was written to meanwhile, or "
+            "the target was not empty; copy again",
+            told,
+        )
+    return True
+
+
+def _sum(first: dict[str, int], second: dict[str, int]) -> dict[str, int]:
+    return {reason: first.get(reason, 0) + second.get(reason, 0) for reason in first | second}

@@ -1,0 +1,74 @@
+"""Requests for tables like others: what they take over, and what they refuse."""
+
+import pytest
+
+from ddbio.core.table_like import table_like
+from ddbio.errors import OptionError
+from ddbio.options import CreateLikeOptions
+
+MODEL = {
+    "TableName": "model",
+    "AttributeDefinitions": [{"AttributeName": "pk", "AttributeType": "S"}],
+    "KeySchema": [{"AttributeName": "pk", "KeyType": "HASH"}],
+    "BillingModeSummary": {"BillingMode": "PAY_PER_REQUEST"},
+    "ProvisionedThroughput": {"ReadCapacityUnits": 0, "WriteCapacityUnits": 0},
+}
+KEY = "arn:aws:kms:us-east-1:1:key/k"
+
+
+def like(described=None, **options):
+    """Return the request for a table like the model with some members more."""
+    return table_like({**MODEL, **(described or {})}, CreateLikeOptions(source="model", target="made", **options))
+
+
+def test_a_plain_table_is_a_plain_request():
+    """What the model does not state is not in the request."""
+    assert like() == {
+        "TableName": "made",
+        "AttributeDefinitions": MODEL["AttributeDefinitions"],
+        "KeySchema": MODEL["KeySchema"],
+        "BillingMode": "PAY_PER_REQUEST",
+    }
+
+
+def test_settings_are_taken_over():
+    """On-demand maxima, table class and deletion protection are the model's."""
+    maxima = {"MaxReadRequestUnits": 10, "MaxWriteRequestUnits": 20}
+    made = like(
+        {
+            "OnDemandThroughput": maxima,
+            "TableClassSummary": {"TableClass": "STANDARD_INFREQUENT_ACCESS"},
+            "DeletionProtectionEnabled": True,
+        }
+    )
+    assert made["OnDemandThroughput"] == maxima
+    assert made["TableClass"] == "STANDARD_INFREQUENT_ACCESS"
+    assert made["DeletionProtectionEnabled"] is True
+
+
+def test_warm_throughput_is_stated_for_the_table_and_its_indexes():
+    """A new table can be asked to bear more from its first moment on."""
+    index = {"IndexName": "i", "KeySchema": MODEL["KeySchema"], "Projection": {"ProjectionType": "ALL"}}
+    made = like({"GlobalSecondaryIndexes": [index]}, warm_write_units=40_000)
+    assert made["WarmThroughput"] == {"WriteUnitsPerSecond": 40_000}
+    assert made["GlobalSecondaryIndexes"][0]["WarmThroughput"] == {"WriteUnitsPerSecond": 40_000}
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ({}, {"Enabled": True, "SSEType": "KMS", "KMSMasterKeyId": KEY}),
+        ({"kms_key": "aws/dynamodb", "target_region": "eu-west-1"}, {"Enabled": True, "SSEType": "KMS"}),
+        ({"kms_key": "none", "target_region": "eu-west-1"}, None),
+        ({"kms_key": "k2"}, {"Enabled": True, "SSEType": "KMS", "KMSMasterKeyId": "k2"}),
+    ],
+)
+def test_encryption_is_the_models_or_the_named_one(options, expected):
+    """The model's key serves where it is known; another one can be named anywhere."""
+    assert like({"SSEDescription": {"KMSMasterKeyArn": KEY}}, **options).get("SSESpecification") == expected
+
+
+def test_a_key_of_elsewhere_is_refused():
+    """A KMS key is not carried into another region or account in silence."""
+    with pytest.raises(OptionError, match="give kms_key"):
+        like({"SSEDescription": {"KMSMasterKeyArn": KEY}}, target_region="eu-west-1")

@@ -1,0 +1,245 @@
+"""Copy tables on the fake and on moto: every item arrives as it was, and tables made like others are alike."""
+
+import json
+import re
+from pathlib import Path
+
+import boto3
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from item_strategies import ITEMS
+
+import ddbio
+from ddbio.errors import NotFoundError, OptionError, PartialWriteError, SchemaError, TargetError, ValidationError
+from ddbio.ops.copy import CopyReport, plan_copy
+from ddbio.options import ConnectionOptions, CopyOptions, descriptions_of
+from ddbio.testing import FakeDynamoDB, MotoServer
+
+PAGE = (Path(__file__).parents[2] / "docs/copy.md").read_text("utf-8")
+ODD = [
+    {"pk": {"S": "a"}, "sk": {"N": "1"}, "n": {"N": "12345678901234567890123456789012345678"}, "z": {"NULL": True}},
+    {"pk": {"S": "a"}, "sk": {"N": "2"}, "n": {"S": "text"}, "s": {"NS": ["1", "2.5"]}, "l": {"L": []}},
+    {"pk": {"S": "b"}, "sk": {"N": "1"}, "b": {"B": "AAE="}, "m": {"M": {"e": {"M": {}}}}, "a.b#c": {"BOOL": False}},
+    {"pk": {"S": "b"}, "sk": {"N": "2"}, "A": {"S": ""}, "a": {"BS": ["AA==", "AQ=="]}},
+]
+
+
+def client_of(server):
+    """Return boto3's client of a server."""
+    return boto3.client("dynamodb", endpoint_url=server.endpoint_url, region_name="us-east-1")
+
+
+def lines_of(items):
+    """Return items as lines of DynamoDB JSON."""
+    return b"".join(json.dumps({"Item": item}).encode() + b"\n" for item in items)
+
+
+def stored(server, table):
+    """Return a table's items, in the order of their keys."""
+    items = client_of(server).scan(TableName=table, ConsistentRead=True)["Items"]
+    return sorted(items, key=lambda item: (item["pk"]["S"], float(item["sk"]["N"])))
+
+
+@pytest.fixture
+def server():
+    """Serve a table ``source`` of odd items."""
+    with FakeDynamoDB() as running:
+        running.load("source", lines_of(ODD), "pk:S,sk:N")
+        yield running
+
+
+def test_a_copy_holds_every_item_as_it_was(server):
+    """Values of several types under one name, NULL, empty containers, sets and 38 digits arrive; the digests agree."""
+    report = ddbio.copy_table("source", "target", create=True, verify=True, endpoint_url=server.endpoint_url)
+    assert stored(server, "target") == stored(server, "source")
+    assert (report.created, report.items, report.written, report.verified) == (True, 4, 4, True)
+    assert report.digest == ddbio.digest("source", endpoint_url=server.endpoint_url)
+
+
+def test_a_copy_crosses_endpoints(server):
+    """Source and target may have connections of their own."""
+    with FakeDynamoDB() as other:
+        there = {"target_endpoint_url": other.endpoint_url, "target_region": "eu-west-1"}
+        report = ddbio.copy_table("source", "source", create=True, endpoint_url=server.endpoint_url, **there)
+        assert report.written == 4
+        assert stored(other, "source") == stored(server, "source")
+
+
+def test_a_second_copy_changes_nothing(server):
+    """In mode create, what is there is skipped; with newer_by, an older item replaces no newer one."""
+    here = {"endpoint_url": server.endpoint_url}
+    ddbio.copy_table("source", "target", create=True, **here)
+    again = ddbio.copy_table("source", "target", create=True, mode="create", **here)
+    assert (again.created, again.written, again.skipped) == (False, 0, 4)
+    items = [{"pk": {"S": "v"}, "sk": {"N": "1"}, "at": {"N": number}} for number in ("1", "2")]
+    for name, item in zip(("older", "newer"), items, strict=True):
+        server.load(name, lines_of([item]), "pk:S,sk:N")
+    assert ddbio.copy_table("older", "newer", newer_by="at", **here).skipped == 1
+    assert ddbio.copy_table("newer", "older", newer_by="at", **here).written == 1
+
+
+def test_what_differs_is_said(server):
+    """A target that holds more than the source fails the verification, and the report says by how much."""
+    more = {"pk": {"S": "z"}, "sk": {"N": "9"}}
+    server.load("target", lines_of([more]), "pk:S,sk:N")
+    with pytest.raises(ValidationError, match="holds 5 items") as caught:
+        ddbio.copy_table("source", "target", verify=True, endpoint_url=server.endpoint_url)
+    assert (caught.value.report["read_items"], caught.value.report["held_items"]) == (4, 5)
+
+
+def test_tables_with_other_keys_are_refused(server):
+    """The keys must agree by name and type before anything is written."""
+    server.load("target", b"", "pk:S,sk:S")
+    with pytest.raises(SchemaError, match="has the key pk:S, sk:N, table 'target' pk:S, sk:S"):
+        ddbio.copy_table("source", "target", endpoint_url=server.endpoint_url)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"target": "source"}, "source and target are one table"),
+        ({"mode": "create", "newer_by": "a"}, "newer_by has no meaning in mode create"),
+        ({"verify": True, "mode": "create"}, "verify compares whole tables"),
+        ({"warm_up": True}, "has provisioned capacity, which needs no warm_up"),
+        ({"rcu_per_second": 1, "read_ratio": 1}, "give rcu_per_second or read_ratio, not both"),
+    ],
+)
+def test_contradictions_are_refused(server, options, message):
+    """Options that exclude each other are one OptionError, and nothing is written."""
+    key = [{"AttributeName": "pk", "KeyType": "HASH"}, {"AttributeName": "sk", "KeyType": "RANGE"}]
+    types = [{"AttributeName": "pk", "AttributeType": "S"}, {"AttributeName": "sk", "AttributeType": "N"}]
+    units = {"ReadCapacityUnits": 5, "WriteCapacityUnits": 5}
+    client_of(server).create_table(
+        TableName="target", KeySchema=key, AttributeDefinitions=types, ProvisionedThroughput=units
+    )
+    with pytest.raises(OptionError, match=message):
+        ddbio.copy_table(**{"source": "source", "target": "target", "endpoint_url": server.endpoint_url, **options})
+    assert stored(server, "target") == []
+
+
+def test_a_missing_table_is_named(server):
+    """Neither a missing source nor a missing target is created by chance."""
+    for source, target in (("source", "missing"), ("missing", "source")):
+        with pytest.raises(NotFoundError, match="missing"):
+            ddbio.copy_table(source, target, endpoint_url=server.endpoint_url)
+
+
+def test_items_the_target_refuses_are_kept(server, tmp_path):
+    """An item whose index key has a wrong type goes to the rejects; without a place for them the copy fails."""
+    server.load("source", lines_of([*ODD, {"pk": {"S": "c"}, "sk": {"N": "1"}, "A": {"N": "5"}}]), "pk:S,sk:N")
+    key = [{"AttributeName": "pk", "KeyType": "HASH"}, {"AttributeName": "sk", "KeyType": "RANGE"}]
+    types = [("pk", "S"), ("sk", "N"), ("n", "S")]
+    client_of(server).create_table(
+        TableName="target",
+        KeySchema=key,
+        AttributeDefinitions=[{"AttributeName": name, "AttributeType": tag} for name, tag in types],
+        BillingMode="PAY_PER_REQUEST",
+        GlobalSecondaryIndexes=[
+            {
+                "IndexName": "by_n",
+                "KeySchema": [{"AttributeName": "n", "KeyType": "HASH"}],
+                "Projection": {"ProjectionType": "ALL"},
+            }
+        ],
+    )
+    here = {"endpoint_url": server.endpoint_url}
+    with pytest.raises(PartialWriteError):
+        ddbio.copy_table("source", "target", **here)
+    report = ddbio.copy_table("source", "target", reject_to=str(tmp_path), **here)
+    assert (report.items, report.written, report.rejected) == (5, 4, 1)
+    (kept,) = tmp_path.rglob("rejects-*")
+    assert "12345678901234567890123456789012345678" in kept.read_text("utf-8")
+
+
+@settings(max_examples=12, deadline=None)
+@given(items=st.lists(ITEMS, max_size=6))
+def test_any_table_is_copied(items):
+    """Whatever the items hold, they arrive one for one."""
+    keyed = [{**item, "pk": {"S": str(number)}} for number, item in enumerate(items)]
+    with FakeDynamoDB() as server:
+        server.load("source", lines_of(keyed), "pk:S")
+        report = ddbio.copy_table("source", "target", create=True, verify=True, endpoint_url=server.endpoint_url)
+        assert (report.items, report.written, report.verified) == (len(items), len(items), True)
+
+
+RICH = {
+    "AttributeDefinitions": [{"AttributeName": name, "AttributeType": "S"} for name in ("pk", "sk", "other")],
+    "KeySchema": [{"AttributeName": "pk", "KeyType": "HASH"}, {"AttributeName": "sk", "KeyType": "RANGE"}],
+    "ProvisionedThroughput": {"ReadCapacityUnits": 7, "WriteCapacityUnits": 9},
+    "LocalSecondaryIndexes": [
+        {
+            "IndexName": "local",
+            "KeySchema": [{"AttributeName": "pk", "KeyType": "HASH"}, {"AttributeName": "other", "KeyType": "RANGE"}],
+            "Projection": {"ProjectionType": "KEYS_ONLY"},
+        }
+    ],
+    "GlobalSecondaryIndexes": [
+        {
+            "IndexName": "global",
+            "KeySchema": [{"AttributeName": "other", "KeyType": "HASH"}],
+            "Projection": {"ProjectionType": "INCLUDE", "NonKeyAttributes": ["a"]},
+            "ProvisionedThroughput": {"ReadCapacityUnits": 3, "WriteCapacityUnits": 4},
+        }
+    ],
+    "StreamSpecification": {"StreamEnabled": True, "StreamViewType": "NEW_IMAGE"},
+}
+
+
+@pytest.mark.parametrize("backend", [FakeDynamoDB, MotoServer])
+@pytest.mark.parametrize("billing", ["like", "on_demand"])
+def test_a_table_like_another_is_alike(backend, billing):
+    """Keys, indexes, rates, stream and time to live are the model's, on every backend that knows them."""
+    with backend() as server:
+        client = client_of(server)
+        client.create_table(TableName="model", **RICH)
+        client.update_time_to_live(
+            TableName="model", TimeToLiveSpecification={"Enabled": True, "AttributeName": "until"}
+        )
+        ddbio.create_table_like("model", "made", billing=billing, endpoint_url=server.endpoint_url, region="us-east-1")
+        model, made = (client.describe_table(TableName=name)["Table"] for name in ("model", "made"))
+        expiry = client.describe_time_to_live(TableName="made")["TimeToLiveDescription"]
+    assert expiry["AttributeName"] == "until"
+    for name in ("KeySchema", "StreamSpecification"):
+        assert made[name] == model[name]
+    assert shape(made, billing) == shape(model, billing)
+    if billing == "on_demand":
+        assert made["BillingModeSummary"]["BillingMode"] == "PAY_PER_REQUEST"
+
+
+def shape(described, billing):
+    """Return what of a description must be alike; rates only where they are taken over."""
+    units = ("ReadCapacityUnits", "WriteCapacityUnits")
+    indexes = {}
+    for kind in ("Local", "Global"):
+        for index in described[f"{kind}SecondaryIndexes"]:
+            kept = {name: index[name] for name in ("KeySchema", "Projection")}
+            if billing == "like" and kind == "Global":
+                kept |= {name: index["ProvisionedThroughput"][name] for name in units}
+            indexes[index["IndexName"]] = kept
+    rates = [described["ProvisionedThroughput"][name] for name in units] if billing == "like" else None
+    return indexes, rates
+
+
+def test_an_existing_table_is_not_touched(server):
+    """To create a table of a name that is taken is an error that names it."""
+    server.load("target", b"", "pk:S,sk:N")
+    with pytest.raises(TargetError, match="'target' exists already"):
+        ddbio.create_table_like("source", "target", endpoint_url=server.endpoint_url)
+
+
+def test_a_plan_creates_nothing(server):
+    """A dry run returns the request that would create the target; there is no such table afterwards."""
+    options = CopyOptions(source="source", target="target", create=True, endpoint_url=server.endpoint_url)
+    plan = plan_copy(options)
+    assert (plan.scan.table, plan.write, plan.creates["TableName"]) == ("source", None, "target")
+    assert client_of(server).list_tables()["TableNames"] == ["source"]
+
+
+def test_the_page_lists_every_option_and_key():
+    """The page of the copy has each option with the words of its docstring, and each key of the report."""
+    listed = dict(re.findall(r"^\| `(\w+)` \| [^|]* \| (.*) \|$", PAGE, re.MULTILINE))
+    elsewhere = descriptions_of(ConnectionOptions)
+    wanted = {name: text for name, text in descriptions_of(CopyOptions).items() if name not in elsewhere}
+    assert {name: listed.get(name) for name in wanted} == wanted
+    assert [name for name in CopyReport.__dataclass_fields__ if f"`{name}`" not in PAGE.partition("## Report")[2]] == []
