@@ -104,6 +104,12 @@ def _decode(row: dict[str, Any]) -> Iterator[Line]:
     yield Line("… MB per CPU-second", speeds[decoders.DDBIO], "")
 
 
+def _digest(row: dict[str, Any]) -> Iterator[Line]:
+    for start, shape in (("digest rows of", "orders"), ("…", "export"), ("…", "flights")):
+        ratio = row["figures"][shape]["times_as_fast_as"]["decode"]
+        yield Line(f"{start} {shape}, beside decoding them", ratio, "×", ("≥", 2), 2)
+
+
 def _scan(row: dict[str, Any]) -> Iterator[Line]:
     figures = row["figures"]
     ratios = figures["times_as_fast_as"]
@@ -146,6 +152,7 @@ def _memory(row: dict[str, Any]) -> Iterator[Line]:
 CASES: dict[str, Callable[[dict[str, Any]], Iterator[Line]]] = {
     "demo": _demo,
     "decode": _decode,
+    "digest": _digest,
     "scan": _scan,
     "spark_files": _spark_files,
     "budget": _budget,

@@ -1,21 +1,48 @@
-"""Digest the rows of record batches by compiled loops, to the very value that ``digest`` has for their items.
+"""Digest the rows of record batches by compiled loops, a column at a time, to the value ``digest`` has for their items.
 
-Refuses what ``canonical`` refuses.
+A row's item is what writing it would send: null means missing, what is rescued is back in its place. Refuses Arrow
+types without a DynamoDB form, numbers that DynamoDB could not hold, and null in a set.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import functools
+import json
+from typing import TYPE_CHECKING, Any
 
-from ddbio.core.canonical import Printer
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from ddbio.core import digest as plain
+from ddbio.core.attribute import canonical_number
 from ddbio.core.digest import Digest
-from ddbio.core.kernel.blake2 import sum_digests
+from ddbio.core.encode import EncodeOptions
+from ddbio.core.field import RESCUE_NAME, SETS, fields_within, name_of_field, tag_of_field
+from ddbio.core.kernel import hash_columns as loops
+from ddbio.core.kernel.encode_fields import plain_fields
+from ddbio.core.kernel.encode_load import bytes_array, offsets_of, plain_array, spans_of, view_of
+from ddbio.core.kernel.encode_state import BINARY, NUMBER, TEXT
+from ddbio.core.kernel.encode_times import time_array
+from ddbio.core.rescue import null_value
+from ddbio.errors import SchemaError
 
 if TYPE_CHECKING:
-    import pyarrow as pa
+    from collections.abc import Iterable, Mapping, Sequence
+    from typing import TypeAlias
+
+    # The stubs lack what the classes of arrays have of their own.
+    _Array: TypeAlias = Any
+    _Words: TypeAlias = np.ndarray[Any, np.dtype[np.uint64]]
 
 _SLICE_BYTES = 4 << 20
 _LEAST_ROWS = 256
+_OPTIONS = EncodeOptions()
+_CODES = {"S": plain.S, "B": plain.B, "SS": plain.SS, "NS": plain.NS, "BS": plain.BS, "L": plain.L, "M": plain.M}
+_ELEMENT_KEY: _Words = np.array(plain.ELEMENT_KEY, np.uint64)
+_MOST_SCALE = 80
+_NO_BITS: Any = np.frombuffer(b"", np.uint8)
+_NULLS_COUNT, _NULLS_ARE_MISSING = True, False
 
 
 class ColumnDigest:
@@ -23,7 +50,8 @@ class ColumnDigest:
 
     def __init__(self) -> None:
         self.digest = Digest()
-        self._printer = Printer()
+        self._schema: pa.Schema | None = None
+        self._fields: list[pa.Field[Any]] = []
 
     def add_batch(self, batch: pa.RecordBatch) -> None:
         """Add the item of each row.
@@ -37,16 +65,18 @@ class ColumnDigest:
         """
         if not batch.num_rows:
             return
+        if self._schema is None or not batch.schema.equals(self._schema, check_metadata=True):
+            self._fields, _ = plain_fields(batch.schema, _OPTIONS)
+            self._schema = batch.schema
         n_rows = max(_LEAST_ROWS, _SLICE_BYTES * batch.num_rows // max(batch.nbytes, 1))
         for start in range(0, batch.num_rows, n_rows):
             part = batch.slice(start, n_rows)
-            ends = self._printer.print_rows(part)
-            high, low = sum_digests(self._printer.out, ends)
+            high, low = loops.sum_items(_sums_of_rows(part, self._fields))
             self.digest.merge(Digest(part.num_rows, int(high) << 64 | int(low)))
 
 
-def digest_of_batch(batch: pa.RecordBatch) -> Digest:
-    """Return the digest of a batch's rows.
+def digest_of_batches(batches: Iterable[pa.RecordBatch]) -> Digest:
+    """Return the digest of all their rows.
 
     Raises
     ------
@@ -54,5 +84,162 @@ def digest_of_batch(batch: pa.RecordBatch) -> Digest:
         As ``ColumnDigest.add_batch``.
     """
     columns = ColumnDigest()
-    columns.add_batch(batch)
+    for batch in batches:
+        columns.add_batch(batch)
     return columns.digest
+
+
+def _sums_of_rows(batch: pa.RecordBatch, fields: Sequence[pa.Field[Any]]) -> _Words:
+    sums = new_sums(batch.num_rows)
+    columns = {field.name: batch.column(field.name) for field in fields}
+    if RESCUE_NAME in columns:
+        fields = [field for field in fields if field.name != RESCUE_NAME]
+        _add_rescued(columns, {name_of_field(field): field.name for field in fields}, sums)
+    for field in fields:
+        _add(columns[field.name], field, (_key_of(name_of_field(field)), _NULLS_ARE_MISSING), sums)
+    return sums
+
+
+def _add_rescued(columns: dict[str, _Array], names: Mapping[str, str], sums: _Words) -> None:
+    """Add what is rescued, and make null what has an attribute of that name in its column."""
+    rescued = columns[RESCUE_NAME]
+    if rescued.null_count == len(rescued):
+        return
+    # Few texts are different where they only keep NULLs.
+    encoded = rescued.dictionary_encode()
+    items = [json.loads(text) for text in encoded.dictionary.to_pylist()]
+    # A row without any has the number of the empty one.
+    numbers = encoded.indices.fill_null(len(items)).to_numpy()
+    hashes = np.array([*(plain.members_hash(item) for item in items), (0, 0)], np.uint64)
+    sums += hashes[numbers].ravel()
+    for attribute in set().union(*items) & names.keys():
+        name = names[attribute]
+        column = columns[name]
+        replaced = np.array([*(attribute in item for item in items), False])[numbers]
+        if column.null_count < len(column) and replaced.any():
+            columns[name] = pc.if_else(pa.array(replaced), pa.scalar(None, column.type), column)
+
+
+@functools.lru_cache(maxsize=1 << 12)
+def _key_of(name: str) -> _Words:
+    return np.array(plain.name_key(name), np.uint64)
+
+
+def new_sums(n_entries: int) -> _Words:
+    """Return no sum yet for each entry."""
+    return np.zeros(2 * n_entries, np.uint64)
+
+
+def _add(given: _Array, field: pa.Field[Any], under: tuple[_Words, bool], sums: _Words) -> None:
+    """Add the hash of each value of a column to its entry's sum; ``under`` are keys, and whether nulls count."""
+    array = time_array(plain_array(given), _OPTIONS)
+    match tag := tag_of_field(field):
+        case "JSON":
+            _add_json(array, under, sums)
+        case "N":
+            _add_numbers(array, under, sums)
+        case "S" | "B":
+            _add_bytes(array, tag, under, sums)
+        case "BOOL":
+            bits = view_of(array.buffers()[1], np.uint8)
+            loops.add_truths(bits, array.offset, plain.BOOL, *_validity(array), *under, sums)
+        case "NULL":
+            loops.add_truths(_NO_BITS, 0, plain.NULL, *_validity(array), *under, sums)
+        case "M" if pa.types.is_struct(array.type):
+            inner = new_sums(len(array))
+            for member, column in zip(fields_within(field.type), array.flatten(), strict=True):
+                _add(column, member, (_key_of(name_of_field(member)), _NULLS_ARE_MISSING), inner)
+            loops.add_structs(inner, *_validity(array), *under, sums)
+        case _:
+            _add_container(array, field, under, sums)
+
+
+def _add_json(array: _Array, under: tuple[_Words, bool], sums: _Words) -> None:
+    keys, nulls_count = under
+    for entry, text in enumerate(array.to_pylist()):
+        if text is None and not nulls_count:
+            continue
+        place = 2 * entry if len(keys) > 2 else 0  # noqa: PLR2004 - one key for all
+        key = int(keys[place]), int(keys[place + 1])
+        value = null_value() if text is None else json.loads(text)
+        sums[2 * entry : 2 * entry + 2] += np.array(plain.value_hash(key, value), np.uint64)
+
+
+def _add_numbers(array: _Array, under: tuple[_Words, bool], sums: _Words) -> None:
+    given = array.type
+    if pa.types.is_integer(given):
+        signed = pa.types.is_signed_integer(given)
+        words = _words_of(array.cast(pa.int64() if signed else pa.uint64()), 1)
+        loops.add_words(words, signed, *_validity(array), *under, sums)
+        return
+    if pa.types.is_decimal(given) and not pa.types.is_decimal256(given) and abs(given.scale) <= _MOST_SCALE:
+        words = _words_of(array.cast(pa.decimal128(given.precision, given.scale)), 2)
+        loops.add_decimals(words, given.scale, *_validity(array), *under, sums)
+        return
+    texts = bytes_array(array, NUMBER)
+    refused = loops.add_number_texts(*spans_of(texts), *_validity(texts), *under, sums)
+    if refused != loops.FINE:
+        canonical_number(texts[refused].as_py())
+
+
+def _add_bytes(array: _Array, tag: str, under: tuple[_Words, bool], sums: _Words) -> None:
+    array = bytes_array(array, BINARY if tag == "B" else TEXT)
+    loops.add_bytes(*spans_of(array), _CODES[tag], *_validity(array), *under, sums)
+
+
+def _add_container(array: _Array, field: pa.Field[Any], under: tuple[_Words, bool], sums: _Words) -> None:
+    tag = tag_of_field(field)
+    offsets = offsets_of(array).astype(np.int64)
+    first, n_entries = int(offsets[0]), int(offsets[-1] - offsets[0])
+    bounds = offsets - first
+    (element,) = fields_within(field.type)
+    inner = new_sums(n_entries)
+    if tag in SETS:
+        elements = array.values.slice(first, n_entries)
+        if elements.null_count:
+            raise SchemaError(f"{field.name}: a set of DynamoDB holds no null: drop it, or make the column a list")
+        _add(elements, element, (_ELEMENT_KEY, _NULLS_COUNT), inner)
+    elif tag == "L":
+        keys = new_sums(n_entries)
+        loops.key_places(bounds, keys)
+        _add(array.values.slice(first, n_entries), element, (keys, _NULLS_COUNT), inner)
+    else:
+        keys = new_sums(n_entries)
+        loops.key_names(*spans_of(bytes_array(plain_array(array.keys.slice(first, n_entries)), TEXT)), keys)
+        _add(array.items.slice(first, n_entries), element, (keys, _NULLS_COUNT), inner)
+        longest = int(np.diff(bounds).max(initial=0))
+        slots = np.zeros(1 << (2 * longest).bit_length(), np.int64)
+        loops.drop_repeated(bounds, keys, slots, inner)
+    loops.add_containers(bounds, inner, _CODES[tag], *_validity(array), *under, sums)
+
+
+def _words_of(array: _Array, width: int) -> _Words:
+    words: _Words = view_of(array.buffers()[1], np.uint64)
+    return words[width * array.offset : width * (array.offset + len(array))]
+
+
+def _validity(array: _Array) -> tuple[Any, int]:
+    """Return Arrow's bits of validity and where they begin; no bits if everything is valid."""
+    if not array.null_count:
+        return _NO_BITS, 0
+    bits = array.buffers()[0]
+    if bits is None:
+        # An array of type null has none.
+        return np.frombuffer(bytes(len(array) // 8 + 1), np.uint8), 0
+    return view_of(bits, np.uint8), array.offset
+
+
+def warm() -> None:
+    """Compile the loops, or load them from where they are kept."""
+    text, number = pa.array(["1", None]), pa.array([1, None])
+    columns: dict[str, _Array] = {
+        "S": text,
+        "N": number,
+        "decimal": number.cast(pa.decimal128(38)),
+        "float": number.cast(pa.float64()),
+        "BOOL": number.cast(pa.bool_()),
+        "L": pa.array([[1], None]),
+        "M": pa.array([[("a", 1)], None], pa.map_(pa.string(), pa.int64())),
+        "struct": pa.array([{"a": 1}, None]),
+    }
+    digest_of_batches([pa.RecordBatch.from_pydict(columns)])

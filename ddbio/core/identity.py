@@ -14,9 +14,12 @@ import numpy as np
 import pyarrow as pa
 
 from ddbio.core.attribute import canonical_number, decode_base64
-from ddbio.core.canonical import Printer
 from ddbio.core.field import RESCUE_NAME, name_of_field, tag_of_field
 from ddbio.core.items import items_of
+from ddbio.core.kernel.encode_load import bytes_array, spans_of
+from ddbio.core.kernel.encode_number import LONGEST
+from ddbio.core.kernel.encode_state import NUMBER
+from ddbio.core.kernel.key_numbers import print_numbers
 from ddbio.core.kernel.memory import PAD
 from ddbio.core.kernel.xxhash import PREFIX_BYTES, hash_keys
 from ddbio.core.schema import normalize_schema
@@ -29,6 +32,7 @@ if TYPE_CHECKING:
     from ddbio.core.attribute import Item
 
     _Hashes: TypeAlias = np.ndarray[Any, np.dtype[np.uint64]]
+    _Spans: TypeAlias = tuple[np.ndarray[Any, np.dtype[np.uint8]], np.ndarray[Any, np.dtype[np.int64]]]
 
 _CONTENTS: dict[str, Callable[[str], bytes]] = {
     "S": str.encode,
@@ -102,14 +106,22 @@ def key_hashes(batch: pa.RecordBatch, keys: Sequence[str]) -> _Hashes:
 
 
 def _hashes(columns: Sequence[tuple[pa.Array[Any], pa.Field[Any]]]) -> _Hashes:
-    printer = Printer()
-    contents = np.stack([_contents(printer, column, field) for column, field in columns])
-    tags = np.array([ord(tag_of_field(field)) for _, field in columns], np.uint8)
-    return _hashed(printer, contents, tags)
+    contents = [_numbers(column) if tag_of_field(field) == "N" else spans_of(column) for column, field in columns]
+    return _hashed(contents, np.array([ord(tag_of_field(field)) for _, field in columns], np.uint8))
 
 
-def _contents(printer: Printer, column: pa.Array[Any], field: pa.Field[Any]) -> np.ndarray[Any, np.dtype[np.int64]]:
-    return printer.print_numbers(column, field.type) if tag_of_field(field) == "N" else printer.print_plain(column)
+def _numbers(column: pa.Array[Any]) -> _Spans:
+    """Return the canonical texts of numbers."""
+    texts = bytes_array(column, NUMBER)
+    data, offsets = spans_of(texts)
+    if pa.types.is_integer(column.type):
+        return data, offsets
+    ends = np.zeros(len(texts) + 1, np.int64)
+    out = np.empty(LONGEST * len(texts) + PAD, np.uint8)
+    refused = print_numbers(data, offsets, out, ends[1:])
+    if refused >= 0:
+        canonical_number(texts[refused].as_py())
+    return out, ends
 
 
 def _plain_hashes(batch: pa.RecordBatch, rows: np.ndarray[Any, Any], keys: Sequence[str]) -> _Hashes:
@@ -119,15 +131,18 @@ def _plain_hashes(batch: pa.RecordBatch, rows: np.ndarray[Any, Any], keys: Seque
             identities.append(key_identity(item, keys))
         except SchemaError as error:
             raise SchemaError(f"row {row}: {error}") from None
-    printer = Printer()
-    contents = printer.print_plain(pa.array(identities, pa.large_binary()))
-    return _hashed(printer, contents[np.newaxis, :], np.zeros(1, np.uint8))
+    return _hashed([spans_of(pa.array(identities, pa.large_binary()))], np.zeros(1, np.uint8))
 
 
-def _hashed(printer: Printer, contents: np.ndarray[Any, np.dtype[np.int64]], tags: np.ndarray[Any, Any]) -> _Hashes:
-    n_rows = contents.shape[1] - 1
+def _hashed(contents: Sequence[_Spans], tags: np.ndarray[Any, Any]) -> _Hashes:
+    n_rows = len(contents[0][1]) - 1
+    places, parts, end = np.empty((len(contents), n_rows + 1), np.int64), [], 0
+    for key, (data, offsets) in enumerate(contents):
+        first, stop = int(offsets[0]), int(offsets[-1])
+        places[key] = offsets + (end - first)
+        parts.append(data[first:stop])
+        end += stop - first
+    widest = int(np.diff(places).sum(axis=0).max(initial=0)) + len(tags) * PREFIX_BYTES
     hashes = np.empty(n_rows, np.uint64)
-    widths = np.diff(contents).sum(axis=0)
-    printer.reserve(int(widths.max(initial=0)) + len(tags) * PREFIX_BYTES + PAD)
-    hash_keys(printer.out, contents, tags, printer.used, hashes)
+    hash_keys(np.concatenate([*parts, np.zeros(widest + 2 * PAD, np.uint8)]), places, tags, end, hashes)
     return hashes

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from ddbio.core.digest import Digest
-from ddbio.core.digest_columns import ColumnDigest
+from ddbio.core.digest_columns import digest_of_batches
 from ddbio.core.framing import checked_items, framing_of
 from ddbio.errors import DecodeError, NotFoundError
 from ddbio.lake.reader import read_batches
@@ -22,7 +22,6 @@ from ddbio.ops.read import scan_batches
 from ddbio.ops.target import open_store
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
     from typing import TypeAlias
 
     from ddbio.lake.store import ObjectStore
@@ -54,22 +53,15 @@ def digest_source(source: Source, options: ScanOptions) -> Digest:
         If a column has an Arrow type that DynamoDB has no exact form for.
     """
     if isinstance(source, pa.Table):
-        return _of_batches(source.to_batches())
+        return digest_of_batches(source.to_batches())
     if isinstance(source, pa.RecordBatch):
-        return _of_batches([source])
+        return digest_of_batches([source])
     if not isinstance(source, (str, os.PathLike)):
         return _of_json(bytes(source))
     name = os.fspath(source)
     if name.startswith(("s3://", "s3a://")) or Path(name).exists():
         return _of_files(name, options)
-    return _of_batches(scan_batches(options))
-
-
-def _of_batches(batches: Iterable[pa.RecordBatch]) -> Digest:
-    columns = ColumnDigest()
-    for batch in batches:
-        columns.add_batch(batch)
-    return columns.digest
+    return digest_of_batches(scan_batches(options))
 
 
 def _of_json(data: bytes) -> Digest:
@@ -85,7 +77,7 @@ def _of_files(name: str, options: ScanOptions) -> Digest:
     whole = Digest()
     for path in paths:
         if path.endswith(_PARQUET):
-            whole.merge(_of_batches(read_batches(store, path)))
+            whole.merge(digest_of_batches(read_batches(store, path)))
         else:
             whole.merge(_of_json(_plain_bytes(store.read(path), f"{name}: {path}")))
     return whole

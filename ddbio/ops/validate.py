@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ddbio.core.digest import Digest
+from ddbio.core.digest_columns import digest_of_batches
 from ddbio.lake.reader import read_batches
 from ddbio.ops.target import open_store
 
@@ -30,7 +31,4 @@ def digest_files(paths: Sequence[str], options: ConnectionOptions) -> Digest:
 
 def _digest_file(path: str, options: ConnectionOptions) -> Digest:
     folder, _, name = path.rpartition("/")
-    digest = Digest()
-    for batch in read_batches(open_store(folder, options), name):
-        digest.add_batch(batch)
-    return digest
+    return digest_of_batches(read_batches(open_store(folder, options), name))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+from decimal import Decimal
 
 from hypothesis import strategies as st
 
@@ -100,3 +101,25 @@ def tables(draw: st.DrawFn) -> list[dict]:
         values = draw(shapes())
         members[name] = st.one_of(values, values, values, null) if draw(st.booleans()) else values
     return draw(st.lists(st.fixed_dictionaries({}, optional=members), max_size=8))
+
+
+def meaning_of(value: dict) -> tuple:
+    """Return an attribute value as something that is equal for all its spellings, and for nothing else."""
+    ((tag, content),) = value.items()
+    match tag:
+        case "N":
+            return tag, Decimal(content)
+        case "B":
+            return tag, base64.b64decode(content)
+        case "SS" | "NS" | "BS":
+            return tag, tuple(sorted(meaning_of({tag[0]: element}) for element in content))
+        case "L":
+            return tag, tuple(map(meaning_of, content))
+        case "M":
+            return tag, meaning_of_item(content)
+    return tag, content
+
+
+def meaning_of_item(item: dict) -> frozenset:
+    """Return an item, or what a map holds, as something that is equal for all its spellings, and for nothing else."""
+    return frozenset((name, meaning_of(value)) for name, value in item.items())

@@ -2,15 +2,19 @@ from __future__ import annotations
 
 import json
 import pickle
-from hashlib import blake2b
+import re
+from collections import Counter
+from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
-from item_strategies import ITEMS
+from item_strategies import ITEMS, meaning_of_item
 
+from ddbio.core.attribute import encode_base64
 from ddbio.core.decode import Decoder
-from ddbio.core.digest import Digest, canonical_text
+from ddbio.core.digest import Digest
+from ddbio.core.digest_columns import digest_of_batches
 from ddbio.core.schema import infer_schema_of_items
 
 
@@ -39,36 +43,27 @@ def test_a_decoded_batch_has_the_digest_of_its_source(items):
     """What was decoded without loss has the digest of the wire."""
     page = json.dumps({"Items": items}).encode()
     batch = Decoder(infer_schema_of_items(items), nulls="keep").decode(page, "page")
-    digest = Digest()
-    digest.add_batch(batch)
-    assert digest == digest_of(items)
+    assert digest_of_batches([batch]) == digest_of(items)
 
 
 @given(ITEMS, ITEMS)
 def test_different_items_differ(one, other):
     """Two items have one digest exactly if they are the same item."""
-
-    def comparable(item):
-        return json.loads(canonical_text(item))
-
-    assert (digest_of([one]).total == digest_of([other]).total) == (comparable(one) == comparable(other))
+    assert (digest_of([one]) == digest_of([other])) == (meaning_of_item(one) == meaning_of_item(other))
 
 
-@given(ITEMS)
-def test_the_canonical_text_is_plain_json(item):
-    """The canonical text is the sorted compact JSON of the item, sets sorted."""
-
-    def plain(value):
-        ((tag, content),) = value.items()
-        if tag in {"SS", "NS", "BS"}:
-            return {tag: sorted(content)}
-        if tag == "L":
-            return {tag: [plain(element) for element in content]}
-        return {tag: {name: plain(member) for name, member in content.items()}} if tag == "M" else value
-
-    members = {name: plain(value) for name, value in item.items()}
-    expected = json.dumps(members, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
-    assert canonical_text(item) == expected
+@given(ITEMS, ITEMS, st.data())
+def test_moved_values_do_not_cancel(one, other, data):
+    """Values that change places, among attributes, items or levels, change the sum of their hashes."""
+    assume(one and other)
+    here, there = data.draw(st.sampled_from(sorted(one))), data.draw(st.sampled_from(sorted(other)))
+    swapped = [{**one, here: other[there]}, {**other, there: one[here]}]
+    before = Counter(map(meaning_of_item, [one, other]))
+    same = Counter(map(meaning_of_item, swapped)) == before
+    assert (digest_of(swapped) == digest_of([one, other])) == same
+    within = {here: {"M": {name: value for name, value in one.items() if name != here}}}
+    assert (digest_of([within]) == digest_of([one])) == (meaning_of_item(within) == meaning_of_item(one))
+    assert digest_of([one, one]).total != digest_of([]).total
 
 
 @pytest.mark.parametrize(
@@ -105,8 +100,28 @@ def test_near_values_differ(one, other):
 
 
 def test_the_digest_is_as_documented():
-    """The digest of known items is the sum of blake2b-128 of their canonical texts."""
-    texts = ['{"a":{"S":"é\\"\\u0001"},"b":{"N":"1000"}}', "{}"]
-    total = sum(int.from_bytes(blake2b(text.encode(), digest_size=16).digest(), "big") for text in texts) % 2**128
-    digest = digest_of([{"b": {"N": "1e3"}, "a": {"S": 'é"\x01'}}, {}])
-    assert (digest.count, digest.hexdigest()) == (2, f"{total:032x}")
+    """The examples of the page that defines the digest have the digests it says."""
+    page = Path(__file__).parents[2] / "docs/digest.md"
+    examples = re.findall(r"^\| `(\{.*\})` \| `([0-9a-f]{32})` \|$", page.read_text("utf-8"), re.MULTILINE)
+    assert len(examples) > 9
+    assert [digest_of([json.loads(item)]).hexdigest() for item, _ in examples] == [digest for _, digest in examples]
+
+
+def test_every_type_is_a_type_of_its_own():
+    """Empty and alike contents of different types, or at different places, have different digests."""
+    alike = [{tag: []} for tag in ("SS", "NS", "BS", "L")] + [{tag: ""} for tag in ("S", "B")]
+    alike += [{"M": {}}, {"NULL": True}, {"BOOL": False}, {"BOOL": True}, {"N": "0"}, {"N": "1"}]
+    alike += [{tag: ["MQ=="]} for tag in ("SS", "BS")] + [{tag: "MQ=="} for tag in ("S", "B")] + [{"NS": ["1"]}]
+    alike += [{"L": [element]} for element in alike] + [{"M": {"a": member}} for member in alike]
+    items = [{}] + [{name: value} for name in ("a", "b", "") for value in alike]
+    assert len({digest_of([item]).total for item in items}) == len(items)
+
+
+@pytest.mark.parametrize("size", [0, 1, 7, 8, 9, 15, 16, 17, 31, 32, 33])
+def test_every_byte_counts(size):
+    """Another bit anywhere, a zero more and a zero less are another digest."""
+    data = bytes(range(1, size + 1))
+    others = [data + b"\0", b"\0" + data, data[:-1] if data else b"x"]
+    others += [bytes([*data[:place], data[place] ^ 1, *data[place + 1 :]]) for place in range(size)]
+    values = [{"a": {"B": encode_base64(each)}} for each in (data, *others)]
+    assert len({digest_of([value]).total for value in values}) == len(set(others)) + 1

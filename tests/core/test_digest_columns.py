@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import io
 import json
+from datetime import UTC, datetime
 from decimal import Decimal
 
 import pyarrow as pa
@@ -9,12 +10,12 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
-from item_strategies import ITEMS, tables
+from item_strategies import ITEMS, meaning_of_item, tables
 
-from ddbio.core.canonical import Printer
 from ddbio.core.decode import Decoder
-from ddbio.core.digest import Digest, canonical_text
-from ddbio.core.digest_columns import ColumnDigest, digest_of_batch
+from ddbio.core.digest import Digest
+from ddbio.core.digest_columns import ColumnDigest, digest_of_batches
+from ddbio.core.encode import to_dynamodb_json
 from ddbio.core.items import items_of
 from ddbio.core.reference import RowBuilder
 from ddbio.core.rescue import MisfitLog
@@ -29,17 +30,27 @@ def digest_of(items):
     return digest
 
 
+def digest_of_batch(batch):
+    """Return the digest of a batch's rows, by the loops."""
+    return digest_of_batches([batch])
+
+
 def batch_of(items, *, keep_nulls=True):
     """Return items as a record batch, by the plain reference."""
     schema = normalize_schema(infer_schema_of_items(items))
     return RowBuilder(schema, keep_nulls=keep_nulls).batch(items, MisfitLog())
 
 
-def texts_of(batch):
-    """Return the canonical texts that the loops print."""
-    printer = Printer()
-    ends = printer.print_rows(batch)
-    return [bytes(printer.out[ends[row] : ends[row + 1]]).decode() for row in range(batch.num_rows)]
+def sums_of(batch):
+    """Return the digest of each row by the loops."""
+    return [digest_of_batch(batch.slice(row, 1)) for row in range(batch.num_rows)]
+
+
+def assert_same(batch):
+    """Check that the loops and the plain reference have one digest for each row and for all of them."""
+    items = list(items_of(batch))
+    assert digest_of_batch(batch) == digest_of(items)
+    assert sums_of(batch) == [digest_of([item]) for item in items]
 
 
 def through_parquet(batch):
@@ -50,16 +61,18 @@ def through_parquet(batch):
 
 
 @given(st.lists(ITEMS, max_size=6) | tables())
-def test_rows_print_as_the_reference_prints_items(items):
-    """The text of each row is the canonical text of its item, whatever the columns."""
-    assert texts_of(batch_of(items)) == [canonical_text(item) for item in items]
+def test_rows_have_the_digests_of_their_items(items):
+    """Each row has the digest that the reference has for its item, whatever the columns."""
+    batch = batch_of(items)
+    assert digest_of_batch(batch) == digest_of(items)
+    assert sums_of(batch) == [digest_of([item]) for item in items]
 
 
 @given(tables(), st.integers(0, 5), st.integers(0, 5))
-def test_a_slice_prints_its_own_rows(items, start, length):
+def test_a_slice_has_its_own_rows(items, start, length):
     """What is outside a slice of a batch leaves no trace."""
     part = batch_of(items).slice(start, length)
-    assert texts_of(part) == [canonical_text(item) for item in items[start : start + length]]
+    assert digest_of_batch(part) == digest_of(items[start : start + length])
 
 
 @given(tables(), st.randoms(use_true_random=False))
@@ -90,7 +103,7 @@ def test_a_single_change_changes_the_digest(items, data):
     other = data.draw(tables().filter(bool).map(lambda drawn: drawn[0]).filter(bool))
     value = data.draw(st.sampled_from(list(other.values())))
     changed = [*items[:row], {**items[row], name: value}, *items[row + 1 :]]
-    assume(canonical_text(changed[row]) != canonical_text(items[row]))
+    assume(meaning_of_item(changed[row]) != meaning_of_item(items[row]))
     assert digest_of_batch(batch_of(changed)) != before
 
 
@@ -110,28 +123,27 @@ NUMBERS = {
 
 
 @pytest.mark.parametrize("column", NUMBERS.values(), ids=NUMBERS)
-def test_numbers_of_every_type_print_alike(column):
-    """A column of any number type prints as the reference prints its items, sliced or not."""
+def test_numbers_of_every_type_are_alike(column):
+    """A column of any number type has the digests of its items, sliced or not."""
     batch = pa.record_batch([column, pa.array(["1E+2", "+0.50", "-0", "1"])], schema=pa.schema(
         [pa.field("n", column.type), pa.field("t", pa.string(), metadata={"ddb:type": "N"})]
     ))  # fmt: skip
     for part in (batch, batch.slice(1), batch.slice(2, 1)):
-        assert texts_of(part) == [canonical_text(item) for item in items_of(part)]
+        assert_same(part)
 
 
-def test_long_and_escaped_texts():
-    """Texts of every length, with every character that JSON escapes, at every place, are printed alike."""
-    characters = [chr(code) for code in (*range(32), 34, 92, 127, 233, 0x1F600)]
-    texts = ["a" * length + character + "b" * length for length in range(40) for character in characters]
-    batch = pa.record_batch([pa.array(texts)], names=["text"])
-    assert texts_of(batch) == [canonical_text(item) for item in items_of(batch)]
+def test_texts_of_every_length():
+    """Texts of every length, at the end of their buffer or before others, have the digests of their items."""
+    texts = ["é" * (length % 2) + "a" * length for length in range(70)]
+    for part in (texts, texts[::-1]):
+        assert_same(pa.record_batch([pa.array(part)], names=["text"]))
     long = pa.record_batch([pa.array(["\0" * 400_000, "x" * 400_000])], names=["text"])
     assert digest_of_batch(long) == digest_of(items_of(long))
 
 
 @pytest.mark.parametrize("tag", ["SS", "NS", "BS"])
-def test_large_sets_are_sorted(tag):
-    """Sets of a thousand members are sorted by their bytes."""
+def test_large_sets(tag):
+    """Sets of a thousand members have the digests of their items."""
     members = {
         "SS": [f"{'é' * (n % 3)}{n * 7919 % 1000}" for n in range(1000)],
         "NS": [n * 7919 % 1000 - 500 for n in range(1000)],
@@ -139,20 +151,23 @@ def test_large_sets_are_sorted(tag):
     }[tag]
     column = pa.array([members, members[:3], None])
     batch = pa.record_batch([column], schema=pa.schema([pa.field("a", column.type, metadata={"ddb:type": tag})]))
-    assert texts_of(batch) == [canonical_text(item) for item in items_of(batch)]
+    assert_same(batch)
 
 
 def test_the_last_of_equal_members_counts():
     """A map that holds a name twice has its last value, as a Python dict would."""
-    column = pa.array([[("b", 1), ("a", 2), ("b", 3)]], pa.map_(pa.string(), pa.int64()))
-    assert texts_of(pa.record_batch([column], names=["m"])) == ['{"m":{"M":{"a":{"N":"2"},"b":{"N":"3"}}}}']
+    twice = [("b", 1), ("a", 2), ("b", 3), ("b", 4)]
+    column = pa.array([[("b", 1)], twice, None, twice * 40, [("a", 2), ("b", 4)]], pa.map_(pa.string(), pa.int64()))
+    batch = pa.record_batch([column], names=["m"])
+    assert_same(batch)
+    assert sums_of(batch)[1] == sums_of(batch)[4]
 
 
 def test_what_lies_under_null_does_not_count():
     """A null struct or list hides whatever its children hold."""
     hidden = pa.StructArray.from_arrays([pa.array([float("nan"), 1.0])], ["x"], mask=pa.array([True, False]))
     batch = pa.record_batch([hidden], names=["s"])
-    assert texts_of(batch) == ["{}", '{"s":{"M":{"x":{"N":"1"}}}}']
+    assert sums_of(batch) == [digest_of([{}]), digest_of([{"s": {"M": {"x": {"N": "1"}}}}])]
 
 
 def test_a_batch_of_several_slices():
@@ -175,7 +190,7 @@ def test_nothing_has_the_digest_of_nothing():
         (pa.array([float("nan")]), "N", DecodeError, "'nan' is not a DynamoDB number"),
         (pa.array(["1e999"]), "N", DecodeError, "is outside"),
         (pa.array([["a", None]]), "SS", SchemaError, "^a: a set of DynamoDB holds no null"),
-        (pa.array([0], pa.timestamp("s")), None, SchemaError, "^a: no DynamoDB type is an Arrow timestamp"),
+        (pa.array([None], pa.month_day_nano_interval()), None, SchemaError, "^a: an Arrow month_day_nano_interval"),
     ],
 )
 def test_refused(column, tag, error, message):
@@ -183,3 +198,31 @@ def test_refused(column, tag, error, message):
     field = pa.field("a", column.type, metadata={"ddb:type": tag} if tag else None)
     with pytest.raises(error, match=message):
         digest_of_batch(pa.record_batch([column], schema=pa.schema([field])))
+
+
+@pytest.mark.parametrize(
+    "column",
+    [
+        pa.array([datetime(2024, 1, 2, 3, 4, 5, tzinfo=UTC), None]),
+        pa.array(["a", "b", "a", None]).dictionary_encode(),
+        pa.array(["a", None, "a view of more than twelve bytes"], pa.string_view()),
+        pa.array([b"abc", None], pa.binary(3)),
+        pa.array([[1, 2], None], pa.list_(pa.int8(), 2)),
+        pa.array([1.5, None, 0.1], pa.float16()),
+        pa.nulls(2),
+        pa.array([[None], []], pa.list_(pa.null())),
+    ],
+    ids=lambda column: str(column.type),
+)
+def test_a_row_is_the_item_that_writing_it_sends(column):
+    """Arrow types that decoding never makes have the digest of the items they are encoded to."""
+    batch = pa.record_batch([column], names=["a"])
+    lines = to_dynamodb_json(batch).splitlines()
+    assert digest_of_batch(batch) == digest_of(map(json.loads, lines))
+
+
+def test_what_is_rescued_comes_before_its_column():
+    """A rescued attribute counts instead of what its column has, as in the items that such rows restore."""
+    rescued = ['{"a":{"S":"x"},"é":{"NULL":true}}', None, '{"é":{"NULL":true}}', "{}"]
+    batch = pa.record_batch([pa.array([1, 2, None, 4]), pa.array(rescued)], names=["a", "_rescue"])
+    assert_same(batch)

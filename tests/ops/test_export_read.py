@@ -16,6 +16,7 @@ from item_strategies import ITEMS
 import ddbio
 from ddbio.cli.main import run
 from ddbio.core.digest import Digest
+from ddbio.core.digest_columns import digest_of_batches
 from ddbio.errors import DdbioError, DecodeError, ExportIncompleteError, NotFoundError
 from ddbio.testing.export import ExportWriter, put_manifest
 
@@ -56,10 +57,7 @@ def home(tmp_path, items):
 
 def digest_of(table):
     """Return count and digest of a table's rows."""
-    digest = Digest()
-    for batch in table.to_batches():
-        digest.add_batch(batch)
-    return digest
+    return digest_of_batches(table.to_batches())
 
 
 def digest_of_items(items):

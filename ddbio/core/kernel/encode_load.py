@@ -34,6 +34,7 @@ _LEAST_BYTES, _LEAST_WORDS = 1 << 16, 1 << 13
 _GROWTH = 2
 _DIGITS_ROOM = 128
 _SHIFT = 32
+_NOTHING: npt.NDArray[np.uint8] = np.frombuffer(b"", np.uint8)
 
 Live = npt.NDArray[np.bool_] | None
 """Which values have a parent; None if all."""
@@ -193,7 +194,7 @@ class Loader:
         length = len(array)
         match node.kind:
             case st.TEXT | st.KEY | st.BINARY | st.NUMBER:
-                self._load_spans(node, _as_bytes(array, node.kind))
+                self._load_spans(node, bytes_array(array, node.kind))
             case st.INTEGER | st.UNSIGNED:
                 self.room += length * (LONGEST + max(-node.scale, node.scale))
                 self._load_words(node, array.cast(pa.uint64() if node.kind == st.UNSIGNED else pa.int64()), 1)
@@ -302,8 +303,8 @@ def _without_view(array: Any) -> Any:
     return pa.LargeListArray.from_arrays(pa.array(offsets), array.flatten(), mask=array.is_null())
 
 
-def _as_bytes(array: Any, kind: int) -> Any:
-    """Return an array of texts or bytes with offsets."""
+def bytes_array(array: Any, kind: int) -> Any:
+    """Return an array of texts, bytes or numbers as one that has offsets."""
     arrow_type = array.type
     if kind == st.BINARY:
         return (
@@ -318,6 +319,21 @@ def _as_bytes(array: Any, kind: int) -> Any:
         if pa.types.is_string(arrow_type) or pa.types.is_large_string(arrow_type)
         else array.cast(pa.large_string())
     )
+
+
+def view_of(buffer: Any, dtype: Any) -> Any:
+    """Return what a buffer holds, not to be written: the loops that take it are compiled for no other."""
+    if buffer is None or not buffer.size:
+        return _NOTHING.view(dtype)
+    width = np.dtype(dtype).itemsize
+    view: npt.NDArray[Any] = np.frombuffer(buffer, dtype, buffer.size // width)
+    view.flags.writeable = False
+    return view
+
+
+def spans_of(array: Any) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64]]:
+    """Return the bytes of an array of texts or bytes, and where each entry's begin and end."""
+    return view_of(array.buffers()[2], np.uint8), offsets_of(array).astype(np.int64)
 
 
 def offsets_of(array: Any) -> npt.NDArray[Any]:

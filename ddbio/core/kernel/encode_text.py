@@ -36,6 +36,21 @@ def put(out: Any, at: int, data: Any, place: int, length: int) -> Any:
 
 
 @inner
+def put_exactly(out: Any, at: int, data: Any, place: int, length: int, end: int) -> Any:
+    """Copy bytes of an array that ends at ``end``, without padding; return the place after them."""
+    stop = at + length
+    while at < stop and place + _STEP <= end:
+        copy32(out, at, data, place)
+        at += _STEP
+        place += _STEP
+    while at < stop:
+        poke(out, at, peek(data, place))
+        at += 1
+        place += 1
+    return stop
+
+
+@inner
 def put_text(out: Any, at: int, data: Any, place: int, length: int) -> Any:
     """Print what a JSON string holds; return the place after it."""
     stop = place + length

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from ddbio.core.kernel.cache import inner, loop
+from ddbio.core.kernel.encode_text import put
 from ddbio.core.kernel.memory import load64, peek, poke
-from ddbio.core.kernel.printing import put
 
 # https://github.com/Cyan4973/xxHash/blob/dev/doc/xxhash_spec.md#xxh64-algorithm-description
 _PRIME_1 = np.uint64(0x9E3779B185EBCA87)

@@ -1,0 +1,224 @@
+"""Hash the values of columns and add each hash to the sum that its entry has.
+
+Keys are two words for all entries or two an entry, sums are two words an entry. An entry that is not valid adds
+nothing, or a NULL's hash where nulls count. Arrow's bits of validity are read from an offset; no bits at all mean that
+everything is valid. Refuses text that is no number.
+"""
+
+# Compiled code has neither exceptions nor objects.
+# ruff: noqa: FBT001, PLR0913, PLR0917
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ddbio.core.digest import INDEX, ITEM, NAME, NULL, START, M
+from ddbio.core.kernel.cache import inlined, loop
+from ddbio.core.kernel.hashing import (
+    NOT_A_NUMBER,
+    absorb,
+    absorb_bytes,
+    finish,
+    last_of,
+    text_number,
+    wide_number,
+    word_number,
+)
+
+FINE = -1
+"""What a loop returns that refuses no entry."""
+
+_LEFT_START, _RIGHT_START = (np.uint64(word) for word in START)
+_ZERO = np.uint64(0)
+_DIGITS_ROOM = 64
+
+
+@inlined
+def _is_set(bits: Any, place: int) -> Any:
+    return bits[place >> 3] >> (place & 7) & 1
+
+
+@inlined
+def _is_valid(valid: Any, offset: int, entry: int) -> Any:
+    return len(valid) == 0 or _is_set(valid, offset + entry)
+
+
+@inlined
+def _key(keys: Any, entry: int) -> Any:
+    place = 2 * entry if len(keys) > 2 else 0  # noqa: PLR2004 - one key for all
+    return keys[place], keys[place + 1]
+
+
+@inlined
+def _add(sums: Any, entry: int, left: Any, right: Any, last: Any) -> None:
+    one, other = finish(left, right, last)
+    sums[2 * entry] += one
+    sums[2 * entry + 1] += other
+
+
+@inlined
+def _add_null(sums: Any, entry: int, keys: Any, counts: bool) -> None:
+    if counts:
+        left, right = _key(keys, entry)
+        _add(sums, entry, left, right, np.uint64(NULL))
+
+
+@loop
+def add_bytes(
+    data: Any, offsets: Any, code: int, valid: Any, offset: int, keys: Any, nulls_count: bool, sums: Any
+) -> Any:
+    """Add texts or binaries."""
+    for entry in range(len(offsets) - 1):
+        if not _is_valid(valid, offset, entry):
+            _add_null(sums, entry, keys, nulls_count)
+            continue
+        left, right = _key(keys, entry)
+        place, stop = offsets[entry], offsets[entry + 1]
+        left, right = absorb_bytes(left, right, data, place, stop)
+        _add(sums, entry, left, right, last_of(stop - place, code))
+    return FINE
+
+
+@loop
+def add_number_texts(data: Any, offsets: Any, valid: Any, offset: int, keys: Any, nulls_count: bool, sums: Any) -> Any:
+    """Add numbers in any spelling; return the first entry that is none."""
+    digits = np.zeros(_DIGITS_ROOM, np.uint8)
+    for entry in range(len(offsets) - 1):
+        if not _is_valid(valid, offset, entry):
+            _add_null(sums, entry, keys, nulls_count)
+            continue
+        low, high, last = text_number(data, offsets[entry], offsets[entry + 1], digits)
+        if last == NOT_A_NUMBER:
+            return entry
+        left, right = _key(keys, entry)
+        left, right = absorb(left, right, low, high)
+        _add(sums, entry, left, right, last)
+    return FINE
+
+
+@loop
+def add_words(words: Any, is_signed: bool, valid: Any, offset: int, keys: Any, nulls_count: bool, sums: Any) -> Any:
+    """Add whole numbers of one word."""
+    for entry in range(len(words)):
+        if not _is_valid(valid, offset, entry):
+            _add_null(sums, entry, keys, nulls_count)
+            continue
+        magnitude = words[entry]
+        negative = is_signed and np.int64(magnitude) < 0
+        if negative:
+            magnitude = _ZERO - magnitude
+        low, high, last = word_number(magnitude, negative, 0)
+        left, right = _key(keys, entry)
+        left, right = absorb(left, right, low, high)
+        _add(sums, entry, left, right, last)
+    return FINE
+
+
+@loop
+def add_decimals(words: Any, scale: int, valid: Any, offset: int, keys: Any, nulls_count: bool, sums: Any) -> Any:
+    """Add numbers of two words, low first, over ten to the power of ``scale``."""
+    for entry in range(len(words) >> 1):
+        if not _is_valid(valid, offset, entry):
+            _add_null(sums, entry, keys, nulls_count)
+            continue
+        low, high, last = wide_number(words[2 * entry], words[2 * entry + 1], -scale)
+        left, right = _key(keys, entry)
+        left, right = absorb(left, right, low, high)
+        _add(sums, entry, left, right, last)
+    return FINE
+
+
+@loop
+def add_truths(
+    bits: Any, bits_offset: int, code: int, valid: Any, offset: int, keys: Any, nulls_count: bool, sums: Any
+) -> Any:
+    """Add truths; without bits all are false."""
+    for entry in range(len(sums) >> 1):
+        if not _is_valid(valid, offset, entry):
+            _add_null(sums, entry, keys, nulls_count)
+            continue
+        truth = 1 if len(bits) > 0 and _is_set(bits, bits_offset + entry) else 0
+        left, right = _key(keys, entry)
+        _add(sums, entry, left, right, last_of(truth, code))
+    return FINE
+
+
+@loop
+def add_containers(
+    bounds: Any, inner: Any, code: int, valid: Any, offset: int, keys: Any, nulls_count: bool, sums: Any
+) -> Any:
+    """Add lists, sets and maps, each of the entries of ``inner`` between its bounds."""
+    for entry in range(len(bounds) - 1):
+        if not _is_valid(valid, offset, entry):
+            _add_null(sums, entry, keys, nulls_count)
+            continue
+        first, second = _ZERO, _ZERO
+        for place in range(bounds[entry], bounds[entry + 1]):
+            first += inner[2 * place]
+            second += inner[2 * place + 1]
+        left, right = _key(keys, entry)
+        left, right = absorb(left, right, first, second)
+        _add(sums, entry, left, right, np.uint64(code))
+    return FINE
+
+
+@loop
+def add_structs(inner: Any, valid: Any, offset: int, keys: Any, nulls_count: bool, sums: Any) -> Any:
+    """Add maps of which ``inner`` has one entry each."""
+    for entry in range(len(sums) >> 1):
+        if not _is_valid(valid, offset, entry):
+            _add_null(sums, entry, keys, nulls_count)
+            continue
+        left, right = _key(keys, entry)
+        left, right = absorb(left, right, inner[2 * entry], inner[2 * entry + 1])
+        _add(sums, entry, left, right, np.uint64(M))
+    return FINE
+
+
+@loop
+def key_names(data: Any, offsets: Any, keys: Any) -> None:
+    """Fill in the key of each name."""
+    for entry in range(len(offsets) - 1):
+        place, stop = offsets[entry], offsets[entry + 1]
+        left, right = absorb_bytes(_LEFT_START, _RIGHT_START, data, place, stop)
+        keys[2 * entry], keys[2 * entry + 1] = finish(left, right, last_of(stop - place, NAME))
+
+
+@loop
+def key_places(bounds: Any, keys: Any) -> None:
+    """Fill in the key of each element's place in its list."""
+    for row in range(len(bounds) - 1):
+        first = bounds[row]
+        for entry in range(first, bounds[row + 1]):
+            left, right = absorb(_LEFT_START, _RIGHT_START, np.uint64(entry - first), _ZERO)
+            keys[2 * entry], keys[2 * entry + 1] = finish(left, right, np.uint64(INDEX))
+
+
+@loop
+def drop_repeated(bounds: Any, keys: Any, slots: Any, inner: Any) -> None:
+    """Take away what a map has under a name that comes again; ``slots`` are a power of two, at least twice a map's."""
+    mask = np.uint64(len(slots) - 1)
+    for row in range(len(bounds) - 1):
+        first = bounds[row]
+        for entry in range(first, bounds[row + 1]):
+            slot = keys[2 * entry] & mask
+            # What other maps have left in the slots lies before this one.
+            while slots[slot] > first and keys[2 * (slots[slot] - 1)] != keys[2 * entry]:
+                slot = (slot + np.uint64(1)) & mask
+            if slots[slot] > first:
+                inner[2 * slots[slot] - 2] = inner[2 * slots[slot] - 1] = _ZERO
+            slots[slot] = entry + 1
+
+
+@loop
+def sum_items(sums: Any) -> Any:
+    """Return the two words, high first, of the sum modulo 2**128 of the hashes of items with these sums."""
+    high, low = _ZERO, _ZERO
+    for entry in range(len(sums) >> 1):
+        left, right = absorb(_LEFT_START, _RIGHT_START, sums[2 * entry], sums[2 * entry + 1])
+        left, right = finish(left, right, np.uint64(ITEM))
+        low += right
+        high += left + np.uint64(low < right)
+    return high, low

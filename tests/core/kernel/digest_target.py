@@ -1,0 +1,95 @@
+"""Digest generated rows in a process of its own, with every array that is read or written freely at a guard page.
+
+``python digest_target.py SEED COUNT [broken]``: ``broken`` makes the last text of each column longer than its bytes, so
+that a load must overrun. Every batch is held against the plain reference, and slices of it too.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import mmap
+import sys
+from pathlib import Path
+
+import numpy as np
+
+sys.path.insert(0, str(Path(__file__).parent))
+sys.path.insert(0, str(Path(__file__).parent.parent.parent.parent))
+
+from item_generator import Generator
+
+from ddbio.core import digest_columns
+from ddbio.core.digest import Digest
+from ddbio.core.digest_columns import digest_of_batches
+from ddbio.core.items import items_of
+from ddbio.core.kernel import encode_load
+from ddbio.core.kernel.cache import CHECKED
+from ddbio.core.reference import RowBuilder
+from ddbio.core.rescue import MisfitLog
+from ddbio.core.schema import normalize_schema
+
+PROT_NONE = 0
+LIBC = ctypes.CDLL(None, use_errno=True)
+IS_BROKEN = sys.argv[3:] == ["broken"]
+N_ROWS = 20
+
+plain_view, plain_offsets = encode_load.view_of, encode_load.offsets_of
+
+
+def before_guard(data: np.ndarray) -> np.ndarray:
+    """Return a copy of an array that ends where the memory ends that may be touched."""
+    n_pages = -(-data.nbytes // mmap.PAGESIZE)
+    region = mmap.mmap(-1, (n_pages + 1) * mmap.PAGESIZE)
+    whole = np.frombuffer(region, np.uint8)
+    guard = whole.ctypes.data + n_pages * mmap.PAGESIZE
+    if LIBC.mprotect(ctypes.c_void_p(guard), ctypes.c_size_t(mmap.PAGESIZE), PROT_NONE):
+        raise OSError(ctypes.get_errno(), "mprotect")
+    copy = whole[n_pages * mmap.PAGESIZE - data.nbytes : n_pages * mmap.PAGESIZE].view(data.dtype)
+    copy[:] = data
+    return copy
+
+
+def guarded_view(buffer, dtype) -> np.ndarray:
+    """Return what a buffer holds, before a guard page."""
+    view = before_guard(plain_view(buffer, dtype))
+    view.flags.writeable = False
+    return view
+
+
+def stretched_offsets(array) -> np.ndarray:
+    """Return offsets of which the last is beyond the bytes."""
+    offsets = plain_offsets(array).copy()
+    offsets[-1] += 16
+    return offsets
+
+
+def main() -> None:
+    """Digest as many batches as were asked for, and say so."""
+    encode_load.view_of = digest_columns.view_of = guarded_view
+    digest_columns.new_sums = lambda n_entries: before_guard(np.zeros(2 * n_entries, np.uint64))
+    if IS_BROKEN:
+        encode_load.offsets_of = stretched_offsets
+    seed, count = int(sys.argv[1]), int(sys.argv[2])
+    for number in range(seed, seed + count):
+        generator = Generator(number)
+        schema = normalize_schema(generator.schema())
+        items = []
+        while len(items) < N_ROWS:
+            item = generator.item(list(schema)[:-1])
+            try:
+                RowBuilder(schema, keep_nulls=True).batch([item], MisfitLog())
+            except ValueError:
+                continue
+            items.append(item)
+        batch = RowBuilder(schema, keep_nulls=True).batch(items, MisfitLog())
+        for start, length in [(0, N_ROWS), (3, 11), (19, 1)]:
+            rows = batch.slice(start, length)
+            digest = digest_of_batches([rows])
+            if not IS_BROKEN:
+                plainly = Digest()
+                plainly.add_items(items_of(rows))
+                assert digest == plainly, (number, start, length)
+    sys.stdout.write(f"{count} batches, checked: {CHECKED}\n")
+
+
+main()
