@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from bench import decoders, scanners
-from bench.e2e import record
+from bench.e2e import import_files, record
 from bench.e2e.spark_files import DATAFRAME
 
 if TYPE_CHECKING:
@@ -149,6 +149,12 @@ def _memory(row: dict[str, Any]) -> Iterator[Line]:
     yield Line("… where it is its process's first, which loads the libraries", first, " MiB", ("≤", 256))
 
 
+def _import_files(row: dict[str, Any]) -> Iterator[Line]:
+    for compression, figures in row["figures"].items():
+        what = f"files for an import ({compression}), beside encoding and compressing the rows and no more (floor)"
+        yield Line(what, figures["times_as_fast_as"][import_files.FLOOR], "×", ("≥", 0.6), 2)
+
+
 CASES: dict[str, Callable[[dict[str, Any]], Iterator[Line]]] = {
     "demo": _demo,
     "decode": _decode,
@@ -157,6 +163,7 @@ CASES: dict[str, Callable[[dict[str, Any]], Iterator[Line]]] = {
     "spark_files": _spark_files,
     "budget": _budget,
     "memory": _memory,
+    "import_files": _import_files,
 }
 
 

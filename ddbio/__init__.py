@@ -21,6 +21,7 @@ if TYPE_CHECKING:
         start_export,
         wait_export,
     )
+    from ddbio.api.imports import write_import_files
     from ddbio.api.tables import digest, infer_schema, read_table, scan, scan_batches
     from ddbio.api.writes import copy_table, create_table_like, load, write_table
     from ddbio.core.decode import from_dynamodb_json
@@ -52,6 +53,7 @@ __all__ = [
     "start_export",
     "to_dynamodb_json",
     "wait_export",
+    "write_import_files",
     "write_table",
 ]
 
@@ -77,6 +79,7 @@ _HOMES = {
     "start_export": "ddbio.api.exports",
     "to_dynamodb_json": "ddbio.core.encode",
     "wait_export": "ddbio.api.exports",
+    "write_import_files": "ddbio.api.imports",
     "write_table": "ddbio.api.writes",
 }
 

@@ -15,6 +15,7 @@ from ddbio.cli.demo import demo
 from ddbio.cli.export import export
 from ddbio.cli.export_jobs import list_exports, show, start, wait
 from ddbio.cli.flags import CONF_FLAG, JSON_FLAG, MASTER_FLAG, flags_of, parse_conf, parse_flags
+from ddbio.cli.import_table import import_table
 from ddbio.cli.load import load, plan_load
 from ddbio.cli.progress import ProgressWatch
 from ddbio.cli.schema import schema
@@ -95,6 +96,7 @@ cli.add_command(load)
 cli.add_command(export)
 for job_verb in (start, wait, list_exports, show):
     export.add_command(job_verb)
+cli.add_command(import_table)
 cli.add_command(schema)
 cli.add_command(table)
 

@@ -88,8 +88,7 @@ class Encoder:
         self.schema = schema
         self._keys = dict(keys or {})
         self._options = options or EncodeOptions()
-        self._printer = KernelEncoder(schema, self._keys, self._options)
-        self._line_printers: dict[tuple[bytes, bytes], KernelEncoder] = {}
+        self._printers = {(b"", b""): KernelEncoder(schema, self._keys, self._options)}
 
     def encode(self, batch: pa.RecordBatch) -> EncodedItems:
         """Return the item of each row, its size, and the rows that DynamoDB would refuse.
@@ -102,9 +101,9 @@ class Encoder:
         encoded = self.lend(batch)
         return encoded if encoded.buffer.flags.owndata else replace(encoded, buffer=encoded.buffer.copy())
 
-    def lend(self, batch: pa.RecordBatch) -> EncodedItems:
-        """Return the same, with a buffer that is good until the next batch is encoded."""
-        pieces, refused = self._printer.print_batch(batch)
+    def lend(self, batch: pa.RecordBatch, *, prefix: bytes = b"", suffix: bytes = b"") -> EncodedItems:
+        """Return the same, each item between two texts, with a buffer that is good until the next batch is encoded."""
+        pieces, refused = self._printer(prefix, suffix).print_batch(batch)
         offsets = np.zeros(batch.num_rows + 1, np.int64)
         sizes = np.zeros(batch.num_rows, np.int64)
         row = start = 0
@@ -152,13 +151,16 @@ class Encoder:
         EncodeError
             DynamoDB would refuse a row; the first is named.
         """
-        printer = self._line_printers.get((prefix, suffix))
-        if printer is None:
-            printer = KernelEncoder(self.schema, self._keys, self._options, prefix, suffix + b"\n")
-            self._line_printers[prefix, suffix] = printer
-        pieces, refused = printer.print_batch(batch)
+        pieces, refused = self._printer(prefix, suffix + b"\n").print_batch(batch)
         _require_all(Refusal(*each) for each in refused)
         return b"".join(piece.text.data for piece in pieces)
+
+    def _printer(self, prefix: bytes, suffix: bytes) -> KernelEncoder:
+        printer = self._printers.get((prefix, suffix))
+        if printer is None:
+            printer = KernelEncoder(self.schema, self._keys, self._options, prefix, suffix)
+            self._printers[prefix, suffix] = printer
+        return printer
 
 
 def _require_all(refusals: Iterable[Refusal]) -> None:

@@ -10,6 +10,7 @@ from ddbio.options.copy import CopyOptions, CreateLikeOptions
 from ddbio.options.export import ExportReadOptions, ExportToFilesOptions
 from ddbio.options.export_start import ExportStartOptions, WaitOptions
 from ddbio.options.files import Compression, Engine, FilesOptions, Mode
+from ddbio.options.import_files import ImportFilesFromOptions, ImportFilesOptions
 from ddbio.options.parsing import camel_case, descriptions_of, parse_options
 from ddbio.options.scan import AcceptEncoding, ScanOptions, ScanToFilesOptions
 from ddbio.options.write import LoadOptions, WriteOptions
@@ -26,6 +27,8 @@ __all__ = [
     "ExportStartOptions",
     "ExportToFilesOptions",
     "FilesOptions",
+    "ImportFilesFromOptions",
+    "ImportFilesOptions",
     "LoadOptions",
     "Mode",
     "ScanOptions",

@@ -1,0 +1,81 @@
+"""Write files for an import beside encoding and compressing the same rows and no more; goal: ≥ 0.6 × that floor."""
+
+from __future__ import annotations
+
+import functools
+import tempfile
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+import ddbio
+from bench import data, decoders, pairs
+from bench.e2e import record
+from ddbio.core.decode import Decoder
+from ddbio.core.encode import Encoder
+from ddbio.lake.item_files import compress
+
+if TYPE_CHECKING:
+    from ddbio.ops.import_report import ImportFilesReport
+
+DDBIO, FLOOR = "ddbio", "encode + compress"
+COMPRESSIONS = ("zstd", "gzip")
+_KEY = {"pk": "S", "sk": "S"}
+_PREFIX, _SUFFIX = b'{"Item":', b"}"
+
+
+def main() -> None:
+    """Append one row with both compressions."""
+    arguments = record.parser("import_files")
+    arguments.add_argument("--rounds", type=int, default=7)
+    arguments.add_argument("--items", type=int, default=150_000)
+    asked = arguments.parse_args()
+    rows = rows_of(data.scaled(asked.items))
+    record.append("import_files", asked, {each: measure(rows, each, asked.rounds) for each in COMPRESSIONS})
+
+
+def measure(rows: pa.Table, compression: Any, rounds: int) -> dict[str, Any]:
+    """Return the speed, and the ratio to the floor, in CPU seconds of this process."""
+    with tempfile.TemporaryDirectory() as folder:
+        ways = {
+            DDBIO: functools.partial(write, rows, folder, compression),
+            FLOOR: functools.partial(encode_and_compress, rows, compression),
+        }
+        report = write(rows, folder, compression)
+        if report.items != rows.num_rows:
+            raise AssertionError(f"{report.items} of {rows.num_rows} rows written")
+        encode_and_compress(rows, compression)
+        seconds = pairs.interleave(ways, rounds)
+    return {
+        "items": report.items,
+        "json_bytes": report.json_bytes,
+        "megabytes_per_cpu_second": record.rounded(pairs.megabytes_per_second(seconds, report.json_bytes), 1),
+        "times_as_fast_as": {FLOOR: round(pairs.speed_ratio(seconds, DDBIO, FLOOR), 3)},
+    }
+
+
+def rows_of(count: int) -> pa.Table:
+    """Return so many items as typed columns, a few megabytes a batch."""
+    lines = data.lines("export", count)
+    decoder = Decoder(decoders.schema_of("export"))
+    step = 16_384
+    batches = [decoder.decode(b"\n".join(lines[at : at + step]), "items") for at in range(0, count, step)]
+    return pa.Table.from_batches(batches)
+
+
+def write(rows: pa.Table, folder: str, compression: Any) -> ImportFilesReport:
+    """Write files, as the verb does."""
+    return ddbio.write_import_files(rows, folder, key="pk:S,sk:S", compression=compression, mode="overwrite")
+
+
+def encode_and_compress(rows: pa.Table, compression: Any) -> int:
+    """Encode and compress the same rows, batch by batch, and write nothing."""
+    encoder = Encoder(rows.schema, keys=_KEY)
+    return sum(
+        len(compress(pa.py_buffer(encoder.encode_lines(batch, prefix=_PREFIX, suffix=_SUFFIX)), compression))
+        for batch in rows.to_batches()
+    )
+
+
+if __name__ == "__main__":
+    main()

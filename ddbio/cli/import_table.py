@@ -1,0 +1,49 @@
+"""Offer the verbs about the service's own import from S3; decide nothing that a verb should decide."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from ddbio.cli.flags import JSON_FLAG, flags_of, parse_flags
+from ddbio.cli.show import format_bytes
+from ddbio.ops import import_files
+from ddbio.options import ImportFilesFromOptions
+
+if TYPE_CHECKING:
+    from ddbio.ops.import_report import ImportFilesReport
+
+
+@click.group("import")
+def import_table() -> None:
+    """Work with DynamoDB's own import of new tables from S3."""
+
+
+@import_table.command()
+@click.argument("source")
+@click.argument("dest")
+@flags_of(ImportFilesFromOptions, without=["source", "dest"])
+@JSON_FLAG
+def files(*, as_json: bool, **flags: Any) -> None:
+    """Write the rows of SOURCE, a file, folder or glob, as files for an import, to DEST.
+
+    Every item is checked and every key occurs once, or nothing is written.
+    """
+    report = import_files.write_files(parse_flags(ImportFilesFromOptions, flags))
+    click.echo(report.to_json() if as_json else format_import_files(report))
+
+
+def format_import_files(report: ImportFilesReport) -> str:
+    """Return the report for people, as lines of name and value, then its files."""
+    speed = report.json_bytes / 1e6 / max(report.cpu_seconds, 1e-9)
+    rows = [
+        ("items", f"{report.items:,} of {report.rows:,} rows, {report.duplicates:,} left out for their key"),
+        ("import", f"{report.uri}, key {report.key}, {report.format}, {report.compression}"),
+        ("text", f"{report.json_bytes / 1e6:,.1f} MB before compression, {speed:,.1f} MB a CPU-second"),
+        ("time", f"{report.seconds:.1f} s, of CPU {report.cpu_seconds:.1f} s"),
+    ]
+    if report.digest is not None:
+        rows.append(("digest", report.digest))
+    rows += [("file", f"{file.path}  {format_bytes(file.bytes)}  {file.rows:,} items") for file in report.files]
+    return "\n".join(f"{name:<10}{value}" for name, value in rows)

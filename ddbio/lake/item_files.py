@@ -1,0 +1,135 @@
+"""Write lines of items as objects for the service's own import: rows in random order, one compressed object a window.
+
+Sorted rows would keep one partition of the new table busy and the others idle.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+import pyarrow as pa
+from isal import igzip_lib
+
+if TYPE_CHECKING:
+    from typing import TypeAlias
+
+    from ddbio.core.staged import FileNaming, Staged
+    from ddbio.lake.store import ObjectStore
+
+    _Words: TypeAlias = np.ndarray[Any, np.dtype[np.int64]]
+
+ImportCompression = Literal["zstd", "gzip", "none"]
+
+_ENDINGS = {"zstd": ".zst", "gzip": ".gz", "none": ""}
+_GZIP_LEVEL = 1
+_THREADS = 2
+
+
+class Lines:
+    """Hold a window of lines in one buffer, which the next window uses again.
+
+    Parameters
+    ----------
+    room_bytes
+        What the window is meant to hold; it grows where that is too little.
+    """
+
+    def __init__(self, room_bytes: int) -> None:
+        self._text = np.empty(room_bytes, np.uint8)
+        self._offsets = [np.zeros(1, np.int64)]
+        self.size_bytes = 0
+
+    def add(self, text: np.ndarray[Any, np.dtype[np.uint8]], offsets: _Words) -> None:
+        """Append lines: line ``i`` is ``text[offsets[i]:offsets[i + 1]]``."""
+        end = self.size_bytes + len(text)
+        if end > len(self._text):
+            self._text = np.concatenate([self._text[: self.size_bytes], np.empty(end, np.uint8)])
+        self._text[self.size_bytes : end] = text
+        self._offsets.append(offsets[1:] + self.size_bytes)
+        self.size_bytes = end
+
+    def line(self, number: int) -> bytes:
+        """Return one line."""
+        offsets = np.concatenate(self._offsets)
+        return self._text[offsets[number] : offsets[number + 1]].tobytes()
+
+    def take(self, order: _Words) -> pa.Buffer:
+        """Return the lines of an order, back to back, and forget all lines."""
+        offsets = np.concatenate(self._offsets)
+        parts = [None, pa.py_buffer(offsets.data), pa.py_buffer(self._text.data)]
+        array: Any = pa.LargeBinaryArray.from_buffers(pa.large_binary(), len(offsets) - 1, parts)
+        taken = array.take(pa.array(order))
+        self._offsets, self.size_bytes = self._offsets[:1], 0
+        size_bytes = int(np.frombuffer(taken.buffers()[1], np.int64)[len(order)])
+        return taken.buffers()[2].slice(0, size_bytes)  # type: ignore[no-any-return]
+
+
+class ItemFileWriter:
+    """Stage an object for each window of lines, compressed beside the caller's next window.
+
+    Parameters
+    ----------
+    folder
+        Where below the store's target the objects appear.
+    naming
+        Names of the objects.
+    ending
+        How they end before the compression's own ending, like ``json``.
+    """
+
+    def __init__(
+        self, store: ObjectStore, folder: str, naming: FileNaming, ending: str, compression: ImportCompression
+    ) -> None:
+        self._store, self._folder, self._naming, self._compression = store, folder, naming, compression
+        self._ending = f"{ending}{_ENDINGS[compression]}"
+        self._pool = ThreadPoolExecutor(_THREADS, thread_name_prefix="ddbio-compress")
+        self._pending: deque[Future[Staged]] = deque()
+        self._staged: list[Staged] = []
+        self._random = np.random.default_rng()
+
+    def write(self, lines: Lines, kept: _Words) -> int:
+        """Stage the kept lines of a window, in random order; return their bytes before compression."""
+        text = lines.take(self._random.permutation(kept))
+        if not len(kept):
+            return 0
+        if len(self._pending) == _THREADS:
+            self._staged.append(self._pending.popleft().result())
+        path = f"{self._folder}{self._naming.path(len(self._staged) + len(self._pending), self._ending)}"
+        self._pending.append(self._pool.submit(self._put, path, text, len(kept)))
+        return text.size
+
+    def finish(self) -> list[Staged]:
+        """Return what completes the objects."""
+        while self._pending:
+            self._staged.append(self._pending.popleft().result())
+        self._pool.shutdown()
+        return self._staged
+
+    def abort(self) -> None:
+        """Wait for what is under way; what was staged is left to the job's abort."""
+        self._pool.shutdown(cancel_futures=True)
+
+    def _put(self, path: str, text: pa.Buffer, count: int) -> Staged:
+        body = compress(text, self._compression)
+        sink = self._store.create(path)
+        try:
+            sink.write(body)
+            return sink.finish(count)
+        except BaseException:
+            sink.abort()
+            raise
+
+
+def compress(text: pa.Buffer, compression: ImportCompression) -> Any:
+    """Return text as one frame of a codec that the service's import reads.
+
+    References
+    ----------
+    https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/S3DataImport.Format.html
+    """
+    if compression == "gzip":
+        return igzip_lib.compress(text, _GZIP_LEVEL, igzip_lib.COMP_GZIP)
+    return text if compression == "none" else pa.Codec("zstd").compress(text)

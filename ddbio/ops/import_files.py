@@ -1,0 +1,209 @@
+"""Write rows as files for the service's own import: checked, each key once, in random order, whole or not at all."""
+
+from __future__ import annotations
+
+import json
+import secrets
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ddbio.aws.table import describe_table
+from ddbio.core.digest_columns import ColumnDigest
+from ddbio.core.encode import Encoder
+from ddbio.core.kernel.encoder import PIECE_BYTES
+from ddbio.core.key_set import KeySet, Prints, key_prints
+from ddbio.core.staged import FileNaming
+from ddbio.core.table_key import format_key, parse_key
+from ddbio.errors import EncodeError
+from ddbio.lake import commit
+from ddbio.lake.item_files import ItemFileWriter, Lines
+from ddbio.lake.rows import RowFiles
+from ddbio.ops.clock import Clock
+from ddbio.ops.import_report import ImportFilesReport
+from ddbio.ops.report import FileReport
+from ddbio.ops.sources import batches_of, open_source
+from ddbio.ops.staging import new_job_id
+from ddbio.ops.target import dynamodb_spec, open_store
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+    from typing import TypeAlias
+
+    import pyarrow as pa
+
+    from ddbio.ops.sources import FileSource, Rows
+    from ddbio.options import ImportFilesFromOptions, ImportFilesOptions
+
+    Key: TypeAlias = tuple[tuple[str, str], ...]
+
+FOLDER = "data/"
+"""Where the objects lie below the target: the service reads everything under the prefix that it imports."""
+
+_PREFIX, _SUFFIX = b'{"Item":', b"}\n"
+
+
+def write_files(options: ImportFilesFromOptions) -> ImportFilesReport:
+    """Write the rows of files; see :func:`write_rows`.
+
+    Raises
+    ------
+    NotFoundError, DecodeError
+        If there is no such file, or one is not what its name says.
+    """
+    source = open_source(options.source, options)
+    key = key_of(options)
+    return _write(_unit_batches(source, key, options.duplicates), key, options, options.source)
+
+
+def write_rows(data: Rows, options: ImportFilesOptions) -> ImportFilesReport:
+    """Write rows of memory.
+
+    Raises
+    ------
+    EncodeError
+        If a row is no item that DynamoDB takes, or has the key of another one; nothing is then visible at the target.
+    DdbioError
+        Likewise.
+    """
+    batches: Iterable[pa.RecordBatch] = batches_of(data)
+    if options.duplicates == "last":
+        batches = map(_backwards, reversed(list(batches)))
+    return _write(batches, key_of(options), options, "rows in memory")
+
+
+def key_of(options: ImportFilesOptions) -> Key:
+    """Return the key that the items are checked for, as it is given or as another table has it.
+
+    Raises
+    ------
+    OptionError, NotFoundError, AccessDeniedError, EndpointError
+        If the text is no key, or the table cannot be described.
+    """
+    if options.key is not None:
+        return parse_key(options.key)
+    return describe_table(dynamodb_spec(options), options.like or "").key_types
+
+
+def _unit_batches(source: FileSource, key: Key, duplicates: str) -> Iterator[pa.RecordBatch]:
+    """Yield the rows, from the end where the last of equal keys is to win; in any order where none may be equal."""
+    files = RowFiles(source.store, [name for name, tag in key if tag == "S"])
+    units = list(source.units)
+    if duplicates == "fail":
+        secrets.SystemRandom().shuffle(units)
+    if duplicates != "last":
+        for unit in units:
+            yield from files.read(unit.entry, unit.part)
+        return
+    for unit in reversed(units):
+        yield from map(_backwards, reversed(list(files.read(unit.entry, unit.part))))
+
+
+def _write(batches: Iterable[pa.RecordBatch], key: Key, options: ImportFilesOptions, source: str) -> ImportFilesReport:
+    clock = Clock()
+    store, job_id = open_store(options.dest, options), new_job_id()
+    replaced = commit.prepare(store, options.mode, job_id)
+    writer = ItemFileWriter(store, FOLDER, FileNaming(job_id, 0), "json", options.compression)
+    try:
+        window = _Window(writer, key, options)
+        for batch in batches:
+            window.add(batch)
+        window.flush()
+        staged = writer.finish()
+        report = ImportFilesReport(
+            dest=options.dest,
+            uri=f"{options.dest.rstrip('/')}/{FOLDER.rstrip('/')}",
+            job_id=job_id,
+            key=format_key(key),
+            format=options.format,
+            compression=options.compression,
+            rows=window.rows,
+            items=sum(each.rows for each in staged),
+            duplicates=window.rows - sum(each.rows for each in staged),
+            json_bytes=window.json_bytes,
+            digest=window.digest.digest.hexdigest() if options.digest else None,
+            seconds=round(clock.seconds(), 3),
+            cpu_seconds=round(clock.cpu_seconds(), 3),
+            files=tuple(
+                FileReport(f"{options.dest.rstrip('/')}/{each.path}", each.size_bytes, each.rows) for each in staged
+            ),
+        )
+        commit.commit(store, job_id, staged, _facts(report, source), replaced)
+    except BaseException:
+        writer.abort()
+        commit.abort(store, job_id)
+        raise
+    return report
+
+
+def _facts(report: ImportFilesReport, source: str) -> commit.JobFacts:
+    names = ("key", "format", "compression", "items", "json_bytes", "digest")
+    stated: dict[str, Any] = {name: getattr(report, name) for name in names}
+    return commit.JobFacts(
+        created_at=datetime.now(UTC).isoformat(timespec="seconds"), source={"rows": source, "import": stated}, schema=""
+    )
+
+
+class _Window:
+    """Hold the next rows as lines, and hand them to the writer when there are enough for an object."""
+
+    def __init__(self, writer: ItemFileWriter, key: Key, options: ImportFilesOptions) -> None:
+        self._writer, self._key, self._options = writer, dict(key), options
+        self._encoders: list[Encoder] = []
+        self._lines = Lines(options.target_file_bytes + options.target_file_bytes // 4)
+        self._held: list[tuple[pa.RecordBatch, Prints]] = []
+        self._seen = KeySet()
+        self.rows = self.json_bytes = 0
+        self.digest = ColumnDigest()
+
+    def add(self, batch: pa.RecordBatch) -> None:
+        """Take rows; refuse the first that is no item."""
+        # Just under what the encoder prints at once, so that nothing has to be joined; a window ends near its size.
+        slice_bytes = min(PIECE_BYTES * 3 // 4, self._options.target_file_bytes // 16)
+        step = max(1, batch.num_rows * slice_bytes // max(batch.nbytes, 1))
+        for start in range(0, batch.num_rows, step):
+            self._add(batch.slice(start, step))
+            if self._lines.size_bytes >= self._options.target_file_bytes:
+                self.flush()
+
+    def flush(self) -> None:
+        """Hand the rows over, those with a key of their own."""
+        if not self._held:
+            return
+        held, self._held = self._held, []
+        new = self._seen.add(Prints.joined([prints for _, prints in held]))
+        if self._options.duplicates == "fail" and not new.all():
+            raise self._refusal(self._lines.line(int(np.argmin(new))))
+        if self._options.digest:
+            starts = np.cumsum([rows.num_rows for rows, _ in held])[:-1]
+            for (rows, _), kept in zip(held, np.split(new, starts), strict=True):
+                self.digest.add_batch(rows.take(np.flatnonzero(kept)))
+        self.json_bytes += self._writer.write(self._lines, np.flatnonzero(new))
+
+    def _add(self, rows: pa.RecordBatch) -> None:
+        items = self._encoder(rows.schema).lend(rows, prefix=_PREFIX, suffix=_SUFFIX)
+        for refusal in items.refusals:
+            _, _, what = refusal.message.partition(": ")
+            row = self.rows + refusal.row
+            raise EncodeError(f"row {row} as read: {what}; nothing was written", row, refusal.attribute, refusal.rule)
+        self._lines.add(items.buffer, items.offsets)
+        self._held.append((rows, key_prints(rows, list(self._key))))
+        self.rows += rows.num_rows
+
+    def _encoder(self, schema: pa.Schema) -> Encoder:
+        for encoder in self._encoders:
+            if encoder.schema.equals(schema):
+                return encoder
+        self._encoders.append(Encoder(schema, keys=self._key))
+        return self._encoders[-1]
+
+    def _refusal(self, line: bytes) -> EncodeError:
+        item = json.loads(line)["Item"]
+        shown = json.dumps({name: item[name] for name in self._key}, ensure_ascii=False)
+        ways = "the service would keep one of them at random: make them differ, or give duplicates=first or last"
+        return EncodeError(f"two rows have the key {shown}: {ways}", None, next(iter(self._key)), "duplicate_key")
+
+
+def _backwards(batch: pa.RecordBatch) -> pa.RecordBatch:
+    return batch.take(np.arange(batch.num_rows)[::-1])

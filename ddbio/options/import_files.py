@@ -1,0 +1,49 @@
+"""Say which rows become files for the service's own import."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import ByteSize, Field, model_validator
+from pydantic.dataclasses import dataclass
+
+from ddbio.options.connection import ConnectionOptions
+from ddbio.options.parsing import CONFIG
+
+
+@dataclass(frozen=True, kw_only=True, config=CONFIG)
+class ImportFilesOptions(ConnectionOptions):
+    """Say how rows become files from which the service makes a new table."""
+
+    dest: Annotated[str, Field(min_length=1)]
+    """``s3://bucket/prefix`` or a local folder; the objects to import appear in ``data/`` below it."""
+    key: str | None = None
+    """Key of the new table: ``pk:S`` or ``pk:S,sk:N``."""
+    like: str | None = None
+    """Table, by name or ARN, whose key the new one gets."""
+    duplicates: Literal["fail", "first", "last"] = "fail"
+    """Refuse rows that share a key, or write the first or the last of them."""
+    format: Literal["dynamodb_json"] = "dynamodb_json"
+    """Format of the objects."""
+    compression: Literal["zstd", "gzip", "none"] = "zstd"
+    """Compression of the objects."""
+    target_file_bytes: Annotated[ByteSize, Field(ge=64 * 1024, le=1024**3)] = ByteSize(64 * 1024 * 1024)
+    """Size of an object before compression; so much is held in memory a few times."""
+    mode: Literal["error", "overwrite"] = "error"
+    """What to do where the target holds files already."""
+    digest: bool = False
+    """Compute the order-independent digest of the items, for a comparison with the table."""
+
+    @model_validator(mode="after")
+    def _check_key(self) -> ImportFilesOptions:
+        if (self.key is None) == (self.like is None):
+            raise ValueError("give the key of the new table, or like, a table that has the same")
+        return self
+
+
+@dataclass(frozen=True, kw_only=True, config=CONFIG)
+class ImportFilesFromOptions(ImportFilesOptions):
+    """Say which files become files for an import."""
+
+    source: Annotated[str, Field(min_length=1)]
+    """File, folder or glob, on this machine or under s3://, of Parquet, ORC, JSON Lines, CSV or Arrow."""

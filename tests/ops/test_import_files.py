@@ -1,0 +1,147 @@
+"""Files for imports: the items of the rows, each key once, in random order, whole or not at all."""
+
+import gzip
+import json
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from click.testing import CliRunner
+
+import ddbio
+from ddbio.cli.main import cli
+from ddbio.errors import EncodeError, OptionError, TargetError
+from ddbio.testing import FakeDynamoDB
+
+KEY = "pk:S,sk:N"
+
+
+def rows(first, last, version=0):
+    """Return rows with keys of their own."""
+    numbers = range(first, last)
+    return pa.table(
+        {
+            "pk": [f"user-{number // 10}" for number in numbers],
+            "sk": list(numbers),
+            "version": [version] * len(numbers),
+            "text": [f"{number:x}" * 20 for number in numbers],
+        }
+    )
+
+
+def items_in(uri, open_=None):
+    """Return the items of all files, in order of names, decompressed."""
+    found = []
+    for path in sorted(uri.iterdir()):
+        data = path.read_bytes()
+        if path.suffix == ".gz":
+            data = gzip.decompress(data)
+        elif path.suffix == ".zst":
+            data = pa.CompressedInputStream(pa.py_buffer(data), "zstd").read()
+        found += [json.loads(line)["Item"] for line in data.splitlines()]
+    return found
+
+
+@pytest.mark.parametrize("compression", ["zstd", "gzip", "none"])
+def test_every_row_is_an_item_once(tmp_path, compression):
+    """The files hold the rows' items, in another order, and the manifest lies outside their folder."""
+    report = ddbio.write_import_files(
+        rows(0, 5000), tmp_path / "out", key=KEY, compression=compression, target_file_bytes=100_000, digest=True
+    )
+    items = items_in(tmp_path / "out/data")
+    numbers = [int(item["sk"]["N"]) for item in items]
+    assert sorted(numbers) == list(range(5000))
+    assert numbers != sorted(numbers)
+    assert (report.rows, report.items, report.duplicates) == (5000, 5000, 0)
+    assert 5 < len(report.files) == len(list((tmp_path / "out/data").iterdir())) < 20
+    assert report.json_bytes == sum(len(json.dumps({"Item": item}, separators=(",", ":"))) + 1 for item in items)
+    assert report.digest == ddbio.digest(rows(0, 5000))
+    assert {path.name for path in (tmp_path / "out").iterdir()} == {"data", "_ddbio"}
+    assert report.uri == f"{tmp_path}/out/data"
+
+
+def test_files_of_any_format_become_files(tmp_path):
+    """Parquet in several files and row groups is read whole, and a CSV's key gets its type."""
+    (tmp_path / "in").mkdir()
+    for number in range(3):
+        pq.write_table(rows(number * 100, number * 100 + 100), tmp_path / f"in/{number}.parquet", row_group_size=30)
+    (tmp_path / "in/more.csv").write_text("pk,sk,other\n1,1000,x\n2,1001,y\n")
+    report = ddbio.write_import_files(tmp_path / "in", tmp_path / "out", key=KEY)
+    items = items_in(tmp_path / "out/data")
+    assert report.items == len(items) == 302
+    assert {"pk": {"S": "1"}, "sk": {"N": "1000"}, "other": {"S": "x"}} in items
+
+
+@pytest.mark.parametrize(("duplicates", "version"), [("first", "1"), ("last", "2")])
+@pytest.mark.parametrize("as_files", [False, True])
+def test_one_of_equal_keys_is_kept(tmp_path, duplicates, version, as_files):
+    """The first or the last of rows with one key is written, wherever it lies."""
+    source = pa.concat_tables([rows(0, 300, 1), rows(100, 400, 2)])
+    if as_files:
+        (tmp_path / "in").mkdir()
+        pq.write_table(source.slice(0, 450), tmp_path / "in/a.parquet", row_group_size=70)
+        pq.write_table(source.slice(450), tmp_path / "in/b.parquet", row_group_size=70)
+        source = tmp_path / "in"
+    report = ddbio.write_import_files(
+        source, tmp_path / "out", key=KEY, duplicates=duplicates, target_file_bytes=65536, digest=True
+    )
+    items = items_in(tmp_path / "out/data")
+    kept = {int(item["sk"]["N"]): item["version"]["N"] for item in items}
+    assert len(items) == len(kept) == report.items == 400
+    assert {kept[number] for number in range(100, 300)} == {version}
+    assert report.duplicates == 200
+    shared = rows(100, 300, int(version))
+    assert report.digest == ddbio.digest(pa.concat_tables([rows(0, 100, 1), shared, rows(300, 400, 2)]))
+
+
+@pytest.mark.parametrize("gap", [1, 5000])
+def test_equal_keys_are_refused_and_nothing_is_left(tmp_path, gap):
+    """A key that comes twice, near or far, fails the job by its name, and the target is as before."""
+    source = pa.concat_tables([rows(0, 10), rows(10, 10 + gap), rows(3, 4)])
+    with pytest.raises(EncodeError, match=r'user-0.*"3"'):
+        ddbio.write_import_files(source, tmp_path / "out", key=KEY, target_file_bytes=65536)
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [({"pk": ["a", None]}, "key is missing"), ({"pk": ["a", ""]}, "empty"), ({"text": ["", "x" * 500_000]}, "409,600")],
+    ids=str,
+)
+def test_a_row_that_is_no_item_is_refused_and_nothing_is_left(tmp_path, change, words):
+    """What the import would stumble over is named with its row."""
+    source = pa.table({"pk": ["a", "b"], "sk": [1, 2], "text": ["", ""]} | change)
+    with pytest.raises(EncodeError, match=f"row 1 as read.*{words}"):
+        ddbio.write_import_files(source, tmp_path / "out", key=KEY)
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_target_in_use_is_left_alone(tmp_path):
+    """Another job's files would be imported too: they are refused, or replaced where that is asked for."""
+    ddbio.write_import_files(rows(0, 10), tmp_path / "out", key=KEY)
+    with pytest.raises(TargetError, match="not empty"):
+        ddbio.write_import_files(rows(10, 30), tmp_path / "out", key=KEY)
+    ddbio.write_import_files(rows(10, 30), tmp_path / "out", key=KEY, mode="overwrite")
+    assert len(items_in(tmp_path / "out/data")) == 20
+
+
+def test_the_key_comes_from_a_table(tmp_path):
+    """With like, the key is that of another table; without either nothing is begun."""
+    with FakeDynamoDB() as fake:
+        fake.load("orders", b"", KEY)
+        report = ddbio.write_import_files(
+            rows(0, 10), tmp_path / "out", like="orders", endpoint_url=fake.endpoint_url, region="us-east-1"
+        )
+    assert report.key == KEY
+    with pytest.raises(OptionError, match="key"):
+        ddbio.write_import_files(rows(0, 10), tmp_path / "other")
+
+
+def test_the_command_line_writes_files(tmp_path):
+    """The verb prints its report as one JSON object, and a text for people."""
+    pq.write_table(rows(0, 50), tmp_path / "in.parquet")
+    words = ["import", "files", str(tmp_path / "in.parquet"), str(tmp_path / "out"), "--key", KEY]
+    report = json.loads(CliRunner().invoke(cli, [*words, "--json"], catch_exceptions=False).stdout)
+    assert (report["items"], report["compression"]) == (50, "zstd")
+    shown = CliRunner().invoke(cli, [*words, "--mode", "overwrite"], catch_exceptions=False).stdout
+    assert "50 of 50 rows" in shown
