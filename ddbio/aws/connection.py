@@ -85,8 +85,10 @@ class Connections:
         """
         connection = self._take()
         if connection is not None:
-            with contextlib.suppress(_StaleConnectionError):
+            try:
                 return self._over(connection, request)
+            except _StaleConnectionError:
+                pass
         return self._over(_Connection(self._target), request)
 
     def close(self) -> None:
@@ -172,18 +174,25 @@ class _Connection:
         self._reader = io.BufferedReader(self._receiver, _BUFFER_BYTES)
         self.reusable = False
         self._is_drained = False
+        self._arrivals = select.poll()
+        self._arrivals.register(self._link, select.POLLIN)
 
     def close(self) -> None:
         self._link.close()
 
     def is_idle(self) -> bool:
         """Tell whether nothing came since the last answer: neither its end nor bytes nobody asked for."""
-        if self._is_drained and not _is_readable(self._link):
+        if self._is_drained and not self._is_readable():
             return True
         self._receiver.deadline = None
         with contextlib.suppress(OSError):
             return not self._reader.peek(1) and not self._receiver.ended
         return False
+
+    def _is_readable(self) -> bool:
+        if isinstance(self._link, ssl.SSLSocket) and self._link.pending():
+            return True
+        return bool(self._arrivals.poll(0))
 
     def exchange(self, request: bytes) -> Reply:
         served, self.reusable, self._is_drained = self.reusable, False, False
@@ -274,14 +283,6 @@ def _status(line: bytes) -> tuple[bytes, int]:
 def _headers(lines: list[bytes]) -> dict[str, str]:
     parted = [line.partition(":") for line in b"\n".join(lines).decode("latin-1").split("\n")]
     return {name.lower(): value.strip() for name, _, value in parted}
-
-
-def _is_readable(link: socket.socket) -> bool:
-    if isinstance(link, ssl.SSLSocket) and link.pending():
-        return True
-    readable = select.poll()
-    readable.register(link, select.POLLIN)
-    return bool(readable.poll(0))
 
 
 def _size(text: str, radix: int) -> int:

@@ -147,6 +147,8 @@ class Wire:
         reply = self._connections_to(route.target).exchange(head + body)
         # The checksum covers what is sent.
         verify_body(reply.body, reply.headers)
+        if "content-encoding" not in reply.headers:
+            return reply
         return dataclasses.replace(reply, body=content_of(reply.body, reply.headers))
 
     def _connections_to(self, target: Target) -> Connections:

@@ -145,7 +145,7 @@ class Lane:
             return self._refused(error, writes, packer, batch)
         finally:
             self.tally.last_at = self._clock()
-        return self._answered(json.loads(reply), grant, expected, (writes, packer, batch))
+        return self._answered(json.loads(reply.decode()), grant, expected, (writes, packer, batch))
 
     def _stamp(self) -> None:
         if self.tally.first_at is None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -93,8 +94,13 @@ class Writes:
 
     def units_of(self, batch: Sequence[int]) -> float:
         """Return the write units that some rows are expected to cost."""
-        asked = slice(batch.start, batch.stop) if isinstance(batch, range) else batch
-        return float(self.units[asked].sum())
+        if isinstance(batch, range):
+            return float(self._unit_ends[batch.stop] - self._unit_ends[batch.start])
+        return float(self.units[batch].sum())
+
+    @cached_property
+    def _unit_ends(self) -> NDArray[np.float64]:
+        return np.concatenate(([0.0], np.cumsum(self.units)))
 
     def _run(self, first: int, stop: int) -> NDArray[np.uint8]:
         return self.texts[self.starts[first] : self.starts[stop] - len(self.frame.separator or b"")]
@@ -107,14 +113,16 @@ def write_units(sizes: NDArray[np.int64]) -> NDArray[np.float64]:
 
 def packing_order(hashes: NDArray[np.uint64]) -> NDArray[np.int64]:
     """Return the order in which rows are handed out: by rank among the rows of their key, then by hash."""
+    by_hash = np.argsort(hashes)
+    if (hashes[by_hash[1:]] != hashes[by_hash[:-1]]).all():
+        return by_hash
+    # What is slower keeps the order of equal keys.
     by_hash = np.argsort(hashes, kind="stable")
     ordered = hashes[by_hash]
     places = np.arange(len(ordered))
-    begins = np.empty(len(ordered), bool)
-    begins[:1] = True
-    np.not_equal(ordered[1:], ordered[:-1], out=begins[1:])
+    begins = np.concatenate(([True], ordered[1:] != ordered[:-1]))
     ranks = places - np.maximum.accumulate(np.where(begins, places, 0))
-    return by_hash[np.argsort(ranks, kind="stable")] if ranks.any() else by_hash
+    return by_hash[np.argsort(ranks, kind="stable")]
 
 
 class Packer:
