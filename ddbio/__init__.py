@@ -21,7 +21,13 @@ if TYPE_CHECKING:
         start_export,
         wait_export,
     )
-    from ddbio.api.imports import write_import_files
+    from ddbio.api.imports import (
+        describe_import,
+        list_imports,
+        start_import,
+        wait_import,
+        write_import_files,
+    )
     from ddbio.api.tables import digest, infer_schema, read_table, scan, scan_batches
     from ddbio.api.writes import copy_table, create_table_like, load, write_table
     from ddbio.core.decode import from_dynamodb_json
@@ -37,6 +43,7 @@ __all__ = [
     "copy_table",
     "create_table_like",
     "describe_export",
+    "describe_import",
     "digest",
     "export_batches",
     "export_to_files",
@@ -44,6 +51,7 @@ __all__ = [
     "from_dynamodb_json",
     "infer_schema",
     "list_exports",
+    "list_imports",
     "load",
     "read_export",
     "read_table",
@@ -51,8 +59,10 @@ __all__ = [
     "scan",
     "scan_batches",
     "start_export",
+    "start_import",
     "to_dynamodb_json",
     "wait_export",
+    "wait_import",
     "write_import_files",
     "write_table",
 ]
@@ -63,6 +73,7 @@ _HOMES = {
     "copy_table": "ddbio.api.writes",
     "create_table_like": "ddbio.api.writes",
     "describe_export": "ddbio.api.exports",
+    "describe_import": "ddbio.api.imports",
     "digest": "ddbio.api.tables",
     "export_batches": "ddbio.api.exports",
     "export_to_files": "ddbio.api.exports",
@@ -70,6 +81,7 @@ _HOMES = {
     "from_dynamodb_json": "ddbio.core.decode",
     "infer_schema": "ddbio.api.tables",
     "list_exports": "ddbio.api.exports",
+    "list_imports": "ddbio.api.imports",
     "load": "ddbio.api.writes",
     "read_export": "ddbio.api.exports",
     "read_table": "ddbio.api.tables",
@@ -77,8 +89,10 @@ _HOMES = {
     "scan": "ddbio.api.tables",
     "scan_batches": "ddbio.api.tables",
     "start_export": "ddbio.api.exports",
+    "start_import": "ddbio.api.imports",
     "to_dynamodb_json": "ddbio.core.encode",
     "wait_export": "ddbio.api.exports",
+    "wait_import": "ddbio.api.imports",
     "write_import_files": "ddbio.api.imports",
     "write_table": "ddbio.api.writes",
 }

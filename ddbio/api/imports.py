@@ -1,14 +1,22 @@
-"""Write files for the service's own import."""
+"""Write files for the service's own import, start it and wait for it."""
 
 from __future__ import annotations
 
 import os
 from typing import TYPE_CHECKING, Any
 
-from ddbio.ops import import_files
-from ddbio.options import ImportFilesFromOptions, ImportFilesOptions, parse_options
+from ddbio.ops import import_files, import_start
+from ddbio.options import (
+    ConnectionOptions,
+    ImportFilesFromOptions,
+    ImportFilesOptions,
+    ImportStartOptions,
+    ImportWaitOptions,
+    parse_options,
+)
 
 if TYPE_CHECKING:
+    from ddbio.core.import_job import ImportEntry, ImportJob
     from ddbio.ops.import_report import ImportFilesReport
     from ddbio.ops.sources import Rows
 
@@ -40,3 +48,80 @@ def write_import_files(
         values["source"] = os.fspath(source)
         return import_files.write_files(parse_options(ImportFilesFromOptions, values))
     return import_files.write_rows(source, parse_options(ImportFilesOptions, values))
+
+
+def start_import(source: str, table: str, **options: Any) -> ImportJob:
+    """Start the service's own import of objects into a new table and return at once; it uses no write units.
+
+    Parameters
+    ----------
+    source
+        ``s3://bucket/prefix``; where :func:`write_import_files` wrote it, its manifest says key, format and
+        compression.
+    table
+        Name of the new table.
+    **options
+        Fields of :class:`ddbio.options.ImportStartOptions`: ``key``, ``gsi``, ``billing``, ``rcu``, ``wcu``,
+        ``format``, ``compression``, ``client_token`` and those of the connection.
+
+    Raises
+    ------
+    DdbioError
+        With what happened, to what, and what to do; nothing has then been started.
+    """
+    return import_start.start(parse_options(ImportStartOptions, {**options, "source": source, "table": table}))
+
+
+def wait_import(arn: str, **options: Any) -> ImportJob:
+    """Return an import once it has completed and wrote as many items as its files hold.
+
+    Parameters
+    ----------
+    arn
+        As :func:`start_import` returned it.
+    **options
+        Fields of :class:`ddbio.options.ImportWaitOptions`: ``verify``, ``wait_seconds``, ``poll_seconds`` and those of
+        the connection.
+
+    Raises
+    ------
+    DdbioError
+        If it fails, or the table does not hold what the files do, or it still runs after ``wait_seconds``.
+    """
+    return import_start.wait(parse_options(ImportWaitOptions, {**options, "arn": arn}))
+
+
+def describe_import(arn: str, **options: Any) -> ImportJob:
+    """Return what is known of an import.
+
+    Parameters
+    ----------
+    arn
+        As :func:`start_import` returned it.
+    **options
+        Fields of :class:`ddbio.options.ConnectionOptions`.
+
+    Raises
+    ------
+    DdbioError
+        With what happened, to what, and what to do.
+    """
+    return import_start.describe(arn, parse_options(ConnectionOptions, options))
+
+
+def list_imports(table: str | None = None, **options: Any) -> list[ImportEntry]:
+    """Return the imports of the last 90 days, of a table or of all.
+
+    Parameters
+    ----------
+    table
+        Name or ARN.
+    **options
+        Fields of :class:`ddbio.options.ConnectionOptions`.
+
+    Raises
+    ------
+    DdbioError
+        With what happened, to what, and what to do.
+    """
+    return import_start.list_of(table, parse_options(ConnectionOptions, options))

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from ddbio.cli import export_jobs, import_jobs
 from ddbio.cli.copy import copy, table
 from ddbio.cli.demo import demo
 from ddbio.cli.export import export
-from ddbio.cli.export_jobs import list_exports, show, start, wait
 from ddbio.cli.flags import CONF_FLAG, JSON_FLAG, MASTER_FLAG, flags_of, parse_conf, parse_flags
 from ddbio.cli.import_table import import_table
 from ddbio.cli.load import load, plan_load
@@ -94,8 +94,10 @@ cli.add_command(copy)
 cli.add_command(demo)
 cli.add_command(load)
 cli.add_command(export)
-for job_verb in (start, wait, list_exports, show):
-    export.add_command(job_verb)
+for verb in (export_jobs.start, export_jobs.wait, export_jobs.list_exports, export_jobs.show):
+    export.add_command(verb)
+for verb in (import_jobs.start, import_jobs.wait, import_jobs.list_imports, import_jobs.show):
+    import_table.add_command(verb)
 cli.add_command(import_table)
 cli.add_command(schema)
 cli.add_command(table)

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from ddbio.errors import AccessDeniedError, DdbioError, NotFoundError, OptionError, ServiceError
+from ddbio.core.jobs import s3_place
+from ddbio.errors import OptionError
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -127,37 +128,6 @@ def plan_export(
         items=facts.item_count,
         size_bytes=facts.size_bytes,
     )
-
-
-def s3_place(uri: str) -> tuple[str, str]:
-    """Return bucket and prefix of ``s3://bucket/prefix``.
-
-    Raises
-    ------
-    OptionError
-        If it is no such URI.
-    """
-    scheme, mark, rest = uri.partition("://")
-    bucket, _, prefix = rest.partition("/")
-    if scheme not in {"s3", "s3a"} or not mark or not bucket:
-        raise OptionError(f"{uri!r} is not s3://bucket/prefix: the service itself reaches nothing but S3")
-    return bucket, prefix.strip("/")
-
-
-def failure_of(what: str, code: str | None, message: str | None) -> DdbioError:
-    """Return the error of a job that the service says has failed.
-
-    Parameters
-    ----------
-    what
-        The job, like ``export arn:…``.
-    """
-    text = f"{what} failed: {code or 'no code'} ({(message or 'no text').rstrip('.')})"
-    if code is not None and "NoSuch" in code:
-        return NotFoundError(f"{text}; check the bucket's name and region")
-    if code is not None and ("AccessDenied" in code or "KMS" in code.upper()):
-        return AccessDeniedError(f"{text}; check the policies of the bucket and of its key", None, what)
-    return ServiceError(text, code)
 
 
 def _check_time(name: str, at: datetime | None, recovery: RecoveryFacts) -> None:

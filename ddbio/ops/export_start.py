@@ -9,7 +9,8 @@ from ddbio.aws import export
 from ddbio.aws.bucket import check_bucket
 from ddbio.aws.recovery import describe_recovery, enable_recovery
 from ddbio.aws.table import describe_table
-from ddbio.core.export_job import failure_of, plan_export
+from ddbio.core.export_job import plan_export
+from ddbio.core.jobs import failure_of
 from ddbio.ops.target import dynamodb_spec, s3_spec
 from ddbio.ops.waiting import await_end
 

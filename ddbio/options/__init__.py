@@ -11,6 +11,7 @@ from ddbio.options.export import ExportReadOptions, ExportToFilesOptions
 from ddbio.options.export_start import ExportStartOptions, WaitOptions
 from ddbio.options.files import Compression, Engine, FilesOptions, Mode
 from ddbio.options.import_files import ImportFilesFromOptions, ImportFilesOptions
+from ddbio.options.import_start import ImportStartOptions, ImportWaitOptions
 from ddbio.options.parsing import camel_case, descriptions_of, parse_options
 from ddbio.options.scan import AcceptEncoding, ScanOptions, ScanToFilesOptions
 from ddbio.options.write import LoadOptions, WriteOptions
@@ -29,6 +30,8 @@ __all__ = [
     "FilesOptions",
     "ImportFilesFromOptions",
     "ImportFilesOptions",
+    "ImportStartOptions",
+    "ImportWaitOptions",
     "LoadOptions",
     "Mode",
     "ScanOptions",

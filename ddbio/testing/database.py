@@ -38,6 +38,7 @@ class Database:
     delivery: Delivery | None = None
     job_seconds: float = 0.0
     exports: Jobs = field(init=False)
+    imports: Jobs = field(init=False)
     tables: dict[str, Table] = field(default_factory=dict)
     record: Record = field(init=False)
     mishaps: Mishaps = field(init=False)
@@ -45,7 +46,9 @@ class Database:
     def __post_init__(self) -> None:
         self.record = Record(self.clock())
         self.mishaps = Mishaps(self.faults, self.clock())
-        self.exports = Jobs("Export", self.wall, self.job_seconds, self.faults.job_failure)
+        self.exports, self.imports = (
+            Jobs(kind, self.wall, self.job_seconds, self.faults.job_failure) for kind in ("Export", "Import")
+        )
 
     def table(self, request: Request) -> Table:
         """Return the table a request names."""

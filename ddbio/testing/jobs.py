@@ -53,6 +53,11 @@ class Jobs:
         self._settle()
         return self._described.get(arn)
 
+    def running(self) -> list[dict[str, Any]]:
+        """Return the jobs that have not ended."""
+        self._settle()
+        return [self._described[arn] for arn in self._running]
+
     def page(
         self, limit: int, after: str | None, is_shown: Callable[[dict[str, Any]], bool]
     ) -> tuple[list[dict[str, Any]], dict[str, Any]]:

@@ -14,6 +14,7 @@ from ddbio.testing.changes import update_table
 from ddbio.testing.compression import MAX_BODY_BYTES, compressed, inflated, is_worth_compressing, reply_coding
 from ddbio.testing.control import create_table, delete_table, describe_table, list_tables
 from ddbio.testing.exports import describe_export, export_table, list_exports
+from ddbio.testing.imports import describe_import, import_table, list_imports
 from ddbio.testing.loading import load
 from ddbio.testing.paging import query, scan
 from ddbio.testing.reads import batch_get_item, get_item
@@ -47,9 +48,12 @@ _OPERATIONS: dict[str, Callable[[Database, Request], dict[str, Any] | Chunks]] =
     "DescribeTable": describe_table,
     "DescribeTimeToLive": describe_time_to_live,
     "DescribeExport": describe_export,
+    "DescribeImport": describe_import,
     "ExportTableToPointInTime": export_table,
     "GetItem": get_item,
+    "ImportTable": import_table,
     "ListExports": list_exports,
+    "ListImports": list_imports,
     "ListTables": list_tables,
     "PutItem": put_item,
     "Query": query,

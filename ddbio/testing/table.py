@@ -144,8 +144,14 @@ class Table:
             partition = part_of_hash(key[0], index.throughput.partitions)
             change.draws.append(Draw(index.arn, "Write", partition, units))
 
-    def load(self, entries: Iterable[tuple[Item, Stored]]) -> int:
-        """Put many checked items at once, outside any capacity, the last of equal keys winning; return their number."""
+    def load(self, entries: Iterable[tuple[Item, Stored]], *, settle: bool = True) -> int:
+        """Put checked items, outside any capacity, the last of equal keys winning; return their number.
+
+        Parameters
+        ----------
+        settle
+            Whether to bring the items in order at once; otherwise the next page does.
+        """
         count = 0
         for count, (item, stored) in enumerate(entries, start=1):  # noqa: B007 - the last count is the result
             key = self.keys.key_of(item)
@@ -154,5 +160,6 @@ class Table:
                     shelf.replace(place, entry)
             else:
                 self.shelf.replace(key, stored)
-        self.shelf.frozen()
+        if settle:
+            self.shelf.frozen()
         return count

@@ -1,0 +1,212 @@
+"""Plan an import of a new table, and hold what is known of one; start none."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from ddbio.core.jobs import s3_place
+from ddbio.core.table_key import format_key, parse_key
+from ddbio.errors import OptionError
+
+if TYPE_CHECKING:
+    from ddbio.options import ImportStartOptions
+
+# https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/S3DataImport.Validation.html
+_MAX_OBJECTS = 50_000
+
+
+@dataclass(frozen=True)
+class ImportedFiles:
+    """Hold what the manifest of files for an import says of them; None where there is none."""
+
+    key: str | None = None
+    format: str | None = None
+    compression: str | None = None
+    items: int | None = None
+    json_bytes: int | None = None
+    digest: str | None = None
+
+
+@dataclass(frozen=True)
+class ImportPlan:
+    """State an import completely before it is asked for; ``items`` are those of the files, where they are known."""
+
+    table: str
+    bucket: str
+    prefix: str
+    key: str
+    indexes: tuple[str, ...]
+    billing: str
+    rcu: int | None
+    wcu: int | None
+    format: str
+    compression: str
+    delimiter: str | None
+    bucket_owner: str | None
+    client_token: str
+    objects: int
+    object_bytes: int
+    items: int | None
+    json_bytes: int | None
+
+
+@dataclass(frozen=True)
+class ImportEntry:
+    """Name an import as a listing does."""
+
+    arn: str
+    status: str
+    table_arn: str
+    source: str
+
+
+@dataclass(frozen=True)
+class ImportJob:
+    """Hold what is known of one import; times are ISO 8601, counts are 0 until it ends.
+
+    Attributes
+    ----------
+    arn, status
+        ``IN_PROGRESS``, ``COMPLETED``, ``CANCELLING``, ``CANCELLED`` or ``FAILED``.
+    table, table_arn, source
+        The new table, and the prefix that is read.
+    format, compression
+        How the objects are read.
+    started_at, ended_at
+        When.
+    processed_items, imported_items, errors
+        Items read, items written, and objects or items refused. An object ends at its first bad line: all that follows
+        in it is one error.
+    processed_bytes
+        Text read, without compression.
+    log_group
+        Where the service writes what it refused.
+    items, verified
+        Items of the files, where their manifest is found; whether count and digest of the table were compared too.
+    client_token, failure_code, failure_message
+        The service's own.
+    """
+
+    arn: str
+    status: str
+    table: str
+    table_arn: str
+    source: str
+    format: str
+    compression: str
+    started_at: str | None
+    ended_at: str | None
+    processed_items: int
+    imported_items: int
+    errors: int
+    processed_bytes: int
+    log_group: str | None
+    client_token: str | None
+    failure_code: str | None
+    failure_message: str | None
+    items: int | None = None
+    verified: bool = False
+
+
+def plan_import(
+    options: ImportStartOptions, files: ImportedFiles, objects: tuple[int, ...], client_token: str
+) -> ImportPlan:
+    """Return how a table is imported.
+
+    Parameters
+    ----------
+    files
+        What the manifest of the files says.
+    objects
+        Sizes of the objects below the prefix.
+
+    Raises
+    ------
+    OptionError
+        If key or compression are neither given nor in the manifest, or contradict it, or there are too many objects.
+    """
+    bucket, prefix = s3_place(options.source)
+    if len(objects) > _MAX_OBJECTS:
+        raise OptionError(
+            f"{options.source} holds {len(objects)} objects, an import takes {_MAX_OBJECTS}: make larger ones"
+        )
+    key = _chosen("key", None if options.key is None else format_key(parse_key(options.key)), files.key)
+    file_format = _chosen("format", options.format, files.format or options.format or "dynamodb_json")
+    return ImportPlan(
+        table=options.table,
+        bucket=bucket,
+        # A prefix without its slash would take the objects of neighbours as well.
+        prefix=f"{prefix}/" if prefix else "",
+        key=key,
+        indexes=tuple(map(str, options.gsi)),
+        billing=options.billing,
+        rcu=options.rcu,
+        wcu=options.wcu,
+        format=file_format,
+        compression=_chosen("compression", options.compression, files.compression),
+        delimiter=options.delimiter,
+        bucket_owner=options.bucket_owner,
+        client_token=client_token,
+        objects=len(objects),
+        object_bytes=sum(objects),
+        items=files.items,
+        json_bytes=files.json_bytes,
+    )
+
+
+def table_definition(plan: ImportPlan) -> dict[str, Any]:
+    """Return the new table in the words of CreateTable.
+
+    Raises
+    ------
+    OptionError
+        If an index is not written as ``name=key``, or an attribute has two types.
+    """
+    indexes = [_index(text) for text in plan.indexes]
+    types: dict[str, str] = {}
+    for key in (parse_key(plan.key), *(key for _, key, _ in indexes)):
+        for name, tag in key:
+            if types.setdefault(name, tag) != tag:
+                raise OptionError(f"attribute {name} is {types[name]} in one key and {tag} in another")
+    units = {"ReadCapacityUnits": plan.rcu, "WriteCapacityUnits": plan.wcu}
+    throughput = {} if plan.rcu is None else {"ProvisionedThroughput": units}
+    definition: dict[str, Any] = {
+        "TableName": plan.table,
+        "AttributeDefinitions": [{"AttributeName": name, "AttributeType": tag} for name, tag in types.items()],
+        "KeySchema": _key_schema(parse_key(plan.key)),
+        "BillingMode": "PROVISIONED" if throughput else "PAY_PER_REQUEST",
+        **throughput,
+    }
+    if indexes:
+        definition["GlobalSecondaryIndexes"] = [
+            {
+                "IndexName": name,
+                "KeySchema": _key_schema(key),
+                "Projection": {"ProjectionType": projection},
+                **throughput,
+            }
+            for name, key, projection in indexes
+        ]
+    return definition
+
+
+def _index(text: str) -> tuple[str, tuple[tuple[str, str], ...], str]:
+    name, mark, rest = text.partition("=")
+    key, slash, projection = rest.partition("/")
+    if not mark or not name or (slash and projection not in {"ALL", "KEYS_ONLY"}):
+        raise OptionError(f"{text!r} is no index: write name=pk:S,sk:N, and /KEYS_ONLY behind it if wanted")
+    return name, parse_key(key), projection or "ALL"
+
+
+def _key_schema(key: tuple[tuple[str, str], ...]) -> list[dict[str, str]]:
+    return [{"AttributeName": name, "KeyType": kind} for (name, _), kind in zip(key, ("HASH", "RANGE"), strict=False)]
+
+
+def _chosen(name: str, given: str | None, stated: str | None) -> str:
+    if given is not None and stated is not None and given != stated:
+        raise OptionError(f"{name} is given as {given}, but the manifest of the files says {stated}")
+    chosen = given or stated
+    if chosen is None:
+        raise OptionError(f"there is no manifest of these files that says their {name}: give {name}")
+    return chosen

@@ -1,0 +1,109 @@
+"""Imports by the fake: what the service does with objects, lines, counts and tokens."""
+
+from __future__ import annotations
+
+import gzip
+import json
+
+import pytest
+from botocore.exceptions import ClientError
+
+from ddbio.testing import FakeDynamoDB
+
+
+def lines(*keys):
+    """Return items of these keys as an import has them."""
+    return b"".join(json.dumps({"Item": {"pk": {"S": key}}}).encode() + b"\n" for key in keys)
+
+
+@pytest.fixture
+def importing(connect, tmp_path):
+    """Return a client of a fake that imports from buckets in a folder, and the folder of one of them."""
+    (tmp_path / "bucket").mkdir()
+    with FakeDynamoDB(export_to=str(tmp_path)) as fake:
+        yield connect(fake.endpoint_url), tmp_path / "bucket"
+
+
+def imported(client, table="tab", **members):
+    """Import a prefix and return how the import is described after its end."""
+    request = {
+        "S3BucketSource": {"S3Bucket": "bucket", "S3KeyPrefix": "in/"},
+        "InputFormat": "DYNAMODB_JSON",
+        "TableCreationParameters": {
+            "TableName": table,
+            "KeySchema": [{"AttributeName": "pk", "KeyType": "HASH"}],
+            "AttributeDefinitions": [{"AttributeName": "pk", "AttributeType": "S"}],
+            "BillingMode": "PAY_PER_REQUEST",
+        },
+        **members,
+    }
+    started = client.import_table(**request)["ImportTableDescription"]
+    assert (started["ImportStatus"], started["ImportedItemCount"]) == ("IN_PROGRESS", 0)
+    return client.describe_import(ImportArn=started["ImportArn"])["ImportTableDescription"]
+
+
+def put(bucket, name, body):
+    """Write an object."""
+    path = bucket / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(body)
+
+
+def test_duplicates_are_counted_and_blanks_are_not(importing):
+    """Each line is one write, also of a key that was there; empty objects and lines are nothing."""
+    client, bucket = importing
+    put(bucket, "in/a", lines("a", "b") + b"\n  \n" + lines("a"))
+    put(bucket, "in/empty", b"")
+    told = imported(client)
+    assert (told["ImportStatus"], told["ImportedItemCount"], told["ErrorCount"]) == ("COMPLETED", 3, 0)
+    assert client.describe_table(TableName="tab")["Table"]["ItemCount"] == 2
+
+
+@pytest.mark.parametrize("bad", [b"{}", b'{"Item":{"other":{"S":"x"}}}', b'{"Item":{"pk":{"N":"1"}}}', b"{"], ids=str)
+def test_a_bad_line_ends_its_object(importing, bad):
+    """What follows it is lost and all of it one error; the table keeps the rest."""
+    client, bucket = importing
+    put(bucket, "in/a", lines("a") + bad + b"\n" + lines("b", "c"))
+    put(bucket, "in/b", lines("d"))
+    told = imported(client)
+    assert (told["ImportStatus"], told["FailureCode"]) == ("FAILED", "ItemValidationError")
+    assert (told["ProcessedItemCount"], told["ImportedItemCount"], told["ErrorCount"]) == (3, 2, 1)
+    assert client.describe_table(TableName="tab")["Table"]["ItemCount"] == 2
+
+
+def test_sizes_are_those_of_the_text(importing):
+    """Compressed objects count by what they inflate to; nothing says what they are but the request."""
+    client, bucket = importing
+    put(bucket, "in/a", gzip.compress(lines("a", "b")))
+    told = imported(client, InputCompressionType="GZIP")
+    assert told["ProcessedSizeBytes"] == len(lines("a", "b"))
+    assert imported(client, "other")["FailureCode"] == "ItemValidationError"
+
+
+def test_an_empty_prefix_makes_an_empty_table(importing):
+    """It completes; an absent bucket fails and leaves no table."""
+    client, _ = importing
+    assert imported(client)["ImportStatus"] == "COMPLETED"
+    assert client.describe_table(TableName="tab")["Table"]["ItemCount"] == 0
+    told = imported(client, "none", S3BucketSource={"S3Bucket": "absent"})
+    assert (told["ImportStatus"], told["FailureCode"]) == ("FAILED", "S3NoSuchBucket")
+    assert client.list_tables()["TableNames"] == ["tab"]
+
+
+def test_csv_makes_strings_of_all_but_keys(importing):
+    """The first line or a list names the columns."""
+    client, bucket = importing
+    put(bucket, "in/a.csv", b"pk;n\na;1\n")
+    imported(client, InputFormat="CSV", InputFormatOptions={"Csv": {"Delimiter": ";"}})
+    assert client.get_item(TableName="tab", Key={"pk": {"S": "a"}})["Item"] == {"pk": {"S": "a"}, "n": {"S": "1"}}
+
+
+def test_an_import_does_not_touch_a_table(importing):
+    """A table that is there is in use, before any token is looked at."""
+    client, bucket = importing
+    put(bucket, "in/a", lines("a"))
+    imported(client, ClientToken="t")
+    with pytest.raises(ClientError, match="ResourceInUse"):
+        imported(client, ClientToken="t")
+    with pytest.raises(ClientError, match="ImportNotFound"):
+        client.describe_import(ImportArn="arn:aws:dynamodb:us-east-1:000000000000:table/tab/import/0-0-0-0-0-0-0-0-0-0")
