@@ -6,16 +6,19 @@ Bytes and files of DynamoDB JSON are digested by the plain reference alone.
 from __future__ import annotations
 
 import gzip
+import importlib
 import os
 import zlib
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from ddbio.core.declared import declare_types
 from ddbio.core.digest import Digest
 from ddbio.core.digest_columns import digest_of_batches
 from ddbio.core.framing import checked_items, framing_of
+from ddbio.core.item_schema import arrow_schema_of
 from ddbio.errors import DecodeError, NotFoundError
 from ddbio.lake.reader import read_batches
 from ddbio.ops.read import scan_batches
@@ -27,7 +30,7 @@ if TYPE_CHECKING:
     from ddbio.lake.store import ObjectStore
     from ddbio.options import ScanOptions
 
-    Source: TypeAlias = str | os.PathLike[str] | bytes | bytearray | memoryview | pa.Table | pa.RecordBatch
+    Source: TypeAlias = str | os.PathLike[str] | bytes | bytearray | memoryview | pa.Table | pa.RecordBatch | Any
 
 _GZIP_MAGIC = b"\x1f\x8b"
 _JSON = (".json", ".jsonl", ".ndjson", ".json.gz", ".jsonl.gz", ".ndjson.gz")
@@ -40,8 +43,8 @@ def digest_source(source: Source, options: ScanOptions) -> Digest:
     Parameters
     ----------
     source
-        Arrow data; bytes of DynamoDB JSON; an ``s3://`` URI or an existing path, a file or a folder; any other text is
-        the name of a table.
+        Arrow data or a Spark DataFrame, for which ``options.schema`` declares DynamoDB's types; bytes of DynamoDB JSON;
+        an ``s3://`` URI or an existing path, a file or a folder; any other text is the name of a table.
 
     Raises
     ------
@@ -52,10 +55,14 @@ def digest_source(source: Source, options: ScanOptions) -> Digest:
     SchemaError
         If a column has an Arrow type that DynamoDB has no exact form for.
     """
-    if isinstance(source, pa.Table):
-        return digest_of_batches(source.to_batches())
-    if isinstance(source, pa.RecordBatch):
-        return digest_of_batches([source])
+    declared = None if options.schema is None else arrow_schema_of(options.schema)
+    if type(source).__module__.startswith("pyspark."):
+        spark = importlib.import_module("ddbio.spark.digest")
+        digest: Digest = spark.digest_frame(source, declared)
+        return digest
+    if isinstance(source, (pa.Table, pa.RecordBatch)):
+        batches = source.to_batches() if isinstance(source, pa.Table) else [source]
+        return digest_of_batches(declare_types(batch, declared or ()) for batch in batches)
     if not isinstance(source, (str, os.PathLike)):
         return _of_json(bytes(source))
     name = os.fspath(source)
