@@ -1,7 +1,8 @@
 """Turn the text Ion of an export into lines of DynamoDB JSON; refuses Ion that no export holds.
 
 A string is S, a decimal N, a blob B, a list L unless it is annotated as a set, a struct M, and bool and null are what
-they are called. Numbers come out in the service's own spelling.
+they are called. Numbers come out in the service's own spelling. The reference beside the compiled loop, and the way for
+what that refuses.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ _TOKEN = re.compile(
     (?P<symbol>'(?:[^'\\]|\\.)*+') |
     (?P<blob>\{\{[A-Za-z0-9+/=\s]*\}\}) |
     (?P<number>-?[0-9][0-9_]*(?:\.[0-9_]*)?(?:[dD][+-]?[0-9]+)?(?![A-Za-z0-9_$.])) |
-    (?P<word>[A-Za-z_$][A-Za-z0-9_$]*) |
+    (?P<word>(?!\$[0-9]+(?![A-Za-z0-9_$]))[A-Za-z_$][A-Za-z0-9_$]*) |
     (?P<mark>::|[{}\[\]:,]) |
     (?P<end>\Z)
     )""",

@@ -6,7 +6,7 @@ import re
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from ddbio.core.ion import ion_to_json_lines
+from ddbio.core.ion_lines import IonLines
 from ddbio.core.manifest import check_md5
 from ddbio.errors import DecodeError, ExportIncompleteError, NotFoundError
 from ddbio.lake.gunzip import MAX_CHANGE_BYTES, MAX_LINE_BYTES, GunzipLines
@@ -33,7 +33,7 @@ class FileText:
         self.uri = source.uri(file)
         self.rows = 0
         longest = MAX_LINE_BYTES if source.summary.kind == "full" else MAX_CHANGE_BYTES
-        self._is_ion = source.summary.encoding == "ion"
+        self._ion = IonLines(longest) if source.summary.encoding == "ion" else None
         self._file = file
         self._text = GunzipLines(source.store.read_chunks(source.path(file)), self.uri, longest)
 
@@ -54,7 +54,8 @@ class FileText:
             The file is the one that was exported, and yet not an export's.
         """
         try:
-            yield map(ion_to_json_lines, self._text) if self._is_ion else iter(self._text)
+            ion = self._ion
+            yield iter(self._text) if ion is None else (piece for block in self._text for piece in ion.pieces(block))
         except DecodeError as error:
             # Bytes that are not the export's own explain themselves best by their MD5.
             self._check_md5()

@@ -5,8 +5,6 @@
 
 from __future__ import annotations
 
-import ctypes
-import mmap
 import sys
 from contextlib import suppress
 from pathlib import Path
@@ -18,6 +16,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 sys.path.insert(0, str(Path(__file__).parent.parent.parent.parent))
 
 from comparison import assert_same, by_kernel, by_reference
+from guard import allocate_before_guard
 from item_generator import Generator
 from mutation import mutate
 
@@ -27,20 +26,7 @@ from ddbio.core.kernel.cache import CHECKED
 from ddbio.core.kernel.decoder import KernelDecoder
 from ddbio.errors import DecodeError
 
-PROT_NONE = 0
-LIBC = ctypes.CDLL(None, use_errno=True)
 IS_BROKEN = sys.argv[3:] == ["broken"]
-
-
-def allocate_before_guard(n_bytes: int) -> np.ndarray:
-    """Return an array that ends where the memory ends that may be touched."""
-    n_pages = -(-n_bytes // mmap.PAGESIZE)
-    region = mmap.mmap(-1, (n_pages + 1) * mmap.PAGESIZE)
-    whole = np.frombuffer(region, np.uint8)
-    guard = whole.ctypes.data + n_pages * mmap.PAGESIZE
-    if LIBC.mprotect(ctypes.c_void_p(guard), ctypes.c_size_t(mmap.PAGESIZE), PROT_NONE):
-        raise OSError(ctypes.get_errno(), "mprotect")
-    return whole[n_pages * mmap.PAGESIZE - n_bytes : n_pages * mmap.PAGESIZE]
 
 
 class UnpaddedScratch(scratch.Scratch):

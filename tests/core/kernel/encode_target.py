@@ -6,16 +6,13 @@ row is held against the plain reference, and against what a service of its own w
 
 from __future__ import annotations
 
-import ctypes
-import mmap
 import sys
 from pathlib import Path
-
-import numpy as np
 
 sys.path.insert(0, str(Path(__file__).parent))
 sys.path.insert(0, str(Path(__file__).parent.parent.parent.parent))
 
+from guard import allocate_before_guard
 from item_generator import Generator
 
 from ddbio.core.encode import Encoder
@@ -30,20 +27,7 @@ from ddbio.errors import SchemaError
 from ddbio.testing.refusal import Refusal
 from ddbio.testing.values import stored_item
 
-PROT_NONE = 0
-LIBC = ctypes.CDLL(None, use_errno=True)
 IS_BROKEN = sys.argv[3:] == ["broken"]
-
-
-def allocate_before_guard(n_bytes: int) -> np.ndarray:
-    """Return an array that ends where the memory ends that may be touched."""
-    n_pages = -(-n_bytes // mmap.PAGESIZE)
-    region = mmap.mmap(-1, (n_pages + 1) * mmap.PAGESIZE)
-    whole = np.frombuffer(region, np.uint8)
-    guard = whole.ctypes.data + n_pages * mmap.PAGESIZE
-    if LIBC.mprotect(ctypes.c_void_p(guard), ctypes.c_size_t(mmap.PAGESIZE), PROT_NONE):
-        raise OSError(ctypes.get_errno(), "mprotect")
-    return whole[n_pages * mmap.PAGESIZE - n_bytes : n_pages * mmap.PAGESIZE]
 
 
 def prepare() -> None:

@@ -1,0 +1,65 @@
+"""From lines of an Ion export to typed columns, in memory: ours, and the plain reference before the same decoder."""
+
+from __future__ import annotations
+
+import functools
+import time
+
+import pyarrow as pa
+
+from bench import data, decoders
+from bench.pairs import interleave, megabytes_per_second
+from ddbio.core.decode import Decoder
+from ddbio.core.ion import ion_to_json_lines
+from ddbio.core.ion_lines import IonLines
+from ddbio.testing.ion import ion_line
+
+ITEMS = 20_000
+ROUNDS = 5
+
+
+class Ion:
+    params = (["export", "orders", "flights"],)
+    param_names = ("shape",)
+    timer = time.process_time
+    timeout = 300
+
+    def setup(self, shape: data.Shape) -> None:
+        self.body = body_of(shape, data.scaled(ITEMS))
+        self.decoder = Decoder(decoders.schema_of(shape))
+        self.lines = IonLines(len(self.body))
+        self.check(shape)
+
+    @staticmethod
+    @functools.cache
+    def check(shape: data.Shape) -> None:
+        body, decoder = body_of(shape, data.scaled(ITEMS // 20)), Decoder(decoders.schema_of(shape))
+        ours = pa.Table.from_batches(by_ddbio(body, decoder, IonLines(len(body))))
+        assert ours.equals(pa.Table.from_batches(by_reference(body, decoder)))
+
+    def time_ddbio(self, *_: str) -> None:
+        by_ddbio(self.body, self.decoder, self.lines)
+
+    def time_reference(self, *_: str) -> None:
+        by_reference(self.body, self.decoder)
+
+    def track_megabytes_per_cpu_second(self, *_: str) -> float:
+        seconds = interleave({"ddbio": self.time_ddbio}, ROUNDS)
+        return megabytes_per_second(seconds, len(self.body))["ddbio"]
+
+    track_megabytes_per_cpu_second.unit = "MB/s"  # type: ignore[attr-defined]
+
+
+def body_of(shape: data.Shape, count: int) -> bytes:
+    """Return the lines of an export in Ion."""
+    return b"".join(ion_line({"Item": item}) for item in data.items(shape, count))
+
+
+def by_ddbio(body: bytes, decoder: Decoder, lines: IonLines) -> list[pa.RecordBatch]:
+    """Return the rows by way of the compiled loop."""
+    return [batch for piece in lines.pieces(body) for batch in decoder.decode_batches(piece, "export")]
+
+
+def by_reference(body: bytes, decoder: Decoder) -> list[pa.RecordBatch]:
+    """Return the rows by way of the plain reference."""
+    return decoder.decode_batches(ion_to_json_lines(body), "export")

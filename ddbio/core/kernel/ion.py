@@ -1,0 +1,249 @@
+"""Print lines of text Ion, as exports have them, as lines of DynamoDB JSON; refuses spellings that exports rarely hold.
+
+What is refused is the plain reference's to judge. A number is printed in the service's own spelling; whether names
+are twice in a struct, base64 is whole and text is UTF-8 is for whoever decodes the lines.
+"""
+
+# Compiled code has neither exceptions nor tables of functions.
+# ruff: noqa: C901, PLR0911, PLR0912, PLR0913, PLR0917
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ddbio.core.kernel.cache import inner, loop
+from ddbio.core.kernel.ion_parts import (
+    FULL,
+    REFUSED,
+    SPACE,
+    is_end,
+    print_blob,
+    print_decimal,
+    print_name,
+    print_text,
+    skip_spaces,
+)
+from ddbio.core.kernel.memory import copy32, load64, peek, poke
+from ddbio.core.kernel.number import LONGEST_NUMBER, MINUS, NINE, ZERO
+from ddbio.core.kernel.skip import CLOSE_ARRAY, CLOSE_OBJECT, COMMA, OPEN_ARRAY, OPEN_OBJECT, read_literal
+from ddbio.core.kernel.text import QUOTE
+
+DONE = 0
+"""All of the data is printed; ``FULL`` and ``REFUSED`` say why it is not."""
+
+MAX_DEPTH = 64
+"""More levels than an item may have, and the structs around it."""
+
+ROOM = 2 * LONGEST_NUMBER + 64
+"""Bytes that are free before each value: more than any but a text, a blob or a name is printed as."""
+
+_NEWLINE, _DOLLAR = ord("\n"), ord("$")
+_LETTER_S, _LETTER_N, _LETTER_B = ord("S"), ord("N"), ord("B")
+
+_HEAD_BYTES = 32
+_HEADS = np.frombuffer(
+    b"".join(
+        head.ljust(_HEAD_BYTES, b"\0")
+        for head in (
+            b"", b"{", b'{"M":{', b'{"L":[', b'{"SS":[', b'{"NS":[', b'{"BS":[',
+            b'{"S":"', b'{"N":"', b'{"B":"', b'{"NULL":true}', b'{"BOOL":true}', b'{"BOOL":false}',
+        )
+    ),
+    np.uint8,
+)  # fmt: skip
+# What is open: the line's own struct, one of its images, a struct, a list or a set; where it stands among the heads.
+_OUTER, _MEMBERS, _STRUCT, _LIST, _SET, _NOTHING = 0, 1, 2, 3, 4, 7
+_HEAD_OF_S, _HEAD_OF_N, _HEAD_OF_B, _NULL, _TRUE, _FALSE = 7, 8, 9, 10, 11, 12
+_SCALAR_BYTES, _SET_BYTES, _WORD_BYTES = 6, 7, 13
+
+_VERSION = int.from_bytes(b"$ion_1_0", "little")
+_SET_MARK = int.from_bytes(b"$dynamod", "little")
+_SET_MARK_MIDDLE = int.from_bytes(b"b_", "little")
+_SET_MARK_END = int.from_bytes(b"S::[", "little")
+_SET_MARK_BYTES = len("$dynamodb_SS::[")
+_WORD_NULL = int.from_bytes(b"null", "little")
+_TWO_BYTES, _FOUR_BYTES = 0xFFFF, 0xFFFFFFFF
+
+
+@loop
+def print_ion(data: Any, place: int, stop: int, out: Any, levels: Any, digits: Any) -> Any:
+    """Print whole lines; return what became of them, where the next line begins, and how many bytes were printed.
+
+    ``data`` has ``PAD`` zeros beyond ``stop``, where every search ends, and ``out`` as many bytes beyond its length.
+    """
+    return _print_lines(data, place, stop, out, levels, digits)
+
+
+@inner
+def _print_lines(data: Any, place: int, stop: int, out: Any, levels: Any, digits: Any) -> Any:
+    limit = len(out) - ROOM
+    at = 0
+    while True:
+        line = skip_spaces(data, place)
+        while np.int64(load64(data, line)) == _VERSION and peek(data, line + 8) == SPACE:
+            line = skip_spaces(data, line + 8)
+        if line >= stop:
+            return DONE, stop, at
+        if peek(data, line) == _NEWLINE:
+            place = line + 1
+            continue
+        if at > limit:
+            return FULL, place, at
+        end, behind = _print_line(data, line, out, at, limit, levels, digits)
+        if end < 0:
+            return -end, place, at
+        end = skip_spaces(data, end)
+        if end < stop and peek(data, end) != _NEWLINE:
+            return REFUSED, place, at
+        poke(out, behind, _NEWLINE)
+        at = behind + 1
+        place = end + 1
+        if end >= stop:
+            return DONE, stop, at
+
+
+@inner
+def _print_line(data: Any, place: int, out: Any, at: int, limit: int, levels: Any, digits: Any) -> Any:
+    """Return where a line's struct ends and where its print does; a negative status if not all of it was printed."""
+    if peek(data, place) != OPEN_OBJECT:
+        return -REFUSED, at
+    poke(out, at, OPEN_OBJECT)
+    at += 1
+    place += 1
+    depth, kind = 0, _OUTER
+    while True:
+        # A member or an element begins, or ends what holds it.
+        place = skip_spaces(data, place)
+        byte = peek(data, place)
+        if at > limit:
+            return -FULL, at
+        if byte == _closing(kind):
+            if peek(out, at - 1) == COMMA:
+                return -REFUSED, at
+            place += 1
+            poke(out, at, byte)
+            at += 1
+            if kind == _OUTER:
+                return place, at
+            if kind != _MEMBERS:
+                poke(out, at, CLOSE_OBJECT)
+                at += 1
+            depth -= 1
+            kind = levels[depth]
+        else:
+            if kind <= _STRUCT:
+                place, at = print_name(data, place, out, at, limit)
+                if place < 0:
+                    return place, at
+                byte = peek(data, place)
+            opened = _opened_at(data, place, kind)
+            if opened != _NOTHING:
+                if opened < 0 or depth == MAX_DEPTH:
+                    return -REFUSED, at
+                place += _SET_MARK_BYTES if opened >= _SET else 1
+                copy32(out, at, _HEADS, _HEAD_BYTES * opened)
+                at += 1 if opened == _MEMBERS else _SET_BYTES if opened >= _SET else _SCALAR_BYTES
+                poke(levels, depth, kind)
+                depth += 1
+                kind = opened
+                continue
+            place, at = _print_scalar(data, place, out, at, limit, kind, digits)
+            if place < 0:
+                return place, at
+        # A value has ended.
+        place = skip_spaces(data, place)
+        byte = peek(data, place)
+        if byte == COMMA:
+            poke(out, at, COMMA)
+            at += 1
+            place += 1
+        elif byte != _closing(kind):
+            return -REFUSED, at
+
+
+@inner
+def _closing(kind: int) -> Any:
+    return CLOSE_OBJECT if kind <= _STRUCT else CLOSE_ARRAY
+
+
+@inner
+def _opened_at(data: Any, place: int, kind: int) -> Any:
+    """Return which struct, list or set begins, ``_NOTHING`` where none does, -1 where that is not for these loops."""
+    byte = peek(data, place)
+    is_struct = byte == OPEN_OBJECT and peek(data, place + 1) != OPEN_OBJECT
+    if kind == _OUTER:
+        return _MEMBERS if is_struct else -1
+    if not is_struct and byte not in (OPEN_ARRAY, _DOLLAR):
+        return _NOTHING
+    if kind >= _SET:
+        return -1
+    if byte == _DOLLAR:
+        return _set_at(data, place)
+    return _STRUCT if is_struct else _LIST
+
+
+@inner
+def _print_scalar(data: Any, place: int, out: Any, at: int, limit: int, kind: int, digits: Any) -> Any:
+    byte = peek(data, place)
+    if byte == QUOTE:
+        head = _HEAD_OF_S
+    elif byte == OPEN_OBJECT:
+        head = _HEAD_OF_B
+    elif ZERO <= byte <= NINE or byte == MINUS:
+        head = _HEAD_OF_N
+    elif kind >= _SET:
+        return -REFUSED, at
+    else:
+        return _print_word(data, place, out, at)
+    if kind < _SET:
+        copy32(out, at, _HEADS, _HEAD_BYTES * head)
+        at += _SCALAR_BYTES
+    elif head - _HEAD_OF_S != kind - _SET:
+        return -REFUSED, at
+    else:
+        poke(out, at, QUOTE)
+        at += 1
+    if head == _HEAD_OF_S:
+        place, at = print_text(data, place + 1, out, at, limit)
+    elif head == _HEAD_OF_N:
+        place, at = print_decimal(data, place, out, at, digits)
+    else:
+        place, at = print_blob(data, place + 2, out, at, limit)
+    poke(out, at, QUOTE)
+    poke(out, at + 1, CLOSE_OBJECT)
+    return place, at + (1 if kind >= _SET else 2)
+
+
+@inner
+def _set_at(data: Any, place: int) -> Any:
+    """Return which set's mark and bracket are here, else -1."""
+    middle, end = np.int64(load64(data, place + 8)), np.int64(load64(data, place + 11))
+    if np.int64(load64(data, place)) != _SET_MARK or middle & _TWO_BYTES != _SET_MARK_MIDDLE:
+        return -1
+    if end & _FOUR_BYTES != _SET_MARK_END:
+        return -1
+    letter = peek(data, place + 10)
+    if letter == _LETTER_S:
+        return _SET
+    if letter == _LETTER_N:
+        return _SET + 1
+    return _SET + 2 if letter == _LETTER_B else -1
+
+
+@inner
+def _print_word(data: Any, place: int, out: Any, at: int) -> Any:
+    """Print null, true or false."""
+    literal = read_literal(data, place)
+    head, length = _TRUE, 4
+    if literal == 0:
+        head, length = _FALSE, 5
+    elif literal < 0:
+        head = _NULL
+        if np.int64(load64(data, place)) & _FOUR_BYTES != _WORD_NULL:
+            return -REFUSED, at
+    if not is_end(data, place + length):
+        return -REFUSED, at
+    copy32(out, at, _HEADS, _HEAD_BYTES * head)
+    return place + length, at + _WORD_BYTES + (head == _FALSE)

@@ -1,0 +1,107 @@
+"""Print damaged lines of Ion in a process of its own, with every array that is read or written freely at a guard page.
+
+``python ion_target.py SEED COUNT [broken]``: ``broken`` takes the padding away, so that a load must overrun. What comes
+of each line is held against the plain reference.
+"""
+
+from __future__ import annotations
+
+import random
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent))
+sys.path.insert(0, str(Path(__file__).parent.parent.parent.parent))
+
+from guard import allocate_before_guard
+from item_generator import Generator
+from mutation import mutate
+
+from ddbio.core import ion_lines
+from ddbio.core.change_lines import Change, checked_changes
+from ddbio.core.digest import canonical_text
+from ddbio.core.framing import checked_items
+from ddbio.core.ion import ion_to_json_lines
+from ddbio.core.ion_lines import IonLines
+from ddbio.core.kernel import ion
+from ddbio.core.kernel.cache import CHECKED
+from ddbio.errors import DecodeError
+from ddbio.testing.ion import ion_line
+
+IS_BROKEN = sys.argv[3:] == ["broken"]
+TOKENS = [
+    *(b"'", b'"', b"{{", b"}}", b"{", b"}", b"[", b"]", b",", b":", b"::", b" ", b"\n", b"\t", b"\0", b"\\", b"\\x41"),
+    *(b"$dynamodb_SS::[", b"$dynamodb_NS::", b"$ion_1_0 ", b"$10", b"$", b"null", b"nullx", b"true", b"false", b"1d5"),
+    *(b"1d125", b"-", b"-0.", b"007.", b"1.50", b".", b"1_0.", b"1e5", b"d-3", b"1d130", b"=", b"'''", b"\xff", b"//x"),
+    *(b"a" * 40, b"9" * 39, b"{{aGVsbG8=}}", b"'a b'", b"Item:", b"Keys:{", b"1d99999999999999999999"),
+]
+
+
+def damage(line: bytes, chance: random.Random) -> bytes:
+    """Return the line with some of it gone or something of Ion put in."""
+    if chance.random() < 0.3:
+        return mutate(line, chance)
+    for _ in range(chance.randrange(4)):
+        at = chance.randrange(len(line) + 1)
+        line = line[:at] + chance.choice(TOKENS) + line[at + chance.choice([0, 0, 1, 4]) :]
+    return line
+
+
+def _told(change: Change) -> str:
+    images = (change.keys, change.new_image, change.old_image)
+    return f"{change.write_time} {[image and canonical_text(image) for image in images]}"
+
+
+def outcome(lines: bytes, *, changes: bool) -> list[str] | None:
+    """Return what a decoder would be told by lines of JSON, None if it would refuse them."""
+    try:
+        return [_told(each) for each in checked_changes(lines)] if changes else [
+            canonical_text(item) for item in checked_items(lines, "export")
+        ]  # fmt: skip
+    except DecodeError:
+        return None
+
+
+def by_reference(body: bytes, *, changes: bool) -> list[str] | None:
+    """Return the outcome of the plain way."""
+    try:
+        return outcome(ion_to_json_lines(body), changes=changes)
+    except DecodeError:
+        return None
+
+
+def by_loop(body: bytes, *, changes: bool) -> list[str] | None:
+    """Return the outcome of the compiled loop, with arrays that this body just fits."""
+    try:
+        return outcome(b"".join(IonLines(1 << 16).pieces(body)), changes=changes)
+    except DecodeError:
+        return None
+
+
+def main() -> None:
+    """Print as many bodies as were asked for, and say how many the loop took by itself."""
+    ion_lines.allocate = allocate_before_guard
+    ion_lines.PIECE_BYTES = ion.ROOM + 300
+    if IS_BROKEN:
+        ion_lines.PAD = 0
+    seed, count = int(sys.argv[1]), int(sys.argv[2])
+    n_held = n_refused = 0
+    for number in range(seed, seed + count):
+        generator = Generator(number)
+        schema = list(generator.schema())
+        images = [generator.item(schema) for _ in range(2)]
+        change = {"Metadata": {"WriteTimestampMicros": {"N": "1"}}, "Keys": images[0], "NewImage": images[1]}
+        items = b"".join(ion_line({"Item": image}) for image in images)
+        for body, changes in ((items, False), (ion_line(change), True)):
+            for _ in range(10):
+                damaged = damage(body, generator.random)
+                found = by_loop(damaged, changes=changes)
+                if not IS_BROKEN:
+                    assert found == by_reference(damaged, changes=changes), damaged
+                n_held += found is not None
+                n_refused += found is None
+    sys.stdout.write(f"{n_held > 0 and n_refused > 0}, checked: {CHECKED}\n")
+    sys.stderr.write(f"{n_held} bodies taken, {n_refused} refused\n")
+
+
+main()
