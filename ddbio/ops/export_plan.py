@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import heapq
 import itertools
 from typing import TYPE_CHECKING, Any
 
@@ -14,13 +15,19 @@ from ddbio.ops.export_layout import Layout
 from ddbio.ops.export_task import ExportTask
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from ddbio.core.manifest import ExportFile
     from ddbio.ops.export_source import ExportSource
     from ddbio.options import ExportReadOptions
 
 _FILES_SAMPLED = 4
+
+# Some twenty seconds of a core: what Spark spends on a task is little beside it, and little is lost with one.
+_TASK_BYTES = 256 * 1024 * 1024
+
+# What opening a file costs, in bytes that could be read meanwhile: many small files weigh more than their bytes.
+_FILE_BYTES = 256 * 1024
 
 
 def layout_of_export(source: ExportSource, options: ExportReadOptions) -> Layout:
@@ -48,14 +55,31 @@ def layout_of_export(source: ExportSource, options: ExportReadOptions) -> Layout
     return Layout(schema or infer_schema_of_items(images), keys)
 
 
-def export_tasks(source: ExportSource, layout: Layout, options: ExportReadOptions, tasks: int) -> list[ExportTask]:
-    """Return at most so many tasks, alike in items, that together read every file once."""
+def spark_task_count(sizes: Mapping[str, int], parallelism: int) -> int:
+    """Return how many tasks Spark should make of files of such sizes: one for each core, more of a large export."""
+    return max(parallelism, -(-sum(sizes.values()) // _TASK_BYTES))
+
+
+def export_tasks(
+    source: ExportSource, layout: Layout, options: ExportReadOptions, tasks: int, sizes: Mapping[str, int] | None = None
+) -> list[ExportTask]:
+    """Return at most so many tasks, alike in bytes, that together read every file once.
+
+    Raises
+    ------
+    ExportIncompleteError
+        If the store, asked for the sizes, lacks a file.
+    """
     shares: list[list[ExportFile]] = [[] for _ in range(min(tasks, len(source.files)))]
-    loads = [0] * len(shares)
-    for file in sorted(source.files, key=lambda each: -each.items):
-        lightest = loads.index(min(loads))
-        shares[lightest].append(file)
-        loads[lightest] += file.items
+    if len(shares) > 1:
+        sizes = source.sizes() if sizes is None else sizes
+        loads = [(0, number) for number in range(len(shares))]
+        for file in sorted(source.files, key=lambda each: -sizes[each.name]):
+            load, number = heapq.heappop(loads)
+            shares[number].append(file)
+            heapq.heappush(loads, (load + sizes[file.name] + _FILE_BYTES, number))
+    elif shares:
+        shares = [list(source.files)]
     return [
         ExportTask(number, source, tuple(files), layout, options.on_misfit, options.nulls, options.drop or ())
         for number, files in enumerate(shares)

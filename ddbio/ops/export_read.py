@@ -13,7 +13,7 @@ from ddbio.core.schema import normalize_schema, schema_to_json
 from ddbio.engine import LocalEngine, available_cores, open_engine, running_spark_parallelism
 from ddbio.lake import commit
 from ddbio.ops.clock import Clock
-from ddbio.ops.export_plan import export_tasks, layout_of_export
+from ddbio.ops.export_plan import export_tasks, layout_of_export, spark_task_count
 from ddbio.ops.export_report import ExportReadReport
 from ddbio.ops.export_source import open_export
 from ddbio.ops.export_task import ExportFilesTask, ExportStream, collect_export_task, write_export_task
@@ -121,7 +121,9 @@ class _Job:
     staging: Staging
 
     def run(self, engine: Engine) -> list[ExportFilesResult]:
-        reads = export_tasks(self.source, self.layout, self.options, self.options.tasks or engine.parallelism)
+        sizes = self.source.sizes()
+        usual = spark_task_count(sizes, engine.parallelism) if engine.name == "spark" else engine.parallelism
+        reads = export_tasks(self.source, self.layout, self.options, self.options.tasks or usual, sizes)
         tasks = [ExportFilesTask(read, self.staging) for read in reads]
         return engine.run(write_export_task, tasks, LocalBudget(None))
 

@@ -32,6 +32,20 @@ class ExportSource:
         """Return a data file's whole name."""
         return f"{self.store.uri}/{self.path(file)}"
 
+    def sizes(self) -> dict[str, int]:
+        """Return the bytes of each data file that holds something, as the store lists them.
+
+        Raises
+        ------
+        ExportIncompleteError
+            If one is missing; the message names it.
+        """
+        listed = {each.path: each.size_bytes for each in self.store.list("data/")}
+        for file in self.files:
+            if self.path(file) not in listed:
+                raise ExportIncompleteError(f"{self.uri(file)} is missing: copy the whole export")
+        return {file.name: listed[self.path(file)] for file in self.files}
+
 
 def open_export(source: str, options: ConnectionOptions) -> ExportSource:
     """Return the export that a folder holds, once both manifests have the MD5 and the counts that they should have.

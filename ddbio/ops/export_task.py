@@ -9,7 +9,7 @@ from ddbio.core.rescue import MisfitLog, OnMisfit
 from ddbio.ops.export_file import FileText
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Generator, Iterator
 
     import pyarrow as pa
 
@@ -55,7 +55,7 @@ class ExportStream:
         self._task = task
         self.tally = ExportTally()
 
-    def __iter__(self) -> Iterator[pa.RecordBatch]:
+    def __iter__(self) -> Generator[pa.RecordBatch]:
         """Yield the batches of one file after the other.
 
         Raises

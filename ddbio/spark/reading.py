@@ -95,9 +95,20 @@ def rename_table(values: Mapping[str, str]) -> dict[str, Any]:
     OptionError
         If it is given twice.
     """
+    return rename_option(values, "table", _TABLE_ALIASES)
+
+
+def rename_option(values: Mapping[str, str], own: str, aliases: set[str]) -> dict[str, Any]:
+    """Return the options with one of them under its own name, however it was given.
+
+    Raises
+    ------
+    OptionError
+        If it is given twice.
+    """
     renamed: dict[str, Any] = {}
     for key, value in values.items():
-        name = "table" if key.lower() in _TABLE_ALIASES else key
+        name = own if key.lower() in aliases else key
         if renamed.setdefault(name, value) != value:
             raise OptionError(f"option {name!r} is given twice, as {renamed[name]!r} and as {value!r}: keep one")
     return renamed

@@ -16,8 +16,7 @@ from ddbio.spark.session import driver_host, is_connect
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-    from ddbio.spark.source import DynamoDBSource
+    from pyspark.sql.datasource import DataSource
 
 log = logging.getLogger(__name__)
 
@@ -25,7 +24,7 @@ _lessors: dict[str, Lessor] = {}
 
 
 def register(spark: SparkSession) -> None:
-    """Make ``format("dynamodb")`` and ``format("ddbio")`` known, with the budgets of reads kept in this process.
+    """Make the formats ``dynamodb``, ``ddbio`` and ``dynamodb-export`` known, with the budgets of reads kept here.
 
     May be called again. A name that PySpark has found by itself, or that another connector owns, stays as it is. On
     Spark Connect, where the driver is elsewhere, each task gets a static share of its read's budget.
@@ -47,15 +46,16 @@ def register(spark: SparkSession) -> None:
             log.info("a data source named %r is there already", source.name())
 
 
-def _sources() -> list[type[DynamoDBSource]]:
+def _sources() -> list[type[DataSource]]:
     try:
-        from ddbio.spark.source import DdbioSource, DynamoDBSource  # noqa: PLC0415 - Spark 3.5 cannot import it
+        # Spark 3.5 cannot import it.
+        from ddbio.spark.source import DdbioSource, DynamoDBSource, ExportSource  # noqa: PLC0415
     except ImportError as error:
         raise OptionError(
             f"Spark {pyspark.__version__} has no Python data sources, they came with 4.0: use engine 'spark' of scan, "
             "load and export, and ddbio.spark.functions"
         ) from error
-    return [DynamoDBSource, DdbioSource]
+    return [DynamoDBSource, DdbioSource, ExportSource]
 
 
 def _keep_budgets(spark: SparkSession) -> None:

@@ -1,4 +1,4 @@
-"""Be the data sources ``dynamodb`` and ``ddbio`` of ``spark.read.format``; what they do is in ``reading``.
+"""Be the data sources of ``spark.read.format``; what they do is in ``reading``, ``writing`` and ``export_reading``.
 
 PySpark imports this module whenever it looks for data sources, so it imports nothing heavy before it is asked to read.
 """
@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceReader
     from pyspark.sql.types import StructType
 
+    from ddbio.spark.export_reading import ExportSurvey
     from ddbio.spark.reading import Survey
 
 
@@ -55,3 +56,27 @@ class DdbioSource(DynamoDBSource):
     def name(cls) -> str:
         """Return the name for ``spark.read.format``."""
         return "ddbio"
+
+
+class ExportSource(DataSource):  # type: ignore[misc]
+    """Read a native export of a table as a DataFrame; its options are those of reading an export, and ``tasks``."""
+
+    _survey: ExportSurvey | None = None
+
+    @classmethod
+    def name(cls) -> str:
+        """Return the name for ``spark.read.format``."""
+        return "dynamodb-export"
+
+    def schema(self) -> StructType:
+        """Return the columns that a sample of the export shows, or those of the option ``schema``."""
+        from ddbio.spark import export_reading  # noqa: PLC0415 - see above
+
+        self._survey = export_reading.survey_export(self.options)
+        return self._survey.spark_schema()
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        """Return the reader of these columns; a schema given by the user leaves out all others."""
+        from ddbio.spark import export_reading  # noqa: PLC0415 - see above
+
+        return export_reading.open_reader(self.options, self._survey, schema)

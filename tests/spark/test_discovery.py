@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-MODULES = {"pyspark_dynamodb": "dynamodb", "pyspark_ddbio": "ddbio"}
+MODULES = {"pyspark_dynamodb": "dynamodb", "pyspark_ddbio": "ddbio", "pyspark_dynamodb_export": "dynamodb-export"}
 HEAVY_LIBRARIES = {"boto3", "botocore", "numpy", "pandas", "pyarrow", "pydantic"}
 
 
@@ -29,7 +29,8 @@ def test_module_never_raises(module, monkeypatch):
 
 def test_modules_load_nothing_heavy():
     """Looking for data sources, which PySpark does once a session for every user, loads no library of ours."""
-    code = "import sys, pyspark.sql.datasource; before = set(sys.modules); import pyspark_ddbio, pyspark_dynamodb\n"
+    code = "import sys, pyspark.sql.datasource; before = set(sys.modules)\n"
+    code += f"import {', '.join(MODULES)}\n"
     code += "print(*{name.partition('.')[0] for name in set(sys.modules) - before})"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     loaded = set(done.stdout.split())

@@ -1,0 +1,162 @@
+"""Plan and read the DataFrame of a native export: open it in the planner, stream its files in the tasks."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from contextlib import closing
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any
+
+import pyarrow as pa
+from pydantic import Field
+from pydantic.dataclasses import dataclass as options_dataclass
+from pyspark import SparkFiles
+from pyspark.sql.datasource import DataSourceReader, InputPartition
+
+from ddbio.core.field import RESCUE_NAME, name_of_field
+from ddbio.core.json_text import compact_json
+from ddbio.engine import available_cores
+from ddbio.errors import OptionError, SchemaError
+from ddbio.ops.export_layout import Layout
+from ddbio.ops.export_plan import export_tasks, layout_of_export, spark_task_count
+from ddbio.ops.export_source import ExportSource, open_export
+from ddbio.ops.export_task import ExportStream
+from ddbio.options import ExportReadOptions, parse_options
+from ddbio.spark.lessor import ask_for_terms
+from ddbio.spark.reading import fit_batch, rename_option, slice_batch
+from ddbio.spark.types import to_arrow_schema, to_spark_schema
+from ddbio.spark.upkeep import leave_worker
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from pyspark.sql.types import StructType
+
+    from ddbio.ops.export_task import ExportTask
+
+
+@options_dataclass(frozen=True, kw_only=True)
+class ExportFrameOptions(ExportReadOptions):
+    """Say which export a DataFrame reads, into which columns, and into how many Spark partitions."""
+
+    tasks: Annotated[int, Field(ge=1, le=100_000)] | None = None
+    """Spark partitions; default is one for each core of the session, more for large exports."""
+
+
+@dataclass(frozen=True)
+class ExportSurvey:
+    """Hold an export whose manifests were verified, and the columns of its rows."""
+
+    options: ExportFrameOptions
+    source: ExportSource
+    layout: Layout
+
+    def spark_schema(self) -> StructType:
+        """Return the columns as Spark's."""
+        return to_spark_schema(self.layout.rows)
+
+
+def survey_export(values: Mapping[str, str]) -> ExportSurvey:
+    """Return the export that the options name, and the columns that a sample of it needs.
+
+    Raises
+    ------
+    DdbioError
+        As :func:`ddbio.ops.export_read.read_export` says.
+    """
+    options = parse_options(ExportFrameOptions, rename_option(values, "source", {"path"}))
+    source = open_export(options.source, options)
+    return ExportSurvey(options, source, layout_of_export(source, options))
+
+
+def open_reader(values: Mapping[str, str], survey: ExportSurvey | None, schema: StructType) -> ExportReader:
+    """Return the reader of these columns, of an export surveyed before or, where the user gives the columns, now.
+
+    Raises
+    ------
+    OptionError
+        If the columns of items are given twice.
+    SchemaError
+        If a change has no such column.
+    """
+    if survey is not None:
+        return ExportReader(survey, schema, is_given=False)
+    survey = survey_export(values)
+    if survey.layout.keys is None and survey.options.schema is not None:
+        raise OptionError("the columns are given twice, by .schema() and by the option 'schema': keep one")
+    return ExportReader(_with_columns(survey, to_arrow_schema(schema)), schema, is_given=True)
+
+
+def _with_columns(survey: ExportSurvey, given: pa.Schema) -> ExportSurvey:
+    """Return the survey with the given types; other attributes keep the sampled ones, in which they decode fastest."""
+    layout = survey.layout
+    if layout.keys is not None:
+        for name in given.names:
+            if name not in layout.rows.names:
+                known = ", ".join(layout.rows.names)
+                raise SchemaError(f"{name}: no column of changes; they are {known}: give items' types as option schema")
+        return survey
+    own = [field for field in given if field.name != RESCUE_NAME]
+    names = {name_of_field(field) for field in own} | {field.name for field in own}
+    others = [field for field in layout.items if not names & {field.name, name_of_field(field)}]
+    return dataclasses.replace(survey, layout=Layout(pa.schema([*own, *others])))
+
+
+@dataclass
+class FileGroup(InputPartition):  # type: ignore[misc]
+    """Carry one Spark partition's files."""
+
+    task: ExportTask
+
+
+class ExportReader(DataSourceReader):  # type: ignore[misc]
+    """Read an export into the columns that Spark expects; a file that is not what it should be fails its task.
+
+    Where the user gives the columns, a value that fits none of them fails the read, unless ``_rescue`` is one of them.
+    """
+
+    def __init__(self, survey: ExportSurvey, schema: StructType, *, is_given: bool) -> None:
+        self._survey = survey
+        self._columns = to_arrow_schema(schema).remove_metadata()
+        self._names = {name_of_field(field) for field in to_arrow_schema(schema)} if is_given else None
+
+    def partitions(self) -> list[FileGroup]:
+        """Return the tasks of the Spark partitions, alike in bytes; together they read every file once."""
+        survey = self._survey
+        terms = ask_for_terms(SparkFiles.getRootDirectory(), None)
+        sizes = survey.source.sizes()
+        usual = spark_task_count(sizes, available_cores() if terms is None else terms.parallelism)
+        options = survey.options
+        if self._names is not None and options.on_misfit == "fail":
+            # Attributes that nobody asked for may be anything.
+            options = dataclasses.replace(options, on_misfit="rescue")
+        tasks = export_tasks(survey.source, survey.layout, options, options.tasks or usual, sizes)
+        return [FileGroup(task) for task in tasks]
+
+    def read(self, partition: FileGroup) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of one partition's files."""
+        try:
+            with closing(iter(ExportStream(partition.task))) as batches:
+                for batch in batches:
+                    yield from slice_batch(fit_batch(self._of_given_columns(batch), self._columns))
+        finally:
+            leave_worker()
+
+    def _of_given_columns(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        place = batch.num_columns - 1
+        if self._names is None or batch.column(place).null_count == batch.num_rows:
+            return batch
+        texts = [self._rescued(text) for text in batch.column(place).to_pylist()]
+        return batch.set_column(place, RESCUE_NAME, pa.array(texts, pa.string()))
+
+    def _rescued(self, text: str | None) -> str | None:
+        """Return what is rescued of the given columns."""
+        found: dict[str, Any] = json.loads(text or "{}")
+        members = {name: value for name, value in found.items() if name in (self._names or ())}
+        if not members:
+            return None
+        if RESCUE_NAME not in self._columns.names or self._survey.options.on_misfit == "fail":
+            advice = f"add '{RESCUE_NAME} string' to .schema(), and do not ask for on_misfit=fail, to have it there"
+            raise SchemaError(f"{next(iter(members))}: a value does not fit its column: {advice}")
+        return compact_json(members)
