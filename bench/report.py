@@ -11,7 +11,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from bench import decoders, scanners
+from bench import export as steps
 from bench.e2e import import_files, record
+from bench.e2e.export import SPARK as SPARK_JSON
 from bench.e2e.spark_files import DATAFRAME
 
 if TYPE_CHECKING:
@@ -155,6 +157,21 @@ def _import_files(row: dict[str, Any]) -> Iterator[Line]:
         yield Line(what, figures["times_as_fast_as"][import_files.FLOOR], "×", ("≥", 0.6), 2)
 
 
+def _export(row: dict[str, Any]) -> Iterator[Line]:
+    core, spark = row["figures"]["one_core"], row["figures"]["spark"]
+    what = f"gzipped export of {row['parameters']['shape']} → typed Parquet (zstd) on one core, beside {steps.CHAIN}"
+    yield Line(what, core["times_as_fast_as"][steps.CHAIN], "×", ("≥", 2.2), 2)
+    yield Line("… share of isal, kernel and Parquet alone", 100 * core["share_of_floors"], " %", ("≥", 85))
+    yield Line("… beside Spark's JSON reader, per CPU-second", spark["times_as_fast_as"][SPARK_JSON], "×", ("≥", 6), 1)
+
+
+def _export_memory(row: dict[str, Any]) -> Iterator[Line]:
+    runs = row["figures"]["runs"]
+    largest = max(runs, key=lambda run: run["file_bytes"])
+    what = f"memory of a task above its start, reading one export file of {largest['file_bytes'] / 1e6:.0f} MB gzipped"
+    yield Line(what, largest["growth_mebibytes"], " MiB", ("≤", 256))
+
+
 CASES: dict[str, Callable[[dict[str, Any]], Iterator[Line]]] = {
     "demo": _demo,
     "decode": _decode,
@@ -164,6 +181,8 @@ CASES: dict[str, Callable[[dict[str, Any]], Iterator[Line]]] = {
     "budget": _budget,
     "memory": _memory,
     "import_files": _import_files,
+    "export": _export,
+    "export_memory": _export_memory,
 }
 
 
