@@ -19,7 +19,7 @@ from mutation import mutate
 
 from ddbio.core import ion_lines
 from ddbio.core.change_lines import Change, checked_changes
-from ddbio.core.digest import canonical_text
+from ddbio.core.digest import item_hash
 from ddbio.core.framing import checked_items
 from ddbio.core.ion import ion_to_json_lines
 from ddbio.core.ion_lines import IonLines
@@ -49,14 +49,14 @@ def damage(line: bytes, chance: random.Random) -> bytes:
 
 def _told(change: Change) -> str:
     images = (change.keys, change.new_image, change.old_image)
-    return f"{change.write_time} {[image and canonical_text(image) for image in images]}"
+    return f"{change.write_time} {[image and item_hash(image) for image in images]}"
 
 
 def outcome(lines: bytes, *, changes: bool) -> list[str] | None:
     """Return what a decoder would be told by lines of JSON, None if it would refuse them."""
     try:
         return [_told(each) for each in checked_changes(lines)] if changes else [
-            canonical_text(item) for item in checked_items(lines, "export")
+            str(item_hash(item)) for item in checked_items(lines, "export")
         ]  # fmt: skip
     except DecodeError:
         return None
