@@ -30,7 +30,7 @@ class FilesTask:
 
 @dataclass(frozen=True)
 class FilesResult:
-    """Carry back what a task read, and what completes its files."""
+    """Carry back what a task read, and what completes its files; of an export's files their checksums, in order."""
 
     staged: tuple[Staged, ...]
     items: int
@@ -38,6 +38,7 @@ class FilesResult:
     wire_bytes: int
     misfits: MisfitLog
     digest: Digest
+    md5s: tuple[bytes, ...] = ()
 
 
 def write_task(task: FilesTask, budget: Budget) -> FilesResult:

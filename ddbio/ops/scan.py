@@ -16,6 +16,7 @@ from ddbio.lake import commit
 from ddbio.ops.clock import Clock
 from ddbio.ops.files import FilesTask, write_task
 from ddbio.ops.report import FileReport, ScanReport, misfit_reports
+from ddbio.ops.scan_lines import publish_manifests, write_lines_task
 from ddbio.ops.staging import open_staging
 from ddbio.ops.survey import describe_scan, request_of, sample_table
 from ddbio.ops.target import dynamodb_spec
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from ddbio.core.facts import TableFacts
+    from ddbio.core.staged import Staged
     from ddbio.ops.staging import Staging
     from ddbio.options import ScanOptions, ScanToFilesOptions
 
@@ -124,6 +126,13 @@ class _Job:
     facts: TableFacts
     staging: Staging
 
+    @property
+    def is_export(self) -> bool:
+        return self.options.format == "dynamodb-export"
+
+    def without_rows(self, plan: ScanPlan) -> tuple[Staged, ...]:
+        return () if self.is_export else self.staging.empty(plan.schema)
+
     def tasks(self, plan: ScanPlan) -> list[FilesTask]:
         return [FilesTask(scan, self.staging) for scan in scan_tasks(plan, self.options, self.facts)]
 
@@ -151,15 +160,18 @@ class _Settings:
 def _run(job: _Job, replaced: Sequence[str], clock: Clock, settings: _Settings) -> ScanReport:
     options, staging = job.options, job.staging
     budget = LocalBudget(budget_of(job.facts, options))
+    began_at = datetime.now(UTC)
     plan = plan_of(options, budget, job.facts)
     cpu_planned = clock.cpu_seconds()
     engine = open_engine(plan.engine, master=settings.master, conf=settings.conf)
     try:
         with settings.watch.running(plan, budget):
-            results = engine.run(write_task, job.tasks(plan), budget)
-        files = [file for result in results for file in result.staged] or staging.empty(plan.schema)
+            results = engine.run(write_lines_task if job.is_export else write_task, job.tasks(plan), budget)
+        files = [file for result in results for file in result.staged] or job.without_rows(plan)
         digest = _merged([result.digest for result in results]).hexdigest() if options.digest else None
         commit.commit(staging.store, staging.job_id, files, job.facts_of(plan, digest), replaced)
+        if job.is_export:
+            publish_manifests(staging, options, job.facts, began_at, results)
         cpu_seconds = cpu_planned + engine.cpu_seconds()
     finally:
         budget.close()

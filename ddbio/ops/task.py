@@ -6,7 +6,9 @@ import threading
 from collections import deque
 from dataclasses import dataclass
 from queue import SimpleQueue
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Generic, Literal, Protocol, TypeVar
+
+import pyarrow as pa
 
 from ddbio.aws.scan import Patience, scan_pages
 from ddbio.aws.wire import open_pages
@@ -16,9 +18,7 @@ from ddbio.core.rescue import MisfitLog
 from ddbio.engine import available_cores
 
 if TYPE_CHECKING:
-    from collections.abc import Generator
-
-    import pyarrow as pa
+    from collections.abc import Generator, Sequence
 
     from ddbio.aws.client import ClientSpec
     from ddbio.aws.scan import SegmentRequest
@@ -58,8 +58,30 @@ class Tally:
     digest: Digest
 
 
-class SegmentStream:
-    """Iterate over the batches of a task's segments; ``tally`` is complete when the iteration has ended.
+class _Sized(Protocol):
+    @property
+    def nbytes(self) -> int: ...
+
+
+BlockT = TypeVar("BlockT", bound=_Sized)
+MadeT_co = TypeVar("MadeT_co", bound=_Sized, covariant=True)
+
+
+class PageDecoder(Protocol[MadeT_co]):
+    """Make blocks of pages; used by one lane at a time."""
+
+    @property
+    def log(self) -> MisfitLog:
+        """Return the count of what fitted no column so far."""
+        ...
+
+    def decode_batches(self, data: bytes, framing: Literal["page"], /) -> Sequence[MadeT_co]:
+        """Return what becomes of a page's items."""
+        ...
+
+
+class PageStream(Generic[BlockT]):
+    """Iterate over what becomes of a task's pages; ``tally`` is complete when the iteration has ended.
 
     Each lane is a thread that takes the next segment when it has finished one, so a long segment holds up no other.
     The first error of any lane ends the stream. Closing the iterator early stops the lanes.
@@ -71,8 +93,8 @@ class SegmentStream:
         self._pages = open_pages(task.spec, task.lanes, accept_encoding=task.accept_encoding)
         self._waiting = deque(task.requests)
         # A decoder holds several pages' worth of scratch: no more of them than cores can work at once.
-        self._decoders: SimpleQueue[Decoder] = SimpleQueue()
-        self._queue: deque[pa.RecordBatch] = deque()
+        self._decoders: SimpleQueue[PageDecoder[BlockT]] = SimpleQueue()
+        self._queue: deque[BlockT] = deque()
         self._queued_bytes = 0
         self._running = 0
         self._error: BaseException | None = None
@@ -80,19 +102,21 @@ class SegmentStream:
         self._stop = threading.Event()
         self.tally = Tally(0, 0, MisfitLog(), Digest())
 
-    def __iter__(self) -> Generator[pa.RecordBatch]:
-        """Yield the batches as the lanes deliver them; order is not defined."""
+    def _open_decoder(self) -> PageDecoder[BlockT]:
+        raise NotImplementedError
+
+    def __iter__(self) -> Generator[BlockT]:
+        """Yield the blocks as the lanes deliver them; order is not defined."""
         lanes = min(self._task.lanes, len(self._waiting))
         self._running = lanes
         for _ in range(min(lanes, available_cores())):
-            task = self._task
-            self._decoders.put(Decoder(task.schema, on_misfit=task.on_misfit, nulls=task.nulls, drop=task.drop))
+            self._decoders.put(self._open_decoder())
         threads = [threading.Thread(target=self._lane, name=f"ddbio-lane-{n}", daemon=True) for n in range(lanes)]
         for thread in threads:
             thread.start()
         try:
-            while (batch := self._take()) is not None:
-                yield batch
+            while (block := self._take()) is not None:
+                yield block
         finally:
             self._stop.set()
             with self._changed:
@@ -103,30 +127,30 @@ class SegmentStream:
                 self.tally.misfits.merge(self._decoders.get().log)
             self._pages.close()
 
-    def _take(self) -> pa.RecordBatch | None:
+    def _take(self) -> BlockT | None:
         with self._changed:
             self._changed.wait_for(lambda: self._queue or self._error is not None or not self._running)
             if self._error is not None:
                 raise self._error
             if not self._queue:
                 return None
-            batch = self._queue.popleft()
-            self._queued_bytes -= batch.nbytes
+            block = self._queue.popleft()
+            self._queued_bytes -= block.nbytes
             self._changed.notify_all()
-            return batch
+            return block
 
     def _count(self, page: Page) -> None:
         with self._changed:
             self.tally.items += page.count
             self.tally.wire_bytes += page.wire_bytes
 
-    def _deliver(self, batch: pa.RecordBatch) -> None:
+    def _deliver(self, block: BlockT) -> None:
         with self._changed:
             self._changed.wait_for(
-                lambda: not self._queue or self._queued_bytes + batch.nbytes <= QUEUED_BYTES or self._stop.is_set()
+                lambda: not self._queue or self._queued_bytes + block.nbytes <= QUEUED_BYTES or self._stop.is_set()
             )
-            self._queue.append(batch)
-            self._queued_bytes += batch.nbytes
+            self._queue.append(block)
+            self._queued_bytes += block.nbytes
             self._changed.notify_all()
 
     def _lane(self) -> None:
@@ -152,12 +176,12 @@ class SegmentStream:
         patience = Patience(self._task.deadline_seconds, self._stop)
         for page in scan_pages(self._pages, request, self._budget, patience):
             self._count(page)
-            for batch in self._decode(page, digest) if page.count else ():
-                self._deliver(batch)
+            for block in self._decode(page, digest) if page.count else ():
+                self._deliver(block)
             if self._stop.is_set() or self._error is not None:
                 return
 
-    def _decode(self, page: Page, digest: Digest) -> list[pa.RecordBatch]:
+    def _decode(self, page: Page, digest: Digest) -> Sequence[BlockT]:
         decoder = self._decoders.get()
         try:
             if self._task.digest:
@@ -166,3 +190,11 @@ class SegmentStream:
             return decoder.decode_batches(page.items, "page")
         finally:
             self._decoders.put(decoder)
+
+
+class SegmentStream(PageStream[pa.RecordBatch]):
+    """Iterate over the batches of a task's segments."""
+
+    def _open_decoder(self) -> Decoder:
+        task = self._task
+        return Decoder(task.schema, on_misfit=task.on_misfit, nulls=task.nulls, drop=task.drop)

@@ -52,5 +52,13 @@ class ScanOptions(ColumnOptions):
 class ScanToFilesOptions(FilesOptions, ScanOptions):
     """Say where the rows of a scan go, and in which files."""
 
+    format: Literal["parquet", "dynamodb-export"] = "parquet"
+    """Parquet files, or the layout of a native full export: gzipped DynamoDB JSON, as it came, and manifests."""
     digest: bool = False
     """Compute the order-independent digest of the items as they came over the wire."""
+
+    @model_validator(mode="after")
+    def _check_format(self) -> ScanToFilesOptions:
+        if self.format == "dynamodb-export" and self.mode == "append":
+            raise ValueError("an export is made by one job: give mode error or overwrite")
+        return self

@@ -1,11 +1,13 @@
 """Exports on S3: read from and written to buckets, whole or not at all."""
 
+import json
+
 import pytest
 
 import ddbio
 from ddbio.aws.client import ClientSpec
 from ddbio.errors import ExportIncompleteError
-from ddbio.testing import MotoServer
+from ddbio.testing import FakeDynamoDB, MotoServer
 from ddbio.testing.export import Change, ExportWriter
 
 # Where a Spark session runs already, it does the work; PySpark leaves its sockets to the garbage collector.
@@ -52,6 +54,19 @@ def test_incremental_export_on_s3_reads_the_shared_folder(s3, tmp_path):
     home = ExportWriter(tmp_path).incremental([Change(1, {"pk": {"S": "a"}}, new={"pk": {"S": "a"}})])
     upload(client, tmp_path, "inc")
     assert ddbio.read_export(f"s3://{BUCKET}/inc/AWSDynamoDB/{home.name}/", s3_endpoint_url=url).num_rows == 1
+
+
+def test_table_scanned_as_an_export_to_s3_is_read_from_there(s3):
+    """The keys of the manifest begin at the bucket's root, and every item is read back."""
+    client, url = s3
+    dest = f"s3://{BUCKET}/made/AWSDynamoDB/1"
+    with FakeDynamoDB() as fake:
+        fake.load("things", "".join(json.dumps(item) + "\n" for item in items(300)).encode(), "pk:S")
+        options = {"endpoint_url": fake.endpoint_url, "s3_endpoint_url": url, "engine": "local"}
+        ddbio.scan("things", dest, format="dynamodb-export", **options)
+    listed = client.get_object(Bucket=BUCKET, Key="made/AWSDynamoDB/1/manifest-files.json")["Body"].read()
+    assert json.loads(listed)["dataFileS3Key"].startswith("made/AWSDynamoDB/1/data/")
+    assert ddbio.read_export(dest, s3_endpoint_url=url).num_rows == 300
 
 
 def test_missing_object_leaves_nothing(s3, tmp_path):
