@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any
 
-from ddbio.ops import export_fold, export_read, export_start
+from ddbio.ops import export_fold, export_read, export_start, fold_files
 from ddbio.options import (
     ConnectionOptions,
+    ExportFoldOptions,
     ExportReadOptions,
     ExportStartOptions,
     ExportToFilesOptions,
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from ddbio.core.export_job import ExportEntry, ExportJob
-    from ddbio.ops.export_report import ExportReadReport
+    from ddbio.ops.export_report import ExportFoldReport, ExportReadReport
 
 
 def read_export(source: str | os.PathLike[str], **options: Any) -> pa.Table:
@@ -109,6 +110,32 @@ def fold_exports(
     """
     checked = parse_options(ExportReadOptions, {**options, "source": os.fspath(source)})
     return export_fold.fold_exports(checked, [os.fspath(each) for each in increments])
+
+
+def fold_exports_to_files(
+    source: str | os.PathLike[str], increments: Sequence[str | os.PathLike[str]], dest: str | os.PathLike[str], *,
+    master: str | None = None, conf: Mapping[str, str] | None = None, **options: Any,
+) -> ExportFoldReport:  # fmt: skip
+    """Write a table's state after a full export and the increments that follow it, as files that appear together.
+
+    Parameters
+    ----------
+    source, increments
+        As for :func:`fold_exports`.
+    dest
+        ``s3://bucket/prefix`` or a local folder.
+    master, conf
+        Spark master and configuration, for a session that has to be started.
+    **options
+        Fields of :class:`ddbio.options.ExportFoldOptions`: ``as_of``, ``spill`` and those of :func:`export_to_files`.
+
+    Raises
+    ------
+    DdbioError
+        Nothing of the job is then visible at the target; ExportIncompleteError names a window that is missing.
+    """
+    checked = parse_options(ExportFoldOptions, {**options, "source": os.fspath(source), "dest": os.fspath(dest)})
+    return fold_files.fold_to_files(checked, [os.fspath(each) for each in increments], master=master, conf=conf)
 
 
 def start_export(table: str, dest: str, **options: Any) -> ExportJob:

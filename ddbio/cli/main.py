@@ -14,6 +14,7 @@ from ddbio.cli import export_jobs, import_jobs
 from ddbio.cli.copy import copy, table
 from ddbio.cli.demo import demo
 from ddbio.cli.export import export
+from ddbio.cli.export_fold import fold, windows
 from ddbio.cli.flags import CONF_FLAG, JSON_FLAG, MASTER_FLAG, flags_of, parse_conf, parse_flags
 from ddbio.cli.import_table import import_table
 from ddbio.cli.load import load, plan_load
@@ -99,6 +100,8 @@ for verb in (export_jobs.start, export_jobs.wait, export_jobs.list_exports, expo
     export.add_command(verb)
 for verb in (import_jobs.start, import_jobs.wait, import_jobs.list_imports, import_jobs.show):
     import_table.add_command(verb)
+export.add_command(fold)
+export.add_command(windows)
 cli.add_command(import_table)
 cli.add_command(schema)
 cli.add_command(table)

@@ -58,17 +58,63 @@ def plan_windows(start: datetime, end: datetime) -> list[Window]:
     return [Window(*each) for each in zip(marks, [*marks[1:], end], strict=True)]
 
 
-def plan_fold(full: ExportSummary, increments: Sequence[ExportSummary]) -> list[int]:
-    """Return which increments follow the full export, in the order of their windows; older ones are left out.
+@dataclass(frozen=True, slots=True)
+class FoldPlan:
+    """Say which increments are folded, by their places in the order of their windows, and the time they reach."""
+
+    chosen: tuple[int, ...]
+    reached: datetime
+
+
+def plan_fold(full: ExportSummary, increments: Sequence[ExportSummary], as_of: datetime | None = None) -> FoldPlan:
+    """Return which increments follow the full export; those that end before it, or after ``as_of``, are left out.
 
     Raises
     ------
     ExportIncompleteError
         If a window is missing, naming it, or an export is filtered, of another table or of another kind.
     """
+    reached = _instant(full.export_time, full)
+    chosen = []
+    for window, place in _windows_after(full, increments):
+        if as_of is not None and window.end > as_of:
+            continue
+        if window.start > reached:
+            raise ExportIncompleteError(f"no export covers {Window(reached, window.start)}: export that window as well")
+        chosen.append(place)
+        reached = window.end
+    if as_of is not None and reached != as_of:
+        # A window has only the last state of an item: none within it can be told.
+        raise ExportIncompleteError(
+            f"the exports reach {reached.isoformat()}, and {as_of.isoformat()} was asked for: "
+            "ask for the end of a window, or export the window that ends there"
+        )
+    return FoldPlan(tuple(chosen), reached)
+
+
+def missing_windows(full: ExportSummary, increments: Sequence[ExportSummary], until: datetime) -> list[Window]:
+    """Return the windows to request so that changes follow the full export without a gap, close to ``until``.
+
+    Of the last quarter of an hour nothing can be requested yet. A shorter gap is covered by a window that begins
+    earlier: overlapping windows fold to the same state.
+
+    Raises
+    ------
+    ExportIncompleteError
+        If an export is filtered, of another table or of another kind.
+    """
+    reached, found = _instant(full.export_time, full), list[Window]()
+    for window, _ in _windows_after(full, increments):
+        if window.start > reached:
+            found += plan_windows(min(reached, window.start - MIN_WINDOW), window.start)
+        reached = max(reached, window.end)
+    return found + (plan_windows(reached, until) if until - reached >= MIN_WINDOW else [])
+
+
+def _windows_after(full: ExportSummary, increments: Sequence[ExportSummary]) -> list[tuple[Window, int]]:
+    """Return the windows that end after the full export, in their order, and the increments' places."""
     if full.kind != "full" or full.filtered:
         raise ExportIncompleteError(f"{full.export_arn} is no full export of the whole table: nothing can follow it")
-    reached = _instant(full.export_time, full)
     found = []
     for place, each in enumerate(increments):
         if each.kind != "incremental" or each.filtered:
@@ -76,15 +122,8 @@ def plan_fold(full: ExportSummary, increments: Sequence[ExportSummary]) -> list[
         if (each.table_arn, each.table_id) != (full.table_arn, full.table_id):
             raise ExportIncompleteError(f"{each.export_arn} is of another table than {full.export_arn}")
         found.append((Window(_instant(each.from_time, each), _instant(each.to_time, each)), place))
-    chosen = []
-    for window, place in sorted(found):
-        if window.end <= reached:
-            continue
-        if window.start > reached:
-            raise ExportIncompleteError(f"no export covers {Window(reached, window.start)}: export that window as well")
-        chosen.append(place)
-        reached = window.end
-    return chosen
+    exported = _instant(full.export_time, full)
+    return sorted((window, place) for window, place in found if window.end > exported)
 
 
 def fold(items: pa.Table, changes: Sequence[pa.Table], keys: Sequence[str]) -> pa.Table:
@@ -107,9 +146,7 @@ def fold(items: pa.Table, changes: Sequence[pa.Table], keys: Sequence[str]) -> p
     written = pa.concat_tables([each for each in changes if each.num_rows] or [_no_rows(items, keys)])
     flat = pa.table({name: pc.struct_field(written["keys"], [name]) for name in keys})
     for table in (items, flat):
-        for name in keys:
-            if table[name].null_count:
-                raise SchemaError(f"key {name!r} does not fit its column in every row: give a schema in which it does")
+        require_keys(table, keys)
     # The later window wins among equal times, since sorting is stable.
     order = pc.sort_indices(written["write_time"])
     flat = flat.take(order).append_column(_PLACE, pa.array(range(flat.num_rows), pa.int64()))
@@ -119,6 +156,19 @@ def fold(items: pa.Table, changes: Sequence[pa.Table], keys: Sequence[str]) -> p
     latest = written.take(order.take(newest[f"{_PLACE}_max"].combine_chunks()))
     puts = latest.filter(pc.field("operation") == PUT)
     return pa.concat_tables([items.take(kept.sort()), _items_of(puts, items.schema)])
+
+
+def require_keys(rows: pa.Table | pa.RecordBatch, keys: Sequence[str]) -> None:
+    """Refuse rows without a key in its column: they could not be told apart.
+
+    Raises
+    ------
+    SchemaError
+        If there are any.
+    """
+    for name in keys:
+        if rows.column(name).null_count:
+            raise SchemaError(f"key {name!r} does not fit its column in every row: give a schema in which it does")
 
 
 def _no_rows(items: pa.Table, keys: Sequence[str]) -> pa.Table:

@@ -1,12 +1,15 @@
-"""Fold a full export and contiguous incremental ones into the table's state, in memory."""
+"""Open a full export and the contiguous incremental ones that follow it, and fold them into one table in memory."""
 
 from __future__ import annotations
 
 import dataclasses
+from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from ddbio.core.fold import fold, plan_fold
+from ddbio.core.fold import fold, missing_windows, plan_fold
 from ddbio.core.schema import normalize_schema
+from ddbio.ops.export_layout import Layout
 from ddbio.ops.export_plan import layout_of_export
 from ddbio.ops.export_read import read_source
 from ddbio.ops.export_source import open_export
@@ -16,13 +19,63 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from ddbio.options import ExportReadOptions
+    from ddbio.core.fold import Window
+    from ddbio.ops.export_source import ExportSource
+    from ddbio.options import ExportReadOptions, ExportWindowsOptions
+
+
+@dataclass(frozen=True)
+class FoldSources:
+    """Hold a full export, the increments that changed something, in the order of their windows, and one set of columns.
+
+    Attributes
+    ----------
+    options
+        Those by which everything is read: with the columns.
+    windows
+        How many increments follow the full export, those without changes included.
+    reached
+        The end of the last one.
+    """
+
+    options: ExportReadOptions
+    full: ExportSource
+    layout: Layout
+    changed: tuple[tuple[ExportSource, Layout], ...]
+    windows: int
+    reached: datetime
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """Return the table's key attributes; nobody knows them where nothing changed."""
+        return (self.changed[0][1].keys or ()) if self.changed else ()
+
+
+def open_fold(options: ExportReadOptions, increments: Sequence[str], as_of: datetime | None = None) -> FoldSources:
+    """Return the exports that together are the table's state, opened and with their columns.
+
+    All of them are read into the columns of the full export, or into the given ones.
+
+    Raises
+    ------
+    ExportIncompleteError
+        If a manifest is not whole, or no export covers some time in between.
+    """
+    full = open_export(options.source, options)
+    opened = [open_export(each, options) for each in increments]
+    plan = plan_fold(full.summary, [each.summary for each in opened], as_of)
+    layout = layout_of_export(full, options)
+    changed = [opened[place] for place in plan.chosen if opened[place].files]
+    if changed and not full.files and options.schema is None:
+        first = layout_of_export(changed[0], options)
+        layout = Layout(normalize_schema(first.items))
+    given = dataclasses.replace(options, schema=layout.items)
+    pairs = tuple((source, layout_of_export(source, given)) for source in changed)
+    return FoldSources(given, full, layout, pairs, len(plan.chosen), plan.reached)
 
 
 def fold_exports(options: ExportReadOptions, increments: Sequence[str]) -> pa.Table:
     """Return the table's state after a full export and the incremental ones that follow it.
-
-    All of them are read into the columns of the full export, or into the given ones, and every one is verified.
 
     Raises
     ------
@@ -31,17 +84,22 @@ def fold_exports(options: ExportReadOptions, increments: Sequence[str]) -> pa.Ta
     SchemaError
         If a key does not fit its column.
     """
+    sources = open_fold(options, increments)
+    items = read_source(sources.full, sources.layout, sources.options)
+    if not sources.changed:
+        return items
+    changes = [read_source(source, layout, sources.options) for source, layout in sources.changed]
+    return fold(items, changes, sources.keys)
+
+
+def windows_to_request(options: ExportWindowsOptions, increments: Sequence[str]) -> list[Window]:
+    """Return the windows to request so that increments follow a full export without a gap; read no data.
+
+    Raises
+    ------
+    ExportIncompleteError
+        If a manifest is not whole, or an export is not of the same whole table.
+    """
+    until = options.until or datetime.now(UTC)
     full = open_export(options.source, options)
-    opened = [open_export(each, options) for each in increments]
-    chosen = [opened[place] for place in plan_fold(full.summary, [each.summary for each in opened])]
-    layout = layout_of_export(full, options)
-    changed = [source for source in chosen if source.files]
-    if not changed:
-        return read_source(full, layout, options)
-    if not full.files and options.schema is None:
-        first = layout_of_export(changed[0], options)
-        layout = dataclasses.replace(layout, items=normalize_schema(first.items))
-    given = dataclasses.replace(options, schema=layout.items)
-    layouts = [layout_of_export(source, given) for source in changed]
-    changes = [read_source(source, each, given) for source, each in zip(changed, layouts, strict=True)]
-    return fold(read_source(full, layout, options), changes, layouts[0].keys or ())
+    return missing_windows(full.summary, [open_export(each, options).summary for each in increments], until)

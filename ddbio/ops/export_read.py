@@ -97,7 +97,7 @@ def export_to_files(
     replaced = commit.prepare(staging.store, options.mode, staging.job_id)
     try:
         cpu_planned = clock.cpu_seconds()
-        engine = open_engine(_engine_name(options), master=master, conf=conf)
+        engine = open_engine(engine_name(options), master=master, conf=conf)
         try:
             results = job.run(engine)
             files = [file for result in results for file in result.staged] or staging.empty(job.layout.rows)
@@ -166,7 +166,8 @@ class _Job:
         )
 
 
-def _engine_name(options: ExportToFilesOptions) -> Literal["local", "spark"]:
+def engine_name(options: ExportToFilesOptions) -> Literal["local", "spark"]:
+    """Return the engine that the options ask for; by itself Spark only where a session runs."""
     if options.engine != "auto":
         return options.engine
     return "local" if running_spark_parallelism() is None else "spark"

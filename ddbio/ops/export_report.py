@@ -59,3 +59,54 @@ class ExportReadReport(Report):
     json_bytes: int
     misfits: tuple[MisfitReport, ...] = ()
     files: tuple[FileReport, ...] = ()
+
+
+@dataclass(frozen=True)
+class ExportFoldReport(Report):
+    """State what of a full export and its increments was read, and the state that was written.
+
+    Attributes
+    ----------
+    source, dest
+        The full export and the target as given.
+    job_id
+        The job; its manifest is ``_ddbio/<job_id>.json`` under the target.
+    engine
+        ``local`` or ``spark``.
+    windows
+        Incremental exports that were folded; those the full export has seen already are not.
+    state_at
+        The time at which the table held these rows.
+    items, changes
+        Items of the full export, and changes of the increments.
+    rows
+        Rows in the files: the items at that time.
+    files_read
+        Data files read and verified; empty ones are not opened.
+    seconds
+        Wall time from the verb's start, engine start included.
+    cpu_seconds
+        User + system seconds of the driver's Python, all workers and the JVM.
+    json_bytes
+        Bytes of text in the files, inflated.
+    misfits
+        Values that did not fit their column, in items and in images.
+    files
+        What was written.
+    """
+
+    source: str
+    dest: str
+    job_id: str
+    engine: str
+    windows: int
+    state_at: str
+    items: int
+    changes: int
+    rows: int
+    files_read: int
+    seconds: float
+    cpu_seconds: float
+    json_bytes: int
+    misfits: tuple[MisfitReport, ...] = ()
+    files: tuple[FileReport, ...] = ()

@@ -44,6 +44,14 @@ class ExportTally:
     json_bytes: int = 0
     misfits: MisfitLog = field(default_factory=MisfitLog)
 
+    def add(self, other: ExportTally) -> None:
+        """Add what another task, or file, brought."""
+        self.items += other.items
+        self.rescued += other.rescued
+        self.files_read += other.files_read
+        self.json_bytes += other.json_bytes
+        self.misfits.merge(other.misfits)
+
 
 class ExportStream:
     """Iterate over the batches of a task's files; ``tally`` is complete when the iteration has ended.

@@ -7,7 +7,7 @@ source, all lower case. Values may be text. What is wrong is one :class:`~ddbio.
 from ddbio.options.columns import ColumnOptions
 from ddbio.options.connection import ConnectionOptions
 from ddbio.options.copy import CopyOptions, CreateLikeOptions
-from ddbio.options.export import ExportReadOptions, ExportToFilesOptions
+from ddbio.options.export import ExportFoldOptions, ExportReadOptions, ExportToFilesOptions, ExportWindowsOptions
 from ddbio.options.export_start import ExportStartOptions, WaitOptions
 from ddbio.options.files import Compression, Engine, FilesOptions, Mode
 from ddbio.options.import_files import ImportFilesFromOptions, ImportFilesOptions
@@ -24,9 +24,11 @@ __all__ = [
     "CopyOptions",
     "CreateLikeOptions",
     "Engine",
+    "ExportFoldOptions",
     "ExportReadOptions",
     "ExportStartOptions",
     "ExportToFilesOptions",
+    "ExportWindowsOptions",
     "FilesOptions",
     "ImportFilesFromOptions",
     "ImportFilesOptions",

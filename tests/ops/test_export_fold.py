@@ -5,6 +5,7 @@ import random
 from datetime import UTC, datetime, timedelta
 
 import pytest
+from fold_model import item, key, window
 
 import ddbio
 from ddbio.core.fold import MAX_WINDOW, plan_windows
@@ -14,30 +15,6 @@ from ddbio.testing.export import Change, ExportWriter
 
 # Sockets that PySpark left to the garbage collector in an earlier test may be found here.
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
-
-
-def key(number):
-    """Return an item's key."""
-    return {"pk": {"S": f"user#{number % 5}"}, "sk": {"N": str(number)}}
-
-
-def item(number, rng):
-    """Return an item with a value of its own, sometimes with an attribute that others lack."""
-    late = {"late": {"S": "x"}} if rng.random() < 0.2 else {}
-    return {**key(number), "total": {"N": str(rng.randrange(1000))}, **late}
-
-
-def window(state, rng, micros):
-    """Change a state at random; return the net changes."""
-    before = dict(state)
-    for _ in range(rng.randrange(12)):
-        number = rng.randrange(25)
-        if rng.random() < 0.3:
-            state.pop(number, None)
-        else:
-            state[number] = item(number, rng)
-    changed = [n for n in {*before, *state} if before.get(n) != state.get(n)]
-    return [Change(micros + n, key(n), new=state.get(n), old=before.get(n)) for n in changed]
 
 
 def by_key(items):
