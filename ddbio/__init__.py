@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from ddbio.api.writes import copy_table, create_table_like, load, write_table
     from ddbio.core.decode import from_dynamodb_json
     from ddbio.core.encode import to_dynamodb_json
+    from ddbio.core.idempotency import idempotency_key
     from ddbio.core.item_schema import ItemSchema
     from ddbio.errors import DdbioError
     from ddbio.spark.registration import register
@@ -51,6 +52,7 @@ __all__ = [
     "fold_exports",
     "fold_exports_to_files",
     "from_dynamodb_json",
+    "idempotency_key",
     "infer_schema",
     "list_exports",
     "list_imports",
@@ -82,6 +84,7 @@ _HOMES = {
     "fold_exports": "ddbio.api.exports",
     "fold_exports_to_files": "ddbio.api.exports",
     "from_dynamodb_json": "ddbio.core.decode",
+    "idempotency_key": "ddbio.core.idempotency",
     "infer_schema": "ddbio.api.tables",
     "list_exports": "ddbio.api.exports",
     "list_imports": "ddbio.api.imports",

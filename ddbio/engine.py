@@ -12,12 +12,13 @@ import os
 import sys
 import time
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
-from typing import TYPE_CHECKING, Literal, Protocol, TypeVar
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar
 
 from ddbio.errors import OptionError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from ddbio.budget import Budget, LocalBudget
 
@@ -44,6 +45,39 @@ class Engine(Protocol):
     def close(self) -> None:
         """Give back what the engine itself started."""
         ...
+
+
+class ShufflingEngine(Engine, Protocol):
+    """Run tasks that want parts of what other tasks yield."""
+
+    def run_shuffled(
+        self,
+        exchange: Exchange,
+        tasks: Sequence[Any],
+        function: Callable[[TaskT, Budget], ResultT],
+        budget: LocalBudget,
+    ) -> list[ResultT]:
+        """Return the results of the tasks that the exchange makes, or raise the first error after all have ended."""
+        ...
+
+
+@dataclass(frozen=True)
+class Exchange:
+    """Say how tasks are split into parts, and how a task is made of all the parts with its number.
+
+    Attributes
+    ----------
+    split
+        Yields parts under keys that begin with the number of the task that wants them.
+    gather
+        Makes a task of its number and its parts, in the order of their keys.
+    partitions
+        How many tasks are made.
+    """
+
+    split: Callable[[Any], Iterable[tuple[tuple[int, ...], bytes]]]
+    gather: Callable[[int, Iterable[bytes]], Any]
+    partitions: int
 
 
 class LocalEngine:

@@ -16,6 +16,8 @@ from ddbio.options import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from ddbio.ops.copy import CopyReport
     from ddbio.ops.report import WriteReport
     from ddbio.ops.sources import Rows
@@ -44,7 +46,10 @@ def write_table(data: Rows, table: str, **options: Any) -> WriteReport:
     return writing.write_table(data, parse_options(WriteOptions, {**options, "table": table}))
 
 
-def load(source: str | os.PathLike[str], table: str, **options: Any) -> WriteReport:
+def load(
+    source: str | os.PathLike[str], table: str, *, master: str | None = None,
+    conf: Mapping[str, str] | None = None, **options: Any,
+) -> WriteReport:  # fmt: skip
     """Write the rows of files into a live table; see :func:`write_table`.
 
     Parameters
@@ -53,6 +58,8 @@ def load(source: str | os.PathLike[str], table: str, **options: Any) -> WriteRep
         File, folder or glob, on this machine or under ``s3://``: Parquet, ORC, JSON Lines, CSV or Arrow.
     table
         Name or ARN.
+    master, conf
+        Spark master and configuration, for a session that has to be started.
     **options
         Fields of :class:`ddbio.options.LoadOptions`.
 
@@ -62,7 +69,7 @@ def load(source: str | os.PathLike[str], table: str, **options: Any) -> WriteRep
         As :func:`write_table`.
     """
     values = {**options, "source": os.fspath(source), "table": table}
-    return writing.load(parse_options(LoadOptions, values))
+    return writing.load(parse_options(LoadOptions, values), master=master, conf=conf)
 
 
 def copy_table(source: str, target: str, **options: Any) -> CopyReport:

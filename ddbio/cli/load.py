@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ddbio.cli.flags import JSON_FLAG, flags_of, parse_flags
+from ddbio.cli.flags import CONF_FLAG, JSON_FLAG, MASTER_FLAG, flags_of, parse_conf, parse_flags
 from ddbio.cli.progress import LoadProgress
 from ddbio.cli.show import format_load_plan
 from ddbio.ops.load import load as load_files
@@ -26,9 +26,11 @@ if TYPE_CHECKING:
 @click.argument("source")
 @click.argument("table")
 @flags_of(LoadOptions, without=["source", "table"])
+@MASTER_FLAG
+@CONF_FLAG
 @click.option("--dry-run", is_flag=True, help="Stop after the plan; write nothing.")
 @JSON_FLAG
-def load(*, as_json: bool, dry_run: bool, **flags: Any) -> None:
+def load(*, as_json: bool, dry_run: bool, master: str | None, conf: tuple[str, ...], **flags: Any) -> None:
     """Write the rows of SOURCE, a file, folder or glob of any format, here or on S3, into TABLE."""
     options = parse_flags(LoadOptions, flags)
     if dry_run:
@@ -38,7 +40,8 @@ def load(*, as_json: bool, dry_run: bool, **flags: Any) -> None:
         # Known from the start, so that also a load that is killed can go on.
         options = dataclasses.replace(options, job_id=options.job_id or new_job_id())
     try:
-        report = load_files(options, watch=LoadProgress(show_plan=not as_json, job_id=options.job_id))
+        watch = LoadProgress(show_plan=not as_json, job_id=options.job_id)
+        report = load_files(options, master=master, conf=parse_conf(conf), watch=watch)
     except KeyboardInterrupt:
         if options.job_id is not None:
             words = shlex.join(["ddbio", "load", options.source, options.table, "--job-id", options.job_id])

@@ -59,6 +59,7 @@ def format_load_plan(plan: LoadPlan) -> str:
     rows = "rows not counted" if plan.rows is None else f"{about}{plan.rows:,} rows"
     stated = "no capacity stated" if plan.table_wcu is None else f"{plan.table_wcu:g} WCU/s"
     billing = "on-demand" if plan.on_demand else "provisioned"
+    shuffled = "" if plan.shares is None else ", rows shuffled by key"
     budget = "unbounded" if plan.wcu_per_second is None else f"{plan.wcu_per_second:g} WCU/s"
     by = "".join(f", {name} {value}" for name, value in (("newer by", plan.newer_by), ("as says", plan.operation_by)) if value)  # fmt: skip # noqa: E501
     estimate = "unknown before the rows are read"
@@ -69,7 +70,7 @@ def format_load_plan(plan: LoadPlan) -> str:
         ("table", f"{plan.table} ({billing}, {stated})"),
         ("indexes", ", ".join(plan.indexes) or "none to which the rows belong"),
         ("mode", plan.mode + by),
-        ("lanes", f"{plan.lanes}"),
+        ("engine", f"{plan.engine} ({plan.engine_reason}), {plan.tasks} tasks of {plan.lanes} lanes{shuffled}"),
         ("budget", budget),
         ("estimate", estimate),
     ]

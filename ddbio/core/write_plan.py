@@ -31,9 +31,19 @@ class WritePlan:
     ramp: Ramp | None = None
 
     @property
+    def text_keys(self) -> list[str]:
+        """Return the key attributes that are text, whatever their values look like."""
+        return [name for name, tag in self.key_types if tag == "S"]
+
+    @property
     def nulls_matter(self) -> bool:
         """Return whether a null removes an attribute, where a missing column leaves it alone."""
         return self.mode == "update" or self.operation_by is not None
+
+    @property
+    def order_matters(self) -> bool:
+        """Return whether the end depends on the order in which rows of one key are written."""
+        return self.operation_by is not None or (self.mode != "delete" and self.newer_by is None)
 
 
 def plan_write(facts: TableFacts, options: WriteOptions) -> WritePlan:

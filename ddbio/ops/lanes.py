@@ -60,6 +60,12 @@ class WriteTally:
     unprocessed: int = 0
     write_seconds: float = 0.0
 
+    def merge(self, other: WriteTally) -> None:
+        """Add what another task counted; of times the longer one is kept."""
+        for name in ("rows", "written", "skipped", "rejected", "retries", "unprocessed"):
+            setattr(self, name, getattr(self, name) + getattr(other, name))
+        self.write_seconds = max(self.write_seconds, other.write_seconds)
+
     def collect(self, lanes: Sequence[LaneTally]) -> None:
         """Add what the lanes did."""
         self.written += sum(lane.written for lane in lanes)

@@ -5,30 +5,36 @@ from __future__ import annotations
 import dataclasses
 import shlex
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from ddbio.aws.table import describe_table
 from ddbio.budget import LocalBudget
 from ddbio.core.load_plan import LoadPlan, plan_load
+from ddbio.core.plan import Resources
 from ddbio.core.write_plan import plan_write
+from ddbio.engine import available_cores, is_spark_installed, open_engine, running_spark_parallelism
 from ddbio.errors import DdbioError
 from ddbio.ops.clock import Clock
-from ddbio.ops.lanes import WriteTask, write_batches
+from ddbio.ops.lanes import WriteTally, WriteTask
 from ddbio.ops.load_record import identity_of, open_record
+from ddbio.ops.load_task import LoadJob, run_load, write_kept
 from ddbio.ops.rejects import Rejects
 from ddbio.ops.report import WriteReport
 from ddbio.ops.retry import rejected_batches
-from ddbio.ops.sources import batches_of, describe_source, open_source, unit_batches
+from ddbio.ops.sources import batches_of, describe_source, open_source
 from ddbio.ops.staging import new_job_id
 from ddbio.ops.target import dynamodb_spec
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
+    from ddbio.budget import Usage
+    from ddbio.core.facts import TableFacts
     from ddbio.core.write_plan import WritePlan
     from ddbio.ops.lanes import Feed
     from ddbio.ops.load_record import LoadRecord
-    from ddbio.ops.sources import Rows
+    from ddbio.ops.sources import FileSource, Rows
     from ddbio.options import LoadOptions, WriteOptions
 
 
@@ -59,10 +65,7 @@ def load_plan_of(options: LoadOptions) -> LoadPlan:
     DdbioError
         What would stop the load at its start.
     """
-    facts = describe_table(dynamodb_spec(options), options.table)
-    write = plan_write(facts, options)
-    source = open_source(options.source, options)
-    return plan_load(options.source, write, facts, describe_source(source, write))
+    return _foresee(options)[1]
 
 
 def write_table(data: Rows, options: WriteOptions) -> WriteReport:
@@ -75,14 +78,22 @@ def write_table(data: Rows, options: WriteOptions) -> WriteReport:
     DdbioError
         What ended the write; what was acknowledged before stays written.
     """
-    return _Run(options, plan_of(options), new_job_id()).write(batches_of(data))
+    return _write_here(options, lambda *_: batches_of(data))
 
 
-def load(options: LoadOptions, *, watch: LoadWatch | None = None) -> WriteReport:
+def load(
+    options: LoadOptions,
+    *,
+    master: str | None = None,
+    conf: Mapping[str, str] | None = None,
+    watch: LoadWatch | None = None,
+) -> WriteReport:
     """Write the rows of files into a table; a load that was stopped goes on after its last finished unit.
 
     Parameters
     ----------
+    master, conf
+        Spark master and configuration for a session that has to be started.
     watch
         Follows the load while it runs.
 
@@ -96,74 +107,81 @@ def load(options: LoadOptions, *, watch: LoadWatch | None = None) -> WriteReport
         What ended the load; the message says how to go on.
     """
     if options.retry_rejects:
-        run = _Run(options, plan_of(options), new_job_id())
-        return run.write(rejected_batches(options, run.plan, run.rejects.flush))
-    facts = describe_table(dynamodb_spec(options), options.table)
-    source = open_source(options.source, options)
+        return _write_here(options, lambda plan, rejects: rejected_batches(options, plan, rejects.flush))
+    clock = Clock()
+    found, plan = _foresee(options)
     job_id = options.job_id or new_job_id()
-    record = open_record(options, job_id, identity_of(options, facts, source))
-    run = _Run(options, plan_write(facts, options), job_id, record.rows)
-
-    def finish(unit: int, rows: int) -> None:
-        # Nobody would look for the rejected rows of a finished unit again.
-        run.rejects.flush()
-        record.finish(unit, rows)
-
-    units = [unit for unit in source.units if unit.number not in record.finished]
-    shown: AbstractContextManager[None] = nullcontext()
-    if watch is not None:
-        plan = plan_load(options.source, run.plan, facts, describe_source(source, run.plan))
-        shown = watch.running(plan, run.budget, record.rows)
-    with shown, _told_how_to_go_on(options, record):
-        try:
-            report = run.write(unit_batches(source, units, run.plan, finish))
-        finally:
-            record.flush()
-    return dataclasses.replace(report, job_id=job_id, resumed_rows=record.rows)
+    record = open_record(options, job_id, identity_of(options, found.facts, found.source, plan.shares))
+    task = WriteTask(dynamodb_spec(options), found.write, options.deadline_seconds)
+    first_row = record.rows if plan.engine == "local" else 0
+    job = LoadJob(options, task, found.source.store, record, first_row)
+    budget = LocalBudget(plan.wcu_per_second, ramp=found.write.ramp)
+    cpu_seconds = clock.cpu_seconds()
+    engine = open_engine(plan.engine, master=master, conf=conf)
+    shown = nullcontext() if watch is None else watch.running(plan, budget, record.rows)
+    try:
+        with shown, _told_how_to_go_on(options, record):
+            tallies = run_load(job, found.source.units, plan, engine, budget)
+        cpu_seconds += engine.cpu_seconds()
+    finally:
+        budget.close()
+        engine.close()
+    report = _report(options, plan.wcu_per_second, tallies, budget.usage(), clock)
+    return dataclasses.replace(report, cpu_seconds=round(cpu_seconds, 3), job_id=job_id, resumed_rows=record.rows)
 
 
-class _Run:
-    """Hold what one run of a write has of its own: a budget, a place for rejects, a clock."""
+@dataclass(frozen=True)
+class _Found:
+    facts: TableFacts
+    write: WritePlan
+    source: FileSource
 
-    def __init__(self, options: WriteOptions, plan: WritePlan, job_id: str, first_row: int = 0) -> None:
-        self.plan = plan
-        self.budget = LocalBudget(plan.wcu_per_second, ramp=plan.ramp)
-        self.rejects = Rejects(options, job_id, first_row)
-        self._task = WriteTask(dynamodb_spec(options), plan, options.deadline_seconds)
-        self._clock = Clock()
 
-    def write(self, feed: Iterable[Feed]) -> WriteReport:
-        """Write everything; whatever ends this, rejected rows are kept first."""
-        try:
-            tally = write_batches(self._task, feed, self.budget, self.rejects.add)
-        except DdbioError as error:
-            self.rejects.flush()
-            if self.rejects.count:
-                told = f"{error} ({self.rejects.count} rejected rows lie in {self.rejects.uri})"
-                error.args = (told, *error.args[1:])
-            raise
-        finally:
-            self.budget.close()
-            self.rejects.flush()
-        usage = self.budget.usage()
-        throttles = dict(usage.throttles)
-        if tally.unprocessed:
-            throttles["unprocessed"] = tally.unprocessed
-        return WriteReport(
-            rows=tally.rows,
-            written=tally.written,
-            skipped=tally.skipped,
-            rejected=tally.rejected,
-            wcu_asked_per_second=self.plan.wcu_per_second,
-            wcu_consumed=usage.consumed_units,
-            wcu_peak_10s_ratio=usage.peak_10s_ratio,
-            write_seconds=round(tally.write_seconds, 3),
-            throttles=throttles,
-            retries=tally.retries,
-            seconds=round(self._clock.seconds(), 3),
-            cpu_seconds=round(self._clock.cpu_seconds(), 3),
-            rejects_uri=self.rejects.uri if tally.rejected else None,
-        )
+def _foresee(options: LoadOptions) -> tuple[_Found, LoadPlan]:
+    facts = describe_table(dynamodb_spec(options), options.table)
+    write = plan_write(facts, options)
+    source = open_source(options.source, options)
+    resources = Resources(available_cores(), running_spark_parallelism(), is_spark_installed())
+    plan = plan_load(options, write, facts, describe_source(source, write), resources)
+    return _Found(facts, write, source), plan
+
+
+def _write_here(options: WriteOptions, feed: Callable[[WritePlan, Rejects], Iterable[Feed]]) -> WriteReport:
+    """Write what has no units to go on from, in this process."""
+    clock, plan = Clock(), plan_of(options)
+    budget, rejects = LocalBudget(plan.wcu_per_second, ramp=plan.ramp), Rejects(options, new_job_id())
+    task = WriteTask(dynamodb_spec(options), plan, options.deadline_seconds)
+    try:
+        tally = write_kept(task, feed(plan, rejects), rejects, budget)
+    finally:
+        budget.close()
+    return _report(options, plan.wcu_per_second, [tally], budget.usage(), clock)
+
+
+def _report(
+    options: WriteOptions, asked: float | None, tallies: Iterable[WriteTally], usage: Usage, clock: Clock
+) -> WriteReport:
+    tally = WriteTally()
+    for each in tallies:
+        tally.merge(each)
+    throttles = dict(usage.throttles)
+    if tally.unprocessed:
+        throttles["unprocessed"] = tally.unprocessed
+    return WriteReport(
+        rows=tally.rows,
+        written=tally.written,
+        skipped=tally.skipped,
+        rejected=tally.rejected,
+        wcu_asked_per_second=asked,
+        wcu_consumed=usage.consumed_units,
+        wcu_peak_10s_ratio=usage.peak_10s_ratio,
+        write_seconds=round(tally.write_seconds, 3),
+        throttles=throttles,
+        retries=tally.retries,
+        seconds=round(clock.seconds(), 3),
+        cpu_seconds=round(clock.cpu_seconds(), 3),
+        rejects_uri=options.reject_to if tally.rejected else None,
+    )
 
 
 @contextmanager

@@ -44,7 +44,7 @@ def state_folder() -> str:
     return str(Path(root) / "ddbio")
 
 
-def identity_of(options: LoadOptions, facts: TableFacts, source: FileSource) -> dict[str, Any]:
+def identity_of(options: LoadOptions, facts: TableFacts, source: FileSource, shares: int | None) -> dict[str, Any]:
     """Return what must be the same for a job to go on; rates, lanes and the place of rejects may change."""
     listed = hashlib.sha256()
     for entry in source.files:
@@ -53,6 +53,7 @@ def identity_of(options: LoadOptions, facts: TableFacts, source: FileSource) -> 
         "source": source.store.uri,
         "files": listed.hexdigest(),
         "units": len(source.units),
+        "shares": shares,
         "table": f"{facts.arn} {facts.table_id}",
         "mode": options.mode,
         "newer_by": options.newer_by,
@@ -71,6 +72,10 @@ class LoadRecord:
         self._new_rows = 0
         self._name = ""
         self._noted_at = 0.0
+
+    def of_task(self) -> LoadRecord:
+        """Return a record for a task, to note what it finishes; it knows of nothing finished before."""
+        return LoadRecord(self._store, self.job_id, frozenset(), 0)
 
     @property
     def is_kept(self) -> bool:

@@ -119,7 +119,7 @@ def describe_source(source: FileSource, plan: WritePlan) -> SourceFacts:
     DecodeError
         If the file is not of the format that its name tells.
     """
-    files = RowFiles(source.store, [name for name, tag in plan.key_types if tag == "S"])
+    files = RowFiles(source.store, plan.text_keys)
     sample = next(filter(None, (files.sample(entry, _SAMPLE_ROWS) for entry in source.files[-1:])), None)
     rows, units, columns = source.rows, None, list[str]()
     if sample is not None and sample.batch.num_rows:
@@ -134,7 +134,7 @@ def describe_source(source: FileSource, plan: WritePlan) -> SourceFacts:
 
 
 def unit_batches(
-    source: FileSource, units: Iterable[Unit], plan: WritePlan, finished: Callable[[int, int], None]
+    store: ObjectStore, units: Iterable[Unit], plan: WritePlan, finished: Callable[[int, int], None]
 ) -> Iterator[pa.RecordBatch | Milestone]:
     """Yield the rows of some units, and after each unit's rows a milestone.
 
@@ -148,7 +148,7 @@ def unit_batches(
     NotFoundError, DecodeError
         If a file is gone, or not of the format that its name tells.
     """
-    files = RowFiles(source.store, [name for name, tag in plan.key_types if tag == "S"])
+    files = RowFiles(store, plan.text_keys)
     for unit in units:
         rows = 0
         for batch in files.read(unit.entry, unit.part):

@@ -8,6 +8,7 @@ from pydantic import Field, model_validator
 from pydantic.dataclasses import dataclass
 
 from ddbio.options.connection import ConnectionOptions
+from ddbio.options.files import Engine  # noqa: TC001 - pydantic reads it
 from ddbio.options.parsing import CONFIG
 
 
@@ -53,6 +54,12 @@ class LoadOptions(WriteOptions):
 
     source: Annotated[str, Field(min_length=1)]
     """File, folder or glob, on this machine or under s3://, of Parquet, ORC, JSON Lines, CSV or Arrow."""
+    engine: Engine = "auto"
+    """Run on threads of this process, on Spark, or choose by size."""
+    tasks: Annotated[int, Field(ge=1, le=100_000)] | None = None
+    """Spark tasks that share the rows; default is one for each 32 MiB of the source."""
+    unique_keys: bool = False
+    """Each key occurs once in the source: on Spark, rows are then written where they are read."""
     job_id: Annotated[str, Field(pattern=r"^[A-Za-z0-9_]{1,64}$")] | None = None
     """Name of this load: run again under the same one, it goes on after what is finished."""
     state: str | None = None

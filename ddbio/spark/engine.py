@@ -4,18 +4,24 @@ from __future__ import annotations
 
 import logging
 import time
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from ddbio.budget import BudgetServer
 from ddbio.spark.cpu import CpuMeter
 from ddbio.spark.job import Job
 from ddbio.spark.session import driver_host, is_connect, refuse_connect, running_session, start_session, task_attempts
+from ddbio.spark.shuffle import shuffled
 from ddbio.spark.task import FailureList, TaskRunner
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from pyspark import RDD
+    from pyspark.accumulators import Accumulator
+
     from ddbio.budget import Budget, LocalBudget
+    from ddbio.engine import Exchange
+    from ddbio.spark.task import Failure
 
 TaskT = TypeVar("TaskT")
 ResultT = TypeVar("ResultT")
@@ -57,15 +63,43 @@ class SparkEngine:
         DdbioError
             The error of the task that failed first, as its own class; what nobody expected is a ServiceError.
         """
-        if not tasks:
+        return self._run(lambda _: self._context.parallelize(tasks, len(tasks)), len(tasks), function, budget)
+
+    def run_shuffled(
+        self,
+        exchange: Exchange,
+        tasks: Sequence[Any],
+        function: Callable[[TaskT, Budget], ResultT],
+        budget: LocalBudget,
+    ) -> list[ResultT]:
+        """Return the results of the tasks that the exchange makes, or raise the first error after all have ended.
+
+        Raises
+        ------
+        DdbioError
+            As :meth:`run`.
+        """
+
+        def exchanged(failures: Accumulator[list[Failure]]) -> RDD[TaskT]:
+            return shuffled(self._context.parallelize(tasks, len(tasks)), exchange, failures)
+
+        return self._run(exchanged, exchange.partitions if tasks else 0, function, budget)
+
+    def _run(
+        self,
+        tasks: Callable[[Accumulator[list[Failure]]], RDD[TaskT]],
+        count: int,
+        function: Callable[[TaskT, Budget], ResultT],
+        budget: LocalBudget,
+    ) -> list[ResultT]:
+        if not count:
             return []
         failures = self._context.accumulator([], FailureList())
         with BudgetServer(budget, driver_host(self._context)) as server:
             rate = budget.units_per_second
-            share = None if rate is None else rate / len(tasks)
+            share = None if rate is None else rate / count
             runner = TaskRunner(function, server.address, share, task_attempts(self._context), failures, time.time())
-            rdd = self._context.parallelize(tasks, len(tasks)).mapPartitions(runner)
-            job = Job(self._context, rdd)
+            job = Job(self._context, tasks(failures).mapPartitions(runner))
             try:
                 job.wait(lambda: failures.value)
             except BaseException:

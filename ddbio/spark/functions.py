@@ -16,6 +16,7 @@ from ddbio.core.item_schema import ItemSchema, arrow_schema_of
 from ddbio.core.schema import normalize_schema, schema_to_json
 from ddbio.errors import OptionError
 from ddbio.spark import columns, pandas_columns
+from ddbio.spark.idempotency import idempotency_key
 from ddbio.spark.types import to_arrow_schema, to_spark_schema
 
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 
     Schema: TypeAlias = ItemSchema | pa.Schema | StructType
 
-__all__ = ["decode_column", "encode_column", "from_dynamodb_json", "to_dynamodb_json"]
+__all__ = ["decode_column", "encode_column", "from_dynamodb_json", "idempotency_key", "to_dynamodb_json"]
 
 # Spark 4.1 is the first that hands a column's function what it got from the JVM.
 _HAS_ARROW_FUNCTIONS = hasattr(sql, "arrow_udf")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql.datasource import DataSource
 
 if TYPE_CHECKING:
-    from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceReader
+    from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceReader, DataSourceStreamWriter
     from pyspark.sql.types import StructType
 
     from ddbio.spark.export_reading import ExportSurvey
@@ -47,6 +47,12 @@ class DynamoDBSource(DataSource):  # type: ignore[misc]
         from ddbio.spark import writing  # noqa: PLC0415 - see above
 
         return writing.TableWriter(self.options, schema, overwrite=overwrite)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802, FBT001 - PySpark's own
+        """Return the writer of a stream's micro-batches."""
+        from ddbio.spark import streaming  # noqa: PLC0415 - see above
+
+        return streaming.stream_writer(self.options, schema, overwrite=overwrite)
 
 
 class DdbioSource(DynamoDBSource):

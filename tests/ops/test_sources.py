@@ -36,7 +36,7 @@ def read(source, units):
     """Return how many rows each unit had, by the milestones between them."""
     plan = plan_write(FACTS, parse_options(LoadOptions, {"source": "x", "table": "rows"}))
     counts = {}
-    for batch in unit_batches(source, units, plan, counts.__setitem__):
+    for batch in unit_batches(source.store, units, plan, counts.__setitem__):
         if isinstance(batch, Milestone):
             batch.reached()
     return counts

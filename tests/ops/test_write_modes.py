@@ -8,6 +8,7 @@ import pytest
 import ddbio
 from ddbio.errors import OptionError, SchemaError
 from ddbio.testing import FakeDynamoDB
+from ddbio.testing.faults import Faults
 
 
 @pytest.fixture
@@ -93,6 +94,49 @@ def test_delete_newer_by_spares_newer_items(write, stored):
     write({"pk": ["a", "b"], "version": [5, 5]})
     report = write({"pk": ["a", "b"], "version": [4, 6]}, mode="delete", newer_by="version")
     assert (report.written, report.skipped, stored()) == (1, 1, {"a": {"version": 5}})
+
+
+def test_an_item_without_the_compared_attribute_stays(write, stored):
+    """What cannot be compared counts as newer: neither a row nor a delete touches it."""
+    write({"pk": ["a"], "v": [1]})
+    assert write({"pk": ["a"], "version": [9]}, newer_by="version").skipped == 1
+    assert write({"pk": ["a"], "version": [9]}, mode="delete", newer_by="version").skipped == 1
+    assert stored() == {"a": {"v": 1}}
+
+
+def test_a_delete_by_version_repeats_without_effect(write, stored):
+    """The second time there is nothing to delete, and nothing happens."""
+    write({"pk": ["a"], "version": [1]})
+    for _ in range(2):
+        report = write({"pk": ["a"], "version": [2]}, mode="delete", newer_by="version")
+        assert (report.written, stored()) == (1, {})
+
+
+def test_upsert_and_delete_ask_for_no_version(write, stored):
+    """Without newer_by the last request wins, also over an item that is newer."""
+    write({"pk": ["a", "b"], "version": [9, 9]})
+    write({"pk": ["a"], "version": [1]})
+    write({"pk": ["b"], "version": [1]}, mode="delete")
+    assert stored() == {"a": {"version": 1}}
+
+
+def test_operations_repeat_to_the_same_end(write, stored):
+    """The whole column of operations, written twice, ends as written once."""
+    columns = {"pk": ["a", "a", "b", "b"], "op": ["put", "update", "put", "delete"], "v": [1, 2, 3, 4]}
+    for _ in range(2):
+        assert write(columns, operation_by="op").written == 4
+        assert stored() == {"a": {"v": 2}}
+
+
+def test_a_lost_answer_may_count_as_skipped():
+    """Where the answer to a conditional write was lost, every row is there, and counted once."""
+    with FakeDynamoDB(faults=Faults(error_after_ratio=0.2, reset_ratio=0.1, seed=5)) as server:
+        server.load("rows", b"", "pk:S")
+        rows = pa.table({"pk": [f"k{n}" for n in range(200)]})
+        report = ddbio.write_table(rows, "rows", mode="create", endpoint_url=server.endpoint_url)
+        assert (report.rows, report.written + report.skipped, report.rejected) == (200, 200, 0)
+        assert report.skipped > 0
+        assert ddbio.read_table("rows", endpoint_url=server.endpoint_url).num_rows == 200
 
 
 def test_update_touches_only_the_given_attributes(write, stored):

@@ -7,6 +7,7 @@ import pytest
 
 import ddbio
 from ddbio.testing import FakeDynamoDB
+from ddbio.testing.faults import Faults, Storm
 
 
 @pytest.fixture
@@ -109,3 +110,75 @@ def test_a_bad_row_of_an_index_spares_its_batch(tmp_path):
         assert report.wcu_consumed == 198
     (path,) = tmp_path.glob("*.jsonl")
     assert '"row": 42' in path.read_text()
+
+
+def test_units_of_indexes_count_in_the_budget():
+    """EMR's connector leaves indexes out of its limiter; here a rate bounds table and index together."""
+    boto3 = pytest.importorskip("boto3")
+    with FakeDynamoDB() as running:
+        client = boto3.client("dynamodb", endpoint_url=running.endpoint_url, region_name="eu-west-1")
+        keys = [{"AttributeName": name, "AttributeType": "S"} for name in ("pk", "g")]
+        index = {"IndexName": "by_g", "KeySchema": [{"AttributeName": "g", "KeyType": "HASH"}]}
+        client.create_table(
+            TableName="indexed", AttributeDefinitions=keys, BillingMode="PAY_PER_REQUEST",
+            KeySchema=[{"AttributeName": "pk", "KeyType": "HASH"}],
+            GlobalSecondaryIndexes=[{**index, "Projection": {"ProjectionType": "ALL"}}],
+        )  # fmt: skip
+        columns = {"pk": [f"k{n}" for n in range(500)], "g": ["x"] * 500}
+        report = write(running, columns, "indexed", wcu_per_second=500)
+        assert (report.wcu_consumed, report.write_seconds > 1.5) == (1000, True)
+
+
+def test_the_accounts_limit_ends_nothing():
+    """EMR's connector dies of RequestLimitExceeded; here the job waits until the account has room again."""
+    with FakeDynamoDB(faults=Faults(storms=(Storm(0, 2, "AccountLimitExceeded"),))) as running:
+        running.load("rows", b"", "pk:S")
+        report = write(running, {"pk": [f"k{n}" for n in range(100)]})
+        assert (report.written, count(running)) == (100, 100)
+        assert set(report.throttles) == {"account"}
+
+
+def test_leftovers_never_overtake():
+    """boto3 puts leftovers at the end of its buffer, behind newer rows of their keys; here the newest row stays."""
+    with FakeDynamoDB(faults=Faults(unprocessed_ratio=0.4, reset_ratio=0.05, seed=7)) as running:
+        running.load("rows", b"", "pk:S")
+        rows = {"pk": [f"k{n}" for _ in range(40) for n in range(25)], "v": [v for v in range(40) for _ in range(25)]}
+        assert write(running, rows).written == 1000
+        left = ddbio.read_table("rows", endpoint_url=running.endpoint_url)
+        assert (left.num_rows, set(left.column("v").to_pylist())) == (25, {39})
+
+
+def test_deletes_are_sent_again():
+    """EMR's connector failed with a null pointer where a delete had to be sent again."""
+    with FakeDynamoDB(faults=Faults(unprocessed_ratio=0.3, error_after_ratio=0.1, seed=3)) as running:
+        running.load("rows", b"\n".join(b'{"pk":{"S":"k%d"}}' % n for n in range(200)), "pk:S")
+        assert write(running, {"pk": [f"k{n}" for n in range(200)]}, mode="delete").written == 200
+        assert count(running) == 0
+
+
+def test_values_arrive_as_they_are(server):
+    """Others lost digits, wrapped bytes, dropped empty lists and maps, and wrote NULL where nothing was."""
+    big = Decimal(12345678901234567890123456789012345678)
+    rows = pa.table(
+        {
+            "pk": ["a", "b"],
+            "big": pa.array([big, None], pa.decimal128(38, 0)),
+            "raw": pa.array([b"\x00\xff", None], pa.binary()),
+            "list": pa.array([[], None], pa.list_(pa.string())),
+            "map": pa.array([[], None], pa.map_(pa.string(), pa.string())),
+        }
+    )
+    write(server, rows)
+    client = pytest.importorskip("boto3").client("dynamodb", endpoint_url=server.endpoint_url, region_name="eu-west-1")
+    items = {item["pk"]["S"]: item for item in client.scan(TableName="rows")["Items"]}
+    assert items["b"] == {"pk": {"S": "b"}}
+    assert items["a"] == {
+        "pk": {"S": "a"}, "big": {"N": str(big)}, "raw": {"B": b"\x00\xff"}, "list": {"L": []}, "map": {"M": {}}
+    }  # fmt: skip
+
+
+def test_items_near_the_limit_are_written(server, tmp_path):
+    """EMR's connector failed with large items: 400 KB goes through, and a byte more is the row's own fault."""
+    room = 400 * 1024 - len("pkav")
+    report = write(server, {"pk": ["a", "b"], "v": ["x" * room, "x" * (room + 1)]}, reject_to=str(tmp_path))
+    assert (report.written, report.rejected, report.wcu_consumed) == (1, 1, 400)

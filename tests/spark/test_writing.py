@@ -1,6 +1,9 @@
 """``df.write.format("dynamodb")``: every row of every task is there, types and budget held."""
 
+import os
+
 import pytest
+from pyspark import TaskContext
 
 import ddbio
 
@@ -52,3 +55,21 @@ def test_one_budget_for_all_tasks(frame, fake):
     spent = fake.consumed("paced")
     assert sum(row[2] for row in spent) == ROWS
     assert spent[-1][0] - spent[0][0] > 0.8 * ROWS / 1000
+
+
+@pytest.mark.parametrize("mode", ["upsert", "create"])
+def test_a_worker_that_dies_loses_nothing(frame, fake, mode):
+    """Where a process dies with half of a partition written, Spark repeats the task, and every row is there."""
+
+    def dying(batches):
+        context = TaskContext.get()
+        for batch in batches:
+            yield batch.slice(0, 100)
+            if context.partitionId() == 1 and context.attemptNumber() == 0:
+                os._exit(1)
+            yield batch.slice(100)
+
+    fake.load(f"survived_{mode}", b"", "pk:S")
+    writer = frame.mapInArrow(dying, frame.schema).write.format("dynamodb").mode("append")
+    writer.options(endpointUrl=fake.endpoint_url, mode=mode).save(f"survived_{mode}")
+    assert ddbio.read_table(f"survived_{mode}", endpoint_url=fake.endpoint_url).num_rows == ROWS

@@ -1,0 +1,86 @@
+"""``ddbio.load`` on Spark: all rows are there, rows of a key in their order, one budget, own errors, going on."""
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import ddbio
+from ddbio.errors import PartialWriteError
+
+KEYS = 600
+
+
+@pytest.fixture
+def source(tmp_path):
+    """Return a folder of three files of row groups; each file has every key, and its number as value."""
+    folder = tmp_path / "in"
+    folder.mkdir()
+    for number in range(3):
+        table = pa.table({"pk": [f"{(n * 7) % KEYS:04}" for n in range(KEYS)], "v": [number] * KEYS})
+        pq.write_table(table, folder / f"{number}.parquet", KEYS // 4)
+    return folder
+
+
+@pytest.fixture
+def load(spark, fake, source, tmp_path):
+    """Return a function that loads the folder into a table on Spark."""
+
+    def run(table, **options):
+        fake.load(table, b"", "pk:S")
+        values = {"endpoint_url": fake.endpoint_url, "engine": "spark", "tasks": 4, "state": str(tmp_path / "state")}
+        return ddbio.load(source, table, **{**values, **options})
+
+    return run
+
+
+def stored(fake, table):
+    """Return what the table holds, by key."""
+    rows = ddbio.read_table(table, endpoint_url=fake.endpoint_url).to_pylist()
+    return {row["pk"]: row["v"] for row in rows}
+
+
+def test_rows_of_a_key_keep_their_order_over_all_tasks(load, fake):
+    """The last row of a key in the source wins, whichever tasks read its rows; the report is the sum."""
+    report = load("ordered")
+    assert (report.rows, report.written) == (3 * KEYS, 3 * KEYS)
+    assert stored(fake, "ordered") == {f"{n:04}": 2 for n in range(KEYS)}
+
+
+def test_create_takes_the_first(load, fake):
+    """In mode create the first row of a key in the source is put, and the others are skipped."""
+    report = load("created", mode="create")
+    assert (report.written, report.skipped) == (KEYS, 2 * KEYS)
+    assert set(stored(fake, "created").values()) == {0}
+
+
+def test_one_budget_for_all_tasks(load, fake):
+    """Where keys are said to be unique, tasks write what they read, and the rate holds over all of them together."""
+    report = load("paced_load", unique_keys=True, wcu_per_second=150)
+    spent = fake.consumed("paced_load")
+    assert sum(row[2] for row in spent) == report.wcu_consumed == 3 * KEYS
+    assert spent[-1][0] - spent[0][0] > 0.9 * 3 * KEYS / 150
+    assert 0.5 < report.wcu_peak_10s_ratio <= 1.02
+
+
+@pytest.mark.parametrize("unique", [False, True])
+def test_a_finished_job_has_nothing_to_do(load, source, fake, tmp_path, unique):
+    """Shares, or units, that are noted as finished are not written again."""
+    table = f"again_{unique}".lower()
+    load(table, job_id=table, unique_keys=unique)
+    values = {"endpoint_url": fake.endpoint_url, "engine": "spark", "tasks": 4, "state": str(tmp_path / "state")}
+    report = ddbio.load(source, table, job_id=table, unique_keys=unique, **values)
+    assert (report.rows, report.resumed_rows) == (0, 3 * KEYS)
+
+
+@pytest.mark.parametrize("unique", [False, True])
+def test_a_bad_row_fails_as_itself_and_the_job_goes_on(load, source, fake, tmp_path, unique):
+    """A worker's error is its own class in the driver and names the command; with a place for rejects it goes on."""
+    pq.write_table(pa.table({"pk": ["x", "", None], "v": [1, 2, 3]}), source / "9.parquet")
+    table = f"bad_{unique}".lower()
+    with pytest.raises(PartialWriteError, match=f"--job-id {table}'"):
+        load(table, job_id=table, unique_keys=unique)
+    values = {"endpoint_url": fake.endpoint_url, "engine": "spark", "tasks": 4, "state": str(tmp_path / "state")}
+    bad = str(tmp_path / "bad")
+    report = ddbio.load(source, table, job_id=table, unique_keys=unique, reject_to=bad, **values)
+    assert (report.rejected, report.rows + report.resumed_rows) == (2, 3 * KEYS + 3)
+    assert len(stored(fake, table)) == KEYS + 1
