@@ -5,12 +5,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ddbio.aws.control import call
-from ddbio.core.facts import IndexFacts, TableFacts
+from ddbio.core.facts import IndexFacts, IndexKey, TableFacts
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from ddbio.aws.client import ClientSpec
+
+# https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/Constraints.html#limits-partition-sort-keys
+_LONGEST_KEY_BYTES = {"HASH": 2048, "RANGE": 1024}
 
 
 def describe_table(spec: ClientSpec, table: str) -> TableFacts:
@@ -36,8 +39,8 @@ def _facts(table: Mapping[str, Any]) -> TableFacts:
     types = {each["AttributeName"]: each["AttributeType"] for each in table.get("AttributeDefinitions", [])}
     keys = tuple((name, types[name]) for name in _key_names(table))
     on_demand = table.get("BillingModeSummary", {}).get("BillingMode") == "PAY_PER_REQUEST"
-    indexes = [_index(each, is_global=True) for each in table.get("GlobalSecondaryIndexes", [])]
-    indexes += [_index(each, is_global=False) for each in table.get("LocalSecondaryIndexes", [])]
+    indexes = [_index(each, types, is_global=True) for each in table.get("GlobalSecondaryIndexes", [])]
+    indexes += [_index(each, types, is_global=False) for each in table.get("LocalSecondaryIndexes", [])]
     return TableFacts(
         name=table["TableName"],
         arn=table.get("TableArn", table["TableName"]),
@@ -54,7 +57,8 @@ def _facts(table: Mapping[str, Any]) -> TableFacts:
     )
 
 
-def _index(index: Mapping[str, Any], *, is_global: bool) -> IndexFacts:
+def _index(index: Mapping[str, Any], types: Mapping[str, str], *, is_global: bool) -> IndexFacts:
+    keys = [(key["AttributeName"], _LONGEST_KEY_BYTES[key["KeyType"]]) for key in index.get("KeySchema", [])]
     return IndexFacts(
         name=index["IndexName"],
         is_global=is_global,
@@ -62,6 +66,7 @@ def _index(index: Mapping[str, Any], *, is_global: bool) -> IndexFacts:
         item_count=int(index.get("ItemCount", 0)),
         size_bytes=int(index.get("IndexSizeBytes", 0)),
         rcu=_rcu(index) if is_global else None,
+        keys=tuple(IndexKey(name, types[name], longest, index["IndexName"]) for name, longest in keys),
     )
 
 

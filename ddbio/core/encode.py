@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
+    from ddbio.core.facts import IndexKey
+
 __all__ = ["EncodeOptions", "EncodedItems", "Encoder", "Refusal", "to_dynamodb_json", "warm"]
 
 TimeForm = Literal["iso", "s", "ms", "us", "ns"]
@@ -42,6 +44,8 @@ class EncodeOptions:
     """ISO 8601 text, ``PT1.5S``, or the number of this unit."""
     sets: tuple[str, ...] = field(default=())
     """List columns to write as SS, NS or BS; those with ``ddb:type`` in their metadata need not be named."""
+    index_keys: tuple[IndexKey, ...] = field(default=())
+    """Keys of the table's indexes: an attribute that is there, but is no such key, makes DynamoDB refuse its item."""
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,16 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
+class IndexKey:
+    """Say what an attribute has to be, where an item has it, for the index whose key it is in."""
+
+    name: str
+    tag: str
+    longest_bytes: int
+    index: str
+
+
+@dataclass(frozen=True)
 class IndexFacts:
     """Describe one secondary index."""
 
@@ -19,6 +29,7 @@ class IndexFacts:
     item_count: int
     size_bytes: int
     rcu: float | None = None
+    keys: tuple[IndexKey, ...] = ()
 
 
 @dataclass(frozen=True)

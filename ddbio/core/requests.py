@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from ddbio.core.encode import Encoder, Refusal
+from ddbio.core.encode import EncodeOptions, Encoder, Refusal
 from ddbio.core.field import RESCUE_NAME
 from ddbio.core.json_text import compact_json
 from ddbio.core.packing import Frame, write_units
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from numpy.typing import NDArray
+
+    from ddbio.core.facts import IndexKey
 
 # https://docs.aws.amazon.com/amazondynamodb/latest/APIReference/API_WriteRequest.html
 PUT = b'{"PutRequest":{"Item":', b"}}"
@@ -91,10 +93,16 @@ class ItemParts:
     """Make whole items, or keys where only key columns are named, and the value of a condition after them."""
 
     def __init__(
-        self, schema: pa.Schema, names: Sequence[str], keys: Mapping[str, str], compared: str | None = None
+        self,
+        schema: pa.Schema,
+        names: Sequence[str],
+        keys: Mapping[str, str],
+        compared: str | None = None,
+        index_keys: tuple[IndexKey, ...] = (),
     ) -> None:
         self._names = list(names)
-        self._encoder = Encoder(pa.schema([schema.field(name) for name in names]), keys=keys)
+        options = EncodeOptions(index_keys=index_keys)
+        self._encoder = Encoder(pa.schema([schema.field(name) for name in names]), keys=keys, options=options)
         self._compared = None if compared is None else _Values(schema, [compared])
 
     def make(self, batch: pa.RecordBatch) -> Made:

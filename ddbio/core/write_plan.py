@@ -9,7 +9,7 @@ from ddbio.core.ramp import DEFAULT_QUOTA_WCU, NEW_TABLE_WCU, Ramp
 from ddbio.errors import OptionError
 
 if TYPE_CHECKING:
-    from ddbio.core.facts import TableFacts
+    from ddbio.core.facts import IndexKey, TableFacts
     from ddbio.options import WriteOptions
 
 
@@ -29,6 +29,7 @@ class WritePlan:
     lanes: int
     wcu_per_second: float | None
     ramp: Ramp | None = None
+    index_keys: tuple[IndexKey, ...] = ()
 
     @property
     def text_keys(self) -> list[str]:
@@ -65,6 +66,7 @@ def plan_write(facts: TableFacts, options: WriteOptions) -> WritePlan:
         lanes=options.lanes,
         wcu_per_second=write_budget_of(facts, options),
         ramp=ramp_of(facts, options),
+        index_keys=tuple(key for index in facts.indexes for key in index.keys),
     )
 
 

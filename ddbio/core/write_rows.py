@@ -122,8 +122,10 @@ def _parts_of(schema: pa.Schema, plan: WritePlan) -> tuple[Frame, _Parts]:
             return batch_frame(table, *DELETE), ItemParts(schema, list(keys), keys)
         return single_frame("DeleteItem", table, "Key", condition), ItemParts(schema, list(keys), keys, plan.newer_by)
     if plan.mode == "create" or plan.newer_by is not None:
-        return single_frame("PutItem", table, "Item", condition), ItemParts(schema, names, keys, plan.newer_by)
-    return batch_frame(table, *PUT), ItemParts(schema, names, keys)
+        return single_frame("PutItem", table, "Item", condition), ItemParts(
+            schema, names, keys, plan.newer_by, plan.index_keys
+        )
+    return batch_frame(table, *PUT), ItemParts(schema, names, keys, index_keys=plan.index_keys)
 
 
 class _MixedParts:
@@ -134,7 +136,7 @@ class _MixedParts:
         self._column = plan.operation_by or ""
         names = [name for name in schema.names if name != self._column]
         self._makers: dict[str, tuple[ItemParts | UpdateParts, tuple[bytes, bytes]]] = {
-            "put": (ItemParts(schema, names, keys), PUT),
+            "put": (ItemParts(schema, names, keys, index_keys=plan.index_keys), PUT),
             "delete": (ItemParts(schema, list(keys), keys), DELETE),
             "update": (UpdateParts(schema, names, keys, plan.table), (b"", b"")),
         }

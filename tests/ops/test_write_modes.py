@@ -2,6 +2,7 @@
 
 import json
 
+import boto3
 import pyarrow as pa
 import pytest
 
@@ -211,3 +212,27 @@ def test_a_column_that_an_option_names_must_be_there(write):
     """The attribute to compare by is looked for before anything is sent."""
     with pytest.raises(SchemaError, match="no column 'version'"):
         write({"pk": ["a"]}, newer_by="version")
+
+
+def test_a_bad_index_key_costs_only_its_row(server, tmp_path):
+    """What would make the service refuse a whole batch is rejected before it is sent; nothing has to be parted."""
+    client = boto3.client("dynamodb", endpoint_url=server.endpoint_url, region_name="us-east-1")
+    client.create_table(
+        TableName="indexed",
+        KeySchema=[{"AttributeName": "pk", "KeyType": "HASH"}],
+        AttributeDefinitions=[{"AttributeName": name, "AttributeType": "S"} for name in ("pk", "mail")],
+        BillingMode="PAY_PER_REQUEST",
+        GlobalSecondaryIndexes=[
+            {
+                "IndexName": "by_mail",
+                "KeySchema": [{"AttributeName": "mail", "KeyType": "HASH"}],
+                "Projection": {"ProjectionType": "ALL"},
+            }
+        ],
+    )
+    rows = pa.table({"pk": ["a", "b", "c"], "mail": ["a@x", "", None]})
+    report = ddbio.write_table(rows, "indexed", endpoint_url=server.endpoint_url, lanes=1, reject_to=str(tmp_path))
+    assert (report.written, report.rejected, report.retries) == (2, 1, 0)
+    (kept,) = tmp_path.glob("*.jsonl")
+    (line,) = kept.read_text().splitlines()
+    assert json.loads(line)["reason"] == "mail: the key of index 'by_mail' is empty: DynamoDB takes no empty key"

@@ -16,6 +16,8 @@ from ddbio.core.kernel import encode_state as st
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from ddbio.core.kernel.encode_keys import KeyRule
+
 
 class RefusedValueError(Exception):
     """Carry the rule that a value breaks and the message from where it is found to its row."""
@@ -35,7 +37,7 @@ class Parsed(NamedTuple):
     names: list[str]
 
 
-def read_value(text: str, depth: int, key_type: str | None, key_number: int) -> Parsed:
+def read_value(text: str, depth: int, rule: KeyRule | None) -> Parsed:
     """Return the attribute value of a column of JSON text, without its name.
 
     Raises
@@ -48,13 +50,13 @@ def read_value(text: str, depth: int, key_type: str | None, key_number: int) -> 
     value = parse_json(text.encode())
     check_value(value)
     _check_limits(value, depth)
-    if key_type is not None:
-        check_key(value, key_type, key_number)
+    if rule is not None:
+        check_key(value, rule)
     encoded = compact_json(value).encode()
-    return Parsed(encoded, item_size_bytes({"": value}), 1 << key_number if key_type else 0, [])
+    return Parsed(encoded, item_size_bytes({"": value}), rule.bit if rule else 0, [])
 
 
-def read_members(text: str, keys: Mapping[str, str]) -> Parsed:
+def read_members(text: str, rules: Mapping[str, KeyRule]) -> Parsed:
     """Return the attributes of a row of the rescue column, without the braces around them.
 
     Raises
@@ -70,25 +72,24 @@ def read_members(text: str, keys: Mapping[str, str]) -> Parsed:
     for name, value in item.items():
         _check_name(name)
         _check_limits(value, 1)
-        if name in keys:
-            number = list(keys).index(name)
-            check_key(value, keys[name], number)
-            found |= 1 << number
+        if name in rules:
+            check_key(value, rules[name])
+            found |= rules[name].bit
     return Parsed(compact_json(item).encode()[1:-1], item_size_bytes(item), found, list(item))
 
 
-def check_key(value: dict[str, Any], key_type: str, number: int) -> None:
+def check_key(value: dict[str, Any], rule: KeyRule) -> None:
     """Refuse a value that is not of its key's type, empty or too long."""
     ((tag, _content),) = value.items()
-    if tag != key_type:
-        raise RefusedValueError("key_type", f"the key is {tag}, the table's is {key_type}")
+    if tag != rule.tag:
+        raise RefusedValueError("key_type", rule.type_message(tag))
     if tag == "N":
         return
     size = item_size_bytes({"": value})
     if size == 0:
-        raise RefusedValueError("key_empty", "the key is empty")
-    if size > st.MAX_KEY_BYTES[number > 0]:
-        raise RefusedValueError("key_length", f"the key has more than {st.MAX_KEY_BYTES[number > 0]:,} bytes")
+        raise RefusedValueError("key_empty", f"{rule.owner} is empty")
+    if size > rule.longest:
+        raise RefusedValueError("key_length", rule.length_message)
 
 
 def _check_limits(value: dict[str, Any], depth: int) -> None:

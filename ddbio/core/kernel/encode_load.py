@@ -25,6 +25,7 @@ from ddbio.errors import DecodeError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from ddbio.core.kernel.encode_keys import KeyRule
     from ddbio.core.kernel.encode_plan import Node, Program, Tables
 
 MAX_PIECE_BYTES = 1 << 30
@@ -74,8 +75,8 @@ def allocate_words(count: int) -> npt.NDArray[np.int64]:
 class Loader:
     """Lay out one batch after the other in the same arrays, grown to what they needed so far."""
 
-    def __init__(self, program: Program, tables: Tables, keys: Mapping[str, str], options: Any) -> None:
-        self._program, self._tables, self._keys, self._options = program, tables, dict(keys), options
+    def __init__(self, program: Program, tables: Tables, rules: Mapping[str, KeyRule], options: Any) -> None:
+        self._program, self._tables, self._rules, self._options = program, tables, rules, options
         self._null_code = st.NULL if options.nulls == "null" else st.ABSENT
         self._by_name = {name_of_field(column.field): column for column in program.columns if column.kind != st.MEMBERS}
         self._data, self._states = allocate(_LEAST_BYTES), allocate(_LEAST_BYTES)
@@ -151,6 +152,9 @@ class Loader:
         self._tables.states[node.number] = self._states_end
         states = self._take_states(length)
         self._set_states(states, node, array, live)
+        if node.misfit:
+            for row in np.flatnonzero(states == st.VALUE).tolist():
+                self._refuse(states, node, row, "key_type", node.misfit)
         match node.kind:
             case st.STRUCT:
                 inside = _live(states)
@@ -236,16 +240,15 @@ class Loader:
         """Lay out JSON text, each read and written anew: it may come from anywhere."""
         width = st.RAW_WORDS
         place = self._tables.words[node.number] = self._take_words(len(array) * width)
-        key_type = self._keys.get(name_of_field(node.field)) if node.depth == 1 else None
-        key_number = list(self._keys).index(name_of_field(node.field)) if key_type else 0
+        rule = self._rules.get(name_of_field(node.field)) if node.depth == 1 else None
         for row in np.flatnonzero(states == st.VALUE).tolist():
             text = array[row].as_py()
             try:
                 if node.kind == st.MEMBERS:
-                    parsed = read_members(text, self._keys)
+                    parsed = read_members(text, self._rules)
                     self._take_over(parsed.names, row)
                 else:
-                    parsed = read_value(text, node.depth, key_type, key_number)
+                    parsed = read_value(text, node.depth, rule)
             except RefusedValueError as refused:
                 self._refuse(states, node, row, refused.rule, refused.message)
                 continue

@@ -14,10 +14,13 @@ import pyarrow as pa
 from ddbio.core.field import SETS, is_float, name_of_field, tag_of_field
 from ddbio.core.json_text import compact_json
 from ddbio.core.kernel import encode_state as st
+from ddbio.core.kernel.encode_keys import INDEX_BIT
 from ddbio.errors import SchemaError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
+
+    from ddbio.core.kernel.encode_keys import KeyRule
 
 _NARROW_SCALE = 100
 _OPENINGS = {st.STRUCT: '{"M":{', st.MAP: '{"M":{', st.LIST: '{"L":[', st.BOOLEAN: '{"BOOL":'}
@@ -42,6 +45,9 @@ class Node:
     inner_space: int = 0
     scale: int = 0
     key: int = 0
+    longest: int = 0
+    misfit: str = ""
+    """Why no value of the column is the index key that it should be."""
 
     @property
     def is_set(self) -> bool:
@@ -113,7 +119,7 @@ class Program(NamedTuple):
     n_spaces: int
 
 
-def plan_program(fields: Iterable[pa.Field[Any]], keys: Mapping[str, str], scales: Mapping[str, int]) -> Program:
+def plan_program(fields: Iterable[pa.Field[Any]], rules: Mapping[str, KeyRule], scales: Mapping[str, int]) -> Program:
     """Return the program of normalised fields.
 
     Parameters
@@ -131,7 +137,7 @@ def plan_program(fields: Iterable[pa.Field[Any]], keys: Mapping[str, str], scale
     counter = [0]
     for column in columns:
         _number(column, 0, program.nodes, counter)
-        _check_key(column, keys)
+        _check_key(column, rules)
         _emit(column, program.steps)
     program.steps.append((st.END, 0, 0))
     for node in program.nodes:
@@ -187,16 +193,20 @@ def _number(node: Node, space: int, nodes: list[Node], counter: list[int]) -> No
         _number(child, inside, nodes, counter)
 
 
-def _check_key(column: Node, keys: Mapping[str, str]) -> None:
+def _check_key(column: Node, rules: Mapping[str, KeyRule]) -> None:
     name = name_of_field(column.field)
-    if name not in keys or column.kind in {st.RAW, st.MEMBERS}:
+    rule = rules.get(name)
+    if rule is None or column.kind in {st.RAW, st.MEMBERS}:
         return
-    if column.tag != keys[name]:
+    if column.tag == rule.tag:
+        column.key, column.longest = rule.bit, rule.longest
+    elif rule.bit == INDEX_BIT:
+        column.misfit = rule.type_message(column.tag)
+    else:
         raise SchemaError(
-            f"{name}: a key of type {keys[name]} cannot come from a column of DynamoDB's {column.tag} "
+            f"{name}: a key of type {rule.tag} cannot come from a column of DynamoDB's {column.tag} "
             f"({column.field.type}): cast the column"
         )
-    column.key = 1 << list(keys).index(name)
 
 
 def _emit(node: Node, steps: list[tuple[int, int, int]]) -> None:
@@ -245,7 +255,7 @@ def compile_tables(program: Program, n_keys: int, prefix: bytes, suffix: bytes) 
         scale=_words(node.scale for node in nodes),
         depth=_words(node.depth for node in nodes),
         key=_words(node.key for node in nodes),
-        longest=_words(st.MAX_KEY_BYTES[node.key > 1] for node in nodes),
+        longest=_words(node.longest for node in nodes),
         space=_words(node.space for node in nodes),
         inner_space=_words(node.inner_space for node in nodes),
         is_set=_words(node.is_set for node in nodes),

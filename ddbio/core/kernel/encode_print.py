@@ -81,7 +81,7 @@ def _print_rows(t: Any, w: Any, out: Any, n_rows: int) -> Any:
                 at -= 1
             poke(out, at, _CLOSE)
             at = put(out, at + 1, t.text, end_place, end_length)
-            if keys != all_keys:
+            if keys & all_keys != all_keys:
                 # The lowest key that was not seen.
                 rule, node, entry = NO_KEY, -1, 1 if not keys & 1 and all_keys & 1 else 2
             elif weight > MAX_ITEM_BYTES:

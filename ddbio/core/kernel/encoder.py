@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from ddbio.core.attribute import canonical_number
+from ddbio.core.field import name_of_field
 from ddbio.core.kernel import encode_state as st
 from ddbio.core.kernel.cache import announce_compilation
 from ddbio.core.kernel.encode_fields import plain_fields
+from ddbio.core.kernel.encode_keys import key_rules
 from ddbio.core.kernel.encode_load import Loader, TooLargeError, allocate
 from ddbio.core.kernel.encode_plan import compile_tables, plan_program
 from ddbio.core.kernel.encode_print import print_rows
@@ -21,6 +23,8 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
     import pyarrow as pa
+
+    from ddbio.core.kernel.encode_keys import KeyRule
 
 PIECE_BYTES = 2 << 20
 """Columns are encoded this much at a time, so that what is laid out and printed stays in the processor's caches."""
@@ -58,10 +62,11 @@ class KernelEncoder:
         self.schema = schema
         self._keys = dict(keys)
         fields, scales = plain_fields(schema, options)
-        self._program = plan_program(fields, keys, scales)
+        self._rules = key_rules(keys, options.index_keys)
+        self._program = plan_program(fields, self._rules, scales)
         self._tables = compile_tables(self._program, len(keys), prefix, suffix)
         self._frame_bytes = len(prefix) + len(suffix)
-        self._loader = Loader(self._program, self._tables, keys, options)
+        self._loader = Loader(self._program, self._tables, self._rules, options)
         self._out = allocate(0)
 
     def print_batch(self, batch: pa.RecordBatch) -> tuple[list[Piece], list[Refused]]:
@@ -92,6 +97,7 @@ class KernelEncoder:
                 self._print_rows(rows.slice(0, half), first, pieces, refused)
                 self._print_rows(rows.slice(half), first + half, pieces, refused)
                 return
+            _keep_last(pieces)
             nothing = np.zeros(1, np.int64)
             pieces.append(Piece(allocate(0), nothing, nothing))
             refused.append(Refused(first, "", "item_size", self._message(first, st.LARGE, -1, rows.nbytes)[1]))
@@ -99,8 +105,7 @@ class KernelEncoder:
         room = loader.room + n_rows * self._frame_bytes + PAD
         if len(self._out) < room:
             self._out = allocate(room)
-        if pieces:
-            pieces[-1] = pieces[-1]._replace(text=pieces[-1].text.copy())
+        _keep_last(pieces)
         n_refused = print_rows(self._tables, work, self._out, n_rows)
         pieces.append(Piece(self._out[: int(work.ends[-1])], work.ends, work.sizes))
         for row, rule, node, entry in work.refusals.reshape(-1, st.REFUSAL_WIDTH)[:n_refused].tolist():
@@ -127,10 +132,9 @@ class KernelEncoder:
             case st.NO_KEY:
                 return "key_missing", "the key is missing: every item needs it"
             case st.EMPTY_KEY:
-                return "key_empty", "the key is empty: DynamoDB takes no empty key"
+                return "key_empty", f"{self._rule(node).owner} is empty: DynamoDB takes no empty key"
             case st.LONG_KEY:
-                most = int(self._tables.longest[node])
-                return "key_length", f"the key has more than {most:,} bytes"
+                return "key_length", self._rule(node).length_message
             case st.LARGE:
                 return "item_size", f"the item has {entry:,} bytes, DynamoDB takes {st.MAX_ITEM_BYTES:,}"
             case st.DEEP:
@@ -144,6 +148,9 @@ class KernelEncoder:
         what = "an element is twice in the set" if self._program.nodes[node].is_set else "a name is twice in the map"
         return "duplicate", what
 
+    def _rule(self, node: int) -> KeyRule:
+        return self._rules[name_of_field(self._program.nodes[node].field)]
+
     def _number_message(self, node: int, entry: int) -> str:
         text = self._loader.text(node, entry)
         try:
@@ -151,3 +158,9 @@ class KernelEncoder:
         except DecodeError as error:
             return str(error)
         return f"{text!r} is not a DynamoDB number"
+
+
+def _keep_last(pieces: list[Piece]) -> None:
+    # What it was printed to is about to be used again.
+    if pieces:
+        pieces[-1] = pieces[-1]._replace(text=pieces[-1].text.copy())
