@@ -12,6 +12,7 @@ from item_strategies import ITEMS, VALUES, tables
 import ddbio
 from ddbio.core.decode import Decoder, from_dynamodb_json
 from ddbio.core.digest import Digest
+from ddbio.core.digest_columns import digest_of_batches
 from ddbio.core.item_schema import ItemSchema, arrow_schema_of
 from ddbio.core.items import items_of
 from ddbio.core.schema import schema_to_json
@@ -163,6 +164,7 @@ def test_columns_are_called_as_the_file_says():
     assert [field.name for field in columns.field("m").type] == ["a.b", "other"]
     assert [field.name for field in columns.field("l").type.field(0).type] == ["numbers"]
     assert ItemSchema.from_json(schema.to_json()) == schema
+    assert "\nId as ident " in str(schema)
     odd = {"pk": {"S": "z"}, "Id": {"S": "drifted"}, "m": {"M": {"c": {"S": "drifted"}}}, "ident": {"S": "new"}}
     page = json.dumps({"Items": [CALLED, odd]}).encode()
     batch = Decoder(columns, nulls="keep").decode(page, "page")
@@ -171,10 +173,9 @@ def test_columns_are_called_as_the_file_says():
     lines = [json.loads(line) for line in bytes(ddbio.to_dynamodb_json(batch)).splitlines()]
     assert lines == [CALLED, odd]
     assert set(json.loads(batch.column("_rescue")[1].as_py())) == {"Id", "m", "ident"}
-    digests = Digest(), Digest()
-    digests[0].add_page(page)
-    digests[1].add_batch(batch)
-    assert digests[0].hexdigest() == digests[1].hexdigest()
+    digest = Digest()
+    digest.add_page(page)
+    assert digest_of_batches([batch]).hexdigest() == digest.hexdigest()
 
 
 def test_chosen_names_of_columns_survive():
