@@ -1,4 +1,4 @@
-"""Digest and key hashes of decoded batches, beside decoding and the plain reference."""
+"""Digest and key hashes of decoded batches, beside decoding, the digest of the bytes and the plain reference."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from bench.pairs import interleave, speed_ratio
 from ddbio.core.decode import Decoder
 from ddbio.core.digest import Digest
 from ddbio.core.digest_columns import ColumnDigest, digest_of_batches
+from ddbio.core.digest_wire import WireDigest
 from ddbio.core.identity import key_hashes
 
 if TYPE_CHECKING:
@@ -45,10 +46,15 @@ class DigestColumns:
         wire.add_items(json.loads(line)["Item"] for line in body.splitlines())
         # The reference is held against rows that tell NULL from missing.
         batch = Decoder(decoders.schema_of(shape), nulls="keep").decode(body, "export")
-        assert digest_of_batches([batch]) == wire
+        walked = WireDigest()
+        walked.add(body, "export")
+        assert digest_of_batches([batch]) == walked.digest == wire
 
     def time_digest(self, _: str) -> None:
         self.columns.add_batch(self.batch)
+
+    def time_wire(self, _: str) -> None:
+        WireDigest().add(self.body, "export")
 
     def time_reference(self, _: str) -> None:
         Digest().add_items(self.items)
@@ -67,6 +73,7 @@ class DigestColumns:
         return {
             "digest": lambda: self.columns.add_batch(self.batch),
             "decode": lambda: self.decoder.decode(self.body, "export"),
+            "wire": lambda: WireDigest().add(self.body, "export"),
             "reference": lambda: Digest().add_items(self.items),
         }
 

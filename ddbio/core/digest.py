@@ -2,14 +2,14 @@
 
 Every value is hashed to two words under a key that says where it stands: below a name, at a place of a list, or in a
 set. What is in no order is summed, what is summed was hashed before. ``docs/digest.md`` is the whole definition; this
-is its plain form, which the compiled loops of ``kernel.hash_columns`` are measured by. Made against accidents, not
-against an adversary. Refuses nothing but numbers and base64 that are none: it trusts the shape of what it is given.
+is its plain form, by which the compiled loops of ``kernel.hash_columns`` and ``kernel.hash_wire`` are measured. Made
+against accidents, not against an adversary. Refuses nothing but numbers and base64 that are none: it trusts the shape
+of what it is given.
 """
 
 from __future__ import annotations
 
 import functools
-import json
 import struct
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, TypeAlias
@@ -61,16 +61,6 @@ class Digest:
             count += 1
         self.count += count
         self.total = (self.total + total) % _MODULUS
-
-    def add_page(self, items_json: bytes) -> None:
-        """Add the items of ``{"Items":[…]}``, read by the standard library alone.
-
-        Raises
-        ------
-        DecodeError
-            A number or a binary is not one.
-        """
-        self.add_items(json.loads(items_json)["Items"])
 
     def merge(self, other: Digest) -> None:
         """Add everything ``other`` has added."""

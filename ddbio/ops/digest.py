@@ -1,7 +1,4 @@
-"""Digest what a source holds: a table, files, bytes or Arrow data; keep none of it.
-
-Bytes and files of DynamoDB JSON are digested by the plain reference alone.
-"""
+"""Digest what a source holds: a table, files, bytes or Arrow data; keep none of it."""
 
 from __future__ import annotations
 
@@ -17,7 +14,8 @@ import pyarrow as pa
 from ddbio.core.declared import declare_types
 from ddbio.core.digest import Digest
 from ddbio.core.digest_columns import digest_of_batches
-from ddbio.core.framing import checked_items, framing_of
+from ddbio.core.digest_wire import WireDigest
+from ddbio.core.framing import framing_of
 from ddbio.core.item_schema import arrow_schema_of
 from ddbio.errors import DecodeError, NotFoundError
 from ddbio.lake.reader import read_batches
@@ -72,9 +70,9 @@ def digest_source(source: Source, options: ScanOptions) -> Digest:
 
 
 def _of_json(data: bytes) -> Digest:
-    digest = Digest()
-    digest.add_items(checked_items(data, framing_of(data)))
-    return digest
+    items = WireDigest()
+    items.add(data, framing_of(data))
+    return items.digest
 
 
 def _of_files(name: str, options: ScanOptions) -> Digest:

@@ -14,6 +14,7 @@ from ddbio.aws.scan import Patience, scan_pages
 from ddbio.aws.wire import open_pages
 from ddbio.core.decode import Decoder
 from ddbio.core.digest import Digest
+from ddbio.core.digest_wire import WireDigest
 from ddbio.core.rescue import MisfitLog
 from ddbio.engine import available_cores
 
@@ -154,7 +155,7 @@ class PageStream(Generic[BlockT]):
             self._changed.notify_all()
 
     def _lane(self) -> None:
-        digest = Digest()
+        digest = WireDigest()
         error: BaseException | None = None
         try:
             while (request := self._next()) is not None:
@@ -164,7 +165,7 @@ class PageStream(Generic[BlockT]):
         with self._changed:
             self._running -= 1
             self._error = self._error or error
-            self.tally.digest.merge(digest)
+            self.tally.digest.merge(digest.digest)
             self._changed.notify_all()
 
     def _next(self) -> SegmentRequest | None:
@@ -172,7 +173,7 @@ class PageStream(Generic[BlockT]):
             ended = self._stop.is_set() or self._error is not None or not self._waiting
             return None if ended else self._waiting.popleft()
 
-    def _read(self, request: SegmentRequest, digest: Digest) -> None:
+    def _read(self, request: SegmentRequest, digest: WireDigest) -> None:
         patience = Patience(self._task.deadline_seconds, self._stop)
         for page in scan_pages(self._pages, request, self._budget, patience):
             self._count(page)
@@ -181,11 +182,11 @@ class PageStream(Generic[BlockT]):
             if self._stop.is_set() or self._error is not None:
                 return
 
-    def _decode(self, page: Page, digest: Digest) -> Sequence[BlockT]:
+    def _decode(self, page: Page, digest: WireDigest) -> Sequence[BlockT]:
         decoder = self._decoders.get()
         try:
             if self._task.digest:
-                digest.add_page(page.items)
+                digest.add(page.items, "page")
             # In pieces: one batch of a wide table would be copied once more.
             return decoder.decode_batches(page.items, "page")
         finally:

@@ -15,6 +15,7 @@ from item_strategies import ITEMS, meaning_of_item, tables
 from ddbio.core.decode import Decoder
 from ddbio.core.digest import Digest
 from ddbio.core.digest_columns import ColumnDigest, digest_of_batches
+from ddbio.core.digest_wire import WireDigest
 from ddbio.core.encode import to_dynamodb_json
 from ddbio.core.items import items_of
 from ddbio.core.reference import RowBuilder
@@ -79,8 +80,8 @@ def test_a_slice_has_its_own_rows(items, start, length):
 def test_every_way_has_one_digest(items, random):
     """Wire, Arrow, Parquet, any order and any partitioning give one digest."""
     page = json.dumps({"Items": items}).encode()
-    wire = Digest()
-    wire.add_page(page)
+    wire = WireDigest()
+    wire.add(page, "page")
     decoded = Decoder(infer_schema_of_items(items), nulls="keep").decode(page, "page")
     shuffled = decoded.take(pa.array(random.sample(range(len(items)), len(items)), pa.int64()))
     parts = ColumnDigest()
@@ -88,7 +89,7 @@ def test_every_way_has_one_digest(items, random):
     parts.add_batch(shuffled.slice(0, cut))
     for batch in through_parquet(shuffled.slice(cut)).to_batches():
         parts.add_batch(batch)
-    assert wire == digest_of_batch(decoded) == parts.digest
+    assert wire.digest == digest_of_batch(decoded) == parts.digest
 
 
 @given(tables(), st.data())

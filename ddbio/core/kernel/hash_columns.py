@@ -76,7 +76,7 @@ def add_bytes(
             continue
         left, right = _key(keys, entry)
         place, stop = offsets[entry], offsets[entry + 1]
-        left, right = absorb_bytes(left, right, data, place, stop)
+        left, right = absorb_bytes(left, right, data, place, stop, len(data))
         _add(sums, entry, left, right, last_of(stop - place, code))
     return FINE
 
@@ -182,7 +182,7 @@ def key_names(data: Any, offsets: Any, keys: Any) -> None:
     """Fill in the key of each name."""
     for entry in range(len(offsets) - 1):
         place, stop = offsets[entry], offsets[entry + 1]
-        left, right = absorb_bytes(_LEFT_START, _RIGHT_START, data, place, stop)
+        left, right = absorb_bytes(_LEFT_START, _RIGHT_START, data, place, stop, len(data))
         keys[2 * entry], keys[2 * entry + 1] = finish(left, right, last_of(stop - place, NAME))
 
 

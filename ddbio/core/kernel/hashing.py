@@ -1,6 +1,6 @@
 """Mix words, bytes and numbers into the two lanes of a hash, as ``digest`` defines it.
 
-Refuses text that is no number of DynamoDB's. Reads no byte beyond an array's end: what it is given needs no padding.
+Refuses text that is no number of DynamoDB's.
 """
 
 from __future__ import annotations
@@ -56,14 +56,14 @@ def finish(left: Any, right: Any, last: Any) -> Any:
 
 
 @inlined
-def absorb_bytes(left: Any, right: Any, data: Any, place: int, stop: int) -> Any:
-    """Return the lanes after bytes, in blocks that zeros fill up."""
+def absorb_bytes(left: Any, right: Any, data: Any, place: int, stop: int, end: int) -> Any:
+    """Return the lanes after bytes, in blocks that zeros fill up; nothing is read from ``end`` on."""
     while stop - place > BLOCK_BYTES:
         left, right = absorb(left, right, load64(data, place), load64(data, place + 8))
         place += BLOCK_BYTES
     rest = stop - place
     if rest > 0:
-        if place + BLOCK_BYTES <= len(data):
+        if place + BLOCK_BYTES <= end:
             first = load64(data, place) & _FIRST_KEPT[rest]
             second = load64(data, place + 8) & _SECOND_KEPT[rest]
         else:

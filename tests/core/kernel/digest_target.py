@@ -6,8 +6,6 @@ that a load must overrun. Every batch is held against the plain reference, and s
 
 from __future__ import annotations
 
-import ctypes
-import mmap
 import sys
 from pathlib import Path
 
@@ -16,6 +14,7 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).parent))
 sys.path.insert(0, str(Path(__file__).parent.parent.parent.parent))
 
+from guard_page import allocate_before_guard
 from item_generator import Generator
 
 from ddbio.core import digest_columns
@@ -28,8 +27,6 @@ from ddbio.core.reference import RowBuilder
 from ddbio.core.rescue import MisfitLog
 from ddbio.core.schema import normalize_schema
 
-PROT_NONE = 0
-LIBC = ctypes.CDLL(None, use_errno=True)
 IS_BROKEN = sys.argv[3:] == ["broken"]
 N_ROWS = 20
 
@@ -38,13 +35,7 @@ plain_view, plain_offsets = encode_load.view_of, encode_load.offsets_of
 
 def before_guard(data: np.ndarray) -> np.ndarray:
     """Return a copy of an array that ends where the memory ends that may be touched."""
-    n_pages = -(-data.nbytes // mmap.PAGESIZE)
-    region = mmap.mmap(-1, (n_pages + 1) * mmap.PAGESIZE)
-    whole = np.frombuffer(region, np.uint8)
-    guard = whole.ctypes.data + n_pages * mmap.PAGESIZE
-    if LIBC.mprotect(ctypes.c_void_p(guard), ctypes.c_size_t(mmap.PAGESIZE), PROT_NONE):
-        raise OSError(ctypes.get_errno(), "mprotect")
-    copy = whole[n_pages * mmap.PAGESIZE - data.nbytes : n_pages * mmap.PAGESIZE].view(data.dtype)
+    copy = allocate_before_guard(data.nbytes).view(data.dtype)
     copy[:] = data
     return copy
 

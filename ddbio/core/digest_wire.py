@@ -1,0 +1,93 @@
+"""Digest DynamoDB JSON by a compiled walk over its bytes, to the value that ``digest`` has for its items.
+
+No schema and no decoded column is involved. What the walk refuses, the plain reference decides.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ddbio.core.digest import Digest
+from ddbio.core.framing import checked_items
+from ddbio.core.kernel import hash_wire as walk
+from ddbio.core.kernel.encode_load import allocate
+from ddbio.core.kernel.memory import PAD
+from ddbio.core.kernel.state import FRAMINGS, SIDE_END, STATE_LENGTH
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ddbio.core.framing import Framing
+
+_PIECE_BYTES = 4 << 20
+_QUOTE = ord('"')
+_DIGITS_ROOM = 64
+
+
+class WireDigest:
+    """Sum the digests of items in ``digest``; keep one per thread."""
+
+    def __init__(self) -> None:
+        self.digest = Digest()
+        self._lanes = np.zeros(walk.LANES * walk.MAX_LEVELS, np.uint64)
+        self._frames = np.zeros(walk.FRAMES * walk.MAX_LEVELS, np.int64)
+        self._names = np.zeros(walk.MAX_NAMES, np.uint64)
+        self._digits = np.zeros(_DIGITS_ROOM, np.uint8)
+
+    def add(self, body: bytes, framing: Framing) -> None:
+        """Add the items of ``body``: one page, or documents one after the other.
+
+        Raises
+        ------
+        DecodeError
+            The bytes are not DynamoDB JSON in this framing.
+        """
+        whole = Digest()
+        for piece in _pieces(body) if framing in {"items", "export"} else [body]:
+            added = self._walk(piece, framing)
+            if added is None:
+                # The reference knows the line of what is broken.
+                whole = Digest()
+                whole.add_items(checked_items(body, framing))
+                break
+            whole.merge(added)
+        self.digest.merge(whole)
+
+    def _walk(self, piece: bytes, framing: Framing) -> Digest | None:
+        if not _is_utf8(piece):
+            return None
+        # A text without its escapes is shorter: they all have room before the data.
+        data = allocate(2 * len(piece) + 2 * PAD)
+        state = np.zeros(STATE_LENGTH, np.int64)
+        state[SIDE_END] = len(piece) + PAD
+        stop = len(data) - PAD
+        data[len(piece) + PAD : stop] = np.frombuffer(piece, np.uint8)
+        data[stop:] = _QUOTE
+        work = walk.Work(data, state, self._lanes, self._frames, self._names, self._digits)
+        count, high, low = walk.hash_documents(work, FRAMINGS[framing], stop)
+        return None if count < 0 else Digest(count, int(high) << 64 | int(low))
+
+
+def _pieces(body: bytes) -> Iterator[bytes]:
+    start = 0
+    while start < len(body):
+        stop = body.find(b"\n", start + _PIECE_BYTES) + 1 or len(body)
+        yield body[start:stop]
+        start = stop
+
+
+def _is_utf8(piece: bytes) -> bool:
+    if piece.isascii():
+        return True
+    try:
+        piece.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def warm() -> None:
+    """Compile the walk, or load it from where it is kept."""
+    WireDigest().add(b"{}", "items")

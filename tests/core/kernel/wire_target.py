@@ -1,0 +1,70 @@
+"""Digest damaged documents in a process of its own, with their bytes at a guard page.
+
+``python wire_target.py SEED COUNT [broken]``: ``broken`` takes the padding away, so that a load must overrun. Every
+document is held against the plain reference: the same digest, or the same refusal.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent))
+sys.path.insert(0, str(Path(__file__).parent.parent.parent.parent))
+
+from guard_page import allocate_before_guard
+from item_generator import Generator
+from mutation import mutate
+
+from ddbio.core import digest_wire
+from ddbio.core.digest import Digest
+from ddbio.core.framing import checked_items
+from ddbio.core.kernel.cache import CHECKED
+from ddbio.errors import DecodeError
+
+IS_BROKEN = sys.argv[3:] == ["broken"]
+
+
+def by_walk(body: bytes, framing: str) -> Digest | str:
+    """Return the walk's digest, or why it is refused."""
+    digest = digest_wire.WireDigest()
+    try:
+        digest.add(body, framing)
+    except DecodeError as error:
+        return str(error)
+    return digest.digest
+
+
+def by_reference(body: bytes, framing: str) -> Digest | str:
+    """Return the reference's digest, or why it is refused."""
+    digest = Digest()
+    try:
+        digest.add_items(checked_items(body, framing))
+    except DecodeError as error:
+        return str(error)
+    return digest
+
+
+def main() -> None:
+    """Digest as many documents as were asked for, and say so."""
+    digest_wire.allocate = allocate_before_guard
+    if IS_BROKEN:
+        digest_wire.PAD = 0
+    seed, count = int(sys.argv[1]), int(sys.argv[2])
+    n_walked = n_refused = 0
+    for number in range(seed, seed + count):
+        generator = Generator(number)
+        framing = generator.random.choice(["items", "export", "page"])
+        whole = generator.document([generator.item(list(generator.schema())) for _ in range(3)], framing)
+        for body in [whole, *(mutate(whole, generator.random) for _ in range(20))]:
+            found = by_walk(body, framing)
+            if not IS_BROKEN:
+                wanted = by_reference(body, framing)
+                assert found == wanted, (body, framing, found, wanted)
+                n_refused += isinstance(found, str)
+                n_walked += isinstance(found, Digest)
+    sys.stdout.write(f"{n_walked > count and n_refused > count}, checked: {CHECKED}\n")
+    sys.stderr.write(f"{n_walked} digested, {n_refused} refused\n")
+
+
+main()

@@ -1,0 +1,94 @@
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from item_strategies import ITEMS
+
+from ddbio.core import digest_wire
+from ddbio.core.digest import Digest
+from ddbio.core.digest_wire import WireDigest
+from ddbio.errors import DecodeError
+
+
+def digest_of(items):
+    """Return the digest of items, by the plain reference."""
+    digest = Digest()
+    digest.add_items(items)
+    return digest
+
+
+def walked(body, framing):
+    """Return the digest by the walk alone."""
+    digest = WireDigest()._walk(body, framing)
+    assert digest is not None
+    return digest
+
+
+@given(st.lists(ITEMS, max_size=5), st.booleans(), st.sampled_from([None, 1]))
+def test_the_walk_has_the_digest_of_the_items(items, escaped, indent):
+    """Pages, export lines and bare lines, with escapes and white space or without, have the digest of their items."""
+
+    def spell(value):
+        return json.dumps(value, ensure_ascii=escaped, indent=indent).encode()
+
+    wanted = digest_of(items)
+    assert walked(spell({"Items": items}), "page") == wanted
+    assert walked(b"\n".join(spell({"Item": item}) for item in items), "export") == wanted
+    assert walked(b"".join(spell(item) + b"\r\n" for item in items), "items") == wanted
+
+
+@pytest.mark.parametrize(
+    "number", ["1", "-1.50", "007", ".5", "5.", "+1", "-0", "1e3", "1" * 19, "9" * 38, "0.0001", "1" * 19 + ".5"]
+)
+def test_every_spelling_of_numbers(number):
+    """Short and long, plain and other spellings of numbers are what the reference reads."""
+    items = [{"a": {"N": number}, "b": {"NS": [number, "2"]}}]
+    assert walked(json.dumps({"Items": items}).encode(), "page") == digest_of(items)
+
+
+def test_wide_and_deep_items():
+    """Hundreds of attributes and 32 levels are walked; what is beyond that is left to the reference."""
+    wide = {f"attribute {n}": {"N": str(n)} for n in range(700)}
+    deep = {"S": "x"}
+    for level in range(31):
+        deep = {"L": [deep]} if level % 2 else {"M": {"a": deep}}
+    assert walked(json.dumps({"Items": [wide, {"deep": deep}]}).encode(), "page") == digest_of([wide, {"deep": deep}])
+    deeper = [{"deep": {"L": [{"L": [deep]}]}}]
+    body = json.dumps({"Items": deeper}).encode()
+    assert WireDigest()._walk(body, "page") is None
+    digest = WireDigest()
+    digest.add(body, "page")
+    assert digest.digest == digest_of(deeper)
+
+
+def test_many_pieces(monkeypatch):
+    """A body of several pieces has the digest of its items, also where the last piece is left to the reference."""
+    monkeypatch.setattr(digest_wire, "_PIECE_BYTES", 100)
+    items = [{"pk": {"S": f"{n}" * 9}} for n in range(100)]
+    lines = [json.dumps(item).encode() for item in items]
+    for body in (b"\n".join(lines), b"\n".join([*lines[:-1], b"  " + lines[-1]])):
+        digest = WireDigest()
+        digest.add(body, "items")
+        assert digest.digest == digest_of(items)
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        (b'{"a":{"S":"x"},"a":{"S":"y"}}', "line 1"),
+        (b'{"a":{"S":"x"}}\n{"a":{"N":"one"}}', "line 2"),
+        (b'{"a":{"S":"\xff"}}', "UTF-8"),
+        (b'{"a":{"B":"YQ"}}', "base64"),
+        (b'{"a":{"S":"x"}', "line 1"),
+        (b'{"a":{"NULL":false}}', "line 1"),
+    ],
+)
+def test_what_is_broken_is_refused_with_its_line(body, message):
+    """The reference says what is wrong with bytes that the walk refuses, and nothing of them counts."""
+    digest = WireDigest()
+    with pytest.raises(DecodeError, match=message):
+        digest.add(body, "items")
+    assert digest.digest == Digest()
