@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ddbio.cli.flags import CONF_FLAG, JSON_FLAG, MASTER_FLAG, flags_of, parse_conf, parse_flags
-from ddbio.cli.show import format_bytes
-from ddbio.ops.export_read import export_to_files
+from ddbio.cli.progress import ExportProgress
+from ddbio.cli.show import format_bytes, format_export_plan
+from ddbio.ops.export_read import export_to_files, plan_of
 from ddbio.options import ExportToFilesOptions
 
 if TYPE_CHECKING:
@@ -26,14 +27,20 @@ def export() -> None:
 @flags_of(ExportToFilesOptions, without=["source", "dest"])
 @MASTER_FLAG
 @CONF_FLAG
+@click.option("--dry-run", is_flag=True, help="Verify the manifests, see that every file is there, and write nothing.")
 @JSON_FLAG
-def read(*, as_json: bool, master: str | None, conf: tuple[str, ...], **flags: Any) -> None:
+def read(*, as_json: bool, dry_run: bool, master: str | None, conf: tuple[str, ...], **flags: Any) -> None:
     """Turn the export in folder SOURCE into files at DEST, every file verified.
 
     Both are s3://bucket/prefix or a local folder; SOURCE holds manifest-summary.json.
     """
     options = parse_flags(ExportToFilesOptions, flags)
-    report = export_to_files(options, master=master, conf=parse_conf(conf))
+    if dry_run:
+        plan = plan_of(options)
+        click.echo(plan.to_json() if as_json else format_export_plan(plan))
+        return
+    watch = ExportProgress(show_plan=not as_json)
+    report = export_to_files(options, master=master, conf=parse_conf(conf), watch=watch)
     click.echo(report.to_json() if as_json else format_export_report(report))
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
 
-from ddbio.cli.show import format_duration, format_load_plan, format_plan
+from ddbio.cli.show import format_duration, format_export_plan, format_load_plan, format_plan
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from ddbio.budget import LocalBudget, Usage
     from ddbio.core.load_plan import LoadPlan
     from ddbio.core.plan import ScanPlan
+    from ddbio.ops.export_report import ExportReadPlan
 
 REFRESH_SECONDS = 0.25
 LINE_SECONDS = 10.0
@@ -30,7 +31,7 @@ WINDOW_SECONDS = 5.0
 class Course:
     """Say what a job is called, how many rows it is to bring, and what it may use.
 
-    ``done`` are rows that were there before it began.
+    ``done`` are rows that were there before it began. A job without a unit consumes none.
     """
 
     name: str
@@ -70,6 +71,21 @@ class LoadProgress:
             before = f", after {done_rows:,} rows of earlier runs" if done_rows else ""
             sys.stderr.write(f"{format_load_plan(plan)}\njob      {self._job_id}{before}\n\n")
         with shown(Course(f"load {plan.table}", "WCU", plan.rows, plan.wcu_per_second, done_rows), budget):
+            yield
+
+
+class ExportProgress:
+    """Print what of an export is to be read, then items, MB of text a second and the time left."""
+
+    def __init__(self, *, show_plan: bool) -> None:
+        self._show_plan = show_plan
+
+    @contextmanager
+    def running(self, plan: ExportReadPlan, budget: LocalBudget) -> Iterator[None]:
+        """Show the job while the context is open."""
+        if self._show_plan:
+            sys.stderr.write(format_export_plan(plan) + "\n\n")
+        with shown(Course("export read", "", plan.items, None), budget):
             yield
 
 
@@ -127,12 +143,11 @@ class Pace:
         rate = (usage.items - before.items) / seconds
         course = self._course
         asked = "" if course.units_per_second is None else f" of {course.units_per_second:g}"
-        words = [
-            f"{course.done + usage.items:,} items",
-            f"{(usage.consumed_units - before.consumed_units) / seconds:.0f}{asked} {course.unit}/s",
-        ]
+        words = [f"{course.done + usage.items:,} items"]
         if usage.wire_bytes:
-            words.insert(1, f"{(usage.wire_bytes - before.wire_bytes) / 1e6 / seconds:.1f} MB/s")
+            words.append(f"{(usage.wire_bytes - before.wire_bytes) / 1e6 / seconds:.1f} MB/s")
+        if course.unit:
+            words.append(f"{(usage.consumed_units - before.consumed_units) / seconds:.0f}{asked} {course.unit}/s")
         left = (course.goal or 0) - course.done - usage.items
         if rate > 0 and left > 0:
             words.append(f"{format_duration(left / rate)} left")

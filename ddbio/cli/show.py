@@ -11,6 +11,7 @@ from ddbio.core.schema import format_schema, schema_to_json
 if TYPE_CHECKING:
     from ddbio.core.load_plan import LoadPlan
     from ddbio.core.plan import ScanPlan
+    from ddbio.ops.export_report import ExportReadPlan
     from ddbio.ops.report import ScanReport
 
 _KIB = 1024.0
@@ -119,3 +120,15 @@ def format_values(values: dict[str, Any]) -> str:
 
 def _text(value: Any) -> str:
     return str(value.isoformat())
+
+
+def format_export_plan(plan: ExportReadPlan) -> str:
+    """Return what of an export is to be read, for people."""
+    filtered = ", FILTERED: it is not the whole table" if plan.filtered else ""
+    rows = [
+        ("export", f"{plan.kind}, {plan.encoding}{filtered}"),
+        ("items", f"{plan.items:,} in {plan.files:,} files, {format_bytes(plan.file_bytes)} gzipped"),
+        ("columns", ", ".join(plan.columns)),
+        ("engine", plan.engine),
+    ]
+    return "\n".join(f"{name:<9}{value}" for name, value in rows)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, Protocol
 
 import pyarrow as pa
 
@@ -14,7 +15,7 @@ from ddbio.engine import LocalEngine, available_cores, open_engine, running_spar
 from ddbio.lake import commit
 from ddbio.ops.clock import Clock
 from ddbio.ops.export_plan import export_tasks, layout_of_export, spark_task_count
-from ddbio.ops.export_report import ExportReadReport
+from ddbio.ops.export_report import ExportReadPlan, ExportReadReport
 from ddbio.ops.export_source import open_export
 from ddbio.ops.export_task import ExportFilesTask, ExportStream, collect_export_task, write_export_task
 from ddbio.ops.report import FileReport, misfit_reports
@@ -75,8 +76,50 @@ def read_source(source: ExportSource, layout: Layout, options: ExportReadOptions
     return pa.Table.from_batches([batch for batches in results for batch in batches], layout.rows)
 
 
+class ExportWatch(Protocol):
+    """Follow the reading of an export, to show it to somebody."""
+
+    def running(self, plan: ExportReadPlan, budget: LocalBudget) -> AbstractContextManager[None]:
+        """Show the plan, then what the budget has counted while the context is open."""
+        ...
+
+
+def plan_of(options: ExportToFilesOptions) -> ExportReadPlan:
+    """Return what reading an export into files would do; write nothing.
+
+    Raises
+    ------
+    NotFoundError, ExportIncompleteError, DecodeError
+        As :func:`read_export` says; of the files only a sample is read.
+    """
+    source = open_export(options.source, options)
+    return _plan(options, source, layout_of_export(source, options), source.sizes())
+
+
+def _plan(
+    options: ExportToFilesOptions, source: ExportSource, layout: Layout, sizes: Mapping[str, int]
+) -> ExportReadPlan:
+    summary = source.summary
+    return ExportReadPlan(
+        source=options.source,
+        dest=options.dest,
+        engine=engine_name(options),
+        kind=summary.kind,
+        encoding=summary.encoding,
+        filtered=summary.filtered,
+        items=summary.items,
+        files=len(sizes),
+        file_bytes=sum(sizes.values()),
+        columns={field.name: str(field.type) for field in layout.rows},
+    )
+
+
 def export_to_files(
-    options: ExportToFilesOptions, *, master: str | None = None, conf: Mapping[str, str] | None = None
+    options: ExportToFilesOptions,
+    *,
+    master: str | None = None,
+    conf: Mapping[str, str] | None = None,
+    watch: ExportWatch | None = None,
 ) -> ExportReadReport:
     """Turn an export into files that appear all together, with a manifest, once everything is verified.
 
@@ -84,6 +127,8 @@ def export_to_files(
     ----------
     master, conf
         Spark master and configuration for a session that has to be started.
+    watch
+        Follows the job while it runs.
 
     Raises
     ------
@@ -99,7 +144,7 @@ def export_to_files(
         cpu_planned = clock.cpu_seconds()
         engine = open_engine(engine_name(options), master=master, conf=conf)
         try:
-            results = job.run(engine)
+            results = job.run(engine, watch)
             files = [file for result in results for file in result.staged] or staging.empty(job.layout.rows)
             commit.commit(staging.store, staging.job_id, files, job.facts(), replaced)
             cpu_seconds = cpu_planned + engine.cpu_seconds()
@@ -120,12 +165,14 @@ class _Job:
     layout: Layout
     staging: Staging
 
-    def run(self, engine: Engine) -> list[ExportFilesResult]:
-        sizes = self.source.sizes()
+    def run(self, engine: Engine, watch: ExportWatch | None) -> list[ExportFilesResult]:
+        sizes, budget = self.source.sizes(), LocalBudget(None)
         usual = spark_task_count(sizes, engine.parallelism) if engine.name == "spark" else engine.parallelism
         reads = export_tasks(self.source, self.layout, self.options, self.options.tasks or usual, sizes)
         tasks = [ExportFilesTask(read, self.staging) for read in reads]
-        return engine.run(write_export_task, tasks, LocalBudget(None))
+        plan = _plan(self.options, self.source, self.layout, sizes)
+        with nullcontext() if watch is None else watch.running(plan, budget):
+            return engine.run(write_export_task, tasks, budget)
 
     def facts(self) -> commit.JobFacts:
         summary = self.source.summary

@@ -8,6 +8,40 @@ from ddbio.ops.report import FileReport, MisfitReport, Report
 
 
 @dataclass(frozen=True)
+class ExportReadPlan(Report):
+    """State what reading an export would do, its manifests verified and all its files there.
+
+    Attributes
+    ----------
+    source, dest
+        The export and the target as given.
+    engine
+        ``local`` or ``spark``.
+    kind, encoding
+        ``full`` or ``incremental``; ``json`` or ``ion``.
+    filtered
+        Whether the export says that it left out items or attributes.
+    items
+        Items of the export, as its manifests say.
+    files, file_bytes
+        Data files that hold something, and their bytes as stored.
+    columns
+        Names and Arrow types of the columns.
+    """
+
+    source: str
+    dest: str
+    engine: str
+    kind: str
+    encoding: str
+    filtered: bool
+    items: int
+    files: int
+    file_bytes: int
+    columns: dict[str, str]
+
+
+@dataclass(frozen=True)
 class ExportReadReport(Report):
     """State what of an export was read and written.
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
+from ddbio.budget import LocalBudget
 from ddbio.core.rescue import MisfitLog, OnMisfit
 from ddbio.ops.export_file import FileText
 
@@ -56,11 +57,13 @@ class ExportTally:
 class ExportStream:
     """Iterate over the batches of a task's files; ``tally`` is complete when the iteration has ended.
 
-    A file's rows come before its count and its MD5 are known: who shows them waits for the end.
+    A file's rows come before its count and its MD5 are known: who shows them waits for the end. The budget, of which an
+    export uses nothing, counts what was read so far, and ends the iteration where the job is being stopped.
     """
 
-    def __init__(self, task: ExportTask) -> None:
+    def __init__(self, task: ExportTask, budget: Budget | None = None) -> None:
         self._task = task
+        self._budget = LocalBudget(None) if budget is None else budget
         self.tally = ExportTally()
 
     def __iter__(self) -> Generator[pa.RecordBatch]:
@@ -84,8 +87,11 @@ class ExportStream:
         text = FileText(self._task.source, file)
         with text.blocks() as blocks:
             for block in blocks:
+                grant = self._budget.acquire(0)
                 batches = decoder.decode_batches(block)
-                text.rows += sum(batch.num_rows for batch in batches)
+                rows = sum(batch.num_rows for batch in batches)
+                self._budget.settle(grant, 0, items=rows, wire_bytes=len(block))
+                text.rows += rows
                 for batch in batches:
                     self.tally.rescued += batch.num_rows - batch.column(batch.num_columns - 1).null_count
                     yield batch
@@ -112,13 +118,11 @@ class ExportFilesResult:
 
 def write_export_task(task: ExportFilesTask, budget: Budget) -> ExportFilesResult:
     """Read one task's files into staged files; leave nothing staged when it fails."""
-    del budget  # an export costs no capacity
-    stream = ExportStream(task.read)
+    stream = ExportStream(task.read, budget)
     staged = task.staging.write(stream, task.read.layout.rows, task.read.number)
     return ExportFilesResult(staged, stream.tally)
 
 
 def collect_export_task(task: ExportTask, budget: Budget) -> list[pa.RecordBatch]:
     """Return all batches of one task's files."""
-    del budget  # an export costs no capacity
-    return list(ExportStream(task))
+    return list(ExportStream(task, budget))

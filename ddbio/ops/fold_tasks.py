@@ -62,12 +62,11 @@ class BucketsTask:
 
 def set_changes_aside(task: ChangesTask, budget: Budget) -> ExportTally:
     """Set one task's changes aside, and the hashes of their keys."""
-    del budget  # an export costs no capacity
     whole = ExportTally()
     for window, read in task.reads:
         # Rows come back in the order of these names: by window.
         name = f"{window:05d}-{read.number:05d}"
-        stream, writer, seen = ExportStream(read), SpillWriter(task.spill, _CHANGES, name), list[Any]()
+        stream, writer, seen = ExportStream(read, budget), SpillWriter(task.spill, _CHANGES, name), list[Any]()
         for batch in stream:
             keys: Any = batch.column("keys")
             own = pa.RecordBatch.from_arrays(keys.flatten(), schema=pa.schema(list(keys.type)))
@@ -83,8 +82,7 @@ def set_changes_aside(task: ChangesTask, budget: Budget) -> ExportTally:
 
 def pass_items(task: ItemsTask, budget: Budget) -> ExportFilesResult:
     """Stage the items that no change is about, and set the others aside; leave nothing staged when it fails."""
-    del budget  # an export costs no capacity
-    stream, changed = ExportStream(task.read), task.spill.hashes()
+    stream, changed = ExportStream(task.read, budget), task.spill.hashes()
     writer = SpillWriter(task.spill, _ITEMS, f"{task.read.number:05d}")
 
     def unchanged() -> Iterator[pa.RecordBatch]:
@@ -105,7 +103,7 @@ def pass_items(task: ItemsTask, budget: Budget) -> ExportFilesResult:
 
 def fold_buckets(task: BucketsTask, budget: Budget) -> tuple[Staged, ...]:
     """Stage what the changes made of the items of one task's buckets; leave nothing staged when it fails."""
-    del budget  # an export costs no capacity
+    del budget  # what was set aside has been counted
 
     def folded() -> Iterator[pa.RecordBatch]:
         for bucket in task.buckets:

@@ -35,3 +35,9 @@ def test_a_load_goes_on_from_what_is_done():
     """Rows of earlier runs count as brought, and not for the speed; writes tell no bytes."""
     pace = Pace(Course("load t", "WCU", 1000, None, done=400), _usage(0.0, 0))
     assert pace.describe(_usage(1.0, 100, 0)) == "500 items  3 WCU/s  5.0 s left"
+
+
+def test_a_job_that_consumes_nothing_tells_no_units():
+    """Reading an export shows items, megabytes of text and the time left, and nothing of capacity."""
+    pace = Pace(Course("export read", "", 1000, None), _usage(0.0, 0))
+    assert pace.describe(_usage(1.0, 500, 10_000)) == "500 items  5.0 MB/s  1.0 s left"

@@ -5,6 +5,7 @@ import gzip
 import hashlib
 import json
 import shutil
+from contextlib import contextmanager
 
 import pyarrow.dataset as ds
 import pyarrow.orc
@@ -18,6 +19,8 @@ from ddbio.cli.main import run
 from ddbio.core.digest import Digest
 from ddbio.core.digest_columns import digest_of_batches
 from ddbio.errors import DdbioError, DecodeError, ExportIncompleteError, NotFoundError
+from ddbio.ops.export_read import export_to_files
+from ddbio.options import ExportToFilesOptions, parse_options
 from ddbio.testing.export import ExportWriter, put_manifest
 
 # Where a Spark session runs already, it does the work; PySpark leaves its sockets to the garbage collector.
@@ -314,6 +317,44 @@ def test_command_prints_the_report(home, tmp_path, capsys):
         run(["export", "read", str(home), str(tmp_path / "out2"), "--json"])
     assert json.loads(capsys.readouterr().out)["error"]["type"] == "ExportIncompleteError"
     assert issubclass(ExportIncompleteError, DdbioError)
+
+
+def test_dry_run_writes_nothing_and_misses_files(home, tmp_path, capsys):
+    """The plan tells what there is to read; a file that is not there is named before anything is read."""
+    out = tmp_path / "out"
+    assert not run(["export", "read", str(home), str(out), "--dry-run", "--json"])
+    plan = json.loads(capsys.readouterr().out)
+    assert (plan["kind"], plan["encoding"], plan["items"], plan["files"]) == ("full", "json", 300, 3)
+    assert plan["file_bytes"] == sum(file.stat().st_size for file in filled(home))
+    assert plan["columns"]["price"] == "decimal128(38, 2)"
+    name = remove_file(home)
+    with pytest.raises(SystemExit):
+        run(["export", "read", str(home), str(out), "--dry-run"])
+    assert f"{name} is missing" in capsys.readouterr().err
+    assert not out.exists()
+
+
+def test_progress_is_told_with_the_plan(home, tmp_path, capsys):
+    """People see on stderr what is read, scripts nothing but the report."""
+    assert not run(["export", "read", str(home), str(tmp_path / "a"), "--engine", "local"])
+    assert "300 in 3 files" in capsys.readouterr().err
+    assert not run(["export", "read", str(home), str(tmp_path / "b"), "--engine", "local", "--json"])
+    assert capsys.readouterr().err == ""
+
+
+def test_what_is_read_is_counted_while_it_is_read(home, tmp_path):
+    """Whoever follows the job sees the items and the bytes of text that the report has in the end."""
+    seen = []
+
+    class Watch:
+        @contextmanager
+        def running(self, plan, budget):
+            yield
+            seen.append((plan.items, budget.usage().items, budget.usage().wire_bytes))
+
+    options = {"source": str(home), "dest": str(tmp_path / "out"), "engine": "local"}
+    report = export_to_files(parse_options(ExportToFilesOptions, options), watch=Watch())
+    assert seen == [(report.items, report.items, report.json_bytes)]
 
 
 def test_ion_export_has_the_same_rows(tmp_path, items):
