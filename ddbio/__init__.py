@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from ddbio.version import __version__
 
 if TYPE_CHECKING:
+    from ddbio.api.backups import create_backup, list_backups, restore_table
     from ddbio.api.exports import (
         describe_export,
         export_batches,
@@ -43,6 +44,7 @@ __all__ = [
     "ItemSchema",
     "__version__",
     "copy_table",
+    "create_backup",
     "create_table_like",
     "describe_export",
     "describe_import",
@@ -54,12 +56,14 @@ __all__ = [
     "from_dynamodb_json",
     "idempotency_key",
     "infer_schema",
+    "list_backups",
     "list_exports",
     "list_imports",
     "load",
     "read_export",
     "read_table",
     "register",
+    "restore_table",
     "scan",
     "scan_batches",
     "start_export",
@@ -75,6 +79,7 @@ _HOMES = {
     "DdbioError": "ddbio.errors",
     "ItemSchema": "ddbio.core.item_schema",
     "copy_table": "ddbio.api.writes",
+    "create_backup": "ddbio.api.backups",
     "create_table_like": "ddbio.api.writes",
     "describe_export": "ddbio.api.exports",
     "describe_import": "ddbio.api.imports",
@@ -86,12 +91,14 @@ _HOMES = {
     "from_dynamodb_json": "ddbio.core.decode",
     "idempotency_key": "ddbio.core.idempotency",
     "infer_schema": "ddbio.api.tables",
+    "list_backups": "ddbio.api.backups",
     "list_exports": "ddbio.api.exports",
     "list_imports": "ddbio.api.imports",
     "load": "ddbio.api.writes",
     "read_export": "ddbio.api.exports",
     "read_table": "ddbio.api.tables",
     "register": "ddbio.spark.registration",
+    "restore_table": "ddbio.api.backups",
     "scan": "ddbio.api.tables",
     "scan_batches": "ddbio.api.tables",
     "start_export": "ddbio.api.exports",

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ddbio.cli import export_jobs, import_jobs
+from ddbio.cli.backup import backup
 from ddbio.cli.copy import copy, table
 from ddbio.cli.demo import demo
 from ddbio.cli.export import export
@@ -92,6 +93,7 @@ def warm(*, as_json: bool) -> None:
 
 
 plan.add_command(plan_load)
+cli.add_command(backup)
 cli.add_command(copy)
 cli.add_command(demo)
 cli.add_command(load)

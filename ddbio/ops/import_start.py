@@ -12,11 +12,10 @@ from ddbio.aws.table import describe_table
 from ddbio.core.import_job import ImportedFiles, plan_import
 from ddbio.core.jobs import failure_of, s3_place
 from ddbio.errors import NotFoundError, ValidationError
-from ddbio.ops.digest import digest_source
 from ddbio.ops.import_files import FOLDER
+from ddbio.ops.table_digest import digest_of_table
 from ddbio.ops.target import dynamodb_spec, open_store
 from ddbio.ops.waiting import await_end
-from ddbio.options import ScanOptions
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -121,9 +120,7 @@ def _check_count(job: ImportJob, files: ImportedFiles) -> None:
 
 
 def _verify(job: ImportJob, files: ImportedFiles, options: ImportWaitOptions) -> None:
-    names = [field.name for field in dataclasses.fields(ScanOptions)]
-    shared = {name: getattr(options, name) for name in names if hasattr(options, name)}
-    found = digest_source(job.table, ScanOptions(**shared, table=job.table, nulls="keep"))
+    found = digest_of_table(job.table, options)
     items = job.imported_items if files.items is None else files.items
     digest = found.hexdigest()
     if found.count != items or files.digest not in (None, digest):

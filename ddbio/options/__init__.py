@@ -4,11 +4,12 @@ Each verb has one frozen options class. A name may be given in snake_case, camel
 source, all lower case. Values may be text. What is wrong is one :class:`~ddbio.errors.OptionError`.
 """
 
+from ddbio.options.backup import BackupCreateOptions, RestoreOptions
 from ddbio.options.columns import ColumnOptions
 from ddbio.options.connection import ConnectionOptions
 from ddbio.options.copy import CopyOptions, CreateLikeOptions
 from ddbio.options.export import ExportFoldOptions, ExportReadOptions, ExportToFilesOptions, ExportWindowsOptions
-from ddbio.options.export_start import ExportStartOptions, WaitOptions
+from ddbio.options.export_start import ExportStartOptions, PatienceOptions, WaitOptions
 from ddbio.options.files import Compression, Engine, FilesOptions, Mode
 from ddbio.options.import_files import ImportFilesFromOptions, ImportFilesOptions
 from ddbio.options.import_start import ImportStartOptions, ImportWaitOptions
@@ -18,6 +19,7 @@ from ddbio.options.write import LoadOptions, WriteOptions
 
 __all__ = [
     "AcceptEncoding",
+    "BackupCreateOptions",
     "ColumnOptions",
     "Compression",
     "ConnectionOptions",
@@ -36,6 +38,8 @@ __all__ = [
     "ImportWaitOptions",
     "LoadOptions",
     "Mode",
+    "PatienceOptions",
+    "RestoreOptions",
     "ScanOptions",
     "ScanToFilesOptions",
     "WaitOptions",

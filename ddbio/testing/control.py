@@ -25,7 +25,12 @@ def create_table(database: Database, request: Request) -> dict[str, Any]:
 
 def describe_table(database: Database, request: Request) -> dict[str, Any]:
     """Describe a table with its exact count and size."""
-    return {"Table": describe(existing_table(database, request), "ACTIVE")}
+    table = existing_table(database, request)
+    is_ready = database.wall.now() >= table.ready_at
+    described = describe(table, "ACTIVE" if is_ready else "CREATING")
+    if "RestoreSummary" in described:
+        described["RestoreSummary"] = {**described["RestoreSummary"], "RestoreInProgress": not is_ready}
+    return {"Table": described}
 
 
 def delete_table(database: Database, request: Request) -> dict[str, Any]:

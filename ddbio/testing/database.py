@@ -18,6 +18,7 @@ from ddbio.testing.wall import Wall
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from ddbio.testing.backup import Backup
     from ddbio.testing.delivery import Delivery
     from ddbio.testing.refusal import Refusal
     from ddbio.testing.request import Request
@@ -39,6 +40,7 @@ class Database:
     job_seconds: float = 0.0
     exports: Jobs = field(init=False)
     imports: Jobs = field(init=False)
+    backups: dict[str, Backup] = field(default_factory=dict)
     tables: dict[str, Table] = field(default_factory=dict)
     record: Record = field(init=False)
     mishaps: Mishaps = field(init=False)
@@ -56,7 +58,7 @@ class Database:
 
     def named(self, name: str) -> Table:
         """Return a table by its name."""
-        if name not in self.tables:
+        if name not in self.tables or self.tables[name].ready_at > self.wall.now():
             raise not_found()
         return self.tables[name]
 

@@ -10,6 +10,14 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs, urlsplit
 
 from ddbio.errors import DdbioError
+from ddbio.testing.backups import (
+    create_backup,
+    delete_backup,
+    describe_backup,
+    list_backups,
+    restore_backup,
+    restore_to_point_in_time,
+)
 from ddbio.testing.changes import update_table
 from ddbio.testing.compression import MAX_BODY_BYTES, compressed, inflated, is_worth_compressing, reply_coding
 from ddbio.testing.control import create_table, delete_table, describe_table, list_tables
@@ -41,9 +49,12 @@ if TYPE_CHECKING:
 _OPERATIONS: dict[str, Callable[[Database, Request], dict[str, Any] | Chunks]] = {
     "BatchGetItem": batch_get_item,
     "BatchWriteItem": batch_write_item,
+    "CreateBackup": create_backup,
     "CreateTable": create_table,
+    "DeleteBackup": delete_backup,
     "DeleteItem": delete_item,
     "DeleteTable": delete_table,
+    "DescribeBackup": describe_backup,
     "DescribeContinuousBackups": describe_continuous_backups,
     "DescribeTable": describe_table,
     "DescribeTimeToLive": describe_time_to_live,
@@ -52,11 +63,14 @@ _OPERATIONS: dict[str, Callable[[Database, Request], dict[str, Any] | Chunks]] =
     "ExportTableToPointInTime": export_table,
     "GetItem": get_item,
     "ImportTable": import_table,
+    "ListBackups": list_backups,
     "ListExports": list_exports,
     "ListImports": list_imports,
     "ListTables": list_tables,
     "PutItem": put_item,
     "Query": query,
+    "RestoreTableFromBackup": restore_backup,
+    "RestoreTableToPointInTime": restore_to_point_in_time,
     "Scan": scan,
     "UpdateContinuousBackups": update_continuous_backups,
     "UpdateItem": update_item,

@@ -90,6 +90,8 @@ class Table:
     """Since when, and for how many days, a point in time could be recovered."""
     journal: Journal | None = None
     """What was written since then."""
+    ready_at: float = 0.0
+    """Until when the table is being made, by the server's time of day."""
     indexes: dict[str, Index] = field(default_factory=dict)
     shelf: Shelf = field(default_factory=Shelf)
 

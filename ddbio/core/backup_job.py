@@ -1,0 +1,101 @@
+"""Hold what is known of a backup, and plan a restore; start none."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ddbio.errors import OptionError
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from ddbio.core.facts import RecoveryFacts
+
+
+@dataclass(frozen=True)
+class BackupJob:
+    """Hold what is known of a backup; times are ISO 8601.
+
+    Attributes
+    ----------
+    arn, name, status, kind
+        ``CREATING``, ``AVAILABLE`` or ``DELETED``; ``USER``, ``SYSTEM`` (of a deleted table) or ``AWS_BACKUP``.
+    table, table_arn
+        What it is of.
+    size_bytes, table_items
+        The service's own figures; items are as many as it last counted, up to six hours before.
+    created_at, expires_at
+        When.
+    items, digest
+        Of the table, where they were asked for.
+    """
+
+    arn: str
+    name: str
+    status: str
+    kind: str
+    table: str
+    table_arn: str
+    size_bytes: int
+    created_at: str
+    expires_at: str | None
+    table_items: int | None = None
+    items: int | None = None
+    digest: str | None = None
+
+
+@dataclass(frozen=True)
+class RestorePlan:
+    """State a restore completely before it is asked for; ``at`` is None for a backup and for the latest time."""
+
+    target: str
+    source: str
+    source_table: str
+    backup_arn: str | None
+    at: datetime | None
+    size_bytes: int
+
+
+@dataclass(frozen=True)
+class RestoreJob:
+    """Hold what is known of a restored table.
+
+    Attributes
+    ----------
+    arn, table, status
+        The new table; ``CREATING``, then ``ACTIVE``.
+    source, restored_at
+        What it was made of, and the time whose state it has.
+    items, digest
+        Of the new table, where they were compared.
+    verified
+        Whether they were.
+    seconds
+        From the request until it could be used.
+    """
+
+    arn: str
+    table: str
+    status: str
+    source: str
+    restored_at: str | None
+    items: int | None = None
+    digest: str | None = None
+    verified: bool = False
+    seconds: float = 0.0
+
+
+def check_restore_time(table: str, at: datetime | None, recovery: RecoveryFacts) -> None:
+    """Refuse a restore to a time that the table cannot be recovered to.
+
+    Raises
+    ------
+    OptionError
+        If recovery is off, or does not reach that time.
+    """
+    if not recovery.is_on or recovery.earliest is None or recovery.latest is None:
+        raise OptionError(f"table {table!r} has no point-in-time recovery: restore a backup of it")
+    if at is not None and not recovery.earliest.replace(microsecond=0) <= at <= recovery.latest:
+        span = f"{recovery.earliest.isoformat()} to {recovery.latest.isoformat()}"
+        raise OptionError(f"at is {at.isoformat()}, but the table can be recovered from {span}")

@@ -1,0 +1,117 @@
+"""Make backups and restore them, each awaited, and hold a restored table against what it should be; delete none."""
+
+from __future__ import annotations
+
+import dataclasses
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from ddbio.aws import backup
+from ddbio.aws.recovery import describe_recovery
+from ddbio.aws.table import describe_table
+from ddbio.core.backup_job import RestorePlan, check_restore_time
+from ddbio.errors import NotFoundError, OptionError, ServiceError, ValidationError
+from ddbio.ops.clock import Clock
+from ddbio.ops.table_digest import digest_of_table
+from ddbio.ops.target import dynamodb_spec
+from ddbio.ops.waiting import await_end
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ddbio.core.backup_job import BackupJob, RestoreJob
+    from ddbio.core.facts import TableFacts
+    from ddbio.ops.waiting import Job
+    from ddbio.options import BackupCreateOptions, ConnectionOptions, RestoreOptions
+
+    Watch = Callable[[Job, float], None]
+
+
+def describe_source(options: BackupCreateOptions) -> TableFacts:
+    """Return what is known of the table that would be backed up."""
+    return describe_table(dynamodb_spec(options), options.table)
+
+
+def create(options: BackupCreateOptions, watch: Watch | None = None) -> BackupJob:
+    """Back a table up; return once the backup can be restored.
+
+    Raises
+    ------
+    NotFoundError, AccessDeniedError, EndpointError, ServiceError
+        If it cannot be made.
+    ThrottledError
+        If it is not ready after ``wait_seconds``.
+    """
+    spec = dynamodb_spec(options)
+    table = describe_source(options).name
+    found = digest_of_table(table, options) if options.digest else None
+    name = options.name or f"{table[:200]}-{datetime.now(UTC):%Y%m%dT%H%M%SZ}"
+    arn = backup.create_backup(spec, options.table, name)
+    job = await_end(lambda: backup.describe_backup(spec, arn), options, watch)
+    if job.status != "AVAILABLE":
+        raise ServiceError(f"backup {arn} is {job.status}: make another one")
+    return job if found is None else dataclasses.replace(job, items=found.count, digest=found.hexdigest())
+
+
+def list_of(table: str | None, options: ConnectionOptions) -> list[BackupJob]:
+    """Return the backups of a table, by name or ARN, or of all."""
+    return backup.list_backups(dynamodb_spec(options), table)
+
+
+def plan_of(options: RestoreOptions) -> RestorePlan:
+    """Return the plan of a restore after looking at backup or table, and finding no table of the new name.
+
+    Raises
+    ------
+    OptionError
+        If there is such a table, or the time cannot be recovered to.
+    NotFoundError, AccessDeniedError, EndpointError
+        If the source cannot be described.
+    """
+    spec = dynamodb_spec(options)
+    if "/backup/" in options.source:
+        made = backup.describe_backup(spec, options.source)
+        plan = RestorePlan(options.target, options.source, made.table, made.arn, None, made.size_bytes)
+    else:
+        facts = describe_table(spec, options.source)
+        check_restore_time(facts.name, options.at, describe_recovery(spec, options.source))
+        plan = RestorePlan(options.target, options.source, facts.name, None, options.at, facts.size_bytes)
+    try:
+        describe_table(spec, options.target)
+    except NotFoundError:
+        return plan
+    raise OptionError(f"table {options.target!r} exists: a restore makes a new table, choose another name")
+
+
+def restore(options: RestoreOptions, watch: Watch | None = None) -> RestoreJob:
+    """Make a new table of a backup or of a table's past; return once it can be used and is what it should be.
+
+    Raises
+    ------
+    OptionError, NotFoundError, AccessDeniedError, EndpointError, ServiceError
+        Nothing has then been started.
+    ValidationError
+        If count or digest are not those asked for; the new table stays.
+    ThrottledError
+        If it is not ready after ``wait_seconds``; it goes on.
+    """
+    spec = dynamodb_spec(options)
+    plan = plan_of(options)
+    clock = Clock()
+    backup.start_restore(spec, plan)
+    job = await_end(lambda: backup.describe_restore(spec, options.target), options, watch)
+    if job.status != "ACTIVE":
+        raise ServiceError(f"table {options.target} is {job.status} after its restore from {plan.source}")
+    job = dataclasses.replace(job, source=job.source or plan.source, seconds=round(clock.seconds(), 3))
+    if not options.verify and options.digest is None:
+        return job
+    found = digest_of_table(options.target, options)
+    job = dataclasses.replace(job, items=found.count, digest=found.hexdigest(), verified=True)
+    wanted = options.digest or digest_of_table(plan.source_table, options).hexdigest()
+    if job.digest != wanted:
+        raise ValidationError(
+            f"table {job.table}, restored from {plan.source}, has {job.items} items of digest {job.digest}, "
+            f"not {wanted}{f': was {plan.source_table} written to since?' if options.verify else ''}",
+            {"items": job.items, "digest": job.digest, "wanted_digest": wanted},
+        )
+    return job

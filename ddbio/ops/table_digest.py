@@ -1,0 +1,25 @@
+"""Scan a table for its count and digest; keep none of it."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from typing import TYPE_CHECKING
+
+from ddbio.ops.digest import digest_source
+from ddbio.options import ConnectionOptions, ScanOptions
+
+if TYPE_CHECKING:
+    from ddbio.core.digest import Digest
+
+
+def digest_of_table(table: str, options: ConnectionOptions) -> Digest:
+    """Return count and digest of a table's items, read as the options' connection says.
+
+    Raises
+    ------
+    NotFoundError, AccessDeniedError, EndpointError, ThrottledError
+        As of any scan.
+    """
+    connection = {field.name: getattr(options, field.name) for field in fields(ConnectionOptions)}
+    # NULL is told from missing, and what was written last is seen.
+    return digest_source(table, ScanOptions(**connection, table=table, nulls="keep", consistent=True))
