@@ -66,6 +66,7 @@ _ADVICE = {
     "BackupInUseException": "another backup or restore of it is under way: wait for that",
     "ContinuousBackupsUnavailableException": "a new table takes some seconds to be ready for backups: try again",
     "ExportConflictException": "the client token stands for another request of the last eight hours: give another one",
+    "IdempotentParameterMismatchException": "the client token stands for another request: give another one",
     "ImportConflictException": "the client token stands for another import: give another one",
     "InvalidExportTimeException": "choose times within the recovery window, 15 minutes to 24 hours apart",
     "InvalidRestoreTimeException": "choose a time within the recovery window",

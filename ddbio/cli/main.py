@@ -12,6 +12,7 @@ import click
 
 from ddbio.cli import export_jobs, import_jobs
 from ddbio.cli.backup import backup
+from ddbio.cli.bulk import bulk
 from ddbio.cli.copy import copy, table
 from ddbio.cli.demo import demo
 from ddbio.cli.export import export
@@ -94,6 +95,7 @@ def warm(*, as_json: bool) -> None:
 
 plan.add_command(plan_load)
 cli.add_command(backup)
+cli.add_command(bulk)
 cli.add_command(copy)
 cli.add_command(demo)
 cli.add_command(load)

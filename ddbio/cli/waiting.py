@@ -6,6 +6,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from ddbio.cli.show import format_duration
+from ddbio.core.bulk_job import BulkJob
 
 if TYPE_CHECKING:
     from ddbio.ops.waiting import Job
@@ -16,7 +17,7 @@ LINE_SECONDS = 30.0
 class JobWatch:
     """Write a line when a job's status changes, and every half minute while it does not.
 
-    The service counts nothing before a job ends, so there is no share done to show.
+    Exports, imports and backups count nothing before they end; bulk puts do, and so the time left can be told.
     """
 
     def __init__(self, kind: str) -> None:
@@ -29,5 +30,13 @@ class JobWatch:
         if job.status == self._status and waited - self._told_at < LINE_SECONDS:
             return
         self._status, self._told_at = job.status, waited
-        sys.stderr.write(f"{self._kind} {job.arn.rpartition('/')[2]}: {job.status}, waited {format_duration(waited)}\n")
+        name = job.arn.rpartition("/")[2]
+        sys.stderr.write(f"{self._kind} {name}: {job.status}, waited {format_duration(waited)}{_left(job, waited)}\n")
         sys.stderr.flush()
+
+
+def _left(job: Job, waited: float) -> str:
+    if not isinstance(job, BulkJob) or not job.total_bytes or not job.processed_bytes:
+        return ""
+    done = job.processed_bytes / job.total_bytes
+    return f", {done:.0%} done, about {format_duration(waited * (1 - done) / done)} left"

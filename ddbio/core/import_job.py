@@ -131,8 +131,8 @@ def plan_import(
         raise OptionError(
             f"{options.source} holds {len(objects)} objects, an import takes {_MAX_OBJECTS}: make larger ones"
         )
-    key = _chosen("key", None if options.key is None else format_key(parse_key(options.key)), files.key)
-    file_format = _chosen("format", options.format, files.format or options.format or "dynamodb_json")
+    key = chosen("key", None if options.key is None else format_key(parse_key(options.key)), files.key)
+    file_format = chosen("format", options.format, files.format or options.format or "dynamodb_json")
     return ImportPlan(
         table=options.table,
         bucket=bucket,
@@ -144,7 +144,7 @@ def plan_import(
         rcu=options.rcu,
         wcu=options.wcu,
         format=file_format,
-        compression=_chosen("compression", options.compression, files.compression),
+        compression=chosen("compression", options.compression, files.compression),
         delimiter=options.delimiter,
         bucket_owner=options.bucket_owner,
         client_token=client_token,
@@ -203,7 +203,14 @@ def _key_schema(key: tuple[tuple[str, str], ...]) -> list[dict[str, str]]:
     return [{"AttributeName": name, "KeyType": kind} for (name, _), kind in zip(key, ("HASH", "RANGE"), strict=False)]
 
 
-def _chosen(name: str, given: str | None, stated: str | None) -> str:
+def chosen(name: str, given: str | None, stated: str | None) -> str:
+    """Return an option as it is given or as the manifest of the files states it.
+
+    Raises
+    ------
+    OptionError
+        If both contradict each other, or neither is there.
+    """
     if given is not None and stated is not None and given != stated:
         raise OptionError(f"{name} is given as {given}, but the manifest of the files says {stated}")
     chosen = given or stated

@@ -109,8 +109,10 @@ def _parser() -> argparse.ArgumentParser:
         metavar="START-END[:LIMIT]",
         help="seconds since the start in which everything is throttled; may be repeated",
     )
-    parser.add_argument("--job-seconds", type=float, default=0.0, help="how long exports and imports run")
-    parser.add_argument("--job-failure", metavar="CODE", help="the FailureCode with which every export and import ends")
+    parser.add_argument("--job-seconds", type=float, default=0.0, help="how long jobs of the service run")
+    parser.add_argument(
+        "--job-failure", metavar="CODE", help="the FailureCode with which every export, import and bulk put ends"
+    )
     parser.add_argument("--seed", type=int, default=0, help="chooses what the faults strike")
     parser.add_argument("--until-eof", action="store_true", help="stop when standard input ends")
     return parser

@@ -40,6 +40,7 @@ class Database:
     job_seconds: float = 0.0
     exports: Jobs = field(init=False)
     imports: Jobs = field(init=False)
+    bulk: Jobs = field(init=False)
     backups: dict[str, Backup] = field(default_factory=dict)
     tables: dict[str, Table] = field(default_factory=dict)
     record: Record = field(init=False)
@@ -48,8 +49,9 @@ class Database:
     def __post_init__(self) -> None:
         self.record = Record(self.clock())
         self.mishaps = Mishaps(self.faults, self.clock())
-        self.exports, self.imports = (
-            Jobs(kind, self.wall, self.job_seconds, self.faults.job_failure) for kind in ("Export", "Import")
+        self.exports, self.imports, self.bulk = (
+            Jobs(kind, self.wall, self.job_seconds, self.faults.job_failure)
+            for kind in ("Export", "Import", "BulkOperation")
         )
 
     def table(self, request: Request) -> Table:

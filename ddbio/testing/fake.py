@@ -69,7 +69,7 @@ class FakeDynamoDB:
     export_to
         The S3 endpoint, or the folder with buckets as folders, to which ExportTableToPointInTime writes.
     job_seconds
-        How long an export or import runs, by the server's time of day.
+        How long an export, import, bulk put, backup or restore runs, by the server's time of day.
     process
         Whether to serve from a process of its own, so that a benchmark measures only its client.
     """

@@ -66,7 +66,7 @@ class Faults:
     seed
         Chooses which requests and items are struck.
     job_failure
-        The FailureCode with which every export and import ends.
+        The FailureCode with which every export, import and bulk put ends.
     """
 
     unprocessed_ratio: float = 0.0

@@ -110,7 +110,7 @@ class _Run:
 
     def _read(self, body: bytes) -> None:
         try:
-            text = _inflated(body, self._description["InputCompressionType"])
+            text = inflated_object(body, self._description["InputCompressionType"])
             self._size_bytes += len(text)
             for item in self._items(text):
                 self._put(item)
@@ -151,7 +151,8 @@ def _items_of(request: Request, table: Table) -> Callable[[bytes], Iterator[Any]
     raise lacking("ION")
 
 
-def _inflated(body: bytes, compression: str) -> bytes:
+def inflated_object(body: bytes, compression: str) -> bytes:
+    """Return an object's text by the compression that is said; what is empty has none."""
     match compression:
         case "GZIP":
             return gzip.decompress(body) if body else body

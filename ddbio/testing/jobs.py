@@ -53,6 +53,14 @@ class Jobs:
         self._settle()
         return self._described.get(arn)
 
+    def cancel(self, arn: str) -> bool:
+        """End a job without its work; return whether it ran."""
+        self._settle()
+        ran = self._running.pop(arn, None) is not None
+        if ran:
+            self._described[arn] |= {f"{self.kind}Status": "CANCELLED", "EndTime": round(self.wall.now(), 3)}
+        return ran
+
     def running(self) -> list[dict[str, Any]]:
         """Return the jobs that have not ended."""
         self._settle()

@@ -18,6 +18,12 @@ from ddbio.testing.backups import (
     restore_backup,
     restore_to_point_in_time,
 )
+from ddbio.testing.bulk import (
+    cancel_bulk_operation,
+    describe_bulk_operation,
+    list_bulk_operations,
+    start_bulk_put,
+)
 from ddbio.testing.changes import update_table
 from ddbio.testing.compression import MAX_BODY_BYTES, compressed, inflated, is_worth_compressing, reply_coding
 from ddbio.testing.control import create_table, delete_table, describe_table, list_tables
@@ -49,12 +55,14 @@ if TYPE_CHECKING:
 _OPERATIONS: dict[str, Callable[[Database, Request], dict[str, Any] | Chunks]] = {
     "BatchGetItem": batch_get_item,
     "BatchWriteItem": batch_write_item,
+    "CancelBulkOperation": cancel_bulk_operation,
     "CreateBackup": create_backup,
     "CreateTable": create_table,
     "DeleteBackup": delete_backup,
     "DeleteItem": delete_item,
     "DeleteTable": delete_table,
     "DescribeBackup": describe_backup,
+    "DescribeBulkOperation": describe_bulk_operation,
     "DescribeContinuousBackups": describe_continuous_backups,
     "DescribeTable": describe_table,
     "DescribeTimeToLive": describe_time_to_live,
@@ -64,6 +72,7 @@ _OPERATIONS: dict[str, Callable[[Database, Request], dict[str, Any] | Chunks]] =
     "GetItem": get_item,
     "ImportTable": import_table,
     "ListBackups": list_backups,
+    "ListBulkOperations": list_bulk_operations,
     "ListExports": list_exports,
     "ListImports": list_imports,
     "ListTables": list_tables,
@@ -72,6 +81,7 @@ _OPERATIONS: dict[str, Callable[[Database, Request], dict[str, Any] | Chunks]] =
     "RestoreTableFromBackup": restore_backup,
     "RestoreTableToPointInTime": restore_to_point_in_time,
     "Scan": scan,
+    "StartBulkPutItems": start_bulk_put,
     "UpdateContinuousBackups": update_continuous_backups,
     "UpdateItem": update_item,
     "UpdateTable": update_table,

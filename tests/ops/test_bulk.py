@@ -1,0 +1,141 @@
+"""Bulk puts from files into a table that is there, against the fake."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+
+import pyarrow as pa
+import pytest
+from click.testing import CliRunner
+
+import ddbio
+from ddbio.aws.client import ClientSpec
+from ddbio.cli.main import cli
+from ddbio.cli.waiting import JobWatch
+from ddbio.errors import NotFoundError, OptionError, PartialWriteError, ServiceError
+from ddbio.testing import FakeDynamoDB, Faults, MotoServer
+
+BUCKET = "bulk"
+REPORTS = f"s3://{BUCKET}/reports"
+
+
+@pytest.fixture(scope="module")
+def s3():
+    """Return the endpoint of an S3 with one bucket, and a client of it."""
+    with MotoServer() as server:
+        client = ClientSpec(endpoint_url=server.endpoint_url, region="us-east-1").client("s3")
+        client.create_bucket(Bucket=BUCKET)
+        yield server.endpoint_url, client
+
+
+@pytest.fixture
+def serve(s3):
+    """Return a maker of fakes with a table; it returns the fake and the options that reach all."""
+    running = []
+
+    def side(**options):
+        fake = FakeDynamoDB(export_to=s3[0], **options).start()
+        running.append(fake)
+        fake.load("orders", [{"pk": {"S": "old"}}, {"pk": {"S": "k1"}, "n": {"N": "0"}}], "pk:S")
+        return fake, {"endpoint_url": fake.endpoint_url, "s3_endpoint_url": s3[0], "region": "us-east-1"}
+
+    yield side
+    for fake in running:
+        fake.stop()
+
+
+def files(name, options, count=100, key="pk"):
+    """Write rows as files and return where."""
+    rows = pa.table({"pk": [f"k{number}" for number in range(count)], "n": list(range(count))})
+    ddbio.write_import_files(rows, f"s3://{BUCKET}/{name}", key=key, **options)
+    return f"s3://{BUCKET}/{name}"
+
+
+def test_files_are_put_into_a_table(serve):
+    """Every item of the files is in the table, over what was there, beside what they do not name."""
+    _, options = serve()
+    job = ddbio.start_bulk_put(files("put", options), "orders", REPORTS, **options)
+    job = ddbio.wait_bulk_put(job.arn, **options)
+    assert (job.status, job.processed_items, job.failed_items) == ("COMPLETED", 100, 0)
+    found = {row["pk"]: row["n"] for row in ddbio.read_table("orders", **options).to_pylist()}
+    assert found == {"old": None} | {f"k{number}": number for number in range(100)}
+    assert [each.status for each in ddbio.list_bulk_puts(**options)] == ["COMPLETED"]
+
+
+def test_refused_items_are_a_partial_write(serve, s3):
+    """The error says how many were put, how many not, and where the reports are."""
+    _, options = serve()
+    body = b'{"Item":{"pk":{"S":"a"}}}\n{"Item":{"other":{"S":"b"}}}\n{"Item":{"pk":{"S":"c"}}}\n'
+    s3[1].put_object(Bucket=BUCKET, Key="partly/a", Body=body)
+    job = ddbio.start_bulk_put(f"s3://{BUCKET}/partly", "orders", REPORTS, compression="none", **options)
+    with pytest.raises(PartialWriteError, match=r"2 items put into orders, 1 refused.*reports") as caught:
+        ddbio.wait_bulk_put(job.arn, **options)
+    assert (caught.value.accepted, caught.value.rejected, caught.value.rejects_uri) == (2, 1, REPORTS)
+
+
+def test_a_bulk_put_can_be_cancelled(serve):
+    """It ends as cancelled, which waiting reports; a token makes the start repeatable before."""
+    fake, options = serve(job_seconds=3600)
+    source = files("cancelled", options)
+    job = ddbio.start_bulk_put(source, "orders", REPORTS, client_token="t", **options)
+    assert ddbio.start_bulk_put(source, "orders", REPORTS, client_token="t", **options).arn == job.arn
+    with pytest.raises(ServiceError, match="another one"):
+        ddbio.start_bulk_put(source, "orders", REPORTS, client_token="t", wcu_per_second=2048, **options)
+    assert ddbio.describe_bulk_put(job.arn, **options).status == "IN_PROGRESS"
+    assert ddbio.cancel_bulk_put(job.arn, **options).status == "CANCELLED"
+    fake.pass_time(3600)
+    with pytest.raises(ServiceError, match="CANCELLED, and what it has put stays"):
+        ddbio.wait_bulk_put(job.arn, **options)
+
+
+def test_what_cannot_start_does_not(serve):
+    """Files of another key, reports below the source, no files, no table, no bucket: each is told before the start."""
+    fake, options = serve()
+    source = files("refused", options)
+    with pytest.raises(OptionError, match="written for the key"):
+        ddbio.start_bulk_put(files("other-key", options, key="n:N"), "orders", REPORTS, **options)
+    with pytest.raises(OptionError, match="below the source"):
+        ddbio.start_bulk_put(f"s3://{BUCKET}", "orders", REPORTS, compression="none", **options)
+    with pytest.raises(NotFoundError, match="holds no object"):
+        ddbio.start_bulk_put(f"s3://{BUCKET}/nothing", "orders", REPORTS, compression="none", **options)
+    with pytest.raises(NotFoundError, match="absent"):
+        ddbio.start_bulk_put(source, "absent", REPORTS, **options)
+    with pytest.raises(NotFoundError, match="bucket absent"):
+        ddbio.start_bulk_put(source, "orders", "s3://absent/x", **options)
+    assert "StartBulkPutItems" not in fake.requests()
+
+
+def test_a_failed_bulk_put_says_why(serve):
+    """The FailureCode becomes the error."""
+    _, options = serve(faults=Faults(job_failure="InternalServerError"))
+    job = ddbio.start_bulk_put(files("failed", options), "orders", REPORTS, **options)
+    with pytest.raises(ServiceError, match="InternalServerError"):
+        ddbio.wait_bulk_put(job.arn, **options)
+
+
+def test_the_command_line_drives_a_bulk_put(serve):
+    """A dry run starts nothing; each verb prints one JSON object."""
+    _, options = serve()
+    source = files("cli", options)
+    reach = [word for name, value in options.items() for word in (f"--{name.replace('_', '-')}", value)]
+
+    def run(*words):
+        return json.loads(CliRunner().invoke(cli, ["bulk", *words, *reach, "--json"], catch_exceptions=False).stdout)
+
+    plan = run("start", source, "orders", REPORTS, "--dry-run")
+    assert (plan["items"], plan["compression"], plan["objects"]) == (100, "zstd", 1)
+    assert run("list") == {"bulk_puts": []}
+    job = run("start", source, "orders", REPORTS)
+    assert run("wait", job["arn"])["processed_items"] == 100
+    assert run("show", job["arn"])["table"] == "orders"
+    assert run("list")["bulk_puts"][0]["status"] == "COMPLETED"
+
+
+def test_the_time_left_is_told(serve, capsys):
+    """While bytes are counted, the watch says which share is done and how long the rest may take."""
+    _, options = serve()
+    job = ddbio.start_bulk_put(files("watched", options), "orders", REPORTS, **options)
+    job = ddbio.describe_bulk_put(job.arn, **options)
+    JobWatch("bulk put").look(dataclasses.replace(job, processed_bytes=25, total_bytes=100), 10.0)
+    assert "25% done, about 30.0 s left" in capsys.readouterr().err
