@@ -12,7 +12,7 @@ from bench.pairs import interleave, megabytes_per_second
 from ddbio.core.decode import Decoder
 from ddbio.core.ion import ion_to_json_lines
 from ddbio.core.ion_lines import IonLines
-from ddbio.testing.ion import ion_line
+from ddbio.core.ion_text import ion_line
 
 ITEMS = 20_000
 ROUNDS = 5

@@ -35,6 +35,17 @@ def describe_table(spec: ClientSpec, table: str) -> TableFacts:
     return _facts(call(spec, "DescribeTable", f"table {table!r}", {"TableName": table})["Table"])
 
 
+def facts_of_description(stated: Mapping[str, Any]) -> TableFacts:
+    """Return what a description says, be it DescribeTable's whole reply or the table in it.
+
+    Raises
+    ------
+    KeyError, TypeError
+        If it is no such description.
+    """
+    return _facts(stated.get("Table", stated))
+
+
 def _facts(table: Mapping[str, Any]) -> TableFacts:
     types = {each["AttributeName"]: each["AttributeType"] for each in table.get("AttributeDefinitions", [])}
     keys = tuple((name, types[name]) for name in _key_names(table))

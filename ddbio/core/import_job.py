@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -26,6 +27,19 @@ class ImportedFiles:
     items: int | None = None
     json_bytes: int | None = None
     digest: str | None = None
+
+    @classmethod
+    def parse(cls, manifest: bytes) -> ImportedFiles | None:
+        """Return what a job's manifest says, or None if the job wrote no files for an import."""
+        try:
+            stated = json.loads(manifest)["source"]["import"]
+            texts = {name: stated[name] for name in ("key", "format", "compression", "digest")}
+            counts = {name: stated[name] for name in ("items", "json_bytes")}
+        except (ValueError, KeyError, TypeError):
+            return None
+        if not all(isinstance(text, str) for text in texts.values() if text is not None):
+            return None
+        return cls(**texts, **counts) if all(type(count) is int for count in counts.values()) else None
 
 
 @dataclass(frozen=True)
@@ -139,7 +153,7 @@ def plan_import(
         # A prefix without its slash would take the objects of neighbours as well.
         prefix=f"{prefix}/" if prefix else "",
         key=key,
-        indexes=tuple(map(str, options.gsi)),
+        indexes=options.gsi,
         billing=options.billing,
         rcu=options.rcu,
         wcu=options.wcu,

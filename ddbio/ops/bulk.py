@@ -10,10 +10,9 @@ from ddbio.aws import bulk
 from ddbio.aws.bucket import check_bucket
 from ddbio.aws.table import describe_table
 from ddbio.core.bulk_job import plan_bulk
-from ddbio.core.import_job import ImportedFiles
 from ddbio.core.jobs import failure_of, s3_place
 from ddbio.errors import NotFoundError, PartialWriteError, ValidationError
-from ddbio.ops.import_start import files_of
+from ddbio.ops.import_start import files_of, files_of_job
 from ddbio.ops.target import dynamodb_spec, open_store, s3_spec
 from ddbio.ops.waiting import await_end
 
@@ -79,7 +78,7 @@ def wait(options: WaitOptions, watch: Callable[[BulkJob, float], None] | None = 
     if job.status != "COMPLETED":
         left = f"it is {job.status}, and what it has put stays"
         raise failure_of(f"bulk operation {job.arn}", job.failure_code, job.failure_message, left)
-    files = files_of(job.source, options)[1] if job.source else ImportedFiles()
+    files = files_of_job(job.source, options)
     if files.items not in (None, job.processed_items):
         raise ValidationError(
             f"bulk operation {job.arn} read {job.processed_items} items, but its files hold {files.items}",

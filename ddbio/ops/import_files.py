@@ -5,18 +5,21 @@ from __future__ import annotations
 import json
 import secrets
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ddbio.aws.table import describe_table
+from ddbio.aws.table import describe_table, facts_of_description
 from ddbio.core.digest_columns import ColumnDigest
 from ddbio.core.encode import Encoder
+from ddbio.core.ion import ion_to_json_lines
+from ddbio.core.ion_text import ion_line
 from ddbio.core.kernel.encoder import PIECE_BYTES
 from ddbio.core.key_set import KeySet, Prints, key_prints
 from ddbio.core.staged import FileNaming
 from ddbio.core.table_key import format_key, parse_key
-from ddbio.errors import EncodeError
+from ddbio.errors import EncodeError, OptionError
 from ddbio.lake import commit
 from ddbio.lake.item_files import ItemFileWriter, Lines
 from ddbio.lake.rows import RowFiles
@@ -41,6 +44,7 @@ if TYPE_CHECKING:
 FOLDER = "data/"
 """Where the objects lie below the target: the service reads everything under the prefix that it imports."""
 
+_ENDINGS = {"dynamodb_json": "json", "ion": "ion"}
 _PREFIX, _SUFFIX = b'{"Item":', b"}\n"
 
 
@@ -83,7 +87,13 @@ def key_of(options: ImportFilesOptions) -> Key:
     """
     if options.key is not None:
         return parse_key(options.key)
-    return describe_table(dynamodb_spec(options), options.like or "").key_types
+    like = options.like or ""
+    if not like.endswith(".json"):
+        return describe_table(dynamodb_spec(options), like).key_types
+    try:
+        return facts_of_description(json.loads(Path(like).read_text("utf-8"))).key_types
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise OptionError(f"like: {like} holds nothing that DescribeTable says of a table ({error!r})") from None
 
 
 def _unit_batches(source: FileSource, key: Key, duplicates: str) -> Iterator[pa.RecordBatch]:
@@ -104,7 +114,7 @@ def _write(batches: Iterable[pa.RecordBatch], key: Key, options: ImportFilesOpti
     clock = Clock()
     store, job_id = open_store(options.dest, options), new_job_id()
     replaced = commit.prepare(store, options.mode, job_id)
-    writer = ItemFileWriter(store, FOLDER, FileNaming(job_id, 0), "json", options.compression)
+    writer = ItemFileWriter(store, FOLDER, FileNaming(job_id, 0), _ENDINGS[options.format], options.compression)
     try:
         window = _Window(writer, key, options)
         for batch in batches:
@@ -187,7 +197,10 @@ class _Window:
             _, _, what = refusal.message.partition(": ")
             row = self.rows + refusal.row
             raise EncodeError(f"row {row} as read: {what}; nothing was written", row, refusal.attribute, refusal.rule)
-        self._lines.add(items.buffer, items.offsets)
+        if self._options.format == "ion":
+            self._lines.add(*_ion(items.buffer))
+        else:
+            self._lines.add(items.buffer, items.offsets)
         self._held.append((rows, key_prints(rows, list(self._key))))
         self.rows += rows.num_rows
 
@@ -199,10 +212,15 @@ class _Window:
         return self._encoders[-1]
 
     def _refusal(self, line: bytes) -> EncodeError:
-        item = json.loads(line)["Item"]
+        item = json.loads(line if self._options.format != "ion" else ion_to_json_lines(line))["Item"]
         shown = json.dumps({name: item[name] for name in self._key}, ensure_ascii=False)
         ways = "the service would keep one of them at random: make them differ, or give duplicates=first or last"
         return EncodeError(f"two rows have the key {shown}: {ways}", None, next(iter(self._key)), "duplicate_key")
+
+
+def _ion(text: np.ndarray[Any, np.dtype[np.uint8]]) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
+    lines = [ion_line(json.loads(line)) for line in text.tobytes().splitlines()]
+    return np.frombuffer(b"".join(lines), np.uint8), np.cumsum([0, *map(len, lines)])
 
 
 def _backwards(batch: pa.RecordBatch) -> pa.RecordBatch:

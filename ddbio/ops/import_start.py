@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
-import json
 import uuid
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ddbio.aws import native_import
 from ddbio.aws.table import describe_table
 from ddbio.core.import_job import ImportedFiles, plan_import
 from ddbio.core.jobs import failure_of, s3_place
-from ddbio.errors import NotFoundError, ValidationError
+from ddbio.core.manifest import MAX_MANIFEST_BYTES
+from ddbio.errors import AccessDeniedError, EndpointError, NotFoundError, ValidationError
 from ddbio.ops.import_files import FOLDER
 from ddbio.ops.table_digest import digest_of_table
 from ddbio.ops.target import dynamodb_spec, open_store
@@ -75,7 +76,7 @@ def wait(options: ImportWaitOptions, watch: Callable[[ImportJob, float], None] |
         counts = f"{job.imported_items} items are in the table, {job.errors} objects were given up at a line"
         left = f"{counts}; what was refused is in the log group {job.log_group}"
         raise failure_of(f"import {job.arn}", job.failure_code, job.failure_message, left)
-    files = files_of(job.source, options)[1] if job.source else ImportedFiles()
+    files = files_of_job(job.source, options)
     _check_count(job, files)
     if options.verify:
         _verify(job, files, options)
@@ -102,11 +103,18 @@ def files_of(source: str, options: ConnectionOptions) -> tuple[str, ImportedFile
     root = root if last == folder else source.rstrip("/")
     store = open_store(root, options)
     for entry in store.list(_MANIFESTS):
-        if entry.path.endswith(".json") and not entry.path.endswith(".intent.json"):
-            stated: dict[str, Any] | None = json.loads(store.read(entry.path)).get("source", {}).get("import")
-            if stated is not None:
-                return f"{root}/{folder}", ImportedFiles(**stated)
+        if entry.path.endswith(".json") and entry.size_bytes <= MAX_MANIFEST_BYTES:
+            files = ImportedFiles.parse(store.read(entry.path))
+            if files is not None:
+                return f"{root}/{folder}", files
     return source, ImportedFiles()
+
+
+def files_of_job(source: str, options: ConnectionOptions) -> ImportedFiles:
+    """Return what the manifest of a job's files says; nothing where it is not told, or may not be read."""
+    with contextlib.suppress(AccessDeniedError, EndpointError):
+        return files_of(source, options)[1] if source else ImportedFiles()
+    return ImportedFiles()
 
 
 def _check_count(job: ImportJob, files: ImportedFiles) -> None:

@@ -1,6 +1,6 @@
 """Answer StartBulkPutItems and what belongs to it, from objects in the stand-in of S3; writes no reports.
 
-Refuses Ion, and lines with anything but an item: conditions are not served.
+Refuses lines with anything but an item: conditions are not served.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ import json
 import time
 from typing import TYPE_CHECKING, Any
 
+from ddbio.core.ion import ion_to_json_lines
 from ddbio.testing.control import existing_table
 from ddbio.testing.imports import inflated_object
 from ddbio.testing.refusal import Refusal, invalid, lacking, not_found, service_refusal
@@ -32,8 +33,6 @@ def start_bulk_put(database: Database, request: Request) -> dict[str, Any]:
         raise lacking("StartBulkPutItems without export_to")
     table, source = existing_table(database, request), request.required("InputS3Configuration")
     request.required("OutputS3Configuration")
-    if source.get("InputFormat") != "DYNAMODB_JSON":
-        raise lacking("ION")
     asked = {name: value for name, value in request.members.items() if name != "ClientToken"}
     token = request.text("ClientToken") or ""
     bulk = database.bulk
@@ -91,7 +90,8 @@ def _run(table: Table, delivery: Delivery, source: dict[str, Any]) -> dict[str, 
     for key in delivery.list(source["S3Bucket"], source.get("S3KeyPrefix", "")):
         body = delivery.get(source["S3Bucket"], key)
         size_bytes += len(body)
-        for line in inflated_object(body, source.get("InputCompressionType", "NONE")).split(b"\n"):
+        text = inflated_object(body, source.get("InputCompressionType", "NONE"))
+        for line in (ion_to_json_lines(text) if source["InputFormat"] == "ION" else text).split(b"\n"):
             if line.strip():
                 processed += 1
                 failed += not _put(table, line)

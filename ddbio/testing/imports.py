@@ -1,4 +1,4 @@
-"""Answer ImportTable, DescribeImport and ListImports from objects in the stand-in of S3; refuses Ion.
+"""Answer ImportTable, DescribeImport and ListImports from objects in the stand-in of S3; refuses local indexes.
 
 An object is read up to its first line that cannot become an item: that line and the rest of the object are one error.
 """
@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from ddbio.core.ion import ion_to_json_lines
 from ddbio.testing.definition import define_table
 from ddbio.testing.refusal import Refusal, in_use, invalid, lacking, malformed, service_refusal
 from ddbio.testing.request import Request
@@ -144,11 +145,13 @@ def _items_of(request: Request, table: Table) -> Callable[[bytes], Iterator[Any]
             if "InputFormatOptions" in request.members:
                 raise invalid("InputFormatOptions is not supported for DYNAMODB_JSON")
             return _json_items
+        case "ION":
+            return lambda text: _json_items(ion_to_json_lines(text))
         case "CSV":
             options = (request.mapping("InputFormatOptions") or {}).get("Csv", {})
             tags = {part.name: part.tag for part in table.keys.attributes}
             return lambda text: _csv_items(text, options, tags)
-    raise lacking("ION")
+    raise malformed()
 
 
 def inflated_object(body: bytes, compression: str) -> bytes:

@@ -12,8 +12,8 @@ from item_strategies import ITEMS
 
 from ddbio.core.digest import item_hash
 from ddbio.core.ion import ion_to_json_lines
+from ddbio.core.ion_text import ion_line
 from ddbio.errors import DecodeError
-from ddbio.testing.ion import ion_line
 
 SAMPLE = (
     b'$ion_1_0 {Item:{pk:"user#7",total:12.50,qty:6d2,small:-1.5d-3,tags:$dynamodb_SS::["new","vip"],'

@@ -8,9 +8,9 @@ from item_strategies import ITEMS
 
 from ddbio.core.ion import ion_to_json_lines
 from ddbio.core.ion_lines import PIECE_BYTES, IonLines
+from ddbio.core.ion_text import ion_line
 from ddbio.core.kernel import ion
 from ddbio.errors import DecodeError
-from ddbio.testing.ion import ion_line
 
 LINES = IonLines(1 << 20)
 

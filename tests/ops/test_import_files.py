@@ -9,6 +9,7 @@ import pytest
 from click.testing import CliRunner
 
 import ddbio
+from ddbio.aws.client import ClientSpec
 from ddbio.cli.main import cli
 from ddbio.errors import EncodeError, OptionError, TargetError
 from ddbio.testing import FakeDynamoDB
@@ -126,13 +127,21 @@ def test_a_target_in_use_is_left_alone(tmp_path):
 
 
 def test_the_key_comes_from_a_table(tmp_path):
-    """With like, the key is that of another table; without either nothing is begun."""
+    """With like, the key is that of another table or of its description; without either nothing is begun."""
     with FakeDynamoDB() as fake:
         fake.load("orders", b"", KEY)
         report = ddbio.write_import_files(
             rows(0, 10), tmp_path / "out", like="orders", endpoint_url=fake.endpoint_url, region="us-east-1"
         )
+        told = ClientSpec(endpoint_url=fake.endpoint_url, region="us-east-1").client("dynamodb")
+        described = told.describe_table(TableName="orders")
     assert report.key == KEY
+    (tmp_path / "orders.json").write_text(json.dumps(described, default=str))
+    like = str(tmp_path / "orders.json")
+    assert ddbio.write_import_files(rows(0, 10), tmp_path / "of-file", like=like).key == KEY
+    (tmp_path / "orders.json").write_text("[]")
+    with pytest.raises(OptionError, match="DescribeTable"):
+        ddbio.write_import_files(rows(0, 10), tmp_path / "of-nothing", like=like)
     with pytest.raises(OptionError, match="key"):
         ddbio.write_import_files(rows(0, 10), tmp_path / "other")
 

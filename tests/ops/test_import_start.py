@@ -56,13 +56,23 @@ def rows(count, first=0):
     )
 
 
-@pytest.mark.parametrize("compression", ["zstd", "gzip", "none"])
-def test_rows_become_a_table(serve, compression):
+@pytest.mark.parametrize(
+    ("compression", "file_format"),
+    [("zstd", "dynamodb_json"), ("gzip", "dynamodb_json"), ("none", "dynamodb_json"), ("zstd", "ion")],
+)
+def test_rows_become_a_table(serve, compression, file_format):
     """Written, imported by what the manifest says, awaited and verified, the table holds the rows."""
     _, options = serve()
-    dest, table = f"s3://{BUCKET}/{compression}", f"made-{compression}"
+    dest, table = f"s3://{BUCKET}/{compression}-{file_format}", f"made-{compression}"
     ddbio.write_import_files(
-        rows(1000), dest, key=KEY, compression=compression, target_file_bytes=65536, digest=True, **options
+        rows(1000),
+        dest,
+        key=KEY,
+        compression=compression,
+        format=file_format,
+        target_file_bytes=65536,
+        digest=True,
+        **options,
     )
     job = ddbio.start_import(dest, table, **options)
     assert (job.source, job.items) == (f"{dest}/data", 1000)

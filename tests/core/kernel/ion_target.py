@@ -23,10 +23,10 @@ from ddbio.core.digest import item_hash
 from ddbio.core.framing import checked_items
 from ddbio.core.ion import ion_to_json_lines
 from ddbio.core.ion_lines import IonLines
+from ddbio.core.ion_text import ion_line
 from ddbio.core.kernel import ion
 from ddbio.core.kernel.cache import CHECKED
 from ddbio.errors import DecodeError
-from ddbio.testing.ion import ion_line
 
 IS_BROKEN = sys.argv[3:] == ["broken"]
 TOKENS = [

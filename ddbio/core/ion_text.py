@@ -1,4 +1,4 @@
-"""Spell DynamoDB JSON as the text Ion of exports; the way back is not its business."""
+"""Spell DynamoDB JSON as the text Ion of exports and imports, plainly; the way back is not its business."""
 
 from __future__ import annotations
 
