@@ -24,13 +24,15 @@ def import_table() -> None:
 @click.argument("source")
 @click.argument("dest")
 @flags_of(ImportFilesFromOptions, without=["source", "dest"])
+@click.option("--dry-run", is_flag=True, help="Read and check every row; write nothing.")
 @JSON_FLAG
-def files(*, as_json: bool, **flags: Any) -> None:
+def files(*, as_json: bool, dry_run: bool, **flags: Any) -> None:
     """Write the rows of SOURCE, a file, folder or glob, as files for an import, to DEST.
 
     Every item is checked and every key occurs once, or nothing is written.
     """
-    report = import_files.write_files(parse_flags(ImportFilesFromOptions, flags))
+    options = parse_flags(ImportFilesFromOptions, flags)
+    report = import_files.check_files(options) if dry_run else import_files.write_files(options)
     click.echo(report.to_json() if as_json else format_import_files(report))
 
 

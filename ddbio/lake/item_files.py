@@ -123,6 +123,14 @@ class ItemFileWriter:
             raise
 
 
+class LineCounter:
+    """Take the place of a writer and keep nothing."""
+
+    def write(self, lines: Lines, kept: _Words) -> int:
+        """Return the bytes of the kept lines of a window."""
+        return lines.take(kept).size
+
+
 def compress(text: pa.Buffer, compression: ImportCompression) -> Any:
     """Return text as one frame of a codec that the service's import reads.
 

@@ -21,7 +21,7 @@ from ddbio.core.staged import FileNaming
 from ddbio.core.table_key import format_key, parse_key
 from ddbio.errors import EncodeError, OptionError
 from ddbio.lake import commit
-from ddbio.lake.item_files import ItemFileWriter, Lines
+from ddbio.lake.item_files import ItemFileWriter, LineCounter, Lines
 from ddbio.lake.rows import RowFiles
 from ddbio.ops.clock import Clock
 from ddbio.ops.import_report import ImportFilesReport
@@ -31,11 +31,12 @@ from ddbio.ops.staging import new_job_id
 from ddbio.ops.target import dynamodb_spec, open_store
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
     from typing import TypeAlias
 
     import pyarrow as pa
 
+    from ddbio.core.staged import Staged
     from ddbio.ops.sources import FileSource, Rows
     from ddbio.options import ImportFilesFromOptions, ImportFilesOptions
 
@@ -59,6 +60,20 @@ def write_files(options: ImportFilesFromOptions) -> ImportFilesReport:
     source = open_source(options.source, options)
     key = key_of(options)
     return _write(_unit_batches(source, key, options.duplicates), key, options, options.source)
+
+
+def check_files(options: ImportFilesFromOptions) -> ImportFilesReport:
+    """Check the rows of files as :func:`write_files` does, and write nothing.
+
+    Raises
+    ------
+    EncodeError, NotFoundError, DecodeError
+        As :func:`write_files`.
+    """
+    clock = Clock()
+    source, key = open_source(options.source, options), key_of(options)
+    window = _filled(LineCounter(), _unit_batches(source, key, options.duplicates), key, options)
+    return _report(window, options, "", clock)
 
 
 def write_rows(data: Rows, options: ImportFilesOptions) -> ImportFilesReport:
@@ -116,35 +131,47 @@ def _write(batches: Iterable[pa.RecordBatch], key: Key, options: ImportFilesOpti
     replaced = commit.prepare(store, options.mode, job_id)
     writer = ItemFileWriter(store, FOLDER, FileNaming(job_id, 0), _ENDINGS[options.format], options.compression)
     try:
-        window = _Window(writer, key, options)
-        for batch in batches:
-            window.add(batch)
-        window.flush()
+        window = _filled(writer, batches, key, options)
         staged = writer.finish()
-        report = ImportFilesReport(
-            dest=options.dest,
-            uri=f"{options.dest.rstrip('/')}/{FOLDER.rstrip('/')}",
-            job_id=job_id,
-            key=format_key(key),
-            format=options.format,
-            compression=options.compression,
-            rows=window.rows,
-            items=sum(each.rows for each in staged),
-            duplicates=window.rows - sum(each.rows for each in staged),
-            json_bytes=window.json_bytes,
-            digest=window.digest.digest.hexdigest() if options.digest else None,
-            seconds=round(clock.seconds(), 3),
-            cpu_seconds=round(clock.cpu_seconds(), 3),
-            files=tuple(
-                FileReport(f"{options.dest.rstrip('/')}/{each.path}", each.size_bytes, each.rows) for each in staged
-            ),
-        )
+        report = _report(window, options, job_id, clock, staged)
         commit.commit(store, job_id, staged, _facts(report, source), replaced)
     except BaseException:
         writer.abort()
         commit.abort(store, job_id)
         raise
     return report
+
+
+def _filled(
+    writer: ItemFileWriter | LineCounter, batches: Iterable[pa.RecordBatch], key: Key, options: ImportFilesOptions
+) -> _Window:
+    window = _Window(writer, key, options)
+    for batch in batches:
+        window.add(batch)
+    window.flush()
+    return window
+
+
+def _report(
+    window: _Window, options: ImportFilesOptions, job_id: str, clock: Clock, staged: Sequence[Staged] = ()
+) -> ImportFilesReport:
+    dest = options.dest.rstrip("/")
+    return ImportFilesReport(
+        dest=options.dest,
+        uri=f"{dest}/{FOLDER.rstrip('/')}",
+        job_id=job_id,
+        key=format_key(tuple(window.key.items())),
+        format=options.format,
+        compression=options.compression,
+        rows=window.rows,
+        items=window.items,
+        duplicates=window.rows - window.items,
+        json_bytes=window.json_bytes,
+        digest=window.digest.digest.hexdigest() if options.digest else None,
+        seconds=round(clock.seconds(), 3),
+        cpu_seconds=round(clock.cpu_seconds(), 3),
+        files=tuple(FileReport(f"{dest}/{each.path}", each.size_bytes, each.rows) for each in staged),
+    )
 
 
 def _facts(report: ImportFilesReport, source: str) -> commit.JobFacts:
@@ -158,13 +185,14 @@ def _facts(report: ImportFilesReport, source: str) -> commit.JobFacts:
 class _Window:
     """Hold the next rows as lines, and hand them to the writer when there are enough for an object."""
 
-    def __init__(self, writer: ItemFileWriter, key: Key, options: ImportFilesOptions) -> None:
-        self._writer, self._key, self._options = writer, dict(key), options
+    def __init__(self, writer: ItemFileWriter | LineCounter, key: Key, options: ImportFilesOptions) -> None:
+        self._writer, self._options = writer, options
+        self.key = dict(key)
         self._encoders: list[Encoder] = []
         self._lines = Lines(options.target_file_bytes + options.target_file_bytes // 4)
         self._held: list[tuple[pa.RecordBatch, Prints]] = []
         self._seen = KeySet()
-        self.rows = self.json_bytes = 0
+        self.rows = self.items = self.json_bytes = 0
         self.digest = ColumnDigest()
 
     def add(self, batch: pa.RecordBatch) -> None:
@@ -189,7 +217,9 @@ class _Window:
             starts = np.cumsum([rows.num_rows for rows, _ in held])[:-1]
             for (rows, _), kept in zip(held, np.split(new, starts), strict=True):
                 self.digest.add_batch(rows.take(np.flatnonzero(kept)))
-        self.json_bytes += self._writer.write(self._lines, np.flatnonzero(new))
+        own = np.flatnonzero(new)
+        self.items += len(own)
+        self.json_bytes += self._writer.write(self._lines, own)
 
     def _add(self, rows: pa.RecordBatch) -> None:
         items = self._encoder(rows.schema).lend(rows, prefix=_PREFIX, suffix=_SUFFIX)
@@ -201,21 +231,21 @@ class _Window:
             self._lines.add(*_ion(items.buffer))
         else:
             self._lines.add(items.buffer, items.offsets)
-        self._held.append((rows, key_prints(rows, list(self._key))))
+        self._held.append((rows, key_prints(rows, list(self.key))))
         self.rows += rows.num_rows
 
     def _encoder(self, schema: pa.Schema) -> Encoder:
         for encoder in self._encoders:
             if encoder.schema.equals(schema):
                 return encoder
-        self._encoders.append(Encoder(schema, keys=self._key))
+        self._encoders.append(Encoder(schema, keys=self.key))
         return self._encoders[-1]
 
     def _refusal(self, line: bytes) -> EncodeError:
         item = json.loads(line if self._options.format != "ion" else ion_to_json_lines(line))["Item"]
-        shown = json.dumps({name: item[name] for name in self._key}, ensure_ascii=False)
+        shown = json.dumps({name: item[name] for name in self.key}, ensure_ascii=False)
         ways = "the service would keep one of them at random: make them differ, or give duplicates=first or last"
-        return EncodeError(f"two rows have the key {shown}: {ways}", None, next(iter(self._key)), "duplicate_key")
+        return EncodeError(f"two rows have the key {shown}: {ways}", None, next(iter(self.key)), "duplicate_key")
 
 
 def _ion(text: np.ndarray[Any, np.dtype[np.uint8]]) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:

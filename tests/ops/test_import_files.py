@@ -147,10 +147,16 @@ def test_the_key_comes_from_a_table(tmp_path):
 
 
 def test_the_command_line_writes_files(tmp_path):
-    """The verb prints its report as one JSON object, and a text for people."""
+    """The verb prints its report as JSON or for people; a dry run says the same and writes nothing."""
     pq.write_table(rows(0, 50), tmp_path / "in.parquet")
     words = ["import", "files", str(tmp_path / "in.parquet"), str(tmp_path / "out"), "--key", KEY]
+    checked = json.loads(CliRunner().invoke(cli, [*words, "--dry-run", "--json"], catch_exceptions=False).stdout)
+    assert (checked["items"], checked["files"], (tmp_path / "out").exists()) == (50, [], False)
     report = json.loads(CliRunner().invoke(cli, [*words, "--json"], catch_exceptions=False).stdout)
+    assert {**checked, **dict.fromkeys(("files", "job_id", "seconds", "cpu_seconds"))} == {
+        **report,
+        **dict.fromkeys(("files", "job_id", "seconds", "cpu_seconds")),
+    }
     assert (report["items"], report["compression"]) == (50, "zstd")
     shown = CliRunner().invoke(cli, [*words, "--mode", "overwrite"], catch_exceptions=False).stdout
     assert "50 of 50 rows" in shown

@@ -1,0 +1,137 @@
+"""State how backups and restores keep what a table holds; backends name what they are known not to keep."""
+
+from __future__ import annotations
+
+import time
+from typing import ClassVar
+
+RECOVERY = {"PointInTimeRecoverySpecification": {"PointInTimeRecoveryEnabled": True}}
+PATIENCE_SECONDS = 600
+PAUSE_SECONDS = 0.1
+INDEX = {
+    "IndexName": "byg",
+    "KeySchema": [{"AttributeName": "g", "KeyType": "HASH"}],
+    "Projection": {"ProjectionType": "KEYS_ONLY"},
+}
+
+
+class DynamoContract:
+    """State how backups and restores keep what a table holds."""
+
+    backend: str
+    gaps: ClassVar[dict[str, tuple[str, ...]]] = {}
+    gaps_are_certain = True
+
+    @staticmethod
+    def _until(look, wanted):
+        ends_at = time.monotonic() + PATIENCE_SECONDS
+        while look() != wanted:
+            assert time.monotonic() < ends_at
+            time.sleep(PAUSE_SECONDS)
+
+    def _filled(self, client, make_table):
+        table = make_table("pk:S", more=["g:S"], GlobalSecondaryIndexes=[INDEX])
+        for number in range(3):
+            client.put_item(TableName=table, Item={"pk": {"S": str(number)}, "g": {"S": "x"}})
+        return table
+
+    def _backed_up(self, client, table):
+        arn = client.create_backup(TableName=table, BackupName="contract")["BackupDetails"]["BackupArn"]
+        self._until(
+            lambda: client.describe_backup(BackupArn=arn)["BackupDescription"]["BackupDetails"]["BackupStatus"],
+            "AVAILABLE",
+        )
+        return arn
+
+    def _check_restored(self, client, dynamo, table):
+        self._until(lambda: client.describe_table(TableName=table)["Table"]["TableStatus"], "ACTIVE")
+        told = client.describe_table(TableName=table)["Table"]
+        assert [each["IndexName"] for each in told["GlobalSecondaryIndexes"]] == ["byg"]
+        assert told["RestoreSummary"]["RestoreInProgress"] is False
+        assert sorted(item["pk"]["S"] for item in dynamo.items("scan", TableName=table)) == ["0", "1", "2"]
+        client.delete_table(TableName=table)
+
+    def test_a_backup_holds_what_was(self, client, dynamo, make_table):
+        """A table made of a backup has the items and indexes of then, not what was written since."""
+        table = self._filled(client, make_table)
+        arn = self._backed_up(client, table)
+        client.put_item(TableName=table, Item={"pk": {"S": "later"}})
+        client.restore_table_from_backup(TargetTableName=f"{table}-restored", BackupArn=arn)
+        self._check_restored(client, dynamo, f"{table}-restored")
+        assert [each["BackupArn"] for each in client.list_backups(TableName=table)["BackupSummaries"]] == [arn]
+        client.delete_backup(BackupArn=arn)
+        assert dynamo.refusal("describe_backup", BackupArn=arn) == "BackupNotFoundException"
+
+    def test_a_table_is_restored_as_it_is(self, client, dynamo, make_table):
+        """The latest restorable state of a table with recovery makes a table with its items."""
+        table = self._filled(client, make_table)
+        client.update_continuous_backups(TableName=table, **RECOVERY)
+        client.restore_table_to_point_in_time(
+            SourceTableName=table, TargetTableName=f"{table}-restored", UseLatestRestorableTime=True
+        )
+        self._check_restored(client, dynamo, f"{table}-restored")
+
+    def test_a_restore_makes_a_new_table(self, client, dynamo, make_table):
+        """A table that is there is never overwritten."""
+        table = self._filled(client, make_table)
+        arn = self._backed_up(client, table)
+        assert (
+            dynamo.refusal("restore_table_from_backup", TargetTableName=table, BackupArn=arn)
+            == "TableAlreadyExistsException"
+        )
+        client.delete_backup(BackupArn=arn)
+
+    def test_recovery_must_be_on_to_go_back(self, client, dynamo, make_table):
+        """A table without point-in-time recovery has no past."""
+        table = self._filled(client, make_table)
+        refused = dynamo.refusal(
+            "restore_table_to_point_in_time",
+            SourceTableName=table,
+            TargetTableName=f"{table}-never",
+            UseLatestRestorableTime=True,
+        )
+        assert refused == "PointInTimeRecoveryUnavailableException"
+
+    def test_what_is_not_there_cannot_be_backed_up(self, dynamo):
+        """An absent table, and an ARN of no backup, have their own errors."""
+        assert dynamo.refusal("create_backup", TableName="ddbio-absent", BackupName="one") == "TableNotFoundException"
+        arn = "arn:aws:dynamodb:us-east-1:123456789012:table/ddbio-absent/backup/01489602797149-73d8d5bc"
+        assert dynamo.refusal("describe_backup", BackupArn=arn) == "BackupNotFoundException"
+
+
+class TestFake(DynamoContract):
+    """Hold the fake to the contract."""
+
+    backend = "fake"
+
+
+class TestMoto(DynamoContract):
+    """Hold moto to the contract."""
+
+    backend = "moto"
+    gaps: ClassVar = {"recovery need not be on": ("test_recovery_must_be_on_to_go_back",)}
+
+
+class TestMinistack(DynamoContract):
+    """Hold ministack to the contract."""
+
+    backend = "ministack"
+    gaps: ClassVar = {
+        "a restored table does not say what it was made of": (
+            "test_a_backup_holds_what_was",
+            "test_a_table_is_restored_as_it_is",
+        ),
+        "recovery need not be on": ("test_recovery_must_be_on_to_go_back",),
+    }
+
+
+class TestEndpoint(DynamoContract):
+    """Hold the endpoint in the environment to the contract, forgiving what some emulator is known not to keep."""
+
+    backend = "endpoint"
+    gaps: ClassVar = {
+        f"{known.backend}: {reason}": names
+        for known in (TestFake, TestMoto, TestMinistack)
+        for reason, names in known.gaps.items()
+    }
+    gaps_are_certain = False
