@@ -109,7 +109,7 @@ class S3Store:
                 for entry in page.get("Contents", []):
                     # The console shows folders by empty objects of such names.
                     if not (entry["Key"].endswith("/") and not entry["Size"]):
-                        yield StoredObject(entry["Key"].removeprefix(start), entry["Size"])
+                        yield StoredObject(entry["Key"].removeprefix(start), entry["Size"], entry["ETag"])
 
     def read(self, path: str) -> bytes:
         """Return an object's bytes.

@@ -16,7 +16,9 @@ from botocore.exceptions import BotoCoreError, ClientError
 from ddbio.aws.failure import THROTTLE_CODES, error_code, is_transient, throttling_reasons, to_ddbio_error
 from ddbio.aws.scan import UNREACHABLE_SECONDS
 from ddbio.core.attribute import canonical_number
-from ddbio.core.pacing import parse_throttle_reason
+from ddbio.core.hot_keys import HotKeys
+from ddbio.core.json_text import compact_json
+from ddbio.core.pacing import ThrottleScope, parse_throttle_reason
 from ddbio.core.packing import Packer
 from ddbio.errors import EndpointError, ServiceError, ThrottledError
 
@@ -72,6 +74,7 @@ class LaneTally:
     unprocessed: int = 0
     first_at: float | None = None
     last_at: float | None = None
+    hot: HotKeys = field(default_factory=HotKeys)
     rejects: deque[Reject] = field(default_factory=deque)
 
 
@@ -140,8 +143,8 @@ class Lane:
             reply = self._source.call(writes.frame_of(batch).operation, self._table, body)
         except (ClientError, BotoCoreError) as error:
             # A lost condition is billed, a broken answer may have cost everything; a refusal costs nothing.
-            billed = is_transient(error) or error_code(error) == _LOST_CODE
-            self._budget.settle(grant, estimate if billed else 0.0)
+            lost = error_code(error) == _LOST_CODE
+            self._budget.settle(grant, estimate if lost or is_transient(error) else 0.0, items=int(lost))
             return self._refused(error, writes, packer, batch)
         finally:
             self.tally.last_at = self._clock()
@@ -161,6 +164,7 @@ class Lane:
             left = _leftovers(reply["UnprocessedItems"], writes, batch, self._key_names)
             packer.give_back(left)
             self.tally.unprocessed += 1
+            self._note_keys(writes, left)
         written = len(batch) - len(left)
         processed = expected if not left else expected - writes.units_of(left)
         consumed = _consumed(reply)
@@ -185,12 +189,19 @@ class Lane:
             return 0
         if code in THROTTLE_CODES:
             reasons = throttling_reasons(error)
-            self._budget.throttled(parse_throttle_reason(reasons, code), ", ".join(reasons) or code)
+            scope = parse_throttle_reason(reasons, code)
+            if scope is ThrottleScope.KEY_RANGE:
+                self._note_keys(writes, batch)
+            self._budget.throttled(scope, ", ".join(reasons) or code)
         elif not is_transient(error):
             raise to_ddbio_error(error, action="dynamodb:write", resource=f"table {self._table!r}") from error
         self._failure = error
         packer.give_back(batch)
         return len(batch)
+
+    def _note_keys(self, writes: Writes, places: Sequence[int]) -> None:
+        for place in places:
+            self.tally.hot.add(_partition_key(writes, place, self._key_names[0]))
 
     def _give_up_after(self, idle_seconds: float) -> None:
         if idle_seconds <= min(UNREACHABLE_SECONDS, self._patience.deadline_seconds):
@@ -237,6 +248,14 @@ def _key(write: dict[str, Any], key_names: tuple[str, ...]) -> tuple[Any, ...]:
 def _canonical(value: dict[str, Any]) -> tuple[str, str]:
     ((tag, content),) = value.items()
     return tag, canonical_number(content) if tag == "N" else content
+
+
+def _partition_key(writes: Writes, place: int, name: str) -> str:
+    request = json.loads(writes.alone.get(place, writes.frame).body([writes.part(place)]))
+    if "RequestItems" in request:
+        ((request,),) = request["RequestItems"].values()
+        (request,) = request.values()
+    return compact_json((request.get("Item") or request["Key"])[name])
 
 
 def _reason(error: ClientError | BotoCoreError) -> str:

@@ -78,6 +78,8 @@ def format_write(report: WriteReport) -> str:
     ]
     if report.throttles:
         rows.append(("throttled", ", ".join(f"{count} × {reason}" for reason, count in report.throttles.items())))
+    if report.hottest_keys:
+        rows.append(("hottest", ", ".join(f"{key} {times} times" for key, times in report.hottest_keys.items())))
     if report.rejects_uri is not None:
         rows.append(("rejects", report.rejects_uri))
     if report.job_id is not None:

@@ -6,13 +6,14 @@ import re
 import threading
 from collections import deque
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from queue import Queue
 from typing import TYPE_CHECKING, TypeAlias
 
 from ddbio.aws.scan import Patience
 from ddbio.aws.wire import open_bodies
 from ddbio.aws.write import Lane
+from ddbio.core.hot_keys import HotKeys
 from ddbio.core.packing import MOST_WRITES
 from ddbio.core.rejected import RejectedRow, item_text
 from ddbio.core.write_rows import RowWriter
@@ -59,12 +60,14 @@ class WriteTally:
     retries: int = 0
     unprocessed: int = 0
     write_seconds: float = 0.0
+    hot: HotKeys = field(default_factory=HotKeys)
 
     def merge(self, other: WriteTally) -> None:
         """Add what another task counted; of times the longer one is kept."""
         for name in ("rows", "written", "skipped", "rejected", "retries", "unprocessed"):
             setattr(self, name, getattr(self, name) + getattr(other, name))
         self.write_seconds = max(self.write_seconds, other.write_seconds)
+        self.hot.merge(other.hot)
 
     def collect(self, lanes: Sequence[LaneTally]) -> None:
         """Add what the lanes did."""
@@ -72,6 +75,8 @@ class WriteTally:
         self.skipped += sum(lane.skipped for lane in lanes)
         self.retries += sum(lane.retries for lane in lanes)
         self.unprocessed += sum(lane.unprocessed for lane in lanes)
+        for lane in lanes:
+            self.hot.merge(lane.hot)
         begins = [lane.first_at for lane in lanes if lane.first_at is not None]
         ends = [lane.last_at for lane in lanes if lane.last_at is not None]
         if begins and ends:
@@ -237,7 +242,8 @@ def write_batches(
     tally.collect([lane.tally for lane in lanes])
     if isinstance(crew.error, PartialWriteError):
         accepted = tally.written + tally.skipped
-        raise PartialWriteError(str(crew.error), accepted, tally.rejected, crew.error.rejects_uri) from crew.error
+        told = f"{crew.error} ({accepted:,} rows were accepted until then, {tally.rejected:,} rejected)"
+        raise PartialWriteError(told, accepted, tally.rejected, crew.error.rejects_uri) from crew.error
     if crew.error is not None:
         raise crew.error
     return tally

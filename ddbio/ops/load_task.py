@@ -17,6 +17,7 @@ from ddbio.core.requests import ItemParts
 from ddbio.engine import Exchange
 from ddbio.errors import DdbioError
 from ddbio.lake.rows import RowFiles
+from ddbio.ops.gathering import full_rows, gather
 from ddbio.ops.lanes import WriteTally, write_batches
 from ddbio.ops.rejects import Rejects
 from ddbio.ops.sources import unit_batches
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
     from ddbio.core.write_plan import WritePlan
     from ddbio.engine import Engine, ShufflingEngine
     from ddbio.lake.store import ObjectStore
-    from ddbio.ops.lanes import Feed, WriteTask
+    from ddbio.ops.lanes import Feed, Milestone, WriteTask
     from ddbio.ops.load_record import LoadRecord
     from ddbio.ops.sources import Unit
     from ddbio.options import WriteOptions
@@ -50,10 +51,10 @@ class LoadJob:
     record: LoadRecord
     first_row: int = 0
 
-    def write(self, feed: Iterable[Feed], rejects: Rejects, budget: Budget) -> WriteTally:
+    def write(self, feed: Iterable[pa.RecordBatch | Milestone], rejects: Rejects, budget: Budget) -> WriteTally:
         """Write all of it; whatever ends this, rejected rows are kept and what is finished is noted."""
         try:
-            return write_kept(self.task, feed, rejects, budget)
+            return write_kept(self.task, gather(feed, full_rows(self.task.plan)), rejects, budget)
         finally:
             self.record.flush()
 
@@ -156,7 +157,7 @@ def write_share(share: Share, budget: Budget) -> WriteTally:
     rejects = Rejects(job.options, job.record.job_id)
     rows = 0
 
-    def feed() -> Iterator[Feed]:
+    def feed() -> Iterator[pa.RecordBatch]:
         nonlocal rows
         for packed in share.packed:
             for batch in pa.ipc.open_stream(packed):

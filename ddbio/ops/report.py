@@ -197,6 +197,8 @@ class WriteReport(Report):
         Rows that earlier runs of the same load had finished.
     rejects_uri
         Where the rejected rows of this run lie, or null.
+    hottest_keys
+        Partition keys whose rows were throttled most often, or came back unprocessed, and how often; at most five.
     """
 
     rows: int
@@ -214,3 +216,4 @@ class WriteReport(Report):
     job_id: str | None = None
     resumed_rows: int = 0
     rejects_uri: str | None = None
+    hottest_keys: dict[str, int] = field(default_factory=dict)

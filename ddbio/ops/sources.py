@@ -110,7 +110,7 @@ def open_source(source: str, options: ConnectionOptions) -> FileSource:
 
 
 def describe_source(source: FileSource, plan: WritePlan) -> SourceFacts:
-    """Return what a source holds, by its footers and a sample of one file.
+    """Return what a source holds, by its footers and a sample of its largest file.
 
     Raises
     ------
@@ -120,7 +120,7 @@ def describe_source(source: FileSource, plan: WritePlan) -> SourceFacts:
         If the file is not of the format that its name tells.
     """
     files = RowFiles(source.store, plan.text_keys)
-    sample = next(filter(None, (files.sample(entry, _SAMPLE_ROWS) for entry in source.files[-1:])), None)
+    sample = files.sample(max(source.files, key=attrgetter("size_bytes")), _SAMPLE_ROWS)
     rows, units, columns = source.rows, None, list[str]()
     if sample is not None and sample.batch.num_rows:
         encoded = RowWriter(sample.batch.schema, plan).writes(sample.batch)

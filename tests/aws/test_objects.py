@@ -310,3 +310,16 @@ def test_a_store_goes_to_workers(spec, bucket):
     other = pickle.loads(pickle.dumps(store))
     assert other.uri == f"s3://{bucket}/out"
     assert other.read("a") == b"1"
+
+
+def test_a_range_of_an_object_as_it_was_listed(store):
+    """A range is asked for of the version that was listed, which S3 refuses if it was replaced; gone is an error."""
+    sent = []
+    store._client.meta.events.register("before-parameter-build.s3.GetObject", lambda params, **_: sent.append(params))
+    store.put("a", b"0123456789")
+    (entry,) = store.list("a")
+    assert store.read_range(entry, 3, 4) == b"3456"
+    assert (sent[0]["IfMatch"], sent[0]["Range"]) == (entry.version, "bytes=3-6")
+    store.delete(["a"])
+    with pytest.raises(NotFoundError):
+        store.read_range(entry, 0, 1)

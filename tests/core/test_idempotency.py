@@ -8,7 +8,7 @@ from hashlib import sha256
 
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import ddbio
@@ -33,6 +33,7 @@ def test_the_key_is_that_of_the_format():
     assert key == "2ace1ce1af1ac47412916b5e281bd66324a758cfbd97f0ee4163fde68971db87"
 
 
+@settings(deadline=None)
 @given(st.lists(st.tuples(TEXTS, TEXTS), min_size=2, max_size=6))
 def test_different_texts_have_different_keys(rows):
     """No two rows share a key unless both columns are equal: null is not empty, and nothing runs together."""

@@ -168,3 +168,33 @@ def test_refusals_of_the_system_are_told_apart(tmp_path, number, text):
     """Every refusal of the system becomes a TargetError that says what to do."""
     with pytest.raises(TargetError, match=text), _told(tmp_path):
         raise OSError(number, os.strerror(number))
+
+
+def test_a_range_of_a_file(local_store):
+    """A range is read without the rest; a file that is gone is an error."""
+    local_store.put("a/b", b"0123456789")
+    (entry,) = local_store.list("a/")
+    assert local_store.read_range(entry, 3, 4) == b"3456"
+    local_store.delete(["a/b"])
+    with pytest.raises(NotFoundError, match="a/b"):
+        local_store.read_range(entry, 0, 1)
+
+
+def test_a_replaced_file_has_another_version(local_store):
+    """What is listed again after a change can be told from what it was."""
+    local_store.put("a", b"1")
+    (before,) = local_store.list()
+    os.utime(Path(local_store.uri) / "a", (1, 1))
+    (after,) = local_store.list()
+    assert (before == after, before.version == after.version) == (True, False)
+
+
+def test_listing_looks_only_where_the_prefix_leads(local_store):
+    """Folders that cannot hold the prefix are not entered, and none that can is left out."""
+    for path in ("a/b/c", "a/bc", "ab/c", "b/a"):
+        local_store.put(path, b"x")
+    root = Path(local_store.uri)
+    (root / "other").mkdir()
+    (root / "other" / "loop").symlink_to(root / "other" / "loop")
+    assert [each.path for each in local_store.list("a/b")] == ["a/bc", "a/b/c"]
+    assert [each.path for each in local_store.list("a")] == ["a/bc", "a/b/c", "ab/c"]

@@ -17,6 +17,7 @@ from ddbio.testing import FakeDynamoDB
 REPORT_KEYS = [
     "rows", "written", "skipped", "rejected", "wcu_asked_per_second", "wcu_consumed", "wcu_peak_10s_ratio",
     "write_seconds", "throttles", "retries", "seconds", "cpu_seconds", "job_id", "resumed_rows", "rejects_uri",
+    "hottest_keys",
 ]  # fmt: skip
 
 
@@ -169,3 +170,22 @@ def test_batches_that_differ_in_metadata_alone_keep_their_types(server):
         "0": {"L": [{"S": "x"}]},
         "1": {"SS": ["x"]},
     }
+
+
+@pytest.mark.parametrize("mode", ["upsert", "create"])
+def test_the_hottest_keys_are_named(mode):
+    """Where one partition key has most of the rows and is throttled, the report names it first."""
+    hot = [("hot", n) for n in range(1500)]
+    cold = [(f"k{n}", n) for n in range(300)]
+    table = pa.table({"pk": [key for key, _ in hot + cold], "sk": [n for _, n in hot + cold]})
+    with FakeDynamoDB(partitions=1, burst_seconds=0.1) as server:
+        client = boto3.client("dynamodb", endpoint_url=server.endpoint_url, region_name="eu-west-1")
+        keys = [("pk", "S", "HASH"), ("sk", "N", "RANGE")]
+        client.create_table(
+            TableName="skewed", BillingMode="PAY_PER_REQUEST",
+            AttributeDefinitions=[{"AttributeName": name, "AttributeType": kind} for name, kind, _ in keys],
+            KeySchema=[{"AttributeName": name, "KeyType": role} for name, _, role in keys],
+        )  # fmt: skip
+        report = ddbio.write_table(table, "skewed", mode=mode, endpoint_url=server.endpoint_url)
+    assert report.written == 1800
+    assert next(iter(report.hottest_keys)) == '{"S":"hot"}'

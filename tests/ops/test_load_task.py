@@ -3,7 +3,7 @@
 import pickle
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ddbio.core.facts import TableFacts
@@ -23,6 +23,7 @@ def units_of(sizes):
     return [Unit(number, StoredObject(f"{number}.parquet", size), 0, size) for number, size in enumerate(sizes)]
 
 
+@settings(deadline=None)
 @given(st.lists(st.integers(1, 1000), max_size=60), st.integers(1, 9))
 def test_every_unit_is_dealt_once_and_evenly(sizes, tasks):
     """Each task has units in their order, none has none, and no task has more than its share and one unit."""

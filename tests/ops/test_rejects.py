@@ -43,7 +43,7 @@ def test_parquet_has_a_column_for_each_part(server, tmp_path):
 
 def test_the_failure_counts_what_was_accepted(server):
     """Without a place for rejects the error says what was refused, and holds the counts."""
-    with pytest.raises(PartialWriteError, match=r"row 1 cannot be written.*the key is empty") as caught:
+    with pytest.raises(PartialWriteError, match=r"row 1 cannot be written.*the key is empty.*, 2 rejected") as caught:
         ddbio.write_table(ROWS, "rows", endpoint_url=server.endpoint_url)
     assert (caught.value.rejected, caught.value.rejects_uri) == (2, None)
 
