@@ -13,8 +13,9 @@ from pyspark import SparkFiles
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
 from ddbio.errors import OptionError
-from ddbio.ops.lanes import WriteTally, WriteTask, write_batches
+from ddbio.ops.lanes import WriteTally, WriteTask
 from ddbio.ops.load import plan_of
+from ddbio.ops.load_task import write_kept
 from ddbio.ops.rejects import Rejects
 from ddbio.ops.staging import new_job_id
 from ddbio.ops.target import dynamodb_spec
@@ -58,6 +59,7 @@ class TableWriter(DataSourceArrowWriter):  # type: ignore[misc]
             raise OptionError("a table cannot be overwritten: write with mode('append'), which replaces item by item")
         self._options = parse_options(FrameWriteOptions, rename_table(values))
         self._plan = plan_of(self._options)
+        self._job_id = new_job_id()
         self._metadata = {field.name: field.metadata for field in to_arrow_schema(schema)}
         rate = self._plan.wcu_per_second
         terms = ask_for_terms(SparkFiles.getRootDirectory(), rate, self._plan.ramp)
@@ -73,12 +75,9 @@ class TableWriter(DataSourceArrowWriter):  # type: ignore[misc]
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
         """Write one partition's rows."""
         task = WriteTask(dynamodb_spec(self._options), self._plan, self._options.deadline_seconds)
-        rejects = Rejects(self._options, new_job_id())
+        rejects = Rejects(self._options, self._job_id)
         with closing(open_budget(self._lease, self._share)) as budget:
-            try:
-                return Written(write_batches(task, map(self._tagged, iterator), budget, rejects.add))
-            finally:
-                rejects.flush()
+            return Written(write_kept(task, map(self._tagged, iterator), rejects, budget))
 
     def _tagged(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         # Spark hands on types and drops the fields' metadata, where DynamoDB's own types are.

@@ -9,7 +9,7 @@ import pytest
 
 import ddbio
 from ddbio.aws.client import ClientSpec
-from ddbio.errors import NotFoundError
+from ddbio.errors import NotFoundError, OptionError
 from ddbio.testing import FakeDynamoDB, MotoServer
 
 BUCKET = "sources"
@@ -65,3 +65,24 @@ def test_missing_bucket_is_said(s3, table):
     """A bucket that is not there is one clear error."""
     with pytest.raises(NotFoundError, match="nobody"):
         ddbio.load("s3://nobody/in/", "rows", endpoint_url=table, s3_endpoint_url=s3[1])
+
+
+def test_a_load_goes_on_from_notes_in_the_bucket(s3, table):
+    """Notes may lie in a bucket; an object that was replaced by one of its size is another source."""
+    client, url = s3
+
+    def put(word):
+        sink = io.BytesIO()
+        pq.write_table(pa.table({"id": [f"{word}-{row}" for row in range(50)]}), sink, row_group_size=20)
+        client.put_object(Bucket=BUCKET, Key="noted/part-0.parquet", Body=sink.getvalue())
+        return len(sink.getvalue())
+
+    def load():
+        places = {"endpoint_url": table, "s3_endpoint_url": url, "state": f"s3://{BUCKET}/state", "job_id": "job_1"}
+        return ddbio.load(f"s3://{BUCKET}/noted/", "rows", **places)
+
+    size = put("a")
+    assert (load().rows, load().rows, load().resumed_rows) == (50, 0, 50)
+    assert put("b") == size
+    with pytest.raises(OptionError, match="the files of its source have changed since"):
+        load()
