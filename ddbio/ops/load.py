@@ -14,7 +14,7 @@ from ddbio.core.load_plan import LoadPlan, plan_load
 from ddbio.core.plan import Resources
 from ddbio.core.write_plan import plan_write
 from ddbio.engine import available_cores, is_spark_installed, open_engine, running_spark_parallelism
-from ddbio.errors import DdbioError
+from ddbio.errors import DdbioError, OptionError
 from ddbio.ops.clock import Clock
 from ddbio.ops.lanes import WriteTally, WriteTask
 from ddbio.ops.load_record import identity_of, open_record
@@ -65,6 +65,8 @@ def load_plan_of(options: LoadOptions) -> LoadPlan:
     DdbioError
         What would stop the load at its start.
     """
+    if options.retry_rejects:
+        raise OptionError("a retry has no plan: its rows are few, and are tried as they are")
     return _foresee(options)[1]
 
 

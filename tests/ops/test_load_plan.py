@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from ddbio.errors import SchemaError
+from ddbio.errors import OptionError, SchemaError
 from ddbio.ops.load import load_plan_of
 from ddbio.options import LoadOptions, parse_options
 from ddbio.testing import FakeDynamoDB
@@ -82,6 +82,12 @@ def test_a_small_text_is_exact_enough(plan, tmp_path):
     """A file that is read whole for the sample is counted by it."""
     (tmp_path / "a.csv").write_text("pk,n\na,1\nb,2\n")
     assert plan(tmp_path).rows == 2
+
+
+def test_a_retry_has_no_plan(plan, tmp_path):
+    """Rejects are not taken for a source of rows."""
+    with pytest.raises(OptionError, match="a retry has no plan"):
+        plan(tmp_path, retry_rejects=True)
 
 
 def test_what_would_stop_the_load_stops_the_plan(plan, tmp_path):
