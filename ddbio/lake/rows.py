@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 _GZIP_MAGIC = b"\x1f\x8b"
 _BATCH_ROWS = 16_384
 _SAMPLE_BYTES = 512 * 1024
+_SAMPLE_TEXT_BYTES = 8 * _SAMPLE_BYTES
 _TAGS = "S|N|B|BOOL|NULL|SS|NS|BS|L|M"
 # An item, or an export's line: the first value has one of DynamoDB's types. Plain JSON has none.
 _TYPED = re.compile(rb'\s*\{\s*(?:"Item"\s*:\s*\{\s*)?"(?:[^"\\]|\\.)*"\s*:\s*\{\s*"(?:' + _TAGS.encode() + rb')"\s*:')
@@ -134,12 +135,16 @@ class RowFiles:
                 case ".orc" | ".arrow" | ".feather" | ".ipc":
                     return next((Sample(batch.slice(0, rows), None) for batch in self.read(entry, 0)), None)
         head = self._store.read_range(entry, 0, min(entry.size_bytes, _SAMPLE_BYTES))
-        text = zlib.decompressobj(zlib.MAX_WBITS | 32).decompress(head) if head.startswith(_GZIP_MAGIC) else head
-        whole = text if len(head) == entry.size_bytes else text[: text.rfind(b"\n") + 1]
+        text, read_bytes = head, len(head)
+        if head.startswith(_GZIP_MAGIC):
+            inflater = zlib.decompressobj(zlib.MAX_WBITS | 32)
+            text = inflater.decompress(head, _SAMPLE_TEXT_BYTES)
+            read_bytes -= len(inflater.unconsumed_tail)
+        whole = text if read_bytes == entry.size_bytes else text[: text.rfind(b"\n") + 1]
         found = list(read_rows(entry.path, whole, self._texts)) if whole else []
         if not found:
             return None
-        row_bytes = len(head) * len(whole) / len(text) / sum(batch.num_rows for batch in found)
+        row_bytes = read_bytes * len(whole) / len(text) / sum(batch.num_rows for batch in found)
         return Sample(found[0].slice(0, rows), row_bytes)
 
     def _open(self, entry: StoredObject) -> Any:

@@ -60,13 +60,15 @@ def rejected_batches(options: LoadOptions, plan: WritePlan, keep: Callable[[], N
 
 def _rows_of(path: str, data: bytes, *, apart: bool) -> Iterator[pa.RecordBatch | RejectedRow]:
     try:
-        rows = _parsed(path, data)
-        legal = [(row, item) for row, item in rows if _is_legal(item)]
-        yield from (row for row, item in rows if not _is_legal(item))
+        items = []
+        for row, item in _parsed(path, data):
+            if _is_legal(item):
+                items.append(item)
+            else:
+                yield row
         # A column that only other rows have must not become a null of this one, where nulls remove attributes.
-        groups = itertools.groupby(legal, lambda pair: sorted(pair[1]) if apart else None)
-        for _, group in groups:
-            yield from_dynamodb_json("\n".join(compact_json(item) for _, item in group).encode())
+        for _, group in itertools.groupby(items, lambda item: sorted(item) if apart else None):
+            yield from_dynamodb_json("\n".join(map(compact_json, group)).encode())
     except (ValueError, KeyError, TypeError) as error:
         raise DecodeError(f"{path} holds no rejects: {error}", uri=path) from error
 

@@ -70,7 +70,8 @@ def test_indexes_cost_as_much_again(plan, tmp_path):
 @pytest.mark.parametrize("packed", [False, True])
 def test_rows_of_text_are_estimated(plan, tmp_path, packed):
     """The first half megabyte of a text tells how many rows it may have, packed or not."""
-    lines = "".join(json.dumps({"pk": f"{n:08}", "v": "x" * (n * 7919 % 50)}) + "\n" for n in range(30_000)).encode()
+    texts = ("x" * (n * 7919 % 300) for n in range(30_000))
+    lines = "".join(json.dumps({"pk": f"{n:08}", "v": text}) + "\n" for n, text in enumerate(texts)).encode()
     (tmp_path / "a.jsonl.gz").write_bytes(gzip.compress(lines)) if packed else (tmp_path / "a.jsonl").write_bytes(lines)
     made = plan(tmp_path)
     assert not made.rows_exact
