@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import json
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -21,18 +21,19 @@ from ddbio.core.encode import EncodeOptions
 from ddbio.core.field import RESCUE_NAME, SETS, fields_within, name_of_field, tag_of_field
 from ddbio.core.kernel import hash_columns as loops
 from ddbio.core.kernel.encode_fields import plain_fields
-from ddbio.core.kernel.encode_load import bytes_array, offsets_of, plain_array, spans_of, view_of
+from ddbio.core.kernel.encode_load import bytes_array, offsets_of, plain_array, spans_of, view_of, words_of
 from ddbio.core.kernel.encode_state import BINARY, NUMBER, TEXT
 from ddbio.core.kernel.encode_times import time_array
 from ddbio.core.rescue import null_value
 from ddbio.errors import SchemaError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
     from typing import TypeAlias
 
     # The stubs lack what the classes of arrays have of their own.
     _Array: TypeAlias = Any
+    _Prepare: TypeAlias = Callable[[_Array], _Array]
     _Words: TypeAlias = np.ndarray[Any, np.dtype[np.uint64]]
 
 _SLICE_BYTES = 4 << 20
@@ -45,13 +46,19 @@ _NO_BITS: Any = np.frombuffer(b"", np.uint8)
 _NULLS_COUNT, _NULLS_ARE_MISSING = True, False
 
 
+class _Column(NamedTuple):
+    field: pa.Field[Any]
+    prepare: _Prepare
+    """What makes each of its arrays, nested ones too, one of the few kinds that the loops read."""
+
+
 class ColumnDigest:
     """Sum the digests of rows in ``digest``, which equals the digest of their items; keep one per thread."""
 
     def __init__(self) -> None:
         self.digest = Digest()
         self._schema: pa.Schema | None = None
-        self._fields: list[pa.Field[Any]] = []
+        self._columns: list[_Column] = []
 
     def add_batch(self, batch: pa.RecordBatch) -> None:
         """Add the item of each row.
@@ -66,12 +73,16 @@ class ColumnDigest:
         if not batch.num_rows:
             return
         if self._schema is None or not batch.schema.equals(self._schema, check_metadata=True):
-            self._fields, _ = plain_fields(batch.schema, _OPTIONS)
+            fields, _ = plain_fields(batch.schema, _OPTIONS)
+            types = {field.name: field.type for field in batch.schema}
+            self._columns = [
+                _Column(each, _as_it_is if each.type == types[each.name] else _made_plain) for each in fields
+            ]
             self._schema = batch.schema
         n_rows = max(_LEAST_ROWS, _SLICE_BYTES * batch.num_rows // max(batch.nbytes, 1))
         for start in range(0, batch.num_rows, n_rows):
             part = batch.slice(start, n_rows)
-            high, low = loops.sum_items(_sums_of_rows(part, self._fields))
+            high, low = loops.sum_items(_sums_of_rows(part, self._columns))
             self.digest.merge(Digest(part.num_rows, int(high) << 64 | int(low)))
 
 
@@ -89,14 +100,14 @@ def digest_of_batches(batches: Iterable[pa.RecordBatch]) -> Digest:
     return columns.digest
 
 
-def _sums_of_rows(batch: pa.RecordBatch, fields: Sequence[pa.Field[Any]]) -> _Words:
+def _sums_of_rows(batch: pa.RecordBatch, columns: Sequence[_Column]) -> _Words:
     sums = new_sums(batch.num_rows)
-    columns = {field.name: batch.column(field.name) for field in fields}
-    if RESCUE_NAME in columns:
-        fields = [field for field in fields if field.name != RESCUE_NAME]
-        _add_rescued(columns, {name_of_field(field): field.name for field in fields}, sums)
-    for field in fields:
-        _add(columns[field.name], field, (_key_of(name_of_field(field)), _NULLS_ARE_MISSING), sums)
+    arrays = {field.name: batch.column(field.name) for field, _ in columns}
+    if RESCUE_NAME in arrays:
+        columns = [column for column in columns if column.field.name != RESCUE_NAME]
+        _add_rescued(arrays, {name_of_field(field): field.name for field, _ in columns}, sums)
+    for field, prepare in columns:
+        _add(arrays[field.name], field, prepare, (_key_of(name_of_field(field)), _NULLS_ARE_MISSING), sums)
     return sums
 
 
@@ -130,9 +141,17 @@ def new_sums(n_entries: int) -> _Words:
     return np.zeros(2 * n_entries, np.uint64)
 
 
-def _add(given: _Array, field: pa.Field[Any], under: tuple[_Words, bool], sums: _Words) -> None:
+def _as_it_is(array: _Array) -> _Array:
+    return array
+
+
+def _made_plain(array: _Array) -> _Array:
+    return time_array(plain_array(array), _OPTIONS)
+
+
+def _add(given: _Array, field: pa.Field[Any], prepare: _Prepare, under: tuple[_Words, bool], sums: _Words) -> None:
     """Add the hash of each value of a column to its entry's sum; ``under`` are keys, and whether nulls count."""
-    array = time_array(plain_array(given), _OPTIONS)
+    array = prepare(given)
     match tag := tag_of_field(field):
         case "JSON":
             _add_json(array, under, sums)
@@ -148,10 +167,10 @@ def _add(given: _Array, field: pa.Field[Any], under: tuple[_Words, bool], sums: 
         case "M" if pa.types.is_struct(array.type):
             inner = new_sums(len(array))
             for member, column in zip(fields_within(field.type), array.flatten(), strict=True):
-                _add(column, member, (_key_of(name_of_field(member)), _NULLS_ARE_MISSING), inner)
+                _add(column, member, prepare, (_key_of(name_of_field(member)), _NULLS_ARE_MISSING), inner)
             loops.add_structs(inner, *_validity(array), *under, sums)
         case _:
-            _add_container(array, field, under, sums)
+            _add_container(array, field, prepare, under, sums)
 
 
 def _add_json(array: _Array, under: tuple[_Words, bool], sums: _Words) -> None:
@@ -169,11 +188,11 @@ def _add_numbers(array: _Array, under: tuple[_Words, bool], sums: _Words) -> Non
     given = array.type
     if pa.types.is_integer(given):
         signed = pa.types.is_signed_integer(given)
-        words = _words_of(array.cast(pa.int64() if signed else pa.uint64()), 1)
+        words = words_of(array.cast(pa.int64() if signed else pa.uint64()), 1)
         loops.add_words(words, signed, *_validity(array), *under, sums)
         return
     if pa.types.is_decimal(given) and not pa.types.is_decimal256(given) and abs(given.scale) <= _MOST_SCALE:
-        words = _words_of(array.cast(pa.decimal128(given.precision, given.scale)), 2)
+        words = words_of(array.cast(pa.decimal128(given.precision, given.scale)), 2)
         loops.add_decimals(words, given.scale, *_validity(array), *under, sums)
         return
     texts = bytes_array(array, NUMBER)
@@ -187,7 +206,9 @@ def _add_bytes(array: _Array, tag: str, under: tuple[_Words, bool], sums: _Words
     loops.add_bytes(*spans_of(array), _CODES[tag], *_validity(array), *under, sums)
 
 
-def _add_container(array: _Array, field: pa.Field[Any], under: tuple[_Words, bool], sums: _Words) -> None:
+def _add_container(
+    array: _Array, field: pa.Field[Any], prepare: _Prepare, under: tuple[_Words, bool], sums: _Words
+) -> None:
     tag = tag_of_field(field)
     offsets = offsets_of(array).astype(np.int64)
     first, n_entries = int(offsets[0]), int(offsets[-1] - offsets[0])
@@ -198,24 +219,19 @@ def _add_container(array: _Array, field: pa.Field[Any], under: tuple[_Words, boo
         elements = array.values.slice(first, n_entries)
         if elements.null_count:
             raise SchemaError(f"{field.name}: a set of DynamoDB holds no null: drop it, or make the column a list")
-        _add(elements, element, (_ELEMENT_KEY, _NULLS_COUNT), inner)
+        _add(elements, element, prepare, (_ELEMENT_KEY, _NULLS_COUNT), inner)
     elif tag == "L":
         keys = new_sums(n_entries)
         loops.key_places(bounds, keys)
-        _add(array.values.slice(first, n_entries), element, (keys, _NULLS_COUNT), inner)
+        _add(array.values.slice(first, n_entries), element, prepare, (keys, _NULLS_COUNT), inner)
     else:
         keys = new_sums(n_entries)
-        loops.key_names(*spans_of(bytes_array(plain_array(array.keys.slice(first, n_entries)), TEXT)), keys)
-        _add(array.items.slice(first, n_entries), element, (keys, _NULLS_COUNT), inner)
+        loops.key_names(*spans_of(bytes_array(prepare(array.keys.slice(first, n_entries)), TEXT)), keys)
+        _add(array.items.slice(first, n_entries), element, prepare, (keys, _NULLS_COUNT), inner)
         longest = int(np.diff(bounds).max(initial=0))
         slots = np.zeros(1 << (2 * longest).bit_length(), np.int64)
         loops.drop_repeated(bounds, keys, slots, inner)
     loops.add_containers(bounds, inner, _CODES[tag], *_validity(array), *under, sums)
-
-
-def _words_of(array: _Array, width: int) -> _Words:
-    words: _Words = view_of(array.buffers()[1], np.uint64)
-    return words[width * array.offset : width * (array.offset + len(array))]
 
 
 def _validity(array: _Array) -> tuple[Any, int]:

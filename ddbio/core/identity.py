@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from ddbio.core.attribute import canonical_number, decode_base64
+from ddbio.core.attribute import MAX_DIGITS, canonical_number, decode_base64
 from ddbio.core.field import RESCUE_NAME, name_of_field, tag_of_field
 from ddbio.core.items import items_of
-from ddbio.core.kernel.encode_load import bytes_array, spans_of
+from ddbio.core.kernel.encode_load import bytes_array, spans_of, words_of
 from ddbio.core.kernel.encode_number import LONGEST
 from ddbio.core.kernel.encode_state import NUMBER
-from ddbio.core.kernel.key_numbers import print_numbers
+from ddbio.core.kernel.key_numbers import print_decimals, print_numbers
 from ddbio.core.kernel.memory import PAD
 from ddbio.core.kernel.xxhash import PREFIX_BYTES, hash_keys
 from ddbio.core.schema import normalize_schema
@@ -112,12 +112,16 @@ def _hashes(columns: Sequence[tuple[pa.Array[Any], pa.Field[Any]]]) -> _Hashes:
 
 def _numbers(column: pa.Array[Any]) -> _Spans:
     """Return the canonical texts of numbers."""
-    texts = bytes_array(column, NUMBER)
+    ends = np.zeros(len(column) + 1, np.int64)
+    out = np.empty(LONGEST * len(column) + PAD, np.uint8)
+    given: Any = column.type
+    if pa.types.is_decimal128(given) and 0 <= given.scale <= MAX_DIGITS:
+        print_decimals(words_of(column, 2), given.scale, out, ends[1:])
+        return out, ends
+    texts: Any = bytes_array(column, NUMBER)
     data, offsets = spans_of(texts)
-    if pa.types.is_integer(column.type):
+    if pa.types.is_integer(given):
         return data, offsets
-    ends = np.zeros(len(texts) + 1, np.int64)
-    out = np.empty(LONGEST * len(texts) + PAD, np.uint8)
     refused = print_numbers(data, offsets, out, ends[1:])
     if refused >= 0:
         canonical_number(texts[refused].as_py())

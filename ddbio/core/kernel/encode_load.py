@@ -339,6 +339,12 @@ def spans_of(array: Any) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64]]:
     return view_of(array.buffers()[2], np.uint8), offsets_of(array).astype(np.int64)
 
 
+def words_of(array: Any, width: int) -> npt.NDArray[np.uint64]:
+    """Return the words of an array of whole numbers or decimals, so many each."""
+    words: npt.NDArray[np.uint64] = view_of(array.buffers()[1], np.uint64)
+    return words[width * array.offset : width * (array.offset + len(array))]
+
+
 def offsets_of(array: Any) -> npt.NDArray[Any]:
     """Return the offsets of the array's own entries."""
     is_wide = (
