@@ -58,7 +58,7 @@ def flags_of(options: type[ConnectionOptions], without: Iterable[str] = ()) -> C
 def _flag(name: str, hint: Any, help_text: str, default: object) -> Callable[[CommandT], CommandT]:
     flag = _SPELLINGS.get(name) or f"--{name.replace('_', '-')}"
     text = help_text.replace("``", "")
-    shown = None if default in (None, MISSING, False) else str(default)
+    shown = None if default in (None, MISSING, False, ()) else str(default)
     if shown is not None:
         text = f"{text}  [default: {shown}]"
     if hint is bool:
@@ -84,7 +84,16 @@ def _metavar(name: str) -> str:
     if name in _SPELLINGS or name == "at":
         return "TIME"
     names = dict.fromkeys(("index", "profile", "region"), "NAME")
-    words = {"client_token": "TOKEN", "columns": "A,B,…", "kms_key": "KEY", "role_arn": "ARN", "schema": "FILE"}
+    words = {
+        "client_token": "TOKEN",
+        "columns": "A,B,…",
+        "gsi": "INDEXES",
+        "key": "PK:S,SK:N",
+        "kms_key": "KEY",
+        "like": "TABLE",
+        "role_arn": "ARN",
+        "schema": "FILE",
+    }
     return {**words, **names}.get(name, "N")
 
 

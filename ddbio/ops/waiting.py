@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
-from ddbio.errors import ThrottledError
+from ddbio.errors import EndpointError, ThrottledError
 from ddbio.ops.clock import Clock
 
 if TYPE_CHECKING:
@@ -49,18 +49,26 @@ def await_end(
     ------
     ThrottledError
         If it still runs after ``wait_seconds``; it goes on.
+    EndpointError
+        If the endpoint has not answered for ``deadline_seconds``.
     """
     clock = Clock()
-    pause = _FIRST_PAUSE_SECONDS
+    seen_at, pause = 0.0, _FIRST_PAUSE_SECONDS
     while True:
-        job = describe()
-        waited = clock.seconds()
-        if watch is not None:
-            watch(job, waited)
-        if job.status not in _RUNNING:
-            return job
-        if waited > options.wait_seconds:
-            message = f"{job.arn} is still {job.status} after {waited:.0f} s; it goes on: wait again"
-            raise ThrottledError(message, 0.0, waited)
+        try:
+            job = describe()
+        except EndpointError:
+            # A job of hours outlives a network that is away for minutes.
+            if clock.seconds() - seen_at > options.deadline_seconds:
+                raise
+        else:
+            seen_at = clock.seconds()
+            if watch is not None:
+                watch(job, seen_at)
+            if job.status not in _RUNNING:
+                return job
+            if seen_at > options.wait_seconds:
+                message = f"{job.arn} is still {job.status} after {seen_at:.0f} s; it goes on: wait again"
+                raise ThrottledError(message, 0.0, seen_at)
         time.sleep(min(pause, options.poll_seconds))
         pause *= _GROWTH
