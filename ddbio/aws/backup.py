@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ddbio.aws.control import call
+from ddbio.aws.control import call, time_text
 from ddbio.core.backup_job import BackupJob, RestoreJob
 
 if TYPE_CHECKING:
@@ -108,7 +108,7 @@ def _job(stated: Mapping[str, Any]) -> BackupJob:
         table_arn=stated.get("TableArn", ""),
         size_bytes=stated.get("BackupSizeBytes", 0),
         created_at=stated["BackupCreationDateTime"].isoformat(),
-        expires_at=_text(stated.get("BackupExpiryDateTime")),
+        expires_at=time_text(stated.get("BackupExpiryDateTime")),
         table_items=stated.get("ItemCount"),
     )
 
@@ -121,9 +121,5 @@ def _restore(stated: Mapping[str, Any]) -> RestoreJob:
         table=stated["TableName"],
         status=stated["TableStatus"] if active or stated["TableStatus"] != "ACTIVE" else "CREATING",
         source=summary.get("SourceBackupArn") or summary.get("SourceTableArn") or "",
-        restored_at=_text(summary.get("RestoreDateTime")),
+        restored_at=time_text(summary.get("RestoreDateTime")),
     )
-
-
-def _text(at: Any) -> str | None:
-    return None if at is None else at.isoformat()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ddbio.aws.control import call, pages
+from ddbio.aws.control import call, pages, time_text
 from ddbio.core.bulk_job import BulkEntry, BulkJob
 
 if TYPE_CHECKING:
@@ -88,8 +88,8 @@ def list_bulk(spec: ClientSpec) -> list[BulkEntry]:
         BulkEntry(
             each["BulkOperationArn"],
             each["BulkOperationStatus"],
-            _text(each.get("StartTime")),
-            _text(each.get("EndTime")),
+            time_text(each.get("StartTime")),
+            time_text(each.get("EndTime")),
         )
         for reply in pages(spec, "ListBulkOperations", "bulk operations", {}, "NextToken")
         for each in reply.get("BulkOperationsSummaryList", [])
@@ -103,8 +103,8 @@ def _job(stated: Mapping[str, Any]) -> BulkJob:
         table=", ".join(each["TableName"] for each in stated.get("TableDetails", [])),
         source=_place(stated.get("InputS3Configuration", {})),
         reports=_place(stated.get("OutputS3Configuration", {})),
-        started_at=_text(stated.get("StartTime")),
-        ended_at=_text(stated.get("EndTime")),
+        started_at=time_text(stated.get("StartTime")),
+        ended_at=time_text(stated.get("EndTime")),
         processed_items=stated.get("ProcessedItemCount", 0),
         failed_items=stated.get("FailedItemCount", 0),
         processed_bytes=stated.get("ProcessedInputBytes", 0),
@@ -117,7 +117,3 @@ def _job(stated: Mapping[str, Any]) -> BulkJob:
 
 def _place(stated: Mapping[str, Any]) -> str:
     return f"s3://{stated['S3Bucket']}/{stated.get('S3KeyPrefix', '')}".rstrip("/") if stated else ""
-
-
-def _text(at: Any) -> str | None:
-    return None if at is None else at.isoformat()

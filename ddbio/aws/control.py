@@ -11,6 +11,8 @@ from botocore.exceptions import BotoCoreError, ClientError
 from ddbio.aws.failure import THROTTLE_CODES, error_code, is_transient, to_ddbio_error
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
     from ddbio.aws.client import ClientSpec
 
 _ATTEMPTS = 4
@@ -64,3 +66,8 @@ def pages(spec: ClientSpec, operation: str, resource: str, members: dict[str, An
     while token in replies[-1]:
         replies.append(call(spec, operation, resource, {**members, token: replies[-1][token]}))
     return replies
+
+
+def time_text(at: datetime | None) -> str | None:
+    """Return a time of a reply as ISO 8601."""
+    return None if at is None else at.isoformat()

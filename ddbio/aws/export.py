@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ddbio.aws.control import call, pages
+from ddbio.aws.control import call, pages, time_text
 from ddbio.core.export_job import ExportEntry, ExportJob
 
 if TYPE_CHECKING:
@@ -98,20 +98,16 @@ def _job(stated: Mapping[str, Any]) -> ExportJob:
         table_arn=stated.get("TableArn", ""),
         uri=f"s3://{bucket}/{manifest.removesuffix(_PLACE_OF_MANIFEST).rstrip('/')}" if manifest else None,
         format=stated.get("ExportFormat", "DYNAMODB_JSON").lower(),
-        export_time=_text(stated.get("ExportTime")),
-        from_time=_text(window.get("ExportFromTime")),
-        to_time=_text(window.get("ExportToTime")),
+        export_time=time_text(stated.get("ExportTime")),
+        from_time=time_text(window.get("ExportFromTime")),
+        to_time=time_text(window.get("ExportToTime")),
         view=window.get("ExportViewType", "").lower() or None,
         filtered=bool(stated.get("FilterSpecification")),
-        started_at=_text(stated.get("StartTime")),
-        ended_at=_text(stated.get("EndTime")),
+        started_at=time_text(stated.get("StartTime")),
+        ended_at=time_text(stated.get("EndTime")),
         items=stated.get("ItemCount"),
         billed_bytes=stated.get("BilledSizeBytes"),
         client_token=stated.get("ClientToken"),
         failure_code=stated.get("FailureCode"),
         failure_message=stated.get("FailureMessage"),
     )
-
-
-def _text(at: Any) -> str | None:
-    return None if at is None else at.isoformat()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ddbio.aws.control import call, pages
+from ddbio.aws.control import call, pages, time_text
 from ddbio.core.import_job import ImportEntry, ImportJob, table_definition
 from ddbio.errors import ServiceError
 
@@ -93,8 +93,8 @@ def _job(stated: Mapping[str, Any]) -> ImportJob:
         source=_source(stated),
         format=stated.get("InputFormat", "").lower(),
         compression=stated.get("InputCompressionType", "NONE").lower(),
-        started_at=_text(stated.get("StartTime")),
-        ended_at=_text(stated.get("EndTime")),
+        started_at=time_text(stated.get("StartTime")),
+        ended_at=time_text(stated.get("EndTime")),
         processed_items=stated.get("ProcessedItemCount", 0),
         imported_items=stated.get("ImportedItemCount", 0),
         errors=stated.get("ErrorCount", 0),
@@ -104,7 +104,3 @@ def _job(stated: Mapping[str, Any]) -> ImportJob:
         failure_code=stated.get("FailureCode"),
         failure_message=stated.get("FailureMessage"),
     )
-
-
-def _text(at: Any) -> str | None:
-    return None if at is None else at.isoformat()

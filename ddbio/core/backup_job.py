@@ -1,16 +1,12 @@
-"""Hold what is known of a backup, and plan a restore; start none."""
+"""Hold what is known of backups and restores; start none."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ddbio.errors import OptionError
-
 if TYPE_CHECKING:
     from datetime import datetime
-
-    from ddbio.core.facts import RecoveryFacts
 
 
 @dataclass(frozen=True)
@@ -84,18 +80,3 @@ class RestoreJob:
     digest: str | None = None
     verified: bool = False
     seconds: float = 0.0
-
-
-def check_restore_time(table: str, at: datetime | None, recovery: RecoveryFacts) -> None:
-    """Refuse a restore to a time that the table cannot be recovered to.
-
-    Raises
-    ------
-    OptionError
-        If recovery is off, or does not reach that time.
-    """
-    if not recovery.is_on or recovery.earliest is None or recovery.latest is None:
-        raise OptionError(f"table {table!r} has no point-in-time recovery: restore a backup of it")
-    if at is not None and not recovery.earliest.replace(microsecond=0) <= at <= recovery.latest:
-        span = f"{recovery.earliest.isoformat()} to {recovery.latest.isoformat()}"
-        raise OptionError(f"at is {at.isoformat()}, but the table can be recovered from {span}")

@@ -108,7 +108,8 @@ def plan_export(
             "to have it turned on (AWS bills it by the table's size)"
         )
     for name in ("at", "from_time", "to_time"):
-        _check_time(name, getattr(options, name), recovery)
+        if getattr(options, name) is not None:
+            recovery.check(name, getattr(options, name))
     bucket, prefix = s3_place(options.dest)
     return ExportPlan(
         table=facts.name,
@@ -128,15 +129,3 @@ def plan_export(
         items=facts.item_count,
         size_bytes=facts.size_bytes,
     )
-
-
-def _check_time(name: str, at: datetime | None, recovery: RecoveryFacts) -> None:
-    if at is None:
-        return
-    if not recovery.is_on or recovery.earliest is None or recovery.latest is None:
-        raise OptionError(
-            f"{name} is {at.isoformat()}, but recovery that is only turned on now reaches back to nothing"
-        )
-    if not recovery.earliest.replace(microsecond=0) <= at <= recovery.latest:
-        span = f"{recovery.earliest.isoformat()} to {recovery.latest.isoformat()}"
-        raise OptionError(f"{name} is {at.isoformat()}, but the table can be recovered from {span}")

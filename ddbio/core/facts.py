@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from ddbio.errors import OptionError
+
 if TYPE_CHECKING:
     from datetime import datetime
 
@@ -66,3 +68,20 @@ class RecoveryFacts:
     is_on: bool
     earliest: datetime | None
     latest: datetime | None
+
+    def check(self, name: str, at: datetime) -> None:
+        """Refuse a time that the table cannot be recovered to.
+
+        Raises
+        ------
+        OptionError
+            Naming the option that holds it.
+        """
+        if not self.is_on or self.earliest is None or self.latest is None:
+            raise OptionError(
+                f"{name} is {at.isoformat()}, but recovery that is turned on only now reaches nothing before"
+            )
+        # The service itself goes by whole seconds.
+        if not self.earliest.replace(microsecond=0) <= at <= self.latest:
+            span = f"{self.earliest.isoformat()} to {self.latest.isoformat()}"
+            raise OptionError(f"{name} is {at.isoformat()}, but the table can be recovered from {span}")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from ddbio.aws import backup
 from ddbio.aws.recovery import describe_recovery
 from ddbio.aws.table import describe_table
-from ddbio.core.backup_job import RestorePlan, check_restore_time
+from ddbio.core.backup_job import RestorePlan
 from ddbio.errors import NotFoundError, OptionError, ServiceError, ValidationError
 from ddbio.ops.clock import Clock
 from ddbio.ops.table_digest import digest_of_table
@@ -74,7 +74,11 @@ def plan_of(options: RestoreOptions) -> RestorePlan:
         plan = RestorePlan(options.target, options.source, made.table, made.arn, None, made.size_bytes)
     else:
         facts = describe_table(spec, options.source)
-        check_restore_time(facts.name, options.at, describe_recovery(spec, options.source))
+        recovery = describe_recovery(spec, options.source)
+        if not recovery.is_on:
+            raise OptionError(f"table {facts.name!r} has no point-in-time recovery: restore a backup of it")
+        if options.at is not None:
+            recovery.check("at", options.at)
         plan = RestorePlan(options.target, options.source, facts.name, None, options.at, facts.size_bytes)
     try:
         describe_table(spec, options.target)
