@@ -69,6 +69,18 @@ def test_table_scanned_as_an_export_to_s3_is_read_from_there(s3):
     assert ddbio.read_export(dest, s3_endpoint_url=url).num_rows == 300
 
 
+def test_fold_sets_rows_aside_on_s3_and_leaves_none(s3, tmp_path):
+    """A fold from S3 to S3 may keep what it sets aside there too, and deletes it."""
+    client, url = s3
+    writer = ExportWriter(tmp_path)
+    homes = [writer.full(items(20)), writer.incremental([Change(1, {"pk": {"S": "item-3"}})])]
+    upload(client, tmp_path, "fold")
+    full, increment = (f"s3://{BUCKET}/fold/AWSDynamoDB/{home.name}" for home in homes)
+    options = {"spill": f"s3://{BUCKET}/spill", "engine": "local", "s3_endpoint_url": url}
+    assert ddbio.fold_exports_to_files(full, [increment], f"s3://{BUCKET}/state", **options).rows == 19
+    assert "Contents" not in client.list_objects_v2(Bucket=BUCKET, Prefix="spill")
+
+
 def test_missing_object_leaves_nothing(s3, tmp_path):
     """A file that is not in the bucket is named, and the target stays empty."""
     client, url = s3
