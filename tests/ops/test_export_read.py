@@ -16,6 +16,7 @@ from item_strategies import ITEMS
 
 import ddbio
 from ddbio.cli.main import run
+from ddbio.core import manifest
 from ddbio.core.digest import Digest
 from ddbio.core.digest_columns import digest_of_batches
 from ddbio.errors import DdbioError, DecodeError, ExportIncompleteError, NotFoundError
@@ -306,6 +307,21 @@ def test_manifest_cannot_lead_elsewhere(home, tmp_path):
     mend(home, "manifest-files", lead)
     with pytest.raises(ExportIncompleteError, match="plain file name"):
         ddbio.read_export(home)
+
+
+def test_huge_manifest_is_not_held(home, monkeypatch):
+    """Of a manifest beyond the cap no more than that is read, and it is refused with its right checksum."""
+    monkeypatch.setattr(manifest, "MAX_MANIFEST_BYTES", 100)
+    with pytest.raises(ExportIncompleteError, match=r"manifest-summary.json is larger than 100 bytes"):
+        ddbio.read_export(home)
+
+
+def test_longest_items_and_densest_files_are_read(tmp_path):
+    """Items at the limit of their size are no bombs: long numbers, and text that deflates best."""
+    numbers = {"pk": {"S": "numbers"}, "l": {"L": [{"N": "1" + "0" * 125}] * 40_000}}
+    texts = [{"pk": {"S": f"text-{number}"}, "s": {"S": "a" * 390_000}} for number in range(200)]
+    home = ExportWriter(tmp_path, files=1).full([numbers, *texts])
+    assert sum(batch.num_rows for batch in ddbio.export_batches(home)) == 201
 
 
 def test_command_prints_the_report(home, tmp_path, capsys):
