@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 EXTENSION = "json.gz"
 
-# ISA-L's best but one: 3 takes twice the time for a twentieth of the bytes.
+# ISA-L's best but one: 3 takes twice the time for a hundredth of the bytes.
 _LEVEL = 2
 _GZIP_WINDOW_BITS = 31
 
