@@ -64,7 +64,8 @@ def _plain(text: Column) -> Column:
     sign = sql.when(text.startswith("-"), "-").otherwise("")
     # Small ones are spelled like 1.23E-7; there are no large exponents.
     digits = sql.regexp_replace(text, r"[-.]|E.*", "")
-    zeros = sql.call_function("repeat", sql.lit("0"), sql.regexp_extract(text, r"E-(\d+)", 1).try_cast("int") - 1)
+    exponent = sql.call_function("try_to_number", sql.regexp_extract(text, r"E-(\d+)", 1), sql.lit("99")).cast("int")
+    zeros = sql.call_function("repeat", sql.lit("0"), exponent - 1)
     spelled = sql.when(text.contains("E"), sql.concat(sign, sql.lit("0."), zeros, digits)).otherwise(text)
     return sql.when(spelled.contains("."), sql.regexp_replace(spelled, r"\.?0+$", "")).otherwise(spelled)
 
