@@ -71,8 +71,9 @@ class RowDecoder:
             return 0
         found, refused = self._decoder.decode_documents(rows.joined(start, stop), _framing(rows.text(start)))
         count = sum(batch.num_rows for batch in found)
+        next_row = start + count
         # Each row begins and ends a document: as many documents as rows are one in each.
-        if count == stop - start if refused is None else refused == rows.place(start, start + count):
+        if next_row == stop if refused is None else next_row < stop and refused == rows.place(start, next_row):
             batches.extend(found)
             return count
         return self._decode_together(rows, start, (start + stop) // 2, batches)

@@ -7,7 +7,7 @@ import json
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from item_strategies import tables
 
@@ -42,6 +42,7 @@ def alone(text):
 TEXTS = st.lists(st.sampled_from([GOOD, GOOD, FRAMED, None, f" {GOOD}\n", '{"n":{"N":"7"}}', '{"b":{"S":"é"}}', *BAD]))
 
 
+@example([GOOD, "{}{}", '{"}}'], pa.string(), 0)
 @given(TEXTS, st.sampled_from([pa.string(), pa.large_string(), pa.string_view(), pa.binary()]), st.integers(0, 2))
 def test_each_row_is_what_it_is_alone(texts, arrow_type, start):
     """Whatever stands beside it, a row gives what it gives alone, and a malformed one a row of nulls."""
