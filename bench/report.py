@@ -10,10 +10,11 @@ import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from bench import decoders, scanners
+from bench import decoders, encode, functions, scanners
 from bench import export as steps
 from bench.e2e import import_files, record
 from bench.e2e.export import SPARK as SPARK_JSON
+from bench.e2e.functions import DECODE_COLUMN, ENCODE_COLUMN
 from bench.e2e.spark_files import DATAFRAME
 
 if TYPE_CHECKING:
@@ -172,10 +173,29 @@ def _export_memory(row: dict[str, Any]) -> Iterator[Line]:
     yield Line(what, largest["growth_mebibytes"], " MiB", ("≤", 256))
 
 
+def _encode(row: dict[str, Any]) -> Iterator[Line]:
+    for shape, what in (("orders", "nested orders"), ("flights", "flat flights")):
+        ratios = row["figures"][shape]["times_as_fast_as"]
+        yield Line(f"encode {what}, beside `TypeSerializer` + `json.dumps`", ratios[encode.BOTO3], "×", ("≥", 30), 1)
+        yield Line("… beside bare `pyarrow.json` decoding the same bytes", ratios[decoders.FLOOR], "×", ("≥", 3), 1)
+
+
+def _functions(row: dict[str, Any]) -> Iterator[Line]:
+    bodies = [body["times_as_fast_as_kernel"] for body in row["figures"]["bodies"].values()]
+    for name in (functions.FROM, functions.TO):
+        what = f"`{name}` on 10,000 rows, beside the bare kernel, slowest shape"
+        yield Line(what, min(body[name] for body in bodies), "×", ("≥", 0.7), 2)
+    queries = row["figures"]["queries"]["times_as_fast_as_sparks_own"]
+    yield Line("`decode_column` in Spark, beside its `from_json`", queries[DECODE_COLUMN], "×", digits=1)
+    yield Line("`encode_column` in Spark, beside its `to_json`", queries[ENCODE_COLUMN], "×", digits=1)
+
+
 CASES: dict[str, Callable[[dict[str, Any]], Iterator[Line]]] = {
     "demo": _demo,
     "decode": _decode,
     "digest": _digest,
+    "encode": _encode,
+    "functions": _functions,
     "scan": _scan,
     "spark_files": _spark_files,
     "budget": _budget,

@@ -23,7 +23,7 @@ from ddbio.cli.load import load, plan_load
 from ddbio.cli.progress import ProgressWatch
 from ddbio.cli.schema import schema
 from ddbio.cli.show import format_plan, format_report, plan_to_dict
-from ddbio.core import encode, ion_lines
+from ddbio.core import encode, ion_lines, json_rows
 from ddbio.core.kernel import decoder as kernel
 from ddbio.core.kernel.cache import FOLDER
 from ddbio.errors import DdbioError
@@ -87,6 +87,7 @@ def warm(*, as_json: bool) -> None:
     kernel.warm()
     encode.warm()
     ion_lines.warm()
+    json_rows.warm()
     seconds = round(time.monotonic() - began, 3)
     folder = None if FOLDER is None else str(FOLDER)
     done = {"seconds": seconds, "folder": folder}

@@ -1,6 +1,7 @@
 """Turn record batches back into items, plainly: the exact inverse of decoding.
 
-Refuses what DynamoDB has no form for: a number beyond 38 digits, a float that is not a number.
+Refuses what DynamoDB has no form for: a number beyond 38 digits, a float that is not a number; and two values of one
+attribute.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from ddbio.core.field import RESCUE_NAME, fields_within, name_of_field, tag_of_f
 from ddbio.core.json_text import compact_json
 from ddbio.core.rescue import null_value
 from ddbio.core.schema import normalize_schema
+from ddbio.errors import EncodeError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -35,17 +37,23 @@ def items_of(batch: pa.RecordBatch) -> Iterator[Item]:
         A column has an Arrow type that DynamoDB has no exact form for.
     DecodeError
         A number is beyond 38 digits or out of range.
+    EncodeError
+        An attribute is in its column and in the rescue column.
     """
     schema = normalize_schema(batch.schema)
     columns = [_column(batch.column(field.name), field) for field in schema if field.name != RESCUE_NAME]
     has_rescue = RESCUE_NAME in batch.schema.names
     rescues = batch.column(RESCUE_NAME).to_pylist() if has_rescue else [None] * batch.num_rows
     names = [name_of_field(field) for field in schema][:-1]
-    for values, rescued in zip(zip(*columns, strict=True) if columns else [()] * batch.num_rows, rescues, strict=True):
+    rows = zip(*columns, strict=True) if columns else [()] * batch.num_rows
+    for row, (values, rescued) in enumerate(zip(rows, rescues, strict=True)):
         item = {name: value for name, value in zip(names, values, strict=True) if value is not None}
-        if rescued is not None:
-            item.update(json.loads(rescued))
-        yield item
+        others: Item = {} if rescued is None else json.loads(rescued)
+        for name in filter(item.__contains__, others):
+            # Whichever were taken, the other would be lost.
+            reason = f"the attribute {name!r} is in its column and in the rescue column"
+            raise EncodeError(f"row {row}: {RESCUE_NAME}: {reason}", row, RESCUE_NAME, "duplicate")
+        yield item | others
 
 
 def to_dynamodb_json(batch: pa.RecordBatch) -> bytes:
@@ -53,7 +61,7 @@ def to_dynamodb_json(batch: pa.RecordBatch) -> bytes:
 
     Raises
     ------
-    SchemaError, DecodeError
+    SchemaError, DecodeError, EncodeError
         As ``items_of``.
     """
     return "".join(f"{compact_json(item)}\n" for item in items_of(batch)).encode()

@@ -5,7 +5,7 @@ Refuses a row that holds no item, or more than one, and says which.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -72,11 +72,11 @@ class RowDecoder:
     def _decode_together(
         self, texts: Any, rows: Rows, start: int, most: int, batches: list[pa.RecordBatch]
     ) -> tuple[int, bool]:
-        """Add the batches of rows that are one item each; return how many these are, and whether the next is refused."""
+        """Add the batches of rows that are one item each; return how many, and whether the next is refused."""
         stop, n_bytes, is_ascii = join_rows(rows, start, most, SLICE_BYTES)
         if stop == start or not (is_ascii or _is_utf8(texts.slice(start, stop - start))):
             return 0, True
-        found, refused = self._decoder.decode_documents(memoryview(rows.joined)[:n_bytes], _framing(_text(rows, start)))
+        found, refused = self._decoder.decode_documents(rows.joined.data[:n_bytes], _framing(_text(rows, start)))
         count = sum(batch.num_rows for batch in found)
         next_row = start + count
         # Each row begins and ends a document: as many documents as rows are one in each.

@@ -52,8 +52,8 @@ def _sources() -> list[type[DataSource]]:
         from ddbio.spark.source import DdbioSource, DynamoDBSource, ExportSource  # noqa: PLC0415
     except ImportError as error:
         raise OptionError(
-            f"Spark {pyspark.__version__} has no Python data sources, they came with 4.0: use engine 'spark' of scan, "
-            "load and export, and ddbio.spark.functions"
+            f"Spark {pyspark.__version__} has no Python data sources, they came with 4.0: use engine 'spark' of "
+            "scan and export, and ddbio.spark.functions"
         ) from error
     return [DynamoDBSource, DdbioSource, ExportSource]
 

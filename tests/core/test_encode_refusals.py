@@ -6,6 +6,7 @@ import pyarrow as pa
 import pytest
 
 from ddbio.core.encode import EncodeOptions, Encoder, Refusal
+from ddbio.core.items import items_of
 from ddbio.core.kernel import encode_load
 from ddbio.errors import EncodeError, OptionError, SchemaError
 
@@ -160,34 +161,37 @@ def test_json_text_is_checked_as_columns_are(case):
 
 
 @pytest.mark.parametrize(
-    ("text", "rule"),
+    ("text", "rule", "message"),
     [
-        ('{"pk":{"S":"x"}}', None),
-        ('{"pk":{"N":"1"}}', "key_type"),
-        ('{"pk":{"S":""}}', "key_empty"),
-        (f'{{"pk":{{"S":"{"x" * 2049}"}}}}', "key_length"),
-        ('{"other":{"S":"x"}}', "key_missing"),
+        ('{"pk":{"N":"1"}}', "key_type", "_rescue: the key is N, the table's is S"),
+        ('{"pk":{"S":""}}', "key_empty", "_rescue: the key is empty"),
+        (f'{{"pk":{{"S":"{"x" * 2049}"}}}}', "key_length", "_rescue: the key has more than 2,048 bytes"),
+        ('{"other":{"S":"x"}}', "key_missing", "pk: the key is missing: every item needs it"),
     ],
 )
-def test_keys_in_the_rescue_column(text, rule):
+def test_keys_in_the_rescue_column(text, rule, message):
     """A key may be in the rescue column, and is checked there."""
-    batch = pa.RecordBatch.from_pydict({"pk": pa.array([None], pa.string()), "_rescue": [text]})
-    encoded = Encoder(batch.schema, keys={"pk": "S"}).encode(batch)
-    assert [refusal.rule for refusal in encoded.refusals] == ([rule] if rule else [])
+    pk = pa.array([None, None], pa.string())
+    batch = pa.RecordBatch.from_pydict({"pk": pk, "_rescue": ['{"pk":{"S":"x"}}', text]})
+    (refusal,) = Encoder(batch.schema, keys={"pk": "S"}).encode(batch).refusals
+    assert refusal == Refusal(1, message.partition(":")[0], rule, f"row 1: {message}")
 
 
 def test_an_attribute_given_twice():
-    """A value in its column and in the rescue column is refused: which is meant is not known."""
+    """A value in its column and in the rescue column is refused, by the reference too: either would be lost."""
     batch = pa.RecordBatch.from_pydict({"n": [1, 2], "_rescue": [None, '{"n":{"S":"x"}}']})
     (refusal,) = Encoder(batch.schema).encode(batch).refusals
     assert refusal.message == "row 1: _rescue: the attribute 'n' is in its column and in the rescue column"
+    with pytest.raises(EncodeError) as raised:
+        list(items_of(batch))
+    assert Refusal(raised.value.row, raised.value.attribute, raised.value.rule, str(raised.value)) == refusal
 
 
 def test_sort_keys_are_shorter():
     """The second key may have 1,024 bytes."""
     batch = pa.RecordBatch.from_pydict({"sk": ["x" * 1024, "x" * 1025], "pk": ["x" * 2048] * 2})
     (refusal,) = Encoder(batch.schema, keys={"pk": "S", "sk": "S"}).encode(batch).refusals
-    assert (refusal.row, refusal.attribute, refusal.rule) == (1, "sk", "key_length")
+    assert refusal == Refusal(1, "sk", "key_length", "row 1: sk: the key has more than 1,024 bytes")
 
 
 def test_the_first_missing_key_is_named():

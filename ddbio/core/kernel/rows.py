@@ -33,7 +33,7 @@ class Rows(NamedTuple):
 
 @loop
 def join_rows(rows: Any, row: int, most_rows: int, most_bytes: int) -> Any:
-    """Join rows from ``row`` on; return the row that did not follow, how many bytes these are, and whether all are ASCII.
+    """Join rows from ``row`` on; return the next row, how many bytes these are, and whether all are ASCII.
 
     ``joined`` has room for ``most_bytes`` and ``PAD`` more.
     """

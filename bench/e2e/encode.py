@@ -1,0 +1,43 @@
+"""Encode columns beside boto3's way, goal ≥ 30 ×, and beside pyarrow.json decoding the same bytes, goal ≥ 3 ×."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any, get_args
+
+from bench import data, decoders, encode, pairs
+from bench.e2e import record
+from ddbio.core.encode import Encoder
+
+
+def main() -> None:
+    """Append one row with every shape."""
+    arguments = record.parser("encode")
+    arguments.add_argument("--rounds", type=int, default=7)
+    asked = arguments.parse_args()
+    record.append("encode", asked, {shape: measure(shape, asked.rounds) for shape in get_args(data.Shape)})
+
+
+def measure(shape: data.Shape, rounds: int) -> dict[str, Any]:
+    """Return speeds, and how many times as fast as each other way ours is."""
+    encode.Encode.check(shape)
+    batch = encode.batch_of(shape)
+    encode_lines = functools.partial(Encoder(batch.schema).encode_lines, batch, prefix=b'{"Item":', suffix=b"}")
+    body = encode_lines()
+    ways: dict[str, Any] = {
+        encode.DDBIO: encode_lines,
+        encode.BOTO3: functools.partial(encode.encoders(shape)[encode.BOTO3], batch),
+        decoders.FLOOR: functools.partial(decoders.decoders(shape, "export")[decoders.FLOOR], body),
+    }
+    seconds = pairs.interleave(ways, rounds)
+    return {
+        "wire_bytes": len(body),
+        "megabytes_per_cpu_second": record.rounded(pairs.megabytes_per_second(seconds, len(body)), 1),
+        "times_as_fast_as": record.rounded(
+            {name: pairs.speed_ratio(seconds, encode.DDBIO, name) for name in ways if name != encode.DDBIO}
+        ),
+    }
+
+
+if __name__ == "__main__":
+    main()

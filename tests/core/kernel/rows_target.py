@@ -1,0 +1,46 @@
+"""Join generated rows in a process of its own, their data and what is written at a guard page.
+
+``python rows_target.py SEED COUNT [broken]``: ``broken`` gives offsets that end behind the data, so that a load must
+overrun.
+"""
+
+from __future__ import annotations
+
+import random
+import sys
+from pathlib import Path
+
+import numpy as np
+
+sys.path.insert(0, str(Path(__file__).parent.parent.parent.parent))
+sys.path.insert(0, str(Path(__file__).parent))
+
+from guard import allocate_before_guard
+
+from ddbio.core.kernel.cache import CHECKED
+from ddbio.core.kernel.memory import PAD
+from ddbio.core.kernel.rows import Rows, join_rows
+
+IS_BROKEN = sys.argv[3:] == ["broken"]
+MOST_BYTES = 200
+
+
+def main() -> None:
+    """Join as many columns as were asked for, and hold each against the plain way."""
+    chance = random.Random(int(sys.argv[1]))
+    for _ in range(int(sys.argv[2])):
+        texts = [chance.choice([b" ", b""]) + b"{" + b"x" * chance.randrange(90) + b"}\n" for _ in range(4)]
+        data = allocate_before_guard(sum(map(len, texts)))
+        data[:] = np.frombuffer(b"".join(texts), np.uint8)
+        offsets = np.cumsum([0, *map(len, texts)])
+        offsets[-1] += IS_BROKEN
+        rows = Rows(data, offsets, allocate_before_guard(MOST_BYTES + PAD), np.zeros(4, np.int64))
+        row, n_bytes, is_ascii = join_rows(rows, 0, 4, MOST_BYTES)
+        stripped = [text.strip() + b"\n" for text in texts]
+        assert rows.joined[:n_bytes].tobytes() == b"".join(stripped[:row])
+        assert row == 4 or n_bytes + len(stripped[row]) > MOST_BYTES
+        assert is_ascii
+    sys.stdout.write(f"checked: {CHECKED}\n")
+
+
+main()
