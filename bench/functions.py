@@ -87,8 +87,8 @@ def bodies(shape: Shape) -> dict[str, Callable[[], Any]]:
     batch = decoder.decode(body, "items")
     structs = batch.to_struct_array()
     return {
-        FROM: functools.partial(columns.decode_texts, schema_json, "FAILFAST", texts),
-        FROM_PANDAS: functools.partial(pandas_columns.decode_series, schema_json, "FAILFAST", series),
+        FROM: functools.partial(columns.decode_texts, schema_json, "FAILFAST", "merge", texts),
+        FROM_PANDAS: functools.partial(pandas_columns.decode_series, schema_json, "FAILFAST", "merge", series),
         DECODE: functools.partial(decoder.decode, body, "items"),
         TO: functools.partial(columns.encode_structs, schema_json, "FAILFAST", structs),
         ENCODE: functools.partial(encoder.encode, batch),

@@ -34,9 +34,9 @@ if TYPE_CHECKING:
     from ddbio.api.tables import digest, infer_schema, read_table, scan, scan_batches
     from ddbio.api.writes import copy_table, create_table_like, load, write_table
     from ddbio.core.decode import from_dynamodb_json
-    from ddbio.core.encode import to_dynamodb_json
     from ddbio.core.idempotency import idempotency_key
     from ddbio.core.item_schema import ItemSchema
+    from ddbio.core.json_lines import to_dynamodb_json
     from ddbio.errors import DdbioError
     from ddbio.spark.registration import register
 
@@ -113,7 +113,7 @@ _HOMES = {
     "start_bulk_put": "ddbio.api.bulk",
     "start_export": "ddbio.api.exports",
     "start_import": "ddbio.api.imports",
-    "to_dynamodb_json": "ddbio.core.encode",
+    "to_dynamodb_json": "ddbio.core.json_lines",
     "wait_bulk_put": "ddbio.api.bulk",
     "wait_export": "ddbio.api.exports",
     "wait_import": "ddbio.api.imports",

@@ -63,7 +63,7 @@ def measure_queries(asked: Any) -> dict[str, Any]:
 
 
 def queries(session: Any, shape: data.Shape) -> dict[str, Callable[[], None]]:
-    """Return queries over the same cached rows; Spark's own leave the tags on, and put none on."""
+    """Return queries over the same rows, kept as they are; Spark's own leave the tags on, and put none on."""
     from pyspark.sql import functions as sql  # noqa: PLC0415 - as above
 
     from ddbio.spark import functions as ours  # noqa: PLC0415
@@ -73,8 +73,10 @@ def queries(session: Any, shape: data.Shape) -> dict[str, Callable[[], None]]:
     options = decoders.parse_options(shape, "export")
     tagged = to_spark_schema(options.explicit_schema.field("Item").type)
     lines = data.lines(shape, data.scaled(ROWS))
-    texts = session.createDataFrame([(line.decode(),) for line in lines], "json string").repartition(2).cache()
-    items = ours.decode_column(texts, "json", schema).cache()
+    texts = session.createDataFrame([(line.decode(),) for line in lines], "json string").repartition(2)
+    # Not in Spark's cache: a query that is there already would be answered from it.
+    texts = texts.localCheckpoint()
+    items = ours.decode_column(texts, "json", schema).localCheckpoint()
     assert texts.count() == items.count() == len(lines)
     own = items.schema["json"].dataType
     made = {

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from ddbio.core.facts import IndexKey
 
-__all__ = ["EncodeOptions", "EncodedItems", "Encoder", "Refusal", "to_dynamodb_json", "warm"]
+__all__ = ["EncodeOptions", "EncodedItems", "Encoder", "Refusal", "warm"]
 
 TimeForm = Literal["iso", "s", "ms", "us", "ns"]
 
@@ -145,8 +145,15 @@ class Encoder:
             texts = pc.if_else(pa.array(taken), texts, None)
         return texts  # type: ignore[no-any-return]
 
-    def encode_lines(self, batch: pa.RecordBatch, *, prefix: bytes = b"", suffix: bytes = b"") -> bytes:
+    def encode_lines(
+        self, batch: pa.RecordBatch, *, prefix: bytes = b"", suffix: bytes = b"", first_row: int = 0
+    ) -> bytes:
         r"""Return a line per row, ``prefix``, item and ``suffix``: ``{"Item":`` and ``}`` make a native export's lines.
+
+        Parameters
+        ----------
+        first_row
+            The number of the batch's first row, for messages.
 
         Raises
         ------
@@ -155,7 +162,7 @@ class Encoder:
         EncodeError
             DynamoDB would refuse a row; the first is named.
         """
-        pieces, refused = self._printer(prefix, suffix + b"\n").print_batch(batch)
+        pieces, refused = self._printer(prefix, suffix + b"\n").print_batch(batch, first_row)
         _require_all(Refusal(*each) for each in refused)
         return b"".join(piece.text.data for piece in pieces)
 
@@ -178,19 +185,7 @@ def _joined(texts: list[npt.NDArray[np.uint8]]) -> npt.NDArray[np.uint8]:
     return np.concatenate(texts) if texts else np.zeros(0, np.uint8)
 
 
-def to_dynamodb_json(batch: pa.RecordBatch) -> bytes:
-    """Return the batch as DynamoDB JSON, an item per line, without white space.
-
-    Raises
-    ------
-    SchemaError
-        A column's type has no DynamoDB form.
-    EncodeError
-        DynamoDB would refuse a row; the first is named.
-    """
-    return Encoder(batch.schema).encode_lines(batch)
-
-
 def warm() -> None:
     """Compile the printing loop, or load it from where it is kept."""
-    to_dynamodb_json(pa.RecordBatch.from_pydict({"a": ["a"]}))
+    batch = pa.RecordBatch.from_pydict({"a": ["a"]})
+    Encoder(batch.schema).encode_lines(batch)

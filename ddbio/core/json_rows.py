@@ -5,7 +5,7 @@ Refuses a row that holds no item, or more than one, and says which.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pyarrow as pa
@@ -32,10 +32,12 @@ class RowDecoder:
     ----------
     schema
         A schema of items; it is normalised.
+    nulls
+        As for ``Decoder``.
     """
 
-    def __init__(self, schema: pa.Schema) -> None:
-        self._decoder = Decoder(schema)
+    def __init__(self, schema: pa.Schema, *, nulls: Literal["merge", "keep"] = "merge") -> None:
+        self._decoder = Decoder(schema, nulls=nulls)
         self._joined = np.empty(SLICE_BYTES + PAD, np.uint8)
 
     def decode(self, texts: pa.Array[Any], *, strict: bool = True) -> pa.RecordBatch:

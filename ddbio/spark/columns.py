@@ -16,15 +16,17 @@ if TYPE_CHECKING:
     from typing import TypeAlias
 
     Mode: TypeAlias = Literal["FAILFAST", "PERMISSIVE"]
+    Nulls: TypeAlias = Literal["merge", "keep"]
 
 MODES = ("FAILFAST", "PERMISSIVE")
+NULLS = ("merge", "keep")
 
 # A worker of Spark has one thread.
 
 
 @functools.lru_cache(maxsize=8)
-def _decoder(schema_json: str) -> RowDecoder:
-    return RowDecoder(schema_from_json(schema_json))
+def _decoder(schema_json: str, nulls: Nulls) -> RowDecoder:
+    return RowDecoder(schema_from_json(schema_json), nulls=nulls)
 
 
 @functools.lru_cache(maxsize=8)
@@ -33,7 +35,7 @@ def _encoder(schema_json: str, names: tuple[str, ...]) -> Encoder:
     return Encoder(pa.schema([schema.field(name) for name in names]))
 
 
-def decode_texts(schema_json: str, mode: Mode, texts: Any) -> Any:
+def decode_texts(schema_json: str, mode: Mode, nulls: Nulls, texts: Any) -> Any:
     """Return a struct of the schema's columns for each text, null for null.
 
     Raises
@@ -41,9 +43,9 @@ def decode_texts(schema_json: str, mode: Mode, texts: Any) -> Any:
     DecodeError
         A text is not one item, and the mode is ``FAILFAST``.
     """
-    batch = _decoder(schema_json).decode(texts, strict=mode == "FAILFAST")
-    nulls: Any = pc.is_null(texts) if texts.null_count else None
-    return pa.StructArray.from_arrays(batch.columns, fields=list(batch.schema), mask=nulls)
+    batch = _decoder(schema_json, nulls).decode(texts, strict=mode == "FAILFAST")
+    is_null: Any = pc.is_null(texts) if texts.null_count else None
+    return pa.StructArray.from_arrays(batch.columns, fields=list(batch.schema), mask=is_null)
 
 
 def encode_structs(schema_json: str, mode: Mode, structs: Any) -> Any:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import Column, DataFrame
 
-    from ddbio.spark.columns import Mode
+    from ddbio.spark.columns import Mode, Nulls
 
     Schema: TypeAlias = ItemSchema | pa.Schema | StructType
 
@@ -34,7 +34,7 @@ __all__ = ["decode_column", "encode_column", "from_dynamodb_json", "idempotency_
 _HAS_ARROW_FUNCTIONS = hasattr(sql, "arrow_udf")
 
 
-def from_dynamodb_json(col: Column | str, schema: Schema, *, mode: Mode = "FAILFAST") -> Column:
+def from_dynamodb_json(col: Column | str, schema: Schema, *, mode: Mode = "FAILFAST", nulls: Nulls = "merge") -> Column:
     """Return a struct of the schema's columns, and ``_rescue``, for each row of DynamoDB JSON; null for null.
 
     Parameters
@@ -44,26 +44,29 @@ def from_dynamodb_json(col: Column | str, schema: Schema, *, mode: Mode = "FAILF
     mode
         What a malformed row does, as in Spark's ``from_json``: ``FAILFAST`` fails with a DecodeError that names the row
         of its batch, ``PERMISSIVE`` makes all its columns null.
+    nulls
+        ``merge`` lets NULL and missing both be null, ``keep`` puts each NULL into ``_rescue``.
 
     Raises
     ------
     OptionError
-        The mode is neither.
+        The mode, or ``nulls``, is neither.
     SchemaError
         DynamoDB or Spark has no type for a column.
     """
-    _require_mode(mode)
+    _require("mode", mode, columns.MODES)
+    _require("nulls", nulls, columns.NULLS)
     schema_json, spark_schema = _described(schema)
     column = sql.col(col) if isinstance(col, str) else col
     if _HAS_ARROW_FUNCTIONS:
 
         def decode(texts: Any) -> Any:
-            return columns.decode_texts(schema_json, mode, texts)
+            return columns.decode_texts(schema_json, mode, nulls, texts)
 
         return _arrow_function(decode, _bare(spark_schema))(column).cast(spark_schema)
 
     def decode_series(texts: Any) -> Any:
-        return pandas_columns.decode_series(schema_json, mode, texts)
+        return pandas_columns.decode_series(schema_json, mode, nulls, texts)
 
     function = _pandas_function(decode_series, ("Series", "DataFrame"), _bare(spark_schema))
     # A pandas function has no null among its structs.
@@ -89,7 +92,7 @@ def to_dynamodb_json(struct_col: Column | str, schema: Schema, *, mode: Mode = "
     SchemaError
         DynamoDB or Spark has no type for a field.
     """
-    _require_mode(mode)
+    _require("mode", mode, columns.MODES)
     schema_json, spark_schema = _described(schema)
     column = sql.col(struct_col) if isinstance(struct_col, str) else struct_col
     members = _members(schema, spark_schema)
@@ -108,7 +111,9 @@ def to_dynamodb_json(struct_col: Column | str, schema: Schema, *, mode: Mode = "
     return sql.when(column.isNotNull(), function(_struct_of(column, spelled)))
 
 
-def decode_column(frame: DataFrame, name: str, schema: Schema, *, mode: Mode = "FAILFAST") -> DataFrame:
+def decode_column(
+    frame: DataFrame, name: str, schema: Schema, *, mode: Mode = "FAILFAST", nulls: Nulls = "merge"
+) -> DataFrame:
     """Return the frame with a column of DynamoDB JSON replaced by what ``from_dynamodb_json`` makes of it.
 
     It goes by Arrow in every version of Spark, all columns of the frame with it: select those that are wanted before.
@@ -118,11 +123,12 @@ def decode_column(frame: DataFrame, name: str, schema: Schema, *, mode: Mode = "
     OptionError, SchemaError
         As ``from_dynamodb_json``; the frame has no such column.
     """
-    _require_mode(mode)
+    _require("mode", mode, columns.MODES)
+    _require("nulls", nulls, columns.NULLS)
     schema_json, spark_schema = _described(schema)
 
     def decode(texts: Any) -> Any:
-        return columns.decode_texts(schema_json, mode, texts)
+        return columns.decode_texts(schema_json, mode, nulls, texts)
 
     return _replace(frame, name, sql.col(_quoted(name)).cast(StringType()), decode, spark_schema)
 
@@ -142,7 +148,7 @@ def encode_column(frame: DataFrame, name: str, schema: Schema | None = None, *, 
     OptionError, SchemaError
         As ``to_dynamodb_json``; the frame has no such column, or it holds no structs.
     """
-    _require_mode(mode)
+    _require("mode", mode, columns.MODES)
     own = _field_of(frame, name).dataType
     if not isinstance(own, StructType):
         raise OptionError(f"{name}: it holds {own.simpleString()}: name a column of structs")
@@ -156,9 +162,9 @@ def encode_column(frame: DataFrame, name: str, schema: Schema | None = None, *, 
     return _replace(frame, name, structs, encode, StringType())
 
 
-def _require_mode(mode: str) -> None:
-    if mode not in columns.MODES:
-        raise OptionError(f"mode={mode!r}: choose one of {', '.join(columns.MODES)}")
+def _require(option: str, value: str, known: tuple[str, ...]) -> None:
+    if value not in known:
+        raise OptionError(f"{option}={value!r}: choose one of {', '.join(known)}")
 
 
 def _described(schema: Schema) -> tuple[str, StructType]:

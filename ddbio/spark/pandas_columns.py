@@ -15,14 +15,14 @@ from ddbio.core.schema import schema_from_json
 from ddbio.spark.columns import decode_texts, encode_structs
 
 if TYPE_CHECKING:
-    from ddbio.spark.columns import Mode
+    from ddbio.spark.columns import Mode, Nulls
 
 
-def decode_series(schema_json: str, mode: Mode, texts: Any) -> Any:
+def decode_series(schema_json: str, mode: Mode, nulls: Nulls, texts: Any) -> Any:
     """Return a data frame with a row of the schema's columns for each text of a series."""
     import pandas as pd  # noqa: PLC0415 - only workers need it
 
-    structs = decode_texts(schema_json, mode, pa.array(texts, pa.string(), from_pandas=True))
+    structs = decode_texts(schema_json, mode, nulls, pa.array(texts, pa.string(), from_pandas=True))
     return _frame(pd, structs)
 
 

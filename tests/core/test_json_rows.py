@@ -81,3 +81,10 @@ def test_text_that_is_not_utf8_is_malformed():
     assert RowDecoder(SCHEMA).decode(column, strict=False).num_rows == 3
     with pytest.raises(DecodeError, match=r"^row 1: .*UTF-8"):
         RowDecoder(SCHEMA).decode(column)
+
+
+def test_nulls_can_be_kept():
+    """NULL is told from a missing attribute where it is to be kept."""
+    texts = pa.array(['{"a":{"NULL":true}}', "{}"])
+    rescued = [RowDecoder(SCHEMA, nulls=nulls).decode(texts)["_rescue"].to_pylist() for nulls in ("merge", "keep")]
+    assert rescued == [[None, None], ['{"a":{"NULL":true}}', None]]

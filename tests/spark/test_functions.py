@@ -7,6 +7,7 @@ from decimal import Decimal
 
 import pyarrow as pa
 import pytest
+from pyarrow import dataset
 from pyspark.errors import PythonException
 from pyspark.sql import functions as sql
 from pyspark.sql.types import StructType
@@ -131,6 +132,46 @@ def test_columns_that_are_not_there_are_refused(rows, schema):
         decode_column(frame, "other", schema)
     with pytest.raises(OptionError, match=r"^json: it holds string: name a column of structs"):
         encode_column(frame, "json")
+
+
+EVERY_TYPE = [
+    {
+        "s": {"S": "é\0\n"},
+        "n": {"N": "-7"},
+        "d": {"N": "1.25"},
+        "w": {"N": "-" + "9" * 38},
+        "e": {"N": "0." + "0" * 129 + "1"},
+        "b": {"B": "YQ=="},
+        "t": {"BOOL": False},
+        "ss": {"SS": ["b", "a"]},
+        "ns": {"NS": ["2", "1"]},
+        "bs": {"BS": ["YQ==", "YWI="]},
+        "l": {"L": [{"M": {"x": {"N": "1"}}}, {"NULL": True}]},
+        "m": {"M": {"x": {"S": ""}, "y": {"M": {"z": {"N": "5"}}}}},
+        "j": {"L": [{"S": "a"}, {"N": "1"}]},
+        "z": {"NULL": True},
+    },
+    {"z": {"NULL": True}, "s": {"NULL": True}},
+    {"s": {"N": "1"}, "l": {"L": []}},
+]
+
+
+@pytest.mark.parametrize("file_format", ["parquet", "orc"])
+def test_items_survive_data_frames_and_files(rows, tmp_path, file_format):
+    """Every type, NULL and missing apart, comes back from files of Spark's, and from those columns in Arrow."""
+    texts = [json.dumps(item) for item in EVERY_TYPE]
+    schema = ddbio.infer_schema("\n".join(texts).encode())
+    typed = decode_column(rows(texts), "json", schema, nulls="keep").select("json.*")
+    typed.write.format(file_format).save(str(tmp_path / "items"))
+    read = typed.sparkSession.read.format(file_format).load(str(tmp_path / "items"))
+    given = None if file_format == "parquet" else schema
+    again = encode_column(read.select(sql.struct("*").alias("item")), "item", given)
+    wanted = sorted(map(item_hash, EVERY_TYPE))
+    assert sorted(item_hash(json.loads(row.item)) for row in again.collect()) == wanted
+    lines = ddbio.to_dynamodb_json(dataset.dataset(tmp_path / "items", format=file_format).to_table(), schema)
+    assert sorted(item_hash(json.loads(line)) for line in lines.splitlines()) == wanted
+    if hasattr(read, "toArrow"):
+        assert sorted(ddbio.to_dynamodb_json(read.toArrow(), schema).splitlines()) == sorted(lines.splitlines())
 
 
 def test_a_schema_of_spark_serves(rows):

@@ -69,8 +69,13 @@ class KernelEncoder:
         self._loader = Loader(self._program, self._tables, self._rules, options)
         self._out = allocate(0)
 
-    def print_batch(self, batch: pa.RecordBatch) -> tuple[list[Piece], list[Refused]]:
+    def print_batch(self, batch: pa.RecordBatch, first_row: int = 0) -> tuple[list[Piece], list[Refused]]:
         """Return the printed rows in pieces, the last of them good until the next batch, and the refused ones.
+
+        Parameters
+        ----------
+        first_row
+            The number of the batch's first row, for messages.
 
         Raises
         ------
@@ -84,7 +89,7 @@ class KernelEncoder:
         n_rows = batch.num_rows
         step = max(1, min(n_rows, n_rows * PIECE_BYTES // max(batch.nbytes, 1)))
         for start in range(0, n_rows, step):
-            self._print_rows(batch.slice(start, step), start, pieces, refused)
+            self._print_rows(batch.slice(start, step), first_row + start, pieces, refused)
         return pieces, refused
 
     def _print_rows(self, rows: pa.RecordBatch, first: int, pieces: list[Piece], refused: list[Refused]) -> None:

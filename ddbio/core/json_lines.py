@@ -1,0 +1,70 @@
+"""Write whatever holds Arrow columns as lines of DynamoDB JSON; refuses what DynamoDB would refuse."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from ddbio.core.encode import Encoder
+from ddbio.core.item_schema import arrow_schema_of
+from ddbio.errors import SchemaError
+
+if TYPE_CHECKING:
+    from ddbio.core.item_schema import ItemSchema
+
+__all__ = ["to_dynamodb_json"]
+
+
+def to_dynamodb_json(data: Any, schema: ItemSchema | pa.Schema | str | None = None) -> bytes:
+    """Return rows as DynamoDB JSON, an item per line, without white space.
+
+    Parameters
+    ----------
+    data
+        A record batch, a table, a reader of batches, or any other data frame that offers itself as Arrow.
+    schema
+        DynamoDB's types of the columns, by name, where a file format has lost them.
+
+    Raises
+    ------
+    SchemaError
+        A column's type has no DynamoDB form, or is not what the schema says.
+    EncodeError
+        DynamoDB would refuse a row; the first is named.
+    """
+    reader = _reader(data)
+    wanted = reader.schema if schema is None else _restored(reader.schema, arrow_schema_of(schema))
+    encoder, lines, row = Encoder(wanted), list[bytes](), 0
+    for batch in reader:
+        lines.append(encoder.encode_lines(_cast(batch, wanted), first_row=row))
+        row += batch.num_rows
+    return b"".join(lines)
+
+
+def _reader(data: Any) -> pa.RecordBatchReader:
+    # Names that hold a NUL are cut where they pass from one library to another.
+    match data:
+        case pa.RecordBatch():
+            return pa.RecordBatchReader.from_batches(data.schema, [data])
+        case pa.Table():
+            return data.to_reader()
+        case pa.RecordBatchReader():
+            return data
+    return pa.RecordBatchReader.from_stream(data)
+
+
+def _restored(found: pa.Schema, wanted: pa.Schema) -> pa.Schema:
+    return pa.schema([wanted.field(field.name) if field.name in wanted.names else field for field in found])
+
+
+def _cast(batch: pa.RecordBatch, wanted: pa.Schema) -> pa.RecordBatch:
+    columns = []
+    for column, field in zip(batch.columns, wanted, strict=True):
+        try:
+            columns.append(column.cast(field.type))
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+            raise SchemaError(
+                f"{field.name}: the column is {column.type}, the schema's {field.type}: {error}"
+            ) from None
+    return pa.RecordBatch.from_arrays(columns, schema=wanted)

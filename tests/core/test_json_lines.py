@@ -1,0 +1,55 @@
+"""Whatever holds Arrow columns, as lines of DynamoDB JSON."""
+
+from __future__ import annotations
+
+import pandas as pd
+import pyarrow as pa
+import pytest
+
+import ddbio
+from ddbio.errors import EncodeError, SchemaError
+
+BATCH = pa.RecordBatch.from_pydict({"a": [1.5, None]})
+TABLE = pa.Table.from_batches([BATCH])
+LINES = b'{"a":{"N":"1.5"}}\n{}\n'
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        BATCH,
+        pa.Table.from_batches([BATCH]),
+        pa.Table.from_batches([BATCH]).to_reader(),
+        pd.DataFrame({"a": [1.5, None]}),
+    ],
+    ids=["batch", "table", "reader", "pandas"],
+)
+def test_whatever_holds_columns(data):
+    """A batch, a table, a reader and a data frame give the same lines."""
+    assert ddbio.to_dynamodb_json(data) == LINES
+
+
+def test_a_schema_restores_types():
+    """What a file has lost of DynamoDB's types a schema gives back, by name; other columns stay as they are."""
+    table = pa.table({"a": [["x"]], "n": [1]})
+    schema = pa.schema([pa.field("b", pa.string()), pa.field("a", pa.list_(pa.string()), metadata={"ddb:type": "SS"})])
+    assert ddbio.to_dynamodb_json(table, schema) == b'{"a":{"SS":["x"]},"n":{"N":"1"}}\n'
+
+
+def test_a_column_that_is_not_what_the_schema_says():
+    """Where a column cannot become what the schema says, nothing is written."""
+    with pytest.raises(SchemaError, match=r"^a: the column is string, the schema's int64: "):
+        ddbio.to_dynamodb_json(pa.table({"a": ["x"]}), pa.schema([("a", pa.int64())]))
+
+
+def test_rows_are_counted_over_batches():
+    """A refused row is named by its number in the whole."""
+    table = pa.table({"a": pa.chunked_array([[1.0, 2.0], [3.0, float("nan")]])})
+    with pytest.raises(EncodeError, match=r"^row 3: a: 'nan'") as raised:
+        ddbio.to_dynamodb_json(table)
+    assert raised.value.row == 3
+
+
+def test_no_rows_give_no_lines():
+    """An empty table has no lines."""
+    assert ddbio.to_dynamodb_json(pa.table({"a": pa.array([], pa.string())})) == b""
