@@ -16,8 +16,8 @@ from ddbio.core.decode import Decoder
 from ddbio.core.digest import Digest
 from ddbio.core.digest_columns import ColumnDigest, digest_of_batches
 from ddbio.core.digest_wire import WireDigest
-from ddbio.core.encode import to_dynamodb_json
 from ddbio.core.items import items_of
+from ddbio.core.json_lines import to_dynamodb_json
 from ddbio.core.reference import RowBuilder
 from ddbio.core.rescue import MisfitLog
 from ddbio.core.schema import infer_schema_of_items, normalize_schema
