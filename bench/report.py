@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from bench import decoders, encode, functions, scanners
 from bench import export as steps
-from bench.e2e import import_files, record
+from bench.e2e import emr_scan, emr_write, import_files, record, write
 from bench.e2e.export import SPARK as SPARK_JSON
 from bench.e2e.functions import DECODE_COLUMN, ENCODE_COLUMN
 from bench.e2e.spark_files import DATAFRAME
@@ -122,6 +122,32 @@ def _scan(row: dict[str, Any]) -> Iterator[Line]:
     yield Line("… beside boto3 resource `table.scan`", ratios[scanners.RESOURCE], "×", digits=1)
     yield Line("… beside awswrangler `read_items`", ratios[scanners.AWSWRANGLER], "×", digits=1)
     yield Line("… beside fetching the pages and no more (floor)", ratios[scanners.RAW_LIGHT], "×", digits=2)
+    if "infer_cpu_seconds" in figures:
+        yield Line("… the schema inferred, CPU", 1000 * figures["infer_cpu_seconds"], " ms", ("≤", 50))
+
+
+def _emr_scan(row: dict[str, Any]) -> Iterator[Line]:
+    figures = row["figures"]
+    what = f"{figures['rows']:,} orders to Parquet (zstd) straight from Spark tasks, beside the EMR connector"
+    yield Line(what, figures["times_as_fast_as"][emr_scan.CONNECTOR], "×", ("≥", 10), 1)
+
+
+def _write(row: dict[str, Any]) -> Iterator[Line]:
+    figures = row["figures"]
+    speeds, sizes = figures["items_per_cpu_second"], figures["body_bytes_per_item"]
+    what = f"write items of {figures['item_bytes']} bytes, items per CPU-second beside boto3 `batch_writer`"
+    yield Line(what, figures["times_as_many_as_boto3"], "×", ("≥", 25), 1)
+    yield Line("… items per CPU-second", speeds[write.DDBIO], "")
+    yield Line("… with `compress_requests`", speeds[write.COMPRESSED], "")
+    yield Line(
+        "… its bytes sent, beside those of plain requests", sizes[write.COMPRESSED] / sizes[write.DDBIO], "×", digits=2
+    )
+
+
+def _emr_write(row: dict[str, Any]) -> Iterator[Line]:
+    figures = row["figures"]
+    what = f"items of {figures['item_bytes']} bytes written per CPU-second, beside the EMR connector's output format"
+    yield Line(what, figures["times_as_many_as"][emr_write.CONNECTOR], "×", ("≥", 3), 1)
 
 
 def _spark_files(row: dict[str, Any]) -> Iterator[Line]:
@@ -198,6 +224,9 @@ CASES: dict[str, Callable[[dict[str, Any]], Iterator[Line]]] = {
     "functions": _functions,
     "scan": _scan,
     "spark_files": _spark_files,
+    "emr_scan": _emr_scan,
+    "write": _write,
+    "emr_write": _emr_write,
     "budget": _budget,
     "memory": _memory,
     "import_files": _import_files,

@@ -18,7 +18,7 @@ _OK = 200
 _RAW = "RawBody"
 _WRITES = ("BatchWriteItem", "PutItem", "UpdateItem", "DeleteItem")
 
-_sent: ContextVar[bytes | None] = ContextVar("sent", default=None)
+_sent: ContextVar[tuple[bytes, str] | None] = ContextVar("sent", default=None)
 
 
 class BodySource(Protocol):
@@ -28,8 +28,13 @@ class BodySource(Protocol):
     def endpoint_url(self) -> str:
         """Return where the requests go."""
 
-    def call(self, operation: str, table: str, body: bytes) -> bytes:
+    def call(self, operation: str, table: str, body: bytes, encoding: str = "") -> bytes:
         """Return the verified body that answers an operation on a table.
+
+        Parameters
+        ----------
+        encoding
+            How the body is compressed; empty where it is not.
 
         Raises
         ------
@@ -60,9 +65,9 @@ class BodyClient:
         """Return where the requests go."""
         return str(self._client.meta.endpoint_url)
 
-    def call(self, operation: str, table: str, body: bytes) -> bytes:
+    def call(self, operation: str, table: str, body: bytes, encoding: str = "") -> bytes:
         """Return the verified body that answers an operation on a table; see ``BodySource``."""
-        token = _sent.set(body)
+        token = _sent.set((body, encoding))
         try:
             answer: bytes = call_of(self._client, operation, table)[_RAW]
         finally:
@@ -74,9 +79,11 @@ class BodyClient:
 
 
 def _put_body(params: dict[str, Any], **_: Any) -> None:
-    body = _sent.get()
-    if body is not None:
-        params["body"] = body
+    sent = _sent.get()
+    if sent is not None:
+        params["body"], encoding = sent
+        if encoding:
+            params["headers"]["Content-Encoding"] = encoding
 
 
 def _take_body(response_dict: dict[str, Any], customized_response_dict: dict[str, Any], **_: Any) -> None:

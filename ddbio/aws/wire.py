@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 from botocore.parsers import create_parser
 
 from ddbio.aws.bodies import BodyClient
+from ddbio.aws.compressed_bodies import CompressedBodies
 from ddbio.aws.compression import content_of
 from ddbio.aws.connection import Connections
 from ddbio.aws.pages import PageClient, verify_body
@@ -68,15 +69,21 @@ def open_pages(spec: ClientSpec, lanes: int, *, accept_encoding: AcceptEncoding 
     return _open_light(spec, lanes, accept_encoding) or PageClient(spec, lanes, accept_encoding)
 
 
-def open_bodies(spec: ClientSpec, lanes: int) -> BodySource:
+def open_bodies(spec: ClientSpec, lanes: int, *, compresses: bool = False) -> BodySource:
     """Return the fastest way for request bodies made elsewhere; see ``open_pages``.
+
+    Parameters
+    ----------
+    compresses
+        Whether large bodies go out compressed, where the endpoint takes that.
 
     Raises
     ------
     OptionError
         As ``open_pages``.
     """
-    return _open_light(spec, lanes) or BodyClient(spec, lanes)
+    source = _open_light(spec, lanes) or BodyClient(spec, lanes)
+    return CompressedBodies(source) if compresses else source
 
 
 def _open_light(spec: ClientSpec, lanes: int, accept_encoding: AcceptEncoding = "identity") -> Wire | None:
@@ -117,15 +124,15 @@ class Wire:
         """Return one Query page; see ``scan``."""
         return split_page(self._call("Query", parameters))
 
-    def call(self, operation: str, table: str, body: bytes) -> bytes:
+    def call(self, operation: str, table: str, body: bytes, encoding: str = "") -> bytes:
         """Return the verified body that answers a request made elsewhere; see ``BodySource``."""
         route = self._routes.find(operation, table)
-        reply = self._send(route, body)
+        reply = self._send(route, body, encoding)
         if reply.status != _OK:
             error = _to_client_error(self._client, operation, reply)
             if not self._set_clock(error, reply) and not _renew(route, error):
                 raise error
-            reply = self._send(route, body)
+            reply = self._send(route, body, encoding)
             if reply.status != _OK:
                 raise _to_client_error(self._client, operation, reply)
         return reply.body
@@ -141,9 +148,10 @@ class Wire:
         body = json.dumps(parameters, separators=(",", ":"), default=_base64).encode()
         return self.call(operation, parameters["TableName"], body)
 
-    def _send(self, route: Route, body: bytes) -> Reply:
+    def _send(self, route: Route, body: bytes, encoding: str) -> Reply:
         at = time.time() + self._clock_offset_seconds
-        head = route.head(body, at, f"accept-encoding: {self._accept_encoding}\r\n")
+        unsigned = f"content-encoding: {encoding}\r\n" if encoding else ""
+        head = route.head(body, at, f"{unsigned}accept-encoding: {self._accept_encoding}\r\n")
         reply = self._connections_to(route.target).exchange(head + body)
         # The checksum covers what is sent.
         verify_body(reply.body, reply.headers)

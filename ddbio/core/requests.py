@@ -115,8 +115,10 @@ class ItemParts:
 class UpdateParts:
     """Make updates that set a row's attributes, and remove those that it has not; others are not touched."""
 
-    def __init__(self, schema: pa.Schema, names: Sequence[str], keys: Mapping[str, str], table: str) -> None:
-        self._table = table
+    def __init__(
+        self, schema: pa.Schema, names: Sequence[str], keys: Mapping[str, str], table: str, compared: str | None = None
+    ) -> None:
+        self._table, self._compared, self._partition_key = table, compared, next(iter(keys))
         self._keys = ItemParts(schema, list(keys), keys)
         self._names = [name for name in names if name not in keys and name != RESCUE_NAME]
         self._values = _Values(schema, self._names)
@@ -130,6 +132,9 @@ class UpdateParts:
         present = np.ones((batch.num_rows, len(self._names)), bool)
         for place, name in enumerate(self._names):
             present[:, place] = batch.column(name).is_valid().to_numpy(zero_copy_only=False)
+        if self._compared is not None:
+            lacking = np.flatnonzero(~present[:, self._names.index(self._compared)])
+            made = _refused(made, lacking.tolist())
         for row, has in enumerate(present):
             made.frames[row] = self._frame(has)
         return made
@@ -141,7 +146,13 @@ class UpdateParts:
             removes = ", ".join(f"#n{place}" for place in np.flatnonzero(~has))
             clauses = [f"SET {sets}"] * bool(sets) + [f"REMOVE {removes}"] * bool(removes)
             names = {f"#n{place}": name for place, name in enumerate(self._names)}
-            extra = {"UpdateExpression": " ".join(clauses), "ExpressionAttributeNames": names} if names else {}
+            extra: dict[str, object] = {}
+            if names:
+                extra = {"UpdateExpression": " ".join(clauses), "ExpressionAttributeNames": names}
+            if self._compared is not None:
+                place = self._names.index(self._compared)
+                names["#k"] = self._partition_key
+                extra["ConditionExpression"] = f"attribute_not_exists(#k) OR #n{place} < :v{place}"
             self._frames[pattern] = single_frame("UpdateItem", self._table, "Key", extra)
         return self._frames[pattern]
 
@@ -164,13 +175,24 @@ def _with_values(made: Made, values: Made, *, needed: bool) -> Made:
     refused = {refusal.row for refusal in made.refusals}
     refusals = made.refusals + [refusal for refusal in values.refusals if refusal.row not in refused]
     refused |= {refusal.row for refusal in values.refusals}
-    parts = made.parts()
-    for row, value in enumerate(values.parts()):
+    parts, texts = made.parts(), values.parts()
+    for row, value in enumerate(texts):
         if row in refused:
             parts[row] = b""
         elif value != b"{}":
             parts[row] += _VALUES + value
-        elif needed:
-            parts[row] = b""
-            refusals.append(Refusal(row, "", "newer_by", "the row has no value to compare by newer_by"))
-    return Made.of_parts(parts, made.units, refusals, made.frames)
+    whole = Made.of_parts(parts, made.units, refusals, made.frames)
+    return _refused(whole, [row for row, value in enumerate(texts) if value == b"{}"]) if needed else whole
+
+
+def _refused(made: Made, lacking: Sequence[int]) -> Made:
+    """Return the rows but for those without a value to compare."""
+    parts, known = made.parts(), {refusal.row for refusal in made.refusals}
+    refusals = [
+        Refusal(row, "", "newer_by", "the row has no value to compare by newer_by")
+        for row in lacking
+        if row not in known
+    ]
+    for row in lacking:
+        parts[row] = b""
+    return Made.of_parts(parts, made.units, made.refusals + refusals, made.frames)

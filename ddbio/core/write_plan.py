@@ -30,6 +30,7 @@ class WritePlan:
     wcu_per_second: float | None
     ramp: Ramp | None = None
     index_keys: tuple[IndexKey, ...] = ()
+    compress_requests: bool = False
 
     @property
     def text_keys(self) -> list[str]:
@@ -66,6 +67,7 @@ def plan_write(facts: TableFacts, options: WriteOptions) -> WritePlan:
         lanes=options.lanes,
         wcu_per_second=write_budget_of(facts, options),
         ramp=ramp_of(facts, options),
+        compress_requests=options.compress_requests,
         index_keys=tuple(key for index in facts.indexes for key in index.keys),
     )
 

@@ -129,17 +129,24 @@ def _parts_of(schema: pa.Schema, plan: WritePlan) -> tuple[Frame, _Parts]:
 
 
 class _MixedParts:
-    """Make what a column says of each row; puts and deletes share batches."""
+    """Make what a column says of each row; puts and deletes share batches unless they depend on a condition."""
 
     def __init__(self, schema: pa.Schema, plan: WritePlan) -> None:
         keys = dict(plan.key_types)
         self._column = plan.operation_by or ""
         names = [name for name in schema.names if name != self._column]
         self._makers: dict[str, tuple[ItemParts | UpdateParts, tuple[bytes, bytes]]] = {
-            "put": (ItemParts(schema, names, keys, index_keys=plan.index_keys), PUT),
-            "delete": (ItemParts(schema, list(keys), keys), DELETE),
-            "update": (UpdateParts(schema, names, keys, plan.table), (b"", b"")),
+            "put": (ItemParts(schema, names, keys, plan.newer_by, plan.index_keys), PUT),
+            "delete": (ItemParts(schema, list(keys), keys, plan.newer_by), DELETE),
+            "update": (UpdateParts(schema, names, keys, plan.table, plan.newer_by), (b"", b"")),
         }
+        self._alone: dict[str, Frame] = {}
+        if plan.newer_by is not None:
+            condition = absent_condition(plan.key_types[0][0], plan.newer_by)
+            self._alone = {
+                "put": single_frame("PutItem", plan.table, "Item", condition),
+                "delete": single_frame("DeleteItem", plan.table, "Key", condition),
+            }
 
     def make(self, batch: pa.RecordBatch) -> Made:
         """Return the bytes of each row, and the frame of those that go alone."""
@@ -153,9 +160,11 @@ class _MixedParts:
             made = maker.make(batch.take(rows))
             units[rows] = made.units
             for place, (row, part) in enumerate(zip(rows.tolist(), made.parts(), strict=True)):
-                parts[row] = part and opening + part + closing
-                if place in made.frames:
-                    frames[row] = made.frames[place]
+                frame = self._alone.get(operation) or made.frames.get(place)
+                if frame is not None:
+                    parts[row], frames[row] = part, frame
+                else:
+                    parts[row] = part and opening + part + closing
             refusals += [
                 Refusal(int(rows[each.row]), each.attribute, each.rule, each.message) for each in made.refusals
             ]

@@ -226,7 +226,7 @@ def write_batches(
     tally, stop = WriteTally(), threading.Event()
     patience = Patience(task.deadline_seconds, stop)
     plan = task.plan
-    with closing(open_bodies(task.spec, plan.lanes)) as source:
+    with closing(open_bodies(task.spec, plan.lanes, compresses=plan.compress_requests)) as source:
         lanes = [Lane(source, plan.table, list(dict(plan.key_types)), budget, patience) for _ in range(plan.lanes)]
         crew = _Crew(lanes, plan, stop, budget)
         try:

@@ -5,6 +5,7 @@ from botocore.exceptions import ClientError
 
 from ddbio.aws.bodies import BodyClient
 from ddbio.aws.client import ClientSpec
+from ddbio.aws.compressed_bodies import CompressedBodies
 from ddbio.aws.wire import Wire, open_bodies, open_pages
 from ddbio.testing import FakeDynamoDB
 
@@ -57,3 +58,53 @@ def test_the_clients_own_calls_are_left_alone(server):
     BodyClient(spec, 1)
     answer = spec.client("dynamodb").put_item(TableName="rows", Item={"pk": {"S": "d"}}, ReturnValues="ALL_OLD")
     assert "RawBody" not in answer
+
+
+@pytest.mark.parametrize("way", ["light", "botocore"])
+def test_large_bodies_go_out_compressed(server, way, monkeypatch):
+    """What is large arrives in fewer bytes and is stored whole; what is small goes out as it is."""
+    monkeypatch.setenv("DDBIO_WIRE", way)
+    source = open_bodies(ClientSpec(endpoint_url=server.endpoint_url, region="eu-west-1"), 1, compresses=True)
+    large = PUT.replace(b"AAE=", b"AAAA" * 10_000)
+    assert source.call("BatchWriteItem", "rows", large) == b'{"UnprocessedItems":{}}'
+    assert source.call("PutItem", "rows", SINGLE["PutItem"]) == b"{}"
+    pages = open_pages(ClientSpec(endpoint_url=server.endpoint_url, region="eu-west-1"), 1)
+    assert b"AAAA" * 10_000 in pages.scan({"TableName": "rows"}).items
+    source.close()
+
+
+class Picky:
+    """Take no compressed body, as it is told to refuse it."""
+
+    endpoint_url = "http://picky"
+
+    def __init__(self, code, status):
+        self.code, self.status, self.calls = code, status, []
+
+    def call(self, operation, table, body, encoding=""):
+        """Refuse or answer."""
+        self.calls.append((encoding, len(body)))
+        if encoding:
+            told = {"Error": {"Code": self.code}, "ResponseMetadata": {"HTTPStatusCode": self.status}}
+            raise ClientError(told, operation)
+        return b"{}"
+
+
+@pytest.mark.parametrize(("code", "status"), [("InternalServerError", 500), ("SerializationException", 400)])
+def test_an_endpoint_without_compression_is_asked_once(code, status):
+    """The first refusal sends the same body as it is, and all later ones."""
+    picky = Picky(code, status)
+    source = CompressedBodies(picky)
+    assert [source.call("BatchWriteItem", "rows", b"x" * 20_000) for _ in range(2)] == [b"{}", b"{}"]
+    assert [encoding for encoding, _ in picky.calls] == ["gzip", "", ""]
+    assert picky.calls[0][1] < 200
+
+
+def test_other_refusals_of_compressed_bodies_stay():
+    """A throttled or a bad request has nothing to do with compression."""
+    picky = Picky("ValidationException", 400)
+    source = CompressedBodies(picky)
+    for _ in range(2):
+        with pytest.raises(ClientError, match="ValidationException"):
+            source.call("BatchWriteItem", "rows", b"x" * 20_000)
+    assert [encoding for encoding, _ in picky.calls] == ["gzip", "gzip"]

@@ -197,7 +197,7 @@ def test_no_name_is_mistaken_for_a_word_or_a_path(write, stored, name):
     ("options", "words"),
     [
         ({"mode": "create", "newer_by": "v"}, "newer_by has no meaning in mode create"),
-        ({"mode": "delete", "operation_by": "v"}, "leave mode and newer_by out"),
+        ({"mode": "delete", "operation_by": "v"}, "leave mode out"),
         ({"wcu_per_second": 5, "write_ratio": 0.5}, "not both"),
         ({"write_ratio": 0.5}, "states none: give wcu_per_second"),
     ],
@@ -236,3 +236,24 @@ def test_a_bad_index_key_costs_only_its_row(server, tmp_path):
     (kept,) = tmp_path.glob("*.jsonl")
     (line,) = kept.read_text().splitlines()
     assert json.loads(line)["reason"] == "mail: the key of index 'by_mail' is empty: DynamoDB takes no empty key"
+
+
+def test_operations_obey_newer_by(write, stored, tmp_path):
+    """Each operation takes effect where the item is absent or older, and is skipped where it is newer."""
+    write({"pk": list("abcdef"), "version": [5] * 6, "v": [0] * 6, "kept": [1] * 6})
+    rows = {
+        "pk": ["a", "b", "c", "d", "e", "f", "g"],
+        "op": ["put", "put", "delete", "delete", "update", "update", "update"],
+        "version": [6, 4, 6, 4, 6, 4, None],
+        "v": [1] * 7,
+    }
+    report = write(rows, operation_by="op", newer_by="version", reject_to=str(tmp_path))
+    assert (report.written, report.skipped, report.rejected) == (3, 3, 1)
+    old = {"version": 5, "v": 0, "kept": 1}
+    assert stored() == {
+        "a": {"version": 6, "v": 1},
+        "b": old,
+        "d": old,
+        "e": {"version": 6, "v": 1, "kept": 1},
+        "f": old,
+    }
