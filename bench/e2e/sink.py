@@ -5,8 +5,10 @@ It describes one table, answers batches of writes as done, and counts rows and b
 
 from __future__ import annotations
 
+import functools
 import json
 import multiprocessing
+import re
 import socket
 import threading
 import zlib
@@ -18,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 _HEAD_END = b"\r\n\r\n"
+_LENGTH = re.compile(rb"\ncontent-length: (\d+)", re.IGNORECASE)
 _TABLE = {
     "TableName": "rows",
     "TableStatus": "ACTIVE",
@@ -78,24 +81,30 @@ def _converse(link: socket.socket, taken: Any) -> None:
                 return
             came += more
         head, _, body = came.partition(_HEAD_END)
-        headers = dict(line.lower().split(b": ", 1) for line in head.split(b"\r\n")[1:])
-        chunks, missing = [body], int(headers[b"content-length"]) - len(body)
+        chunks, missing = [body], int(_LENGTH.search(head)[1]) - len(body)  # type: ignore[index] # every request has it
         while missing > 0:
             chunks.append(link.recv(missing))
             missing -= len(chunks[-1])
-        body, came = b"".join(chunks), b""
-        link.sendall(_answer(headers, body, taken))
+        link.sendall(_answer(head, b"".join(chunks), taken))
+        came = b""
 
 
-def _answer(headers: dict[bytes, bytes], body: bytes, taken: Any) -> bytes:
-    said: dict[str, Any] = {"Table": _TABLE}
-    if headers[b"x-amz-target"].endswith(b"batchwriteitem"):
-        plain = zlib.decompress(body, 31) if headers.get(b"content-encoding") == b"gzip" else body
-        rows = plain.count(b'"PutRequest"')
-        with taken.get_lock():
-            taken[0] += rows
-            taken[1] += len(body)
-        said = {"UnprocessedItems": {}, "ConsumedCapacity": [{"TableName": "rows", "CapacityUnits": float(rows)}]}
+def _answer(head: bytes, body: bytes, taken: Any) -> bytes:
+    if b"BatchWriteItem" not in head:
+        return _reply({"Table": _TABLE})
+    rows = (zlib.decompress(body, 31) if b"\r\ncontent-encoding: gzip" in head else body).count(b'"PutRequest"')
+    with taken.get_lock():
+        taken[0] += rows
+        taken[1] += len(body)
+    return _written(rows)
+
+
+@functools.cache
+def _written(rows: int) -> bytes:
+    return _reply({"UnprocessedItems": {}, "ConsumedCapacity": [{"TableName": "rows", "CapacityUnits": float(rows)}]})
+
+
+def _reply(said: dict[str, Any]) -> bytes:
     told = json.dumps(said).encode()
     head = f"HTTP/1.1 200 OK\r\nContent-Length: {len(told)}\r\nx-amz-crc32: {zlib.crc32(told)}\r\n"
     return head.encode() + b"Content-Type: application/x-amz-json-1.0\r\n\r\n" + told
