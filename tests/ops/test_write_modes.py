@@ -257,3 +257,11 @@ def test_operations_obey_newer_by(write, stored, tmp_path):
         "e": {"version": 6, "v": 1, "kept": 1},
         "f": old,
     }
+
+
+def test_many_chunks_arrive_whole(write, stored):
+    """Memory goes round between chunks and lanes; every key ends with its last row, byte for byte."""
+    keys = [f"k{number * 7919 % 4000}" for number in range(6000)]
+    texts = [f"{number}" * (number % 60) for number in range(6000)]
+    assert write({"pk": keys, "text": texts}).written == 6000
+    assert {key: row["text"] for key, row in stored().items()} == dict(zip(keys, texts, strict=True))
