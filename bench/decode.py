@@ -1,12 +1,13 @@
-"""From DynamoDB JSON to typed columns, in memory: ours, the floor (bare ``pyarrow.json``) and the peers."""
+"""From DynamoDB JSON to typed columns, in memory: ours, the floor (bare ``pyarrow.json``), the peers and the limits."""
 
 from __future__ import annotations
 
 import functools
+import statistics
 import time
 from typing import TYPE_CHECKING, Any
 
-from bench import decoders
+from bench import decoders, profiles
 from bench.pairs import interleave, speed_ratio
 
 if TYPE_CHECKING:
@@ -58,3 +59,59 @@ class Decode:
 
     track_ratio_to_floor.unit = "x"  # type: ignore[attr-defined]
     track_ratio_to_boto3.unit = "x"  # type: ignore[attr-defined]
+
+
+class DecodeProfile:
+    params = (list(profiles.PROFILES),)
+    param_names = ("profile",)
+    timer = time.process_time
+    timeout = 300
+
+    def setup(self, profile: str) -> None:
+        self.body = profiles.body_of(profile)
+        self.ways = profiles.ways_of(profile)
+        self.check(profile)
+
+    @staticmethod
+    @functools.cache
+    def check(profile: str) -> None:
+        profiles.check(profile)
+
+    def time_ddbio(self, _: str) -> None:
+        self.ways[decoders.DDBIO](self.body)
+
+    def time_floor(self, _: str) -> None:
+        self._time(decoders.FLOOR)
+
+    def time_json_loads(self, _: str) -> None:
+        self._time(decoders.LOADS)
+
+    def time_orjson_loads(self, _: str) -> None:
+        self._time(decoders.ORJSON)
+
+    def time_boto3(self, _: str) -> None:
+        self._time(decoders.BOTO3)
+
+    def time_memcpy(self, _: str) -> None:
+        self._time(profiles.MEMCPY)
+
+    def time_utf8_check(self, _: str) -> None:
+        self._time(profiles.UTF8)
+
+    def track_megabytes_per_second(self, _: str) -> float:
+        return len(self.body) / 1e6 / self._seconds()
+
+    def track_items_per_second(self, _: str) -> float:
+        return self.body.count(b"\n") / self._seconds()
+
+    def _seconds(self) -> float:
+        way = functools.partial(self.ways[decoders.DDBIO], self.body)
+        return statistics.median(interleave({decoders.DDBIO: way}, ROUNDS)[decoders.DDBIO])
+
+    def _time(self, name: str) -> None:
+        if name not in self.ways:
+            raise NotImplementedError(f"{name} is not installed, or takes no rows that drift")
+        self.ways[name](self.body)
+
+    track_megabytes_per_second.unit = "MB/s"  # type: ignore[attr-defined]
+    track_items_per_second.unit = "items/s"  # type: ignore[attr-defined]

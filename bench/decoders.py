@@ -63,6 +63,19 @@ def decoders(shape: data.Shape, framing: Framing) -> dict[str, Callable[[bytes],
     return ways
 
 
+def line_loaders() -> dict[str, Callable[[bytes], Any]]:
+    """Return what makes a Python object of each bare line; orjson where it is installed."""
+    ways: dict[str, Callable[[bytes], Any]] = {LOADS: lambda body: list(map(json.loads, body.splitlines()))}
+    if importlib.util.find_spec("orjson"):
+        loads = importlib.import_module("orjson").loads
+        ways[ORJSON] = lambda body: list(map(loads, body.splitlines()))
+    deserialize = _Deserializer().deserialize
+    ways[BOTO3] = lambda body: [
+        {name: deserialize(value) for name, value in json.loads(line).items()} for line in body.splitlines()
+    ]
+    return ways
+
+
 def check(shape: data.Shape, framing: Framing) -> None:
     """Refuse figures of a decoder that does not return every item, every value right."""
     body = body_of(shape, framing)

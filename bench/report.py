@@ -10,7 +10,7 @@ import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from bench import decoders, encode, functions, scanners
+from bench import decoders, encode, functions, profiles, scanners
 from bench import export as steps
 from bench.e2e import emr_scan, emr_write, import_files, record, write
 from bench.e2e.export import SPARK as SPARK_JSON
@@ -105,6 +105,14 @@ def _decode(row: dict[str, Any]) -> Iterator[Line]:
     yield Line("… beside `json.loads` + `TypeDeserializer`", ratios[decoders.BOTO3], "×", ("≥", 4), 1)
     speeds = row["figures"]["export export"]["megabytes_per_cpu_second"]
     yield Line("… MB per CPU-second", speeds[decoders.DDBIO], "")
+    measured = row["figures"].get("profiles", {})
+    for profile, goal in (("order", 4.3), ("shuffled", 3.5), ("wide_sparse", 3)):
+        if profile in measured:
+            ratio = measured[profile]["times_as_fast_as"][decoders.FLOOR]
+            yield Line(f"… lines of profile `{profile}`, beside bare `pyarrow.json`", ratio, "×", ("≥", goal), 1)
+    if "drifted_1%" in measured:
+        cost = 100 / measured["drifted_1%"]["times_as_fast_as"][profiles.BASE] - 100
+        yield Line("… what 1 % of drifted rows cost", cost, " %", ("≤", 10))
 
 
 def _digest(row: dict[str, Any]) -> Iterator[Line]:

@@ -1,11 +1,14 @@
-"""Decode export lines and one page beside the floor and the peers; goals: ≥ 0.75 × the floor, ≥ 4 × boto3's way."""
+"""Decode export lines, one page, and lines of every profile beside the floors, the peers and the limits.
+
+Goals beside bare ``pyarrow.json``: order ≥ 4.3, shuffled ≥ 3.5, wide and sparse ≥ 3; 1 % drifted rows cost ≤ 10 %.
+"""
 
 from __future__ import annotations
 
 import functools
 from typing import Any, get_args
 
-from bench import data, decoders, pairs
+from bench import data, decoders, pairs, profiles
 from bench.e2e import record
 
 
@@ -19,6 +22,7 @@ def main() -> None:
         for shape in get_args(data.Shape)
         for framing in get_args(decoders.Framing)
     }
+    figures["profiles"] = measure_profiles(asked.rounds)
     record.append("decode", asked, figures)
 
 
@@ -35,6 +39,29 @@ def measure(shape: data.Shape, framing: decoders.Framing, rounds: int) -> dict[s
             {name: pairs.speed_ratio(seconds, decoders.DDBIO, name) for name in ways if name != decoders.DDBIO}
         ),
     }
+
+
+def measure_profiles(rounds: int) -> dict[str, Any]:
+    """Return each profile's speeds and ratios, and what the rows that drift cost beside the same rows before."""
+    figures = {}
+    for profile in profiles.PROFILES:
+        profiles.check(profile)
+        body = profiles.body_of(profile)
+        ways = {name: functools.partial(way, body) for name, way in profiles.ways_of(profile).items()}
+        if profile in profiles.DRIFTS:
+            settled = profiles.body_of(profiles.BASE)
+            ways = {decoders.DDBIO: ways[decoders.DDBIO]}
+            ways[profiles.BASE] = functools.partial(profiles.ways_of(profiles.BASE)[decoders.DDBIO], settled)
+        seconds = pairs.interleave(ways, rounds)
+        figures[profile] = {
+            "wire_bytes": len(body),
+            "items": body.count(b"\n"),
+            "megabytes_per_cpu_second": record.rounded(pairs.megabytes_per_second(seconds, len(body)), 1),
+            "times_as_fast_as": record.rounded(
+                {name: pairs.speed_ratio(seconds, decoders.DDBIO, name) for name in ways if name != decoders.DDBIO}
+            ),
+        }
+    return figures
 
 
 if __name__ == "__main__":

@@ -23,9 +23,8 @@ from ddbio.cli.load import load, plan_load
 from ddbio.cli.progress import ProgressWatch
 from ddbio.cli.schema import schema
 from ddbio.cli.show import format_plan, format_report, plan_to_dict
-from ddbio.core import encode, ion_lines, json_rows
-from ddbio.core.kernel import decoder as kernel
 from ddbio.core.kernel.cache import FOLDER
+from ddbio.core.warm import warm as compile_all
 from ddbio.errors import DdbioError
 from ddbio.ops.scan import plan_of, scan_to_files
 from ddbio.options import ScanToFilesOptions
@@ -82,12 +81,9 @@ def plan_scan(*, as_json: bool, **flags: Any) -> None:
 @cli.command()
 @JSON_FLAG
 def warm(*, as_json: bool) -> None:
-    """Compile decoder and encoder ahead of their first use, or load them from where they are kept."""
+    """Compile all loops ahead of their first use, or load them from where they are kept."""
     began = time.monotonic()
-    kernel.warm()
-    encode.warm()
-    ion_lines.warm()
-    json_rows.warm()
+    compile_all()
     seconds = round(time.monotonic() - began, 3)
     folder = None if FOLDER is None else str(FOLDER)
     done = {"seconds": seconds, "folder": folder}

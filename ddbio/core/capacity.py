@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from ddbio.core.attribute import AttributeValue, Item
 
 # https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/CapacityUnitCalculations.html#ItemSizeCalculations
-CONTAINER_BYTES, ELEMENT_BYTES = 3, 1
+CONTAINER_BYTES, ELEMENT_BYTES, NULL_BYTES = 3, 1, 1
 # https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/read-write-operations.html#read-operation-consumption
 READ_UNIT_BYTES = 4096
 # https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/read-write-operations.html#read-operation-consumption

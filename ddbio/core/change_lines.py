@@ -5,6 +5,7 @@ The reference beside the compiled loops, and the way for what they refuse.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
@@ -47,15 +48,54 @@ def checked_changes(body: bytes) -> Iterator[Change]:
     Raises
     ------
     DecodeError
-        A line is no change of an incremental export, and no stream record.
+        A line is no change of an incremental export, no stream record and no body of records.
     """
     for line, document in parse_documents(body):
-        try:
-            yield _change(document)
-        except DecodeError as error:
-            raise DecodeError(f"line {line}: {error}", line=line) from None
-        except RecursionError:
-            raise DecodeError(f"line {line}: nested deeper than any DynamoDB item", line=line) from None
+        for place, each in _framed(document, line):
+            try:
+                yield _change(each)
+            except DecodeError as error:
+                raise DecodeError(f"{place}: {error}", line=line) from None
+            except RecursionError:
+                raise DecodeError(f"{place}: nested deeper than any DynamoDB item", line=line) from None
+
+
+def is_change(document: Any) -> bool:
+    """Return whether a document is meant as changes, not as an item: no member of it is an attribute value."""
+    if not isinstance(document, dict):
+        return False
+    if isinstance(document.get("Records"), list):
+        return True
+    record, metadata = document.get("dynamodb"), document.get("Metadata")
+    if isinstance(record, dict) and isinstance(record.get("Keys"), dict):
+        return True
+    return isinstance(metadata, dict) and metadata.keys() == {_TIME_NAME}
+
+
+def images_of(body: bytes) -> Iterator[Item]:
+    """Yield the keys and the images of each change, checked.
+
+    Raises
+    ------
+    DecodeError
+        As ``checked_changes``.
+    """
+    for change in checked_changes(body):
+        yield from (image for image in (change.keys, change.new_image, change.old_image) if image is not None)
+
+
+def _framed(document: Any, line: int) -> Iterator[tuple[str, Any]]:
+    if not isinstance(document, dict) or isinstance(document.get("dynamodb"), dict) or "Records" not in document:
+        yield f"line {line}", document
+        return
+    records = document["Records"]
+    if not isinstance(records, list):
+        raise DecodeError(f'line {line}: "Records" is no list', line=line)
+    for index, record in enumerate(records):
+        place = f"line {line}, record {index}"
+        if not isinstance(record, dict) or not isinstance(record.get("dynamodb"), dict):
+            raise DecodeError(f'{place}: expected a stream record: {{"dynamodb":{{…}}, …}}', line=line)
+        yield place, record
 
 
 def _change(document: Any) -> Change:
@@ -102,8 +142,10 @@ def _stream_record(record: dict[str, Any], event: Any) -> Change:
     if not isinstance(record.get("Keys"), dict):
         raise DecodeError('expected a stream record: "dynamodb" without "Keys"')
     created = record.get("ApproximateCreationDateTime")
-    if type(created) not in {int, float}:
+    if type(created) not in {int, float} or (isinstance(created, float) and not math.isfinite(created)):
         raise DecodeError(f"ApproximateCreationDateTime is {created!r}, not a number")
     ticks = _TICKS_PER_SECOND.get(str(record.get("ApproximateCreationDateTimePrecision")), 1)
     write_time = int(Decimal(repr(created)) * _MICROSECONDS / ticks)
+    if write_time not in _INT64:
+        raise DecodeError(f"ApproximateCreationDateTime is {created!r}, not a time of 64 bits in microseconds")
     return _with_images(write_time, record, is_delete=event == "REMOVE" or (event is None and "NewImage" not in record))

@@ -1,4 +1,4 @@
-"""Decode change lines, of incremental exports and of streams, to typed columns: keys, new image, old image.
+"""Decode changes, of incremental exports and of streams, to typed columns: keys, new image, old image.
 
 Refuses lines that are not exactly one change; never rounds, never turns a value silently into null.
 """
@@ -37,11 +37,14 @@ _IMAGES = {st.KEYS: "keys", st.NEW_IMAGE: "new_image", st.OLD_IMAGE: "old_image"
 
 
 class ChangeDecoder:
-    """Decode change lines to record batches; keep one per thread.
+    """Decode changes to record batches; keep one per thread.
+
+    A line is a change of an incremental export, a record of DynamoDB Streams or of its copy in Kinesis, or a body
+    whose ``Records`` are such records: the answer of ``GetRecords``, or the event of a Lambda function.
 
     The columns are ``write_time`` (microseconds of the Unix epoch), ``operation`` (``put``; ``delete`` where there is
-    no new image), the structs ``keys``, ``new_image`` and ``old_image``, null where a line has none, and ``_rescue``:
-    one JSON object by image and attribute of what no column holds.
+    no new image, or the stream says ``REMOVE``), the structs ``keys``, ``new_image`` and ``old_image``, null where a
+    change has none, and ``_rescue``: one JSON object by image and attribute of what no column holds.
 
     Parameters
     ----------
@@ -116,8 +119,8 @@ class _ChangeLoops(KernelDecoder):
         self._prepare(pa.schema(columns), plan_change_nodes(images), rows)
 
     def _arrays(self, assembly: Assembly) -> list[Any]:
-        write_time, keys, new_image, old_image = super()._arrays(assembly)
-        operation = pc.if_else(new_image.is_valid(), PUT, DELETE)
+        write_time, keys, new_image, old_image, deleted = super()._arrays(assembly)
+        operation = pc.if_else(deleted, DELETE, PUT)
         return [write_time, operation, keys, new_image, old_image]
 
     def _decode_plainly(self, body: bytes, framing: Framing, log: MisfitLog) -> pa.RecordBatch:

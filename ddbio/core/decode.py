@@ -7,10 +7,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ddbio.core.framing import checked_items, framing_of
+from ddbio.core.change_lines import images_of
+from ddbio.core.framing import NOT_ITEMS, checked_items, framing_of
 from ddbio.core.item_schema import ItemSchema, arrow_schema_of
 from ddbio.core.kernel.decoder import KernelDecoder as Decoder
 from ddbio.core.page import split_page
+from ddbio.errors import DecodeError
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -39,19 +41,22 @@ def from_dynamodb_json(data: Buffer, schema: ItemSchema | pa.Schema | str | None
         The schema names types that DynamoDB has no exact form for.
     """
     body, framing = _framed(data)
+    if framing == "changes":
+        raise DecodeError(NOT_ITEMS)
     given = ItemSchema.of_items(checked_items(body, framing)) if schema is None else schema
     return Decoder(arrow_schema_of(given)).decode(body, framing)
 
 
 def observe_dynamodb_json(data: Buffer) -> ItemSchema:
-    """Return what all items of one page, of export lines or of bare item lines look like.
+    """Return what all items of one page, of export lines or of bare item lines, or all images of changes, look like.
 
     Raises
     ------
     DecodeError
         The bytes are none of these; the message has the line.
     """
-    return ItemSchema.of_items(checked_items(*_framed(data)))
+    body, framing = _framed(data)
+    return ItemSchema.of_items(images_of(body) if framing == "changes" else checked_items(body, framing))
 
 
 def _framed(data: Buffer) -> tuple[bytes, Framing]:

@@ -26,6 +26,9 @@ RESCUE_FIELD = pa.field(RESCUE_NAME, pa.string(), metadata={DDB_TYPE: b"RESCUE"}
 ITEM_BYTES_NAME = "_item_bytes"
 """The column before the last, where it is asked for: what DynamoDB bills for the item, in bytes."""
 
+_ITEM_BYTES = {DDB_TYPE: b"ITEM_BYTES"}
+ITEM_BYTES_FIELD = pa.field(ITEM_BYTES_NAME, pa.int64(), metadata=_ITEM_BYTES)
+
 SETS = {"SS": "S", "NS": "N", "BS": "B"}
 """The type of a set's elements."""
 
@@ -42,6 +45,11 @@ def tagged_field(name: str, arrow_type: pa.DataType, tag: str, *, attribute: str
     if attribute is not None and attribute != name:
         metadata[DDB_NAME] = attribute.encode()
     return pa.field(name, arrow_type, metadata=metadata)
+
+
+def is_item_bytes(field: pa.Field[Any]) -> bool:
+    """Return whether the field was added by the decoder, and is no attribute."""
+    return (field.metadata or {}).get(DDB_TYPE) == _ITEM_BYTES[DDB_TYPE]
 
 
 def list_of(element: pa.Field[Any]) -> pa.DataType:

@@ -9,6 +9,7 @@ import re
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from ddbio.core.attribute import Item, check_item, check_value
+from ddbio.core.change_lines import is_change
 from ddbio.core.json_text import parse_documents
 from ddbio.core.page import ITEMS_MEMBER
 from ddbio.errors import DecodeError
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
 
 Framing: TypeAlias = Literal["page", "export", "items", "changes"]
 """``page``: ``{"Items":[…]}``; ``export``: ``{"Item":{…}}``, ``items``: ``{…}``, ``changes``: a change, per line."""
+
+NOT_ITEMS = "these are changes of items, not items: decode them by ChangeDecoder"
 
 # https://docs.aws.amazon.com/amazondynamodb/latest/APIReference/API_Scan.html#API_Scan_ResponseSyntax
 _RESPONSE = re.compile(rb'\s*\{\s*"(?:ConsumedCapacity|Count|Items|LastEvaluatedKey|ScannedCount)"')
@@ -39,6 +42,8 @@ def framing_of(body: bytes) -> Framing:
             raise DecodeError(f"line {line}: expected {expected}, found {type(document).__name__}", line=line)
         if isinstance(document.get("Count"), int):
             return "page"
+        if is_change(document):
+            return "changes"
         return "export" if document.keys() == {"Item"} and not _is_value(document["Item"]) else "items"
     return "items"
 
@@ -75,6 +80,8 @@ def _framed(document: Any, framing: Framing, line: int) -> Iterator[tuple[str, A
     if framing == "items":
         yield f"line {line}", document
         return
+    if framing == "changes":
+        raise DecodeError(f"line {line}: {NOT_ITEMS}", line=line)
     member, kind = ("Items", list) if framing == "page" else ("Item", dict)
     if not isinstance(document, dict) or document.keys() != {member} or not isinstance(document[member], kind):
         raise DecodeError(f'line {line}: expected {{"{member}": …}} and nothing else', line=line)

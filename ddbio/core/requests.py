@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from ddbio.core.encode import EncodeOptions, Encoder, Refusal
-from ddbio.core.field import RESCUE_NAME
+from ddbio.core.field import RESCUE_NAME, is_item_bytes
 from ddbio.core.json_text import compact_json
 from ddbio.core.packing import Frame, write_units
 
@@ -120,7 +120,8 @@ class UpdateParts:
     ) -> None:
         self._table, self._compared, self._partition_key = table, compared, next(iter(keys))
         self._keys = ItemParts(schema, list(keys), keys)
-        self._names = [name for name in names if name not in keys and name != RESCUE_NAME]
+        others = {RESCUE_NAME, *(field.name for field in schema if is_item_bytes(field))}
+        self._names = [name for name in names if name not in keys and name not in others]
         self._values = _Values(schema, self._names)
         self._frames: dict[bytes, Frame] = {}
 

@@ -18,6 +18,7 @@ from ddbio.core.field import (
     RESCUE_FIELD,
     RESCUE_NAME,
     fields_within,
+    is_item_bytes,
     is_text,
     name_of_field,
     normalize_field,
@@ -61,13 +62,16 @@ def infer_schema_of_items(items: Iterable[Item]) -> pa.Schema:
 def normalize_schema(schema: pa.Schema) -> pa.Schema:
     """Return the schema with a DynamoDB type on every field and ``_rescue`` as its last column; idempotent.
 
+    Items' sizes, where a decoder has added them, are no attribute and left out.
+
     Raises
     ------
     SchemaError
         A name occurs twice, or a field has an Arrow type that DynamoDB has no exact form for.
     """
     require_unique(list(schema), "schema")
-    columns = [normalize_field(field, field.name) for field in schema if field.name != RESCUE_NAME]
+    attributes = [field for field in schema if field.name != RESCUE_NAME and not is_item_bytes(field)]
+    columns = [normalize_field(field, field.name) for field in attributes]
     if RESCUE_NAME in schema.names and not is_text(schema.field(RESCUE_NAME).type):
         raise SchemaError(f"{RESCUE_NAME}: this name is kept for the rescue column, a string: rename or drop the field")
     return pa.schema([*columns, RESCUE_FIELD])

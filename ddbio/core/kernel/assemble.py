@@ -37,7 +37,7 @@ class Assembly:
         cut = self._output.slice
         validity = cut(bits, (length + 7) // 8) if n_null else None
         match node.kind:
-            case st.TEXT | st.NUMBER_TEXT | st.JSON | st.BINARY:
+            case st.TEXT | st.NUMBER_TEXT | st.JSON | st.BINARY | st.NOTHING:
                 buffers = [validity, cut(first, (length + 1) * _OFFSET_BYTES), cut(second, n_bytes)]
             case st.INTEGER:
                 buffers = [validity, cut(first, length * 8)]
@@ -45,8 +45,6 @@ class Assembly:
                 buffers = [validity, cut(first, length * 16)]
             case st.BOOLEAN:
                 buffers = [validity, cut(first, (length + 7) // 8)]
-            case st.NOTHING:
-                return pa.nulls(length, node.arrow_type)
             case _:
                 return self._container(node, length, validity, n_null)
         array: Any = pa.Array.from_buffers(node.stored_type, length, buffers, n_null)

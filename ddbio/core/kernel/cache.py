@@ -26,7 +26,7 @@ CHECKED = os.environ.get("DDBIO_KERNEL_CHECKED") == "1"
 """Whether the loops are built with bounds checks: for tests, several times slower."""
 
 _PLAIN_SOURCES = {
-    *("__init__.py", "assemble.py", "decoder.py", "misfits.py"),
+    *("__init__.py", "assemble.py", "backlog.py", "decoder.py", "misfits.py"),
     *("encode_fields.py", "encode_json.py", "encode_load.py", "encode_plan.py", "encode_times.py", "encoder.py"),
 }
 _LOG = logging.getLogger("ddbio.kernel")
@@ -91,8 +91,18 @@ def inner(function: Callable[..., Any]) -> Any:
     return numba.njit(nogil=True, error_model="numpy", boundscheck=CHECKED, forceinline=False)(function)
 
 
+LOOPS: list[Any] = []
+"""All loops that Python calls, of the modules imported so far."""
+
+
 def loop(function: Callable[..., Any]) -> Any:
     """Compile a loop that Python calls, and keep it for the next process where a folder can be written."""
+    compiled = _kept(function)
+    LOOPS.append(compiled)
+    return compiled
+
+
+def _kept(function: Callable[..., Any]) -> Any:
     if FOLDER is not None:
         try:
             with _numba_cache_in(FOLDER):

@@ -5,28 +5,26 @@ What the loops do not take goes through the plain reference, which decides wheth
 
 from __future__ import annotations
 
-import dataclasses
-import re
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import pyarrow as pa
 
 from ddbio.core.capacity import item_size_bytes
-from ddbio.core.field import ITEM_BYTES_NAME
+from ddbio.core.field import ITEM_BYTES_FIELD, ITEM_BYTES_NAME
 from ddbio.core.framing import Framing, checked_items
 from ddbio.core.kernel import scratch as scratch_module
 from ddbio.core.kernel import state as st
 from ddbio.core.kernel.assemble import Assembly, sparse_texts
+from ddbio.core.kernel.backlog import Backlog
 from ddbio.core.kernel.cache import announce_compilation
 from ddbio.core.kernel.gather import fill_output, plan_output
 from ddbio.core.kernel.measure import measure
 from ddbio.core.kernel.memory import PAD
 from ddbio.core.kernel.misfits import Rescuer, respell
 from ddbio.core.kernel.scan import scan
-from ddbio.core.kernel.scratch import Scratch, Work
+from ddbio.core.kernel.scratch import Block, Scratch, Work
 from ddbio.core.kernel.tables import Node, compile_tables, plan_nodes
-from ddbio.core.page import ITEMS_MEMBER, Page, split_page
 from ddbio.core.reference import RowBuilder
 from ddbio.core.rescue import Misfit, MisfitLog, OnMisfit
 from ddbio.core.schema import normalize_schema
@@ -44,11 +42,12 @@ SLICE_BYTES = 4 << 20
 MAX_PIECE_BYTES = 1 << 30
 """Places in a piece and beside it are kept in 31 bits."""
 
+_WITHIN_RECORDS = -1
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _BLANKS = b" \t\r\n"
 _ROWS_RATIO = 1.25
-_FIRST_ITEM = re.compile(rb"\s*(?=\{)")
-_NO_ITEMS = b'{"Items":[]}'
+_SAMPLE_BYTES = 1 << 16
+_BATCH_BYTES = 64 << 20
 
 
 class KernelDecoder:
@@ -97,8 +96,8 @@ class KernelDecoder:
         self._nodes = nodes
         self._tables = compile_tables(nodes)
         self._scratch = Scratch(nodes)
+        self._backlog = Backlog(nodes, self._tables)
         self._plan = np.zeros(len(nodes) * st.PLAN_WIDTH, np.int64)
-        self._levels = np.zeros(len(nodes) + st.MAX_SKIPPED_DEPTH, np.int64)
         self._rows = rows
         self._rescuer = Rescuer(nodes, rows)
         self.log = MisfitLog()
@@ -118,22 +117,22 @@ class KernelDecoder:
         SchemaError
             A value fits no column, and ``on_misfit`` is ``fail``.
         """
-        return self.combine(self.decode_batches(data, framing))
+        return self.combine(self._decode(data, framing, in_one=True))
 
     def decode_batches(self, data: Buffer, framing: Framing) -> list[pa.RecordBatch]:
-        """Return what ``decode`` returns in pieces, which saves a copy of large or sparse data.
-
-        Beyond what it returns it takes at most three times the memory of the data, or of a slice of longer lines, once
-        the data is a megabyte and the schema has no more than 300 fields.
+        """Return what ``decode`` returns in pieces of a few megabytes.
 
         Raises
         ------
         DecodeError, SchemaError
             As ``decode``.
         """
+        return self._decode(data, framing, in_one=False)
+
+    def _decode(self, data: Buffer, framing: Framing, *, in_one: bool) -> list[pa.RecordBatch]:
         body = data if isinstance(data, bytes) else bytes(data)
         log = MisfitLog()
-        batches = self._decode_all(body, framing, log) if _is_utf8(body) else None
+        batches = self._decode_all(body, framing, log, in_one=in_one) if _is_utf8(body) else None
         if batches is None:
             log = MisfitLog()
             batches = [self._decode_plainly(body, framing, log)]
@@ -149,32 +148,9 @@ class KernelDecoder:
             UTF-8, of at most ``SLICE_BYTES`` or one document.
         """
         log, batches = MisfitLog(), list[pa.RecordBatch]()
-        refused = self._decode_piece(piece, framing, log, batches)
+        refused = self._decode_piece(piece, framing, log, batches, in_one=False)
         self._add_log(log)
         return batches, refused
-
-    def decode_response(self, body: bytes) -> tuple[pa.RecordBatch, Page]:
-        """Return a row per item of the body of a Scan or Query response, and the page without its items.
-
-        Raises
-        ------
-        DecodeError
-            The body is no such response.
-        SchemaError
-            A value fits no column, and ``on_misfit`` is ``fail``.
-        """
-        found = ITEMS_MEMBER.search(body)
-        log, batches = MisfitLog(), list[pa.RecordBatch]()
-        if found is not None and len(body) <= MAX_PIECE_BYTES and _is_utf8(body):
-            first = _FIRST_ITEM.match(body, found.end())
-            if first is not None:
-                refused, stop = self._scan_piece(memoryview(body)[first.end() :], "response", log, batches)
-                if not refused:
-                    page = split_page(body[: found.end()] + body[first.end() + stop :])
-                    self._add_log(log)
-                    return self.combine(batches), dataclasses.replace(page, wire_bytes=len(body))
-        page = split_page(body)
-        return self.decode(page.items, "page"), dataclasses.replace(page, items=_NO_ITEMS)
 
     def _add_log(self, log: MisfitLog) -> None:
         if self._on_misfit == "fail":
@@ -197,17 +173,28 @@ class KernelDecoder:
             raise DecodeError(f"{table.nbytes} bytes do not fit one record batch: decode the data in several pieces")
         return combined[0] if combined else pa.RecordBatch.from_pylist([], self.schema)
 
-    def _decode_all(self, body: bytes, framing: Framing, log: MisfitLog) -> list[pa.RecordBatch] | None:
+    def _decode_all(
+        self, body: bytes, framing: Framing, log: MisfitLog, *, in_one: bool
+    ) -> list[pa.RecordBatch] | None:
         """Return the batches of the body, or None where the reference needs the whole body to say what is wrong."""
         batches: list[pa.RecordBatch] = []
-        start, slice_bytes = (len(_BYTE_ORDER_MARK) if body.startswith(_BYTE_ORDER_MARK) else 0), SLICE_BYTES
+        start = len(_BYTE_ORDER_MARK) if body.startswith(_BYTE_ORDER_MARK) else 0
+        whole_bytes = slice_bytes = MAX_PIECE_BYTES if in_one and self._is_sparse(body) else SLICE_BYTES
         while start < len(body):
             stop = len(body) if framing == "page" else _cut(body, start, slice_bytes)
             if stop - start > MAX_PIECE_BYTES:
                 raise DecodeError(f"{stop - start} bytes in one piece: decode the data in several pieces")
-            refused = self._decode_piece(memoryview(body)[start:stop], framing, log, batches)
+            found, found_log = list[pa.RecordBatch](), MisfitLog()
+            refused = self._decode_piece(memoryview(body)[start:stop], framing, found_log, found, in_one=in_one)
+            if refused == _WITHIN_RECORDS:
+                if stop == len(body):
+                    return None
+                slice_bytes *= 2
+                continue
+            log.merge(found_log)
+            batches += found
             if refused is None:
-                start, slice_bytes = stop, SLICE_BYTES
+                start, slice_bytes = stop, whole_bytes
             elif stop < len(body):
                 # The item may go on after the cut.
                 start, slice_bytes = start + refused, 2 * slice_bytes
@@ -220,64 +207,97 @@ class KernelDecoder:
                 break
         return batches
 
-    def _decode_piece(
-        self, piece: memoryview, framing: Framing, log: MisfitLog, batches: list[pa.RecordBatch]
-    ) -> int | None:
-        """Add the piece's batches; return None, or the place of the document that the loops refuse."""
-        refused, stop = self._scan_piece(piece, framing, log, batches)
-        return stop if refused else None
+    def _is_sparse(self, body: bytes) -> bool:
+        """Return whether the columns are larger than the data: to join those of several batches would be dear."""
+        sample = body[:_SAMPLE_BYTES]
+        return self._backlog.row_bytes * sample.count(b"\n") > len(sample)
 
-    def _scan_piece(
-        self, piece: memoryview, framing: str, log: MisfitLog, batches: list[pa.RecordBatch]
-    ) -> tuple[bool, int]:
-        """Add the piece's batches; return whether the loops refuse a document, and where they stopped."""
-        scratch = self._scratch
+    def _decode_piece(  # noqa: C901 - one state machine
+        self, piece: memoryview, framing: Framing, log: MisfitLog, batches: list[pa.RecordBatch], *, in_one: bool
+    ) -> int | None:
+        """Add the piece's batches; return None, or the place of the document that the loops refuse.
+
+        The place is negative within an array of records: documents cannot be told apart there.
+        """
+        scratch, backlog = self._scratch, self._backlog
         scratch.load(piece)
-        place, max_rows, is_refused = 0, scratch.max_rows, False
-        inside = st.WITHIN if framing == "response" else st.OUTSIDE
+        backlog.clear()
+        first = block = Block()
+        max_rows, is_refused = scratch.max_rows, False
         while True:
-            work = scratch.begin(place, inside, max_rows)
-            end = scratch.origin + len(piece)
-            status = scan(self._tables, work, end, st.FRAMINGS[framing], self._keep_nulls)
-            sizes = None
-            if status in {st.DONE, st.FULL}:
-                if not respell(work):
-                    status = st.GROW_SIDE
-                elif self._with_sizes:
-                    sizes = np.empty(int(work.state[st.ROWS]), np.int64)
-                    start = scratch.origin + place
-                    measured = measure(work, self._levels, sizes, start, inside, st.FRAMINGS[framing])
-                    status = status if measured == st.DONE else measured
+            work = scratch.begin(block, max_rows)
+            status = self._scan(work, scratch.origin + len(piece), framing)
             n_rows, stop = int(work.state[st.ROWS]), int(work.state[st.PLACE]) - scratch.origin
             if status == st.ERROR and n_rows:
                 # Once more up to the item that is refused, for it has left traces.
                 max_rows, is_refused = n_rows, True
             elif status == st.ERROR:
-                return True, stop
+                if backlog.n_rows:
+                    batches.append(self._finish_backlog(work, log))
+                return _place_refused(work, stop)
             elif status in {st.DONE, st.FULL}:
-                batches.append(self._finish(work, sizes, log))
-                if status == st.DONE or is_refused:
-                    return is_refused, stop
-                inside = int(work.state[st.INSIDE])
-                del work
-                scratch.grow_rows(int((len(piece) - stop) * n_rows / (stop - place) * _ROWS_RATIO))
-                place, max_rows = stop, scratch.max_rows
+                is_last = status == st.DONE or is_refused
+                if not backlog.n_rows and is_last:
+                    batches.append(self._finish(work, log))
+                    return _place_refused(work, stop) if is_refused else None
+                rows_left = (len(piece) - block.place) * n_rows / (stop - block.place)
+                if not backlog.n_rows and scratch.grow_rows(int(rows_left * _ROWS_RATIO)):
+                    # Once more, for with a slot for every row nothing is kept apart.
+                    max_rows = scratch.max_rows
+                    continue
+                backlog.add(work, self._rescued(work, backlog.log))
+                block = Block(stop, int(work.state[st.INSIDE]), int(work.state[st.SIDE]))
+                if is_last or (not in_one and backlog.column_bytes > _BATCH_BYTES):
+                    batches.append(self._finish_backlog(work, log))
+                    if is_last:
+                        return _place_refused(work, stop) if is_refused else None
+                    first = block = block._replace(side=0)
             else:
                 del work
                 scratch.grow(status)
+                if status == st.GROW_SIDE:
+                    # The texts have moved.
+                    backlog.clear()
+                    block, is_refused = first, False
                 max_rows = max_rows if is_refused else scratch.max_rows
 
-    def _finish(self, work: Work, sizes: npt.NDArray[np.int64] | None, log: MisfitLog) -> pa.RecordBatch:
+    def _scan(self, work: Work, end: int, framing: Framing) -> int:
+        status = int(scan(self._tables, work, end, st.FRAMINGS[framing], self._keep_nulls))
+        if status not in {st.DONE, st.FULL}:
+            return status
+        if not respell(work):
+            return st.GROW_SIDE
+        if self._with_sizes:
+            places = np.concatenate([[0], np.cumsum(work.count)])
+            measured = int(measure(self._tables, work, np.empty(places[-1], np.int64), places))
+            return status if measured == st.DONE else measured
+        return status
+
+    def _finish(self, work: Work, log: MisfitLog) -> pa.RecordBatch:
         n_rows = int(work.state[st.ROWS])
-        size = plan_output(self._tables, work, self._plan)
-        output = scratch_module.allocate(size + PAD)
+        output = scratch_module.allocate(plan_output(self._tables, work, self._plan) + PAD)
         fill_output(self._tables, work, self._plan, output, output.view(np.int32), output.view(np.int64))
-        assembly = Assembly(self._plan, pa.py_buffer(output.data))
-        arrays = self._arrays(assembly)
-        if sizes is not None:
+        return self._assemble(output, work.sizes[:n_rows].copy(), self._rescued(work, log), n_rows)
+
+    def _finish_backlog(self, work: Work, log: MisfitLog) -> pa.RecordBatch:
+        backlog = self._backlog
+        output = scratch_module.allocate_zeros(backlog.plan(self._plan) + PAD)
+        backlog.fill(work, self._plan, output)
+        log.merge(backlog.log)
+        batch = self._assemble(output, np.concatenate(backlog.sizes), backlog.texts, backlog.n_rows)
+        backlog.clear()
+        return batch
+
+    def _assemble(
+        self, output: npt.NDArray[np.uint8], sizes: npt.NDArray[np.int64], texts: dict[int, bytes], n_rows: int
+    ) -> pa.RecordBatch:
+        arrays = self._arrays(Assembly(self._plan, pa.py_buffer(output.data)))
+        if self._with_sizes:
             arrays.append(pa.array(sizes))
-        texts = self._rescuer.texts(work, log) if work.state[st.MISFITS] else {}
         return pa.RecordBatch.from_arrays([*arrays, sparse_texts(texts, n_rows)], schema=self.schema)
+
+    def _rescued(self, work: Work, log: MisfitLog) -> dict[int, bytes]:
+        return self._rescuer.texts(work, log) if work.state[st.MISFITS] else {}
 
     def _arrays(self, assembly: Assembly) -> list[Any]:
         return [assembly.array(node) for node in self._nodes[0].children]
@@ -292,10 +312,14 @@ class KernelDecoder:
         return pa.RecordBatch.from_arrays([*columns, sizes, rescue], schema=self.schema)
 
 
+def _place_refused(work: Work, stop: int) -> int:
+    return stop if work.state[st.INSIDE] >= 0 else _WITHIN_RECORDS
+
+
 def _with_item_bytes(schema: pa.Schema) -> pa.Schema:
     if ITEM_BYTES_NAME in schema.names:
         raise SchemaError(f"{ITEM_BYTES_NAME}: the schema has an attribute of this name: rename it, or ask for no size")
-    return schema.insert(len(schema) - 1, pa.field(ITEM_BYTES_NAME, pa.int64()))
+    return schema.insert(len(schema) - 1, ITEM_BYTES_FIELD)
 
 
 def _is_utf8(body: bytes) -> bool:
@@ -315,9 +339,3 @@ def _cut(body: bytes, start: int, slice_bytes: int) -> int:
     if stop >= len(body):
         return len(body)
     return body.rfind(b"\n", start, stop) + 1 or body.find(b"\n", stop) + 1 or len(body)
-
-
-def warm() -> None:
-    """Compile all loops, or load them from where they are kept."""
-    schema = pa.schema([pa.field("a", pa.string())])
-    KernelDecoder(schema).decode(b'{"a":{"S":"a"}}', "items")

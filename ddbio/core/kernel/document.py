@@ -12,7 +12,7 @@ import numpy as np
 from ddbio.core.kernel.cache import inner
 from ddbio.core.kernel.memory import load64, out_of_line, peek
 from ddbio.core.kernel.skip import CLOSE_ARRAY, CLOSE_OBJECT, COLON, COMMA, OPEN_ARRAY, OPEN_OBJECT
-from ddbio.core.kernel.state import BEHIND, ERROR, EXPORT, RESPONSE
+from ddbio.core.kernel.state import ERROR, EXPORT
 from ddbio.core.kernel.text import QUOTE, read_text, skip_blank
 
 _EXPORT_START = int.from_bytes(b'{"Item":', "little")
@@ -58,14 +58,12 @@ def open_document(data: Any, place: int, framing: int, state: Any) -> Any:
 
 @inner
 def close_document(data: Any, place: int, framing: int) -> Any:
-    """Return where the next document or item begins, and 1 for the latter; 2 behind the items of a response."""
+    """Return where the next document or item begins, and 1 for the latter."""
     place = skip_blank(data, place)
     if framing != EXPORT:
         if peek(data, place) == COMMA:
             return skip_blank(data, place + 1), 1
         if peek(data, place) != CLOSE_ARRAY:
             return -ERROR, 0
-        if framing == RESPONSE:
-            return place, BEHIND
         place = skip_blank(data, place + 1)
     return (place + 1, 0) if peek(data, place) == CLOSE_OBJECT else (-ERROR, 0)

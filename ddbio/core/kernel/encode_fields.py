@@ -11,6 +11,7 @@ from ddbio.core.field import (
     RESCUE_FIELD,
     RESCUE_NAME,
     SETS,
+    is_item_bytes,
     is_list,
     is_text,
     normalize_field,
@@ -31,6 +32,7 @@ def plain_fields(schema: pa.Schema, options: Any) -> tuple[list[pa.Field[Any]], 
     require_unique(list(schema), "schema")
     scales: dict[str, int] = {}
     fields = []
+    has_rescue = False
     for name in options.sets:
         if name not in schema.names:
             raise SchemaError(
@@ -38,12 +40,15 @@ def plain_fields(schema: pa.Schema, options: Any) -> tuple[list[pa.Field[Any]], 
             )
     for each in schema:
         if each.name == RESCUE_NAME and is_text(_plain_type(each.type, each.name, options, scales)):
+            has_rescue = True
+            continue
+        if is_item_bytes(each):
             continue
         plain = _plain_field(each, each.name, options, scales)
         if each.name in options.sets and DDB_TYPE not in (each.metadata or {}):
             plain = _as_set(plain)
         fields.append(normalize_field(plain, each.name))
-    return [*fields, RESCUE_FIELD] if len(fields) < len(schema) else fields, scales
+    return [*fields, RESCUE_FIELD] if has_rescue else fields, scales
 
 
 def _plain_field(each: pa.Field[Any], path: str, options: Any, scales: dict[str, int]) -> pa.Field[Any]:

@@ -17,7 +17,6 @@ from ddbio.core.kernel.state import (
     BOOLEAN,
     DECIMAL,
     INTEGER,
-    JSON,
     MAP,
     NOTHING,
     PLAN_BITS,
@@ -34,19 +33,20 @@ from ddbio.core.kernel.state import (
 _ONES = np.uint64(0x0101010101010101)
 _TO_BITS = np.uint64(0x0102040810204080)
 _TOP = np.uint64(56)
-_LENGTH_MASK = 0xFFFFFFFF
+LENGTH_MASK = 0xFFFFFFFF
+"""A text's slot holds its place above its length."""
 
 
 @loop
 def plan_output(tables: Any, work: Any, plan: Any) -> Any:
     """Put into ``plan`` how many entries each node has and where its buffers lie; return the bytes of all."""
     n_nodes = len(tables.kind)
-    return _plan_nodes(pointers(tables), pointers(work), plan, n_nodes)
+    _count_entries(pointers(tables), pointers(work), plan, n_nodes)
+    return place_buffers(tables.kind, plan, n_nodes)
 
 
 @inner
-def _plan_nodes(tables: Any, work: Any, plan: Any, n_nodes: int) -> Any:
-    total = 0
+def _count_entries(tables: Any, work: Any, plan: Any, n_nodes: int) -> None:
     for node in range(1, n_nodes):
         kind, space = tables.kind[node], tables.space[node]
         length = work.state[ROWS] if space == 0 else work.count[space]
@@ -56,12 +56,21 @@ def _plan_nodes(tables: Any, work: Any, plan: Any, n_nodes: int) -> Any:
             n_bytes = _count_bytes(work, node, kind, length)
         entry = node * PLAN_WIDTH
         plan[entry + PLAN_LENGTH], plan[entry + PLAN_VALID], plan[entry + PLAN_BYTES] = length, n_valid, n_bytes
+
+
+@inner
+def place_buffers(kinds: Any, plan: Any, n_nodes: int) -> Any:
+    """Put into ``plan`` where the buffers of each node lie; return the bytes of all."""
+    total = 0
+    for node in range(1, n_nodes):
+        entry = node * PLAN_WIDTH
+        length = plan[entry + PLAN_LENGTH]
         plan[entry + PLAN_BITS] = total
-        total += _room((length + 7) // 8 if n_valid < length else 0)
+        total += _room((length + 7) // 8 if plan[entry + PLAN_VALID] < length else 0)
         plan[entry + PLAN_FIRST] = total
-        total += _room(_first_bytes(kind, length))
+        total += _room(_first_bytes(kinds[node], length))
         plan[entry + PLAN_SECOND] = total
-        total += _room(n_bytes)
+        total += _room(plan[entry + PLAN_BYTES])
     return total
 
 
@@ -78,7 +87,7 @@ def _first_bytes(kind: int, length: int) -> Any:
         return length * 16
     if kind == BOOLEAN:
         return (length + 7) // 8
-    return 0 if kind in (STRUCT, NOTHING) else (length + 1) * 4
+    return 0 if kind == STRUCT else (length + 1) * 4
 
 
 @inner
@@ -96,7 +105,7 @@ def _count_bytes(work: Any, node: int, kind: int, length: int) -> Any:
     for index in range(length):
         if peek(work.valid, valid_place + index):
             value = peek(work.values, value_place + index)
-            size = value & _LENGTH_MASK
+            size = value & LENGTH_MASK
             if kind == BINARY:
                 size = decoded_length(work.data, value >> 32, size)
             total += size
@@ -139,7 +148,7 @@ def _fill_nodes(tables: Any, work: Any, plan: Any, output: Any, offsets: Any, wo
                 _fill_list_offsets(offsets, first >> 2, work, valid_place, value_place, length)
         elif kind == BINARY:
             _fill_binary(output, offsets, plan, node, work)
-        elif kind <= JSON:
+        else:
             _fill_text(output, offsets, plan, node, work)
 
 
@@ -172,7 +181,7 @@ def _fill_text(output: Any, offsets: Any, plan: Any, node: int, work: Any) -> No
         poke(offsets, at + index, target - start)
         if peek(valid, valid_place + index):
             value = peek(values, value_place + index)
-            source, size = value >> 32, value & _LENGTH_MASK
+            source, size = value >> 32, value & LENGTH_MASK
             stop = target + size
             if size > 0:
                 copy32(output, target, data, source)
@@ -194,7 +203,7 @@ def _fill_binary(output: Any, offsets: Any, plan: Any, node: int, work: Any) -> 
         poke(offsets, at + index, target - start)
         if peek(work.valid, valid_place + index):
             value = peek(work.values, value_place + index)
-            source, size = value >> 32, decoded_length(work.data, value >> 32, value & _LENGTH_MASK)
+            source, size = value >> 32, decoded_length(work.data, value >> 32, value & LENGTH_MASK)
             decode_base64(output, target, work.data, source, size)
             target += size
     poke(offsets, at + length, target - start)

@@ -1,4 +1,7 @@
-"""Weigh each item of what a scan has taken by DynamoDB's rule, as ``core.capacity`` does; checks nothing again."""
+"""Weigh the scanned items by DynamoDB's rule, as ``core.capacity`` does, by what the scan keeps of their values.
+
+Only what has no column of its own, JSON text and misfits, is walked. Checks nothing again.
+"""
 
 # Compiled code has neither exceptions nor tables of functions.
 # ruff: noqa: C901, PLR0912
@@ -7,95 +10,232 @@ from __future__ import annotations
 
 from typing import Any
 
-from ddbio.core.capacity import CONTAINER_BYTES, ELEMENT_BYTES
-from ddbio.core.kernel.cache import inner, loop
-from ddbio.core.kernel.document import close_document, open_document
-from ddbio.core.kernel.memory import peek, pointers, poke
-from ddbio.core.kernel.number import MINUS, NINE, ZERO
-from ddbio.core.kernel.skip import CLOSE_ARRAY, CLOSE_OBJECT, COLON, COMMA, read_literal, read_tag
-from ddbio.core.kernel.state import BOOL, DONE, ITEMS, NULL, ROWS, SIDE, SS, L, M, N, S
-from ddbio.core.kernel.text import QUOTE, read_text, skip_blank
+import numpy as np
 
-_PADDING = ord("=")
-_LETTER_S, _LETTER_N, _LETTER_M = ord("S"), ord("N"), ord("M")
+from ddbio.core.capacity import CONTAINER_BYTES, ELEMENT_BYTES
+from ddbio.core.kernel.base64 import decoded_length
+from ddbio.core.kernel.cache import inner, loop
+from ddbio.core.kernel.memory import out_of_line, peek, pointers, poke
+from ddbio.core.kernel.number import MINUS, NINE, ZERO
+from ddbio.core.kernel.skip import CLOSE_ARRAY, CLOSE_OBJECT, COMMA, read_literal, read_tag
+from ddbio.core.kernel.state import (
+    BINARY,
+    BOOL,
+    BOOLEAN,
+    DECIMAL,
+    DONE,
+    INTEGER,
+    JSON,
+    MAP,
+    MISFIT_KIND,
+    MISFIT_NAME_LENGTH,
+    MISFIT_NODE,
+    MISFIT_ROW,
+    MISFIT_START,
+    MISFIT_WIDTH,
+    MISFITS,
+    NULL,
+    NUMBER_TEXT,
+    ROWS,
+    SET,
+    SIDE,
+    SS,
+    STRUCT,
+    TEXT_OF_VALUE,
+    L,
+    M,
+    N,
+    S,
+)
+from ddbio.core.kernel.text import read_text, skip_blank
+
 _EXPONENTS = (ord("e"), ord("E"))
+_LENGTH_MASK = 0xFFFFFFFF
+_TEN, _LOW = np.uint64(10), np.uint64(0xFFFFFFFF)
+_HALF = np.uint64(32)
+_MAX_PAIRS = 10
+_POWERS = np.array([100**pairs for pairs in range(_MAX_PAIRS)], np.uint64)
 
 
 @loop
-def measure(work: Any, levels: Any, sizes: Any, place: int, inside: int, framing: int) -> Any:
-    """Put the bytes of each scanned item into ``sizes``; return how it ended.
+def measure(tables: Any, work: Any, owners: Any, owner_place: Any) -> Any:
+    """Add the bytes of all values of each row to its size, which knows of its NULLs; return how it ended.
 
-    ``place`` and ``inside`` are where the scan began; ``levels`` has room for the deepest nesting.
+    ``owners`` has room for the row of each element, ``owner_place`` says where those of each list space begin.
     """
-    return _measure_items(pointers(work), levels, sizes, place, inside, framing)
+    n_nodes = len(tables.kind)
+    return _measure_rows(pointers(tables), pointers(work), owners, owner_place, n_nodes)
 
 
 @inner
-def _measure_items(work: Any, levels: Any, sizes: Any, place: int, inside: int, framing: int) -> Any:
-    data, state = work.data, work.state
-    n_rows, row, side = state[ROWS], 0, state[SIDE]
-    while row < n_rows:
-        if inside == 0:
-            place = skip_blank(data, place)
-            if framing != ITEMS:
-                place, inside = open_document(data, place, framing, state)
-                state[SIDE] = side
-                if inside < 0:
-                    inside = 0
-                    continue
-        size, place = _measure_item(data, place, levels, state)
-        if place < 0:
-            return -place
-        poke(sizes, row, size)
-        row += 1
-        if framing != ITEMS:
-            place, inside = close_document(data, place, framing)
+def _measure_rows(tables: Any, work: Any, owners: Any, owner_place: Any, n_nodes: int) -> Any:
+    sizes = work.sizes
+    for node in range(1, n_nodes):
+        kind, space, beside = tables.kind[node], tables.space[node], tables.beside_bytes[node]
+        if kind <= MAP and kind != SET:
+            beside += CONTAINER_BYTES
+        valid_place, value_place = work.valid_place[node], work.value_place[node]
+        first, inner = owner_place[space], owner_place[tables.inner_space[node]]
+        for index in range(work.state[ROWS] if space == 0 else work.count[space]):
+            if peek(work.valid, valid_place + index) == 0:
+                continue
+            row = index if space == 0 else peek(owners, first + index)
+            size = 1
+            if kind == STRUCT:
+                size = 0
+            elif kind == DECIMAL:
+                low, high = value_place + 2 * index, value_place + 2 * index + 1
+                size = _decimal_bytes(peek(work.values, low), peek(work.values, high))
+            elif kind != BOOLEAN:
+                value = peek(work.values, value_place + index)
+                if kind <= MAP:
+                    size = 0
+                    for element in range(inner, inner + value):
+                        poke(owners, element, row)
+                    inner += value
+                elif kind == INTEGER:
+                    size = _integer_bytes(value, value < 0 and tables.least[node] != 0)
+                elif kind == JSON:
+                    size = _value_bytes(work.data, value >> 32, work.levels, work.state)
+                    if size < 0:
+                        return -size
+                else:
+                    size = _span_bytes(work.data, value >> 32, value & _LENGTH_MASK, kind)
+            poke(sizes, row, peek(sizes, row) + beside + size)
+    return _measure_misfits(tables, work)
+
+
+@inner
+def _measure_misfits(tables: Any, work: Any) -> Any:
+    out_of_line()
+    for entry in range(0, work.state[MISFITS] * MISFIT_WIDTH, MISFIT_WIDTH):
+        if peek(work.misfits, entry + MISFIT_KIND) == TEXT_OF_VALUE:
+            continue
+        row, node = peek(work.misfits, entry + MISFIT_ROW), peek(work.misfits, entry + MISFIT_NODE)
+        name_bytes = tables.name_length[node] if node >= 0 else peek(work.misfits, entry + MISFIT_NAME_LENGTH)
+        size = _value_bytes(work.data, peek(work.misfits, entry + MISFIT_START), work.levels, work.state)
+        if size < 0:
+            return -size
+        poke(work.sizes, row, peek(work.sizes, row) + name_bytes + size)
     return DONE
 
 
 @inner
-def _measure_item(data: Any, place: int, levels: Any, state: Any) -> Any:
-    """Return the bytes of an item, and the place after it."""
-    total, depth, in_map = 0, 0, 1
-    place = skip_blank(data, place + 1)
-    if peek(data, place) == CLOSE_OBJECT:
-        return 0, place + 1
+def _integer_bytes(value: int, is_negative: bool) -> Any:  # noqa: FBT001 - compiled code
+    magnitude = np.uint64(-value if is_negative else value)
+    return _magnitude_bytes(magnitude) + is_negative
+
+
+@inner
+def _magnitude_bytes(magnitude: Any) -> Any:
+    """Return the bytes of a number without its sign: two digits take one, zeros at its ends none."""
+    if magnitude == 0:
+        return 1
+    while magnitude % _TEN == 0:
+        magnitude //= _TEN
+    pairs = 1
+    while pairs < _MAX_PAIRS and magnitude >= _POWERS[pairs]:
+        pairs += 1
+    return pairs + 1
+
+
+@inner
+def _decimal_bytes(low_word: int, high_word: int) -> Any:
+    is_negative = high_word < 0
+    low, high = np.uint64(low_word), np.uint64(high_word)
+    if is_negative:
+        low = ~low + np.uint64(1)
+        high = ~high + np.uint64(low == 0)
+    if high == 0:
+        return _magnitude_bytes(low) + is_negative
+    digits, zeros, count = 0, 0, 0
+    while high != 0 or low != 0:
+        high, low, digit = _divided_by_ten(high, low)
+        if digit == 0 and zeros == count:
+            zeros += 1
+        count += 1
+    digits = count - zeros
+    return (digits + 1) // 2 + 1 + is_negative
+
+
+@inner
+def _divided_by_ten(high: Any, low: Any) -> Any:
+    """Return both words of a quotient, and the remainder."""
+    rest = high % _TEN
+    upper = rest << _HALF | low >> _HALF
+    lower = upper % _TEN << _HALF | low & _LOW
+    return high // _TEN, upper // _TEN << _HALF | lower // _TEN, lower % _TEN
+
+
+@inner
+def _span_bytes(data: Any, start: int, length: int, kind: int) -> Any:
+    if kind == BINARY:
+        return decoded_length(data, start, length)
+    return _number_bytes(data, start, start + length) if kind == NUMBER_TEXT else length
+
+
+@inner
+def _number_bytes(data: Any, place: int, stop: int) -> Any:
+    negative = peek(data, place) == MINUS
+    n_digits, significant = 0, 0
+    for index in range(place, stop):
+        byte = peek(data, index)
+        if byte in _EXPONENTS:
+            break
+        if ZERO <= byte <= NINE and (n_digits > 0 or byte != ZERO):
+            n_digits += 1
+            if byte != ZERO:
+                significant = n_digits
+    return (significant + 1) // 2 + 1 + (negative and significant > 0)
+
+
+@inner
+def _value_bytes(data: Any, place: int, levels: Any, state: Any) -> Any:
+    """Return the bytes of the value at ``place``, or a negative status."""
+    out_of_line()
+    total, depth, in_map = 0, 0, 0
     while True:
-        if in_map:
-            _, length, place = _read(data, place, state)
-            if place < 0:
-                return 0, place
-            total += length + (ELEMENT_BYTES if depth > 0 else 0)
-            if peek(data, place) != COLON:
-                place = skip_blank(data, place)
-            place = skip_blank(data, place + 1)
-        else:
-            total += ELEMENT_BYTES
-        tag, place = _read_tag(data, skip_blank(data, place + 1), state)
+        side = state[SIDE]
+        tag, place = read_tag(data, skip_blank(data, place + 1), state)
+        state[SIDE] = side
+        if place < 0:
+            return place
+        is_open = False
         if tag >= L:
             total += CONTAINER_BYTES
             place = skip_blank(data, place + 1)
-            if peek(data, place) not in (CLOSE_ARRAY, CLOSE_OBJECT):
+            if peek(data, place) in (CLOSE_ARRAY, CLOSE_OBJECT):
+                place += 1
+            else:
                 poke(levels, depth, in_map)
                 depth += 1
                 in_map = 1 if tag == M else 0
-                continue
-            place += 1
+                is_open = True
         else:
-            size, place = _measure_scalar(data, place, tag, state)
+            size, place = _scalar_bytes(data, place, tag, state)
             if place < 0:
-                return 0, place
+                return place
             total += size
-        while True:
-            place = skip_blank(data, skip_blank(data, place) + 1)
+        while not is_open:
+            # Behind the brace of a value.
+            place = skip_blank(data, place) + 1
+            if depth == 0:
+                return total
+            place = skip_blank(data, place)
             if peek(data, place) == COMMA:
                 place = skip_blank(data, place + 1)
                 break
             place += 1
-            if depth == 0:
-                return total, place
             depth -= 1
             in_map = peek(levels, depth)
+        total += ELEMENT_BYTES
+        if in_map:
+            _, length, place = _read(data, place, state)
+            if place < 0:
+                return place
+            total += length
+            place = skip_blank(data, place)
+            place = skip_blank(data, place + 1)
 
 
 @inner
@@ -108,28 +248,15 @@ def _read(data: Any, place: int, state: Any) -> Any:
 
 
 @inner
-def _read_tag(data: Any, place: int, state: Any) -> Any:
-    if peek(data, place + 2) == QUOTE and peek(data, place + 3) == COLON:
-        letter = peek(data, place + 1)
-        tag = S if letter == _LETTER_S else N if letter == _LETTER_N else M if letter == _LETTER_M else -1
-        if tag >= 0:
-            return tag, skip_blank(data, place + 4)
-    side = state[SIDE]
-    tag, place = read_tag(data, place, state)
-    state[SIDE] = side
-    return tag, place
-
-
-@inner
-def _measure_scalar(data: Any, place: int, tag: int, state: Any) -> Any:
+def _scalar_bytes(data: Any, place: int, tag: int, state: Any) -> Any:
     if tag in (BOOL, NULL):
         return 1, place + 5 - read_literal(data, place)
     if tag < SS:
-        return _measure_text(data, place, tag, state)
+        return _text_bytes(data, place, tag, state)
     total = 0
     place = skip_blank(data, place + 1)
     while peek(data, place) != CLOSE_ARRAY:
-        size, place = _measure_text(data, place, tag - SS, state)
+        size, place = _text_bytes(data, place, tag - SS, state)
         if place < 0:
             return 0, place
         total += size
@@ -140,28 +267,8 @@ def _measure_scalar(data: Any, place: int, tag: int, state: Any) -> Any:
 
 
 @inner
-def _measure_text(data: Any, place: int, tag: int, state: Any) -> Any:
+def _text_bytes(data: Any, place: int, tag: int, state: Any) -> Any:
     start, length, place = _read(data, place, state)
-    if place < 0 or tag == S:
-        return length, place
-    if tag == N:
-        return _measure_number(data, start, start + length), place
-    padding = 0
-    for index in range(max(start, start + length - 2), start + length):
-        padding += peek(data, index) == _PADDING
-    return length * 3 // 4 - padding, place
-
-
-@inner
-def _measure_number(data: Any, place: int, stop: int) -> Any:
-    negative = peek(data, place) == MINUS
-    n_digits, significant = 0, 0
-    for index in range(place, stop):
-        byte = peek(data, index)
-        if byte in _EXPONENTS:
-            break
-        if ZERO <= byte <= NINE and (n_digits > 0 or byte != ZERO):
-            n_digits += 1
-            if byte != ZERO:
-                significant = n_digits
-    return (significant + 1) // 2 + 1 + (negative and significant > 0)
+    if place >= 0 and tag != S:
+        length = _number_bytes(data, start, start + length) if tag == N else decoded_length(data, start, length)
+    return length, place

@@ -28,9 +28,8 @@ from ddbio.core.kernel.skip import (
     read_literal,
     read_tag,
 )
-from ddbio.core.kernel.span import put_misfit, scan_json, scan_key, undo
+from ddbio.core.kernel.span import put_misfit, scan_json, scan_key, undo, weigh_null
 from ddbio.core.kernel.state import (
-    BEHIND,
     BOOLEAN,
     CHANGES,
     DECIMAL,
@@ -64,6 +63,7 @@ from ddbio.core.kernel.state import (
     PLACE,
     ROWS,
     SAVED_MISFITS,
+    SAVED_SIZE,
     SET,
     SPACE,
     STRUCT,
@@ -97,20 +97,20 @@ def scan_items(tables: Any, work: Any, end: int, framing: int, keep_nulls: bool)
             place = skip_blank(data, place)
             if place >= end:
                 break
-        if inside == 0 or framing != CHANGES:
+        if inside <= 0 or framing != CHANGES:
             state[PLACE], state[INSIDE], state[ROWS] = place, inside, row
             if row == state[MAX_ROWS]:
                 status = FULL
                 break
         if framing == CHANGES:
-            place, root = next_image(work, place, row, inside)
-            inside = root
+            place, inside, is_end = next_image(work, place, row, inside)
             if place < 0 or place > end:
                 status = -place if place < 0 else ERROR
                 break
-            if root == 0:
-                row += 1
+            row += is_end
+            if inside <= 0:
                 continue
+            root = inside
         elif inside == 0 and framing != ITEMS:
             place, inside = open_document(data, place, framing, state)
             if place < 0:
@@ -130,8 +130,6 @@ def scan_items(tables: Any, work: Any, end: int, framing: int, keep_nulls: bool)
             place, inside = close_document(data, place, framing)
         if place < 0 or place > end:
             status = ERROR
-            break
-        if inside == BEHIND:
             break
     if status == DONE:
         state[PLACE], state[INSIDE], state[ROWS] = place, inside, row
@@ -240,6 +238,8 @@ def scan_item(tables: Any, work: Any, place: int, row: int, root: int, keep_null
             if is_null and keep_nulls and context_kind == STRUCT:
                 bad = IS_KEPT_NULL
         # What does it hold?
+        if is_null and bad == FITS:
+            weigh_null(tables, work, node, row)
         if bad == FITS and not is_null:
             slot = peek(work.value_place, node) + (index << 1 if kind == DECIMAL else index)
             if kind > MAP:
@@ -268,6 +268,7 @@ def scan_item(tables: Any, work: Any, place: int, row: int, root: int, keep_null
                     byte = peek(data, place)
                 if depth == 0:
                     state[SAVED_MISFITS] = state[MISFITS]
+                    state[SAVED_SIZE] = peek(work.sizes, row)
                     for space in range(peek(tables.first_space, node), peek(tables.last_space, node)):
                         poke(work.saved, space, peek(count, space))
                 poke(work.valid, peek(work.valid_place, node) + index, 1)

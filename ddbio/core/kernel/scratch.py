@@ -16,10 +16,22 @@ if TYPE_CHECKING:
 _QUOTE = ord('"')
 _LEAST_SIDE_BYTES = 4096
 _SLOTS_RATIO = 1.5
-_NODE_BYTES = 4096
 _SLOT_BYTES = 9
 _MOST_FIRST_ROWS, _LEAST_FIRST_ROWS = 256, 64
-_FIRST_SLOTS_BYTES = 1 << 20
+_FIRST_SLOTS_BYTES = 1 << 19
+
+
+class Block(NamedTuple):
+    """Say where a block of rows begins."""
+
+    place: int = 0
+    """The place in the data."""
+
+    inside: int = 0
+    """Whether it is inside a document."""
+
+    side: int = 0
+    """How much of the room before the data is taken by texts of earlier rows."""
 
 
 class Work(NamedTuple):
@@ -40,12 +52,18 @@ class Work(NamedTuple):
     seen_names: npt.NDArray[np.uint64]
     levels: npt.NDArray[np.int64]
     digits: npt.NDArray[np.uint8]
+    sizes: npt.NDArray[np.int64]
     state: npt.NDArray[np.int64]
 
 
 def allocate(n_bytes: int) -> npt.NDArray[np.uint8]:
     """Return as many bytes, whatever they are."""
     return np.empty(n_bytes, np.uint8)
+
+
+def allocate_zeros(n_bytes: int) -> npt.NDArray[np.uint8]:
+    """Return as many zeros; those of large arrays take memory where they are written to."""
+    return np.zeros(n_bytes, np.uint8)
 
 
 class Scratch:
@@ -91,6 +109,7 @@ class Scratch:
             seen_names=np.zeros(1024, np.uint64),
             levels=np.zeros(st.MAX_SKIPPED_DEPTH, np.int64),
             digits=np.zeros(PAD, np.uint8),
+            sizes=np.zeros(self._capacity[0], np.int64),
             state=state,
         )
 
@@ -105,16 +124,17 @@ class Scratch:
         self.origin = len(data) - PAD - len(piece)
         data[self.origin : -PAD] = np.frombuffer(piece, np.uint8)
 
-    def begin(self, place: int, inside: int, max_rows: int) -> Work:
-        """Return the arrays, clear of what an earlier scan left, to scan from a place in the data on."""
+    def begin(self, block: Block, max_rows: int) -> Work:
+        """Return the arrays, clear of what an earlier scan left, to scan a block."""
         work = self._work
         work.valid[:] = 0
         work.count[:] = 0
         work.seen_names[:] = 0
+        work.sizes[:max_rows] = 0
         state = work.state
-        state[st.PLACE], state[st.INSIDE] = self.origin + place, inside
+        state[st.PLACE], state[st.INSIDE] = self.origin + block.place, block.inside
         state[st.ROWS], state[st.MAX_ROWS] = 0, max_rows
-        state[st.SIDE], state[st.SIDE_END] = 0, self.origin
+        state[st.SIDE], state[st.SIDE_END] = block.side, self.origin
         state[st.MISFITS], state[st.NAMES] = 0, 0
         return work
 
@@ -133,14 +153,14 @@ class Scratch:
             case st.GROW_NAMES:
                 self._work = work._replace(seen_names=np.zeros(2 * len(work.seen_names), np.uint64))
 
-    def grow_rows(self, n_rows: int) -> None:
+    def grow_rows(self, n_rows: int) -> bool:
         """Make room for as many rows, if it takes no more than one and a half times the memory of the data."""
-        # A field also costs its place in the tables, and padding in every batch.
-        n_bytes = int(_SLOTS_RATIO * (len(self._work.data) - self.origin)) - _NODE_BYTES * len(self._nodes)
-        n_rows = min(n_rows, n_bytes // (_SLOT_BYTES * len(self._nodes)))
+        if n_rows * _SLOT_BYTES * len(self._nodes) > _SLOTS_RATIO * (len(self._work.data) - self.origin):
+            return False
         if n_rows > self._capacity[0]:
             self._capacity = [-(-size * n_rows // self._capacity[0] // PAD) * PAD for size in self._capacity]
             self._grow_slots()
+        return True
 
     def _grow_slots(self) -> None:
         # The old slots go first: wide tables have more of them than data.

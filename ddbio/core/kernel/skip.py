@@ -181,7 +181,7 @@ def _skip_scalar(data: Any, place: int, tag: int, digits: Any, state: Any) -> An
 
 
 @inner
-def _skip_name(data: Any, place: int, instance: int, names: Any, state: Any) -> Any:
+def skip_name(data: Any, place: int, instance: int, names: Any, state: Any) -> Any:
     """Return the place of the value that belongs to the name at ``place``."""
     if peek(data, place) != QUOTE:
         return -ERROR
@@ -228,7 +228,7 @@ def skip_value(data: Any, place: int, names: Any, levels: Any, digits: Any, stat
                 if tag == M:
                     state[INSTANCE] += 1
                     instance = state[INSTANCE]
-                    place = _skip_name(data, place, instance, names, state)
+                    place = skip_name(data, place, instance, names, state)
                     if place < 0:
                         return place
                 poke(levels, depth, instance)
@@ -249,7 +249,7 @@ def skip_value(data: Any, place: int, names: Any, levels: Any, digits: Any, stat
             if byte == COMMA:
                 place = skip_blank(data, place + 1)
                 if instance > 0:
-                    place = _skip_name(data, place, instance, names, state)
+                    place = skip_name(data, place, instance, names, state)
                     if place < 0:
                         return place
                 break

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from ddbio.core.capacity import NULL_BYTES
 from ddbio.core.kernel.cache import inner
 from ddbio.core.kernel.memory import out_of_line, peek, poke
 from ddbio.core.kernel.skip import COLON, is_plain, remember_name, skip_value
@@ -25,6 +26,7 @@ from ddbio.core.kernel.state import (
     MISFITS,
     MISFITS_END,
     SAVED_MISFITS,
+    SAVED_SIZE,
     TEXT_OF_VALUE,
 )
 from ddbio.core.kernel.text import QUOTE, hash_text, read_text, skip_blank
@@ -102,3 +104,11 @@ def undo(tables: Any, work: Any, top: int, row: int) -> None:
         work.count[space] = work.saved[space]
     # Texts to be spelled anew for places that others will take.
     work.state[MISFITS] = work.state[SAVED_MISFITS]
+    poke(work.sizes, row, work.state[SAVED_SIZE])
+
+
+@inner
+def weigh_null(tables: Any, work: Any, node: int, row: int) -> None:
+    """Add a NULL to the size of its row, for no column shows it."""
+    out_of_line()
+    poke(work.sizes, row, peek(work.sizes, row) + tables.beside_bytes[node] + NULL_BYTES)

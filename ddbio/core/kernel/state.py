@@ -30,16 +30,21 @@ LOOKUP_MASK: Final = 12
 NAMES_MASK: Final = 13
 MISFITS_END: Final = 14
 CHANGE_MEMBERS: Final = 15
-STATE_LENGTH: Final = 16
+SAVED_SIZE: Final = 16
+CHANGE_INSTANCE: Final = 17
+AROUND: Final = 18
+TIME: Final = 19
+TIME_POWER: Final = 20
+STATE_LENGTH: Final = 21
 
-FRAMINGS: Final = {"items": 0, "export": 1, "page": 2, "response": 3, "changes": 4}
-ITEMS, EXPORT, PAGE, RESPONSE, CHANGES = 0, 1, 2, 3, 4
+FRAMINGS: Final = {"items": 0, "export": 1, "page": 2, "changes": 3}
+ITEMS, EXPORT, PAGE, CHANGES = 0, 1, 2, 3
 
-# The nodes of a change line: each image is the root of items' nodes.
-WRITE_TIME, KEYS, NEW_IMAGE, OLD_IMAGE = 1, 2, 3, 4
+# The nodes of a change: each image is the root of items' nodes.
+WRITE_TIME, KEYS, NEW_IMAGE, OLD_IMAGE, DELETED = 1, 2, 3, 4, 5
 
-# Where a scan begins: before a document, at an item of an array, or behind the array of a response.
-OUTSIDE, WITHIN, BEHIND = 0, 1, 2
+# What is around a stream record: an array of records, which is its body's first member, or a later one.
+RECORDS_FIRST, RECORDS_LATER = -1, -2
 
 # DynamoDB's types.
 TAGS: Final = ("S", "N", "B", "BOOL", "NULL", "SS", "NS", "BS", "L", "M")
@@ -66,3 +71,6 @@ MAX_SKIPPED_DEPTH: Final = 64
 # What the plan of the output knows of a node: entries, valid entries, places and sizes in the output in bytes.
 PLAN_LENGTH, PLAN_VALID, PLAN_BITS, PLAN_FIRST, PLAN_SECOND, PLAN_BYTES = range(6)
 PLAN_WIDTH: Final = 6
+
+# How far the values are kept of a block, and how much of each array is used.
+KEPT_NODE, KEPT_RUNS, KEPT_INDICES, KEPT_WORDS = range(4)

@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from ddbio.core.capacity import ELEMENT_BYTES
 from ddbio.core.field import SETS, is_decimal, name_of_field, tag_of_field
 from ddbio.core.kernel import state as st
 from ddbio.core.kernel.text import HASH_HIGH_BITS, hash_bytes
@@ -64,6 +65,7 @@ class Tables(NamedTuple):
     name_length: npt.NDArray[np.int64]
     name_hash: npt.NDArray[np.int64]
     lookup: npt.NDArray[np.int64]
+    beside_bytes: npt.NDArray[np.int64]
 
 
 def plan_nodes(schema: pa.Schema) -> list[Node]:
@@ -72,13 +74,14 @@ def plan_nodes(schema: pa.Schema) -> list[Node]:
 
 
 def plan_change_nodes(images: list[pa.Field[Any]]) -> list[Node]:
-    """Return the nodes of a change: the time of its write, and a struct for each image, whose fields are normalised."""
+    """Return the nodes of a change: the time of its write, a struct for each image, and whether it deleted."""
     time = Node("write_time", st.INTEGER, pa.int64(), stored_type=pa.int64())
     structs = [
         Node(image.name, st.STRUCT, image.type, image, children=[_node(member) for member in image.type])
         for image in images
     ]
-    return _number_nodes([time, *structs])
+    deleted = Node("deleted", st.BOOLEAN, pa.bool_(), stored_type=pa.bool_())
+    return _number_nodes([time, *structs, deleted])
 
 
 def _number_nodes(columns: list[Node]) -> list[Node]:
@@ -193,6 +196,7 @@ def compile_tables(nodes: list[Node]) -> Tables:
         name_length=_words(len(name) for name in names),
         name_hash=_signed(hashes),
         lookup=_lookup(nodes, hashes),
+        beside_bytes=_words(_beside_bytes(nodes, node) for node in nodes),
     )
 
 
@@ -240,6 +244,16 @@ def _digits(node: Node) -> tuple[int, int]:
     if node.arrow_type is not None and is_decimal(node.arrow_type):
         return node.arrow_type.precision, node.arrow_type.scale
     return (-1 if node.arrow_type == pa.float32() else 0), 0
+
+
+def _beside_bytes(nodes: list[Node], node: Node) -> int:
+    """Return what an item's size counts of a value beside its content."""
+    parent = nodes[node.parent]
+    if parent.kind == st.SET:
+        return 0
+    name_bytes = len(node.name.encode()) if parent.kind == st.STRUCT else 0
+    is_key = parent.kind == st.MAP and node is not parent.children[0]
+    return name_bytes + (ELEMENT_BYTES if parent.number and not is_key else 0)
 
 
 def _lookup(nodes: list[Node], hashes: list[int]) -> npt.NDArray[np.int64]:

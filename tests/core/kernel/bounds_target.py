@@ -51,9 +51,20 @@ def decode_changes(generator: Generator, schema: pa.Schema) -> int:
     return 5
 
 
+def decode_blocks(generator: Generator, schema: pa.Schema, framing: str) -> int:
+    """Decode damaged documents of several blocks, whose values are kept apart; return how many there were."""
+    whole = generator.document([generator.item(list(schema)) for _ in range(150)], framing)
+    for _ in range(2):
+        body = mutate(whole, generator.random)
+        assert_same(by_kernel(KernelDecoder(schema), body, framing), by_reference(body, schema, framing), body)
+    return 2
+
+
 def main() -> None:
     """Decode as many documents as were asked for, and say so."""
-    scratch.allocate = allocate_before_guard
+    scratch.allocate = scratch.allocate_zeros = allocate_before_guard
+    # No more slots than the first ones.
+    scratch._MOST_FIRST_ROWS, scratch._SLOTS_RATIO = 64, 0
     seed, count = int(sys.argv[1]), int(sys.argv[2])
     n_documents = 0
     for number in range(seed, seed + count):
@@ -72,6 +83,7 @@ def main() -> None:
                 assert_same(found, by_reference(body, schema, framing), body)
             n_documents += 1
         n_documents += decode_changes(generator, schema)
+        n_documents += 0 if IS_BROKEN else decode_blocks(generator, schema, framing)
     sys.stdout.write(f"{n_documents} documents, checked: {CHECKED}\n")
 
 

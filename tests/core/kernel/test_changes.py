@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import random
 
 import pyarrow as pa
 import pytest
@@ -8,9 +9,12 @@ from comparison import assert_same
 from item_generator import Generator
 from mutation import mutate
 
+import ddbio
 from ddbio.core.change_lines import checked_changes
 from ddbio.core.changes import ChangeDecoder, change_batch
+from ddbio.core.json_text import parse_documents
 from ddbio.core.kernel import decoder as decoder_module
+from ddbio.core.kernel import scratch as scratch_module
 from ddbio.core.rescue import MisfitLog
 from ddbio.errors import DecodeError, SchemaError
 
@@ -20,6 +24,14 @@ LINES = b"""\
 {"Metadata":{"WriteTimestampMicros":"1793491203000001"},"Keys":{"pk":{"S":"a"},"sk":{"S":"2"}},"OldImage":{"pk":{"S":"a"},"total":{"N":"12.5"}},"NewImage":{"pk":{"S":"a"},"sk":{"S":"2"},"x":{"BOOL":true}}}
 {"Keys":{"sk":{"S":"1"},"pk":{"S":"b"}},"Metadata":{"WriteTimestampMicros":1793491207000009},"OldImage":{}}
 {"OldImage":{"total":{"N":"3"}},"NewImage":{},"Keys":{"pk":{"S":"c"}},"Metadata":{"WriteTimestampMicros":-1}}
+"""
+RECORDS = b"""\
+{"Records":[
+{"eventID":"1","eventName":"INSERT","eventVersion":"1.1","eventSource":"aws:dynamodb","awsRegion":"eu-west-1","dynamodb":{"ApproximateCreationDateTime":1.47949974E9,"Keys":{"pk":{"S":"a"},"sk":{"S":"1"}},"NewImage":{"pk":{"S":"a"},"sk":{"S":"1"},"total":{"N":"1"}},"SequenceNumber":"1","SizeBytes":26,"StreamViewType":"NEW_AND_OLD_IMAGES"},"eventSourceARN":"arn"},
+{"eventName":"MODIFY","dynamodb":{"ApproximateCreationDateTime":1793491200.5,"Keys":{"pk":{"S":"a"}}},"userIdentity":null},
+{"userIdentity":{"type":"Service","principalId":"dynamodb.amazonaws.com"},"dynamodb":{"Keys":{"pk":{"S":"b"}},"OldImage":{"total":{"N":"2"}},"ApproximateCreationDateTimePrecision":"MICROSECOND","ApproximateCreationDateTime":1793491200123456},"eventName":"REMOVE"},
+{"dynamodb":{"NewImage":{"total":{"N":"2"}},"Keys":{"pk":{"S":"b"}},"ApproximateCreationDateTime":1793491200123,"ApproximateCreationDateTimePrecision":"MILLISECOND"},"tableName":"t"}
+],"NextShardIterator":"arn:\\"x"}
 """
 REFUSED = [
     b'{"Keys":{}}',
@@ -43,6 +55,13 @@ REFUSED = [
     b"[]",
     b'{"dynamodb":{"NewImage":{}}}',
     b'{"dynamodb":{"Keys":{}}}',
+    b'{"Records":{}}',
+    b'{"Records":[{"Metadata":{"WriteTimestampMicros":1},"Keys":{}}]}',
+    b'{"Records":[{"dynamodb":{"Keys":{},"ApproximateCreationDateTime":1}},]}',
+    b'{"Records":[],"Records":[]}',
+    b'{"dynamodb":{"Keys":{},"ApproximateCreationDateTime":1},"eventID":1,"eventID":1}',
+    b'{"dynamodb":{"Keys":{},"ApproximateCreationDateTime":1,"x":[1,]}}',
+    b'{"dynamodb":{"Keys":{},"ApproximateCreationDateTime":"1"}}',
 ]
 
 
@@ -66,8 +85,37 @@ def by_loops(decoder: ChangeDecoder, body: bytes) -> object:
     return batch, sorted(decoder.misfits, key=repr)
 
 
-def change_lines(generator: Generator, schema: pa.Schema, count: int) -> bytes:
-    """Return change lines of every form, order and spelling."""
+def stream_record(change: dict, chance: random.Random) -> dict:
+    """Return a change of an export as a record of a stream."""
+    time = chance.choice([chance.getrandbits(31), chance.getrandbits(31) / 64, chance.getrandbits(50), 1.4794e9, 0])
+    within = {
+        **{name: image for name, image in change.items() if name != "Metadata"},
+        "ApproximateCreationDateTime": time,
+        "SequenceNumber": str(chance.getrandbits(60)),
+        "SizeBytes": chance.getrandbits(10),
+    }
+    if chance.random() < 0.4:
+        within["ApproximateCreationDateTimePrecision"] = chance.choice(["MILLISECOND", "MICROSECOND", "SECOND", ""])
+    record = {
+        "eventID": f"{chance.getrandbits(64):x}",
+        "eventName": chance.choice(["INSERT", "MODIFY", "REMOVE", None]),
+        "dynamodb": dict(chance.sample(list(within.items()), len(within))),
+        "userIdentity": chance.choice([None, {"type": "Service", "principalId": ["dynamodb", 1.5e-3, True, {}]}]),
+    }
+    if chance.random() < 0.2:
+        del record["eventName"]
+    return dict(chance.sample(list(record.items()), len(record))) if chance.random() < 0.5 else record
+
+
+def records_body(lines: bytes, chance: random.Random) -> bytes:
+    """Return stream records as the body of an answer, or of an event."""
+    records = b" , ".join(json.dumps(record, ensure_ascii=False).encode() for _, record in parse_documents(lines))
+    before, after = chance.choice([("", ""), ("", ', "a":{"b":[1]}, "c":""'), ('"Next":"i",', "")])
+    return f' {{ {before} "Records" : [ '.encode() + records + f" ] {after} }} ".encode()
+
+
+def change_lines(generator: Generator, schema: pa.Schema, count: int, *, as_records: bool = False) -> bytes:
+    """Return change lines of every form, order and spelling, or stream records."""
     chance, lines = generator.random, list[bytes]()
     for _ in range(count):
         time = chance.choice([chance.getrandbits(51), chance.getrandbits(63), 0, -chance.getrandbits(40)])
@@ -80,6 +128,8 @@ def change_lines(generator: Generator, schema: pa.Schema, count: int) -> bytes:
                 members[name] = generator.item(list(schema))
         if chance.random() < 0.4:
             members = dict(chance.sample(list(members.items()), len(members)))
+        if as_records:
+            members = stream_record(members, chance)
         lines.append(generator.spell(members) + chance.choice([b"\n", b"\n", b"\r\n", b"", b"\n\n"]))
     return b"".join(lines)
 
@@ -122,6 +172,83 @@ def test_the_loops_equal_the_reference_on_changes(part):
         schema, decoder = drawn_decoder(generator)
         body = change_lines(generator, schema, 60)
         assert_same(by_loops(decoder, body), by_reference(decoder, body), body)
+
+
+@pytest.mark.parametrize("part", range(4))
+def test_the_loops_equal_the_reference_on_stream_records(part):
+    """Generated records, by line and in bodies, of all forms and orders give the same batch and the same misfits."""
+    for seed in range(part * 15, part * 15 + 15):
+        generator = Generator(seed)
+        schema, decoder = drawn_decoder(generator)
+        lines = change_lines(generator, schema, 30, as_records=True)
+        for body in (lines, records_body(lines, generator.random), lines + records_body(lines, generator.random)):
+            assert_same(by_loops(decoder, body), by_reference(decoder, body), body)
+
+
+def test_damaged_stream_records_get_the_answer_of_the_reference():
+    """A damaged record or body is refused with the reference's own error, or decoded as the reference decodes it."""
+    outcomes = [0, 0]
+    for seed in range(40):
+        generator = Generator(seed)
+        schema, decoder = drawn_decoder(generator)
+        whole = change_lines(generator, schema, generator.random.randrange(1, 5), as_records=True)
+        whole = generator.random.choice([whole, records_body(whole, generator.random)])
+        for _ in range(25):
+            body = mutate(whole, generator.random)
+            expected = by_reference(decoder, body)
+            assert_same(by_loops(decoder, body), expected, body)
+            outcomes[isinstance(expected, tuple)] += 1
+    assert min(outcomes) > 5
+
+
+def test_truncated_records_get_the_answer_of_the_reference():
+    """A body cut at every byte is refused as the reference refuses it."""
+    decoder = ChangeDecoder(SCHEMA, ["pk", "sk"])
+    for stop in range(len(RECORDS) + 1):
+        assert_same(by_loops(decoder, RECORDS[:stop]), by_reference(decoder, RECORDS[:stop]), RECORDS[:stop])
+
+
+def test_no_record_leaves_the_loops(monkeypatch):
+    """No well-formed record of a stream needs the reference, in lines, in a body, compact or not."""
+    decoder = ChangeDecoder(SCHEMA, ["pk", "sk"])
+    monkeypatch.setattr(decoder._loops, "_decode_plainly", None)
+    body = json.loads(RECORDS)
+    forms = [RECORDS, json.dumps(body).encode(), json.dumps(body, indent=1).encode()]
+    forms.append(b"\n".join(json.dumps(record).encode() for record in body["Records"]))
+    batches = [decoder.decode(form) for form in forms]
+    assert batches[0].column("operation").to_pylist() == ["put", "put", "delete", "put"]
+    times = [1479499740000000, 1793491200500000, 1793491200123456, 1793491200123000]
+    assert batches[0].column("write_time").to_pylist() == times
+    assert all(batch.equals(batches[0]) for batch in batches)
+    assert decoder.decode(b'{"Records":[]}').num_rows == 0
+
+
+def test_bodies_are_cut_and_grown_without_a_change(monkeypatch):
+    """Bodies far longer than a slice, whose records stand on lines of their own, in blocks, give the same batch."""
+    monkeypatch.setattr(decoder_module, "SLICE_BYTES", 300)
+    monkeypatch.setattr(scratch_module, "_MOST_FIRST_ROWS", 64)
+    monkeypatch.setattr(scratch_module, "_SLOTS_RATIO", 0)
+    record = json.dumps(json.loads(RECORDS)["Records"][0]).encode()
+    decoder = ChangeDecoder(SCHEMA, ["pk", "sk"])
+    for last in (record, b'{"dynamodb":{}}', b"{"):
+        body = b'{"Records":[\n' + b",\n".join([record] * 200 + [last]) + b"\n]}\n" + record + b"\n"
+        assert_same(by_loops(decoder, body), by_reference(decoder, body), body[-500:])
+
+
+def test_a_schema_is_inferred_from_changes():
+    """Keys and images of changes, of an export and of a stream, show the items' schema."""
+    for body in (LINES, RECORDS):
+        schema = ddbio.infer_schema(body).to_arrow()
+        assert set(schema.names) >= {"pk", "sk", "total"}
+        batch = ChangeDecoder(schema, ["pk", "sk"]).decode(body)
+        assert batch.column("_rescue").null_count == 4
+
+
+def test_changes_are_no_items():
+    """Changes are not taken for items, with a schema or without."""
+    for schema in (None, SCHEMA):
+        with pytest.raises(DecodeError, match="ChangeDecoder"):
+            ddbio.from_dynamodb_json(LINES, schema)
 
 
 def test_damaged_changes_get_the_answer_of_the_reference():

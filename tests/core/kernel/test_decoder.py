@@ -10,7 +10,6 @@ from comparison import assert_same, by_kernel, by_reference
 
 from ddbio.core.field import list_of, tagged_field
 from ddbio.core.kernel.decoder import KernelDecoder
-from ddbio.core.page import split_page
 from ddbio.core.schema import infer_schema_of_items
 from ddbio.errors import DecodeError, SchemaError
 
@@ -87,44 +86,6 @@ def test_a_misfit_deep_inside_takes_back_what_was_kept_of_its_attribute():
     decoder, batch = decode([{"a": good}, {"a": bad}, {"a": good}], infer_schema_of_items([{"a": good}]))
     assert batch.column("a").to_pylist() == [[{"n": 1, "t": ["a", "b"]}], None, [{"n": 1, "t": ["a", "b"]}]]
     assert [misfit.path for misfit in decoder.misfits] == ["a[].n"]
-
-
-def test_a_response_is_decoded_with_its_other_members_in_any_order():
-    """The body of a response gives its items and its page, without a splitting pass."""
-    items = [{"pk": {"S": f"{number}"}} for number in range(1000)]
-    around = {"Count": 1000, "ScannedCount": 1200, "LastEvaluatedKey": {"pk": {"S": '"Items":[1'}}}
-    decoder = KernelDecoder(infer_schema_of_items(items))
-    for members in ({"Items": items, **around}, {**around, "Items": items}):
-        for separators in ((",", ":"), (" , ", " : ")):
-            body = json.dumps(members, separators=separators).encode()
-            batch, page = decoder.decode_response(body)
-            whole = split_page(body)
-            assert batch.equals(decoder.decode(whole.items, "page"))
-            assert (page.count, page.scanned_count, page.wire_bytes) == (1000, 1200, len(body))
-            assert page.last_evaluated_key == whole.last_evaluated_key
-
-
-@pytest.mark.parametrize(
-    "body",
-    [
-        b'{"Count":0,"ScannedCount":0,"Items":[]}',
-        b'{"Items":[ ],"Count":0,"ScannedCount":0}',
-        b'{"Count":0,"ScannedCount":0}',
-    ],
-)
-def test_a_response_without_items(body):
-    """A page of which the filter left nothing, or that was only counted, has no rows."""
-    batch, page = KernelDecoder(pa.schema([("a", pa.string())])).decode_response(body)
-    assert (batch.num_rows, page.count) == (0, 0)
-
-
-@pytest.mark.parametrize(
-    "body", [b"", b"{}", b"[]", b'{"Items":[{"a":{"S":"x"}]}', b'{"Items":[{"a":{"S":"\xff"}}],"Count":1}']
-)
-def test_a_broken_response_is_refused(body):
-    """What is no response of Scan or Query is refused."""
-    with pytest.raises(DecodeError):
-        KernelDecoder(pa.schema([("a", pa.string())])).decode_response(body)
 
 
 def test_a_misfit_fails_where_it_shall():

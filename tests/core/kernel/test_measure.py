@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from comparison import assert_same
 from hypothesis import given, settings
@@ -12,9 +13,13 @@ from item_strategies import ITEMS
 from mutation import mutate
 
 from ddbio.core.capacity import item_size_bytes
+from ddbio.core.digest_columns import digest_of_batches
+from ddbio.core.encode import Encoder
 from ddbio.core.framing import checked_items
+from ddbio.core.items import items_of
 from ddbio.core.kernel import decoder as decoder_module
 from ddbio.core.kernel.decoder import KernelDecoder
+from ddbio.core.requests import UpdateParts
 from ddbio.core.schema import infer_schema_of_items
 from ddbio.errors import DecodeError, SchemaError
 
@@ -46,15 +51,6 @@ def test_any_item_weighs_what_the_rule_says(sample, items):
     assert batch.column("_item_bytes").to_pylist() == [item_size_bytes(item) for item in items]
 
 
-def test_sizes_of_responses():
-    """The items of a response weigh what they weigh alone."""
-    items = [{"a": {"S": "é"}}, {}, {"a": {"L": [{"N": "-1.50"}, {"M": {"x": {"B": "YQ=="}}}]}}]
-    body = json.dumps({"Items": items, "Count": 3, "ScannedCount": 3}).encode()
-    batch, page = KernelDecoder(pa.schema([("a", pa.string())]), item_size=True).decode_response(body)
-    assert page.count == 3
-    assert batch.column("_item_bytes").to_pylist() == [item_size_bytes(item) for item in items] == [3, 0, 15]
-
-
 def test_a_damaged_document_is_refused_or_weighed_as_before():
     """Asking for sizes neither refuses what is decoded without, nor accepts what is refused."""
     generator = Generator(3)
@@ -78,3 +74,27 @@ def test_the_name_of_the_sizes_is_taken_once():
     """A schema with an attribute of the column's name is refused where sizes are asked for."""
     with pytest.raises(SchemaError, match="_item_bytes"):
         KernelDecoder(pa.schema([("_item_bytes", pa.int64())]), item_size=True)
+
+
+def test_sizes_are_no_attribute(tmp_path):
+    """Batches with sizes, from a file too, are read back, written and digested as if they had none."""
+    body = b'{"pk":{"S":"a"},"n":{"N":"1"}}\n{"pk":{"S":"b"},"x":{"BOOL":true}}\n'
+    schema = pa.schema([("pk", pa.string()), ("n", pa.int64())])
+    sized = KernelDecoder(schema, item_size=True).decode(body, "items")
+    pq.write_table(pa.Table.from_batches([sized]), tmp_path / "sized.parquet")
+    (again,) = pq.read_table(tmp_path / "sized.parquet").to_batches()
+    for batch in (sized, again):
+        assert "_item_bytes" in batch.schema.names
+        assert list(items_of(batch)) == [json.loads(line) for line in body.splitlines()]
+        assert Encoder(batch.schema).encode_lines(batch) == body
+        assert digest_of_batches([batch]) == digest_of_batches([KernelDecoder(schema).decode(body, "items")])
+        assert KernelDecoder(batch.schema).schema.names == ["pk", "n", "_rescue"]
+        made = UpdateParts(batch.schema, batch.schema.names, {"pk": "S"}, "table").make(batch)
+        assert b"_item_bytes" not in made.texts.tobytes()
+        assert "_item_bytes" not in repr(made.frames)
+
+
+def test_an_attribute_may_be_called_as_the_sizes_are():
+    """A column of that name that no decoder has marked is an attribute."""
+    batch = pa.RecordBatch.from_pydict({"pk": ["a"], "_item_bytes": [7]})
+    assert list(items_of(batch)) == [{"pk": {"S": "a"}, "_item_bytes": {"N": "7"}}]

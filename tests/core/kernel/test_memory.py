@@ -3,12 +3,18 @@ from __future__ import annotations
 import gc
 import json
 import random
+import subprocess
+import sys
 import tracemalloc
+from pathlib import Path
 
 import pytest
 
 from ddbio.core.kernel.decoder import KernelDecoder
 from ddbio.core.schema import infer_schema_of_items
+from ddbio.core.warm import warm
+
+SPARSE = [(3400, 10, 8), (1700, 300, 20), (3400, 300, 20), (6000, 1000, 5)]
 
 
 def sparse_items(count, n_attributes, n_present):
@@ -22,19 +28,76 @@ def sparse_items(count, n_attributes, n_present):
         yield item
 
 
-@pytest.mark.parametrize(("count", "n_attributes", "n_present"), [(3400, 10, 8), (1700, 300, 20), (3400, 300, 20)])
-def test_decoding_a_page_takes_three_times_its_bytes_beyond_the_output(count, n_attributes, n_present):
-    """What the first page of a table takes, beyond the batches that it returns, is bounded, for wide tables too."""
+def lines_and_page(items):
+    """Return items as lines and as a page."""
+    lines = [json.dumps(item, separators=(",", ":")).encode() for item in items]
+    return b"\n".join(lines), b'{"Items":[%b]}' % b",".join(lines)
+
+
+@pytest.mark.parametrize("is_page", [True, False])
+@pytest.mark.parametrize(("count", "n_attributes", "n_present"), SPARSE)
+def test_decoding_takes_three_times_its_bytes_beyond_the_output(count, n_attributes, n_present, is_page):
+    """What the first data of a table takes, beyond the batches that it returns, is bounded, for wide tables too."""
     items = list(sparse_items(count, n_attributes, n_present))
     schema = infer_schema_of_items(items)
-    body = json.dumps({"Items": items}, separators=(",", ":")).encode()
-    KernelDecoder(schema).decode(b'{"Items":[{}]}', "page")
+    lines, page = lines_and_page(items)
+    warm()
+    decoder = KernelDecoder(schema)
     gc.collect()
     tracemalloc.start()
     try:
-        batches = KernelDecoder(schema).decode_batches(body, "page")
+        batches = decoder.decode_batches(page, "page") if is_page else [decoder.decode(lines, "items")]
         _, peak_bytes = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
     assert sum(batch.num_rows for batch in batches) == count
-    assert peak_bytes - sum(batch.nbytes for batch in batches) <= 3 * len(body)
+    assert peak_bytes - sum(batch.nbytes for batch in batches) <= 3 * len(page)
+
+
+@pytest.mark.parametrize(("n_attributes", "n_present"), [(10, 10), (300, 20), (1000, 5)])
+def test_one_batch_of_many_slices_takes_three_times_its_bytes_beyond_the_output(n_attributes, n_present):
+    """The process itself grows by no more, what Arrow and the allocator take included, for one batch of 10 MB."""
+    done = subprocess.run(
+        [sys.executable, __file__, str(n_attributes), str(n_present)], capture_output=True, text=True, check=True
+    )
+    grown_bytes, batch_bytes, wire_bytes = map(int, done.stdout.split())
+    assert wire_bytes > 9_000_000
+    assert grown_bytes - batch_bytes <= 3 * wire_bytes
+
+
+def test_the_values_of_blocks_are_those_of_one_scan():
+    """Sparse rows, whose blocks are kept apart, give the columns that roomy slots give."""
+    items = list(sparse_items(900, 300, 20))
+    schema = infer_schema_of_items(items)
+    lines, page = lines_and_page(items)
+    decoder = KernelDecoder(schema)
+    decoder._scratch.load(bytes(4_000_000))
+    assert decoder._scratch.grow_rows(len(items))
+    roomy = decoder.decode(page, "page")
+    sparse = KernelDecoder(schema)
+    assert sparse.decode(lines, "items").equals(roomy)
+    assert sparse._scratch.max_rows < len(items)
+
+
+def peak_bytes() -> int:
+    """Return the most memory that this process has held."""
+    with Path("/proc/self/status").open() as status:
+        return next(int(line.split()[1]) << 10 for line in status if line.startswith("VmHWM"))
+
+
+def grow(n_attributes, n_present):
+    """Decode 10 MB in a process, and print by how much it grew, the batch's bytes and the data's."""
+    sample = list(sparse_items(2000, n_attributes, n_present))
+    schema = infer_schema_of_items(sample)
+    lines, _ = lines_and_page(sample)
+    lines += b"\n"
+    data = lines * (1 + 10_000_000 // len(lines))
+    warm()
+    decoder = KernelDecoder(schema)
+    before = peak_bytes()
+    batch = decoder.decode(data, "items")
+    sys.stdout.write(f"{peak_bytes() - before} {batch.nbytes} {len(data)}\n")
+
+
+if __name__ == "__main__":
+    grow(int(sys.argv[1]), int(sys.argv[2]))

@@ -1,0 +1,78 @@
+"""Compile every loop ahead of its first use, or load it from where it is kept; refuses nothing."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from ddbio.core import digest_columns, digest_wire, encode, ion_lines, json_rows
+from ddbio.core.changes import ChangeDecoder
+from ddbio.core.decode import Decoder, from_dynamodb_json, observe_dynamodb_json
+from ddbio.core.identity import key_hashes
+from ddbio.core.item_lines import PageSplitter
+from ddbio.core.write_plan import WritePlan
+from ddbio.core.write_rows import RowWriter
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+__all__ = ["WARM_UPS", "warm"]
+
+# A value of every type, and of every type of column for numbers.
+_ITEM = (
+    b'{"s":{"S":"a"},"n":{"N":"1"},"d":{"N":"1.5"},"t":{"N":"1e60"},"b":{"B":"AA=="},"o":{"BOOL":true},'
+    b'"z":{"NULL":true},"ss":{"SS":["a"]},"ns":{"NS":["1"]},"bs":{"BS":["AA=="]},"l":{"L":[{"N":"1"}]},'
+    b'"m":{"M":{"a":{"S":"a"}}},"p":{"M":{"a":{"S":"a"}}}}\n'
+)
+_WIDE_COLUMNS, _WIDE_ROWS = 200, 300
+
+
+def _items() -> pa.RecordBatch:
+    schema = observe_dynamodb_json(_ITEM).to_arrow()
+    texts = pa.field("p", pa.map_(pa.string(), pa.string()))
+    return from_dynamodb_json(_ITEM, schema.set(schema.get_field_index("p"), texts))
+
+
+def _decode_sparsely() -> None:
+    # More slots than such small data may have: its blocks are kept apart.
+    columns = [pa.field(f"a{number}", pa.string()) for number in range(_WIDE_COLUMNS)]
+    Decoder(pa.schema(columns), item_size=True).decode(b"{}\n" * _WIDE_ROWS, "items")
+
+
+def _decode_changes() -> None:
+    ChangeDecoder(pa.schema([("a", pa.string())]), ["a"]).decode(b"")
+
+
+def _hash_keys() -> None:
+    key_hashes(_items(), ["s", "t", "d"])
+
+
+def _write() -> None:
+    batch = _items()
+    RowWriter(batch.schema, WritePlan("table", (("s", "S"),), "upsert", None, None, 1, None)).writes(batch)
+
+
+def _split_page() -> None:
+    PageSplitter().decode_batches(b'{"Items":[{}]}', "page")
+
+
+WARM_UPS: tuple[Callable[[], object], ...] = (
+    _decode_sparsely,
+    _decode_changes,
+    encode.warm,
+    _hash_keys,
+    _write,
+    _split_page,
+    json_rows.warm,
+    digest_columns.warm,
+    digest_wire.warm,
+    ion_lines.warm,
+)
+"""What calls every loop with every type of argument: whoever adds a loop adds a call of it."""
+
+
+def warm() -> None:
+    """Compile all loops, or load them from where they are kept."""
+    for warm_up in WARM_UPS:
+        warm_up()

@@ -1,0 +1,69 @@
+from __future__ import annotations
+
+import pytest
+from comparison import assert_same, by_kernel, by_reference
+from item_generator import Generator
+from mutation import mutate
+
+from ddbio.core.capacity import item_size_bytes
+from ddbio.core.framing import checked_items
+from ddbio.core.kernel import decoder as decoder_module
+from ddbio.core.kernel import scratch as scratch_module
+from ddbio.core.kernel.decoder import KernelDecoder
+
+FRAMINGS = ["items", "export", "page"]
+
+
+@pytest.fixture(autouse=True)
+def _small_blocks(monkeypatch):
+    """Scan 64 rows at a time, and keep the values of every block apart."""
+    monkeypatch.setattr(scratch_module, "_MOST_FIRST_ROWS", 64)
+    monkeypatch.setattr(scratch_module, "_SLOTS_RATIO", 0)
+    monkeypatch.setattr(scratch_module, "_LEAST_SIDE_BYTES", 256)
+
+
+def drawn(seed, framing, count=200):
+    """Return a generator, a schema of some attributes, and a document of so many items."""
+    generator = Generator(seed)
+    schema = generator.schema()
+    return generator, schema, generator.document([generator.item(list(schema)) for _ in range(count)], framing)
+
+
+@pytest.mark.parametrize("framing", FRAMINGS)
+def test_blocks_give_the_batch_of_the_reference(framing):
+    """Items of all types in any spelling, over several blocks, give the reference's batch and misfits."""
+    for seed in range(20):
+        _, schema, body = drawn(seed, framing)
+        decoder = KernelDecoder(schema)
+        for _ in range(2):
+            assert_same(by_kernel(decoder, body, framing), by_reference(body, schema, framing), body)
+
+
+@pytest.mark.parametrize("framing", FRAMINGS)
+def test_batches_of_blocks_are_parts_of_the_whole(framing, monkeypatch):
+    """Blocks that fill a batch end it; the batches together are what one batch would be."""
+    monkeypatch.setattr(decoder_module, "_BATCH_BYTES", 8000)
+    n_batches = 0
+    for seed in range(10):
+        _, schema, body = drawn(seed, framing, 500)
+        decoder = KernelDecoder(schema, item_size=True)
+        batches = decoder.decode_batches(body, framing)
+        n_batches += len(batches)
+        sizes = [size for batch in batches for size in batch.column("_item_bytes").to_pylist()]
+        assert sizes == [item_size_bytes(item) for item in checked_items(body, framing)]
+        joined = decoder.combine(batches).drop_columns(["_item_bytes"])
+        assert_same((joined, decoder.misfits), by_reference(body, schema, framing), body)
+    assert n_batches > 15
+
+
+def test_damaged_blocks_get_the_answer_of_the_reference():
+    """A document that is damaged behind its first block is refused, or decoded, as the reference does."""
+    refused = 0
+    for seed in range(40):
+        framing = FRAMINGS[seed % 3]
+        generator, schema, whole = drawn(seed, framing, 150)
+        body = mutate(whole, generator.random)
+        expected = by_reference(body, schema, framing)
+        assert_same(by_kernel(KernelDecoder(schema), body, framing), expected, body)
+        refused += not isinstance(expected, tuple)
+    assert refused > 5
