@@ -6,6 +6,7 @@ A choice follows from the shape alone, so it is the same in whatever order sampl
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -94,11 +95,12 @@ def fields_of(shape: Shape, declared: Declared) -> list[pa.Field[Any]]:
     Raises
     ------
     SchemaError
-        A declared column is none.
+        A declared column is none, or two would have one name.
     """
+    chosen = {name: each.column_name for name, each in declared.members.items() if each.column_name is not None}
     return [
         _field(column, name, shape.members.get(name, NOTHING_SEEN), declared.members.get(name, NOTHING_DECLARED))
-        for name, column in column_names(names_of(shape, declared)).items()
+        for name, column in column_names(names_of(shape, declared), chosen).items()
     ]
 
 
@@ -156,7 +158,13 @@ def type_of_text(arrow: str, children: Sequence[pa.Field[Any]]) -> pa.DataType:
 
 def declared_by(fields: Sequence[pa.Field[Any]]) -> dict[str, Declared]:
     """Return the choice that normalised fields make, by attribute."""
-    return {name_of_field(field): _declared(field, place) for place, field in enumerate(fields)}
+    usual = column_names([name_of_field(field) for field in fields])
+    choices = {}
+    for place, field in enumerate(fields):
+        name = name_of_field(field)
+        column_name = None if field.name in {name, usual[name]} else field.name
+        choices[name] = replace(_declared(field, place), column_name=column_name)
+    return choices
 
 
 def _declared(field: pa.Field[Any], place: int) -> Declared:

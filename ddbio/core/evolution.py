@@ -73,20 +73,20 @@ def _compare_members(before: Known, after: Known, path: str) -> Iterator[Change]
     for name in dict.fromkeys([*names_after, *names_before]):
         inside = f"{path}.{name}" if path else name
         if name not in names_before:
-            yield Change(inside, NEW_ATTRIBUTE, None, _column(_member(after, name)))
+            yield Change(inside, NEW_ATTRIBUTE, None, _shown(_member(after, name)))
         elif name not in names_after:
-            yield Change(inside, GONE_ATTRIBUTE, _column(_member(before, name)), None)
+            yield Change(inside, GONE_ATTRIBUTE, _shown(_member(before, name)), None)
         else:
             yield from _compare(_member(before, name), _member(after, name), inside)
 
 
 def _compare(before: Known, after: Known, path: str) -> Iterator[Change]:
-    columns = _column(before), _column(after)
+    columns, shown = (_column(before), _column(after)), (_shown(before), _shown(after))
     new = after[0].tags.keys() - before[0].tags.keys() - {"NULL"} if before[0].tags else set()
     if new:
-        yield Change(path, NEW_TYPE, *columns, tuple(tag for tag in TAGS if tag in new))
-    elif columns[0] != columns[1]:
-        yield Change(path, WIDENED if _is_wider(before, after) else CHANGED, *columns)
+        yield Change(path, NEW_TYPE, *shown, tuple(tag for tag in TAGS if tag in new))
+    elif shown[0] != shown[1]:
+        yield Change(path, WIDENED if _is_wider(before, after) else CHANGED, *shown)
     match [column.partition(" ")[::2] for column in columns]:
         case [("M", "struct"), ("M", "struct")]:
             yield from _compare_members(before, after, path)
@@ -97,13 +97,18 @@ def _compare(before: Known, after: Known, path: str) -> Iterator[Change]:
 
 
 def _is_wider(before: Known, after: Known) -> bool:
-    if before[1].column is not None or after[1].column is not None:
+    if any(known[1].column is not None for known in (before, after)) or _column(before) == _column(after):
         return False
     return column_of(join_shapes(before[0], after[0])) == column_of(after[0])
 
 
 def _column(known: Known) -> str:
     return known[1].column or column_of(known[0])
+
+
+def _shown(known: Known) -> str:
+    name = known[1].column_name
+    return _column(known) if name is None else f"{_column(known)}, called {name}"
 
 
 def _member(known: Known, name: str) -> Known:

@@ -96,6 +96,8 @@ class Declared:
     inner: Declared | None = None
     """For the elements of a list or the values of a map."""
     members: Mapping[str, Declared] = field(default_factory=dict)
+    column_name: str | None = None
+    """What the column is called, where that is not for its attribute's name to say."""
 
 
 NOTHING_DECLARED = Declared()
@@ -107,10 +109,11 @@ def join_declared(one: Declared, other: Declared, path: str = "") -> Declared:
     Raises
     ------
     SchemaError
-        They chose different columns for one path.
+        They chose different columns, or names of columns, for one path.
     """
-    if one.column is not None and other.column is not None and one.column != other.column:
-        raise SchemaError(f"{path}: declared as {one.column} and as {other.column}: keep one of them")
+    for mine, theirs in ((one.column, other.column), (one.column_name, other.column_name)):
+        if mine is not None and theirs is not None and mine != theirs:
+            raise SchemaError(f"{path}: declared as {mine} and as {theirs}: keep one of them")
     members = dict(one.members)
     for name, declared in other.members.items():
         inside = f"{path}.{name}" if path else name
@@ -119,4 +122,5 @@ def join_declared(one: Declared, other: Declared, path: str = "") -> Declared:
         inner = one.inner or other.inner
     else:
         inner = join_declared(one.inner, other.inner, f"{path}[]")
-    return Declared(one.column or other.column, min(one.place, other.place), inner, members)
+    column_name = one.column_name or other.column_name
+    return Declared(one.column or other.column, min(one.place, other.place), inner, members, column_name)

@@ -95,7 +95,10 @@ def project_schema(schema: pa.Schema, columns: Sequence[str]) -> pa.Schema:
 
 
 def format_schema(schema: pa.Schema) -> str:
-    """Return the schema as a table for people: attribute, DynamoDB type, Arrow type; nested fields indented."""
+    """Return the schema as a table for people: attribute, DynamoDB type, Arrow type; nested fields indented.
+
+    Where the column has another name, that is said behind the attribute's.
+    """
     rows = [("attribute", "DynamoDB", "Arrow"), *_rows(schema, "")]
     widths = [max(len(row[column]) for row in rows) for column in range(2)]
     return "\n".join(f"{name:<{widths[0]}}  {tag:<{widths[1]}}  {arrow}" for name, tag, arrow in rows)
@@ -105,7 +108,8 @@ def _rows(fields: Iterable[pa.Field[Any]], indent: str) -> Iterator[tuple[str, s
     for field in fields:
         children = fields_within(field.type)
         arrow = str(field.type) if not children else _container_name(field.type)
-        yield indent + _printable(field.name), tag_of_field(field), arrow
+        attribute, column = _printable(name_of_field(field)), _printable(field.name)
+        yield indent + (attribute if attribute == column else f"{attribute} as {column}"), tag_of_field(field), arrow
         yield from _rows(children, indent + "  ")
 
 

@@ -62,6 +62,8 @@ def _members(seen: Shape, declared: Declared) -> list[dict[str, Any]]:
 
 def _entry(seen: Shape, declared: Declared, place: int = 0, name: str | None = None) -> dict[str, Any]:
     entry: dict[str, Any] = {} if name is None else {"name": name}
+    if declared.column_name is not None:
+        entry["column_name"] = declared.column_name
     entry["column"] = declared.column or column_of(seen)
     if declared.column is not None:
         entry["declared"] = True
@@ -116,9 +118,26 @@ def _read_entry(entry: dict[str, Any], place: int, path: str) -> tuple[Shape, De
     )
     column = _read_column(entry, shape, path)
     inner = element_choice or others_choice
-    is_declared = column is not None or inner is not None or bool(choices)
-    declared = Declared(column, int(entry.get("declared_place", place)), inner, choices) if is_declared else None
+    column_name = _read_column_name(entry, path)
+    is_declared = any(each is not None for each in (column, inner, column_name)) or bool(choices)
+    declared_place = int(entry.get("declared_place", place))
+    declared = Declared(column, declared_place, inner, choices, column_name) if is_declared else None
     return replace(shape, place=int(entry.get("place", place))) if shape != NOTHING_SEEN else shape, declared
+
+
+def _read_column_name(entry: dict[str, Any], path: str) -> str | None:
+    chosen = entry.get("column_name")
+    if chosen is None:
+        return None
+    if "name" not in entry:
+        raise SchemaError(f"{path}: column_name {chosen!r} has no meaning here: only attributes have columns of a name")
+    if not isinstance(chosen, str) or not _is_utf8(chosen):
+        raise SchemaError(f"{path}: column_name {chosen!r} is no name: write text")
+    return chosen
+
+
+def _is_utf8(text: str) -> bool:
+    return text.isascii() or text.encode("utf-8", "ignore").decode() == text
 
 
 def _read_column(entry: dict[str, Any], shape: Shape, path: str) -> str | None:

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from bench import report
-from bench.e2e import budget, record
+from bench.e2e import budget, emr_scan, emr_write, record
 
 
 def test_readme_shows_the_newest_rows():
@@ -47,6 +47,18 @@ def test_rows_of_another_scale_are_not_shown(tmp_path):
 def test_missed_goal_is_said(goal, shown):
     """A figure that misses its goal is shown as such."""
     assert report.Line("figure", 2.5, "×", goal, digits=1).cells() == shown
+
+
+@pytest.mark.parametrize(
+    ("case", "figures", "shown"),
+    [
+        ("emr_scan", {"rows": 600_000, "times_as_fast_as": {emr_scan.CONNECTOR: 12.34}}, "12.3× | ≥ 10×"),
+        ("emr_write", {"item_bytes": 600, "times_as_many_as": {emr_write.CONNECTOR: 2.94}}, "2.9× | ≥ 3× **missed**"),
+    ],
+)
+def test_peers_inside_spark_have_their_goals(case, figures, shown):
+    """The lines of the EMR cases hold the ratio and what it must reach."""
+    assert [line.cells() for line in report.CASES[case]({"figures": figures})] == [shown]
 
 
 def test_every_row_says_where_it_comes_from():

@@ -11,6 +11,8 @@ from item_strategies import ITEMS, VALUES, tables
 
 import ddbio
 from ddbio.core.decode import Decoder, from_dynamodb_json
+from ddbio.core.digest_columns import digest_of_batches
+from ddbio.core.digest_wire import WireDigest
 from ddbio.core.item_schema import ItemSchema, arrow_schema_of
 from ddbio.core.items import items_of
 from ddbio.core.schema import schema_to_json
@@ -134,6 +136,79 @@ def test_an_edited_column_stays():
     edited = ItemSchema.from_json(json.dumps(document)).to_arrow()
     assert edited.field("a").type.field("x").type == pa.string()
     assert edited.field("b").type == pa.list_(pa.field("element", pa.string(), metadata={"ddb:type": "S"}))
+
+
+CALLED = {
+    "pk": {"S": "x"}, "Id": {"N": "1"}, "id": {"N": "2"}, "_rescue": {"S": "own"},
+    "m": {"M": {"a.b": {"S": "y"}, "c": {"N": "1"}}}, "l": {"L": [{"M": {"x": {"NS": ["1", "2"]}}}]},
+}  # fmt: skip
+
+
+def called(schema, **names):
+    """Return the schema after somebody wrote names of columns into its file; ``a__b`` is member ``b`` of ``a``."""
+    document = json.loads(schema.to_json())
+    for path, name in names.items():
+        entries = document["attributes"]
+        for part in path.split("__"):
+            (entry,) = (each for each in entries if each["name"] == part)
+            entries = entry.get("element", entry).get("members", [])
+        entry["column_name"] = name
+    return ItemSchema.from_json(json.dumps(document))
+
+
+def test_columns_are_called_as_the_file_says():
+    """A column's name can be chosen, of members too; values, rescue, digest and way back go by the attribute's."""
+    schema = called(ItemSchema.of_items([CALLED]), pk="Partition Key", Id="ident", m__c="other", l__x="numbers")
+    columns = schema.to_arrow()
+    assert [name for name in columns.names if "__" not in name] == ["Partition Key", "ident", "id", "m", "l", "_rescue"]
+    assert [field.name for field in columns.field("m").type] == ["a.b", "other"]
+    assert [field.name for field in columns.field("l").type.field(0).type] == ["numbers"]
+    assert ItemSchema.from_json(schema.to_json()) == schema
+    assert "\nId as ident " in str(schema)
+    odd = {"pk": {"S": "z"}, "Id": {"S": "drifted"}, "m": {"M": {"c": {"S": "drifted"}}}, "ident": {"S": "new"}}
+    page = json.dumps({"Items": [CALLED, odd]}).encode()
+    batch = Decoder(columns, nulls="keep").decode(page, "page")
+    assert batch.column("Partition Key").to_pylist() == ["x", "z"]
+    assert list(items_of(batch)) == [CALLED, odd]
+    lines = [json.loads(line) for line in bytes(ddbio.to_dynamodb_json(batch)).splitlines()]
+    assert lines == [CALLED, odd]
+    assert set(json.loads(batch.column("_rescue")[1].as_py())) == {"Id", "m", "ident"}
+    wire = WireDigest()
+    wire.add(page, "page")
+    assert digest_of_batches([batch]).hexdigest() == wire.digest.hexdigest()
+
+
+def test_chosen_names_of_columns_survive():
+    """They stay through merges with new samples, Arrow's schema, its file, a projection, and are told as a change."""
+    seen = ItemSchema.of_items([CALLED])
+    schema = called(seen, Id="ident", m__c="other")
+    merged = schema.merge(ItemSchema.of_items([{**CALLED, "new": {"S": "x"}}]))
+    assert "ident" in merged.to_arrow().names
+    arrow = schema.to_arrow()
+    assert ItemSchema.from_arrow(arrow).to_arrow().equals(arrow, check_metadata=True)
+    assert ItemSchema.from_json(schema_to_json(arrow)).to_arrow().equals(arrow, check_metadata=True)
+    assert schema.project(["Id"]).to_arrow().names == ["ident", "_rescue"]
+    assert [str(change) for change in seen.diff(schema).changes] == [
+        "changed         Id: N int64 -> N int64, called ident",
+        "changed         m.c: N int64 -> N int64, called other",
+    ]
+    with pytest.raises(SchemaError, match=r"^Id: declared as ident and as other: keep one"):
+        schema.merge(called(seen, Id="other"))
+
+
+@pytest.mark.parametrize("name", ["id", "ID", "pk", "M", "_rescue", "_Rescue", "", 5, "\ud800"])
+def test_names_that_no_column_can_have_are_refused(name):
+    """Two columns of one name, in whatever case, the rescue column's name, an empty one and no text are refused."""
+    with pytest.raises(SchemaError, match=r"^Id: .*column"):
+        called(ItemSchema.of_items([CALLED]), Id=name)
+
+
+def test_what_is_no_attribute_has_no_name_to_choose():
+    """Elements of lists have no columns of their own."""
+    document = json.loads(of({"L": [{"N": "1"}]}).to_json())
+    document["attributes"][0]["element"]["column_name"] = "x"
+    with pytest.raises(SchemaError, match=r"^a\[\]: column_name 'x' has no meaning here"):
+        ItemSchema.from_json(json.dumps(document))
 
 
 def test_two_declarations_of_one_attribute_are_refused():
