@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     )
     from ddbio.api.tables import digest, infer_schema, read_table, scan, scan_batches
     from ddbio.api.writes import copy_table, create_table_like, load, write_table
+    from ddbio.core.changes import ChangeDecoder
     from ddbio.core.decode import from_dynamodb_json
     from ddbio.core.idempotency import idempotency_key
     from ddbio.core.item_schema import ItemSchema
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
     from ddbio.spark.registration import register
 
 __all__ = [
+    "ChangeDecoder",
     "DdbioError",
     "ItemSchema",
     "__version__",
@@ -82,6 +84,7 @@ __all__ = [
 ]
 
 _HOMES = {
+    "ChangeDecoder": "ddbio.core.changes",
     "DdbioError": "ddbio.errors",
     "ItemSchema": "ddbio.core.item_schema",
     "cancel_bulk_put": "ddbio.api.bulk",

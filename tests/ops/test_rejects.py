@@ -29,6 +29,38 @@ def mend(folder):
         path.write_text(path.read_text().replace('"pk":{"S":""}', '"pk":{"S":"mended"}'))
 
 
+BAD_ROWS = {
+    "key_missing": {"pk": pa.array([None], pa.string())},
+    "key_empty": {"pk": pa.array([""])},
+    "key_length": {"pk": pa.array(["x" * 2049])},
+    "item_size": {"v": pa.array(["x" * 409_600])},
+    "number": {"v": pa.array([float("nan")])},
+    "empty_set": {"v": pa.array([[]], pa.list_(pa.string())), "tag": "SS"},
+    "duplicate": {"v": pa.array([["1", "1.0"]]), "tag": "NS"},
+    "null_in_set": {"v": pa.array([["x", None]]), "tag": "SS"},
+    "depth": {"v": pa.array(['{"L":[' * 32 + "]}" * 32]), "tag": "JSON"},
+    "name": {"v": pa.array(['{"M":{"":{"S":"x"}}}']), "tag": "JSON"},
+    "json": {"v": pa.array(["{"]), "tag": "JSON"},
+}
+
+
+@pytest.mark.parametrize("rule", BAD_ROWS)
+def test_every_rule_rejects_its_row_alone(server, tmp_path, rule):
+    """What breaks a rule is kept with the rule's name, and the rows beside it are written."""
+    given = {"pk": pa.array(["bad"]), "sk": pa.array([1]), "v": pa.array(["x"]), "tag": "S", **BAD_ROWS[rule]}
+    metadata = {"v": {"ddb:type": given.pop("tag")}} if "tag" in BAD_ROWS[rule] else {}
+    given.pop("tag", None)
+    schema = pa.schema([pa.field(name, column.type, metadata=metadata.get(name)) for name, column in given.items()])
+    bad = pa.Table.from_arrays(list(given.values()), schema=schema)
+    good = pa.table({"pk": ["good", "fine"], "sk": [1, 2]})
+    options = {"endpoint_url": server.endpoint_url, "reject_to": str(tmp_path)}
+    report = ddbio.write_table([*bad.to_batches(), *good.to_batches()], "rows", **options)
+    assert (report.written, report.rejected) == (2, 1)
+    (path,) = tmp_path.glob("rejects-*.jsonl")
+    kept = json.loads(path.read_text())
+    assert (kept["row"], kept["rule"]) == (0, rule)
+
+
 def test_parquet_has_a_column_for_each_part(server, tmp_path):
     """Rejects as Parquet have number, rule, reason and item as columns."""
     options = {"endpoint_url": server.endpoint_url, "reject_to": str(tmp_path), "reject_format": "parquet"}
