@@ -12,7 +12,14 @@ from ddbio.version import __version__
 
 if TYPE_CHECKING:
     from ddbio.api.backups import create_backup, list_backups, restore_table
-    from ddbio.api.bulk import cancel_bulk_put, describe_bulk_put, list_bulk_puts, start_bulk_put, wait_bulk_put
+    from ddbio.api.bulk import (
+        cancel_bulk_put,
+        describe_bulk_put,
+        list_bulk_puts,
+        read_bulk_report,
+        start_bulk_put,
+        wait_bulk_put,
+    )
     from ddbio.api.exports import (
         describe_export,
         export_batches,
@@ -66,6 +73,7 @@ __all__ = [
     "list_exports",
     "list_imports",
     "load",
+    "read_bulk_report",
     "read_export",
     "read_table",
     "register",
@@ -107,6 +115,7 @@ _HOMES = {
     "list_exports": "ddbio.api.exports",
     "list_imports": "ddbio.api.imports",
     "load": "ddbio.api.writes",
+    "read_bulk_report": "ddbio.api.bulk",
     "read_export": "ddbio.api.exports",
     "read_table": "ddbio.api.tables",
     "register": "ddbio.spark.registration",

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING, Any
 
-from ddbio.ops import bulk
-from ddbio.options import BulkStartOptions, ConnectionOptions, WaitOptions, parse_options
+from ddbio.ops import bulk, bulk_report
+from ddbio.options import BulkReportOptions, BulkStartOptions, ConnectionOptions, WaitOptions, parse_options
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from ddbio.core.bulk_job import BulkEntry, BulkJob
 
 
@@ -103,3 +106,27 @@ def list_bulk_puts(**options: Any) -> list[BulkEntry]:
         With what happened, to what, and what to do.
     """
     return bulk.list_of(parse_options(ConnectionOptions, options))
+
+
+def read_bulk_report(place: str | os.PathLike[str], **options: Any) -> pa.Table:
+    """Return what the service reports of items that a bulk put did not put, a row each; experimental.
+
+    Parameters
+    ----------
+    place
+        The operation's ARN, or the folder or ``s3://`` prefix of reports.
+    **options
+        Fields of :class:`ddbio.options.BulkReportOptions`: ``reject_to`` and those of the connection.
+
+    Returns
+    -------
+    pyarrow.Table
+        ``kind`` (``error`` or ``condition``), ``reason``, ``message``, ``object``, and as JSON ``item``,
+        ``existing_item`` and ``rest``, which is whatever of the record was not understood.
+
+    Raises
+    ------
+    DdbioError
+        With what happened, to what, and what to do.
+    """
+    return bulk_report.read(parse_options(BulkReportOptions, {**options, "place": os.fspath(place)})).rows

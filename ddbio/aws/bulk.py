@@ -38,7 +38,7 @@ def start_bulk(spec: ClientSpec, plan: BulkPlan) -> BulkJob:
         "S3KeyPrefix": plan.report_prefix,
         "S3SseAlgorithm": "KMS" if plan.kms_key else None,
         "S3SseKmsKeyId": plan.kms_key,
-        "OutputType": ["ERROR"],
+        "OutputType": ["ERROR", "CONDITION_CHECK_FAILURE"],
     }
     members: dict[str, Any] = {
         "TableName": plan.table,

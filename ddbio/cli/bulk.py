@@ -12,7 +12,8 @@ from ddbio.cli.flags import JSON_FLAG, flags_of, parse_flags
 from ddbio.cli.show import format_values, to_json
 from ddbio.cli.waiting import JobWatch
 from ddbio.ops import bulk as ops
-from ddbio.options import BulkStartOptions, ConnectionOptions, WaitOptions
+from ddbio.ops import bulk_report
+from ddbio.options import BulkReportOptions, BulkStartOptions, ConnectionOptions, WaitOptions
 
 
 @click.group()
@@ -74,3 +75,13 @@ def cancel(*, as_json: bool, arn: str, **flags: Any) -> None:
     """Ask that the bulk operation ARN stops; what it has put stays."""
     job = ops.cancel(arn, parse_flags(ConnectionOptions, flags))
     click.echo(to_json(job) if as_json else format_values(asdict(job)))
+
+
+@bulk.command()
+@click.argument("place")
+@flags_of(BulkReportOptions, without=["place"])
+@JSON_FLAG
+def report(*, as_json: bool, **flags: Any) -> None:
+    """Count what the bulk operation PLACE, an ARN, or reports below a prefix, say was not put, by reason."""
+    found = bulk_report.read(parse_flags(BulkReportOptions, flags)).summary
+    click.echo(to_json(found) if as_json else format_values(asdict(found)))

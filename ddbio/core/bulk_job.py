@@ -57,7 +57,7 @@ class BulkJob:
     table, source, reports
         What is put where, and where the service writes what it could not put.
     processed_items, failed_items
-        Items read, and of these the ones refused.
+        Items read, and of these the ones refused. Those whose condition did not hold are only read.
     processed_bytes, total_bytes
         Of the objects as they are stored; the total is not known at once.
     """

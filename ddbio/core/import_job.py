@@ -24,6 +24,7 @@ class ImportedFiles:
     key: str | None = None
     format: str | None = None
     compression: str | None = None
+    condition: str | None = None
     items: int | None = None
     json_bytes: int | None = None
     digest: str | None = None
@@ -34,6 +35,7 @@ class ImportedFiles:
         try:
             stated = json.loads(manifest)["source"]["import"]
             texts = {name: stated[name] for name in ("key", "format", "compression", "digest")}
+            texts["condition"] = stated.get("condition")
             counts = {name: stated[name] for name in ("items", "json_bytes")}
         except (ValueError, KeyError, TypeError):
             return None
@@ -138,9 +140,12 @@ def plan_import(
     Raises
     ------
     OptionError
-        If key or compression are neither given nor in the manifest, or contradict it, or there are too many objects.
+        If key or compression are neither given nor in the manifest, or contradict it, there are too many objects, or
+        items have conditions.
     """
     bucket, prefix = s3_place(options.source)
+    if files.condition is not None:
+        raise OptionError(f"items with the condition {files.condition} are for a bulk put: write them without it")
     if len(objects) > _MAX_OBJECTS:
         raise OptionError(
             f"{options.source} holds {len(objects)} objects, an import takes {_MAX_OBJECTS}: make larger ones"

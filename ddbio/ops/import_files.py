@@ -12,9 +12,8 @@ import numpy as np
 
 from ddbio.aws.table import describe_table, facts_of_description
 from ddbio.core.digest_columns import ColumnDigest
-from ddbio.core.encode import Encoder
+from ddbio.core.import_lines import ImportLines, LineForm
 from ddbio.core.ion import ion_to_json_lines
-from ddbio.core.ion_text import ion_line
 from ddbio.core.kernel.encoder import PIECE_BYTES
 from ddbio.core.key_set import KeySet, Prints, key_prints
 from ddbio.core.staged import FileNaming
@@ -46,7 +45,6 @@ FOLDER = "data/"
 """Where the objects lie below the target: the service reads everything under the prefix that it imports."""
 
 _ENDINGS = {"dynamodb_json": "json", "ion": "ion"}
-_PREFIX, _SUFFIX = b'{"Item":', b"}\n"
 
 
 def write_files(options: ImportFilesFromOptions) -> ImportFilesReport:
@@ -163,6 +161,7 @@ def _report(
         key=format_key(tuple(window.key.items())),
         format=options.format,
         compression=options.compression,
+        condition=str(window.form.condition["ConditionExpression"]) if window.form.condition else None,
         rows=window.rows,
         items=window.items,
         duplicates=window.rows - window.items,
@@ -175,7 +174,7 @@ def _report(
 
 
 def _facts(report: ImportFilesReport, source: str) -> commit.JobFacts:
-    names = ("key", "format", "compression", "items", "json_bytes", "digest")
+    names = ("key", "format", "compression", "condition", "items", "json_bytes", "digest")
     stated: dict[str, Any] = {name: getattr(report, name) for name in names}
     return commit.JobFacts(
         created_at=datetime.now(UTC).isoformat(timespec="seconds"), source={"rows": source, "import": stated}, schema=""
@@ -188,7 +187,8 @@ class _Window:
     def __init__(self, writer: ItemFileWriter | LineCounter, key: Key, options: ImportFilesOptions) -> None:
         self._writer, self._options = writer, options
         self.key = dict(key)
-        self._encoders: list[Encoder] = []
+        self.form = LineForm(key, options.format, (), options.if_absent, options.newer_by)
+        self._makers: list[ImportLines] = []
         self._lines = Lines(options.target_file_bytes + options.target_file_bytes // 4)
         self._held: list[tuple[pa.RecordBatch, Prints]] = []
         self._seen = KeySet()
@@ -222,35 +222,27 @@ class _Window:
         self.json_bytes += self._writer.write(self._lines, own)
 
     def _add(self, rows: pa.RecordBatch) -> None:
-        items = self._encoder(rows.schema).lend(rows, prefix=_PREFIX, suffix=_SUFFIX)
-        for refusal in items.refusals:
-            _, _, what = refusal.message.partition(": ")
+        made = self._maker(rows.schema).make(rows)
+        for refusal in made.refusals:
+            what = refusal.message.partition(": ")[2] or refusal.message
             row = self.rows + refusal.row
             raise EncodeError(f"row {row} as read: {what}; nothing was written", row, refusal.attribute, refusal.rule)
-        if self._options.format == "ion":
-            self._lines.add(*_ion(items.buffer))
-        else:
-            self._lines.add(items.buffer, items.offsets)
+        self._lines.add(made.text, made.offsets)
         self._held.append((rows, key_prints(rows, list(self.key))))
         self.rows += rows.num_rows
 
-    def _encoder(self, schema: pa.Schema) -> Encoder:
-        for encoder in self._encoders:
-            if encoder.schema.equals(schema):
-                return encoder
-        self._encoders.append(Encoder(schema, keys=self.key))
-        return self._encoders[-1]
+    def _maker(self, schema: pa.Schema) -> ImportLines:
+        for maker in self._makers:
+            if maker.schema.equals(schema):
+                return maker
+        self._makers.append(ImportLines(schema, self.form))
+        return self._makers[-1]
 
     def _refusal(self, line: bytes) -> EncodeError:
         item = json.loads(line if self._options.format != "ion" else ion_to_json_lines(line))["Item"]
         shown = json.dumps({name: item[name] for name in self.key}, ensure_ascii=False)
         ways = "the service would keep one of them at random: make them differ, or give duplicates=first or last"
         return EncodeError(f"two rows have the key {shown}: {ways}", None, next(iter(self.key)), "duplicate_key")
-
-
-def _ion(text: np.ndarray[Any, np.dtype[np.uint8]]) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
-    lines = [ion_line(json.loads(line)) for line in text.tobytes().splitlines()]
-    return np.frombuffer(b"".join(lines), np.uint8), np.cumsum([0, *map(len, lines)])
 
 
 def _backwards(batch: pa.RecordBatch) -> pa.RecordBatch:

@@ -21,6 +21,8 @@ class ImportFilesReport(Report):
         The key that every item was checked for.
     format, compression
         What the service has to be told.
+    condition
+        Condition of each item, which only a bulk put knows of.
     rows, items, duplicates
         Rows read, items written, and rows left out because another one has their key.
     json_bytes
@@ -39,6 +41,7 @@ class ImportFilesReport(Report):
     key: str
     format: str
     compression: str
+    condition: str | None
     rows: int
     items: int
     duplicates: int

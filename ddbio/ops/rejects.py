@@ -64,14 +64,15 @@ class Rejects:
         """Write what is still in memory."""
         if self._store is None or not self._rows:
             return
-        data = _parquet(self._rows) if self._format == "parquet" else b"".join(map(_line, self._rows))
+        data = _parquet(self._rows) if self._format == "parquet" else b"".join(map(reject_line, self._rows))
         ending = "parquet" if self._format == "parquet" else "jsonl"
         self._store.put(f"{self._name}-{self._files:04d}.{ending}", data)
         self._files += 1
         self._rows, self._size_bytes = [], 0
 
 
-def _line(row: RejectedRow) -> bytes:
+def reject_line(row: RejectedRow) -> bytes:
+    """Return a rejected row as the line of a file of rejects."""
     head = json.dumps({"row": row.row, "rule": row.rule, "reason": row.reason}, ensure_ascii=False)[:-1]
     return f'{head},"item":{row.item}}}\n'.encode()
 

@@ -5,7 +5,7 @@ source, all lower case. Values may be text. What is wrong is one :class:`~ddbio.
 """
 
 from ddbio.options.backup import BackupCreateOptions, RestoreOptions
-from ddbio.options.bulk import BulkStartOptions
+from ddbio.options.bulk import BulkReportOptions, BulkStartOptions
 from ddbio.options.columns import ColumnOptions
 from ddbio.options.connection import ConnectionOptions
 from ddbio.options.copy import CopyOptions, CreateLikeOptions
@@ -21,6 +21,7 @@ from ddbio.options.write import LoadOptions, WriteOptions
 __all__ = [
     "AcceptEncoding",
     "BackupCreateOptions",
+    "BulkReportOptions",
     "BulkStartOptions",
     "ColumnOptions",
     "Compression",

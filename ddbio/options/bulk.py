@@ -35,3 +35,13 @@ class BulkStartOptions(ConnectionOptions):
     """Account that owns the source's bucket, where it is another one."""
     client_token: Annotated[str, Field(pattern=r"^[^$]+$")] | None = None
     """Token under which the same start is the same operation for eight hours; default is a new one."""
+
+
+@dataclass(frozen=True, kw_only=True, config=CONFIG)
+class BulkReportOptions(ConnectionOptions):
+    """Say which bulk put's reports are read, and where refused items are kept."""
+
+    place: Annotated[str, Field(min_length=1)]
+    """ARN of the bulk operation, or the folder or ``s3://`` prefix of its reports."""
+    reject_to: str | None = None
+    """Folder or s3:// prefix for the refused items, as ``load`` with ``retry_rejects`` takes them."""

@@ -29,6 +29,10 @@ class ImportFilesOptions(ConnectionOptions):
     """Compression of the objects."""
     target_file_bytes: Annotated[ByteSize, Field(ge=64 * 1024, le=1024**3)] = ByteSize(64 * 1024 * 1024)
     """Size of an object before compression; so much is held in memory a few times."""
+    if_absent: bool = False
+    """For a bulk put: each item only where none has its key. Experimental, its form is not verified."""
+    newer_by: str | None = None
+    """For a bulk put: each item only where none is as new by this attribute. Experimental likewise."""
     mode: Literal["error", "overwrite"] = "error"
     """What to do where the target holds files already."""
     digest: bool = False
@@ -38,6 +42,10 @@ class ImportFilesOptions(ConnectionOptions):
     def _check_key(self) -> ImportFilesOptions:
         if (self.key is None) == (self.like is None):
             raise ValueError("give the key of the new table, or like, a table that has the same")
+        if self.if_absent and self.newer_by is not None:
+            raise ValueError("give if_absent or newer_by: what is newer is put where nothing is, too")
+        if (self.if_absent or self.newer_by is not None) and self.format != "dynamodb_json":
+            raise ValueError("if_absent and newer_by are for format=dynamodb_json")
         return self
 
 

@@ -1,26 +1,17 @@
-"""Answer StartBulkPutItems and what belongs to it, from objects in the stand-in of S3; writes no reports.
-
-Refuses lines with anything but an item: conditions are not served.
-"""
+"""Answer StartBulkPutItems and what belongs to it; puts nothing itself."""
 
 from __future__ import annotations
 
-import json
 import time
 from typing import TYPE_CHECKING, Any
 
-from ddbio.core.ion import ion_to_json_lines
+from ddbio.testing.bulk_run import BulkRun
 from ddbio.testing.control import existing_table
-from ddbio.testing.imports import inflated_object
-from ddbio.testing.refusal import Refusal, invalid, lacking, not_found, service_refusal
-from ddbio.testing.shelf import Stored
-from ddbio.testing.values import stored_item, to_wire
+from ddbio.testing.refusal import invalid, lacking, not_found, service_refusal
 
 if TYPE_CHECKING:
     from ddbio.testing.database import Database
-    from ddbio.testing.delivery import Delivery
     from ddbio.testing.request import Request
-    from ddbio.testing.table import Table
 
 _ECHOED = ("InputS3Configuration", "OutputS3Configuration", "MaxWriteRequestUnits")
 _SUMMED = ("BulkOperationArn", "BulkOperationStatus", "StartTime", "EndTime")
@@ -32,7 +23,7 @@ def start_bulk_put(database: Database, request: Request) -> dict[str, Any]:
     if database.delivery is None:
         raise lacking("StartBulkPutItems without export_to")
     table, source = existing_table(database, request), request.required("InputS3Configuration")
-    request.required("OutputS3Configuration")
+    reports = request.required("OutputS3Configuration")
     asked = {name: value for name, value in request.members.items() if name != "ClientToken"}
     token = request.text("ClientToken") or ""
     bulk = database.bulk
@@ -52,8 +43,8 @@ def start_bulk_put(database: Database, request: Request) -> dict[str, Any]:
         **{name: request.members[name] for name in _ECHOED if name in request.members},
     }
     bulk.tokens[token] = asked, description["BulkOperationArn"]
-    delivery = database.delivery
-    return {"BulkOperationDescription": bulk.begin(description, lambda: _run(table, delivery, source))}
+    run = BulkRun(table, database.delivery, reports, description["BulkOperationArn"].rpartition("/")[2])
+    return {"BulkOperationDescription": bulk.begin(description, lambda: run.end(source))}
 
 
 def describe_bulk_operation(database: Database, request: Request) -> dict[str, Any]:
@@ -83,35 +74,3 @@ def _described(database: Database, request: Request) -> dict[str, Any]:
     if description is None:
         raise not_found()
     return description
-
-
-def _run(table: Table, delivery: Delivery, source: dict[str, Any]) -> dict[str, Any]:
-    processed = failed = size_bytes = 0
-    for key in delivery.list(source["S3Bucket"], source.get("S3KeyPrefix", "")):
-        body = delivery.get(source["S3Bucket"], key)
-        size_bytes += len(body)
-        text = inflated_object(body, source.get("InputCompressionType", "NONE"))
-        for line in (ion_to_json_lines(text) if source["InputFormat"] == "ION" else text).split(b"\n"):
-            if line.strip():
-                processed += 1
-                failed += not _put(table, line)
-    return {
-        "BulkOperationStatus": "COMPLETED_WITH_ERRORS" if failed else "COMPLETED",
-        "ProcessedItemCount": processed,
-        "FailedItemCount": failed,
-        "ProcessedInputBytes": size_bytes,
-        "TotalInputBytes": size_bytes,
-    }
-
-
-def _put(table: Table, line: bytes) -> bool:
-    try:
-        ((name, item),) = json.loads(line).items()
-        canonical, size_bytes = stored_item(item)
-        table.check_item(canonical)
-    except (ValueError, TypeError, AttributeError, Refusal):
-        return False
-    if name != "Item":
-        return False
-    table.load([(canonical, Stored(to_wire(canonical), size_bytes))], settle=False)
-    return True

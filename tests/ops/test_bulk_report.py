@@ -1,0 +1,131 @@
+"""Conditions of bulk puts and the reports of what was not put, against the fake."""
+
+from __future__ import annotations
+
+import gzip
+import json
+
+import pyarrow as pa
+import pytest
+from click.testing import CliRunner
+
+import ddbio
+from ddbio.aws.client import ClientSpec
+from ddbio.cli.main import cli
+from ddbio.errors import EncodeError, NotFoundError, OptionError
+from ddbio.testing import FakeDynamoDB, MotoServer
+
+BUCKET = "bulk-reports"
+REPORTS = f"s3://{BUCKET}/reports"
+
+
+@pytest.fixture(scope="module")
+def s3():
+    """Return the endpoint of an S3 with one bucket, and a client of it."""
+    with MotoServer() as server:
+        client = ClientSpec(endpoint_url=server.endpoint_url, region="us-east-1").client("s3")
+        client.create_bucket(Bucket=BUCKET)
+        yield server.endpoint_url, client
+
+
+@pytest.fixture
+def options(s3):
+    """Return the options that reach a fake with a table of ten items and its S3."""
+    with FakeDynamoDB(export_to=s3[0]) as fake:
+        fake.load("orders", [{"pk": {"S": f"k{n}"}, "v": {"N": "5"}} for n in range(10)], "pk:S")
+        yield {"endpoint_url": fake.endpoint_url, "s3_endpoint_url": s3[0], "region": "us-east-1"}
+
+
+def put(name, rows, options, **conditions):
+    """Write rows as files, put them, and return the job when it has ended."""
+    source = f"s3://{BUCKET}/{name}"
+    ddbio.write_import_files(rows, source, key="pk:S", **conditions, **options)
+    job = ddbio.start_bulk_put(source, "orders", REPORTS, **options)
+    return ddbio.wait_bulk_put(job.arn, **options)
+
+
+def test_items_are_put_only_where_there_are_none(options):
+    """What is there stays, and the report has a row for each item that was not put, with the one that stays."""
+    rows = pa.table({"pk": [f"k{n}" for n in range(15)], "v": [9] * 15})
+    job = put("absent", rows, options, if_absent=True)
+    assert (job.status, job.processed_items, job.failed_items) == ("COMPLETED", 15, 0)
+    found = {row["pk"]: row["v"] for row in ddbio.read_table("orders", **options).to_pylist()}
+    assert found == {f"k{n}": 5 if n < 10 else 9 for n in range(15)}
+    report = ddbio.read_bulk_report(job.arn, **options).to_pylist()
+    assert {row["kind"] for row in report} == {"condition"}
+    assert {row["reason"] for row in report} == {"ConditionalCheckFailedException"}
+    assert sorted(json.loads(row["item"])["pk"]["S"] for row in report) == [f"k{n}" for n in range(10)]
+    assert {json.loads(row["existing_item"])["v"]["N"] for row in report} == {"5"}
+
+
+def test_items_are_put_only_where_they_are_newer(options):
+    """An older item and an equal one leave what is there; a newer one and one of another key are put."""
+    rows = pa.table({"pk": ["k0", "k1", "k2", "new"], "v": [4, 5, 6, 1], "text": ["a", None, "c", "d"]})
+    job = put("newer", rows, options, newer_by="v")
+    found = {row["pk"]: row["v"] for row in ddbio.read_table("orders", **options).to_pylist()}
+    assert [found[key] for key in ("k0", "k1", "k2", "new")] == [5, 5, 6, 1]
+    assert ddbio.read_bulk_report(job.arn, **options).num_rows == 2
+
+
+def test_a_row_without_what_it_is_compared_by_is_refused(tmp_path):
+    """A null, or no such column at all, is an error before anything is written."""
+    rows = pa.table({"pk": ["a", "b"], "v": [1, None]})
+    with pytest.raises(EncodeError, match="row 1 as read: the row has no value to compare by newer_by"):
+        ddbio.write_import_files(rows, tmp_path, key="pk:S", newer_by="v")
+    with pytest.raises(OptionError, match="no column 'w', but pk, v"):
+        ddbio.write_import_files(rows, tmp_path, key="pk:S", newer_by="w")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_files_with_conditions_are_for_bulk_puts_alone(options):
+    """An import of them is refused before it starts: the service's import knows no conditions."""
+    source = f"s3://{BUCKET}/no-import"
+    report = ddbio.write_import_files(pa.table({"pk": ["a"]}), source, key="pk:S", if_absent=True, **options)
+    assert report.condition == "attribute_not_exists(#n0)"
+    with pytest.raises(OptionError, match="are for a bulk put"):
+        ddbio.start_import(source, "imported", **options)
+
+
+@pytest.mark.parametrize("wrong", [{"if_absent": True, "newer_by": "v"}, {"if_absent": True, "format": "ion"}])
+def test_conditions_that_cannot_be_are_refused(tmp_path, wrong):
+    """Two conditions at once, and conditions in Ion, are options that contradict each other."""
+    with pytest.raises(OptionError, match="if_absent"):
+        ddbio.write_import_files(pa.table({"pk": ["a"]}), tmp_path, key="pk:S", **wrong)
+
+
+def test_refused_items_can_be_tried_again(options, s3, tmp_path):
+    """The report's errors become rejects, which a load tries again; counts are by reason."""
+    body = b'{"Item":{"pk":{"S":"a"}}}\n{"Item":{"other":{"S":"b"}}}\nno json\n'
+    s3[1].put_object(Bucket=BUCKET, Key="partly/a", Body=body)
+    job = ddbio.start_bulk_put(f"s3://{BUCKET}/partly", "orders", REPORTS, compression="none", **options)
+    words = [job.arn, "--reject-to", str(tmp_path / "kept"), "--json"]
+    reach = [word for name, value in options.items() for word in (f"--{name.replace('_', '-')}", value)]
+    ran = CliRunner().invoke(cli, ["bulk", "report", *words, *reach], catch_exceptions=False)
+    told = json.loads(ran.stdout)
+    assert (told["records"], told["errors"], told["conditions"], told["rejects"]) == (2, 2, 0, 1)
+    assert told["reasons"] == {"ValidationException": 2}
+    (rejects,) = (tmp_path / "kept").glob("rejects-*")
+    rejects.write_text(rejects.read_text().replace('"other"', '"pk"'))
+    assert ddbio.load(tmp_path / "kept", "orders", retry_rejects=True, **options).rows == 1
+    assert "b" in ddbio.read_table("orders", **options)["pk"].to_pylist()
+
+
+def test_what_is_not_understood_is_kept(tmp_path):
+    """Lines that are no objects, members of other names and objects of other names are rows all the same."""
+    (tmp_path / "x").write_bytes(gzip.compress(b'{"line":7,"AttemptedItem":{"pk":{"S":"a"}},"reason":"TooBig"}\n'))
+    (tmp_path / "condition.txt").write_bytes(b"what is this\n[1]\n")
+    (tmp_path / "manifest.json").write_bytes(b"{}")
+    (tmp_path / "x.md5").write_bytes(b"00")
+    found = {row["rest"]: row for row in ddbio.read_bulk_report(tmp_path).to_pylist()}
+    assert {rest: row["kind"] for rest, row in found.items()} == {
+        '{"line":7}': "error",
+        "[1]": "condition",
+        "what is this": "condition",
+    }
+    assert (found['{"line":7}']["item"], found['{"line":7}']["reason"]) == ('{"pk":{"S":"a"}}', "TooBig")
+
+
+def test_no_report_is_told(tmp_path):
+    """A place without an object is an error, not a report of nothing."""
+    with pytest.raises(NotFoundError, match="holds no report"):
+        ddbio.read_bulk_report(tmp_path / "nothing")
