@@ -86,12 +86,15 @@ def plan_bulk(
     Raises
     ------
     OptionError
-        If the files were written for another key, their compression is not known, or the reports would be read again.
+        If the files are CSV or were written for another key, their compression is not known, or the reports would be
+        read again.
     """
     bucket, prefix = s3_place(options.source)
     report_bucket, report_prefix = s3_place(options.reports)
     if report_bucket == bucket and f"{report_prefix}/".startswith(f"{prefix}/" if prefix else ""):
         raise OptionError(f"reports at {options.reports} would lie below the source {options.source}")
+    if files.format == "csv":
+        raise OptionError("a bulk put reads dynamodb_json or ion: write the files in one of these")
     key = ",".join(f"{name}:{tag}" for name, tag in facts.key_types)
     if files.key not in (None, key):
         raise OptionError(f"the files were written for the key {files.key}, table {facts.name!r} has {key}")

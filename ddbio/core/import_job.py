@@ -6,15 +6,20 @@ import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from ddbio.core.facts import IndexKey
 from ddbio.core.jobs import s3_place
 from ddbio.core.table_key import format_key, parse_key
 from ddbio.errors import OptionError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from ddbio.options import ImportStartOptions
 
 # https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/S3DataImport.Validation.html
 _MAX_OBJECTS = 50_000
+# https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/Constraints.html
+_LONGEST_KEY_BYTES = (2048, 1024)
 
 
 @dataclass(frozen=True)
@@ -24,6 +29,8 @@ class ImportedFiles:
     key: str | None = None
     format: str | None = None
     compression: str | None = None
+    delimiter: str | None = None
+    gsi: tuple[str, ...] = ()
     condition: str | None = None
     items: int | None = None
     json_bytes: int | None = None
@@ -35,24 +42,29 @@ class ImportedFiles:
         try:
             stated = json.loads(manifest)["source"]["import"]
             texts = {name: stated[name] for name in ("key", "format", "compression", "digest")}
-            texts["condition"] = stated.get("condition")
+            texts |= {name: stated.get(name) for name in ("delimiter", "condition")}
+            gsi = tuple(stated.get("gsi", ()))
             counts = {name: stated[name] for name in ("items", "json_bytes")}
         except (ValueError, KeyError, TypeError):
             return None
-        if not all(isinstance(text, str) for text in texts.values() if text is not None):
+        if not all(isinstance(text, str) for text in (*texts.values(), *gsi) if text is not None):
             return None
-        return cls(**texts, **counts) if all(type(count) is int for count in counts.values()) else None
+        return cls(**texts, gsi=gsi, **counts) if all(type(count) is int for count in counts.values()) else None
 
 
 @dataclass(frozen=True)
 class ImportPlan:
-    """State an import completely before it is asked for; ``items`` are those of the files, where they are known."""
+    """State an import completely before it is asked for; ``items`` are those of the files, where they are known.
+
+    ``unchecked`` are the indexes for whose keys the files' items were not checked.
+    """
 
     table: str
     bucket: str
     prefix: str
     key: str
     indexes: tuple[str, ...]
+    unchecked: tuple[str, ...]
     billing: str
     rcu: int | None
     wcu: int | None
@@ -158,13 +170,14 @@ def plan_import(
         # A prefix without its slash would take the objects of neighbours as well.
         prefix=f"{prefix}/" if prefix else "",
         key=key,
-        indexes=options.gsi,
+        indexes=options.gsi or files.gsi,
+        unchecked=tuple(each for each in options.gsi if each not in files.gsi),
         billing=options.billing,
         rcu=options.rcu,
         wcu=options.wcu,
         format=file_format,
         compression=chosen("compression", options.compression, files.compression),
-        delimiter=options.delimiter,
+        delimiter=options.delimiter or files.delimiter,
         bucket_owner=options.bucket_owner,
         client_token=client_token,
         objects=len(objects),
@@ -208,6 +221,22 @@ def table_definition(plan: ImportPlan) -> dict[str, Any]:
             for name, key, projection in indexes
         ]
     return definition
+
+
+def index_keys(indexes: Iterable[str]) -> tuple[IndexKey, ...]:
+    """Return what the attributes of the keys of indexes have to be.
+
+    Raises
+    ------
+    OptionError
+        If an index is not written as ``name=key``.
+    """
+    parsed = [(name, key) for name, key, _ in map(_index, indexes)]
+    return tuple(
+        IndexKey(attribute, tag, longest, name)
+        for name, key in parsed
+        for (attribute, tag), longest in zip(key, _LONGEST_KEY_BYTES, strict=False)
+    )
 
 
 def _index(text: str) -> tuple[str, tuple[tuple[str, str], ...], str]:

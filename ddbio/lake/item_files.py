@@ -90,11 +90,13 @@ class ItemFileWriter:
         self._staged: list[Staged] = []
         self._random = np.random.default_rng()
 
-    def write(self, lines: Lines, kept: _Words) -> int:
-        """Stage the kept lines of a window, in random order; return their bytes before compression."""
+    def write(self, lines: Lines, kept: _Words, header: bytes = b"") -> int:
+        """Stage a header and the kept lines of a window, in random order; return their bytes before compression."""
         text = lines.take(self._random.permutation(kept))
         if not len(kept):
             return 0
+        if header:
+            text = pa.py_buffer(header + text.to_pybytes())
         if len(self._pending) == _THREADS:
             self._staged.append(self._pending.popleft().result())
         path = f"{self._folder}{self._naming.path(len(self._staged) + len(self._pending), self._ending)}"
@@ -126,9 +128,9 @@ class ItemFileWriter:
 class LineCounter:
     """Take the place of a writer and keep nothing."""
 
-    def write(self, lines: Lines, kept: _Words) -> int:
-        """Return the bytes of the kept lines of a window."""
-        return lines.take(kept).size
+    def write(self, lines: Lines, kept: _Words, header: bytes = b"") -> int:
+        """Return the bytes of a header and the kept lines of a window."""
+        return lines.take(kept).size + len(header) * bool(len(kept))
 
 
 def compress(text: pa.Buffer, compression: ImportCompression) -> Any:

@@ -12,8 +12,8 @@ import numpy as np
 
 from ddbio.aws.table import describe_table, facts_of_description
 from ddbio.core.digest_columns import ColumnDigest
+from ddbio.core.import_job import index_keys
 from ddbio.core.import_lines import ImportLines, LineForm
-from ddbio.core.ion import ion_to_json_lines
 from ddbio.core.kernel.encoder import PIECE_BYTES
 from ddbio.core.key_set import KeySet, Prints, key_prints
 from ddbio.core.staged import FileNaming
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 FOLDER = "data/"
 """Where the objects lie below the target: the service reads everything under the prefix that it imports."""
 
-_ENDINGS = {"dynamodb_json": "json", "ion": "ion"}
+_ENDINGS = {"dynamodb_json": "json", "ion": "ion", "csv": "csv"}
 
 
 def write_files(options: ImportFilesFromOptions) -> ImportFilesReport:
@@ -161,6 +161,8 @@ def _report(
         key=format_key(tuple(window.key.items())),
         format=options.format,
         compression=options.compression,
+        delimiter=window.form.delimiter if options.format == "csv" else None,
+        gsi=options.gsi,
         condition=str(window.form.condition["ConditionExpression"]) if window.form.condition else None,
         rows=window.rows,
         items=window.items,
@@ -174,7 +176,7 @@ def _report(
 
 
 def _facts(report: ImportFilesReport, source: str) -> commit.JobFacts:
-    names = ("key", "format", "compression", "condition", "items", "json_bytes", "digest")
+    names = ("key", "format", "compression", "delimiter", "gsi", "condition", "items", "json_bytes", "digest")
     stated: dict[str, Any] = {name: getattr(report, name) for name in names}
     return commit.JobFacts(
         created_at=datetime.now(UTC).isoformat(timespec="seconds"), source={"rows": source, "import": stated}, schema=""
@@ -187,8 +189,17 @@ class _Window:
     def __init__(self, writer: ItemFileWriter | LineCounter, key: Key, options: ImportFilesOptions) -> None:
         self._writer, self._options = writer, options
         self.key = dict(key)
-        self.form = LineForm(key, options.format, (), options.if_absent, options.newer_by)
+        self.form = LineForm(
+            key=key,
+            format=options.format,
+            index_keys=index_keys(options.gsi),
+            if_absent=options.if_absent,
+            newer_by=options.newer_by,
+            delimiter=options.delimiter or ",",
+            csv_strings=options.csv_strings,
+        )
         self._makers: list[ImportLines] = []
+        self._header = b""
         self._lines = Lines(options.target_file_bytes + options.target_file_bytes // 4)
         self._held: list[tuple[pa.RecordBatch, Prints]] = []
         self._seen = KeySet()
@@ -219,7 +230,7 @@ class _Window:
                 self.digest.add_batch(rows.take(np.flatnonzero(kept)))
         own = np.flatnonzero(new)
         self.items += len(own)
-        self.json_bytes += self._writer.write(self._lines, own)
+        self.json_bytes += self._writer.write(self._lines, own, self._header)
 
     def _add(self, rows: pa.RecordBatch) -> None:
         made = self._maker(rows.schema).make(rows)
@@ -228,18 +239,22 @@ class _Window:
             row = self.rows + refusal.row
             raise EncodeError(f"row {row} as read: {what}; nothing was written", row, refusal.attribute, refusal.rule)
         self._lines.add(made.text, made.offsets)
-        self._held.append((rows, key_prints(rows, list(self.key))))
+        self._held.append((made.items, key_prints(made.items, list(self.key))))
         self.rows += rows.num_rows
 
     def _maker(self, schema: pa.Schema) -> ImportLines:
         for maker in self._makers:
             if maker.schema.equals(schema):
                 return maker
-        self._makers.append(ImportLines(schema, self.form))
-        return self._makers[-1]
+        maker = ImportLines(schema, self.form)
+        if self._makers and maker.header != self._header:
+            raise OptionError(f"CSV has the same columns in all objects: {maker.header!r} are not {self._header!r}")
+        self._header = maker.header
+        self._makers.append(maker)
+        return maker
 
     def _refusal(self, line: bytes) -> EncodeError:
-        item = json.loads(line if self._options.format != "ion" else ion_to_json_lines(line))["Item"]
+        item = self.form.item_of(line, self._header)
         shown = json.dumps({name: item[name] for name in self.key}, ensure_ascii=False)
         ways = "the service would keep one of them at random: make them differ, or give duplicates=first or last"
         return EncodeError(f"two rows have the key {shown}: {ways}", None, next(iter(self.key)), "duplicate_key")

@@ -19,8 +19,10 @@ class ImportFilesReport(Report):
         The job; its manifest is ``_ddbio/<job_id>.json`` under the target, outside the prefix.
     key
         The key that every item was checked for.
-    format, compression
+    format, compression, delimiter
         What the service has to be told.
+    gsi
+        Indexes whose keys every item was checked for.
     condition
         Condition of each item, which only a bulk put knows of.
     rows, items, duplicates
@@ -41,6 +43,8 @@ class ImportFilesReport(Report):
     key: str
     format: str
     compression: str
+    delimiter: str | None
+    gsi: tuple[str, ...]
     condition: str | None
     rows: int
     items: int

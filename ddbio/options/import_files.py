@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import ByteSize, Field, model_validator
+from pydantic import BeforeValidator, ByteSize, Field, model_validator
 from pydantic.dataclasses import dataclass
 
 from ddbio.options.connection import ConnectionOptions
+from ddbio.options.import_start import split_indexes
 from ddbio.options.parsing import CONFIG
 
 
@@ -23,8 +24,14 @@ class ImportFilesOptions(ConnectionOptions):
     """Table, by name or ARN, whose key the new one gets; or a ``.json`` file of what DescribeTable said of one."""
     duplicates: Literal["fail", "first", "last"] = "fail"
     """Refuse rows that share a key, or write the first or the last of them."""
-    format: Literal["dynamodb_json", "ion"] = "dynamodb_json"
-    """Format of the objects; Ion is written by plain Python, at a fraction of the speed."""
+    gsi: Annotated[tuple[str, ...], BeforeValidator(split_indexes)] = ()
+    """Global indexes of the new table, as ``import start`` takes them: items are checked for their keys."""
+    format: Literal["dynamodb_json", "ion", "csv"] = "dynamodb_json"
+    """Format of the objects; Ion is written by plain Python, slowly; in CSV all but keys becomes text."""
+    delimiter: Literal[",", ";", ":", "|", "\t", " "] | None = None
+    """What parts the fields of CSV; default is a comma."""
+    csv_strings: bool = False
+    """Write numbers, booleans and dates that are in no key as text, which they then are in the table."""
     compression: Literal["zstd", "gzip", "none"] = "zstd"
     """Compression of the objects."""
     target_file_bytes: Annotated[ByteSize, Field(ge=64 * 1024, le=1024**3)] = ByteSize(64 * 1024 * 1024)
@@ -46,6 +53,8 @@ class ImportFilesOptions(ConnectionOptions):
             raise ValueError("give if_absent or newer_by: what is newer is put where nothing is, too")
         if (self.if_absent or self.newer_by is not None) and self.format != "dynamodb_json":
             raise ValueError("if_absent and newer_by are for format=dynamodb_json")
+        if self.format != "csv" and (self.delimiter is not None or self.csv_strings):
+            raise ValueError("delimiter and csv_strings are for format=csv")
         return self
 
 

@@ -12,7 +12,8 @@ from ddbio.options.export_start import WaitOptions
 from ddbio.options.parsing import CONFIG
 
 
-def _split(value: object) -> object:
+def split_indexes(value: object) -> object:
+    """Return the definitions of indexes that are parted by semicolons."""
     return tuple(each.strip() for each in value.split(";") if each.strip()) if isinstance(value, str) else value
 
 
@@ -26,8 +27,11 @@ class ImportStartOptions(ConnectionOptions):
     """Name of the new table."""
     key: str | None = None
     """Key of the table: ``pk:S`` or ``pk:S,sk:N``; default is what the manifest of ``import files`` says."""
-    gsi: Annotated[tuple[str, ...], BeforeValidator(_split)] = ()
-    """Global indexes, parted by ``;``: ``name=pk:S,sk:N``, with ``/KEYS_ONLY`` behind it where nothing else is held."""
+    gsi: Annotated[tuple[str, ...], BeforeValidator(split_indexes)] = ()
+    """Global indexes, parted by ``;``: ``name=pk:S,sk:N``, with ``/KEYS_ONLY`` behind it where nothing else is held.
+
+    Default is what the manifest of ``import files`` says.
+    """
     billing: Literal["on_demand", "provisioned"] = "on_demand"
     """How the table is billed."""
     rcu: Annotated[int, Field(ge=1)] | None = None

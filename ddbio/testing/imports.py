@@ -8,6 +8,7 @@ from __future__ import annotations
 import csv
 import gzip
 import hashlib
+import io
 import json
 import time
 from typing import TYPE_CHECKING, Any
@@ -149,7 +150,8 @@ def _items_of(request: Request, table: Table) -> Callable[[bytes], Iterator[Any]
             return lambda text: _json_items(ion_to_json_lines(text))
         case "CSV":
             options = (request.mapping("InputFormatOptions") or {}).get("Csv", {})
-            tags = {part.name: part.tag for part in table.keys.attributes}
+            schemas = (table.keys, *(index.keys for index in table.indexes.values()))
+            tags = {part.name: part.tag for schema in schemas for part in schema.attributes}
             return lambda text: _csv_items(text, options, tags)
     raise malformed()
 
@@ -170,6 +172,6 @@ def _json_items(text: bytes) -> Iterator[Any]:
 
 def _csv_items(text: bytes, options: dict[str, Any], tags: dict[str, str]) -> Iterator[Any]:
     names = options.get("HeaderList")
-    rows = csv.DictReader(text.decode().splitlines(), names, delimiter=options.get("Delimiter", ","))
+    rows = csv.DictReader(io.StringIO(text.decode(), newline=""), names, delimiter=options.get("Delimiter", ","))
     # Only keys have types of their own.
     return ({name: {tags.get(name, "S"): value} for name, value in row.items()} for row in rows)

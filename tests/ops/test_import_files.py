@@ -11,7 +11,7 @@ from click.testing import CliRunner
 import ddbio
 from ddbio.aws.client import ClientSpec
 from ddbio.cli.main import cli
-from ddbio.errors import EncodeError, OptionError, TargetError
+from ddbio.errors import DdbioError, EncodeError, OptionError, TargetError
 from ddbio.testing import FakeDynamoDB
 
 KEY = "pk:S,sk:N"
@@ -160,3 +160,39 @@ def test_the_command_line_writes_files(tmp_path):
     assert (report["items"], report["compression"]) == (50, "zstd")
     shown = CliRunner().invoke(cli, [*words, "--mode", "overwrite"], catch_exceptions=False).stdout
     assert "50 of 50 rows" in shown
+
+
+@pytest.mark.parametrize(
+    ("column", "match"),
+    [
+        (["day", ""], "row 1 as read: day: "),
+        (["day", "x" * 2049], "row 1 as read: day: the key of index 'by_day' has more than 2,048 bytes"),
+        ([1, 2], "the key of index 'by_day' is N"),
+    ],
+)
+def test_keys_of_indexes_are_checked(tmp_path, column, match):
+    """An empty, overlong or differently typed key of an index is told by its row; a missing one is none."""
+    table = pa.table({"pk": ["a", "b"], "day": column})
+    with pytest.raises(DdbioError, match=match):
+        ddbio.write_import_files(table, tmp_path / "no", key="pk:S", gsi="by_day=day:S,pk:S")
+    assert not (tmp_path / "no").exists()
+    sparse = pa.table({"pk": ["a", "b"], "day": ["x", None]})
+    report = ddbio.write_import_files(sparse, tmp_path / "out", key="pk:S", gsi="by_day=day:S,pk:S")
+    assert (report.items, report.gsi) == (2, ("by_day=day:S,pk:S",))
+
+
+def test_objects_of_csv_have_one_header(tmp_path):
+    """Each object begins with the same header; batches of other columns are refused, and equal keys are shown."""
+    table = pa.table({"pk": [f"k{n}" for n in range(9000)], "text": ["x" * 20] * 9000})
+    ddbio.write_import_files(
+        table, tmp_path / "out", key="pk:S", format="csv", compression="none", target_file_bytes=64 * 1024
+    )
+    texts = [path.read_text() for path in (tmp_path / "out/data").iterdir()]
+    assert len(texts) > 2
+    assert {text.splitlines()[0] for text in texts} == {"pk,text"}
+    assert sum(text.count("\n") - 1 for text in texts) == 9000
+    other = pa.RecordBatch.from_pydict({"pk": ["z"], "more": ["y"]})
+    with pytest.raises(OptionError, match="same columns"):
+        ddbio.write_import_files([table.to_batches()[0], other], tmp_path / "no", key="pk:S", format="csv")
+    with pytest.raises(EncodeError, match=r'two rows have the key \{"pk": \{"S": "k1"\}\}'):
+        ddbio.write_import_files(pa.table({"pk": ["k1", "k1"]}), tmp_path / "no", key="pk:S", format="csv")

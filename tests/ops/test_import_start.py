@@ -81,6 +81,24 @@ def test_rows_become_a_table(serve, compression, file_format):
     assert ddbio.digest(table, **options) == ddbio.digest(rows(1000))
 
 
+def test_csv_becomes_a_table(serve):
+    """The manifest says how to read it: keys have their types, the index's too, and all else is text."""
+    _, options = serve()
+    table = pa.table({"pk": ['a "b"; c', "d"], "sk": [1, 2], "day": [3, 4], "n": [0.5, 1e20], "text": ["", "x;y"]})
+    given = {"key": KEY, "gsi": "by_day=day:N", "format": "csv", "delimiter": ";", "csv_strings": True, "digest": True}
+    ddbio.write_import_files(table, f"s3://{BUCKET}/csv", **given, **options)
+    job = ddbio.start_import(f"s3://{BUCKET}/csv", "from_csv", **options)
+    job = ddbio.wait_import(job.arn, verify=True, **options)
+    assert (job.format, job.imported_items, job.verified) == ("csv", 2, True)
+    found = sorted(
+        ddbio.read_table("from_csv", **options).drop_columns("_rescue").to_pylist(), key=lambda row: row["sk"]
+    )
+    assert found == [
+        {"pk": 'a "b"; c', "sk": 1, "day": 3, "n": "0.5", "text": ""},
+        {"pk": "d", "sk": 2, "day": 4, "n": "1e+20", "text": "x;y"},
+    ]
+
+
 def test_the_table_has_its_indexes_and_billing(serve):
     """Key, indexes and capacity are those that were asked for."""
     fake, options = serve()
