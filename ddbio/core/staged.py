@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from typing import Any
 
 from ddbio.errors import OptionError
 
 # Without a hyphen a job id never ends inside another one.
 _JOB_ID = re.compile(r"[A-Za-z0-9_]+")
+# As ddbio.ops.staging makes ids.
+_INSTANT = re.compile(r"\d{8}T\d{6}Z(?=_)")
 _FILE_NAME = re.compile(r"part-([A-Za-z0-9_]+)-\d+-\d+-\d+\.")
 
 
@@ -76,6 +79,15 @@ def check_job_id(job_id: str) -> None:
     """
     if not _JOB_ID.fullmatch(job_id):
         raise OptionError(f"job id {job_id!r} does not fit into file names: use letters, digits and underscores")
+
+
+def started_at(job_id: str) -> datetime | None:
+    """Return when a job of a text that begins with its id started, or None where the id does not tell."""
+    match = _INSTANT.match(job_id)
+    try:
+        return None if match is None else datetime.strptime(match[0], "%Y%m%dT%H%M%SZ").replace(tzinfo=UTC)
+    except ValueError:
+        return None
 
 
 def job_of(path: str) -> str:

@@ -10,9 +10,10 @@ import contextlib
 import json
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Literal
 
-from ddbio.core.staged import FileNaming, Staged, check_job_id
+from ddbio.core.staged import FileNaming, Staged, check_job_id, started_at
 from ddbio.errors import DdbioError, NotFoundError, TargetError
 from ddbio.version import __version__
 
@@ -25,6 +26,9 @@ WriteMode = Literal["error", "append", "overwrite"]
 
 _META = "_ddbio/"
 _INTENT = ".intent.json"
+_STAGING = f"{_META}staging/"
+# A job that lives longer would have outlived its credentials.
+_DEAD_AFTER = timedelta(days=7)
 # Completing an upload takes S3 a tenth of a second or more, mostly waiting.
 _THREADS = 16
 
@@ -67,7 +71,8 @@ def prepare(store: ObjectStore, mode: WriteMode, job_id: str) -> tuple[str, ...]
     """Return the objects that the job replaces, once the target is whole, writable and fit for the mode.
 
     Commits that were cut short are finished, or undone where that is impossible. What an uncommitted job staged is no
-    content; a manifest is, even one that lists no file.
+    content, and is deleted where the job's id is a week older than this one's; a manifest is content, even one without
+    files.
 
     Raises
     ------
@@ -79,7 +84,7 @@ def prepare(store: ObjectStore, mode: WriteMode, job_id: str) -> tuple[str, ...]
         _mend(store, intent)
     replaced: tuple[str, ...] = ()
     if mode != "append":
-        found = (each.path for each in store.list() if not _is_intent(each.path))
+        found = (each.path for each in store.list() if not (_is_intent(each.path) or each.path.startswith(_STAGING)))
         if mode == "overwrite":
             replaced = tuple(found)
         elif first := next(found, None):
@@ -87,6 +92,7 @@ def prepare(store: ObjectStore, mode: WriteMode, job_id: str) -> tuple[str, ...]
             raise TargetError(f"target {store.uri} is not empty (it holds {first}): {ways}", store.uri)
     # Better refused now than after the scan.
     store.create(FileNaming(job_id, 0).path(0, "probe")).abort()
+    store.delete([each.path for each in store.list(_STAGING) if _is_dead(each.path, job_id)])
     return replaced
 
 
@@ -187,6 +193,11 @@ def _intents(store: ObjectStore) -> list[_Intent]:
         with contextlib.suppress(NotFoundError):
             intents.append(_to_intent(json.loads(store.read(path))))
     return intents
+
+
+def _is_dead(path: str, job_id: str) -> bool:
+    began, now = started_at(path.removeprefix(_STAGING)), started_at(job_id)
+    return began is not None and now is not None and now - began > _DEAD_AFTER
 
 
 def _is_intent(path: str) -> bool:

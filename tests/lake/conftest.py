@@ -26,6 +26,14 @@ def local_store(tmp_path):
     return LocalStore(tmp_path / "out" / "here")
 
 
+@pytest.fixture
+def s3_store(s3_spec):
+    """Return a store on a target in a bucket."""
+    bucket = f"bucket{next(_serial)}"
+    s3_spec.client("s3").create_bucket(Bucket=bucket)
+    return S3Store(s3_spec, f"s3://{bucket}/target")
+
+
 @pytest.fixture(params=["local", "s3"])
 def make_store(request, tmp_path):
     """Return a function that returns a store on a target that does not exist yet."""

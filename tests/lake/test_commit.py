@@ -111,6 +111,19 @@ def test_mode_error_refuses_what_is_not_empty(make_store):
     assert visible(store) == whole("one")
 
 
+@pytest.mark.parametrize("mode", ["error", "append", "overwrite"])
+def test_what_killed_jobs_set_aside_is_no_content(s3_store, mode):
+    """It makes no target full, and goes when it is a week old; what a running job has, or a person put there, stays."""
+    names = ("20250101T000000Z_00000001", "20250108T000000Z_00000002", "20259999T000000Z_00000003", "mine")
+    paths = [f"_ddbio/staging/{name}/spill/items/00000/0-00000" for name in names]
+    for path in paths:
+        s3_store.put(path, b"rows")
+    run(s3_store, "20250109T000000Z_00000004", mode=mode)
+    assert visible(s3_store) == {*paths[1:]} | whole("20250109T000000Z_00000004")
+    run(s3_store, "five", mode="append")
+    assert visible(s3_store).issuperset(paths[1:])
+
+
 def test_a_manifest_without_files_counts_as_content(make_store):
     """A job that wrote no row is an answer, which mode error does not mix with another."""
     store = make_store()
