@@ -85,7 +85,12 @@ class CsvColumns:
         sink = io.BytesIO()
         pyarrow.csv.write_csv(items, sink, self._options)
         text = np.frombuffer(sink.getbuffer(), np.uint8)
-        return text, np.concatenate([np.zeros(1, np.int64), np.flatnonzero(text == _NEWLINE) + 1])
+        return text, line_offsets(text)
+
+
+def line_offsets(text: npt.NDArray[np.uint8]) -> npt.NDArray[np.int64]:
+    """Return where the lines of a text begin, and where the last one ends."""
+    return np.concatenate([np.zeros(1, np.int64), np.flatnonzero(text == _NEWLINE) + 1])
 
 
 def _type(name: str, kind: pa.DataType, tag: str | None, *, as_text: bool) -> pa.DataType:

@@ -15,10 +15,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ddbio.core.csv_lines import CsvColumns
+from ddbio.core.csv_lines import CsvColumns, line_offsets
 from ddbio.core.encode import EncodeOptions, Encoder
 from ddbio.core.ion import ion_to_json_lines
-from ddbio.core.ion_text import ion_line
+from ddbio.core.ion_items import OPENING, ion_items
 from ddbio.core.json_text import compact_json
 from ddbio.core.requests import ItemParts, Made, absent_condition
 from ddbio.errors import OptionError
@@ -142,9 +142,11 @@ class ImportLines:
         if self._form.newer_by is not None:
             made = self._parts.make(rows)
             return MadeLines(rows, *_framed(made, _PREFIX, self._suffix), made.refusals)
+        if self._form.format == "ion":
+            encoded = self._encoder.lend(rows, prefix=OPENING, suffix=self._suffix)
+            text = np.frombuffer(ion_items(encoded.buffer.tobytes()), np.uint8)
+            return MadeLines(rows, text, line_offsets(text), encoded.refusals)
         encoded = self._encoder.lend(rows, prefix=_PREFIX, suffix=self._suffix)
-        if self._form.format == "ion" and not encoded.refusals:
-            return MadeLines(rows, *_ion(encoded.buffer), ())
         return MadeLines(rows, encoded.buffer, encoded.offsets, encoded.refusals)
 
 
@@ -158,8 +160,3 @@ def _framed(made: Made, prefix: bytes, suffix: bytes) -> tuple[Bytes, Offsets]:
     _, offsets, text = lines.buffers()
     ends = np.frombuffer(offsets, np.int64)[: len(lines) + 1]
     return np.frombuffer(text, np.uint8)[: ends[-1]], ends
-
-
-def _ion(text: Bytes) -> tuple[Bytes, Offsets]:
-    lines = [ion_line(json.loads(line)) for line in text.tobytes().splitlines()]
-    return np.frombuffer(b"".join(lines), np.uint8), np.cumsum([0, *map(len, lines)])

@@ -27,7 +27,7 @@ class ImportFilesOptions(ConnectionOptions):
     gsi: Annotated[tuple[str, ...], BeforeValidator(split_indexes)] = ()
     """Global indexes of the new table, as ``import start`` takes them: items are checked for their keys."""
     format: Literal["dynamodb_json", "ion", "csv"] = "dynamodb_json"
-    """Format of the objects; Ion is written by plain Python, slowly; in CSV all but keys becomes text."""
+    """Format of the objects; Ion is written more slowly than JSON; in CSV all but keys becomes text."""
     delimiter: Literal[",", ";", ":", "|", "\t", " "] | None = None
     """What parts the fields of CSV; default is a comma."""
     csv_strings: bool = False
