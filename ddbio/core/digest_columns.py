@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from ddbio.core import digest as plain
 from ddbio.core.attribute import canonical_number
@@ -24,7 +23,7 @@ from ddbio.core.kernel.encode_fields import plain_fields
 from ddbio.core.kernel.encode_load import bytes_array, offsets_of, plain_array, spans_of, view_of, words_of
 from ddbio.core.kernel.encode_state import BINARY, NUMBER, TEXT
 from ddbio.core.kernel.encode_times import time_array
-from ddbio.core.rescue import null_value
+from ddbio.core.rescue import given_twice, null_value
 from ddbio.errors import SchemaError
 
 if TYPE_CHECKING:
@@ -69,6 +68,8 @@ class ColumnDigest:
             A column has an Arrow type that DynamoDB has no exact form for, or a set holds a null.
         DecodeError
             A number is beyond 38 digits or out of range.
+        EncodeError
+            An attribute is in its column and in the rescue column.
         """
         if not batch.num_rows:
             return
@@ -82,7 +83,7 @@ class ColumnDigest:
         n_rows = max(_LEAST_ROWS, _SLICE_BYTES * batch.num_rows // max(batch.nbytes, 1))
         for start in range(0, batch.num_rows, n_rows):
             part = batch.slice(start, n_rows)
-            high, low = loops.sum_items(_sums_of_rows(part, self._columns))
+            high, low = loops.sum_items(_sums_of_rows(part, self._columns, start))
             self.digest.merge(Digest(part.num_rows, int(high) << 64 | int(low)))
 
 
@@ -91,7 +92,7 @@ def digest_of_batches(batches: Iterable[pa.RecordBatch]) -> Digest:
 
     Raises
     ------
-    SchemaError, DecodeError
+    SchemaError, DecodeError, EncodeError
         As ``ColumnDigest.add_batch``.
     """
     columns = ColumnDigest()
@@ -100,19 +101,19 @@ def digest_of_batches(batches: Iterable[pa.RecordBatch]) -> Digest:
     return columns.digest
 
 
-def _sums_of_rows(batch: pa.RecordBatch, columns: Sequence[_Column]) -> _Words:
+def _sums_of_rows(batch: pa.RecordBatch, columns: Sequence[_Column], first_row: int) -> _Words:
     sums = new_sums(batch.num_rows)
     arrays = {field.name: batch.column(field.name) for field, _ in columns}
     if RESCUE_NAME in arrays:
         columns = [column for column in columns if column.field.name != RESCUE_NAME]
-        _add_rescued(arrays, {name_of_field(field): field.name for field, _ in columns}, sums)
+        _add_rescued(arrays, {name_of_field(field): field.name for field, _ in columns}, sums, first_row)
     for field, prepare in columns:
         _add(arrays[field.name], field, prepare, (_key_of(name_of_field(field)), _NULLS_ARE_MISSING), sums)
     return sums
 
 
-def _add_rescued(columns: dict[str, _Array], names: Mapping[str, str], sums: _Words) -> None:
-    """Add what is rescued, and make null what has an attribute of that name in its column."""
+def _add_rescued(columns: Mapping[str, _Array], names: Mapping[str, str], sums: _Words, first_row: int) -> None:
+    """Add what is rescued; refuse an attribute that is in its column too, as writing the row would."""
     rescued = columns[RESCUE_NAME]
     if rescued.null_count == len(rescued):
         return
@@ -124,11 +125,11 @@ def _add_rescued(columns: dict[str, _Array], names: Mapping[str, str], sums: _Wo
     hashes = np.array([*(plain.members_hash(item) for item in items), (0, 0)], np.uint64)
     sums += hashes[numbers].ravel()
     for attribute in set().union(*items) & names.keys():
-        name = names[attribute]
-        column = columns[name]
-        replaced = np.array([*(attribute in item for item in items), False])[numbers]
-        if column.null_count < len(column) and replaced.any():
-            columns[name] = pc.if_else(pa.array(replaced), pa.scalar(None, column.type), column)
+        column = columns[names[attribute]]
+        rescued_rows = np.array([*(attribute in item for item in items), False])[numbers]
+        twice = np.flatnonzero(rescued_rows & column.is_valid().to_numpy(zero_copy_only=False))
+        if len(twice):
+            raise given_twice(first_row + int(twice[0]), attribute)
 
 
 @functools.lru_cache(maxsize=1 << 12)

@@ -15,9 +15,8 @@ import pyarrow as pa
 from ddbio.core.attribute import AttributeValue, Item, canonical_number, encode_base64
 from ddbio.core.field import RESCUE_NAME, fields_within, name_of_field, tag_of_field
 from ddbio.core.json_text import compact_json
-from ddbio.core.rescue import null_value
+from ddbio.core.rescue import given_twice, null_value
 from ddbio.core.schema import normalize_schema
-from ddbio.errors import EncodeError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -50,9 +49,7 @@ def items_of(batch: pa.RecordBatch) -> Iterator[Item]:
         item = {name: value for name, value in zip(names, values, strict=True) if value is not None}
         others: Item = {} if rescued is None else json.loads(rescued)
         for name in filter(item.__contains__, others):
-            # Whichever were taken, the other would be lost.
-            reason = f"the attribute {name!r} is in its column and in the rescue column"
-            raise EncodeError(f"row {row}: {RESCUE_NAME}: {reason}", row, RESCUE_NAME, "duplicate")
+            raise given_twice(row, name)
         yield item | others
 
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
+from ddbio.core.field import RESCUE_NAME
 from ddbio.core.json_text import compact_json
-from ddbio.errors import SchemaError
+from ddbio.errors import EncodeError, SchemaError
 
 if TYPE_CHECKING:
     from ddbio.core.attribute import AttributeValue, Item
@@ -104,3 +105,9 @@ def rescue_text(rescued: Item | None) -> str | None:
 def null_value() -> dict[str, Any]:
     """Return DynamoDB's NULL."""
     return {"NULL": True}
+
+
+def given_twice(row: int, name: str) -> EncodeError:
+    """Return the error for an attribute that is in its column and in the rescue column: either value would be lost."""
+    reason = f"the attribute {name!r} is in its column and in the rescue column"
+    return EncodeError(f"row {row}: {RESCUE_NAME}: {reason}", row, RESCUE_NAME, "duplicate")

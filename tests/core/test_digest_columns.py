@@ -21,7 +21,7 @@ from ddbio.core.json_lines import to_dynamodb_json
 from ddbio.core.reference import RowBuilder
 from ddbio.core.rescue import MisfitLog
 from ddbio.core.schema import infer_schema_of_items, normalize_schema
-from ddbio.errors import DecodeError, SchemaError
+from ddbio.errors import DecodeError, EncodeError, SchemaError
 
 
 def digest_of(items):
@@ -222,8 +222,18 @@ def test_a_row_is_the_item_that_writing_it_sends(column):
     assert digest_of_batch(batch) == digest_of(map(json.loads, lines))
 
 
-def test_what_is_rescued_comes_before_its_column():
-    """A rescued attribute counts instead of what its column has, as in the items that such rows restore."""
-    rescued = ['{"a":{"S":"x"},"é":{"NULL":true}}', None, '{"é":{"NULL":true}}', "{}"]
+def test_what_is_rescued_is_back_in_its_place():
+    """A rescued attribute counts where its column is null, as in the items that such rows restore."""
+    rescued = ['{"é":{"NULL":true}}', None, '{"a":{"S":"x"},"é":{"NULL":true}}', "{}"]
     batch = pa.record_batch([pa.array([1, 2, None, 4]), pa.array(rescued)], names=["a", "_rescue"])
     assert_same(batch)
+
+
+def test_an_attribute_given_twice():
+    """A value in its column and in the rescue column has no digest, as it cannot be written: either would be lost."""
+    batch = pa.RecordBatch.from_pydict({"a": [1, 2, 3], "_rescue": [None, '{"b":{"S":"x"}}', '{"a":{"S":"x"}}']})
+    with pytest.raises(EncodeError, match="row 2: _rescue: the attribute 'a' is in its column") as refused:
+        ColumnDigest().add_batch(batch)
+    with pytest.raises(EncodeError) as wanted:
+        list(items_of(batch))
+    assert refused.value.args == wanted.value.args
