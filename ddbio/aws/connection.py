@@ -36,6 +36,7 @@ LARGEST_BODY_BYTES = 128 << 20
 _LARGEST_LINE_BYTES = 64 << 10
 _MOST_HEADERS = 100
 _HEAD_END = b"\r\n\r\n"
+_OK_LINE, _OK = "HTTP/1.1 200 OK", ("HTTP/1.1", 200)
 _BUFFER_BYTES = 64 << 10
 # An answer that trickles never runs into the timeout of one read.
 _READ_TIMEOUTS_PER_ANSWER = 2
@@ -53,7 +54,7 @@ class Target:
     read_timeout_seconds: float
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Reply:
     """Hold one answer; header names are in lower case."""
 
@@ -137,6 +138,7 @@ class _Receiver(io.RawIOBase):
     def __init__(self, link: socket.socket, timeout_seconds: float) -> None:
         self._link = link
         self._timeout_seconds = timeout_seconds
+        self._ahead = b""
         self.deadline: float | None = None
         self.received = 0
         self.ended = False
@@ -149,7 +151,23 @@ class _Receiver(io.RawIOBase):
         if seconds != self._link.gettimeout():
             self._link.settimeout(seconds)
 
+    def first(self) -> bytes:
+        """Return what comes first of an answer."""
+        came = self._link.recv(_BUFFER_BYTES)
+        self.received += len(came)
+        self.ended = not came
+        return came
+
+    def put_back(self, came: bytes) -> None:
+        """Take back what came first, to be read next."""
+        self._ahead = came
+
     def readinto(self, into: WriteableBuffer) -> int | None:
+        if self._ahead:
+            view = memoryview(into)
+            count = min(len(view), len(self._ahead))
+            view[:count], self._ahead = self._ahead[:count], self._ahead[count:]
+            return count
         if self.deadline is None:
             self.wait_at_most(0)
         else:
@@ -174,6 +192,7 @@ class _Connection:
         self._reader = io.BufferedReader(self._receiver, _BUFFER_BYTES)
         self.reusable = False
         self._is_drained = False
+        self._pending = self._link.pending if isinstance(self._link, ssl.SSLSocket) else _nothing
         self._arrivals = select.poll()
         self._arrivals.register(self._link, select.POLLIN)
 
@@ -182,17 +201,12 @@ class _Connection:
 
     def is_idle(self) -> bool:
         """Tell whether nothing came since the last answer: neither its end nor bytes nobody asked for."""
-        if self._is_drained and not self._is_readable():
+        if self._is_drained and not self._pending() and not self._arrivals.poll(0):
             return True
         self._receiver.deadline = None
         with contextlib.suppress(OSError):
             return not self._reader.peek(1) and not self._receiver.ended
         return False
-
-    def _is_readable(self) -> bool:
-        if isinstance(self._link, ssl.SSLSocket) and self._link.pending():
-            return True
-        return bool(self._arrivals.poll(0))
 
     def exchange(self, request: bytes) -> Reply:
         served, self.reusable, self._is_drained = self.reusable, False, False
@@ -210,41 +224,50 @@ class _Connection:
             raise (_StaleConnectionError if stale else ConnectionClosedError)(endpoint_url=url, error=error) from error
 
     def _receive(self) -> Reply:
-        before = self._receiver.received
-        lines, head_bytes = self._head()
-        (version, status), headers = _status(lines[0]), _headers(lines[1:])
-        body, delimited = self._body(headers)
-        self.reusable = delimited and version == b"HTTP/1.1" and headers.get("connection", "").lower() != "close"
-        self._is_drained = self._receiver.received - before == head_bytes + len(body)
+        lines, came = self._head()
+        headers = _headers(lines)
+        version, status = _OK if lines[0] == _OK_LINE else _status(lines[0])
+        if came is None:
+            body, delimited = self._body(headers)
+        elif headers.get("content-length") == str(len(came)) and "transfer-encoding" not in headers:
+            # Most answers come at once, and nothing after them.
+            body, delimited, self._is_drained = came, True, True
+        else:
+            before = self._receiver.received - len(came)
+            self._receiver.put_back(came)
+            body, delimited = self._body(headers)
+            self._is_drained = self._receiver.received - before == len(body)
+        self.reusable = delimited and version == "HTTP/1.1" and headers.get("connection", "").lower() != "close"
         return Reply(status, headers, body)
 
-    def _head(self) -> tuple[list[bytes], int]:
-        """Return the lines before the body, and how many bytes they are; 0 where they did not come at once."""
-        came = self._reader.peek(1)
-        end = came.find(_HEAD_END)
-        lines = came[:end].split(b"\r\n")
-        if end < 0 or came.count(b"\n", 0, end) != len(lines) - 1:
-            first = self._line()
-            # What is no status is told before more is waited for.
-            _status(first)
-            return [first, *self._lines()], 0
-        return lines, len(self._reader.read(end + len(_HEAD_END)))
+    def _head(self) -> tuple[list[str], bytes | None]:
+        """Return the lines before the body, and what of it came with them; None where they did not come at once."""
+        came = self._receiver.first()
+        head, end, rest = came.partition(_HEAD_END)
+        lines = head.decode("latin-1").split("\r\n")
+        if end and head.count(b"\n") == len(lines) - 1:
+            return lines, rest
+        self._receiver.put_back(came)
+        first = self._line()
+        # What is no status is told before more is waited for.
+        _status(first)
+        return [first, *self._lines()], None
 
-    def _lines(self) -> list[bytes]:
-        lines: list[bytes] = []
+    def _lines(self) -> list[str]:
+        lines: list[str] = []
         while line := self._line():
             lines.append(line)
             if len(lines) > _MOST_HEADERS:
                 raise HTTPClientError(error=f"the answer has more than {_MOST_HEADERS} headers")
         return lines
 
-    def _line(self) -> bytes:
+    def _line(self) -> str:
         line = self._reader.readline(_LARGEST_LINE_BYTES)
         if not line.endswith(b"\n"):
             if len(line) == _LARGEST_LINE_BYTES:
                 raise HTTPClientError(error="the answer has an endless header line")
             raise EOFError("the connection ended inside the head of the answer")
-        return line.rstrip(b"\r\n")
+        return line.rstrip(b"\r\n").decode("latin-1")
 
     def _body(self, headers: Mapping[str, str]) -> tuple[bytes, bool]:
         if headers.get("transfer-encoding", "").lower() == "chunked":
@@ -258,7 +281,7 @@ class _Connection:
     def _chunks(self) -> bytes:
         chunks: list[bytes] = []
         total = 0
-        while size := _size(self._line().partition(b";")[0].decode("latin-1"), 16):
+        while size := _size(self._line().partition(";")[0], 16):
             total += size
             _refuse_beyond_limit(total)
             chunks.append(self._exactly(size))
@@ -273,15 +296,20 @@ class _Connection:
         return body
 
 
-def _status(line: bytes) -> tuple[bytes, int]:
+def _nothing() -> int:
+    return 0
+
+
+def _status(line: str) -> tuple[str, int]:
     words = line.split(None, 2)
-    if len(words) < 2 or not words[0].startswith(b"HTTP/1.") or not words[1].isdigit():  # noqa: PLR2004 - version, status
-        raise HTTPClientError(error=f"the answer is not HTTP/1.1: it begins with {line[:40]!r}")
+    if len(words) < 2 or not words[0].startswith("HTTP/1.") or not words[1].isdecimal():  # noqa: PLR2004 - version, status
+        raise HTTPClientError(error=f"the answer is not HTTP/1.1: it begins with {line[:40].encode('latin-1')!r}")
     return words[0], int(words[1])
 
 
-def _headers(lines: list[bytes]) -> dict[str, str]:
-    parted = [line.partition(":") for line in b"\n".join(lines).decode("latin-1").split("\n")]
+def _headers(lines: list[str]) -> dict[str, str]:
+    """Return the headers below a status line."""
+    parted = [line.partition(":") for line in lines[1:]]
     return {name.lower(): value.strip() for name, _, value in parted}
 
 

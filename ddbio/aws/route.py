@@ -107,7 +107,10 @@ class Route:
         botocore.exceptions.NoCredentialsError
             If there are none.
         """
-        credentials: Credentials | None = self.auth().credentials
+        # Through botocore's auth object, which is made anew each time, only where its credentials are out of reach.
+        credentials: Credentials | None = (
+            self.auth().credentials if self.source is None else self.source.get_frozen_credentials()
+        )
         if credentials is None:
             raise NoCredentialsError
         return credentials

@@ -103,6 +103,7 @@ class Lane:
         self._budget, self._patience, self._clock = budget, patience, clock
         self._ratio = 1.0
         self._failure: ClientError | BotoCoreError | None = None
+        self._last: tuple[bytes, dict[str, Any]] = (b"{}", {})
         self.tally = LaneTally()
 
     def write(self, writes: Writes) -> None:
@@ -148,7 +149,13 @@ class Lane:
             return self._refused(error, writes, packer, batch)
         finally:
             self.tally.last_at = self._clock()
-        return self._answered(json.loads(reply.decode()), grant, expected, (writes, packer, batch))
+        return self._answered(self._parsed(reply), grant, expected, (writes, packer, batch))
+
+    def _parsed(self, reply: bytes) -> dict[str, Any]:
+        # Batches of as many units, all written, have the same answer.
+        if reply != self._last[0]:
+            self._last = (reply, json.loads(reply.decode()))
+        return self._last[1]
 
     def _stamp(self) -> None:
         if self.tally.first_at is None:

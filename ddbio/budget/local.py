@@ -57,19 +57,18 @@ class LocalBudget:
 
     def acquire(self, units: float) -> Grant:
         """Wait until a request of estimated ``units`` may be sent; see `Budget.acquire`."""
-        place = self.reserve(units)
-        while True:
-            wait_seconds, at_seconds = self.check(place)
-            if wait_seconds <= 0:
-                return Grant(units, at_seconds)
+        with self._lock:
+            place = self._reserve(units)
+            wait_seconds, at_seconds = self._check(place)
+        while wait_seconds > 0:
             self._closed.wait(min(wait_seconds, LONGEST_NAP_SECONDS))
+            wait_seconds, at_seconds = self.check(place)
+        return Grant(units, at_seconds)
 
     def reserve(self, units: float) -> float:
         """Return a place in line for a request, at once."""
         with self._lock:
-            if self._started_at is None:
-                self._started_at = self._clock()
-            return 0.0 if self._pacer is None else self._pacer.reserve(units, self._run_seconds())
+            return self._reserve(units)
 
     def check(self, place: float) -> tuple[float, float]:
         """Return how long the request at a place has still to wait, and the seconds of the run; 0 grants it.
@@ -80,10 +79,7 @@ class LocalBudget:
             The job is being stopped.
         """
         with self._lock:
-            if self._stopped_at is not None:
-                raise BudgetClosedError
-            run_seconds = self._run_seconds()
-            return 0.0 if self._pacer is None else self._pacer.wait_seconds(place, run_seconds), run_seconds
+            return self._check(place)
 
     def settle(self, grant: Grant, consumed: float, *, items: int = 0, wire_bytes: int = 0) -> None:
         """Correct a grant and count what it brought; see `Budget.settle`."""
@@ -132,6 +128,17 @@ class LocalBudget:
             if self._stopped_at is None:
                 self._stopped_at = self._run_seconds()
         self._closed.set()
+
+    def _reserve(self, units: float) -> float:
+        if self._started_at is None:
+            self._started_at = self._clock()
+        return 0.0 if self._pacer is None else self._pacer.reserve(units, self._run_seconds())
+
+    def _check(self, place: float) -> tuple[float, float]:
+        if self._stopped_at is not None:
+            raise BudgetClosedError
+        run_seconds = self._run_seconds()
+        return 0.0 if self._pacer is None else self._pacer.wait_seconds(place, run_seconds), run_seconds
 
     def _run_seconds(self) -> float:
         return 0.0 if self._started_at is None else self._clock() - self._started_at

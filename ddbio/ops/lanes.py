@@ -125,7 +125,10 @@ class WriteTask:
 
 
 class _Crew:
-    """Run the lanes' threads, each behind a queue of its own, and keep the first error of any."""
+    """Run the lanes' threads, each behind a queue of its own, and keep the first error of any.
+
+    A lane that is alone writes in the caller's thread: another would only take turns with it.
+    """
 
     def __init__(self, lanes: list[Lane], plan: WritePlan, stop: threading.Event, budget: Budget) -> None:
         self.error: BaseException | None = None
@@ -135,10 +138,12 @@ class _Crew:
         self._stop, self._budget = stop, budget
         self._milestones: deque[Milestone] = deque()
         self._lock = threading.Lock()
+        self._lanes = lanes
         self._queues: list[Queue[_Share | Milestone | None]] = [Queue(_QUEUED_CHUNKS) for _ in lanes]
         self._threads = [
             threading.Thread(target=self._work, args=pair, name=f"ddbio-lane-{number}", daemon=True)
             for number, pair in enumerate(zip(lanes, self._queues, strict=True))
+            if len(lanes) > 1
         ]
         for thread in self._threads:
             thread.start()
@@ -148,15 +153,15 @@ class _Crew:
         return self._stop.is_set()
 
     def put(self, writes: Sequence[Writes], chunk: pa.RecordBatch, first_row: int) -> None:
-        for queue, share in zip(self._queues, writes, strict=True):
+        for place, share in enumerate(writes):
             if len(share):
-                queue.put(_Share(share, chunk, first_row))
+                self._hand(place, _Share(share, chunk, first_row))
 
     def put_milestone(self, milestone: Milestone) -> None:
         milestone.open_lanes = len(self._queues)
         self._milestones.append(milestone)
-        for queue in self._queues:
-            queue.put(milestone)
+        for place in range(len(self._lanes)):
+            self._hand(place, milestone)
 
     def passed(self) -> list[Milestone]:
         """Return the milestones that every lane has passed, each once, in their order."""
@@ -177,19 +182,28 @@ class _Crew:
         for thread in self._threads:
             thread.join()
 
+    def _hand(self, place: int, work: _Share | Milestone) -> None:
+        if self._threads:
+            self._queues[place].put(work)
+        else:
+            self._do(self._lanes[place], work)
+
     def _work(self, lane: Lane, queue: Queue[_Share | Milestone | None]) -> None:
         # A lane that has failed still empties its queue, so that nobody waits to fill it.
         while (work := queue.get()) is not None:
-            try:
-                if self.stopped:
-                    continue
-                if isinstance(work, Milestone):
-                    with self._lock:
-                        work.open_lanes -= 1
-                else:
-                    self._write(lane, work)
-            except BaseException as error:  # noqa: BLE001 - whatever ends a lane must reach the caller
-                self.fail(error)
+            self._do(lane, work)
+
+    def _do(self, lane: Lane, work: _Share | Milestone) -> None:
+        try:
+            if self.stopped:
+                return
+            if isinstance(work, Milestone):
+                with self._lock:
+                    work.open_lanes -= 1
+            else:
+                self._write(lane, work)
+        except BaseException as error:  # noqa: BLE001 - whatever ends a lane must reach the caller
+            self.fail(error)
 
     def _write(self, lane: Lane, share: _Share) -> None:
         try:

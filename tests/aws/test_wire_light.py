@@ -85,6 +85,28 @@ def test_an_answer_cut_short_is_a_closed_connection(light, words):
     assert is_transient(raised.value)
 
 
+@pytest.mark.parametrize("cut", [1, 20, len(HEAD) - 2, len(HEAD), len(HEAD) + 1, len(HEAD + PAGE) - 1])
+def test_an_answer_in_two_pieces_keeps_its_connection(light, cut):
+    """Wherever an answer is parted on its way, it is whole, and the connection serves the next request."""
+
+    def in_two(link: socket.socket) -> bool:
+        link.sendall((HEAD + PAGE)[:cut])
+        time.sleep(0.02)
+        return speak((HEAD + PAGE)[cut:], stays_open=True)(link)
+
+    with ScriptedServer(in_two, in_two, answer()) as server, light(server) as source:
+        assert [source.scan(SCAN).count for _ in range(3)] == [1, 1, 1]
+    assert [request.connection for request in server.requests] == [1, 1, 1]
+
+
+def test_bytes_beyond_an_answer_end_its_connection(light):
+    """What nobody asked for is never taken for the next answer, even where it came with this one."""
+    with ScriptedServer(speak(HEAD + PAGE + HEAD + PAGE, stays_open=True), answer()) as server:
+        with light(server) as source:
+            assert [source.scan(SCAN).count, source.scan(SCAN).count] == [1, 1]
+        assert [request.connection for request in server.requests] == [1, 2]
+
+
 @pytest.mark.parametrize("words", [HEAD, HEAD + PAGE], ids=["head", "body"])
 def test_a_trickling_answer_runs_into_a_deadline(light, words):
     """Bytes that come just in time for every single read do not hold a lane for ever."""

@@ -1,6 +1,7 @@
 """Write rows into a table on the fake: every acknowledged row is there, and the report is true."""
 
 import json
+import threading
 
 import boto3
 import pyarrow as pa
@@ -53,6 +54,36 @@ def test_every_row_is_there_and_the_report_says_so(server):
     assert list(report.to_dict()) == REPORT_KEYS
     assert (report.rows, report.written, report.skipped, report.rejected) == (1000, 1000, 0, 0)
     assert report.wcu_consumed == sum(row[2] for row in server.consumed("rows")) == 2000
+
+
+@pytest.mark.parametrize(("lanes", "threads"), [(1, 0), (3, 3)])
+def test_a_lane_that_is_alone_takes_no_thread(server, lanes, threads):
+    """One lane writes where its rows are read; more have a thread each; every row arrives by either."""
+    table, seen = rows(300), []
+
+    def batches():
+        for batch in table.to_batches(max_chunksize=100):
+            seen.append(sum(thread.name.startswith("ddbio-lane") for thread in threading.enumerate()))
+            yield batch
+
+    report = ddbio.write_table(batches(), "rows", endpoint_url=server.endpoint_url, lanes=lanes)
+    assert (report.written, seen[-1]) == (300, threads)
+    assert stored(server) == in_order(table)
+
+
+@pytest.mark.parametrize("mode", ["upsert", "create"])
+def test_a_lane_that_is_alone_tells_why_it_ends(server, mode):
+    """What the service refuses ends the write of one lane as it ends that of more."""
+
+    def batches():
+        yield rows(100).to_batches()[0]
+        boto3.client("dynamodb", endpoint_url=server.endpoint_url, region_name="us-east-1").delete_table(
+            TableName="rows"
+        )
+        yield from rows(100).to_batches() * 2
+
+    with pytest.raises(NotFoundError, match="rows"):
+        ddbio.write_table(batches(), "rows", endpoint_url=server.endpoint_url, lanes=1, mode=mode)
 
 
 @pytest.mark.parametrize("source", ["table", "batch", "reader", "batches", "pandas"])
