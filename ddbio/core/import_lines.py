@@ -9,7 +9,7 @@ from __future__ import annotations
 import csv
 import json
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -34,8 +34,6 @@ if TYPE_CHECKING:
 
     Bytes: TypeAlias = npt.NDArray[np.uint8]
     Offsets: TypeAlias = npt.NDArray[np.int64]
-
-_PREFIX, _SUFFIX = b'{"Item":', b"}\n"
 
 
 @dataclass(frozen=True)
@@ -101,13 +99,8 @@ class MadeLines:
     refusals: Sequence[Refusal]
 
 
-class ImportLines:
-    """Make the rows of batches of one schema lines.
-
-    Raises
-    ------
-    OptionError
-        If the rows have no column of the name by which they are compared, or one that cannot be told in CSV.
+class ImportLines(Protocol):
+    """Make the rows of batches of one schema lines; keep one per thread.
 
     Attributes
     ----------
@@ -115,39 +108,79 @@ class ImportLines:
         What an object begins with.
     """
 
-    def __init__(self, schema: pa.Schema, form: LineForm) -> None:
-        self.schema, self._form = schema, form
-        self.header, self._suffix = b"", _SUFFIX
-        options = EncodeOptions(index_keys=form.index_keys)
-        if form.format == "csv":
-            self._csv = CsvColumns(schema, form.tags, form.delimiter, as_text=form.csv_strings)
-            self.header = self._csv.header
-            self._encoder = Encoder(self._csv.schema, keys=dict(form.key), options=options)
-            return
-        if form.condition:
-            self._suffix = f",{compact_json(form.condition)[1:]}\n".encode()
-        if form.newer_by is None:
-            self._encoder = Encoder(schema, keys=dict(form.key), options=options)
-            return
-        if form.newer_by not in schema.names:
-            raise OptionError(f"newer_by: the rows have no column {form.newer_by!r}, but {', '.join(schema.names)}")
-        self._parts = ItemParts(schema, schema.names, dict(form.key), form.newer_by, form.index_keys)
+    header: bytes
 
     def make(self, rows: pa.RecordBatch) -> MadeLines:
         """Return the line of each row, and the rows that are no items of the table."""
-        if self._form.format == "csv":
-            items = self._csv.items(rows)
-            refusals = (*self._encoder.lend(items).refusals, *self._csv.refusals(items))
-            return MadeLines(items, *self._csv.lines(items), refusals)
-        if self._form.newer_by is not None:
-            made = self._parts.make(rows)
-            return MadeLines(rows, *_framed(made, _PREFIX, self._suffix), made.refusals)
-        if self._form.format == "ion":
-            encoded = self._encoder.lend(rows, prefix=OPENING, suffix=self._suffix)
-            text = np.frombuffer(ion_items(encoded.buffer.tobytes()), np.uint8)
-            return MadeLines(rows, text, line_offsets(text), encoded.refusals)
-        encoded = self._encoder.lend(rows, prefix=_PREFIX, suffix=self._suffix)
-        return MadeLines(rows, encoded.buffer, encoded.offsets, encoded.refusals)
+        ...
+
+
+def import_lines(schema: pa.Schema, form: LineForm) -> ImportLines:
+    """Return what makes rows of a schema lines.
+
+    Raises
+    ------
+    OptionError
+        If the rows have no column of the name by which they are compared, or one that cannot be told in CSV.
+    """
+    if form.format == "csv":
+        return _CsvLines(schema, form)
+    if form.newer_by is None:
+        return _Lines(schema, form)
+    if form.newer_by not in schema.names:
+        raise OptionError(f"newer_by: the rows have no column {form.newer_by!r}, but {', '.join(schema.names)}")
+    return _ComparedLines(schema, form, form.newer_by)
+
+
+class _Lines:
+    header = b""
+
+    def __init__(self, schema: pa.Schema, form: LineForm) -> None:
+        self._encoder = Encoder(schema, keys=dict(form.key), options=EncodeOptions(index_keys=form.index_keys))
+        self._is_ion = form.format == "ion"
+        self._edges = (OPENING, b"}\n") if self._is_ion else _edges(form)
+
+    def make(self, rows: pa.RecordBatch) -> MadeLines:
+        prefix, suffix = self._edges
+        encoded = self._encoder.lend(rows, prefix=prefix, suffix=suffix)
+        if not self._is_ion:
+            return MadeLines(rows, encoded.buffer, encoded.offsets, encoded.refusals)
+        text = np.frombuffer(ion_items(encoded.buffer.tobytes()), np.uint8)
+        return MadeLines(rows, text, line_offsets(text), encoded.refusals)
+
+
+class _ComparedLines:
+    """Put what an item is compared by into its line."""
+
+    header = b""
+
+    def __init__(self, schema: pa.Schema, form: LineForm, newer_by: str) -> None:
+        self._parts = ItemParts(schema, schema.names, dict(form.key), newer_by, form.index_keys)
+        self._edges = _edges(form)
+
+    def make(self, rows: pa.RecordBatch) -> MadeLines:
+        made = self._parts.make(rows)
+        return MadeLines(rows, *_framed(made, *self._edges), made.refusals)
+
+
+class _CsvLines:
+    def __init__(self, schema: pa.Schema, form: LineForm) -> None:
+        self._columns = CsvColumns(schema, form.tags, form.delimiter, as_text=form.csv_strings)
+        self.header = self._columns.header
+        options = EncodeOptions(index_keys=form.index_keys)
+        self._encoder = Encoder(self._columns.schema, keys=dict(form.key), options=options)
+
+    def make(self, rows: pa.RecordBatch) -> MadeLines:
+        items = self._columns.items(rows)
+        # Printed in vain: only this knows which items DynamoDB takes.
+        refusals = (*self._encoder.lend(items).refusals, *self._columns.refusals(items))
+        return MadeLines(items, *self._columns.lines(items), refusals)
+
+
+def _edges(form: LineForm) -> tuple[bytes, bytes]:
+    """Return what stands before and after an item."""
+    members = compact_json(form.condition)[1:-1]
+    return b'{"Item":', f"{members and ','}{members}}}\n".encode()
 
 
 def _framed(made: Made, prefix: bytes, suffix: bytes) -> tuple[Bytes, Offsets]:

@@ -13,7 +13,7 @@ import numpy as np
 from ddbio.aws.table import describe_table, facts_of_description
 from ddbio.core.digest_columns import ColumnDigest
 from ddbio.core.import_job import index_keys
-from ddbio.core.import_lines import ImportLines, LineForm
+from ddbio.core.import_lines import LineForm, import_lines
 from ddbio.core.kernel.encoder import PIECE_BYTES
 from ddbio.core.key_set import KeySet, Prints, key_prints
 from ddbio.core.staged import FileNaming
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
+    from ddbio.core.import_lines import ImportLines
     from ddbio.core.staged import Staged
     from ddbio.ops.sources import FileSource, Rows
     from ddbio.options import ImportFilesFromOptions, ImportFilesOptions
@@ -198,7 +199,7 @@ class _Window:
             delimiter=options.delimiter or ",",
             csv_strings=options.csv_strings,
         )
-        self._makers: list[ImportLines] = []
+        self._makers: list[tuple[pa.Schema, ImportLines]] = []
         self._header = b""
         self._lines = Lines(options.target_file_bytes + options.target_file_bytes // 4)
         self._held: list[tuple[pa.RecordBatch, Prints]] = []
@@ -243,14 +244,14 @@ class _Window:
         self.rows += rows.num_rows
 
     def _maker(self, schema: pa.Schema) -> ImportLines:
-        for maker in self._makers:
-            if maker.schema.equals(schema):
+        for known, maker in self._makers:
+            if known.equals(schema):
                 return maker
-        maker = ImportLines(schema, self.form)
+        maker = import_lines(schema, self.form)
         if self._makers and maker.header != self._header:
             raise OptionError(f"CSV has the same columns in all objects: {maker.header!r} are not {self._header!r}")
         self._header = maker.header
-        self._makers.append(maker)
+        self._makers.append((schema, maker))
         return maker
 
     def _refusal(self, line: bytes) -> EncodeError:

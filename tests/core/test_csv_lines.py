@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ddbio.core.import_lines import ImportLines, LineForm
+from ddbio.core.import_lines import LineForm, import_lines
 from ddbio.errors import OptionError
 
 KEY = (("pk", "S"), ("sk", "N"))
@@ -28,7 +28,7 @@ def form(**options):
 def test_any_text_is_read_back(rows, delimiter):
     """A reader of CSV finds in each line the texts of its row, whatever quotes and delimiters are in them."""
     batch = pa.RecordBatch.from_arrays([pa.array(column) for column in zip(*rows, strict=True)], ["pk", "sk", "text"])
-    lines = ImportLines(batch.schema, form(delimiter=delimiter))
+    lines = import_lines(batch.schema, form(delimiter=delimiter))
     made = lines.make(batch)
     assert not made.refusals
     assert made.offsets.tolist()[-1] == len(made.text)
@@ -57,23 +57,23 @@ def test_columns_that_csv_cannot_tell_are_refused(column, match):
     """Types that would be lost, names that no header can hold, and too many columns."""
     batch = pa.RecordBatch.from_pydict({"pk": ["a"], "sk": [1], **column})
     if match is None:
-        assert ImportLines(batch.schema, form()).make(batch).refusals == ()
+        assert import_lines(batch.schema, form()).make(batch).refusals == ()
         return
     with pytest.raises(OptionError, match=match):
-        ImportLines(batch.schema, form())
+        import_lines(batch.schema, form())
 
 
 @pytest.mark.parametrize("keys", [{"pk": [1], "sk": [1]}, {"pk": ["a"], "sk": ["1"]}, {"pk": ["a"], "sk": [b"1"]}])
 def test_keys_have_their_types(keys):
     """A column of another type than its key is refused."""
     with pytest.raises(OptionError, match=r"key '.k' of type"):
-        ImportLines(pa.RecordBatch.from_pydict(keys).schema, form())
+        import_lines(pa.RecordBatch.from_pydict(keys).schema, form())
 
 
 def test_numbers_become_text_when_asked():
     """Numbers, booleans and dates are the text of themselves; the items hold them as text."""
     batch = pa.RecordBatch.from_pydict({"pk": ["a"], "sk": [1], "n": [2], "d": [Decimal("1.50")], "t": [True]})
-    made = ImportLines(batch.schema, form(csv_strings=True)).make(batch)
+    made = import_lines(batch.schema, form(csv_strings=True)).make(batch)
     assert made.text.tobytes() == b'"a",1,"2","1.50","true"\n'
     assert made.items.to_pylist() == [{"pk": "a", "sk": 1, "n": "2", "d": "1.50", "t": "true"}]
 
@@ -84,5 +84,5 @@ def test_numbers_become_text_when_asked():
 def test_rows_that_csv_cannot_tell_are_refused(value, rule):
     """Nulls cannot be left out, and an item is one line; the first such row is named."""
     batch = pa.RecordBatch.from_pydict({"pk": ["a", "b", "c"], "sk": [1, 2, 3], "text": ["x", value, value]})
-    (refusal,) = ImportLines(batch.schema, form()).make(batch).refusals
+    (refusal,) = import_lines(batch.schema, form()).make(batch).refusals
     assert (refusal.row, refusal.attribute, refusal.rule) == (1, "text", rule)
