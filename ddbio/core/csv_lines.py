@@ -39,17 +39,17 @@ class CsvColumns:
     as_text
         Write numbers, booleans and dates that are in no key as text.
 
-    Raises
-    ------
-    OptionError
-        If a column cannot be told in CSV.
-
     Attributes
     ----------
     schema
         Columns of the items that the service makes of the lines.
     header
         The first line of each object.
+
+    Raises
+    ------
+    OptionError
+        If a column cannot be told in CSV.
     """
 
     def __init__(self, schema: pa.Schema, tags: Mapping[str, str], delimiter: str, *, as_text: bool) -> None:

@@ -19,7 +19,7 @@ _RUNNING = frozenset({"IN_PROGRESS", "CANCELLING", "CREATING"})
 
 
 class Job(Protocol):
-    """State of a job what every kind has."""
+    """Tell of a job what every kind has."""
 
     @property
     def arn(self) -> str:
