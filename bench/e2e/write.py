@@ -16,6 +16,7 @@ import pyarrow as pa
 
 import ddbio
 from bench.e2e import record, sink
+from bench.serving import isolate
 from ddbio.testing import FakeDynamoDB
 
 if TYPE_CHECKING:
@@ -35,6 +36,7 @@ def main() -> None:
     arguments.add_argument("--rounds", type=int, default=5)
     arguments.add_argument("--lanes", type=int, default=1)
     asked = arguments.parse_args()
+    isolate()
     ways: dict[str, Callable[[pa.Table, str], None]] = {
         DDBIO: lambda rows, url: _ddbio(rows, url, asked.lanes),
         COMPRESSED: lambda rows, url: _ddbio(rows, url, asked.lanes, compress_requests=True),
