@@ -23,12 +23,12 @@ class Job(Protocol):
 
     @property
     def arn(self) -> str:
-        """Its name."""
+        """Return its name."""
         ...
 
     @property
     def status(self) -> str:
-        """Where it is, in the service's own word."""
+        """Return where it is, in the service's own word."""
         ...
 
 
