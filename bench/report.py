@@ -101,7 +101,7 @@ def _demo(row: dict[str, Any]) -> Iterator[Line]:
 
 def _decode(row: dict[str, Any]) -> Iterator[Line]:
     ratios = row["figures"]["export export"]["times_as_fast_as"]
-    yield Line("decode export lines, beside bare `pyarrow.json` (floor)", ratios[decoders.FLOOR], "×", ("≥", 0.75), 2)
+    yield Line("decode export lines, beside bare `pyarrow.json` (floor)", ratios[decoders.FLOOR], "×", ("≥", 4.3), 2)
     yield Line("… beside `json.loads` + `TypeDeserializer`", ratios[decoders.BOTO3], "×", ("≥", 4), 1)
     speeds = row["figures"]["export export"]["megabytes_per_cpu_second"]
     yield Line("… MB per CPU-second", speeds[decoders.DDBIO], "")
@@ -126,7 +126,7 @@ def _scan(row: dict[str, Any]) -> Iterator[Line]:
     ratios = figures["times_as_fast_as"]
     megabytes = figures["item_json_bytes"] / 1e6
     what = f"scan {megabytes:.0f} MB over HTTP to typed columns, beside boto3 `client.scan`"
-    yield Line(what, ratios[scanners.CLIENT], "×", ("≥", 15), 1)
+    yield Line(what, ratios[scanners.CLIENT], "×", ("≥", 80), 1)
     yield Line("… beside boto3 resource `table.scan`", ratios[scanners.RESOURCE], "×", digits=1)
     yield Line("… beside awswrangler `read_items`", ratios[scanners.AWSWRANGLER], "×", digits=1)
     yield Line("… beside fetching the pages and no more (floor)", ratios[scanners.RAW_LIGHT], "×", digits=2)
