@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 # Beside a job of seconds, what PySpark spends on each task and job would be half of the direct way.
-SPARK_ITEMS = 400_000
+SPARK_ITEMS = 800_000
 CORES = 2
 DIRECT, SPARK = "ddbio export read, engine spark", "spark.read.schema(…).json … write.parquet"
 FLOORS = (steps.GUNZIP, steps.DECODE, steps.PARQUET)
