@@ -154,18 +154,9 @@ def write_share(share: Share, budget: Budget) -> WriteTally:
     job = share.job
     if share.number in job.record.finished:
         return WriteTally()
-    rejects = Rejects(job.options, job.record.job_id)
-    rows = 0
-
-    def feed() -> Iterator[pa.RecordBatch]:
-        nonlocal rows
-        for packed in share.packed:
-            for batch in pa.ipc.open_stream(packed):
-                rows += batch.num_rows
-                yield batch
-
-    tally = job.write(feed(), rejects, budget)
-    job.record.finish(share.number, rows)
+    batches = (batch for packed in share.packed for batch in pa.ipc.open_stream(packed))
+    tally = job.write(batches, Rejects(job.options, job.record.job_id), budget)
+    job.record.finish(share.number, tally.rows)
     job.record.flush()
     return tally
 

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from ddbio.core import manifest, manifest_text
-from ddbio.core.item_lines import ItemLines, PageSplitter
+from ddbio.core.item_lines import PageSplitter
 from ddbio.core.staged import FileNaming
 from ddbio.errors import DecodeError
 from ddbio.lake.gzip_lines import GzipLinesWriter
@@ -28,16 +28,9 @@ FOLDER = "data"
 """Where readers look for an export's files."""
 
 
-class LineStream(PageStream[ItemLines]):
-    """Iterate over the lines of a task's segments."""
-
-    def _open_decoder(self) -> PageSplitter:
-        return PageSplitter()
-
-
 def write_lines_task(task: FilesTask, budget: Budget) -> FilesResult:
     """Write one task's segments into staged files of lines; leave nothing staged when it fails."""
-    stream = LineStream(task.scan, budget)
+    stream = PageStream(task.scan, budget, PageSplitter)
     staging = task.staging
     naming = FileNaming(staging.job_id, task.scan.number, secrets.randbelow(10**6))
     writer = GzipLinesWriter(staging.store, naming, FOLDER, staging.files.target_file_bytes)

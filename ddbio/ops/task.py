@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections import deque
 from dataclasses import dataclass
+from functools import partial
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Generic, Literal, Protocol, TypeVar
 
@@ -19,7 +20,7 @@ from ddbio.core.rescue import MisfitLog
 from ddbio.engine import available_cores
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Sequence
+    from collections.abc import Callable, Generator, Sequence
 
     from ddbio.aws.client import ClientSpec
     from ddbio.aws.scan import SegmentRequest
@@ -86,11 +87,17 @@ class PageStream(Generic[BlockT]):
 
     Each lane is a thread that takes the next segment when it has finished one, so a long segment holds up no other.
     The first error of any lane ends the stream. Closing the iterator early stops the lanes.
+
+    Parameters
+    ----------
+    open_decoder
+        Returns a new decoder: no two lanes ever share one at the same time.
     """
 
-    def __init__(self, task: ScanTask, budget: Budget) -> None:
+    def __init__(self, task: ScanTask, budget: Budget, open_decoder: Callable[[], PageDecoder[BlockT]]) -> None:
         self._task = task
         self._budget = budget
+        self._open_decoder = open_decoder
         self._pages = open_pages(task.spec, task.lanes, accept_encoding=task.accept_encoding)
         self._waiting = deque(task.requests)
         # A decoder holds several pages' worth of scratch: no more of them than cores can work at once.
@@ -102,9 +109,6 @@ class PageStream(Generic[BlockT]):
         self._changed = threading.Condition()
         self._stop = threading.Event()
         self.tally = Tally(0, 0, MisfitLog(), Digest())
-
-    def _open_decoder(self) -> PageDecoder[BlockT]:
-        raise NotImplementedError
 
     def __iter__(self) -> Generator[BlockT]:
         """Yield the blocks as the lanes deliver them; order is not defined."""
@@ -196,6 +200,6 @@ class PageStream(Generic[BlockT]):
 class SegmentStream(PageStream[pa.RecordBatch]):
     """Iterate over the batches of a task's segments."""
 
-    def _open_decoder(self) -> Decoder:
-        task = self._task
-        return Decoder(task.schema, on_misfit=task.on_misfit, nulls=task.nulls, drop=task.drop)
+    def __init__(self, task: ScanTask, budget: Budget) -> None:
+        decoder = partial(Decoder, task.schema, on_misfit=task.on_misfit, nulls=task.nulls, drop=task.drop)
+        super().__init__(task, budget, decoder)
