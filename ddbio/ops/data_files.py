@@ -1,0 +1,61 @@
+"""Find the files that hold items, as DynamoDB JSON or Parquet, and read their text; make nothing of it."""
+
+from __future__ import annotations
+
+import gzip
+import zlib
+from typing import TYPE_CHECKING
+
+from ddbio.errors import DecodeError, NotFoundError
+from ddbio.lake.rows import is_rows
+from ddbio.ops.target import open_store
+
+if TYPE_CHECKING:
+    from ddbio.lake.store import ObjectStore
+    from ddbio.options import ConnectionOptions
+
+PARQUET = ".parquet"
+
+_GZIP_MAGIC = b"\x1f\x8b"
+_JSON = (".json", ".jsonl", ".ndjson", ".json.gz", ".jsonl.gz", ".ndjson.gz")
+
+
+def find_data(name: str, options: ConnectionOptions) -> tuple[ObjectStore, list[str]]:
+    """Return a store and the data files in it, sorted: a single file, or those of a folder without its metadata.
+
+    Raises
+    ------
+    NotFoundError
+        If the folder holds none.
+    """
+    folder, _, last = name.rstrip("/").rpartition("/")
+    if last.endswith((*_JSON, PARQUET)):
+        return open_store(folder or ".", options), [last]
+    store = open_store(name, options)
+    data = sorted(entry.path for entry in store.list() if entry.size_bytes and is_rows(entry.path))
+    # A folder holds one or the other; beside an export's lines Parquet is a copy of them.
+    lines = [path for path in data if path.endswith(_JSON)]
+    paths = lines or [path for path in data if path.endswith(PARQUET)]
+    if not paths:
+        raise NotFoundError(f"{name} holds no file of DynamoDB JSON (*.json, *.json.gz) and no Parquet file")
+    return store, paths
+
+
+def read_plain(store: ObjectStore, path: str) -> bytes:
+    """Return a file's bytes, inflated if they are gzip's.
+
+    Raises
+    ------
+    NotFoundError
+        If there is no such file.
+    DecodeError
+        If the gzip file is cut short or broken.
+    """
+    data = store.read(path)
+    if not data.startswith(_GZIP_MAGIC):
+        return data
+    try:
+        return gzip.decompress(data)
+    except (OSError, EOFError, zlib.error) as error:
+        uri = f"{store.uri}/{path}"
+        raise DecodeError(f"{uri} is not a whole gzip file: {error}", uri=uri) from error
