@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ddbio.aws.control import call, time_text
+from ddbio.aws.control import call, pages, time_text
 from ddbio.core.backup_job import BackupJob, RestoreJob
 
 if TYPE_CHECKING:
@@ -52,14 +52,9 @@ def list_backups(spec: ClientSpec, table: str | None) -> list[BackupJob]:
         As :func:`ddbio.aws.control.call` says.
     """
     members = {"BackupType": "ALL"} | ({} if table is None else {"TableName": table})
-    found: list[BackupJob] = []
-    while True:
-        reply = call(spec, "ListBackups", f"backups of {table or 'all tables'}", members)
-        found += map(_job, reply.get("BackupSummaries", []))
-        last = reply.get("LastEvaluatedBackupArn")
-        if last is None:
-            return found
-        members["ExclusiveStartBackupArn"] = last
+    resource = f"backups of {table or 'all tables'}"
+    replies = pages(spec, "ListBackups", resource, members, "LastEvaluatedBackupArn", "ExclusiveStartBackupArn")
+    return [_job(each) for reply in replies for each in reply.get("BackupSummaries", [])]
 
 
 def start_restore(spec: ClientSpec, plan: RestorePlan) -> RestoreJob:

@@ -49,13 +49,17 @@ def call(spec: ClientSpec, operation: str, resource: str, members: dict[str, Any
     raise AssertionError("unreachable: the last attempt returns or raises")
 
 
-def pages(spec: ClientSpec, operation: str, resource: str, members: dict[str, Any], token: str) -> list[Any]:
+def pages(
+    spec: ClientSpec, operation: str, resource: str, members: dict[str, Any], token: str, start: str | None = None
+) -> list[Any]:
     """Return the replies to all pages of a listing.
 
     Parameters
     ----------
     token
-        The member by which replies name the next page, and requests ask for it.
+        The member by which replies name the next page.
+    start
+        The member by which requests ask for it, where that has another name.
 
     Raises
     ------
@@ -64,7 +68,7 @@ def pages(spec: ClientSpec, operation: str, resource: str, members: dict[str, An
     """
     replies = [call(spec, operation, resource, members)]
     while token in replies[-1]:
-        replies.append(call(spec, operation, resource, {**members, token: replies[-1][token]}))
+        replies.append(call(spec, operation, resource, {**members, start or token: replies[-1][token]}))
     return replies
 
 

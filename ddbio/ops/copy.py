@@ -2,27 +2,29 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from ddbio.aws.create import create_table, definition_of, is_table
+from ddbio.aws.create import definition_of, expire_by, start_table
 from ddbio.aws.table import describe_table
 from ddbio.budget import LocalBudget
 from ddbio.core.digest_columns import ColumnDigest
 from ddbio.core.plan import budget_of
 from ddbio.core.table_like import table_like
 from ddbio.core.write_plan import plan_write
-from ddbio.errors import SchemaError, ValidationError
+from ddbio.errors import NotFoundError, SchemaError, TargetError, ValidationError
 from ddbio.ops.clock import Clock
-from ddbio.ops.digest import digest_source
 from ddbio.ops.load import write_table
 from ddbio.ops.report import Report
 from ddbio.ops.scan import Unwatched, plan_of, scan_tasks
 from ddbio.ops.survey import describe_scan
+from ddbio.ops.table_digest import digest_of_table
 from ddbio.ops.target import dynamodb_spec
 from ddbio.ops.task import SegmentStream
-from ddbio.options import ScanOptions, WriteOptions
+from ddbio.ops.waiting import await_end
+from ddbio.options import ScanOptions, WriteOptions, connection_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -30,11 +32,12 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
+    from ddbio.aws.client import ClientSpec
     from ddbio.core.digest import Digest
     from ddbio.core.plan import ScanPlan
     from ddbio.core.write_plan import WritePlan
     from ddbio.ops.scan import Watch
-    from ddbio.options import ConnectionOptions, CopyOptions, CreateLikeOptions
+    from ddbio.options import CopyOptions, CreateLikeOptions
 
 
 @dataclass(frozen=True)
@@ -103,7 +106,13 @@ def create_like(options: CreateLikeOptions) -> dict[str, Any]:
     """
     described, expiry = definition_of(dynamodb_spec(options), options.source)
     request = table_like(described, options)
-    create_table(dynamodb_spec(options.target_connection), request, expiry, options.deadline_seconds)
+    spec = dynamodb_spec(options.target_connection)
+    if _is_table(spec, options.target):
+        raise TargetError(f"table {options.target!r} exists already: choose another name", options.target)
+    start_table(spec, request)
+    await_end(lambda: describe_table(spec, options.target), options)
+    if expiry is not None:
+        expire_by(spec, options.target, expiry)
     return request
 
 
@@ -117,11 +126,13 @@ def plan_copy(options: CopyOptions) -> CopyPlan:
     DdbioError
         As :func:`copy` says.
     """
+    created = _must_create(options)
+    write = _plan_write(options, created=created)
     scan = plan_of(_scan_options(options))
-    if _must_create(options):
+    if created:
         described, _ = definition_of(dynamodb_spec(options), options.source)
         return CopyPlan(scan, None, table_like(described, options))
-    return CopyPlan(scan, _checked_target(options), None)
+    return CopyPlan(scan, write, None)
 
 
 def copy(options: CopyOptions, watch: Watch | None = None) -> CopyReport:
@@ -142,9 +153,9 @@ def copy(options: CopyOptions, watch: Watch | None = None) -> CopyReport:
     """
     clock = Clock()
     created = _must_create(options)
+    _plan_write(options, created=created)
     if created:
         create_like(options)
-    _checked_target(options)
     scan = _scan_options(options)
     facts = describe_scan(scan)
     budget = LocalBudget(budget_of(facts, scan))
@@ -169,7 +180,7 @@ def copy(options: CopyOptions, watch: Watch | None = None) -> CopyReport:
         rejected=report.rejected,
         rcu_consumed=usage.consumed_units,
         wcu_consumed=report.wcu_consumed,
-        throttles=_sum(usage.throttles, report.throttles),
+        throttles=dict(Counter(usage.throttles) + Counter(report.throttles)),
         seconds=round(clock.seconds(), 3),
         cpu_seconds=round(clock.cpu_seconds(), 3),
         verified=verified,
@@ -178,12 +189,25 @@ def copy(options: CopyOptions, watch: Watch | None = None) -> CopyReport:
 
 
 def _must_create(options: CopyOptions) -> bool:
-    return options.create and not is_table(dynamodb_spec(options.target_connection), options.target)
+    return options.create and not _is_table(dynamodb_spec(options.target_connection), options.target)
 
 
-def _checked_target(options: CopyOptions) -> WritePlan:
+def _is_table(spec: ClientSpec, table: str) -> bool:
+    try:
+        describe_table(spec, table)
+    except NotFoundError:
+        return False
+    return True
+
+
+def _plan_write(options: CopyOptions, *, created: bool) -> WritePlan:
+    """Return how the target is written; whatever speaks against it is said before it is created."""
     source = describe_table(dynamodb_spec(options), options.source)
-    target = describe_table(dynamodb_spec(options.target_connection), options.target)
+    if created:
+        like = options.billing == "like"
+        target = replace(source, on_demand=source.on_demand or not like, wcu=source.wcu if like else None)
+    else:
+        target = describe_table(dynamodb_spec(options.target_connection), options.target)
     if source.key_types != target.key_types:
         raise SchemaError(
             f"table {options.source!r} has the key {_spelled(source.key_types)}, table {options.target!r} "
@@ -198,7 +222,7 @@ def _spelled(keys: tuple[tuple[str, str], ...]) -> str:
 
 def _scan_options(options: CopyOptions) -> ScanOptions:
     return ScanOptions(
-        **_connection(options),
+        **connection_of(options),
         table=options.source,
         consistent=options.consistent,
         segments=options.segments,
@@ -211,7 +235,7 @@ def _scan_options(options: CopyOptions) -> ScanOptions:
 
 def _write_options(options: CopyOptions) -> WriteOptions:
     return WriteOptions(
-        **_connection(options.target_connection),
+        **connection_of(options.target_connection),
         table=options.target,
         mode=options.mode,
         newer_by=options.newer_by,
@@ -223,11 +247,6 @@ def _write_options(options: CopyOptions) -> WriteOptions:
     )
 
 
-def _connection(options: ConnectionOptions) -> dict[str, Any]:
-    names = ("endpoint_url", "region", "profile", "role_arn", "s3_endpoint_url", "deadline_seconds")
-    return {name: getattr(options, name) for name in names}
-
-
 def _digested(batches: Iterator[pa.RecordBatch], digest: ColumnDigest) -> Iterator[pa.RecordBatch]:
     for batch in batches:
         digest.add_batch(batch)
@@ -235,10 +254,7 @@ def _digested(batches: Iterator[pa.RecordBatch], digest: ColumnDigest) -> Iterat
 
 
 def _verify(read: Digest, options: CopyOptions) -> bool:
-    held = digest_source(
-        options.target,
-        ScanOptions(**_connection(options.target_connection), table=options.target, consistent=True, nulls="keep"),
-    )
+    held = digest_of_table(options.target, options.target_connection)
     if (held.count, held.hexdigest()) != (read.count, read.hexdigest()):
         told = {"read": read.hexdigest(), "read_items": read.count, "held": held.hexdigest(), "held_items": held.count}
         raise ValidationError(
@@ -248,7 +264,3 @@ def _verify(read: Digest, options: CopyOptions) -> bool:
             told,
         )
     return True
-
-
-def _sum(first: dict[str, int], second: dict[str, int]) -> dict[str, int]:
-    return {reason: first.get(reason, 0) + second.get(reason, 0) for reason in first | second}

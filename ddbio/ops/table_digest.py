@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
 from typing import TYPE_CHECKING
 
 from ddbio.ops.digest import digest_source
-from ddbio.options import ConnectionOptions, ScanOptions
+from ddbio.options import ScanOptions, connection_of
 
 if TYPE_CHECKING:
     from ddbio.core.digest import Digest
+    from ddbio.options import ConnectionOptions
 
 
 def digest_of_table(table: str, options: ConnectionOptions) -> Digest:
@@ -20,6 +20,5 @@ def digest_of_table(table: str, options: ConnectionOptions) -> Digest:
     NotFoundError, AccessDeniedError, EndpointError, ThrottledError
         As of any scan.
     """
-    connection = {field.name: getattr(options, field.name) for field in fields(ConnectionOptions)}
     # NULL is told from missing, and what was written last is seen.
-    return digest_source(table, ScanOptions(**connection, table=table, nulls="keep", consistent=True))
+    return digest_source(table, ScanOptions(**connection_of(options), table=table, nulls="keep", consistent=True))

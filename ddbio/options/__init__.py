@@ -7,7 +7,7 @@ source, all lower case. Values may be text. What is wrong is one :class:`~ddbio.
 from ddbio.options.backup import BackupCreateOptions, RestoreOptions
 from ddbio.options.bulk import BulkReportOptions, BulkStartOptions
 from ddbio.options.columns import ColumnOptions
-from ddbio.options.connection import ConnectionOptions
+from ddbio.options.connection import ConnectionOptions, connection_of
 from ddbio.options.copy import CopyOptions, CreateLikeOptions
 from ddbio.options.export import ExportFoldOptions, ExportReadOptions, ExportToFilesOptions, ExportWindowsOptions
 from ddbio.options.export_start import ExportStartOptions, PatienceOptions, WaitOptions
@@ -48,6 +48,7 @@ __all__ = [
     "WaitOptions",
     "WriteOptions",
     "camel_case",
+    "connection_of",
     "descriptions_of",
     "parse_options",
 ]

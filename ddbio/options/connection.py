@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from dataclasses import fields
+from typing import Annotated, Any
 
 from pydantic import Field
 from pydantic.dataclasses import dataclass
@@ -26,3 +27,8 @@ class ConnectionOptions:
     """Endpoint of S3; the AWS_ENDPOINT_URL_S3 variable serves as well."""
     deadline_seconds: Annotated[float, Field(gt=0)] = 600.0
     """Give up when throttling or an unreachable endpoint let nothing through for this long."""
+
+
+def connection_of(options: ConnectionOptions) -> dict[str, Any]:
+    """Return the options of the connection alone, by name, to give them to another verb."""
+    return {field.name: getattr(options, field.name) for field in fields(ConnectionOptions)}

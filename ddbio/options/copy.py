@@ -7,12 +7,13 @@ from typing import Annotated, Literal
 from pydantic import Field, model_validator
 from pydantic.dataclasses import dataclass
 
-from ddbio.options.connection import ConnectionOptions
+from ddbio.options.connection import ConnectionOptions, connection_of
+from ddbio.options.export_start import PatienceOptions
 from ddbio.options.parsing import CONFIG
 
 
 @dataclass(frozen=True, kw_only=True, config=CONFIG)
-class CreateLikeOptions(ConnectionOptions):
+class CreateLikeOptions(PatienceOptions):
     """Say which table is created, and after which one's model."""
 
     source: Annotated[str, Field(min_length=1)]
@@ -39,14 +40,9 @@ class CreateLikeOptions(ConnectionOptions):
     @property
     def target_connection(self) -> ConnectionOptions:
         """Return the connection to the target."""
-        return ConnectionOptions(
-            endpoint_url=self.target_endpoint_url or self.endpoint_url,
-            region=self.target_region or self.region,
-            profile=self.target_profile or self.profile,
-            role_arn=self.target_role_arn or self.role_arn,
-            s3_endpoint_url=self.s3_endpoint_url,
-            deadline_seconds=self.deadline_seconds,
-        )
+        own = connection_of(self)
+        given = {name: getattr(self, f"target_{name}", None) for name in own}
+        return ConnectionOptions(**own | {name: value for name, value in given.items() if value is not None})
 
     @property
     def crosses(self) -> bool:

@@ -118,6 +118,22 @@ def test_contradictions_are_refused(server, options, message):
     assert stored(server, "target") == []
 
 
+@pytest.mark.parametrize("options", [{"warm_up": True}, {"write_ratio": 0.5, "billing": "on_demand"}])
+def test_what_speaks_against_a_copy_is_said_before_its_target_is_made(server, options):
+    """A budget that the table to be made could not have is refused while there is no such table."""
+    units = {"ReadCapacityUnits": 5, "WriteCapacityUnits": 5}
+    key = {"AttributeName": "pk", "KeyType": "HASH"}
+    client_of(server).create_table(
+        TableName="model",
+        KeySchema=[key],
+        AttributeDefinitions=[{"AttributeName": "pk", "AttributeType": "S"}],
+        ProvisionedThroughput=units,
+    )
+    with pytest.raises(OptionError):
+        ddbio.copy_table("model", "target", create=True, endpoint_url=server.endpoint_url, **options)
+    assert client_of(server).list_tables()["TableNames"] == ["model", "source"]
+
+
 def test_a_missing_table_is_named(server):
     """Neither a missing source nor a missing target is created by chance."""
     for source, target in (("source", "missing"), ("missing", "source")):
