@@ -64,7 +64,7 @@ def canonical_number(text: str) -> str:
         return "0"
     if len(significant) > MAX_DIGITS:
         raise DecodeError(f"{_shown(text)} has more than {MAX_DIGITS} significant digits")
-    if len(exponent) > _LONGEST_EXPONENT:
+    if len(exponent.lstrip("+-").lstrip("0")) > _LONGEST_EXPONENT:
         raise DecodeError(f"{_shown(text)} is outside 1E{MIN_EXPONENT} to 9.99E+{MAX_EXPONENT}")
     # The value is 0.significant x 10^point.
     point = len(digits) - len(fraction) + int(exponent)

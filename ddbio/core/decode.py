@@ -5,14 +5,14 @@ Refuses bytes that are not DynamoDB JSON; never rounds, never turns a value sile
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from ddbio.core.change_lines import images_of
 from ddbio.core.framing import NOT_ITEMS, checked_items, framing_of
 from ddbio.core.item_schema import ItemSchema, arrow_schema_of
 from ddbio.core.kernel.decoder import KernelDecoder as Decoder
-from ddbio.core.page import split_page
-from ddbio.errors import DecodeError
+from ddbio.core.page import items_of_page
+from ddbio.errors import DecodeError, OptionError
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -23,7 +23,9 @@ if TYPE_CHECKING:
 __all__ = ["Decoder", "from_dynamodb_json", "observe_dynamodb_json"]
 
 
-def from_dynamodb_json(data: Buffer, schema: ItemSchema | pa.Schema | str | None = None) -> pa.RecordBatch:
+def from_dynamodb_json(
+    data: Buffer, schema: ItemSchema | pa.Schema | str | None = None, *, nulls: Literal["merge", "keep"] | None = None
+) -> pa.RecordBatch:
     """Return a row per item of one Scan or Query page, of export lines, or of bare item lines.
 
     Parameters
@@ -32,6 +34,9 @@ def from_dynamodb_json(data: Buffer, schema: ItemSchema | pa.Schema | str | None
         UTF-8 JSON; nothing but white space gives an empty batch.
     schema
         The columns, or the JSON text of a schema; inferred from all items if None.
+    nulls
+        ``merge`` turns NULL into null; ``keep`` puts it into ``_rescue`` too, so that it is told from a missing value.
+        None keeps it where no schema is given, and merges it under a schema.
 
     Raises
     ------
@@ -39,12 +44,17 @@ def from_dynamodb_json(data: Buffer, schema: ItemSchema | pa.Schema | str | None
         The bytes are none of these; the message has the line.
     SchemaError
         The schema names types that DynamoDB has no exact form for.
+    OptionError
+        ``nulls`` is neither.
     """
+    if nulls not in {None, "merge", "keep"}:
+        raise OptionError(f"nulls: {nulls!r} is neither 'merge' nor 'keep'")
     body, framing = _framed(data)
     if framing == "changes":
         raise DecodeError(NOT_ITEMS)
     given = ItemSchema.of_items(checked_items(body, framing)) if schema is None else schema
-    return Decoder(arrow_schema_of(given)).decode(body, framing)
+    decoder = Decoder(arrow_schema_of(given), nulls=nulls or ("keep" if schema is None else "merge"))
+    return decoder.decode(body, framing)
 
 
 def observe_dynamodb_json(data: Buffer) -> ItemSchema:
@@ -60,6 +70,13 @@ def observe_dynamodb_json(data: Buffer) -> ItemSchema:
 
 
 def _framed(data: Buffer) -> tuple[bytes, Framing]:
-    body = data if isinstance(data, bytes) else bytes(data)
+    body = data if isinstance(data, bytes) else _copied(data)
     framing = framing_of(body)
-    return (split_page(body).items if framing == "page" else body), framing
+    return (items_of_page(body) if framing == "page" else body), framing
+
+
+def _copied(data: Buffer) -> bytes:
+    try:
+        return memoryview(data).tobytes()
+    except TypeError:
+        raise DecodeError(f"a {type(data).__name__} is not bytes: give the UTF-8 text as bytes") from None

@@ -40,7 +40,8 @@ def framing_of(body: bytes) -> Framing:
         if not isinstance(document, dict):
             expected = 'a Scan page, or {"Item":{…}} or an item per line'
             raise DecodeError(f"line {line}: expected {expected}, found {type(document).__name__}", line=line)
-        if isinstance(document.get("Count"), int):
+        # Neither is the value of an attribute.
+        if isinstance(document.get("Count"), int) or isinstance(document.get("Items"), list):
             return "page"
         if is_change(document):
             return "changes"

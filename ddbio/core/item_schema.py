@@ -137,6 +137,9 @@ def arrow_schema_of(given: Any) -> pa.Schema:
     """
     if isinstance(given, pa.Schema):
         return normalize_schema(given)
+    if isinstance(given, ItemSchema):
+        # Names that hold a NUL are cut where they pass through Arrow's C schema.
+        return given.to_arrow()
     if isinstance(given, str):
         return schema_from_json(given) if _is_arrow_text(given) else ItemSchema.from_json(given).to_arrow()
     if hasattr(given, "__arrow_c_schema__"):

@@ -56,15 +56,31 @@ def split_page(body: bytes) -> Page:
     DecodeError
         The body is not the response of a Scan or Query.
     """
+    items, members = _split(body)
+    if not members.keys() >= _COUNTS:
+        items, members = _split_slowly(body)
+    return _page(items, members, len(body))
+
+
+def items_of_page(body: bytes) -> bytes:
+    """Return the items of a response as ``{"Items":[…]}``, whichever members a program has left beside them.
+
+    Raises
+    ------
+    DecodeError
+        The body is no JSON object, or has something else for its items.
+    """
+    return _split(body)[0]
+
+
+def _split(body: bytes) -> tuple[bytes, dict[str, Any]]:
     start = ITEMS_MEMBER.search(body)
     if start is not None:
         head = _members(body[: start.start()].rstrip().removesuffix(b",") + b"}")
         found = _tail(body, start.end() - 1)
         if head is not None and found is not None:
             end, tail = found
-            members = {**head, **tail}
-            if members.keys() >= _COUNTS:
-                return _page(b"".join((b"{", memoryview(body)[start.start() : end], b"}")), members, len(body))
+            return b"".join((b"{", memoryview(body)[start.start() : end], b"}")), {**head, **tail}
     return _split_slowly(body)
 
 
@@ -92,12 +108,12 @@ def _members(text: bytes) -> dict[str, Any] | None:
     return members if isinstance(members, dict) and members.keys() <= _OTHER_MEMBERS else None
 
 
-def _split_slowly(body: bytes) -> Page:
+def _split_slowly(body: bytes) -> tuple[bytes, dict[str, Any]]:
     members = parse_json(body)
     if not isinstance(members, dict) or not isinstance(members.get("Items", []), list):
         raise DecodeError("the body is not the response of a Scan or Query: it has no list of Items")
     items = compact_json({"Items": members["Items"]}).encode() if "Items" in members else _EMPTY
-    return _page(items, members, len(body))
+    return items, members
 
 
 def _page(items: bytes, members: dict[str, Any], wire_bytes: int) -> Page:

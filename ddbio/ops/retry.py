@@ -68,7 +68,9 @@ def _rows_of(path: str, data: bytes, *, apart: bool) -> Iterator[pa.RecordBatch 
                 yield row
         # A column that only other rows have must not become a null of this one, where nulls remove attributes.
         for _, group in itertools.groupby(items, lambda item: sorted(item) if apart else None):
-            yield from_dynamodb_json("\n".join(map(compact_json, group)).encode())
+            lines = "\n".join(map(compact_json, group)).encode()
+            # There NULL stands for a null; anywhere else it is a value.
+            yield from_dynamodb_json(lines, nulls="merge" if apart else "keep")
     except (ValueError, KeyError, TypeError) as error:
         raise DecodeError(f"{path} holds no rejects: {error}", uri=path) from error
 

@@ -32,6 +32,8 @@ from ddbio.errors import DecodeError, SchemaError
         ("1e-130", "0." + "0" * 129 + "1"),
         ("9" * 38 + "e88", "9" * 38 + "0" * 88),
         ("0" * 50 + "1.5", "1.5"),
+        ("1e" + "0" * 30 + "5", "100000"),
+        ("1E-" + "0" * 30 + "1", "0.1"),
     ],
 )
 def test_a_number_has_one_spelling(spelled, canonical):

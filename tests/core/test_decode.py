@@ -11,11 +11,12 @@ from item_strategies import ITEMS, tables
 
 from ddbio.core.decode import Decoder, from_dynamodb_json
 from ddbio.core.items import items_of
+from ddbio.core.json_lines import to_dynamodb_json
 from ddbio.core.kernel import decoder as kernel_decoder
 from ddbio.core.reference import RowBuilder
 from ddbio.core.rescue import Misfit, MisfitLog
 from ddbio.core.schema import infer_schema_of_items
-from ddbio.errors import DecodeError, SchemaError
+from ddbio.errors import DecodeError, OptionError, SchemaError
 
 FRAMINGS = ["page", "export", "items"]
 SCHEMA = pa.schema(
@@ -291,6 +292,10 @@ def test_any_bytes_like_is_taken(wrap):
         (b'{"Count":1,"Items":[{"a":{"S":"x"}}],"ScannedCount":1}', ["x"]),
         (b'{"Count":0,"Items":[],"ScannedCount":1}', None),
         (b'{"Count":3,"ScannedCount":3}', None),
+        (b'{"Items":[{"a":{"S":"x"}}]}', ["x"]),
+        (b'\xef\xbb\xbf{\r\n "Items": [{"a": {"S": "x"}}]\r\n}\r\n', ["x"]),
+        (b'{"Items":[{"a":{"S":"x"}}],"LastEvaluatedKey":{"a":{"S":"x"}}}', ["x"]),
+        (b'{"NextToken":"n","Items":[{"a":{"S":"x"}}],"Count":1}', ["x"]),
         (b'{"Item":{"a":{"S":"x"}}}\n{"Item":{"a":{"S":"y"}}}', ["x", "y"]),
         (b'{"Item":{}}\n{"Item":{"a":{"S":"y"}}}', [None, "y"]),
         (b'{"a":{"S":"x"}}\n{}\n', ["x", None]),
@@ -308,6 +313,35 @@ def test_the_framing_is_found(data, column):
         assert batch.num_rows == 0
     else:
         assert batch.column("a").to_pylist() == column
+
+
+@pytest.mark.parametrize("data", ['{"s":{"S":"x"}}', None, 5, [b"{}"]])
+def test_what_holds_no_bytes_is_refused(data):
+    """Text, and whatever else is not bytes, is refused as such."""
+    with pytest.raises(DecodeError, match="is not bytes"):
+        from_dynamodb_json(data)
+
+
+def test_nulls_are_kept_unless_a_schema_or_the_caller_says_otherwise():
+    """Without a schema NULL is told from a missing attribute; under one it is where asked."""
+    data = b'{"a":{"NULL":true},"m":{"M":{"x":{"NULL":true}}}}\n{}\n'
+    kept = ['{"a":{"NULL":true},"m":{"M":{"x":{"NULL":true}}}}', None]
+    assert from_dynamodb_json(data).column("_rescue").to_pylist() == kept
+    assert from_dynamodb_json(data, nulls="merge").column("_rescue").null_count == 2
+    schema = from_dynamodb_json(data).schema
+    assert from_dynamodb_json(data, schema).column("_rescue").null_count == 2
+    assert from_dynamodb_json(data, schema, nulls="keep").column("_rescue").to_pylist() == kept
+    with pytest.raises(OptionError, match="nulls: 'drop' is neither"):
+        from_dynamodb_json(data, nulls="drop")
+
+
+def test_names_that_differ_behind_a_nul_are_two():
+    """A NUL ends no name."""
+    item = {"\0": {"S": "1"}, "a": {"S": "2"}, "a\0b": {"S": "3"}, "m": {"M": {"\0": {"N": "4"}, "\0x": {"N": "5"}}}}
+    batch = from_dynamodb_json(json.dumps(item).encode())
+    assert batch.schema.names == ["\0", "a", "a\0b", "m", "_rescue"]
+    assert list(items_of(batch)) == [item]
+    assert json.loads(to_dynamodb_json(batch)) == item
 
 
 def test_an_attribute_named_item_is_no_frame():

@@ -67,7 +67,7 @@ def test_a_plain_batch_is_read_by_its_arrow_types():
 
 def test_merged_nulls_come_back_as_missing():
     """Where NULL was merged into null, it comes back as a missing attribute."""
-    batch = from_dynamodb_json(b'{"a":{"NULL":true},"b":{"S":"x"}}')
+    batch = from_dynamodb_json(b'{"a":{"NULL":true},"b":{"S":"x"}}', nulls="merge")
     assert list(items_of(batch)) == [{"b": {"S": "x"}}]
 
 

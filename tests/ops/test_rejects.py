@@ -142,6 +142,20 @@ def test_retried_updates_touch_only_what_their_rows_had(server, tmp_path):
     assert {row["pk"]: (row["v"], row["w"]) for row in rows} == {"a": ("x", 7), "d": ("y", None)}
 
 
+def test_a_null_of_an_item_is_a_value(server, tmp_path):
+    """Lines of DynamoDB JSON, and rejects tried again, are written with the NULLs they hold."""
+    item = {"pk": {"S": "a"}, "sk": {"N": "1"}, "v": {"NULL": True}}
+    (tmp_path / "items.jsonl").write_text(json.dumps(item))
+    (tmp_path / "bad").mkdir()
+    reject = {"row": 0, "rule": "r", "reason": "w", "item": item | {"sk": {"N": "2"}}}
+    (tmp_path / "bad" / "rejects-job-1-0000.jsonl").write_text(json.dumps(reject))
+    options = {"endpoint_url": server.endpoint_url}
+    assert ddbio.load(tmp_path / "items.jsonl", "rows", **options).written == 1
+    assert ddbio.load(tmp_path / "bad", "rows", retry_rejects=True, **options).written == 1
+    rows = ddbio.read_table("rows", nulls="keep", **options).to_pylist()
+    assert [row["_rescue"] for row in rows] == ['{"v":{"NULL":true}}'] * 2
+
+
 def test_what_holds_no_rejects_is_told(server, tmp_path):
     """A file of that name with other content is an error with its name; a job id makes no sense for a retry."""
     (tmp_path / "rejects-job-1-0000.jsonl").write_text('{"a": 1}\n')
