@@ -10,9 +10,9 @@ import pyarrow as pa
 from bench import data, decoders
 from bench.pairs import interleave, megabytes_per_second
 from ddbio.core.decode import Decoder
-from ddbio.core.ion import ion_to_json_lines
-from ddbio.core.ion_lines import IonLines
-from ddbio.core.ion_text import ion_line
+from ddbio.core.ion.lines import IonLines
+from ddbio.core.ion.plain import ion_to_json_lines
+from ddbio.core.ion.text import ion_line
 
 ITEMS = 20_000
 ROUNDS = 5

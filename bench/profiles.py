@@ -17,10 +17,10 @@ import pyarrow.json as pj
 from bench import data, decoders
 from bench.pyarrow_json.tagged import tagged_struct
 from ddbio.core.decode import Decoder, observe_dynamodb_json
-from ddbio.core.json_text import compact_json
 from ddbio.core.reference import RowBuilder
 from ddbio.core.rescue import MisfitLog
-from ddbio.core.schema import normalize_schema
+from ddbio.core.schema.arrow import normalize_schema
+from ddbio.core.text.json_text import compact_json
 
 if TYPE_CHECKING:
     from collections.abc import Callable

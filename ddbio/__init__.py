@@ -42,9 +42,9 @@ if TYPE_CHECKING:
     from ddbio.api.writes import copy_table, create_table_like, load, write_table
     from ddbio.core.changes import ChangeDecoder
     from ddbio.core.decode import from_dynamodb_json
-    from ddbio.core.idempotency import idempotency_key
-    from ddbio.core.item_schema import ItemSchema
     from ddbio.core.json_lines import to_dynamodb_json
+    from ddbio.core.loads.idempotency import idempotency_key
+    from ddbio.core.schema.item_schema import ItemSchema
     from ddbio.errors import DdbioError
     from ddbio.spark.registration import register
 
@@ -94,7 +94,7 @@ __all__ = [
 _HOMES = {
     "ChangeDecoder": "ddbio.core.changes",
     "DdbioError": "ddbio.errors",
-    "ItemSchema": "ddbio.core.item_schema",
+    "ItemSchema": "ddbio.core.schema.item_schema",
     "cancel_bulk_put": "ddbio.api.bulk",
     "copy_table": "ddbio.api.writes",
     "create_backup": "ddbio.api.backups",
@@ -108,7 +108,7 @@ _HOMES = {
     "fold_exports": "ddbio.api.exports",
     "fold_exports_to_files": "ddbio.api.exports",
     "from_dynamodb_json": "ddbio.core.decode",
-    "idempotency_key": "ddbio.core.idempotency",
+    "idempotency_key": "ddbio.core.loads.idempotency",
     "infer_schema": "ddbio.api.tables",
     "list_backups": "ddbio.api.backups",
     "list_bulk_puts": "ddbio.api.bulk",

@@ -13,7 +13,7 @@ import pytest
 
 import ddbio
 from ddbio.cli.main import cli
-from ddbio.ops.report import ScanReport
+from ddbio.ops.job.report import ScanReport
 from ddbio.options import ScanToFilesOptions, descriptions_of
 
 ROOT = Path(__file__).parents[1]

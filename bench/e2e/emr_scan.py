@@ -15,7 +15,7 @@ from bench import data, pairs, serving
 from bench.decoders import schema_of
 from bench.e2e import processes, record, spark_files
 from bench.e2e.emr.connector import Connector, MissingConnectorError
-from ddbio.core.field import RESCUE_NAME
+from ddbio.core.schema.field import RESCUE_NAME
 
 # It was slowest with one and with very many, and no faster with any number between.
 SEGMENTS = 4

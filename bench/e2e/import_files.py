@@ -16,7 +16,7 @@ from ddbio.core.encode import Encoder
 from ddbio.lake.item_files import compress
 
 if TYPE_CHECKING:
-    from ddbio.ops.import_report import ImportFilesReport
+    from ddbio.ops.imports.report import ImportFilesReport
 
 DDBIO, FLOOR = "ddbio", "encode + compress"
 COMPRESSIONS = ("zstd", "gzip")

@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any
 
-from ddbio.ops import bulk, bulk_report
+from ddbio.ops.imports import bulk, bulk_report
 from ddbio.options import BulkReportOptions, BulkStartOptions, ConnectionOptions, WaitOptions, parse_options
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from ddbio.core.bulk_job import BulkEntry, BulkJob
+    from ddbio.core.imports.bulk_job import BulkEntry, BulkJob
 
 
 def start_bulk_put(source: str, table: str, reports: str, **options: Any) -> BulkJob:

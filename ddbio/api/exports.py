@@ -5,7 +5,10 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any
 
-from ddbio.ops import export_fold, export_read, export_start, fold_files
+from ddbio.ops.exports import fold as export_fold
+from ddbio.ops.exports import fold_files
+from ddbio.ops.exports import read as export_read
+from ddbio.ops.exports import start as export_start
 from ddbio.options import (
     ConnectionOptions,
     ExportFoldOptions,
@@ -21,8 +24,8 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from ddbio.core.export_job import ExportEntry, ExportJob
-    from ddbio.ops.export_report import ExportFoldReport, ExportReadReport
+    from ddbio.core.exports.job import ExportEntry, ExportJob
+    from ddbio.ops.exports.report import ExportFoldReport, ExportReadReport
 
 
 def read_export(source: str | os.PathLike[str], **options: Any) -> pa.Table:

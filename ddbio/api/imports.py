@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any
 
-from ddbio.ops import import_files, import_start
+from ddbio.ops.imports import files as import_files
+from ddbio.ops.imports import start as import_start
 from ddbio.options import (
     ConnectionOptions,
     ImportFilesFromOptions,
@@ -16,9 +17,9 @@ from ddbio.options import (
 )
 
 if TYPE_CHECKING:
-    from ddbio.core.import_job import ImportEntry, ImportJob
-    from ddbio.ops.import_report import ImportFilesReport
-    from ddbio.ops.sources import Rows
+    from ddbio.core.imports.job import ImportEntry, ImportJob
+    from ddbio.ops.imports.report import ImportFilesReport
+    from ddbio.ops.loads.sources import Rows
 
 
 def write_import_files(

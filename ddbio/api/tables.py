@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any
 
-from ddbio.ops import infer, read
+from ddbio.ops import infer
 from ddbio.ops.digest import digest_source
-from ddbio.ops.scan import scan_to_files
+from ddbio.ops.scans import read
+from ddbio.ops.scans.scan import scan_to_files
 from ddbio.options import (
     ScanOptions,
     ScanToFilesOptions,
@@ -19,10 +20,10 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from ddbio.core.item_schema import ItemSchema
+    from ddbio.core.schema.item_schema import ItemSchema
     from ddbio.ops.digest import Source as DigestSource
     from ddbio.ops.infer import Source
-    from ddbio.ops.report import ScanReport
+    from ddbio.ops.job.report import ScanReport
 
 
 def read_table(table: str, **options: Any) -> pa.Table:

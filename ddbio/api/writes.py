@@ -6,7 +6,7 @@ import os
 from typing import TYPE_CHECKING, Any
 
 from ddbio.ops import copy as copying
-from ddbio.ops import load as writing
+from ddbio.ops.loads import load as writing
 from ddbio.options import (
     CopyOptions,
     CreateLikeOptions,
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from ddbio.ops.copy import CopyReport
-    from ddbio.ops.report import WriteReport
-    from ddbio.ops.sources import Rows
+    from ddbio.ops.job.report import WriteReport
+    from ddbio.ops.loads.sources import Rows
 
 
 def write_table(data: Rows, table: str, **options: Any) -> WriteReport:

@@ -10,7 +10,7 @@ from botocore.exceptions import HTTPClientError
 from isal import isal_zlib
 
 from ddbio.aws.compression import content_of
-from ddbio.core.page import Page, split_page
+from ddbio.core.text.page import Page, split_page
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from ddbio.aws.pages import PageSource
     from ddbio.budget import Budget
-    from ddbio.core.page import Page
+    from ddbio.core.text.page import Page
 
 # An endpoint that is down for this long is down; throttling may last until the deadline.
 UNREACHABLE_SECONDS = 60.0

@@ -27,7 +27,7 @@ from ddbio.aws.compression import content_of
 from ddbio.aws.connection import Connections
 from ddbio.aws.pages import PageClient, verify_body
 from ddbio.aws.route import Routes, obstacle
-from ddbio.core.page import Page, split_page
+from ddbio.core.text.page import Page, split_page
 from ddbio.errors import OptionError
 
 if TYPE_CHECKING:

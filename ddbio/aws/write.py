@@ -16,10 +16,10 @@ from botocore.exceptions import BotoCoreError, ClientError
 from ddbio.aws.failure import THROTTLE_CODES, error_code, is_transient, throttling_reasons, to_ddbio_error
 from ddbio.aws.scan import UNREACHABLE_SECONDS
 from ddbio.core.attribute import canonical_number
-from ddbio.core.hot_keys import HotKeys
-from ddbio.core.json_text import compact_json
+from ddbio.core.loads.hot_keys import HotKeys
+from ddbio.core.loads.packing import Packer
 from ddbio.core.pacing import ThrottleScope, parse_throttle_reason
-from ddbio.core.packing import Packer
+from ddbio.core.text.json_text import compact_json
 from ddbio.errors import EndpointError, ServiceError, ThrottledError
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from ddbio.aws.bodies import BodySource
     from ddbio.budget import Budget
-    from ddbio.core.packing import Writes
+    from ddbio.core.loads.packing import Writes
 
 # https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/Programming.Errors.html
 # What is wrong with a row: sent again alone, it fails alone.

@@ -11,8 +11,8 @@ import click
 from ddbio.cli.flags import JSON_FLAG, flags_of, parse_flags
 from ddbio.cli.show import format_values, to_json
 from ddbio.cli.waiting import JobWatch
-from ddbio.ops import bulk as ops
-from ddbio.ops import bulk_report
+from ddbio.ops.imports import bulk as ops
+from ddbio.ops.imports import bulk_report
 from ddbio.options import BulkReportOptions, BulkStartOptions, ConnectionOptions, WaitOptions
 
 

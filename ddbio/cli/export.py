@@ -9,11 +9,11 @@ import click
 from ddbio.cli.flags import CONF_FLAG, JSON_FLAG, MASTER_FLAG, flags_of, parse_conf, parse_flags
 from ddbio.cli.progress import ExportProgress
 from ddbio.cli.show import format_bytes, format_export_plan
-from ddbio.ops.export_read import export_to_files, plan_of
+from ddbio.ops.exports.read import export_to_files, plan_of
 from ddbio.options import ExportToFilesOptions
 
 if TYPE_CHECKING:
-    from ddbio.ops.export_report import ExportReadReport
+    from ddbio.ops.exports.report import ExportReadReport
 
 
 @click.group()

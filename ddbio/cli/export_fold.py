@@ -9,12 +9,12 @@ import click
 
 from ddbio.cli.flags import CONF_FLAG, JSON_FLAG, MASTER_FLAG, flags_of, parse_conf, parse_flags
 from ddbio.cli.show import format_bytes
-from ddbio.ops.export_fold import windows_to_request
-from ddbio.ops.fold_files import fold_to_files
+from ddbio.ops.exports.fold import windows_to_request
+from ddbio.ops.exports.fold_files import fold_to_files
 from ddbio.options import ExportFoldOptions, ExportWindowsOptions
 
 if TYPE_CHECKING:
-    from ddbio.ops.export_report import ExportFoldReport
+    from ddbio.ops.exports.report import ExportFoldReport
 
 
 @click.command()

@@ -8,11 +8,11 @@ import click
 
 from ddbio.cli.flags import JSON_FLAG, flags_of, parse_flags
 from ddbio.cli.show import format_bytes
-from ddbio.ops import import_files
+from ddbio.ops.imports import files as import_files
 from ddbio.options import ImportFilesFromOptions
 
 if TYPE_CHECKING:
-    from ddbio.ops.import_report import ImportFilesReport
+    from ddbio.ops.imports.report import ImportFilesReport
 
 
 @click.group("import")

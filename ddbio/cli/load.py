@@ -13,13 +13,13 @@ import click
 from ddbio.cli.flags import CONF_FLAG, JSON_FLAG, MASTER_FLAG, flags_of, parse_conf, parse_flags
 from ddbio.cli.progress import LoadProgress
 from ddbio.cli.show import format_load_plan
-from ddbio.ops.load import load as load_files
-from ddbio.ops.load import load_plan_of
-from ddbio.ops.staging import new_job_id
+from ddbio.ops.job.staging import new_job_id
+from ddbio.ops.loads.load import load as load_files
+from ddbio.ops.loads.load import load_plan_of
 from ddbio.options import LoadOptions
 
 if TYPE_CHECKING:
-    from ddbio.ops.report import WriteReport
+    from ddbio.ops.job.report import WriteReport
 
 
 @click.command()

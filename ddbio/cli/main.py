@@ -26,7 +26,7 @@ from ddbio.cli.show import format_plan, format_report, plan_to_dict
 from ddbio.core.kernel.cache import FOLDER
 from ddbio.core.warm import warm as compile_all
 from ddbio.errors import DdbioError
-from ddbio.ops.scan import plan_of, scan_to_files
+from ddbio.ops.scans.scan import plan_of, scan_to_files
 from ddbio.options import ScanToFilesOptions
 from ddbio.version import __version__
 

@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from ddbio.budget import LocalBudget, Usage
-    from ddbio.core.load_plan import LoadPlan
+    from ddbio.core.loads.load_plan import LoadPlan
     from ddbio.core.plan import ScanPlan
-    from ddbio.ops.export_report import ExportReadPlan
+    from ddbio.ops.exports.report import ExportReadPlan
 
 REFRESH_SECONDS = 0.25
 LINE_SECONDS = 10.0

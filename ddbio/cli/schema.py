@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from ddbio.cli.flags import JSON_FLAG, flags_of, parse_flags
-from ddbio.core.item_schema import ItemSchema
+from ddbio.core.schema.item_schema import ItemSchema
 from ddbio.ops.infer import infer_schema
 from ddbio.options import ScanOptions
 

@@ -6,13 +6,13 @@ import json
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from ddbio.core.schema import format_schema, schema_to_json
+from ddbio.core.schema.arrow import format_schema, schema_to_json
 
 if TYPE_CHECKING:
-    from ddbio.core.load_plan import LoadPlan
+    from ddbio.core.loads.load_plan import LoadPlan
     from ddbio.core.plan import ScanPlan
-    from ddbio.ops.export_report import ExportReadPlan
-    from ddbio.ops.report import ScanReport
+    from ddbio.ops.exports.report import ExportReadPlan
+    from ddbio.ops.job.report import ScanReport
 
 _KIB = 1024.0
 

@@ -6,10 +6,10 @@ import sys
 from typing import TYPE_CHECKING
 
 from ddbio.cli.show import format_duration
-from ddbio.core.bulk_job import BulkJob
+from ddbio.core.imports.bulk_job import BulkJob
 
 if TYPE_CHECKING:
-    from ddbio.ops.waiting import Job
+    from ddbio.ops.job.waiting import Job
 
 LINE_SECONDS = 30.0
 

@@ -10,23 +10,23 @@ from typing import TYPE_CHECKING, Any, Literal
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ddbio.core.change_lines import Change, checked_changes
-from ddbio.core.field import RESCUE_FIELD, RESCUE_NAME
-from ddbio.core.json_text import compact_json
 from ddbio.core.kernel import state as st
 from ddbio.core.kernel.decoder import KernelDecoder
 from ddbio.core.kernel.tables import plan_change_nodes
 from ddbio.core.reference import RowBuilder
-from ddbio.core.schema import normalize_schema, project_schema
+from ddbio.core.schema.arrow import normalize_schema, project_schema
+from ddbio.core.schema.field import RESCUE_FIELD, RESCUE_NAME
+from ddbio.core.text.change_lines import Change, checked_changes
+from ddbio.core.text.json_text import compact_json
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from typing_extensions import Buffer
 
-    from ddbio.core.framing import Framing
     from ddbio.core.kernel.assemble import Assembly
     from ddbio.core.rescue import Misfit, MisfitLog, OnMisfit
+    from ddbio.core.text.framing import Framing
 
 __all__ = ["DELETE", "PUT", "ChangeDecoder"]
 

@@ -7,18 +7,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal
 
-from ddbio.core.change_lines import images_of
-from ddbio.core.framing import NOT_ITEMS, checked_items, framing_of
-from ddbio.core.item_schema import ItemSchema, arrow_schema_of
 from ddbio.core.kernel.decoder import KernelDecoder as Decoder
-from ddbio.core.page import items_of_page
+from ddbio.core.schema.item_schema import ItemSchema, arrow_schema_of
+from ddbio.core.text.change_lines import images_of
+from ddbio.core.text.framing import NOT_ITEMS, checked_items, framing_of
+from ddbio.core.text.page import items_of_page
 from ddbio.errors import DecodeError, OptionError
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from typing_extensions import Buffer
 
-    from ddbio.core.framing import Framing
+    from ddbio.core.text.framing import Framing
 
 __all__ = ["Decoder", "from_dynamodb_json", "observe_dynamodb_json"]
 

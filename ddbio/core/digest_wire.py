@@ -10,16 +10,16 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ddbio.core.digest import Digest
-from ddbio.core.framing import checked_items
 from ddbio.core.kernel import hash_wire as walk
 from ddbio.core.kernel.encode_load import allocate
 from ddbio.core.kernel.memory import PAD
 from ddbio.core.kernel.state import FRAMINGS, SIDE_END, STATE_LENGTH
+from ddbio.core.text.framing import checked_items
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from ddbio.core.framing import Framing
+    from ddbio.core.text.framing import Framing
 
 _PIECE_BYTES = 4 << 20
 _QUOTE = ord('"')

@@ -14,7 +14,6 @@ import numpy as np
 import pyarrow as pa
 
 from ddbio.core.attribute import MAX_DIGITS, canonical_number, decode_base64
-from ddbio.core.field import RESCUE_NAME, name_of_field, tag_of_field
 from ddbio.core.items import items_of
 from ddbio.core.kernel.encode_load import bytes_array, spans_of, words_of
 from ddbio.core.kernel.encode_number import LONGEST
@@ -22,7 +21,8 @@ from ddbio.core.kernel.encode_state import NUMBER
 from ddbio.core.kernel.key_numbers import print_decimals, print_numbers
 from ddbio.core.kernel.memory import PAD
 from ddbio.core.kernel.xxhash import PREFIX_BYTES, hash_keys
-from ddbio.core.schema import normalize_schema
+from ddbio.core.schema.arrow import normalize_schema
+from ddbio.core.schema.field import RESCUE_NAME, name_of_field, tag_of_field
 from ddbio.errors import SchemaError
 
 if TYPE_CHECKING:

@@ -10,12 +10,12 @@ from ddbio.core.kernel.cache import announce_compilation
 from ddbio.core.kernel.memory import PAD
 from ddbio.core.kernel.scratch import allocate
 from ddbio.core.kernel.splitting import ROOM_RATIO, split_items
-from ddbio.core.page import ITEMS_MEMBER
 from ddbio.core.rescue import MisfitLog
+from ddbio.core.text.page import ITEMS_MEMBER
 from ddbio.errors import DecodeError
 
 if TYPE_CHECKING:
-    from ddbio.core.framing import Framing
+    from ddbio.core.text.framing import Framing
 
 
 class ItemLines(NamedTuple):

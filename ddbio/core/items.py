@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import pyarrow as pa
 
 from ddbio.core.attribute import AttributeValue, Item, canonical_number, encode_base64
-from ddbio.core.field import RESCUE_NAME, fields_within, name_of_field, tag_of_field
-from ddbio.core.json_text import compact_json
 from ddbio.core.rescue import given_twice, null_value
-from ddbio.core.schema import normalize_schema
+from ddbio.core.schema.arrow import normalize_schema
+from ddbio.core.schema.field import RESCUE_NAME, fields_within, name_of_field, tag_of_field
+from ddbio.core.text.json_text import compact_json
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from ddbio.core.encode import Encoder
-from ddbio.core.item_schema import arrow_schema_of
+from ddbio.core.schema.item_schema import arrow_schema_of
 from ddbio.errors import SchemaError
 
 if TYPE_CHECKING:
-    from ddbio.core.item_schema import ItemSchema
+    from ddbio.core.schema.item_schema import ItemSchema
 
 __all__ = ["to_dynamodb_json"]
 

@@ -9,9 +9,17 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import pyarrow as pa
 
 from ddbio.core.attribute import AttributeValue, Item, canonical_number, decode_base64
-from ddbio.core.field import MAX_FLOAT32, fields_within, is_decimal, is_float, is_text, name_of_field, tag_of_field
-from ddbio.core.json_text import compact_json
 from ddbio.core.rescue import DOES_NOT_FIT, OTHER_TYPE, UNKNOWN, KeptNull, MisfitLog, UnfitError, rescue_text
+from ddbio.core.schema.field import (
+    MAX_FLOAT32,
+    fields_within,
+    is_decimal,
+    is_float,
+    is_text,
+    name_of_field,
+    tag_of_field,
+)
+from ddbio.core.text.json_text import compact_json
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

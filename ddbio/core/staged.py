@@ -11,7 +11,7 @@ from ddbio.errors import OptionError
 
 # Without a hyphen a job id never ends inside another one.
 _JOB_ID = re.compile(r"[A-Za-z0-9_]+")
-# As ddbio.ops.staging makes ids.
+# As ddbio.ops.job.staging makes ids.
 _INSTANT = re.compile(r"\d{8}T\d{6}Z(?=_)")
 _FILE_NAME = re.compile(r"part-([A-Za-z0-9_]+)-\d+-\d+-\d+\.")
 

@@ -6,13 +6,14 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from ddbio.core import digest_columns, digest_wire, encode, ion_lines, json_rows
+from ddbio.core import digest_columns, digest_wire, encode, json_rows
 from ddbio.core.changes import ChangeDecoder
 from ddbio.core.decode import Decoder, from_dynamodb_json, observe_dynamodb_json
 from ddbio.core.identity import key_hashes
+from ddbio.core.ion import lines as ion_lines
 from ddbio.core.item_lines import PageSplitter
-from ddbio.core.write_plan import WritePlan
-from ddbio.core.write_rows import RowWriter
+from ddbio.core.loads.write_plan import WritePlan
+from ddbio.core.loads.write_rows import RowWriter
 
 if TYPE_CHECKING:
     from collections.abc import Callable

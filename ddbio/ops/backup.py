@@ -11,17 +11,17 @@ from ddbio.aws.recovery import describe_recovery
 from ddbio.aws.table import describe_table
 from ddbio.core.backup_job import RestorePlan
 from ddbio.errors import NotFoundError, OptionError, ServiceError, ValidationError
-from ddbio.ops.clock import Clock
+from ddbio.ops.job.clock import Clock
+from ddbio.ops.job.target import dynamodb_spec
+from ddbio.ops.job.waiting import await_end
 from ddbio.ops.table_digest import digest_of_table
-from ddbio.ops.target import dynamodb_spec
-from ddbio.ops.waiting import await_end
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ddbio.core.backup_job import BackupJob, RestoreJob
     from ddbio.core.facts import TableFacts
-    from ddbio.ops.waiting import Job
+    from ddbio.ops.job.waiting import Job
     from ddbio.options import BackupCreateOptions, ConnectionOptions, RestoreOptions
 
     Watch = Callable[[Job, float], None]

@@ -11,19 +11,19 @@ from ddbio.aws.create import definition_of, expire_by, start_table
 from ddbio.aws.table import describe_table
 from ddbio.budget import LocalBudget
 from ddbio.core.digest_columns import ColumnDigest
+from ddbio.core.loads.write_plan import plan_write
 from ddbio.core.plan import budget_of
 from ddbio.core.table_like import table_like
-from ddbio.core.write_plan import plan_write
 from ddbio.errors import NotFoundError, SchemaError, TargetError, ValidationError
-from ddbio.ops.clock import Clock
-from ddbio.ops.load import write_table
-from ddbio.ops.report import Report
-from ddbio.ops.scan import Unwatched, plan_of, scan_tasks
-from ddbio.ops.survey import describe_scan
+from ddbio.ops.job.clock import Clock
+from ddbio.ops.job.report import Report
+from ddbio.ops.job.target import dynamodb_spec
+from ddbio.ops.job.waiting import await_end
+from ddbio.ops.loads.load import write_table
+from ddbio.ops.scans.scan import Unwatched, plan_of, scan_tasks
+from ddbio.ops.scans.survey import describe_scan
+from ddbio.ops.scans.task import SegmentStream
 from ddbio.ops.table_digest import digest_of_table
-from ddbio.ops.target import dynamodb_spec
-from ddbio.ops.task import SegmentStream
-from ddbio.ops.waiting import await_end
 from ddbio.options import ScanOptions, WriteOptions, connection_of
 
 if TYPE_CHECKING:
@@ -34,9 +34,9 @@ if TYPE_CHECKING:
 
     from ddbio.aws.client import ClientSpec
     from ddbio.core.digest import Digest
+    from ddbio.core.loads.write_plan import WritePlan
     from ddbio.core.plan import ScanPlan
-    from ddbio.core.write_plan import WritePlan
-    from ddbio.ops.scan import Watch
+    from ddbio.ops.scans.scan import Watch
     from ddbio.options import CopyOptions, CreateLikeOptions
 
 

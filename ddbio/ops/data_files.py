@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from ddbio.errors import DecodeError, NotFoundError
 from ddbio.lake.rows import is_rows
-from ddbio.ops.target import open_store
+from ddbio.ops.job.target import open_store
 
 if TYPE_CHECKING:
     from ddbio.lake.store import ObjectStore

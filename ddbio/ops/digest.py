@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from ddbio.core.declared import declare_types
 from ddbio.core.digest import Digest
 from ddbio.core.digest_columns import digest_of_batches
 from ddbio.core.digest_wire import WireDigest
-from ddbio.core.framing import framing_of
-from ddbio.core.item_schema import arrow_schema_of
+from ddbio.core.schema.declared import declare_types
+from ddbio.core.schema.item_schema import arrow_schema_of
+from ddbio.core.text.framing import framing_of
 from ddbio.lake.reader import read_batches
 from ddbio.ops.data_files import PARQUET, find_data, read_plain
-from ddbio.ops.read import scan_batches
+from ddbio.ops.scans.read import scan_batches
 
 if TYPE_CHECKING:
     from typing import TypeAlias

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 
 from ddbio.budget import LocalBudget
 from ddbio.core.decode import observe_dynamodb_json
-from ddbio.core.item_schema import ItemSchema
 from ddbio.core.plan import budget_of
+from ddbio.core.schema.item_schema import ItemSchema
 from ddbio.lake.reader import read_schema
 from ddbio.ops.data_files import PARQUET, find_data, read_plain
-from ddbio.ops.survey import describe_scan, observe_table
+from ddbio.ops.scans.survey import describe_scan, observe_table
 
 if TYPE_CHECKING:
     from typing import TypeAlias

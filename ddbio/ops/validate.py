@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from ddbio.core.digest import Digest
 from ddbio.core.digest_columns import digest_of_batches
 from ddbio.lake.reader import read_batches
-from ddbio.ops.target import open_store
+from ddbio.ops.job.target import open_store
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 
 from ddbio.core.encode import Encoder
 from ddbio.core.json_rows import RowDecoder
-from ddbio.core.schema import schema_from_json
+from ddbio.core.schema.arrow import schema_from_json
 
 if TYPE_CHECKING:
     from typing import TypeAlias

@@ -14,14 +14,14 @@ from pydantic.dataclasses import dataclass as options_dataclass
 from pyspark import SparkFiles
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
-from ddbio.core.field import RESCUE_NAME, name_of_field
-from ddbio.core.json_text import compact_json
+from ddbio.core.schema.field import RESCUE_NAME, name_of_field
+from ddbio.core.text.json_text import compact_json
 from ddbio.engine import available_cores
 from ddbio.errors import OptionError, SchemaError
-from ddbio.ops.export_layout import Layout
-from ddbio.ops.export_plan import export_tasks, layout_of_export, spark_task_count
-from ddbio.ops.export_source import ExportSource, open_export
-from ddbio.ops.export_task import ExportStream
+from ddbio.ops.exports.layout import Layout
+from ddbio.ops.exports.plan import export_tasks, layout_of_export, spark_task_count
+from ddbio.ops.exports.source import ExportSource, open_export
+from ddbio.ops.exports.task import ExportStream
 from ddbio.options import ExportReadOptions, parse_options
 from ddbio.spark.lessor import ask_for_terms
 from ddbio.spark.reading import fit_batch, rename_option, slice_batch
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql.types import StructType
 
-    from ddbio.ops.export_task import ExportTask
+    from ddbio.ops.exports.task import ExportTask
 
 
 @options_dataclass(frozen=True, kw_only=True)
@@ -63,7 +63,7 @@ def survey_export(values: Mapping[str, str]) -> ExportSurvey:
     Raises
     ------
     DdbioError
-        As :func:`ddbio.ops.export_read.read_export` says.
+        As :func:`ddbio.ops.exports.read.read_export` says.
     """
     options = parse_options(ExportFrameOptions, rename_option(values, "source", {"path"}))
     source = open_export(options.source, options)

@@ -1,4 +1,4 @@
-"""Make the keys of :mod:`ddbio.core.idempotency` in Spark's own expressions; refuses the same values."""
+"""Make the keys of :mod:`ddbio.core.loads.idempotency` in Spark's own expressions; refuses the same values."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as sql
 
-from ddbio.core.idempotency import ADVICE, NULL_PART
+from ddbio.core.loads.idempotency import ADVICE, NULL_PART
 from ddbio.errors import OptionError
 
 if TYPE_CHECKING:

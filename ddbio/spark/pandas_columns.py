@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 from pyspark.sql.types import ArrayType, DataType, MapType, NumericType, StringType, StructField, StructType
 
-from ddbio.core.schema import schema_from_json
+from ddbio.core.schema.arrow import schema_from_json
 from ddbio.spark.columns import decode_texts, encode_structs
 
 if TYPE_CHECKING:

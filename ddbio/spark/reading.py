@@ -16,13 +16,13 @@ from pyspark import SparkFiles
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from ddbio.budget import BudgetClient, LocalBudget
-from ddbio.core.field import RESCUE_NAME, name_of_field
 from ddbio.core.plan import Resources, budget_of, plan_scan
+from ddbio.core.schema.field import RESCUE_NAME, name_of_field
 from ddbio.engine import available_cores
 from ddbio.errors import OptionError, SchemaError
-from ddbio.ops.scan import scan_tasks
-from ddbio.ops.survey import describe_scan, sample_table
-from ddbio.ops.task import SegmentStream
+from ddbio.ops.scans.scan import scan_tasks
+from ddbio.ops.scans.survey import describe_scan, sample_table
+from ddbio.ops.scans.task import SegmentStream
 from ddbio.options import ScanOptions, parse_options
 from ddbio.spark.lessor import ask_for_terms
 from ddbio.spark.types import to_arrow_schema, to_spark_schema
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from ddbio.budget import Budget, BudgetAddress
     from ddbio.core.facts import TableFacts
     from ddbio.core.plan import Sample
-    from ddbio.ops.task import ScanTask
+    from ddbio.ops.scans.task import ScanTask
     from ddbio.spark.lessor import Terms
 
 log = logging.getLogger(__name__)

@@ -13,12 +13,12 @@ from pyspark import SparkFiles
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
 from ddbio.errors import OptionError
-from ddbio.ops.lanes import WriteTally, WriteTask
-from ddbio.ops.load import plan_of
-from ddbio.ops.load_task import write_kept
-from ddbio.ops.rejects import Rejects
-from ddbio.ops.staging import new_job_id
-from ddbio.ops.target import dynamodb_spec
+from ddbio.ops.job.staging import new_job_id
+from ddbio.ops.job.target import dynamodb_spec
+from ddbio.ops.loads.lanes import WriteTally, WriteTask
+from ddbio.ops.loads.load import plan_of
+from ddbio.ops.loads.rejects import Rejects
+from ddbio.ops.loads.task import write_kept
 from ddbio.options import WriteOptions, parse_options
 from ddbio.spark.lessor import ask_for_terms
 from ddbio.spark.reading import open_budget, rename_table

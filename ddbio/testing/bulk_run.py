@@ -10,7 +10,7 @@ import gzip
 import json
 from typing import TYPE_CHECKING, Any
 
-from ddbio.core.ion import ion_to_json_lines
+from ddbio.core.ion.plain import ion_to_json_lines
 from ddbio.testing.condition import Guard, write_placeholders
 from ddbio.testing.imports import inflated_object
 from ddbio.testing.refusal import Refusal, invalid

@@ -16,7 +16,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Literal
 
 from ddbio.core.attribute import canonical_number
-from ddbio.core.ion_text import ion_line
+from ddbio.core.ion.text import ion_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

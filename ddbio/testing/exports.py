@@ -9,7 +9,7 @@ from collections import defaultdict
 from random import Random
 from typing import TYPE_CHECKING, Any
 
-from ddbio.core.ion_text import ion_line
+from ddbio.core.ion.text import ion_line
 from ddbio.testing.native import put_export
 from ddbio.testing.refusal import invalid, lacking, malformed, service_refusal, table_not_found
 from ddbio.testing.values import to_wire

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from ddbio.core.ion import ion_to_json_lines
+from ddbio.core.ion.plain import ion_to_json_lines
 from ddbio.testing.definition import define_table
 from ddbio.testing.refusal import Refusal, in_use, invalid, lacking, malformed, service_refusal
 from ddbio.testing.request import Request

@@ -8,7 +8,7 @@ from botocore.exceptions import ClientError, ConnectTimeoutError
 from ddbio.aws import scan
 from ddbio.aws.scan import Patience, SegmentRequest, scan_pages
 from ddbio.budget import BudgetClosedError, LocalBudget
-from ddbio.core.page import Page
+from ddbio.core.text.page import Page
 from ddbio.errors import AccessDeniedError, EndpointError, ServiceError, ThrottledError
 
 REQUEST = SegmentRequest(table="t", segment=1, total_segments=4)

@@ -9,8 +9,8 @@ from botocore.exceptions import ClientError, ConnectionClosedError
 
 from ddbio.aws.write import Lane
 from ddbio.budget import LocalBudget
-from ddbio.core.packing import Writes, packing_order, write_units
-from ddbio.core.requests import PUT, batch_frame, single_frame
+from ddbio.core.loads.packing import Writes, packing_order, write_units
+from ddbio.core.loads.requests import PUT, batch_frame, single_frame
 from ddbio.errors import AccessDeniedError, EndpointError, ThrottledError
 
 FRAME = batch_frame("rows", *PUT)

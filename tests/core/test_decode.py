@@ -15,7 +15,7 @@ from ddbio.core.json_lines import to_dynamodb_json
 from ddbio.core.kernel import decoder as kernel_decoder
 from ddbio.core.reference import RowBuilder
 from ddbio.core.rescue import Misfit, MisfitLog
-from ddbio.core.schema import infer_schema_of_items
+from ddbio.core.schema.arrow import infer_schema_of_items
 from ddbio.errors import DecodeError, OptionError, SchemaError
 
 FRAMINGS = ["page", "export", "items"]

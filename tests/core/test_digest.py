@@ -15,7 +15,7 @@ from ddbio.core.attribute import encode_base64
 from ddbio.core.decode import Decoder
 from ddbio.core.digest import Digest
 from ddbio.core.digest_columns import digest_of_batches
-from ddbio.core.schema import infer_schema_of_items
+from ddbio.core.schema.arrow import infer_schema_of_items
 
 
 def digest_of(items):

@@ -20,7 +20,7 @@ from ddbio.core.items import items_of
 from ddbio.core.json_lines import to_dynamodb_json
 from ddbio.core.reference import RowBuilder
 from ddbio.core.rescue import MisfitLog
-from ddbio.core.schema import infer_schema_of_items, normalize_schema
+from ddbio.core.schema.arrow import infer_schema_of_items, normalize_schema
 from ddbio.errors import DecodeError, EncodeError, SchemaError
 
 

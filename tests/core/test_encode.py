@@ -21,7 +21,7 @@ from ddbio.core.decode import Decoder
 from ddbio.core.encode import Encoder
 from ddbio.core.items import items_of
 from ddbio.core.items import to_dynamodb_json as reference
-from ddbio.core.schema import infer_schema_of_items
+from ddbio.core.schema.arrow import infer_schema_of_items
 from ddbio.errors import EncodeError, SchemaError
 
 

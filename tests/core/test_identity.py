@@ -13,7 +13,7 @@ from ddbio.core.identity import key_hashes, key_identity
 from ddbio.core.kernel.xxhash import hash_keys
 from ddbio.core.reference import RowBuilder
 from ddbio.core.rescue import MisfitLog
-from ddbio.core.schema import infer_schema_of_items, normalize_schema
+from ddbio.core.schema.arrow import infer_schema_of_items, normalize_schema
 from ddbio.errors import SchemaError
 
 KEYS = ["pk", "sk"]

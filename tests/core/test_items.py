@@ -12,7 +12,7 @@ from item_strategies import ITEMS, tables
 
 from ddbio.core.decode import Decoder, from_dynamodb_json
 from ddbio.core.items import items_of, to_dynamodb_json
-from ddbio.core.schema import infer_schema_of_items
+from ddbio.core.schema.arrow import infer_schema_of_items
 from ddbio.errors import DecodeError, SchemaError
 
 

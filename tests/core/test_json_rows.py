@@ -14,7 +14,7 @@ from item_strategies import tables
 from ddbio.core import json_rows
 from ddbio.core.decode import Decoder
 from ddbio.core.json_rows import RowDecoder
-from ddbio.core.schema import infer_schema_of_items
+from ddbio.core.schema.arrow import infer_schema_of_items
 from ddbio.errors import DecodeError
 
 SCHEMA = pa.schema([("a", pa.string()), ("n", pa.int64())])

@@ -13,7 +13,7 @@ import ddbio
 from ddbio.core.digest import Digest
 from ddbio.core.reference import RowBuilder
 from ddbio.core.rescue import MisfitLog
-from ddbio.core.schema import infer_schema_of_items, normalize_schema
+from ddbio.core.schema.arrow import infer_schema_of_items, normalize_schema
 from ddbio.errors import NotFoundError
 from ddbio.testing import FakeDynamoDB
 

@@ -13,7 +13,7 @@ from pyspark.errors import PySparkException
 import ddbio
 from ddbio.core.digest import Digest
 from ddbio.core.digest_columns import digest_of_batches
-from ddbio.core.schema import normalize_schema, schema_to_json
+from ddbio.core.schema.arrow import normalize_schema, schema_to_json
 from ddbio.spark import export_reading
 from ddbio.spark.registration import register
 from ddbio.testing.export import Change, ExportWriter

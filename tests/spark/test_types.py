@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 from pyspark.sql.types import DateType, StructField, StructType, VarcharType, _parse_datatype_json_string
 
-from ddbio.core.schema import normalize_schema
+from ddbio.core.schema.arrow import normalize_schema
 from ddbio.errors import SchemaError
 from ddbio.spark.types import to_arrow_schema, to_spark_schema
 

@@ -11,8 +11,6 @@ import numpy as np
 import pyarrow as pa
 
 from ddbio.core.capacity import item_size_bytes
-from ddbio.core.field import ITEM_BYTES_FIELD, ITEM_BYTES_NAME
-from ddbio.core.framing import Framing, checked_items
 from ddbio.core.kernel import scratch as scratch_module
 from ddbio.core.kernel import state as st
 from ddbio.core.kernel.assemble import Assembly, sparse_texts
@@ -27,7 +25,9 @@ from ddbio.core.kernel.scratch import Block, Scratch, Work
 from ddbio.core.kernel.tables import Node, compile_tables, plan_nodes
 from ddbio.core.reference import RowBuilder
 from ddbio.core.rescue import Misfit, MisfitLog, OnMisfit
-from ddbio.core.schema import normalize_schema
+from ddbio.core.schema.arrow import normalize_schema
+from ddbio.core.schema.field import ITEM_BYTES_FIELD, ITEM_BYTES_NAME
+from ddbio.core.text.framing import Framing, checked_items
 from ddbio.errors import DecodeError, SchemaError
 
 if TYPE_CHECKING:

@@ -6,7 +6,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from ddbio.core.field import (
+from ddbio.core.kernel.encode_times import form_of, is_time, refuse_interval, scale_of
+from ddbio.core.schema.field import (
     DDB_TYPE,
     RESCUE_FIELD,
     RESCUE_NAME,
@@ -17,7 +18,6 @@ from ddbio.core.field import (
     normalize_field,
     require_unique,
 )
-from ddbio.core.kernel.encode_times import form_of, is_time, refuse_interval, scale_of
 from ddbio.errors import SchemaError
 
 

@@ -13,13 +13,13 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ddbio.core.field import name_of_field
 from ddbio.core.kernel import encode_state as st
 from ddbio.core.kernel.encode_json import RefusedValueError, read_members, read_value
 from ddbio.core.kernel.encode_number import LONGEST
 from ddbio.core.kernel.encode_text import LONGEST_ESCAPE
 from ddbio.core.kernel.encode_times import time_array
 from ddbio.core.kernel.memory import PAD
+from ddbio.core.schema.field import name_of_field
 from ddbio.errors import DecodeError
 
 if TYPE_CHECKING:

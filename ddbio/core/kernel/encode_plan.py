@@ -11,10 +11,10 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from ddbio.core.field import SETS, is_float, name_of_field, tag_of_field
-from ddbio.core.json_text import compact_json
 from ddbio.core.kernel import encode_state as st
 from ddbio.core.kernel.encode_keys import INDEX_BIT
+from ddbio.core.schema.field import SETS, is_float, name_of_field, tag_of_field
+from ddbio.core.text.json_text import compact_json
 from ddbio.errors import SchemaError
 
 if TYPE_CHECKING:

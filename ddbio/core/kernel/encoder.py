@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from ddbio.core.attribute import canonical_number
-from ddbio.core.field import name_of_field
 from ddbio.core.kernel import encode_state as st
 from ddbio.core.kernel.cache import announce_compilation
 from ddbio.core.kernel.encode_fields import plain_fields
@@ -16,6 +15,7 @@ from ddbio.core.kernel.encode_load import Loader, TooLargeError, allocate
 from ddbio.core.kernel.encode_plan import compile_tables, plan_program
 from ddbio.core.kernel.encode_print import print_rows
 from ddbio.core.kernel.memory import PAD
+from ddbio.core.schema.field import name_of_field
 from ddbio.errors import DecodeError, OptionError, SchemaError
 
 if TYPE_CHECKING:

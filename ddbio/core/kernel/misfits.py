@@ -6,9 +6,9 @@ import functools
 import json
 from typing import TYPE_CHECKING, Any
 
-from ddbio.core.json_text import compact_json
 from ddbio.core.kernel import state as st
 from ddbio.core.rescue import DOES_NOT_FIT, OTHER_TYPE, UNKNOWN, MisfitLog, UnfitError
+from ddbio.core.text.json_text import compact_json
 
 if TYPE_CHECKING:
     from ddbio.core.kernel.scratch import Work

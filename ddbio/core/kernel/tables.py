@@ -12,9 +12,9 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from ddbio.core.capacity import ELEMENT_BYTES
-from ddbio.core.field import SETS, is_decimal, name_of_field, tag_of_field
 from ddbio.core.kernel import state as st
 from ddbio.core.kernel.text import HASH_HIGH_BITS, hash_bytes
+from ddbio.core.schema.field import SETS, is_decimal, name_of_field, tag_of_field
 
 _PREFIX_WIDTH = 32
 _ESCAPED = re.compile(rb'[\x00-\x1f"\\\\]')

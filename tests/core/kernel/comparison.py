@@ -6,11 +6,11 @@ from typing import Any
 
 import pyarrow as pa
 
-from ddbio.core.framing import checked_items
 from ddbio.core.kernel.decoder import KernelDecoder
 from ddbio.core.reference import RowBuilder
 from ddbio.core.rescue import MisfitLog
-from ddbio.core.schema import normalize_schema
+from ddbio.core.schema.arrow import normalize_schema
+from ddbio.core.text.framing import checked_items
 from ddbio.errors import DecodeError
 
 

@@ -25,7 +25,7 @@ from ddbio.core.kernel import encode_load
 from ddbio.core.kernel.cache import CHECKED
 from ddbio.core.reference import RowBuilder
 from ddbio.core.rescue import MisfitLog
-from ddbio.core.schema import normalize_schema
+from ddbio.core.schema.arrow import normalize_schema
 
 IS_BROKEN = sys.argv[3:] == ["broken"]
 N_ROWS = 20

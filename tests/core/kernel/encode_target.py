@@ -17,12 +17,12 @@ from item_generator import Generator
 
 from ddbio.core.encode import Encoder
 from ddbio.core.items import items_of
-from ddbio.core.json_text import compact_json
 from ddbio.core.kernel import encode_load, encoder
 from ddbio.core.kernel.cache import CHECKED
 from ddbio.core.reference import RowBuilder
 from ddbio.core.rescue import MisfitLog
-from ddbio.core.schema import normalize_schema
+from ddbio.core.schema.arrow import normalize_schema
+from ddbio.core.text.json_text import compact_json
 from ddbio.errors import SchemaError
 from ddbio.testing.refusal import Refusal
 from ddbio.testing.values import stored_item

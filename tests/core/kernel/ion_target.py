@@ -17,15 +17,15 @@ from guard import allocate_before_guard
 from item_generator import Generator
 from mutation import mutate
 
-from ddbio.core import ion_lines
-from ddbio.core.change_lines import Change, checked_changes
 from ddbio.core.digest import item_hash
-from ddbio.core.framing import checked_items
-from ddbio.core.ion import ion_to_json_lines
-from ddbio.core.ion_lines import IonLines
-from ddbio.core.ion_text import ion_line
+from ddbio.core.ion import lines as ion_lines
+from ddbio.core.ion.lines import IonLines
+from ddbio.core.ion.plain import ion_to_json_lines
+from ddbio.core.ion.text import ion_line
 from ddbio.core.kernel import ion
 from ddbio.core.kernel.cache import CHECKED
+from ddbio.core.text.change_lines import Change, checked_changes
+from ddbio.core.text.framing import checked_items
 from ddbio.errors import DecodeError
 
 IS_BROKEN = sys.argv[3:] == ["broken"]

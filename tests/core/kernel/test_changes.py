@@ -10,12 +10,12 @@ from item_generator import Generator
 from mutation import mutate
 
 import ddbio
-from ddbio.core.change_lines import checked_changes
 from ddbio.core.changes import ChangeDecoder, change_batch
-from ddbio.core.json_text import parse_documents
 from ddbio.core.kernel import decoder as decoder_module
 from ddbio.core.kernel import scratch as scratch_module
 from ddbio.core.rescue import MisfitLog
+from ddbio.core.text.change_lines import checked_changes
+from ddbio.core.text.json_text import parse_documents
 from ddbio.errors import DecodeError, SchemaError
 
 SCHEMA = pa.schema([("pk", pa.string()), ("sk", pa.string()), ("total", pa.int64())])

@@ -6,8 +6,8 @@ import pyarrow as pa
 import pytest
 from comparison import assert_same, by_kernel, by_reference
 
-from ddbio.core.field import list_of, tagged_field
 from ddbio.core.kernel.decoder import KernelDecoder
+from ddbio.core.schema.field import list_of, tagged_field
 
 CORPUS = sorted((Path(__file__).parent / "corpus").glob("*.json"), key=lambda path: path.name)
 NAMES = ["a", "back\\slash", 'quote"d']

@@ -14,7 +14,7 @@ from mutation import mutate
 
 from ddbio.core.kernel import decoder as decoder_module
 from ddbio.core.kernel.decoder import KernelDecoder
-from ddbio.core.schema import infer_schema_of_items
+from ddbio.core.schema.arrow import infer_schema_of_items
 
 FRAMINGS = ["items", "export", "page"]
 

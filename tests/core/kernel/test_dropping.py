@@ -10,14 +10,14 @@ from hypothesis import strategies as st
 from item_generator import NAMES, Generator
 from item_strategies import ITEMS
 
-from ddbio.core.change_lines import checked_changes
 from ddbio.core.changes import ChangeDecoder, change_batch
-from ddbio.core.framing import checked_items
 from ddbio.core.items import items_of
 from ddbio.core.kernel.decoder import KernelDecoder
 from ddbio.core.reference import RowBuilder
 from ddbio.core.rescue import Misfit, MisfitLog
-from ddbio.core.schema import infer_schema_of_items, normalize_schema
+from ddbio.core.schema.arrow import infer_schema_of_items, normalize_schema
+from ddbio.core.text.change_lines import checked_changes
+from ddbio.core.text.framing import checked_items
 
 SCHEMA = pa.schema([("a", pa.int64()), ("b", pa.int64()), ("m", pa.struct([("x", pa.int64())]))])
 

@@ -15,12 +15,12 @@ from mutation import mutate
 from ddbio.core.capacity import item_size_bytes
 from ddbio.core.digest_columns import digest_of_batches
 from ddbio.core.encode import Encoder
-from ddbio.core.framing import checked_items
 from ddbio.core.items import items_of
 from ddbio.core.kernel import decoder as decoder_module
 from ddbio.core.kernel.decoder import KernelDecoder
-from ddbio.core.requests import UpdateParts
-from ddbio.core.schema import infer_schema_of_items
+from ddbio.core.loads.requests import UpdateParts
+from ddbio.core.schema.arrow import infer_schema_of_items
+from ddbio.core.text.framing import checked_items
 from ddbio.errors import DecodeError, SchemaError
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from ddbio.core.kernel.decoder import KernelDecoder
-from ddbio.core.schema import infer_schema_of_items
+from ddbio.core.schema.arrow import infer_schema_of_items
 from ddbio.core.warm import warm
 
 SPARSE = [(3400, 10, 8), (1700, 300, 20), (3400, 300, 20), (6000, 1000, 5)]

@@ -8,12 +8,12 @@ from decimal import Decimal
 import pyarrow as pa
 import pytest
 
-from ddbio.core.column_name import suffixed
 from ddbio.core.digest import Digest
-from ddbio.core.field import tagged_field
 from ddbio.core.items import items_of
 from ddbio.core.kernel.decoder import KernelDecoder
-from ddbio.core.schema import infer_schema_of_items
+from ddbio.core.schema.arrow import infer_schema_of_items
+from ddbio.core.schema.column_name import suffixed
+from ddbio.core.schema.field import tagged_field
 
 
 def round_trip(items, schema=None, nulls="keep"):

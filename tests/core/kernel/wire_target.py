@@ -18,8 +18,8 @@ from mutation import mutate
 
 from ddbio.core import digest_wire
 from ddbio.core.digest import Digest
-from ddbio.core.framing import checked_items
 from ddbio.core.kernel.cache import CHECKED
+from ddbio.core.text.framing import checked_items
 from ddbio.errors import DecodeError
 
 IS_BROKEN = sys.argv[3:] == ["broken"]

@@ -1,0 +1,203 @@
+"""Fold a full export and the changes after it into the table's state at the end; refuses gaps in time.
+
+A full export has no write times: it is the state at one instant, and whatever a later window says of an item holds
+against it. Among the windows the newest write wins, and a delete is a write as well.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from ddbio.core.changes import PUT
+from ddbio.core.schema.field import RESCUE_NAME
+from ddbio.core.text.json_text import compact_json
+from ddbio.errors import ExportIncompleteError, SchemaError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ddbio.core.exports.manifest import ExportSummary
+
+# https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/S3DataExport_Requesting.html
+MIN_WINDOW = timedelta(minutes=15)
+MAX_WINDOW = timedelta(hours=24)
+
+_PLACE = "place"
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Window:
+    """Span the time from ``start`` on and before ``end``."""
+
+    start: datetime
+    end: datetime
+
+    def __str__(self) -> str:
+        return f"[{self.start.isoformat()}, {self.end.isoformat()})"
+
+
+def plan_windows(start: datetime, end: datetime) -> list[Window]:
+    """Return the windows to request for all changes from ``start`` on and before ``end``: as few as the service allows.
+
+    Raises
+    ------
+    ExportIncompleteError
+        If that is less than the shortest window.
+    """
+    whole = end - start
+    if whole < MIN_WINDOW:
+        raise ExportIncompleteError(f"{Window(start, end)} is shorter than {MIN_WINDOW}, the shortest window: wait")
+    count = -(-whole // MAX_WINDOW)
+    marks = [start + whole * number / count for number in range(count)]
+    return [Window(*each) for each in zip(marks, [*marks[1:], end], strict=True)]
+
+
+@dataclass(frozen=True, slots=True)
+class FoldPlan:
+    """Say which increments are folded, by their places in the order of their windows, and the time they reach."""
+
+    chosen: tuple[int, ...]
+    reached: datetime
+
+
+def plan_fold(full: ExportSummary, increments: Sequence[ExportSummary], as_of: datetime | None = None) -> FoldPlan:
+    """Return which increments follow the full export; those that end before it, or after ``as_of``, are left out.
+
+    Raises
+    ------
+    ExportIncompleteError
+        If a window is missing, naming it, or an export is filtered, of another table or of another kind.
+    """
+    reached = _instant(full.export_time, full)
+    chosen = []
+    for window, place in _windows_after(full, increments):
+        if as_of is not None and window.end > as_of:
+            continue
+        if window.start > reached:
+            raise ExportIncompleteError(f"no export covers {Window(reached, window.start)}: export that window as well")
+        chosen.append(place)
+        reached = window.end
+    if as_of is not None and reached != as_of:
+        # A window has only the last state of an item: none within it can be told.
+        raise ExportIncompleteError(
+            f"the exports reach {reached.isoformat()}, and {as_of.isoformat()} was asked for: "
+            "ask for the end of a window, or export the window that ends there"
+        )
+    return FoldPlan(tuple(chosen), reached)
+
+
+def missing_windows(full: ExportSummary, increments: Sequence[ExportSummary], until: datetime) -> list[Window]:
+    """Return the windows to request so that changes follow the full export without a gap, close to ``until``.
+
+    Of the last quarter of an hour nothing can be requested yet. A shorter gap is covered by a window that begins
+    earlier: overlapping windows fold to the same state.
+
+    Raises
+    ------
+    ExportIncompleteError
+        If an export is filtered, of another table or of another kind.
+    """
+    reached, found = _instant(full.export_time, full), list[Window]()
+    for window, _ in _windows_after(full, increments):
+        if window.start > reached:
+            found += plan_windows(min(reached, window.start - MIN_WINDOW), window.start)
+        reached = max(reached, window.end)
+    return found + (plan_windows(reached, until) if until - reached >= MIN_WINDOW else [])
+
+
+def _windows_after(full: ExportSummary, increments: Sequence[ExportSummary]) -> list[tuple[Window, int]]:
+    """Return the windows that end after the full export, in their order, and the increments' places."""
+    if full.kind != "full" or full.filtered:
+        raise ExportIncompleteError(f"{full.export_arn} is no full export of the whole table: nothing can follow it")
+    found = []
+    for place, each in enumerate(increments):
+        if each.kind != "incremental" or each.filtered:
+            raise ExportIncompleteError(f"{each.export_arn} is no incremental export of the whole table")
+        if (each.table_arn, each.table_id) != (full.table_arn, full.table_id):
+            raise ExportIncompleteError(f"{each.export_arn} is of another table than {full.export_arn}")
+        found.append((Window(_instant(each.from_time, each), _instant(each.to_time, each)), place))
+    exported = _instant(full.export_time, full)
+    return sorted((window, place) for window, place in found if window.end > exported)
+
+
+def fold(items: pa.Table, changes: Sequence[pa.Table], keys: Sequence[str]) -> pa.Table:
+    """Return the items after the changes, in the columns of the items.
+
+    Parameters
+    ----------
+    items
+        The full export's rows.
+    changes
+        Rows of incremental exports, decoded into the same columns, in the order of their windows.
+    keys
+        The table's key attributes.
+
+    Raises
+    ------
+    SchemaError
+        If a key does not fit its column: items could not be told apart.
+    """
+    written = pa.concat_tables([each for each in changes if each.num_rows] or [_no_rows(items, keys)])
+    flat = pa.table({name: pc.struct_field(written["keys"], [name]) for name in keys})
+    for table in (items, flat):
+        require_keys(table, keys)
+    # The later window wins among equal times, since sorting is stable.
+    order = pc.sort_indices(written["write_time"])
+    flat = flat.take(order).append_column(_PLACE, pa.array(range(flat.num_rows), pa.int64()))
+    newest = flat.group_by(list(keys)).aggregate([(_PLACE, "max")])
+    touched = items.select(list(keys)).append_column(_PLACE, pa.array(range(items.num_rows), pa.int64()))
+    kept = touched.join(newest.select(list(keys)), list(keys), join_type="left anti")[_PLACE]
+    latest = written.take(order.take(newest[f"{_PLACE}_max"].combine_chunks()))
+    puts = latest.filter(pc.field("operation") == PUT)
+    return pa.concat_tables([items.take(kept.sort()), _items_of(puts, items.schema)])
+
+
+def require_keys(rows: pa.Table | pa.RecordBatch, keys: Sequence[str]) -> None:
+    """Refuse rows without a key in its column: they could not be told apart.
+
+    Raises
+    ------
+    SchemaError
+        If there are any.
+    """
+    for name in keys:
+        if rows.column(name).null_count:
+            raise SchemaError(f"key {name!r} does not fit its column in every row: give a schema in which it does")
+
+
+def _no_rows(items: pa.Table, keys: Sequence[str]) -> pa.Table:
+    image = pa.struct([field for field in items.schema if field.name != RESCUE_NAME])
+    own = pa.struct([items.schema.field(name) for name in keys])
+    members: list[tuple[str, Any]] = [
+        ("write_time", pa.int64()),
+        ("operation", pa.string()),
+        ("keys", own),
+        ("new_image", image),
+        ("old_image", image),
+        (RESCUE_NAME, pa.string()),
+    ]
+    return pa.schema(members).empty_table()
+
+
+def _items_of(puts: pa.Table, schema: pa.Schema) -> pa.Table:
+    columns = [pc.struct_field(puts["new_image"], [name]) for name in schema.names if name != RESCUE_NAME]
+    rescued = [_new_image_of(text) for text in puts[RESCUE_NAME].to_pylist()]
+    return pa.table([*columns, pa.chunked_array([pa.array(rescued, pa.string())])], schema=schema)
+
+
+def _new_image_of(text: str | None) -> str | None:
+    members = None if text is None else json.loads(text).get("new_image")
+    return compact_json(members) if members else None
+
+
+def _instant(text: str | None, summary: ExportSummary) -> datetime:
+    try:
+        return datetime.fromisoformat(text or "")
+    except ValueError:
+        raise ExportIncompleteError(f"{summary.export_arn} does not say which time it covers: {text!r}") from None

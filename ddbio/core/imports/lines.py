@@ -1,0 +1,195 @@
+"""Make rows the lines of files that the service itself reads; refuses rows that are no items of the table.
+
+The members beside ``Item`` that hold a line's condition are named as in PutItem; no such file has been put by the
+service yet.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from ddbio.core.encode import EncodeOptions, Encoder
+from ddbio.core.imports.csv_lines import CsvColumns, line_offsets
+from ddbio.core.ion.items import OPENING, ion_items
+from ddbio.core.ion.plain import ion_to_json_lines
+from ddbio.core.loads.requests import ItemParts, Made, absent_condition
+from ddbio.core.text.json_text import compact_json
+from ddbio.errors import OptionError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import TypeAlias
+
+    import numpy.typing as npt
+
+    from ddbio.core.encode import Refusal
+    from ddbio.core.facts import IndexKey
+
+    Bytes: TypeAlias = npt.NDArray[np.uint8]
+    Offsets: TypeAlias = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class LineForm:
+    """Say what a line is like, and what its item is checked for.
+
+    Attributes
+    ----------
+    key
+        Names and types of the key, the partition key first.
+    format
+        ``dynamodb_json``, ``ion`` or ``csv``.
+    index_keys
+        Keys of indexes, which an item either has rightly or not at all.
+    if_absent, newer_by
+        The condition of each line: no item has its key, or none that is as new by an attribute.
+    delimiter, csv_strings
+        How CSV is written; see :class:`ddbio.core.imports.csv_lines.CsvColumns`.
+    """
+
+    key: tuple[tuple[str, str], ...]
+    format: str = "dynamodb_json"
+    index_keys: tuple[IndexKey, ...] = ()
+    if_absent: bool = False
+    newer_by: str | None = None
+    delimiter: str = ","
+    csv_strings: bool = False
+
+    @property
+    def condition(self) -> dict[str, object]:
+        """Return the members of a line that are the same in each."""
+        if not self.if_absent and self.newer_by is None:
+            return {}
+        return absent_condition(self.key[0][0], self.newer_by)
+
+    @property
+    def tags(self) -> dict[str, str]:
+        """Return the types of the attributes of all keys."""
+        return {**{key.name: key.tag for key in self.index_keys}, **dict(self.key)}
+
+    def item_of(self, line: bytes, header: bytes) -> dict[str, Any]:
+        """Return the item of a line."""
+        if self.format == "csv":
+            names, values = csv.reader([header.decode(), line.decode()], delimiter=self.delimiter)
+            return {name: {self.tags.get(name, "S"): value} for name, value in zip(names, values, strict=True)}
+        item: dict[str, Any] = json.loads(ion_to_json_lines(line) if self.format == "ion" else line)["Item"]
+        return item
+
+
+@dataclass(frozen=True)
+class MadeLines:
+    """Hold the lines of a batch, back to back; good until the next batch is made.
+
+    Attributes
+    ----------
+    items
+        The rows as the table will hold them.
+    """
+
+    items: pa.RecordBatch
+    text: Bytes
+    offsets: Offsets
+    refusals: Sequence[Refusal]
+
+
+class ImportLines(Protocol):
+    """Make the rows of batches of one schema lines; keep one per thread.
+
+    Attributes
+    ----------
+    header
+        What an object begins with.
+    """
+
+    header: bytes
+
+    def make(self, rows: pa.RecordBatch) -> MadeLines:
+        """Return the line of each row, and the rows that are no items of the table."""
+        ...
+
+
+def import_lines(schema: pa.Schema, form: LineForm) -> ImportLines:
+    """Return what makes rows of a schema lines.
+
+    Raises
+    ------
+    OptionError
+        If the rows have no column of the name by which they are compared, or one that cannot be told in CSV.
+    """
+    if form.format == "csv":
+        return _CsvLines(schema, form)
+    if form.newer_by is None:
+        return _Lines(schema, form)
+    if form.newer_by not in schema.names:
+        raise OptionError(f"newer_by: the rows have no column {form.newer_by!r}, but {', '.join(schema.names)}")
+    return _ComparedLines(schema, form, form.newer_by)
+
+
+class _Lines:
+    header = b""
+
+    def __init__(self, schema: pa.Schema, form: LineForm) -> None:
+        self._encoder = Encoder(schema, keys=dict(form.key), options=EncodeOptions(index_keys=form.index_keys))
+        self._is_ion = form.format == "ion"
+        self._edges = (OPENING, b"}\n") if self._is_ion else _edges(form)
+
+    def make(self, rows: pa.RecordBatch) -> MadeLines:
+        prefix, suffix = self._edges
+        encoded = self._encoder.lend(rows, prefix=prefix, suffix=suffix)
+        if not self._is_ion:
+            return MadeLines(rows, encoded.buffer, encoded.offsets, encoded.refusals)
+        text = np.frombuffer(ion_items(encoded.buffer.tobytes()), np.uint8)
+        return MadeLines(rows, text, line_offsets(text), encoded.refusals)
+
+
+class _ComparedLines:
+    """Put what an item is compared by into its line."""
+
+    header = b""
+
+    def __init__(self, schema: pa.Schema, form: LineForm, newer_by: str) -> None:
+        self._parts = ItemParts(schema, schema.names, dict(form.key), newer_by, form.index_keys)
+        self._edges = _edges(form)
+
+    def make(self, rows: pa.RecordBatch) -> MadeLines:
+        made = self._parts.make(rows)
+        return MadeLines(rows, *_framed(made, *self._edges), made.refusals)
+
+
+class _CsvLines:
+    def __init__(self, schema: pa.Schema, form: LineForm) -> None:
+        self._columns = CsvColumns(schema, form.tags, form.delimiter, as_text=form.csv_strings)
+        self.header = self._columns.header
+        options = EncodeOptions(index_keys=form.index_keys)
+        self._encoder = Encoder(self._columns.schema, keys=dict(form.key), options=options)
+
+    def make(self, rows: pa.RecordBatch) -> MadeLines:
+        items = self._columns.items(rows)
+        # Printed in vain: only this knows which items DynamoDB takes.
+        refusals = (*self._encoder.lend(items).refusals, *self._columns.refusals(items))
+        return MadeLines(items, *self._columns.lines(items), refusals)
+
+
+def _edges(form: LineForm) -> tuple[bytes, bytes]:
+    """Return what stands before and after an item."""
+    members = compact_json(form.condition)[1:-1]
+    return b'{"Item":', f"{members and ','}{members}}}\n".encode()
+
+
+def _framed(made: Made, prefix: bytes, suffix: bytes) -> tuple[Bytes, Offsets]:
+    kind = pa.large_binary()
+    parts: Any = pa.Array.from_buffers(
+        kind, len(made.offsets) - 1, [None, pa.py_buffer(made.offsets.data), pa.py_buffer(made.texts.data)]
+    )
+    edges: list[Any] = [pa.scalar(each, kind) for each in (prefix, suffix, b"")]
+    lines: Any = pc.binary_join_element_wise(edges[0], parts, *edges[1:])
+    _, offsets, text = lines.buffers()
+    ends = np.frombuffer(offsets, np.int64)[: len(lines) + 1]
+    return np.frombuffer(text, np.uint8)[: ends[-1]], ends

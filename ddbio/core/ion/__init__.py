@@ -1,0 +1,1 @@
+"""Read and write the text Ion of exports and imports."""

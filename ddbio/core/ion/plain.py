@@ -1,0 +1,174 @@
+"""Turn the text Ion of an export into lines of DynamoDB JSON; refuses Ion that no export holds.
+
+A string is S, a decimal N, a blob B, a list L unless it is annotated as a set, a struct M, and bool and null are what
+they are called. Numbers come out in the service's own spelling. The reference beside the compiled loop, and the way for
+what that refuses.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+from ddbio.core.attribute import canonical_number, decode_base64, encode_base64
+from ddbio.core.text.json_text import compact_json
+from ddbio.errors import DecodeError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+# https://amazon-ion.github.io/ion-docs/docs/spec.html
+_TOKEN = re.compile(
+    r"""\s*(?:
+    (?P<text>"(?:[^"\\]|\\.)*+") |
+    (?P<symbol>'(?:[^'\\]|\\.)*+') |
+    (?P<blob>\{\{[A-Za-z0-9+/=\s]*\}\}) |
+    (?P<number>-?[0-9][0-9_]*(?:\.[0-9_]*)?(?:[dD][+-]?[0-9]+)?(?![A-Za-z0-9_$.])) |
+    (?P<word>(?!\$[0-9]+(?![A-Za-z0-9_$]))[A-Za-z_$][A-Za-z0-9_$]*) |
+    (?P<mark>::|[{}\[\]:,]) |
+    (?P<end>\Z)
+    )""",
+    re.VERBOSE,
+)
+_ESCAPE = re.compile(r"\\(?:x([0-9A-Fa-f]{2})|u([0-9A-Fa-f]{4})|U([0-9A-Fa-f]{8})|(.))", re.DOTALL)
+_PLAIN = {"0": "\0", "a": "\a", "b": "\b", "t": "\t", "n": "\n", "f": "\f", "r": "\r", "v": "\v",
+          "?": "?", "'": "'", '"': '"', "/": "/", "\\": "\\"}  # fmt: skip
+_WORDS: dict[str, dict[str, Any]] = {"null": {"NULL": True}, "true": {"BOOL": True}, "false": {"BOOL": False}}
+_SETS = {"$dynamodb_SS": "SS", "$dynamodb_NS": "NS", "$dynamodb_BS": "BS"}
+_VERSION = "$ion_1_0"
+
+_Token = tuple[str, str]
+
+
+def ion_to_json_lines(block: bytes) -> bytes:
+    """Return each document of whole lines of Ion as a line of DynamoDB JSON.
+
+    Raises
+    ------
+    DecodeError
+        The bytes are no Ion export; the message has the line.
+    """
+    lines = []
+    for number, line in enumerate(block.split(b"\n"), 1):
+        try:
+            document = _document(line.decode())
+        except (DecodeError, ValueError, RecursionError) as error:
+            message = "nested too deep" if isinstance(error, RecursionError) else str(error)
+            raise DecodeError(f"line {number}: {message}", line=number) from None
+        if document is not None:
+            lines.append(compact_json(document) + "\n")
+    return "".join(lines).encode()
+
+
+def _document(line: str) -> dict[str, Any] | None:
+    tokens = _tokens(line)
+    kind, text = next(tokens)
+    while (kind, text) == ("word", _VERSION):
+        kind, text = next(tokens)
+    if kind == "end":
+        return None
+    if (kind, text) != ("mark", "{"):
+        raise DecodeError(f"expected a struct, found {text[:40]!r}")
+    value = _struct(tokens)
+    if next(tokens)[0] != "end":
+        raise DecodeError("expected the end of the line after a struct")
+    return {name: _members(name, each) for name, each in value.items()}
+
+
+def _members(name: str, value: dict[str, Any]) -> Any:
+    if value.keys() != {"M"}:
+        raise DecodeError(f"{name}: expected a struct")
+    return value["M"]
+
+
+def _tokens(line: str) -> Iterator[_Token]:
+    place = 0
+    while True:
+        found = _TOKEN.match(line, place)
+        if found is None or found.lastgroup is None:
+            raise DecodeError(f"no Ion of an export at {line[place : place + 40]!r}")
+        yield found.lastgroup, found[found.lastgroup]
+        place = found.end()
+
+
+def _struct(tokens: Iterator[_Token]) -> dict[str, Any]:
+    members: dict[str, Any] = {}
+    for kind, text in tokens:
+        if (kind, text) == ("mark", "}"):
+            return members
+        name = text if kind == "word" else _unescape(text) if kind in {"text", "symbol"} else None
+        if name is None or name in members or next(tokens) != ("mark", ":"):
+            raise DecodeError(f"expected a field name of its own and a colon, found {text[:40]!r}")
+        members[name] = _value(next(tokens), tokens)
+        following = next(tokens)
+        if following == ("mark", "}"):
+            return members
+        _require_comma(*following)
+    raise DecodeError("a struct does not end")
+
+
+def _list(tokens: Iterator[_Token]) -> list[Any]:
+    elements: list[Any] = []
+    for token in tokens:
+        if token == ("mark", "]"):
+            return elements
+        elements.append(_value(token, tokens))
+        following = next(tokens)
+        if following == ("mark", "]"):
+            return elements
+        _require_comma(*following)
+    raise DecodeError("a list does not end")
+
+
+def _require_comma(kind: str, text: str) -> None:
+    if (kind, text) != ("mark", ","):
+        raise DecodeError(f"expected a comma, found {text[:40]!r}")
+
+
+def _value(token: _Token, tokens: Iterator[_Token]) -> dict[str, Any]:  # noqa: PLR0911 - one line a type
+    match token:
+        case ("text", text):
+            return {"S": _unescape(text)}
+        case ("number", text):
+            return {"N": _number(text)}
+        case ("blob", text):
+            return {"B": encode_base64(decode_base64("".join(text[2:-2].split())))}
+        case ("mark", "{"):
+            return {"M": _struct(tokens)}
+        case ("mark", "["):
+            return {"L": _list(tokens)}
+        case ("word", word) if word in _WORDS:
+            return dict(_WORDS[word])
+        case ("word", word) if word in _SETS and next(tokens) == ("mark", "::") and next(tokens) == ("mark", "["):
+            tag = _SETS[word]
+            return {tag: [_element(each, tag[0]) for each in _list(tokens)]}
+    raise DecodeError(f"expected a value of an export, found {token[1][:40]!r}")
+
+
+def _element(value: dict[str, Any], tag: str) -> str:
+    if value.keys() != {tag}:
+        raise DecodeError(f"a set of {tag} holds another type")
+    element: str = value[tag]
+    return element
+
+
+def _number(text: str) -> str:
+    digits, _, exponent = text.replace("_", "").lower().partition("d")
+    return canonical_number(f"{digits.removesuffix('.')}e{exponent or 0}")
+
+
+def _unescape(quoted: str) -> str:
+    text = quoted[1:-1]
+    if "\\" not in text:
+        return text
+    # A pair of surrogates is one character, a lone one none.
+    return _ESCAPE.sub(_character, text).encode("utf-16", "surrogatepass").decode("utf-16")
+
+
+def _character(found: re.Match[str]) -> str:
+    code = found[1] or found[2] or found[3]
+    if code is not None:
+        return chr(int(code, 16))
+    if found[4] not in _PLAIN:
+        raise DecodeError(f"Ion has no escape {found[0]!r}")
+    return _PLAIN[found[4]]

@@ -1,0 +1,1 @@
+"""Plan writes, and turn rows into the requests that carry them."""

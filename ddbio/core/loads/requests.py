@@ -1,0 +1,199 @@
+"""Make each row's own bytes of a write request, and the frame around them; refuses rows that no request could carry.
+
+Every attribute name is aliased by its ordinal, so that no name is ever mistaken for a word or a path.
+"""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from ddbio.core.encode import EncodeOptions, Encoder, Refusal
+from ddbio.core.loads.packing import Frame, write_units
+from ddbio.core.schema.field import RESCUE_NAME, is_item_bytes
+from ddbio.core.text.json_text import compact_json
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+    from ddbio.core.facts import IndexKey
+
+# https://docs.aws.amazon.com/amazondynamodb/latest/APIReference/API_WriteRequest.html
+PUT = b'{"PutRequest":{"Item":', b"}}"
+DELETE = b'{"DeleteRequest":{"Key":', b"}}"
+_VALUES = b',"ExpressionAttributeValues":'
+
+
+@dataclass(frozen=True)
+class Made:
+    """Hold what the rows of a batch became.
+
+    Attributes
+    ----------
+    texts
+        The rows' own bytes, one after the other; good until the next batch is made.
+    offsets
+        Where each row's begin, and the last one's end; a row that was refused has none.
+    units
+        Write units that each row is expected to cost.
+    refusals
+        Why rows were refused, at most one a row.
+    frames
+        The frame of each row that does not have the common one.
+    """
+
+    texts: NDArray[np.uint8]
+    offsets: NDArray[np.int64]
+    units: NDArray[np.float64]
+    refusals: list[Refusal]
+    frames: dict[int, Frame] = field(default_factory=dict)
+
+    @classmethod
+    def of_parts(
+        cls, parts: list[bytes], units: NDArray[np.float64], refusals: list[Refusal], frames: dict[int, Frame]
+    ) -> Made:
+        """Return what rows became whose bytes were put together one by one."""
+        offsets = np.zeros(len(parts) + 1, np.int64)
+        np.cumsum(np.fromiter(map(len, parts), np.int64, len(parts)), out=offsets[1:])
+        return cls(np.frombuffer(bytearray().join(parts), np.uint8), offsets, units, refusals, frames)
+
+    def parts(self) -> list[bytes]:
+        """Return each row's bytes; none where it was refused."""
+        data = self.texts.tobytes()
+        return [data[start:end] for start, end in itertools.pairwise(self.offsets.tolist())]
+
+
+def batch_frame(table: str, opening: bytes = b"", closing: bytes = b"") -> Frame:
+    """Return the frame of a BatchWriteItem request whose writes stand between ``opening`` and ``closing``."""
+    head = b'{"RequestItems":{' + compact_json(table).encode() + b":[" + opening
+    tail = closing + b']},"ReturnConsumedCapacity":"INDEXES"}'
+    return Frame("BatchWriteItem", head, closing + b"," + opening, tail)
+
+
+def single_frame(operation: str, table: str, member: str, extra: Mapping[str, object]) -> Frame:
+    """Return the frame of a request for one row, whose bytes are the value of the last member."""
+    members = {"TableName": table, "ReturnConsumedCapacity": "INDEXES", **extra}
+    return Frame(operation, f'{compact_json(members)[:-1]},"{member}":'.encode(), None, b"}")
+
+
+def absent_condition(partition_key: str, compared: str | None = None) -> dict[str, object]:
+    """Return the condition that there is no item, or none that is as new by the compared attribute."""
+    names = {"#n0": partition_key} if compared is None else {"#n0": partition_key, "#n1": compared}
+    newer = "" if compared is None else " OR #n1 < :v0"
+    return {"ConditionExpression": f"attribute_not_exists(#n0){newer}", "ExpressionAttributeNames": names}
+
+
+class ItemParts:
+    """Make whole items, or keys where only key columns are named, and the value of a condition after them."""
+
+    def __init__(
+        self,
+        schema: pa.Schema,
+        names: Sequence[str],
+        keys: Mapping[str, str],
+        compared: str | None = None,
+        index_keys: tuple[IndexKey, ...] = (),
+    ) -> None:
+        self._names = list(names)
+        options = EncodeOptions(index_keys=index_keys)
+        self._encoder = Encoder(pa.schema([schema.field(name) for name in names]), keys=keys, options=options)
+        self._compared = None if compared is None else _Values(schema, [compared])
+
+    def make(self, batch: pa.RecordBatch) -> Made:
+        """Return the bytes of each row."""
+        encoded = self._encoder.lend(batch.select(self._names))
+        made = Made(encoded.buffer, encoded.offsets, write_units(encoded.sizes), list(encoded.refusals))
+        return made if self._compared is None else _with_values(made, self._compared.make(batch), needed=True)
+
+
+class UpdateParts:
+    """Make updates that set a row's attributes, and remove those that it has not; others are not touched."""
+
+    def __init__(
+        self, schema: pa.Schema, names: Sequence[str], keys: Mapping[str, str], table: str, compared: str | None = None
+    ) -> None:
+        self._table, self._compared, self._partition_key = table, compared, next(iter(keys))
+        self._keys = ItemParts(schema, list(keys), keys)
+        others = {RESCUE_NAME, *(field.name for field in schema if is_item_bytes(field))}
+        self._names = [name for name in names if name not in keys and name not in others]
+        self._values = _Values(schema, self._names)
+        self._frames: dict[bytes, Frame] = {}
+
+    def make(self, batch: pa.RecordBatch) -> Made:
+        """Return the bytes of each row, and its frame: rows that lack the same attributes share one."""
+        made = self._keys.make(batch)
+        if self._names:
+            made = _with_values(made, self._values.make(batch), needed=False)
+        present = np.ones((batch.num_rows, len(self._names)), bool)
+        for place, name in enumerate(self._names):
+            present[:, place] = batch.column(name).is_valid().to_numpy(zero_copy_only=False)
+        if self._compared is not None:
+            lacking = np.flatnonzero(~present[:, self._names.index(self._compared)])
+            made = _refused(made, lacking.tolist())
+        for row, has in enumerate(present):
+            made.frames[row] = self._frame(has)
+        return made
+
+    def _frame(self, has: NDArray[np.bool_]) -> Frame:
+        pattern = has.tobytes()
+        if pattern not in self._frames:
+            sets = ", ".join(f"#n{place} = :v{place}" for place in np.flatnonzero(has))
+            removes = ", ".join(f"#n{place}" for place in np.flatnonzero(~has))
+            clauses = [f"SET {sets}"] * bool(sets) + [f"REMOVE {removes}"] * bool(removes)
+            names = {f"#n{place}": name for place, name in enumerate(self._names)}
+            extra: dict[str, object] = {}
+            if names:
+                extra = {"UpdateExpression": " ".join(clauses), "ExpressionAttributeNames": names}
+            if self._compared is not None:
+                place = self._names.index(self._compared)
+                names["#k"] = self._partition_key
+                extra["ConditionExpression"] = f"attribute_not_exists(#k) OR #n{place} < :v{place}"
+            self._frames[pattern] = single_frame("UpdateItem", self._table, "Key", extra)
+        return self._frames[pattern]
+
+
+class _Values:
+    """Encode columns under their ordinals, so that a row's object is a request's ExpressionAttributeValues."""
+
+    def __init__(self, schema: pa.Schema, names: Sequence[str]) -> None:
+        self._names = list(names)
+        self._schema = pa.schema([schema.field(name).with_name(f":v{n}") for n, name in enumerate(names)])
+        self._encoder = Encoder(self._schema)
+
+    def make(self, batch: pa.RecordBatch) -> Made:
+        columns = [batch.column(name) for name in self._names]
+        encoded = self._encoder.lend(pa.RecordBatch.from_arrays(columns, schema=self._schema))
+        return Made(encoded.buffer, encoded.offsets, write_units(encoded.sizes), list(encoded.refusals))
+
+
+def _with_values(made: Made, values: Made, *, needed: bool) -> Made:
+    refused = {refusal.row for refusal in made.refusals}
+    refusals = made.refusals + [refusal for refusal in values.refusals if refusal.row not in refused]
+    refused |= {refusal.row for refusal in values.refusals}
+    parts, texts = made.parts(), values.parts()
+    for row, value in enumerate(texts):
+        if row in refused:
+            parts[row] = b""
+        elif value != b"{}":
+            parts[row] += _VALUES + value
+    whole = Made.of_parts(parts, made.units, refusals, made.frames)
+    return _refused(whole, [row for row, value in enumerate(texts) if value == b"{}"]) if needed else whole
+
+
+def _refused(made: Made, lacking: Sequence[int]) -> Made:
+    """Return the rows but for those without a value to compare."""
+    parts, known = made.parts(), {refusal.row for refusal in made.refusals}
+    refusals = [
+        Refusal(row, "", "newer_by", "the row has no value to compare by newer_by")
+        for row in lacking
+        if row not in known
+    ]
+    for row in lacking:
+        parts[row] = b""
+    return Made.of_parts(parts, made.units, made.refusals + refusals, made.frames)

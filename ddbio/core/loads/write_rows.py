@@ -1,0 +1,174 @@
+"""Turn the rows of record batches into the writes of several lanes, as a plan says; send nothing."""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+import numpy as np
+
+from ddbio.core.encode import Refusal
+from ddbio.core.identity import key_hashes
+from ddbio.core.kernel.arrange import arrange
+from ddbio.core.kernel.memory import PAD
+from ddbio.core.loads.packing import Frame, Writes, packing_order
+from ddbio.core.loads.requests import (
+    DELETE,
+    PUT,
+    ItemParts,
+    Made,
+    UpdateParts,
+    absent_condition,
+    batch_frame,
+    single_frame,
+)
+from ddbio.errors import SchemaError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from numpy.typing import NDArray
+
+    from ddbio.core.loads.write_plan import WritePlan
+
+OPERATIONS = ("put", "delete", "update")
+"""What the column of operations may say."""
+
+
+@dataclass(frozen=True)
+class Encoded:
+    """Hold what a batch became: writes for each lane, and the rows that make none."""
+
+    lanes: list[Writes]
+    refusals: tuple[Refusal, ...]
+
+
+class _Parts(Protocol):
+    def make(self, batch: pa.RecordBatch) -> Made: ...
+
+
+class RowWriter:
+    """Make writes of batches of one schema, as a plan says.
+
+    Parameters
+    ----------
+    spare
+        Memory to put texts into; what was ``texts`` of writes that are done may be added at any time.
+
+    Raises
+    ------
+    SchemaError
+        If the columns lack a key attribute of the table, or the one to compare or to decide by.
+    """
+
+    def __init__(self, schema: pa.Schema, plan: WritePlan, spare: deque[NDArray[np.uint8]] | None = None) -> None:
+        self._spare = deque() if spare is None else spare
+        self._keys = dict(plan.key_types)
+        wanted = [*self._keys, *filter(None, (plan.newer_by, plan.operation_by))]
+        missing = [name for name in wanted if name not in schema.names]
+        if missing:
+            raise SchemaError(
+                f"the rows have no column {missing[0]!r}, which table {plan.table!r} or an option asks for: they have "
+                f"{', '.join(schema.names)}"
+            )
+        self._lanes = plan.lanes
+        self._frame, self._maker = _parts_of(schema, plan)
+
+    def writes(self, batch: pa.RecordBatch, first_row: int = 0) -> Encoded:
+        """Return the writes of a batch's rows, by lane; their numbers are counted from ``first_row``."""
+        made = self._maker.make(batch)
+        rows = np.flatnonzero(np.diff(made.offsets))
+        if len(rows) < batch.num_rows:
+            batch = batch.take(rows)
+        hashes = key_hashes(batch, list(self._keys))
+        order = packing_order(hashes)
+        # The top bits choose the lane: within one, sorting by hash still spreads the keys.
+        lane_of = ((hashes[order] >> np.uint64(32)) * np.uint64(self._lanes) >> np.uint64(32)).astype(np.uint16)
+        order = order[np.argsort(lane_of, kind="stable")]
+        ends = np.cumsum(np.bincount(lane_of, minlength=self._lanes))
+        shares = np.split(order, ends[:-1])
+        return Encoded(
+            [self._share(made, rows[places], hashes[places], first_row) for places in shares], tuple(made.refusals)
+        )
+
+    def _share(self, made: Made, rows: NDArray[np.int64], hashes: NDArray[np.uint64], first_row: int) -> Writes:
+        separator = self._frame.separator or b""
+        n_bytes = int((made.offsets[rows + 1] - made.offsets[rows]).sum()) + len(rows) * len(separator)
+        texts, starts = self._room(n_bytes + PAD), np.empty(len(rows) + 1, np.int64)
+        arrange(made.texts, made.offsets, rows, np.frombuffer(separator + bytes(PAD), np.uint8), texts, starts)
+        alone = {}
+        if made.frames:
+            alone = {place: made.frames[row] for place, row in enumerate(rows.tolist()) if row in made.frames}
+        return Writes(rows + first_row, hashes, made.units[rows], texts, starts, self._frame, alone)
+
+    def _room(self, n_bytes: int) -> NDArray[np.uint8]:
+        # Fresh memory costs more than what is copied into it.
+        while self._spare:
+            room = self._spare.pop()
+            if len(room) >= n_bytes:
+                return room
+        return np.empty(n_bytes + n_bytes // 4, np.uint8)
+
+
+def _parts_of(schema: pa.Schema, plan: WritePlan) -> tuple[Frame, _Parts]:
+    keys, names, table = dict(plan.key_types), schema.names, plan.table
+    condition = absent_condition(plan.key_types[0][0], plan.newer_by)
+    if plan.operation_by is not None:
+        return batch_frame(table), _MixedParts(schema, plan)
+    if plan.mode == "update":
+        return single_frame("UpdateItem", table, "Key", {}), UpdateParts(schema, names, keys, table)
+    if plan.mode == "delete":
+        if plan.newer_by is None:
+            return batch_frame(table, *DELETE), ItemParts(schema, list(keys), keys)
+        return single_frame("DeleteItem", table, "Key", condition), ItemParts(schema, list(keys), keys, plan.newer_by)
+    if plan.mode == "create" or plan.newer_by is not None:
+        return single_frame("PutItem", table, "Item", condition), ItemParts(
+            schema, names, keys, plan.newer_by, plan.index_keys
+        )
+    return batch_frame(table, *PUT), ItemParts(schema, names, keys, index_keys=plan.index_keys)
+
+
+class _MixedParts:
+    """Make what a column says of each row; puts and deletes share batches unless they depend on a condition."""
+
+    def __init__(self, schema: pa.Schema, plan: WritePlan) -> None:
+        keys = dict(plan.key_types)
+        self._column = plan.operation_by or ""
+        names = [name for name in schema.names if name != self._column]
+        self._makers: dict[str, tuple[ItemParts | UpdateParts, tuple[bytes, bytes]]] = {
+            "put": (ItemParts(schema, names, keys, plan.newer_by, plan.index_keys), PUT),
+            "delete": (ItemParts(schema, list(keys), keys, plan.newer_by), DELETE),
+            "update": (UpdateParts(schema, names, keys, plan.table, plan.newer_by), (b"", b"")),
+        }
+        self._alone: dict[str, Frame] = {}
+        if plan.newer_by is not None:
+            condition = absent_condition(plan.key_types[0][0], plan.newer_by)
+            self._alone = {
+                "put": single_frame("PutItem", plan.table, "Item", condition),
+                "delete": single_frame("DeleteItem", plan.table, "Key", condition),
+            }
+
+    def make(self, batch: pa.RecordBatch) -> Made:
+        """Return the bytes of each row, and the frame of those that go alone."""
+        asked = np.asarray(batch.column(self._column).to_pylist(), object)
+        parts, frames = [b""] * batch.num_rows, dict[int, Frame]()
+        units, refusals = np.ones(batch.num_rows), list[Refusal]()
+        for operation, (maker, (opening, closing)) in self._makers.items():
+            rows = np.flatnonzero(asked == operation)
+            if not len(rows):
+                continue
+            made = maker.make(batch.take(rows))
+            units[rows] = made.units
+            for place, (row, part) in enumerate(zip(rows.tolist(), made.parts(), strict=True)):
+                frame = self._alone.get(operation) or made.frames.get(place)
+                if frame is not None:
+                    parts[row], frames[row] = part, frame
+                else:
+                    parts[row] = part and opening + part + closing
+            refusals += [
+                Refusal(int(rows[each.row]), each.attribute, each.rule, each.message) for each in made.refusals
+            ]
+        for row in np.flatnonzero(~np.isin(asked.astype(str), OPERATIONS)).tolist():
+            message = f"{asked[row]!r} is no operation: write {', '.join(OPERATIONS)}"
+            refusals.append(Refusal(row, self._column, "operation", message))
+        return Made.of_parts(parts, units, refusals, frames)

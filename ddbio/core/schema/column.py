@@ -1,0 +1,182 @@
+"""Choose the column of what samples showed, and write or read that choice as text: ``N decimal128(38, 2)``.
+
+A choice follows from the shape alone, so it is the same in whatever order samples were joined.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from ddbio.core.attribute import MAX_DIGITS, TAGS
+from ddbio.core.schema.column_name import column_names
+from ddbio.core.schema.field import ELEMENT, SETS, fields_within, is_list, name_of_field, tag_of_field, tagged_field
+from ddbio.core.schema.lattice import NOTHING_DECLARED, NOTHING_SEEN, Declared, Shape, join_all
+from ddbio.errors import SchemaError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+MIN_DATA_NAMES = 3
+"""So many names that look like data make a map's names data."""
+
+# Numbers, dates and times; UUIDs; long hexadecimal numbers; ULIDs; addresses.
+_DATA_NAME = re.compile(
+    r"[0-9][0-9 .,:/+TZ_-]*|[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}|(?=.*[0-9])[0-9a-fA-F]{16,}"
+    r"|[0-7][0-9A-HJKMNP-TV-Z]{25}|[^@\s]+@[^@\s]+"
+)
+
+JSON_COLUMN, STRUCT_COLUMN, MAP_COLUMN, LIST_COLUMN = "JSON string", "M struct", "M map", "L list"
+_PLAIN_COLUMNS = {"S": "S string", "B": "B binary", "BOOL": "BOOL bool", "NULL": "NULL string"}
+
+
+def column_of(shape: Shape) -> str:
+    """Return the column that values of this shape get.
+
+    The most frequent type decides, NULL aside. A list of several types, and a map whose names are data and whose
+    values have several types, are kept as JSON text.
+    """
+    tag = _tag(shape)
+    match tag:
+        case "N":
+            return f"N {_number(shape)}"
+        case "SS" | "NS" | "BS":
+            return f"{tag} list<{ {'S': 'string', 'N': _number(shape), 'B': 'binary'}[SETS[tag]] }>"
+        case "L":
+            return LIST_COLUMN if _is_of_one_type(shape.element) else JSON_COLUMN
+        case "M" if has_data_names(shape):
+            return MAP_COLUMN if _is_of_one_type(values_of(shape)) else JSON_COLUMN
+        case "M":
+            return STRUCT_COLUMN if shape.members else JSON_COLUMN
+    return _PLAIN_COLUMNS[tag]
+
+
+def has_data_names(shape: Shape) -> bool:
+    """Return whether the names in a map are data: too many, or several that look like it; more names never undo it."""
+    if shape.others is not None:
+        return True
+    return sum(_DATA_NAME.fullmatch(name) is not None for name in shape.members) >= MIN_DATA_NAMES
+
+
+def values_of(shape: Shape) -> Shape:
+    """Return what all members of a map looked like together."""
+    return join_all([*shape.members.values(), *([shape.others] if shape.others else [])])
+
+
+def _tag(shape: Shape) -> str:
+    typed = [tag for tag in TAGS if tag != "NULL" and shape.tags.get(tag)]
+    return max(typed, key=shape.tags.__getitem__, default="NULL")
+
+
+def _number(shape: Shape) -> str:
+    if shape.fits_int64:
+        return "int64"
+    fits_decimal = shape.whole_digits + shape.scale <= MAX_DIGITS
+    return f"decimal128({MAX_DIGITS}, {shape.scale})" if fits_decimal else "string"
+
+
+def _is_of_one_type(shape: Shape | None) -> bool:
+    return shape is not None and len(shape.tags.keys() - {"NULL"}) == 1
+
+
+def names_of(shape: Shape, declared: Declared) -> list[str]:
+    """Return the names of members in the order of their columns: as first seen, then those that are only declared."""
+    seen = sorted(shape.members, key=lambda name: (shape.members[name].place, name))
+    only_declared = declared.members.keys() - shape.members.keys()
+    return seen + sorted(only_declared, key=lambda name: (declared.members[name].place, name))
+
+
+def fields_of(shape: Shape, declared: Declared) -> list[pa.Field[Any]]:
+    """Return a column per member.
+
+    Raises
+    ------
+    SchemaError
+        A declared column is none, or two would have one name.
+    """
+    chosen = {name: each.column_name for name, each in declared.members.items() if each.column_name is not None}
+    return [
+        _field(column, name, shape.members.get(name, NOTHING_SEEN), declared.members.get(name, NOTHING_DECLARED))
+        for name, column in column_names(names_of(shape, declared), chosen).items()
+    ]
+
+
+def _field(column: str, name: str, shape: Shape, declared: Declared) -> pa.Field[Any]:
+    chosen = declared.column or column_of(shape)
+    tag, _, arrow = chosen.partition(" ")
+    children: list[pa.Field[Any]] = []
+    if chosen == STRUCT_COLUMN:
+        children = fields_of(shape, declared)
+        if not children:
+            tag, arrow = JSON_COLUMN.split(" ")
+    elif chosen == MAP_COLUMN:
+        children = [_field("value", "value", values_of(shape), declared.inner or NOTHING_DECLARED)]
+    elif tag == "L":
+        children = [_field(ELEMENT, ELEMENT, shape.element or NOTHING_SEEN, declared.inner or NOTHING_DECLARED)]
+    try:
+        return tagged_field(column, _arrow_type(tag, arrow, children), tag, attribute=name)
+    except (ValueError, TypeError, pa.ArrowException):
+        raise SchemaError(
+            f"{name}: {chosen!r} is no column: write a DynamoDB type and an Arrow type, as in 'N int64'"
+        ) from None
+
+
+def _arrow_type(tag: str, arrow: str, children: Sequence[pa.Field[Any]]) -> pa.DataType:
+    if tag in SETS and (parts := re.fullmatch(r"(list|large_list)<(.*)>", arrow)):
+        return type_of_text(parts[1], [tagged_field(ELEMENT, type_of_text(parts[2], ()), SETS[tag])])
+    return type_of_text(arrow, children)
+
+
+_DECIMAL = re.compile(r"decimal(128|256)\(([0-9]+), ?([0-9]+)\)")
+
+
+def type_of_text(arrow: str, children: Sequence[pa.Field[Any]]) -> pa.DataType:
+    """Return the Arrow type of a name and the fields inside it.
+
+    Raises
+    ------
+    ValueError, TypeError, pyarrow.ArrowInvalid
+        There is none.
+    """
+    match arrow, list(children):
+        case "struct", fields:
+            return pa.struct(fields)
+        case "list", [element]:
+            return pa.list_(element.with_name(ELEMENT))
+        case "large_list", [element]:
+            return pa.large_list(element.with_name(ELEMENT))
+        case "map", [item]:
+            return pa.map_(pa.string(), item)  # type: ignore[call-overload, no-any-return] # the stubs lack fields
+    if decimal := _DECIMAL.fullmatch(arrow):
+        width, precision, scale = map(int, decimal.groups())
+        return pa.decimal128(precision, scale) if width == 128 else pa.decimal256(precision, scale)  # noqa: PLR2004
+    return pa.type_for_alias(arrow)  # type: ignore[call-overload, no-any-return] # the stubs list literals
+
+
+def declared_by(fields: Sequence[pa.Field[Any]]) -> dict[str, Declared]:
+    """Return the choice that normalised fields make, by attribute."""
+    usual = column_names([name_of_field(field) for field in fields])
+    choices = {}
+    for place, field in enumerate(fields):
+        name = name_of_field(field)
+        column_name = None if field.name in {name, usual[name]} else field.name
+        choices[name] = replace(_declared(field, place), column_name=column_name)
+    return choices
+
+
+def _declared(field: pa.Field[Any], place: int) -> Declared:
+    tag, arrow_type = tag_of_field(field), field.type
+    if tag in SETS:
+        container = str(arrow_type).partition("<")[0]
+        return Declared(f"{tag} {container}<{arrow_type.value_type}>", place)
+    if pa.types.is_struct(arrow_type):
+        return Declared(STRUCT_COLUMN, place, members=declared_by(fields_within(arrow_type)))
+    if pa.types.is_map(arrow_type):
+        return Declared(MAP_COLUMN, place, _declared(arrow_type.item_field, 0))
+    if is_list(arrow_type):
+        container = str(arrow_type).partition("<")[0]
+        return Declared(f"{tag} {container}", place, _declared(arrow_type.field(0), 0))
+    return Declared(f"{tag} {arrow_type}", place)

@@ -1,0 +1,149 @@
+"""Write an item schema as JSON that people read and edit, and read it back whole.
+
+Each attribute says its column and what was seen of it. A column that differs from what its values ask for was chosen by
+somebody, and stays. Refuses other versions, and text that is no schema.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import Any
+
+from ddbio.core.attribute import TAGS
+from ddbio.core.schema.arrow import VERSION as ARROW_VERSION
+from ddbio.core.schema.arrow import schema_from_json
+from ddbio.core.schema.column import column_of, declared_by, names_of
+from ddbio.core.schema.lattice import NOTHING_DECLARED, NOTHING_SEEN, Declared, Shape
+from ddbio.errors import SchemaError
+
+VERSION = 2
+"""The version of the file; 1 is a plain Arrow schema's."""
+
+
+def write_text(seen: Shape, declared: Declared) -> str:
+    """Return the text of the file: an entry per attribute, in the order of the columns."""
+    document = {"version": VERSION, "items": seen.tags.get("M", 0), "attributes": _members(seen, declared)}
+    return json.dumps(document, indent=2, ensure_ascii=False)
+
+
+def read_text(text: str) -> tuple[Shape, Declared]:
+    """Return what was seen and what is declared.
+
+    Raises
+    ------
+    SchemaError
+        The text is no such file.
+    """
+    try:
+        document = json.loads(text)
+        version = document["version"]
+        if version == ARROW_VERSION:
+            return NOTHING_SEEN, Declared(members=declared_by(list(schema_from_json(text))[:-1]))
+        if version != VERSION:
+            raise SchemaError(f"schema version {version!r} is not {VERSION}: write it again with this release")
+        members, choices = _read_members(document["attributes"], "")
+        count = int(document.get("items", 0))
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        if isinstance(error, SchemaError):
+            raise
+        raise SchemaError(
+            f"this is not a schema's JSON text ({error!r}): compare with what 'ddbio schema --json' writes"
+        ) from None
+    return Shape(tags={"M": count} if count else {}, members=members), Declared(members=choices)
+
+
+def _members(seen: Shape, declared: Declared) -> list[dict[str, Any]]:
+    return [
+        _entry(seen.members.get(name, NOTHING_SEEN), declared.members.get(name, NOTHING_DECLARED), place, name)
+        for place, name in enumerate(names_of(seen, declared))
+    ]
+
+
+def _entry(seen: Shape, declared: Declared, place: int = 0, name: str | None = None) -> dict[str, Any]:
+    entry: dict[str, Any] = {} if name is None else {"name": name}
+    if declared.column_name is not None:
+        entry["column_name"] = declared.column_name
+    entry["column"] = declared.column or column_of(seen)
+    if declared.column is not None:
+        entry["declared"] = True
+    if seen.tags:
+        entry["seen"] = dict(sorted(seen.tags.items()))
+        entry |= {"place": seen.place} if seen.place != place else {}
+    if declared != NOTHING_DECLARED and declared.place != place:
+        entry["declared_place"] = declared.place
+    if "N" in seen.tags or "NS" in seen.tags:
+        entry |= {"whole_digits": seen.whole_digits, "scale": seen.scale, "fits_int64": seen.fits_int64}
+    if members := _members(seen, declared):
+        entry["members"] = members
+    inner = declared.inner or NOTHING_DECLARED
+    is_list = entry["column"].startswith("L ")
+    for key, shape, choice in (
+        ("element", seen.element, inner if is_list else NOTHING_DECLARED),
+        ("values", seen.others, NOTHING_DECLARED if is_list else inner),
+    ):
+        if shape is not None or choice != NOTHING_DECLARED:
+            entry[key] = _entry(shape or NOTHING_SEEN, choice)
+    return entry
+
+
+def _read_members(entries: list[dict[str, Any]], path: str) -> tuple[dict[str, Shape], dict[str, Declared]]:
+    shapes: dict[str, Shape] = {}
+    choices: dict[str, Declared] = {}
+    for place, entry in enumerate(entries):
+        name = entry["name"]
+        where = f"{path}.{name}" if path else name
+        if name in shapes or name in choices:
+            raise SchemaError(f"{where}: the file names this attribute twice: keep one of them")
+        shape, declared = _read_entry(entry, place, where)
+        if shape != NOTHING_SEEN:
+            shapes[name] = shape
+        if declared is not None:
+            choices[name] = declared
+    return shapes, choices
+
+
+def _read_entry(entry: dict[str, Any], place: int, path: str) -> tuple[Shape, Declared | None]:
+    members, choices = _read_members(entry.get("members", []), path)
+    element, element_choice = _read_entry(entry["element"], 0, f"{path}[]") if "element" in entry else (None, None)
+    others, others_choice = _read_entry(entry["values"], 0, f"{path}.*") if "values" in entry else (None, None)
+    shape = Shape(
+        tags={tag: int(count) for tag, count in entry.get("seen", {}).items()},
+        whole_digits=int(entry.get("whole_digits", 0)),
+        scale=int(entry.get("scale", 0)),
+        fits_int64=bool(entry.get("fits_int64", True)),
+        element=element if element != NOTHING_SEEN else None,
+        members=members,
+        others=others if others != NOTHING_SEEN else None,
+    )
+    column = _read_column(entry, shape, path)
+    inner = element_choice or others_choice
+    column_name = _read_column_name(entry, path)
+    is_declared = any(each is not None for each in (column, inner, column_name)) or bool(choices)
+    declared_place = int(entry.get("declared_place", place))
+    declared = Declared(column, declared_place, inner, choices, column_name) if is_declared else None
+    return replace(shape, place=int(entry.get("place", place))) if shape != NOTHING_SEEN else shape, declared
+
+
+def _read_column_name(entry: dict[str, Any], path: str) -> str | None:
+    chosen = entry.get("column_name")
+    if chosen is None:
+        return None
+    if "name" not in entry:
+        raise SchemaError(f"{path}: column_name {chosen!r} has no meaning here: only attributes have columns of a name")
+    if not isinstance(chosen, str) or not _is_utf8(chosen):
+        raise SchemaError(f"{path}: column_name {chosen!r} is no name: write text")
+    return chosen
+
+
+def _is_utf8(text: str) -> bool:
+    return text.isascii() or text.encode("utf-8", "ignore").decode() == text
+
+
+def _read_column(entry: dict[str, Any], shape: Shape, path: str) -> str | None:
+    is_seen = shape != NOTHING_SEEN
+    column = entry.get("column", column_of(shape)) if is_seen else entry["column"]
+    if (unknown := shape.tags.keys() - set(TAGS)) or not isinstance(column, str):
+        raise SchemaError(f"{path}: {sorted(unknown) or column!r} is not a DynamoDB type and an Arrow type")
+    is_chosen = entry.get("declared", False) or not is_seen or column != column_of(shape)
+    return column if is_chosen else None

@@ -1,0 +1,155 @@
+"""Hold what is known of a table's items: what samples showed, and the columns that a person chose instead.
+
+``ItemSchema`` can be joined, compared, saved and edited; ``to_arrow`` is the view of it that columns are made by. It
+refuses nothing it was shown: a value that fits no column is rescued when items are read.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from ddbio.core.schema import file as schema_file
+from ddbio.core.schema.arrow import VERSION, format_schema, normalize_schema, schema_from_json
+from ddbio.core.schema.column import declared_by, fields_of
+from ddbio.core.schema.evolution import Evolution, compare
+from ddbio.core.schema.field import RESCUE_FIELD
+from ddbio.core.schema.inference import observe_items
+from ddbio.core.schema.lattice import NOTHING_DECLARED, NOTHING_SEEN, Declared, Shape, join_declared, join_items
+from ddbio.errors import SchemaError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from ddbio.core.attribute import Item
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class ItemSchema:
+    """Describe items; goes wherever a ``schema=`` is taken, here and in whatever reads Arrow's C schema."""
+
+    seen: Shape = NOTHING_SEEN
+    """What samples showed, as the shape of a map."""
+    declared: Declared = NOTHING_DECLARED
+    """Which columns were chosen by a person or given as an Arrow schema."""
+
+    @classmethod
+    def of_items(cls, items: Iterable[Item]) -> ItemSchema:
+        """Return what these items show.
+
+        Raises
+        ------
+        DecodeError
+            An item is not DynamoDB JSON.
+        """
+        return cls(observe_items(items))
+
+    @classmethod
+    def from_arrow(cls, schema: pa.Schema) -> ItemSchema:
+        """Return a schema that declares these columns and has seen nothing.
+
+        Raises
+        ------
+        SchemaError
+            A field has an Arrow type that DynamoDB has no exact form for.
+        """
+        columns = list(normalize_schema(schema))[:-1]
+        return cls(NOTHING_SEEN, Declared(members=declared_by(columns)))
+
+    @classmethod
+    def from_json(cls, text: str) -> ItemSchema:
+        """Return the schema of a file that ``to_json`` wrote or a person edited: an edited column is a declared one.
+
+        Raises
+        ------
+        SchemaError
+            The text is no such file, or of another version.
+        """
+        seen, declared = schema_file.read_text(text)
+        schema = cls(seen, declared)
+        schema.to_arrow()
+        return schema
+
+    @property
+    def item_count(self) -> int:
+        """Return how many items the largest sample had."""
+        return self.seen.tags.get("M", 0)
+
+    def to_arrow(self) -> pa.Schema:
+        """Return a column per attribute, in the order first seen, and ``_rescue`` as the last.
+
+        Raises
+        ------
+        SchemaError
+            A declared column is none.
+        """
+        return normalize_schema(pa.schema([*fields_of(self.seen, self.declared), RESCUE_FIELD]))
+
+    def to_json(self) -> str:
+        """Return the text of a file to keep, edit and give back; the same schema gives the same text."""
+        return schema_file.write_text(self.seen, self.declared)
+
+    def merge(self, other: ItemSchema) -> ItemSchema:
+        """Return what both know: whichever comes first, however grouped, however often.
+
+        Raises
+        ------
+        SchemaError
+            They declare different columns for one attribute.
+        """
+        return ItemSchema(join_items(self.seen, other.seen), join_declared(self.declared, other.declared))
+
+    def project(self, attributes: Sequence[str]) -> ItemSchema:
+        """Return what is known of these attributes, in this order; of others nothing is kept."""
+        seen = {name: replace(self.seen.members[name], place=place)
+                for place, name in enumerate(attributes) if name in self.seen.members}  # fmt: skip
+        declared = {name: replace(self.declared.members[name], place=place)
+                    for place, name in enumerate(attributes) if name in self.declared.members}  # fmt: skip
+        return ItemSchema(replace(self.seen, members=seen), replace(self.declared, members=declared))
+
+    def diff(self, other: ItemSchema) -> Evolution:
+        """Return what became of this schema in the other: attributes new and gone, types new, columns changed."""
+        return compare((self.seen, self.declared), (other.seen, other.declared))
+
+    def __arrow_c_schema__(self) -> Any:
+        """Return Arrow's C schema of the columns."""
+        return self.to_arrow().__arrow_c_schema__()
+
+    def __str__(self) -> str:
+        """Return the columns as a table for people."""
+        return format_schema(self.to_arrow())
+
+    def __repr__(self) -> str:
+        """Return how much is known."""
+        return f"<ItemSchema of {len(self.to_arrow()) - 1} attributes, {self.item_count} items seen>"
+
+
+def arrow_schema_of(given: Any) -> pa.Schema:
+    """Return the columns of an ItemSchema, of an Arrow schema, of whatever has one, or of the JSON text of either.
+
+    Raises
+    ------
+    SchemaError
+        It is none of these, or a column is none.
+    """
+    if isinstance(given, pa.Schema):
+        return normalize_schema(given)
+    if isinstance(given, ItemSchema):
+        # Names that hold a NUL are cut where they pass through Arrow's C schema.
+        return given.to_arrow()
+    if isinstance(given, str):
+        return schema_from_json(given) if _is_arrow_text(given) else ItemSchema.from_json(given).to_arrow()
+    if hasattr(given, "__arrow_c_schema__"):
+        return normalize_schema(pa.schema(given))
+    raise SchemaError(f"a {type(given).__name__} is no schema: give an ItemSchema, a pyarrow.Schema or its JSON text")
+
+
+def _is_arrow_text(text: str) -> bool:
+    try:
+        document = json.loads(text)
+    except ValueError:
+        return False
+    return isinstance(document, dict) and document.get("version") == VERSION

@@ -1,0 +1,1 @@
+"""Find items in the texts that DynamoDB writes: pages, lines, changes; read and write JSON strictly."""

@@ -1,0 +1,93 @@
+"""Tell Scan and Query pages, export lines and bare item lines apart, and find the items in each, plainly.
+
+Refuses text in another frame than told, and items that are not DynamoDB JSON.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+
+from ddbio.core.attribute import Item, check_item, check_value
+from ddbio.core.text.change_lines import is_change
+from ddbio.core.text.json_text import parse_documents
+from ddbio.core.text.page import ITEMS_MEMBER
+from ddbio.errors import DecodeError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+Framing: TypeAlias = Literal["page", "export", "items", "changes"]
+"""``page``: ``{"Items":[…]}``; ``export``: ``{"Item":{…}}``, ``items``: ``{…}``, ``changes``: a change, per line."""
+
+NOT_ITEMS = "these are changes of items, not items: decode them by ChangeDecoder"
+
+# https://docs.aws.amazon.com/amazondynamodb/latest/APIReference/API_Scan.html#API_Scan_ResponseSyntax
+_RESPONSE = re.compile(rb'\s*\{\s*"(?:ConsumedCapacity|Count|Items|LastEvaluatedKey|ScannedCount)"')
+
+
+def framing_of(body: bytes) -> Framing:
+    """Return how the items of ``body`` are framed, by its first document.
+
+    Raises
+    ------
+    DecodeError
+        The body begins with something else.
+    """
+    if _RESPONSE.match(body) and ITEMS_MEMBER.search(body):
+        return "page"
+    for line, document in parse_documents(body):
+        if not isinstance(document, dict):
+            expected = 'a Scan page, or {"Item":{…}} or an item per line'
+            raise DecodeError(f"line {line}: expected {expected}, found {type(document).__name__}", line=line)
+        # Neither is the value of an attribute.
+        if isinstance(document.get("Count"), int) or isinstance(document.get("Items"), list):
+            return "page"
+        if is_change(document):
+            return "changes"
+        return "export" if document.keys() == {"Item"} and not _is_value(document["Item"]) else "items"
+    return "items"
+
+
+def _is_value(value: Any) -> bool:
+    # No JSON is both an attribute value and an item: a lone attribute named Item is told from an export line.
+    try:
+        check_value(value)
+    except DecodeError:
+        return False
+    return True
+
+
+def checked_items(body: bytes, framing: Framing) -> Iterator[Item]:
+    """Yield each item, checked.
+
+    Raises
+    ------
+    DecodeError
+        The bytes are not DynamoDB JSON in this framing.
+    """
+    for line, document in parse_documents(body):
+        for place, item in _framed(document, framing, line):
+            try:
+                check_item(item)
+            except DecodeError as error:
+                raise DecodeError(f"{place}: {error}", line=line) from None
+            except RecursionError:
+                raise DecodeError(f"{place}: nested deeper than any DynamoDB item", line=line) from None
+            yield item
+
+
+def _framed(document: Any, framing: Framing, line: int) -> Iterator[tuple[str, Any]]:
+    if framing == "items":
+        yield f"line {line}", document
+        return
+    if framing == "changes":
+        raise DecodeError(f"line {line}: {NOT_ITEMS}", line=line)
+    member, kind = ("Items", list) if framing == "page" else ("Item", dict)
+    if not isinstance(document, dict) or document.keys() != {member} or not isinstance(document[member], kind):
+        raise DecodeError(f'line {line}: expected {{"{member}": …}} and nothing else', line=line)
+    if framing == "export":
+        yield f"line {line}", document[member]
+        return
+    for index, item in enumerate(document[member]):
+        yield f"item {index} of the page", item

@@ -1,0 +1,136 @@
+"""Split the body of a Scan or Query response into its items, still as bytes, and the few members around them.
+
+No Python object is made per attribute. Refuses bodies that are not such a response.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from ddbio.core.text.json_text import compact_json, parse_json
+from ddbio.errors import DecodeError
+
+if TYPE_CHECKING:
+    from ddbio.core.attribute import Item
+
+# Raw quotes end a JSON string, and every attribute value is an object: only the response's own member looks like this.
+ITEMS_MEMBER = re.compile(rb'"Items"\s*:\s*\[')
+
+_EMPTY = b'{"Items":[]}'
+# https://docs.aws.amazon.com/amazondynamodb/latest/APIReference/API_Scan.html#API_Scan_ResponseSyntax
+_COUNTS = {"Count", "ScannedCount"}
+_OTHER_MEMBERS = _COUNTS | {"ConsumedCapacity", "LastEvaluatedKey"}
+_ENDS_WITH_ITEMS = re.compile(rb"\]\s*\}\s*\Z")
+_NEXT_MEMBER = re.compile(rb'\]\s*,\s*"')
+_LONGEST_END_BYTES = 64
+_MAX_CANDIDATES = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """Hold one response of Scan or Query."""
+
+    items: bytes
+    """The items as ``{"Items":[…]}``."""
+
+    count: int
+    scanned_count: int
+    last_evaluated_key: Item | None
+    """Where the next page starts; None after the last one."""
+
+    consumed_units: float | None
+    """The capacity units the service charged, where it was asked to say."""
+
+    wire_bytes: int
+    """Bytes of the whole body."""
+
+
+def split_page(body: bytes) -> Page:
+    """Return the page of a response body; what lies inside the items is not looked at.
+
+    Raises
+    ------
+    DecodeError
+        The body is not the response of a Scan or Query.
+    """
+    items, members = _split(body)
+    if not members.keys() >= _COUNTS:
+        items, members = _split_slowly(body)
+    return _page(items, members, len(body))
+
+
+def items_of_page(body: bytes) -> bytes:
+    """Return the items of a response as ``{"Items":[…]}``, whichever members a program has left beside them.
+
+    Raises
+    ------
+    DecodeError
+        The body is no JSON object, or has something else for its items.
+    """
+    return _split(body)[0]
+
+
+def _split(body: bytes) -> tuple[bytes, dict[str, Any]]:
+    start = ITEMS_MEMBER.search(body)
+    if start is not None:
+        head = _members(body[: start.start()].rstrip().removesuffix(b",") + b"}")
+        found = _tail(body, start.end() - 1)
+        if head is not None and found is not None:
+            end, tail = found
+            return b"".join((b"{", memoryview(body)[start.start() : end], b"}")), {**head, **tail}
+    return _split_slowly(body)
+
+
+def _tail(body: bytes, first: int) -> tuple[int, dict[str, Any]] | None:
+    """Return where the items end, and the members after them; None where that is not plain to see."""
+    end_of_body = _ENDS_WITH_ITEMS.search(body, max(first, len(body) - _LONGEST_END_BYTES))
+    if end_of_body is not None:
+        return end_of_body.start() + 1, {}
+    position = len(body)
+    for _ in range(_MAX_CANDIDATES):
+        position = body.rfind(b"]", first, position)
+        if position < 0:
+            return None
+        candidate = _NEXT_MEMBER.match(body, position)
+        if candidate is not None and (tail := _members(b'{"' + body[candidate.end() :])) is not None:
+            return position + 1, tail
+    return None
+
+
+def _members(text: bytes) -> dict[str, Any] | None:
+    try:
+        members = json.loads(text)
+    except ValueError:
+        return None
+    return members if isinstance(members, dict) and members.keys() <= _OTHER_MEMBERS else None
+
+
+def _split_slowly(body: bytes) -> tuple[bytes, dict[str, Any]]:
+    members = parse_json(body)
+    if not isinstance(members, dict) or not isinstance(members.get("Items", []), list):
+        raise DecodeError("the body is not the response of a Scan or Query: it has no list of Items")
+    items = compact_json({"Items": members["Items"]}).encode() if "Items" in members else _EMPTY
+    return items, members
+
+
+def _page(items: bytes, members: dict[str, Any], wire_bytes: int) -> Page:
+    consumed = members.get("ConsumedCapacity") or {}
+    units = consumed.get("CapacityUnits") if isinstance(consumed, dict) else None
+    return Page(
+        items=items,
+        count=_whole(members, "Count"),
+        scanned_count=_whole(members, "ScannedCount"),
+        last_evaluated_key=members.get("LastEvaluatedKey"),
+        consumed_units=None if units is None else float(units),
+        wire_bytes=wire_bytes,
+    )
+
+
+def _whole(members: dict[str, Any], name: str) -> int:
+    value = members.get(name)
+    if type(value) is not int:
+        raise DecodeError(f"the body is not the response of a Scan or Query: {name} is {value!r}, not a whole number")
+    return value

@@ -1,0 +1,1 @@
+"""Start, read and fold native exports; write tables in their shape."""

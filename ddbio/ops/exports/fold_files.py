@@ -1,0 +1,199 @@
+"""Fold a full export and its increments into files of the table's state: verified, whole, or not at all."""
+
+from __future__ import annotations
+
+import contextlib
+import tempfile
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from ddbio.budget import LocalBudget
+from ddbio.core.schema.arrow import normalize_schema, schema_to_json
+from ddbio.engine import open_engine
+from ddbio.lake import commit
+from ddbio.ops.exports.fold import open_fold
+from ddbio.ops.exports.fold_tasks import (
+    BucketsTask,
+    ChangesTask,
+    ItemsTask,
+    fold_buckets,
+    pass_items,
+    set_changes_aside,
+)
+from ddbio.ops.exports.plan import export_tasks, spark_task_count
+from ddbio.ops.exports.read import engine_name
+from ddbio.ops.exports.report import ExportFoldReport
+from ddbio.ops.exports.task import ExportTally
+from ddbio.ops.job.clock import Clock
+from ddbio.ops.job.report import FileReport, misfit_reports
+from ddbio.ops.job.spill import Spill
+from ddbio.ops.job.staging import open_staging
+from ddbio.ops.job.target import open_store
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from ddbio.core.staged import Staged
+    from ddbio.engine import Engine
+    from ddbio.ops.exports.fold import FoldSources
+    from ddbio.ops.job.staging import Staging
+    from ddbio.options import ExportFoldOptions
+
+# As rows in memory about five times as much, and as much again for each step of folding them.
+_BUCKET_BYTES = 8 * 1024 * 1024
+_MOST_BUCKETS = 4096
+
+
+def fold_to_files(
+    options: ExportFoldOptions,
+    increments: Sequence[str],
+    *,
+    master: str | None = None,
+    conf: Mapping[str, str] | None = None,
+) -> ExportFoldReport:
+    """Write the table's state after a full export and the increments that follow it, as files that appear together.
+
+    Memory is bounded by the number of changes, eight bytes for each, not by their size or that of the table.
+
+    Parameters
+    ----------
+    master, conf
+        Spark master and configuration for a session that has to be started.
+
+    Raises
+    ------
+    ExportIncompleteError
+        If an export is not whole, or no export covers some time in between; the message names the window.
+    SchemaError
+        If a key does not fit its column.
+    """
+    clock = Clock()
+    sources = open_fold(options, increments, options.as_of)
+    staging = open_staging(options, options.format)
+    replaced = commit.prepare(staging.store, options.mode, staging.job_id)
+    try:
+        cpu_planned = clock.cpu_seconds()
+        engine = open_engine(engine_name(options), master=master, conf=conf)
+        try:
+            job = _Job(options, sources, staging, engine)
+            staged, tallies = job.run()
+            files = staged or staging.empty(sources.layout.rows)
+            commit.commit(staging.store, staging.job_id, files, job.facts(), replaced)
+            cpu_seconds = cpu_planned + engine.cpu_seconds()
+        finally:
+            engine.close()
+    except BaseException:
+        # An engine raises only after its tasks have ended, so nothing is staged after this.
+        commit.abort(staging.store, staging.job_id)
+        raise
+    return job.report(files, tallies, clock.seconds(), cpu_seconds)
+
+
+@dataclass(frozen=True)
+class _Job:
+    options: ExportFoldOptions
+    sources: FoldSources
+    staging: Staging
+    engine: Engine
+
+    def run(self) -> tuple[tuple[Staged, ...], list[ExportTally]]:
+        """Return the staged files, and what was read of the increments and of the full export."""
+        sources, engine, budget = self.sources, self.engine, LocalBudget(None)
+        with self._spill() as spill:
+            changes = engine.run(set_changes_aside, self._changes_tasks(spill), budget)
+            items_tasks = self._items_tasks(spill)
+            passed = engine.run(pass_items, items_tasks, budget)
+            shares = [tuple(range(spill.buckets))[share :: self._parallelism] for share in range(self._parallelism)]
+            tasks = [
+                BucketsTask(len(items_tasks) + number, share, sources.keys, sources.layout.items, spill, self.staging)
+                for number, share in enumerate(shares)
+                if share and sources.changed
+            ]
+            folded = engine.run(fold_buckets, tasks, budget)
+        staged = [file for result in passed for file in result.staged] + [file for files in folded for file in files]
+        return tuple(staged), [_sum(changes), _sum([result.tally for result in passed])]
+
+    @property
+    def _parallelism(self) -> int:
+        return self.options.tasks or self.engine.parallelism
+
+    @contextlib.contextmanager
+    def _spill(self) -> Iterator[Spill]:
+        size = sum(sum(source.sizes().values()) for source, _ in self.sources.changed)
+        buckets = min(_MOST_BUCKETS, max(self._parallelism, -(-size // _BUCKET_BYTES)))
+        options, job_id = self.options, self.staging.job_id
+        with tempfile.TemporaryDirectory(prefix="ddbio-") as folder:
+            if options.spill is not None:
+                place = f"{options.spill.rstrip('/')}/{job_id}"
+            elif self.engine.name == "spark":
+                # Where a job's own staging lies, which goes with the job.
+                place = f"{options.dest.rstrip('/')}/_ddbio/staging/{job_id}/spill"
+            else:
+                place = folder
+            spill = Spill(open_store(place, options), buckets)
+            try:
+                yield spill
+            finally:
+                spill.clear(job_id)
+
+    def _changes_tasks(self, spill: Spill) -> list[ChangesTask]:
+        sources, count = self.sources, self._parallelism
+        given = sources.options
+        reads = [
+            [(window, task) for task in export_tasks(source, layout, given, count)]
+            for window, (source, layout) in enumerate(sources.changed)
+        ]
+        shares = [tuple(window[share] for window in reads if share < len(window)) for share in range(count)]
+        return [ChangesTask(share, sources.keys, spill) for share in shares if share]
+
+    def _items_tasks(self, spill: Spill) -> list[ItemsTask]:
+        sources, sizes = self.sources, self.sources.full.sizes()
+        usual = self._parallelism
+        if self.engine.name == "spark" and self.options.tasks is None:
+            usual = spark_task_count(sizes, usual)
+        reads = export_tasks(sources.full, sources.layout, sources.options, usual, sizes)
+        return [ItemsTask(read, sources.keys, spill, self.staging) for read in reads]
+
+    def facts(self) -> commit.JobFacts:
+        summary = self.sources.full.summary
+        names = ("export_arn", "table_arn", "table_id", "export_time")
+        return commit.JobFacts(
+            created_at=datetime.now(UTC).isoformat(timespec="seconds"),
+            source={
+                **{name: getattr(summary, name) for name in names},
+                "increments": [source.summary.export_arn for source, _ in self.sources.changed],
+                "state_at": self.sources.reached.isoformat(),
+            },
+            schema=schema_to_json(normalize_schema(self.sources.layout.rows)),
+        )
+
+    def report(
+        self, files: Sequence[Staged], tallies: Sequence[ExportTally], seconds: float, cpu_seconds: float
+    ) -> ExportFoldReport:
+        changes, items = tallies
+        dest = self.options.dest.rstrip("/")
+        return ExportFoldReport(
+            source=self.options.source,
+            dest=self.options.dest,
+            job_id=self.staging.job_id,
+            engine=self.engine.name,
+            windows=self.sources.windows,
+            state_at=self.sources.reached.isoformat(),
+            items=items.items,
+            changes=changes.items,
+            rows=sum(file.rows for file in files),
+            files_read=items.files_read + changes.files_read,
+            seconds=round(seconds, 3),
+            cpu_seconds=round(cpu_seconds, 3),
+            json_bytes=items.json_bytes + changes.json_bytes,
+            misfits=misfit_reports([items.misfits, changes.misfits]),
+            files=tuple(FileReport(f"{dest}/{file.path}", file.size_bytes, file.rows) for file in files),
+        )
+
+
+def _sum(tallies: Sequence[ExportTally]) -> ExportTally:
+    whole = ExportTally()
+    for tally in tallies:
+        whole.add(tally)
+    return whole

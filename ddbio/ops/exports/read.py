@@ -1,0 +1,220 @@
+"""Read a native export into Arrow or into files: verified, whole, or not at all."""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Literal, Protocol
+
+import pyarrow as pa
+
+from ddbio.budget import LocalBudget
+from ddbio.core.schema.arrow import normalize_schema, schema_to_json
+from ddbio.engine import LocalEngine, available_cores, open_engine, running_spark_parallelism
+from ddbio.lake import commit
+from ddbio.ops.exports.plan import export_tasks, layout_of_export, spark_task_count
+from ddbio.ops.exports.report import ExportReadPlan, ExportReadReport
+from ddbio.ops.exports.source import open_export
+from ddbio.ops.exports.task import ExportFilesTask, ExportStream, collect_export_task, write_export_task
+from ddbio.ops.job.clock import Clock
+from ddbio.ops.job.report import FileReport, misfit_reports
+from ddbio.ops.job.staging import open_staging
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from ddbio.engine import Engine
+    from ddbio.ops.exports.layout import Layout
+    from ddbio.ops.exports.source import ExportSource
+    from ddbio.ops.exports.task import ExportFilesResult
+    from ddbio.ops.job.staging import Staging
+    from ddbio.options import ExportReadOptions, ExportToFilesOptions
+
+
+def export_batches(options: ExportReadOptions) -> Iterator[pa.RecordBatch]:
+    """Yield an export's rows as record batches of one schema, one file after the other, in bounded memory.
+
+    The manifests are verified at the call, each file when its last row has been yielded.
+
+    Raises
+    ------
+    DdbioError
+        As :func:`read_export` says.
+    """
+    source = open_export(options.source, options)
+    tasks = export_tasks(source, layout_of_export(source, options), options, 1)
+    return iter(batch for task in tasks for batch in ExportStream(task))
+
+
+def read_export(options: ExportReadOptions) -> pa.Table:
+    """Return a whole export as one Arrow table.
+
+    Raises
+    ------
+    NotFoundError
+        If the source holds no export.
+    ExportIncompleteError
+        If a manifest, a file's checksum or a count is not what it should be; the message names the file.
+    DecodeError
+        If a file is not DynamoDB JSON.
+    """
+    source = open_export(options.source, options)
+    return read_source(source, layout_of_export(source, options), options)
+
+
+def read_source(source: ExportSource, layout: Layout, options: ExportReadOptions) -> pa.Table:
+    """Return an opened export as one Arrow table of a layout.
+
+    Raises
+    ------
+    ExportIncompleteError, DecodeError
+        As :func:`read_export` says.
+    """
+    tasks = export_tasks(source, layout, options, available_cores())
+    results = LocalEngine().run(collect_export_task, tasks, LocalBudget(None))
+    return pa.Table.from_batches([batch for batches in results for batch in batches], layout.rows)
+
+
+class ExportWatch(Protocol):
+    """Follow the reading of an export, to show it to somebody."""
+
+    def running(self, plan: ExportReadPlan, budget: LocalBudget) -> AbstractContextManager[None]:
+        """Show the plan, then what the budget has counted while the context is open."""
+        ...
+
+
+def plan_of(options: ExportToFilesOptions) -> ExportReadPlan:
+    """Return what reading an export into files would do; write nothing.
+
+    Raises
+    ------
+    NotFoundError, ExportIncompleteError, DecodeError
+        As :func:`read_export` says; of the files only a sample is read.
+    """
+    source = open_export(options.source, options)
+    return _plan(options, source, layout_of_export(source, options), source.sizes())
+
+
+def _plan(
+    options: ExportToFilesOptions, source: ExportSource, layout: Layout, sizes: Mapping[str, int]
+) -> ExportReadPlan:
+    summary = source.summary
+    return ExportReadPlan(
+        source=options.source,
+        dest=options.dest,
+        engine=engine_name(options),
+        kind=summary.kind,
+        encoding=summary.encoding,
+        filtered=summary.filtered,
+        items=summary.items,
+        files=len(sizes),
+        file_bytes=sum(sizes.values()),
+        columns={field.name: str(field.type) for field in layout.rows},
+    )
+
+
+def export_to_files(
+    options: ExportToFilesOptions,
+    *,
+    master: str | None = None,
+    conf: Mapping[str, str] | None = None,
+    watch: ExportWatch | None = None,
+) -> ExportReadReport:
+    """Turn an export into files that appear all together, with a manifest, once everything is verified.
+
+    Parameters
+    ----------
+    master, conf
+        Spark master and configuration for a session that has to be started.
+    watch
+        Follows the job while it runs.
+
+    Raises
+    ------
+    DdbioError
+        Nothing of this job is then visible at the target.
+    """
+    clock = Clock()
+    source = open_export(options.source, options)
+    staging = open_staging(options, options.format)
+    job = _Job(options, source, layout_of_export(source, options), staging)
+    replaced = commit.prepare(staging.store, options.mode, staging.job_id)
+    try:
+        cpu_planned = clock.cpu_seconds()
+        engine = open_engine(engine_name(options), master=master, conf=conf)
+        try:
+            results = job.run(engine, watch)
+            files = [file for result in results for file in result.staged] or staging.empty(job.layout.rows)
+            commit.commit(staging.store, staging.job_id, files, job.facts(), replaced)
+            cpu_seconds = cpu_planned + engine.cpu_seconds()
+        finally:
+            engine.close()
+    except BaseException:
+        # An engine raises only after its tasks have ended, so nothing is staged after this.
+        commit.abort(staging.store, staging.job_id)
+        raise
+    written = tuple(FileReport(f"{options.dest.rstrip('/')}/{each.path}", each.size_bytes, each.rows) for each in files)
+    return job.report(engine.name, results, written, clock.seconds(), cpu_seconds)
+
+
+@dataclass(frozen=True)
+class _Job:
+    options: ExportToFilesOptions
+    source: ExportSource
+    layout: Layout
+    staging: Staging
+
+    def run(self, engine: Engine, watch: ExportWatch | None) -> list[ExportFilesResult]:
+        sizes, budget = self.source.sizes(), LocalBudget(None)
+        usual = spark_task_count(sizes, engine.parallelism) if engine.name == "spark" else engine.parallelism
+        reads = export_tasks(self.source, self.layout, self.options, self.options.tasks or usual, sizes)
+        tasks = [ExportFilesTask(read, self.staging) for read in reads]
+        plan = _plan(self.options, self.source, self.layout, sizes)
+        with nullcontext() if watch is None else watch.running(plan, budget):
+            return engine.run(write_export_task, tasks, budget)
+
+    def facts(self) -> commit.JobFacts:
+        summary = self.source.summary
+        names = ("export_arn", "table_arn", "table_id", "kind", "export_time", "from_time", "to_time", "filtered")
+        return commit.JobFacts(
+            created_at=datetime.now(UTC).isoformat(timespec="seconds"),
+            source={name: getattr(summary, name) for name in names},
+            schema=schema_to_json(normalize_schema(self.layout.rows)),
+        )
+
+    def report(
+        self,
+        engine: str,
+        results: Sequence[ExportFilesResult],
+        files: tuple[FileReport, ...],
+        seconds: float,
+        cpu_seconds: float,
+    ) -> ExportReadReport:
+        tallies = [result.tally for result in results]
+        summary = self.source.summary
+        return ExportReadReport(
+            source=self.options.source,
+            dest=self.options.dest,
+            job_id=self.staging.job_id,
+            engine=engine,
+            tasks=len(results),
+            kind=summary.kind,
+            filtered=summary.filtered,
+            items=summary.items,
+            rows=sum(file.rows for file in files),
+            rescued=sum(tally.rescued for tally in tallies),
+            files_read=sum(tally.files_read for tally in tallies),
+            seconds=round(seconds, 3),
+            cpu_seconds=round(cpu_seconds, 3),
+            json_bytes=sum(tally.json_bytes for tally in tallies),
+            misfits=misfit_reports(tally.misfits for tally in tallies),
+            files=files,
+        )
+
+
+def engine_name(options: ExportToFilesOptions) -> Literal["local", "spark"]:
+    """Return the engine that the options ask for; by itself Spark only where a session runs."""
+    if options.engine != "auto":
+        return options.engine
+    return "local" if running_spark_parallelism() is None else "spark"

@@ -1,0 +1,80 @@
+"""Start native exports, wait for them and list them; read none of what they write."""
+
+from __future__ import annotations
+
+import uuid
+from typing import TYPE_CHECKING
+
+from ddbio.aws import export
+from ddbio.aws.bucket import check_bucket
+from ddbio.aws.recovery import describe_recovery, enable_recovery
+from ddbio.aws.table import describe_table
+from ddbio.core.exports.job import plan_export
+from ddbio.core.jobs import failure_of
+from ddbio.ops.job.target import dynamodb_spec, s3_spec
+from ddbio.ops.job.waiting import await_end
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ddbio.core.exports.job import ExportEntry, ExportJob, ExportPlan
+    from ddbio.options import ConnectionOptions, ExportStartOptions, WaitOptions
+
+
+def plan_of(options: ExportStartOptions) -> ExportPlan:
+    """Return the plan of an export after describing the table and its recovery, and finding the bucket there.
+
+    Raises
+    ------
+    OptionError, NotFoundError, AccessDeniedError, EndpointError
+        See :func:`ddbio.core.exports.job.plan_export` and :func:`ddbio.aws.bucket.check_bucket`.
+    """
+    spec = dynamodb_spec(options)
+    facts = describe_table(spec, options.table)
+    token = options.client_token or str(uuid.uuid4())
+    plan = plan_export(facts, describe_recovery(spec, options.table), options, token)
+    check_bucket(s3_spec(options), plan.bucket)
+    return plan
+
+
+def start(options: ExportStartOptions) -> ExportJob:
+    """Start an export; return it as it is described at once.
+
+    Raises
+    ------
+    OptionError, NotFoundError, AccessDeniedError, EndpointError, ServiceError
+        Nothing has then been started.
+    """
+    plan = plan_of(options)
+    spec = dynamodb_spec(options)
+    if plan.enables_recovery:
+        enable_recovery(spec, plan.table, options.deadline_seconds)
+    return export.start_export(spec, plan)
+
+
+def wait(options: WaitOptions, watch: Callable[[ExportJob, float], None] | None = None) -> ExportJob:
+    """Return an export once it has completed.
+
+    Raises
+    ------
+    NotFoundError, AccessDeniedError, ServiceError
+        If it has failed, by the code that the service gives.
+    ThrottledError
+        If it still runs after ``wait_seconds``.
+    """
+    job = await_end(lambda: describe(options.arn, options), options, watch)
+    if job.status != "COMPLETED":
+        raise failure_of(f"export {job.arn}", job.failure_code, job.failure_message)
+    return job
+
+
+def describe(arn: str, options: ConnectionOptions) -> ExportJob:
+    """Return what is known of an export."""
+    return export.describe_export(dynamodb_spec(options), arn)
+
+
+def list_of(table: str | None, options: ConnectionOptions) -> list[ExportEntry]:
+    """Return the exports of the last 90 days, of a table, by name or ARN, or of all."""
+    spec = dynamodb_spec(options)
+    named = table is None or table.startswith("arn:")
+    return export.list_exports(spec, table if named or table is None else describe_table(spec, table).arn)

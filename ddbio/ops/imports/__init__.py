@@ -1,0 +1,1 @@
+"""Write the files that the service imports itself, and drive its jobs."""

@@ -1,0 +1,265 @@
+"""Write rows as files for the service's own import: checked, each key once, in random order, whole or not at all."""
+
+from __future__ import annotations
+
+import json
+import secrets
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ddbio.aws.table import describe_table, facts_of_description
+from ddbio.core.digest_columns import ColumnDigest
+from ddbio.core.imports.job import index_keys
+from ddbio.core.imports.lines import LineForm, import_lines
+from ddbio.core.kernel.encoder import PIECE_BYTES
+from ddbio.core.key_set import KeySet, Prints, key_prints
+from ddbio.core.staged import FileNaming
+from ddbio.core.table_key import format_key, parse_key
+from ddbio.errors import EncodeError, OptionError
+from ddbio.lake import commit
+from ddbio.lake.item_files import ItemFileWriter, LineCounter, Lines
+from ddbio.lake.rows import RowFiles
+from ddbio.ops.imports.report import ImportFilesReport
+from ddbio.ops.job.clock import Clock
+from ddbio.ops.job.report import FileReport
+from ddbio.ops.job.staging import new_job_id
+from ddbio.ops.job.target import dynamodb_spec, open_store
+from ddbio.ops.loads.sources import batches_of, open_source
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+    from typing import TypeAlias
+
+    import pyarrow as pa
+
+    from ddbio.core.imports.lines import ImportLines
+    from ddbio.core.staged import Staged
+    from ddbio.ops.loads.sources import FileSource, Rows
+    from ddbio.options import ImportFilesFromOptions, ImportFilesOptions
+
+    Key: TypeAlias = tuple[tuple[str, str], ...]
+
+FOLDER = "data/"
+"""Where the objects lie below the target: the service reads everything under the prefix that it imports."""
+
+_ENDINGS = {"dynamodb_json": "json", "ion": "ion", "csv": "csv"}
+
+
+def write_files(options: ImportFilesFromOptions) -> ImportFilesReport:
+    """Write the rows of files; see :func:`write_rows`.
+
+    Raises
+    ------
+    NotFoundError, DecodeError
+        If there is no such file, or one is not what its name says.
+    """
+    source = open_source(options.source, options)
+    key = key_of(options)
+    return _write(_unit_batches(source, key, options.duplicates), key, options, options.source)
+
+
+def check_files(options: ImportFilesFromOptions) -> ImportFilesReport:
+    """Check the rows of files as :func:`write_files` does, and write nothing.
+
+    Raises
+    ------
+    EncodeError, NotFoundError, DecodeError
+        As :func:`write_files`.
+    """
+    clock = Clock()
+    source, key = open_source(options.source, options), key_of(options)
+    window = _filled(LineCounter(), _unit_batches(source, key, options.duplicates), key, options)
+    return _report(window, options, "", clock)
+
+
+def write_rows(data: Rows, options: ImportFilesOptions) -> ImportFilesReport:
+    """Write rows of memory.
+
+    Raises
+    ------
+    EncodeError
+        If a row is no item that DynamoDB takes, or has the key of another one; nothing is then visible at the target.
+    DdbioError
+        Likewise.
+    """
+    batches: Iterable[pa.RecordBatch] = batches_of(data)
+    if options.duplicates == "last":
+        batches = map(_backwards, reversed(list(batches)))
+    return _write(batches, key_of(options), options, "rows in memory")
+
+
+def key_of(options: ImportFilesOptions) -> Key:
+    """Return the key that the items are checked for, as it is given or as another table has it.
+
+    Raises
+    ------
+    OptionError, NotFoundError, AccessDeniedError, EndpointError
+        If the text is no key, or the table cannot be described.
+    """
+    if options.key is not None:
+        return parse_key(options.key)
+    like = options.like or ""
+    if not like.endswith(".json"):
+        return describe_table(dynamodb_spec(options), like).key_types
+    try:
+        return facts_of_description(json.loads(Path(like).read_text("utf-8"))).key_types
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise OptionError(f"like: {like} holds nothing that DescribeTable says of a table ({error!r})") from None
+
+
+def _unit_batches(source: FileSource, key: Key, duplicates: str) -> Iterator[pa.RecordBatch]:
+    """Yield the rows, from the end where the last of equal keys is to win; in any order where none may be equal."""
+    files = RowFiles(source.store, [name for name, tag in key if tag == "S"])
+    units = list(source.units)
+    if duplicates == "fail":
+        secrets.SystemRandom().shuffle(units)
+    if duplicates != "last":
+        for unit in units:
+            yield from files.read(unit.entry, unit.part)
+        return
+    for unit in reversed(units):
+        yield from map(_backwards, reversed(list(files.read(unit.entry, unit.part))))
+
+
+def _write(batches: Iterable[pa.RecordBatch], key: Key, options: ImportFilesOptions, source: str) -> ImportFilesReport:
+    clock = Clock()
+    store, job_id = open_store(options.dest, options), new_job_id()
+    replaced = commit.prepare(store, options.mode, job_id)
+    writer = ItemFileWriter(store, FOLDER, FileNaming(job_id, 0), _ENDINGS[options.format], options.compression)
+    try:
+        window = _filled(writer, batches, key, options)
+        staged = writer.finish()
+        report = _report(window, options, job_id, clock, staged)
+        commit.commit(store, job_id, staged, _facts(report, source), replaced)
+    except BaseException:
+        writer.abort()
+        commit.abort(store, job_id)
+        raise
+    return report
+
+
+def _filled(
+    writer: ItemFileWriter | LineCounter, batches: Iterable[pa.RecordBatch], key: Key, options: ImportFilesOptions
+) -> _Window:
+    window = _Window(writer, key, options)
+    for batch in batches:
+        window.add(batch)
+    window.flush()
+    return window
+
+
+def _report(
+    window: _Window, options: ImportFilesOptions, job_id: str, clock: Clock, staged: Sequence[Staged] = ()
+) -> ImportFilesReport:
+    dest = options.dest.rstrip("/")
+    return ImportFilesReport(
+        dest=options.dest,
+        uri=f"{dest}/{FOLDER.rstrip('/')}",
+        job_id=job_id,
+        key=format_key(tuple(window.key.items())),
+        format=options.format,
+        compression=options.compression,
+        delimiter=window.form.delimiter if options.format == "csv" else None,
+        gsi=options.gsi,
+        condition=str(window.form.condition["ConditionExpression"]) if window.form.condition else None,
+        rows=window.rows,
+        items=window.items,
+        duplicates=window.rows - window.items,
+        json_bytes=window.json_bytes,
+        digest=window.digest.digest.hexdigest() if options.digest else None,
+        seconds=round(clock.seconds(), 3),
+        cpu_seconds=round(clock.cpu_seconds(), 3),
+        files=tuple(FileReport(f"{dest}/{each.path}", each.size_bytes, each.rows) for each in staged),
+    )
+
+
+def _facts(report: ImportFilesReport, source: str) -> commit.JobFacts:
+    names = ("key", "format", "compression", "delimiter", "gsi", "condition", "items", "json_bytes", "digest")
+    stated: dict[str, Any] = {name: getattr(report, name) for name in names}
+    return commit.JobFacts(
+        created_at=datetime.now(UTC).isoformat(timespec="seconds"), source={"rows": source, "import": stated}, schema=""
+    )
+
+
+class _Window:
+    """Hold the next rows as lines, and hand them to the writer when there are enough for an object."""
+
+    def __init__(self, writer: ItemFileWriter | LineCounter, key: Key, options: ImportFilesOptions) -> None:
+        self._writer, self._options = writer, options
+        self.key = dict(key)
+        self.form = LineForm(
+            key=key,
+            format=options.format,
+            index_keys=index_keys(options.gsi),
+            if_absent=options.if_absent,
+            newer_by=options.newer_by,
+            delimiter=options.delimiter or ",",
+            csv_strings=options.csv_strings,
+        )
+        self._makers: list[tuple[pa.Schema, ImportLines]] = []
+        self._header = b""
+        self._lines = Lines(options.target_file_bytes + options.target_file_bytes // 4)
+        self._held: list[tuple[pa.RecordBatch, Prints]] = []
+        self._seen = KeySet()
+        self.rows = self.items = self.json_bytes = 0
+        self.digest = ColumnDigest()
+
+    def add(self, batch: pa.RecordBatch) -> None:
+        """Take rows; refuse the first that is no item."""
+        # Just under what the encoder prints at once, so that nothing has to be joined; a window ends near its size.
+        slice_bytes = min(PIECE_BYTES * 3 // 4, self._options.target_file_bytes // 16)
+        step = max(1, batch.num_rows * slice_bytes // max(batch.nbytes, 1))
+        for start in range(0, batch.num_rows, step):
+            self._add(batch.slice(start, step))
+            if self._lines.size_bytes >= self._options.target_file_bytes:
+                self.flush()
+
+    def flush(self) -> None:
+        """Hand the rows over, those with a key of their own."""
+        if not self._held:
+            return
+        held, self._held = self._held, []
+        new = self._seen.add(Prints.joined([prints for _, prints in held]))
+        if self._options.duplicates == "fail" and not new.all():
+            raise self._refusal(self._lines.line(int(np.argmin(new))))
+        if self._options.digest:
+            starts = np.cumsum([rows.num_rows for rows, _ in held])[:-1]
+            for (rows, _), kept in zip(held, np.split(new, starts), strict=True):
+                self.digest.add_batch(rows.take(np.flatnonzero(kept)))
+        own = np.flatnonzero(new)
+        self.items += len(own)
+        self.json_bytes += self._writer.write(self._lines, own, self._header)
+
+    def _add(self, rows: pa.RecordBatch) -> None:
+        made = self._maker(rows.schema).make(rows)
+        for refusal in made.refusals:
+            what = refusal.message.partition(": ")[2] or refusal.message
+            row = self.rows + refusal.row
+            raise EncodeError(f"row {row} as read: {what}; nothing was written", row, refusal.attribute, refusal.rule)
+        self._lines.add(made.text, made.offsets)
+        self._held.append((made.items, key_prints(made.items, list(self.key))))
+        self.rows += rows.num_rows
+
+    def _maker(self, schema: pa.Schema) -> ImportLines:
+        for known, maker in self._makers:
+            if known.equals(schema):
+                return maker
+        maker = import_lines(schema, self.form)
+        if self._makers and maker.header != self._header:
+            raise OptionError(f"CSV has the same columns in all objects: {maker.header!r} are not {self._header!r}")
+        self._header = maker.header
+        self._makers.append((schema, maker))
+        return maker
+
+    def _refusal(self, line: bytes) -> EncodeError:
+        item = self.form.item_of(line, self._header)
+        shown = json.dumps({name: item[name] for name in self.key}, ensure_ascii=False)
+        ways = "the service would keep one of them at random: make them differ, or give duplicates=first or last"
+        return EncodeError(f"two rows have the key {shown}: {ways}", None, next(iter(self.key)), "duplicate_key")
+
+
+def _backwards(batch: pa.RecordBatch) -> pa.RecordBatch:
+    return batch.take(np.arange(batch.num_rows)[::-1])

@@ -1,0 +1,139 @@
+"""Start the service's own imports, wait for them and hold their tables against the files."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import uuid
+from typing import TYPE_CHECKING
+
+from ddbio.aws import native_import
+from ddbio.aws.table import describe_table
+from ddbio.core.exports.manifest import MAX_MANIFEST_BYTES
+from ddbio.core.imports.job import ImportedFiles, plan_import
+from ddbio.core.jobs import failure_of, s3_place
+from ddbio.errors import AccessDeniedError, EndpointError, NotFoundError, ValidationError
+from ddbio.ops.imports.files import FOLDER
+from ddbio.ops.job.target import dynamodb_spec, open_store
+from ddbio.ops.job.waiting import await_end
+from ddbio.ops.table_digest import digest_of_table
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ddbio.core.imports.job import ImportEntry, ImportJob, ImportPlan
+    from ddbio.options import ConnectionOptions, ImportStartOptions, ImportWaitOptions
+
+_MANIFESTS = "_ddbio/"
+
+
+def plan_of(options: ImportStartOptions) -> ImportPlan:
+    """Return the plan of an import after looking at its objects and their manifest.
+
+    Raises
+    ------
+    NotFoundError
+        If the prefix holds nothing: the service would make an empty table of it.
+    OptionError, AccessDeniedError, EndpointError
+        See :func:`ddbio.core.imports.job.plan_import`.
+    """
+    s3_place(options.source)
+    source, files = files_of(options.source, options)
+    objects = tuple(each.size_bytes for each in open_store(source, options).list())
+    if not any(objects):
+        raise NotFoundError(f"{source} holds no object with anything in it: the service would make an empty table")
+    token = options.client_token or str(uuid.uuid4())
+    return plan_import(dataclasses.replace(options, source=source), files, objects, token)
+
+
+def start(options: ImportStartOptions) -> ImportJob:
+    """Start an import; return it as it is described at once.
+
+    Raises
+    ------
+    OptionError, NotFoundError, AccessDeniedError, EndpointError, ServiceError
+        Nothing has then been started.
+    """
+    plan = plan_of(options)
+    job = native_import.start_import(dynamodb_spec(options), plan)
+    return dataclasses.replace(job, items=plan.items)
+
+
+def wait(options: ImportWaitOptions, watch: Callable[[ImportJob, float], None] | None = None) -> ImportJob:
+    """Return an import once it has completed and wrote what the files' manifest says.
+
+    Raises
+    ------
+    NotFoundError, AccessDeniedError, ServiceError
+        If it has failed, by the code that the service gives.
+    ValidationError
+        If the table does not hold what the files do.
+    ThrottledError
+        If it still runs after ``wait_seconds``.
+    """
+    job = await_end(lambda: describe(options.arn, options), options, watch)
+    if job.status != "COMPLETED":
+        counts = f"{job.imported_items} items are in the table, {job.errors} objects were given up at a line"
+        left = f"{counts}; what was refused is in the log group {job.log_group}"
+        raise failure_of(f"import {job.arn}", job.failure_code, job.failure_message, left)
+    files = files_of_job(job.source, options)
+    _check_count(job, files)
+    if options.verify:
+        _verify(job, files, options)
+    return dataclasses.replace(job, items=files.items, verified=options.verify)
+
+
+def describe(arn: str, options: ConnectionOptions) -> ImportJob:
+    """Return what is known of an import."""
+    return native_import.describe_import(dynamodb_spec(options), arn)
+
+
+def list_of(table: str | None, options: ConnectionOptions) -> list[ImportEntry]:
+    """Return the imports of the last 90 days, of a table, by name or ARN, or of all."""
+    spec = dynamodb_spec(options)
+    if table is not None and not table.startswith("arn:"):
+        table = describe_table(spec, table).arn
+    return native_import.list_imports(spec, table)
+
+
+def files_of(source: str, options: ConnectionOptions) -> tuple[str, ImportedFiles]:
+    """Return the prefix to import and what its manifest says, where ``import files`` wrote it; else the source."""
+    folder = FOLDER.rstrip("/")
+    root, _, last = source.rstrip("/").rpartition("/")
+    root = root if last == folder else source.rstrip("/")
+    store = open_store(root, options)
+    for entry in store.list(_MANIFESTS):
+        if entry.path.endswith(".json") and entry.size_bytes <= MAX_MANIFEST_BYTES:
+            files = ImportedFiles.parse(store.read(entry.path))
+            if files is not None:
+                return f"{root}/{folder}", files
+    return source, ImportedFiles()
+
+
+def files_of_job(source: str, options: ConnectionOptions) -> ImportedFiles:
+    """Return what the manifest of a job's files says; nothing where it is not told, or may not be read."""
+    with contextlib.suppress(AccessDeniedError, EndpointError):
+        return files_of(source, options)[1] if source else ImportedFiles()
+    return ImportedFiles()
+
+
+def _check_count(job: ImportJob, files: ImportedFiles) -> None:
+    if not job.imported_items or files.items not in (None, job.imported_items):
+        wanted = "some" if files.items is None else str(files.items)
+        raise ValidationError(
+            f"import {job.arn} has completed with {job.imported_items} items, but its files hold {wanted}: "
+            f"delete table {job.table} and import again",
+            {"items": files.items, "imported_items": job.imported_items},
+        )
+
+
+def _verify(job: ImportJob, files: ImportedFiles, options: ImportWaitOptions) -> None:
+    found = digest_of_table(job.table, options)
+    items = job.imported_items if files.items is None else files.items
+    digest = found.hexdigest()
+    if found.count != items or files.digest not in (None, digest):
+        raise ValidationError(
+            f"table {job.table} does not hold what its files do: {found.count} items of {items}, "
+            f"digest {digest}, of the files {files.digest}",
+            {"items": items, "table_items": found.count, "digest": files.digest, "table_digest": digest},
+        )

@@ -1,0 +1,74 @@
+"""Look at a job of the service until it ends, ever less often; change nothing about it."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Protocol, TypeVar
+
+from ddbio.errors import EndpointError, ThrottledError
+from ddbio.ops.job.clock import Clock
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ddbio.options import PatienceOptions
+
+_FIRST_PAUSE_SECONDS = 0.5
+_GROWTH = 1.5
+_RUNNING = frozenset({"IN_PROGRESS", "CANCELLING", "CREATING"})
+
+
+class Job(Protocol):
+    """Tell of a job what every kind has."""
+
+    @property
+    def arn(self) -> str:
+        """Return its name."""
+        ...
+
+    @property
+    def status(self) -> str:
+        """Return where it is, in the service's own word."""
+        ...
+
+
+JobT = TypeVar("JobT", bound=Job)
+
+
+def await_end(
+    describe: Callable[[], JobT], options: PatienceOptions, watch: Callable[[JobT, float], None] | None = None
+) -> JobT:
+    """Return a job as it is described once it runs no longer.
+
+    Parameters
+    ----------
+    watch
+        Is told the job and the seconds waited so far, after each look.
+
+    Raises
+    ------
+    ThrottledError
+        If it still runs after ``wait_seconds``; it goes on.
+    EndpointError
+        If the endpoint has not answered for ``deadline_seconds``.
+    """
+    clock = Clock()
+    seen_at, pause = 0.0, _FIRST_PAUSE_SECONDS
+    while True:
+        try:
+            job = describe()
+        except EndpointError:
+            # A job of hours outlives a network that is away for minutes.
+            if clock.seconds() - seen_at > options.deadline_seconds:
+                raise
+        else:
+            seen_at = clock.seconds()
+            if watch is not None:
+                watch(job, seen_at)
+            if job.status not in _RUNNING:
+                return job
+            if seen_at > options.wait_seconds:
+                message = f"{job.arn} is still {job.status} after {seen_at:.0f} s; it goes on: wait again"
+                raise ThrottledError(message, 0.0, seen_at)
+        time.sleep(min(pause, options.poll_seconds))
+        pause *= _GROWTH

@@ -1,0 +1,51 @@
+"""Join small batches of many files or row groups, so that write batches are full; hold back no more than that takes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, TypeAlias
+
+import pyarrow as pa
+
+from ddbio.core.loads.packing import MOST_WRITES
+from ddbio.ops.loads.lanes import CHUNK_BYTES, LANE_ROWS, Milestone
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from ddbio.core.loads.write_plan import WritePlan
+
+    Rows: TypeAlias = pa.RecordBatch | Milestone
+
+
+def full_rows(plan: WritePlan) -> int:
+    """Return how many rows fill the lanes' write batches, but not more than the budget writes in about a second."""
+    full = plan.lanes * LANE_ROWS
+    return full if plan.wcu_per_second is None else min(full, max(plan.lanes * MOST_WRITES, int(plan.wcu_per_second)))
+
+
+def gather(feed: Iterable[Rows], rows: int) -> Iterator[Rows]:
+    """Yield the same rows in their order, in batches of so many at least; a milestone waits for the rows before it."""
+    held: list[pa.RecordBatch] = []
+    milestones: list[Milestone] = []
+    for each in feed:
+        if isinstance(each, Milestone):
+            milestones.append(each)
+        else:
+            if held and not held[0].schema.equals(each.schema, check_metadata=True):
+                yield from _joined(held, milestones)
+            held.append(each)
+        if not held or _is_full(held, rows):
+            yield from _joined(held, milestones)
+    yield from _joined(held, milestones)
+
+
+def _is_full(held: list[pa.RecordBatch], rows: int) -> bool:
+    return sum(each.num_rows for each in held) >= rows or sum(each.nbytes for each in held) >= CHUNK_BYTES
+
+
+def _joined(held: list[pa.RecordBatch], milestones: list[Milestone]) -> Iterator[Rows]:
+    if held:
+        yield held[0] if len(held) == 1 else pa.concat_batches(held)  # type: ignore[attr-defined]
+    yield from milestones
+    held.clear()
+    milestones.clear()

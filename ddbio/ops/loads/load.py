@@ -1,0 +1,210 @@
+"""Write rows into a live table, from files or from memory, within a budget; count each as what became of it."""
+
+from __future__ import annotations
+
+import dataclasses
+import shlex
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+from ddbio.aws.table import describe_table
+from ddbio.budget import LocalBudget
+from ddbio.core.loads.load_plan import LoadPlan, plan_load
+from ddbio.core.loads.write_plan import plan_write
+from ddbio.core.plan import Resources
+from ddbio.engine import available_cores, is_spark_installed, open_engine, running_spark_parallelism
+from ddbio.errors import DdbioError, OptionError
+from ddbio.ops.job.clock import Clock
+from ddbio.ops.job.report import WriteReport
+from ddbio.ops.job.staging import new_job_id
+from ddbio.ops.job.target import dynamodb_spec
+from ddbio.ops.loads.lanes import WriteTally, WriteTask
+from ddbio.ops.loads.record import identity_of, open_record
+from ddbio.ops.loads.rejects import Rejects
+from ddbio.ops.loads.retry import rejected_batches
+from ddbio.ops.loads.sources import batches_of, describe_source, open_source
+from ddbio.ops.loads.task import LoadJob, run_load, write_kept
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping
+
+    from ddbio.budget import Usage
+    from ddbio.core.facts import TableFacts
+    from ddbio.core.loads.write_plan import WritePlan
+    from ddbio.ops.loads.lanes import Feed
+    from ddbio.ops.loads.record import LoadRecord
+    from ddbio.ops.loads.sources import FileSource, Rows
+    from ddbio.options import LoadOptions, WriteOptions
+
+
+class LoadWatch(Protocol):
+    """Follow a running load, to show it to somebody."""
+
+    def running(self, plan: LoadPlan, budget: LocalBudget, done_rows: int) -> AbstractContextManager[None]:
+        """Show the plan, then the budget's usage while the context is open; some rows are done already."""
+        ...
+
+
+def plan_of(options: WriteOptions) -> WritePlan:
+    """Return the plan of a write after describing the table.
+
+    Raises
+    ------
+    OptionError, NotFoundError, AccessDeniedError, EndpointError
+        See :func:`ddbio.aws.table.describe_table` and :func:`ddbio.core.loads.write_plan.plan_write`.
+    """
+    return plan_write(describe_table(dynamodb_spec(options), options.table), options)
+
+
+def load_plan_of(options: LoadOptions) -> LoadPlan:
+    """Return the plan of a load after describing the table and the source; nothing is written.
+
+    Raises
+    ------
+    DdbioError
+        What would stop the load at its start.
+    """
+    if options.retry_rejects:
+        raise OptionError("a retry has no plan: its rows are few, and are tried as they are")
+    return _foresee(options)[1]
+
+
+def write_table(data: Rows, options: WriteOptions) -> WriteReport:
+    """Write rows of memory into a table.
+
+    Raises
+    ------
+    PartialWriteError
+        If a row cannot be written and ``reject_to`` is not given.
+    DdbioError
+        What ended the write; what was acknowledged before stays written.
+    """
+    return _write_here(options, lambda *_: batches_of(data))
+
+
+def load(
+    options: LoadOptions,
+    *,
+    master: str | None = None,
+    conf: Mapping[str, str] | None = None,
+    watch: LoadWatch | None = None,
+) -> WriteReport:
+    """Write the rows of files into a table; a load that was stopped goes on after its last finished unit.
+
+    Parameters
+    ----------
+    master, conf
+        Spark master and configuration for a session that has to be started.
+    watch
+        Follows the load while it runs.
+
+    Raises
+    ------
+    PartialWriteError
+        If a row cannot be written and ``reject_to`` is not given.
+    OptionError
+        If the job of that id was begun with another source, table or mode.
+    DdbioError
+        What ended the load; the message says how to go on.
+    """
+    if options.retry_rejects:
+        return _write_here(options, lambda plan, rejects: rejected_batches(options, plan, rejects.flush))
+    clock = Clock()
+    found, plan = _foresee(options)
+    job_id = options.job_id or new_job_id()
+    record = open_record(options, job_id, identity_of(options, found.facts, found.source, plan.shares))
+    task = WriteTask(dynamodb_spec(options), found.write, options.deadline_seconds)
+    first_row = record.rows if plan.engine == "local" else 0
+    job = LoadJob(options, task, found.source.store, record, first_row)
+    budget = LocalBudget(plan.wcu_per_second, ramp=found.write.ramp)
+    cpu_seconds = clock.cpu_seconds()
+    is_done = len(record.finished) == (plan.shares or len(found.source.units))
+    engine = open_engine("local" if is_done else plan.engine, master=master, conf=conf)
+    shown = nullcontext() if watch is None else watch.running(plan, budget, record.rows)
+    try:
+        with shown, _told_how_to_go_on(options, record):
+            tallies = [] if is_done else run_load(job, found.source.units, plan, engine, budget)
+        cpu_seconds += engine.cpu_seconds()
+    finally:
+        budget.close()
+        engine.close()
+    usage = budget.usage()
+    report = _report(options, plan.wcu_per_second, tallies, usage, clock)
+    # Tasks need not run at the same time: only the budget has seen the first request and the last.
+    write_seconds = report.write_seconds if plan.engine == "local" else round(usage.elapsed_seconds, 3)
+    return dataclasses.replace(
+        report,
+        write_seconds=write_seconds,
+        cpu_seconds=round(cpu_seconds, 3),
+        job_id=job_id,
+        resumed_rows=record.rows,
+    )
+
+
+@dataclass(frozen=True)
+class _Found:
+    facts: TableFacts
+    write: WritePlan
+    source: FileSource
+
+
+def _foresee(options: LoadOptions) -> tuple[_Found, LoadPlan]:
+    facts = describe_table(dynamodb_spec(options), options.table)
+    write = plan_write(facts, options)
+    source = open_source(options.source, options)
+    resources = Resources(available_cores(), running_spark_parallelism(), is_spark_installed())
+    plan = plan_load(options, write, facts, describe_source(source, write), resources)
+    return _Found(facts, write, source), plan
+
+
+def _write_here(options: WriteOptions, feed: Callable[[WritePlan, Rejects], Iterable[Feed]]) -> WriteReport:
+    """Write what has no units to go on from, in this process."""
+    clock, plan = Clock(), plan_of(options)
+    budget, rejects = LocalBudget(plan.wcu_per_second, ramp=plan.ramp), Rejects(options, new_job_id())
+    task = WriteTask(dynamodb_spec(options), plan, options.deadline_seconds)
+    try:
+        tally = write_kept(task, feed(plan, rejects), rejects, budget)
+    finally:
+        budget.close()
+    return _report(options, plan.wcu_per_second, [tally], budget.usage(), clock)
+
+
+def _report(
+    options: WriteOptions, asked: float | None, tallies: Iterable[WriteTally], usage: Usage, clock: Clock
+) -> WriteReport:
+    tally = WriteTally()
+    for each in tallies:
+        tally.merge(each)
+    throttles = dict(usage.throttles)
+    if tally.unprocessed:
+        throttles["unprocessed"] = tally.unprocessed
+    return WriteReport(
+        rows=tally.rows,
+        written=tally.written,
+        skipped=tally.skipped,
+        rejected=tally.rejected,
+        wcu_asked_per_second=asked,
+        wcu_consumed=usage.consumed_units,
+        wcu_peak_10s_ratio=usage.peak_10s_ratio,
+        write_seconds=round(tally.write_seconds, 3),
+        throttles=throttles,
+        retries=tally.retries,
+        seconds=round(clock.seconds(), 3),
+        cpu_seconds=round(clock.cpu_seconds(), 3),
+        rejects_uri=options.reject_to if tally.rejected else None,
+        hottest_keys=tally.hot.hottest(),
+    )
+
+
+@contextmanager
+def _told_how_to_go_on(options: LoadOptions, record: LoadRecord) -> Iterator[None]:
+    """Say in any error how the same load goes on."""
+    try:
+        yield
+    except DdbioError as error:
+        if record.is_kept:
+            command = shlex.join(["ddbio", "load", options.source, options.table, "--job-id", record.job_id])
+            told = f"{error}; what is finished is noted: '{command}' and the other options go on from there"
+            error.args = (told, *error.args[1:])
+        raise

@@ -1,0 +1,173 @@
+"""Open rows to be written, in memory or in files, as record batches; change nothing about them."""
+
+from __future__ import annotations
+
+import fnmatch
+import glob
+import os
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import partial
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import pyarrow as pa
+
+from ddbio.core.loads.load_plan import SourceFacts
+from ddbio.core.loads.write_rows import RowWriter
+from ddbio.errors import NotFoundError, OptionError
+from ddbio.lake.rows import RowFiles, is_rows
+from ddbio.ops.job.target import open_store
+from ddbio.ops.loads.lanes import Milestone
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from ddbio.core.loads.write_plan import WritePlan
+    from ddbio.core.staged import StoredObject
+    from ddbio.lake.store import ObjectStore
+    from ddbio.options import ConnectionOptions
+
+Rows: TypeAlias = "pa.Table | pa.RecordBatch | pa.RecordBatchReader | Iterable[pa.RecordBatch] | Any"
+"""What can be written: Arrow rows, record batches, or any data frame that offers an Arrow stream."""
+
+_WILD = ("*", "?", "[")
+_FOOTERS_AT_ONCE = 16
+_SAMPLE_ROWS = 1000
+
+
+def batches_of(data: Rows) -> Iterator[pa.RecordBatch]:
+    """Yield rows of memory.
+
+    Raises
+    ------
+    OptionError
+        If it is nothing that holds rows.
+    """
+    if isinstance(data, pa.RecordBatch):
+        yield data
+    elif isinstance(data, pa.Table):
+        yield from data.to_batches()
+    elif hasattr(data, "__arrow_c_stream__"):
+        stream: Any = data
+        yield from pa.RecordBatchReader.from_stream(stream)
+    elif hasattr(data, "iloc"):
+        yield from pa.Table.from_pandas(data, preserve_index=False).to_batches()
+    elif isinstance(data, Iterable) and not isinstance(data, (str, bytes, dict)):
+        for batch in data:
+            yield from batches_of(batch)
+    else:
+        raise OptionError(f"a {type(data).__name__} holds no rows: give an Arrow table, batches, or a data frame")
+
+
+@dataclass(frozen=True)
+class Unit:
+    """Name what is read, and found finished, as one: a file's row group or stripe, or a whole file of text."""
+
+    number: int
+    entry: StoredObject
+    part: int
+    size_bytes: int
+
+
+@dataclass(frozen=True)
+class FileSource:
+    """Hold the files of a source, and the units they consist of in the order of their rows; picklable.
+
+    ``rows`` is None where only reading would tell.
+    """
+
+    store: ObjectStore
+    files: tuple[StoredObject, ...]
+    units: tuple[Unit, ...]
+    rows: int | None
+
+
+def open_source(source: str, options: ConnectionOptions) -> FileSource:
+    """Return the files of a file, a folder or a glob, in the order of their names; their footers are read.
+
+    Raises
+    ------
+    NotFoundError
+        If no such file holds rows.
+    DecodeError
+        If one is not of the format that its name tells.
+    """
+    store, files = _find(source, options)
+    if not files:
+        raise NotFoundError(f"{source} holds no file of rows (parquet, orc, json, jsonl, csv, arrow)")
+    with ThreadPoolExecutor(_FOOTERS_AT_ONCE, thread_name_prefix="ddbio-footer") as pool:
+        parted = list(pool.map(lambda entry: RowFiles(store).parts(entry), files))
+    places = [
+        (entry, part, size)
+        for entry, parts in zip(files, parted, strict=True)
+        for part, size in enumerate(parts.sizes_bytes)
+    ]
+    units = tuple(Unit(number, *place) for number, place in enumerate(places))
+    known = [parts.rows for parts in parted if parts.rows is not None]
+    return FileSource(store, tuple(files), units, sum(known) if len(known) == len(files) else None)
+
+
+def describe_source(source: FileSource, plan: WritePlan) -> SourceFacts:
+    """Return what a source holds, by its footers and a sample of its largest file.
+
+    Raises
+    ------
+    SchemaError
+        If the rows of the sample cannot be written as the plan says.
+    DecodeError
+        If the file is not of the format that its name tells.
+    """
+    files = RowFiles(source.store, plan.text_keys)
+    sample = files.sample(max(source.files, key=attrgetter("size_bytes")), _SAMPLE_ROWS)
+    rows, units, columns = source.rows, None, list[str]()
+    if sample is not None and sample.batch.num_rows:
+        encoded = RowWriter(sample.batch.schema, plan).writes(sample.batch)
+        units = sum(float(lane.units.sum()) for lane in encoded.lanes) / sample.batch.num_rows
+        columns = sample.batch.schema.names
+        if rows is None and sample.row_bytes:
+            rows = round(sum(entry.size_bytes for entry in source.files) / sample.row_bytes)
+    size_bytes = sum(unit.size_bytes for unit in source.units)
+    exact = source.rows is not None
+    return SourceFacts(len(source.files), len(source.units), size_bytes, rows, exact, units, tuple(columns))
+
+
+def unit_batches(
+    store: ObjectStore, units: Iterable[Unit], plan: WritePlan, finished: Callable[[int, int], None]
+) -> Iterator[pa.RecordBatch | Milestone]:
+    """Yield the rows of some units, and after each unit's rows a milestone.
+
+    Parameters
+    ----------
+    finished
+        Called with a unit's number, and that of its rows, when its milestone is reached.
+
+    Raises
+    ------
+    NotFoundError, DecodeError
+        If a file is gone, or not of the format that its name tells.
+    """
+    files = RowFiles(store, plan.text_keys)
+    for unit in units:
+        rows = 0
+        for batch in files.read(unit.entry, unit.part):
+            rows += batch.num_rows
+            yield batch
+        yield Milestone(partial(finished, unit.number, rows))
+
+
+def _find(source: str, options: ConnectionOptions) -> tuple[ObjectStore, list[StoredObject]]:
+    folder, _, last = source.rpartition("/")
+    root = "/" if source.startswith("/") else "."
+    prefix = ""
+    if any(sign in source for sign in _WILD):
+        fixed = source[: min(source.find(sign) for sign in _WILD if sign in source)].rpartition("/")[0]
+        store = open_store(fixed or root, options)
+        pattern = source.removeprefix(fixed).lstrip("/")
+    elif is_rows(last) and not os.path.isdir(source):  # noqa: PTH112 - a URI is no path
+        store, pattern, prefix = open_store(folder or root, options), glob.escape(last), last
+    else:
+        store, pattern = open_store(source, options), "*"
+    found = (entry for entry in store.list(prefix) if entry.size_bytes and fnmatch.fnmatchcase(entry.path, pattern))
+    return store, sorted((entry for entry in found if is_rows(entry.path)), key=attrgetter("path"))

@@ -1,0 +1,179 @@
+"""Write a part of a load's rows in a worker, by units or by shares of all keys; plan nothing, and count."""
+
+from __future__ import annotations
+
+import dataclasses
+import heapq
+from dataclasses import dataclass
+from functools import partial
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
+
+import numpy as np
+import pyarrow as pa
+
+from ddbio.core.identity import key_hashes
+from ddbio.core.loads.requests import ItemParts
+from ddbio.engine import Exchange
+from ddbio.errors import DdbioError
+from ddbio.lake.rows import RowFiles
+from ddbio.ops.loads.gathering import full_rows, gather
+from ddbio.ops.loads.lanes import WriteTally, write_batches
+from ddbio.ops.loads.rejects import Rejects
+from ddbio.ops.loads.sources import unit_batches
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from numpy.typing import NDArray
+
+    from ddbio.budget import Budget, LocalBudget
+    from ddbio.core.loads.load_plan import LoadPlan
+    from ddbio.core.loads.write_plan import WritePlan
+    from ddbio.engine import Engine, ShufflingEngine
+    from ddbio.lake.store import ObjectStore
+    from ddbio.ops.loads.lanes import Feed, Milestone, WriteTask
+    from ddbio.ops.loads.record import LoadRecord
+    from ddbio.ops.loads.sources import Unit
+    from ddbio.options import WriteOptions
+
+Place: TypeAlias = tuple[int, int, int]
+"""The share of a batch, and what puts the batches of a share in the order of the source: unit, then number."""
+
+
+@dataclass(frozen=True)
+class LoadJob:
+    """Give every worker of a load what all of them need, picklable."""
+
+    options: WriteOptions
+    task: WriteTask
+    store: ObjectStore
+    record: LoadRecord
+    first_row: int = 0
+
+    def write(self, feed: Iterable[pa.RecordBatch | Milestone], rejects: Rejects, budget: Budget) -> WriteTally:
+        """Write all of it; whatever ends this, rejected rows are kept and what is finished is noted."""
+        try:
+            return write_kept(self.task, gather(feed, full_rows(self.task.plan)), rejects, budget)
+        finally:
+            self.record.flush()
+
+
+def write_kept(task: WriteTask, feed: Iterable[Feed], rejects: Rejects, budget: Budget) -> WriteTally:
+    """Write all of it; whatever ends this, rejected rows are kept first, and an error counts them."""
+    try:
+        return write_batches(task, feed, budget, rejects.add)
+    except DdbioError as error:
+        if rejects.count:
+            error.args = (f"{error} ({rejects.count} rejected rows lie in {rejects.uri})", *error.args[1:])
+        raise
+    finally:
+        rejects.flush()
+
+
+def run_load(
+    job: LoadJob, units: Sequence[Unit], plan: LoadPlan, engine: Engine, budget: LocalBudget
+) -> list[WriteTally]:
+    """Return what each task of a load counted; what is finished already is left out."""
+    if plan.shares is None:
+        left = [unit for unit in units if unit.number not in job.record.finished]
+        # Each task carries the job: what is finished is of no use to it, and may be long.
+        job = dataclasses.replace(job, record=job.record.of_task())
+        return engine.run(write_units, [UnitsTask(job, each) for each in deal(left, plan.tasks)], budget)
+    exchange = Exchange(split_units, partial(Share, job), plan.shares)
+    splits = [SplitTask(job, each, plan.shares) for each in deal(units, plan.tasks)]
+    return cast("ShufflingEngine", engine).run_shuffled(exchange, splits, write_share, budget)
+
+
+def deal(units: Sequence[Unit], tasks: int) -> list[tuple[Unit, ...]]:
+    """Return the units by task: about the same bytes for each, in the order of the source; no task without any."""
+    piles: list[list[Unit]] = [[] for _ in range(min(tasks, len(units)))]
+    lightest = [(0, number) for number in range(len(piles))]
+    for unit in sorted(units, key=attrgetter("size_bytes"), reverse=True):
+        size_bytes, number = lightest[0]
+        piles[number].append(unit)
+        heapq.heapreplace(lightest, (size_bytes + unit.size_bytes, number))
+    return [tuple(sorted(pile, key=attrgetter("number"))) for pile in piles]
+
+
+@dataclass(frozen=True)
+class UnitsTask:
+    """Name the units that one task writes."""
+
+    job: LoadJob
+    units: tuple[Unit, ...]
+
+
+def write_units(task: UnitsTask, budget: Budget) -> WriteTally:
+    """Write every row of some units, in the order of the source."""
+    job = task.job
+    rejects = Rejects(job.options, job.record.job_id, job.first_row)
+
+    def finish(unit: int, rows: int) -> None:
+        # Nobody would look for the rejected rows of a finished unit again.
+        rejects.flush()
+        job.record.finish(unit, rows)
+
+    return job.write(unit_batches(job.store, task.units, job.task.plan, finish), rejects, budget)
+
+
+@dataclass(frozen=True)
+class SplitTask:
+    """Name the units that one task splits into shares."""
+
+    job: LoadJob
+    units: tuple[Unit, ...]
+    shares: int
+
+
+def split_units(task: SplitTask) -> Iterator[tuple[Place, bytes]]:
+    """Yield the rows of some units by the shares of their keys: all rows of a key are in one share.
+
+    A row without a legal key goes to the first share; shares that are finished are left out.
+    """
+    plan, finished = task.job.task.plan, task.job.record.finished
+    files = RowFiles(task.job.store, plan.text_keys)
+    for unit in task.units:
+        for number, batch in enumerate(files.read(unit.entry, unit.part)):
+            shares = _shares(batch, plan, task.shares)
+            for share in sorted(set(shares.tolist()) - finished):
+                yield (share, unit.number, number), _packed(batch.take(np.flatnonzero(shares == share)))
+
+
+@dataclass(frozen=True)
+class Share:
+    """Hold the rows of one share, in the order of the source."""
+
+    job: LoadJob
+    number: int
+    packed: Iterable[bytes]
+
+
+def write_share(share: Share, budget: Budget) -> WriteTally:
+    """Write every row of one share."""
+    job = share.job
+    if share.number in job.record.finished:
+        return WriteTally()
+    batches = (batch for packed in share.packed for batch in pa.ipc.open_stream(packed))
+    tally = job.write(batches, Rejects(job.options, job.record.job_id), budget)
+    job.record.finish(share.number, tally.rows)
+    job.record.flush()
+    return tally
+
+
+def _shares(batch: pa.RecordBatch, plan: WritePlan, shares: int) -> NDArray[np.int64]:
+    keys = dict(plan.key_types)
+    made = ItemParts(batch.schema, list(keys), keys).make(batch)
+    legal = np.flatnonzero(np.diff(made.offsets))
+    # The top bits choose the lane within the share.
+    hashes = key_hashes(batch.take(legal), list(keys))
+    found = np.zeros(batch.num_rows, np.int64)
+    found[legal] = (hashes % np.uint64(shares)).astype(np.int64)
+    return found
+
+
+def _packed(batch: pa.RecordBatch) -> bytes:
+    sink: Any = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, batch.schema) as writer:
+        writer.write_batch(batch)
+    return sink.getvalue().to_pybytes()  # type: ignore[no-any-return]

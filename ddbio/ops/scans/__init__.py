@@ -1,0 +1,1 @@
+"""Read tables: survey, segments, lanes, tasks, and the files they become."""

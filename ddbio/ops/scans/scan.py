@@ -1,0 +1,209 @@
+"""Scan a table into Parquet files, on any engine: whole, or not at all."""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Protocol
+
+from ddbio.budget import LocalBudget
+from ddbio.core.digest import Digest
+from ddbio.core.plan import Resources, ScanPlan, budget_of, plan_scan
+from ddbio.core.schema.arrow import schema_to_json
+from ddbio.engine import available_cores, is_spark_installed, open_engine, running_spark_parallelism
+from ddbio.lake import commit
+from ddbio.ops.job.clock import Clock
+from ddbio.ops.job.report import FileReport, ScanReport, misfit_reports
+from ddbio.ops.job.staging import open_staging
+from ddbio.ops.job.target import dynamodb_spec
+from ddbio.ops.scans.files import FilesTask, write_task
+from ddbio.ops.scans.lines import publish_manifests, write_lines_task
+from ddbio.ops.scans.survey import describe_scan, request_of, sample_table
+from ddbio.ops.scans.task import ScanTask
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from ddbio.core.facts import TableFacts
+    from ddbio.core.staged import Staged
+    from ddbio.ops.job.staging import Staging
+    from ddbio.options import ScanOptions, ScanToFilesOptions
+
+
+class Watch(Protocol):
+    """Follow a running job, to show it to somebody."""
+
+    def running(self, plan: ScanPlan, budget: LocalBudget) -> AbstractContextManager[None]:
+        """Show the plan, then the budget's usage while the context is open."""
+        ...
+
+
+class Unwatched:
+    """Follow nothing."""
+
+    def running(self, plan: ScanPlan, budget: LocalBudget) -> AbstractContextManager[None]:
+        """Return a context that does nothing."""
+        del plan, budget
+        return nullcontext()
+
+
+def plan_of(options: ScanOptions, budget: LocalBudget | None = None, facts: TableFacts | None = None) -> ScanPlan:
+    """Return the plan of a scan after describing and sampling the table.
+
+    Raises
+    ------
+    DdbioError
+        As :func:`ddbio.ops.scans.survey.describe_scan` and :func:`ddbio.ops.scans.survey.sample_table` say.
+    """
+    facts = facts or describe_scan(options)
+    sample = sample_table(facts, options, budget or LocalBudget(budget_of(facts, options)))
+    return plan_scan(facts, sample, options, available_resources())
+
+
+def available_resources() -> Resources:
+    """Return what this process could run a plan on; start nothing."""
+    return Resources(available_cores(), running_spark_parallelism(), is_spark_installed())
+
+
+def scan_tasks(plan: ScanPlan, options: ScanOptions, facts: TableFacts) -> list[ScanTask]:
+    """Return the tasks of a plan; each reads its own segments, together they read every segment once."""
+    whole = request_of(facts, options, plan.item_bytes)
+    return [
+        ScanTask(
+            number=number,
+            spec=dynamodb_spec(options),
+            requests=tuple(whole.of_segment(segment, plan.segments) for segment in group),
+            lanes=plan.lanes_per_task,
+            schema=plan.schema,
+            on_misfit=options.on_misfit,
+            nulls=options.nulls,
+            drop=options.drop or (),
+            digest=getattr(options, "digest", False),
+            deadline_seconds=options.deadline_seconds,
+            accept_encoding=options.accept_encoding,
+        )
+        for number, group in enumerate(plan.groups())
+    ]
+
+
+def scan_to_files(
+    options: ScanToFilesOptions,
+    *,
+    master: str | None = None,
+    conf: Mapping[str, str] | None = None,
+    watch: Watch | None = None,
+) -> ScanReport:
+    """Scan a table into Parquet files; they appear whole, all together with their manifest, or not at all.
+
+    Parameters
+    ----------
+    master, conf
+        Spark master and configuration for a session that has to be started.
+    watch
+        Follows the job while it runs.
+
+    Raises
+    ------
+    DdbioError
+        Nothing of this job is then visible at the target, and running it again just works.
+    """
+    clock = Clock()
+    facts = describe_scan(options)
+    staging = open_staging(options)
+    replaced = commit.prepare(staging.store, options.mode, staging.job_id)
+    try:
+        return _run(_Job(options, facts, staging), replaced, clock, _Settings(master, conf, watch or Unwatched()))
+    except BaseException:
+        # An engine raises only after its tasks have ended, so nothing is staged after this.
+        commit.abort(staging.store, staging.job_id)
+        raise
+
+
+@dataclass(frozen=True)
+class _Job:
+    options: ScanToFilesOptions
+    facts: TableFacts
+    staging: Staging
+
+    @property
+    def is_export(self) -> bool:
+        return self.options.format == "dynamodb-export"
+
+    def without_rows(self, plan: ScanPlan) -> tuple[Staged, ...]:
+        return () if self.is_export else self.staging.empty(plan.schema)
+
+    def tasks(self, plan: ScanPlan) -> list[FilesTask]:
+        return [FilesTask(scan, self.staging) for scan in scan_tasks(plan, self.options, self.facts)]
+
+    def facts_of(self, plan: ScanPlan, digest: str | None) -> commit.JobFacts:
+        return commit.JobFacts(
+            created_at=datetime.now(UTC).isoformat(timespec="seconds"),
+            source={
+                "table_arn": self.facts.arn,
+                "table_id": self.facts.table_id,
+                "index": plan.index,
+                "columns": plan.columns,
+            },
+            schema=schema_to_json(plan.schema),
+            digest=digest,
+        )
+
+
+@dataclass(frozen=True)
+class _Settings:
+    master: str | None
+    conf: Mapping[str, str] | None
+    watch: Watch
+
+
+def _run(job: _Job, replaced: Sequence[str], clock: Clock, settings: _Settings) -> ScanReport:
+    options, staging = job.options, job.staging
+    budget = LocalBudget(budget_of(job.facts, options))
+    began_at = datetime.now(UTC)
+    plan = plan_of(options, budget, job.facts)
+    cpu_planned = clock.cpu_seconds()
+    engine = open_engine(plan.engine, master=settings.master, conf=settings.conf)
+    try:
+        with settings.watch.running(plan, budget):
+            results = engine.run(write_lines_task if job.is_export else write_task, job.tasks(plan), budget)
+        files = [file for result in results for file in result.staged] or job.without_rows(plan)
+        digest = _merged([result.digest for result in results]).hexdigest() if options.digest else None
+        commit.commit(staging.store, staging.job_id, files, job.facts_of(plan, digest), replaced)
+        if job.is_export:
+            publish_manifests(staging, options, job.facts, began_at, results)
+        cpu_seconds = cpu_planned + engine.cpu_seconds()
+    finally:
+        budget.close()
+        engine.close()
+    usage = budget.usage()
+    folder = options.dest.rstrip("/")
+    return ScanReport(
+        table=plan.table,
+        dest=options.dest,
+        job_id=staging.job_id,
+        engine=plan.engine,
+        segments=plan.segments,
+        tasks=plan.tasks,
+        lanes=plan.lanes,
+        items=sum(result.items for result in results),
+        rows=sum(file.rows for file in files),
+        rescued=sum(result.rescued for result in results),
+        seconds=round(clock.seconds(), 3),
+        cpu_seconds=round(cpu_seconds, 3),
+        wire_bytes=sum(result.wire_bytes for result in results),
+        rcu_asked_per_second=plan.rcu_per_second,
+        rcu_consumed=usage.consumed_units,
+        rcu_peak_10s_ratio=usage.peak_10s_ratio,
+        throttles=usage.throttles,
+        misfits=misfit_reports(result.misfits for result in results),
+        files=tuple(FileReport(f"{folder}/{file.path}", file.size_bytes, file.rows) for file in files),
+        digest=digest,
+    )
+
+
+def _merged(digests: Sequence[Digest]) -> Digest:
+    whole = Digest()
+    for digest in digests:
+        whole.merge(digest)
+    return whole

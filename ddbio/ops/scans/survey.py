@@ -1,0 +1,169 @@
+"""Find out what a scan must know before it is planned: the table's facts and a sample of its items."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import threading
+from contextlib import closing
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from ddbio.aws.scan import Patience, SegmentRequest, scan_pages
+from ddbio.aws.table import describe_table
+from ddbio.aws.wire import open_pages
+from ddbio.core.capacity import PAGES_PER_SECOND, READ_UNIT_BYTES, read_units
+from ddbio.core.plan import Sample, budget_of, check_scan
+from ddbio.core.schema.arrow import project_schema
+from ddbio.core.schema.field import name_of_field, tag_of_field, tagged_field
+from ddbio.core.schema.item_schema import ItemSchema, arrow_schema_of
+from ddbio.errors import SchemaError
+from ddbio.ops.job.target import dynamodb_spec
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from ddbio.budget import Budget
+    from ddbio.core.attribute import Item
+    from ddbio.core.facts import TableFacts
+    from ddbio.core.text.page import Page
+    from ddbio.options import ScanOptions
+
+# A probe at the table's start, then samples at a quarter, half and three quarters of the hash range.
+SAMPLE_SEGMENTS = 64
+SAMPLE_AT = (16, 32, 48)
+PROBE_ITEMS = 100
+
+# Bounds the first pages of a table that does not state its size.
+ASSUMED_ITEM_BYTES = 400.0
+
+
+def describe_scan(options: ScanOptions) -> TableFacts:
+    """Return the table's facts after checking that such a scan is possible at all.
+
+    Raises
+    ------
+    OptionError, NotFoundError, AccessDeniedError, EndpointError
+        See :func:`ddbio.aws.table.describe_table` and :func:`ddbio.core.plan.check_scan`.
+    """
+    facts = describe_table(dynamodb_spec(options), options.table)
+    check_scan(facts, options)
+    return facts
+
+
+def sample_table(facts: TableFacts, options: ScanOptions, budget: Budget) -> Sample:
+    """Return the columns and the mean item of a table; a given schema needs no items, only the mean.
+
+    What the sample reads is charged to the budget like any other page.
+
+    Raises
+    ------
+    SchemaError
+        If the given schema contradicts the table's keys.
+    """
+    given = _given_schema(facts, options)
+    if given is not None and facts.item_count and facts.size_bytes and not options.index:
+        return Sample(given, 0, facts.size_bytes / facts.item_count, 0.0, complete=False)
+    wanted = PROBE_ITEMS if given is not None else options.sample_items
+    pages = list(_sample_pages(facts, options, budget, wanted))
+    scanned = sum(page.scanned_count for page in pages)
+    units = sum(page.consumed_units or 0.0 for page in pages)
+    schema = given
+    if schema is None:
+        schema = _with_asked(ItemSchema.of_items(_items(pages)), facts, options).to_arrow()
+    unit_bytes = READ_UNIT_BYTES / (1.0 if options.consistent else 0.5)
+    complete = len(pages) == 1 and pages[0].last_evaluated_key is None
+    return Sample(schema, scanned, units * unit_bytes / scanned if scanned else 0.0, units, complete)
+
+
+def observe_table(facts: TableFacts, options: ScanOptions, budget: Budget) -> ItemSchema:
+    """Return what a sample of a table's items looks like, every key and every asked attribute included.
+
+    A given schema needs no sample. What the sample reads is charged to the budget like any other page.
+
+    Raises
+    ------
+    SchemaError
+        If the given schema contradicts the table's keys.
+    """
+    given = _given_schema(facts, options)
+    if given is not None:
+        return ItemSchema.from_arrow(given)
+    pages = _sample_pages(facts, options, budget, options.sample_items)
+    return _with_asked(ItemSchema.of_items(_items(pages)), facts, options)
+
+
+def request_of(facts: TableFacts, options: ScanOptions, item_bytes: float) -> SegmentRequest:
+    """Return the request of a whole scan, from which each segment's is made."""
+    budget = budget_of(facts, options)
+    item_units = item_bytes / READ_UNIT_BYTES * (1.0 if options.consistent else 0.5)
+    bounded = budget is not None and budget < read_units(1024 * 1024, options.consistent) * PAGES_PER_SECOND
+    return SegmentRequest(
+        table=options.table,
+        index=options.index,
+        consistent=options.consistent,
+        columns=options.columns,
+        page_units=budget / PAGES_PER_SECOND if bounded and budget is not None else None,
+        item_units=item_units or None,
+        max_items=options.limit,
+    )
+
+
+def _sample_pages(facts: TableFacts, options: ScanOptions, budget: Budget, wanted: int) -> Iterator[Page]:
+    patience = Patience(options.deadline_seconds, threading.Event())
+    share = -(-wanted // (1 + len(SAMPLE_AT)))
+    mean_bytes = facts.size_bytes / facts.item_count if facts.item_count else ASSUMED_ITEM_BYTES
+    whole = dataclasses.replace(request_of(facts, options, mean_bytes), max_items=share)
+    with closing(open_pages(dynamodb_spec(options), 1, accept_encoding=options.accept_encoding)) as source:
+        probe = list(_first(scan_pages(source, whole, budget, patience), share))
+        yield from probe
+        if probe[-1].last_evaluated_key is None:
+            return
+        for segment in SAMPLE_AT:
+            request = whole.of_segment(segment, SAMPLE_SEGMENTS)
+            yield from _first(scan_pages(source, request, budget, patience), share)
+
+
+def _first(pages: Iterator[Page], share: int) -> Iterator[Page]:
+    """Yield pages until ``share`` items were scanned: a sparse segment must not be read to its end."""
+    scanned = 0
+    for page in pages:
+        yield page
+        scanned += page.scanned_count
+        if scanned >= share:
+            return
+
+
+def _items(pages: Iterable[Page]) -> Iterator[Item]:
+    for page in pages:
+        yield from json.loads(page.items)["Items"]
+
+
+def _given_schema(facts: TableFacts, options: ScanOptions) -> pa.Schema | None:
+    if options.schema is None:
+        return None
+    schema = arrow_schema_of(options.schema)
+    tags = {name_of_field(field): tag_of_field(field) for field in schema}
+    for name, key_type in facts.key_types:
+        declared = tags.get(name, key_type)
+        if declared != key_type:
+            raise SchemaError(
+                f"key attribute {name!r} of table {facts.name!r} has type {key_type}, the schema says {declared}: "
+                "mend the schema, or leave it out to have it inferred"
+            )
+    return project_schema(schema, options.columns) if options.columns else schema
+
+
+def _with_asked(observed: ItemSchema, facts: TableFacts, options: ScanOptions) -> ItemSchema:
+    """Return the observed schema with every asked column, or else every key, though the sample may not show it."""
+    key_types = dict(facts.key_types)
+    asked = options.columns or tuple(name for name in key_types if options.index is None)
+    missing = [tagged_field(name, _KEY_ARROW[key_types.get(name, "NULL")], key_types.get(name, "NULL"))
+               for name in asked if name not in observed.seen.members]  # fmt: skip
+    schema = observed.merge(ItemSchema.from_arrow(pa.schema(missing)))
+    return schema.project(options.columns) if options.columns else schema
+
+
+# What a column that no sampled item showed can hold: text, for numbers the service's own spelling.
+_KEY_ARROW: dict[str, pa.DataType] = {"S": pa.string(), "N": pa.string(), "B": pa.binary(), "NULL": pa.string()}

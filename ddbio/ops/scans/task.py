@@ -1,0 +1,205 @@
+"""Read one task's segments on several lanes and hand out record batches; write nothing."""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from dataclasses import dataclass
+from functools import partial
+from queue import SimpleQueue
+from typing import TYPE_CHECKING, Generic, Literal, Protocol, TypeVar
+
+import pyarrow as pa
+
+from ddbio.aws.scan import Patience, scan_pages
+from ddbio.aws.wire import open_pages
+from ddbio.core.decode import Decoder
+from ddbio.core.digest import Digest
+from ddbio.core.digest_wire import WireDigest
+from ddbio.core.rescue import MisfitLog
+from ddbio.engine import available_cores
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator, Sequence
+
+    from ddbio.aws.client import ClientSpec
+    from ddbio.aws.scan import SegmentRequest
+    from ddbio.budget import Budget
+    from ddbio.core.rescue import OnMisfit
+    from ddbio.core.text.page import Page
+    from ddbio.options import AcceptEncoding
+
+QUEUED_BYTES = 8 * 1024 * 1024
+"""Decoded bytes that lanes may be ahead of their consumer."""
+
+
+@dataclass(frozen=True)
+class ScanTask:
+    """Give a worker everything it needs, picklable: what to read, into which columns, by how many lanes."""
+
+    number: int
+    spec: ClientSpec
+    requests: tuple[SegmentRequest, ...]
+    lanes: int
+    schema: pa.Schema
+    on_misfit: OnMisfit = "rescue"
+    nulls: Literal["merge", "keep"] = "merge"
+    drop: tuple[str, ...] = ()
+    digest: bool = False
+    deadline_seconds: float = 600.0
+    accept_encoding: AcceptEncoding = "identity"
+
+
+@dataclass
+class Tally:
+    """Count what a task read."""
+
+    items: int
+    wire_bytes: int
+    misfits: MisfitLog
+    digest: Digest
+
+
+class _Sized(Protocol):
+    @property
+    def nbytes(self) -> int: ...
+
+
+BlockT = TypeVar("BlockT", bound=_Sized)
+MadeT_co = TypeVar("MadeT_co", bound=_Sized, covariant=True)
+
+
+class PageDecoder(Protocol[MadeT_co]):
+    """Make blocks of pages; used by one lane at a time."""
+
+    @property
+    def log(self) -> MisfitLog:
+        """Return the count of what fitted no column so far."""
+        ...
+
+    def decode_batches(self, data: bytes, framing: Literal["page"], /) -> Sequence[MadeT_co]:
+        """Return what becomes of a page's items."""
+        ...
+
+
+class PageStream(Generic[BlockT]):
+    """Iterate over what becomes of a task's pages; ``tally`` is complete when the iteration has ended.
+
+    Each lane is a thread that takes the next segment when it has finished one, so a long segment holds up no other.
+    The first error of any lane ends the stream. Closing the iterator early stops the lanes.
+
+    Parameters
+    ----------
+    open_decoder
+        Returns a new decoder: no two lanes ever share one at the same time.
+    """
+
+    def __init__(self, task: ScanTask, budget: Budget, open_decoder: Callable[[], PageDecoder[BlockT]]) -> None:
+        self._task = task
+        self._budget = budget
+        self._open_decoder = open_decoder
+        self._pages = open_pages(task.spec, task.lanes, accept_encoding=task.accept_encoding)
+        self._waiting = deque(task.requests)
+        # A decoder holds several pages' worth of scratch: no more of them than cores can work at once.
+        self._decoders: SimpleQueue[PageDecoder[BlockT]] = SimpleQueue()
+        self._queue: deque[BlockT] = deque()
+        self._queued_bytes = 0
+        self._running = 0
+        self._error: BaseException | None = None
+        self._changed = threading.Condition()
+        self._stop = threading.Event()
+        self.tally = Tally(0, 0, MisfitLog(), Digest())
+
+    def __iter__(self) -> Generator[BlockT]:
+        """Yield the blocks as the lanes deliver them; order is not defined."""
+        lanes = min(self._task.lanes, len(self._waiting))
+        self._running = lanes
+        for _ in range(min(lanes, available_cores())):
+            self._decoders.put(self._open_decoder())
+        threads = [threading.Thread(target=self._lane, name=f"ddbio-lane-{n}", daemon=True) for n in range(lanes)]
+        for thread in threads:
+            thread.start()
+        try:
+            while (block := self._take()) is not None:
+                yield block
+        finally:
+            self._stop.set()
+            with self._changed:
+                self._changed.notify_all()
+            for thread in threads:
+                thread.join()
+            while not self._decoders.empty():
+                self.tally.misfits.merge(self._decoders.get().log)
+            self._pages.close()
+
+    def _take(self) -> BlockT | None:
+        with self._changed:
+            self._changed.wait_for(lambda: self._queue or self._error is not None or not self._running)
+            if self._error is not None:
+                raise self._error
+            if not self._queue:
+                return None
+            block = self._queue.popleft()
+            self._queued_bytes -= block.nbytes
+            self._changed.notify_all()
+            return block
+
+    def _count(self, page: Page) -> None:
+        with self._changed:
+            self.tally.items += page.count
+            self.tally.wire_bytes += page.wire_bytes
+
+    def _deliver(self, block: BlockT) -> None:
+        with self._changed:
+            self._changed.wait_for(
+                lambda: not self._queue or self._queued_bytes + block.nbytes <= QUEUED_BYTES or self._stop.is_set()
+            )
+            self._queue.append(block)
+            self._queued_bytes += block.nbytes
+            self._changed.notify_all()
+
+    def _lane(self) -> None:
+        digest = WireDigest()
+        error: BaseException | None = None
+        try:
+            while (request := self._next()) is not None:
+                self._read(request, digest)
+        except BaseException as raised:  # noqa: BLE001 - whatever ends a lane must reach the consumer
+            error = raised
+        with self._changed:
+            self._running -= 1
+            self._error = self._error or error
+            self.tally.digest.merge(digest.digest)
+            self._changed.notify_all()
+
+    def _next(self) -> SegmentRequest | None:
+        with self._changed:
+            ended = self._stop.is_set() or self._error is not None or not self._waiting
+            return None if ended else self._waiting.popleft()
+
+    def _read(self, request: SegmentRequest, digest: WireDigest) -> None:
+        patience = Patience(self._task.deadline_seconds, self._stop)
+        for page in scan_pages(self._pages, request, self._budget, patience):
+            self._count(page)
+            for block in self._decode(page, digest) if page.count else ():
+                self._deliver(block)
+            if self._stop.is_set() or self._error is not None:
+                return
+
+    def _decode(self, page: Page, digest: WireDigest) -> Sequence[BlockT]:
+        decoder = self._decoders.get()
+        try:
+            if self._task.digest:
+                digest.add(page.items, "page")
+            # In pieces: one batch of a wide table would be copied once more.
+            return decoder.decode_batches(page.items, "page")
+        finally:
+            self._decoders.put(decoder)
+
+
+class SegmentStream(PageStream[pa.RecordBatch]):
+    """Iterate over the batches of a task's segments."""
+
+    def __init__(self, task: ScanTask, budget: Budget) -> None:
+        decoder = partial(Decoder, task.schema, on_misfit=task.on_misfit, nulls=task.nulls, drop=task.drop)
+        super().__init__(task, budget, decoder)

@@ -1,0 +1,88 @@
+"""CSV for imports: what the service will make of it, or a refusal."""
+
+import csv
+import io
+from decimal import Decimal
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ddbio.core.imports.lines import LineForm, import_lines
+from ddbio.errors import OptionError
+
+KEY = (("pk", "S"), ("sk", "N"))
+TEXTS = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\r\n"), max_size=5)
+
+
+def form(**options):
+    """Return the form of lines of CSV."""
+    return LineForm(**{"key": KEY, "format": "csv", **options})
+
+
+@given(
+    st.lists(st.tuples(TEXTS.filter(bool), st.integers(-(10**18), 10**18), TEXTS), min_size=1),
+    st.sampled_from(",;:|\t "),
+)
+def test_any_text_is_read_back(rows, delimiter):
+    """A reader of CSV finds in each line the texts of its row, whatever quotes and delimiters are in them."""
+    batch = pa.RecordBatch.from_arrays([pa.array(column) for column in zip(*rows, strict=True)], ["pk", "sk", "text"])
+    lines = import_lines(batch.schema, form(delimiter=delimiter))
+    made = lines.make(batch)
+    assert not made.refusals
+    assert made.offsets.tolist()[-1] == len(made.text)
+    text = io.StringIO((lines.header + made.text.tobytes()).decode(), newline="")
+    assert list(csv.reader(text, delimiter=delimiter)) == [["pk", "sk", "text"], *([a, str(b), c] for a, b, c in rows)]
+    last = made.text[made.offsets[-2] :].tobytes()
+    expected = {"pk": {"S": rows[-1][0]}, "sk": {"N": str(rows[-1][1])}, "text": {"S": rows[-1][2]}}
+    assert form(delimiter=delimiter).item_of(last, lines.header) == expected
+
+
+@pytest.mark.parametrize(
+    ("column", "match"),
+    [
+        ({"n": [1]}, "would be text in the table: csv_strings"),
+        ({"l": [["a"]]}, "would be text in the table"),
+        ({"b": [b"x"]}, "would be text in the table"),
+        ({"a;b": ["x"]}, None),
+        ({"a,b": ["x"]}, "cannot be named"),
+        ({'a"b': ["x"]}, "cannot be named"),
+        ({"ä": ["x"]}, "cannot be named"),
+        ({"_rescue": ["x"]}, "cannot be named"),
+        ({f"c{n}": ["x"] for n in range(254)}, "at most 255 columns"),
+    ],
+)
+def test_columns_that_csv_cannot_tell_are_refused(column, match):
+    """Types that would be lost, names that no header can hold, and too many columns."""
+    batch = pa.RecordBatch.from_pydict({"pk": ["a"], "sk": [1], **column})
+    if match is None:
+        assert import_lines(batch.schema, form()).make(batch).refusals == ()
+        return
+    with pytest.raises(OptionError, match=match):
+        import_lines(batch.schema, form())
+
+
+@pytest.mark.parametrize("keys", [{"pk": [1], "sk": [1]}, {"pk": ["a"], "sk": ["1"]}, {"pk": ["a"], "sk": [b"1"]}])
+def test_keys_have_their_types(keys):
+    """A column of another type than its key is refused."""
+    with pytest.raises(OptionError, match=r"key '.k' of type"):
+        import_lines(pa.RecordBatch.from_pydict(keys).schema, form())
+
+
+def test_numbers_become_text_when_asked():
+    """Numbers, booleans and dates are the text of themselves; the items hold them as text."""
+    batch = pa.RecordBatch.from_pydict({"pk": ["a"], "sk": [1], "n": [2], "d": [Decimal("1.50")], "t": [True]})
+    made = import_lines(batch.schema, form(csv_strings=True)).make(batch)
+    assert made.text.tobytes() == b'"a",1,"2","1.50","true"\n'
+    assert made.items.to_pylist() == [{"pk": "a", "sk": 1, "n": "2", "d": "1.50", "t": "true"}]
+
+
+@pytest.mark.parametrize(
+    ("value", "rule"), [(None, "csv_null"), ("two\nlines", "csv_newline"), ("two\rlines", "csv_newline")]
+)
+def test_rows_that_csv_cannot_tell_are_refused(value, rule):
+    """Nulls cannot be left out, and an item is one line; the first such row is named."""
+    batch = pa.RecordBatch.from_pydict({"pk": ["a", "b", "c"], "sk": [1, 2, 3], "text": ["x", value, value]})
+    (refusal,) = import_lines(batch.schema, form()).make(batch).refusals
+    assert (refusal.row, refusal.attribute, refusal.rule) == (1, "text", rule)

@@ -1,0 +1,103 @@
+"""The compiled way from Ion to DynamoDB JSON beside the plain one."""
+
+import json
+
+import pytest
+from hypothesis import given
+from item_strategies import ITEMS
+
+from ddbio.core.ion.lines import PIECE_BYTES, IonLines
+from ddbio.core.ion.plain import ion_to_json_lines
+from ddbio.core.ion.text import ion_line
+from ddbio.core.kernel import ion
+from ddbio.errors import DecodeError
+
+LINES = IonLines(1 << 20)
+
+
+def documents(lines):
+    """Return what lines of JSON hold."""
+    return [json.loads(line) for line in lines.splitlines()]
+
+
+@given(ITEMS)
+def test_items_come_out_as_by_the_reference(item):
+    """Both ways print the same values, every number in the same spelling."""
+    lines = ion_line({"Item": item}) + ion_line({"Keys": item, "NewImage": item})
+    assert documents(b"".join(LINES.pieces(lines))) == documents(ion_to_json_lines(lines))
+
+
+@pytest.mark.parametrize(
+    ("spelled", "printed"),
+    [
+        ("103.", "103"), ("12.50", "12.5"), ("6d2", "600"), ("-1.5d-3", "-0.0015"), ("0.", "0"), ("-0.", "0"),
+        ("0d0", "0"), ("1D+2", "100"), ("9.99d125", "999" + "0" * 123), ("-1d-130", "-0." + "0" * 129 + "1"),
+        ("9" * 38 + ".", "9" * 38), ("5", "5"), ("0.10", "0.1"), ("100.0", "100"),
+    ],
+)  # fmt: skip
+def test_numbers_are_printed_without_the_reference(spelled, printed):
+    """Every spelling of a decimal becomes the service's own within the compiled loop."""
+    place = numbers_place(f"{{Item:{{n:{spelled}}}}}".encode())
+    assert place == {"Item": {"n": {"N": printed}}}
+
+
+def numbers_place(line):
+    """Return the document of a line that the loop printed by itself."""
+    lines = IonLines(1 << 16)
+    lines._data[: len(line)] = memoryview(line)
+    lines._data[len(line) :] = 0
+    status, _, printed = ion.print_ion(lines._data, 0, len(line), lines._out, lines._levels, lines._digits)
+    assert status == ion.DONE
+    return json.loads(lines._out[:printed].tobytes())
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b"{Item:{'a \"b':[{x:1.}]}}", b'{Item:{"q":"\\"\\u00e9\\n"}}', b"{Item:{a:{{aGVsbG8=}}}}", b"{}", b"{Item:{}}",
+        b"{Item:{a:{},b:[],c:$dynamodb_SS::[]}}", b" $ion_1_0 $ion_1_0 { Item : { a : [ 1. , null , true ] } } \r",
+    ],
+)  # fmt: skip
+def test_usual_lines_need_no_reference(line):
+    """What the service writes, and white space, is within what the loop prints."""
+    assert numbers_place(line) == json.loads(ion_to_json_lines(line))
+
+
+@pytest.mark.parametrize(
+    "line",
+    [b'{Item:{a:"\\x41\\U0001F600"}}', b"{Item:{a:1_0.,}}", b"{Item:{'a\\'b':1.}}", b"{Item:{a:{{ aGk= }}}}",
+     b"$ion_1_0", b'{Item:{a:"\t"}}', b"{Item:{" + b"a" * 9 + b":1.}}\x0b"],
+)  # fmt: skip
+def test_unusual_lines_go_to_the_reference(line):
+    """Spellings that the loop does not know come out all the same, between lines that it does."""
+    lines = b"\n".join([b"{Item:{a:1.}}", line, b"", b"{Item:{a:2.}}", b""])
+    assert documents(b"".join(LINES.pieces(lines))) == documents(ion_to_json_lines(lines))
+
+
+def test_a_broken_line_is_counted_from_what_was_yielded():
+    """The lines before a broken one come first; its number goes on from them."""
+    pieces = LINES.pieces(b"{Item:{a:1.}}\n{Item:{a:2.}}\n{Item:5.}\n")
+    assert len(documents(next(pieces))) == 2
+    with pytest.raises(DecodeError, match="line 1: ") as caught:
+        next(pieces)
+    assert caught.value.line == 1
+
+
+def test_symbol_numbers_are_no_names():
+    """A name that is a symbol's number means an entry of a table that exports do not have."""
+    with pytest.raises(DecodeError):
+        list(LINES.pieces(b"{Item:{$10:1.}}"))
+
+
+def test_large_lines_grow_the_room():
+    """A line that is printed as more than a piece comes out whole."""
+    text = "x" * (PIECE_BYTES + 1000)
+    lines = IonLines(4 * PIECE_BYTES)
+    printed = b"".join(lines.pieces(ion_line({"Item": {"a": {"S": text}}})))
+    assert documents(printed) == [{"Item": {"a": {"S": text}}}]
+
+
+def test_lines_that_stand_for_too_much_are_refused():
+    """Short exponents do not make lines of any length."""
+    with pytest.raises(DecodeError, match="stands for more than 1000000 bytes"):
+        list(IonLines(10**6).pieces(b"{Item:{a:[" + b"1d125," * 10_000 + b"1.]}}"))

@@ -1,0 +1,98 @@
+"""Packing: legal batches, every row once, every key's rows in their order, leftovers first."""
+
+import json
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ddbio.core.loads.packing import MOST_BODY_BYTES, MOST_WRITES, Frame, Packer, Writes, packing_order, write_units
+
+FRAME = Frame("BatchWriteItem", b'{"RequestItems":{"t":[', b",", b"]}}")
+OTHER = Frame("UpdateItem", b"", None, b"")
+
+
+def writes_of(keys, sizes=None, alone=()):
+    """Return writes of rows with these keys, in the order in which they are handed out."""
+    hashes = np.asarray(keys, np.uint64)
+    order = packing_order(hashes)
+    sizes = np.asarray([10] * len(keys) if sizes is None else sizes, np.int64)[order]
+    texts, starts = laid_out([b"x" * size for size in sizes.tolist()])
+    apart = {place: OTHER for place, row in enumerate(order.tolist()) if row in alone}
+    return Writes(order, hashes[order], write_units(sizes), texts, starts, FRAME, apart)
+
+
+def laid_out(parts):
+    """Return texts with the frame's separator behind each, and where they start."""
+    texts = b"".join(part + FRAME.separator for part in parts)
+    starts = np.cumsum([0, *(len(part) + len(FRAME.separator) for part in parts)])
+    return np.frombuffer(texts, np.uint8), starts
+
+
+@given(st.data())
+def test_every_row_is_settled_once_in_the_order_of_its_key(data):
+    """Whatever comes back, whatever is parted: batches are legal, no row is lost or doubled, no key is reordered."""
+    keys = data.draw(st.lists(st.integers(0, 12), max_size=90))
+    alone = data.draw(st.sets(st.integers(0, 89), max_size=5))
+    writes = writes_of(keys, alone=alone)
+    packer = Packer(writes)
+    settled = []
+    while batch := packer.take():
+        rows = [int(writes.rows[place]) for place in batch]
+        assert len(batch) <= MOST_WRITES
+        assert len({keys[row] for row in rows}) == len(rows)
+        assert len(rows) == 1 or not alone & set(rows)
+        fate = data.draw(st.sampled_from(["done", "done", "left", "part"]))
+        if fate == "part" and len(batch) > 1:
+            packer.part(batch)
+            continue
+        left = data.draw(st.lists(st.sampled_from(batch), unique=True)) if fate == "left" else []
+        left = [place for place in batch if place in left]
+        packer.give_back(left)
+        settled += [int(writes.rows[place]) for place in batch if place not in left]
+    assert sorted(settled) == list(range(len(keys)))
+    for key in set(keys):
+        assert [row for row in settled if keys[row] == key] == [row for row, each in enumerate(keys) if each == key]
+
+
+@given(st.lists(st.integers(1, 3), max_size=60))
+def test_bodies_stay_below_the_largest(megabytes):
+    """A batch of large items ends before its body is too large."""
+    large = writes_of(range(len(megabytes)), [size << 20 for size in megabytes])
+    packer = Packer(large)
+    taken = []
+    while batch := packer.take():
+        assert len(large.body(batch)) <= MOST_BODY_BYTES
+        taken += batch
+    assert taken == list(range(len(megabytes)))
+
+
+def test_distinct_keys_fill_every_batch():
+    """Rows of different keys go out 25 at a time, the last batch excepted."""
+    packer = Packer(writes_of(range(60)))
+    assert [len(packer.take()) for _ in range(4)] == [25, 25, 10, 0]
+
+
+def test_sorted_input_is_spread():
+    """Rows are handed out by hash, not in the order in which they came: sorted input heats no partition."""
+    hashes = np.arange(100, dtype=np.uint64)[::-1]
+    assert packing_order(hashes).tolist() == list(range(99, -1, -1))
+
+
+def test_leftovers_go_before_newer_rows_of_their_key():
+    """A row that came back is sent again in a batch before the next row of the same key."""
+    writes = writes_of([7, 7])
+    packer = Packer(writes)
+    first = packer.take()
+    packer.give_back(first)
+    assert [packer.take(), packer.take(), packer.take()] == [[0], [1], []]
+
+
+def test_the_frame_makes_one_document():
+    """Opening, separator and closing around the parts make the request's JSON."""
+    assert json.loads(FRAME.body([b"1", b"2"])) == {"RequestItems": {"t": [1, 2]}}
+
+
+def test_units_are_whole_kibibytes():
+    """1,024 bytes cost one unit, 1,025 two, nothing less than one."""
+    assert write_units(np.asarray([0, 1, 1024, 1025], np.int64)).tolist() == [1, 1, 1, 2]

@@ -1,0 +1,48 @@
+from __future__ import annotations
+
+from json import dumps
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ddbio.core.decode import from_dynamodb_json
+from ddbio.core.items import items_of
+from ddbio.core.schema.column_name import column_names, fold, suffixed
+
+CASES = st.sampled_from(["id", "Id", "ID", "iD", "\u0130d", "\u0131D", "_rescue", "_Rescue", "stra\u00dfe", "STRASSE"])
+NAMES = st.one_of(CASES, CASES.map(suffixed), st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=5))
+
+
+@given(st.sets(NAMES, max_size=12))
+def test_columns_differ_by_more_than_case(names):
+    """No two columns are equal in any case, none is the rescue column, and every name is told from its column."""
+    columns = column_names(sorted(names))
+    assert len({fold(column) for column in [*columns.values(), "_rescue"]}) == len(names) + 1
+    assert all(column in {name, suffixed(name)} for name, column in columns.items())
+
+
+@given(st.sets(NAMES, max_size=8), st.sets(NAMES, max_size=8))
+def test_columns_depend_on_no_order_and_suffixes_stay(names, others):
+    """The order of names decides nothing, and what has a suffix keeps it whatever names come."""
+    columns, later = column_names(sorted(names)), column_names(sorted(names | others, reverse=True))
+    assert columns == column_names(sorted(names, reverse=True))
+    assert all(later[name] == column for name, column in columns.items() if column != name)
+    assert all(later[name] == name for name, column in columns.items() if name == column == fold(name))
+
+
+@pytest.mark.parametrize("name", ["id", "Id", "_x", "a__b"])
+def test_a_name_alone_is_its_column(name):
+    """Nothing happens to a name that clashes with none."""
+    assert column_names([name]) == {name: name}
+
+
+def test_items_with_names_that_differ_by_case_survive():
+    """Values under names that differ by case alone, in maps too, and under _rescue come back under their own names."""
+    names = ["id", "Id", "ID", "_rescue", suffixed("Id"), "_RESCUE"]
+    item = {name: {"S": name} for name in names} | {"m": {"M": {name: {"N": "1"} for name in names}}}
+    for framed in (dumps(item), dumps(item, indent=1)):
+        batch = from_dynamodb_json(framed.encode())
+        assert batch.column("_rescue").null_count == 1
+        assert len({name.lower() for name in batch.schema.names}) == len(names) + 2
+        assert list(items_of(batch)) == [item]

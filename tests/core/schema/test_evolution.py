@@ -1,0 +1,44 @@
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+from item_strategies import ITEMS
+
+from ddbio.core.schema.item_schema import ItemSchema
+
+SCHEMAS = st.lists(ITEMS, max_size=4).map(ItemSchema.of_items)
+
+
+def test_every_kind_of_change_is_told():
+    """Attributes new and gone, types new and columns widened are told by path, nested ones too."""
+    before = ItemSchema.of_items([
+        {"gone": {"S": "x"}, "n": {"N": "1"}, "t": {"S": "x"}, "same": {"BOOL": True},
+         "m": {"M": {"x": {"N": "1"}}}, "l": {"L": [{"N": "1"}]}},
+    ])  # fmt: skip
+    after = ItemSchema.of_items([
+        {"new": {"SS": ["x"]}, "n": {"N": "1.5"}, "t": {"N": "1"}, "same": {"BOOL": False},
+         "m": {"M": {"x": {"N": "1"}, "y": {"S": "x"}}}, "l": {"L": [{"N": "1" * 20}]}},
+        {"t": {"S": "x"}, "n": {"NULL": True}},
+    ])  # fmt: skip
+    evolution = before.diff(after)
+    assert str(evolution).splitlines() == [
+        "new attribute   new: SS list<string>",
+        "widened         n: N int64 -> N decimal128(38, 1)",
+        "new type        t: S string as before (now also N)",
+        "new attribute   m.y: S string",
+        "widened         l[]: N int64 -> N decimal128(38, 0)",
+        "gone attribute  gone: S string",
+    ]
+    assert evolution.to_dict()["changes"][2] == {
+        "path": "t", "kind": "new type", "before": "S string", "after": "S string", "new_types": ("N",)
+    }  # fmt: skip
+    assert [change.kind for change in after.diff(before).changes if change.path == "n"] == ["changed"]
+
+
+@given(SCHEMAS, SCHEMAS)
+def test_a_merge_only_adds(one, other):
+    """Nothing changes from a schema to itself, and no attribute is gone after a merge."""
+    assert not one.diff(one)
+    assert str(one.diff(one)) == "no change"
+    merged = one.diff(one.merge(other))
+    assert all(change.kind != "gone attribute" or "." in change.path for change in merged.changes)

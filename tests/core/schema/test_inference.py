@@ -1,0 +1,37 @@
+"""What samples show, and what is refused as a sample."""
+
+from __future__ import annotations
+
+import pytest
+
+from ddbio.core.attribute import check_item
+from ddbio.core.schema.inference import observe_items
+from ddbio.errors import DecodeError
+
+BROKEN = [
+    5, "text", [], None, {}, {"S": "x", "N": "1"}, {"X": "x"}, {"S": 5}, {"S": "\ud800"}, {"N": 5}, {"N": ["1"]},
+    {"N": ""}, {"N": "\u0661"}, {"N": "1_0"}, {"NS": "12"}, {"NS": [1]}, {"L": {"S": "x"}}, {"L": ["x"]}, {"M": ["x"]},
+    {"M": {"x": 5}}, {"M": {"\ud800": {"S": "x"}}}, {"SS": "xy"}, {"B": "?"}, {"BOOL": 1}, {"NULL": False},
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("value", BROKEN, ids=repr)
+def test_a_broken_value_is_refused_with_its_path(value):
+    """What the plain check refuses is refused by the same words, beside and below good values."""
+    for item in (
+        {"good": {"S": "x"}, "bad": value},
+        {"list": {"L": [{"N": "1"}, value]}},
+        {"map": {"M": {"bad": value}}},
+    ):
+        with pytest.raises(DecodeError) as wanted:
+            check_item(item)
+        with pytest.raises(DecodeError) as found:
+            observe_items([{"good": {"S": "x"}}, item])
+        assert str(found.value) == str(wanted.value)
+
+
+@pytest.mark.parametrize("item", [5, None, [], "text"])
+def test_what_is_no_item_is_refused(item):
+    """An item is an object."""
+    with pytest.raises(DecodeError, match="expected an object"):
+        observe_items([item])

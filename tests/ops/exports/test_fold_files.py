@@ -1,0 +1,141 @@
+"""Full export and increments folded to files: the table's state, whatever the buckets, or nothing."""
+
+import dataclasses
+import json
+import random
+from datetime import datetime
+
+import pyarrow.dataset as ds
+import pytest
+from fold_model import item, window
+
+import ddbio
+from ddbio.cli.main import run
+from ddbio.core.exports.fold import MIN_WINDOW, missing_windows
+from ddbio.core.exports.manifest import parse_summary
+from ddbio.core.items import items_of
+from ddbio.errors import ExportIncompleteError, SchemaError
+from ddbio.ops.exports import fold_files
+from ddbio.ops.job import spill
+from ddbio.testing.export import Change, ExportWriter
+
+# Where a Spark session runs already, it does the work; PySpark leaves its sockets to the garbage collector.
+pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+
+
+def read_back(folder):
+    """Return the items in a folder of Parquet files, in the order of their keys."""
+    table = ds.dataset(folder, format="parquet", exclude_invalid_files=True).to_table()
+    return sorted((each for batch in table.to_batches() for each in items_of(batch)), key=lambda each: each["sk"]["N"])
+
+
+def by_key(items):
+    """Return items in the order of their keys."""
+    return sorted(items, key=lambda each: each["sk"]["N"])
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_files_hold_the_state_of_the_model(tmp_path, seed, monkeypatch):
+    """Whatever changed in whatever windows and buckets, the files hold what the table held at the end."""
+    monkeypatch.setattr(fold_files, "_BUCKET_BYTES", 200)
+    monkeypatch.setattr(spill, "_HELD_BYTES", 2_000 if seed % 2 else 1)
+    rng = random.Random(seed)
+    writer = ExportWriter(tmp_path / "in", seed=seed)
+    state = {number: item(number, rng) for number in range(0 if seed == 0 else 15)}
+    full = writer.full(state.values())
+    increments = [writer.incremental(window(state, rng, 1_000_000 * turn)) for turn in range(1, 5)]
+    rng.shuffle(increments)
+    report = ddbio.fold_exports_to_files(full, increments, tmp_path / "out", engine="local")
+    assert read_back(tmp_path / "out") == by_key(state.values())
+    assert (report.rows, report.windows) == (len(state), 4)
+
+
+@pytest.fixture
+def story(tmp_path):
+    """Return a full export of three items and two windows: one changed and one gone, then one new."""
+    writer, rng = ExportWriter(tmp_path / "in"), random.Random(1)
+    items = {number: item(number, rng) for number in range(3)}
+    full = writer.full(items.values())
+    changed = {**items[1], "total": {"N": "7777"}}
+    keys = [{name: each[name] for name in ("pk", "sk")} for each in (*items.values(), item(9, rng))]
+    first = writer.incremental([Change(1, keys[1], changed, items[1]), Change(2, keys[2], None, items[2])])
+    second = writer.incremental([Change(3, keys[3], {**keys[3], "total": {"N": "1"}})])
+    return full, [first, second], [items[0], changed]
+
+
+def test_state_as_of_the_end_of_a_window(story, tmp_path):
+    """Later windows are left out; a time within a window cannot be told."""
+    full, increments, after_first = story
+    end = json.loads((increments[0] / "manifest-summary.json").read_bytes())["exportToTime"]
+    report = ddbio.fold_exports_to_files(full, increments, tmp_path / "out", as_of=end, engine="local")
+    assert read_back(tmp_path / "out") == by_key(after_first)
+    assert (report.items, report.changes, report.windows) == (3, 2, 1)
+    with pytest.raises(ExportIncompleteError, match="was asked for"):
+        ddbio.fold_exports_to_files(full, increments, tmp_path / "no", as_of=end.replace(":00:00", ":30:00"))
+    assert not (tmp_path / "no").exists()
+
+
+def test_missing_window_leaves_nothing(story, tmp_path):
+    """A gap is named, and nothing is written."""
+    full, (_, second), _ = story
+    with pytest.raises(ExportIncompleteError, match="no export covers"):
+        ddbio.fold_exports_to_files(full, [second], tmp_path / "out", engine="local")
+    assert not (tmp_path / "out").exists()
+
+
+def test_damaged_increment_leaves_nothing(story, tmp_path):
+    """A file that is not the exported one is named; neither output nor what was set aside stays."""
+    full, increments, _ = story
+    for path in (increments[0].parent / "data").iterdir():
+        path.write_bytes(path.read_bytes() + b"x")
+    with pytest.raises(ExportIncompleteError, match="MD5 is"):
+        ddbio.fold_exports_to_files(full, increments, tmp_path / "out", spill=str(tmp_path / "spill"), engine="local")
+    assert not (tmp_path / "out").exists()
+    assert not [path for path in tmp_path.glob("spill/**/*") if path.is_file()]
+
+
+def test_nothing_changed(tmp_path):
+    """Without a change the files hold the full export, though nobody knows its keys."""
+    writer, rng = ExportWriter(tmp_path / "in"), random.Random(1)
+    full = writer.full([item(1, rng)])
+    report = ddbio.fold_exports_to_files(full, [writer.incremental([])], tmp_path / "out", engine="local")
+    assert (report.rows, report.windows, report.changes) == (1, 1, 0)
+
+
+def test_key_that_fits_no_column_is_refused(tmp_path):
+    """Items whose keys were rescued could not be told apart."""
+    writer = ExportWriter(tmp_path / "in")
+    full = writer.full([{"pk": {"N": "1"}}])
+    increment = writer.incremental([Change(1, {"pk": {"N": "1.5"}}, new={"pk": {"N": "1.5"}})])
+    with pytest.raises(SchemaError, match="key 'pk'"):
+        ddbio.fold_exports_to_files(full, [increment], tmp_path / "out", engine="local")
+
+
+def test_commands(story, tmp_path, capsys):
+    """The commands fold, and tell which windows are missing, by the names that starting an export takes."""
+    full, (first, second), _ = story
+    out = str(tmp_path / "out")
+    assert not run(["export", "fold", str(full), str(second), str(first), out, "--json", "--engine", "local"])
+    assert json.loads(capsys.readouterr().out)["rows"] == 3
+    until = ["--until", "2026-11-01T06:00:00Z"]
+    assert not run(["export", "windows", str(full), str(second), *until, "--json"])
+    told = json.loads(capsys.readouterr().out)["windows"]
+    found = [(each["from_time"][11:16], each["to_time"][11:16]) for each in told]
+    assert found == [("01:00", "02:00"), ("03:00", "06:00")]
+    assert not run(["export", "windows", str(full), str(first), str(second), "--until", "2026-11-01T03:10:00Z"])
+    assert capsys.readouterr().out == "nothing to request yet\n"
+    assert not run(["export", "fold", str(full), str(first), out, "--mode", "overwrite", "--engine", "local"])
+    assert "2 rows written" in capsys.readouterr().out
+
+
+def test_short_gaps_are_covered_by_a_window_that_begins_earlier(tmp_path):
+    """The service exports no window under a quarter of an hour, and overlapping windows fold to the same state."""
+    writer = ExportWriter(tmp_path)
+    full = writer.full([])
+    homes = [writer.incremental([]), writer.incremental([])]
+    first, second = (parse_summary((home / "manifest-summary.json").read_bytes(), "") for home in homes)
+    base = parse_summary((full / "manifest-summary.json").read_bytes(), "")
+    late = dataclasses.replace(second, from_time="2026-11-01T02:05:00Z")
+    (gap,) = missing_windows(base, [first, late], datetime.fromisoformat(late.to_time))
+    assert gap.end - gap.start == MIN_WINDOW
+    assert gap.end.isoformat() == "2026-11-01T02:05:00+00:00"

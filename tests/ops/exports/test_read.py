@@ -1,0 +1,379 @@
+"""Reading exports: every item, verified, from wherever they lie; nothing of a damaged one."""
+
+import base64
+import gzip
+import hashlib
+import json
+import shutil
+from contextlib import contextmanager
+
+import pyarrow.dataset as ds
+import pyarrow.orc
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from item_strategies import ITEMS
+
+import ddbio
+from ddbio.cli.main import run
+from ddbio.core.digest import Digest
+from ddbio.core.digest_columns import digest_of_batches
+from ddbio.core.exports import manifest
+from ddbio.errors import DdbioError, DecodeError, ExportIncompleteError, NotFoundError
+from ddbio.ops.exports.read import export_to_files
+from ddbio.options import ExportToFilesOptions, parse_options
+from ddbio.testing.export import ExportWriter, put_manifest
+
+# Where a Spark session runs already, it does the work; PySpark leaves its sockets to the garbage collector.
+pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+
+REPORT_KEYS = {"items", "rows", "rescued", "files_read", "files", "seconds", "cpu_seconds", "json_bytes"}
+
+
+def every_type(number: int) -> dict[str, dict[str, object]]:
+    """Return an item that holds all ten types."""
+    return {
+        "pk": {"S": f"item-{number:05d}"},
+        "n": {"N": str(number)},
+        "price": {"N": f"{number}.25"},
+        "b": {"B": base64.b64encode(number.to_bytes(4, "big")).decode()},
+        "flag": {"BOOL": number % 2 == 0},
+        "none": {"NULL": True},
+        "ss": {"SS": ["x", "y"]},
+        "ns": {"NS": ["1", "2.5"]},
+        "bs": {"BS": [base64.b64encode(b"z").decode()]},
+        "list": {"L": [{"N": "1"}, {"N": "2"}]},
+        "map": {"M": {"city": {"S": "Ulm"}, "zip": {"N": "89073"}}},
+    }
+
+
+@pytest.fixture
+def items():
+    """Return 300 items of all types."""
+    return [every_type(number) for number in range(300)]
+
+
+@pytest.fixture
+def home(tmp_path, items):
+    """Return the folder of a full export of them."""
+    return ExportWriter(tmp_path / "in", files=3, empty_files=2).full(items)
+
+
+def digest_of(table):
+    """Return count and digest of a table's rows."""
+    return digest_of_batches(table.to_batches())
+
+
+def digest_of_items(items):
+    """Return count and digest of items."""
+    digest = Digest()
+    digest.add_items(items)
+    return digest
+
+
+def mend(home, name, change):
+    """Change a manifest's objects, and its checksum with it."""
+    lines = (home / f"{name}.json").read_bytes().splitlines()
+    objects = [json.loads(line) for line in lines]
+    change(objects)
+    put_manifest(home, name, b"".join(json.dumps(each).encode() + b"\n" for each in objects))
+
+
+def filled(home):
+    """Return the data files that hold items."""
+    entries = [json.loads(line) for line in (home / "manifest-files.json").read_bytes().splitlines()]
+    return [home / "data" / each["dataFileS3Key"].rpartition("/")[2] for each in entries if each["itemCount"]]
+
+
+def replace_data(home, file, text):
+    """Replace a data file's text, and its checksum in the manifest."""
+    data = gzip.compress(text)
+    file.write_bytes(data)
+
+    def change(entries):
+        for entry in entries:
+            if entry["dataFileS3Key"].endswith(file.name):
+                entry["md5Checksum"] = base64.b64encode(hashlib.md5(data).digest()).decode()
+
+    mend(home, "manifest-files", change)
+
+
+def test_table_equals_the_items(home, items):
+    """Every item of every file is a row, exactly."""
+    table = ddbio.read_export(home, nulls="keep")
+    assert digest_of(table) == digest_of_items(items)
+    assert table.schema.names[-1] == "_rescue"
+
+
+def test_batches_have_one_schema_and_every_row(home, items):
+    """The batches are those of the table."""
+    batches = list(ddbio.export_batches(home))
+    assert sum(batch.num_rows for batch in batches) == len(items)
+    assert {batch.schema for batch in batches} == {batches[0].schema}
+
+
+@given(items=st.lists(ITEMS, max_size=30))
+@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+def test_export_of_any_items_reads_back_equal(items, tmp_path_factory):
+    """Whatever the items, an export of them read back holds them."""
+    folder = tmp_path_factory.mktemp("any")
+    home = ExportWriter(folder, seed=len(items)).full(items)
+    assert digest_of(ddbio.read_export(home, nulls="keep")) == digest_of_items(items)
+
+
+def test_files_and_report_agree(home, tmp_path):
+    """Every item is a row of a file that the report knows, and empty files are not read."""
+    report = ddbio.export_to_files(home, tmp_path / "out", tasks=2, engine="local")
+    assert report.items == report.rows == sum(file.rows for file in report.files) == 300
+    assert (report.files_read, report.rescued, report.kind, report.filtered) == (len(filled(home)), 0, "full", False)
+    assert report.to_dict().keys() >= REPORT_KEYS
+    assert report.json_bytes == sum(len(gzip.decompress(file.read_bytes())) for file in filled(home))
+    assert ds.dataset(tmp_path / "out").count_rows() == 300
+
+
+def test_orc_holds_the_rows(home, tmp_path):
+    """ORC files hold the same values as the table."""
+    report = ddbio.export_to_files(home, tmp_path / "out", format="orc", tasks=1)
+    read = pyarrow.orc.ORCFile(report.files[0].path).read().sort_by("pk")
+    wanted = ddbio.read_export(home).sort_by("pk")
+    assert read.drop_columns("map").to_pylist() == wanted.drop_columns("map").to_pylist()
+
+
+def test_values_that_fit_no_column_are_rescued(tmp_path, items):
+    """What the sample did not show is kept, counted and reported."""
+    items[250]["late"] = {"S": "attribute"}
+    home = ExportWriter(tmp_path / "in", files=1).full(items)
+    report = ddbio.export_to_files(home, tmp_path / "out", sample_items=10)
+    assert (report.rescued, report.misfits[0].path) == (1, "late")
+
+
+def test_export_without_items_has_no_columns(tmp_path):
+    """An empty table's export is an empty file."""
+    report = ddbio.export_to_files(ExportWriter(tmp_path / "in").full([]), tmp_path / "out")
+    assert (report.items, report.rows, report.files_read, len(report.files)) == (0, 0, 0, 1)
+
+
+def test_moved_copy_reads_like_the_export(home, tmp_path, items):
+    """Where an export lies, and under which prefix it was written, does not matter."""
+    moved = shutil.copytree(home, tmp_path / "elsewhere" / "copy")
+    shutil.rmtree(tmp_path / "in")
+    assert ddbio.read_export(f"{moved}/").num_rows == len(items)
+
+
+def test_other_name_of_checksums_is_known(home, items):
+    """``.checksum`` beside a manifest is as good as ``.md5``."""
+    for name in ("manifest-summary", "manifest-files"):
+        (home / f"{name}.md5").rename(home / f"{name}.checksum")
+    assert ddbio.read_export(home).num_rows == len(items)
+
+
+def test_old_manifest_without_type_is_read(home, items):
+    """An export of the time before incremental ones is a full one."""
+    mend(home, "manifest-summary", lambda objects: objects[0].pop("exportType"))
+    assert ddbio.read_export(home).num_rows == len(items)
+
+
+def test_filtered_export_is_flagged(home, tmp_path):
+    """The report says that the rows are not the whole table."""
+    mend(home, "manifest-summary", lambda objects: objects[0].update(filterSpecification={"FilterExpression": "x"}))
+    assert ddbio.export_to_files(home, tmp_path / "out").filtered
+
+
+def test_folder_without_export_is_told_from_an_unfinished_one(home, tmp_path):
+    """No summary and no trace: not found; a trace: not complete."""
+    with pytest.raises(NotFoundError, match="holds no manifest-summary"):
+        ddbio.read_export(tmp_path)
+    (home / "manifest-summary.json").unlink()
+    with pytest.raises(ExportIncompleteError, match="not completed"):
+        ddbio.read_export(home)
+
+
+def damage_bytes(home):
+    """Change a byte of a data file."""
+    file = filled(home)[-1]
+    data = bytearray(file.read_bytes())
+    data[len(data) // 2] ^= 1
+    file.write_bytes(data)
+    return file.name
+
+
+def damage_head(home):
+    """Change a byte that does not reach the text."""
+    file = filled(home)[-1]
+    data = bytearray(file.read_bytes())
+    data[4] ^= 1
+    file.write_bytes(data)
+    return file.name
+
+
+def cut_short(home):
+    """Cut a data file."""
+    file = filled(home)[0]
+    file.write_bytes(file.read_bytes()[:-20])
+    return file.name
+
+
+def remove_file(home):
+    """Remove a data file."""
+    file = filled(home)[0]
+    file.unlink()
+    return file.name
+
+
+def lose_line(home):
+    """Take an item from a file, with its checksum mended."""
+    file = filled(home)[0]
+    replace_data(home, file, b"\n".join(gzip.decompress(file.read_bytes()).splitlines()[1:]))
+    return file.name
+
+
+def add_line(home):
+    """Add an item to a file, with its checksum mended."""
+    file = filled(home)[0]
+    text = gzip.decompress(file.read_bytes())
+    replace_data(home, file, text + text.splitlines()[0] + b"\n")
+    return file.name
+
+
+def change_summary(home):
+    """Change the summary under its checksum."""
+    place = home / "manifest-summary.json"
+    place.write_bytes(place.read_bytes() + b" ")
+    return "manifest-summary"
+
+
+def change_files(home):
+    """Change the list of files under its checksum."""
+    place = home / "manifest-files.json"
+    place.write_bytes(place.read_bytes() + b"\n")
+    return "manifest-files"
+
+
+def lose_checksum(home):
+    """Remove a manifest's checksum."""
+    (home / "manifest-files.md5").unlink()
+    return "manifest-files"
+
+
+def lose_files(home):
+    """Remove the list of files."""
+    (home / "manifest-files.json").unlink()
+    return "manifest-files"
+
+
+def lose_entry(home):
+    """Take a file from the list."""
+    mend(home, "manifest-files", lambda entries: entries.remove(next(each for each in entries if each["itemCount"])))
+    return "manifest-files"
+
+
+DAMAGES = [
+    damage_bytes, damage_head, cut_short, remove_file, lose_line, add_line, change_summary, change_files, lose_checksum,
+    lose_files, lose_entry,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("damage", DAMAGES, ids=lambda damage: damage.__name__)
+def test_damaged_export_leaves_nothing(home, tmp_path, damage):
+    """Whatever is wrong is an error that names the file, and the target stays as it was."""
+    named = damage(home)
+    for read in (lambda: ddbio.read_export(home), lambda: list(ddbio.export_batches(home))):
+        with pytest.raises(ExportIncompleteError, match=named):
+            read()
+    with pytest.raises(ExportIncompleteError, match=named):
+        ddbio.export_to_files(home, tmp_path / "out", sample_items=1)
+    assert not (tmp_path / "out").exists()
+
+
+def test_files_of_another_kind_are_refused_by_line(home):
+    """A file with the right checksum that holds no items is named with the line."""
+    file = filled(home)[0]
+    text = gzip.decompress(file.read_bytes()).splitlines()
+    text[2] = b'{"Item":{"a":{"X":1}}}'
+    replace_data(home, file, b"\n".join(text))
+    with pytest.raises(DecodeError, match=rf"{file.name}.*line 3: ") as raised:
+        ddbio.read_export(home)
+    assert (raised.value.line, raised.value.uri) == (3, str(file))
+
+
+def test_manifest_cannot_lead_elsewhere(home, tmp_path):
+    """A file outside the export is not read, though the manifest names it and its checksum is right."""
+    secret = tmp_path / "secret.json.gz"
+    filled(home)[0].rename(secret)
+
+    def lead(entries):
+        next(each for each in entries if each["itemCount"])["dataFileS3Key"] = f"data/../../../../{secret.name}"
+
+    mend(home, "manifest-files", lead)
+    with pytest.raises(ExportIncompleteError, match="plain file name"):
+        ddbio.read_export(home)
+
+
+def test_huge_manifest_is_not_held(home, monkeypatch):
+    """Of a manifest beyond the cap no more than that is read, and it is refused with its right checksum."""
+    monkeypatch.setattr(manifest, "MAX_MANIFEST_BYTES", 100)
+    with pytest.raises(ExportIncompleteError, match=r"manifest-summary.json is larger than 100 bytes"):
+        ddbio.read_export(home)
+
+
+def test_longest_items_and_densest_files_are_read(tmp_path):
+    """Items at the limit of their size are no bombs: long numbers, and text that deflates best."""
+    numbers = {"pk": {"S": "numbers"}, "l": {"L": [{"N": "1" + "0" * 125}] * 40_000}}
+    texts = [{"pk": {"S": f"text-{number}"}, "s": {"S": "a" * 390_000}} for number in range(200)]
+    home = ExportWriter(tmp_path, files=1).full([numbers, *texts])
+    assert sum(batch.num_rows for batch in ddbio.export_batches(home)) == 201
+
+
+def test_command_prints_the_report(home, tmp_path, capsys):
+    """The command line reads an export and answers with one JSON object, or with the error's."""
+    run(["export", "read", str(home), str(tmp_path / "out"), "--json"])
+    assert json.loads(capsys.readouterr().out).keys() >= REPORT_KEYS
+    remove_file(home)
+    with pytest.raises(SystemExit):
+        run(["export", "read", str(home), str(tmp_path / "out2"), "--json"])
+    assert json.loads(capsys.readouterr().out)["error"]["type"] == "ExportIncompleteError"
+    assert issubclass(ExportIncompleteError, DdbioError)
+
+
+def test_dry_run_writes_nothing_and_misses_files(home, tmp_path, capsys):
+    """The plan tells what there is to read; a file that is not there is named before anything is read."""
+    out = tmp_path / "out"
+    assert not run(["export", "read", str(home), str(out), "--dry-run", "--json"])
+    plan = json.loads(capsys.readouterr().out)
+    assert (plan["kind"], plan["encoding"], plan["items"], plan["files"]) == ("full", "json", 300, 3)
+    assert plan["file_bytes"] == sum(file.stat().st_size for file in filled(home))
+    assert plan["columns"]["price"] == "decimal128(38, 2)"
+    name = remove_file(home)
+    with pytest.raises(SystemExit):
+        run(["export", "read", str(home), str(out), "--dry-run"])
+    assert f"{name} is missing" in capsys.readouterr().err
+    assert not out.exists()
+
+
+def test_progress_is_told_with_the_plan(home, tmp_path, capsys):
+    """People see on stderr what is read, scripts nothing but the report."""
+    assert not run(["export", "read", str(home), str(tmp_path / "a"), "--engine", "local"])
+    assert "300 in 3 files" in capsys.readouterr().err
+    assert not run(["export", "read", str(home), str(tmp_path / "b"), "--engine", "local", "--json"])
+    assert capsys.readouterr().err == ""
+
+
+def test_what_is_read_is_counted_while_it_is_read(home, tmp_path):
+    """Whoever follows the job sees the items and the bytes of text that the report has in the end."""
+    seen = []
+
+    class Watch:
+        @contextmanager
+        def running(self, plan, budget):
+            yield
+            seen.append((plan.items, budget.usage().items, budget.usage().wire_bytes))
+
+    options = {"source": str(home), "dest": str(tmp_path / "out"), "engine": "local"}
+    report = export_to_files(parse_options(ExportToFilesOptions, options), watch=Watch())
+    assert seen == [(report.items, report.items, report.json_bytes)]
+
+
+def test_ion_export_has_the_same_rows(tmp_path, items):
+    """The same items exported in Ion make the same rows."""
+    home = ExportWriter(tmp_path, encoding="ION").full(items)
+    assert digest_of(ddbio.read_export(home, nulls="keep")) == digest_of_items(items)

@@ -1,0 +1,65 @@
+"""Waiting for jobs: looked at until they end, also over an endpoint that is away for a while."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pytest
+
+from ddbio.errors import EndpointError, ThrottledError
+from ddbio.ops.job.waiting import await_end
+from ddbio.options import WaitOptions
+
+
+@dataclass
+class Job:
+    """Hold a job."""
+
+    status: str
+    arn: str = "arn:job"
+
+
+def looks(*answers):
+    """Return a look that gives one answer after the other, errors raised."""
+    left = iter(answers)
+
+    def look():
+        answer = next(left)
+        if isinstance(answer, Exception):
+            raise answer
+        return Job(answer)
+
+    return look
+
+
+def options(**values):
+    """Return options with short pauses."""
+    return WaitOptions(arn="arn:job", poll_seconds=0.001, **values)
+
+
+@pytest.mark.parametrize("end", ["COMPLETED", "FAILED", "CANCELLED", "AVAILABLE", "COMPLETED_WITH_ERRORS"])
+def test_a_job_is_looked_at_until_it_ends(end):
+    """Every look is told, the last one is the result, whatever the end."""
+    told = []
+    job = await_end(looks("IN_PROGRESS", "CANCELLING", end), options(), lambda job, _: told.append(job.status))
+    assert (job.status, told) == (end, ["IN_PROGRESS", "CANCELLING", end])
+
+
+def test_an_endpoint_may_be_away_for_a_while():
+    """Looks that meet no endpoint are tried again; nobody is told of them."""
+    told = []
+    away = EndpointError("away")
+    job = await_end(looks("CREATING", away, away, "AVAILABLE"), options(), lambda job, _: told.append(job.status))
+    assert (job.status, told) == ("AVAILABLE", ["CREATING", "AVAILABLE"])
+
+
+def test_an_endpoint_that_stays_away_ends_the_waiting():
+    """Past the deadline without an answer its own error is raised."""
+    with pytest.raises(EndpointError, match="away"):
+        await_end(looks(*[EndpointError("away")] * 1000), options(deadline_seconds=0.01))
+
+
+def test_a_job_that_goes_on_is_left():
+    """Past the time to wait the job is named, and that it goes on."""
+    with pytest.raises(ThrottledError, match="arn:job is still IN_PROGRESS"):
+        await_end(looks(*["IN_PROGRESS"] * 1000), options(wait_seconds=0.01))

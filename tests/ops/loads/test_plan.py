@@ -1,0 +1,98 @@
+"""A load is foreseen from footers, a sample and the table's description; nothing is written."""
+
+import gzip
+import json
+
+import boto3
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from ddbio.errors import OptionError, SchemaError
+from ddbio.ops.loads.load import load_plan_of
+from ddbio.options import LoadOptions, parse_options
+from ddbio.testing import FakeDynamoDB
+
+
+@pytest.fixture(scope="module")
+def server():
+    """Serve an on-demand table, and a provisioned one with an index."""
+    with FakeDynamoDB() as running:
+        running.load("rows", b"", "pk:S")
+        client = boto3.client("dynamodb", endpoint_url=running.endpoint_url, region_name="eu-west-1")
+        client.create_table(
+            TableName="indexed",
+            KeySchema=[{"AttributeName": "pk", "KeyType": "HASH"}],
+            AttributeDefinitions=[{"AttributeName": name, "AttributeType": "S"} for name in ("pk", "g")],
+            ProvisionedThroughput={"ReadCapacityUnits": 10, "WriteCapacityUnits": 100},
+            GlobalSecondaryIndexes=[
+                {
+                    "IndexName": "by_g",
+                    "KeySchema": [{"AttributeName": "g", "KeyType": "HASH"}],
+                    "Projection": {"ProjectionType": "ALL"},
+                    "ProvisionedThroughput": {"ReadCapacityUnits": 10, "WriteCapacityUnits": 100},
+                }
+            ],
+        )
+        yield running
+
+
+@pytest.fixture
+def plan(server):
+    """Return a function that plans a load."""
+
+    def run(source, table="rows", **options):
+        values = {"source": str(source), "table": table, "endpoint_url": server.endpoint_url, **options}
+        made = load_plan_of(parse_options(LoadOptions, values))
+        assert server.requests().keys() <= {"CreateTable", "DescribeTable"}
+        return made
+
+    return run
+
+
+def test_rows_of_parquet_are_counted(plan, tmp_path):
+    """Footers count the rows, a sample prices them: items of 1.5 KB cost two units each."""
+    pq.write_table(pa.table({"pk": list(map(str, range(1000))), "t": ["x" * 1500] * 1000}), tmp_path / "a.parquet", 100)
+    made = plan(tmp_path, wcu_per_second=100)
+    assert (made.files, made.units, made.rows, made.rows_exact, made.estimated_units) == (1, 10, 1000, True, 2000)
+    assert (made.estimated_seconds, made.on_demand, made.table_wcu) == (20, True, None)
+
+
+def test_indexes_cost_as_much_again(plan, tmp_path):
+    """An index counts where the rows have its key; the table's own rate bounds the time."""
+    pq.write_table(pa.table({"pk": ["a", "b"], "g": ["x", "y"]}), tmp_path / "a.parquet")
+    made = plan(tmp_path, "indexed", wcu_per_second=1000)
+    assert (made.indexes, made.estimated_units, made.estimated_seconds) == (("by_g",), 4, 0.04)
+    pq.write_table(pa.table({"pk": ["a", "b"]}), tmp_path / "a.parquet")
+    assert (plan(tmp_path, "indexed").indexes, plan(tmp_path, "indexed").estimated_units) == ((), 2)
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_rows_of_text_are_estimated(plan, tmp_path, packed):
+    """The first half megabyte of a text tells how many rows it may have, packed or not."""
+    texts = ("x" * (n * 7919 % 300) for n in range(30_000))
+    lines = "".join(json.dumps({"pk": f"{n:08}", "v": text}) + "\n" for n, text in enumerate(texts)).encode()
+    (tmp_path / "a.jsonl.gz").write_bytes(gzip.compress(lines)) if packed else (tmp_path / "a.jsonl").write_bytes(lines)
+    made = plan(tmp_path)
+    assert not made.rows_exact
+    assert made.rows == pytest.approx(30_000, rel=0.05)
+    assert made.estimated_units == made.rows
+
+
+def test_a_small_text_is_exact_enough(plan, tmp_path):
+    """A file that is read whole for the sample is counted by it."""
+    (tmp_path / "a.csv").write_text("pk,n\na,1\nb,2\n")
+    assert plan(tmp_path).rows == 2
+
+
+def test_a_retry_has_no_plan(plan, tmp_path):
+    """Rejects are not taken for a source of rows."""
+    with pytest.raises(OptionError, match="a retry has no plan"):
+        plan(tmp_path, retry_rejects=True)
+
+
+def test_what_would_stop_the_load_stops_the_plan(plan, tmp_path):
+    """Rows without the table's key are refused before anything is written."""
+    pq.write_table(pa.table({"id": ["a"]}), tmp_path / "a.parquet")
+    with pytest.raises(SchemaError, match="no column 'pk'"):
+        plan(tmp_path)

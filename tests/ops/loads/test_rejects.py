@@ -1,0 +1,182 @@
+"""Rejected rows are kept whole, in either format, and can be tried again."""
+
+import json
+import math
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import ddbio
+from ddbio.core.loads.rejected import item_text
+from ddbio.errors import DecodeError, NotFoundError, OptionError, PartialWriteError, SchemaError
+from ddbio.testing import FakeDynamoDB
+
+ROWS = pa.table({"pk": ["a", "", "b", "", "c"], "sk": [1, 2, 3, 4, 5], "v": ["x", "y", None, "zü", "w"]})
+
+
+@pytest.fixture
+def server():
+    """Serve one empty table ``rows`` with the key pk, sk."""
+    with FakeDynamoDB() as running:
+        running.load("rows", b"", "pk:S,sk:N")
+        yield running
+
+
+def mend(folder):
+    """Give every rejected row a key, as a person would with an editor."""
+    for path in folder.glob("rejects-*.jsonl"):
+        path.write_text(path.read_text().replace('"pk":{"S":""}', '"pk":{"S":"mended"}'))
+
+
+BAD_ROWS = {
+    "key_missing": {"pk": pa.array([None], pa.string())},
+    "key_empty": {"pk": pa.array([""])},
+    "key_length": {"pk": pa.array(["x" * 2049])},
+    "item_size": {"v": pa.array(["x" * 409_600])},
+    "number": {"v": pa.array([float("nan")])},
+    "empty_set": {"v": pa.array([[]], pa.list_(pa.string())), "tag": "SS"},
+    "duplicate": {"v": pa.array([["1", "1.0"]]), "tag": "NS"},
+    "null_in_set": {"v": pa.array([["x", None]]), "tag": "SS"},
+    "depth": {"v": pa.array(['{"L":[' * 32 + "]}" * 32]), "tag": "JSON"},
+    "name": {"v": pa.array(['{"M":{"":{"S":"x"}}}']), "tag": "JSON"},
+    "json": {"v": pa.array(["{"]), "tag": "JSON"},
+}
+
+
+@pytest.mark.parametrize("rule", BAD_ROWS)
+def test_every_rule_rejects_its_row_alone(server, tmp_path, rule):
+    """What breaks a rule is kept with the rule's name, and the rows beside it are written."""
+    given = {"pk": pa.array(["bad"]), "sk": pa.array([1]), "v": pa.array(["x"]), "tag": "S", **BAD_ROWS[rule]}
+    metadata = {"v": {"ddb:type": given.pop("tag")}} if "tag" in BAD_ROWS[rule] else {}
+    given.pop("tag", None)
+    schema = pa.schema([pa.field(name, column.type, metadata=metadata.get(name)) for name, column in given.items()])
+    bad = pa.Table.from_arrays(list(given.values()), schema=schema)
+    good = pa.table({"pk": ["good", "fine"], "sk": [1, 2]})
+    options = {"endpoint_url": server.endpoint_url, "reject_to": str(tmp_path)}
+    report = ddbio.write_table([*bad.to_batches(), *good.to_batches()], "rows", **options)
+    assert (report.written, report.rejected) == (2, 1)
+    (path,) = tmp_path.glob("rejects-*.jsonl")
+    kept = json.loads(path.read_text())
+    assert (kept["row"], kept["rule"]) == (0, rule)
+
+
+def test_parquet_has_a_column_for_each_part(server, tmp_path):
+    """Rejects as Parquet have number, rule, reason and item as columns."""
+    options = {"endpoint_url": server.endpoint_url, "reject_to": str(tmp_path), "reject_format": "parquet"}
+    report = ddbio.write_table(ROWS, "rows", **options)
+    assert (report.written, report.rejected, report.rejects_uri) == (3, 2, str(tmp_path))
+    (path,) = tmp_path.glob("rejects-*.parquet")
+    kept = pq.read_table(path)
+    assert kept.schema.names == ["row", "rule", "reason", "item"]
+    assert kept.column("row").to_pylist() == [1, 3]
+    assert json.loads(kept.column("item")[1].as_py()) == {"pk": {"S": ""}, "sk": {"N": "4"}, "v": {"S": "zü"}}
+
+
+def test_the_failure_counts_what_was_accepted(server):
+    """Without a place for rejects the error says what was refused, and holds the counts."""
+    with pytest.raises(PartialWriteError, match=r"row 1 cannot be written.*the key is empty.*, 2 rejected") as caught:
+        ddbio.write_table(ROWS, "rows", endpoint_url=server.endpoint_url)
+    assert (caught.value.rejected, caught.value.rejects_uri) == (2, None)
+
+
+def test_rejects_are_kept_when_the_job_fails(server, tmp_path):
+    """A job that ends later by another error has written its rejects, and the error says how many and where."""
+
+    def batches():
+        yield from ROWS.to_batches()
+        yield pa.record_batch({"other": [1]})
+
+    with pytest.raises(SchemaError, match=rf"2 rejected rows lie in {tmp_path}"):
+        ddbio.write_table(batches(), "rows", endpoint_url=server.endpoint_url, reject_to=str(tmp_path))
+    (path,) = tmp_path.glob("rejects-*.jsonl")
+    assert len(path.read_text().splitlines()) == 2
+
+
+def test_mended_rows_are_written(server, tmp_path):
+    """A retry writes what was mended, rejects the rest anew, and moves aside what it has tried."""
+    bad, worse = tmp_path / "bad", tmp_path / "worse"
+    ddbio.write_table(ROWS, "rows", endpoint_url=server.endpoint_url, reject_to=str(bad))
+    options = {"endpoint_url": server.endpoint_url, "retry_rejects": True}
+    still = ddbio.load(bad, "rows", reject_to=str(worse), **options)
+    assert (still.rows, still.written, still.rejected) == (2, 0, 2)
+    assert [path.parent.name for path in bad.rglob("rejects-*")] == ["_retried"]
+    mend(worse)
+    assert ddbio.load(worse, "rows", **options).written == 2
+    rows = ddbio.read_table("rows", endpoint_url=server.endpoint_url).to_pylist()
+    assert {(row["sk"], row["v"]) for row in rows if row["pk"] == "mended"} == {(2, "y"), (4, "zü")}
+    with pytest.raises(NotFoundError, match="holds no rejects"):
+        ddbio.load(worse, "rows", **options)
+
+
+def test_parquet_rejects_are_tried_again(server, tmp_path):
+    """Rejects as Parquet go the same way."""
+    options = {"endpoint_url": server.endpoint_url, "reject_to": str(tmp_path), "reject_format": "parquet"}
+    ddbio.write_table(ROWS, "rows", **options)
+    report = ddbio.load(tmp_path, "rows", retry_rejects=True, **options)
+    assert (report.rows, report.rejected) == (2, 2)
+    assert len(list(tmp_path.glob("rejects-*"))) == 1
+
+
+def test_values_without_a_form_are_never_written(server, tmp_path):
+    """What DynamoDB has no form for is kept as text, and a retry rejects it again instead of writing that text."""
+    table = pa.table({"pk": ["a", "b"], "sk": [1, 2], "v": [math.nan, 1.5]})
+    ddbio.write_table(table, "rows", endpoint_url=server.endpoint_url, reject_to=str(tmp_path / "bad"))
+    options = {"endpoint_url": server.endpoint_url, "retry_rejects": True, "reject_to": str(tmp_path / "worse")}
+    report = ddbio.load(tmp_path / "bad", "rows", **options)
+    assert (report.rows, report.written, report.rejected) == (1, 0, 1)
+    (path,) = (tmp_path / "worse").glob("rejects-*.jsonl")
+    assert json.loads(path.read_text())["item"]["v"] == {"N": "nan"}
+
+
+def test_retried_updates_touch_only_what_their_rows_had(server, tmp_path):
+    """Rows with different columns are tried apart: a column that a row lacks removes nothing."""
+    ddbio.write_table(ROWS.slice(0, 1), "rows", endpoint_url=server.endpoint_url)
+    keys = [{"pk": {"S": pk}, "sk": {"N": "1"}} for pk in "ad"]
+    items = [keys[0] | {"w": {"N": "7"}}, keys[1] | {"v": {"S": "y"}}]
+    lines = [json.dumps({"row": n, "rule": "r", "reason": "w", "item": item}) for n, item in enumerate(items)]
+    (tmp_path / "rejects-job-1-0000.jsonl").write_text("\n".join(lines))
+    options = {"endpoint_url": server.endpoint_url, "retry_rejects": True, "mode": "update"}
+    assert ddbio.load(tmp_path, "rows", **options).written == 2
+    rows = ddbio.read_table("rows", endpoint_url=server.endpoint_url).to_pylist()
+    assert {row["pk"]: (row["v"], row["w"]) for row in rows} == {"a": ("x", 7), "d": ("y", None)}
+
+
+def test_a_null_of_an_item_is_a_value(server, tmp_path):
+    """Lines of DynamoDB JSON, and rejects tried again, are written with the NULLs they hold."""
+    item = {"pk": {"S": "a"}, "sk": {"N": "1"}, "v": {"NULL": True}}
+    (tmp_path / "items.jsonl").write_text(json.dumps(item))
+    (tmp_path / "bad").mkdir()
+    reject = {"row": 0, "rule": "r", "reason": "w", "item": item | {"sk": {"N": "2"}}}
+    (tmp_path / "bad" / "rejects-job-1-0000.jsonl").write_text(json.dumps(reject))
+    options = {"endpoint_url": server.endpoint_url}
+    assert ddbio.load(tmp_path / "items.jsonl", "rows", **options).written == 1
+    assert ddbio.load(tmp_path / "bad", "rows", retry_rejects=True, **options).written == 1
+    rows = ddbio.read_table("rows", nulls="keep", **options).to_pylist()
+    assert [row["_rescue"] for row in rows] == ['{"v":{"NULL":true}}'] * 2
+
+
+def test_what_holds_no_rejects_is_told(server, tmp_path):
+    """A file of that name with other content is an error with its name; a job id makes no sense for a retry."""
+    (tmp_path / "rejects-job-1-0000.jsonl").write_text('{"a": 1}\n')
+    options = {"endpoint_url": server.endpoint_url, "retry_rejects": True}
+    with pytest.raises(DecodeError, match=r"rejects-job-1-0000\.jsonl holds no rejects"):
+        ddbio.load(tmp_path, "rows", **options)
+    with pytest.raises(OptionError, match="no use for job_id"):
+        ddbio.load(tmp_path, "rows", job_id="x", **options)
+
+
+@pytest.mark.parametrize(
+    ("column", "member"),
+    [
+        (pa.array([None], pa.int64()), ""),
+        (pa.array([[1, 2]]), '"v":{"L":[{"N":"1"},{"N":"2"}]}'),
+        (pa.array([b"\xff"]), '"v":{"B":"/w=="}'),
+        (pa.array([{"a": math.inf}]), '"v":{"N":"{\'a\': inf}"}'),
+    ],
+)
+def test_a_row_is_dynamodb_json(column, member):
+    """Every value that has a form has it; null is missing, or NULL where that is asked for."""
+    row = pa.record_batch({"v": column})
+    assert item_text(row, nulls=False) == f"{{{member}}}"
+    assert item_text(row, nulls=True) == (f"{{{member}}}" if member else '{"v":{"NULL":true}}')

@@ -1,0 +1,74 @@
+"""Files as units that can be read one by one: row groups, stripes, whole files of text."""
+
+import pyarrow as pa
+import pyarrow.orc
+import pyarrow.parquet as pq
+import pytest
+
+from ddbio.core.facts import TableFacts
+from ddbio.core.loads.write_plan import plan_write
+from ddbio.errors import NotFoundError
+from ddbio.ops.loads.lanes import Milestone
+from ddbio.ops.loads.sources import open_source, unit_batches
+from ddbio.options import LoadOptions, parse_options
+
+FACTS = TableFacts("rows", "arn", "id", "ACTIVE", (("pk", "S"),), 0, 0, on_demand=True)
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """Return a folder of three formats, one file in row groups."""
+    table = pa.table({"pk": [f"{n:04}" for n in range(1000)]})
+    pq.write_table(table, tmp_path / "a.parquet", row_group_size=300)
+    pa.orc.write_table(table, tmp_path / "b.orc")
+    (tmp_path / "c.jsonl").write_text('{"pk":"0001"}\n')
+    (tmp_path / "sub").mkdir()
+    pq.write_table(table, tmp_path / "sub" / "d.parquet")
+    return tmp_path
+
+
+def opened(source):
+    """Return the source of that name."""
+    return open_source(str(source), parse_options(LoadOptions, {"source": str(source), "table": "rows"}))
+
+
+def read(source, units):
+    """Return how many rows each unit had, by the milestones between them."""
+    plan = plan_write(FACTS, parse_options(LoadOptions, {"source": "x", "table": "rows"}))
+    counts = {}
+    for batch in unit_batches(source.store, units, plan, counts.__setitem__):
+        if isinstance(batch, Milestone):
+            batch.reached()
+    return counts
+
+
+def test_units_are_row_groups_stripes_and_files(folder):
+    """Files come in the order of their names, each in its parts; their rows are counted without reading them."""
+    source = opened(folder)
+    places = [(unit.entry.path, unit.part) for unit in source.units]
+    groups = [("a.parquet", 0), ("a.parquet", 1), ("a.parquet", 2), ("a.parquet", 3)]
+    assert places == [*groups, ("b.orc", 0), ("c.jsonl", 0), ("sub/d.parquet", 0)]
+    assert source.rows is None
+    assert opened(f"{folder}/a*").rows == 1000
+
+
+def test_a_unit_is_read_without_the_others(folder):
+    """Any unit may be left out, and a milestone tells when each has been read."""
+    source = opened(folder)
+    assert read(source, source.units) == {0: 300, 1: 300, 2: 300, 3: 100, 4: 1000, 5: 1, 6: 1000}
+    assert read(source, source.units[3:6:2]) == {3: 100, 5: 1}
+
+
+@pytest.mark.parametrize(
+    ("name", "found"),
+    [("a.parquet", ["a.parquet"]), ("sub", ["d.parquet"]), ("*.orc", ["b.orc"]), ("sub/d*", ["d.parquet"])],
+)
+def test_names_folders_and_globs(folder, name, found):
+    """A file, a folder and a glob each bring their own files only."""
+    assert [entry.path for entry in opened(f"{folder}/{name}").files] == found
+
+
+def test_a_missing_file_is_told(tmp_path):
+    """A name of a file that is not there is an error before anything is written."""
+    with pytest.raises(NotFoundError, match="holds no file of rows"):
+        opened(tmp_path / "absent.parquet")

@@ -1,0 +1,67 @@
+"""How a load is dealt out to tasks, and what of it travels to them."""
+
+import pickle
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ddbio.core.facts import TableFacts
+from ddbio.core.loads.load_plan import SPARK_BYTES, SourceFacts, plan_load
+from ddbio.core.loads.write_plan import plan_write
+from ddbio.core.plan import Resources
+from ddbio.core.staged import StoredObject
+from ddbio.ops.loads.sources import Unit
+from ddbio.ops.loads.task import deal
+from ddbio.options import LoadOptions, parse_options
+
+FACTS = TableFacts("rows", "arn", "id", "ACTIVE", (("pk", "S"),), 0, 0, on_demand=True)
+
+
+def units_of(sizes):
+    """Return units of these sizes."""
+    return [Unit(number, StoredObject(f"{number}.parquet", size), 0, size) for number, size in enumerate(sizes)]
+
+
+@settings(deadline=None)
+@given(st.lists(st.integers(1, 1000), max_size=60), st.integers(1, 9))
+def test_every_unit_is_dealt_once_and_evenly(sizes, tasks):
+    """Each task has units in their order, none has none, and no task has more than its share and one unit."""
+    units = units_of(sizes)
+    dealt = deal(units, tasks)
+    assert sorted((unit for each in dealt for unit in each), key=lambda unit: unit.number) == units
+    assert all(each and list(each) == sorted(each, key=lambda unit: unit.number) for each in dealt)
+    assert len(dealt) == min(tasks, len(units))
+    for each in dealt:
+        assert sum(unit.size_bytes for unit in each) <= sum(sizes) / len(dealt) + max(sizes)
+
+
+def test_a_task_carries_its_own_units_only():
+    """A task of few units is small however many there are."""
+    dealt = deal(units_of([100] * 5000), 1000)
+    assert len(pickle.dumps(dealt[0])) < 2000
+
+
+@pytest.mark.parametrize(
+    ("size", "options", "spark", "engine", "shares"),
+    [
+        (SPARK_BYTES, {}, True, "spark", 32),
+        (SPARK_BYTES, {"unique_keys": True}, True, "spark", None),
+        (SPARK_BYTES, {"mode": "delete"}, True, "spark", None),
+        (SPARK_BYTES, {"newer_by": "v"}, True, "spark", None),
+        (SPARK_BYTES, {"operation_by": "op"}, True, "spark", 32),
+        (SPARK_BYTES, {"wcu_per_second": 20_000}, True, "local", None),
+        (SPARK_BYTES, {"engine": "local"}, True, "local", None),
+        (SPARK_BYTES, {}, False, "local", None),
+        (SPARK_BYTES - 1, {}, True, "local", None),
+        (1, {"engine": "spark"}, True, "spark", 1),
+        (1, {"engine": "spark", "tasks": 7, "mode": "update"}, True, "spark", 7),
+    ],
+)
+def test_size_budget_and_order_choose_the_road(size, options, spark, engine, shares):
+    """Spark is for what one process cannot do, and rows are shuffled where their order matters."""
+    asked = parse_options(LoadOptions, {"source": "s", "table": "rows", **options})
+    found = SourceFacts(1, 1, size, None, exact=False, row_units=None, columns=())
+    plan = plan_load(asked, plan_write(FACTS, asked), FACTS, found, Resources(2, None, spark))
+    assert (plan.engine, plan.shares) == (engine, shares)
+    assert plan.estimated_seconds is None

@@ -1,0 +1,193 @@
+"""Scan to files: whole or not at all, every value, and a report that is true."""
+
+import json
+
+import pyarrow as pa
+import pyarrow.dataset as ds
+import pyarrow.parquet as pq
+import pytest
+
+import ddbio
+from ddbio.errors import (
+    AccessDeniedError,
+    DdbioError,
+    EndpointError,
+    NotFoundError,
+    OptionError,
+    SchemaError,
+    TargetError,
+)
+from ddbio.ops.job.report import ScanReport
+from ddbio.ops.validate import digest_files
+from ddbio.options import ScanOptions, parse_options
+
+REPORT_KEYS = {
+    "items", "rows", "rescued", "seconds", "wire_bytes", "cpu_seconds", "rcu_asked_per_second", "rcu_consumed",
+    "rcu_peak_10s_ratio", "files", "digest",
+}  # fmt: skip
+
+
+@pytest.fixture
+def scan(fake, tmp_path):
+    """Return the verb, on the fake and this test's folder."""
+
+    def run(table, **options):
+        options = {"endpoint_url": fake.endpoint_url, "engine": "local", "dest": tmp_path / "out", **options}
+        return ddbio.scan(table, options.pop("dest"), **options)
+
+    return run
+
+
+def _visible(folder):
+    return sorted(path.name for path in folder.rglob("*") if path.is_file()) if folder.exists() else []
+
+
+def test_rows_files_and_report_agree(scan, tmp_path):
+    """Every item is a row of a file that the report, the manifest and the folder know."""
+    report = scan("flights", digest=True, segments=4)
+    assert report.items == report.rows == sum(file.rows for file in report.files) == 20_000
+    assert report.to_dict().keys() >= REPORT_KEYS
+    manifest = json.loads((tmp_path / "out" / "_ddbio" / f"{report.job_id}.json").read_text())
+    assert (manifest["rows"], manifest["digest"]) == (20_000, report.digest)
+    assert sorted(file["path"] for file in manifest["files"]) == sorted(p.name for p in (tmp_path / "out").glob("*.p*"))
+    assert ds.dataset(tmp_path / "out").count_rows() == 20_000
+
+
+def test_digest_of_files_equals_that_of_the_wire(scan):
+    """What the files hold is what the service sent, by an independent count and digest."""
+    report = scan("types", digest=True, nulls="keep")
+    files = digest_files([file.path for file in report.files], parse_options(ScanOptions, {"table": "t"}))
+    assert (files.count, files.hexdigest()) == (500, report.digest)
+
+
+def test_types_reach_the_files_exactly(scan):
+    """Ten types arrive as the Arrow types that hold them, DynamoDB's own kept beside."""
+    report = scan("types")
+    table = pq.read_table(report.files[0].path)
+    types = {field.name: (str(field.type), field.metadata[b"ddb:type"].decode()) for field in table.schema}
+    assert types["n"] == ("int64", "N")
+    assert types["price"] == ("decimal128(38, 2)", "N")
+    assert types["big"] == ("decimal128(38, 0)", "N")
+    assert types["ss"] == ("list<element: string>", "SS")
+    assert types["map"] == ("struct<city: string, zip: int64>", "M")
+    row = table.filter(pa.compute.equal(table["pk"], "item-00007")).to_pylist()[0]
+    assert (str(row["price"]), row["b"], row["flag"], row["none"]) == ("7.25", b"\0\0\0\7", False, None)
+
+
+def test_misfits_are_rescued_and_counted(scan):
+    """A value of another type and an attribute the sample lacked are kept as DynamoDB JSON and reported."""
+    report = scan("drifted", sample_items=100)
+    assert report.rescued == 2
+    assert {(misfit.path, misfit.kind) for misfit in report.misfits} == {
+        ("late", "not in the schema"),
+        ("n", "another type"),
+    }
+    rescued = [text for file in report.files for text in pq.read_table(file.path)["_rescue"].to_pylist() if text]
+    assert sorted(rescued) == ['{"late":{"S":"attribute"}}', '{"n":{"S":"not a number"}}']
+
+
+def test_misfits_can_fail_the_job(scan, tmp_path):
+    """With on_misfit=fail the job ends with the value's path, and nothing is left."""
+    with pytest.raises(SchemaError, match="late: not in the schema"):
+        scan("drifted", sample_items=100, on_misfit="fail")
+    assert _visible(tmp_path / "out") == []
+
+
+def test_columns_limit_and_index_reach_the_request(scan):
+    """A projection reads only its attributes, in their order; a limit ends the scan."""
+    report = scan("flights", columns="dest,carrier", limit=1234)
+    table = pq.read_table(report.files[0].path)
+    assert table.schema.names == ["dest", "carrier", "_rescue"]
+    assert report.items == table.num_rows == 1234
+
+
+def test_asked_column_that_no_sample_showed_is_there(scan):
+    """A column that was asked for exists, even if no item has it."""
+    report = scan("types", columns="pk,ghost")
+    assert pq.read_table(report.files[0].path).schema.names == ["pk", "ghost", "_rescue"]
+
+
+def test_empty_table_has_its_keys(scan):
+    """A table without items leaves a readable output with its key columns and no row."""
+    report = scan("empty")
+    assert (report.items, report.rows) == (0, 0)
+    assert [pq.read_schema(file.path).names for file in report.files] == [["pk", "sk", "_rescue"]]
+
+
+def test_mode_error_refuses_and_keeps(scan, tmp_path):
+    """A target that holds files is left alone unless append or overwrite is asked for."""
+    scan("types")
+    before = _visible(tmp_path / "out")
+    with pytest.raises(TargetError, match="not empty"):
+        scan("flights")
+    assert _visible(tmp_path / "out") == before
+
+
+def test_append_adds_and_overwrite_replaces(scan, tmp_path):
+    """Append keeps what is there, overwrite leaves only its own."""
+    scan("types")
+    scan("types", mode="append")
+    assert ds.dataset(tmp_path / "out").count_rows() == 1000
+    scan("types", mode="overwrite")
+    assert ds.dataset(tmp_path / "out").count_rows() == 500
+
+
+def test_target_file_size_is_kept(scan):
+    """Files are closed near the asked size."""
+    report = scan("flights", target_file_bytes="64KiB", segments=1, compression="none")
+    assert len(report.files) > 5
+    assert all(file.bytes < 2 * 64 * 1024 for file in report.files)
+
+
+def test_read_units_are_the_service_s(scan, fake):
+    """The report's units are those the fake charged."""
+    before = sum(units for _, units, _ in fake.consumed("flights"))
+    report = scan("flights", consistent=True)
+    charged = sum(units for _, units, _ in fake.consumed("flights")) - before
+    assert report.rcu_consumed == pytest.approx(charged)
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "message"),
+    [
+        ({"table": "nope"}, NotFoundError, "nope"),
+        ({"index": "nope"}, OptionError, "has no index"),
+        ({"endpoint_url": "http://127.0.0.1:9"}, EndpointError, "is the endpoint right and up?"),
+        ({"dest": "gs://bucket/x"}, OptionError, "neither s3:// nor"),
+        ({"schema": pa.schema([pa.field("pk", pa.int64())])}, SchemaError, "key attribute 'pk'"),
+        ({"read_ratio": 0.5}, OptionError, "give rcu_per_second instead"),
+        ({"profile": "nobody"}, OptionError, "nobody"),
+        ({"rcu": 3}, OptionError, "unknown option 'rcu'"),
+    ],
+)
+def test_bad_input_is_one_clear_error_and_no_output(scan, tmp_path, options, error, message):
+    """What cannot work is told before anything is written."""
+    with pytest.raises(error) as caught:
+        scan(options.pop("table", "types"), **options)
+    assert message.replace("s3:// nor", "s3://bucket/prefix nor") in str(caught.value)
+    assert isinstance(caught.value, DdbioError)
+    assert _visible(tmp_path) == []
+
+
+def test_missing_credentials_are_named(scan, monkeypatch, tmp_path):
+    """Without credentials the error says which call needed them and how to give them."""
+    monkeypatch.delenv("AWS_ACCESS_KEY_ID")
+    monkeypatch.delenv("AWS_SECRET_ACCESS_KEY")
+    with pytest.raises(AccessDeniedError, match="AWS_ACCESS_KEY_ID") as caught:
+        scan("types", region="eu-central-1")
+    assert caught.value.action == "dynamodb:DescribeTable"
+    assert _visible(tmp_path) == []
+
+
+def test_target_that_is_a_file_is_refused(scan, tmp_path):
+    """A path that is a file cannot take a folder of files."""
+    (tmp_path / "out").write_text("mine")
+    with pytest.raises(TargetError):
+        scan("types")
+    assert (tmp_path / "out").read_text() == "mine"
+
+
+def test_report_is_json(scan):
+    """The report's fields are the keys of its JSON form."""
+    report = scan("types")
+    assert json.loads(report.to_json()).keys() == set(ScanReport.__dataclass_fields__)
