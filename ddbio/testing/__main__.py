@@ -11,11 +11,11 @@ import threading
 from pathlib import Path
 
 from ddbio.errors import DdbioError, OptionError
-from ddbio.testing.capacity import BURST_SECONDS
-from ddbio.testing.definition import ON_DEMAND_PARTITIONS
 from ddbio.testing.fake import FakeDynamoDB
 from ddbio.testing.faults import Faults, Storm
 from ddbio.testing.loading import file_lines
+from ddbio.testing.tables.capacity import BURST_SECONDS
+from ddbio.testing.tables.definition import ON_DEMAND_PARTITIONS
 
 
 def main(arguments: list[str] | None = None) -> int:

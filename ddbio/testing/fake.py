@@ -6,15 +6,15 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Self
 
 from ddbio.errors import DdbioError
-from ddbio.testing.capacity import BURST_SECONDS, Capacity
 from ddbio.testing.child import ChildServer
-from ddbio.testing.database import Database
-from ddbio.testing.definition import ON_DEMAND_PARTITIONS, Defaults
-from ddbio.testing.delivery import Delivery
 from ddbio.testing.faults import Faults
 from ddbio.testing.proxy import ProxyService
 from ddbio.testing.server import LOOPBACK, Server
 from ddbio.testing.service import Service
+from ddbio.testing.tables.capacity import BURST_SECONDS, Capacity
+from ddbio.testing.tables.database import Database
+from ddbio.testing.tables.definition import ON_DEMAND_PARTITIONS, Defaults
+from ddbio.testing.tables.delivery import Delivery
 from ddbio.testing.upstream import Upstream
 
 if TYPE_CHECKING:

@@ -10,19 +10,19 @@ from typing import TYPE_CHECKING, Any
 
 from ddbio.core.capacity import item_size_bytes
 from ddbio.errors import DecodeError, OptionError
-from ddbio.testing.definition import key_schema, loaded_table
 from ddbio.testing.refusal import Refusal
 from ddbio.testing.request import checked_name
-from ddbio.testing.schema import KEY_TAGS, KeySchema
-from ddbio.testing.shelf import Stored
+from ddbio.testing.tables.definition import key_schema, loaded_table
+from ddbio.testing.tables.schema import KEY_TAGS, KeySchema
+from ddbio.testing.tables.shelf import Stored
 from ddbio.testing.values import MAX_ITEM_BYTES, canonical_value, stored_item, to_wire
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from ddbio.core.attribute import Item
-    from ddbio.testing.database import Database
-    from ddbio.testing.table import Table
+    from ddbio.testing.tables.database import Database
+    from ddbio.testing.tables.table import Table
 
 Items = bytes | bytearray | memoryview | Iterable[Mapping[str, Any] | bytes | str]
 """Lines of DynamoDB JSON, or items: bare, or each as ``{"Item": {…}}``."""

@@ -10,19 +10,19 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from ddbio.core.capacity import EVENTUAL_RATIO, item_size_bytes
-from ddbio.testing.capacity import Draw
-from ddbio.testing.definition import Defaults, define_table
-from ddbio.testing.paging import read_units
+from ddbio.testing.calls.paging import read_units
+from ddbio.testing.calls.writes import planned_delete, planned_put
 from ddbio.testing.request import Request, canonical_map
-from ddbio.testing.schema import hash_of, part_of_hash
-from ddbio.testing.table import write_units
-from ddbio.testing.writes import planned_delete, planned_put
+from ddbio.testing.tables.capacity import Draw
+from ddbio.testing.tables.definition import Defaults, define_table
+from ddbio.testing.tables.schema import hash_of, part_of_hash
+from ddbio.testing.tables.table import write_units
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from ddbio.core.attribute import Item
-    from ddbio.testing.table import Table
+    from ddbio.testing.tables.table import Table
 
 _INDEX_MEMBERS = ("IndexName", "KeySchema", "Projection")
 

@@ -11,17 +11,17 @@ from typing import TYPE_CHECKING, Any
 
 from ddbio.errors import OptionError
 from ddbio.testing.compression import inflated
-from ddbio.testing.database import Database, consumed_capacity
 from ddbio.testing.faults import READS, WRITES
 from ddbio.testing.pricing import described_table, first_draw, read_draws, write_draws
 from ddbio.testing.refusal import Refusal, malformed
 from ddbio.testing.server import HttpReply, HttpRequest
 from ddbio.testing.service import AMZ_JSON, Service, struck
+from ddbio.testing.tables.database import Database, consumed_capacity
 from ddbio.testing.values import to_wire
 
 if TYPE_CHECKING:
-    from ddbio.testing.capacity import Draw
-    from ddbio.testing.table import Table
+    from ddbio.testing.tables.capacity import Draw
+    from ddbio.testing.tables.table import Table
     from ddbio.testing.upstream import Upstream
 
 _OK = 200

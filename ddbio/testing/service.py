@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs, urlsplit
 
 from ddbio.errors import DdbioError
-from ddbio.testing.backups import (
+from ddbio.testing.calls.backups import (
     create_backup,
     delete_backup,
     describe_backup,
@@ -18,39 +18,39 @@ from ddbio.testing.backups import (
     restore_backup,
     restore_to_point_in_time,
 )
-from ddbio.testing.bulk import (
+from ddbio.testing.calls.bulk import (
     cancel_bulk_operation,
     describe_bulk_operation,
     list_bulk_operations,
     start_bulk_put,
 )
-from ddbio.testing.changes import update_table
-from ddbio.testing.compression import MAX_BODY_BYTES, compressed, inflated, is_worth_compressing, reply_coding
-from ddbio.testing.control import create_table, delete_table, describe_table, list_tables
-from ddbio.testing.exports import describe_export, export_table, list_exports
-from ddbio.testing.imports import describe_import, import_table, list_imports
-from ddbio.testing.loading import load
-from ddbio.testing.paging import query, scan
-from ddbio.testing.reads import batch_get_item, get_item
-from ddbio.testing.refusal import Refusal, bad_signature, broken, unauthenticated, unknown_operation
-from ddbio.testing.request import Request
-from ddbio.testing.server import CutError, HttpReply, HttpRequest
-from ddbio.testing.settings import (
+from ddbio.testing.calls.changes import update_table
+from ddbio.testing.calls.control import create_table, delete_table, describe_table, list_tables
+from ddbio.testing.calls.exports import describe_export, export_table, list_exports
+from ddbio.testing.calls.imports import describe_import, import_table, list_imports
+from ddbio.testing.calls.paging import query, scan
+from ddbio.testing.calls.reads import batch_get_item, get_item
+from ddbio.testing.calls.settings import (
     describe_continuous_backups,
     describe_time_to_live,
     update_continuous_backups,
     update_time_to_live,
 )
-from ddbio.testing.updates import update_item
+from ddbio.testing.calls.updates import update_item
+from ddbio.testing.calls.writes import batch_write_item, delete_item, put_item
+from ddbio.testing.compression import MAX_BODY_BYTES, compressed, inflated, is_worth_compressing, reply_coding
+from ddbio.testing.loading import load
+from ddbio.testing.refusal import Refusal, bad_signature, broken, unauthenticated, unknown_operation
+from ddbio.testing.request import Request
+from ddbio.testing.server import CutError, HttpReply, HttpRequest
 from ddbio.testing.values import to_wire
-from ddbio.testing.writes import batch_write_item, delete_item, put_item
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ddbio.testing.database import Database
     from ddbio.testing.faults import Strike
     from ddbio.testing.reply import Chunks
+    from ddbio.testing.tables.database import Database
 
 _OPERATIONS: dict[str, Callable[[Database, Request], dict[str, Any] | Chunks]] = {
     "BatchGetItem": batch_get_item,

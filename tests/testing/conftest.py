@@ -7,11 +7,11 @@ import pytest
 from hypothesis import settings
 
 from ddbio.testing import FakeDynamoDB
-from ddbio.testing.capacity import Capacity
-from ddbio.testing.control import create_table
-from ddbio.testing.database import Database
-from ddbio.testing.definition import Defaults
+from ddbio.testing.calls.control import create_table
 from ddbio.testing.request import Request
+from ddbio.testing.tables.capacity import Capacity
+from ddbio.testing.tables.database import Database
+from ddbio.testing.tables.definition import Defaults
 
 settings.register_profile("testing", deadline=None, database=None)
 settings.load_profile("testing")

@@ -8,10 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ddbio.errors import DecodeError, OptionError
-from ddbio.testing.database import Database
+from ddbio.testing.calls.paging import scan
 from ddbio.testing.loading import file_lines, load, parse_key
-from ddbio.testing.paging import scan
 from ddbio.testing.request import Request
+from ddbio.testing.tables.database import Database
 from ddbio.testing.values import stored_item, to_wire
 
 NUMBERS = st.sampled_from(["0", "-0", "1", "1.0", "1e3", "-12.5", "001", "1" * 38])

@@ -1,0 +1,1 @@
+"""Answer the calls of the service, one module a family."""

@@ -1,0 +1,155 @@
+"""Answer for backups on demand and for restores of them or of a point in time; refuses overrides of the definition."""
+
+from __future__ import annotations
+
+import json
+import secrets
+import uuid
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from ddbio.testing.calls.control import describe
+from ddbio.testing.refusal import constraint, in_use, invalid, lacking, service_refusal, table_not_found
+from ddbio.testing.tables.backup import Backup
+from ddbio.testing.tables.shelf import Shelf
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from ddbio.testing.request import Request
+    from ddbio.testing.tables.database import Database
+    from ddbio.testing.tables.shelf import Stored
+    from ddbio.testing.tables.table import Table
+
+_MAX_LISTED = 100
+_SHORTEST_NAME, _LONGEST_NAME = 3, 255
+
+
+def create_backup(database: Database, request: Request) -> dict[str, Any]:
+    """Keep a table as it is now."""
+    name = request.required("BackupName")
+    if not _SHORTEST_NAME <= len(name) <= _LONGEST_NAME:
+        raise constraint(name, "backupName", "have length between 3 and 255")
+    table = _table(database, request.table_name())
+    now = database.wall.now()
+    arn = f"{table.arn}/backup/{int(now * 1000):014d}-{secrets.token_hex(4)}"
+    items = [stored for _, stored in table.shelf.frozen().entries()]
+    kept = replace(table, description=dict(table.description), indexes=dict(table.indexes), shelf=Shelf())
+    backup = Backup(arn, name, kept, items, now, now + database.job_seconds)
+    database.backups[arn] = backup
+    return {"BackupDetails": {**backup.details(now), "BackupStatus": "CREATING"}}
+
+
+def describe_backup(database: Database, request: Request) -> dict[str, Any]:
+    """Describe one backup and the table it is of."""
+    return {"BackupDescription": _described(_backup(database, request), database.wall.now())}
+
+
+def delete_backup(database: Database, request: Request) -> dict[str, Any]:
+    """Forget a backup."""
+    backup = _backup(database, request)
+    del database.backups[backup.arn]
+    described = _described(backup, database.wall.now())
+    described["BackupDetails"]["BackupStatus"] = "DELETED"
+    return {"BackupDescription": described}
+
+
+def list_backups(database: Database, request: Request) -> dict[str, Any]:
+    """List backups, of one table or of all, the oldest first."""
+    table = request.table_name() if "TableName" in request.members else None
+    limit = request.integer("Limit", 1, _MAX_LISTED) or _MAX_LISTED
+    after = request.text("ExclusiveStartBackupArn")
+    arns = list(database.backups)
+    if after is not None:
+        arns = arns[arns.index(after) + 1 :] if after in database.backups else []
+    found = [database.backups[arn] for arn in arns if table in (None, database.backups[arn].table.name)]
+    now = database.wall.now()
+    summaries = [
+        {**each.details(now), **{name: each.source()[name] for name in ("TableName", "TableId", "TableArn")}}
+        for each in found[:limit]
+    ]
+    more = {"LastEvaluatedBackupArn": found[limit - 1].arn} if len(found) > limit else {}
+    return {"BackupSummaries": summaries, **more}
+
+
+def restore_backup(database: Database, request: Request) -> dict[str, Any]:
+    """Make a table of a backup."""
+    backup = _backup(database, request)
+    if database.wall.now() < backup.ready_at:
+        raise service_refusal("BackupInUseException", f"Backup is being created: {backup.arn}")
+    origin = {"SourceBackupArn": backup.arn, "SourceTableArn": backup.table.arn}
+    return _restored(database, request, backup.table, backup.items, {**origin, "RestoreDateTime": backup.created_at})
+
+
+def restore_to_point_in_time(database: Database, request: Request) -> dict[str, Any]:
+    """Make a table of what another one was at a time."""
+    member = "SourceTableArn" if "SourceTableArn" in request.members else "SourceTableName"
+    table = _table(database, request.table_name(member))
+    if table.journal is None or table.recovery is None:
+        raise service_refusal(
+            "PointInTimeRecoveryUnavailableException", f"Point in time recovery is not enabled for table '{table.name}'"
+        )
+    now = database.wall.now()
+    at = now if request.boolean("UseLatestRestorableTime") else request.required("RestoreDateTime")
+    if not isinstance(at, (int, float)) or not int(table.recovery[0]) <= at <= now:
+        raise service_refusal("InvalidRestoreTimeException", "The restore time is outside of the recovery window")
+    items = table.journal.state(table.shelf.frozen(), at).values()
+    return _restored(database, request, table, items, {"SourceTableArn": table.arn, "RestoreDateTime": round(at, 3)})
+
+
+def _restored(
+    database: Database, request: Request, source: Table, items: Iterable[Stored], origin: dict[str, Any]
+) -> dict[str, Any]:
+    if any(member.endswith("Override") for member in request.members):
+        raise lacking("an override of a restored table's definition")
+    name = request.table_name("TargetTableName")
+    if name in database.tables:
+        raise service_refusal("TableAlreadyExistsException", f"Table already exists: {name}")
+    table = _like(source, name)
+    table.load((json.loads(stored.wire), stored) for stored in items)
+    table.description["RestoreSummary"] = {**origin, "RestoreInProgress": True}
+    table.ready_at = database.wall.now() + database.job_seconds
+    database.add(table)
+    return {"TableDescription": describe(table, "CREATING")}
+
+
+def _like(source: Table, name: str) -> Table:
+    """Return an empty table of the same definition; settings are not restored."""
+    arn = f"{source.arn.rpartition('/')[0]}/{name}"
+    indexes = {
+        index.name: replace(
+            index,
+            arn=f"{arn}/index/{index.name}",
+            description={**index.description, "IndexArn": f"{arn}/index/{index.name}"},
+            shelf=Shelf(),
+        )
+        for index in source.indexes.values()
+    }
+    lost = ("StreamSpecification", "LatestStreamLabel", "LatestStreamArn")
+    description = {member: value for member, value in source.description.items() if member not in lost}
+    description["TableId"] = str(uuid.uuid4())
+    settings: dict[str, Any] = dict.fromkeys(("expiry", "recovery", "journal"))
+    return replace(
+        source, name=name, arn=arn, description=description, indexes=indexes, shelf=Shelf(), ready_at=0.0, **settings
+    )
+
+
+def _described(backup: Backup, now: float) -> dict[str, Any]:
+    return {"BackupDetails": backup.details(now), "SourceTableDetails": backup.source()}
+
+
+def _backup(database: Database, request: Request) -> Backup:
+    arn = request.required("BackupArn")
+    if "/backup/" not in arn:
+        raise invalid("Invalid Backup ARN")
+    if arn not in database.backups:
+        raise service_refusal("BackupNotFoundException", f"Backup not found: {arn}")
+    return database.backups[arn]
+
+
+def _table(database: Database, name: str) -> Table:
+    if name not in database.tables:
+        raise table_not_found(f"Table not found: {name}")
+    if database.tables[name].ready_at > database.wall.now():
+        raise in_use(f"Table is being created: {name}")
+    return database.tables[name]

@@ -1,0 +1,226 @@
+"""Answer ExportTableToPointInTime, DescribeExport and ListExports from a table and its journal; refuses filters."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import time
+from collections import defaultdict
+from random import Random
+from typing import TYPE_CHECKING, Any
+
+from ddbio.core.ion.text import ion_line
+from ddbio.testing.calls.native import put_export
+from ddbio.testing.refusal import invalid, lacking, malformed, service_refusal, table_not_found
+from ddbio.testing.values import to_wire
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ddbio.testing.request import Request
+    from ddbio.testing.tables.database import Database
+    from ddbio.testing.tables.journal import Write
+    from ddbio.testing.tables.table import Table
+
+_ECHOED = ("ExportType", "S3BucketOwner", "S3Prefix", "S3SseKmsKeyId")
+_TOKEN_MEMBERS = (
+    *("TableArn", "S3Bucket", "ExportTime", "ExportFormat", "IncrementalExportSpecification", "S3SseAlgorithm"),
+    *_ECHOED,
+)
+_VIEWS = ("NEW_AND_OLD_IMAGES", "NEW_IMAGE")
+_MAX_LISTED = 25
+# https://docs.aws.amazon.com/amazondynamodb/latest/APIReference/API_IncrementalExportSpecification.html
+_SHORTEST_SECONDS, _LONGEST_SECONDS = 15 * 60, 24 * 60 * 60
+# https://aws.amazon.com/dynamodb/pricing/on-demand/
+_LEAST_BILLED_BYTES = 10 * 1024 * 1024
+
+
+def export_table(database: Database, request: Request) -> dict[str, Any]:
+    """Export a table as it is now, as it was, or what a window changed in it."""
+    if database.delivery is None:
+        raise lacking("ExportTableToPointInTime without export_to")
+    table = _exported_table(database, request)
+    asked = {name: request.members[name] for name in _TOKEN_MEMBERS if name in request.members}
+    token = request.text("ClientToken")
+    exports = database.exports
+    if token in exports.tokens:
+        before, arn = exports.tokens[token or ""]
+        if before != asked:
+            raise service_refusal("ExportConflictException", "Duplicate request detected")
+        return {"ExportDescription": exports.described(arn)}
+    description = _description(database, table, request)
+    if token is not None:
+        exports.tokens[token] = asked, description["ExportArn"]
+    # What is exported is what is there now, however long the writing takes.
+    chosen = Random(description["ExportArn"])
+    lines, size_bytes = _lines(table, description, chosen, is_past="ExportTime" in request.members)
+    target, members = database.delivery, {**description, "BilledSizeBytes": size_bytes}
+    return {
+        "ExportDescription": exports.begin(
+            description,
+            lambda: {**put_export(target, members, lines, chosen), "BilledSizeBytes": size_bytes},
+        )
+    }
+
+
+def describe_export(database: Database, request: Request) -> dict[str, Any]:
+    """Describe one export."""
+    request.required("ExportArn")
+    arn = request.text("ExportArn") or ""
+    if "/export/" not in arn:
+        raise invalid("Invalid Export ARN")
+    description = database.exports.described(arn)
+    if description is None:
+        raise service_refusal("ExportNotFoundException", f"Export not found: {arn}")
+    return {"ExportDescription": description}
+
+
+def list_exports(database: Database, request: Request) -> dict[str, Any]:
+    """List exports, the newest first; those of a deleted table are not shown."""
+    arn = request.text("TableArn")
+    limit = request.integer("MaxResults", 1, _MAX_LISTED) or _MAX_LISTED
+    there = {table.arn for table in database.tables.values()}
+    shown, more = database.exports.page(
+        limit, request.text("NextToken"), lambda each: each["TableArn"] in there and arn in (None, each["TableArn"])
+    )
+    summaries = [
+        {
+            "ExportArn": each["ExportArn"],
+            "ExportStatus": each["ExportStatus"],
+            "ExportType": each.get("ExportType", "FULL_EXPORT"),
+        }
+        for each in shown
+    ]
+    return {"ExportSummaries": summaries, **more}
+
+
+def _exported_table(database: Database, request: Request) -> Table:
+    request.required("S3Bucket")
+    name = request.table_name("TableArn")
+    for member in ("TableArn", "S3Bucket", "S3Prefix", "ClientToken", "ExportFormat", "ExportType"):
+        if request.text(member) == "":
+            raise invalid(f"1 validation error detected: {member} must not be empty")
+    if not (request.text("TableArn") or "").startswith("arn:"):
+        raise invalid("Invalid TableArn")
+    if name not in database.tables:
+        raise table_not_found(f"Table not found: {name}")
+    request.text("ExportFormat", ("DYNAMODB_JSON", "ION"))
+    if "FilterSpecification" in request.members:
+        raise lacking("FilterSpecification")
+    table = database.tables[name]
+    if table.recovery is None:
+        raise service_refusal(
+            "PointInTimeRecoveryUnavailableException", f"Point in time recovery is not enabled for table '{name}'"
+        )
+    return table
+
+
+def _description(database: Database, table: Table, request: Request) -> dict[str, Any]:
+    now = round(database.wall.now(), 3)
+    at = request.members.get("ExportTime", now)
+    _check_time(table, at, now)
+    export_id = (
+        f"{int(now * 1000):014d}-{hashlib.blake2b(str(time.monotonic_ns()).encode(), digest_size=4).hexdigest()}"
+    )
+    description = {
+        "ExportArn": f"{table.arn}/export/{export_id}",
+        "StartTime": now,
+        "TableArn": table.arn,
+        "TableId": table.description["TableId"],
+        "ExportTime": at,
+        "ClientToken": request.text("ClientToken") or export_id,
+        "S3Bucket": request.text("S3Bucket"),
+        "S3SseAlgorithm": request.text("S3SseAlgorithm") or "AES256",
+        "ExportFormat": request.text("ExportFormat") or "DYNAMODB_JSON",
+        **{name: request.members[name] for name in _ECHOED if name in request.members},
+    }
+    if request.text("ExportType", ("FULL_EXPORT", "INCREMENTAL_EXPORT")) == "INCREMENTAL_EXPORT":
+        description["IncrementalExportSpecification"] = _window(table, request, now)
+    return description
+
+
+def _window(table: Table, request: Request, now: float) -> dict[str, Any]:
+    if "ExportTime" in request.members:
+        raise invalid("ExportTime cannot be specified for incremental exports")
+    window = request.required("IncrementalExportSpecification")
+    match window:
+        case {"ExportFromTime": int() | float() as start, "ExportToTime": int() | float() as end}:
+            pass
+        case _:
+            raise malformed()
+    view = window.get("ExportViewType", _VIEWS[0])
+    if view not in _VIEWS:
+        raise malformed()
+    _check_time(table, start, now)
+    _check_time(table, end, now)
+    if not _SHORTEST_SECONDS <= end - start <= _LONGEST_SECONDS:
+        raise service_refusal(
+            "InvalidExportTimeException",
+            "The export period must be between 15 minutes and 24 hours",
+        )
+    return {"ExportFromTime": start, "ExportToTime": end, "ExportViewType": view}
+
+
+def _check_time(table: Table, at: object, now: float) -> None:
+    if not isinstance(at, (int, float)) or at > now or table.recovery is None or at < int(table.recovery[0]):
+        raise service_refusal("InvalidExportTimeException", "The specified time is outside of the recovery window")
+
+
+def _lines(
+    table: Table, description: dict[str, Any], chosen: Random, *, is_past: bool
+) -> tuple[list[list[bytes]], int]:
+    """Return the lines of each data file, and the bytes to bill."""
+    journal = table.journal
+    if journal is None:
+        raise AssertionError("a table with recovery has a journal")
+    window = description.get("IncrementalExportSpecification")
+    spell = ion_line if description["ExportFormat"] == "ION" else _json_line
+    lines: defaultdict[int, list[bytes]] = defaultdict(list)
+    size_bytes = 0
+    if window is None:
+        items = table.shelf.frozen()
+        entries = journal.state(items, description["ExportTime"]).items() if is_past else items.entries()
+        for key, stored in entries:
+            size_bytes += stored.size_bytes
+            lines[table.partition_of(key)].append(spell({"Item": _shuffled(stored.wire, chosen)}))
+    else:
+        for key, write in journal.changes(window["ExportFromTime"], window["ExportToTime"]).items():
+            size_bytes += sum(image.size_bytes for image in (write.old, write.new) if image is not None)
+            record = dict(_record(table, write, window["ExportViewType"], chosen))
+            lines[table.partition_of(key)].append(spell(record))
+    return [lines[each] for each in range(table.throughput.partitions)], max(size_bytes, _LEAST_BILLED_BYTES)
+
+
+def _record(table: Table, write: Write, view: str, chosen: Random) -> Iterator[tuple[str, dict[str, Any]]]:
+    image = write.new or write.old
+    item = json.loads(image.wire) if image is not None else {}
+    yield "Metadata", {"WriteTimestampMicros": {"N": str(write.micros)}}
+    yield "Keys", {name: item[name] for name in table.keys.names}
+    if write.old is not None and view == "NEW_AND_OLD_IMAGES":
+        yield "OldImage", _shuffled(write.old.wire, chosen)
+    if write.new is not None:
+        yield "NewImage", _shuffled(write.new.wire, chosen)
+
+
+def _json_line(document: dict[str, Any]) -> bytes:
+    return to_wire(document) + b"\n"
+
+
+def _shuffled(wire: bytes, chosen: Random) -> dict[str, Any]:
+    """Return an item whose sets are in another order: the service's exports promise none."""
+    item: dict[str, Any] = json.loads(wire)
+    if b'S":[' in wire:
+        _shuffle_members(item, chosen)
+    return item
+
+
+def _shuffle_members(item: dict[str, Any], chosen: Random) -> None:
+    for value in item.values():
+        ((tag, content),) = value.items()
+        if tag in {"SS", "NS", "BS"}:
+            chosen.shuffle(content)
+        elif tag == "M":
+            _shuffle_members(content, chosen)
+        elif tag == "L":
+            for element in content:
+                _shuffle_members({"": element}, chosen)

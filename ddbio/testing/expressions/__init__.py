@@ -1,0 +1,1 @@
+"""Read the expressions of requests: names, conditions, key conditions, projections."""

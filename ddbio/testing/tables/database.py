@@ -1,0 +1,163 @@
+"""Hold the tables, their capacity and the record of what they consumed; refuses to run an operation itself."""
+
+from __future__ import annotations
+
+import time
+from collections import defaultdict
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from ddbio.testing.faults import Faults, Mishaps
+from ddbio.testing.refusal import in_use, not_found
+from ddbio.testing.tables.capacity import Capacity, Draw
+from ddbio.testing.tables.definition import Defaults
+from ddbio.testing.tables.jobs import Jobs
+from ddbio.testing.tables.record import Record
+from ddbio.testing.wall import Wall
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from ddbio.testing.refusal import Refusal
+    from ddbio.testing.request import Request
+    from ddbio.testing.tables.backup import Backup
+    from ddbio.testing.tables.delivery import Delivery
+    from ddbio.testing.tables.table import Change, Table
+
+_RETURN_CONSUMED = ("INDEXES", "TOTAL", "NONE")
+
+
+@dataclass(slots=True)
+class Database:
+    """Hold every table of one server; not safe for concurrent use."""
+
+    defaults: Defaults = field(default_factory=Defaults)
+    capacity: Capacity = field(default_factory=Capacity)
+    clock: Callable[[], float] = time.monotonic
+    faults: Faults = field(default_factory=Faults)
+    wall: Wall = field(default_factory=Wall)
+    delivery: Delivery | None = None
+    job_seconds: float = 0.0
+    exports: Jobs = field(init=False)
+    imports: Jobs = field(init=False)
+    bulk: Jobs = field(init=False)
+    backups: dict[str, Backup] = field(default_factory=dict)
+    tables: dict[str, Table] = field(default_factory=dict)
+    record: Record = field(init=False)
+    mishaps: Mishaps = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.record = Record(self.clock())
+        self.mishaps = Mishaps(self.faults, self.clock())
+        self.exports, self.imports, self.bulk = (
+            Jobs(kind, self.wall, self.job_seconds, self.faults.job_failure)
+            for kind in ("Export", "Import", "BulkOperation")
+        )
+
+    def table(self, request: Request) -> Table:
+        """Return the table a request names."""
+        return self.named(request.table_name())
+
+    def named(self, name: str) -> Table:
+        """Return a table by its name."""
+        if name not in self.tables or self.tables[name].ready_at > self.wall.now():
+            raise not_found()
+        return self.tables[name]
+
+    def add(self, table: Table) -> None:
+        """Add a new table with fresh buckets."""
+        if table.name in self.tables:
+            raise in_use(f"Table already exists: {table.name}")
+        table.description["CreationDateTime"] = round(self.wall.now(), 3)
+        self.tables[table.name] = table
+        now = self.clock()
+        self.capacity.declare(table.arn, table.throughput, now)
+        for index in table.indexes.values():
+            self.capacity.declare(index.arn, index.throughput, now)
+
+    def remove(self, table: Table) -> None:
+        """Remove a table and its buckets."""
+        del self.tables[table.name]
+        for arn in (table.arn, *(index.arn for index in table.indexes.values())):
+            self.capacity.forget(arn)
+
+    def check_weather(self, operation: str, request: Request) -> None:
+        """Refuse a request that comes during a storm."""
+        if self.faults.storms:
+            name = request.members.get("TableName") or next(iter(request.members.get("RequestItems") or {"": None}))
+            self.check_storm(operation, self.tables[name].arn if name in self.tables else str(name))
+
+    def check_storm(self, operation: str, resource: str) -> None:
+        """Refuse a request to a table, named by its ARN, that comes during a storm."""
+        refusal = self.mishaps.storm(operation, resource, self.clock())
+        if refusal is not None:
+            raise refusal
+
+    def write(self, change: Change, failure: Refusal | None) -> None:
+        """Carry out a write, or refuse it as throttled or by its failed condition, which the table alone pays."""
+        if failure is not None:
+            # https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/read-write-operations.html
+            self.take(change.draws[:1])
+            raise failure
+        self.take(change.draws)
+        change.apply()
+
+    def take(self, draws: Sequence[Draw]) -> None:
+        """Consume what a request draws, or refuse the request as throttled."""
+        self.check(draws)
+        self.charge(draws)
+
+    def check(self, draws: Sequence[Draw]) -> None:
+        """Refuse a request as throttled if what it draws from is empty."""
+        refusal = self.capacity.refusal(draws, self.clock())
+        if refusal is not None:
+            raise refusal
+
+    def charge(self, draws: Sequence[Draw]) -> None:
+        """Consume what an admitted request draws."""
+        now = self.clock()
+        self.capacity.charge(draws, now)
+        self.record.add(draws, now)
+
+
+def consumed_wanted(request: Request) -> str:
+    """Return which consumption the caller wants to see: INDEXES, TOTAL or NONE."""
+    return request.text("ReturnConsumedCapacity", _RETURN_CONSUMED) or "NONE"
+
+
+def consumed_capacity(table: Table, draws: Sequence[Draw], wanted: str) -> dict[str, Any]:
+    """Return the ConsumedCapacity of what was drawn from one table and its indexes."""
+    capacity: dict[str, Any] = {"CapacityUnits": sum(draw.units for draw in draws), "TableName": table.name}
+    if wanted != "INDEXES":
+        return capacity
+    units: dict[str, defaultdict[str, float]] = {"Table": defaultdict(float)}
+    for draw in draws:
+        member, name = _place(draw)
+        units.setdefault(member, defaultdict(float))[name] += draw.units
+    capacity["Table"] = {"CapacityUnits": units.pop("Table")[""]}
+    for member, by_name in units.items():
+        capacity[member] = {name: {"CapacityUnits": value} for name, value in by_name.items()}
+    return capacity
+
+
+def _place(draw: Draw) -> tuple[str, str]:
+    if draw.local_index is not None:
+        return "LocalSecondaryIndexes", draw.local_index
+    _, _, index = draw.resource.partition("/index/")
+    return ("GlobalSecondaryIndexes", index) if index else ("Table", "")
+
+
+def consumed_member(request: Request, table: Table, draws: Sequence[Draw]) -> dict[str, Any]:
+    """Return the member of a reply that shows consumption, or nothing if the caller did not ask."""
+    wanted = consumed_wanted(request)
+    return {} if wanted == "NONE" else {"ConsumedCapacity": consumed_capacity(table, draws, wanted)}
+
+
+def consumed_list(request: Request, draws: dict[str, list[Draw]], database: Database) -> dict[str, Any]:
+    """Return the member of a batch reply that shows consumption: one entry per table."""
+    wanted = consumed_wanted(request)
+    if wanted == "NONE":
+        return {}
+    return {
+        "ConsumedCapacity": [consumed_capacity(database.named(name), drawn, wanted) for name, drawn in draws.items()]
+    }

@@ -1,0 +1,265 @@
+"""Make a table from the words of CreateTable; refuses definitions that DynamoDB refuses."""
+
+from __future__ import annotations
+
+import uuid
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, Literal
+
+from ddbio.testing.refusal import constraint, invalid, invalid_values, malformed
+from ddbio.testing.request import Request, checked_name
+from ddbio.testing.tables.capacity import Throughput, partition_count
+from ddbio.testing.tables.schema import KEY_TAGS, MAX_PARTITION_KEY_BYTES, MAX_SORT_KEY_BYTES, KeyAttribute, KeySchema
+from ddbio.testing.tables.table import Index, Table
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+_ARN = "arn:aws:dynamodb:us-east-1:000000000000:table/"
+# https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/warm-throughput.html
+ON_DEMAND_PARTITIONS = 4
+_VIEWS = ("KEYS_ONLY", "NEW_AND_OLD_IMAGES", "NEW_IMAGE", "OLD_IMAGE")
+_PROJECTIONS = ("ALL", "KEYS_ONLY", "INCLUDE")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Defaults:
+    """Hold what applies to tables that state no numbers of their own."""
+
+    read_per_second: float | None = None
+    write_per_second: float | None = None
+    partitions: int = ON_DEMAND_PARTITIONS
+
+    def throughput(self, *, unlimited: bool = False) -> Throughput:
+        """Return the throughput of a table without numbers."""
+        read, write = self.read_per_second, self.write_per_second
+        return Throughput(
+            read_per_second=read,
+            write_per_second=write,
+            partitions=partition_count(read, write, self.partitions),
+            unlimited=unlimited and read is None and write is None,
+        )
+
+
+def define_table(request: Request, defaults: Defaults) -> Table:
+    """Return the table that a CreateTable request asks for, still empty."""
+    name = request.table_name()
+    types = attribute_types(request.required("AttributeDefinitions"))
+    keys = _key_schema(request.required("KeySchema"), types)
+    on_demand = request.text("BillingMode", ("PROVISIONED", "PAY_PER_REQUEST")) == "PAY_PER_REQUEST"
+    billing = Billing(on_demand=on_demand, defaults=defaults)
+    table = Table(
+        name=name,
+        arn=_ARN + name,
+        keys=keys,
+        description={
+            "AttributeDefinitions": request.members["AttributeDefinitions"],
+            "KeySchema": request.members["KeySchema"],
+            "TableId": str(uuid.uuid4()),
+            **billing.description(request.members),
+        },
+        throughput=billing.throughput(request.members),
+    )
+    stream = request.mapping("StreamSpecification")
+    if stream is not None and stream.get("StreamEnabled"):
+        table.description |= with_stream(table.arn, stream)
+    if on_demand:
+        table.description["BillingModeSummary"] = {"BillingMode": "PAY_PER_REQUEST"}
+    kinds: tuple[tuple[Literal["Global", "Local"], str], ...] = (
+        ("Global", "GlobalSecondaryIndexes"),
+        ("Local", "LocalSecondaryIndexes"),
+    )
+    for kind, member in kinds:
+        for definition in request.listing(member) or ():
+            add_index(table, kind, definition, types, billing)
+    _check_all_used(table, types)
+    return table
+
+
+def loaded_table(name: str, keys: KeySchema, defaults: Defaults) -> Table:
+    """Return an empty table that was never created by a request: without limit, unless there are default numbers."""
+    read, write = defaults.read_per_second, defaults.write_per_second
+    description: dict[str, Any] = {
+        "AttributeDefinitions": [{"AttributeName": part.name, "AttributeType": part.tag} for part in keys.attributes],
+        "KeySchema": [
+            {"AttributeName": part.name, "KeyType": kind}
+            for part, kind in zip(keys.attributes, ("HASH", "RANGE"), strict=False)
+        ],
+        "TableId": str(uuid.uuid4()),
+        "ProvisionedThroughput": _described(read or 0, write or 0),
+    }
+    if read is None and write is None:
+        description["BillingModeSummary"] = {"BillingMode": "PAY_PER_REQUEST"}
+    return Table(
+        name=name,
+        arn=_ARN + name,
+        keys=keys,
+        description=description,
+        throughput=defaults.throughput(unlimited=True),
+    )
+
+
+def with_stream(arn: str, specification: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the members that describe an enabled stream, which has no records."""
+    view = specification.get("StreamViewType")
+    if view not in _VIEWS:
+        raise constraint(view, "streamSpecification.streamViewType", f"satisfy enum value set: [{', '.join(_VIEWS)}]")
+    label = datetime.now(UTC).isoformat(timespec="milliseconds").removesuffix("+00:00")
+    return {
+        "StreamSpecification": {"StreamEnabled": True, "StreamViewType": view},
+        "LatestStreamLabel": label,
+        "LatestStreamArn": f"{arn}/stream/{label}",
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class Billing:
+    """Hold how a table is billed, and what applies where it states no numbers."""
+
+    on_demand: bool
+    defaults: Defaults
+
+    def throughput(self, definition: Mapping[str, Any]) -> Throughput:
+        """Return what a table or index with these words may consume."""
+        if not self.on_demand:
+            read, write = _stated(definition)
+            return Throughput(
+                read_per_second=read,
+                write_per_second=write,
+                partitions=partition_count(read, write, self.defaults.partitions),
+            )
+        stated = definition.get("OnDemandThroughput") or {}
+        most_read, most_write = (
+            _maximum(stated.get("MaxReadRequestUnits")),
+            _maximum(stated.get("MaxWriteRequestUnits")),
+        )
+        if most_read is None and most_write is None:
+            return self.defaults.throughput()
+        return Throughput(
+            read_per_second=most_read,
+            write_per_second=most_write,
+            partitions=self.defaults.partitions,
+            limit="MaxOnDemandThroughputExceeded",
+        )
+
+    def description(self, definition: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the numbers as DescribeTable shows them."""
+        if not self.on_demand:
+            return {"ProvisionedThroughput": _described(*_stated(definition))}
+        if "ProvisionedThroughput" in definition:
+            raise invalid_values(
+                "Neither ReadCapacityUnits nor WriteCapacityUnits can be specified when BillingMode is PAY_PER_REQUEST"
+            )
+        described: dict[str, Any] = {"ProvisionedThroughput": _described(0, 0)}
+        if definition.get("OnDemandThroughput"):
+            described["OnDemandThroughput"] = definition["OnDemandThroughput"]
+        return described
+
+
+def _maximum(value: Any) -> float | None:
+    return None if value is None or value == -1 else float(value)
+
+
+def _described(read: float, write: float) -> dict[str, Any]:
+    return {"ReadCapacityUnits": int(read), "WriteCapacityUnits": int(write), "NumberOfDecreasesToday": 0}
+
+
+def _stated(definition: Mapping[str, Any]) -> tuple[int, int]:
+    stated = definition.get("ProvisionedThroughput")
+    if type(stated) is not dict:
+        raise invalid_values(
+            "ReadCapacityUnits and WriteCapacityUnits must both be specified when BillingMode is PROVISIONED"
+        )
+    return _units(stated, "ReadCapacityUnits"), _units(stated, "WriteCapacityUnits")
+
+
+def _units(stated: Mapping[str, Any], member: str) -> int:
+    value = stated.get(member)
+    if type(value) is not int:
+        raise malformed()
+    if value < 1:
+        raise constraint(value, f"provisionedThroughput.{member}", "have value greater than or equal to 1")
+    return value
+
+
+def attribute_types(definitions: Any) -> dict[str, str]:
+    """Return the types of AttributeDefinitions by name."""
+    types: dict[str, str] = {}
+    try:
+        for definition in definitions:
+            types[definition["AttributeName"]] = definition["AttributeType"]
+    except (KeyError, TypeError):
+        raise malformed() from None
+    for tag in types.values():
+        if tag not in KEY_TAGS:
+            raise constraint(tag, "attributeDefinitions.1.member.attributeType", "satisfy enum value set: [B, N, S]")
+    return types
+
+
+def _key_schema(schema: Any, types: dict[str, str]) -> KeySchema:
+    try:
+        parts = [(part["AttributeName"], part["KeyType"]) for part in schema]
+    except (KeyError, TypeError):
+        raise malformed() from None
+    if [kind for _, kind in parts] not in (["HASH"], ["HASH", "RANGE"]):
+        raise invalid("Invalid KeySchema: one HASH key and at most one RANGE key, in this order, are supported")
+    names = [name for name, _ in parts]
+    if len(set(names)) != len(names):
+        raise invalid("Both the Hash Key and the Range Key element in the KeySchema have the same name")
+    missing = [name for name in names if name not in types]
+    if missing:
+        raise invalid_values(
+            f"Some index key attributes are not defined in AttributeDefinitions. Keys: [{', '.join(missing)}], "
+            f"AttributeDefinitions: [{', '.join(types)}]"
+        )
+    return key_schema([(name, types[name]) for name in names])
+
+
+def key_schema(parts: list[tuple[str, str]]) -> KeySchema:
+    """Return the schema of a key given as one or two pairs of name and type."""
+    sizes = (MAX_PARTITION_KEY_BYTES, MAX_SORT_KEY_BYTES)
+    return KeySchema(*(KeyAttribute(name, tag, size) for (name, tag), size in zip(parts, sizes, strict=False)))
+
+
+def add_index(
+    table: Table, kind: Literal["Global", "Local"], definition: Any, types: dict[str, str], billing: Billing
+) -> None:
+    """Add an empty index to a table by the words of CreateTable."""
+    try:
+        name, schema, projection = definition["IndexName"], definition["KeySchema"], definition["Projection"]
+        projection_type = projection.get("ProjectionType")
+    except (KeyError, TypeError, AttributeError):
+        raise malformed() from None
+    checked_name(name, "IndexName")
+    if name in table.indexes:
+        raise invalid_values(f"Duplicate index name: {name}")
+    if projection_type not in _PROJECTIONS:
+        raise invalid_values(f"Unknown ProjectionType: {projection_type}")
+    keys = _key_schema(schema, types)
+    if kind == "Local" and (keys.partition != table.keys.partition or keys.sort is None):
+        raise invalid_values(f"Index {name}: a local index has the table's partition key and a sort key of its own")
+    included = frozenset(projection.get("NonKeyAttributes") or ()) if projection_type == "INCLUDE" else frozenset()
+    arn = f"{table.arn}/index/{name}"
+    described = {"IndexName": name, "KeySchema": schema, "Projection": projection, "IndexArn": arn}
+    if kind == "Global":
+        described |= {"IndexStatus": "ACTIVE", **billing.description(definition)}
+    table.indexes[name] = Index(
+        name=name,
+        arn=arn,
+        kind=kind,
+        keys=keys,
+        base_keys=table.keys,
+        projected=None if projection_type == "ALL" else included.union(keys.names, table.keys.names),
+        description=described,
+        throughput=billing.throughput(definition) if kind == "Global" else table.throughput,
+    )
+
+
+def _check_all_used(table: Table, types: dict[str, str]) -> None:
+    used = set(table.keys.names).union(*(index.keys.names for index in table.indexes.values()))
+    if used != set(types):
+        raise invalid_values(
+            "Number of attributes in KeySchema does not exactly match number of attributes defined in "
+            "AttributeDefinitions"
+        )
