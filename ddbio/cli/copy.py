@@ -9,7 +9,7 @@ import click
 
 from ddbio.cli.flags import JSON_FLAG, flags_of, parse_flags
 from ddbio.cli.progress import ProgressWatch
-from ddbio.cli.show import format_plan, plan_to_dict
+from ddbio.cli.show import counted, format_plan, plan_to_dict
 from ddbio.ops import copy as copying
 from ddbio.options import CopyOptions, CreateLikeOptions
 
@@ -56,7 +56,7 @@ def format_copy_plan(plan: CopyPlan) -> str:
         told = f"is created by {json.dumps(plan.creates)}"
     else:
         budget = "unbounded" if plan.write.wcu_per_second is None else f"{plan.write.wcu_per_second:g} WCU/s"
-        told = f"{plan.write.table}: {plan.write.mode}, {plan.write.lanes} lanes, {budget}"
+        told = f"{plan.write.table}: {plan.write.mode}, {counted(plan.write.lanes, 'lane')}, {budget}"
     return f"{format_plan(plan.scan)}\n\n{'target':<10}{told}"
 
 

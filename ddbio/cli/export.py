@@ -8,7 +8,7 @@ import click
 
 from ddbio.cli.flags import CONF_FLAG, JSON_FLAG, MASTER_FLAG, flags_of, parse_conf, parse_flags
 from ddbio.cli.progress import ExportProgress
-from ddbio.cli.show import format_bytes, format_export_plan
+from ddbio.cli.show import counted, file_rows, format_export_plan, time_row
 from ddbio.ops.exports.read import export_to_files, plan_of
 from ddbio.options import ExportToFilesOptions
 
@@ -50,10 +50,10 @@ def format_export_report(report: ExportReadReport) -> str:
     rows = [
         ("export", report.kind + (", FILTERED: it is not the whole table" if report.filtered else "")),
         ("items", f"{report.items:,} read, {report.rows:,} rows written, {report.rescued:,} with a rescued value"),
-        ("source", f"{report.files_read:,} files, {report.json_bytes / 1e6:,.1f} MB of text, all verified"),
-        ("time", f"{report.seconds:.1f} s, of CPU {report.cpu_seconds:.1f} s ({report.engine}, {report.tasks} tasks)"),
+        ("source", f"{counted(report.files_read, 'file')}, {report.json_bytes / 1e6:,.1f} MB of text, all verified"),
+        time_row(report),
         ("speed", f"{speed:,.1f} MB of text a CPU-second"),
     ]
     rows += [("misfit", f"{m.count} × {m.path}: {m.kind}, e.g. {m.example}") for m in report.misfits]
-    rows += [("file", f"{file.path}  {format_bytes(file.bytes)}  {file.rows:,} rows") for file in report.files]
+    rows += file_rows(report.files)
     return "\n".join(f"{name:<10}{value}" for name, value in rows)

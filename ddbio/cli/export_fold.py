@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ddbio.cli.flags import CONF_FLAG, JSON_FLAG, MASTER_FLAG, flags_of, parse_conf, parse_flags
-from ddbio.cli.show import format_bytes
+from ddbio.cli.show import counted, file_rows
 from ddbio.ops.exports.fold import windows_to_request
 from ddbio.ops.exports.fold_files import fold_to_files
 from ddbio.options import ExportFoldOptions, ExportWindowsOptions
@@ -59,11 +59,11 @@ def windows(*, as_json: bool, base: str, increments: tuple[str, ...], **flags: A
 def format_fold_report(report: ExportFoldReport) -> str:
     """Return the report for people, as lines of name and value, then its files."""
     rows = [
-        ("state", f"at {report.state_at}, {report.windows} windows after the full export"),
+        ("state", f"at {report.state_at}, {counted(report.windows, 'window')} after the full export"),
         ("items", f"{report.items:,} items and {report.changes:,} changes read, {report.rows:,} rows written"),
-        ("source", f"{report.files_read:,} files, {report.json_bytes / 1e6:,.1f} MB of text, all verified"),
+        ("source", f"{counted(report.files_read, 'file')}, {report.json_bytes / 1e6:,.1f} MB of text, all verified"),
         ("time", f"{report.seconds:.1f} s, of CPU {report.cpu_seconds:.1f} s ({report.engine})"),
     ]
     rows += [("misfit", f"{m.count} × {m.path}: {m.kind}, e.g. {m.example}") for m in report.misfits]
-    rows += [("file", f"{file.path}  {format_bytes(file.bytes)}  {file.rows:,} rows") for file in report.files]
+    rows += file_rows(report.files)
     return "\n".join(f"{name:<10}{value}" for name, value in rows)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ddbio.cli.flags import JSON_FLAG, flags_of, parse_flags
-from ddbio.cli.show import format_bytes
+from ddbio.cli.show import counted, file_rows
 from ddbio.ops.imports import files as import_files
 from ddbio.options import ImportFilesFromOptions
 
@@ -40,12 +40,12 @@ def format_import_files(report: ImportFilesReport) -> str:
     """Return the report for people, as lines of name and value, then its files."""
     speed = report.json_bytes / 1e6 / max(report.cpu_seconds, 1e-9)
     rows = [
-        ("items", f"{report.items:,} of {report.rows:,} rows, {report.duplicates:,} left out for their key"),
+        ("items", f"{report.items:,} of {counted(report.rows, 'row')}, {report.duplicates:,} left out for their key"),
         ("import", f"{report.uri}, key {report.key}, {report.format}, {report.compression}"),
         ("text", f"{report.json_bytes / 1e6:,.1f} MB before compression, {speed:,.1f} MB a CPU-second"),
         ("time", f"{report.seconds:.1f} s, of CPU {report.cpu_seconds:.1f} s"),
     ]
     if report.digest is not None:
         rows.append(("digest", report.digest))
-    rows += [("file", f"{file.path}  {format_bytes(file.bytes)}  {file.rows:,} items") for file in report.files]
+    rows += file_rows(report.files, "item")
     return "\n".join(f"{name:<10}{value}" for name, value in rows)

@@ -12,7 +12,7 @@ import click
 
 from ddbio.cli.flags import CONF_FLAG, JSON_FLAG, MASTER_FLAG, flags_of, parse_conf, parse_flags
 from ddbio.cli.progress import LoadProgress
-from ddbio.cli.show import format_load_plan
+from ddbio.cli.show import counted, format_load_plan
 from ddbio.ops.job.staging import new_job_id
 from ddbio.ops.loads.load import load as load_files
 from ddbio.ops.loads.load import load_plan_of
@@ -83,6 +83,6 @@ def format_write(report: WriteReport) -> str:
     if report.rejects_uri is not None:
         rows.append(("rejects", report.rejects_uri))
     if report.job_id is not None:
-        before = f", after {report.resumed_rows:,} rows of earlier runs" if report.resumed_rows else ""
+        before = f", after {counted(report.resumed_rows, 'row')} of earlier runs" if report.resumed_rows else ""
         rows.append(("job", report.job_id + before))
     return "\n".join(f"{name:<10}{value}" for name, value in rows)

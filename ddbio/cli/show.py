@@ -9,10 +9,12 @@ from typing import TYPE_CHECKING, Any
 from ddbio.core.schema.arrow import format_schema, schema_to_json
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from ddbio.core.loads.load_plan import LoadPlan
     from ddbio.core.plan import ScanPlan
-    from ddbio.ops.exports.report import ExportReadPlan
-    from ddbio.ops.job.report import ScanReport
+    from ddbio.ops.exports.report import ExportReadPlan, ExportReadReport
+    from ddbio.ops.job.report import FileReport, ScanReport
 
 _KIB = 1024.0
 
@@ -35,21 +37,37 @@ def format_duration(seconds: float) -> str:
     return f"{hours} h {minutes:02d} min" if hours else f"{minutes} min {rest:02d} s"
 
 
+def counted(count: int, noun: str) -> str:
+    """Return a count with its noun, which ends in *s* unless there is one."""
+    return f"{count:,} {noun}" + "s" * (count != 1)
+
+
+def time_row(report: ScanReport | ExportReadReport) -> tuple[str, str]:
+    """Return how long a job took and on what, as a name and a value."""
+    where = f"({report.engine}, {counted(report.tasks, 'task')})"
+    return "time", f"{report.seconds:.1f} s, of CPU {report.cpu_seconds:.1f} s {where}"
+
+
+def file_rows(files: Iterable[FileReport], noun: str = "row") -> list[tuple[str, str]]:
+    """Return a name and a value for every file that was written."""
+    return [("file", f"{file.path}  {format_bytes(file.bytes)}  {counted(file.rows, noun)}") for file in files]
+
+
 def format_plan(plan: ScanPlan) -> str:
     """Return a scan's plan as lines of name and value, then its columns."""
     budget = "unbounded" if plan.rcu_per_second is None else f"{plan.rcu_per_second:g} RCU/s"
-    pages = "" if plan.page_limit is None else f", pages of at most {plan.page_limit} items"
+    pages = "" if plan.page_limit is None else f", pages of at most {counted(plan.page_limit, 'item')}"
     rows = [
         ("table", plan.table if plan.index is None else f"{plan.table}, index {plan.index}"),
-        ("size", f"{plan.item_count:,} items, {format_bytes(plan.size_bytes)} (as DescribeTable or the sample says)"),
+        ("size", f"{plan.item_count:,} items, {format_bytes(plan.size_bytes)}, as DescribeTable or the sample says"),
         ("engine", f"{plan.engine} ({plan.engine_reason})"),
-        ("split", f"{plan.segments} segments, {plan.tasks} tasks, {plan.lanes} lanes"),
+        ("split", f"{counted(plan.segments, 'segment')}, {counted(plan.tasks, 'task')}, {counted(plan.lanes, 'lane')}"),
         ("budget", budget + pages),
         ("reads", "strongly consistent" if plan.consistent else "eventually consistent"),
         ("estimate", f"{plan.estimated_units:,.0f} RCU, {format_duration(plan.estimated_seconds)}"),
     ]
     if plan.limit is not None:
-        rows.append(("limit", f"{plan.limit:,} items, from one segment"))
+        rows.append(("limit", f"{counted(plan.limit, 'item')}, from one segment"))
     return "\n".join(f"{name:<9}{value}" for name, value in rows) + "\n\n" + format_schema(plan.schema)
 
 
@@ -57,7 +75,7 @@ def format_load_plan(plan: LoadPlan) -> str:
     """Return a load's plan as lines of name and value."""
     about = "" if plan.rows_exact else "about "
     size = format_bytes(plan.size_bytes)
-    rows = "rows not counted" if plan.rows is None else f"{about}{plan.rows:,} rows"
+    rows = "rows not counted" if plan.rows is None else f"{about}{counted(plan.rows, 'row')}"
     stated = "no capacity stated" if plan.table_wcu is None else f"{plan.table_wcu:g} WCU/s"
     billing = "on-demand" if plan.on_demand else "provisioned"
     shuffled = "" if plan.shares is None else ", rows shuffled by key"
@@ -66,12 +84,13 @@ def format_load_plan(plan: LoadPlan) -> str:
     estimate = "unknown before the rows are read"
     if plan.estimated_units is not None and plan.estimated_seconds is not None:
         estimate = f"{plan.estimated_units:,.0f} WCU for new items, {format_duration(plan.estimated_seconds)}"
+    tasks = f"{counted(plan.tasks, 'task')} of {counted(plan.lanes, 'lane')}"
     lines = [
-        ("source", f"{plan.source}: {plan.files:,} files in {plan.units:,} units, {size}, {rows}"),
+        ("source", f"{plan.source}: {counted(plan.files, 'file')} in {counted(plan.units, 'unit')}, {size}, {rows}"),
         ("table", f"{plan.table} ({billing}, {stated})"),
         ("indexes", ", ".join(plan.indexes) or "none to which the rows belong"),
         ("mode", plan.mode + by),
-        ("engine", f"{plan.engine} ({plan.engine_reason}), {plan.tasks} tasks of {plan.lanes} lanes{shuffled}"),
+        ("engine", f"{plan.engine} ({plan.engine_reason}), {tasks}{shuffled}"),
         ("budget", budget),
         ("estimate", estimate),
     ]
@@ -91,7 +110,7 @@ def format_report(report: ScanReport) -> str:
     peak = "" if report.rcu_peak_10s_ratio is None else f", busiest 10 s at {report.rcu_peak_10s_ratio:.1%} of it"
     rows = [
         ("items", f"{report.items:,} read, {report.rows:,} rows written, {report.rescued:,} with a rescued value"),
-        ("time", f"{report.seconds:.1f} s, of CPU {report.cpu_seconds:.1f} s ({report.engine}, {report.tasks} tasks)"),
+        time_row(report),
         ("speed", f"{megabytes:,.1f} MB of wire JSON, {megabytes / max(report.cpu_seconds, 1e-9):.1f} MB a CPU-second"),
         ("capacity", f"{report.rcu_consumed:,.1f} RCU used, {asked}{peak}"),
     ]
@@ -102,7 +121,7 @@ def format_report(report: ScanReport) -> str:
         rows.append(("misfit", f"{m.count} × {m.path}: {m.kind}{dropped}, e.g. {m.example}"))
     if report.digest is not None:
         rows.append(("digest", report.digest))
-    rows += [("file", f"{file.path}  {format_bytes(file.bytes)}  {file.rows:,} rows") for file in report.files]
+    rows += file_rows(report.files)
     return "\n".join(f"{name:<10}{value}" for name, value in rows)
 
 
@@ -127,7 +146,7 @@ def format_export_plan(plan: ExportReadPlan) -> str:
     filtered = ", FILTERED: it is not the whole table" if plan.filtered else ""
     rows = [
         ("export", f"{plan.kind}, {plan.encoding}{filtered}"),
-        ("items", f"{plan.items:,} in {plan.files:,} files, {format_bytes(plan.file_bytes)} gzipped"),
+        ("items", f"{plan.items:,} in {counted(plan.files, 'file')}, {format_bytes(plan.file_bytes)} gzipped"),
         ("columns", ", ".join(plan.columns)),
         ("engine", plan.engine),
     ]

@@ -10,12 +10,13 @@ from ddbio.options.columns import ColumnOptions
 from ddbio.options.connection import ConnectionOptions, connection_of
 from ddbio.options.copy import CopyOptions, CreateLikeOptions
 from ddbio.options.export import ExportFoldOptions, ExportReadOptions, ExportToFilesOptions, ExportWindowsOptions
-from ddbio.options.export_start import ExportStartOptions, PatienceOptions, WaitOptions
+from ddbio.options.export_start import ExportStartOptions
 from ddbio.options.files import Compression, Engine, FilesOptions, Mode
 from ddbio.options.import_files import ImportFilesFromOptions, ImportFilesOptions
 from ddbio.options.import_start import ImportStartOptions, ImportWaitOptions
 from ddbio.options.parsing import camel_case, descriptions_of, parse_options
 from ddbio.options.scan import AcceptEncoding, ScanOptions, ScanToFilesOptions
+from ddbio.options.waiting import PatienceOptions, WaitOptions
 from ddbio.options.write import LoadOptions, WriteOptions
 
 __all__ = [

@@ -7,8 +7,8 @@ from typing import Annotated
 from pydantic import AwareDatetime, Field, model_validator
 from pydantic.dataclasses import dataclass
 
-from ddbio.options.export_start import PatienceOptions
 from ddbio.options.parsing import CONFIG
+from ddbio.options.waiting import PatienceOptions
 
 # https://docs.aws.amazon.com/amazondynamodb/latest/APIReference/API_CreateBackup.html
 _NAME = r"^[a-zA-Z0-9_.-]{3,255}$"

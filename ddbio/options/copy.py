@@ -8,8 +8,8 @@ from pydantic import Field, model_validator
 from pydantic.dataclasses import dataclass
 
 from ddbio.options.connection import ConnectionOptions, connection_of
-from ddbio.options.export_start import PatienceOptions
 from ddbio.options.parsing import CONFIG
+from ddbio.options.waiting import PatienceOptions
 
 
 @dataclass(frozen=True, kw_only=True, config=CONFIG)

@@ -1,4 +1,4 @@
-"""Say which native export is started, and how long a job of the service is awaited."""
+"""Say which native export is started."""
 
 from __future__ import annotations
 
@@ -53,21 +53,3 @@ class ExportStartOptions(ConnectionOptions):
         if not _SHORTEST <= self.to_time - self.from_time <= _LONGEST:
             raise ValueError("the window from from_time to to_time has to be 15 minutes to 24 hours long")
         return self
-
-
-@dataclass(frozen=True, kw_only=True, config=CONFIG)
-class PatienceOptions(ConnectionOptions):
-    """Say how long a job of the service is awaited."""
-
-    wait_seconds: Annotated[float, Field(gt=0)] = 24 * 3600.0
-    """Stop waiting after so long; the job itself goes on."""
-    poll_seconds: Annotated[float, Field(gt=0)] = 20.0
-    """Longest pause between two looks; the first ones are shorter."""
-
-
-@dataclass(frozen=True, kw_only=True, config=CONFIG)
-class WaitOptions(PatienceOptions):
-    """Say which job of the service is awaited, and how long."""
-
-    arn: Annotated[str, Field(pattern=r"^arn:")]
-    """ARN of the job, as its start reported it."""

@@ -8,8 +8,8 @@ from pydantic import BeforeValidator, Field, model_validator
 from pydantic.dataclasses import dataclass
 
 from ddbio.options.connection import ConnectionOptions
-from ddbio.options.export_start import WaitOptions
 from ddbio.options.parsing import CONFIG
+from ddbio.options.waiting import WaitOptions
 
 
 def split_indexes(value: object) -> object:
