@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import pyarrow as pa
 from pyspark.sql import functions as sql
-from pyspark.sql.types import ArrayType, DataType, MapType, StringType, StructField, StructType
+from pyspark.sql.types import ArrayType, BinaryType, DataType, MapType, StringType, StructField, StructType
 
 from ddbio.core.schema.arrow import normalize_schema, schema_to_json
 from ddbio.core.schema.item_schema import ItemSchema, arrow_schema_of
@@ -68,9 +68,9 @@ def from_dynamodb_json(col: Column | str, schema: Schema, *, mode: Mode = "FAILF
     def decode_series(texts: Any) -> Any:
         return pandas_columns.decode_series(schema_json, mode, nulls, texts)
 
-    function = _pandas_function(decode_series, ("Series", "DataFrame"), _bare(spark_schema))
-    # A pandas function has no null among its structs.
-    return sql.when(column.isNotNull(), function(column)).cast(spark_schema)
+    function = _pandas_function(decode_series, ("Series", "Series"), ArrayType(_bare(spark_schema)))
+    # Spark makes the objects of bytes sooner than those of texts.
+    return function(column.cast(StringType()).cast(BinaryType()))[0].cast(spark_schema)
 
 
 def to_dynamodb_json(struct_col: Column | str, schema: Schema, *, mode: Mode = "FAILFAST") -> Column:

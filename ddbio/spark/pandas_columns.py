@@ -8,40 +8,37 @@ from __future__ import annotations
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pyarrow as pa
 from pyspark.sql.types import ArrayType, DataType, MapType, NumericType, StringType, StructField, StructType
 
 from ddbio.core.schema.arrow import schema_from_json
-from ddbio.spark.columns import decode_texts, encode_structs
+from ddbio.spark.columns import decode_objects, encode_structs
 
 if TYPE_CHECKING:
     from ddbio.spark.columns import Mode, Nulls
 
 
 def decode_series(schema_json: str, mode: Mode, nulls: Nulls, texts: Any) -> Any:
-    """Return a data frame with a row of the schema's columns for each text of a series."""
+    """Return a series of lists of one struct of the schema's columns, one for each text of a series of bytes.
+
+    A series of structs Spark would take for a frame, and spend as much on each of its columns as on one of lists.
+    """
+    structs = decode_objects(schema_json, mode, nulls, texts.tolist())
+    ends: Any = np.arange(len(structs) + 1, dtype=np.int32)
+    return _series_of(pa.ListArray.from_arrays(ends, structs))
+
+
+def _series_of(array: Any) -> Any:
     import pandas as pd  # noqa: PLC0415 - only workers need it
 
-    structs = decode_texts(schema_json, mode, nulls, pa.array(texts, pa.string(), from_pandas=True))
-    return _frame(pd, structs)
-
-
-def _frame(pd: Any, structs: Any) -> Any:
     class Series(pd.Series):  # type: ignore[misc] # pandas is not imported where types are checked
         """Hold Arrow's memory as it is: Spark would apply a conversion to each nested value."""
 
         def apply(self, *_: Any, **__: Any) -> Any:
             return self
 
-    class Frame(pd.DataFrame):  # type: ignore[misc] # as above
-        @property
-        def _constructor_sliced(self) -> Any:
-            return Series
-
-    columns = {}
-    for field, column in zip(structs.type, structs.flatten(), strict=True):
-        columns[field.name] = pd.Series(pd.arrays.ArrowExtensionArray(pa.chunked_array([column])))
-    return Frame(columns)
+    return Series(pd.arrays.ArrowExtensionArray(pa.chunked_array([array])))
 
 
 def spelled(spark_type: DataType) -> DataType:
