@@ -14,9 +14,9 @@ from ddbio.cli.flags import CONF_FLAG, JSON_FLAG, MASTER_FLAG, parse_conf
 from ddbio.cli.progress import ProgressWatch
 from ddbio.cli.show import format_report
 from ddbio.errors import ValidationError
+from ddbio.ops.digest import digest_files
 from ddbio.ops.job.report import DemoReport
 from ddbio.ops.scans.scan import scan_to_files
-from ddbio.ops.validate import digest_files
 from ddbio.options import ScanToFilesOptions, parse_options
 from ddbio.testing import FakeDynamoDB, MotoServer, flights
 

@@ -20,9 +20,10 @@ from ddbio.ops.data_files import PARQUET, find_data, read_plain
 from ddbio.ops.scans.read import scan_batches
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from typing import TypeAlias
 
-    from ddbio.options import ScanOptions
+    from ddbio.options import ConnectionOptions, ScanOptions
 
     Source: TypeAlias = str | os.PathLike[str] | bytes | bytearray | memoryview | pa.Table | pa.RecordBatch | Any
 
@@ -61,13 +62,32 @@ def digest_source(source: Source, options: ScanOptions) -> Digest:
     return digest_of_batches(scan_batches(options))
 
 
+def digest_files(paths: Iterable[str], options: ConnectionOptions) -> Digest:
+    """Return the digest and count of the items that files hold, whatever their order or number.
+
+    Parameters
+    ----------
+    paths
+        URIs or local paths of files or folders.
+
+    Raises
+    ------
+    NotFoundError, DecodeError, SchemaError
+        As :func:`digest_source` says.
+    """
+    whole = Digest()
+    for path in paths:
+        whole.merge(_of_files(path, options))
+    return whole
+
+
 def _of_json(data: bytes) -> Digest:
     items = WireDigest()
     items.add(data, framing_of(data))
     return items.digest
 
 
-def _of_files(name: str, options: ScanOptions) -> Digest:
+def _of_files(name: str, options: ConnectionOptions) -> Digest:
     store, paths = find_data(name, options)
     whole = Digest()
     for path in paths:
