@@ -64,13 +64,17 @@ class MisfitLog:
 
     def add(self, unfit: UnfitError, *, is_dropped: bool = False) -> None:
         """Count one value, and whether it was dropped."""
-        key = (unfit.path, unfit.kind)
-        self._counts[key] = self._counts.get(key, 0) + 1
+        is_known = (unfit.path, unfit.kind) in self._examples
+        self.add_texts(unfit.path, unfit.kind, "" if is_known else compact_json(unfit.value), is_dropped=is_dropped)
+
+    def add_texts(self, path: str, kind: str, first: str, count: int = 1, *, is_dropped: bool = False) -> None:
+        """Count so many values of which the first is this compact JSON, and whether they were dropped."""
+        key = (path, kind)
+        self._counts[key] = self._counts.get(key, 0) + count
         if is_dropped:
-            self._dropped[key] = self._dropped.get(key, 0) + 1
+            self._dropped[key] = self._dropped.get(key, 0) + count
         if key not in self._examples:
-            text = compact_json(unfit.value)
-            self._examples[key] = text if len(text) <= _LONGEST_EXAMPLE else text[: _LONGEST_EXAMPLE - 1] + "…"
+            self._examples[key] = first if len(first) <= _LONGEST_EXAMPLE else first[: _LONGEST_EXAMPLE - 1] + "…"
 
     def merge(self, other: MisfitLog) -> None:
         """Count everything ``other`` has counted."""

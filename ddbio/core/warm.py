@@ -41,6 +41,10 @@ def _decode_sparsely() -> None:
     Decoder(pa.schema(columns), item_size=True).decode(b"{}\n" * _WIDE_ROWS, "items")
 
 
+def _decode_misfits() -> None:
+    Decoder(pa.schema([])).decode(b'{"a":{"S":"a"}}', "items")
+
+
 def _decode_changes() -> None:
     ChangeDecoder(pa.schema([("a", pa.string())]), ["a"]).decode(b"")
 
@@ -60,6 +64,7 @@ def _split_page() -> None:
 
 WARM_UPS: tuple[Callable[[], object], ...] = (
     _decode_sparsely,
+    _decode_misfits,
     _decode_changes,
     encode.warm,
     _hash_keys,

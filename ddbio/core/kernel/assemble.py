@@ -2,19 +2,30 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
 from ddbio.core.kernel import state as st
+from ddbio.core.kernel.rescue_rows import spread_texts
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     import numpy.typing as npt
 
     from ddbio.core.kernel.tables import Node
 
 _OFFSET_BYTES = 4
+
+
+class SparseTexts(NamedTuple):
+    """Hold the texts of some rows, one behind the other."""
+
+    rows: npt.NDArray[np.int64]
+    lengths: npt.NDArray[np.int64]
+    data: npt.NDArray[np.uint8]
 
 
 class Assembly:
@@ -75,18 +86,12 @@ def _cast(array: Any, arrow_type: pa.DataType) -> Any:
     return array.cast(pa.float64()).cast(arrow_type) if arrow_type == pa.float32() else array.cast(arrow_type)
 
 
-def sparse_texts(texts: dict[int, bytes], length: int) -> Any:
+def sparse_texts(texts: Sequence[SparseTexts], length: int) -> Any:
     """Return a string column of ``length`` rows, null but for the given ones."""
-    if not texts:
+    if not sum(len(each.rows) for each in texts):
         return pa.nulls(length, pa.string())
-    rows = sorted(texts)
-    offsets = np.zeros(length + 1, np.int64)
-    offsets[np.array(rows) + 1] = [len(texts[row]) for row in rows]
-    valid = np.zeros(length, np.bool_)
-    valid[rows] = True
-    buffers: list[pa.Buffer | None] = [
-        pa.py_buffer(np.packbits(valid, bitorder="little").data),
-        pa.py_buffer(np.cumsum(offsets).astype(np.int32).data),
-        pa.py_buffer(b"".join(texts[row] for row in rows)),
-    ]
+    rows, lengths, data = texts[0] if len(texts) == 1 else map(np.concatenate, zip(*texts, strict=True))
+    offsets, bits = np.empty(length + 1, np.int32), np.zeros((length + 7) // 8, np.uint8)
+    spread_texts(rows, lengths, offsets, bits)
+    buffers: list[pa.Buffer | None] = [pa.py_buffer(bits.data), pa.py_buffer(offsets.data), pa.py_buffer(data.data)]
     return pa.Array.from_buffers(pa.string(), length, buffers, length - len(rows))

@@ -8,10 +8,13 @@ import numpy as np
 import numpy.typing as npt
 
 from ddbio.core.kernel import state as st
+from ddbio.core.kernel.assemble import SparseTexts
 from ddbio.core.kernel.glean import fill_kept, keep_block, plan_kept
 from ddbio.core.rescue import MisfitLog
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from ddbio.core.kernel.scratch import Work
     from ddbio.core.kernel.tables import Node, Tables
 
@@ -74,13 +77,13 @@ class Backlog:
         for counts in (kept.used, kept.length, kept.n_valid, kept.n_bytes):
             counts[:] = 0
         kept.used[st.KEPT_NODE] = 1
-        self.texts = dict[int, bytes]()
+        self.texts = list[SparseTexts]()
         self.sizes = list[npt.NDArray[np.int64]]()
         self.log = MisfitLog()
 
-    def add(self, work: Work, texts: dict[int, bytes]) -> None:
+    def add(self, work: Work, texts: Sequence[SparseTexts]) -> None:
         """Keep the rows of a block, and the rescue texts of some of them."""
-        self.texts |= {row + self.n_rows: text for row, text in texts.items()}
+        self.texts += [each._replace(rows=each.rows + self.n_rows) for each in texts]
         self.sizes.append(work.sizes[: int(work.state[st.ROWS])].copy())
         while not keep_block(self._tables, work, self._kept):
             self._grow(work)

@@ -36,6 +36,8 @@ if TYPE_CHECKING:
     import numpy.typing as npt
     from typing_extensions import Buffer
 
+    from ddbio.core.kernel.assemble import SparseTexts
+
 SLICE_BYTES = 4 << 20
 """Lines are decoded this much at a time: fresh buffers of far more cost page faults, far less costs assembly."""
 
@@ -289,15 +291,15 @@ class KernelDecoder:
         return batch
 
     def _assemble(
-        self, output: npt.NDArray[np.uint8], sizes: npt.NDArray[np.int64], texts: dict[int, bytes], n_rows: int
+        self, output: npt.NDArray[np.uint8], sizes: npt.NDArray[np.int64], texts: Sequence[SparseTexts], n_rows: int
     ) -> pa.RecordBatch:
         arrays = self._arrays(Assembly(self._plan, pa.py_buffer(output.data)))
         if self._with_sizes:
             arrays.append(pa.array(sizes))
         return pa.RecordBatch.from_arrays([*arrays, sparse_texts(texts, n_rows)], schema=self.schema)
 
-    def _rescued(self, work: Work, log: MisfitLog) -> dict[int, bytes]:
-        return self._rescuer.texts(work, log) if work.state[st.MISFITS] else {}
+    def _rescued(self, work: Work, log: MisfitLog) -> list[SparseTexts]:
+        return [self._rescuer.texts(work, log)] if work.state[st.MISFITS] else []
 
     def _arrays(self, assembly: Assembly) -> list[Any]:
         return [assembly.array(node) for node in self._nodes[0].children]

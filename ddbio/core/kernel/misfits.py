@@ -4,13 +4,21 @@ from __future__ import annotations
 
 import functools
 import json
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, NamedTuple
 
+import numpy as np
+
+from ddbio.core.kernel import scratch
 from ddbio.core.kernel import state as st
-from ddbio.core.rescue import DOES_NOT_FIT, OTHER_TYPE, UNKNOWN, MisfitLog, UnfitError
+from ddbio.core.kernel.assemble import SparseTexts
+from ddbio.core.kernel.memory import PAD
+from ddbio.core.kernel.rescue_rows import BESIDE_BYTES, GROUP_WIDTH, Found, Rescue, group_misfits, write_rescues
+from ddbio.core.rescue import DOES_NOT_FIT, OTHER_TYPE, UNKNOWN, MisfitLog
 from ddbio.core.text.json_text import compact_json
 
 if TYPE_CHECKING:
+    import numpy.typing as npt
+
     from ddbio.core.kernel.scratch import Work
     from ddbio.core.kernel.tables import Node
     from ddbio.core.reference import RowBuilder
@@ -37,6 +45,23 @@ def name_paths(nodes: list[Node]) -> list[str]:
     return paths
 
 
+class _Group(NamedTuple):
+    """Say of misfits that are alike where their values stand in the rescue column; sorts as they do."""
+
+    image: str
+    """The name of the root, empty for items."""
+    name: str
+    root: int
+    n_values: int
+    n_bytes: int
+    """What the values take."""
+    is_dropped: bool
+
+    def opening(self) -> tuple[bytes, bytes]:
+        """Return what opens the root's object, if it has a name, and what stands before each value."""
+        return (_quoted(self.image) + b":{" if self.root else b""), _quoted(self.name) + b":"
+
+
 class Rescuer:
     """Write the rescue column of one schema's batches.
 
@@ -52,69 +77,78 @@ class Rescuer:
         self._parents = [node.parent for node in nodes]
         self._rows = rows
 
-    def texts(self, work: Work, log: MisfitLog) -> dict[int, bytes]:
+    def texts(self, work: Work, log: MisfitLog) -> SparseTexts:
         """Return the rescue text of each row that has one, and count the misfits in ``log``."""
-        rescued: dict[int, dict[int, list[tuple[str, bytes]]]] = {}
-        counted: dict[tuple[Any, int], UnfitError] = {}
-        data = memoryview(work.data.data)
-        for row, node, name_at, name_length, start, stop, bad, plain in _entries(work):
-            kind = bad & _KIND_MASK
-            if kind == st.TEXT_OF_VALUE:
-                continue
-            name = self._names[node] if node >= 0 else str(data[name_at : name_at + name_length], "utf-8")
-            raw = bytes(data[start:stop])
-            root = self._parents[node] if node >= 0 else -1 - node
-            is_dropped = kind != st.IS_KEPT_NULL and name in self._rows[root].drop
-            if not is_dropped:
-                rescued.setdefault(row, {}).setdefault(root, []).append((name, raw if plain else _compact(raw)))
-            if kind == st.IS_KEPT_NULL:
-                continue
-            key = (name, node) if node < 0 else (bad, node)
-            known = counted.get(key)
-            if known is not None:
-                log.add(known, is_dropped=is_dropped)
-            else:
-                counted[key] = self._count_first(name, node, bad, json.loads(raw), log)
-        return {row: self._text(roots) for row, roots in rescued.items()}
+        n_entries = int(work.state[st.MISFITS])
+        misfits = work.misfits[: n_entries * st.MISFIT_WIDTH]
+        order, numbers = np.empty(n_entries, np.int64), np.empty(n_entries, np.int64)
+        counts, slots = np.empty(n_entries * GROUP_WIDTH, np.int64), np.zeros(2 << n_entries.bit_length(), np.int64)
+        n_groups, n_misfits, is_repeated = group_misfits(Found(work.data, misfits, order, numbers, counts, slots))
+        order, known = order[:n_misfits], counts[: n_groups * GROUP_WIDTH].tolist()
+        groups = [self._count(work, known[at : at + GROUP_WIDTH], log) for at in range(0, len(known), GROUP_WIDTH)]
+        if any(group.is_dropped for group in groups):
+            order = order[np.array([not group.is_dropped for group in groups])[numbers[order]]]
+        if is_repeated:
+            order = order[
+                np.lexsort((_ranks(groups)[numbers[order]], misfits[order * st.MISFIT_WIDTH + st.MISFIT_ROW]))
+            ]
+        return _written(work.data, misfits, numbers, order, groups)
 
-    def _text(self, roots: dict[int, list[tuple[str, bytes]]]) -> bytes:
-        items = roots.get(0)
-        if items is not None:
-            return _object(items)
-        return _object([(self._names[root], _object(values)) for root, values in roots.items()])
-
-    def _count_first(self, name: str, node: int, bad: int, value: Any, log: MisfitLog) -> UnfitError:
-        """Count one value, and return what counts the next of its path and kind."""
-        kind, bad_node = bad & _KIND_MASK, bad >> _KIND_BITS
+    def _count(self, work: Work, known: list[int], log: MisfitLog) -> _Group:
+        """Count the misfits of a group in ``log``."""
+        first, n_values, n_bytes = known
+        place = first * st.MISFIT_WIDTH
+        _, node, name_at, name_length, start, stop, bad, _ = work.misfits[place : place + st.MISFIT_WIDTH].tolist()
+        name = self._names[node] if node >= 0 else work.data[name_at : name_at + name_length].tobytes().decode()
         root = self._parents[node] if node >= 0 else -1 - node
-        if node >= 0:
+        is_null = bad & _KIND_MASK == st.IS_KEPT_NULL
+        group = _Group(self._names[root], name, root, n_values, n_bytes, not is_null and name in self._rows[root].drop)
+        if not is_null:
+            self._log(group, node, bad, work.data[start:stop].tobytes().decode(), log)
+        return group
+
+    def _log(self, group: _Group, node: int, bad: int, first: str, log: MisfitLog) -> None:
+        kind, bad_node, count = bad & _KIND_MASK, bad >> _KIND_BITS, group.n_values
+        if node < 0:
+            path = f"{group.image}.{group.name}" if group.root else group.name
+        else:
             path = self._paths[bad_node] + (".*" if kind == st.IS_UNKNOWN else "")
-        else:
-            path = f"{self._names[root]}.{name}" if root else name
-        unfit = UnfitError(path, _KINDS[kind], value)
-        if node < 0 or (node == bad_node and kind != st.IS_UNKNOWN):
-            log.add(unfit, is_dropped=name in self._rows[root].drop)
-        else:
-            # The example is a part of the value: the reference knows which.
-            self._rows[root].batch([{name: value}], log)
-        return unfit
+            if node != bad_node or kind == st.IS_UNKNOWN:
+                # The example is a part of the value: the reference knows which.
+                self._rows[group.root].batch([{group.name: json.loads(first)}], log)
+                count -= 1
+        if count:
+            log.add_texts(path, _KINDS[kind], first, count, is_dropped=group.is_dropped)
 
 
-def _entries(work: Work) -> list[list[int]]:
-    count = int(work.state[st.MISFITS])
-    entries: list[list[int]] = work.misfits[: count * st.MISFIT_WIDTH].reshape(-1, st.MISFIT_WIDTH).tolist()
-    return entries
+def _ranks(groups: list[_Group]) -> npt.NDArray[np.int64]:
+    # UTF-8 sorts as the characters do.
+    ranks = np.empty(len(groups), np.int64)
+    ranks[sorted(range(len(groups)), key=groups.__getitem__)] = np.arange(len(groups))
+    return ranks
 
 
-def _compact(raw: bytes) -> bytes:
-    return compact_json(json.loads(raw)).encode()
-
-
-def _object(values: list[tuple[str, bytes]]) -> bytes:
-    if len(values) > 1:
-        # UTF-8 sorts as the characters do.
-        values.sort()
-    return b"{" + b",".join([b"%s:%s" % (_quoted(name), value) for name, value in values]) + b"}"
+def _written(
+    data: npt.NDArray[np.uint8],
+    misfits: npt.NDArray[np.int64],
+    numbers: npt.NDArray[np.int64],
+    order: npt.NDArray[np.int64],
+    groups: list[_Group],
+) -> SparseTexts:
+    places, texts, room = [], bytearray(), PAD
+    for group in groups:
+        outer, inner = group.opening()
+        start = len(texts)
+        texts += outer + inner
+        places.append((group.root, start, start + len(outer), len(texts)))
+        if not group.is_dropped:
+            room += group.n_bytes + group.n_values * (len(outer) + len(inner) + BESIDE_BYTES)
+    openings = scratch.allocate(len(texts) + PAD)
+    openings[: len(texts)] = np.frombuffer(texts, np.uint8)
+    text, rows, lengths = scratch.allocate(room), np.empty_like(order), np.empty_like(order)
+    names = np.array(places, np.int64).ravel()
+    n_rows, n_bytes = write_rescues(Rescue(data, misfits, numbers, order, names, openings, text, rows, lengths))
+    return SparseTexts(rows[:n_rows], lengths[:n_rows], text[:n_bytes])
 
 
 @functools.lru_cache(maxsize=4096)
@@ -123,18 +157,20 @@ def _quoted(name: str) -> bytes:
 
 
 def respell(work: Work) -> bool:
-    """Write the JSON texts that were not compact beside the data, compact; return whether there was room."""
-    kinds = work.misfits[st.MISFIT_KIND : int(work.state[st.MISFITS]) * st.MISFIT_WIDTH : st.MISFIT_WIDTH]
-    if not (kinds == st.TEXT_OF_VALUE).any():
+    """Write the values that were not compact beside the data, compact; return whether there was room."""
+    if not work.state[st.ROUGH]:
         return True
-    for index, node, _, _, start, stop, kind, _ in _entries(work):
-        if kind != st.TEXT_OF_VALUE:
-            continue
-        text = _compact(work.data[start:stop].tobytes())
+    misfits = work.misfits[: int(work.state[st.MISFITS]) * st.MISFIT_WIDTH].reshape(-1, st.MISFIT_WIDTH)
+    for number in np.flatnonzero(misfits[:, st.MISFIT_PLAIN] == 0):
+        index, node, _, _, start, stop, kind, _ = misfits[number].tolist()
+        text = compact_json(json.loads(work.data[start:stop].tobytes())).encode()
         side = int(work.state[st.SIDE])
         if side + len(text) > work.state[st.SIDE_END]:
             return False
         work.data[side : side + len(text)] = memoryview(text)
-        work.values[work.value_place[node] + index] = side << 32 | len(text)
+        if kind == st.TEXT_OF_VALUE:
+            work.values[work.value_place[node] + index] = side << 32 | len(text)
+        else:
+            misfits[number, [st.MISFIT_START, st.MISFIT_STOP]] = side, side + len(text)
         work.state[st.SIDE] += len(text)
     return True

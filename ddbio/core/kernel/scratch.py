@@ -135,7 +135,7 @@ class Scratch:
         state[st.PLACE], state[st.INSIDE] = self.origin + block.place, block.inside
         state[st.ROWS], state[st.MAX_ROWS] = 0, max_rows
         state[st.SIDE], state[st.SIDE_END] = block.side, self.origin
-        state[st.MISFITS], state[st.NAMES] = 0, 0
+        state[st.MISFITS], state[st.ROUGH], state[st.NAMES] = 0, 0, 0
         return work
 
     def grow(self, status: int) -> None:

@@ -25,6 +25,7 @@ from ddbio.core.kernel.state import (
     MISFIT_WIDTH,
     MISFITS,
     MISFITS_END,
+    ROUGH,
     SAVED_MISFITS,
     SAVED_SIZE,
     TEXT_OF_VALUE,
@@ -85,7 +86,10 @@ def put_misfit(work: Any, row: int, node: int, name: int, name_length: int, star
     poke(misfits, entry + MISFIT_START, start)
     poke(misfits, entry + MISFIT_STOP, place)
     poke(misfits, entry + MISFIT_KIND, kind)
-    poke(misfits, entry + MISFIT_PLAIN, is_plain(data, start, place))
+    plain = is_plain(data, start, place)
+    poke(misfits, entry + MISFIT_PLAIN, plain)
+    if not plain:
+        state[ROUGH] = 1
     state[MISFITS] += 1
     return place
 

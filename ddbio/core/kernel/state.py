@@ -35,7 +35,8 @@ CHANGE_INSTANCE: Final = 17
 AROUND: Final = 18
 TIME: Final = 19
 TIME_POWER: Final = 20
-STATE_LENGTH: Final = 21
+ROUGH: Final = 21
+STATE_LENGTH: Final = 22
 
 FRAMINGS: Final = {"items": 0, "export": 1, "page": 2, "changes": 3}
 ITEMS, EXPORT, PAGE, CHANGES = 0, 1, 2, 3

@@ -1,0 +1,46 @@
+from __future__ import annotations
+
+import json
+import random
+
+import pyarrow as pa
+import pytest
+from comparison import assert_same, by_kernel, by_reference
+
+from ddbio.core.kernel.decoder import KernelDecoder
+
+SCHEMA = pa.schema([("a", pa.int64()), ("m", pa.struct([("x", pa.int64())])), ("é", pa.int64())])
+NAMES = ["a", "m", "é", "b", "aa", 'quo"te', "back\\slash", "new\nline", "名", "😀", "\uffff", "", "z" * 90]
+VALUES = [{"S": "x"}, {"S": '\n"\\/é'}, {"M": {"x": {"S": "é"}, "y": {"L": []}}}, {"NULL": True}, {"SS": ["b", "a"]}]
+
+
+def drifting(count, share):
+    """Return items of which a share holds any of the names, in any order, over any of the values."""
+    chance = random.Random(count)
+    for _ in range(count):
+        names = chance.sample(NAMES, chance.randrange(6)) if chance.random() < share else []
+        yield {"a": {"N": "1"}} | {name: chance.choice(VALUES) for name in names}
+
+
+@pytest.mark.parametrize("separators", [(",", ":"), (", ", ": ")], ids=["compact", "spaced"])
+@pytest.mark.parametrize("ascii_only", [False, True], ids=["as they are", "escaped"])
+@pytest.mark.parametrize(("count", "share"), [(1, 1), (40, 0.05), (700, 0.05), (700, 1)])
+def test_texts_are_what_the_reference_writes(count, share, ascii_only, separators):
+    """Rows of none, one or several misfits, of whatever names and spelling, have the reference's text and counts."""
+    items = list(drifting(count, share))
+    body = "".join(json.dumps(item, separators=separators, ensure_ascii=ascii_only) + "\n" for item in items).encode()
+    for nulls in ("merge", "keep"):
+        found = by_kernel(KernelDecoder(SCHEMA, nulls=nulls), body, "items")
+        assert_same(found, by_reference(body, SCHEMA, "items", nulls), body)
+
+
+def test_a_row_without_a_misfit_has_no_text():
+    """A row is null where nothing fits no column, or all that does not is dropped: the first and the last row too."""
+    body = b'{}\n{"b":{"S":"x"}}\n{}\n{}\n{"c":{"S":"y"},"b":{"S":"z"}}\n{}\n'
+    texts = [None, '{"b":{"S":"x"}}', None, None, '{"b":{"S":"z"},"c":{"S":"y"}}', None]
+    assert KernelDecoder(SCHEMA).decode(body, "items").column("_rescue").to_pylist() == texts
+    dropping = KernelDecoder(SCHEMA, on_misfit="drop", drop=["b"])
+    texts = [None, None, None, None, '{"c":{"S":"y"}}', None]
+    assert dropping.decode(body, "items").column("_rescue").to_pylist() == texts
+    dropping = KernelDecoder(SCHEMA, on_misfit="drop", drop=["b", "c"])
+    assert dropping.decode(body, "items").column("_rescue").null_count == 6
