@@ -5,18 +5,22 @@ Refuses files that end early, and bombs: more text than any item could have been
 
 from __future__ import annotations
 
+import gzip
 import hashlib
-from typing import TYPE_CHECKING
+import io
+from typing import TYPE_CHECKING, Any
 
-from isal import igzip_lib
+from isal import isal_zlib
 
 from ddbio.errors import DecodeError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
+    from typing_extensions import Buffer
+
 BLOCK_BYTES = 4 * 1024 * 1024
-"""A block is a little larger: up to the end of a line."""
+"""A block is at most so much, unless one line is more."""
 
 MAX_LINE_BYTES = 32 * 1024 * 1024
 """The largest item, a list of the longest numbers, is a line of 18.4 MB; a change holds two images of one."""
@@ -27,10 +31,13 @@ MAX_RATIO = 1000
 """Deflate itself ends at 1,032:1; the item that compresses best comes to 856:1."""
 
 _RATIO_FROM_BYTES = 64 * 1024 * 1024
+_READ_BYTES = 256 * 1024
 
 
 class GunzipLines:
     """Iterate over a gzip file's text in blocks that end where a line ends.
+
+    Every block stands where the one before it stood: fresh memory for each would cost a third as much as inflating it.
 
     Parameters
     ----------
@@ -43,84 +50,105 @@ class GunzipLines:
 
     Attributes
     ----------
-    raw_bytes, text_bytes
-        Bytes read and bytes inflated so far.
+    text_bytes
+        Bytes inflated so far.
     """
 
     def __init__(self, chunks: Iterable[bytes], place: str, max_line_bytes: int = MAX_LINE_BYTES) -> None:
-        self._chunks = iter(chunks)
+        self._stored = _Stored(chunks)
         self._place = place
         self._max_line_bytes = max_line_bytes
-        self._md5 = hashlib.md5(usedforsecurity=False)
-        self.raw_bytes = 0
         self.text_bytes = 0
 
-    def __iter__(self) -> Iterator[bytes]:
-        """Yield the blocks; the last one may lack its line end.
+    @property
+    def raw_bytes(self) -> int:
+        """Return the bytes read so far."""
+        return self._stored.size_bytes
+
+    def __iter__(self) -> Iterator[memoryview]:
+        """Yield the blocks, each to be used before the next is asked for; the last one may lack its line end.
 
         Raises
         ------
         DecodeError
             The bytes are not a whole gzip file, or one that inflates beyond all measure.
         """
-        held: list[bytes] = []
-        held_bytes = 0
-        for piece in self._inflate():
-            held.append(piece)
-            held_bytes += len(piece)
-            if held_bytes < BLOCK_BYTES:
-                continue
-            end = piece.rfind(b"\n") + 1
+        # What igzip.open reads from: it alone inflates into memory that is there already.
+        stored: Any = self._stored
+        reader = isal_zlib._GzipReader(stored, _READ_BYTES)  # noqa: SLF001
+        room, held_bytes = bytearray(BLOCK_BYTES), 0
+        while (held_bytes := self._fill(reader, room, held_bytes)) == len(room):
+            end = room.rfind(b"\n") + 1
             if end:
-                held[-1] = piece[:end]
-                yield b"".join(held)
-                held = [piece[end:]]
-                held_bytes = len(piece) - end
-            elif held_bytes > self._max_line_bytes + BLOCK_BYTES:
+                yield memoryview(room)[:end]
+                held_bytes -= end
+                room[:held_bytes] = room[end:]
+            elif held_bytes > self._max_line_bytes:
                 raise self._refusal(f"has a line of more than {self._max_line_bytes} bytes")
+            else:
+                # A new one: the last block still shows the old.
+                room = room + bytes(held_bytes)
         if held_bytes:
-            yield b"".join(held)
+            yield memoryview(room)[:held_bytes]
 
     def md5(self) -> bytes:
         """Return the MD5 of the file as stored, reading what is left of it."""
-        for _ in self._counted():
-            pass
-        return self._md5.digest()
+        return self._stored.md5()
 
-    def _counted(self) -> Iterator[bytes]:
-        for chunk in self._chunks:
-            self._md5.update(chunk)
-            self.raw_bytes += len(chunk)
-            yield chunk
-
-    def _inflate(self) -> Iterator[bytes]:
-        inflater = None
-        for chunk in self._counted():
-            rest = chunk
-            while rest:
-                # A gzip file may have several members.
-                inflater = inflater or igzip_lib.IgzipDecompressor(flag=igzip_lib.DECOMP_GZIP)
-                yield from self._member(inflater, rest)
-                rest = inflater.unused_data if inflater.eof else b""
-                if inflater.eof:
-                    inflater = None
-        if inflater is not None or not self.raw_bytes:
-            raise self._refusal("ends early")
-
-    def _member(self, inflater: igzip_lib.IgzipDecompressor, data: bytes) -> Iterator[bytes]:
-        while True:
+    def _fill(self, reader: isal_zlib._GzipReader, room: bytearray, held_bytes: int) -> int:
+        """Return how much of the room is full: all of it, unless the file has ended."""
+        rest = memoryview(room)[held_bytes:]
+        while rest:
             try:
-                piece = inflater.decompress(data, BLOCK_BYTES)
-            except igzip_lib.error as error:  # type: ignore[misc] # its stub has no base
+                inflated = reader.readinto(rest)
+            except EOFError:
+                raise self._refusal("ends early") from None
+            except (gzip.BadGzipFile, isal_zlib.error) as error:  # type: ignore[misc] # its stub has no base
                 raise self._refusal(f"is not a gzip file ({error})") from None
-            data = b""
-            self.text_bytes += len(piece)
+            if not inflated:
+                break
+            rest = rest[inflated:]
+            self.text_bytes += inflated
             if self.text_bytes > max(_RATIO_FROM_BYTES, MAX_RATIO * self.raw_bytes):
                 raise self._refusal(f"inflates to more than {MAX_RATIO} times its size")
-            if piece:
-                yield piece
-            if inflater.eof or inflater.needs_input:
-                return
+        if not self.raw_bytes:
+            raise self._refusal("ends early")
+        return len(room) - len(rest)
 
     def _refusal(self, what: str) -> DecodeError:
         return DecodeError(f"{self._place} {what}", uri=self._place)
+
+
+class _Stored(io.RawIOBase):
+    """Hand a file's bytes to whoever inflates them; count them, and take their MD5, as they come."""
+
+    def __init__(self, chunks: Iterable[bytes]) -> None:
+        self._chunks = iter(chunks)
+        self._rest = memoryview(b"")
+        self._md5 = hashlib.md5(usedforsecurity=False)
+        self.size_bytes = 0
+
+    def readinto(self, room: Buffer, /) -> int:
+        """Fill as much of the room as the present chunk does; return how much that was."""
+        while not self._rest and self._take():
+            pass
+        view = memoryview(room)
+        taken = min(len(view), len(self._rest))
+        view[:taken] = self._rest[:taken]
+        self._rest = self._rest[taken:]
+        return taken
+
+    def md5(self) -> bytes:
+        """Return the MD5 of all bytes, reading what is left of them."""
+        while self._take():
+            pass
+        return self._md5.digest()
+
+    def _take(self) -> bool:
+        chunk = next(self._chunks, None)
+        if chunk is None:
+            return False
+        self._md5.update(chunk)
+        self.size_bytes += len(chunk)
+        self._rest = memoryview(chunk)
+        return True

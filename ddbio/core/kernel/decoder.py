@@ -5,7 +5,7 @@ What the loops do not take goes through the plain reference, which decides wheth
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypeGuard
 
 import numpy as np
 import pyarrow as pa
@@ -132,12 +132,12 @@ class KernelDecoder:
         return self._decode(data, framing, in_one=False)
 
     def _decode(self, data: Buffer, framing: Framing, *, in_one: bool) -> list[pa.RecordBatch]:
-        body = data if isinstance(data, bytes) else bytes(data)
+        body = data if _needs_no_copy(data) else bytes(data)
         log = MisfitLog()
         batches = self._decode_all(body, framing, log, in_one=in_one) if _is_utf8(body) else None
         if batches is None:
             log = MisfitLog()
-            batches = [self._decode_plainly(body, framing, log)]
+            batches = [self._decode_plainly(bytes(body), framing, log)]
         self._add_log(log)
         return batches
 
@@ -176,11 +176,11 @@ class KernelDecoder:
         return combined[0] if combined else pa.RecordBatch.from_pylist([], self.schema)
 
     def _decode_all(
-        self, body: bytes, framing: Framing, log: MisfitLog, *, in_one: bool
+        self, body: bytes | memoryview, framing: Framing, log: MisfitLog, *, in_one: bool
     ) -> list[pa.RecordBatch] | None:
         """Return the batches of the body, or None where the reference needs the whole body to say what is wrong."""
         batches: list[pa.RecordBatch] = []
-        start = len(_BYTE_ORDER_MARK) if body.startswith(_BYTE_ORDER_MARK) else 0
+        start = len(_BYTE_ORDER_MARK) if body[: len(_BYTE_ORDER_MARK)] == _BYTE_ORDER_MARK else 0
         whole_bytes = slice_bytes = MAX_PIECE_BYTES if in_one and self._is_sparse(body) else SLICE_BYTES
         while start < len(body):
             stop = len(body) if framing == "page" else _cut(body, start, slice_bytes)
@@ -201,6 +201,7 @@ class KernelDecoder:
                 # The item may go on after the cut.
                 start, slice_bytes = start + refused, 2 * slice_bytes
             else:
+                body = bytes(body)
                 line = body.rfind(b"\n", 0, start + refused) + 1
                 if framing == "page" or body[line : start + refused].strip(_BLANKS):
                     return None
@@ -209,9 +210,9 @@ class KernelDecoder:
                 break
         return batches
 
-    def _is_sparse(self, body: bytes) -> bool:
+    def _is_sparse(self, body: bytes | memoryview) -> bool:
         """Return whether the columns are larger than the data: to join those of several batches would be dear."""
-        sample = body[:_SAMPLE_BYTES]
+        sample = bytes(body[:_SAMPLE_BYTES])
         return self._backlog.row_bytes * sample.count(b"\n") > len(sample)
 
     def _decode_piece(  # noqa: C901 - one state machine
@@ -324,8 +325,15 @@ def _with_item_bytes(schema: pa.Schema) -> pa.Schema:
     return schema.insert(len(schema) - 1, ITEM_BYTES_FIELD)
 
 
-def _is_utf8(body: bytes) -> bool:
-    if body.isascii():
+def _needs_no_copy(data: Buffer) -> TypeGuard[bytes | memoryview]:
+    """Return whether the data is read where it is: bytes have line ends to find, a short view needs none."""
+    if isinstance(data, memoryview):
+        return data.format == "B" and data.c_contiguous and data.nbytes <= SLICE_BYTES
+    return isinstance(data, bytes)
+
+
+def _is_utf8(body: bytes | memoryview) -> bool:
+    if np.frombuffer(body, np.int8).min(initial=0) >= 0:
         return True
     offsets = np.array([0, len(body)], np.int64)
     text: Any = pa.Array.from_buffers(pa.large_string(), 1, [None, pa.py_buffer(offsets.data), pa.py_buffer(body)])
@@ -336,8 +344,9 @@ def _is_utf8(body: bytes) -> bool:
     return True
 
 
-def _cut(body: bytes, start: int, slice_bytes: int) -> int:
+def _cut(body: bytes | memoryview, start: int, slice_bytes: int) -> int:
     stop = start + slice_bytes
     if stop >= len(body):
         return len(body)
-    return body.rfind(b"\n", start, stop) + 1 or body.find(b"\n", stop) + 1 or len(body)
+    text = bytes(body)
+    return text.rfind(b"\n", start, stop) + 1 or text.find(b"\n", stop) + 1 or len(text)

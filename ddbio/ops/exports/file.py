@@ -43,8 +43,8 @@ class FileText:
         return self._text.text_bytes
 
     @contextmanager
-    def blocks(self) -> Iterator[Iterator[bytes]]:
-        """Hand out the blocks; what goes wrong inside is told in terms of the file.
+    def blocks(self) -> Iterator[Iterator[bytes | memoryview]]:
+        """Hand out the blocks, each good until the next is asked for; what goes wrong is told in terms of the file.
 
         Raises
         ------

@@ -13,6 +13,8 @@ from ddbio.core.decode import Decoder
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from typing_extensions import Buffer
+
     from ddbio.core.rescue import MisfitLog, OnMisfit
 
 
@@ -24,7 +26,7 @@ class LineDecoder(Protocol):
         """Return the count of what fitted no column so far."""
         ...
 
-    def decode_batches(self, block: bytes) -> list[pa.RecordBatch]:
+    def decode_batches(self, block: Buffer) -> list[pa.RecordBatch]:
         """Return a row per line."""
         ...
 
@@ -60,7 +62,7 @@ class _ItemLines:
     def log(self) -> MisfitLog:
         return self.decoder.log
 
-    def decode_batches(self, block: bytes) -> list[pa.RecordBatch]:
+    def decode_batches(self, block: Buffer) -> list[pa.RecordBatch]:
         return self.decoder.decode_batches(block, "export")
 
 
@@ -72,5 +74,5 @@ class _ChangeLines:
     def log(self) -> MisfitLog:
         return self.decoder.log
 
-    def decode_batches(self, block: bytes) -> list[pa.RecordBatch]:
+    def decode_batches(self, block: Buffer) -> list[pa.RecordBatch]:
         return [self.decoder.decode(block)]

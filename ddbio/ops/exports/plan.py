@@ -89,6 +89,6 @@ def export_tasks(
 def _sample(source: ExportSource, file: ExportFile, count: int) -> Iterator[Any]:
     text = FileText(source, file)
     with text.blocks() as blocks:
-        block = next(blocks, b"")
+        block = bytes(next(blocks, b""))
         lines = b"\n".join(block.split(b"\n", count)[:count])
         yield from checked_items(lines, "export") if source.summary.kind == "full" else checked_changes(lines)

@@ -105,7 +105,7 @@ def _records(store: ObjectStore, entries: Iterable[StoredObject]) -> Iterator[tu
             continue
         data = store.read(entry.path)
         for block in GunzipLines([data], entry.path) if data.startswith(_GZIP_MAGIC) else [data]:
-            yield from ((entry.path, record) for record in parse_records(entry.path, block))
+            yield from ((entry.path, record) for record in parse_records(entry.path, bytes(block)))
 
 
 def _rejects(records: Iterable[BulkRecord]) -> Iterator[RejectedRow]:

@@ -25,7 +25,7 @@ def by_reference(body: bytes, schema: pa.Schema, framing: Any, nulls: str = "mer
     return batch, log.misfits()
 
 
-def by_kernel(decoder: KernelDecoder, body: bytes, framing: Any) -> Any:
+def by_kernel(decoder: KernelDecoder, body: bytes | memoryview, framing: Any) -> Any:
     """Return the batch and its misfits, or the error, of the compiled loops."""
     decoder.log = MisfitLog()
     try:

@@ -52,6 +52,21 @@ def compare_mutated(seeds: range) -> tuple[int, int]:
     return outcomes[0], outcomes[1]
 
 
+def test_views_are_decoded_as_bytes_are(monkeypatch):
+    """A view of bytes, short or long, sound or damaged, gives the batch or the error that the bytes give."""
+    for seed in range(60):
+        generator = Generator(seed)
+        schema = generator.schema()
+        monkeypatch.setattr(decoder_module, "SLICE_BYTES", generator.random.choice([300, 1 << 22]))
+        framing = FRAMINGS[seed % 3]
+        body = generator.document([generator.item(list(schema)) for _ in range(5)], framing)
+        if seed % 2:
+            body = mutate(body, generator.random)
+        room = bytearray(b"}" + body + b"{")
+        found = by_kernel(KernelDecoder(schema), memoryview(room)[1:-1], framing)
+        assert_same(found, by_reference(body, schema, framing), body)
+
+
 @pytest.mark.parametrize("part", range(10))
 def test_the_loops_equal_the_reference_on_a_hundred_thousand_items(part):
     """Ten thousand generated items a part: all types, spellings, orders, absences and misfits give the same batch."""
