@@ -10,15 +10,12 @@ from typing import TYPE_CHECKING, Literal
 from ddbio.core.kernel.decoder import KernelDecoder as Decoder
 from ddbio.core.schema.item_schema import ItemSchema, arrow_schema_of
 from ddbio.core.text.change_lines import images_of
-from ddbio.core.text.framing import NOT_ITEMS, checked_items, framing_of
-from ddbio.core.text.page import items_of_page
+from ddbio.core.text.framing import NOT_ITEMS, checked_items, framed_items
 from ddbio.errors import DecodeError, OptionError
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from typing_extensions import Buffer
-
-    from ddbio.core.text.framing import Framing
 
 __all__ = ["Decoder", "from_dynamodb_json", "observe_dynamodb_json"]
 
@@ -49,7 +46,7 @@ def from_dynamodb_json(
     """
     if nulls not in {None, "merge", "keep"}:
         raise OptionError(f"nulls: {nulls!r} is neither 'merge' nor 'keep'")
-    body, framing = _framed(data)
+    body, framing = framed_items(data)
     if framing == "changes":
         raise DecodeError(NOT_ITEMS)
     given = ItemSchema.of_items(checked_items(body, framing)) if schema is None else schema
@@ -65,18 +62,5 @@ def observe_dynamodb_json(data: Buffer) -> ItemSchema:
     DecodeError
         The bytes are none of these; the message has the line.
     """
-    body, framing = _framed(data)
+    body, framing = framed_items(data)
     return ItemSchema.of_items(images_of(body) if framing == "changes" else checked_items(body, framing))
-
-
-def _framed(data: Buffer) -> tuple[bytes, Framing]:
-    body = data if isinstance(data, bytes) else _copied(data)
-    framing = framing_of(body)
-    return (items_of_page(body) if framing == "page" else body), framing
-
-
-def _copied(data: Buffer) -> bytes:
-    try:
-        return memoryview(data).tobytes()
-    except TypeError:
-        raise DecodeError(f"a {type(data).__name__} is not bytes: give the UTF-8 text as bytes") from None

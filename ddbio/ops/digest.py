@@ -14,7 +14,7 @@ from ddbio.core.digest_columns import digest_of_batches
 from ddbio.core.digest_wire import WireDigest
 from ddbio.core.schema.declared import declare_types
 from ddbio.core.schema.item_schema import arrow_schema_of
-from ddbio.core.text.framing import framing_of
+from ddbio.core.text.framing import framed_items
 from ddbio.lake.reader import read_batches
 from ddbio.ops.data_files import PARQUET, find_data, read_plain
 from ddbio.ops.scans.read import scan_batches
@@ -22,6 +22,8 @@ from ddbio.ops.scans.read import scan_batches
 if TYPE_CHECKING:
     from collections.abc import Iterable
     from typing import TypeAlias
+
+    from typing_extensions import Buffer
 
     from ddbio.options import ConnectionOptions, ScanOptions
 
@@ -55,7 +57,7 @@ def digest_source(source: Source, options: ScanOptions) -> Digest:
         batches = source.to_batches() if isinstance(source, pa.Table) else [source]
         return digest_of_batches(declare_types(batch, declared or ()) for batch in batches)
     if not isinstance(source, (str, os.PathLike)):
-        return _of_json(bytes(source))
+        return _of_json(source)
     name = os.fspath(source)
     if name.startswith(("s3://", "s3a://")) or Path(name).exists():
         return _of_files(name, options)
@@ -81,9 +83,9 @@ def digest_files(paths: Iterable[str], options: ConnectionOptions) -> Digest:
     return whole
 
 
-def _of_json(data: bytes) -> Digest:
+def _of_json(data: Buffer) -> Digest:
     items = WireDigest()
-    items.add(data, framing_of(data))
+    items.add(*framed_items(data))
     return items.digest
 
 

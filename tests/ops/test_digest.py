@@ -42,7 +42,8 @@ def test_bytes_and_arrow(expected, batch):
     """Lines, export lines, a page, a batch and a table of the same items have one digest."""
     export = b"".join(b'{"Item":%b}\n' % line for line in LINES)
     page = json.dumps({"Items": ITEMS[::-1]}).encode()
-    sources = [b"\n".join(LINES), export, bytearray(page), batch, pa.Table.from_batches([batch[:7], batch[7:]])]
+    answer = json.dumps({"Count": len(ITEMS), "Items": ITEMS, "ScannedCount": 99, "LastEvaluatedKey": {}}).encode()
+    sources = [b"\n".join(LINES), export, bytearray(page), answer, batch, pa.Table.from_batches([batch[:7], batch[7:]])]
     assert {ddbio.digest(source) for source in sources} == {expected}
 
 

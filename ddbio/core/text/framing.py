@@ -11,11 +11,13 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 from ddbio.core.attribute import Item, check_item, check_value
 from ddbio.core.text.change_lines import is_change
 from ddbio.core.text.json_text import parse_documents
-from ddbio.core.text.page import ITEMS_MEMBER
+from ddbio.core.text.page import ITEMS_MEMBER, items_of_page
 from ddbio.errors import DecodeError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from typing_extensions import Buffer
 
 Framing: TypeAlias = Literal["page", "export", "items", "changes"]
 """``page``: ``{"Items":[…]}``; ``export``: ``{"Item":{…}}``, ``items``: ``{…}``, ``changes``: a change, per line."""
@@ -47,6 +49,26 @@ def framing_of(body: bytes) -> Framing:
             return "changes"
         return "export" if document.keys() == {"Item"} and not _is_value(document["Item"]) else "items"
     return "items"
+
+
+def framed_items(data: Buffer) -> tuple[bytes, Framing]:
+    """Return the items of ``data`` and how they are framed: of a response, ``{"Items":[…]}`` alone.
+
+    Raises
+    ------
+    DecodeError
+        The data is not bytes, or begins with something else.
+    """
+    body = data if isinstance(data, bytes) else _copied(data)
+    framing = framing_of(body)
+    return (items_of_page(body) if framing == "page" else body), framing
+
+
+def _copied(data: Buffer) -> bytes:
+    try:
+        return memoryview(data).tobytes()
+    except TypeError:
+        raise DecodeError(f"a {type(data).__name__} is not bytes: give the UTF-8 text as bytes") from None
 
 
 def _is_value(value: Any) -> bool:
