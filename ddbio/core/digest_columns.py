@@ -22,9 +22,10 @@ from ddbio.core.kernel.encode_fields import plain_fields
 from ddbio.core.kernel.encode_load import bytes_array, offsets_of, plain_array, spans_of, view_of, words_of
 from ddbio.core.kernel.encode_state import BINARY, NUMBER, TEXT
 from ddbio.core.kernel.encode_times import time_array
+from ddbio.core.kernel.encode_unfit import unfit_times
 from ddbio.core.rescue import given_twice, null_value
 from ddbio.core.schema.field import RESCUE_NAME, SETS, fields_within, name_of_field, tag_of_field
-from ddbio.errors import SchemaError
+from ddbio.errors import EncodeError, SchemaError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -147,7 +148,11 @@ def _as_it_is(array: _Array) -> _Array:
 
 
 def _made_plain(array: _Array) -> _Array:
-    return time_array(plain_array(array), _OPTIONS)
+    simple = plain_array(array)
+    unfit, message = unfit_times(simple, _OPTIONS)
+    if unfit:
+        raise EncodeError(f"entry {unfit[0]} of a column of {simple.type}: {message}")
+    return time_array(simple, _OPTIONS)
 
 
 def _add(given: _Array, field: pa.Field[Any], prepare: _Prepare, under: tuple[_Words, bool], sums: _Words) -> None:

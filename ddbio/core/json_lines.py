@@ -51,7 +51,12 @@ def _reader(data: Any) -> pa.RecordBatchReader:
             return data.to_reader()
         case pa.RecordBatchReader():
             return data
-    return pa.RecordBatchReader.from_stream(data)
+    if not hasattr(data, "__arrow_c_stream__"):
+        raise SchemaError(f"a {type(data).__name__} holds no columns: give a record batch, a table or a data frame")
+    try:
+        return pa.RecordBatchReader.from_stream(data)
+    except (pa.ArrowException, TypeError) as error:
+        raise SchemaError(f"the {type(data).__name__} cannot be read as Arrow columns: {error}") from error
 
 
 def _restored(found: pa.Schema, wanted: pa.Schema) -> pa.Schema:

@@ -191,6 +191,12 @@ def test_nothing_has_the_digest_of_nothing():
         (pa.array([float("nan")]), "N", DecodeError, "'nan' is not a DynamoDB number"),
         (pa.array(["1e999"]), "N", DecodeError, "is outside"),
         (pa.array([["a", None]]), "SS", SchemaError, "^a: a set of DynamoDB holds no null"),
+        (
+            pa.array([2**62]).cast(pa.timestamp("us")),
+            None,
+            EncodeError,
+            "^entry 0 of a column of timestamp.us.: it is not",
+        ),
         (pa.array([None], pa.month_day_nano_interval()), None, SchemaError, "^a: an Arrow month_day_nano_interval"),
     ],
 )

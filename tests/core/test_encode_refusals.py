@@ -34,7 +34,56 @@ def nested(depth):
     return pa.array([value], arrow_type)
 
 
+def broken(text, arrow_type=None):
+    """Return a text, and bytes as another, whether they are UTF-8 or not."""
+    return pa.array([b"x\xc3\xa9", text], pa.binary()).view(arrow_type or pa.string())
+
+
+def moments(arrow_type, *counts):
+    """Return so many units each, whatever they mean."""
+    return pa.array(counts, pa.int32() if arrow_type.bit_width == 32 else pa.int64()).view(arrow_type)
+
+
+BEYOND = "row 1: a: it is not within the years 0000 to 9999"
 CASES = {
+    "broken text": (broken(b"\xff"), {}, Refusal(1, "a", "text", "row 1: a: the text is not UTF-8")),
+    "half a character": (broken(b"x\xc3"), {}, Refusal(1, "a", "text", "row 1: a: the text is not UTF-8")),
+    "broken name": (
+        pa.MapArray.from_arrays([0, 1, 2], broken(b"\xed\xa0\x80"), pa.array([1, 2])),
+        {},
+        Refusal(1, "a.*", "text", "row 1: a.*: the text is not UTF-8"),
+    ),
+    "the year 10000": (
+        moments(pa.timestamp("ms", "UTC"), 253_402_300_799_999, 253_402_300_800_000),
+        {},
+        Refusal(1, "a", "time", BEYOND),
+    ),
+    "the year -1": (
+        moments(pa.timestamp("s"), -62_167_219_200, -62_167_219_201),
+        {},
+        Refusal(1, "a", "time", BEYOND),
+    ),
+    "the last second of all": (moments(pa.timestamp("us"), 0, 2**63 - 1), {}, Refusal(1, "a", "time", BEYOND)),
+    "the first day of all": (
+        moments(pa.date32(), -719_528, -(2**31)),
+        {},
+        Refusal(1, "a", "time", "row 1: a: it is no whole day within the years 0000 to 9999"),
+    ),
+    "no whole day": (
+        moments(pa.date64(), 86_400_000, 86_400_001),
+        {},
+        Refusal(1, "a", "time", "row 1: a: it is no whole day within the years 0000 to 9999"),
+    ),
+    "the 25th hour": (
+        moments(pa.time32("s"), 86_399, 86_400),
+        {},
+        Refusal(1, "a", "time", "row 1: a: it is no time of a day"),
+    ),
+    "before midnight": (
+        moments(pa.time64("ns"), 0, -1),
+        {},
+        Refusal(1, "a", "time", "row 1: a: it is no time of a day"),
+    ),
     "NaN": (pa.array([1.5, float("nan")]), {}, Refusal(1, "a", "number", "row 1: a: 'nan' is not a DynamoDB number")),
     "infinity": (
         pa.array([[1.5], [float("-inf")]]),

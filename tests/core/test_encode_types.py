@@ -134,6 +134,24 @@ def test_durations():
     assert values_of(array) == [{"S": "PT90.500S"}, None, {"S": "PT-0.500S"}]
     assert values_of(array, durations="us") == numbers("90500000", None, "-500000")
     assert values_of(array.slice(1), durations="ms") == numbers(None, "-500")
+    least = pa.array([0, 1, -1, 1_500_000_000, -(2**63)], pa.int64()).cast(pa.duration("ns"))
+    digits = ["0.000000000", "0.000000001", "-0.000000001", "1.500000000", "-9223372036.854775808"]
+    assert values_of(least) == [{"S": f"PT{each}S"} for each in digits]
+    assert values_of(least.slice(1, 2).cast(pa.int64()).cast(pa.duration("s"))) == [{"S": "PT1S"}, {"S": "PT-1S"}]
+
+
+def test_times_of_all_ranges_are_counts():
+    """A count needs no calendar: whatever Arrow keeps is written."""
+    array = pa.array([2**63 - 1, -(2**63)], pa.int64()).cast(pa.timestamp("us"))
+    assert values_of(array, timestamps="us") == numbers(str(2**63 - 1), str(-(2**63)))
+    assert values_of(pa.array([2**31 - 1], pa.int32()).view(pa.date32()), dates="d") == numbers(str(2**31 - 1))
+
+
+def test_the_ends_of_the_nanoseconds():
+    """Moments in nanoseconds are texts from the first to the last."""
+    array = pa.array([2**63 - 1, -(2**63)], pa.int64()).cast(pa.timestamp("ns"))
+    wanted = ["2262-04-11T23:47:16.854775807", "1677-09-21T00:12:43.145224192"]
+    assert values_of(array) == [{"S": each} for each in wanted]
 
 
 LISTS = [[1, None], [], None, [3]]

@@ -29,6 +29,19 @@ def test_whatever_holds_columns(data):
     assert ddbio.to_dynamodb_json(data) == LINES
 
 
+@pytest.mark.parametrize("data", [None, "x", [{"a": 1}], BATCH.column(0), BATCH.to_struct_array()], ids=type)
+def test_what_holds_no_columns(data):
+    """Whatever is no table is refused by its kind."""
+    with pytest.raises(SchemaError, match=f"^a {type(data).__name__} holds no columns"):
+        ddbio.to_dynamodb_json(data)
+
+
+def test_a_frame_that_is_no_table():
+    """A frame that Arrow cannot read is refused as one."""
+    with pytest.raises(SchemaError, match=r"^the DataFrame cannot be read as Arrow columns"):
+        ddbio.to_dynamodb_json(pd.DataFrame({"a": [1, "x"]}))
+
+
 def test_a_schema_restores_types():
     """What a file has lost of DynamoDB's types a schema gives back, by name; other columns stay as they are."""
     table = pa.table({"a": [["x"]], "n": [1]})

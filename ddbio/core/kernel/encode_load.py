@@ -18,6 +18,7 @@ from ddbio.core.kernel.encode_json import RefusedValueError, read_members, read_
 from ddbio.core.kernel.encode_number import LONGEST
 from ddbio.core.kernel.encode_text import LONGEST_ESCAPE
 from ddbio.core.kernel.encode_times import time_array
+from ddbio.core.kernel.encode_unfit import NOT_UTF8, broken_texts, unfit_times
 from ddbio.core.kernel.memory import PAD
 from ddbio.core.schema.field import name_of_field
 from ddbio.errors import DecodeError
@@ -194,11 +195,11 @@ class Loader:
             self._load(child, values.slice(start, count), inside)
 
     def _load_leaf(self, node: Node, given: Any, states: npt.NDArray[np.uint8]) -> None:
-        array = time_array(given, self._options)
+        array = time_array(self._without_unfit(node, given, states), self._options)
         length = len(array)
         match node.kind:
             case st.TEXT | st.KEY | st.BINARY | st.NUMBER:
-                self._load_spans(node, bytes_array(array, node.kind))
+                self._load_spans(node, bytes_array(array, node.kind), states)
             case st.INTEGER | st.UNSIGNED:
                 self.room += length * (LONGEST + max(-node.scale, node.scale))
                 self._load_words(node, array.cast(pa.uint64() if node.kind == st.UNSIGNED else pa.int64()), 1)
@@ -216,13 +217,24 @@ class Loader:
             case _:
                 self._load_parsed(node, array, states)
 
+    def _without_unfit(self, node: Node, array: Any, states: npt.NDArray[np.uint8]) -> Any:
+        unfit, message = unfit_times(array, self._options)
+        if not unfit:
+            return array
+        for entry in unfit:
+            if states[entry] == st.VALUE:
+                self._refuse(states, node, entry, "time", message)
+        fit = np.ones(len(array), np.bool_)
+        fit[unfit] = False
+        return pc.if_else(pa.array(fit), array, None)
+
     def _load_words(self, node: Node, array: Any, width: int) -> None:
         place = self._tables.words[node.number] = self._take_words(len(array) * width)
         if len(array):
             values = np.frombuffer(array.buffers()[1], np.int64)
             self._words[place : place + len(array) * width] = values[array.offset * width :][: len(array) * width]
 
-    def _load_spans(self, node: Node, array: Any) -> None:
+    def _load_spans(self, node: Node, array: Any, states: npt.NDArray[np.uint8]) -> None:
         length = len(array)
         offsets = offsets_of(array)
         start, n_bytes = int(offsets[0]), int(offsets[-1] - offsets[0])
@@ -234,6 +246,12 @@ class Loader:
         np.subtract(offsets[:-1], start - data, out=spans)
         spans <<= _SHIFT
         spans |= np.diff(offsets)
+        if node.kind in {st.TEXT, st.KEY}:
+            for entry in broken_texts(array, self._data[data : data + n_bytes]):
+                if states[entry] == st.VALUE:
+                    self._refuse(states, node, entry, "text", NOT_UTF8)
+                    # A key has no state: without a length it is refused as well.
+                    spans[entry] = 0
         self.room += LONGEST * length if node.kind == st.NUMBER else LONGEST_ESCAPE * n_bytes + 4 * length
 
     def _load_parsed(self, node: Node, array: Any, states: npt.NDArray[np.uint8]) -> None:

@@ -51,9 +51,7 @@ def time_array(array: Any, options: Any) -> Any:
             array = array.cast(pa.timestamp(given.unit, "UTC"))
         return pc.replace_substring(array.cast(pa.string()), " ", "T")
     if pa.types.is_duration(given):
-        places = _EXPONENTS[given.unit]
-        seconds = _scaled(array.cast(pa.int64()), places).cast(pa.string())
-        return pc.binary_join_element_wise("PT", seconds, "S", "")
+        return pc.binary_join_element_wise("PT", *_seconds(array.cast(pa.int64()), _EXPONENTS[given.unit]), "S", "")
     return array.cast(pa.date32() if pa.types.is_date(given) else given).cast(pa.string())
 
 
@@ -65,11 +63,14 @@ def _counts(array: Any, form: str) -> Any:
     return array.cast(pa.int32()).cast(pa.int64()) if pa.types.is_time32(given) else array.cast(pa.int64())
 
 
-def _scaled(counts: Any, places: int) -> Any:
-    """Return counts of 10^-``places`` as decimals, exactly."""
+def _seconds(counts: Any, places: int) -> list[Any]:
+    """Return the sign, and the digits before and behind the point, of counts of 10^-``places``."""
     whole = counts.cast(pa.decimal128(_LONGEST_COUNT, 0))
-    buffers = whole.buffers()
-    return pa.Array.from_buffers(pa.decimal128(_LONGEST_COUNT, places), len(whole), buffers, -1, whole.offset)
+    sign = pc.if_else(pc.less(counts, pa.scalar(0)), "-", "")
+    digits = pc.utf8_lpad(pc.abs(whole).cast(pa.string()), places + 1, "0")
+    if not places:
+        return [sign, digits]
+    return [sign, pc.utf8_slice_codeunits(digits, 0, -places), ".", pc.utf8_slice_codeunits(digits, -places)]
 
 
 def refuse_interval(path: str, arrow_type: Any) -> None:

@@ -148,6 +148,8 @@ class KernelEncoder:
                 return "empty_set", "the set is empty: make it null, or a list"
             case st.NULL_IN_SET:
                 return "null_in_set", "the set has a null: DynamoDB's sets hold values only"
+            case st.NAME if (node, entry) in self._loader.messages:
+                return self._loader.messages[node, entry]
             case st.NAME:
                 return "name", f"an attribute's name has 1 to {st.MAX_NAME_BYTES:,} bytes"
         what = "an element is twice in the set" if self._program.nodes[node].is_set else "a name is twice in the map"

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import Any
+
+import pyarrow as pa
 
 from ddbio.core.encode import Encoder
+from ddbio.core.schema.field import is_text
 from ddbio.core.text.json_text import compact_json
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 
 @dataclass(frozen=True)
@@ -52,4 +52,19 @@ def _member(column: pa.RecordBatch, *, nulls: bool) -> str:
     encoded = Encoder(column.schema).encode(column)
     if not encoded.refusals:
         return encoded.buffer.tobytes().decode()[1:-1]
-    return compact_json({column.schema.names[0]: {"N": str(column.column(0)[0].as_py())}})[1:-1]
+    return compact_json({column.schema.names[0]: {"N": _shown(column.column(0)[0])}})[1:-1]
+
+
+def _shown(value: Any) -> str:
+    try:
+        return str(value.as_py())
+    except (ValueError, OverflowError):
+        pass
+    # Broken UTF-8, and times that Python has no object for.
+    if is_text(value.type):
+        return str(value.cast(pa.large_binary()).as_py())
+    is_short = pa.types.is_time32(value.type) or pa.types.is_date32(value.type)
+    try:
+        return str(value.cast(pa.int32() if is_short else pa.int64()).as_py())
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+        return f"{value.type} that no text shows"

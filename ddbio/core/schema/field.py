@@ -115,7 +115,7 @@ def normalize_field(field: pa.Field[Any], path: str) -> pa.Field[Any]:
     SchemaError
         Its Arrow type has no DynamoDB type, or not the declared one.
     """
-    declared = (field.metadata or {}).get(DDB_TYPE, b"").decode() or _default_tag(field.type, path)
+    declared = (field.metadata or {}).get(DDB_TYPE, b"").decode(errors="replace") or _default_tag(field.type, path)
     arrow_type = _normal_type(field.type, declared, path)
     metadata = {**(field.metadata or {}), DDB_TYPE: declared.encode()}
     return pa.field(field.name, arrow_type, nullable=True, metadata=metadata)

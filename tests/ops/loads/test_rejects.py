@@ -173,6 +173,13 @@ def test_what_holds_no_rejects_is_told(server, tmp_path):
         (pa.array([[1, 2]]), '"v":{"L":[{"N":"1"},{"N":"2"}]}'),
         (pa.array([b"\xff"]), '"v":{"B":"/w=="}'),
         (pa.array([{"a": math.inf}]), '"v":{"N":"{\'a\': inf}"}'),
+        (pa.array([b"\xff"]).view(pa.string()), '"v":{"N":"b\'\\\\xff\'"}'),
+        (pa.array([2**62]).cast(pa.timestamp("s")), f'"v":{{"N":"{2**62}"}}'),
+        (pa.array([2**31 - 1], pa.int32()).view(pa.date32()), f'"v":{{"N":"{2**31 - 1}"}}'),
+        (
+            pa.array([{"a": b"\xff"}]).cast(pa.struct([("a", pa.binary())])).view(pa.struct([("a", pa.string())])),
+            '"v":{"N":"struct<a: string> that no text shows"}',
+        ),
     ],
 )
 def test_a_row_is_dynamodb_json(column, member):
