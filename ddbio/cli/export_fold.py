@@ -30,7 +30,7 @@ def fold(
 ) -> None:
     """Write at DEST the table's state after the full export BASE and the incremental exports INCREMENTS.
 
-    Each is the folder of one export; the increments' windows may overlap and come in any order, but leave no gap.
+    Each is the folder of one export; increments come in any order, and each begins where what is before it ends.
     """
     options = parse_flags(ExportFoldOptions, {**flags, "source": base})
     report = fold_to_files(options, increments, master=master, conf=parse_conf(conf))
@@ -52,7 +52,7 @@ def windows(*, as_json: bool, base: str, increments: tuple[str, ...], **flags: A
     if as_json:
         click.echo(json.dumps({"windows": times}))
     else:
-        lines = [f"--from-time {each['from_time']} --to-time {each['to_time']}" for each in times]
+        lines = [f"--from {each['from_time']} --to {each['to_time']}" for each in times]
         click.echo("\n".join(lines) or "nothing to request yet")
 
 

@@ -1,7 +1,9 @@
-"""Fold a full export and the changes after it into the table's state at the end; refuses gaps in time.
+"""Fold a full export and the changes after it into the table's state at the end; refuses gaps and overlaps in time.
 
 A full export has no write times: it is the state at one instant, and whatever a later window says of an item holds
-against it. Among the windows the newest write wins, and a delete is a write as well.
+against it. Among the windows the newest write wins, and a delete is a write as well. Each window has to begin where
+what is before it ends: of an item that was made and deleted within a window no line is there, so that an export which
+has seen it between the two would keep it for ever.
 """
 
 from __future__ import annotations
@@ -67,48 +69,69 @@ class FoldPlan:
 
 
 def plan_fold(full: ExportSummary, increments: Sequence[ExportSummary], as_of: datetime | None = None) -> FoldPlan:
-    """Return which increments follow the full export; those that end before it, or after ``as_of``, are left out.
+    """Return which increments follow the full export, each from where the one before ends.
+
+    Those that end before it, or after ``as_of``, are left out, and those that others spare.
 
     Raises
     ------
     ExportIncompleteError
         If a window is missing, naming it, or an export is filtered, of another table or of another kind.
     """
-    reached = _instant(full.export_time, full)
-    chosen = []
-    for window, place in _windows_after(full, increments):
-        if as_of is not None and window.end > as_of:
-            continue
-        if window.start > reached:
-            raise ExportIncompleteError(f"no export covers {Window(reached, window.start)}: export that window as well")
-        chosen.append(place)
-        reached = window.end
-    if as_of is not None and reached != as_of:
+    windows = [each for each in _windows_after(full, increments) if as_of is None or each[0].end <= as_of]
+    plan = _longest_chain(_instant(full.export_time, full), windows)
+    rest = [window for window, _ in windows if window.end > plan.reached]
+    if rest and rest[0].start > plan.reached:
+        gap = Window(plan.reached, rest[0].start)
+        raise ExportIncompleteError(f"no export covers {gap}: export that window as well")
+    if rest:
+        raise ExportIncompleteError(
+            f"window {rest[0]} begins before {plan.reached.isoformat()}, where the exports before it end: items that "
+            "were made and deleted within it would stay; 'ddbio export windows' tells which to export in its place"
+        )
+    if as_of is not None and plan.reached != as_of:
         # A window has only the last state of an item: none within it can be told.
         raise ExportIncompleteError(
-            f"the exports reach {reached.isoformat()}, and {as_of.isoformat()} was asked for: "
+            f"the exports reach {plan.reached.isoformat()}, and {as_of.isoformat()} was asked for: "
             "ask for the end of a window, or export the window that ends there"
         )
-    return FoldPlan(tuple(chosen), reached)
+    return plan
+
+
+def _longest_chain(start: datetime, windows: Sequence[tuple[Window, int]]) -> FoldPlan:
+    """Return the windows that lead furthest from ``start``; windows come in their order."""
+    chains = {_second(start): FoldPlan((), start)}
+    for window, place in windows:
+        before = chains.get(_second(window.start))
+        # Requests may be cut to whole seconds, so that a window begins within the second in which another ends.
+        if before is not None and window.start <= before.reached:
+            chains.setdefault(_second(window.end), FoldPlan((*before.chosen, place), window.end))
+    return max(chains.values(), key=lambda chain: chain.reached)
+
+
+def _second(instant: datetime) -> datetime:
+    return instant.replace(microsecond=0)
 
 
 def missing_windows(full: ExportSummary, increments: Sequence[ExportSummary], until: datetime) -> list[Window]:
     """Return the windows to request so that changes follow the full export without a gap, close to ``until``.
 
-    Of the last quarter of an hour nothing can be requested yet. A shorter gap is covered by a window that begins
-    earlier: overlapping windows fold to the same state.
+    Of the last quarter of an hour nothing can be requested yet. A window that follows a shorter gap, or begins before
+    what is before it ends, is requested again in a window that begins there.
 
     Raises
     ------
     ExportIncompleteError
         If an export is filtered, of another table or of another kind.
     """
-    reached, found = _instant(full.export_time, full), list[Window]()
-    for window, _ in _windows_after(full, increments):
-        if window.start > reached:
-            found += plan_windows(min(reached, window.start - MIN_WINDOW), window.start)
-        reached = max(reached, window.end)
-    return found + (plan_windows(reached, until) if until - reached >= MIN_WINDOW else [])
+    windows, found = _windows_after(full, increments), list[Window]()
+    reached = _longest_chain(_instant(full.export_time, full), windows).reached
+    while True:
+        goal = min((window.start for window, _ in windows if window.start - reached >= MIN_WINDOW), default=until)
+        if goal - reached < MIN_WINDOW:
+            return found
+        found += plan_windows(reached, goal)
+        reached = _longest_chain(goal, windows).reached
 
 
 def _windows_after(full: ExportSummary, increments: Sequence[ExportSummary]) -> list[tuple[Window, int]]:
@@ -123,7 +146,7 @@ def _windows_after(full: ExportSummary, increments: Sequence[ExportSummary]) -> 
             raise ExportIncompleteError(f"{each.export_arn} is of another table than {full.export_arn}")
         found.append((Window(_instant(each.from_time, each), _instant(each.to_time, each)), place))
     exported = _instant(full.export_time, full)
-    return sorted((window, place) for window, place in found if window.end > exported)
+    return sorted((window, place) for window, place in found if window.end > max(window.start, exported))
 
 
 def fold(items: pa.Table, changes: Sequence[pa.Table], keys: Sequence[str]) -> pa.Table:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from ddbio.core.exports.fold import fold, missing_windows, plan_fold
 from ddbio.core.schema.arrow import normalize_schema
+from ddbio.errors import ExportIncompleteError
 from ddbio.ops.exports.layout import Layout
 from ddbio.ops.exports.plan import layout_of_export
 from ddbio.ops.exports.read import read_source
@@ -71,6 +73,12 @@ def open_fold(options: ExportReadOptions, increments: Sequence[str], as_of: date
         layout = Layout(normalize_schema(first.items))
     given = dataclasses.replace(options, schema=layout.items)
     pairs = tuple((source, layout_of_export(source, given)) for source in changed)
+    for (before, one), (after, other) in itertools.pairwise(pairs):
+        if one.keys != other.keys:
+            raise ExportIncompleteError(
+                f"{after.summary.export_arn} has changes of keys {other.keys}, {before.summary.export_arn} "
+                f"of {one.keys}: a table keeps its key; copy the exports again"
+            )
     return FoldSources(given, full, layout, pairs, len(plan.chosen), plan.reached)
 
 

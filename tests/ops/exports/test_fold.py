@@ -8,7 +8,8 @@ import pytest
 from fold_model import item, key, window
 
 import ddbio
-from ddbio.core.exports.fold import MAX_WINDOW, plan_windows
+from ddbio.core.exports.fold import MAX_WINDOW, MIN_WINDOW, missing_windows, plan_fold, plan_windows
+from ddbio.core.exports.manifest import ExportSummary
 from ddbio.core.items import items_of
 from ddbio.errors import ExportIncompleteError, SchemaError
 from ddbio.testing.export import Change, ExportWriter
@@ -55,6 +56,41 @@ def test_windows_before_the_full_export_are_left_out(tmp_path):
     assert ddbio.fold_exports(full, [older]).num_rows == 1
 
 
+def test_windows_that_others_spare_are_left_out(tmp_path):
+    """Of two ways from the full export to the end one is taken: the window that says nothing of an item long gone."""
+    writer = ExportWriter(tmp_path)
+    rng = random.Random(1)
+    full = writer.full([])
+    made = writer.incremental([Change(1, key(1), new=item(1, rng))])
+    # Made and deleted within the two hours, so that there is no line.
+    both = writer.incremental([], hours=2)
+    assert ddbio.fold_exports(full, [made]).num_rows == 1
+    assert not ddbio.fold_exports(full, [made, both]).num_rows
+
+
+@pytest.mark.parametrize("hours", [1.5, 2.5])
+def test_window_that_begins_within_what_is_known_is_refused(tmp_path, hours):
+    """An item that was made in time to be seen, and deleted since, has no line in the window: it would come back."""
+    writer = ExportWriter(tmp_path)
+    rng = random.Random(1)
+    full = writer.full([item(2, rng)])
+    made = writer.incremental([Change(1, key(1), new=item(1, rng))])
+    late = writer.incremental([], hours=hours)
+    with pytest.raises(ExportIncompleteError, match=r"begins before 2026-11-01T02:00:00.*ddbio export windows"):
+        ddbio.fold_exports(full, [made, late])
+
+
+def test_increments_of_other_keys_are_refused(tmp_path):
+    """A table keeps its key: changes that know another one are of something else."""
+    writer = ExportWriter(tmp_path)
+    rng = random.Random(1)
+    full = writer.full([item(1, rng)])
+    first = writer.incremental([Change(1, key(1), old=item(1, rng))])
+    second = writer.incremental([Change(2, {"pk": key(1)["pk"]}, new=item(1, rng))])
+    with pytest.raises(ExportIncompleteError, match="a table keeps its key"):
+        ddbio.fold_exports(full, [first, second])
+
+
 def test_other_table_is_refused(tmp_path):
     """Changes of another table are not folded into this one."""
     full = ExportWriter(tmp_path / "a").full([])
@@ -94,3 +130,56 @@ def test_too_short_a_time_has_no_window():
     start = datetime(2026, 11, 1, tzinfo=UTC)
     with pytest.raises(ExportIncompleteError, match="shortest window"):
         plan_windows(start, start + timedelta(minutes=14))
+
+
+def summary(start, end, kind="incremental"):
+    """Return the summary of an export of this window, in minutes; of a full one at its end."""
+    began, ended = ((datetime(2026, 11, 1, tzinfo=UTC) + timedelta(minutes=each)).isoformat() for each in (start, end))
+    return ExportSummary(
+        kind=kind,
+        encoding="json",
+        items=0,
+        table_arn="arn",
+        table_id="id",
+        export_arn="export",
+        export_time=ended if kind == "full" else None,
+        from_time=began,
+        to_time=ended,
+        view=None,
+        filtered=False,
+    )
+
+
+@pytest.mark.parametrize(
+    ("there", "requested"),
+    [
+        ([], [(0, 300)]),
+        ([(0, 60), (60, 300)], []),
+        ([(0, 60), (120, 300)], [(60, 120)]),
+        # A gap too short for a window of its own, and windows that begin within what is before them.
+        ([(0, 60), (65, 120), (120, 300)], [(60, 120)]),
+        ([(0, 60), (30, 90), (90, 300)], [(60, 90)]),
+        ([(0, 60), (30, 70), (70, 300)], [(60, 300)]),
+        ([(-10, 60), (60, 300)], [(0, 60)]),
+        ([(0, 60), (0, 120), (60, 90), (120, 300)], []),
+        ([(0, 290)], []),
+    ],
+)
+def test_windows_to_request_make_a_fold_possible(there, requested):
+    """With what is told to be missing, the fold reaches the time that was asked for, but for a quarter of an hour."""
+    base = summary(0, 0, "full")
+    until = datetime(2026, 11, 1, 5, tzinfo=UTC)
+    increments = [summary(*each) for each in there]
+    found = missing_windows(base, increments, until)
+    start = datetime(2026, 11, 1, tzinfo=UTC)
+    marks = [tuple((each - start) / timedelta(minutes=1) for each in (one.start, one.end)) for one in found]
+    assert marks == requested
+    assert until - plan_fold(base, increments + [summary(*each) for each in marks]).reached < MIN_WINDOW
+
+
+def test_window_cut_to_whole_seconds_follows():
+    """A window asked for from a full export's very instant, and given from the second's begin, is no overlap."""
+    base, cut = summary(0, 10.001, "full"), summary(10, 60)
+    assert plan_fold(base, [cut]).chosen == (0,)
+    with pytest.raises(ExportIncompleteError, match="no export covers"):
+        plan_fold(summary(0, 10, "full"), [summary(10.001, 60)])

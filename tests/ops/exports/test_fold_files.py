@@ -1,9 +1,7 @@
 """Full export and increments folded to files: the table's state, whatever the buckets, or nothing."""
 
-import dataclasses
 import json
 import random
-from datetime import datetime
 
 import pyarrow.dataset as ds
 import pytest
@@ -11,8 +9,6 @@ from fold_model import item, window
 
 import ddbio
 from ddbio.cli.main import run
-from ddbio.core.exports.fold import MIN_WINDOW, missing_windows
-from ddbio.core.exports.manifest import parse_summary
 from ddbio.core.items import items_of
 from ddbio.errors import ExportIncompleteError, SchemaError
 from ddbio.ops.exports import fold_files
@@ -124,18 +120,7 @@ def test_commands(story, tmp_path, capsys):
     assert found == [("01:00", "02:00"), ("03:00", "06:00")]
     assert not run(["export", "windows", str(full), str(first), str(second), "--until", "2026-11-01T03:10:00Z"])
     assert capsys.readouterr().out == "nothing to request yet\n"
+    assert not run(["export", "windows", str(full), str(second), "--until", "2026-11-01T03:10:00Z"])
+    assert capsys.readouterr().out == "--from 2026-11-01T01:00:00+00:00 --to 2026-11-01T02:00:00+00:00\n"
     assert not run(["export", "fold", str(full), str(first), out, "--mode", "overwrite", "--engine", "local"])
     assert "2 rows written" in capsys.readouterr().out
-
-
-def test_short_gaps_are_covered_by_a_window_that_begins_earlier(tmp_path):
-    """The service exports no window under a quarter of an hour, and overlapping windows fold to the same state."""
-    writer = ExportWriter(tmp_path)
-    full = writer.full([])
-    homes = [writer.incremental([]), writer.incremental([])]
-    first, second = (parse_summary((home / "manifest-summary.json").read_bytes(), "") for home in homes)
-    base = parse_summary((full / "manifest-summary.json").read_bytes(), "")
-    late = dataclasses.replace(second, from_time="2026-11-01T02:05:00Z")
-    (gap,) = missing_windows(base, [first, late], datetime.fromisoformat(late.to_time))
-    assert gap.end - gap.start == MIN_WINDOW
-    assert gap.end.isoformat() == "2026-11-01T02:05:00+00:00"
