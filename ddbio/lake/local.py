@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 from urllib.request import url2pathname
 
 from ddbio.core.staged import Staged, StoredObject, job_of
-from ddbio.errors import NotFoundError, TargetError
+from ddbio.errors import AccessDeniedError, NotFoundError, TargetError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -147,11 +147,9 @@ class LocalStore:
         NotFoundError
             If there is no such file.
         """
-        with _told(self._root):
-            try:
-                return (self._root / path).read_bytes()
-            except FileNotFoundError as error:
-                raise NotFoundError(f"no file {self._root / path}") from error
+        place = self._root / path
+        with _told_reading(place):
+            return place.read_bytes()
 
     def read_chunks(self, path: str) -> Iterator[bytes]:
         """Yield a file's bytes in pieces of a megabyte.
@@ -161,11 +159,9 @@ class LocalStore:
         NotFoundError
             If there is no such file.
         """
-        with _told(self._root):
-            try:
-                file = (self._root / path).open("rb", buffering=0)
-            except FileNotFoundError as error:
-                raise NotFoundError(f"no file {self._root / path}") from error
+        place = self._root / path
+        with _told_reading(place):
+            file = place.open("rb", buffering=0)
         with file:
             while chunk := file.read(_CHUNK_BYTES):
                 yield chunk
@@ -178,12 +174,9 @@ class LocalStore:
         NotFoundError
             If there is no such file.
         """
-        with _told(self._root):
-            try:
-                with (self._root / entry.path).open("rb", buffering=0) as file:
-                    return os.pread(file.fileno(), length, start)
-            except FileNotFoundError as error:
-                raise NotFoundError(f"no file {self._root / entry.path}") from error
+        place = self._root / entry.path
+        with _told_reading(place), place.open("rb", buffering=0) as file:
+            return os.pread(file.fileno(), length, start)
 
     def put(self, path: str, data: bytes) -> None:
         """Write a small file whole, over an older one if there is one."""
@@ -251,6 +244,17 @@ def _told(root: Path) -> Iterator[None]:
         raise
     except OSError as error:
         raise _to_target_error(error, root) from error
+
+
+@contextlib.contextmanager
+def _told_reading(place: Path) -> Iterator[None]:
+    """Turn the system's refusals to read into errors that name the file."""
+    try:
+        yield
+    except (FileNotFoundError, IsADirectoryError, NotADirectoryError) as error:
+        raise NotFoundError(f"no file {place}") from error
+    except PermissionError as error:
+        raise AccessDeniedError(f"{place} may not be read: check its permissions", resource=str(place)) from error
 
 
 def _to_target_error(error: OSError, root: Path) -> TargetError:

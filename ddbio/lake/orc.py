@@ -34,8 +34,8 @@ _CODECS: dict[Compression, Literal["UNCOMPRESSED", "ZLIB", "SNAPPY", "LZ4", "ZST
 class OrcFile:
     """Hold one open ORC file over a sink, and count what it gives the sink; ORC keeps no field metadata."""
 
-    def __init__(self, sink: Sink, compression: Compression) -> None:
-        self._sink = sink
+    def __init__(self, sink: Sink, compression: Compression, schema: pa.Schema) -> None:
+        self._sink, self._schema = sink, schema
         self.closed = False
         self.size_bytes = 0
         self._rows = 0
@@ -58,6 +58,9 @@ class OrcFile:
 
     def finish(self) -> Staged:
         """Return the staged file, its footer written."""
+        if not self._rows:
+            # The writer learns its columns from rows: without any it would leave no file of ORC.
+            self._writer.write(self._schema.empty_table())
         self._writer.close()
         return self._sink.finish(self._rows)
 

@@ -148,7 +148,7 @@ class RollingWriter:
         sink = self._store.create(self._naming.path(len(self._staged), self._extension))
         compression = self._options.compression
         if self._options.format == "orc":
-            return OrcFile(sink, compression)
+            return OrcFile(sink, compression, self._schema)
         # Spark 4.0 fails on an LZ4_RAW dictionary of some size when a filter reads it.
         dictionaries = [] if compression == "lz4" else dictionary_columns(first_rows)
         return _ParquetFile(sink, self._schema, compression, dictionaries)

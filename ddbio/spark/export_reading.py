@@ -134,8 +134,10 @@ class ExportReader(DataSourceReader):  # type: ignore[misc]
         tasks = export_tasks(survey.source, survey.layout, options, options.tasks or usual, sizes)
         return [FileGroup(task) for task in tasks]
 
-    def read(self, partition: FileGroup) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of one partition's files."""
+    def read(self, partition: FileGroup | None) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of one partition's files; Spark reads what has no partitions as one that is None."""
+        if partition is None:
+            return
         try:
             with closing(iter(ExportStream(partition.task))) as batches:
                 for batch in batches:

@@ -127,3 +127,11 @@ def test_direct_files_by_spark_equal_the_export(home, tmp_path, spark):
     wanted = Digest()
     wanted.add_items(item(number) for number in range(COUNT))
     assert digest_of_batches(pq.read_table(tmp_path / "out").to_batches()) == wanted
+
+
+def test_export_without_items_is_an_empty_frame(tmp_path, read):
+    """There is nothing to partition, and nothing to read."""
+    home = ExportWriter(tmp_path / "none").full([])
+    assert read().load(str(home)).collect() == []
+    frame = read().schema("pk string").load(str(home))
+    assert (frame.columns, frame.count()) == (["pk"], 0)

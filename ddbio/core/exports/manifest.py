@@ -12,7 +12,7 @@ import hashlib
 import json
 import re
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 from ddbio.errors import ExportIncompleteError
 
@@ -37,6 +37,7 @@ Encoding = Literal["json", "ion"]
 # https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/S3DataExport.Output.html
 _KINDS: dict[str, Kind] = {"FULL_EXPORT": "full", "INCREMENTAL_EXPORT": "incremental"}
 _ENCODINGS: dict[str, Encoding] = {"DYNAMODB_JSON": "json", "ION": "ion"}
+_Known = TypeVar("_Known")
 _FILTER_MEMBERS = ("filterSpecification", "FilterSpecification")
 
 
@@ -110,15 +111,10 @@ def parse_summary(data: bytes, place: str) -> ExportSummary:
         If it is not the summary of an export.
     """
     stated = _object(data, place)
-    # Manifests from before incremental exports have no type.
-    kind = stated.get("exportType", "FULL_EXPORT")
-    encoding = stated.get("outputFormat", "")
-    for value, known in ((kind, _KINDS), (encoding, _ENCODINGS)):
-        if not isinstance(value, str) or value not in known:
-            raise ExportIncompleteError(f"{place}: {_short(value)} is none of {', '.join(known)}")
     return ExportSummary(
-        kind=_KINDS[kind],
-        encoding=_ENCODINGS[encoding],
+        # Manifests from before incremental exports have no type.
+        kind=_one_of(_KINDS, stated, "exportType", "FULL_EXPORT", place),
+        encoding=_one_of(_ENCODINGS, stated, "outputFormat", None, place),
         items=_count(stated, place),
         table_arn=_text(stated, "tableArn", place),
         table_id=_text(stated, "tableId", place),
@@ -163,6 +159,14 @@ def _object(data: bytes, place: str) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise ExportIncompleteError(f"{place}: expected an object, found {type(value).__name__}")
     return value
+
+
+def _one_of(known: dict[str, _Known], stated: dict[str, Any], name: str, default: str | None, place: str) -> _Known:
+    value = stated.get(name)
+    value = default if value is None else value
+    if not isinstance(value, str) or value not in known:
+        raise ExportIncompleteError(f"{place}: {name} is {_short(value)}, none of {', '.join(known)}")
+    return known[value]
 
 
 def _name_of(key: object, where: str) -> str:

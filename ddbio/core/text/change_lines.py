@@ -122,8 +122,8 @@ def _write_time(metadata: Any) -> int:
     if not isinstance(metadata, dict) or metadata.keys() != {_TIME_NAME}:
         raise DecodeError(f'expected "Metadata":{{"{_TIME_NAME}":…}}')
     value = metadata[_TIME_NAME]
-    # Real files hold {"N":"…"}, the documentation's samples plain text.
-    text = value["N"] if isinstance(value, dict) and value.keys() == {"N"} else value
+    # Real files hold {"N":"…"}, the documentation's samples plain text, which in Ion has a type.
+    text = next(iter(value.values())) if isinstance(value, dict) and value.keys() in ({"N"}, {"S"}) else value
     if isinstance(text, str):
         return _whole(canonical_number(text))
     if type(value) is int:

@@ -38,6 +38,8 @@ class FoldSources:
         How many increments follow the full export, those without changes included.
     reached
         The end of the last one.
+    places
+        The folders of all exports, those that are left out included.
     """
 
     options: ExportReadOptions
@@ -46,6 +48,7 @@ class FoldSources:
     changed: tuple[tuple[ExportSource, Layout], ...]
     windows: int
     reached: datetime
+    places: tuple[str, ...]
 
     @property
     def keys(self) -> tuple[str, ...]:
@@ -79,7 +82,8 @@ def open_fold(options: ExportReadOptions, increments: Sequence[str], as_of: date
                 f"{after.summary.export_arn} has changes of keys {other.keys}, {before.summary.export_arn} "
                 f"of {one.keys}: a table keeps its key; copy the exports again"
             )
-    return FoldSources(given, full, layout, pairs, len(plan.chosen), plan.reached)
+    places = tuple(place for each in (full, *opened) for place in each.places)
+    return FoldSources(given, full, layout, pairs, len(plan.chosen), plan.reached, places)
 
 
 def fold_exports(options: ExportReadOptions, increments: Sequence[str]) -> pa.Table:

@@ -29,7 +29,7 @@ from ddbio.ops.job.clock import Clock
 from ddbio.ops.job.report import FileReport, misfit_reports
 from ddbio.ops.job.spill import Spill
 from ddbio.ops.job.staging import open_staging
-from ddbio.ops.job.target import open_store
+from ddbio.ops.job.target import open_store, spare_sources
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -71,6 +71,7 @@ def fold_to_files(
     clock = Clock()
     sources = open_fold(options, increments, options.as_of)
     staging = open_staging(options, options.format)
+    spare_sources(staging.store, options.mode, sources.places)
     replaced = commit.prepare(staging.store, options.mode, staging.job_id)
     try:
         cpu_planned = clock.cpu_seconds()

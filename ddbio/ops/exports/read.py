@@ -20,6 +20,7 @@ from ddbio.ops.exports.task import ExportFilesTask, ExportStream, collect_export
 from ddbio.ops.job.clock import Clock
 from ddbio.ops.job.report import FileReport, misfit_reports
 from ddbio.ops.job.staging import open_staging
+from ddbio.ops.job.target import spare_sources
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -139,6 +140,7 @@ def export_to_files(
     source = open_export(options.source, options)
     staging = open_staging(options, options.format)
     job = _Job(options, source, layout_of_export(source, options), staging)
+    spare_sources(staging.store, options.mode, source.places)
     replaced = commit.prepare(staging.store, options.mode, staging.job_id)
     try:
         cpu_planned = clock.cpu_seconds()

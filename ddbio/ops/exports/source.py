@@ -18,11 +18,17 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class ExportSource:
-    """Hold an export whose manifests are whole: its summary, its files, and the store they lie in; picklable."""
+    """Hold an export whose manifests are whole: their folder, what they say, and the store of the files; picklable."""
 
+    home: str
     summary: ExportSummary
     files: tuple[ExportFile, ...]
     store: ObjectStore
+
+    @property
+    def places(self) -> tuple[str, str]:
+        """Return the folders of the manifests and of the data."""
+        return self.home, f"{self.store.uri}/data"
 
     def path(self, file: ExportFile) -> str:
         """Return a data file's place in the store."""
@@ -67,7 +73,7 @@ def open_export(source: str, options: ConnectionOptions) -> ExportSource:
         raise NotFoundError(f"{store.uri} holds no {manifest.SUMMARY}.json: name the folder of one export")
     summary = manifest.parse_summary(*_verified(store, manifest.SUMMARY))
     files = manifest.parse_files(*_verified(store, manifest.FILES), summary)
-    return ExportSource(summary, files, store if summary.kind == "full" else _above(store, options))
+    return ExportSource(store.uri, summary, files, store if summary.kind == "full" else _above(store, options))
 
 
 def _verified(store: ObjectStore, name: str) -> tuple[bytes, str]:

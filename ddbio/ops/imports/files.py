@@ -26,7 +26,7 @@ from ddbio.ops.imports.report import ImportFilesReport
 from ddbio.ops.job.clock import Clock
 from ddbio.ops.job.report import FileReport
 from ddbio.ops.job.staging import new_job_id
-from ddbio.ops.job.target import dynamodb_spec, open_store
+from ddbio.ops.job.target import dynamodb_spec, open_store, spare_sources
 from ddbio.ops.loads.sources import batches_of, open_source
 
 if TYPE_CHECKING:
@@ -57,6 +57,8 @@ def write_files(options: ImportFilesFromOptions) -> ImportFilesReport:
         If there is no such file, or one is not what its name says.
     """
     source = open_source(options.source, options)
+    target = open_store(options.dest, options)
+    spare_sources(target, options.mode, (f"{source.store.uri}/{each.path}" for each in source.files))
     key = key_of(options)
     return _write(_unit_batches(source, key, options.duplicates), key, options, options.source)
 

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ddbio.aws.client import ClientSpec
 from ddbio.aws.objects import S3Store
-from ddbio.errors import OptionError
+from ddbio.errors import OptionError, TargetError
 from ddbio.lake.local import LocalStore
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from ddbio.lake.commit import WriteMode
     from ddbio.lake.store import ObjectStore
     from ddbio.options import ConnectionOptions
 
@@ -41,3 +45,24 @@ def open_store(uri: str, options: ConnectionOptions) -> ObjectStore:
     if scheme[1] in {"s3", "s3a", "s3n"}:
         return S3Store(s3_spec(options), "s3://" + uri[scheme.end() :])
     raise OptionError(f"{uri!r} is neither s3://bucket/prefix nor a local path")
+
+
+def spare_sources(target: ObjectStore, mode: WriteMode, sources: Iterable[str]) -> None:
+    """Refuse to overwrite a target that holds what the job reads, told by the sources' whole names.
+
+    Raises
+    ------
+    TargetError
+        Naming the source that would be deleted.
+    """
+    below = f"{_real(target.uri)}/"
+    for source in sources if mode == "overwrite" else ():
+        if f"{_real(source)}/".startswith(below):
+            ways = "choose another target, or use mode append"
+            raise TargetError(
+                f"target {target.uri} holds {source}, which mode overwrite would delete: {ways}", target.uri
+            )
+
+
+def _real(uri: str) -> str:
+    return uri if _SCHEME.match(uri) else str(Path(uri).resolve())

@@ -26,6 +26,7 @@ def entry(key="p/data/a.json.gz", count=1, md5=MD5) -> bytes:
 def test_old_full_manifest_lacks_its_type():
     """A summary without exportType is that of a full export."""
     assert summary(exportType=None).kind == "full"
+    assert parse_summary(b'{"itemCount":1,"outputFormat":"ION","exportType":null}', "s").kind == "full"
 
 
 def test_incremental_summary_has_its_window():
@@ -51,6 +52,12 @@ def test_summary_that_is_none_is_refused(members):
     """A count that is none, an unknown kind or encoding, a text that is none."""
     with pytest.raises(ExportIncompleteError):
         summary(**members)
+
+
+def test_wrong_member_is_named():
+    """Whoever reads the error knows what to look for in the manifest."""
+    with pytest.raises(ExportIncompleteError, match="outputFormat is 'CSV', none of DYNAMODB_JSON, ION"):
+        summary(outputFormat="CSV")
 
 
 @pytest.mark.parametrize("data", [b"", b"[]", b"{", b"\xff", b'"x"', b"[" * 100_000])

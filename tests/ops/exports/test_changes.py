@@ -1,5 +1,9 @@
 """Reading incremental exports: every change, from the shared folder of data."""
 
+import base64
+import gzip
+import hashlib
+import json
 import shutil
 
 import pyarrow.parquet as pq
@@ -7,7 +11,7 @@ import pytest
 
 import ddbio
 from ddbio.errors import ExportIncompleteError
-from ddbio.testing.export import Change, ExportWriter
+from ddbio.testing.export import Change, ExportWriter, put_manifest
 
 # Where a Spark session runs already, it does the work; PySpark leaves its sockets to the garbage collector.
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
@@ -94,3 +98,26 @@ def test_ion_has_the_same_changes(writer, tmp_path):
     """The same changes exported in Ion make the same rows, the write time among them."""
     ion = ExportWriter(tmp_path / "ion", encoding="ION").incremental(CHANGES)
     assert rows(ddbio.read_export(ion)) == rows(ddbio.read_export(writer.incremental(CHANGES)))
+
+
+@pytest.mark.parametrize(
+    ("encoding", "written", "other"),
+    [
+        ("DYNAMODB_JSON", f'{{"N":"{AT}"}}', f'"{AT}"'),
+        ("DYNAMODB_JSON", f'{{"N":"{AT}"}}', f"{AT}"),
+        ("DYNAMODB_JSON", f'{{"N":"{AT}"}}', f'{{"S":"{AT}"}}'),
+        ("ION", f"{AT}.", f'"{AT}"'),
+        ("ION", f"{AT}.", f"{AT}"),
+    ],
+)
+def test_write_time_is_read_in_every_spelling(tmp_path, encoding, written, other):
+    """A number, a text or a typed value: the row has the same time."""
+    home = ExportWriter(tmp_path, encoding=encoding, files=1, empty_files=0).incremental([Change(AT, key(1))])
+    (file,) = (home.parent / "data").iterdir()
+    text = gzip.decompress(file.read_bytes()).decode()
+    assert written in text
+    file.write_bytes(gzip.compress(text.replace(written, other).encode()))
+    (entry,) = map(json.loads, (home / "manifest-files.json").read_bytes().splitlines())
+    entry["md5Checksum"] = base64.b64encode(hashlib.md5(file.read_bytes()).digest()).decode()
+    put_manifest(home, "manifest-files", json.dumps(entry).encode())
+    assert ddbio.read_export(home)["write_time"].to_pylist() == [AT]

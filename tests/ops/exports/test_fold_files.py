@@ -10,7 +10,7 @@ from fold_model import item, window
 import ddbio
 from ddbio.cli.main import run
 from ddbio.core.items import items_of
-from ddbio.errors import ExportIncompleteError, SchemaError
+from ddbio.errors import ExportIncompleteError, SchemaError, TargetError
 from ddbio.ops.exports import fold_files
 from ddbio.ops.job import spill
 from ddbio.testing.export import Change, ExportWriter
@@ -88,6 +88,16 @@ def test_damaged_increment_leaves_nothing(story, tmp_path):
         ddbio.fold_exports_to_files(full, increments, tmp_path / "out", spill=str(tmp_path / "spill"), engine="local")
     assert not (tmp_path / "out").exists()
     assert not [path for path in tmp_path.glob("spill/**/*") if path.is_file()]
+
+
+def test_overwriting_never_deletes_an_increment(story, tmp_path):
+    """A target that holds an export to be folded is refused, also one that is left out."""
+    full, (first, second), _ = story
+    end = json.loads((first / "manifest-summary.json").read_bytes())["exportToTime"]
+    for dest in (full, first, second, first.parent / "data"):
+        with pytest.raises(TargetError, match="mode overwrite would delete"):
+            ddbio.fold_exports_to_files(full, [first, second], dest, as_of=end, mode="overwrite", engine="local")
+    assert ddbio.fold_exports_to_files(full, [first, second], tmp_path / "out", engine="local").rows == 3
 
 
 def test_nothing_changed(tmp_path):

@@ -139,6 +139,14 @@ def test_orc_holds_the_rows(home, tmp_path):
     assert read.drop_columns("map").to_pylist() == wanted.drop_columns("map").to_pylist()
 
 
+def test_orc_without_rows_is_a_file(tmp_path, items):
+    """Whoever reads the output of an empty export finds its columns, in ORC as well."""
+    home = ExportWriter(tmp_path / "in", files=1).full([])
+    schema = ddbio.read_export(ExportWriter(tmp_path / "like", files=1).full(items)).schema
+    report = ddbio.export_to_files(home, tmp_path / "out", format="orc", schema=schema)
+    assert pyarrow.orc.ORCFile(report.files[0].path).read().column_names == schema.names
+
+
 def test_values_that_fit_no_column_are_rescued(tmp_path, items):
     """What the sample did not show is kept, counted and reported."""
     items[250]["late"] = {"S": "attribute"}
@@ -220,6 +228,14 @@ def remove_file(home):
     return file.name
 
 
+def put_folder(home):
+    """Put a folder in the place of a data file."""
+    file = filled(home)[0]
+    file.unlink()
+    file.mkdir()
+    return file.name
+
+
 def lose_line(home):
     """Take an item from a file, with its checksum mended."""
     file = filled(home)[0]
@@ -268,8 +284,8 @@ def lose_entry(home):
 
 
 DAMAGES = [
-    damage_bytes, damage_head, cut_short, remove_file, lose_line, add_line, change_summary, change_files, lose_checksum,
-    lose_files, lose_entry,
+    damage_bytes, damage_head, cut_short, remove_file, put_folder, lose_line, add_line, change_summary, change_files,
+    lose_checksum, lose_files, lose_entry,
 ]  # fmt: skip
 
 

@@ -126,6 +126,18 @@ def test_a_target_in_use_is_left_alone(tmp_path):
     assert len(items_in(tmp_path / "out/data")) == 20
 
 
+def test_overwriting_never_deletes_what_is_read(tmp_path):
+    """A target that holds the rows' own file is refused, and the file stays."""
+    pq.write_table(rows(0, 10), tmp_path / "rows.parquet")
+    with pytest.raises(TargetError, match=r"rows.parquet, which mode overwrite would delete"):
+        CliRunner().invoke(
+            cli,
+            ["import", "files", f"{tmp_path}/*.parquet", str(tmp_path), "--key", KEY, "--mode", "overwrite"],
+            catch_exceptions=False,
+        )
+    assert pq.read_metadata(tmp_path / "rows.parquet").num_rows == 10
+
+
 def test_the_key_comes_from_a_table(tmp_path):
     """With like, the key is that of another table or of its description; without either nothing is begun."""
     with FakeDynamoDB() as fake:
