@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from datetime import UTC, timedelta
+from datetime import UTC, datetime
 
 import pytest
 from click.testing import CliRunner
@@ -84,10 +84,9 @@ def test_windows_fold_to_the_table(serve):
     side = serve()
     side.start("early", enable_pitr=True)
     side.fake.pass_time(60)
-    full = side.finished("fold")
+    full = ddbio.wait_export(side.start("fold").arn, **side.options)
     windows = []
-    # The full export is of a time in the first window, which reaches back a little further.
-    begin = side.latest() - timedelta(seconds=30)
+    begin = datetime.fromisoformat(full.export_time)
     for round_ in range(2):
         for number in range(round_, 200, 3):
             side.client.put_item(TableName=TABLE, Item=item(number + round_ * 100, str(round_ + 1)))
@@ -97,7 +96,7 @@ def test_windows_fold_to_the_table(serve):
         end = side.latest()
         windows.append(side.finished("fold", from_time=begin, to_time=end))
         begin = end
-    folded = ddbio.fold_exports(full, windows, **side.options)
+    folded = ddbio.fold_exports(full.uri, windows, **side.options)
     assert ddbio.digest(folded) == ddbio.digest(TABLE, **side.options)
 
 
