@@ -125,9 +125,9 @@ def digest(source: DigestSource, **options: Any) -> str:
     Parameters
     ----------
     source
-        A ``pyarrow`` table or record batch; a Spark DataFrame, which is digested where its partitions lie; bytes of
-        DynamoDB JSON; an ``s3://`` URI or an existing path of Parquet files or JSON lines; any other text is the name
-        of a table, which is scanned.
+        A ``pyarrow`` table, batch or reader, or any other data frame that offers itself as Arrow; a Spark DataFrame,
+        which is digested where its partitions lie; bytes of DynamoDB JSON; an ``s3://`` URI or an existing path of
+        Parquet files or JSON lines; any other text is the name of a table, which is scanned.
     **options
         Fields of :class:`ddbio.options.ScanOptions`, for a table or S3; of a table, NULL is told from missing. For
         Arrow data and DataFrames ``schema`` declares what their fields' metadata does not say, as sets.

@@ -13,7 +13,7 @@ from ddbio.errors import SchemaError
 if TYPE_CHECKING:
     from ddbio.core.schema.item_schema import ItemSchema
 
-__all__ = ["to_dynamodb_json"]
+__all__ = ["reader_of", "to_dynamodb_json"]
 
 
 def to_dynamodb_json(data: Any, schema: ItemSchema | pa.Schema | str | None = None) -> bytes:
@@ -33,7 +33,7 @@ def to_dynamodb_json(data: Any, schema: ItemSchema | pa.Schema | str | None = No
     EncodeError
         DynamoDB would refuse a row; the first is named.
     """
-    reader = _reader(data)
+    reader = reader_of(data)
     wanted = reader.schema if schema is None else _restored(reader.schema, arrow_schema_of(schema))
     encoder, lines, row = Encoder(wanted), list[bytes](), 0
     for batch in reader:
@@ -42,7 +42,14 @@ def to_dynamodb_json(data: Any, schema: ItemSchema | pa.Schema | str | None = No
     return b"".join(lines)
 
 
-def _reader(data: Any) -> pa.RecordBatchReader:
+def reader_of(data: Any) -> pa.RecordBatchReader:
+    """Return the batches of a record batch, a table, a reader, or any other data frame that offers itself as Arrow.
+
+    Raises
+    ------
+    SchemaError
+        It is none of these, or Arrow has no type for one of its columns.
+    """
     # Names that hold a NUL are cut where they pass from one library to another.
     match data:
         case pa.RecordBatch():

@@ -12,6 +12,7 @@ import pyarrow as pa
 from ddbio.core.digest import Digest
 from ddbio.core.digest_columns import digest_of_batches
 from ddbio.core.digest_wire import WireDigest
+from ddbio.core.json_lines import reader_of
 from ddbio.core.schema.declared import declare_types
 from ddbio.core.schema.item_schema import arrow_schema_of
 from ddbio.core.text.framing import framed_items
@@ -53,9 +54,8 @@ def digest_source(source: Source, options: ScanOptions) -> Digest:
         spark = importlib.import_module("ddbio.spark.digest")
         digest: Digest = spark.digest_frame(source, declared)
         return digest
-    if isinstance(source, (pa.Table, pa.RecordBatch)):
-        batches = source.to_batches() if isinstance(source, pa.Table) else [source]
-        return digest_of_batches(declare_types(batch, declared or ()) for batch in batches)
+    if isinstance(source, (pa.Table, pa.RecordBatch)) or hasattr(source, "__arrow_c_stream__"):
+        return digest_of_batches(declare_types(batch, declared or ()) for batch in reader_of(source))
     if not isinstance(source, (str, os.PathLike)):
         return _of_json(source)
     name = os.fspath(source)

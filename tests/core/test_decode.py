@@ -151,6 +151,14 @@ def test_a_misfit_is_rescued_whole_and_counted(framing, value, misfit):
     )
 
 
+@pytest.mark.parametrize("width", [pa.decimal128, pa.decimal256])
+@pytest.mark.parametrize("scale", [-2, 5])
+def test_decimals_of_odd_scales_are_not_read(width, scale):
+    """A column whose last place is before the point, or behind all its digits, is refused, not filled with junk."""
+    with pytest.raises(SchemaError, match=rf"^d: no column is read as decimal...\(4, {scale}\): declare a scale"):
+        from_dynamodb_json(b'{"d":{"N":"300"}}', pa.schema([("d", width(4, scale))]))
+
+
 def test_misfits_add_up_over_calls():
     """Counts grow from call to call, the first example stays, and long examples are cut."""
     decoder = Decoder(SCHEMA)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 
+import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -45,6 +46,13 @@ def test_bytes_and_arrow(expected, batch):
     answer = json.dumps({"Count": len(ITEMS), "Items": ITEMS, "ScannedCount": 99, "LastEvaluatedKey": {}}).encode()
     sources = [b"\n".join(LINES), export, bytearray(page), answer, batch, pa.Table.from_batches([batch[:7], batch[7:]])]
     assert {ddbio.digest(source) for source in sources} == {expected}
+
+
+def test_whatever_holds_columns(expected, batch):
+    """A reader and a data frame of another library have the digest of their rows."""
+    table = pa.Table.from_batches([batch])
+    assert ddbio.digest(pa.RecordBatchReader.from_batches(batch.schema, table.to_batches(3))) == expected
+    assert ddbio.digest(pd.DataFrame({"a": ["x", None]})) == ddbio.digest(b'{"a":{"S":"x"}}\n{}')
 
 
 def test_files(expected, batch, tmp_path):

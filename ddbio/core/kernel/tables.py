@@ -15,6 +15,7 @@ from ddbio.core.capacity import ELEMENT_BYTES
 from ddbio.core.kernel import state as st
 from ddbio.core.kernel.text import HASH_HIGH_BITS, hash_bytes
 from ddbio.core.schema.field import SETS, is_decimal, name_of_field, tag_of_field
+from ddbio.errors import SchemaError
 
 _PREFIX_WIDTH = 32
 _ESCAPED = re.compile(rb'[\x00-\x1f"\\\\]')
@@ -108,7 +109,8 @@ def _number_spaces(node: Node, counter: list[int]) -> None:
 
 def _node(arrow_field: pa.Field[Any]) -> Node:
     tag, arrow_type = tag_of_field(arrow_field), arrow_field.type
-    node = Node(name_of_field(arrow_field), _kind(tag, arrow_type), arrow_type, arrow_field)
+    name = name_of_field(arrow_field)
+    node = Node(name, _kind(name, tag, arrow_type), arrow_type, arrow_field)
     node.tag = st.TAGS.index(tag) if tag in st.TAGS else -1
     match node.kind:
         case st.STRUCT:
@@ -122,7 +124,7 @@ def _node(arrow_field: pa.Field[Any]) -> Node:
     return node
 
 
-def _kind(tag: str, arrow_type: pa.DataType) -> int:
+def _kind(name: str, tag: str, arrow_type: Any) -> int:
     if tag in SETS:
         return st.SET
     if tag == "M":
@@ -133,6 +135,8 @@ def _kind(tag: str, arrow_type: pa.DataType) -> int:
         ]
     if pa.types.is_integer(arrow_type):
         return st.INTEGER
+    if is_decimal(arrow_type) and not 0 <= arrow_type.scale <= arrow_type.precision:
+        raise SchemaError(f"{name}: no column is read as {arrow_type}: declare a scale from 0 to the precision")
     return st.DECIMAL if pa.types.is_decimal128(arrow_type) else st.NUMBER_TEXT
 
 

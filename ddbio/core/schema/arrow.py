@@ -47,6 +47,8 @@ __all__ = [
 VERSION = 1
 """The version of the schema's JSON form."""
 
+_BYTE_ORDER_MARK = "\ufeff"
+
 
 def infer_schema_of_items(items: Iterable[Item]) -> pa.Schema:
     """Return the columns of the sample in the order first seen, and ``_rescue`` at the end.
@@ -138,13 +140,13 @@ def schema_from_json(text: str) -> pa.Schema:
         The text is not such JSON, of another version, or names an unknown type.
     """
     try:
-        document = json.loads(text)
+        document = json.loads(text.removeprefix(_BYTE_ORDER_MARK))
         if document["version"] != VERSION:
             raise SchemaError(
                 f"schema version {document['version']!r} is not {VERSION}: write it again with this release"
             )
         fields = [_field_from_json(field) for field in document["fields"]]
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         if isinstance(error, SchemaError):
             raise
         raise SchemaError(

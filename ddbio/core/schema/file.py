@@ -6,6 +6,7 @@ somebody, and stays. Refuses other versions, and text that is no schema.
 
 from __future__ import annotations
 
+import difflib
 import json
 from dataclasses import replace
 from typing import Any
@@ -19,6 +20,12 @@ from ddbio.errors import SchemaError
 
 VERSION = 2
 """The version of the file; 1 is a plain Arrow schema's."""
+
+_KNOWN = {
+    "name", "column_name", "column", "declared", "seen", "place", "declared_place", "whole_digits", "scale",
+    "fits_int64", "members", "element", "values",
+}  # fmt: skip
+_BYTE_ORDER_MARK = "\ufeff"
 
 
 def write_text(seen: Shape, declared: Declared) -> str:
@@ -36,7 +43,7 @@ def read_text(text: str) -> tuple[Shape, Declared]:
         The text is no such file.
     """
     try:
-        document = json.loads(text)
+        document = json.loads(text.removeprefix(_BYTE_ORDER_MARK) if isinstance(text, str) else text)
         version = document["version"]
         if version == ARROW_VERSION:
             return NOTHING_SEEN, Declared(members=declared_by(list(schema_from_json(text))[:-1]))
@@ -44,6 +51,8 @@ def read_text(text: str) -> tuple[Shape, Declared]:
             raise SchemaError(f"schema version {version!r} is not {VERSION}: write it again with this release")
         members, choices = _read_members(document["attributes"], "")
         count = int(document.get("items", 0))
+    except RecursionError:
+        raise SchemaError("the schema is nested deeper than any DynamoDB item") from None
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         if isinstance(error, SchemaError):
             raise
@@ -92,6 +101,8 @@ def _read_members(entries: list[dict[str, Any]], path: str) -> tuple[dict[str, S
     choices: dict[str, Declared] = {}
     for place, entry in enumerate(entries):
         name = entry["name"]
+        if not isinstance(name, str) or not _is_utf8(name):
+            raise SchemaError(f"{path or 'attributes'}: {name!r} is no name: write text")
         where = f"{path}.{name}" if path else name
         if name in shapes or name in choices:
             raise SchemaError(f"{where}: the file names this attribute twice: keep one of them")
@@ -104,6 +115,7 @@ def _read_members(entries: list[dict[str, Any]], path: str) -> tuple[dict[str, S
 
 
 def _read_entry(entry: dict[str, Any], place: int, path: str) -> tuple[Shape, Declared | None]:
+    _require_known(entry, path)
     members, choices = _read_members(entry.get("members", []), path)
     element, element_choice = _read_entry(entry["element"], 0, f"{path}[]") if "element" in entry else (None, None)
     others, others_choice = _read_entry(entry["values"], 0, f"{path}.*") if "values" in entry else (None, None)
@@ -125,6 +137,13 @@ def _read_entry(entry: dict[str, Any], place: int, path: str) -> tuple[Shape, De
     return replace(shape, place=int(entry.get("place", place))) if shape != NOTHING_SEEN else shape, declared
 
 
+def _require_known(entry: dict[str, Any], path: str) -> None:
+    for key in entry.keys() - _KNOWN:
+        near = difflib.get_close_matches(key, _KNOWN, n=1)
+        hint = f"did you mean {near[0]!r}?" if near else "remove it"
+        raise SchemaError(f"{path}: {key!r} says nothing of a column: {hint}")
+
+
 def _read_column_name(entry: dict[str, Any], path: str) -> str | None:
     chosen = entry.get("column_name")
     if chosen is None:
@@ -143,7 +162,7 @@ def _is_utf8(text: str) -> bool:
 def _read_column(entry: dict[str, Any], shape: Shape, path: str) -> str | None:
     is_seen = shape != NOTHING_SEEN
     column = entry.get("column", column_of(shape)) if is_seen else entry["column"]
-    if (unknown := shape.tags.keys() - set(TAGS)) or not isinstance(column, str):
+    if (unknown := shape.tags.keys() - set(TAGS)) or not isinstance(column, str) or not column:
         raise SchemaError(f"{path}: {sorted(unknown) or column!r} is not a DynamoDB type and an Arrow type")
     is_chosen = entry.get("declared", False) or not is_seen or column != column_of(shape)
     return column if is_chosen else None

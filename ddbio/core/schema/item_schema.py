@@ -98,8 +98,9 @@ class ItemSchema:
         Raises
         ------
         SchemaError
-            They declare different columns for one attribute.
+            They declare different columns for one attribute, or the other is no ItemSchema.
         """
+        _require_schema(other)
         return ItemSchema(join_items(self.seen, other.seen), join_declared(self.declared, other.declared))
 
     def project(self, attributes: Sequence[str]) -> ItemSchema:
@@ -111,7 +112,14 @@ class ItemSchema:
         return ItemSchema(replace(self.seen, members=seen), replace(self.declared, members=declared))
 
     def diff(self, other: ItemSchema) -> Evolution:
-        """Return what became of this schema in the other: attributes new and gone, types new, columns changed."""
+        """Return what became of this schema in the other: attributes new and gone, types new, columns changed.
+
+        Raises
+        ------
+        SchemaError
+            The other is no ItemSchema.
+        """
+        _require_schema(other)
         return compare((self.seen, self.declared), (other.seen, other.declared))
 
     def __arrow_c_schema__(self) -> Any:
@@ -147,9 +155,14 @@ def arrow_schema_of(given: Any) -> pa.Schema:
     raise SchemaError(f"a {type(given).__name__} is no schema: give an ItemSchema, a pyarrow.Schema or its JSON text")
 
 
+def _require_schema(other: object) -> None:
+    if not isinstance(other, ItemSchema):
+        raise SchemaError(f"a {type(other).__name__} is no ItemSchema: make one by from_arrow or from_json")
+
+
 def _is_arrow_text(text: str) -> bool:
     try:
-        document = json.loads(text)
-    except ValueError:
+        document = json.loads(text.removeprefix("\ufeff"))
+    except (ValueError, RecursionError):
         return False
     return isinstance(document, dict) and document.get("version") == VERSION

@@ -230,12 +230,36 @@ def test_two_declarations_of_one_attribute_are_refused():
         ('{"version": 2, "attributes": [{"name": "a", "column": "S string", "seen": {"Q": 1}}]}', "^a: .'Q'. is not"),
         ('{"version": 2, "attributes": [{"name": "a", "column": "S string"}, {"name": "a", "column": "S string"}]}',
          "names this attribute twice"),
+        ('{"version": 2, "attributes": [{"name": "a", "colum": "N int8"}]}', "^a: 'colum' .* did you mean 'column'"),
+        ('{"version": 2, "attributes": [{"name": "a", "column": "L list", "element": {"column": "N int8", "x": 1}}]}',
+         r"^a\[\]: 'x' says nothing of a column: remove it"),
+        ('{"version": 2, "attributes": [{"name": "a", "column": "", "seen": {"S": 1}}]}', "^a: '' is not a DynamoDB"),
+        ('{"version": 2, "attributes": [{"name": 5, "column": "S string"}]}', "^attributes: 5 is no name: write text"),
+        ('{"version": 2, "attributes": [{"name": "\\ud800", "column": "S string"}]}', "is no name: write text"),
+        ('{"version": 2, "attributes": ' + '[{"members": ' * 5000, "nested deeper than any DynamoDB item"),
+        ('{"version": 1, "fields": ["a"]}', "not a schema's JSON text"),
     ],
 )  # fmt: skip
 def test_other_text_is_no_schema_file(text, message):
     """A file that is broken, of another version or names no column is refused with where and what to do."""
     with pytest.raises(SchemaError, match=message):
         ItemSchema.from_json(text)
+
+
+def test_a_byte_order_mark_is_passed_over():
+    """An editor may put a byte order mark before the file."""
+    schema = of({"S": "x"})
+    for text in (schema.to_json(), schema_to_json(schema.to_arrow())):
+        assert arrow_schema_of("\ufeff" + text).equals(schema.to_arrow(), check_metadata=True)
+    assert ItemSchema.from_json("\ufeff" + schema.to_json()) == schema
+
+
+@pytest.mark.parametrize("other", [None, pa.schema([("a", pa.string())]), "{}"], ids=type)
+def test_only_schemas_of_items_are_joined_and_compared(other):
+    """What is no ItemSchema is refused by its kind."""
+    for call in (of().merge, of().diff):
+        with pytest.raises(SchemaError, match=f"^a {type(other).__name__} is no ItemSchema"):
+            call(other)
 
 
 def test_a_schema_goes_wherever_one_is_taken():
