@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import signal
 import sys
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from types import FrameType
 
 
 def main() -> None:
     """Run the command line, or say how to install what it needs."""
+    signal.signal(signal.SIGTERM, _interrupt)
     try:
         from ddbio.cli.main import run  # noqa: PLC0415 - click and rich are an extra
     except ModuleNotFoundError as error:
@@ -14,7 +20,16 @@ def main() -> None:
             raise
         sys.stderr.write(f"ddbio: the command line needs {error.name}: pip install 'ddbio[cli]'\n")
         raise SystemExit(1) from None
+    except KeyboardInterrupt:
+        sys.stderr.write("ddbio: interrupted before anything was begun\n")
+        raise SystemExit(130) from None
     run(sys.argv[1:])
+
+
+def _interrupt(_number: int, _frame: FrameType | None) -> None:
+    """Let SIGTERM, by which machines stop a job, do what Ctrl-C does: nothing stays staged. A second one kills."""
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    raise KeyboardInterrupt
 
 
 if __name__ == "__main__":

@@ -107,8 +107,9 @@ def test_failures_are_one_line_and_one_object(endpoint, tmp_path, arguments, cod
     assert not (tmp_path / "out").exists()
 
 
-def test_interrupt_leaves_nothing_and_a_rerun_works(server, endpoint, tmp_path):
-    """Ctrl-C in the middle ends with 130, no partial output, and the next run succeeds."""
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_interrupt_leaves_nothing_and_a_rerun_works(server, endpoint, tmp_path, number):
+    """Ctrl-C or SIGTERM in the middle ends with 130, no partial output, and the next run succeeds."""
     flags = ["scan", "flights", str(tmp_path / "out"), "--endpoint-url", endpoint]
     slow = [sys.executable, "-m", "ddbio", *flags, "--rcu-per-second", "50", "--segments", "4", "--lanes", "2"]
     with subprocess.Popen(slow, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as running:
@@ -117,7 +118,7 @@ def test_interrupt_leaves_nothing_and_a_rerun_works(server, endpoint, tmp_path):
         asked = server.requests().get("Scan", 0)
         while server.requests().get("Scan", 0) < asked + 12 and time.monotonic() < deadline:
             time.sleep(0.05)
-        running.send_signal(signal.SIGINT)
+        running.send_signal(number)
         _, stderr = running.communicate(timeout=30)
     assert running.returncode == 130
     assert b"interrupted" in stderr

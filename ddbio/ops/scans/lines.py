@@ -74,6 +74,8 @@ def publish_manifests(
     for name, text in ((manifest.FILES, listed), (manifest.SUMMARY, summary)):
         staging.store.put(f"{name}.md5", manifest_text.checksum_text(text))
         staging.store.put(f"{name}.json", text)
+    # The folder in which a local store writes such files.
+    staging.store.abort(staging.job_id)
 
 
 def _place(uri: str) -> tuple[str, str]:
