@@ -108,12 +108,26 @@ def parse_flags(options: type[OptionsT], flags: Mapping[str, Any]) -> OptionsT:
     values = dict(flags)
     try:
         if values.get("schema") is not None:
-            values["schema"] = Path(values["schema"]).read_text(encoding="utf-8")
+            values["schema"] = read_schema_text(values["schema"])
         return parse_options(options, values)
-    except OSError as error:
-        raise click.UsageError(f"schema file {flags['schema']!r} cannot be read: {error.strerror}") from None
     except OptionError as error:
         raise click.UsageError(str(error)) from None
+
+
+def read_schema_text(path: str) -> str:
+    """Return what a schema file holds.
+
+    Raises
+    ------
+    click.UsageError
+        If it cannot be read, or is no text.
+    """
+    try:
+        return Path(path).read_text(encoding="utf-8")
+    except OSError as error:
+        raise click.UsageError(f"schema file {path!r} cannot be read: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise click.UsageError(f"schema file {path!r} is not UTF-8 text") from None
 
 
 def parse_conf(pairs: Sequence[str]) -> dict[str, str]:

@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from ddbio.cli.flags import JSON_FLAG, flags_of, parse_flags
+from ddbio.cli.flags import JSON_FLAG, flags_of, parse_flags, read_schema_text
 from ddbio.core.schema.item_schema import ItemSchema
 from ddbio.ops.infer import infer_schema
 from ddbio.options import ScanOptions
@@ -28,7 +28,7 @@ def schema(*, source: str, out: str | None, diff: str | None, exit_code: bool, a
 
     The --json form is what --schema takes.
     """
-    before = None if diff is None else _read(diff)
+    before = None if diff is None else ItemSchema.from_json(read_schema_text(diff))
     found = infer_schema(source, parse_flags(ScanOptions, {**flags, "table": source}))
     if out is not None:
         _write(out, found)
@@ -39,13 +39,6 @@ def schema(*, source: str, out: str | None, diff: str | None, exit_code: bool, a
     click.echo(json.dumps(evolution.to_dict(), ensure_ascii=False) if as_json else str(evolution))
     if exit_code and evolution:
         raise SystemExit(CHANGED_EXIT)
-
-
-def _read(path: str) -> ItemSchema:
-    try:
-        return ItemSchema.from_json(Path(path).read_text(encoding="utf-8"))
-    except OSError as error:
-        raise click.UsageError(f"schema file {path!r} cannot be read: {error.strerror}") from None
 
 
 def _write(path: str, found: ItemSchema) -> None:

@@ -14,10 +14,14 @@ from ddbio.core.text.framing import NOT_ITEMS, checked_items, framed_items
 from ddbio.errors import DecodeError, OptionError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     import pyarrow as pa
     from typing_extensions import Buffer
 
-__all__ = ["Decoder", "from_dynamodb_json", "observe_dynamodb_json"]
+    from ddbio.core.attribute import Item
+
+__all__ = ["Decoder", "from_dynamodb_json", "iterate_items", "observe_dynamodb_json"]
 
 
 def from_dynamodb_json(
@@ -62,5 +66,16 @@ def observe_dynamodb_json(data: Buffer) -> ItemSchema:
     DecodeError
         The bytes are none of these; the message has the line.
     """
+    return ItemSchema.of_items(iterate_items(data))
+
+
+def iterate_items(data: Buffer) -> Iterator[Item]:
+    """Yield the items of one page, of export lines or of bare item lines, or the images of changes, checked.
+
+    Raises
+    ------
+    DecodeError
+        The bytes are none of these; the message has the line.
+    """
     body, framing = framed_items(data)
-    return ItemSchema.of_items(images_of(body) if framing == "changes" else checked_items(body, framing))
+    return images_of(body) if framing == "changes" else checked_items(body, framing)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import gzip
 import zlib
+from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ddbio.errors import DecodeError, NotFoundError
@@ -11,6 +13,8 @@ from ddbio.lake.rows import is_rows
 from ddbio.ops.job.target import open_store
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from ddbio.lake.store import ObjectStore
     from ddbio.options import ConnectionOptions
 
@@ -18,6 +22,33 @@ PARQUET = ".parquet"
 
 _GZIP_MAGIC = b"\x1f\x8b"
 _JSON = (".json", ".jsonl", ".ndjson", ".json.gz", ".jsonl.gz", ".ndjson.gz")
+
+
+def is_data(name: str) -> bool:
+    """Return whether the name is that of files: an ``s3://`` URI or an existing path; else it is a table's.
+
+    Raises
+    ------
+    NotFoundError
+        There is no such path, and no table can be called so.
+    """
+    if name.startswith(("s3://", "s3a://")) or Path(name).exists():
+        return True
+    if "/" in name and not name.startswith("arn:"):
+        raise NotFoundError(f"{name}: there is no such file or folder, and no table is called so")
+    return False
+
+
+@contextmanager
+def named_errors(store: ObjectStore, path: str) -> Iterator[None]:
+    """Tell which file it is that holds something else than DynamoDB JSON."""
+    try:
+        yield
+    except DecodeError as error:
+        if error.uri is not None:
+            raise
+        uri = f"{store.uri}/{path}"
+        raise DecodeError(f"{uri}: {error}", uri=uri, line=error.line) from None
 
 
 def find_data(name: str, options: ConnectionOptions) -> tuple[ObjectStore, list[str]]:

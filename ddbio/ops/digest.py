@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib
 import os
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -17,7 +16,7 @@ from ddbio.core.schema.declared import declare_types
 from ddbio.core.schema.item_schema import arrow_schema_of
 from ddbio.core.text.framing import framed_items
 from ddbio.lake.reader import read_batches
-from ddbio.ops.data_files import PARQUET, find_data, read_plain
+from ddbio.ops.data_files import PARQUET, find_data, is_data, named_errors, read_plain
 from ddbio.ops.scans.read import scan_batches
 
 if TYPE_CHECKING:
@@ -59,7 +58,7 @@ def digest_source(source: Source, options: ScanOptions) -> Digest:
     if not isinstance(source, (str, os.PathLike)):
         return _of_json(source)
     name = os.fspath(source)
-    if name.startswith(("s3://", "s3a://")) or Path(name).exists():
+    if is_data(name):
         return _of_files(name, options)
     return digest_of_batches(scan_batches(options))
 
@@ -96,5 +95,6 @@ def _of_files(name: str, options: ConnectionOptions) -> Digest:
         if path.endswith(PARQUET):
             whole.merge(digest_of_batches(read_batches(store, path)))
         else:
-            whole.merge(_of_json(read_plain(store, path)))
+            with named_errors(store, path):
+                whole.merge(_of_json(read_plain(store, path)))
     return whole

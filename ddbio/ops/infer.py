@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import itertools
 import os
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ddbio.budget import LocalBudget
-from ddbio.core.decode import observe_dynamodb_json
+from ddbio.core.decode import iterate_items, observe_dynamodb_json
 from ddbio.core.plan import budget_of
 from ddbio.core.schema.item_schema import ItemSchema
 from ddbio.lake.reader import read_schema
-from ddbio.ops.data_files import PARQUET, find_data, read_plain
+from ddbio.ops.data_files import PARQUET, find_data, is_data, named_errors, read_plain
 from ddbio.ops.scans.survey import describe_scan, observe_table
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from typing import TypeAlias
 
+    from ddbio.core.attribute import Item
+    from ddbio.lake.store import ObjectStore
     from ddbio.options import ScanOptions
 
     Source: TypeAlias = str | os.PathLike[str] | bytes | bytearray | memoryview
@@ -44,7 +46,7 @@ def infer_schema(source: Source, options: ScanOptions) -> ItemSchema:
     if not isinstance(source, (str, os.PathLike)):
         return observe_dynamodb_json(source)
     name = os.fspath(source)
-    if name.startswith(("s3://", "s3a://")) or Path(name).exists():
+    if is_data(name):
         return _of_files(name, options)
     facts = describe_scan(options)
     return observe_table(facts, options, LocalBudget(budget_of(facts, options)))
@@ -55,11 +57,12 @@ def _of_files(name: str, options: ScanOptions) -> ItemSchema:
     if paths[0].endswith(PARQUET):
         return ItemSchema.from_arrow(read_schema(store, paths[0]))
     share = -(-options.sample_items // min(len(paths), _FILES_SAMPLED))
-    lines: list[bytes] = []
-    for path in _spread(paths, _FILES_SAMPLED):
-        whole = (line for line in read_plain(store, path).split(b"\n") if line.strip())
-        lines += itertools.islice(whole, share)
-    return observe_dynamodb_json(b"\n".join(lines))
+    return ItemSchema.of_items(item for path in _spread(paths, _FILES_SAMPLED) for item in _sample(store, path, share))
+
+
+def _sample(store: ObjectStore, path: str, count: int) -> Iterator[Item]:
+    with named_errors(store, path):
+        yield from itertools.islice(iterate_items(read_plain(store, path)), count)
 
 
 def _spread(paths: list[str], count: int) -> list[str]:

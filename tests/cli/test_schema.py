@@ -53,4 +53,7 @@ def test_drift_is_told_by_line_and_by_exit_code(files, capsys):
 def test_files_that_cannot_be_had_are_refused(files, capsys):
     """A schema file that cannot be read or written ends the command with wrong usage."""
     assert ddbio(capsys, "schema", files / "old.json", "--diff", files / "none.json")[0] == 2
+    (files / "no.txt").write_bytes(b"\xff")
+    assert ddbio(capsys, "schema", files / "old.json", "--diff", files / "no.txt")[0] == 2
+    assert ddbio(capsys, "plan", "scan", "orders", "--schema", files / "no.txt")[0] == 2
     assert ddbio(capsys, "schema", files / "old.json", "--out", files / "none" / "schema.json")[0] == 2

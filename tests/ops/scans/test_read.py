@@ -1,6 +1,7 @@
 """Reading into Arrow, and inferring schemas, without a JVM."""
 
 import gzip
+import json
 import sys
 import threading
 
@@ -104,6 +105,29 @@ def test_infer_from_files(tmp_path):
     for source in (data.parent, data, data / "x.json.gz", tmp_path / "one.jsonl"):
         assert ddbio.infer_schema(source).to_arrow().names == ["pk", "n", "_rescue"], source
     assert ddbio.infer_schema(tmp_path / "p.parquet").to_arrow().names == ["pk", "_rescue"]
+
+
+def test_a_sample_ends_with_an_item(tmp_path):
+    """Each file is read in its own frame and layout, and never cut within an item."""
+    items = [{"pk": {"S": str(number)}, "n": {"N": "1"}} for number in range(30)]
+    (tmp_path / "a.json").write_text(json.dumps({"Items": items, "Count": 30}, indent=4))
+    (tmp_path / "b.json").write_text(json.dumps({"Items": [{"pk": {"S": "x"}, "b": {"BOOL": True}}]}))
+    (tmp_path / "c.jsonl").write_bytes(b"\xef\xbb\xbf" + LINE)
+    (tmp_path / "d.json").write_text(json.dumps({"pk": {"S": "x"}, "d": {"S": "y"}}, indent=1))
+    schema = ddbio.infer_schema(tmp_path, sample_items=40)
+    assert (schema.to_arrow().names, schema.item_count) == (["pk", "n", "b", "d", "_rescue"], 13)
+
+
+def test_the_file_and_the_line_are_named(tmp_path):
+    """Among many files it is told which one is broken; what can be no table is not looked for as one."""
+    (tmp_path / "good.json").write_bytes(LINE)
+    (tmp_path / "x.json").write_bytes(LINE + b'{"Item":{"pk":{"S":1}}}')
+    for call in (ddbio.infer_schema, ddbio.digest):
+        with pytest.raises(DecodeError, match=r"/x\.json: line 2: pk: expected a JSON string") as raised:
+            call(tmp_path)
+        assert (raised.value.uri, raised.value.line) == (f"{tmp_path}/x.json", 2)
+        with pytest.raises(NotFoundError, match="there is no such file or folder, and no table is called so"):
+            call(str(tmp_path / "none.json"))
 
 
 def test_infer_refuses_what_it_cannot_read(tmp_path):
