@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
@@ -54,6 +55,10 @@ class ExportTally:
         self.misfits.merge(other.misfits)
 
 
+# On Spark each word to the budget is one to the driver and back: a few a second show progress, and stop a job.
+_TELL_SECONDS = 0.1
+
+
 class ExportStream:
     """Iterate over the batches of a task's files; ``tally`` is complete when the iteration has ended.
 
@@ -65,6 +70,7 @@ class ExportStream:
         self._task = task
         self._budget = LocalBudget(None) if budget is None else budget
         self.tally = ExportTally()
+        self._untold_items, self._untold_bytes, self._told_at = 0, 0, float("-inf")
 
     def __iter__(self) -> Generator[pa.RecordBatch]:
         """Yield the batches of one file after the other.
@@ -81,16 +87,19 @@ class ExportStream:
         for file in task.files:
             yield from self._read(file, decoder)
             self.tally.files_read += 1
+        self._tell()
         self.tally.misfits.merge(decoder.log)
 
     def _read(self, file: ExportFile, decoder: LineDecoder) -> Iterator[pa.RecordBatch]:
         text = FileText(self._task.source, file)
         with text.blocks() as blocks:
             for block in blocks:
-                grant = self._budget.acquire(0)
+                if time.monotonic() >= self._told_at + _TELL_SECONDS:
+                    self._tell()
                 batches = decoder.decode_batches(block)
                 rows = sum(batch.num_rows for batch in batches)
-                self._budget.settle(grant, 0, items=rows, wire_bytes=len(block))
+                self._untold_items += rows
+                self._untold_bytes += len(block)
                 text.rows += rows
                 for batch in batches:
                     self.tally.rescued += batch.num_rows - batch.column(batch.num_columns - 1).null_count
@@ -98,6 +107,12 @@ class ExportStream:
         text.verify()
         self.tally.items += text.rows
         self.tally.json_bytes += text.text_bytes
+
+    def _tell(self) -> None:
+        """Count in the budget what was read since it was told last; raise where the job is being stopped."""
+        grant = self._budget.acquire(0)
+        self._budget.settle(grant, 0, items=self._untold_items, wire_bytes=self._untold_bytes)
+        self._untold_items, self._untold_bytes, self._told_at = 0, 0, time.monotonic()
 
 
 @dataclass(frozen=True)
