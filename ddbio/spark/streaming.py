@@ -5,14 +5,16 @@ Refuses the output mode ``complete``, which would replace the whole table each t
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
+
+from pyspark.sql.datasource import DataSourceStreamWriter
 
 from ddbio.spark.writing import TableWriter
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from pyspark.sql.datasource import DataSourceStreamWriter, WriterCommitMessage
+    from pyspark.sql.datasource import WriterCommitMessage
     from pyspark.sql.types import StructType
 
 
@@ -20,8 +22,11 @@ if TYPE_CHECKING:
 _SPARKS_OWN = frozenset({"checkpointlocation"})
 
 
-class StreamTableWriter(TableWriter):
-    """Write the partitions of every micro-batch; a batch that Spark repeats is written again, to the same end."""
+class StreamTableWriter(TableWriter, DataSourceStreamWriter):  # type: ignore[misc]
+    """Write the partitions of every micro-batch; a batch that Spark repeats is written again, to the same end.
+
+    Spark 4.0 hands Arrow batches to the writers of batches alone: it is one of those as well.
+    """
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int | None = None) -> None:  # noqa: N803 - PySpark's own
         """Do nothing: what a task has written is in the table."""
@@ -31,6 +36,6 @@ class StreamTableWriter(TableWriter):
 
 
 def stream_writer(values: Mapping[str, str], schema: StructType, *, overwrite: bool) -> DataSourceStreamWriter:
-    """Return the writer of a stream. Spark hands Arrow batches to it as to that of a batch: it looks at the class."""
+    """Return the writer of a stream."""
     ours = {name: value for name, value in values.items() if name.lower() not in _SPARKS_OWN}
-    return cast("DataSourceStreamWriter", StreamTableWriter(ours, schema, overwrite=overwrite))
+    return StreamTableWriter(ours, schema, overwrite=overwrite)
