@@ -24,9 +24,15 @@ ROWS = 10_000
 
 # Each body stands before the kernel it is held against.
 FROM, DECODE = "from_dynamodb_json", "decode kernel"
-FROM_PANDAS = "from_dynamodb_json, pandas"
 TO, ENCODE = "to_dynamodb_json", "encode kernel"
-KERNEL_OF = {FROM: DECODE, FROM_PANDAS: DECODE, TO: ENCODE}
+FROM_PANDAS, TO_PANDAS = f"{FROM} before Spark 4.1", f"{TO} before Spark 4.1"
+# With what Spark's worker does around them; no body could do better than the kernel in its place.
+FROM_WORKER, TO_WORKER = f"{FROM_PANDAS}, Spark's conversions with it", f"{TO_PANDAS}, Spark's conversions with it"
+FROM_LEAST, TO_LEAST = f"{DECODE}, Spark's conversions with it", f"{ENCODE}, Spark's conversions with it"
+KERNEL_OF = {
+    **dict.fromkeys((FROM, FROM_PANDAS, FROM_WORKER, FROM_LEAST), DECODE),
+    **dict.fromkeys((TO, TO_PANDAS, TO_WORKER, TO_LEAST), ENCODE),
+}
 
 
 class Functions:
@@ -48,6 +54,7 @@ class Functions:
         assert pa.RecordBatch.from_struct_array(results[FROM]).equals(batch)
         assert pa.array(results[FROM_PANDAS].array).flatten().equals(results[FROM])
         assert "".join(results[TO].to_pylist()).encode() == results[ENCODE].buffer.tobytes()
+        assert pa.array(results[TO_PANDAS].array).equals(results[TO])
 
     def time_from(self, _: str) -> None:
         self.bodies[FROM]()
@@ -80,16 +87,61 @@ def bodies(shape: Shape) -> dict[str, Callable[[], Any]]:
     from ddbio.spark import columns, pandas_columns  # noqa: PLC0415 - asv imports this module, and needs no Spark
 
     texts: Any = pa.array(texts_of(shape))
-    series, body = texts.cast(pa.binary()).to_pandas(), "\n".join(texts.to_pylist()).encode()
+    body = "\n".join(texts.to_pylist()).encode()
     schema = decoders.schema_of(shape)
     schema_json = schema_to_json(schema)
     decoder, encoder = Decoder(schema), Encoder(schema)
     batch = decoder.decode(body, "items")
     structs = batch.to_struct_array()
+    decode = functools.partial(decoder.decode, body, "items")
+    encode = functools.partial(encoder.encode, batch)
+    decode_series = functools.partial(pandas_columns.decode_series, schema_json, "FAILFAST", "merge")
+    encode_series = functools.partial(pandas_columns.encode_tagged, schema_json, tuple(schema.names), "FAILFAST")
+    untagged, tagged = texts.cast(pa.binary()), tagged_texts(batch)
     return {
         FROM: functools.partial(columns.decode_texts, schema_json, "FAILFAST", "merge", texts),
-        FROM_PANDAS: functools.partial(pandas_columns.decode_series, schema_json, "FAILFAST", "merge", series),
-        DECODE: functools.partial(decoder.decode, body, "items"),
+        FROM_PANDAS: functools.partial(decode_series, untagged.to_pandas()),
+        FROM_WORKER: _around(decode_series, untagged),
+        FROM_LEAST: _around_kernel(decode, decode_series, untagged),
+        DECODE: decode,
         TO: functools.partial(columns.encode_structs, schema_json, "FAILFAST", structs),
-        ENCODE: functools.partial(encoder.encode, batch),
+        TO_PANDAS: functools.partial(encode_series, tagged.to_pandas()),
+        TO_WORKER: _around(encode_series, tagged),
+        TO_LEAST: _around_kernel(encode, encode_series, tagged),
+        ENCODE: encode,
     }
+
+
+def tagged_texts(batch: pa.RecordBatch) -> Any:
+    """Return what Spark's own expressions make of the rows before a pandas function is called."""
+    from ddbio.spark.tagged import tagged_schema  # noqa: PLC0415 - as above
+
+    schema = tagged_schema(batch.schema.types)
+    arrays = [column.cast(kind) for column, kind in zip(batch.columns, schema.types, strict=True)]
+    tagged = Encoder(schema).encode_texts(pa.RecordBatch.from_arrays(arrays, schema=schema))
+    return tagged.cast(pa.binary())
+
+
+def _around(body: Callable[[Any], Any], column: Any) -> Callable[[], Any]:
+    """Return a body with what Spark's worker does before and after it: Arrow to pandas, pandas to Arrow."""
+    from pyspark.sql.pandas.serializers import ArrowStreamPandasUDFSerializer  # noqa: PLC0415 - as above
+
+    # As Spark makes it for pandas functions: time zone, safe casts, columns by name, a frame for a struct.
+    spark = ArrowStreamPandasUDFSerializer("UTC", True, True, True)  # noqa: FBT003 - Spark's
+    returned = pa.array(body(column.to_pandas()).array).type
+    chunked = pa.chunked_array([column])
+
+    def run() -> Any:
+        return spark._create_batch([(body(spark.arrow_to_pandas(chunked)), returned)])  # noqa: SLF001 - what it runs
+
+    return run
+
+
+def _around_kernel(kernel: Callable[[], Any], body: Callable[[Any], Any], column: Any) -> Callable[[], Any]:
+    made = body(column.to_pandas())
+
+    def take(_: Any) -> Any:
+        kernel()
+        return made
+
+    return _around(take, column)

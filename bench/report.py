@@ -216,9 +216,12 @@ def _encode(row: dict[str, Any]) -> Iterator[Line]:
 
 def _functions(row: dict[str, Any]) -> Iterator[Line]:
     bodies = [body["times_as_fast_as_kernel"] for body in row["figures"]["bodies"].values()]
-    for name in (functions.FROM, functions.TO):
+    for name, before in ((functions.FROM, functions.FROM_PANDAS), (functions.TO, functions.TO_PANDAS)):
         what = f"`{name}` on 10,000 rows, beside the bare kernel, slowest shape"
         yield Line(what, min(body[name] for body in bodies), "×", ("≥", 0.7), 2)
+        # The oldest rows have no such figure.
+        if all(before in body for body in bodies):
+            yield Line("… before Spark 4.1", min(body[before] for body in bodies), "×", ("≥", 0.7), 2)
     queries = row["figures"]["queries"]["times_as_fast_as_sparks_own"]
     yield Line("`decode_column` in Spark, beside its `from_json`", queries[DECODE_COLUMN], "×", digits=1)
     yield Line("`encode_column` in Spark, beside its `to_json`", queries[ENCODE_COLUMN], "×", digits=1)

@@ -76,6 +76,8 @@ def encode_structs(schema_json: str, mode: Mode, structs: Any) -> Any:
     """
     names = tuple(field.name for field in structs.type)
     encoder = _encoder(schema_json, names)
-    columns = [column.cast(kind) for column, kind in zip(structs.flatten(), encoder.schema.types, strict=True)]
+    # What is not UTF-8 is told by its row, later.
+    casts = [pc.CastOptions(kind, allow_invalid_utf8=True) for kind in encoder.schema.types]
+    columns = [column.cast(options=cast) for column, cast in zip(structs.flatten(), casts, strict=True)]
     texts = encoder.encode_texts(pa.RecordBatch.from_arrays(columns, schema=encoder.schema), strict=mode == "FAILFAST")
     return pc.if_else(structs.is_valid(), texts, None) if structs.null_count else texts

@@ -17,6 +17,7 @@ from ddbio.core.schema.item_schema import ItemSchema, arrow_schema_of
 from ddbio.errors import OptionError
 from ddbio.spark import columns, pandas_columns
 from ddbio.spark.idempotency import idempotency_key
+from ddbio.spark.tagged import tagged_json
 from ddbio.spark.types import to_arrow_schema, to_spark_schema
 
 if TYPE_CHECKING:
@@ -68,7 +69,7 @@ def from_dynamodb_json(col: Column | str, schema: Schema, *, mode: Mode = "FAILF
     def decode_series(texts: Any) -> Any:
         return pandas_columns.decode_series(schema_json, mode, nulls, texts)
 
-    function = _pandas_function(decode_series, ("Series", "Series"), ArrayType(_bare(spark_schema)))
+    function = _pandas_function(decode_series, ArrayType(_bare(spark_schema)))
     # Spark makes the objects of bytes sooner than those of texts.
     return function(column.cast(StringType()).cast(BinaryType()))[0].cast(spark_schema)
 
@@ -103,12 +104,13 @@ def to_dynamodb_json(struct_col: Column | str, schema: Schema, *, mode: Mode = "
 
         return _arrow_function(encode, StringType())(_struct_of(column, members))
 
-    def encode_frame(structs: Any) -> Any:
-        return pandas_columns.encode_frame(schema_json, mode, structs)
+    names = tuple(name for name, _ in members)
 
-    function = _pandas_function(encode_frame, ("DataFrame", "Series"), StringType())
-    spelled = [(name, pandas_columns.spelled(kind)) for name, kind in members]
-    return sql.when(column.isNotNull(), function(_struct_of(column, spelled)))
+    def encode_series(texts: Any) -> Any:
+        return pandas_columns.encode_tagged(schema_json, names, mode, texts)
+
+    cast = [(column.getField(name).cast(_bare(kind)), kind) for name, kind in members]
+    return sql.when(column.isNotNull(), _pandas_function(encode_series, StringType())(tagged_json(cast)))
 
 
 def decode_column(
@@ -225,12 +227,11 @@ def _arrow_function(function: Any, returned: DataType) -> Any:
     return sql.arrow_udf(function, returned)
 
 
-def _pandas_function(function: Any, kinds: tuple[str, str], returned: DataType) -> Any:
+def _pandas_function(function: Any, returned: DataType) -> Any:
     import pandas as pd  # noqa: PLC0415 - heavy
 
     # Spark reads from the annotations what the function takes and returns.
-    taken, given = (getattr(pd, kind) for kind in kinds)
-    function.__annotations__ = {**dict.fromkeys(function.__annotations__, taken), "return": given}
+    function.__annotations__ = {"texts": pd.Series, "return": pd.Series}
     return sql.pandas_udf(function, returned)  # type: ignore[call-overload, unused-ignore] # the stubs want literals
 
 

@@ -5,15 +5,16 @@ Spark makes the objects before the function is called; on the way back, Arrow's 
 
 from __future__ import annotations
 
-from decimal import Decimal
+import functools
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
-from pyspark.sql.types import ArrayType, DataType, MapType, NumericType, StringType, StructField, StructType
 
+from ddbio.core.decode import Decoder
 from ddbio.core.schema.arrow import schema_from_json
 from ddbio.spark.columns import decode_objects, encode_structs
+from ddbio.spark.tagged import tagged_schema
 
 if TYPE_CHECKING:
     from ddbio.spark.columns import Mode, Nulls
@@ -41,42 +42,14 @@ def _series_of(array: Any) -> Any:
     return Series(pd.arrays.ArrowExtensionArray(pa.chunked_array([array])))
 
 
-def spelled(spark_type: DataType) -> DataType:
-    """Return the type with text in the place of numbers: pandas keeps no integer beside a null."""
-    match spark_type:
-        case NumericType():
-            return StringType()
-        case ArrayType():
-            return ArrayType(spelled(spark_type.elementType))
-        case MapType():
-            return MapType(spark_type.keyType, spelled(spark_type.valueType))
-        case StructType():
-            return StructType([StructField(field.name, spelled(field.dataType)) for field in spark_type.fields])
-    return spark_type
-
-
-def encode_frame(schema_json: str, mode: Mode, structs: Any) -> Any:
-    """Return the text of each row of a data frame of spelled columns as one item."""
+@functools.lru_cache(maxsize=8)
+def _tagged_decoder(schema_json: str, names: tuple[str, ...]) -> Decoder:
     schema = schema_from_json(schema_json)
-    fields = [field for field in schema if field.name in structs.columns]
-    columns = [pa.array([_plain(value, field.type) for value in structs[field.name]], field.type) for field in fields]
-    texts = encode_structs(schema_json, mode, pa.StructArray.from_arrays(columns, fields=fields))
-    return texts.to_pandas()
+    return Decoder(tagged_schema(schema.field(name).type for name in names), on_misfit="fail")
 
 
-def _plain(value: Any, arrow_type: Any) -> Any:  # noqa: PLR0911 - one line a type
-    """Return a value of pandas as ``pyarrow.array`` takes it, spelled numbers exact."""
-    if value is None:
-        return None
-    if pa.types.is_map(arrow_type):
-        entries = value.items() if isinstance(value, dict) else value
-        return [(name, _plain(member, arrow_type.item_type)) for name, member in entries]
-    if pa.types.is_struct(arrow_type):
-        return {field.name: _plain(value[field.name], field.type) for field in arrow_type}
-    if pa.types.is_list(arrow_type) or pa.types.is_large_list(arrow_type):
-        return [_plain(element, arrow_type.value_type) for element in value]
-    if pa.types.is_integer(arrow_type):
-        return int(value)
-    if pa.types.is_floating(arrow_type):
-        return float(value)
-    return Decimal(value) if pa.types.is_decimal(arrow_type) else value
+def encode_tagged(schema_json: str, names: tuple[str, ...], mode: Mode, texts: Any) -> Any:
+    """Return a series of items for a series of texts that ``tagged_json`` made of the columns of these names."""
+    decoder = _tagged_decoder(schema_json, names)
+    *columns, _ = decoder.decode(b"\n".join(texts.tolist()), "items").columns
+    return _series_of(encode_structs(schema_json, mode, pa.StructArray.from_arrays(columns, list(names))))

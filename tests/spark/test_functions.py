@@ -125,6 +125,13 @@ def test_other_columns_go_along(spark, schema):
     assert typed.schema["a.b"].dataType["tags"].metadata == {"ddb:type": "SS"}
 
 
+def test_columns_need_no_names(rows, schema):
+    """What the functions of columns return is called by Spark where nobody calls it."""
+    typed = rows(BARE[:1]).select(from_dynamodb_json("json", schema)).toDF("item")
+    (row,) = typed.select(to_dynamodb_json("item", typed.schema["item"].dataType)).collect()
+    assert item_hash(json.loads(row[0])) == item_hash(ITEMS[0])
+
+
 def test_columns_that_are_not_there_are_refused(rows, schema):
     """A name the frame lacks, or a column without structs, is told before anything runs."""
     frame = rows(BARE)
@@ -198,6 +205,60 @@ def test_integers_beside_nulls_are_exact(spark, there, back):
         },
         {},
     ]
+
+
+@WAYS
+def test_every_value_of_spark_becomes_an_item(spark, there, back):
+    """Values at the ends of Spark's types, nulls within lists and maps, and any text are written exactly."""
+    values = {
+        "s": '"\\\u2028\0é\ud83d\ude00'.encode("utf-16", "surrogatepass").decode("utf-16"),
+        "y": 127,
+        "e": Decimal("1E-38"),
+        "w": Decimal("9" * 38),
+        "f": 0.1,
+        "d": 9.9e125,
+        "o": False,
+        "r": b"\xff\0",
+        "l": [None, {"x": None, "y": {}}, {"x": 0.0, "y": {'"': None, "a\n": [True, None]}}],
+    }
+    inside = "struct<x: double, y: map<string, array<boolean>>>"
+    fields = "s: string, y: tinyint, e: decimal(38,38), w: decimal(38,0), f: float, d: double, o: boolean, r: binary"
+    typed = spark.createDataFrame([(values,), (dict.fromkeys(values),)], f"item struct<{fields}, l: array<{inside}>>")
+    null = {"NULL": True}
+    assert [json.loads(row.json) for row in back(typed.coalesce(1)).collect()] == [
+        {
+            "s": {"S": values["s"]},
+            "y": {"N": "127"},
+            "e": {"N": "0." + "0" * 37 + "1"},
+            "w": {"N": "9" * 38},
+            "f": {"N": "0.10000000149011612"},
+            "d": {"N": "99" + "0" * 124},
+            "o": {"BOOL": False},
+            "r": {"B": "/wA="},
+            "l": {
+                "L": [
+                    null,
+                    {"M": {"y": {"M": {}}}},
+                    {
+                        "M": {
+                            "x": {"N": "0"},
+                            "y": {"M": {'"': null, "a\n": {"L": [{"BOOL": True}, null]}}},
+                        }
+                    },
+                ]
+            },
+        },
+        {},
+    ]
+
+
+@WAYS
+def test_text_that_is_not_utf8_is_refused(spark, there, back):
+    """A row with a string that Spark made of any bytes is refused, and not written as another."""
+    frame = spark.sql("select struct(cast(x'61ff' as string) as s) as item")
+    with pytest.raises(PythonException, match="EncodeError: row 0: s: the text is not UTF-8"):
+        back(frame).collect()
+    assert [row.json for row in back(frame, mode="PERMISSIVE").collect()] == [None]
 
 
 def test_an_unknown_mode_is_refused():
