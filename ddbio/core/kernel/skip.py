@@ -200,11 +200,48 @@ def skip_name(data: Any, place: int, instance: int, names: Any, state: Any) -> A
 
 
 @inner
-def skip_value(data: Any, place: int, names: Any, levels: Any, digits: Any, state: Any) -> Any:
-    """Return the place after the value that begins at ``place``, or a negative status.
+def enter(  # noqa: PLR0913, PLR0917 - compiled code has no objects
+    data: Any,
+    place: int,
+    is_object: bool,  # noqa: FBT001
+    depth: int,
+    names: Any,
+    levels: Any,
+    state: Any,
+) -> Any:
+    """Return the place of the first value of the container whose first member is at ``place``, or a negative status.
 
-    ``levels`` keeps the number of each open map, or 0 for a list.
+    ``levels`` keeps the number of each open object, or 0 for an array.
     """
+    if depth == MAX_SKIPPED_DEPTH:
+        return -ERROR
+    instance = 0
+    if is_object:
+        state[INSTANCE] += 1
+        instance = state[INSTANCE]
+        place = skip_name(data, place, instance, names, state)
+    poke(levels, depth, instance)
+    return place
+
+
+@inner
+def leave(data: Any, place: int, depth: int, names: Any, levels: Any, state: Any) -> Any:
+    """Return whether a container ends behind one of its values, and the place after it or of its next value.
+
+    The place is a negative status where neither is there.
+    """
+    instance = peek(levels, depth - 1)
+    place = skip_blank(data, place)
+    byte = peek(data, place)
+    if byte == COMMA:
+        place = skip_blank(data, place + 1)
+        return False, skip_name(data, place, instance, names, state) if instance > 0 else place
+    return True, place + 1 if byte == (CLOSE_OBJECT if instance > 0 else CLOSE_ARRAY) else -ERROR
+
+
+@inner
+def skip_value(data: Any, place: int, names: Any, levels: Any, digits: Any, state: Any) -> Any:
+    """Return the place after the value that begins at ``place``, or a negative status."""
     out_of_line()
     depth = 0
     while True:
@@ -222,41 +259,25 @@ def skip_value(data: Any, place: int, names: Any, levels: Any, digits: Any, stat
                 return -ERROR
             place = skip_blank(data, place + 1)
             if peek(data, place) != (CLOSE_ARRAY if tag == L else CLOSE_OBJECT):
-                if depth == MAX_SKIPPED_DEPTH:
-                    return -ERROR
-                instance = 0
-                if tag == M:
-                    state[INSTANCE] += 1
-                    instance = state[INSTANCE]
-                    place = skip_name(data, place, instance, names, state)
-                    if place < 0:
-                        return place
-                poke(levels, depth, instance)
+                place = enter(data, place, tag == M, depth, names, levels, state)
+                if place < 0:
+                    return place
                 depth += 1
                 continue
             place += 1
         # A value's content has ended: close what closes with it.
-        while True:
+        has_ended = True
+        while has_ended:
             place = skip_blank(data, place)
             if peek(data, place) != CLOSE_OBJECT:
                 return -ERROR
             place += 1
             if depth == 0:
                 return place
-            instance = peek(levels, depth - 1)
-            place = skip_blank(data, place)
-            byte = peek(data, place)
-            if byte == COMMA:
-                place = skip_blank(data, place + 1)
-                if instance > 0:
-                    place = skip_name(data, place, instance, names, state)
-                    if place < 0:
-                        return place
-                break
-            if byte != (CLOSE_OBJECT if instance > 0 else CLOSE_ARRAY):
-                return -ERROR
-            depth -= 1
-            place += 1
+            has_ended, place = leave(data, place, depth, names, levels, state)
+            if place < 0:
+                return place
+            depth -= has_ended
 
 
 @inner

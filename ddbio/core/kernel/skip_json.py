@@ -1,8 +1,5 @@
 """Check and pass over any JSON value beside a change's images; refuses duplicate names and depth beyond 64."""
 
-# Compiled code has neither exceptions nor tables of functions.
-# ruff: noqa: C901, PLR0912
-
 from __future__ import annotations
 
 from typing import Any
@@ -10,18 +7,18 @@ from typing import Any
 import numpy as np
 
 from ddbio.core.kernel.cache import inner
-from ddbio.core.kernel.memory import load64, out_of_line, peek, poke
+from ddbio.core.kernel.memory import load64, out_of_line, peek
 from ddbio.core.kernel.number import MINUS, NINE, POINT, ZERO
 from ddbio.core.kernel.skip import (
     CLOSE_ARRAY,
     CLOSE_OBJECT,
-    COMMA,
     OPEN_ARRAY,
     OPEN_OBJECT,
+    enter,
+    leave,
     read_literal,
-    skip_name,
 )
-from ddbio.core.kernel.state import ERROR, INSTANCE, MAX_SKIPPED_DEPTH, SIDE
+from ddbio.core.kernel.state import ERROR, SIDE
 from ddbio.core.kernel.text import QUOTE, read_text, skip_blank
 
 _NULL = int.from_bytes(b"null", "little")
@@ -41,16 +38,9 @@ def skip_json(work: Any, place: int) -> Any:
         if byte in (OPEN_OBJECT, OPEN_ARRAY):
             place = skip_blank(data, place + 1)
             if peek(data, place) != (CLOSE_OBJECT if byte == OPEN_OBJECT else CLOSE_ARRAY):
-                if depth == MAX_SKIPPED_DEPTH:
-                    return -ERROR
-                instance = 0
-                if byte == OPEN_OBJECT:
-                    state[INSTANCE] += 1
-                    instance = state[INSTANCE]
-                    place = skip_name(data, place, instance, work.seen_names, state)
-                    if place < 0:
-                        return place
-                poke(levels, depth, instance)
+                place = enter(data, place, byte == OPEN_OBJECT, depth, work.seen_names, levels, state)
+                if place < 0:
+                    return place
                 depth += 1
                 continue
             place += 1
@@ -59,23 +49,14 @@ def skip_json(work: Any, place: int) -> Any:
             if place < 0:
                 return place
         # A value has ended: close what closes with it.
-        while True:
+        has_ended = True
+        while has_ended:
             if depth == 0:
                 return place
-            instance = peek(levels, depth - 1)
-            place = skip_blank(data, place)
-            byte = peek(data, place)
-            if byte == COMMA:
-                place = skip_blank(data, place + 1)
-                if instance > 0:
-                    place = skip_name(data, place, instance, work.seen_names, state)
-                    if place < 0:
-                        return place
-                break
-            if byte != (CLOSE_OBJECT if instance > 0 else CLOSE_ARRAY):
-                return -ERROR
-            depth -= 1
-            place += 1
+            has_ended, place = leave(data, place, depth, work.seen_names, levels, state)
+            if place < 0:
+                return place
+            depth -= has_ended
 
 
 @inner

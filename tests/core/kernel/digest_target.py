@@ -14,7 +14,7 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).parent))
 sys.path.insert(0, str(Path(__file__).parent.parent.parent.parent))
 
-from guard_page import allocate_before_guard
+from guard import allocate_before_guard
 from item_generator import Generator
 
 from ddbio.core import digest_columns

@@ -1,4 +1,4 @@
-"""Hand out arrays that end at a page which nobody may touch."""
+"""Put arrays where the next byte may not be touched."""
 
 from __future__ import annotations
 

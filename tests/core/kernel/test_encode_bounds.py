@@ -1,38 +1,21 @@
 from __future__ import annotations
 
-import os
-import signal
-import subprocess
-import sys
-from pathlib import Path
+from own_process import BOTH_BUILDS, assert_dies_at_the_guard_page, assert_fails_a_check, assert_writes
 
-import pytest
-
-TARGET = Path(__file__).parent / "encode_target.py"
+TARGET = "encode_target.py"
 
 
-def run(*arguments: str, checked: bool) -> subprocess.CompletedProcess[str]:
-    """Run the target in a process that may die."""
-    environment = {**os.environ, "DDBIO_KERNEL_CHECKED": "1" if checked else "0"}
-    command = [sys.executable, "-X", "faulthandler=0", str(TARGET), *arguments]
-    return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=280, check=False)
-
-
-@pytest.mark.parametrize("checked", [False, True], ids=["at a guard page", "with checked indices"])
+@BOTH_BUILDS
 def test_no_row_makes_the_loop_leave_its_arrays(checked):
     """Generated rows touch no guard page, and are taken, sized, printed or refused as the references have it."""
-    done = run("70000", "200", checked=checked)
-    assert done.returncode == 0, done.stderr[-2000:]
-    assert done.stdout == f"True, checked: {checked}\n"
+    assert_writes("True, ", TARGET, "70000", "200", checked=checked)
 
 
 def test_a_broken_bound_is_seen_at_the_guard_page():
     """Without padding the production build dies of a segmentation fault: the guard page works."""
-    assert run("70000", "50", "broken", checked=False).returncode == -signal.SIGSEGV
+    assert_dies_at_the_guard_page(TARGET, "70000", "50", "broken")
 
 
 def test_a_broken_bound_is_seen_by_the_checked_build():
     """Without padding the checked build raises IndexError: its checks work."""
-    done = run("70000", "50", "broken", checked=True)
-    assert done.returncode == 1
-    assert "IndexError" in done.stderr
+    assert_fails_a_check(TARGET, "70000", "50", "broken")

@@ -12,7 +12,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parent))
 sys.path.insert(0, str(Path(__file__).parent.parent.parent.parent))
 
-from guard_page import allocate_before_guard
+from guard import allocate_before_guard
 from item_generator import Generator
 from mutation import mutate
 
