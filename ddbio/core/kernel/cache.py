@@ -27,7 +27,8 @@ CHECKED = os.environ.get("DDBIO_KERNEL_CHECKED") == "1"
 
 _PLAIN_SOURCES = {
     *("__init__.py", "assemble.py", "backlog.py", "decoder.py", "misfits.py"),
-    *("encode_fields.py", "encode_json.py", "encode_load.py", "encode_plan.py", "encode_times.py", "encoder.py"),
+    *("encode_fields.py", "encode_json.py", "encode_load.py", "encode_plan.py", "encode_times.py", "encode_unfit.py"),
+    "encoder.py",
 }
 _LOG = logging.getLogger("ddbio.kernel")
 
