@@ -11,8 +11,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ddbio.core.kernel import state as st
-from ddbio.core.kernel.decoder import KernelDecoder
-from ddbio.core.kernel.tables import plan_change_nodes
+from ddbio.core.kernel.decode.decoder import KernelDecoder
+from ddbio.core.kernel.decode.tables import plan_change_nodes
 from ddbio.core.reference import RowBuilder
 from ddbio.core.schema.arrow import normalize_schema, project_schema
 from ddbio.core.schema.field import RESCUE_FIELD, RESCUE_NAME
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from typing_extensions import Buffer
 
-    from ddbio.core.kernel.assemble import Assembly
+    from ddbio.core.kernel.decode.assemble import Assembly
     from ddbio.core.rescue import Misfit, MisfitLog, OnMisfit
     from ddbio.core.text.framing import Framing
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal
 
-from ddbio.core.kernel.decoder import KernelDecoder as Decoder
+from ddbio.core.kernel.decode.decoder import KernelDecoder as Decoder
 from ddbio.core.schema.item_schema import ItemSchema, arrow_schema_of
 from ddbio.core.text.change_lines import images_of
 from ddbio.core.text.framing import NOT_ITEMS, checked_items, framed_items

@@ -17,12 +17,12 @@ from ddbio.core import digest as plain
 from ddbio.core.attribute import canonical_number
 from ddbio.core.digest import Digest
 from ddbio.core.encode import EncodeOptions
-from ddbio.core.kernel import hash_columns as loops
-from ddbio.core.kernel.encode_fields import plain_fields
-from ddbio.core.kernel.encode_load import bytes_array, offsets_of, plain_array, spans_of, view_of, words_of
-from ddbio.core.kernel.encode_state import BINARY, NUMBER, TEXT
-from ddbio.core.kernel.encode_times import time_array
-from ddbio.core.kernel.encode_unfit import unfit_times
+from ddbio.core.kernel.encode.fields import plain_fields
+from ddbio.core.kernel.encode.load import bytes_array, offsets_of, plain_array, spans_of, view_of, words_of
+from ddbio.core.kernel.encode.state import BINARY, NUMBER, TEXT
+from ddbio.core.kernel.encode.times import time_array
+from ddbio.core.kernel.encode.unfit import unfit_times
+from ddbio.core.kernel.hash import columns as loops
 from ddbio.core.rescue import given_twice, null_value
 from ddbio.core.schema.field import RESCUE_NAME, SETS, fields_within, name_of_field, tag_of_field
 from ddbio.errors import EncodeError, SchemaError

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ddbio.core.digest import Digest
-from ddbio.core.kernel import hash_wire as walk
-from ddbio.core.kernel.encode_load import allocate
+from ddbio.core.kernel.encode.load import allocate
+from ddbio.core.kernel.hash import wire as walk
 from ddbio.core.kernel.memory import PAD
 from ddbio.core.kernel.state import FRAMINGS, SIDE_END, STATE_LENGTH
 from ddbio.core.text.framing import checked_items

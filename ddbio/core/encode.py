@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ddbio.core.kernel.encoder import KernelEncoder
+from ddbio.core.kernel.encode.encoder import KernelEncoder
 from ddbio.errors import EncodeError
 
 if TYPE_CHECKING:

@@ -15,12 +15,12 @@ import pyarrow as pa
 
 from ddbio.core.attribute import MAX_DIGITS, canonical_number, decode_base64
 from ddbio.core.items import items_of
-from ddbio.core.kernel.encode_load import bytes_array, spans_of, words_of
-from ddbio.core.kernel.encode_number import LONGEST
-from ddbio.core.kernel.encode_state import NUMBER
-from ddbio.core.kernel.key_numbers import print_decimals, print_numbers
+from ddbio.core.kernel.encode.load import bytes_array, spans_of, words_of
+from ddbio.core.kernel.encode.number import LONGEST
+from ddbio.core.kernel.encode.state import NUMBER
+from ddbio.core.kernel.hash.key_numbers import print_decimals, print_numbers
+from ddbio.core.kernel.hash.xxhash import PREFIX_BYTES, hash_keys
 from ddbio.core.kernel.memory import PAD
-from ddbio.core.kernel.xxhash import PREFIX_BYTES, hash_keys
 from ddbio.core.schema.arrow import normalize_schema
 from ddbio.core.schema.field import RESCUE_NAME, name_of_field, tag_of_field
 from ddbio.errors import SchemaError

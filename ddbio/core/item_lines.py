@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from ddbio.core.kernel.cache import announce_compilation
+from ddbio.core.kernel.decode.scratch import allocate
+from ddbio.core.kernel.decode.splitting import ROOM_RATIO, split_items
 from ddbio.core.kernel.memory import PAD
-from ddbio.core.kernel.scratch import allocate
-from ddbio.core.kernel.splitting import ROOM_RATIO, split_items
 from ddbio.core.rescue import MisfitLog
 from ddbio.core.text.page import ITEMS_MEMBER
 from ddbio.errors import DecodeError

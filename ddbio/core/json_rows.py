@@ -12,8 +12,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ddbio.core.decode import Decoder
-from ddbio.core.kernel.decoder import SLICE_BYTES
-from ddbio.core.kernel.encode_load import offsets_of
+from ddbio.core.kernel.decode.decoder import SLICE_BYTES
+from ddbio.core.kernel.encode.load import offsets_of
 from ddbio.core.kernel.memory import PAD
 from ddbio.core.kernel.rows import Lines, Rows, are_documents, join_rows
 from ddbio.core.text.framing import Framing, framing_of

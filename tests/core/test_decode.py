@@ -12,7 +12,7 @@ from item_strategies import ITEMS, tables
 from ddbio.core.decode import Decoder, from_dynamodb_json
 from ddbio.core.items import items_of
 from ddbio.core.json_lines import to_dynamodb_json
-from ddbio.core.kernel import decoder as kernel_decoder
+from ddbio.core.kernel.decode import decoder as kernel_decoder
 from ddbio.core.reference import RowBuilder
 from ddbio.core.rescue import Misfit, MisfitLog
 from ddbio.core.schema.arrow import infer_schema_of_items

@@ -7,7 +7,7 @@ import pytest
 
 from ddbio.core.encode import EncodeOptions, Encoder, Refusal
 from ddbio.core.items import items_of
-from ddbio.core.kernel import encode_load
+from ddbio.core.kernel.encode import load as encode_load
 from ddbio.errors import EncodeError, OptionError, SchemaError
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ddbio.core.kernel.cache import loop
-from ddbio.core.kernel.encode_text import put, put_exactly
+from ddbio.core.kernel.encode.text import put, put_exactly
 from ddbio.core.kernel.memory import PAD
 
 

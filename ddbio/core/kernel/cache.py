@@ -25,11 +25,12 @@ if TYPE_CHECKING:
 CHECKED = os.environ.get("DDBIO_KERNEL_CHECKED") == "1"
 """Whether the loops are built with bounds checks: for tests, several times slower."""
 
-_PLAIN_SOURCES = {
-    *("__init__.py", "assemble.py", "backlog.py", "decoder.py", "misfits.py"),
-    *("encode_fields.py", "encode_json.py", "encode_load.py", "encode_plan.py", "encode_times.py", "encode_unfit.py"),
-    "encoder.py",
+PLAIN_SOURCES = {
+    *(f"decode/{name}.py" for name in ("assemble", "backlog", "decoder", "misfits")),
+    *(f"encode/{name}.py" for name in ("encoder", "fields", "json_values", "load", "plan", "times", "unfit")),
 }
+"""Modules without loops, on which no loop depends: they may change without compiling anew."""
+
 _LOG = logging.getLogger("ddbio.kernel")
 
 
@@ -37,8 +38,9 @@ def _fingerprint() -> str:
     # Numba watches only the file of the outermost function; the folder's name watches all that is compiled.
     digest = hashlib.blake2b(f"{numba.__version__} {np.__version__} {sys.version}".encode(), digest_size=8)
     with suppress(OSError):
-        for source in sorted(Path(__file__).parent.glob("*.py")):
-            if source.name not in _PLAIN_SOURCES:
+        home = Path(__file__).parent
+        for source in sorted(home.rglob("*.py")):
+            if source.name != "__init__.py" and source.relative_to(home).as_posix() not in PLAIN_SOURCES:
                 digest.update(source.read_bytes())
     return digest.hexdigest()
 

@@ -14,7 +14,7 @@ from ddbio.aws.table import describe_table, facts_of_description
 from ddbio.core.digest_columns import ColumnDigest
 from ddbio.core.imports.job import index_keys
 from ddbio.core.imports.lines import LineForm, import_lines
-from ddbio.core.kernel.encoder import PIECE_BYTES
+from ddbio.core.kernel.encode.encoder import PIECE_BYTES
 from ddbio.core.key_set import KeySet, Prints, key_prints
 from ddbio.core.staged import FileNaming
 from ddbio.core.table_key import format_key, parse_key

@@ -9,7 +9,7 @@ from item_strategies import ITEMS
 from ddbio.core.ion.lines import PIECE_BYTES, IonLines
 from ddbio.core.ion.plain import ion_to_json_lines
 from ddbio.core.ion.text import ion_line
-from ddbio.core.kernel import ion
+from ddbio.core.kernel.ion import lines as ion
 from ddbio.errors import DecodeError
 
 LINES = IonLines(1 << 20)

@@ -6,7 +6,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from ddbio.core.kernel.decoder import KernelDecoder
+from ddbio.core.kernel.decode.decoder import KernelDecoder
 from ddbio.core.reference import RowBuilder
 from ddbio.core.rescue import MisfitLog
 from ddbio.core.schema.arrow import normalize_schema

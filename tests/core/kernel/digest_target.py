@@ -21,8 +21,8 @@ from ddbio.core import digest_columns
 from ddbio.core.digest import Digest
 from ddbio.core.digest_columns import digest_of_batches
 from ddbio.core.items import items_of
-from ddbio.core.kernel import encode_load
 from ddbio.core.kernel.cache import CHECKED
+from ddbio.core.kernel.encode import load as encode_load
 from ddbio.core.reference import RowBuilder
 from ddbio.core.rescue import MisfitLog
 from ddbio.core.schema.arrow import normalize_schema

@@ -17,8 +17,9 @@ from item_generator import Generator
 
 from ddbio.core.encode import Encoder
 from ddbio.core.items import items_of
-from ddbio.core.kernel import encode_load, encoder
 from ddbio.core.kernel.cache import CHECKED
+from ddbio.core.kernel.encode import encoder
+from ddbio.core.kernel.encode import load as encode_load
 from ddbio.core.reference import RowBuilder
 from ddbio.core.rescue import MisfitLog
 from ddbio.core.schema.arrow import normalize_schema

@@ -22,8 +22,8 @@ from ddbio.core.ion import lines as ion_lines
 from ddbio.core.ion.lines import IonLines
 from ddbio.core.ion.plain import ion_to_json_lines
 from ddbio.core.ion.text import ion_line
-from ddbio.core.kernel import ion
 from ddbio.core.kernel.cache import CHECKED
+from ddbio.core.kernel.ion import lines as ion
 from ddbio.core.text.change_lines import Change, checked_changes
 from ddbio.core.text.framing import checked_items
 from ddbio.errors import DecodeError

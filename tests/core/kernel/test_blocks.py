@@ -6,9 +6,9 @@ from item_generator import Generator
 from mutation import mutate
 
 from ddbio.core.capacity import item_size_bytes
-from ddbio.core.kernel import decoder as decoder_module
-from ddbio.core.kernel import scratch as scratch_module
-from ddbio.core.kernel.decoder import KernelDecoder
+from ddbio.core.kernel.decode import decoder as decoder_module
+from ddbio.core.kernel.decode import scratch as scratch_module
+from ddbio.core.kernel.decode.decoder import KernelDecoder
 from ddbio.core.text.framing import checked_items
 
 FRAMINGS = ["items", "export", "page"]

@@ -11,8 +11,8 @@ from mutation import mutate
 
 import ddbio
 from ddbio.core.changes import ChangeDecoder, change_batch
-from ddbio.core.kernel import decoder as decoder_module
-from ddbio.core.kernel import scratch as scratch_module
+from ddbio.core.kernel.decode import decoder as decoder_module
+from ddbio.core.kernel.decode import scratch as scratch_module
 from ddbio.core.rescue import MisfitLog
 from ddbio.core.text.change_lines import checked_changes
 from ddbio.core.text.json_text import parse_documents

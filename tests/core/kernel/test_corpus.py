@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 from comparison import assert_same, by_kernel, by_reference
 
-from ddbio.core.kernel.decoder import KernelDecoder
+from ddbio.core.kernel.decode.decoder import KernelDecoder
 from ddbio.core.schema.field import list_of, tagged_field
 
 CORPUS = sorted((Path(__file__).parent / "corpus").glob("*.json"), key=lambda path: path.name)

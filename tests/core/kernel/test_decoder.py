@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 from comparison import assert_same, by_kernel, by_reference
 
-from ddbio.core.kernel.decoder import KernelDecoder
+from ddbio.core.kernel.decode.decoder import KernelDecoder
 from ddbio.core.schema.arrow import infer_schema_of_items
 from ddbio.core.schema.field import list_of, tagged_field
 from ddbio.errors import DecodeError, SchemaError

@@ -12,8 +12,8 @@ from item_generator import Generator
 from item_strategies import ITEMS, tables
 from mutation import mutate
 
-from ddbio.core.kernel import decoder as decoder_module
-from ddbio.core.kernel.decoder import KernelDecoder
+from ddbio.core.kernel.decode import decoder as decoder_module
+from ddbio.core.kernel.decode.decoder import KernelDecoder
 from ddbio.core.schema.arrow import infer_schema_of_items
 
 FRAMINGS = ["items", "export", "page"]

@@ -12,7 +12,7 @@ from item_strategies import ITEMS
 
 from ddbio.core.changes import ChangeDecoder, change_batch
 from ddbio.core.items import items_of
-from ddbio.core.kernel.decoder import KernelDecoder
+from ddbio.core.kernel.decode.decoder import KernelDecoder
 from ddbio.core.reference import RowBuilder
 from ddbio.core.rescue import Misfit, MisfitLog
 from ddbio.core.schema.arrow import infer_schema_of_items, normalize_schema

@@ -16,8 +16,8 @@ from ddbio.core.capacity import item_size_bytes
 from ddbio.core.digest_columns import digest_of_batches
 from ddbio.core.encode import Encoder
 from ddbio.core.items import items_of
-from ddbio.core.kernel import decoder as decoder_module
-from ddbio.core.kernel.decoder import KernelDecoder
+from ddbio.core.kernel.decode import decoder as decoder_module
+from ddbio.core.kernel.decode.decoder import KernelDecoder
 from ddbio.core.loads.requests import UpdateParts
 from ddbio.core.schema.arrow import infer_schema_of_items
 from ddbio.core.text.framing import checked_items

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from ddbio.core.kernel.decoder import KernelDecoder
+from ddbio.core.kernel.decode.decoder import KernelDecoder
 from ddbio.core.schema.arrow import infer_schema_of_items
 from ddbio.core.warm import warm
 

@@ -10,7 +10,7 @@ import pytest
 
 from ddbio.core.digest import Digest
 from ddbio.core.items import items_of
-from ddbio.core.kernel.decoder import KernelDecoder
+from ddbio.core.kernel.decode.decoder import KernelDecoder
 from ddbio.core.schema.arrow import infer_schema_of_items
 from ddbio.core.schema.column_name import suffixed
 from ddbio.core.schema.field import tagged_field

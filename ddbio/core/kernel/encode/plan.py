@@ -11,8 +11,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from ddbio.core.kernel import encode_state as st
-from ddbio.core.kernel.encode_keys import INDEX_BIT
+from ddbio.core.kernel.encode import state as st
+from ddbio.core.kernel.encode.keys import INDEX_BIT
 from ddbio.core.schema.field import SETS, is_float, name_of_field, tag_of_field
 from ddbio.core.text.json_text import compact_json
 from ddbio.errors import SchemaError
@@ -20,7 +20,7 @@ from ddbio.errors import SchemaError
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from ddbio.core.kernel.encode_keys import KeyRule
+    from ddbio.core.kernel.encode.keys import KeyRule
 
 _NARROW_SCALE = 100
 _OPENINGS = {st.STRUCT: '{"M":{', st.MAP: '{"M":{', st.LIST: '{"L":[', st.BOOLEAN: '{"BOOL":'}

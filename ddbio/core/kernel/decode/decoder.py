@@ -11,18 +11,18 @@ import numpy as np
 import pyarrow as pa
 
 from ddbio.core.capacity import item_size_bytes
-from ddbio.core.kernel import scratch as scratch_module
 from ddbio.core.kernel import state as st
-from ddbio.core.kernel.assemble import Assembly, sparse_texts
-from ddbio.core.kernel.backlog import Backlog
 from ddbio.core.kernel.cache import announce_compilation
-from ddbio.core.kernel.gather import fill_output, plan_output
-from ddbio.core.kernel.measure import measure
+from ddbio.core.kernel.decode import scratch as scratch_module
+from ddbio.core.kernel.decode.assemble import Assembly, sparse_texts
+from ddbio.core.kernel.decode.backlog import Backlog
+from ddbio.core.kernel.decode.gather import fill_output, plan_output
+from ddbio.core.kernel.decode.measure import measure
+from ddbio.core.kernel.decode.misfits import Rescuer, respell
+from ddbio.core.kernel.decode.scan import scan
+from ddbio.core.kernel.decode.scratch import Block, Scratch, Work
+from ddbio.core.kernel.decode.tables import Node, compile_tables, plan_nodes
 from ddbio.core.kernel.memory import PAD
-from ddbio.core.kernel.misfits import Rescuer, respell
-from ddbio.core.kernel.scan import scan
-from ddbio.core.kernel.scratch import Block, Scratch, Work
-from ddbio.core.kernel.tables import Node, compile_tables, plan_nodes
 from ddbio.core.reference import RowBuilder
 from ddbio.core.rescue import Misfit, MisfitLog, OnMisfit
 from ddbio.core.schema.arrow import normalize_schema
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
     from typing_extensions import Buffer
 
-    from ddbio.core.kernel.assemble import SparseTexts
+    from ddbio.core.kernel.decode.assemble import SparseTexts
 
 SLICE_BYTES = 4 << 20
 """Lines are decoded this much at a time: fresh buffers of far more cost page faults, far less costs assembly."""

@@ -15,7 +15,7 @@ import numpy as np
 
 from ddbio.core.kernel.base64 import decode_base64, decoded_length
 from ddbio.core.kernel.cache import inner, loop
-from ddbio.core.kernel.gather import LENGTH_MASK, place_buffers
+from ddbio.core.kernel.decode.gather import LENGTH_MASK, place_buffers
 from ddbio.core.kernel.memory import copy32, load64, lowest_bit, peek, pointers, poke
 from ddbio.core.kernel.state import (
     BINARY,

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from ddbio.core.kernel.cache import inner
-from ddbio.core.kernel.change_time import read_metadata, read_precision, read_time, scaled_time
+from ddbio.core.kernel.decode.change_time import read_metadata, read_precision, read_time, scaled_time
 from ddbio.core.kernel.memory import out_of_line, peek, poke
 from ddbio.core.kernel.skip import CLOSE_ARRAY, CLOSE_OBJECT, COLON, COMMA, OPEN_ARRAY, OPEN_OBJECT, remember_name
 from ddbio.core.kernel.skip_json import is_null, skip_json

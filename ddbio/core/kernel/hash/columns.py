@@ -16,7 +16,7 @@ import numpy as np
 
 from ddbio.core.digest import INDEX, ITEM, NAME, NULL, START, M
 from ddbio.core.kernel.cache import inlined, loop
-from ddbio.core.kernel.hashing import (
+from ddbio.core.kernel.hash.hashing import (
     NOT_A_NUMBER,
     absorb,
     absorb_bytes,

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from ddbio.core.kernel.cache import inner, loop
-from ddbio.core.kernel.ion_parts import (
+from ddbio.core.kernel.ion.parts import (
     FULL,
     REFUSED,
     SPACE,

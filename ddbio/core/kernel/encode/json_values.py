@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ddbio.core.attribute import canonical_number, check_item, check_value
 from ddbio.core.capacity import item_size_bytes
-from ddbio.core.kernel import encode_state as st
+from ddbio.core.kernel.encode import state as st
 from ddbio.core.schema.field import SETS
 from ddbio.core.text.json_text import compact_json, parse_json
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from ddbio.core.kernel.encode_keys import KeyRule
+    from ddbio.core.kernel.encode.keys import KeyRule
 
 
 class RefusedValueError(Exception):

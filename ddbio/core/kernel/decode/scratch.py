@@ -11,7 +11,7 @@ from ddbio.core.kernel import state as st
 from ddbio.core.kernel.memory import PAD
 
 if TYPE_CHECKING:
-    from ddbio.core.kernel.tables import Node
+    from ddbio.core.kernel.decode.tables import Node
 
 _QUOTE = ord('"')
 _LEAST_SIDE_BYTES = 4096

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from ddbio.core.attribute import canonical_number
-from ddbio.core.kernel import encode_state as st
 from ddbio.core.kernel.cache import announce_compilation
-from ddbio.core.kernel.encode_fields import plain_fields
-from ddbio.core.kernel.encode_keys import key_rules
-from ddbio.core.kernel.encode_load import Loader, TooLargeError, allocate
-from ddbio.core.kernel.encode_plan import compile_tables, plan_program
-from ddbio.core.kernel.encode_print import print_rows
+from ddbio.core.kernel.encode import state as st
+from ddbio.core.kernel.encode.fields import plain_fields
+from ddbio.core.kernel.encode.keys import key_rules
+from ddbio.core.kernel.encode.load import Loader, TooLargeError, allocate
+from ddbio.core.kernel.encode.plan import compile_tables, plan_program
+from ddbio.core.kernel.encode.printing import print_rows
 from ddbio.core.kernel.memory import PAD
 from ddbio.core.schema.field import name_of_field
 from ddbio.errors import DecodeError, OptionError, SchemaError
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
     import pyarrow as pa
 
-    from ddbio.core.kernel.encode_keys import KeyRule
+    from ddbio.core.kernel.encode.keys import KeyRule
 
 PIECE_BYTES = 2 << 20
 """Columns are encoded this much at a time, so that what is laid out and printed stays in the processor's caches."""

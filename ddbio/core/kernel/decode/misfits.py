@@ -8,19 +8,19 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from ddbio.core.kernel import scratch
 from ddbio.core.kernel import state as st
-from ddbio.core.kernel.assemble import SparseTexts
+from ddbio.core.kernel.decode import scratch
+from ddbio.core.kernel.decode.assemble import SparseTexts
+from ddbio.core.kernel.decode.rescue_rows import BESIDE_BYTES, GROUP_WIDTH, Found, Rescue, group_misfits, write_rescues
 from ddbio.core.kernel.memory import PAD
-from ddbio.core.kernel.rescue_rows import BESIDE_BYTES, GROUP_WIDTH, Found, Rescue, group_misfits, write_rescues
 from ddbio.core.rescue import DOES_NOT_FIT, OTHER_TYPE, UNKNOWN, MisfitLog
 from ddbio.core.text.json_text import compact_json
 
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-    from ddbio.core.kernel.scratch import Work
-    from ddbio.core.kernel.tables import Node
+    from ddbio.core.kernel.decode.scratch import Work
+    from ddbio.core.kernel.decode.tables import Node
     from ddbio.core.reference import RowBuilder
 
 _KIND_BITS = 8

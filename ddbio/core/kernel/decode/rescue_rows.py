@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from ddbio.core.kernel.cache import inner, loop
-from ddbio.core.kernel.encode_text import put
+from ddbio.core.kernel.encode.text import put
 from ddbio.core.kernel.memory import peek, pointers, poke
 from ddbio.core.kernel.skip import CLOSE_OBJECT, COMMA, OPEN_OBJECT
 from ddbio.core.kernel.state import (

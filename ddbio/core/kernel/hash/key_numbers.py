@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from ddbio.core.kernel.cache import loop
-from ddbio.core.kernel.encode_number import put_number, put_wide
+from ddbio.core.kernel.encode.number import put_number, put_wide
 
 _DIGITS_ROOM = 64
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from ddbio.core.kernel import encode_state as st
+from ddbio.core.kernel.encode import state as st
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

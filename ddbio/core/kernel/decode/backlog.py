@@ -8,15 +8,15 @@ import numpy as np
 import numpy.typing as npt
 
 from ddbio.core.kernel import state as st
-from ddbio.core.kernel.assemble import SparseTexts
-from ddbio.core.kernel.glean import fill_kept, keep_block, plan_kept
+from ddbio.core.kernel.decode.assemble import SparseTexts
+from ddbio.core.kernel.decode.glean import fill_kept, keep_block, plan_kept
 from ddbio.core.rescue import MisfitLog
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ddbio.core.kernel.scratch import Work
-    from ddbio.core.kernel.tables import Node, Tables
+    from ddbio.core.kernel.decode.scratch import Work
+    from ddbio.core.kernel.decode.tables import Node, Tables
 
 _LEAST_ROOM = 4096
 _FIXED_BYTES = {st.STRUCT: 0, st.INTEGER: 8, st.DECIMAL: 16, st.BOOLEAN: 0}

@@ -14,11 +14,12 @@ from typing import Any
 import numpy as np
 
 from ddbio.core.kernel.cache import inlined, inner, loop
-from ddbio.core.kernel.change import next_image
-from ddbio.core.kernel.document import close_document, open_document
-from ddbio.core.kernel.member import find_member, inside_value, mark_seen, predict_member
+from ddbio.core.kernel.decode.change import next_image
+from ddbio.core.kernel.decode.document import close_document, open_document
+from ddbio.core.kernel.decode.member import find_member, inside_value, mark_seen, predict_member
+from ddbio.core.kernel.decode.scalar import read_scalar
+from ddbio.core.kernel.decode.span import put_misfit, scan_json, scan_key, undo, weigh_null
 from ddbio.core.kernel.memory import load64, peek, pointers, poke
-from ddbio.core.kernel.scalar import read_scalar
 from ddbio.core.kernel.skip import (
     CLOSE_ARRAY,
     CLOSE_OBJECT,
@@ -28,7 +29,6 @@ from ddbio.core.kernel.skip import (
     read_literal,
     read_tag,
 )
-from ddbio.core.kernel.span import put_misfit, scan_json, scan_key, undo, weigh_null
 from ddbio.core.kernel.state import (
     BOOLEAN,
     CHANGES,

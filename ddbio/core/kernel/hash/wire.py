@@ -17,7 +17,7 @@ import numpy.typing as npt
 from ddbio.core.digest import ELEMENT_KEY, INDEX, ITEM, NAME, START
 from ddbio.core.kernel.base64 import decode_base64, decoded_length, is_base64
 from ddbio.core.kernel.cache import inner, loop
-from ddbio.core.kernel.hashing import (
+from ddbio.core.kernel.hash.hashing import (
     BLOCK_BYTES,
     NOT_A_NUMBER,
     absorb,

@@ -8,14 +8,14 @@ import numpy as np
 import pyarrow as pa
 
 from ddbio.core.kernel import state as st
-from ddbio.core.kernel.rescue_rows import spread_texts
+from ddbio.core.kernel.decode.rescue_rows import spread_texts
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     import numpy.typing as npt
 
-    from ddbio.core.kernel.tables import Node
+    from ddbio.core.kernel.decode.tables import Node
 
 _OFFSET_BYTES = 4
 

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from ddbio.core.kernel.encode_times import form_of, is_time
+from ddbio.core.kernel.encode.times import form_of, is_time
 
 NOT_UTF8 = "the text is not UTF-8"
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from ddbio.core.kernel.encode_times import form_of, is_time, refuse_interval, scale_of
+from ddbio.core.kernel.encode.times import form_of, is_time, refuse_interval, scale_of
 from ddbio.core.schema.field import (
     DDB_TYPE,
     RESCUE_FIELD,

@@ -14,8 +14,8 @@ import numpy as np
 
 from ddbio.core.capacity import CONTAINER_BYTES
 from ddbio.core.kernel.cache import inner, loop
-from ddbio.core.kernel.encode_number import put_integer, put_number, put_wide
-from ddbio.core.kernel.encode_state import (
+from ddbio.core.kernel.encode.number import put_integer, put_number, put_wide
+from ddbio.core.kernel.encode.state import (
     BAD,
     BINARY,
     BOOLEAN,
@@ -53,7 +53,7 @@ from ddbio.core.kernel.encode_state import (
     VALUE,
     WIDE,
 )
-from ddbio.core.kernel.encode_text import has_twice, put, put_base64, put_text
+from ddbio.core.kernel.encode.text import has_twice, put, put_base64, put_text
 from ddbio.core.kernel.memory import copy32, peek, pointers, poke
 
 _OPEN, _CLOSE, _COMMA, _QUOTE, _COLON = ord("{"), ord("}"), ord(","), ord('"'), ord(":")

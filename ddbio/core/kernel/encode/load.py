@@ -13,12 +13,12 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ddbio.core.kernel import encode_state as st
-from ddbio.core.kernel.encode_json import RefusedValueError, read_members, read_value
-from ddbio.core.kernel.encode_number import LONGEST
-from ddbio.core.kernel.encode_text import LONGEST_ESCAPE
-from ddbio.core.kernel.encode_times import time_array
-from ddbio.core.kernel.encode_unfit import NOT_UTF8, broken_texts, unfit_times
+from ddbio.core.kernel.encode import state as st
+from ddbio.core.kernel.encode.json_values import RefusedValueError, read_members, read_value
+from ddbio.core.kernel.encode.number import LONGEST
+from ddbio.core.kernel.encode.text import LONGEST_ESCAPE
+from ddbio.core.kernel.encode.times import time_array
+from ddbio.core.kernel.encode.unfit import NOT_UTF8, broken_texts, unfit_times
 from ddbio.core.kernel.memory import PAD
 from ddbio.core.schema.field import name_of_field
 from ddbio.errors import DecodeError
@@ -26,8 +26,8 @@ from ddbio.errors import DecodeError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from ddbio.core.kernel.encode_keys import KeyRule
-    from ddbio.core.kernel.encode_plan import Node, Program, Tables
+    from ddbio.core.kernel.encode.keys import KeyRule
+    from ddbio.core.kernel.encode.plan import Node, Program, Tables
 
 MAX_PIECE_BYTES = 1 << 30
 """Places in a piece are kept in 31 bits."""

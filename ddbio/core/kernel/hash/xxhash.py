@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from ddbio.core.kernel.cache import inner, loop
-from ddbio.core.kernel.encode_text import put
+from ddbio.core.kernel.encode.text import put
 from ddbio.core.kernel.memory import load64, peek, poke
 
 # https://github.com/Cyan4973/xxHash/blob/dev/doc/xxhash_spec.md#xxh64-algorithm-description

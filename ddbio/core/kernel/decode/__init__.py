@@ -1,0 +1,1 @@
+"""Scan DynamoDB JSON into the buffers of record batches, guided by a schema."""

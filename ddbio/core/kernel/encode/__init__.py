@@ -1,0 +1,1 @@
+"""Print the rows of record batches as DynamoDB JSON."""

@@ -1,0 +1,1 @@
+"""Hash values, items and keys, in columns and on the wire."""

@@ -1,0 +1,1 @@
+"""Print text Ion as DynamoDB JSON."""
