@@ -60,11 +60,8 @@ def from_dynamodb_json(col: Column | str, schema: Schema, *, mode: Mode = "FAILF
     schema_json, spark_schema = _described(schema)
     column = sql.col(col) if isinstance(col, str) else col
     if _HAS_ARROW_FUNCTIONS:
-
-        def decode(texts: Any) -> Any:
-            return columns.decode_texts(schema_json, mode, nulls, texts)
-
-        return _arrow_function(decode, _bare(spark_schema))(column).cast(spark_schema)
+        function = _arrow_function(_decoding(schema_json, mode, nulls), _bare(spark_schema))
+        return function(column).cast(spark_schema)
 
     def decode_series(texts: Any) -> Any:
         return pandas_columns.decode_series(schema_json, mode, nulls, texts)
@@ -98,12 +95,7 @@ def to_dynamodb_json(struct_col: Column | str, schema: Schema, *, mode: Mode = "
     column = sql.col(struct_col) if isinstance(struct_col, str) else struct_col
     members = _members(schema, spark_schema)
     if _HAS_ARROW_FUNCTIONS:
-
-        def encode(structs: Any) -> Any:
-            return columns.encode_structs(schema_json, mode, structs)
-
-        return _arrow_function(encode, StringType())(_struct_of(column, members))
-
+        return _arrow_function(_encoding(schema_json, mode), StringType())(_struct_of(column, members))
     names = tuple(name for name, _ in members)
 
     def encode_series(texts: Any) -> Any:
@@ -128,11 +120,8 @@ def decode_column(
     _require("mode", mode, columns.MODES)
     _require("nulls", nulls, columns.NULLS)
     schema_json, spark_schema = _described(schema)
-
-    def decode(texts: Any) -> Any:
-        return columns.decode_texts(schema_json, mode, nulls, texts)
-
-    return _replace(frame, name, sql.col(_quoted(name)).cast(StringType()), decode, spark_schema)
+    texts = sql.col(_quoted(name)).cast(StringType())
+    return _replace(frame, name, texts, _decoding(schema_json, mode, nulls), spark_schema)
 
 
 def encode_column(frame: DataFrame, name: str, schema: Schema | None = None, *, mode: Mode = "FAILFAST") -> DataFrame:
@@ -156,12 +145,8 @@ def encode_column(frame: DataFrame, name: str, schema: Schema | None = None, *, 
         raise OptionError(f"{name}: it holds {own.simpleString()}: name a column of structs")
     given = own if schema is None else schema
     schema_json, spark_schema = _described(given)
-
-    def encode(structs: Any) -> Any:
-        return columns.encode_structs(schema_json, mode, structs)
-
     structs = _struct_of(sql.col(_quoted(name)), _members(given, spark_schema))
-    return _replace(frame, name, structs, encode, StringType())
+    return _replace(frame, name, structs, _encoding(schema_json, mode), StringType())
 
 
 def _require(option: str, value: str, known: tuple[str, ...]) -> None:
@@ -174,6 +159,20 @@ def _described(schema: Schema) -> tuple[str, StructType]:
     given = to_arrow_schema(schema) if isinstance(schema, StructType) else arrow_schema_of(schema)
     spark_schema = to_spark_schema(normalize_schema(given))
     return schema_to_json(normalize_schema(to_arrow_schema(spark_schema))), spark_schema
+
+
+def _decoding(schema_json: str, mode: Mode, nulls: Nulls) -> Callable[[Any], Any]:
+    def decode(texts: Any) -> Any:
+        return columns.decode_texts(schema_json, mode, nulls, texts)
+
+    return decode
+
+
+def _encoding(schema_json: str, mode: Mode) -> Callable[[Any], Any]:
+    def encode(structs: Any) -> Any:
+        return columns.encode_structs(schema_json, mode, structs)
+
+    return encode
 
 
 def _members(schema: Schema, spark_schema: StructType) -> list[tuple[str, DataType]]:
