@@ -90,9 +90,10 @@ def write_direct(home: Path, place: Path, shape: data.Shape) -> None:
 
 
 def write_by_spark(session: SparkSession, home: Path, place: Path, shape: data.Shape) -> None:
-    """Read and write by Spark alone."""
+    """Read and write by Spark alone, at the level of zstd that ours has: its own, 3, takes some 3 % more."""
     frame = spark_json.read_typed(session, home / "data", shape)
-    frame.write.mode("overwrite").option("compression", "zstd").parquet(str(place))
+    options = {"compression": "zstd", "parquet.compression.codec.zstd.level": "1"}
+    frame.write.mode("overwrite").options(**options).parquet(str(place))
 
 
 def check(folder: Path) -> None:
