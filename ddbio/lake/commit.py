@@ -18,9 +18,12 @@ from ddbio.errors import DdbioError, NotFoundError, TargetError
 from ddbio.version import __version__
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from typing import TypeAlias
 
     from ddbio.lake.store import ObjectStore
+
+    Complete: TypeAlias = Callable[[Sequence[Staged], "JobFacts"], object]
 
 WriteMode = Literal["error", "append", "overwrite"]
 
@@ -65,6 +68,25 @@ class _Intent:
     @property
     def path(self) -> str:
         return f"{_META}{self.job_id}{_INTENT}"
+
+
+@contextlib.contextmanager
+def whole(store: ObjectStore, mode: WriteMode, job_id: str) -> Iterator[Complete]:
+    """Prepare a target and hand out what commits to it; leave nothing of the job there if the block raises.
+
+    The job's tasks are to have ended when the block does.
+
+    Raises
+    ------
+    TargetError
+        As :func:`prepare` says.
+    """
+    replaced = prepare(store, mode, job_id)
+    try:
+        yield lambda staged, facts: commit(store, job_id, staged, facts, replaced)
+    except BaseException:
+        abort(store, job_id)
+        raise
 
 
 def prepare(store: ObjectStore, mode: WriteMode, job_id: str) -> tuple[str, ...]:

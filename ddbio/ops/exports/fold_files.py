@@ -26,7 +26,7 @@ from ddbio.ops.exports.read import engine_name
 from ddbio.ops.exports.report import ExportFoldReport
 from ddbio.ops.exports.task import ExportTally
 from ddbio.ops.job.clock import Clock
-from ddbio.ops.job.report import FileReport, misfit_reports
+from ddbio.ops.job.report import file_reports, misfit_reports
 from ddbio.ops.job.spill import Spill
 from ddbio.ops.job.staging import open_staging
 from ddbio.ops.job.target import open_store, spare_sources
@@ -72,22 +72,15 @@ def fold_to_files(
     sources = open_fold(options, increments, options.as_of)
     staging = open_staging(options, options.format)
     spare_sources(staging.store, options.mode, sources.places)
-    replaced = commit.prepare(staging.store, options.mode, staging.job_id)
-    try:
+    # An engine raises only after its tasks have ended.
+    with commit.whole(staging.store, options.mode, staging.job_id) as complete:
         cpu_planned = clock.cpu_seconds()
-        engine = open_engine(engine_name(options), master=master, conf=conf)
-        try:
+        with contextlib.closing(open_engine(engine_name(options), master=master, conf=conf)) as engine:
             job = _Job(options, sources, staging, engine)
             staged, tallies = job.run()
             files = staged or staging.empty(sources.layout.rows)
-            commit.commit(staging.store, staging.job_id, files, job.facts(), replaced)
+            complete(files, job.facts())
             cpu_seconds = cpu_planned + engine.cpu_seconds()
-        finally:
-            engine.close()
-    except BaseException:
-        # An engine raises only after its tasks have ended, so nothing is staged after this.
-        commit.abort(staging.store, staging.job_id)
-        raise
     return job.report(files, tallies, clock.seconds(), cpu_seconds)
 
 
@@ -173,7 +166,6 @@ class _Job:
         self, files: Sequence[Staged], tallies: Sequence[ExportTally], seconds: float, cpu_seconds: float
     ) -> ExportFoldReport:
         changes, items = tallies
-        dest = self.options.dest.rstrip("/")
         return ExportFoldReport(
             source=self.options.source,
             dest=self.options.dest,
@@ -189,7 +181,7 @@ class _Job:
             cpu_seconds=round(cpu_seconds, 3),
             json_bytes=items.json_bytes + changes.json_bytes,
             misfits=misfit_reports([items.misfits, changes.misfits]),
-            files=tuple(FileReport(f"{dest}/{file.path}", file.size_bytes, file.rows) for file in files),
+            files=file_reports(self.options.dest, files),
         )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, closing, nullcontext
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Literal, Protocol
@@ -18,13 +18,14 @@ from ddbio.ops.exports.report import ExportReadPlan, ExportReadReport
 from ddbio.ops.exports.source import open_export
 from ddbio.ops.exports.task import ExportFilesTask, ExportStream, collect_export_task, write_export_task
 from ddbio.ops.job.clock import Clock
-from ddbio.ops.job.report import FileReport, misfit_reports
+from ddbio.ops.job.report import file_reports, misfit_reports
 from ddbio.ops.job.staging import open_staging
 from ddbio.ops.job.target import spare_sources
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
+    from ddbio.core.staged import Staged
     from ddbio.engine import Engine
     from ddbio.ops.exports.layout import Layout
     from ddbio.ops.exports.source import ExportSource
@@ -141,23 +142,15 @@ def export_to_files(
     staging = open_staging(options, options.format)
     job = _Job(options, source, layout_of_export(source, options), staging)
     spare_sources(staging.store, options.mode, source.places)
-    replaced = commit.prepare(staging.store, options.mode, staging.job_id)
-    try:
+    # An engine raises only after its tasks have ended.
+    with commit.whole(staging.store, options.mode, staging.job_id) as complete:
         cpu_planned = clock.cpu_seconds()
-        engine = open_engine(engine_name(options), master=master, conf=conf)
-        try:
+        with closing(open_engine(engine_name(options), master=master, conf=conf)) as engine:
             results = job.run(engine, watch)
             files = [file for result in results for file in result.staged] or staging.empty(job.layout.rows)
-            commit.commit(staging.store, staging.job_id, files, job.facts(), replaced)
+            complete(files, job.facts())
             cpu_seconds = cpu_planned + engine.cpu_seconds()
-        finally:
-            engine.close()
-    except BaseException:
-        # An engine raises only after its tasks have ended, so nothing is staged after this.
-        commit.abort(staging.store, staging.job_id)
-        raise
-    written = tuple(FileReport(f"{options.dest.rstrip('/')}/{each.path}", each.size_bytes, each.rows) for each in files)
-    return job.report(engine.name, results, written, clock.seconds(), cpu_seconds)
+    return job.report(engine.name, results, files, clock.seconds(), cpu_seconds)
 
 
 @dataclass(frozen=True)
@@ -189,7 +182,7 @@ class _Job:
         self,
         engine: str,
         results: Sequence[ExportFilesResult],
-        files: tuple[FileReport, ...],
+        files: Sequence[Staged],
         seconds: float,
         cpu_seconds: float,
     ) -> ExportReadReport:
@@ -211,7 +204,7 @@ class _Job:
             cpu_seconds=round(cpu_seconds, 3),
             json_bytes=sum(tally.json_bytes for tally in tallies),
             misfits=misfit_reports(tally.misfits for tally in tallies),
-            files=files,
+            files=file_reports(self.options.dest, files),
         )
 
 

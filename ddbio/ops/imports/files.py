@@ -24,7 +24,7 @@ from ddbio.lake.item_files import ItemFileWriter, LineCounter, Lines
 from ddbio.lake.rows import RowFiles
 from ddbio.ops.imports.report import ImportFilesReport
 from ddbio.ops.job.clock import Clock
-from ddbio.ops.job.report import FileReport
+from ddbio.ops.job.report import file_reports
 from ddbio.ops.job.staging import new_job_id
 from ddbio.ops.job.target import dynamodb_spec, open_store, spare_sources
 from ddbio.ops.loads.sources import batches_of, open_source
@@ -129,17 +129,16 @@ def _unit_batches(source: FileSource, key: Key, duplicates: str) -> Iterator[pa.
 def _write(batches: Iterable[pa.RecordBatch], key: Key, options: ImportFilesOptions, source: str) -> ImportFilesReport:
     clock = Clock()
     store, job_id = open_store(options.dest, options), new_job_id()
-    replaced = commit.prepare(store, options.mode, job_id)
-    writer = ItemFileWriter(store, FOLDER, FileNaming(job_id, 0), _ENDINGS[options.format], options.compression)
-    try:
-        window = _filled(writer, batches, key, options)
-        staged = writer.finish()
+    with commit.whole(store, options.mode, job_id) as complete:
+        writer = ItemFileWriter(store, FOLDER, FileNaming(job_id, 0), _ENDINGS[options.format], options.compression)
+        try:
+            window = _filled(writer, batches, key, options)
+            staged = writer.finish()
+        except BaseException:
+            writer.abort()
+            raise
         report = _report(window, options, job_id, clock, staged)
-        commit.commit(store, job_id, staged, _facts(report, source), replaced)
-    except BaseException:
-        writer.abort()
-        commit.abort(store, job_id)
-        raise
+        complete(staged, _facts(report, source))
     return report
 
 
@@ -156,10 +155,9 @@ def _filled(
 def _report(
     window: _Window, options: ImportFilesOptions, job_id: str, clock: Clock, staged: Sequence[Staged] = ()
 ) -> ImportFilesReport:
-    dest = options.dest.rstrip("/")
     return ImportFilesReport(
         dest=options.dest,
-        uri=f"{dest}/{FOLDER.rstrip('/')}",
+        uri=f"{options.dest.rstrip('/')}/{FOLDER.rstrip('/')}",
         job_id=job_id,
         key=format_key(tuple(window.key.items())),
         format=options.format,
@@ -174,7 +172,7 @@ def _report(
         digest=window.digest.digest.hexdigest() if options.digest else None,
         seconds=round(clock.seconds(), 3),
         cpu_seconds=round(clock.cpu_seconds(), 3),
-        files=tuple(FileReport(f"{dest}/{each.path}", each.size_bytes, each.rows) for each in staged),
+        files=file_reports(options.dest, staged),
     )
 
 

@@ -12,6 +12,8 @@ from ddbio.core.rescue import MisfitLog
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from ddbio.core.staged import Staged
+
 
 @dataclass(frozen=True)
 class FileReport:
@@ -30,6 +32,12 @@ class FileReport:
     path: str
     bytes: int
     rows: int
+
+
+def file_reports(dest: str, files: Iterable[Staged]) -> tuple[FileReport, ...]:
+    """Return the files of a target by their whole names."""
+    folder = dest.rstrip("/")
+    return tuple(FileReport(f"{folder}/{each.path}", each.size_bytes, each.rows) for each in files)
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, closing, nullcontext
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Protocol
@@ -14,7 +14,7 @@ from ddbio.core.schema.arrow import schema_to_json
 from ddbio.engine import available_cores, is_spark_installed, open_engine, running_spark_parallelism
 from ddbio.lake import commit
 from ddbio.ops.job.clock import Clock
-from ddbio.ops.job.report import FileReport, ScanReport, misfit_reports
+from ddbio.ops.job.report import ScanReport, file_reports, misfit_reports
 from ddbio.ops.job.staging import open_staging
 from ddbio.ops.job.target import dynamodb_spec
 from ddbio.ops.scans.files import FilesTask, write_task
@@ -111,13 +111,9 @@ def scan_to_files(
     clock = Clock()
     facts = describe_scan(options)
     staging = open_staging(options)
-    replaced = commit.prepare(staging.store, options.mode, staging.job_id)
-    try:
-        return _run(_Job(options, facts, staging), replaced, clock, _Settings(master, conf, watch or Unwatched()))
-    except BaseException:
-        # An engine raises only after its tasks have ended, so nothing is staged after this.
-        commit.abort(staging.store, staging.job_id)
-        raise
+    # An engine raises only after its tasks have ended.
+    with commit.whole(staging.store, options.mode, staging.job_id) as complete:
+        return _run(_Job(options, facts, staging), complete, clock, _Settings(master, conf, watch or Unwatched()))
 
 
 @dataclass(frozen=True)
@@ -157,27 +153,22 @@ class _Settings:
     watch: Watch
 
 
-def _run(job: _Job, replaced: Sequence[str], clock: Clock, settings: _Settings) -> ScanReport:
+def _run(job: _Job, complete: commit.Complete, clock: Clock, settings: _Settings) -> ScanReport:
     options, staging = job.options, job.staging
     budget = LocalBudget(budget_of(job.facts, options))
     began_at = datetime.now(UTC)
     plan = plan_of(options, budget, job.facts)
     cpu_planned = clock.cpu_seconds()
-    engine = open_engine(plan.engine, master=settings.master, conf=settings.conf)
-    try:
+    with closing(open_engine(plan.engine, master=settings.master, conf=settings.conf)) as engine, closing(budget):
         with settings.watch.running(plan, budget):
             results = engine.run(write_lines_task if job.is_export else write_task, job.tasks(plan), budget)
         files = [file for result in results for file in result.staged] or job.without_rows(plan)
         digest = _merged([result.digest for result in results]).hexdigest() if options.digest else None
-        commit.commit(staging.store, staging.job_id, files, job.facts_of(plan, digest), replaced)
+        complete(files, job.facts_of(plan, digest))
         if job.is_export:
             publish_manifests(staging, options, job.facts, began_at, results)
         cpu_seconds = cpu_planned + engine.cpu_seconds()
-    finally:
-        budget.close()
-        engine.close()
     usage = budget.usage()
-    folder = options.dest.rstrip("/")
     return ScanReport(
         table=plan.table,
         dest=options.dest,
@@ -197,7 +188,7 @@ def _run(job: _Job, replaced: Sequence[str], clock: Clock, settings: _Settings) 
         rcu_peak_10s_ratio=usage.peak_10s_ratio,
         throttles=usage.throttles,
         misfits=misfit_reports(result.misfits for result in results),
-        files=tuple(FileReport(f"{folder}/{file.path}", file.size_bytes, file.rows) for file in files),
+        files=file_reports(options.dest, files),
         digest=digest,
     )
 
