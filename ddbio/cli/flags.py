@@ -81,20 +81,31 @@ def _metavar(name: str) -> str:
         return "SIZE"
     if name.endswith("_url"):
         return "URL"
-    if name in _SPELLINGS or name == "at":
+    if name in {*_SPELLINGS, "as_of", "at", "until"}:
         return "TIME"
-    names = dict.fromkeys(("index", "profile", "region"), "NAME")
     words = {
         "client_token": "TOKEN",
         "columns": "A,B,…",
+        "digest": "HEX",
+        "drop": "A,B,…",
         "gsi": "INDEXES",
+        "index": "NAME",
+        "job_id": "NAME",
         "key": "PK:S,SK:N",
         "kms_key": "KEY",
         "like": "TABLE",
+        "name": "NAME",
+        "newer_by": "ATTRIBUTE",
+        "operation_by": "COLUMN",
+        "profile": "NAME",
+        "region": "NAME",
+        "reject_to": "FOLDER",
         "role_arn": "ARN",
         "schema": "FILE",
+        "spill": "FOLDER",
+        "state": "FOLDER",
     }
-    return {**words, **names}.get(name, "N")
+    return words.get(name.removeprefix("target_"), "N")
 
 
 def parse_flags(options: type[OptionsT], flags: Mapping[str, Any]) -> OptionsT:

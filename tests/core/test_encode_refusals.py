@@ -191,7 +191,7 @@ def test_nesting_to_the_limit():
 
 
 TEXTS = {
-    "no JSON": ("{", "json", "row 1: a: line 1, column 2: this is not JSON"),
+    "no JSON": ("{", "json", "row 1: a: line 1: column 2: this is not JSON"),
     "two types": ('{"S":"x","N":"1"}', "json", "row 1: a: value: expected one type and its value"),
     "empty set": ('{"SS":[]}', "empty_set", "row 1: a: the set is empty"),
     "twice": ('{"NS":["1","1.0"]}', "duplicate", "row 1: a: an element is twice in the set"),

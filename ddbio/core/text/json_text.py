@@ -50,7 +50,7 @@ def parse_documents(data: bytes) -> Iterator[tuple[int, Any]]:
         try:
             document, end = _DECODER.raw_decode(text, position)
         except json.JSONDecodeError as error:
-            message = f"line {error.lineno}, column {error.colno}: this is not JSON: {error.msg}"
+            message = f"line {error.lineno}: column {error.colno}: this is not JSON: {error.msg}"
             raise DecodeError(message, line=error.lineno) from None
         except DecodeError as error:
             raise DecodeError(f"line {line}: {error}", line=line) from None
