@@ -44,7 +44,7 @@ def start_export(spec: ClientSpec, plan: ExportPlan) -> ExportJob:
         "ExportTime": plan.at,
     }
     members |= {name: value for name, value in given.items() if value}
-    if plan.kind == "incremental":
+    if plan.view is not None:
         members["IncrementalExportSpecification"] = {
             "ExportFromTime": plan.from_time,
             "ExportToTime": plan.to_time,

@@ -132,9 +132,15 @@ def to_json(result: Any) -> str:
 
 def format_values(values: dict[str, Any]) -> str:
     """Return names and values as lines, those that say nothing left out."""
-    shown = {name: value for name, value in values.items() if value not in (None, "", False)}
+    shown = {name: _spelled(value) for name, value in values.items() if value not in (None, "", False, ())}
     width = max(map(len, shown), default=0) + 2
-    return "\n".join(f"{name:<{width}}{f'{value:,}' if type(value) is int else value}" for name, value in shown.items())
+    return "\n".join(f"{name:<{width}}{text}" for name, text in shown.items())
+
+
+def _spelled(value: Any) -> str:
+    if isinstance(value, tuple):
+        return ", ".join(map(_spelled, value))
+    return f"{value:,}" if type(value) is int else str(value)
 
 
 def _text(value: Any) -> str:

@@ -31,7 +31,7 @@ class ExportPlan:
     at: datetime | None
     from_time: datetime | None
     to_time: datetime | None
-    view: str
+    view: str | None
     kms_key: str | None
     bucket_owner: str | None
     client_token: str
@@ -121,7 +121,7 @@ def plan_export(
         at=options.at,
         from_time=options.from_time,
         to_time=options.to_time,
-        view=options.view,
+        view=None if options.from_time is None else options.view,
         kms_key=options.kms_key,
         bucket_owner=options.bucket_owner,
         client_token=client_token,

@@ -301,13 +301,14 @@ def test_damaged_export_leaves_nothing(home, tmp_path, damage):
     assert not (tmp_path / "out").exists()
 
 
-def test_files_of_another_kind_are_refused_by_line(home):
-    """A file with the right checksum that holds no items is named with the line."""
+@pytest.mark.parametrize(("line", "told"), [(b'{"Item":{"a":{"X":1}}}', "a: "), (b'{"Item":x}', "column 9: ")])
+def test_files_of_another_kind_are_refused_by_line(home, line, told):
+    """A file with the right checksum that holds no items is named with the line, once."""
     file = filled(home)[0]
     text = gzip.decompress(file.read_bytes()).splitlines()
-    text[2] = b'{"Item":{"a":{"X":1}}}'
+    text[2] = line
     replace_data(home, file, b"\n".join(text))
-    with pytest.raises(DecodeError, match=rf"{file.name}.*line 3: ") as raised:
+    with pytest.raises(DecodeError, match=rf"{file.name}, line 3: {told}") as raised:
         ddbio.read_export(home)
     assert (raised.value.line, raised.value.uri) == (3, str(file))
 

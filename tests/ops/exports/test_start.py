@@ -197,7 +197,7 @@ def test_the_command_line_drives_an_export(serve):
         return json.loads(done.stdout)
 
     plan = run("start", TABLE, f"s3://{BUCKET}/cli", "--enable-pitr", "--dry-run")
-    assert (plan["kind"], plan["prefix"], plan["enables_recovery"]) == ("full", "cli", True)
+    assert (plan["kind"], plan["prefix"], plan["enables_recovery"], plan["view"]) == ("full", "cli", True, None)
     assert run("list") == {"exports": []}
     job = run("start", TABLE, f"s3://{BUCKET}/cli", "--enable-pitr")
     assert run("wait", job["arn"])["items"] == 200
