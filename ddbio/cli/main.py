@@ -42,6 +42,8 @@ USAGE_EXIT, FAILURE_EXIT, INTERRUPTED_EXIT = 2, 1, 130
 def cli(log_level: str) -> None:
     """Move data between Amazon DynamoDB and S3, fast and exactly."""
     logging.basicConfig(level=log_level.upper(), stream=sys.stderr, format="%(levelname)s %(name)s: %(message)s")
+    for handler in logging.getLogger().handlers:
+        handler.addFilter(_is_no_interrupt)
 
 
 @cli.command()
@@ -122,6 +124,11 @@ def run(argv: Sequence[str]) -> None:
     except DdbioError as error:
         logging.getLogger("ddbio").debug("failed", exc_info=error)
         _fail(type(error).__name__, str(error), FAILURE_EXIT, as_json=as_json)
+
+
+def _is_no_interrupt(record: logging.LogRecord) -> bool:
+    """Return False for Ctrl-C, of which py4j logs a traceback: it is told once, when all is cleared away."""
+    return not (record.exc_info and isinstance(record.exc_info[1], KeyboardInterrupt))
 
 
 def _print_plan(options: ScanToFilesOptions, *, as_json: bool) -> None:
