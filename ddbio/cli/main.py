@@ -117,8 +117,9 @@ def run(argv: Sequence[str]) -> None:
         cli.main(args=list(argv), prog_name="ddbio", standalone_mode=False)
     except click.exceptions.Exit as ended:
         raise SystemExit(ended.exit_code) from None
-    except (click.Abort, KeyboardInterrupt):
-        _fail("Interrupted", "interrupted; no file of this job is visible", INTERRUPTED_EXIT, as_json=as_json)
+    except (click.Abort, KeyboardInterrupt) as ended:
+        told = str(ended.__cause__ or ended) or "no file of this job is visible"
+        _fail("Interrupted", f"interrupted; {told}", INTERRUPTED_EXIT, as_json=as_json)
     except click.UsageError as error:
         _fail("OptionError", error.format_message(), USAGE_EXIT, as_json=as_json)
     except DdbioError as error:

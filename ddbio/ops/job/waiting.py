@@ -51,9 +51,12 @@ def await_end(
         If it still runs after ``wait_seconds``; it goes on.
     EndpointError
         If the endpoint has not answered for ``deadline_seconds``.
+    KeyboardInterrupt
+        With the news that the job goes on.
     """
     clock = Clock()
     seen_at, pause = 0.0, _FIRST_PAUSE_SECONDS
+    name = "what the service was asked for"
     while True:
         try:
             job = describe()
@@ -62,7 +65,7 @@ def await_end(
             if clock.seconds() - seen_at > options.deadline_seconds:
                 raise
         else:
-            seen_at = clock.seconds()
+            seen_at, name = clock.seconds(), job.arn
             if watch is not None:
                 watch(job, seen_at)
             if job.status not in _RUNNING:
@@ -70,5 +73,8 @@ def await_end(
             if seen_at > options.wait_seconds:
                 message = f"{job.arn} is still {job.status} after {seen_at:.0f} s; it goes on: wait again"
                 raise ThrottledError(message, 0.0, seen_at)
-        time.sleep(min(pause, options.poll_seconds))
+        try:
+            time.sleep(min(pause, options.poll_seconds))
+        except KeyboardInterrupt:
+            raise KeyboardInterrupt(f"{name} goes on") from None
         pause *= _GROWTH

@@ -57,6 +57,8 @@ def batches_of(data: Rows) -> Iterator[pa.RecordBatch]:
     elif isinstance(data, Iterable) and not isinstance(data, (str, bytes, dict)):
         for batch in data:
             yield from batches_of(batch)
+    elif hasattr(data, "writeTo"):
+        raise OptionError("a DataFrame of Spark holds no rows here: write it as Parquet and give that folder")
     else:
         raise OptionError(f"a {type(data).__name__} holds no rows: give an Arrow table, batches, or a data frame")
 

@@ -63,3 +63,14 @@ def test_a_job_that_goes_on_is_left():
     """Past the time to wait the job is named, and that it goes on."""
     with pytest.raises(ThrottledError, match="arn:job is still IN_PROGRESS"):
         await_end(looks(*["IN_PROGRESS"] * 1000), options(wait_seconds=0.01))
+
+
+def test_interrupt_says_that_the_job_goes_on(monkeypatch):
+    """Ctrl-C ends the waiting alone, and tells so."""
+
+    def interrupted(_seconds):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("time.sleep", interrupted)
+    with pytest.raises(KeyboardInterrupt, match="arn:job goes on"):
+        await_end(looks("IN_PROGRESS"), options())
