@@ -84,7 +84,9 @@ def texts_of(shape: Shape) -> list[str]:
 
 def bodies(shape: Shape) -> dict[str, Callable[[], Any]]:
     """Return what the functions do with what Spark hands them, and the kernels."""
-    from ddbio.spark import columns, pandas_columns  # noqa: PLC0415 - asv imports this module, and needs no Spark
+    from pyspark.sql import functions as sql  # noqa: PLC0415 - asv imports this module, and needs no Spark
+
+    from ddbio.spark import columns, pandas_columns  # noqa: PLC0415 - as above
 
     texts: Any = pa.array(texts_of(shape))
     body = "\n".join(texts.to_pylist()).encode()
@@ -98,18 +100,19 @@ def bodies(shape: Shape) -> dict[str, Callable[[], Any]]:
     decode_series = functools.partial(pandas_columns.decode_series, schema_json, "FAILFAST", "merge")
     encode_series = functools.partial(pandas_columns.encode_tagged, schema_json, tuple(schema.names), "FAILFAST")
     untagged, tagged = texts.cast(pa.binary()), tagged_texts(batch)
-    return {
+    ways = {
         FROM: functools.partial(columns.decode_texts, schema_json, "FAILFAST", "merge", texts),
         FROM_PANDAS: functools.partial(decode_series, untagged.to_pandas()),
-        FROM_WORKER: _around(decode_series, untagged),
-        FROM_LEAST: _around_kernel(decode, decode_series, untagged),
         DECODE: decode,
         TO: functools.partial(columns.encode_structs, schema_json, "FAILFAST", structs),
         TO_PANDAS: functools.partial(encode_series, tagged.to_pandas()),
-        TO_WORKER: _around(encode_series, tagged),
-        TO_LEAST: _around_kernel(encode, encode_series, tagged),
         ENCODE: encode,
     }
+    if not hasattr(sql, "arrow_udf"):
+        ways[FROM_WORKER], ways[TO_WORKER] = _around(decode_series, untagged), _around(encode_series, tagged)
+        ways[FROM_LEAST] = _around_kernel(decode, decode_series, untagged)
+        ways[TO_LEAST] = _around_kernel(encode, encode_series, tagged)
+    return ways
 
 
 def tagged_texts(batch: pa.RecordBatch) -> Any:
