@@ -14,10 +14,13 @@ import numpy as np
 import pyarrow as pa
 
 from ddbio.core.attribute import MAX_DIGITS, canonical_number, decode_base64
+from ddbio.core.encode import EncodeOptions
 from ddbio.core.items import items_of
-from ddbio.core.kernel.encode.load import bytes_array, spans_of, words_of
+from ddbio.core.kernel.encode.fields import plain_fields
+from ddbio.core.kernel.encode.load import bytes_array, plain_array, spans_of, words_of
 from ddbio.core.kernel.encode.number import LONGEST
 from ddbio.core.kernel.encode.state import NUMBER
+from ddbio.core.kernel.encode.times import time_array
 from ddbio.core.kernel.hash.key_numbers import print_decimals, print_numbers
 from ddbio.core.kernel.hash.xxhash import PREFIX_BYTES, hash_keys
 from ddbio.core.kernel.memory import PAD
@@ -40,6 +43,7 @@ _CONTENTS: dict[str, Callable[[str], bytes]] = {
     "B": decode_base64,
 }
 _LENGTH_BYTES = 4
+_OPTIONS = EncodeOptions()
 
 
 def key_identity(item: Item, keys: Sequence[str]) -> bytes:
@@ -87,11 +91,12 @@ def key_hashes(batch: pa.RecordBatch, keys: Sequence[str]) -> _Hashes:
     DecodeError
         A number is beyond 38 digits or out of range.
     """
-    schema = normalize_schema(batch.schema)
-    fields = {name_of_field(field): field for field in schema if field.name != RESCUE_NAME}
+    known = [name_of_field(field) for field in batch.schema if field.name != RESCUE_NAME]
     for name in keys:
-        if name not in fields:
-            raise SchemaError(f"{name}: the batch has no such attribute: it has {', '.join(fields)}")
+        if name not in known:
+            raise SchemaError(f"{name}: the batch has no such attribute: it has {', '.join(known)}")
+    batch = _key_columns(batch, keys)
+    fields = {name_of_field(field): field for field in normalize_schema(batch.schema) if field.name != RESCUE_NAME}
     if any(tag_of_field(fields[name]) not in _CONTENTS for name in keys):
         return _plain_hashes(batch, np.arange(batch.num_rows), keys)
     lacking = np.zeros(batch.num_rows, bool)
@@ -103,6 +108,14 @@ def key_hashes(batch: pa.RecordBatch, keys: Sequence[str]) -> _Hashes:
         rows = np.flatnonzero(lacking)
         hashes[rows] = _plain_hashes(batch, rows, keys)
     return hashes
+
+
+def _key_columns(batch: pa.RecordBatch, keys: Sequence[str]) -> pa.RecordBatch:
+    """Return the columns that keys may be in, of types that DynamoDB has."""
+    kept = [field for field in batch.schema if field.name == RESCUE_NAME or name_of_field(field) in keys]
+    fields, _ = plain_fields(pa.schema(kept), _OPTIONS)
+    columns = [time_array(plain_array(batch.column(field.name)), _OPTIONS).cast(field.type) for field in fields]
+    return pa.RecordBatch.from_arrays(columns, schema=pa.schema(fields))
 
 
 def _hashes(columns: Sequence[tuple[pa.Array[Any], pa.Field[Any]]]) -> _Hashes:

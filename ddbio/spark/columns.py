@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.ipc
 
 from ddbio.core.encode import Encoder
 from ddbio.core.json_rows import RowDecoder
@@ -30,9 +31,14 @@ def _decoder(schema_json: str, nulls: Nulls) -> RowDecoder:
 
 
 @functools.lru_cache(maxsize=8)
-def _encoder(schema_json: str, names: tuple[str, ...]) -> Encoder:
-    schema = schema_from_json(schema_json)
+def _encoder(stored: bytes, names: tuple[str, ...]) -> Encoder:
+    schema = schema_of(stored)
     return Encoder(pa.schema([schema.field(name) for name in names]))
+
+
+def schema_of(stored: bytes) -> pa.Schema:
+    """Return a schema of the bytes that Arrow made of it."""
+    return pa.ipc.read_schema(pa.py_buffer(stored))
 
 
 def decode_texts(schema_json: str, mode: Mode, nulls: Nulls, texts: Any) -> Any:
@@ -66,7 +72,7 @@ def decode_objects(schema_json: str, mode: Mode, nulls: Nulls, texts: list[Any])
     return pa.StructArray.from_arrays(batch.columns, fields=list(batch.schema))
 
 
-def encode_structs(schema_json: str, mode: Mode, structs: Any) -> Any:
+def encode_structs(stored: bytes, mode: Mode, structs: Any) -> Any:
     """Return the text of each struct as one item, null for null.
 
     Raises
@@ -75,7 +81,7 @@ def encode_structs(schema_json: str, mode: Mode, structs: Any) -> Any:
         DynamoDB would refuse an item, and the mode is ``FAILFAST``.
     """
     names = tuple(field.name for field in structs.type)
-    encoder = _encoder(schema_json, names)
+    encoder = _encoder(stored, names)
     # What is not UTF-8 is told by its row, later.
     casts = [pc.CastOptions(kind, allow_invalid_utf8=True) for kind in encoder.schema.types]
     columns = [column.cast(options=cast) for column, cast in zip(structs.flatten(), casts, strict=True)]

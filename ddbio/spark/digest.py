@@ -37,7 +37,9 @@ def digest_frame(frame: DataFrame, schema: pa.Schema | None) -> Digest:
     """
     declared = _declared_by(frame.schema) if schema is None else schema
     whole = Digest()
-    for row in frame.mapInArrow(_digesting(declared), _OUTCOME).collect():
+    # Spark looks names with dots up as paths, and its workers cut names at a NUL.
+    numbered = frame.toDF(*[f"_{number}" for number in range(len(frame.columns))])
+    for row in numbered.mapInArrow(_digesting(frame.columns, declared), _OUTCOME).collect():
         if row.error is not None:
             raise pickle.loads(row.error)  # noqa: S301 - our own worker wrote it
         whole.merge(Digest(row["count"], int(row["digest"], 16)))
@@ -55,14 +57,14 @@ def _declared_by(spark_schema: StructType) -> pa.Schema:
     return pa.schema(fields)
 
 
-def _digesting(declared: pa.Schema) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+def _digesting(names: list[str], declared: pa.Schema) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     def digest(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         columns, error = ColumnDigest(), None
         for batch in batches:
             # After an error the rest is only taken, else the worker could not be used again.
             if error is None:
                 try:
-                    columns.add_batch(declare_types(batch, declared))
+                    columns.add_batch(declare_types(batch.rename_columns(names), declared))
                 except DdbioError as raised:
                     error = pickle.dumps(raised)
         sums: list[Any] = [[columns.digest.count], [columns.digest.hexdigest()], pa.array([error], pa.binary())]

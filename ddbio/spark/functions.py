@@ -18,7 +18,7 @@ from ddbio.errors import OptionError
 from ddbio.spark import columns, pandas_columns
 from ddbio.spark.idempotency import idempotency_key
 from ddbio.spark.tagged import tagged_json
-from ddbio.spark.types import to_arrow_schema, to_spark_schema
+from ddbio.spark.types import to_arrow_schema, to_spark_schema, written_schema
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -91,15 +91,14 @@ def to_dynamodb_json(struct_col: Column | str, schema: Schema, *, mode: Mode = "
         DynamoDB or Spark has no type for a field.
     """
     _require("mode", mode, columns.MODES)
-    schema_json, spark_schema = _described(schema)
+    stored, members = _written(schema)
     column = sql.col(struct_col) if isinstance(struct_col, str) else struct_col
-    members = _members(schema, spark_schema)
     if _HAS_ARROW_FUNCTIONS:
-        return _arrow_function(_encoding(schema_json, mode), StringType())(_struct_of(column, members))
+        return _arrow_function(_encoding(stored, mode), StringType())(_struct_of(column, members))
     names = tuple(name for name, _ in members)
 
     def encode_series(texts: Any) -> Any:
-        return pandas_columns.encode_tagged(schema_json, names, mode, texts)
+        return pandas_columns.encode_tagged(stored, names, mode, texts)
 
     cast = [(column.getField(name).cast(_bare(kind)), kind) for name, kind in members]
     return sql.when(column.isNotNull(), _pandas_function(encode_series, StringType())(tagged_json(cast)))
@@ -143,10 +142,9 @@ def encode_column(frame: DataFrame, name: str, schema: Schema | None = None, *, 
     own = _field_of(frame, name).dataType
     if not isinstance(own, StructType):
         raise OptionError(f"{name}: it holds {own.simpleString()}: name a column of structs")
-    given = own if schema is None else schema
-    schema_json, spark_schema = _described(given)
-    structs = _struct_of(sql.col(_quoted(name)), _members(given, spark_schema))
-    return _replace(frame, name, structs, _encoding(schema_json, mode), StringType())
+    stored, members = _written(own if schema is None else schema)
+    structs = _struct_of(sql.col(_quoted(name)), members)
+    return _replace(frame, name, structs, _encoding(stored, mode), StringType())
 
 
 def _require(option: str, value: str, known: tuple[str, ...]) -> None:
@@ -168,16 +166,23 @@ def _decoding(schema_json: str, mode: Mode, nulls: Nulls) -> Callable[[Any], Any
     return decode
 
 
-def _encoding(schema_json: str, mode: Mode) -> Callable[[Any], Any]:
+def _encoding(stored: bytes, mode: Mode) -> Callable[[Any], Any]:
     def encode(structs: Any) -> Any:
-        return columns.encode_structs(schema_json, mode, structs)
+        return columns.encode_structs(stored, mode, structs)
 
     return encode
 
 
-def _members(schema: Schema, spark_schema: StructType) -> list[tuple[str, DataType]]:
-    given = schema if isinstance(schema, StructType) else arrow_schema_of(schema)
-    return [(field.name, field.dataType) for field in spark_schema if field.name in given.names]
+def _written(schema: Schema) -> tuple[bytes, list[tuple[str, DataType]]]:
+    """Return the schema for the workers as Arrow stores it, and the members to hand to them in Spark's types."""
+    if isinstance(schema, StructType):
+        stored, members = written_schema(schema), schema.fields
+    else:
+        given = arrow_schema_of(schema)
+        spark_schema = to_spark_schema(given)
+        stored = to_arrow_schema(spark_schema)
+        members = [field for field in spark_schema.fields if field.name in given.names]
+    return stored.serialize().to_pybytes(), [(field.name, field.dataType) for field in members]
 
 
 def _struct_of(column: Column, members: list[tuple[str, DataType]]) -> Column:

@@ -12,8 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from ddbio.core.decode import Decoder
-from ddbio.core.schema.arrow import schema_from_json
-from ddbio.spark.columns import decode_objects, encode_structs
+from ddbio.spark.columns import decode_objects, encode_structs, schema_of
 from ddbio.spark.tagged import tagged_schema
 
 if TYPE_CHECKING:
@@ -43,13 +42,13 @@ def _series_of(array: Any) -> Any:
 
 
 @functools.lru_cache(maxsize=8)
-def _tagged_decoder(schema_json: str, names: tuple[str, ...]) -> Decoder:
-    schema = schema_from_json(schema_json)
+def _tagged_decoder(stored: bytes, names: tuple[str, ...]) -> Decoder:
+    schema = schema_of(stored)
     return Decoder(tagged_schema(schema.field(name).type for name in names), on_misfit="fail")
 
 
-def encode_tagged(schema_json: str, names: tuple[str, ...], mode: Mode, texts: Any) -> Any:
+def encode_tagged(stored: bytes, names: tuple[str, ...], mode: Mode, texts: Any) -> Any:
     """Return a series of items for a series of texts that ``tagged_json`` made of the columns of these names."""
-    decoder = _tagged_decoder(schema_json, names)
+    decoder = _tagged_decoder(stored, names)
     *columns, _ = decoder.decode(b"\n".join(texts.tolist()), "items").columns
-    return _series_of(encode_structs(schema_json, mode, pa.StructArray.from_arrays(columns, list(names))))
+    return _series_of(encode_structs(stored, mode, pa.StructArray.from_arrays(columns, list(names))))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypeAlias
 
 import pyarrow as pa
 from pyspark.sql.types import (
@@ -11,6 +11,8 @@ from pyspark.sql.types import (
     BooleanType,
     ByteType,
     DataType,
+    DateType,
+    DayTimeIntervalType,
     DecimalType,
     DoubleType,
     FloatType,
@@ -21,11 +23,15 @@ from pyspark.sql.types import (
     StringType,
     StructField,
     StructType,
+    TimestampNTZType,
+    TimestampType,
 )
 
 from ddbio.errors import SchemaError
 
-_PLAIN: tuple[tuple[pa.DataType, type[DataType]], ...] = (
+_Known: TypeAlias = tuple[tuple[pa.DataType, type[DataType]], ...]
+
+_PLAIN: _Known = (
     (pa.string(), StringType),
     (pa.binary(), BinaryType),
     (pa.bool_(), BooleanType),
@@ -35,6 +41,12 @@ _PLAIN: tuple[tuple[pa.DataType, type[DataType]], ...] = (
     (pa.int8(), ByteType),
     (pa.float64(), DoubleType),
     (pa.float32(), FloatType),
+)
+_TIMES: _Known = (
+    (pa.timestamp("us", "UTC"), TimestampType),
+    (pa.timestamp("us"), TimestampNTZType),
+    (pa.date32(), DateType),
+    (pa.duration("us"), DayTimeIntervalType),
 )
 _SPARK_TYPES = {**dict(_PLAIN), pa.large_string(): StringType, pa.large_binary(): BinaryType}
 
@@ -58,7 +70,18 @@ def to_arrow_schema(schema: StructType) -> pa.Schema:
     SchemaError
         If a column has a type that no DynamoDB attribute has.
     """
-    return pa.schema([_to_arrow_field(field, field.name) for field in schema.fields])
+    return pa.schema([_to_arrow_field(field, field.name, _PLAIN) for field in schema.fields])
+
+
+def written_schema(schema: StructType) -> pa.Schema:
+    """Return the Arrow schema of batches that Spark hands out to be written: dates and times have a form there.
+
+    Raises
+    ------
+    SchemaError
+        If a column has a type that is never written.
+    """
+    return pa.schema([_to_arrow_field(field, field.name, (*_PLAIN, *_TIMES)) for field in schema.fields])
 
 
 def _to_spark_field(field: pa.Field[Any], path: str) -> StructField:
@@ -81,28 +104,30 @@ def _to_spark_type(arrow_type: pa.DataType, path: str) -> DataType:
     raise SchemaError(f"{path}: Spark has no type for an Arrow {arrow_type}: declare string, decimal128 or float64")
 
 
-def _to_arrow_field(field: StructField, path: str) -> pa.Field[Any]:
+def _to_arrow_field(field: StructField, path: str, known: _Known) -> pa.Field[Any]:
     metadata = {key: value for key, value in field.metadata.items() if isinstance(value, str)}
-    return pa.field(field.name, _to_arrow_type(field.dataType, path), field.nullable, metadata)
+    return pa.field(field.name, _to_arrow_type(field.dataType, path, known), field.nullable, metadata)
 
 
-def _to_arrow_type(spark_type: DataType, path: str) -> pa.DataType:
+def _to_arrow_type(spark_type: DataType, path: str, known: _Known) -> pa.DataType:
     match spark_type:
         case DecimalType():
             return pa.decimal128(spark_type.precision, spark_type.scale)
         case ArrayType():
-            element = _to_arrow_type(spark_type.elementType, f"{path}[]")
+            element = _to_arrow_type(spark_type.elementType, f"{path}[]", known)
             return pa.list_(pa.field("element", element, spark_type.containsNull))
         case MapType(keyType=StringType()):
-            value = _to_arrow_type(spark_type.valueType, f"{path}.*")
+            value = _to_arrow_type(spark_type.valueType, f"{path}.*", known)
             item: Any = pa.field("value", value, spark_type.valueContainsNull)
             return pa.map_(pa.string(), item)
         case StructType():
-            return pa.struct([_to_arrow_field(field, f"{path}.{field.name}") for field in spark_type.fields])
-    for arrow_type, plain in _PLAIN:
+            return pa.struct([_to_arrow_field(field, f"{path}.{field.name}", known) for field in spark_type.fields])
+    for arrow_type, plain in known:
         if isinstance(spark_type, plain):
             return arrow_type
-    raise SchemaError(
-        f"{path}: no DynamoDB attribute has Spark's type {spark_type.simpleString()}: read string, a number type, "
-        "binary, boolean, array, struct or map<string, …>, and convert afterwards"
+    convert = (
+        "write text instead"
+        if known is not _PLAIN
+        else ("read string, a number type, binary, boolean, array, struct or map<string, …>, and convert afterwards")
     )
+    raise SchemaError(f"{path}: no DynamoDB attribute has Spark's type {spark_type.simpleString()}: {convert}")

@@ -22,7 +22,7 @@ from ddbio.ops.loads.task import write_kept
 from ddbio.options import WriteOptions, parse_options
 from ddbio.spark.lessor import ask_for_terms
 from ddbio.spark.reading import open_budget, rename_table
-from ddbio.spark.types import to_arrow_schema
+from ddbio.spark.types import written_schema
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -60,7 +60,7 @@ class TableWriter(DataSourceArrowWriter):  # type: ignore[misc]
         self._options = parse_options(FrameWriteOptions, rename_table(values))
         self._plan = plan_of(self._options)
         self._job_id = new_job_id()
-        self._metadata = {field.name: field.metadata for field in to_arrow_schema(schema)}
+        self._metadata = {field.name: field.metadata for field in written_schema(schema)}
         rate = self._plan.wcu_per_second
         terms = ask_for_terms(SparkFiles.getRootDirectory(), rate, self._plan.ramp)
         tasks = self._options.tasks or (None if terms is None else terms.parallelism)

@@ -177,3 +177,30 @@ def test_a_missing_key_is_refused():
 def test_no_rows_have_no_hashes():
     """An empty batch has no hashes."""
     assert key_hashes(pa.record_batch([pa.array([], pa.string())], names=["k"]), ["k"]).tolist() == []
+
+
+@pytest.mark.parametrize(
+    "column",
+    [
+        pa.array(["a", "b"]).dictionary_encode(),
+        pa.array(["a", "b"], pa.string_view()),
+        pa.array(["a", "b"], pa.large_string()),
+        pa.RunEndEncodedArray.from_arrays([1, 2], ["a", "b"]),
+    ],
+    ids=lambda column: str(column.type),
+)
+def test_a_key_is_the_same_however_arrow_keeps_it(column):
+    """Dictionaries, views and runs are what they stand for; columns beside the key may be of any type."""
+    plain = pa.record_batch({"pk": ["a", "b"]})
+    beside = pa.array([0, None], pa.timestamp("us"))
+    batch = pa.record_batch({"pk": column, "at": beside, "none": pa.nulls(2), "half": pa.array([1.0, 2.0]).cast("f2")})
+    assert key_hashes(batch, ["pk"]).tolist() == key_hashes(plain, ["pk"]).tolist()
+
+
+def test_a_key_of_a_time_is_its_text():
+    """A moment, a date and bytes of fixed size are keys as they are written."""
+    times = pa.record_batch({"a": pa.array([0], pa.timestamp("s")), "b": pa.array([0], pa.date32())})
+    texts = pa.record_batch({"a": ["1970-01-01T00:00:00"], "b": ["1970-01-01"]})
+    assert key_hashes(times, ["a", "b"]).tolist() == key_hashes(texts, ["a", "b"]).tolist()
+    fixed, free = (pa.record_batch({"a": pa.array([b"ab"], kind)}) for kind in (pa.binary(2), pa.binary()))
+    assert key_hashes(fixed, ["a"]).tolist() == key_hashes(free, ["a"]).tolist()

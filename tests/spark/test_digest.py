@@ -73,6 +73,12 @@ def test_times_are_what_writing_them_sends(spark):
     assert ddbio.digest(spark_rows) == ddbio.digest(b'{"at":{"S":"2024-01-02T03:04:05.000000Z"}}')
 
 
+def test_names_that_spark_takes_for_paths(spark):
+    """Columns with dots and back quotes in their names are digested as any other."""
+    frame = spark.createDataFrame([("x", "y", "z")], "`a.b` string, `a` string, `c``d` string")
+    assert ddbio.digest(frame) == ddbio.digest(b'{"a.b":{"S":"x"},"a":{"S":"y"},"c`d":{"S":"z"}}')
+
+
 def test_an_error_is_ours(spark):
     """What a worker refuses is raised as it would be for Arrow rows."""
     frame = spark.createDataFrame([(["a", None],), (["b"],)], "tags array<string>").coalesce(1)

@@ -106,6 +106,37 @@ def test_an_item_that_dynamodb_refuses(spark, there, back):
     assert [row.json for row in back(typed, mode="PERMISSIVE").collect()] == ['{"d":{"N":"1.5"}}', None]
 
 
+@pytest.mark.parametrize("back", [back_by_column, back_by_frame])
+def test_times_are_written_as_texts(spark, back):
+    """Moments, dates and what is nested of them are ISO texts, whatever the session's time zone."""
+    frame = spark.sql("""
+        SELECT struct(
+            timestamp'2024-02-29 12:30:00.000001+02:00' AS at, timestamp'0001-01-01 00:00:00Z' AS first,
+            timestamp_ntz'2024-03-31 02:30:00.25' AS local, date'9999-12-31' AS day, CAST(NULL AS date) AS none,
+            array(timestamp'1969-12-31 23:59:59.5Z', NULL) AS list, map('k', date'1969-12-31') AS map
+        ) AS item
+    """)
+    wanted = {
+        "at": {"S": "2024-02-29T10:30:00.000001Z"},
+        "first": {"S": "0001-01-01T00:00:00.000000Z"},
+        "local": {"S": "2024-03-31T02:30:00.250000"},
+        "day": {"S": "9999-12-31"},
+        "list": {"L": [{"S": "1969-12-31T23:59:59.500000Z"}, {"NULL": True}]},
+        "map": {"M": {"k": {"S": "1969-12-31"}}},
+    }
+    assert json.loads(back(frame).select("json").first().json) == wanted
+
+
+@pytest.mark.parametrize("back", [back_by_column, back_by_frame])
+def test_durations_are_written_as_texts(spark, back):
+    """A duration is ISO text, wherever it stands."""
+    frame = spark.sql(
+        "SELECT struct(interval '-1 00:00:00.5' DAY TO SECOND AS took, array(interval '1' HOUR) AS l) AS item"
+    )
+    wanted = '{"took":{"S":"PT-86400.500000S"},"l":{"L":[{"S":"PT3600.000000S"}]}}'
+    assert back(frame).select("json").first().json == wanted
+
+
 def test_other_columns_go_along(spark, schema):
     """The function of frames leaves all other columns as they are: values, types, metadata, whatever their names."""
     frame = spark.createDataFrame([(bytearray(BARE[1].encode()), 7)], "`a.b` binary, n bigint").select(

@@ -29,6 +29,27 @@ def test_every_row_of_every_task_is_written(spark, frame, fake):
     assert sorted(map(tuple, back.select("pk", "n", "d").collect())) == sorted(map(tuple, frame.collect()))
 
 
+def test_dates_and_times_are_written(spark, fake):
+    """Spark's own times are written as ISO texts."""
+    ddbio.register(spark)
+    fake.load("timed", b"", "pk:S")
+    frame = spark.sql("""
+        SELECT 'a' AS pk, timestamp'2024-02-29 12:30:00Z' AS at, timestamp_ntz'2024-02-29 12:30:00' AS local,
+            date'2024-02-29' AS day, interval '1' DAY AS took, array(date'1970-01-01') AS days
+    """)
+    frame.write.format("dynamodb").mode("append").option("endpointUrl", fake.endpoint_url).save("timed")
+    assert ddbio.read_table("timed", endpoint_url=fake.endpoint_url).drop_columns("_rescue").to_pylist() == [
+        {
+            "pk": "a",
+            "at": "2024-02-29T12:30:00.000000Z",
+            "local": "2024-02-29T12:30:00.000000",
+            "day": "2024-02-29",
+            "took": "PT86400.000000S",
+            "days": ["1970-01-01"],
+        }
+    ]
+
+
 def test_modes_are_options(frame, fake):
     """The write modes are options of the writer: what is there is deleted."""
     fake.load("emptied", b"", "pk:S")

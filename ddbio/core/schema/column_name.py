@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
 RESERVED = "_rescue"
+_NUL = "\0"
 _SUFFIXED = re.compile(r".*__[0-9a-f]{8}", re.DOTALL | re.IGNORECASE)
 
 
@@ -23,7 +24,8 @@ def column_names(attributes: Collection[str], chosen: Mapping[str, str] | None =
     """Return the column of each attribute, in their order: all columns differ by more than case.
 
     An attribute keeps its name if no other differs by case alone, or if it is the one in lower case. Names that look
-    suffixed, and ``_rescue``, get a suffix too, so that no column can be taken for another's.
+    suffixed, ``_rescue``, and those that hold a NUL, where many programs end a name, get a suffix too, so that no
+    column can be taken for another's.
 
     Parameters
     ----------
@@ -39,7 +41,10 @@ def column_names(attributes: Collection[str], chosen: Mapping[str, str] | None =
     counts = Counter(folded.values())
     columns = {
         name: name
-        if (counts[same] == 1 or name == same) and same != RESERVED and not _SUFFIXED.fullmatch(name)
+        if (counts[same] == 1 or name == same)
+        and same != RESERVED
+        and not _SUFFIXED.fullmatch(name)
+        and _NUL not in name
         else suffixed(name)
         for name, same in folded.items()
     }
@@ -53,7 +58,7 @@ def _require_apart(columns: Mapping[str, str], chosen: Mapping[str, str]) -> Non
     owners: dict[str, str] = {}
     # Those nobody chose come first, so that it is a chosen one that is told.
     for name, column in sorted(columns.items(), key=lambda each: each[0] in chosen):
-        if name in chosen and fold(column) in {"", RESERVED}:
+        if name in chosen and (fold(column) in {"", RESERVED} or _NUL in column):
             raise SchemaError(f"{name}: no column can be called {column!r}: choose another column_name")
         owner = owners.setdefault(fold(column), name)
         if owner != name:
@@ -70,5 +75,5 @@ def fold(name: str) -> str:
 
 
 def suffixed(name: str) -> str:
-    """Return the name with its own digest behind it."""
-    return f"{name}__{hashlib.sha256(name.encode()).hexdigest()[:8]}"
+    """Return the name, without NULs, with its own digest behind it."""
+    return f"{name.replace(_NUL, '')}__{hashlib.sha256(name.encode()).hexdigest()[:8]}"

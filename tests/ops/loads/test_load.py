@@ -56,6 +56,26 @@ def test_every_row_is_there_and_the_report_says_so(server):
     assert report.wcu_consumed == sum(row[2] for row in server.consumed("rows")) == 2000
 
 
+@pytest.mark.parametrize("lanes", [1, 3])
+def test_columns_of_any_type_are_written(server, lanes):
+    """Times, dictionaries, views, fixed sizes and runs arrive as what they stand for."""
+    table = pa.table(
+        {
+            "pk": pa.array(["a", "b"]).dictionary_encode(),
+            "sk": pa.array([1, 2], pa.float32()),
+            "at": pa.array([0, None], pa.timestamp("us", "UTC")),
+            "day": pa.array([0, 1], pa.date32()),
+            "view": pa.array(["x", "y"], pa.string_view()),
+            "pair": pa.array([[1, 2], [3, 4]], pa.list_(pa.int8(), 2)),
+            "took": pa.array([1, 2], pa.duration("s")),
+        }
+    )
+    assert ddbio.write_table(table, "rows", endpoint_url=server.endpoint_url, lanes=lanes).written == 2
+    rest = {"view": "x", "pair": [1, 2], "took": "PT1S"}
+    first = {"pk": "a", "sk": 1, "at": "1970-01-01T00:00:00.000000Z", "day": "1970-01-01", **rest}
+    assert stored(server)[0] == first
+
+
 @pytest.mark.parametrize(("lanes", "threads"), [(1, 0), (3, 3)])
 def test_a_lane_that_is_alone_takes_no_thread(server, lanes, threads):
     """One lane writes where its rows are read; more have a thread each; every row arrives by either."""
