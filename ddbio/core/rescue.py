@@ -113,5 +113,9 @@ def null_value() -> dict[str, Any]:
 
 def given_twice(row: int, name: str) -> EncodeError:
     """Return the error for an attribute that is in its column and in the rescue column: either value would be lost."""
-    reason = f"the attribute {name!r} is in its column and in the rescue column"
-    return EncodeError(f"row {row}: {RESCUE_NAME}: {reason}", row, RESCUE_NAME, "duplicate")
+    return EncodeError(f"row {row}: {RESCUE_NAME}: {twice_reason(name)}", row, RESCUE_NAME, "duplicate")
+
+
+def twice_reason(name: str) -> str:
+    """Return why a row is refused that has an attribute in its column and in the rescue column."""
+    return f"the attribute {name!r} is in its column and in the rescue column"

@@ -8,8 +8,8 @@ from typing import Any
 import pyarrow as pa
 
 from ddbio.core.encode import Encoder
-from ddbio.core.schema.field import is_text
-from ddbio.core.text.json_text import compact_json
+from ddbio.core.schema.field import RESCUE_NAME, is_text, name_of_field
+from ddbio.core.text.json_text import compact_json, parse_json
 
 
 @dataclass(frozen=True)
@@ -42,17 +42,23 @@ def item_text(row: pa.RecordBatch, *, nulls: bool) -> str:
     nulls
         Write null columns as NULL: to an update they mean more than missing ones.
     """
-    members = [_member(row.select([name]), nulls=nulls) for name in row.schema.names]
-    return "{" + ",".join(member for member in members if member) + "}"
+    rescued = _member(row.select([RESCUE_NAME])) if RESCUE_NAME in row.schema.names else ""
+    elsewhere = parse_json(b"{" + rescued.encode() + b"}")
+    members = []
+    for field in row.schema:
+        name = name_of_field(field)
+        if field.name != RESCUE_NAME and nulls and row.column(field.name).null_count and name not in elsewhere:
+            members.append(compact_json({name: {"NULL": True}})[1:-1])
+        elif field.name != RESCUE_NAME:
+            members.append(_member(row.select([field.name])))
+    return "{" + ",".join(member for member in (*members, rescued) if member) + "}"
 
 
-def _member(column: pa.RecordBatch, *, nulls: bool) -> str:
-    if nulls and column.column(0).null_count:
-        return compact_json({column.schema.names[0]: {"NULL": True}})[1:-1]
+def _member(column: pa.RecordBatch) -> str:
     encoded = Encoder(column.schema).encode(column)
     if not encoded.refusals:
         return encoded.buffer.tobytes().decode()[1:-1]
-    return compact_json({column.schema.names[0]: {"N": _shown(column.column(0)[0])}})[1:-1]
+    return compact_json({name_of_field(column.schema.field(0)): {"N": _shown(column.column(0)[0])}})[1:-1]
 
 
 def _shown(value: Any) -> str:

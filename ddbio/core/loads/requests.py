@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from ddbio.core.encode import EncodeOptions, Encoder, Refusal
 from ddbio.core.loads.packing import Frame, write_units
-from ddbio.core.schema.field import RESCUE_NAME, is_item_bytes
+from ddbio.core.schema.field import set_attribute_name
 from ddbio.core.text.json_text import compact_json
 
 if TYPE_CHECKING:
@@ -103,76 +103,35 @@ class ItemParts:
         self._names = list(names)
         options = EncodeOptions(index_keys=index_keys)
         self._encoder = Encoder(pa.schema([schema.field(name) for name in names]), keys=keys, options=options)
-        self._compared = None if compared is None else _Values(schema, [compared])
+        self._compared = None if compared is None else Values(schema, [compared])
 
     def make(self, batch: pa.RecordBatch) -> Made:
         """Return the bytes of each row."""
         encoded = self._encoder.lend(batch.select(self._names))
         made = Made(encoded.buffer, encoded.offsets, write_units(encoded.sizes), list(encoded.refusals))
-        return made if self._compared is None else _with_values(made, self._compared.make(batch), needed=True)
+        return made if self._compared is None else with_values(made, self._compared.make(batch), needed=True)
 
 
-class UpdateParts:
-    """Make updates that set a row's attributes, and remove those that it has not; others are not touched."""
-
-    def __init__(
-        self, schema: pa.Schema, names: Sequence[str], keys: Mapping[str, str], table: str, compared: str | None = None
-    ) -> None:
-        self._table, self._compared, self._partition_key = table, compared, next(iter(keys))
-        self._keys = ItemParts(schema, list(keys), keys)
-        others = {RESCUE_NAME, *(field.name for field in schema if is_item_bytes(field))}
-        self._names = [name for name in names if name not in keys and name not in others]
-        self._values = _Values(schema, self._names)
-        self._frames: dict[bytes, Frame] = {}
-
-    def make(self, batch: pa.RecordBatch) -> Made:
-        """Return the bytes of each row, and its frame: rows that lack the same attributes share one."""
-        made = self._keys.make(batch)
-        if self._names:
-            made = _with_values(made, self._values.make(batch), needed=False)
-        present = np.ones((batch.num_rows, len(self._names)), bool)
-        for place, name in enumerate(self._names):
-            present[:, place] = batch.column(name).is_valid().to_numpy(zero_copy_only=False)
-        if self._compared is not None:
-            lacking = np.flatnonzero(~present[:, self._names.index(self._compared)])
-            made = _refused(made, lacking.tolist())
-        for row, has in enumerate(present):
-            made.frames[row] = self._frame(has)
-        return made
-
-    def _frame(self, has: NDArray[np.bool_]) -> Frame:
-        pattern = has.tobytes()
-        if pattern not in self._frames:
-            sets = ", ".join(f"#n{place} = :v{place}" for place in np.flatnonzero(has))
-            removes = ", ".join(f"#n{place}" for place in np.flatnonzero(~has))
-            clauses = [f"SET {sets}"] * bool(sets) + [f"REMOVE {removes}"] * bool(removes)
-            names = {f"#n{place}": name for place, name in enumerate(self._names)}
-            extra: dict[str, object] = {}
-            if names:
-                extra = {"UpdateExpression": " ".join(clauses), "ExpressionAttributeNames": names}
-            if self._compared is not None:
-                place = self._names.index(self._compared)
-                names["#k"] = self._partition_key
-                extra["ConditionExpression"] = f"attribute_not_exists(#k) OR #n{place} < :v{place}"
-            self._frames[pattern] = single_frame("UpdateItem", self._table, "Key", extra)
-        return self._frames[pattern]
-
-
-class _Values:
+class Values:
     """Encode columns under their ordinals, so that a row's object is a request's ExpressionAttributeValues."""
 
     def __init__(self, schema: pa.Schema, names: Sequence[str]) -> None:
         self._names = list(names)
-        self._schema = pa.schema([schema.field(name).with_name(f":v{n}") for n, name in enumerate(names)])
+        fields = [schema.field(name) for name in names]
+        self._schema = pa.schema([set_attribute_name(field, f":v{n}") for n, field in enumerate(fields)])
         self._encoder = Encoder(self._schema)
 
     def make(self, batch: pa.RecordBatch) -> Made:
+        """Return each row's values as one object, with the rows that DynamoDB would refuse."""
+        if not self._names:
+            return Made.of_parts([b"{}"] * batch.num_rows, np.zeros(batch.num_rows), [], {})
         columns = [batch.column(name) for name in self._names]
         encoded = self._encoder.lend(pa.RecordBatch.from_arrays(columns, schema=self._schema))
         return Made(encoded.buffer, encoded.offsets, write_units(encoded.sizes), list(encoded.refusals))
 
 
-def _with_values(made: Made, values: Made, *, needed: bool) -> Made:
+def with_values(made: Made, values: Made, *, needed: bool) -> Made:
+    """Put each row's values behind its bytes; where they are needed, refuse rows without."""
     refused = {refusal.row for refusal in made.refusals}
     refusals = made.refusals + [refusal for refusal in values.refusals if refusal.row not in refused]
     refused |= {refusal.row for refusal in values.refusals}
@@ -183,11 +142,11 @@ def _with_values(made: Made, values: Made, *, needed: bool) -> Made:
         elif value != b"{}":
             parts[row] += _VALUES + value
     whole = Made.of_parts(parts, made.units, refusals, made.frames)
-    return _refused(whole, [row for row, value in enumerate(texts) if value == b"{}"]) if needed else whole
+    return without_value(whole, [row for row, value in enumerate(texts) if value == b"{}"]) if needed else whole
 
 
-def _refused(made: Made, lacking: Sequence[int]) -> Made:
-    """Return the rows but for those without a value to compare."""
+def without_value(made: Made, lacking: Sequence[int]) -> Made:
+    """Refuse the rows that have no value to compare."""
     parts, known = made.parts(), {refusal.row for refusal in made.refusals}
     refusals = [
         Refusal(row, "", "newer_by", "the row has no value to compare by newer_by")

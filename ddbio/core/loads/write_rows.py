@@ -18,11 +18,11 @@ from ddbio.core.loads.requests import (
     PUT,
     ItemParts,
     Made,
-    UpdateParts,
     absent_condition,
     batch_frame,
     single_frame,
 )
+from ddbio.core.loads.updates import UpdateParts
 from ddbio.errors import SchemaError
 
 if TYPE_CHECKING:

@@ -68,6 +68,12 @@ def name_of_field(field: pa.Field[Any]) -> str:
     return field.name if kept is None else kept.decode()
 
 
+def set_attribute_name(field: pa.Field[Any], name: str) -> pa.Field[Any]:
+    """Return the field under the name of another attribute."""
+    kept: dict[bytes | str, bytes | str] = {k: v for k, v in (field.metadata or {}).items() if k != DDB_NAME}
+    return field.with_name(name).with_metadata(kept)
+
+
 def fields_within(arrow_type: pa.DataType) -> list[pa.Field[Any]]:
     """Return the fields that a struct, a list or a map's values have."""
     if pa.types.is_map(arrow_type):

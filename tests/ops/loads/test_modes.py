@@ -148,6 +148,55 @@ def test_update_touches_only_the_given_attributes(write, stored):
     assert stored() == {"a": {"v": 9, "other": "kept"}, "b": {"v": 8, "size": 7}}
 
 
+@pytest.fixture
+def item(server):
+    """Return a function that gets an item as the service has it, without its key."""
+    client = boto3.client("dynamodb", endpoint_url=server.endpoint_url, region_name="us-east-1")
+
+    def get(key):
+        kept = client.get_item(TableName="rows", Key={"pk": {"S": key}})["Item"]
+        return {name: value for name, value in kept.items() if name != "pk"}
+
+    return get
+
+
+def test_update_sets_what_is_rescued(write, item):
+    """A value beside its column is set like any other, and does not count as one that the row lacks."""
+    write({"pk": ["a", "b"], "v": [1, 2], "w": [1, 2]})
+    rescued = ['{"v":{"S":"text"},"late":{"L":[]}}', None]
+    for _ in range(2):
+        assert write({"pk": ["a", "b"], "v": [None, 5], "_rescue": rescued}, mode="update").written == 2
+    assert item("a") == {"v": {"S": "text"}, "late": {"L": []}, "w": {"N": "1"}}
+    assert item("b") == {"v": {"N": "5"}, "w": {"N": "2"}}
+    assert write({"pk": ["c"], "_rescue": rescued[:1]}, mode="update").written == 1
+    assert item("c") == {"v": {"S": "text"}, "late": {"L": []}}
+
+
+def test_update_writes_attributes_not_columns(write, item):
+    """A column whose name differs from its attribute's sets and removes the attribute."""
+    renamed = pa.field("a_1", pa.int64(), metadata={"ddb:name": "A"})
+    schema = pa.schema([("pk", pa.string()), renamed, ("a", pa.int64())])
+    write(pa.table({"pk": ["k", "l"], "a_1": [1, None], "a": [None, 2]}, schema), mode="update")
+    assert (item("k"), item("l")) == ({"A": {"N": "1"}}, {"a": {"N": "2"}})
+
+
+def test_an_update_given_twice_is_rejected_whole(write, stored, tmp_path):
+    """A row with a value in its column and another in the rescue column is kept as it came, and not written."""
+    columns = {"pk": ["a", "b"], "v": [1, 2], "w": [None, 1], "_rescue": ['{"v":{"S":"x"}}', None]}
+    report = write(columns, mode="update", reject_to=str(tmp_path))
+    assert (report.written, report.rejected, stored()) == (1, 1, {"b": {"v": 2, "w": 1}})
+    (path,) = tmp_path.glob("*.jsonl")
+    assert json.loads(path.read_text())["rule"] == "duplicate"
+
+
+def test_a_rejected_update_keeps_what_is_rescued(write, tmp_path):
+    """An attribute in the rescue column is not told as a null of its column as well."""
+    columns = {"pk": ["", "b"], "v": pa.array([None, 2]), "_rescue": ['{"v":{"S":"x"}}', None]}
+    assert write(columns, mode="update", reject_to=str(tmp_path)).rejected == 1
+    (path,) = tmp_path.glob("*.jsonl")
+    assert json.loads(path.read_text())["item"] == {"pk": {"S": ""}, "v": {"S": "x"}}
+
+
 def test_update_of_keys_alone_makes_items(write, stored):
     """Rows with nothing but a key make key-only items."""
     assert write({"pk": ["a"]}, mode="update").written == 1

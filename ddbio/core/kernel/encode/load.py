@@ -20,6 +20,7 @@ from ddbio.core.kernel.encode.text import LONGEST_ESCAPE
 from ddbio.core.kernel.encode.times import time_array
 from ddbio.core.kernel.encode.unfit import NOT_UTF8, broken_texts, unfit_times
 from ddbio.core.kernel.memory import PAD
+from ddbio.core.rescue import twice_reason
 from ddbio.core.schema.field import name_of_field
 from ddbio.errors import DecodeError
 
@@ -289,9 +290,7 @@ class Loader:
                 continue
             place = self._tables.states[column.number] + row
             if self._states[place] == st.VALUE:
-                raise RefusedValueError(
-                    "duplicate", f"the attribute {name!r} is in its column and in the rescue column"
-                )
+                raise RefusedValueError("duplicate", twice_reason(name))
             self._states[place] = st.ABSENT
 
     def _refuse(self, states: npt.NDArray[np.uint8], node: Node, entry: int, rule: str, message: str) -> None:

@@ -1,0 +1,105 @@
+"""Make updates of rows: what a row has is set, what it lacks is removed; refuses an attribute that is given twice."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from ddbio.core.encode import Encoder, Refusal
+from ddbio.core.loads.requests import ItemParts, Made, Values, single_frame, with_values, without_value
+from ddbio.core.rescue import twice_reason
+from ddbio.core.schema.field import RESCUE_NAME, is_item_bytes, name_of_field
+from ddbio.core.text.json_text import compact_json, parse_json
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from typing import Any
+
+    from numpy.typing import NDArray
+
+    from ddbio.core.loads.packing import Frame
+
+
+class UpdateParts:
+    """Make updates that set a row's attributes, and remove those that it has not; others are not touched.
+
+    What a row holds in its rescue column is set as well.
+    """
+
+    def __init__(
+        self, schema: pa.Schema, names: Sequence[str], keys: Mapping[str, str], table: str, compared: str | None = None
+    ) -> None:
+        self._table, self._compared, self._partition_key = table, compared, next(iter(keys))
+        self._keys = ItemParts(schema, list(keys), keys)
+        others = {*keys, RESCUE_NAME, *(field.name for field in schema if is_item_bytes(field))}
+        self._names = [name for name in names if name not in others]
+        self._attributes = [name_of_field(schema.field(name)) for name in self._names]
+        self._places = {attribute: place for place, attribute in enumerate(self._attributes)}
+        self._values = Values(schema, self._names)
+        self._rescued = Encoder(pa.schema([schema.field(RESCUE_NAME)])) if RESCUE_NAME in names else None
+        self._frames: dict[tuple[bytes, tuple[str, ...]], Frame] = {}
+
+    def make(self, batch: pa.RecordBatch) -> Made:
+        """Return the bytes of each row, and its frame: rows that set and remove the same attributes share one."""
+        present = np.ones((batch.num_rows, len(self._names)), bool)
+        for place, name in enumerate(self._names):
+            present[:, place] = batch.column(name).is_valid().to_numpy(zero_copy_only=False)
+        lacking: list[int] = []
+        if self._compared is not None:
+            lacking = np.flatnonzero(~present[:, self._names.index(self._compared)]).tolist()
+        values, more = self._with_rescued(self._values.make(batch), batch, present)
+        made = with_values(self._keys.make(batch), values, needed=False)
+        if lacking:
+            made = without_value(made, lacking)
+        for row, has in enumerate(present):
+            made.frames[row] = self._frame(has, more.get(row, ()))
+        return made
+
+    def _with_rescued(
+        self, values: Made, batch: pa.RecordBatch, present: NDArray[np.bool_]
+    ) -> tuple[Made, dict[int, tuple[str, ...]]]:
+        """Add what rows hold in the rescue column to their values; return the attributes beside the columns', too."""
+        if self._rescued is None or batch.column(RESCUE_NAME).null_count == batch.num_rows:
+            return values, {}
+        encoded = self._rescued.encode(batch.select([RESCUE_NAME]))
+        refusals = {refusal.row: refusal for refusal in (*encoded.refusals, *values.refusals)}
+        parts, more = values.parts(), {}
+        for row in np.flatnonzero(np.diff(encoded.offsets) > len(b"{}")).tolist():
+            rescued = parse_json(encoded.buffer[encoded.offsets[row] : encoded.offsets[row + 1]].tobytes())
+            more[row] = tuple(name for name in rescued if name not in self._places)
+            known = {name: self._places[name] for name in rescued if name in self._places}
+            twice = next((name for name, place in known.items() if present[row, place]), None)
+            if twice is not None:
+                refusals[row] = Refusal(row, RESCUE_NAME, "duplicate", twice_reason(twice))
+            present[row, list(known.values())] = True
+            places = known | {name: len(self._names) + n for n, name in enumerate(more[row])}
+            parts[row] = _joined(parts[row], {f":v{place}": rescued[name] for name, place in places.items()})
+        for row in refusals:
+            parts[row] = b""
+        ordered = [refusals[row] for row in sorted(refusals)]
+        return Made.of_parts(parts, values.units, ordered, values.frames), more
+
+    def _frame(self, has: NDArray[np.bool_], more: tuple[str, ...]) -> Frame:
+        pattern = has.tobytes(), more
+        if pattern not in self._frames:
+            given = [*np.flatnonzero(has), *range(len(has), len(has) + len(more))]
+            sets = ", ".join(f"#n{place} = :v{place}" for place in given)
+            removes = ", ".join(f"#n{place}" for place in np.flatnonzero(~has))
+            clauses = [f"SET {sets}"] * bool(sets) + [f"REMOVE {removes}"] * bool(removes)
+            names = {f"#n{place}": name for place, name in enumerate([*self._attributes, *more])}
+            extra: dict[str, object] = {}
+            if names:
+                extra = {"UpdateExpression": " ".join(clauses), "ExpressionAttributeNames": names}
+            if self._compared is not None:
+                place = self._names.index(self._compared)
+                names["#k"] = self._partition_key
+                extra["ConditionExpression"] = f"attribute_not_exists(#k) OR #n{place} < :v{place}"
+            self._frames[pattern] = single_frame("UpdateItem", self._table, "Key", extra)
+        return self._frames[pattern]
+
+
+def _joined(members: bytes, more: dict[str, Any]) -> bytes:
+    added = compact_json(more).encode()
+    return added if members == b"{}" else members[:-1] + b"," + added[1:]
