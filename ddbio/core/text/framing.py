@@ -107,7 +107,8 @@ def _framed(document: Any, framing: Framing, line: int) -> Iterator[tuple[str, A
         raise DecodeError(f"line {line}: {NOT_ITEMS}", line=line)
     member, kind = ("Items", list) if framing == "page" else ("Item", dict)
     if not isinstance(document, dict) or document.keys() != {member} or not isinstance(document[member], kind):
-        raise DecodeError(f'line {line}: expected {{"{member}": …}} and nothing else', line=line)
+        more = ": give pages one by one" if framing == "page" else ""
+        raise DecodeError(f'line {line}: expected one {{"{member}": …}} and nothing beside it{more}', line=line)
     if framing == "export":
         yield f"line {line}", document[member]
         return
