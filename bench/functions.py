@@ -91,20 +91,20 @@ def bodies(shape: Shape) -> dict[str, Callable[[], Any]]:
     texts: Any = pa.array(texts_of(shape))
     body = "\n".join(texts.to_pylist()).encode()
     schema = decoders.schema_of(shape)
-    schema_json = schema_to_json(schema)
+    schema_json, stored = schema_to_json(schema), schema.serialize().to_pybytes()
     decoder, encoder = Decoder(schema), Encoder(schema)
     batch = decoder.decode(body, "items")
     structs = batch.to_struct_array()
     decode = functools.partial(decoder.decode, body, "items")
     encode = functools.partial(encoder.encode, batch)
     decode_series = functools.partial(pandas_columns.decode_series, schema_json, "FAILFAST", "merge")
-    encode_series = functools.partial(pandas_columns.encode_tagged, schema_json, tuple(schema.names), "FAILFAST")
+    encode_series = functools.partial(pandas_columns.encode_tagged, stored, tuple(schema.names), "FAILFAST")
     untagged, tagged = texts.cast(pa.binary()), tagged_texts(batch)
     ways = {
         FROM: functools.partial(columns.decode_texts, schema_json, "FAILFAST", "merge", texts),
         FROM_PANDAS: functools.partial(decode_series, untagged.to_pandas()),
         DECODE: decode,
-        TO: functools.partial(columns.encode_structs, schema_json, "FAILFAST", structs),
+        TO: functools.partial(columns.encode_structs, stored, "FAILFAST", structs),
         TO_PANDAS: functools.partial(encode_series, tagged.to_pandas()),
         ENCODE: encode,
     }
