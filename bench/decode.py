@@ -62,7 +62,7 @@ class Decode:
 
 
 class DecodeProfile:
-    params = (list(profiles.PROFILES),)
+    params = ([profile for profile in profiles.PROFILES if profile not in profiles.DRIFTS],)
     param_names = ("profile",)
     timer = time.process_time
     timeout = 300
@@ -81,22 +81,22 @@ class DecodeProfile:
         self.ways[decoders.DDBIO](self.body)
 
     def time_floor(self, _: str) -> None:
-        self._time(decoders.FLOOR)
+        self.ways[decoders.FLOOR](self.body)
 
     def time_json_loads(self, _: str) -> None:
-        self._time(decoders.LOADS)
+        self.ways[decoders.LOADS](self.body)
 
     def time_orjson_loads(self, _: str) -> None:
-        self._time(decoders.ORJSON)
+        self.ways[decoders.ORJSON](self.body)
 
     def time_boto3(self, _: str) -> None:
-        self._time(decoders.BOTO3)
+        self.ways[decoders.BOTO3](self.body)
 
     def time_memcpy(self, _: str) -> None:
-        self._time(profiles.MEMCPY)
+        self.ways[profiles.MEMCPY](self.body)
 
     def time_utf8_check(self, _: str) -> None:
-        self._time(profiles.UTF8)
+        self.ways[profiles.UTF8](self.body)
 
     def track_megabytes_per_second(self, _: str) -> float:
         return len(self.body) / 1e6 / self._seconds()
@@ -108,10 +108,36 @@ class DecodeProfile:
         way = functools.partial(self.ways[decoders.DDBIO], self.body)
         return statistics.median(interleave({decoders.DDBIO: way}, ROUNDS)[decoders.DDBIO])
 
-    def _time(self, name: str) -> None:
-        if name not in self.ways:
-            raise NotImplementedError(f"{name} is not installed, or takes no rows that drift")
-        self.ways[name](self.body)
-
     track_megabytes_per_second.unit = "MB/s"  # type: ignore[attr-defined]
     track_items_per_second.unit = "items/s"  # type: ignore[attr-defined]
+
+
+class DecodeDrift:
+    """Rows that drift, beside the same rows before; no library's parser takes them under the schema."""
+
+    params = (list(profiles.DRIFTS),)
+    param_names = ("profile",)
+    timer = time.process_time
+    timeout = 300
+
+    def setup(self, profile: str) -> None:
+        self.body, self.settled = profiles.body_of(profile), profiles.body_of(profiles.BASE)
+        self.decode = profiles.ways_of(profile)[decoders.DDBIO]
+        self.check(profile)
+
+    @staticmethod
+    @functools.cache
+    def check(profile: str) -> None:
+        profiles.check(profile)
+
+    def time_drifted(self, _: str) -> None:
+        self.decode(self.body)
+
+    def time_settled(self, _: str) -> None:
+        self.decode(self.settled)
+
+    def track_ratio_to_settled(self, _: str) -> float:
+        ways = {name: functools.partial(self.decode, getattr(self, name)) for name in ("body", "settled")}
+        return speed_ratio(interleave(ways, 10 * ROUNDS), "body", "settled")
+
+    track_ratio_to_settled.unit = "x"  # type: ignore[attr-defined]

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 __all__ = [
     "format_schema",
     "infer_schema_of_items",
+    "load_text",
     "normalize_schema",
     "project_schema",
     "schema_from_json",
@@ -46,8 +47,6 @@ __all__ = [
 
 VERSION = 1
 """The version of the schema's JSON form."""
-
-_BYTE_ORDER_MARK = "\ufeff"
 
 
 def infer_schema_of_items(items: Iterable[Item]) -> pa.Schema:
@@ -131,6 +130,11 @@ def schema_to_json(schema: pa.Schema) -> str:
     return json.dumps({"version": VERSION, "fields": fields}, indent=2, ensure_ascii=False)
 
 
+def load_text(text: str | bytes) -> Any:
+    """Return what a schema's JSON text says; editors of some systems put a byte order mark before it."""
+    return json.loads(text.removeprefix("\ufeff") if isinstance(text, str) else text)
+
+
 def schema_from_json(text: str) -> pa.Schema:
     """Return the normalised schema of a text that ``schema_to_json`` wrote or a person edited.
 
@@ -140,7 +144,7 @@ def schema_from_json(text: str) -> pa.Schema:
         The text is not such JSON, of another version, or names an unknown type.
     """
     try:
-        document = json.loads(text.removeprefix(_BYTE_ORDER_MARK))
+        document = load_text(text)
         if document["version"] != VERSION:
             raise SchemaError(
                 f"schema version {document['version']!r} is not {VERSION}: write it again with this release"

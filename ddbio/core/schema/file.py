@@ -13,7 +13,7 @@ from typing import Any
 
 from ddbio.core.attribute import TAGS
 from ddbio.core.schema.arrow import VERSION as ARROW_VERSION
-from ddbio.core.schema.arrow import schema_from_json
+from ddbio.core.schema.arrow import load_text, schema_from_json
 from ddbio.core.schema.column import column_of, declared_by, names_of
 from ddbio.core.schema.lattice import NOTHING_DECLARED, NOTHING_SEEN, Declared, Shape
 from ddbio.errors import SchemaError
@@ -25,7 +25,6 @@ _KNOWN = {
     "name", "column_name", "column", "declared", "seen", "place", "declared_place", "whole_digits", "scale",
     "fits_int64", "members", "element", "values",
 }  # fmt: skip
-_BYTE_ORDER_MARK = "\ufeff"
 
 
 def write_text(seen: Shape, declared: Declared) -> str:
@@ -43,7 +42,7 @@ def read_text(text: str) -> tuple[Shape, Declared]:
         The text is no such file.
     """
     try:
-        document = json.loads(text.removeprefix(_BYTE_ORDER_MARK) if isinstance(text, str) else text)
+        document = load_text(text)
         version = document["version"]
         if version == ARROW_VERSION:
             return NOTHING_SEEN, Declared(members=declared_by(list(schema_from_json(text))[:-1]))

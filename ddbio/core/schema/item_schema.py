@@ -6,14 +6,13 @@ refuses nothing it was shown: a value that fits no column is rescued when items 
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from ddbio.core.schema import file as schema_file
-from ddbio.core.schema.arrow import VERSION, format_schema, normalize_schema, schema_from_json
+from ddbio.core.schema.arrow import VERSION, format_schema, load_text, normalize_schema, schema_from_json
 from ddbio.core.schema.column import declared_by, fields_of
 from ddbio.core.schema.evolution import Evolution, compare
 from ddbio.core.schema.field import RESCUE_FIELD
@@ -162,7 +161,7 @@ def _require_schema(other: object) -> None:
 
 def _is_arrow_text(text: str) -> bool:
     try:
-        document = json.loads(text.removeprefix("\ufeff"))
+        document = load_text(text)
     except (ValueError, RecursionError):
         return False
     return isinstance(document, dict) and document.get("version") == VERSION

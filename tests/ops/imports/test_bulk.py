@@ -10,39 +10,25 @@ import pytest
 from click.testing import CliRunner
 
 import ddbio
-from ddbio.aws.client import ClientSpec
 from ddbio.cli.main import cli
 from ddbio.cli.waiting import JobWatch
 from ddbio.errors import NotFoundError, OptionError, PartialWriteError, ServiceError
-from ddbio.testing import FakeDynamoDB, Faults, MotoServer
+from ddbio.testing import Faults
 
 BUCKET = "bulk"
 REPORTS = f"s3://{BUCKET}/reports"
 
 
-@pytest.fixture(scope="module")
-def s3():
-    """Return the endpoint of an S3 with one bucket, and a client of it."""
-    with MotoServer() as server:
-        client = ClientSpec(endpoint_url=server.endpoint_url, region="us-east-1").client("s3")
-        client.create_bucket(Bucket=BUCKET)
-        yield server.endpoint_url, client
-
-
 @pytest.fixture
-def serve(s3):
+def serve(serve):
     """Return a maker of fakes with a table; it returns the fake and the options that reach all."""
-    running = []
 
     def side(**options):
-        fake = FakeDynamoDB(export_to=s3[0], **options).start()
-        running.append(fake)
+        fake, reach = serve(**options)
         fake.load("orders", [{"pk": {"S": "old"}}, {"pk": {"S": "k1"}, "n": {"N": "0"}}], "pk:S")
-        return fake, {"endpoint_url": fake.endpoint_url, "s3_endpoint_url": s3[0], "region": "us-east-1"}
+        return fake, reach
 
-    yield side
-    for fake in running:
-        fake.stop()
+    return side
 
 
 def files(name, options, count=100, key="pk"):

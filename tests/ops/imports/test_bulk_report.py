@@ -10,30 +10,19 @@ import pytest
 from click.testing import CliRunner
 
 import ddbio
-from ddbio.aws.client import ClientSpec
 from ddbio.cli.main import cli
 from ddbio.errors import EncodeError, NotFoundError, OptionError
-from ddbio.testing import FakeDynamoDB, MotoServer
 
 BUCKET = "bulk-reports"
 REPORTS = f"s3://{BUCKET}/reports"
 
 
-@pytest.fixture(scope="module")
-def s3():
-    """Return the endpoint of an S3 with one bucket, and a client of it."""
-    with MotoServer() as server:
-        client = ClientSpec(endpoint_url=server.endpoint_url, region="us-east-1").client("s3")
-        client.create_bucket(Bucket=BUCKET)
-        yield server.endpoint_url, client
-
-
 @pytest.fixture
-def options(s3):
+def options(serve):
     """Return the options that reach a fake with a table of ten items and its S3."""
-    with FakeDynamoDB(export_to=s3[0]) as fake:
-        fake.load("orders", [{"pk": {"S": f"k{n}"}, "v": {"N": "5"}} for n in range(10)], "pk:S")
-        yield {"endpoint_url": fake.endpoint_url, "s3_endpoint_url": s3[0], "region": "us-east-1"}
+    fake, reach = serve()
+    fake.load("orders", [{"pk": {"S": f"k{n}"}, "v": {"N": "5"}} for n in range(10)], "pk:S")
+    return reach
 
 
 def put(name, rows, options, **conditions):
