@@ -15,7 +15,7 @@ from ddbio.core.decode import Decoder
 from ddbio.core.kernel.decode.decoder import SLICE_BYTES
 from ddbio.core.kernel.encode.load import offsets_of
 from ddbio.core.kernel.memory import PAD
-from ddbio.core.kernel.rows import Lines, Rows, are_documents, join_rows
+from ddbio.core.kernel.rows import Rows, join_rows
 from ddbio.core.text.framing import Framing, framing_of
 from ddbio.errors import DecodeError
 
@@ -65,21 +65,6 @@ class RowDecoder:
                 # Where one row is refused the next may be: what is joined in vain stays small beside what is decoded.
                 row, step = row + 1, max(taken, 1)
         return self._decoder.combine(batches)
-
-    def decode_lines(self, texts: list[bytes]) -> pa.RecordBatch | None:
-        """Return what ``decode`` returns of the same texts, with less to do, or None where that is the one to ask.
-
-        So it is where a text is no item, is framed in another way than the first, or has white space around it.
-        """
-        lines = b"\n".join(texts)
-        if not are_documents(Lines(np.frombuffer(lines, np.uint8)), len(texts)):
-            return None
-        try:
-            batch = self._decoder.decode(lines, _framing(texts[0]))
-        except DecodeError:
-            return None
-        # Each line begins and ends a document: as many documents as lines are one in each.
-        return batch if batch.num_rows == len(texts) else None
 
     def _rows(self, texts: Any) -> Rows:
         offsets = offsets_of(texts).astype(np.int64)
@@ -150,7 +135,5 @@ def _framing(text: bytes) -> Framing:
 
 
 def warm() -> None:
-    """Compile the loops that join rows and look at joined ones, or load them from where they are kept."""
-    decoder = RowDecoder(pa.schema([("a", pa.string())]))
-    decoder.decode(pa.array(["{}"]))
-    decoder.decode_lines([b"{}"])
+    """Compile the loop that joins rows, or load it from where it is kept."""
+    RowDecoder(pa.schema([("a", pa.string())])).decode(pa.array(["{}"]))

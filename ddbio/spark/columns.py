@@ -54,24 +54,6 @@ def decode_texts(schema_json: str, mode: Mode, nulls: Nulls, texts: Any) -> Any:
     return pa.StructArray.from_arrays(batch.columns, fields=list(batch.schema), mask=is_null)
 
 
-def decode_objects(schema_json: str, mode: Mode, nulls: Nulls, texts: list[Any]) -> Any:
-    """Return what ``decode_texts`` returns of the same texts, where these are bytes, or None, of Python's.
-
-    Raises
-    ------
-    DecodeError
-        As ``decode_texts``.
-    """
-    try:
-        batch = _decoder(schema_json, nulls).decode_lines(texts)
-    except TypeError:
-        # There is a null among them.
-        batch = None
-    if batch is None:
-        return decode_texts(schema_json, mode, nulls, pa.array(texts, pa.binary()))
-    return pa.StructArray.from_arrays(batch.columns, fields=list(batch.schema))
-
-
 def encode_structs(stored: bytes, mode: Mode, structs: Any) -> Any:
     """Return the text of each struct as one item, null for null.
 

@@ -6,23 +6,21 @@ to make them null.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import pyarrow as pa
 from pyspark.sql import functions as sql
-from pyspark.sql.types import ArrayType, BinaryType, DataType, MapType, StringType, StructField, StructType
+from pyspark.sql.types import ArrayType, DataType, MapType, StringType, StructField, StructType
 
 from ddbio.core.schema.arrow import normalize_schema, schema_to_json
 from ddbio.core.schema.item_schema import ItemSchema, arrow_schema_of
 from ddbio.errors import OptionError
 from ddbio.spark import columns, pandas_columns
 from ddbio.spark.idempotency import idempotency_key
-from ddbio.spark.tagged import tagged_json
 from ddbio.spark.types import to_arrow_schema, to_spark_schema, written_schema
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
-
     from pyspark.sql import Column, DataFrame
 
     from ddbio.spark.columns import Mode, Nulls
@@ -59,16 +57,9 @@ def from_dynamodb_json(col: Column | str, schema: Schema, *, mode: Mode = "FAILF
     _require("nulls", nulls, columns.NULLS)
     schema_json, spark_schema = _described(schema)
     column = sql.col(col) if isinstance(col, str) else col
-    if _HAS_ARROW_FUNCTIONS:
-        function = _arrow_function(_decoding(schema_json, mode, nulls), _bare(spark_schema))
-        return function(column).cast(spark_schema)
-
-    def decode_series(texts: Any) -> Any:
-        return pandas_columns.decode_series(schema_json, mode, nulls, texts)
-
-    function = _pandas_function(decode_series, ArrayType(_bare(spark_schema)))
-    # Spark makes the objects of bytes sooner than those of texts.
-    return function(column.cast(StringType()).cast(BinaryType()))[0].cast(spark_schema)
+    return _apply(_decoding(schema_json, mode, nulls), column.cast(StringType()), _bare(spark_schema)).cast(
+        spark_schema
+    )
 
 
 def to_dynamodb_json(struct_col: Column | str, schema: Schema, *, mode: Mode = "FAILFAST") -> Column:
@@ -93,15 +84,7 @@ def to_dynamodb_json(struct_col: Column | str, schema: Schema, *, mode: Mode = "
     _require("mode", mode, columns.MODES)
     stored, members = _written(schema)
     column = sql.col(struct_col) if isinstance(struct_col, str) else struct_col
-    if _HAS_ARROW_FUNCTIONS:
-        return _arrow_function(_encoding(stored, mode), StringType())(_struct_of(column, members))
-    names = tuple(name for name, _ in members)
-
-    def encode_series(texts: Any) -> Any:
-        return pandas_columns.encode_tagged(stored, names, mode, texts)
-
-    cast = [(column.getField(name).cast(_bare(kind)), kind) for name, kind in members]
-    return sql.when(column.isNotNull(), _pandas_function(encode_series, StringType())(tagged_json(cast)))
+    return _apply(_encoding(stored, mode), _struct_of(column, members), StringType())
 
 
 def decode_column(
@@ -225,18 +208,21 @@ def _quoted(name: str) -> str:
     return f"`{name.replace('`', '``')}`"
 
 
-def _arrow_function(function: Any, returned: DataType) -> Any:
-    # Without annotations it is taken for one that maps an array to an array.
-    function.__annotations__ = {}
-    return sql.arrow_udf(function, returned)
+def _apply(function: Callable[[Any], Any], column: Column, returned: DataType) -> Column:
+    """Return what the function of Arrow arrays makes of the column."""
+    if _HAS_ARROW_FUNCTIONS:
+        # Without annotations it is taken for one that maps an array to an array.
+        function.__annotations__ = {}
+        return sql.arrow_udf(function, returned)(column)
 
-
-def _pandas_function(function: Any, returned: DataType) -> Any:
     import pandas as pd  # noqa: PLC0415 - heavy
 
+    def map_series(batches: Any) -> Any:
+        return pandas_columns.map_series(function, batches)
+
     # Spark reads from the annotations what the function takes and returns.
-    function.__annotations__ = {"texts": pd.Series, "return": pd.Series}
-    return sql.pandas_udf(function, returned)  # type: ignore[call-overload, unused-ignore] # the stubs want literals
+    map_series.__annotations__ = {"batches": Iterator[pd.Series], "return": Iterator[pd.Series]}
+    return sql.pandas_udf(map_series, ArrayType(returned))(column)[0]  # type: ignore[call-overload, unused-ignore]
 
 
 def _bare(spark_type: Any) -> Any:

@@ -1,54 +1,75 @@
-"""Do what ``columns`` does for a Spark before 4.1, which hands its functions pandas objects in the place of Arrow's.
+"""Run functions of Arrow arrays on columns of a Spark before 4.1, which knows functions of pandas series only.
 
-Spark makes the objects before the function is called; on the way back, Arrow's memory is handed on as it is.
+Spark's worker makes the objects of a series before the function is called, and takes Arrow's memory back as it is. To
+functions of iterators it hands each batch when they ask for it, and no other function is in that worker meanwhile: so
+they can have the worker hand them Arrow's memory as well, for as long as they run.
 """
 
 from __future__ import annotations
 
-import functools
+import contextlib
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 
-from ddbio.core.decode import Decoder
-from ddbio.spark.columns import decode_objects, encode_structs, schema_of
-from ddbio.spark.tagged import tagged_schema
+from ddbio.errors import OptionError
 
 if TYPE_CHECKING:
-    from ddbio.spark.columns import Mode, Nulls
+    from collections.abc import Callable, Iterable, Iterator
 
 
-def decode_series(schema_json: str, mode: Mode, nulls: Nulls, texts: Any) -> Any:
-    """Return a series of lists of one struct of the schema's columns, one for each text of a series of bytes.
+def map_series(function: Callable[[Any], Any], batches: Iterable[Any]) -> Iterator[Any]:
+    """Return a series of what the function makes of each batch's array, each value in a list of its own.
 
     A series of structs Spark would take for a frame, and spend as much on each of its columns as on one of lists.
+
+    Raises
+    ------
+    OptionError
+        This Spark's worker makes objects all the same.
     """
-    structs = decode_objects(schema_json, mode, nulls, texts.tolist())
-    ends: Any = np.arange(len(structs) + 1, dtype=np.int32)
-    return _series_of(pa.ListArray.from_arrays(ends, structs))
+    with _series_of_arrow():
+        for batch in batches:
+            yield series_of(_listed(function(_array_of(batch))))
 
 
-def _series_of(array: Any) -> Any:
+def series_of(array: Any) -> Any:
+    """Return a series that holds Arrow's memory as it is, whatever Spark would apply to its values."""
     import pandas as pd  # noqa: PLC0415 - only workers need it
 
     class Series(pd.Series):  # type: ignore[misc] # pandas is not imported where types are checked
-        """Hold Arrow's memory as it is: Spark would apply a conversion to each nested value."""
-
         def apply(self, *_: Any, **__: Any) -> Any:
             return self
 
-    return Series(pd.arrays.ArrowExtensionArray(pa.chunked_array([array])))
+    return Series(pd.arrays.ArrowExtensionArray(array))
 
 
-@functools.lru_cache(maxsize=8)
-def _tagged_decoder(stored: bytes, names: tuple[str, ...]) -> Decoder:
-    schema = schema_of(stored)
-    return Decoder(tagged_schema(schema.field(name).type for name in names), on_misfit="fail")
+def _listed(array: Any) -> Any:
+    ends: Any = np.arange(len(array) + 1, dtype=np.int32)
+    return pa.ListArray.from_arrays(ends, array)
 
 
-def encode_tagged(stored: bytes, names: tuple[str, ...], mode: Mode, texts: Any) -> Any:
-    """Return a series of items for a series of texts that ``tagged_json`` made of the columns of these names."""
-    decoder = _tagged_decoder(stored, names)
-    *columns, _ = decoder.decode(b"\n".join(texts.tolist()), "items").columns
-    return _series_of(encode_structs(stored, mode, pa.StructArray.from_arrays(columns, list(names))))
+@contextlib.contextmanager
+def _series_of_arrow() -> Iterator[None]:
+    from pyspark.sql.pandas.serializers import (  # noqa: PLC0415 - only workers need it
+        ArrowStreamPandasUDFSerializer as Serializer,
+    )
+
+    own = Serializer.arrow_to_pandas
+    Serializer.arrow_to_pandas = lambda _, column, *__, **___: series_of(column)
+    try:
+        yield
+    finally:
+        Serializer.arrow_to_pandas = own
+
+
+def _array_of(series: Any) -> Any:
+    array: Any = getattr(series, "array", None)
+    if not hasattr(array, "__arrow_array__"):
+        raise OptionError(
+            "this Spark makes Python objects of what a column's function is handed: use decode_column or encode_column "
+            "of ddbio.spark.functions, which do the same to a DataFrame"
+        )
+    (chunk,) = array.__arrow_array__().chunks
+    return chunk

@@ -52,19 +52,6 @@ def test_each_row_is_what_it_is_alone(texts, arrow_type, start):
     assert RowDecoder(SCHEMA).decode(rows, strict=False).to_pylist() == wanted
 
 
-@example(["{}{}", '{"a":{"S":"x"}', '"n":{"N":"1"}}'])
-@example([GOOD, '{"a":', '{"S":"x"}}{}'])
-@example([GOOD] * 40)
-@given(TEXTS.map(lambda texts: [text for text in texts if text is not None]))
-def test_rows_that_are_joined_are_the_rows(texts):
-    """What is decoded together is what each row is alone; whatever else stands among the rows, nothing is."""
-    batch = RowDecoder(SCHEMA).decode_lines([text.encode() for text in texts])
-    if batch is not None:
-        assert batch.to_pylist() == [alone(text) for text in texts]
-    if set(texts) in ({GOOD}, {FRAMED}, {GOOD, '{"b":{"S":"é"}}'}):
-        assert batch is not None
-
-
 @given(TEXTS)
 def test_the_first_malformed_row_is_named(texts):
     """Where malformed rows are errors, the message begins with the number of the first."""

@@ -1,0 +1,80 @@
+"""Functions of Arrow arrays on columns of a Spark before 4.1, and what they leave of its worker."""
+
+from __future__ import annotations
+
+import pandas as pd
+import pyarrow as pa
+import pytest
+from pyspark.sql import functions as sql
+from pyspark.sql.pandas.serializers import ArrowStreamPandasUDFSerializer
+
+from ddbio.errors import OptionError
+from ddbio.spark.functions import from_dynamodb_json, to_dynamodb_json
+from ddbio.spark.pandas_columns import map_series
+
+pytestmark = pytest.mark.skipif(hasattr(sql, "arrow_udf"), reason="Spark has Arrow functions")
+
+# As Spark makes it: time zone, safe casts, columns by name, a frame for a struct.
+SPARK = ArrowStreamPandasUDFSerializer("UTC", True, True, True)
+STRUCTS = pa.chunked_array([pa.array([{"a": 1}, None, {"a": None}])])
+
+
+def handed():
+    """Yield a batch as Spark's worker hands it over."""
+    yield SPARK.arrow_to_pandas(STRUCTS)
+
+
+def test_the_function_gets_what_spark_got():
+    """An array comes and goes in the memory it has, nulls too; each value is alone in a list."""
+    got = []
+    (series,) = map_series(lambda array: got.append(array) or array, handed())
+    assert got[0].equals(STRUCTS.chunk(0))
+    assert got[0].field(0).buffers()[1].address == STRUCTS.chunk(0).field(0).buffers()[1].address
+    batch = SPARK._create_batch([(series, pa.list_(STRUCTS.type))])
+    assert batch.column(0).to_pylist() == [[{"a": 1}], [None], [{"a": None}]]
+
+
+def test_spark_has_its_own_way_back():
+    """After the last batch, after an error and after nobody wants more, Spark makes objects as before."""
+
+    def fail(_):
+        raise ValueError("refused")
+
+    assert len(list(map_series(lambda array: array, handed()))) == 1
+    assert isinstance(next(handed()), pd.DataFrame)
+    with pytest.raises(ValueError, match="refused"):
+        next(map_series(fail, handed()))
+    assert isinstance(next(handed()), pd.DataFrame)
+    running = map_series(lambda array: array, handed())
+    next(running)
+    running.close()
+    assert isinstance(next(handed()), pd.DataFrame)
+
+
+@pytest.mark.parametrize("objects", [pd.Series(["{}"]), pd.DataFrame({"array": [1]}), pd.DataFrame({"a": [1]})])
+def test_objects_are_refused(objects):
+    """Where a Spark of another make hands over objects after all, the message names what to use."""
+    with pytest.raises(OptionError, match="use decode_column or encode_column"):
+        next(map_series(lambda array: array, iter([objects])))
+
+
+def test_functions_of_others_get_objects(spark):
+    """In one query with ours, another's pandas function gets a frame for the same struct, and ours take any number."""
+
+    def kind(part):
+        return pd.Series([type(part).__name__] * len(part))
+
+    kind.__annotations__ = {"part": pd.DataFrame, "return": pd.Series}
+    schema = pa.schema([("n", pa.int64())])
+    frame = spark.range(7).select(sql.struct(sql.col("id").alias("n")).alias("item")).coalesce(1)
+    text = to_dynamodb_json("item", frame.schema["item"].dataType)
+    rows = frame.select(
+        sql.pandas_udf(kind, "string")("item").alias("kind"),
+        text.alias("text"),
+        from_dynamodb_json(text, schema)["n"].alias("n"),
+        sql.when(sql.col("item.n") > 3, text).alias("some"),
+    ).collect()
+    assert {row.kind for row in rows} == {"DataFrame"}
+    assert [row.n for row in rows] == list(range(7))
+    assert [row.text for row in rows] == [f'{{"n":{{"N":"{n}"}}}}' for n in range(7)]
+    assert [row.some for row in rows] == [None] * 4 + [row.text for row in rows[4:]]
