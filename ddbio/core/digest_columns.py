@@ -17,8 +17,8 @@ from ddbio.core import digest as plain
 from ddbio.core.attribute import canonical_number
 from ddbio.core.digest import Digest
 from ddbio.core.encode import EncodeOptions
-from ddbio.core.kernel.encode.fields import plain_fields
-from ddbio.core.kernel.encode.load import bytes_array, offsets_of, plain_array, spans_of, view_of, words_of
+from ddbio.core.kernel.encode.fields import plain_array, plain_fields, without_hidden
+from ddbio.core.kernel.encode.load import bytes_array, offsets_of, spans_of, view_of, words_of
 from ddbio.core.kernel.encode.state import BINARY, NUMBER, TEXT
 from ddbio.core.kernel.encode.times import time_array
 from ddbio.core.kernel.encode.unfit import unfit_times
@@ -216,28 +216,36 @@ def _add_container(
     array: _Array, field: pa.Field[Any], prepare: _Prepare, under: tuple[_Words, bool], sums: _Words
 ) -> None:
     tag = tag_of_field(field)
-    offsets = offsets_of(array).astype(np.int64)
-    first, n_entries = int(offsets[0]), int(offsets[-1] - offsets[0])
-    bounds = offsets - first
+    is_map = pa.types.is_map(array.type)
+    bounds, values = _entries(array, array.items if is_map else array.values)
     (element,) = fields_within(field.type)
-    inner = new_sums(n_entries)
+    inner = new_sums(len(values))
     if tag in SETS:
-        elements = array.values.slice(first, n_entries)
-        if elements.null_count:
+        if values.null_count:
             raise SchemaError(f"{field.name}: a set of DynamoDB holds no null: drop it, or make the column a list")
-        _add(elements, element, prepare, (_ELEMENT_KEY, _NULLS_COUNT), inner)
-    elif tag == "L":
-        keys = new_sums(n_entries)
+        _add(values, element, prepare, (_ELEMENT_KEY, _NULLS_COUNT), inner)
+    elif not is_map:
+        keys = new_sums(len(values))
         loops.key_places(bounds, keys)
-        _add(array.values.slice(first, n_entries), element, prepare, (keys, _NULLS_COUNT), inner)
+        _add(values, element, prepare, (keys, _NULLS_COUNT), inner)
     else:
-        keys = new_sums(n_entries)
-        loops.key_names(*spans_of(bytes_array(prepare(array.keys.slice(first, n_entries)), TEXT)), keys)
-        _add(array.items.slice(first, n_entries), element, prepare, (keys, _NULLS_COUNT), inner)
+        keys = new_sums(len(values))
+        _, names = _entries(array, array.keys)
+        loops.key_names(*spans_of(bytes_array(prepare(names), TEXT)), keys)
+        _add(values, element, prepare, (keys, _NULLS_COUNT), inner)
         longest = int(np.diff(bounds).max(initial=0))
         slots = np.zeros(1 << (2 * longest).bit_length(), np.int64)
         loops.drop_repeated(bounds, keys, slots, inner)
     loops.add_containers(bounds, inner, _CODES[tag], *_validity(array), *under, sums)
+
+
+def _entries(array: _Array, values: _Array) -> tuple[np.ndarray[Any, np.dtype[np.int64]], _Array]:
+    """Return where each list or map begins and ends among the values, its own or its keys, that the array shows."""
+    offsets = offsets_of(array).astype(np.int64)
+    if array.null_count and np.diff(offsets)[array.is_null()].any():
+        return without_hidden(array, offsets, values)
+    first, count = int(offsets[0]), int(offsets[-1] - offsets[0])
+    return offsets - first, values.slice(first, count)
 
 
 def _validity(array: _Array) -> tuple[Any, int]:
@@ -245,8 +253,8 @@ def _validity(array: _Array) -> tuple[Any, int]:
     if not array.null_count:
         return _NO_BITS, 0
     bits = array.buffers()[0]
-    if bits is None:
-        # An array of type null has none.
+    if bits is None or pa.types.is_null(array.type):
+        # An array of type null has none, or those of the struct that it is a member of.
         return np.frombuffer(bytes(len(array) // 8 + 1), np.uint8), 0
     return view_of(bits, np.uint8), array.offset
 

@@ -16,8 +16,8 @@ import pyarrow as pa
 from ddbio.core.attribute import MAX_DIGITS, canonical_number, decode_base64
 from ddbio.core.encode import EncodeOptions
 from ddbio.core.items import items_of
-from ddbio.core.kernel.encode.fields import plain_fields
-from ddbio.core.kernel.encode.load import bytes_array, plain_array, spans_of, words_of
+from ddbio.core.kernel.encode.fields import plain_array, plain_fields
+from ddbio.core.kernel.encode.load import bytes_array, spans_of, words_of
 from ddbio.core.kernel.encode.number import LONGEST
 from ddbio.core.kernel.encode.state import NUMBER
 from ddbio.core.kernel.encode.times import time_array

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from ddbio.core.encode import Encoder
+from ddbio.core.kernel.encode.fields import plain_array
 from ddbio.core.schema.item_schema import arrow_schema_of
 from ddbio.errors import SchemaError
 
@@ -73,8 +74,12 @@ def _restored(found: pa.Schema, wanted: pa.Schema) -> pa.Schema:
 def _cast(batch: pa.RecordBatch, wanted: pa.Schema) -> pa.RecordBatch:
     columns = []
     for column, field in zip(batch.columns, wanted, strict=True):
+        if column.type == field.type:
+            # pyarrow 25 casts some arrays to their own type wrongly: slices with run ends to other values.
+            columns.append(column)
+            continue
         try:
-            columns.append(column.cast(field.type))
+            columns.append(plain_array(column).cast(field.type))
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
             raise SchemaError(
                 f"{field.name}: the column is {column.type}, the schema's {field.type}: {error}"

@@ -23,6 +23,8 @@ from ddbio.core.rescue import MisfitLog
 from ddbio.core.schema.arrow import infer_schema_of_items, normalize_schema
 from ddbio.errors import DecodeError, EncodeError, SchemaError
 
+N_ONE, N_TWO = {"N": "1"}, {"N": "2"}
+
 
 def digest_of(items):
     """Return the digest of items, by the plain reference."""
@@ -169,6 +171,38 @@ def test_what_lies_under_null_does_not_count():
     hidden = pa.StructArray.from_arrays([pa.array([float("nan"), 1.0])], ["x"], mask=pa.array([True, False]))
     batch = pa.record_batch([hidden], names=["s"])
     assert sums_of(batch) == [digest_of([{}]), digest_of([{"s": {"M": {"x": {"N": "1"}}}}])]
+
+
+NOT_A_NUMBER = pa.array([float("nan"), 1.0, 2.0])
+HIDES_FIRST = pa.array([True, False, False])
+
+
+@pytest.mark.parametrize(
+    ("column", "wanted"),
+    [
+        (pa.ListArray.from_arrays([0, 1, 1, 3], NOT_A_NUMBER, mask=HIDES_FIRST), [{"L": []}, {"L": [N_ONE, N_TWO]}]),
+        (
+            pa.MapArray.from_arrays([0, 1, 2, 3], ["x", "y", "z"], NOT_A_NUMBER, mask=HIDES_FIRST),
+            [{"M": {"y": N_ONE}}, {"M": {"z": N_TWO}}],
+        ),
+        (pa.FixedSizeListArray.from_arrays(NOT_A_NUMBER, 1, mask=HIDES_FIRST), [{"L": [N_ONE]}, {"L": [N_TWO]}]),
+    ],
+    ids=["list", "map", "fixed"],
+)
+def test_what_lies_under_null_lists_and_maps_does_not_count(column, wanted):
+    """A null list or map hides its values too, and those of the others keep their places and names."""
+    batch = pa.record_batch([column], names=["a"])
+    assert sums_of(batch) == [digest_of([{}]), *(digest_of([{"a": value}]) for value in wanted)]
+
+
+def test_a_member_that_is_always_null():
+    """A member without any value is missing, also where structs beside it are null."""
+    batch = pa.record_batch([pa.array([{"x": None, "y": 1}, None, {"x": None, "y": 2}])], names=["s"])
+    assert sums_of(batch) == [
+        digest_of([{"s": {"M": {"y": N_ONE}}}]),
+        digest_of([{}]),
+        digest_of([{"s": {"M": {"y": N_TWO}}}]),
+    ]
 
 
 def test_a_batch_of_several_slices():

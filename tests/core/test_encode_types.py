@@ -36,6 +36,9 @@ WANTED = [None if text is None else {"S": text} for text in TEXTS]
         pa.array(TEXTS, pa.string_view()),
         pa.array(TEXTS).dictionary_encode(),
         pa.RunEndEncodedArray.from_arrays([1, 2, 3, 4], pa.array(TEXTS)),
+        pa.DictionaryArray.from_arrays([0, 1, 2, 3], pa.array(TEXTS, pa.string_view())),
+        pa.RunEndEncodedArray.from_arrays([1, 2, 3, 4], pa.array(TEXTS, pa.string_view())),
+        pa.ExtensionArray.from_storage(pa.json_(pa.string_view()), pa.array(TEXTS, pa.string_view())),
     ],
     ids=lambda array: str(array.type),
 )
@@ -170,7 +173,27 @@ def test_every_kind_of_list(arrow_type):
 def test_lists_of_fixed_length():
     """A list of fixed length is L."""
     array = pa.array([[1, 2], None, [3, 4]], pa.list_(pa.int64(), 2))
-    assert values_of(array) == [{"L": numbers("1", "2")}, None, {"L": numbers("3", "4")}]
+    wanted = [{"L": numbers("1", "2")}, None, {"L": numbers("3", "4")}]
+    assert values_of(array) == wanted
+    assert values_of(array.slice(1)) == wanted[1:]
+    assert values_of(array.slice(3)) == []
+
+
+LONG_TEXTS = pa.array(
+    [None, "a text of more than twelve bytes", "x", "another text of more than twelve"], pa.string_view()
+)
+JSON_TEXTS = pa.ExtensionArray.from_storage(pa.json_(pa.string_view()), LONG_TEXTS)
+
+
+@pytest.mark.parametrize("texts", [LONG_TEXTS, JSON_TEXTS], ids=lambda texts: str(texts.type))
+def test_lists_of_views(texts):
+    """Texts that views hold elsewhere come along from lists of every kind."""
+    first, second, third, fourth = [{"NULL": True}, *({"S": text} for text in LONG_TEXTS.to_pylist()[1:])]
+    fixed = pa.FixedSizeListArray.from_arrays(texts, 2, mask=pa.array([False, False]))
+    assert values_of(fixed) == [{"L": [first, second]}, {"L": [third, fourth]}]
+    views = pa.ListViewArray.from_arrays([2, 1, 0], [2, 3, 0], texts)
+    assert values_of(views) == [{"L": [third, fourth]}, {"L": [second, third, fourth]}, {"L": []}]
+    assert values_of(views.slice(2)) == [{"L": []}]
 
 
 def test_what_lies_under_a_null_is_not_looked_at():

@@ -49,6 +49,14 @@ def test_a_schema_restores_types():
     assert ddbio.to_dynamodb_json(table, schema) == b'{"a":{"SS":["x"]},"n":{"N":"1"}}\n'
 
 
+@pytest.mark.parametrize("schema", [None, pa.schema([("a", pa.large_string())])], ids=["as it is", "another type"])
+def test_a_slice_of_run_ends(schema):
+    """The rows of a slice keep their own values, whether a schema asks for another type or not."""
+    batch = pa.RecordBatch.from_arrays([pa.RunEndEncodedArray.from_arrays([2, 3, 5], ["x", "y", "z"])], ["a"])
+    lines = ddbio.to_dynamodb_json(batch.slice(2), schema)
+    assert lines == b'{"a":{"S":"y"}}\n{"a":{"S":"z"}}\n{"a":{"S":"z"}}\n'
+
+
 def test_a_column_that_is_not_what_the_schema_says():
     """Where a column cannot become what the schema says, nothing is written."""
     with pytest.raises(SchemaError, match=r"^a: the column is string, the schema's int64: "):

@@ -1,9 +1,14 @@
-"""Bring any Arrow schema to fields that DynamoDB has a type for; refuses what it has no exact form for."""
+"""Bring any Arrow schema to fields that DynamoDB has a type for, and its arrays to fewer layouts.
+
+Refuses what DynamoDB has no exact form for.
+"""
 
 from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from ddbio.core.kernel.encode.times import form_of, is_time, refuse_interval, scale_of
@@ -92,3 +97,70 @@ def _as_set(each: pa.Field[Any]) -> pa.Field[Any]:
     if tag not in SETS:
         raise SchemaError(f"{each.name}: named in sets, but DynamoDB has sets of text, numbers and binary only")
     return each.with_metadata({**(each.metadata or {}), DDB_TYPE: tag.encode()})  # type: ignore[dict-item] # stubs
+
+
+def plain_array(array: Any) -> Any:
+    """Return the array without extension, dictionary, run ends, views and fixed sizes."""
+    while True:
+        arrow_type = array.type
+        if isinstance(arrow_type, pa.BaseExtensionType):
+            array = array.storage
+        elif pa.types.is_dictionary(arrow_type):
+            array = _taken(array.dictionary, array.indices)
+        elif pa.types.is_run_end_encoded(arrow_type):
+            entries = np.arange(array.offset, array.offset + len(array))
+            array = _taken(array.values, pa.array(np.searchsorted(array.run_ends, entries, side="right")))
+        elif pa.types.is_fixed_size_list(arrow_type):
+            return _without_fixed_size(array)
+        elif pa.types.is_list_view(arrow_type) or pa.types.is_large_list_view(arrow_type):
+            return _without_view(array)
+        else:
+            return array
+
+
+def _taken(values: Any, places: Any) -> Any:
+    plain = plain_array(values)
+    # pyarrow 25 takes nothing from views.
+    if pa.types.is_string_view(plain.type):
+        plain = plain.cast(pa.large_string())
+    elif pa.types.is_binary_view(plain.type):
+        plain = plain.cast(pa.large_binary())
+    return plain.take(places)
+
+
+def _without_fixed_size(array: Any) -> Any:
+    # The cast of pyarrow 25 loses the texts of views.
+    size = array.type.list_size
+    offsets = size * np.arange(len(array) + 1)
+    return _lists(offsets, array.values.slice(size * array.offset, offsets[-1]), array.is_null())
+
+
+def _without_view(array: Any) -> Any:
+    lengths = np.where(array.is_valid(), array.sizes, 0)
+    return _lists(_ends_of(lengths), _gathered(array.values, array.offsets.to_numpy(), lengths), array.is_null())
+
+
+def without_hidden(array: Any, offsets: npt.NDArray[np.int64], values: Any) -> tuple[npt.NDArray[np.int64], Any]:
+    """Return the offsets and the values of a list or map, or its keys, without what lies under its nulls."""
+    lengths = np.where(array.is_valid(), np.diff(offsets), 0)
+    return _ends_of(lengths), _gathered(values, offsets[:-1], lengths)
+
+
+def _lists(offsets: npt.NDArray[np.int64], values: Any, mask: Any) -> Any:
+    places: Any = pa.array(offsets)
+    return pa.LargeListArray.from_arrays(places, values, mask=mask)
+
+
+def _ends_of(lengths: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
+    return np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)])
+
+
+def _gathered(values: Any, starts: npt.NDArray[Any], lengths: npt.NDArray[Any]) -> Any:
+    """Return so many values from each start on, one stretch after the other."""
+    # pyarrow 25 loses the texts of extensions that are views, and cannot make nothing of every type.
+    plain = plain_array(values)
+    if not lengths.any():
+        return plain.slice(0, 0)
+    views: Any = pa.LargeListViewArray
+    places = [pa.array(each, pa.int64()) for each in (np.where(lengths, starts, 0), lengths)]
+    return views.from_arrays(*places, plain).flatten()

@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ddbio.core.kernel.encode import state as st
+from ddbio.core.kernel.encode.fields import plain_array
 from ddbio.core.kernel.encode.json_values import RefusedValueError, read_members, read_value
 from ddbio.core.kernel.encode.number import LONGEST
 from ddbio.core.kernel.encode.text import LONGEST_ESCAPE
@@ -296,31 +297,6 @@ class Loader:
     def _refuse(self, states: npt.NDArray[np.uint8], node: Node, entry: int, rule: str, message: str) -> None:
         states[entry] = st.BAD
         self.messages[node.number, entry] = (rule, message)
-
-
-def plain_array(array: Any) -> Any:
-    """Return the array without extension, dictionary, run ends, views and fixed sizes."""
-    while True:
-        arrow_type = array.type
-        if isinstance(arrow_type, pa.BaseExtensionType):
-            array = array.storage
-        elif pa.types.is_dictionary(arrow_type):
-            array = array.dictionary_decode()
-        elif pa.types.is_run_end_encoded(arrow_type):
-            array = pc.run_end_decode(array)  # type: ignore[attr-defined] # the stubs lack it
-        elif pa.types.is_fixed_size_list(arrow_type):
-            return array.cast(pa.list_(arrow_type.value_field))
-        elif pa.types.is_list_view(arrow_type) or pa.types.is_large_list_view(arrow_type):
-            return _without_view(array)
-        else:
-            return array
-
-
-def _without_view(array: Any) -> Any:
-    # The cast of pyarrow 25 leaves too few offsets where there are nulls.
-    lengths = pc.fill_null(pc.list_value_length(array), 0).to_numpy()
-    offsets = np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)])
-    return pa.LargeListArray.from_arrays(pa.array(offsets), array.flatten(), mask=array.is_null())
 
 
 def bytes_array(array: Any, kind: int) -> Any:
