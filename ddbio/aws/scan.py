@@ -23,9 +23,6 @@ if TYPE_CHECKING:
     from ddbio.budget import Budget
     from ddbio.core.text.page import Page
 
-# An endpoint that is down for this long is down; throttling may last until the deadline.
-UNREACHABLE_SECONDS = 60.0
-
 # The budget as a whole slows down too, and a stopped job should end soon.
 LONGEST_PAUSE_SECONDS = 5.0
 
@@ -139,9 +136,11 @@ def _estimate(request: SegmentRequest, item_units: float | None, limit: int | No
 
 
 def _fetch(source: PageSource, parameters: dict[str, Any], estimate: float, budget: Budget, patience: Patience) -> Page:
-    began = time.monotonic()
+    began: float | None = None
     for attempt in itertools.count():
         grant = budget.acquire(estimate)
+        # What the budget made it wait before is no lack of progress.
+        began = time.monotonic() if began is None else began
         try:
             page = source.scan(parameters)
         except (ClientError, BotoCoreError) as error:
@@ -178,5 +177,5 @@ def _raise_if_hopeless(
     failure = to_ddbio_error(error, action="dynamodb:Scan", resource=where)
     if not is_transient(error):
         raise failure from error
-    if waited_seconds > min(UNREACHABLE_SECONDS, patience.deadline_seconds):
-        raise EndpointError(f"{failure}; gave up after {waited_seconds:.0f} s", where) from error
+    if waited_seconds > patience.deadline_seconds:
+        raise EndpointError(f"{failure}; gave up after {waited_seconds:.0f} s, deadline_seconds", where) from error

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any, Protocol
 from botocore.exceptions import BotoCoreError, ClientError
 
 from ddbio.aws.failure import THROTTLE_CODES, error_code, is_transient, throttling_reasons, to_ddbio_error
-from ddbio.aws.scan import UNREACHABLE_SECONDS
 from ddbio.core.attribute import canonical_number
 from ddbio.core.loads.hot_keys import HotKeys
 from ddbio.core.loads.packing import Packer
@@ -102,6 +101,7 @@ class Lane:
         self._source, self._table, self._key_names = source, table, tuple(key_names)
         self._budget, self._patience, self._clock = budget, patience, clock
         self._ratio = 1.0
+        self._failing_since: float | None = None
         self._failure: ClientError | BotoCoreError | None = None
         self._last: tuple[bytes, dict[str, Any]] = (b"{}", {})
         self.tally = LaneTally()
@@ -121,16 +121,16 @@ class Lane:
             If the service refuses the table, the credentials or the operation itself.
         """
         packer = Packer(writes)
-        progress_at, attempt = self._clock(), 0
+        attempt = 0
         while batch := packer.take():
             left = self._send(writes, packer, batch)
             if left < len(batch):
-                progress_at = self._clock()
+                self._failing_since = None
             if not left:
                 attempt = 0
                 continue
             self.tally.retries += 1
-            self._give_up_after(self._clock() - progress_at)
+            self._give_up()
             self._patience.pause(attempt)
             attempt += 1
 
@@ -158,8 +158,12 @@ class Lane:
         return self._last[1]
 
     def _stamp(self) -> None:
+        now = self._clock()
         if self.tally.first_at is None:
-            self.tally.first_at = self._clock()
+            self.tally.first_at = now
+        # What the budget made the lane wait before is no lack of progress.
+        if self._failing_since is None:
+            self._failing_since = now
 
     def _answered(
         self, reply: dict[str, Any], grant: Any, expected: float, sent: tuple[Writes, Packer, Sequence[int]]
@@ -210,19 +214,21 @@ class Lane:
         for place in places:
             self.tally.hot.add(_partition_key(writes, place, self._key_names[0]))
 
-    def _give_up_after(self, idle_seconds: float) -> None:
-        if idle_seconds <= min(UNREACHABLE_SECONDS, self._patience.deadline_seconds):
+    def _give_up(self) -> None:
+        now = self._clock()
+        since = now if self._failing_since is None else self._failing_since
+        idle_seconds = now - since
+        if idle_seconds <= self._patience.deadline_seconds:
             return
         error = self._failure
         if error is not None and is_transient(error):
             failure = to_ddbio_error(error, action="dynamodb:write", resource=f"table {self._table!r}")
-            raise EndpointError(f"{failure}; gave up after {idle_seconds:.0f} s") from error
-        if idle_seconds > self._patience.deadline_seconds:
-            raise ThrottledError(
-                f"writing to table {self._table!r} was throttled for {idle_seconds:.0f} s without a row: raise its "
-                "capacity, lower the budget, or raise deadline_seconds",
-                elapsed_seconds=idle_seconds,
-            )
+            raise EndpointError(f"{failure}; gave up after {idle_seconds:.0f} s, deadline_seconds") from error
+        raise ThrottledError(
+            f"writing to table {self._table!r} was throttled for {idle_seconds:.0f} s without a row: raise its "
+            "capacity, lower the budget, or raise deadline_seconds",
+            elapsed_seconds=idle_seconds,
+        )
 
 
 def _consumed(reply: dict[str, Any]) -> float | None:

@@ -1,6 +1,7 @@
 """Reading a segment: every page once, whatever the endpoint does, within the budget."""
 
 import threading
+from dataclasses import replace
 
 import pytest
 from botocore.exceptions import ClientError, ConnectTimeoutError
@@ -114,11 +115,19 @@ def test_throttling_ends_at_the_deadline(patience):
         _read(source, Patience(-1.0, patience.stop))
 
 
-def test_unreachable_endpoint_ends(patience, monkeypatch):
-    """An endpoint that stays out of reach is given up."""
-    monkeypatch.setattr(scan, "UNREACHABLE_SECONDS", -1.0)
+def test_unreachable_endpoint_ends(patience):
+    """An endpoint that stays out of reach until the deadline is given up."""
     with pytest.raises(EndpointError, match="gave up"):
-        _read(Scripted(ConnectTimeoutError(endpoint_url="http://x")), patience)
+        _read(Scripted(ConnectTimeoutError(endpoint_url="http://x")), Patience(-1.0, patience.stop))
+
+
+def test_waiting_for_the_budget_is_no_failure(patience):
+    """A failure after a wait for the budget that is longer than the deadline is only the first one."""
+    source = Scripted(ConnectTimeoutError(endpoint_url="http://x"), _page())
+    budget = LocalBudget(1.0)
+    budget.settle(budget.acquire(0.0), 0.3)
+    pages = scan_pages(source, replace(REQUEST, max_items=1, item_units=0.1), budget, Patience(0.2, patience.stop))
+    assert [page.count for page in pages] == [1]
 
 
 def test_key_that_does_not_advance_is_an_error(patience):

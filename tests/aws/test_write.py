@@ -209,15 +209,38 @@ def test_answers_that_leave_everything_end_the_lane():
 
 
 def test_an_endpoint_out_of_reach_ends_the_lane():
-    """Failures that last for a minute are the endpoint's."""
+    """Failures that last until the deadline are the endpoint's; shorter ones are waited out."""
 
     def misbehave(service, writes):
         raise ConnectionClosedError(endpoint_url="simulated")
 
     service = Service(Clock(), misbehave)
     with pytest.raises(EndpointError, match="gave up after"):
-        lane_on(service).write(writes_of([1]))
-    assert service.clock.now < 70
+        lane_on(service, deadline_seconds=300).write(writes_of([1]))
+    assert 300 < service.clock.now < 310
+
+
+class SlowBudget(LocalBudget):
+    """Grant a request after ten minutes, in virtual time."""
+
+    def acquire(self, units):
+        """Let the time pass."""
+        self._clock.now += 600
+        return super().acquire(units)
+
+
+def test_waiting_for_the_budget_is_no_failure():
+    """A request that fails once after a long wait for a small budget is sent again, as often as that happens."""
+
+    def misbehave(service, writes):
+        if service.calls % 2:
+            raise error_of("InternalServerError", 500)
+
+    service = Service(Clock(), misbehave)
+    budget = SlowBudget(None, clock=service.clock)
+    lane = Lane(service, "rows", ["pk"], budget, Patience(service.clock, 650), clock=service.clock)
+    lane.write(writes_of([1, 1, 1]))
+    assert (lane.tally.written, lane.tally.retries) == (3, 3)
 
 
 def test_a_refusal_of_the_job_is_raised_at_once():
