@@ -27,11 +27,16 @@ if TYPE_CHECKING:
     from ddbio.aws.bodies import BodySource
     from ddbio.budget import Budget
     from ddbio.core.loads.packing import Writes
+    from ddbio.errors import DdbioError
 
 # https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/Programming.Errors.html
 # What is wrong with a row: sent again alone, it fails alone.
 _ROW_CODES = frozenset(
     {"ValidationException", "SerializationException", "ItemCollectionSizeLimitExceededException", "413"}
+)
+# https://docs.aws.amazon.com/amazondynamodb/latest/APIReference/API_PutItem.html: another write holds the item for now.
+_CONFLICT_CODES = frozenset(
+    {"ReplicatedWriteConflictException", "TransactionConflictException", "TransactionInProgressException"}
 )
 _LOST_CODE = "ConditionalCheckFailedException"
 # How fast the ratio of real to expected units follows what was consumed.
@@ -154,7 +159,17 @@ class Lane:
     def _parsed(self, reply: bytes) -> dict[str, Any]:
         # Batches of as many units, all written, have the same answer.
         if reply != self._last[0]:
-            self._last = (reply, json.loads(reply.decode()))
+            try:
+                parsed = json.loads(reply.decode())
+            except ValueError:
+                parsed = None
+            if not isinstance(parsed, dict):
+                raise EndpointError(
+                    f"{self._source.endpoint_url} answered a write with what is not DynamoDB's: {reply[:60]!r}; is the "
+                    "endpoint right?",
+                    self._source.endpoint_url,
+                )
+            self._last = (reply, parsed)
         return self._last[1]
 
     def _stamp(self) -> None:
@@ -204,8 +219,8 @@ class Lane:
             if scope is ThrottleScope.KEY_RANGE:
                 self._note_keys(writes, batch)
             self._budget.throttled(scope, ", ".join(reasons) or code)
-        elif not is_transient(error):
-            raise to_ddbio_error(error, action="dynamodb:write", resource=f"table {self._table!r}") from error
+        elif code not in _CONFLICT_CODES and not is_transient(error):
+            raise self._told(error) from error
         self._failure = error
         packer.give_back(batch)
         return len(batch)
@@ -221,14 +236,18 @@ class Lane:
         if idle_seconds <= self._patience.deadline_seconds:
             return
         error = self._failure
-        if error is not None and is_transient(error):
-            failure = to_ddbio_error(error, action="dynamodb:write", resource=f"table {self._table!r}")
-            raise EndpointError(f"{failure}; gave up after {idle_seconds:.0f} s, deadline_seconds") from error
+        if error is not None and error_code(error) not in THROTTLE_CODES:
+            failure = self._told(error)
+            failure.args = (f"{failure}; gave up after {idle_seconds:.0f} s, deadline_seconds", *failure.args[1:])
+            raise failure from error
         raise ThrottledError(
             f"writing to table {self._table!r} was throttled for {idle_seconds:.0f} s without a row: raise its "
             "capacity, lower the budget, or raise deadline_seconds",
             elapsed_seconds=idle_seconds,
         )
+
+    def _told(self, error: ClientError | BotoCoreError) -> DdbioError:
+        return to_ddbio_error(error, action="dynamodb:write", resource=f"table {self._table!r}")
 
 
 def _consumed(reply: dict[str, Any]) -> float | None:

@@ -11,7 +11,7 @@ from ddbio.aws.write import Lane
 from ddbio.budget import LocalBudget
 from ddbio.core.loads.packing import Writes, packing_order, write_units
 from ddbio.core.loads.requests import PUT, batch_frame, single_frame
-from ddbio.errors import AccessDeniedError, EndpointError, ThrottledError
+from ddbio.errors import AccessDeniedError, EndpointError, ServiceError, ThrottledError
 
 FRAME = batch_frame("rows", *PUT)
 
@@ -241,6 +241,37 @@ def test_waiting_for_the_budget_is_no_failure():
     lane = Lane(service, "rows", ["pk"], budget, Patience(service.clock, 650), clock=service.clock)
     lane.write(writes_of([1, 1, 1]))
     assert (lane.tally.written, lane.tally.retries) == (3, 3)
+
+
+CONFLICTS = ["TransactionConflictException", "TransactionInProgressException", "ReplicatedWriteConflictException"]
+
+
+@pytest.mark.parametrize("code", CONFLICTS)
+def test_a_conflict_with_another_writer_is_waited_out(code):
+    """An item that a transaction or another region holds is written when it is free, and told by its name if never."""
+
+    def misbehave(service, writes):
+        if service.calls <= service.held:
+            raise error_of(code)
+
+    service = Service(Clock(), misbehave)
+    service.held = 3
+    lane = lane_on(service)
+    lane.write(writes_of([1, 2, 1]))
+    assert (service.items, lane.tally.written, lane.tally.retries) == ({"k1": 2, "k2": 1}, 3, 3)
+    service.held = 10_000
+    with pytest.raises(ServiceError, match=rf"{code}: told\); gave up after"):
+        lane_on(service, deadline_seconds=30).write(writes_of([1]))
+
+
+@pytest.mark.parametrize("reply", [b"<html>sign in</html>", b"[]", b"\xff"])
+def test_an_answer_that_is_none_is_told(reply):
+    """What answers in the service's place, as a proxy's page does, is named with what it said."""
+    service = Service(Clock())
+    service.endpoint_url = "http://portal"
+    service.call = lambda *_: reply
+    with pytest.raises(EndpointError, match="http://portal answered a write with what is not DynamoDB's"):
+        lane_on(service).write(writes_of([1]))
 
 
 def test_a_refusal_of_the_job_is_raised_at_once():
