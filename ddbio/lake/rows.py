@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import io
 import re
 import zlib
 from contextlib import contextmanager
@@ -11,17 +10,16 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
-import pyarrow.csv
-import pyarrow.json
 import pyarrow.orc
 import pyarrow.parquet as pq
 
 from ddbio.core.decode import from_dynamodb_json
 from ddbio.errors import DdbioError, DecodeError
 from ddbio.lake.ranges import RangeFile
+from ddbio.lake.text_rows import read_csv, read_json
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Collection, Iterable, Iterator
 
     from ddbio.core.staged import StoredObject
     from ddbio.lake.store import ObjectStore
@@ -78,7 +76,7 @@ class RowFiles:
 
     def __init__(self, store: ObjectStore, texts: Iterable[str] = ()) -> None:
         self._store = store
-        self._texts = {name: pa.string() for name in texts}
+        self._texts = frozenset(texts)
         self._opened: tuple[str, Any] = ("", None)
 
     def parts(self, entry: StoredObject) -> Parts:
@@ -154,7 +152,7 @@ class RowFiles:
         return self._opened[1]
 
 
-def read_rows(path: str, data: bytes, texts: Mapping[str, pa.DataType]) -> Iterator[pa.RecordBatch]:
+def read_rows(path: str, data: bytes, texts: Collection[str]) -> Iterator[pa.RecordBatch]:
     """Yield the rows of a whole file of text or Arrow.
 
     Raises
@@ -177,13 +175,17 @@ def _named(path: str) -> Iterator[None]:
         if isinstance(error, DdbioError):
             raise
         raise DecodeError(f"{path} cannot be read as its name says: {error}", uri=path) from error
+    except DecodeError as error:
+        if error.uri is None:
+            raise DecodeError(f"{path}: {error}", uri=path, line=error.line) from error
+        raise
 
 
 def _ending(path: str) -> str:
     return "." + path.lower().rpartition(".")[2]
 
 
-def _reader_of(path: str) -> Callable[[bytes, Mapping[str, pa.DataType]], Iterator[pa.RecordBatch]] | None:
+def _reader_of(path: str) -> Callable[[bytes, Collection[str]], Iterator[pa.RecordBatch]] | None:
     return _READERS.get(_ending(path.lower().removesuffix(".gz")))
 
 
@@ -195,27 +197,20 @@ def _inflated(data: bytes) -> bytes:
     return gzip.decompress(data) if data.startswith(_GZIP_MAGIC) else data
 
 
-def _json(data: bytes, texts: Mapping[str, pa.DataType]) -> Iterator[pa.RecordBatch]:
+def _json(data: bytes, texts: Collection[str]) -> Iterator[pa.RecordBatch]:
     if not data.strip():
         return
     if _TYPED.match(data):
         yield from_dynamodb_json(data)
         return
-    # Fields of the explicit schema that a file lacks would become columns of nulls.
-    table = pa.json.read_json(io.BytesIO(data))
-    wanted = {name: kind for name, kind in texts.items() if name in table.column_names}
-    if wanted:
-        options = pa.json.ParseOptions(explicit_schema=pa.schema(list(wanted.items())))
-        table = pa.json.read_json(io.BytesIO(data), parse_options=options)
-    yield from table.to_batches(_BATCH_ROWS)
+    yield from read_json(data, texts).to_batches(_BATCH_ROWS)
 
 
-def _csv(data: bytes, texts: Mapping[str, pa.DataType]) -> Iterator[pa.RecordBatch]:
-    options = pa.csv.ConvertOptions(column_types=dict(texts))
-    yield from pa.csv.read_csv(io.BytesIO(data), convert_options=options).to_batches(_BATCH_ROWS)
+def _csv(data: bytes, texts: Collection[str]) -> Iterator[pa.RecordBatch]:
+    yield from read_csv(data, texts).to_batches(_BATCH_ROWS)
 
 
-def _ipc(data: bytes, _: Mapping[str, pa.DataType]) -> Iterator[pa.RecordBatch]:
+def _ipc(data: bytes, _: Collection[str]) -> Iterator[pa.RecordBatch]:
     source = pa.BufferReader(data)
     if not data.startswith(_IPC_MAGIC):
         yield from pa.ipc.open_stream(source)
@@ -234,7 +229,7 @@ _PARTED: dict[str, Callable[[pa.NativeFile], Any]] = {
     ".orc": pa.orc.ORCFile,
 }
 
-_READERS: dict[str, Callable[[bytes, Mapping[str, pa.DataType]], Iterator[pa.RecordBatch]]] = {
+_READERS: dict[str, Callable[[bytes, Collection[str]], Iterator[pa.RecordBatch]]] = {
     ".jsonl": _json,
     ".ndjson": _json,
     ".json": _json,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 from ddbio.errors import DecodeError
@@ -34,21 +35,26 @@ def parse_json(data: bytes) -> Any:
     return documents[0][1]
 
 
-def parse_documents(data: bytes) -> Iterator[tuple[int, Any]]:
+def parse_documents(data: bytes, *, decimals: bool = False) -> Iterator[tuple[int, Any]]:
     """Yield each document of ``data`` with the line it starts on, from 1; white space may stand between them.
+
+    Parameters
+    ----------
+    decimals
+        Make every number a ``Decimal``, so that it keeps its digits.
 
     Raises
     ------
     DecodeError
         The bytes are not UTF-8 or not JSON, or an object names a member twice.
     """
-    text = _text(data)
+    text, decoder = _text(data), _EXACT_DECODER if decimals else _DECODER
     line, counted, position = 1, 0, _after_blank(text, 0)
     while position < len(text):
         line += text.count("\n", counted, position)
         counted = position
         try:
-            document, end = _DECODER.raw_decode(text, position)
+            document, end = decoder.raw_decode(text, position)
         except json.JSONDecodeError as error:
             message = f"line {error.lineno}: column {error.colno}: this is not JSON: {error.msg}"
             raise DecodeError(message, line=error.lineno) from None
@@ -83,4 +89,7 @@ def _unique_members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 _DECODER = json.JSONDecoder(object_pairs_hook=_unique_members)
+_EXACT_DECODER = json.JSONDecoder(
+    object_pairs_hook=_unique_members, parse_float=Decimal, parse_int=Decimal, parse_constant=Decimal
+)
 _ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), check_circular=False)

@@ -1,0 +1,180 @@
+"""Read rows of plain JSON and of CSV as exactly as they are written; refuses to guess what a value means.
+
+Arrow's readers do the work wherever they change nothing: they round numbers of more than 15 digits, take texts for
+times, lose nulls at the head of lists, and have no form for objects that are all empty.
+"""
+
+from __future__ import annotations
+
+import io
+import re
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.csv
+import pyarrow.json
+
+from ddbio.core.decode import from_dynamodb_json
+from ddbio.core.text.json_text import compact_json, parse_documents
+from ddbio.errors import DecodeError
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Iterator
+
+# Fewer digits than these a double keeps.
+_LONG_NUMBER = re.compile(rb"[0-9][0-9.]{15,}(?:[eE][+-]?[0-9]+)?")
+# What is no plain number, though Arrow reads one: the number of a house, a phone or a piece.
+_MARKED = r"^\s*(?:\+|-?0[0-9xX])"
+_MARKED_CELL = re.compile(rb"""(?:^|[,\n\r"])[ \t]*(?:\+|-?0[0-9xX])""")
+_NUMBER_FIELD = {b"ddb:type": b"N"}
+
+
+def read_json(data: bytes, texts: Collection[str]) -> pa.Table:
+    """Return the rows of JSON objects, one after the other.
+
+    Parameters
+    ----------
+    texts
+        Columns that are text whatever their values look like.
+
+    Raises
+    ------
+    DecodeError
+        If it is anything else.
+    """
+    table = _read_json_by_arrow(data, texts)
+    return _read_json_exactly(data) if table is None else table
+
+
+def read_csv(data: bytes, texts: Collection[str]) -> pa.Table:
+    """Return the rows of CSV; times stay the texts they are, as do numbers that begin with +, 0x or needless zeros.
+
+    Parameters
+    ----------
+    texts
+        As for ``read_json``.
+
+    Raises
+    ------
+    pyarrow.ArrowInvalid
+        If it is no CSV.
+    """
+    table = _csv(data, texts)
+    names = table.schema.names
+    doubtful = bool(_MARKED_CELL.search(data) or _LONG_NUMBER.search(data))
+    asked = [field.name for field in table.schema if _is_time(field.type) or (doubtful and _is_number(field.type))]
+    if not asked or len(set(names)) < len(names):
+        return table
+    written = _csv(data, asked, only=asked)
+    for name in asked:
+        place = names.index(name)
+        read, texts_of = table.column(name), written.column(name)
+        shown = pc.if_else(read.is_valid(), texts_of, pa.scalar(None, pa.string()))
+        if _is_time(read.type) or pc.any(pc.match_substring_regex(shown, _MARKED)).as_py():
+            table = table.set_column(place, pa.field(name, pa.string()), shown)
+        elif pa.types.is_floating(read.type) and not _are_exact(shown.drop_null().to_pylist()):
+            field = pa.field(name, pa.string(), metadata=_NUMBER_FIELD)
+            table = table.set_column(place, field, pc.utf8_trim_whitespace(shown))
+    return table
+
+
+def _csv(data: bytes, texts: Collection[str], only: Collection[str] = ()) -> pa.Table:
+    options = pa.csv.ConvertOptions(column_types=dict.fromkeys(texts, pa.string()), include_columns=list(only))
+    return pa.csv.read_csv(io.BytesIO(data), convert_options=options)
+
+
+def _read_json_by_arrow(data: bytes, texts: Collection[str]) -> pa.Table | None:
+    """Return the rows, or None where Arrow cannot read them, or not as they are."""
+    try:
+        table = pa.json.read_json(io.BytesIO(data))
+        wanted = pa.schema(
+            [(each.name, pa.string() if each.name in texts else _timeless(each.type)) for each in table.schema]
+        )
+        if wanted != table.schema:
+            options = pa.json.ParseOptions(explicit_schema=wanted)
+            table = pa.json.read_json(io.BytesIO(data), parse_options=options)
+    except pa.ArrowException:
+        return None
+    kinds = {kind for field in table.schema for kind in _kinds(field.type)}
+    if "struct<>" in kinds or ("list" in kinds and b"null" in data):
+        return None
+    if "double" in kinds and not _are_exact(token.decode() for token in _LONG_NUMBER.findall(data)):
+        return None
+    return table
+
+
+def _read_json_exactly(data: bytes) -> pa.Table:
+    lines, given, named = list[str](), set[str](), dict[str, None]()
+    for line, row in parse_documents(data, decimals=True):
+        if not isinstance(row, dict):
+            raise DecodeError(f"line {line}: this is no object: write one for each row, and no list around", line=line)
+        item = _members_of(row)
+        lines.append(compact_json(item))
+        given.update(item)
+        named |= dict.fromkeys(row)
+    table = pa.Table.from_batches([from_dynamodb_json("\n".join(lines).encode())])
+    # What is null in every row is a column all the same: an update removes it.
+    for name in named:
+        if name not in given:
+            table = table.append_column(name, pa.nulls(len(lines)))
+    return table
+
+
+def _members_of(row: dict[str, Any]) -> dict[str, Any]:
+    """Return an object's members as DynamoDB JSON; a null is a missing one."""
+    return {name: _attribute_of(value) for name, value in row.items() if value is not None}
+
+
+def _attribute_of(value: Any) -> dict[str, Any]:
+    match value:
+        case None:
+            return {"NULL": True}
+        case bool():
+            return {"BOOL": value}
+        case Decimal():
+            return {"N": str(value)}
+        case str():
+            return {"S": value}
+        case list():
+            return {"L": [_attribute_of(each) for each in value]}
+    return {"M": _members_of(value)}
+
+
+def _timeless(kind: Any) -> Any:
+    """Return a type with texts in the place of times."""
+    if pa.types.is_timestamp(kind):
+        return pa.string()
+    if pa.types.is_list(kind):
+        return pa.list_(_timeless(kind.value_type))
+    if pa.types.is_struct(kind):
+        return pa.struct([(each.name, _timeless(each.type)) for each in kind])
+    return kind
+
+
+def _kinds(kind: Any) -> Iterator[str]:
+    yield "list" if pa.types.is_list(kind) else str(kind)
+    for place in range(kind.num_fields):
+        yield from _kinds(kind.field(place).type)
+
+
+def _is_time(kind: Any) -> bool:
+    return pa.types.is_timestamp(kind) or pa.types.is_time(kind)
+
+
+def _is_number(kind: Any) -> bool:
+    return pa.types.is_integer(kind) or pa.types.is_floating(kind)
+
+
+def _are_exact(texts: Iterable[str]) -> bool:
+    """Return whether doubles stand for the very numbers of some texts."""
+    return all(_is_exact(text) for text in texts)
+
+
+def _is_exact(text: str) -> bool:
+    try:
+        return Decimal(repr(float(text))) == Decimal(text.strip())
+    except (ValueError, ArithmeticError):
+        # Digits that are no number are a part of some text.
+        return True

@@ -1,0 +1,114 @@
+"""Rows of text files: every value as it is written, whatever Arrow's readers would make of it."""
+
+import json
+import random
+from decimal import Decimal
+
+import pytest
+from boto3.dynamodb.types import TypeDeserializer
+
+from ddbio.core.encode import Encoder
+from ddbio.errors import DecodeError
+from ddbio.lake.text_rows import read_csv, read_json
+
+
+def items(table):
+    """Return the items that the rows of a table become."""
+    found, plain = [], TypeDeserializer().deserialize
+    for batch in table.to_batches():
+        encoded = Encoder(batch.schema).encode(batch)
+        assert not encoded.refusals
+        texts = encoded.buffer.tobytes()
+        spans = zip(encoded.offsets[:-1], encoded.offsets[1:], strict=True)
+        found += [{name: plain(value) for name, value in json.loads(texts[a:b]).items()} for a, b in spans]
+    return found
+
+
+def without_nulls(value):
+    """Return a value of JSON without members that are null."""
+    if isinstance(value, dict):
+        return {name: without_nulls(each) for name, each in value.items() if each is not None}
+    return [without_nulls(each) for each in value] if isinstance(value, list) else value
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        '{"n": 0.1234567890123456789}',
+        '{"n": 12345678901234567890}\n{"n": 12345678901234567891}',
+        '{"n": 9007199254740993}\n{"n": 1.5}',
+        '{"s": {"l": [9007199254740993.5]}}',
+        '{"d": "2026-11-21", "t": "2026-11-21 10:00:00", "z": "2026-11-21T10:00:00Z", "l": ["2026-11-21"]}',
+        '{"l": [null, 1]}',
+        '{"l": [null, null]}\n{"l": [1]}',
+        '{"l": [null, "x", [null]]}',
+        '{"m": {}}',
+        '{"v": 1}\n{"v": "x"}\n{"v": [true]}',
+    ],
+)
+def test_json_is_taken_as_it_is_written(lines):
+    """Digits, times, nulls in lists, empty objects and columns of mixed types arrive unchanged."""
+    told = [json.loads(line, parse_float=Decimal, parse_int=Decimal) for line in lines.splitlines()]
+    assert items(read_json(lines.encode(), ())) == told
+
+
+def value_of(draw, depth=0):
+    """Return any value of JSON."""
+    kind = draw.randrange(9 if depth < 3 else 7)
+    if kind == 7:
+        return [value_of(draw, depth + 1) for _ in range(draw.randrange(3))]
+    if kind == 8:
+        return {f"m{n}": value_of(draw, depth + 1) for n in range(draw.randrange(3))}
+    return draw.choice([None, True, 7, 10**20 + 1, 1.5, 0.1, "2026-11-21", "text", "ü", "01234567890123456.7"])
+
+
+def test_any_json_is_taken_as_it_is_written():
+    """Whatever rows are drawn, regular or not, the items are those of the text."""
+    for seed in range(300):
+        draw = random.Random(seed)
+        kept = [value_of(draw) for _ in range(3)]
+        rows = [
+            {f"c{n}": kept[n] if draw.random() < 0.7 else value_of(draw) for n in range(3)}
+            for _ in range(draw.randrange(1, 5))
+        ]
+        text = "\n".join(map(json.dumps, rows))
+        told = [json.loads(line, parse_float=Decimal, parse_int=Decimal) for line in text.splitlines()]
+        assert items(read_json(text.encode(), ())) == [without_nulls(row) for row in told], seed
+
+
+def test_a_column_of_nulls_stays_one():
+    """An update removes what is null in every row, also where the rows are read one by one."""
+    table = read_json(b'{"id": "a", "gone": null, "n": 0.1234567890123456789}', ())
+    assert table.column("gone").null_count == 1
+
+
+def test_what_is_no_object_is_told_with_its_line():
+    """A list around the rows, and a name that occurs twice, are errors that say what to do."""
+    with pytest.raises(DecodeError, match="line 1: this is no object: write one for each row, and no list around"):
+        read_json(b'[{"id": "a"}]', ())
+    with pytest.raises(DecodeError, match="line 2: the name 'v' occurs twice"):
+        read_json(b'{"v": 1}\n{"v": 1, "v": 2}', ())
+
+
+@pytest.mark.parametrize(
+    ("cells", "values"),
+    [
+        (["0.1234567890123456789", "5"], [Decimal("0.1234567890123456789"), 5]),
+        (["12345678901234567890", "12345678901234567891"], [12345678901234567890, 12345678901234567891]),
+        (["1.10", "1e5", "-3"], [Decimal("1.1"), 100000, -3]),
+        (["00701", "12"], ["00701", "12"]),
+        (["+4912345", "+1"], ["+4912345", "+1"]),
+        (["0x10", "0x1F"], ["0x10", "0x1F"]),
+        (["0", "-0.5"], [0, Decimal("-0.5")]),
+        (["10:00", "23:59:59"], ["10:00", "23:59:59"]),
+        (["2026-11-21 10:00:00", "2026-11-21T10:00"], ["2026-11-21 10:00:00", "2026-11-21T10:00"]),
+        (["2026-11-21T10:00:00Z"], ["2026-11-21T10:00:00Z"]),
+        (["2026-11-21"], ["2026-11-21"]),
+        (["true", "false"], [True, False]),
+    ],
+)
+def test_csv_keeps_digits_and_spellings(cells, values):
+    """Numbers keep their digits; times and what is written like a code rather than a number stay texts."""
+    text = "id,v,w\n" + "".join(f"a{n},{cell},0\n" for n, cell in enumerate(cells)) + "z,,0\n"
+    rows = items(read_csv(text.encode(), ["id"]))
+    assert [row.get("v") for row in rows] == [*values, None]
