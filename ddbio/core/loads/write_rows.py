@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
@@ -58,13 +58,16 @@ class RowWriter:
     Raises
     ------
     SchemaError
-        If the columns lack a key attribute of the table, or the one to compare or to decide by.
+        If the columns lack a key attribute of the table, or the one to compare or to decide by, or one is there twice.
     """
 
     def __init__(self, schema: pa.Schema, plan: WritePlan, spare: deque[NDArray[np.uint8]] | None = None) -> None:
         self._spare = deque() if spare is None else spare
         self._keys = dict(plan.key_types)
         wanted = [*self._keys, *filter(None, (plan.newer_by, plan.operation_by))]
+        twice = [name for name, times in Counter(schema.names).items() if times > 1]
+        if twice:
+            raise SchemaError(f"the rows have {twice[0]!r} as the name of several columns: rename all but one")
         missing = [name for name in wanted if name not in schema.names]
         if missing:
             raise SchemaError(

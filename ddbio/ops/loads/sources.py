@@ -5,6 +5,7 @@ from __future__ import annotations
 import fnmatch
 import glob
 import os
+import re
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -33,6 +34,8 @@ Rows: TypeAlias = "pa.Table | pa.RecordBatch | pa.RecordBatchReader | Iterable[p
 """What can be written: Arrow rows, record batches, or any data frame that offers an Arrow stream."""
 
 _WILD = ("*", "?", "[")
+# What Arrow calls the levels of an index of pandas that have no name.
+_UNNAMED = re.compile(r"__index_level_\d+__")
 _FOOTERS_AT_ONCE = 16
 _SAMPLE_ROWS = 1000
 
@@ -49,11 +52,11 @@ def batches_of(data: Rows) -> Iterator[pa.RecordBatch]:
         yield data
     elif isinstance(data, pa.Table):
         yield from data.to_batches()
+    elif hasattr(data, "iloc") and hasattr(data, "columns"):
+        yield from _of_pandas(data).to_batches()
     elif hasattr(data, "__arrow_c_stream__"):
         stream: Any = data
         yield from pa.RecordBatchReader.from_stream(stream)
-    elif hasattr(data, "iloc"):
-        yield from pa.Table.from_pandas(data, preserve_index=False).to_batches()
     elif isinstance(data, Iterable) and not isinstance(data, (str, bytes, dict)):
         for batch in data:
             yield from batches_of(batch)
@@ -61,6 +64,12 @@ def batches_of(data: Rows) -> Iterator[pa.RecordBatch]:
         raise OptionError("a DataFrame of Spark holds no rows here: write it as Parquet and give that folder")
     else:
         raise OptionError(f"a {type(data).__name__} holds no rows: give an Arrow table, batches, or a data frame")
+
+
+def _of_pandas(frame: Any) -> pa.Table:
+    """Return a frame's columns, and the levels of its index that have a name: others are row numbers."""
+    table = pa.Table.from_pandas(frame, preserve_index=True)
+    return table.drop_columns([name for name in table.schema.names if _UNNAMED.fullmatch(name)])
 
 
 @dataclass(frozen=True)

@@ -121,6 +121,21 @@ def test_rows_come_from_anything_that_holds_them(server, source):
     assert stored(server) == in_order(table)
 
 
+def test_an_index_of_pandas_is_data_where_it_has_a_name(server):
+    """What is left of row numbers after a filter is no attribute, a named index is one."""
+    frame = rows(4).to_pandas()
+    ddbio.write_table(frame[frame.sk >= 2], "rows", endpoint_url=server.endpoint_url)
+    ddbio.write_table(frame.iloc[:2].set_index(["pk", "sk"]), "rows", endpoint_url=server.endpoint_url)
+    assert stored(server) == in_order(rows(4))
+
+
+def test_columns_of_one_name_are_refused(server):
+    """Which of two columns is meant nobody knows, and the error says so."""
+    table = pa.table([["a"], [1], [1], [2]], names=["pk", "sk", "v", "v"])
+    with pytest.raises(SchemaError, match="the rows have 'v' as the name of several columns: rename"):
+        ddbio.write_table(table, "rows", endpoint_url=server.endpoint_url)
+
+
 def test_what_holds_no_rows_is_refused(server):
     """A text is not taken for rows."""
     with pytest.raises(OptionError, match="a str holds no rows"):
