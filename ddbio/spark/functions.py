@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import pyarrow as pa
 from pyspark.sql import functions as sql
-from pyspark.sql.types import ArrayType, DataType, MapType, StringType, StructField, StructType
+from pyspark.sql.types import ArrayType, BinaryType, DataType, MapType, StringType, StructField, StructType
 
 from ddbio.core.schema.arrow import normalize_schema, schema_to_json
 from ddbio.core.schema.item_schema import ItemSchema, arrow_schema_of
@@ -57,9 +57,9 @@ def from_dynamodb_json(col: Column | str, schema: Schema, *, mode: Mode = "FAILF
     _require("nulls", nulls, columns.NULLS)
     schema_json, spark_schema = _described(schema)
     column = sql.col(col) if isinstance(col, str) else col
-    return _apply(_decoding(schema_json, mode, nulls), column.cast(StringType()), _bare(spark_schema)).cast(
-        spark_schema
-    )
+    # Spark runs a function of another's function in one worker where nothing is between them: a cast it keeps is.
+    texts = column.cast(StringType()).cast(BinaryType())
+    return _apply(_decoding(schema_json, mode, nulls), texts, _bare(spark_schema)).cast(spark_schema)
 
 
 def to_dynamodb_json(struct_col: Column | str, schema: Schema, *, mode: Mode = "FAILFAST") -> Column:

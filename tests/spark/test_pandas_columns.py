@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pandas as pd
 import pyarrow as pa
 import pytest
@@ -78,3 +80,23 @@ def test_functions_of_others_get_objects(spark):
     assert [row.n for row in rows] == list(range(7))
     assert [row.text for row in rows] == [f'{{"n":{{"N":"{n}"}}}}' for n in range(7)]
     assert [row.some for row in rows] == [None] * 4 + [row.text for row in rows[4:]]
+
+
+@pytest.mark.parametrize("spark_type", ["string", "binary"])
+def test_functions_of_functions_of_others(spark, spark_type):
+    """What another's function of iterators makes of a text is taken too, and that function gets objects."""
+
+    def checked(batches):
+        for batch in batches:
+            assert not isinstance(batch.iloc[0], pa.Scalar)
+            yield batch.map(lambda text: text + type(text)())
+
+    checked.__annotations__ = {"batches": Iterator[pd.Series], "return": Iterator[pd.Series]}
+    schema = pa.schema([("n", pa.int64())])
+    frame = spark.createDataFrame([('{"n":{"N":"1"}}',), ('{"n":{"N":"2"}}',)], "text string").coalesce(1)
+    given = sql.pandas_udf(checked, spark_type)(sql.col("text").cast(spark_type))
+    text = to_dynamodb_json(from_dynamodb_json(given, schema), schema)
+    again = sql.pandas_udf(checked, "string")(text)
+    rows = frame.select("text", from_dynamodb_json(given, schema)["n"].alias("n"), again.alias("again")).collect()
+    assert [row.n for row in rows] == [1, 2]
+    assert [row.again for row in rows] == [row.text for row in rows]
