@@ -7,7 +7,6 @@ types without a DynamoDB form, numbers that DynamoDB could not hold, and null in
 from __future__ import annotations
 
 import functools
-import json
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -17,6 +16,7 @@ from ddbio.core import digest as plain
 from ddbio.core.attribute import canonical_number
 from ddbio.core.digest import Digest
 from ddbio.core.encode import EncodeOptions
+from ddbio.core.items import item_of_text, value_of_text
 from ddbio.core.kernel.encode.fields import plain_array, plain_fields, without_hidden
 from ddbio.core.kernel.encode.load import bytes_array, offsets_of, spans_of, view_of, words_of
 from ddbio.core.kernel.encode.state import BINARY, NUMBER, TEXT
@@ -25,7 +25,7 @@ from ddbio.core.kernel.encode.unfit import unfit_times
 from ddbio.core.kernel.hash import columns as loops
 from ddbio.core.rescue import given_twice, null_value
 from ddbio.core.schema.field import RESCUE_NAME, SETS, fields_within, name_of_field, tag_of_field
-from ddbio.errors import EncodeError, SchemaError
+from ddbio.errors import DecodeError, EncodeError, SchemaError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -68,7 +68,7 @@ class ColumnDigest:
         SchemaError
             A column has an Arrow type that DynamoDB has no exact form for, or a set holds a null.
         DecodeError
-            A number is beyond 38 digits or out of range.
+            A number is beyond 38 digits or out of range, or text that should be DynamoDB JSON is not.
         EncodeError
             An attribute is in its column and in the rescue column.
         """
@@ -120,7 +120,8 @@ def _add_rescued(columns: Mapping[str, _Array], names: Mapping[str, str], sums: 
         return
     # Few texts are different where they only keep NULLs.
     encoded = rescued.dictionary_encode()
-    items = [json.loads(text) for text in encoded.dictionary.to_pylist()]
+    texts = bytes_array(encoded.dictionary, BINARY).to_pylist()
+    items = [item_of_text(text, RESCUE_NAME) for text in texts]
     # A row without any has the number of the empty one.
     numbers = encoded.indices.fill_null(len(items)).to_numpy()
     hashes = np.array([*(plain.members_hash(item) for item in items), (0, 0)], np.uint64)
@@ -160,9 +161,9 @@ def _add(given: _Array, field: pa.Field[Any], prepare: _Prepare, under: tuple[_W
     array = prepare(given)
     match tag := tag_of_field(field):
         case "JSON":
-            _add_json(array, under, sums)
+            _add_json(array, field.name, under, sums)
         case "N":
-            _add_numbers(array, under, sums)
+            _add_numbers(array, field.name, under, sums)
         case "S" | "B":
             _add_bytes(array, tag, under, sums)
         case "BOOL":
@@ -179,18 +180,18 @@ def _add(given: _Array, field: pa.Field[Any], prepare: _Prepare, under: tuple[_W
             _add_container(array, field, prepare, under, sums)
 
 
-def _add_json(array: _Array, under: tuple[_Words, bool], sums: _Words) -> None:
+def _add_json(array: _Array, path: str, under: tuple[_Words, bool], sums: _Words) -> None:
     keys, nulls_count = under
-    for entry, text in enumerate(array.to_pylist()):
+    for entry, text in enumerate(bytes_array(array, BINARY).to_pylist()):
         if text is None and not nulls_count:
             continue
         place = 2 * entry if len(keys) > 2 else 0  # noqa: PLR2004 - one key for all
         key = int(keys[place]), int(keys[place + 1])
-        value = null_value() if text is None else json.loads(text)
+        value = null_value() if text is None else value_of_text(text, path)
         sums[2 * entry : 2 * entry + 2] += np.array(plain.value_hash(key, value), np.uint64)
 
 
-def _add_numbers(array: _Array, under: tuple[_Words, bool], sums: _Words) -> None:
+def _add_numbers(array: _Array, path: str, under: tuple[_Words, bool], sums: _Words) -> None:
     given = array.type
     if pa.types.is_integer(given):
         signed = pa.types.is_signed_integer(given)
@@ -204,7 +205,14 @@ def _add_numbers(array: _Array, under: tuple[_Words, bool], sums: _Words) -> Non
     texts = bytes_array(array, NUMBER)
     refused = loops.add_number_texts(*spans_of(texts), *_validity(texts), *under, sums)
     if refused != loops.FINE:
-        canonical_number(texts[refused].as_py())
+        _refuse_number(texts[refused].as_buffer().to_pybytes(), path)
+
+
+def _refuse_number(text: bytes, path: str) -> None:
+    try:
+        canonical_number(text.decode(errors="replace"))
+    except DecodeError as error:
+        raise DecodeError(f"{path}: {error}") from None
 
 
 def _add_bytes(array: _Array, tag: str, under: tuple[_Words, bool], sums: _Words) -> None:

@@ -137,7 +137,7 @@ def _numbers(column: pa.Array[Any]) -> _Spans:
         return data, offsets
     refused = print_numbers(data, offsets, out, ends[1:])
     if refused >= 0:
-        canonical_number(texts[refused].as_py())
+        canonical_number(texts[refused].as_buffer().to_pybytes().decode(errors="replace"))
     return out, ends
 
 

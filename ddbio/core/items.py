@@ -1,22 +1,22 @@
 """Turn record batches back into items, plainly: the exact inverse of decoding.
 
-Refuses what DynamoDB has no form for: a number beyond 38 digits, a float that is not a number; and two values of one
-attribute.
+Refuses what DynamoDB has no form for: a number beyond 38 digits, a float that is not a number, text that should be its
+JSON and is not; and two values of one attribute.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import pyarrow as pa
 
-from ddbio.core.attribute import AttributeValue, Item, canonical_number, encode_base64
+from ddbio.core.attribute import AttributeValue, Item, canonical_number, check_item, check_value, encode_base64
 from ddbio.core.rescue import given_twice, null_value
 from ddbio.core.schema.arrow import normalize_schema
 from ddbio.core.schema.field import RESCUE_NAME, fields_within, name_of_field, tag_of_field
-from ddbio.core.text.json_text import compact_json
+from ddbio.core.text.json_text import compact_json, parse_json
+from ddbio.errors import DecodeError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -47,10 +47,53 @@ def items_of(batch: pa.RecordBatch) -> Iterator[Item]:
     rows = zip(*columns, strict=True) if columns else [()] * batch.num_rows
     for row, (values, rescued) in enumerate(zip(rows, rescues, strict=True)):
         item = {name: value for name, value in zip(names, values, strict=True) if value is not None}
-        others: Item = {} if rescued is None else json.loads(rescued)
+        others: Item = {} if rescued is None else item_of_text(rescued.encode(), f"row {row}: {RESCUE_NAME}")
         for name in filter(item.__contains__, others):
             raise given_twice(row, name)
         yield item | others
+
+
+def item_of_text(text: bytes, path: str) -> Item:
+    """Return the item, or the attributes of one, that a text of JSON holds.
+
+    Parameters
+    ----------
+    path
+        What an error's message begins with.
+
+    Raises
+    ------
+    DecodeError
+        It holds none.
+    """
+    item: Item = _parsed(text, check_item, path)
+    return item
+
+
+def value_of_text(text: bytes, path: str) -> AttributeValue:
+    """Return the attribute value that a text of JSON holds.
+
+    Parameters
+    ----------
+    path
+        What an error's message begins with.
+
+    Raises
+    ------
+    DecodeError
+        It holds none.
+    """
+    value: AttributeValue = _parsed(text, check_value, path)
+    return value
+
+
+def _parsed(text: bytes, check: Callable[[Any], None], path: str) -> Any:
+    try:
+        parsed = parse_json(text)
+        check(parsed)
+    except DecodeError as error:
+        raise DecodeError(f"{path}: {error}") from None
+    return parsed
 
 
 def to_dynamodb_json(batch: pa.RecordBatch) -> bytes:
@@ -73,7 +116,7 @@ def _restorer(field: pa.Field[Any]) -> _Restore:
     """Return the way from a Python value that is not None to its attribute value."""
     tag = tag_of_field(field)
     if tag == "JSON":
-        return json.loads
+        return lambda text: value_of_text(text.encode(), field.name)
     restore = _content_restorer(field)
     return lambda value: {tag: restore(value)}
 

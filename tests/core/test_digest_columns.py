@@ -218,10 +218,17 @@ def test_nothing_has_the_digest_of_nothing():
     assert digest_of_batch(pa.record_batch([pa.array([None], pa.string())], names=["a"])) == digest_of([{}])
 
 
+BROKEN = pa.array([b"1\xff"], pa.binary()).view(pa.string())
+
+
 @pytest.mark.parametrize(
     ("column", "tag", "error", "message"),
     [
-        (pa.array(["1", "one"]), "N", DecodeError, "'one' is not a DynamoDB number"),
+        (pa.array(["1", "one"]), "N", DecodeError, "^a: 'one' is not a DynamoDB number"),
+        (BROKEN, "N", DecodeError, "^a: '.*' is not a DynamoDB number"),
+        (BROKEN, "JSON", DecodeError, "^a: line 1: byte 1 is not UTF-8"),
+        (pa.array(['{"S":"x"}', "{"]), "JSON", DecodeError, "^a: line 1: column 2: this is not JSON"),
+        (pa.array(['{"L":{}}']), "JSON", DecodeError, "^a: value: expected a JSON array"),
         (pa.array([float("nan")]), "N", DecodeError, "'nan' is not a DynamoDB number"),
         (pa.array(["1e999"]), "N", DecodeError, "is outside"),
         (pa.array([["a", None]]), "SS", SchemaError, "^a: a set of DynamoDB holds no null"),
@@ -277,3 +284,13 @@ def test_an_attribute_given_twice():
     with pytest.raises(EncodeError) as wanted:
         list(items_of(batch))
     assert refused.value.args == wanted.value.args
+
+
+@pytest.mark.parametrize("text", ["{", "[]", '{"a":1}', '{"a":{"S":"x"},"a":{"S":"y"}}'])
+def test_rescued_text_that_is_no_item(text):
+    """What stands in the rescue column and is no DynamoDB JSON has no digest, as it cannot be written."""
+    batch = pa.RecordBatch.from_pydict({"_rescue": [None, text]})
+    with pytest.raises(DecodeError, match=r"^_rescue: "):
+        ColumnDigest().add_batch(batch)
+    with pytest.raises(DecodeError, match=r"^row 1: _rescue: "):
+        list(items_of(batch))

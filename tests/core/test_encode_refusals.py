@@ -165,6 +165,16 @@ CASES = {
         {},
         Refusal(1, "a", "duplicate", "row 1: a: a name is twice in the map"),
     ),
+    "broken JSON": (
+        broken(b"\xff").slice(1),
+        {"tag": "JSON"},
+        Refusal(0, "a", "json", "row 0: a: line 1: byte 0 is not UTF-8: invalid start byte"),
+    ),
+    "broken text in a column of NULL": (
+        broken(b"\xff").slice(1),
+        {"tag": "NULL"},
+        Refusal(0, "a", "null", "row 0: a: '\ufffd' in a column of NULL"),
+    ),
     "text in a column of NULL": (
         pa.array([None, "x"]),
         {"tag": "NULL"},

@@ -37,7 +37,7 @@ class Parsed(NamedTuple):
     names: list[str]
 
 
-def read_value(text: str, depth: int, rule: KeyRule | None) -> Parsed:
+def read_value(text: bytes, depth: int, rule: KeyRule | None) -> Parsed:
     """Return the attribute value of a column of JSON text, without its name.
 
     Raises
@@ -47,7 +47,7 @@ def read_value(text: str, depth: int, rule: KeyRule | None) -> Parsed:
     RefusedValueError
         DynamoDB does not take it.
     """
-    value = parse_json(text.encode())
+    value = parse_json(text)
     check_value(value)
     _check_limits(value, depth)
     if rule is not None:
@@ -56,7 +56,7 @@ def read_value(text: str, depth: int, rule: KeyRule | None) -> Parsed:
     return Parsed(encoded, item_size_bytes({"": value}), rule.bit if rule else 0, [])
 
 
-def read_members(text: str, rules: Mapping[str, KeyRule]) -> Parsed:
+def read_members(text: bytes, rules: Mapping[str, KeyRule]) -> Parsed:
     """Return the attributes of a row of the rescue column, without the braces around them.
 
     Raises
@@ -66,7 +66,7 @@ def read_members(text: str, rules: Mapping[str, KeyRule]) -> Parsed:
     RefusedValueError
         DynamoDB does not take one of them.
     """
-    item = parse_json(text.encode())
+    item = parse_json(text)
     check_item(item)
     found = 0
     for name, value in item.items():

@@ -215,7 +215,8 @@ class Loader:
                     self._data[place : place + length] = bits_of(array.buffers()[1], array.offset, length)
             case st.NOTHING:
                 for row in np.flatnonzero(states == st.VALUE).tolist():
-                    self._refuse(states, node, row, "null", f"{array[row].as_py()!r} in a column of NULL")
+                    text = array[row].as_buffer().to_pybytes().decode(errors="replace")
+                    self._refuse(states, node, row, "null", f"{text!r} in a column of NULL")
             case _:
                 self._load_parsed(node, array, states)
 
@@ -262,7 +263,7 @@ class Loader:
         place = self._tables.words[node.number] = self._take_words(len(array) * width)
         rule = self._rules.get(name_of_field(node.field)) if node.depth == 1 else None
         for row in np.flatnonzero(states == st.VALUE).tolist():
-            text = array[row].as_py()
+            text = array[row].as_buffer().to_pybytes()
             try:
                 if node.kind == st.MEMBERS:
                     parsed = read_members(text, self._rules)
