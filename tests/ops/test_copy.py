@@ -57,6 +57,17 @@ def test_a_copy_holds_every_item_as_it_was(server):
     assert report.digest == ddbio.digest("source", endpoint_url=server.endpoint_url)
 
 
+def test_keys_and_versions_may_differ_from_others_by_case_alone(server):
+    """Columns that need names of their own still are the table's key, and what newer_by compares."""
+    items = [{"id": {"S": n}, "ID": {"S": n}, "At": {"N": n}, "at": {"N": "0"}} for n in "123"]
+    server.load("cased", lines_of([*items, {"ID": {"S": "4"}, "At": {"S": "late"}}]), "ID:S")
+    here = {"endpoint_url": server.endpoint_url}
+    assert ddbio.copy_table("cased", "copied", create=True, verify=True, **here).written == 4
+    server.load("older", lines_of([{"ID": {"S": "1"}, "At": {"N": "0"}}, {"ID": {"S": "2"}, "At": {"N": "9"}}]), "ID:S")
+    report = ddbio.copy_table("cased", "older", newer_by="At", **here)
+    assert (report.written, report.skipped) == (3, 1)
+
+
 def test_a_copy_crosses_endpoints(server):
     """Source and target may have connections of their own."""
     with FakeDynamoDB() as other:

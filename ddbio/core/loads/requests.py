@@ -6,19 +6,20 @@ Every attribute name is aliased by its ordinal, so that no name is ever mistaken
 from __future__ import annotations
 
 import itertools
+import json
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 
 from ddbio.core.encode import EncodeOptions, Encoder, Refusal
 from ddbio.core.loads.packing import Frame, write_units
-from ddbio.core.schema.field import set_attribute_name
+from ddbio.core.schema.field import RESCUE_NAME, name_of_field, set_attribute_name
 from ddbio.core.text.json_text import compact_json
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -89,8 +90,22 @@ def absent_condition(partition_key: str, compared: str | None = None) -> dict[st
     return {"ConditionExpression": f"attribute_not_exists(#n0){newer}", "ExpressionAttributeNames": names}
 
 
+def columns_of(schema: pa.Schema, attributes: Iterable[str]) -> list[str]:
+    """Return the names of the columns that hold some attributes; those that none holds are left out."""
+    columns = {name_of_field(field): field.name for field in schema if field.name != RESCUE_NAME}
+    return [columns[name] for name in attributes if name in columns]
+
+
 class ItemParts:
-    """Make whole items, or keys where only key columns are named, and the value of a condition after them."""
+    """Make whole items, or keys where only key columns are named, and the value of a condition after them.
+
+    Parameters
+    ----------
+    names
+        Columns.
+    compared
+        Attribute of the condition, which may be in the rescue column.
+    """
 
     def __init__(
         self,
@@ -103,13 +118,16 @@ class ItemParts:
         self._names = list(names)
         options = EncodeOptions(index_keys=index_keys)
         self._encoder = Encoder(pa.schema([schema.field(name) for name in names]), keys=keys, options=options)
-        self._compared = None if compared is None else Values(schema, [compared])
+        self._compared = compared
+        self._values = Values(schema, columns_of(schema, filter(None, [compared])))
 
     def make(self, batch: pa.RecordBatch) -> Made:
         """Return the bytes of each row."""
         encoded = self._encoder.lend(batch.select(self._names))
         made = Made(encoded.buffer, encoded.offsets, write_units(encoded.sizes), list(encoded.refusals))
-        return made if self._compared is None else with_values(made, self._compared.make(batch), needed=True)
+        if self._compared is None:
+            return made
+        return with_values(made, _with_rescued(self._values.make(batch), batch, self._compared), needed=True)
 
 
 class Values:
@@ -128,6 +146,26 @@ class Values:
         columns = [batch.column(name) for name in self._names]
         encoded = self._encoder.lend(pa.RecordBatch.from_arrays(columns, schema=self._schema))
         return Made(encoded.buffer, encoded.offsets, write_units(encoded.sizes), list(encoded.refusals))
+
+
+def _with_rescued(values: Made, batch: pa.RecordBatch, compared: str) -> Made:
+    """Take the value to compare from the rescue column where no column could hold it."""
+    if RESCUE_NAME not in batch.schema.names or batch.column(RESCUE_NAME).null_count == batch.num_rows:
+        return values
+    parts, rescued = values.parts(), list[Any](batch.column(RESCUE_NAME).to_pylist())
+    for row, part in enumerate(parts):
+        value = _member(rescued[row] or "{}", compared) if part == b"{}" else None
+        if value is not None:
+            parts[row] = compact_json({":v0": value}).encode()
+    return Made.of_parts(parts, values.units, values.refusals, values.frames)
+
+
+def _member(text: str, name: str) -> Any:
+    try:
+        return json.loads(text).get(name)
+    except (ValueError, AttributeError):
+        # The item is refused for it.
+        return None
 
 
 def with_values(made: Made, values: Made, *, needed: bool) -> Made:

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from ddbio.core.encode import Encoder, Refusal
-from ddbio.core.loads.requests import ItemParts, Made, Values, single_frame, with_values, without_value
+from ddbio.core.loads.requests import ItemParts, Made, Values, columns_of, single_frame, with_values, without_value
 from ddbio.core.rescue import twice_reason
 from ddbio.core.schema.field import RESCUE_NAME, is_item_bytes, name_of_field
 from ddbio.core.text.json_text import compact_json, parse_json
@@ -32,8 +32,9 @@ class UpdateParts:
         self, schema: pa.Schema, names: Sequence[str], keys: Mapping[str, str], table: str, compared: str | None = None
     ) -> None:
         self._table, self._compared, self._partition_key = table, compared, next(iter(keys))
-        self._keys = ItemParts(schema, list(keys), keys)
-        others = {*keys, RESCUE_NAME, *(field.name for field in schema if is_item_bytes(field))}
+        key_columns = columns_of(schema, keys)
+        self._keys = ItemParts(schema, key_columns, keys)
+        others = {*key_columns, RESCUE_NAME, *(field.name for field in schema if is_item_bytes(field))}
         self._names = [name for name in names if name not in others]
         self._attributes = [name_of_field(schema.field(name)) for name in self._names]
         self._places = {attribute: place for place, attribute in enumerate(self._attributes)}
@@ -46,15 +47,15 @@ class UpdateParts:
         present = np.ones((batch.num_rows, len(self._names)), bool)
         for place, name in enumerate(self._names):
             present[:, place] = batch.column(name).is_valid().to_numpy(zero_copy_only=False)
-        lacking: list[int] = []
-        if self._compared is not None:
-            lacking = np.flatnonzero(~present[:, self._names.index(self._compared)]).tolist()
         values, more = self._with_rescued(self._values.make(batch), batch, present)
         made = with_values(self._keys.make(batch), values, needed=False)
-        if lacking:
-            made = without_value(made, lacking)
-        for row, has in enumerate(present):
-            made.frames[row] = self._frame(has, more.get(row, ()))
+        if self._compared is not None:
+            known = self._places.get(self._compared)
+            has_value = np.zeros(batch.num_rows, bool) if known is None else present[:, known]
+            lacking = [row for row in np.flatnonzero(~has_value).tolist() if self._compared not in more.get(row, ())]
+            made = without_value(made, lacking) if lacking else made
+        for row in np.flatnonzero(np.diff(made.offsets)).tolist():
+            made.frames[row] = self._frame(present[row], more.get(row, ()))
         return made
 
     def _with_rescued(
@@ -93,7 +94,7 @@ class UpdateParts:
             if names:
                 extra = {"UpdateExpression": " ".join(clauses), "ExpressionAttributeNames": names}
             if self._compared is not None:
-                place = self._names.index(self._compared)
+                place = [*self._attributes, *more].index(self._compared)
                 names["#k"] = self._partition_key
                 extra["ConditionExpression"] = f"attribute_not_exists(#k) OR #n{place} < :v{place}"
             self._frames[pattern] = single_frame("UpdateItem", self._table, "Key", extra)

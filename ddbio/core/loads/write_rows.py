@@ -20,9 +20,11 @@ from ddbio.core.loads.requests import (
     Made,
     absent_condition,
     batch_frame,
+    columns_of,
     single_frame,
 )
 from ddbio.core.loads.updates import UpdateParts
+from ddbio.core.schema.field import RESCUE_NAME
 from ddbio.errors import SchemaError
 
 if TYPE_CHECKING:
@@ -64,11 +66,13 @@ class RowWriter:
     def __init__(self, schema: pa.Schema, plan: WritePlan, spare: deque[NDArray[np.uint8]] | None = None) -> None:
         self._spare = deque() if spare is None else spare
         self._keys = dict(plan.key_types)
-        wanted = [*self._keys, *filter(None, (plan.newer_by, plan.operation_by))]
         twice = [name for name, times in Counter(schema.names).items() if times > 1]
         if twice:
             raise SchemaError(f"the rows have {twice[0]!r} as the name of several columns: rename all but one")
-        missing = [name for name in wanted if name not in schema.names]
+        missing = [name for name in self._keys if not columns_of(schema, [name])]
+        missing += [name for name in filter(None, [plan.operation_by]) if name not in schema.names]
+        if RESCUE_NAME not in schema.names:
+            missing += [name for name in filter(None, [plan.newer_by]) if not columns_of(schema, [name])]
         if missing:
             raise SchemaError(
                 f"the rows have no column {missing[0]!r}, which table {plan.table!r} or an option asks for: they have "
@@ -115,15 +119,15 @@ class RowWriter:
 
 def _parts_of(schema: pa.Schema, plan: WritePlan) -> tuple[Frame, _Parts]:
     keys, names, table = dict(plan.key_types), schema.names, plan.table
-    condition = absent_condition(plan.key_types[0][0], plan.newer_by)
+    condition, key_columns = absent_condition(plan.key_types[0][0], plan.newer_by), columns_of(schema, keys)
     if plan.operation_by is not None:
         return batch_frame(table), _MixedParts(schema, plan)
     if plan.mode == "update":
         return single_frame("UpdateItem", table, "Key", {}), UpdateParts(schema, names, keys, table)
     if plan.mode == "delete":
         if plan.newer_by is None:
-            return batch_frame(table, *DELETE), ItemParts(schema, list(keys), keys)
-        return single_frame("DeleteItem", table, "Key", condition), ItemParts(schema, list(keys), keys, plan.newer_by)
+            return batch_frame(table, *DELETE), ItemParts(schema, key_columns, keys)
+        return single_frame("DeleteItem", table, "Key", condition), ItemParts(schema, key_columns, keys, plan.newer_by)
     if plan.mode == "create" or plan.newer_by is not None:
         return single_frame("PutItem", table, "Item", condition), ItemParts(
             schema, names, keys, plan.newer_by, plan.index_keys
@@ -140,7 +144,7 @@ class _MixedParts:
         names = [name for name in schema.names if name != self._column]
         self._makers: dict[str, tuple[ItemParts | UpdateParts, tuple[bytes, bytes]]] = {
             "put": (ItemParts(schema, names, keys, plan.newer_by, plan.index_keys), PUT),
-            "delete": (ItemParts(schema, list(keys), keys, plan.newer_by), DELETE),
+            "delete": (ItemParts(schema, columns_of(schema, keys), keys, plan.newer_by), DELETE),
             "update": (UpdateParts(schema, names, keys, plan.table, plan.newer_by), (b"", b"")),
         }
         self._alone: dict[str, Frame] = {}

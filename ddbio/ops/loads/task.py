@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from ddbio.core.identity import key_hashes
-from ddbio.core.loads.requests import ItemParts
+from ddbio.core.loads.requests import ItemParts, columns_of
 from ddbio.engine import Exchange
 from ddbio.errors import DdbioError
 from ddbio.lake.rows import RowFiles
@@ -163,7 +163,7 @@ def write_share(share: Share, budget: Budget) -> WriteTally:
 
 def _shares(batch: pa.RecordBatch, plan: WritePlan, shares: int) -> NDArray[np.int64]:
     keys = dict(plan.key_types)
-    made = ItemParts(batch.schema, list(keys), keys).make(batch)
+    made = ItemParts(batch.schema, columns_of(batch.schema, keys), keys).make(batch)
     legal = np.flatnonzero(np.diff(made.offsets))
     # The top bits choose the lane within the share.
     hashes = key_hashes(batch.take(legal), list(keys))

@@ -72,6 +72,31 @@ def test_a_row_without_the_compared_value_is_rejected(write, tmp_path):
     assert (report.written, report.rejected) == (1, 1)
 
 
+@pytest.mark.parametrize("columns", [{"version": [None, 1]}, {"version": [None, 1], "op": ["update", "update"]}, {}])
+def test_a_value_to_compare_may_be_rescued(write, item, columns):
+    """A version that its column could not hold, or that has no column, is compared all the same."""
+    write({"pk": ["a"], "version": ["m"]})
+    options = {"newer_by": "version"} | ({"operation_by": "op"} if "op" in columns else {})
+    rescued = ['{"version":{"S":"n"}}', None if columns else '{"version":{"N":"1"}}']
+    report = write({"pk": ["a", "b"], **columns, "_rescue": rescued}, **options)
+    assert (report.written, item("a"), item("b")) == (2, {"version": {"S": "n"}}, {"version": {"N": "1"}})
+    older = {"pk": ["a"], "_rescue": ['{"version":{"S":"l"}}']}
+    assert write(older, newer_by="version").skipped == 1
+    assert write(older, newer_by="version", mode="delete").skipped == 1
+    assert item("a") == {"version": {"S": "n"}}
+
+
+@pytest.mark.parametrize("options", [{}, {"operation_by": "op"}, {"mode": "delete"}])
+def test_versions_and_keys_are_attributes_not_columns(write, item, options):
+    """Key and version may lie in columns of other names: what counts is the attribute's."""
+    write({"pk": ["a"], "V": [5], "v": [0]})
+    fields = [("p", pa.string(), "pk"), ("v", pa.int64(), "v"), ("v_1", pa.int64(), "V"), ("op", pa.string(), "op")]
+    schema = pa.schema([pa.field(name, kind, metadata={"ddb:name": attribute}) for name, kind, attribute in fields])
+    table = pa.table({"p": ["a"], "v": [9], "v_1": [4], "op": ["update"]}, schema)
+    report = write(table, newer_by="V", **options)
+    assert (report.skipped, item("a")) == (1, {"V": {"N": "5"}, "v": {"N": "0"}})
+
+
 def test_create_puts_only_what_is_absent(write, stored):
     """The first wins; what is there is skipped and left as it is, also when the job is repeated."""
     write({"pk": ["a"], "v": [1]})
