@@ -139,7 +139,8 @@ def _require_same(begun: Mapping[str, Any], identity: Mapping[str, Any], job_id:
         if name == "files":
             told = "the files of its source have changed since"
         else:
-            told = f"it was begun with {name} {begun.get(name)!r}, and {value!r} is asked for"
+            said = "tasks that share its keys:" if name == "shares" else name
+            told = f"it was begun with {said} {begun.get(name)!r}, and {value!r} is asked for"
         raise OptionError(f"job {job_id!r} cannot go on: {told}; load under another job_id")
 
 

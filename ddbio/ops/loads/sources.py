@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import fnmatch
-import glob
-import os
 import re
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
@@ -107,7 +105,10 @@ def open_source(source: str, options: ConnectionOptions) -> FileSource:
     """
     store, files = _find(source, options)
     if not files:
-        raise NotFoundError(f"{source} holds no file of rows (parquet, orc, json, jsonl, csv, arrow)")
+        raise NotFoundError(
+            f"{source} holds no file of rows: their names end in .parquet, .orc, .json, .jsonl, .ndjson, .csv, .arrow, "
+            ".feather or .ipc, of text also in .gz, and empty files are passed over"
+        )
     with ThreadPoolExecutor(_FOOTERS_AT_ONCE, thread_name_prefix="ddbio-footer") as pool:
         parted = list(pool.map(lambda entry: RowFiles(store).parts(entry), files))
     places = [
@@ -171,14 +172,22 @@ def unit_batches(
 def _find(source: str, options: ConnectionOptions) -> tuple[ObjectStore, list[StoredObject]]:
     folder, _, last = source.rpartition("/")
     root = "/" if source.startswith("/") else "."
-    prefix = ""
     if any(sign in source for sign in _WILD):
         fixed = source[: min(source.find(sign) for sign in _WILD if sign in source)].rpartition("/")[0]
         store = open_store(fixed or root, options)
         pattern = source.removeprefix(fixed).lstrip("/")
-    elif is_rows(last) and not os.path.isdir(source):  # noqa: PTH112 - a URI is no path
-        store, pattern, prefix = open_store(folder or root, options), glob.escape(last), last
-    else:
-        store, pattern = open_store(source, options), "*"
-    found = (entry for entry in store.list(prefix) if entry.size_bytes and fnmatch.fnmatchcase(entry.path, pattern))
-    return store, sorted((entry for entry in found if is_rows(entry.path)), key=attrgetter("path"))
+        found = [entry for entry in store.list() if fnmatch.fnmatchcase(entry.path, pattern)]
+        if found:
+            return store, _with_rows(found)
+    # A name with such signs may be meant as it is; and Spark writes folders that are named like files.
+    if is_rows(last):
+        store = open_store(folder or root, options)
+        found = [entry for entry in store.list(last) if entry.path == last]
+        if found:
+            return store, _with_rows(found)
+    store = open_store(source, options)
+    return store, _with_rows(store.list())
+
+
+def _with_rows(found: Iterable[StoredObject]) -> list[StoredObject]:
+    return sorted((each for each in found if each.size_bytes and is_rows(each.path)), key=attrgetter("path"))

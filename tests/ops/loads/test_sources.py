@@ -68,6 +68,16 @@ def test_names_folders_and_globs(folder, name, found):
     assert [entry.path for entry in opened(f"{folder}/{name}").files] == found
 
 
+@pytest.mark.parametrize("name", ["out.parquet", "out.parquet/", "file://{}/out.parquet", "odd[1].jsonl", "odd*.jsonl"])
+def test_folders_named_like_files_and_files_named_like_globs(tmp_path, name):
+    """What Spark writes to ``out.parquet`` is a folder; a name that matches nothing as a glob is taken as it is."""
+    (tmp_path / "out.parquet").mkdir()
+    pq.write_table(pa.table({"pk": ["a"]}), tmp_path / "out.parquet" / "part-0.parquet")
+    (tmp_path / "odd[1].jsonl").write_text('{"pk":"a"}\n')
+    source = opened(name.format(tmp_path) if "{}" in name else f"{tmp_path}/{name}")
+    assert sum(read(source, source.units).values()) == 1
+
+
 def test_a_missing_file_is_told(tmp_path):
     """A name of a file that is not there is an error before anything is written."""
     with pytest.raises(NotFoundError, match="holds no file of rows"):
