@@ -6,7 +6,7 @@ import re
 import threading
 from collections import deque
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from queue import Queue
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -277,8 +277,8 @@ def _feed(
             _settle(crew, tally, reject)
             continue
         if isinstance(batch, RejectedRow):
+            _keep([replace(batch, row=tally.rows)], tally, reject)
             tally.rows += 1
-            _keep([batch], tally, reject)
             continue
         # Schemas that differ in metadata alone are equal, and yet a list is a set in only one of them.
         key = batch.schema.serialize().to_pybytes()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import itertools
 import json
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +20,7 @@ from ddbio.ops.job.target import open_store
 from ddbio.ops.loads.lanes import Milestone
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
 
     import pyarrow as pa
 
@@ -54,25 +55,36 @@ def rejected_batches(options: LoadOptions, plan: WritePlan, keep: Callable[[], N
     if not paths:
         raise NotFoundError(f"{options.source} holds no rejects: name the folder that was given as reject_to")
     for path in paths:
-        yield from _rows_of(path, store.read(path), apart=plan.nulls_matter)
+        yield from _rows_of(path, store.read(path), plan)
         yield Milestone(partial(_move_aside, store, path, keep))
 
 
-def _rows_of(path: str, data: bytes, *, apart: bool) -> Iterator[pa.RecordBatch | RejectedRow]:
+def _rows_of(path: str, data: bytes, plan: WritePlan) -> Iterator[pa.RecordBatch | RejectedRow]:
     try:
-        items = []
-        for row, item in _parsed(path, data):
-            if _is_legal(item):
-                items.append(item)
-            else:
-                yield row
-        # A column that only other rows have must not become a null of this one, where nulls remove attributes.
-        for _, group in itertools.groupby(items, lambda item: sorted(item) if apart else None):
-            lines = "\n".join(map(compact_json, group)).encode()
-            # There NULL stands for a null; anywhere else it is a value.
-            yield from_dynamodb_json(lines, nulls="merge" if apart else "keep")
+        for columns, group in itertools.groupby(_parsed(path, data), lambda pair: _columns_of(pair[1], plan)):
+            if columns is None:
+                yield from (_again(row, item, plan) for row, item in group)
+                continue
+            lines = "\n".join(compact_json(item) for _, item in group).encode()
+            # Where nulls remove attributes NULL stands for a null; anywhere else it is a value.
+            yield from_dynamodb_json(lines, nulls="merge" if plan.nulls_matter else "keep")
     except (ValueError, KeyError, TypeError) as error:
         raise DecodeError(f"{path} holds no rejects: {error}", uri=path) from error
+
+
+def _columns_of(item: Any, plan: WritePlan) -> tuple[str, ...] | None:
+    """Return what items must share to become one batch; None for one that becomes none.
+
+    A column that only other rows have must not become a null of this one, where nulls remove attributes.
+    """
+    if not _is_legal(item) or _lack(item, plan) is not None:
+        return None
+    return tuple(sorted(item)) if plan.nulls_matter else ()
+
+
+def _again(row: RejectedRow, item: Any, plan: WritePlan) -> RejectedRow:
+    lack = _lack(item, plan) if _is_legal(item) else None
+    return row if lack is None else replace(row, rule=lack[0], reason=lack[1])
 
 
 def _parsed(path: str, data: bytes) -> list[tuple[RejectedRow, Any]]:
@@ -82,10 +94,24 @@ def _parsed(path: str, data: bytes) -> list[tuple[RejectedRow, Any]]:
     else:
         found = [json.loads(line) for line in data.splitlines() if line.strip()]
         items = [row["item"] for row in found]
-    return [
-        (RejectedRow(row["row"], row["rule"], row["reason"], compact_json(item)), item)
-        for row, item in zip(found, items, strict=True)
-    ]
+    # A file has its rows in the order in which they were rejected.
+    pairs = sorted(zip(found, items, strict=True), key=lambda pair: pair[0]["row"])
+    return [(RejectedRow(row["row"], row["rule"], row["reason"], compact_json(item)), item) for row, item in pairs]
+
+
+def _lack(item: Mapping[str, Any], plan: WritePlan) -> tuple[str, str] | None:
+    """Return why a row could not even be a column's: rows that all lack a key, or all have one of another type."""
+    for name, tag in plan.key_types:
+        found = item.get(name, {"NULL": True})
+        if "NULL" in found:
+            return "key_missing", f"{name}: the key is missing: every item needs it"
+        if tag not in found:
+            return "key_type", f"{name}: a key of type {tag} cannot be {compact_json(found)}"
+    if plan.operation_by is not None and plan.operation_by not in item:
+        return "operation", f"the row has no {plan.operation_by!r}: write put, delete, update"
+    if plan.newer_by is not None and plan.newer_by not in item:
+        return "newer_by", "the row has no value to compare by newer_by"
+    return None
 
 
 def _is_legal(item: Any) -> bool:

@@ -118,6 +118,39 @@ def test_parquet_rejects_are_tried_again(server, tmp_path):
     assert len(list(tmp_path.glob("rejects-*"))) == 1
 
 
+LACKING = {
+    "r": ["no object", {"pk": "a"}],
+    "key_missing": [{"v": {"S": "x"}}, {"pk": {"NULL": True}, "sk": {"N": "1"}}],
+    "key_type": [{"pk": {"N": "1"}, "sk": {"N": "1"}}],
+    "newer_by": [{"pk": {"S": "b"}, "sk": {"N": "1"}, "op": {"S": "put"}}],
+    "operation": [{"pk": {"S": "b"}, "sk": {"N": "1"}, "at": {"N": "1"}}],
+}
+
+
+@pytest.mark.parametrize("rule", LACKING)
+def test_rows_that_all_lack_something_are_rejected_again(server, tmp_path, rule):
+    """Where no row has the key, or each has one of another type, each is rejected by itself, and others are written."""
+    options = {"newer_by": "at", "operation_by": "op", "endpoint_url": server.endpoint_url}
+    good = {"pk": {"S": "a"}, "sk": {"N": "1"}, "at": {"N": "1"}, "op": {"S": "put"}}
+    for name, items in (("1", LACKING[rule]), ("2", [good])):
+        lines = [json.dumps({"row": n, "rule": "r", "reason": "why", "item": item}) for n, item in enumerate(items)]
+        (tmp_path / f"rejects-{name}-0000.jsonl").write_text("\n".join(lines))
+    report = ddbio.load(tmp_path, "rows", retry_rejects=True, reject_to=str(tmp_path / "again"), **options)
+    assert (report.written, report.rejected) == (1, len(LACKING[rule]))
+    (path,) = (tmp_path / "again").glob("*.jsonl")
+    kept = [json.loads(line) for line in path.read_text().splitlines()]
+    assert [(each["rule"], each["item"]) for each in kept] == [(rule, item) for item in LACKING[rule]]
+
+
+def test_rows_are_tried_again_in_their_order(server, tmp_path):
+    """Of rows of one key the last of the source wins, in whatever order they were rejected."""
+    items = [{"pk": {"S": "a"}, "sk": {"N": "1"}, "v": {"N": str(n)}} for n in range(3)]
+    lines = [json.dumps({"row": n, "rule": "r", "reason": "why", "item": items[n]}) for n in (2, 0, 1)]
+    (tmp_path / "rejects-1-0000.jsonl").write_text("\n".join(lines))
+    ddbio.load(tmp_path, "rows", retry_rejects=True, endpoint_url=server.endpoint_url)
+    assert ddbio.read_table("rows", endpoint_url=server.endpoint_url).column("v").to_pylist() == [2]
+
+
 def test_values_without_a_form_are_never_written(server, tmp_path):
     """What DynamoDB has no form for is kept as text, and a retry rejects it again instead of writing that text."""
     table = pa.table({"pk": ["a", "b"], "sk": [1, 2], "v": [math.nan, 1.5]})
