@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from ddbio.core.kernel.cache import announce_compilation
 from ddbio.core.kernel.decode.scratch import allocate
 from ddbio.core.kernel.decode.splitting import ROOM_RATIO, split_items
 from ddbio.core.kernel.memory import PAD
@@ -34,7 +33,6 @@ class PageSplitter:
     """Print the items of pages as lines; keep one per thread, in the place of a decoder."""
 
     def __init__(self) -> None:
-        announce_compilation()
         self.log = MisfitLog()
         self._data = self._out = allocate(0)
 

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ddbio.core.ion.plain import ion_to_json_lines
-from ddbio.core.kernel.cache import announce_compilation
 from ddbio.core.kernel.decode.scratch import allocate
 from ddbio.core.kernel.ion import lines as ion
 from ddbio.core.kernel.ion.parts import FULL, REFUSED
@@ -34,7 +33,6 @@ class IonLines:
     """
 
     def __init__(self, max_line_bytes: int) -> None:
-        announce_compilation()
         self._max_bytes = max_line_bytes + ion.ROOM
         self._data = allocate(PAD)
         self._out = allocate(min(PIECE_BYTES, self._max_bytes))

@@ -6,7 +6,6 @@ numba's cache does not tell the two builds apart. This module is the one place o
 
 from __future__ import annotations
 
-import functools
 import hashlib
 import logging
 import os
@@ -18,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import numba
 import numpy as np
+from numba.core import event as compiler_event
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -116,13 +116,24 @@ def _kept(function: Callable[..., Any]) -> Any:
     return inner(function)
 
 
-@functools.cache
-def announce_compilation() -> None:
-    """Log once that a compilation begins, unless the folder holds what earlier ones made."""
-    if FOLDER is None:
-        _LOG.warning("compiling the decoder takes some seconds, in every process: no folder to keep it is writable")
-    elif not any(FOLDER.rglob("*.nbi")):
-        _LOG.warning("compiling the decoder once takes some seconds; it is kept in %s", FOLDER)
+class _Announcer(compiler_event.Listener):  # type: ignore[misc]
+    """Log once a process that loops are compiled: those that no earlier process has left to load."""
+
+    def __init__(self) -> None:
+        self._told = False
+
+    def on_start(self, event: Any) -> None:
+        """Tell of one of our loops; what others compile is theirs to tell."""
+        if not self._told and any(event.data["dispatcher"] is each for each in LOOPS):
+            self._told = True
+            kept = "in every process: no folder to keep them is writable" if FOLDER is None else f"kept in {FOLDER}"
+            _LOG.warning("compiling loops, which can take half a minute; %s", kept)
+
+    def on_end(self, event: Any) -> None:
+        """Tell nothing: whatever waited goes on."""
+
+
+compiler_event.register("numba:compile", _Announcer())
 
 
 def inlined(function: Callable[..., Any]) -> Any:

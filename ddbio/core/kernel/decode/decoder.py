@@ -12,7 +12,6 @@ import pyarrow as pa
 
 from ddbio.core.capacity import item_size_bytes
 from ddbio.core.kernel import state as st
-from ddbio.core.kernel.cache import announce_compilation
 from ddbio.core.kernel.decode import scratch as scratch_module
 from ddbio.core.kernel.decode.assemble import Assembly, sparse_texts
 from ddbio.core.kernel.decode.backlog import Backlog
@@ -93,7 +92,6 @@ class KernelDecoder:
         self._prepare(_with_item_bytes(schema) if item_size else schema, plan_nodes(schema), {0: rows})
 
     def _prepare(self, schema: pa.Schema, nodes: list[Node], rows: dict[int, RowBuilder]) -> None:
-        announce_compilation()
         self.schema = schema
         self._nodes = nodes
         self._tables = compile_tables(nodes)

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from ddbio.core.attribute import canonical_number
-from ddbio.core.kernel.cache import announce_compilation
 from ddbio.core.kernel.encode import state as st
 from ddbio.core.kernel.encode.fields import plain_fields
 from ddbio.core.kernel.encode.keys import key_rules
@@ -56,7 +55,6 @@ class KernelEncoder:
     def __init__(
         self, schema: pa.Schema, keys: Mapping[str, str], options: Any, prefix: bytes = b"", suffix: bytes = b""
     ) -> None:
-        announce_compilation()
         if len(keys) > _MOST_KEYS or not set(keys.values()) <= _KEY_TYPES:
             raise OptionError(f"keys {dict(keys)!r}: give the partition key and perhaps the sort key, each S, N or B")
         self.schema = schema
