@@ -38,6 +38,7 @@ if TYPE_CHECKING:
         wait_import,
         write_import_files,
     )
+    from ddbio.api.sessions import register
     from ddbio.api.tables import digest, infer_schema, read_table, scan, scan_batches
     from ddbio.api.writes import copy_table, create_table_like, load, write_table
     from ddbio.core.changes import ChangeDecoder
@@ -46,7 +47,6 @@ if TYPE_CHECKING:
     from ddbio.core.loads.idempotency import idempotency_key
     from ddbio.core.schema.item_schema import ItemSchema
     from ddbio.errors import DdbioError
-    from ddbio.spark.registration import register
 
 __all__ = [
     "ChangeDecoder",
@@ -118,7 +118,7 @@ _HOMES = {
     "read_bulk_report": "ddbio.api.bulk",
     "read_export": "ddbio.api.exports",
     "read_table": "ddbio.api.tables",
-    "register": "ddbio.spark.registration",
+    "register": "ddbio.api.sessions",
     "restore_table": "ddbio.api.backups",
     "scan": "ddbio.api.tables",
     "scan_batches": "ddbio.api.tables",

@@ -137,9 +137,7 @@ def open_engine(
     try:
         spark = importlib.import_module("ddbio.spark.engine")
     except ImportError as error:
-        raise OptionError(
-            f"engine 'spark' needs pyspark ({error}): pip install 'ddbio[spark]', or use engine 'local'"
-        ) from error
+        raise OptionError(f"engine 'spark' cannot be loaded: {error}; or use engine 'local'") from error
     engine: Engine = spark.SparkEngine(master=master, conf=dict(conf or {}))
     return engine
 

@@ -90,6 +90,25 @@ def test_importing_costs_nothing():
     assert not loaded & HEAVY_LIBRARIES
 
 
+def test_a_missing_extra_is_named():
+    """Without PySpark every public name can be had, and what needs it says how to install it."""
+    script = """
+import sys
+sys.modules["pyspark"] = None
+from ddbio import *
+from ddbio.engine import open_engine
+for use in (lambda: register(None), lambda: __import__("ddbio.spark.functions"), lambda: open_engine("spark")):
+    try:
+        use()
+    except (ImportError, ValueError) as error:
+        print(error)
+"""
+    done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True)
+    advice = "ddbio.spark needs pyspark: pip install 'ddbio[spark]'"
+    engine = f"engine 'spark' cannot be loaded: {advice}; or use engine 'local'"
+    assert done.stdout.splitlines() == [advice, advice, engine]
+
+
 def test_modules_are_small():
     """Half of the modules fit two screens, and none is longer than one sitting."""
     lines = {named(path): len(path.read_text("utf-8").splitlines()) for path in MODULES}

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+try:
+    import pyspark as _  # noqa: F401 - whether it is there
+except ModuleNotFoundError as error:
+    raise ModuleNotFoundError(f"ddbio.spark needs {error.name}: pip install 'ddbio[spark]'", name=error.name) from None
+
 from ddbio.spark.batches import write_batch
 from ddbio.spark.registration import register
 
