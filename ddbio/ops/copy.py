@@ -14,7 +14,7 @@ from ddbio.core.digest_columns import ColumnDigest
 from ddbio.core.loads.write_plan import plan_write
 from ddbio.core.plan import budget_of
 from ddbio.core.table_like import table_like
-from ddbio.errors import NotFoundError, SchemaError, TargetError, ValidationError
+from ddbio.errors import NotFoundError, OptionError, SchemaError, TargetError, ValidationError
 from ddbio.ops.job.clock import Clock
 from ddbio.ops.job.report import Report
 from ddbio.ops.job.target import dynamodb_spec
@@ -208,6 +208,8 @@ def _plan_write(options: CopyOptions, *, created: bool) -> WritePlan:
         target = replace(source, on_demand=source.on_demand or not like, wcu=source.wcu if like else None)
     else:
         target = describe_table(dynamodb_spec(options.target_connection), options.target)
+        if source.table_id and (source.arn, source.table_id) == (target.arn, target.table_id):
+            raise OptionError(f"source and target are one table, {source.arn}: name another target")
     if source.key_types != target.key_types:
         raise SchemaError(
             f"table {options.source!r} has the key {_spelled(source.key_types)}, table {options.target!r} "

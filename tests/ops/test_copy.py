@@ -129,6 +129,14 @@ def test_contradictions_are_refused(server, options, message):
     assert stored(server, "target") == []
 
 
+@pytest.mark.parametrize("target", ["source", "arn:aws:dynamodb:us-east-1:000000000000:table/source"])
+def test_a_table_is_not_copied_onto_itself(server, target):
+    """However the target is spelled: an item written between reading and writing it would be lost."""
+    options = {"endpoint_url": server.endpoint_url, "target_region": "eu-west-1"}
+    with pytest.raises(OptionError, match="source and target are one table"):
+        ddbio.copy_table("source", target, **options)
+
+
 @pytest.mark.parametrize("options", [{"warm_up": True}, {"write_ratio": 0.5, "billing": "on_demand"}])
 def test_what_speaks_against_a_copy_is_said_before_its_target_is_made(server, options):
     """A budget that the table to be made could not have is refused while there is no such table."""
