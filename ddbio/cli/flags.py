@@ -29,6 +29,32 @@ CONF_FLAG = click.option("--conf", multiple=True, metavar="KEY=VALUE", help="Spa
 # Words that Python keeps for itself, and flags may have.
 _SPELLINGS = {"from_time": "--from", "to_time": "--to"}
 
+# What a flag's value is, where neither its name nor its choices say so.
+_WORDS = {
+    "bucket_owner": "ACCOUNT",
+    "client_token": "TOKEN",
+    "columns": "A,B,…",
+    "delimiter": "CHARACTER",
+    "digest": "HEX",
+    "drop": "A,B,…",
+    "gsi": "INDEXES",
+    "index": "NAME",
+    "job_id": "NAME",
+    "key": "PK:S,SK:N",
+    "kms_key": "KEY",
+    "like": "TABLE",
+    "name": "NAME",
+    "newer_by": "ATTRIBUTE",
+    "operation_by": "COLUMN",
+    "profile": "NAME",
+    "region": "NAME",
+    "reject_to": "FOLDER",
+    "role_arn": "ARN",
+    "schema": "FILE",
+    "spill": "FOLDER",
+    "state": "FOLDER",
+}
+
 
 def flags_of(options: type[ConnectionOptions], without: Iterable[str] = ()) -> Callable[[CommandT], CommandT]:
     """Return a decorator that adds a ``--kebab-case`` flag for every field of an options class.
@@ -65,7 +91,7 @@ def _flag(name: str, hint: Any, help_text: str, default: object) -> Callable[[Co
         return click.option(flag, name, is_flag=True, default=None, help=text)
     choices = _choices(hint)
     kind = click.Choice(choices) if choices else None
-    return click.option(flag, name, type=kind, default=None, help=text, metavar=None if choices else _metavar(name))
+    return click.option(flag, name, type=kind, default=None, help=text, metavar=_metavar(name, choices))
 
 
 def _choices(hint: Any) -> list[str]:
@@ -76,36 +102,16 @@ def _choices(hint: Any) -> list[str]:
     return []
 
 
-def _metavar(name: str) -> str:
+def _metavar(name: str, choices: list[str]) -> str | None:
+    if choices and name not in _WORDS:
+        return None
     if name.endswith("_bytes"):
         return "SIZE"
     if name.endswith("_url"):
         return "URL"
     if name in {*_SPELLINGS, "as_of", "at", "until"}:
         return "TIME"
-    words = {
-        "client_token": "TOKEN",
-        "columns": "A,B,…",
-        "digest": "HEX",
-        "drop": "A,B,…",
-        "gsi": "INDEXES",
-        "index": "NAME",
-        "job_id": "NAME",
-        "key": "PK:S,SK:N",
-        "kms_key": "KEY",
-        "like": "TABLE",
-        "name": "NAME",
-        "newer_by": "ATTRIBUTE",
-        "operation_by": "COLUMN",
-        "profile": "NAME",
-        "region": "NAME",
-        "reject_to": "FOLDER",
-        "role_arn": "ARN",
-        "schema": "FILE",
-        "spill": "FOLDER",
-        "state": "FOLDER",
-    }
-    return words.get(name.removeprefix("target_"), "N")
+    return _WORDS.get(name.removeprefix("target_"), "N")
 
 
 def parse_flags(options: type[OptionsT], flags: Mapping[str, Any]) -> OptionsT:

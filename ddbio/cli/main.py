@@ -121,6 +121,10 @@ def run(argv: Sequence[str]) -> None:
         told = str(ended.__cause__ or ended) or "no file of this job is visible"
         _fail("Interrupted", f"interrupted; {told}", INTERRUPTED_EXIT, as_json=as_json)
     except click.UsageError as error:
+        if error.ctx is not None and error.message == error.ctx.get_help():
+            # A group without a verb: newer versions of click raise its help.
+            click.echo(error.message, err=True)
+            raise SystemExit(USAGE_EXIT) from None
         _fail("OptionError", error.format_message(), USAGE_EXIT, as_json=as_json)
     except DdbioError as error:
         logging.getLogger("ddbio").debug("failed", exc_info=error)

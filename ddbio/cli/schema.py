@@ -28,6 +28,8 @@ def schema(*, source: str, out: str | None, diff: str | None, exit_code: bool, a
 
     The --json form is what --schema takes.
     """
+    if exit_code and diff is None:
+        raise click.UsageError("--exit-code tells whether anything changed: give --diff, the file to compare with")
     before = None if diff is None else ItemSchema.from_json(read_schema_text(diff))
     found = infer_schema(source, parse_flags(ScanOptions, {**flags, "table": source}))
     if out is not None:

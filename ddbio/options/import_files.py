@@ -29,7 +29,7 @@ class ImportFilesOptions(ConnectionOptions):
     format: Literal["dynamodb_json", "ion", "csv"] = "dynamodb_json"
     """Format of the objects; Ion is written more slowly than JSON; in CSV all but keys becomes text."""
     delimiter: Literal[",", ";", ":", "|", "\t", " "] | None = None
-    """What parts the fields of CSV; default is a comma."""
+    """What parts the fields of CSV: comma, semicolon, colon, bar, tab or space; default is a comma."""
     csv_strings: bool = False
     """Write numbers, booleans and dates that are in no key as text, which they then are in the table."""
     compression: Literal["zstd", "gzip", "none"] = "zstd"

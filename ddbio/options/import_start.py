@@ -43,7 +43,7 @@ class ImportStartOptions(ConnectionOptions):
     compression: Literal["zstd", "gzip", "none"] | None = None
     """Compression of the objects, the same for all; default is the manifest's."""
     delimiter: Annotated[str, Field(min_length=1, max_length=1)] | None = None
-    """What parts the fields of CSV; default is a comma."""
+    """What parts the fields of CSV: comma, semicolon, colon, bar, tab or space; default is a comma."""
     bucket_owner: Annotated[str, Field(pattern=r"^\d{12}$")] | None = None
     """Account that owns the bucket, where it is another one."""
     client_token: Annotated[str, Field(pattern=r"^[^$]+$")] | None = None

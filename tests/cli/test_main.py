@@ -107,6 +107,15 @@ def test_failures_are_one_line_and_one_object(endpoint, tmp_path, arguments, cod
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.parametrize("words", [(), ("plan",), ("export",)])
+def test_a_group_alone_prints_its_help(words):
+    """Who names no verb is shown those there are, line by line, and told that this was no usage."""
+    done = _ddbio(*words)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith("Usage: ddbio ")
+    assert "\nCommands:\n" in done.stderr
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_interrupt_leaves_nothing_and_a_rerun_works(server, endpoint, tmp_path, number):
     """Ctrl-C or SIGTERM in the middle ends with 130, no partial output, and the next run succeeds."""

@@ -48,6 +48,7 @@ def test_drift_is_told_by_line_and_by_exit_code(files, capsys):
     code, shown = ddbio(capsys, "schema", files / "new.json", *flags, "--json", "--exit-code")
     assert (code, len(json.loads(shown)["changes"])) == (1, 3)
     assert ddbio(capsys, "schema", files / "old.json", *flags, "--exit-code") == (0, "no change\n")
+    assert ddbio(capsys, "schema", files / "old.json", "--exit-code")[0] == 2
 
 
 def test_files_that_cannot_be_had_are_refused(files, capsys):
