@@ -130,6 +130,8 @@ class RowFiles:
                     # Streams of a buffer each: a row group's first rows do not cost the whole of it.
                     batches = pq.ParquetFile(file, buffer_size=_SAMPLE_BYTES // 8).iter_batches(rows)
                     return next((Sample(batch, None) for batch in batches), None)
+                case ".orc" if not self._open(entry).nstripes:
+                    return None
                 case ".orc" | ".arrow" | ".feather" | ".ipc":
                     return next((Sample(batch.slice(0, rows), None) for batch in self.read(entry, 0)), None)
         head = self._store.read_range(entry, 0, min(entry.size_bytes, _SAMPLE_BYTES))

@@ -58,10 +58,15 @@ def read_csv(data: bytes, texts: Collection[str]) -> pa.Table:
 
     Raises
     ------
+    DecodeError
+        If its text is not UTF-8.
     pyarrow.ArrowInvalid
         If it is no CSV.
     """
     table = _csv(data, texts)
+    for field in table.schema:
+        if pa.types.is_binary(field.type):
+            raise DecodeError(f"column {field.name!r} holds bytes that are not UTF-8: write the file in UTF-8")
     names = table.schema.names
     doubtful = bool(_MARKED_CELL.search(data) or _LONG_NUMBER.search(data))
     asked = [field.name for field in table.schema if _is_time(field.type) or (doubtful and _is_number(field.type))]

@@ -112,3 +112,9 @@ def test_csv_keeps_digits_and_spellings(cells, values):
     text = "id,v,w\n" + "".join(f"a{n},{cell},0\n" for n, cell in enumerate(cells)) + "z,,0\n"
     rows = items(read_csv(text.encode(), ["id"]))
     assert [row.get("v") for row in rows] == [*values, None]
+
+
+def test_csv_of_another_encoding_is_refused():
+    """What is not UTF-8 is told, not taken for binary."""
+    with pytest.raises(DecodeError, match="column 'v' holds bytes that are not UTF-8: write the file in UTF-8"):
+        read_csv("id,v\na,é\n".encode("latin-1"), ["id"])

@@ -49,6 +49,28 @@ class _Parts(Protocol):
     def make(self, batch: pa.RecordBatch) -> Made: ...
 
 
+def check_columns(schema: pa.Schema, plan: WritePlan) -> None:
+    """Refuse columns of which no row could be written.
+
+    Raises
+    ------
+    SchemaError
+        If they lack a key attribute of the table, or the one to compare or to decide by, or one is there twice.
+    """
+    twice = [name for name, times in Counter(schema.names).items() if times > 1]
+    if twice:
+        raise SchemaError(f"the rows have {twice[0]!r} as the name of several columns: rename all but one")
+    missing = [name for name in dict(plan.key_types) if not columns_of(schema, [name])]
+    missing += [name for name in filter(None, [plan.operation_by]) if name not in schema.names]
+    if RESCUE_NAME not in schema.names:
+        missing += [name for name in filter(None, [plan.newer_by]) if not columns_of(schema, [name])]
+    if missing:
+        raise SchemaError(
+            f"the rows have no column {missing[0]!r}, which table {plan.table!r} or an option asks for: they have "
+            f"{', '.join(schema.names)}"
+        )
+
+
 class RowWriter:
     """Make writes of batches of one schema, as a plan says.
 
@@ -66,18 +88,7 @@ class RowWriter:
     def __init__(self, schema: pa.Schema, plan: WritePlan, spare: deque[NDArray[np.uint8]] | None = None) -> None:
         self._spare = deque() if spare is None else spare
         self._keys = dict(plan.key_types)
-        twice = [name for name, times in Counter(schema.names).items() if times > 1]
-        if twice:
-            raise SchemaError(f"the rows have {twice[0]!r} as the name of several columns: rename all but one")
-        missing = [name for name in self._keys if not columns_of(schema, [name])]
-        missing += [name for name in filter(None, [plan.operation_by]) if name not in schema.names]
-        if RESCUE_NAME not in schema.names:
-            missing += [name for name in filter(None, [plan.newer_by]) if not columns_of(schema, [name])]
-        if missing:
-            raise SchemaError(
-                f"the rows have no column {missing[0]!r}, which table {plan.table!r} or an option asks for: they have "
-                f"{', '.join(schema.names)}"
-            )
+        check_columns(schema, plan)
         self._lanes = plan.lanes
         self._frame, self._maker = _parts_of(schema, plan)
 

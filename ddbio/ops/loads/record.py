@@ -20,7 +20,7 @@ from ddbio.errors import OptionError, TargetError
 from ddbio.ops.job.target import open_store
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Mapping
 
     from ddbio.core.facts import TableFacts
     from ddbio.lake.store import ObjectStore
@@ -68,8 +68,7 @@ class LoadRecord:
         self.finished, self.rows = finished, rows
         self.job_id = job_id
         self._store = store
-        self._new: set[int] = set()
-        self._new_rows = 0
+        self._new: dict[int, int] = {}
         self._name = ""
         self._noted_at = 0.0
 
@@ -84,8 +83,7 @@ class LoadRecord:
 
     def finish(self, unit: int, rows: int) -> None:
         """Take a unit for finished; it is noted within a second, or when ``flush`` is called."""
-        self._new.add(unit)
-        self._new_rows += rows
+        self._new[unit] = rows
         if time.monotonic() - self._noted_at >= KEPT_SECONDS:
             self.flush()
 
@@ -94,8 +92,8 @@ class LoadRecord:
         if self._store is None or not self._new:
             return
         self._name = self._name or f"{secrets.token_hex(4)}.json"
-        noted = {"finished": _runs(self._new), "rows": self._new_rows}
-        self._store.put(f"_ddbio/{self.job_id}.load/{self._name}", json.dumps(noted).encode())
+        noted = json.dumps({"finished": _runs(self._new)}).encode()
+        self._store.put(f"_ddbio/{self.job_id}.load/{self._name}", noted)
         self._noted_at = time.monotonic()
 
 
@@ -119,8 +117,11 @@ def open_record(options: LoadOptions, job_id: str, identity: Mapping[str, Any]) 
         return LoadRecord(None, job_id, frozenset(), 0)
     _require_same(begun, identity, job_id)
     noted = [json.loads(store.read(entry.path)) for entry in store.list(f"_ddbio/{job_id}.load/")]
-    finished = {unit for each in noted for first, last in each["finished"] for unit in range(first, last + 1)}
-    return LoadRecord(store, job_id, frozenset(finished), sum(each["rows"] for each in noted))
+    # A unit that two runs have finished is one.
+    finished = {
+        unit: rows for each in noted for first, last, rows in each["finished"] for unit in range(first, last + 1)
+    }
+    return LoadRecord(store, job_id, frozenset(finished), sum(finished.values()))
 
 
 def _begin(store: ObjectStore, job_id: str, identity: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -144,8 +145,9 @@ def _require_same(begun: Mapping[str, Any], identity: Mapping[str, Any], job_id:
         raise OptionError(f"job {job_id!r} cannot go on: {told}; load under another job_id")
 
 
-def _runs(numbers: Iterable[int]) -> list[list[int]]:
-    """Return sorted numbers as first and last of each run of neighbours."""
-    ordered = enumerate(sorted(numbers))
-    groups = [[number for _, number in run] for _, run in itertools.groupby(ordered, lambda pair: pair[1] - pair[0])]
-    return [[group[0], group[-1]] for group in groups]
+def _runs(rows_of: Mapping[int, int]) -> list[tuple[int, int, int]]:
+    """Return first and last of each run of neighbours that have as many rows each, and how many."""
+    ordered = enumerate(sorted(rows_of.items()))
+    runs = itertools.groupby(ordered, lambda each: (each[1][0] - each[0], each[1][1]))
+    groups = [[number for _, (number, _) in run] for _, run in runs]
+    return [(group[0], group[-1], rows_of[group[0]]) for group in groups]

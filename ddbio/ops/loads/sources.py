@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import pyarrow as pa
 
 from ddbio.core.loads.load_plan import SourceFacts
-from ddbio.core.loads.write_rows import RowWriter
-from ddbio.errors import NotFoundError, OptionError
+from ddbio.core.loads.write_rows import RowWriter, check_columns
+from ddbio.errors import NotFoundError, OptionError, SchemaError
 from ddbio.lake.rows import RowFiles, is_rows
 from ddbio.ops.job.target import open_store
 from ddbio.ops.loads.lanes import Milestone
@@ -131,10 +131,11 @@ def describe_source(source: FileSource, plan: WritePlan) -> SourceFacts:
     DecodeError
         If the file is not of the format that its name tells.
     """
-    files = RowFiles(source.store, plan.text_keys)
-    sample = files.sample(max(source.files, key=attrgetter("size_bytes")), _SAMPLE_ROWS)
+    files, largest = RowFiles(source.store, plan.text_keys), max(source.files, key=attrgetter("size_bytes"))
+    sample = files.sample(largest, _SAMPLE_ROWS)
     rows, units, columns = source.rows, None, list[str]()
     if sample is not None and sample.batch.num_rows:
+        _check(largest, sample.batch, plan)
         encoded = RowWriter(sample.batch.schema, plan).writes(sample.batch)
         units = sum(float(lane.units.sum()) for lane in encoded.lanes) / sample.batch.num_rows
         columns = sample.batch.schema.names
@@ -159,14 +160,31 @@ def unit_batches(
     ------
     NotFoundError, DecodeError
         If a file is gone, or not of the format that its name tells.
+    SchemaError
+        If no row of a file could be written.
     """
     files = RowFiles(store, plan.text_keys)
     for unit in units:
         rows = 0
-        for batch in files.read(unit.entry, unit.part):
+        for batch in rows_of_unit(files, unit, plan):
             rows += batch.num_rows
             yield batch
         yield Milestone(partial(finished, unit.number, rows))
+
+
+def rows_of_unit(files: RowFiles, unit: Unit, plan: WritePlan) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of one unit; see ``unit_batches``."""
+    for number, batch in enumerate(files.read(unit.entry, unit.part)):
+        if not number:
+            _check(unit.entry, batch, plan)
+        yield batch
+
+
+def _check(entry: StoredObject, batch: pa.RecordBatch, plan: WritePlan) -> None:
+    try:
+        check_columns(batch.schema, plan)
+    except SchemaError as error:
+        raise SchemaError(f"{entry.path}: {error}") from None
 
 
 def _find(source: str, options: ConnectionOptions) -> tuple[ObjectStore, list[StoredObject]]:

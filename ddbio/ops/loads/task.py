@@ -20,7 +20,7 @@ from ddbio.lake.rows import RowFiles
 from ddbio.ops.loads.gathering import full_rows, gather
 from ddbio.ops.loads.lanes import WriteTally, write_batches
 from ddbio.ops.loads.rejects import Rejects
-from ddbio.ops.loads.sources import unit_batches
+from ddbio.ops.loads.sources import rows_of_unit, unit_batches
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -134,7 +134,7 @@ def split_units(task: SplitTask) -> Iterator[tuple[Place, bytes]]:
     plan, finished = task.job.task.plan, task.job.record.finished
     files = RowFiles(task.job.store, plan.text_keys)
     for unit in task.units:
-        for number, batch in enumerate(files.read(unit.entry, unit.part)):
+        for number, batch in enumerate(rows_of_unit(files, unit, plan)):
             shares = _shares(batch, plan, task.shares)
             for share in sorted(set(shares.tolist()) - finished):
                 yield (share, unit.number, number), _packed(batch.take(np.flatnonzero(shares == share)))

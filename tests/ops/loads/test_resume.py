@@ -53,8 +53,8 @@ def load(server, source, tmp_path):
 def noted_rows(folder):
     """Return how many rows the notes of a job call finished."""
     notes = [json.loads(path.read_text()) for path in folder.glob("_ddbio/job_1.load/*.json")]
-    assert all(note["rows"] == GROUP * sum(last - first + 1 for first, last in note["finished"]) for note in notes)
-    return sum(note["rows"] for note in notes)
+    assert all(rows == GROUP for note in notes for _, _, rows in note["finished"])
+    return sum(rows * (last - first + 1) for note in notes for first, last, rows in note["finished"])
 
 
 def test_a_finished_load_writes_nothing_again(load, server):
@@ -111,6 +111,14 @@ def test_another_load_under_the_same_id_is_refused(load, options, words):
         return
     with pytest.raises(OptionError, match=words):
         load(**options)
+
+
+def test_rows_that_two_runs_have_finished_are_counted_once(load, tmp_path):
+    """Two runs of one job at the same time are twice the work, and yet the same rows."""
+    load()
+    (note,) = (tmp_path / "state").glob("_ddbio/job_1.load/*.json")
+    note.with_name("other.json").write_bytes(note.read_bytes())
+    assert load().resumed_rows == ROWS
 
 
 def test_a_changed_source_is_refused(load, source):

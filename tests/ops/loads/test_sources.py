@@ -7,9 +7,9 @@ import pytest
 
 from ddbio.core.facts import TableFacts
 from ddbio.core.loads.write_plan import plan_write
-from ddbio.errors import NotFoundError
+from ddbio.errors import NotFoundError, SchemaError
 from ddbio.ops.loads.lanes import Milestone
-from ddbio.ops.loads.sources import open_source, unit_batches
+from ddbio.ops.loads.sources import describe_source, open_source, unit_batches
 from ddbio.options import LoadOptions, parse_options
 
 FACTS = TableFacts("rows", "arn", "id", "ACTIVE", (("pk", "S"),), 0, 0, on_demand=True)
@@ -76,6 +76,23 @@ def test_folders_named_like_files_and_files_named_like_globs(tmp_path, name):
     (tmp_path / "odd[1].jsonl").write_text('{"pk":"a"}\n')
     source = opened(name.format(tmp_path) if "{}" in name else f"{tmp_path}/{name}")
     assert sum(read(source, source.units).values()) == 1
+
+
+def test_a_file_of_other_columns_is_named(tmp_path):
+    """A file none of whose rows has the key is told by its name."""
+    (tmp_path / "a.jsonl").write_text('{"pk":"a"}\n')
+    (tmp_path / "b.jsonl").write_text('{"v":1}\n')
+    source = opened(tmp_path)
+    with pytest.raises(SchemaError, match=r"b\.jsonl: the rows have no column 'pk'"):
+        read(source, source.units)
+
+
+def test_an_orc_file_of_no_rows_is_a_source(tmp_path):
+    """A file without stripes has neither units nor a sample."""
+    pa.orc.write_table(pa.table({"pk": pa.array([], pa.string())}), tmp_path / "empty.orc")
+    source = opened(tmp_path)
+    plan = plan_write(FACTS, parse_options(LoadOptions, {"source": "x", "table": "rows"}))
+    assert (source.units, describe_source(source, plan).rows) == ((), 0)
 
 
 def test_a_missing_file_is_told(tmp_path):
