@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from ddbio.core import digest as plain
 from ddbio.core.attribute import canonical_number
+from ddbio.core.batch_size import batch_bytes
 from ddbio.core.digest import Digest
 from ddbio.core.encode import EncodeOptions
 from ddbio.core.items import item_of_text, value_of_text
@@ -81,7 +82,7 @@ class ColumnDigest:
                 _Column(each, _as_it_is if each.type == types[each.name] else _made_plain) for each in fields
             ]
             self._schema = batch.schema
-        n_rows = max(_LEAST_ROWS, _SLICE_BYTES * batch.num_rows // max(batch.nbytes, 1))
+        n_rows = max(_LEAST_ROWS, _SLICE_BYTES * batch.num_rows // max(batch_bytes(batch), 1))
         for start in range(0, batch.num_rows, n_rows):
             part = batch.slice(start, n_rows)
             high, low = loops.sum_items(_sums_of_rows(part, self._columns, start))

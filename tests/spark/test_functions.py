@@ -283,6 +283,18 @@ def test_every_value_of_spark_becomes_an_item(spark, there, back):
     ]
 
 
+NESTED = ["array<array<array<int>>>", "map<string,map<string,int>>", "array<struct<x: map<string,array<string>>>>"]
+
+
+@pytest.mark.parametrize("spark_type", NESTED)
+@WAYS
+def test_lists_of_lists_that_no_row_has(spark, there, back, spark_type):
+    """Lists and maps in a column that is null in a whole batch, of which Spark's JVM writes no offsets, are missing."""
+    typed = spark.createDataFrame([((1, None),), ((2, None),)], f"item struct<n: int, deep: {spark_type}>").coalesce(1)
+    assert [row.json for row in back(typed).collect()] == ['{"n":{"N":"1"}}', '{"n":{"N":"2"}}']
+    assert ddbio.digest(typed.select("item.*")) == ddbio.digest(b'{"n":{"N":"1"}}\n{"n":{"N":"2"}}')
+
+
 @WAYS
 def test_text_that_is_not_utf8_is_refused(spark, there, back):
     """A row with a string that Spark made of any bytes is refused, and not written as another."""

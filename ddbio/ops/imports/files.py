@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ddbio.aws.table import describe_table, facts_of_description
+from ddbio.core.batch_size import batch_bytes
 from ddbio.core.digest_columns import ColumnDigest
 from ddbio.core.imports.job import index_keys
 from ddbio.core.imports.lines import LineForm, import_lines
@@ -211,7 +212,7 @@ class _Window:
         """Take rows; refuse the first that is no item."""
         # Just under what the encoder prints at once, so that nothing has to be joined; a window ends near its size.
         slice_bytes = min(PIECE_BYTES * 3 // 4, self._options.target_file_bytes // 16)
-        step = max(1, batch.num_rows * slice_bytes // max(batch.nbytes, 1))
+        step = max(1, batch.num_rows * slice_bytes // max(batch_bytes(batch), 1))
         for start in range(0, batch.num_rows, step):
             self._add(batch.slice(start, step))
             if self._lines.size_bytes >= self._options.target_file_bytes:

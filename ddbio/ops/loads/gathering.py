@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import pyarrow as pa
 
+from ddbio.core.batch_size import batch_bytes
 from ddbio.core.loads.packing import MOST_WRITES
 from ddbio.ops.loads.lanes import CHUNK_BYTES, LANE_ROWS, Milestone
 
@@ -40,7 +41,7 @@ def gather(feed: Iterable[Rows], rows: int) -> Iterator[Rows]:
 
 
 def _is_full(held: list[pa.RecordBatch], rows: int) -> bool:
-    return sum(each.num_rows for each in held) >= rows or sum(each.nbytes for each in held) >= CHUNK_BYTES
+    return sum(each.num_rows for each in held) >= rows or sum(map(batch_bytes, held)) >= CHUNK_BYTES
 
 
 def _joined(held: list[pa.RecordBatch], milestones: list[Milestone]) -> Iterator[Rows]:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from ddbio.aws.scan import Patience
 from ddbio.aws.wire import open_bodies
 from ddbio.aws.write import Lane
+from ddbio.core.batch_size import batch_bytes
 from ddbio.core.loads.hot_keys import HotKeys
 from ddbio.core.loads.packing import MOST_WRITES
 from ddbio.core.loads.rejected import RejectedRow, item_text
@@ -298,7 +299,7 @@ def _feed(
 
 
 def _chunks(batch: pa.RecordBatch, lanes: int) -> Iterator[pa.RecordBatch]:
-    row_bytes = max(1, batch.nbytes // max(1, batch.num_rows))
+    row_bytes = max(1, batch_bytes(batch) // max(1, batch.num_rows))
     filling = max(CACHED_BYTES // row_bytes, lanes * LANE_ROWS)
     step = max(1, min(CHUNK_ROWS, CHUNK_BYTES // row_bytes, filling))
     yield from (batch.slice(start, step) for start in range(0, batch.num_rows, step))

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from ddbio.core.attribute import canonical_number
+from ddbio.core.batch_size import batch_bytes
 from ddbio.core.kernel.encode import state as st
 from ddbio.core.kernel.encode.fields import plain_fields
 from ddbio.core.kernel.encode.keys import key_rules
@@ -85,7 +86,7 @@ class KernelEncoder:
         pieces: list[Piece] = []
         refused: list[Refused] = []
         n_rows = batch.num_rows
-        step = max(1, min(n_rows, n_rows * PIECE_BYTES // max(batch.nbytes, 1)))
+        step = max(1, min(n_rows, n_rows * PIECE_BYTES // max(batch_bytes(batch), 1)))
         for start in range(0, n_rows, step):
             self._print_rows(batch.slice(start, step), first_row + start, pieces, refused)
         return pieces, refused
@@ -103,7 +104,7 @@ class KernelEncoder:
             _keep_last(pieces)
             nothing = np.zeros(1, np.int64)
             pieces.append(Piece(allocate(0), nothing, nothing))
-            refused.append(Refused(first, "", "item_size", self._message(first, st.LARGE, -1, rows.nbytes)[1]))
+            refused.append(Refused(first, "", "item_size", self._message(first, st.LARGE, -1, batch_bytes(rows))[1]))
             return
         room = loader.room + n_rows * self._frame_bytes + PAD
         if len(self._out) < room:
