@@ -24,7 +24,22 @@ def main(arguments: list[str] | None = None) -> int:
     stopped = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stopped.set())
-    fake = FakeDynamoDB(
+    try:
+        with _fake(asked) as fake:
+            if asked.load is not None:
+                _load(fake, asked)
+            print(json.dumps({"endpoint_url": fake.endpoint_url}), flush=True)  # noqa: T201 - the one promised line
+            if asked.until_eof:
+                threading.Thread(target=_wait_for_eof, args=(stopped,), daemon=True).start()
+            stopped.wait()
+    except (DdbioError, OSError) as error:
+        print(f"{type(error).__name__}: {error}", file=sys.stderr)  # noqa: T201 - the one line of the error
+        return 1
+    return 0
+
+
+def _fake(asked: argparse.Namespace) -> FakeDynamoDB:
+    return FakeDynamoDB(
         port=asked.port,
         rcu=asked.rcu,
         wcu=asked.wcu,
@@ -37,18 +52,6 @@ def main(arguments: list[str] | None = None) -> int:
         export_to=asked.export_to,
         job_seconds=asked.job_seconds,
     )
-    try:
-        with fake:
-            if asked.load is not None:
-                _load(fake, asked)
-            print(json.dumps({"endpoint_url": fake.endpoint_url}), flush=True)  # noqa: T201 - the one promised line
-            if asked.until_eof:
-                threading.Thread(target=_wait_for_eof, args=(stopped,), daemon=True).start()
-            stopped.wait()
-    except (DdbioError, OSError) as error:
-        print(f"{type(error).__name__}: {error}", file=sys.stderr)  # noqa: T201 - the one line of the error
-        return 1
-    return 0
 
 
 def _load(fake: FakeDynamoDB, asked: argparse.Namespace) -> None:

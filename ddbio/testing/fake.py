@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Self
 
-from ddbio.errors import DdbioError
+from ddbio.errors import DdbioError, OptionError
 from ddbio.testing.child import ChildServer
 from ddbio.testing.faults import Faults
 from ddbio.testing.proxy import ProxyService
@@ -21,6 +22,18 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from ddbio.testing.loading import Items
+
+_LAST_PORT = 65_535
+_LEAST = {
+    "port": 0,
+    "rcu": 0,
+    "wcu": 0,
+    "latency_seconds": 0,
+    "partitions": 1,
+    "burst_seconds": 0,
+    "burst_at_creation": 0,
+    "job_seconds": 0,
+}
 
 
 class _ThreadServer:
@@ -87,6 +100,14 @@ class FakeDynamoDB:
     job_seconds: float = 0.0
     process: bool = False
     _running: _ThreadServer | ChildServer | None = field(default=None, init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        for name, least in _LEAST.items():
+            value = getattr(self, name)
+            if value is not None and not least <= value < math.inf:
+                raise OptionError(f"{name} is {value}: give {least} or more")
+        if self.port > _LAST_PORT:
+            raise OptionError(f"port is {self.port}: give at most {_LAST_PORT}, or 0 for a free one")
 
     def start(self) -> Self:
         """Begin to serve."""

@@ -27,6 +27,7 @@ _LIMITS = (
     "AccountLimitExceeded",
     "MaxOnDemandThroughputExceeded",
 )
+_RATIOS = ("unprocessed_ratio", "error_before_ratio", "error_after_ratio", "reset_ratio")
 _STORM = re.compile(r"([0-9.]+)-([0-9.]+)(?::(\w+))?")
 
 
@@ -77,9 +78,14 @@ class Faults:
     seed: int = 0
     job_failure: str | None = None
 
+    def __post_init__(self) -> None:
+        for name in _RATIOS:
+            if not 0 <= getattr(self, name) <= 1:
+                raise OptionError(f"{name} is {getattr(self, name)}: give a share from 0 to 1")
+
     def arguments(self) -> Iterator[str]:
         """Yield the command line flags that say the same."""
-        for name in ("unprocessed_ratio", "error_before_ratio", "error_after_ratio", "reset_ratio", "seed"):
+        for name in (*_RATIOS, "seed"):
             yield f"--{name.replace('_', '-')}={getattr(self, name)}"
         if self.job_failure is not None:
             yield f"--job-failure={self.job_failure}"

@@ -133,10 +133,15 @@ def test_command_loads_a_file(serve, connect, tmp_path):
         (["--load", os.devnull], "OptionError: --load needs --table and --key"),
         (["--load", "/absent.jsonl", "--table", "tab", "--key", "pk"], "FileNotFoundError"),
         (["--load", os.devnull, "--table", "tab", "--key", "pk:X"], "OptionError: 'pk:X' is no key"),
+        (["--port", "65536"], "OptionError: port is 65536: give at most 65535"),
+        (["--partitions", "0"], "OptionError: partitions is 0: give 1 or more"),
+        (["--rcu", "nan"], "OptionError: rcu is nan: give 0 or more"),
+        (["--latency-ms", "-5"], "OptionError: latency_seconds is -0.005: give 0 or more"),
+        (["--unprocessed-ratio", "2"], "OptionError: unprocessed_ratio is 2.0: give a share from 0 to 1"),
     ],
 )
 def test_command_fails_in_one_line(capfd, arguments, problem):
-    """What cannot be loaded is one line on standard error and exit code 1."""
+    """What cannot be loaded or served is one line on standard error and exit code 1."""
     kept = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
     try:
         assert main(arguments) == 1
