@@ -11,7 +11,7 @@ from isal import igzip
 from ddbio.aws.failure import is_transient
 
 if TYPE_CHECKING:
-    from ddbio.aws.bodies import BodySource
+    from ddbio.aws.bodies import BodySource, Pending
 
 # https://docs.aws.amazon.com/sdkref/latest/guide/feature-compression.html: the least size that SDKs compress.
 LEAST_BYTES: Final = 10_240
@@ -20,31 +20,55 @@ _log = logging.getLogger("ddbio.wire")
 
 
 class CompressedBodies:
-    """Compress what goes through another source, until a compressed request first fails as none should."""
+    """Compress what goes through another source, until a compressed request first fails as none should.
+
+    Attributes
+    ----------
+    compresses
+        Whether it still does.
+    """
 
     def __init__(self, source: BodySource) -> None:
-        self._source = source
-        self._compresses = True
+        self.source = source
+        self.compresses = True
 
     @property
     def endpoint_url(self) -> str:
         """Return where the requests go."""
-        return self._source.endpoint_url
+        return self.source.endpoint_url
 
-    def call(self, operation: str, table: str, body: bytes, encoding: str = "") -> bytes:
-        """Return the verified body that answers an operation on a table; see ``BodySource``."""
-        if self._compresses and not encoding and len(body) >= LEAST_BYTES:
-            packed: Any = igzip.compress(body, _LEVEL)
-            try:
-                return self._source.call(operation, table, packed, "gzip")
-            except ClientError as error:
-                # The service answers 500 to what it cannot inflate, endpoints that know no compression find no JSON.
-                if not is_transient(error) and error.response["Error"]["Code"] != "SerializationException":
-                    raise
-                self._compresses = False
-                _log.warning("the endpoint refused a compressed request (%s): sending them as they are", error)
-        return self._source.call(operation, table, body, encoding)
+    def begin(self, operation: str, table: str, body: bytes, encoding: str = "") -> Pending:
+        """Send a body, compressed where that is worth it; see ``BodySource``."""
+        if self.compresses and not encoding and len(body) >= LEAST_BYTES:
+            return _Compressed(self, operation, table, body)
+        return self.source.begin(operation, table, body, encoding)
 
     def close(self) -> None:
         """Close the source."""
-        self._source.close()
+        self.source.close()
+
+
+class _Compressed:
+    def __init__(self, bodies: CompressedBodies, operation: str, table: str, body: bytes) -> None:
+        self._bodies, self._plain = bodies, (operation, table, body)
+        packed: Any = igzip.compress(body, _LEVEL)
+        self._pending = bodies.source.begin(operation, table, packed, "gzip")
+
+    @property
+    def expires_at(self) -> float:
+        return self._pending.expires_at
+
+    def fileno(self) -> int:
+        return self._pending.fileno()
+
+    def result(self) -> bytes:
+        try:
+            return self._pending.result()
+        except ClientError as error:
+            # The service answers 500 to what it cannot inflate, endpoints that know no compression find no JSON.
+            if not is_transient(error) and error.response["Error"]["Code"] != "SerializationException":
+                raise
+            if self._bodies.compresses:
+                self._bodies.compresses = False
+                _log.warning("the endpoint refused a compressed request (%s): sending them as they are", error)
+        return self._bodies.source.begin(*self._plain).result()

@@ -1,4 +1,4 @@
-"""Carry HTTP/1.1 requests over keep-alive connections to one host, with a deadline for every answer.
+"""Carry HTTP/1.1 requests over a keep-alive connection to one host, with a deadline for every answer.
 
 Failures are botocore's classes, so that one policy judges every transport. Refuses redirects and proxies; bodies stay
 as they came.
@@ -12,8 +12,6 @@ import select
 import socket
 import ssl
 import time
-import weakref
-from collections import deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -38,6 +36,8 @@ _MOST_HEADERS = 100
 _HEAD_END = b"\r\n\r\n"
 _OK_LINE, _OK = "HTTP/1.1 200 OK", ("HTTP/1.1", 200)
 _BUFFER_BYTES = 64 << 10
+# For an answer that nobody looked for in time, but which may lie there.
+_LAST_LOOK_SECONDS = 0.001
 # An answer that trickles never runs into the timeout of one read.
 _READ_TIMEOUTS_PER_ANSWER = 2
 
@@ -63,72 +63,7 @@ class Reply:
     body: bytes
 
 
-class Connections:
-    """Keep the idle connections to one host: as many as there were requests at once. Safe for threads."""
-
-    def __init__(self, target: Target) -> None:
-        self._target = target
-        self._idle: deque[_Connection] = deque()
-        self._closed = False
-        weakref.finalize(self, _close_all, self._idle)
-
-    def exchange(self, request: bytes) -> Reply:
-        """Return the answer to a request that may safely be received twice.
-
-        It is sent a second time only where a kept connection turns out to have been closed meanwhile.
-
-        Raises
-        ------
-        botocore.exceptions.HTTPClientError
-            If the answer did not come, not in time, or not whole.
-        botocore.exceptions.ConnectionError
-            If no connection could be made.
-        """
-        connection = self._take()
-        if connection is not None:
-            try:
-                return self._over(connection, request)
-            except _StaleConnectionError:
-                pass
-        return self._over(_Connection(self._target), request)
-
-    def close(self) -> None:
-        """Close the idle connections, and those in use when they have their answer."""
-        self._closed = True
-        _close_all(self._idle)
-
-    def _take(self) -> _Connection | None:
-        while True:
-            try:
-                connection = self._idle.pop()
-            except IndexError:
-                return None
-            if connection.is_idle():
-                return connection
-            connection.close()
-
-    def _over(self, connection: _Connection, request: bytes) -> Reply:
-        try:
-            reply = connection.exchange(request)
-        except BaseException:
-            connection.close()
-            raise
-        if connection.reusable:
-            self._idle.append(connection)
-        else:
-            connection.close()
-        if self._closed:
-            _close_all(self._idle)
-        return reply
-
-
-def _close_all(connections: deque[_Connection]) -> None:
-    with contextlib.suppress(IndexError):
-        while True:
-            connections.pop().close()
-
-
-class _StaleConnectionError(ConnectionClosedError):
+class StaleConnectionError(ConnectionClosedError):
     """Report a kept connection that was closed before a byte of the answer came."""
 
 
@@ -184,19 +119,32 @@ class _Receiver(io.RawIOBase):
         return count
 
 
-class _Connection:
+class Connection:
+    """Hold one connection and carry one request at a time over it.
+
+    Attributes
+    ----------
+    reusable
+        Whether another request may follow the answer that was taken.
+    expires_at
+        The monotonic second by which the answer should have begun to come.
+    """
+
     def __init__(self, target: Target) -> None:
         self._target = target
         self._link = _connect(target)
         self._receiver = _Receiver(self._link, target.read_timeout_seconds)
         self._reader = io.BufferedReader(self._receiver, _BUFFER_BYTES)
         self.reusable = False
-        self._is_drained = False
+        self.expires_at = 0.0
+        self._served = self._is_drained = False
+        self._before = 0
         self._pending = self._link.pending if isinstance(self._link, ssl.SSLSocket) else _nothing
         self._arrivals = select.poll()
         self._arrivals.register(self._link, select.POLLIN)
 
     def close(self) -> None:
+        """Close it; whatever is sent or taken then fails."""
         self._link.close()
 
     def is_idle(self) -> bool:
@@ -208,20 +156,48 @@ class _Connection:
             return not self._reader.peek(1) and not self._receiver.ended
         return False
 
-    def exchange(self, request: bytes) -> Reply:
-        served, self.reusable, self._is_drained = self.reusable, False, False
-        before = self._receiver.received
-        url = self._target.url
+    def fileno(self) -> int:
+        """Return the descriptor that can be read when an answer has begun to come."""
+        return self._link.fileno()
+
+    def send(self, request: bytes) -> Connection:
+        """Send a request; this connection is closed where that fails."""
+        self._served, self.reusable, self._is_drained = self.reusable, False, False
+        self._before = self._receiver.received
+        timeout_seconds = self._target.read_timeout_seconds
         try:
-            self._receiver.wait_at_most(self._target.read_timeout_seconds)
+            self._receiver.wait_at_most(timeout_seconds)
             self._link.sendall(request)
-            self._receiver.deadline = time.monotonic() + _READ_TIMEOUTS_PER_ANSWER * self._target.read_timeout_seconds
-            return self._receive()
-        except TimeoutError as error:
-            raise ReadTimeoutError(endpoint_url=url, error=error) from error
         except (OSError, EOFError) as error:
-            stale = served and self._receiver.received == before
-            raise (_StaleConnectionError if stale else ConnectionClosedError)(endpoint_url=url, error=error) from error
+            raise self._failure(error) from error
+        except BaseException:
+            self.close()
+            raise
+        sent_at = time.monotonic()
+        self.expires_at = sent_at + timeout_seconds
+        self._receiver.deadline = sent_at + _READ_TIMEOUTS_PER_ANSWER * timeout_seconds
+        return self
+
+    def receive(self) -> Reply:
+        """Return the answer to what was sent; this connection is closed where that fails."""
+        try:
+            if time.monotonic() >= self.expires_at:
+                self._receiver.wait_at_most(_LAST_LOOK_SECONDS)
+            return self._receive()
+        except (OSError, EOFError) as error:
+            raise self._failure(error) from error
+        except BaseException:
+            self.close()
+            raise
+
+    def _failure(self, error: OSError | EOFError) -> HTTPClientError:
+        """Close this connection and return the error that botocore would raise."""
+        self.close()
+        url = self._target.url
+        if isinstance(error, TimeoutError):
+            return ReadTimeoutError(endpoint_url=url, error=error)
+        stale = self._served and self._receiver.received == self._before
+        return (StaleConnectionError if stale else ConnectionClosedError)(endpoint_url=url, error=error)
 
     def _receive(self) -> Reply:
         lines, came = self._head()

@@ -81,8 +81,13 @@ class Patience:
         BudgetClosedError
             If the job is being stopped.
         """
-        if self.stop.wait(full_jitter_seconds(attempt, random.random(), cap_seconds=LONGEST_PAUSE_SECONDS)):
+        if self.stop.wait(pause_seconds(attempt)):
             raise BudgetClosedError
+
+
+def pause_seconds(attempt: int) -> float:
+    """Return how long to wait before the next attempt, with full jitter."""
+    return full_jitter_seconds(attempt, random.random(), cap_seconds=LONGEST_PAUSE_SECONDS)
 
 
 def scan_pages(source: PageSource, request: SegmentRequest, budget: Budget, patience: Patience) -> Iterator[Page]:

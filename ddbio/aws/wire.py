@@ -24,7 +24,7 @@ from botocore.parsers import create_parser
 from ddbio.aws.bodies import BodyClient
 from ddbio.aws.compressed_bodies import CompressedBodies
 from ddbio.aws.compression import content_of
-from ddbio.aws.connection import Connections
+from ddbio.aws.connections import Connections
 from ddbio.aws.pages import PageClient, verify_body
 from ddbio.aws.route import Routes, obstacle
 from ddbio.core.text.page import Page, split_page
@@ -35,9 +35,10 @@ if TYPE_CHECKING:
 
     from botocore.exceptions import ClientError
 
-    from ddbio.aws.bodies import BodySource
+    from ddbio.aws.bodies import BodySource, Pending
     from ddbio.aws.client import ClientSpec
     from ddbio.aws.connection import Reply, Target
+    from ddbio.aws.connections import Exchange
     from ddbio.aws.pages import PageSource
     from ddbio.aws.route import Route
     from ddbio.options import AcceptEncoding
@@ -124,18 +125,9 @@ class Wire:
         """Return one Query page; see ``scan``."""
         return split_page(self._call("Query", parameters))
 
-    def call(self, operation: str, table: str, body: bytes, encoding: str = "") -> bytes:
-        """Return the verified body that answers a request made elsewhere; see ``BodySource``."""
-        route = self._routes.find(operation, table)
-        reply = self._send(route, body, encoding)
-        if reply.status != _OK:
-            error = _to_client_error(self._client, operation, reply)
-            if not self._set_clock(error, reply) and not _renew(route, error):
-                raise error
-            reply = self._send(route, body, encoding)
-            if reply.status != _OK:
-                raise _to_client_error(self._client, operation, reply)
-        return reply.body
+    def begin(self, operation: str, table: str, body: bytes, encoding: str = "") -> Pending:
+        """Send a request made elsewhere; see ``BodySource``."""
+        return _Call(self, operation, table, body, encoding)
 
     def close(self) -> None:
         """Close the connections."""
@@ -146,18 +138,22 @@ class Wire:
 
     def _call(self, operation: str, parameters: Mapping[str, Any]) -> bytes:
         body = json.dumps(parameters, separators=(",", ":"), default=_base64).encode()
-        return self.call(operation, parameters["TableName"], body)
+        return self.begin(operation, parameters["TableName"], body).result()
 
-    def _send(self, route: Route, body: bytes, encoding: str) -> Reply:
+    def send(self, route: Route, body: bytes, encoding: str) -> Exchange:
+        """Sign a request and send it."""
         at = time.time() + self._clock_offset_seconds
         unsigned = f"content-encoding: {encoding}\r\n" if encoding else ""
         head = route.head(body, at, f"{unsigned}accept-encoding: {self._accept_encoding}\r\n")
-        reply = self._connections_to(route.target).exchange(head + body)
-        # The checksum covers what is sent.
-        verify_body(reply.body, reply.headers)
-        if "content-encoding" not in reply.headers:
-            return reply
-        return dataclasses.replace(reply, body=content_of(reply.body, reply.headers))
+        return self._connections_to(route.target).begin(head + body)
+
+    def route_of(self, operation: str, table: str) -> Route:
+        """Return how an operation on a table is asked for."""
+        return self._routes.find(operation, table)
+
+    def error_of(self, operation: str, reply: Reply) -> ClientError:
+        """Return the error that botocore would raise for this answer."""
+        return _to_client_error(self._client, operation, reply)
 
     def _connections_to(self, target: Target) -> Connections:
         found = self._connections.get(target.url)
@@ -166,7 +162,7 @@ class Wire:
                 found = self._connections.setdefault(target.url, Connections(target))
         return found
 
-    def _set_clock(self, error: ClientError, reply: Reply) -> bool:
+    def set_clock(self, error: ClientError, reply: Reply) -> bool:
         """Follow the service's clock where it refused a signature for its date; tell whether that changed anything."""
         told = error.response.get("Error", {})
         if told.get("Code") != "InvalidSignatureException" or not str(told.get("Message")).startswith(_SKEW_WORDS):
@@ -179,6 +175,41 @@ class Wire:
             return False
         self._clock_offset_seconds = offset
         return True
+
+
+class _Call:
+    """Hold one request of a wire; it is sent once more where a clock or a token was refused."""
+
+    def __init__(self, wire: Wire, operation: str, table: str, body: bytes, encoding: str) -> None:
+        self._wire, self._operation, self._content = wire, operation, (body, encoding)
+        self._route = wire.route_of(operation, table)
+        self._exchange = wire.send(self._route, body, encoding)
+
+    @property
+    def expires_at(self) -> float:
+        return self._exchange.expires_at
+
+    def fileno(self) -> int:
+        return self._exchange.fileno()
+
+    def result(self) -> bytes:
+        reply = _verified(self._exchange.result())
+        if reply.status != _OK:
+            error = self._wire.error_of(self._operation, reply)
+            if not self._wire.set_clock(error, reply) and not _renew(self._route, error):
+                raise error
+            reply = _verified(self._wire.send(self._route, *self._content).result())
+            if reply.status != _OK:
+                raise self._wire.error_of(self._operation, reply)
+        return reply.body
+
+
+def _verified(reply: Reply) -> Reply:
+    # The checksum covers what is sent.
+    verify_body(reply.body, reply.headers)
+    if "content-encoding" not in reply.headers:
+        return reply
+    return dataclasses.replace(reply, body=content_of(reply.body, reply.headers))
 
 
 def _renew(route: Route, error: ClientError) -> bool:

@@ -9,7 +9,7 @@ import json
 import time
 from collections import deque
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from botocore.exceptions import BotoCoreError, ClientError
 
@@ -22,10 +22,10 @@ from ddbio.core.text.json_text import compact_json
 from ddbio.errors import EndpointError, ServiceError, ThrottledError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Generator, Sequence
 
-    from ddbio.aws.bodies import BodySource
-    from ddbio.budget import Budget
+    from ddbio.aws.bodies import BodySource, Pending
+    from ddbio.budget import Budget, Grant
     from ddbio.core.loads.packing import Writes
     from ddbio.errors import DdbioError
 
@@ -43,21 +43,50 @@ _LOST_CODE = "ConditionalCheckFailedException"
 _SHARE_OF_NEWEST = 0.2
 
 
-class Patience(Protocol):
-    """Say how long a lane goes on without progress, and wait between its attempts."""
+class Send(NamedTuple):
+    """Ask for a request to be sent when the budget grants its units; an `Answer` is what comes back."""
 
-    @property
-    def deadline_seconds(self) -> float:
-        """Return after how many seconds without progress a lane gives up."""
+    operation: str
+    body: bytes
+    units: float
 
-    def pause(self, attempt: int) -> None:
-        """Wait with full jitter before the next attempt.
 
-        Raises
-        ------
-        BudgetClosedError
-            If the job is being stopped.
-        """
+class Pause(NamedTuple):
+    """Ask for a pause before the next attempt; nothing comes back."""
+
+    attempt: int
+
+
+class Answer(NamedTuple):
+    """Hold what became of a request: the body that answered it, or what failed, and when it was sent."""
+
+    grant: Grant
+    sent_at: float
+    body: bytes = b""
+    error: ClientError | BotoCoreError | None = None
+
+
+class Sent(NamedTuple):
+    """Hold what a lane waits for, when it was sent, and what granted it."""
+
+    pending: Pending
+    grant: Grant
+    sent_at: float
+
+    def take(self) -> Answer:
+        """Wait for the answer."""
+        try:
+            return Answer(self.grant, self.sent_at, self.pending.result())
+        except (ClientError, BotoCoreError) as error:
+            return Answer(self.grant, self.sent_at, error=error)
+
+
+def begin(source: BodySource, table: str, send: Send, grant: Grant, at: float) -> Sent | Answer:
+    """Send what a lane asks for; return what it waits for, or that it failed."""
+    try:
+        return Sent(source.begin(send.operation, table, send.body), grant, at)
+    except (ClientError, BotoCoreError) as error:
+        return Answer(grant, at, error=error)
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,65 +99,70 @@ class Reject:
 
 @dataclass
 class LaneTally:
-    """Count what one lane did; only ``rejects`` may be emptied by another thread while the lane runs."""
+    """Count what one lane did."""
 
     written: int = 0
     skipped: int = 0
     retries: int = 0
     unprocessed: int = 0
-    first_at: float | None = None
-    last_at: float | None = None
     hot: HotKeys = field(default_factory=HotKeys)
     rejects: deque[Reject] = field(default_factory=deque)
 
 
 class Lane:
-    """Send the writes of one lane, one request after the other, so that rows of one key keep their order.
+    """Write the rows of one lane, one request after the other, so that rows of one key keep their order.
+
+    It asks for each step and is told what came of it, so that one thread can serve many lanes.
 
     Parameters
     ----------
     key_names
         The table's key attributes, by which unprocessed writes are recognised.
+    deadline_seconds
+        How long to go on while nothing is written.
+    endpoint_url
+        Where the requests go, for messages.
     clock
         Returns monotonic seconds.
     """
 
     def __init__(
         self,
-        source: BodySource,
         table: str,
         key_names: Sequence[str],
         budget: Budget,
-        patience: Patience,
+        deadline_seconds: float,
         *,
+        endpoint_url: str = "",
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._source, self._table, self._key_names = source, table, tuple(key_names)
-        self._budget, self._patience, self._clock = budget, patience, clock
+        self.table, self._key_names = table, tuple(key_names)
+        self._budget, self._deadline_seconds, self._clock = budget, deadline_seconds, clock
+        self._endpoint_url = endpoint_url
         self._ratio = 1.0
         self._failing_since: float | None = None
         self._failure: ClientError | BotoCoreError | None = None
         self._last: tuple[bytes, dict[str, Any]] = (b"{}", {})
         self.tally = LaneTally()
 
-    def write(self, writes: Writes) -> None:
-        """Return when every row was written, skipped or rejected.
+    def write(self, writes: Writes) -> Generator[Send | Pause, Answer | None, None]:
+        """Yield the steps after which every row was written, skipped or rejected.
 
         Raises
         ------
         ThrottledError
-            If nothing was written for ``patience.deadline_seconds``.
+            If nothing was written for ``deadline_seconds``.
         EndpointError
             If the endpoint stayed out of reach.
-        BudgetClosedError
-            If the job is being stopped.
         DdbioError
             If the service refuses the table, the credentials or the operation itself.
         """
         packer = Packer(writes)
         attempt = 0
         while batch := packer.take():
-            left = self._send(writes, packer, batch)
+            expected = writes.units_of(batch)
+            answer = yield Send(writes.frame_of(batch).operation, writes.body(batch), expected * self._ratio)
+            left = self._settle(cast("Answer", answer), expected, (writes, packer, batch))
             if left < len(batch):
                 self._failing_since = None
             if not left:
@@ -136,25 +170,21 @@ class Lane:
                 continue
             self.tally.retries += 1
             self._give_up()
-            self._patience.pause(attempt)
+            yield Pause(attempt)
             attempt += 1
 
-    def _send(self, writes: Writes, packer: Packer, batch: Sequence[int]) -> int:
+    def _settle(self, answer: Answer, expected: float, sent: tuple[Writes, Packer, Sequence[int]]) -> int:
         """Return how many of the batch's rows the packer took back to be sent after a pause."""
-        body, expected = writes.body(batch), writes.units_of(batch)
-        estimate = expected * self._ratio
-        grant = self._budget.acquire(estimate)
-        self._stamp()
-        try:
-            reply = self._source.call(writes.frame_of(batch).operation, self._table, body)
-        except (ClientError, BotoCoreError) as error:
-            # A lost condition is billed, a broken answer may have cost everything; a refusal costs nothing.
-            lost = error_code(error) == _LOST_CODE
-            self._budget.settle(grant, estimate if lost or is_transient(error) else 0.0, items=int(lost))
-            return self._refused(error, writes, packer, batch)
-        finally:
-            self.tally.last_at = self._clock()
-        return self._answered(self._parsed(reply), grant, expected, (writes, packer, batch))
+        grant, sent_at, reply, error = answer
+        # What the budget made the lane wait before is no lack of progress.
+        if self._failing_since is None:
+            self._failing_since = sent_at
+        if error is None:
+            return self._answered(self._parsed(reply), grant, expected, sent)
+        # A lost condition is billed, a broken answer may have cost everything; a refusal costs nothing.
+        lost = error_code(error) == _LOST_CODE
+        self._budget.settle(grant, grant.units if lost or is_transient(error) else 0.0, items=int(lost))
+        return self._refused(error, *sent)
 
     def _parsed(self, reply: bytes) -> dict[str, Any]:
         # Batches of as many units, all written, have the same answer.
@@ -165,20 +195,12 @@ class Lane:
                 parsed = None
             if not isinstance(parsed, dict):
                 raise EndpointError(
-                    f"{self._source.endpoint_url} answered a write with what is not DynamoDB's: {reply[:60]!r}; is the "
+                    f"{self._endpoint_url} answered a write with what is not DynamoDB's: {reply[:60]!r}; is the "
                     "endpoint right?",
-                    self._source.endpoint_url,
+                    self._endpoint_url,
                 )
             self._last = (reply, parsed)
         return self._last[1]
-
-    def _stamp(self) -> None:
-        now = self._clock()
-        if self.tally.first_at is None:
-            self.tally.first_at = now
-        # What the budget made the lane wait before is no lack of progress.
-        if self._failing_since is None:
-            self._failing_since = now
 
     def _answered(
         self, reply: dict[str, Any], grant: Any, expected: float, sent: tuple[Writes, Packer, Sequence[int]]
@@ -231,9 +253,8 @@ class Lane:
 
     def _give_up(self) -> None:
         now = self._clock()
-        since = now if self._failing_since is None else self._failing_since
-        idle_seconds = now - since
-        if idle_seconds <= self._patience.deadline_seconds:
+        idle_seconds = now - (now if self._failing_since is None else self._failing_since)
+        if idle_seconds <= self._deadline_seconds:
             return
         error = self._failure
         if error is not None and error_code(error) not in THROTTLE_CODES:
@@ -241,13 +262,13 @@ class Lane:
             failure.args = (f"{failure}; gave up after {idle_seconds:.0f} s, deadline_seconds", *failure.args[1:])
             raise failure from error
         raise ThrottledError(
-            f"writing to table {self._table!r} was throttled for {idle_seconds:.0f} s without a row: raise its "
+            f"writing to table {self.table!r} was throttled for {idle_seconds:.0f} s without a row: raise its "
             "capacity, lower the budget, or raise deadline_seconds",
             elapsed_seconds=idle_seconds,
         )
 
     def _told(self, error: ClientError | BotoCoreError) -> DdbioError:
-        return to_ddbio_error(error, action="dynamodb:write", resource=f"table {self._table!r}")
+        return to_ddbio_error(error, action="dynamodb:write", resource=f"table {self.table!r}")
 
 
 def _consumed(reply: dict[str, Any]) -> float | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import socket
 import time
-from dataclasses import astuple
+from dataclasses import astuple, replace
 from threading import Event, Lock
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -17,6 +17,7 @@ from ddbio.budget.wire import BudgetAddress, Wire
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from ddbio.budget.protocol import Turn
     from ddbio.core.pacing import ThrottleScope
 
 __all__ = ["BudgetClient"]
@@ -66,13 +67,15 @@ class BudgetClient:
 
     def acquire(self, units: float) -> Grant:
         """Wait until a request of estimated ``units`` may be sent; see `Budget.acquire`."""
-        standing = self._ask("reserve", units)
-        while standing is not None and standing.wait_seconds > 0:
-            self._nap(standing.wait_seconds)
-            standing = self._ask("check", standing.place)
-        if standing is not None:
-            return Grant(units, standing.at_seconds)
-        return self._acquire_alone(units)
+        turn = self.line_up(units)
+        while wait_seconds := turn.wait_seconds():
+            if self._closed.wait(wait_seconds):
+                raise BudgetClosedError
+        return turn.grant()
+
+    def line_up(self, units: float) -> Turn:
+        """Take a place in line; see `Budget.line_up`."""
+        return _ClientTurn(self, units)
 
     def settle(self, grant: Grant, consumed: float, *, items: int = 0, wire_bytes: int = 0) -> None:
         """Correct a grant and count what it brought; see `Budget.settle`."""
@@ -110,18 +113,10 @@ class BudgetClient:
                 self._wire.close()
                 self._wire = None
 
-    def _acquire_alone(self, units: float) -> Grant:
-        alone = self._alone
-        place = alone.reserve(units)
-        while True:
-            wait_seconds, at_seconds = alone.check(place)
-            if wait_seconds <= 0:
-                return Grant(units, at_seconds, central=False)
-            self._nap(wait_seconds)
-
-    def _nap(self, seconds: float) -> None:
-        if self._closed.wait(min(seconds, LONGEST_NAP_SECONDS)):
+    def _line_up_alone(self, units: float) -> Turn:
+        if self._closed.is_set():
             raise BudgetClosedError
+        return self._alone.line_up(units)
 
     def _ask(self, verb: str, value: float) -> _Standing | None:
         """Return the driver's answer, None if there is none."""
@@ -181,6 +176,33 @@ class BudgetClient:
             limit = "no limit" if share is None else f"{share:g} units/s"
             where = f"{self._address.host}:{self._address.port}"
             _log.warning("the budget at %s is out of reach: this worker goes on alone with %s", where, limit)
+
+
+class _ClientTurn:
+    """Hold a place in the driver's line, and in this worker's own from when the driver is out of reach."""
+
+    def __init__(self, client: BudgetClient, units: float) -> None:
+        self._client, self._units = client, units
+        self._alone: Turn | None = None
+        self._standing = client._ask("reserve", units)  # noqa: SLF001 - its own
+        self._is_news = True
+        self._at_seconds = 0.0
+
+    def wait_seconds(self) -> float:
+        if self._standing is not None and not self._is_news:
+            self._standing = self._client._ask("check", self._standing.place)  # noqa: SLF001
+        self._is_news = False
+        if self._standing is not None:
+            self._at_seconds = self._standing.at_seconds
+            return min(self._standing.wait_seconds, LONGEST_NAP_SECONDS)
+        if self._alone is None:
+            self._alone = self._client._line_up_alone(self._units)  # noqa: SLF001
+        return self._alone.wait_seconds()
+
+    def grant(self) -> Grant:
+        if self._alone is not None:
+            return replace(self._alone.grant(), central=False)
+        return Grant(self._units, self._at_seconds)
 
 
 def _flush(wire: Wire) -> None:

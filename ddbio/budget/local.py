@@ -57,13 +57,16 @@ class LocalBudget:
 
     def acquire(self, units: float) -> Grant:
         """Wait until a request of estimated ``units`` may be sent; see `Budget.acquire`."""
+        turn = self.line_up(units)
+        while wait_seconds := turn.wait_seconds():
+            self._closed.wait(wait_seconds)
+        return turn.grant()
+
+    def line_up(self, units: float) -> LocalTurn:
+        """Take a place in line; see `Budget.line_up`."""
         with self._lock:
             place = self._reserve(units)
-            wait_seconds, at_seconds = self._check(place)
-        while wait_seconds > 0:
-            self._closed.wait(min(wait_seconds, LONGEST_NAP_SECONDS))
-            wait_seconds, at_seconds = self.check(place)
-        return Grant(units, at_seconds)
+            return LocalTurn(self, units, place, *self._check(place))
 
     def reserve(self, units: float) -> float:
         """Return a place in line for a request, at once."""
@@ -142,3 +145,24 @@ class LocalBudget:
 
     def _run_seconds(self) -> float:
         return 0.0 if self._started_at is None else self._clock() - self._started_at
+
+
+class LocalTurn:
+    """Hold a place in a local budget's line; see `Turn`."""
+
+    __slots__ = ("_at_seconds", "_budget", "_is_news", "_place", "_units", "_wait_seconds")
+
+    def __init__(self, budget: LocalBudget, units: float, place: float, wait_seconds: float, at_seconds: float) -> None:
+        self._budget, self._units, self._place = budget, units, place
+        self._wait_seconds, self._at_seconds, self._is_news = wait_seconds, at_seconds, True
+
+    def wait_seconds(self) -> float:
+        """Return how long to wait before asking again, 0 if the request may be sent."""
+        if not self._is_news:
+            self._wait_seconds, self._at_seconds = self._budget.check(self._place)
+        self._is_news = False
+        return min(self._wait_seconds, LONGEST_NAP_SECONDS)
+
+    def grant(self) -> Grant:
+        """Return the permission."""
+        return Grant(self._units, self._at_seconds)

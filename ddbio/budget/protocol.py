@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 if TYPE_CHECKING:
     from ddbio.core.pacing import ThrottleScope
 
-__all__ = ["LONGEST_NAP_SECONDS", "Budget", "BudgetClosedError", "Grant"]
+__all__ = ["LONGEST_NAP_SECONDS", "Budget", "BudgetClosedError", "Grant", "Turn"]
 
 # Settlements move the line while requests wait in it, and a stopped job should end soon: ask again this often.
 LONGEST_NAP_SECONDS = 0.25
@@ -40,6 +40,22 @@ class Grant:
     central: bool = True
 
 
+class Turn(Protocol):
+    """Hold a request's place in line; one that is not waited for costs its units once and holds up nobody."""
+
+    def wait_seconds(self) -> float:
+        """Return how long to wait before asking again, 0 if the request may be sent; ask again at least that often.
+
+        Raises
+        ------
+        BudgetClosedError
+            The job is being stopped.
+        """
+
+    def grant(self) -> Grant:
+        """Return the permission, once there is nothing to wait for."""
+
+
 class Budget(Protocol):
     """Bound what a job's requests consume a second; every method may be called from any thread.
 
@@ -55,6 +71,9 @@ class Budget(Protocol):
         BudgetClosedError
             The job is being stopped.
         """
+
+    def line_up(self, units: float) -> Turn:
+        """Take a place in line for a request of estimated ``units``, and wait elsewhere."""
 
     def settle(self, grant: Grant, consumed: float, *, items: int = 0, wire_bytes: int = 0) -> None:
         """Correct a grant by the units the response says it consumed, and count what it brought. Never waits."""

@@ -1,5 +1,7 @@
 """Bodies made elsewhere go out as they are, over either wire, and answers come back as they are."""
 
+from concurrent.futures import Future
+
 import pytest
 from botocore.exceptions import ClientError
 
@@ -37,9 +39,9 @@ def source(server, request, monkeypatch):
 
 def test_bodies_go_out_as_they_are(source, server):
     """Base64 stays as it is; the answer is the service's own."""
-    assert source.call("BatchWriteItem", "rows", PUT) == b'{"UnprocessedItems":{}}'
+    assert source.begin("BatchWriteItem", "rows", PUT).result() == b'{"UnprocessedItems":{}}'
     for operation, body in SINGLE.items():
-        assert source.call(operation, "rows", body) == b"{}"
+        assert source.begin(operation, "rows", body).result() == b"{}"
     pages = open_pages(ClientSpec(endpoint_url=server.endpoint_url, region="eu-west-1"), 1)
     assert b'"b":{"B":"AAE="}' in pages.scan({"TableName": "rows"}).items
     assert source.endpoint_url == server.endpoint_url
@@ -48,7 +50,7 @@ def test_bodies_go_out_as_they_are(source, server):
 def test_errors_are_those_of_botocore(source):
     """A refusal is a ClientError with the service's code and words."""
     with pytest.raises(ClientError, match="ValidationException") as caught:
-        source.call("PutItem", "rows", b'{"TableName":"rows","Item":{"pk":{"S":""}}}')
+        source.begin("PutItem", "rows", b'{"TableName":"rows","Item":{"pk":{"S":""}}}').result()
     assert caught.value.response["Error"]["Code"] == "ValidationException"
 
 
@@ -66,8 +68,8 @@ def test_large_bodies_go_out_compressed(server, way, monkeypatch):
     monkeypatch.setenv("DDBIO_WIRE", way)
     source = open_bodies(ClientSpec(endpoint_url=server.endpoint_url, region="eu-west-1"), 1, compresses=True)
     large = PUT.replace(b"AAE=", b"AAAA" * 10_000)
-    assert source.call("BatchWriteItem", "rows", large) == b'{"UnprocessedItems":{}}'
-    assert source.call("PutItem", "rows", SINGLE["PutItem"]) == b"{}"
+    assert source.begin("BatchWriteItem", "rows", large).result() == b'{"UnprocessedItems":{}}'
+    assert source.begin("PutItem", "rows", SINGLE["PutItem"]).result() == b"{}"
     pages = open_pages(ClientSpec(endpoint_url=server.endpoint_url, region="eu-west-1"), 1)
     assert b"AAAA" * 10_000 in pages.scan({"TableName": "rows"}).items
     source.close()
@@ -81,13 +83,16 @@ class Picky:
     def __init__(self, code, status):
         self.code, self.status, self.calls = code, status, []
 
-    def call(self, operation, table, body, encoding=""):
-        """Refuse or answer."""
+    def begin(self, operation, table, body, encoding=""):
+        """Refuse or answer, later."""
         self.calls.append((encoding, len(body)))
+        answered = Future()
         if encoding:
             told = {"Error": {"Code": self.code}, "ResponseMetadata": {"HTTPStatusCode": self.status}}
-            raise ClientError(told, operation)
-        return b"{}"
+            answered.set_exception(ClientError(told, operation))
+        else:
+            answered.set_result(b"{}")
+        return answered
 
 
 @pytest.mark.parametrize(("code", "status"), [("InternalServerError", 500), ("SerializationException", 400)])
@@ -95,9 +100,19 @@ def test_an_endpoint_without_compression_is_asked_once(code, status):
     """The first refusal sends the same body as it is, and all later ones."""
     picky = Picky(code, status)
     source = CompressedBodies(picky)
-    assert [source.call("BatchWriteItem", "rows", b"x" * 20_000) for _ in range(2)] == [b"{}", b"{}"]
+    assert [source.begin("BatchWriteItem", "rows", b"x" * 20_000).result() for _ in range(2)] == [b"{}", b"{}"]
     assert [encoding for encoding, _ in picky.calls] == ["gzip", "", ""]
     assert picky.calls[0][1] < 200
+
+
+def test_requests_on_their_way_are_sent_again_as_they_are(caplog):
+    """What was sent compressed before the first refusal came is sent again too, and told once."""
+    picky = Picky("InternalServerError", 500)
+    source = CompressedBodies(picky)
+    sent = [source.begin("BatchWriteItem", "rows", b"x" * 20_000) for _ in range(3)]
+    assert [pending.result() for pending in sent] == [b"{}"] * 3
+    assert [encoding for encoding, _ in picky.calls] == ["gzip"] * 3 + [""] * 3
+    assert len(caplog.records) == 1
 
 
 def test_other_refusals_of_compressed_bodies_stay():
@@ -106,5 +121,5 @@ def test_other_refusals_of_compressed_bodies_stay():
     source = CompressedBodies(picky)
     for _ in range(2):
         with pytest.raises(ClientError, match="ValidationException"):
-            source.call("BatchWriteItem", "rows", b"x" * 20_000)
+            source.begin("BatchWriteItem", "rows", b"x" * 20_000).result()
     assert [encoding for encoding, _ in picky.calls] == ["gzip", "gzip"]

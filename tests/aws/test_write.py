@@ -1,129 +1,54 @@
 """One lane against a service that throttles, leaves rows, fails after it has written and drops connections."""
 
+import contextlib
 import json
 import random
 
 import numpy as np
 import pytest
-from botocore.exceptions import ClientError, ConnectionClosedError
+from botocore.exceptions import BotoCoreError, ClientError, ConnectionClosedError
 
-from ddbio.aws.write import Lane
+from ddbio.aws.write import Answer, Lane, Pause
 from ddbio.budget import LocalBudget
-from ddbio.core.loads.packing import Writes, packing_order, write_units
-from ddbio.core.loads.requests import PUT, batch_frame, single_frame
+from ddbio.core.loads.requests import single_frame
 from ddbio.errors import AccessDeniedError, EndpointError, ServiceError, ThrottledError
-
-FRAME = batch_frame("rows", *PUT)
-
-
-class Clock:
-    """A time that passes only where somebody waits for it."""
-
-    def __init__(self):
-        self.now = 0.0
-
-    def __call__(self):
-        """Return the virtual seconds."""
-        return self.now
+from tests.aws.virtual_service import FRAME, Clock, Service, error_of, laid_out, storm, writes_of
 
 
-class Patience:
-    """Wait in virtual time."""
+class DrivenLane:
+    """Take a lane's steps in virtual time."""
 
-    def __init__(self, clock, deadline_seconds=600.0):
-        self.deadline_seconds = deadline_seconds
-        self.clock = clock
-        self.pauses = []
+    def __init__(self, service, budget, deadline_seconds=600.0):
+        self.service, self.budget = service, budget
+        self.lane = Lane(
+            "rows", ["pk"], budget, deadline_seconds, endpoint_url=service.endpoint_url, clock=service.clock
+        )
+        self.tally = self.lane.tally
+
+    def write(self, writes):
+        """Return when every row was written, skipped or rejected."""
+        steps, answer = self.lane.write(writes), None
+        with contextlib.suppress(StopIteration):
+            while True:
+                step = steps.send(answer)
+                answer = self.pause(step.attempt) if isinstance(step, Pause) else self.send(step)
+
+    def send(self, step):
+        """Return what the service says, when the budget has granted the request."""
+        grant, sent_at = self.budget.acquire(step.units), self.service.clock.now
+        try:
+            return Answer(grant, sent_at, self.service.call(step.operation, self.lane.table, step.body))
+        except (BotoCoreError, ClientError) as error:
+            return Answer(grant, sent_at, error=error)
 
     def pause(self, attempt):
         """Let the longest pause pass."""
-        self.pauses.append(attempt)
-        self.clock.now += min(5.0, 0.05 * 2 ** min(attempt, 10))
-
-
-def error_of(code, status=400, **response):
-    """Return the error that botocore raises for a code."""
-    told = {"Error": {"Code": code, "Message": "told"}, "ResponseMetadata": {"HTTPStatusCode": status}, **response}
-    return ClientError(told, "BatchWriteItem")
-
-
-class Service:
-    """Hold items as the service would, and misbehave by a script: a function of this service and the writes sent."""
-
-    def __init__(self, clock, misbehave=lambda service, writes: None):
-        self.clock, self.misbehave = clock, misbehave
-        self.items, self.history, self.calls = {}, [], 0
-
-    def call(self, operation, table, body):
-        """Answer a request after it was checked as the service checks it."""
-        self.calls += 1
-        self.clock.now += 0.005
-        request = json.loads(body)
-        assert (operation, table, len(body) <= 16 << 20) == ("BatchWriteItem", "rows", True)
-        writes = request["RequestItems"]["rows"]
-        keys = [write["PutRequest"]["Item"]["pk"]["S"] for write in writes]
-        assert 1 <= len(writes) <= 25
-        assert len(set(keys)) == len(keys)
-        left = self.misbehave(self, writes) or []
-        self.commit([write for write in writes if write not in left])
-        consumed = [{"TableName": "rows", "CapacityUnits": float(len(writes) - len(left))}]
-        return json.dumps({"UnprocessedItems": {"rows": left} if left else {}, "ConsumedCapacity": consumed}).encode()
-
-    def commit(self, writes):
-        """Store the items of writes."""
-        for write in writes:
-            item = write["PutRequest"]["Item"]
-            self.items[item["pk"]["S"]] = int(item["n"]["N"])
-            self.history.append((item["pk"]["S"], int(item["n"]["N"])))
-
-
-def writes_of(keys, frame=FRAME):
-    """Return puts of rows with these keys; a row's number is in attribute n."""
-    texts = [json.dumps({"pk": {"S": f"k{key}"}, "n": {"N": str(n)}}).encode() for n, key in enumerate(keys)]
-    hashes = np.asarray(keys, np.uint64)
-    order = packing_order(hashes)
-    sizes = np.asarray([len(text) for text in texts], np.int64)[order]
-    return laid_out(order, hashes[order], write_units(sizes), [texts[row] for row in order], frame)
-
-
-def laid_out(rows, hashes, units, parts, frame):
-    """Return writes of these parts."""
-    separator = frame.separator or b""
-    texts = np.frombuffer(b"".join(part + separator for part in parts), np.uint8)
-    starts = np.cumsum([0, *(len(part) + len(separator) for part in parts)])
-    return Writes(rows, hashes, units, texts, starts, frame, {})
+        self.service.clock.now += min(5.0, 0.05 * 2 ** min(attempt, 10))
 
 
 def lane_on(service, deadline_seconds=600.0, rate=None):
     """Return a lane in virtual time."""
-    patience = Patience(service.clock, deadline_seconds)
-    return Lane(service, "rows", ["pk"], LocalBudget(rate, clock=service.clock), patience, clock=service.clock)
-
-
-def storm(seed):
-    """Return a misbehaviour drawn from a seed: how often each fault strikes, in episodes."""
-    draw = random.Random(seed)
-    odds = {fault: draw.choice([0, 0, 0.05, 0.3]) for fault in ("left", "throttle", "lost", "reset", "refused")}
-    bad = {f"k{key}" for key in draw.sample(range(200), draw.choice([0, 0, 3]))}
-
-    def misbehave(service, writes):
-        if any(write["PutRequest"]["Item"]["pk"]["S"] in bad for write in writes):
-            raise error_of("ValidationException")
-        struck = next((fault for fault, odd in odds.items() if draw.random() < odd), None)
-        if struck == "left":
-            return draw.sample(writes, draw.randint(1, len(writes)))
-        if struck == "throttle":
-            raise error_of("ProvisionedThroughputExceededException")
-        if struck == "refused":
-            raise error_of("InternalServerError", 500)
-        if struck in {"lost", "reset"}:
-            service.commit(draw.sample(writes, draw.randint(0, len(writes))) if struck == "reset" else writes)
-            if struck == "lost":
-                raise error_of("InternalServerError", 500)
-            raise ConnectionClosedError(endpoint_url="simulated")
-        return []
-
-    return misbehave, bad
+    return DrivenLane(service, LocalBudget(rate, clock=service.clock), deadline_seconds)
 
 
 @pytest.mark.parametrize("tenth", range(10))
@@ -238,7 +163,7 @@ def test_waiting_for_the_budget_is_no_failure():
 
     service = Service(Clock(), misbehave)
     budget = SlowBudget(None, clock=service.clock)
-    lane = Lane(service, "rows", ["pk"], budget, Patience(service.clock, 650), clock=service.clock)
+    lane = DrivenLane(service, budget, 650)
     lane.write(writes_of([1, 1, 1]))
     assert (lane.tally.written, lane.tally.retries) == (3, 3)
 
@@ -305,7 +230,7 @@ def test_throttles_reach_the_budget_by_their_reason(code, reason, scope):
 
     service = Service(Clock(), misbehave)
     budget = LocalBudget(None, clock=service.clock)
-    Lane(service, "rows", ["pk"], budget, Patience(service.clock), clock=service.clock).write(writes_of([1]))
+    DrivenLane(service, budget).write(writes_of([1]))
     assert budget.usage().throttles == {scope: 1}
 
 
@@ -339,6 +264,6 @@ def test_real_units_correct_the_charge():
     charges = []
     service = Indexed(Clock())
     budget = Watched(None, clock=service.clock)
-    Lane(service, "rows", ["pk"], budget, Patience(service.clock), clock=service.clock).write(writes_of(range(500)))
+    DrivenLane(service, budget).write(writes_of(range(500)))
     assert (charges[0], round(charges[-1])) == (25, 74)
     assert budget.usage().consumed_units == 1500

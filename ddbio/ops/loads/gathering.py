@@ -8,7 +8,8 @@ import pyarrow as pa
 
 from ddbio.core.batch_size import batch_bytes
 from ddbio.core.loads.packing import MOST_WRITES
-from ddbio.ops.loads.lanes import CHUNK_BYTES, LANE_ROWS, Milestone
+from ddbio.ops.loads.crew import Milestone
+from ddbio.ops.loads.lanes import CHUNK_BYTES, LANE_ROWS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

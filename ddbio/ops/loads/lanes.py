@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import re
-import threading
-from collections import deque
 from contextlib import closing
 from dataclasses import dataclass, field, replace
-from queue import Queue
 from typing import TYPE_CHECKING, TypeAlias
 
-from ddbio.aws.scan import Patience
+from ddbio.aws.arrivals import Arrivals
 from ddbio.aws.wire import open_bodies
 from ddbio.aws.write import Lane
 from ddbio.core.batch_size import batch_bytes
@@ -19,19 +16,17 @@ from ddbio.core.loads.packing import MOST_WRITES
 from ddbio.core.loads.rejected import RejectedRow, item_text
 from ddbio.core.loads.write_rows import RowWriter
 from ddbio.errors import PartialWriteError
+from ddbio.ops.loads.crew import Crew, Milestone
+from ddbio.ops.loads.shift import InlineShift, Shift, ThreadShift
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator
 
-    import numpy as np
     import pyarrow as pa
-    from numpy.typing import NDArray
 
     from ddbio.aws.client import ClientSpec
-    from ddbio.aws.write import LaneTally
     from ddbio.budget import Budget
     from ddbio.core.encode import Refusal
-    from ddbio.core.loads.packing import Writes
     from ddbio.core.loads.write_plan import WritePlan
 
 # Rows that are encoded at once: what the processor's caches hold, but enough to fill a lane's write batches, and never
@@ -40,7 +35,6 @@ CHUNK_ROWS = 8192
 CACHED_BYTES = 2 * 1024 * 1024
 CHUNK_BYTES = 8 * 1024 * 1024
 LANE_ROWS = 16 * MOST_WRITES
-_QUEUED_CHUNKS = 2
 _BATCH_ROW = re.compile(r"^row \d+: ")
 
 
@@ -70,50 +64,20 @@ class WriteTally:
         self.write_seconds = max(self.write_seconds, other.write_seconds)
         self.hot.merge(other.hot)
 
-    def collect(self, lanes: Sequence[LaneTally]) -> None:
+    def collect(self, crew: Crew) -> None:
         """Add what the lanes did."""
-        self.written += sum(lane.written for lane in lanes)
-        self.skipped += sum(lane.skipped for lane in lanes)
-        self.retries += sum(lane.retries for lane in lanes)
-        self.unprocessed += sum(lane.unprocessed for lane in lanes)
-        for lane in lanes:
-            self.hot.merge(lane.hot)
-        begins = [lane.first_at for lane in lanes if lane.first_at is not None]
-        ends = [lane.last_at for lane in lanes if lane.last_at is not None]
-        if begins and ends:
-            self.write_seconds = max(ends) - min(begins)
-
-
-class Milestone:
-    """Stand between batches: reached when every row before it is written, or skipped, or rejected and kept.
-
-    Parameters
-    ----------
-    reached
-        Called then, once, by the thread that brings the batches; not at all where the write ends before.
-    """
-
-    def __init__(self, reached: Callable[[], None]) -> None:
-        self.reached = reached
-        self.open_lanes = 0
+        for lane in crew.lanes:
+            self.written += lane.tally.written
+            self.skipped += lane.tally.skipped
+            self.retries += lane.tally.retries
+            self.unprocessed += lane.tally.unprocessed
+            self.hot.merge(lane.tally.hot)
+        if crew.first_at is not None and crew.last_at is not None:
+            self.write_seconds = crew.last_at - crew.first_at
 
 
 Feed: TypeAlias = "pa.RecordBatch | RejectedRow | Milestone"
 """What a write is made of, in its order."""
-
-
-@dataclass(frozen=True)
-class _Share:
-    """Hold what one lane writes of a chunk of rows, and the rows."""
-
-    writes: Writes
-    chunk: pa.RecordBatch
-    first_row: int
-
-    def rejected(self, row: int, reason: str, *, nulls: bool) -> RejectedRow:
-        """Return the row of that number with what the service said of it."""
-        code, _, words = reason.partition(": ")
-        return RejectedRow(row, code, words, item_text(self.chunk.slice(row - self.first_row, 1), nulls=nulls))
 
 
 @dataclass(frozen=True)
@@ -123,97 +87,6 @@ class WriteTask:
     spec: ClientSpec
     plan: WritePlan
     deadline_seconds: float
-
-
-class _Crew:
-    """Run the lanes' threads, each behind a queue of its own, and keep the first error of any.
-
-    A lane that is alone writes in the caller's thread: another would only take turns with it.
-    """
-
-    def __init__(self, lanes: list[Lane], plan: WritePlan, stop: threading.Event, budget: Budget) -> None:
-        self.error: BaseException | None = None
-        self.rejects: deque[RejectedRow] = deque()
-        self.spare: deque[NDArray[np.uint8]] = deque()
-        self._nulls = plan.nulls_matter
-        self._stop, self._budget = stop, budget
-        self._milestones: deque[Milestone] = deque()
-        self._lock = threading.Lock()
-        self._lanes = lanes
-        self._queues: list[Queue[_Share | Milestone | None]] = [Queue(_QUEUED_CHUNKS) for _ in lanes]
-        self._threads = [
-            threading.Thread(target=self._work, args=pair, name=f"ddbio-lane-{number}", daemon=True)
-            for number, pair in enumerate(zip(lanes, self._queues, strict=True))
-            if len(lanes) > 1
-        ]
-        for thread in self._threads:
-            thread.start()
-
-    @property
-    def stopped(self) -> bool:
-        return self._stop.is_set()
-
-    def put(self, writes: Sequence[Writes], chunk: pa.RecordBatch, first_row: int) -> None:
-        for place, share in enumerate(writes):
-            if len(share):
-                self._hand(place, _Share(share, chunk, first_row))
-
-    def put_milestone(self, milestone: Milestone) -> None:
-        milestone.open_lanes = len(self._queues)
-        self._milestones.append(milestone)
-        for place in range(len(self._lanes)):
-            self._hand(place, milestone)
-
-    def passed(self) -> list[Milestone]:
-        """Return the milestones that every lane has passed, each once, in their order."""
-        passed = []
-        while self._milestones and not self._milestones[0].open_lanes:
-            passed.append(self._milestones.popleft())
-        return passed
-
-    def fail(self, error: BaseException) -> None:
-        """Remember the first error and stop every lane at its next request."""
-        self.error = self.error or error
-        self._stop.set()
-        self._budget.close()
-
-    def finish(self) -> None:
-        for queue in self._queues:
-            queue.put(None)
-        for thread in self._threads:
-            thread.join()
-
-    def _hand(self, place: int, work: _Share | Milestone) -> None:
-        if self._threads:
-            self._queues[place].put(work)
-        else:
-            self._do(self._lanes[place], work)
-
-    def _work(self, lane: Lane, queue: Queue[_Share | Milestone | None]) -> None:
-        # A lane that has failed still empties its queue, so that nobody waits to fill it.
-        while (work := queue.get()) is not None:
-            self._do(lane, work)
-
-    def _do(self, lane: Lane, work: _Share | Milestone) -> None:
-        try:
-            if self.stopped:
-                return
-            if isinstance(work, Milestone):
-                with self._lock:
-                    work.open_lanes -= 1
-            else:
-                self._write(lane, work)
-        except BaseException as error:  # noqa: BLE001 - whatever ends a lane must reach the caller
-            self.fail(error)
-
-    def _write(self, lane: Lane, share: _Share) -> None:
-        try:
-            lane.write(share.writes)
-            self.spare.append(share.writes.texts)
-        finally:
-            while lane.tally.rejects:
-                refused = lane.tally.rejects.popleft()
-                self.rejects.append(share.rejected(refused.row, refused.reason, nulls=self._nulls))
 
 
 def write_batches(
@@ -238,43 +111,49 @@ def write_batches(
     DdbioError
         What ended the first lane that failed, after all have ended.
     """
-    tally, stop = WriteTally(), threading.Event()
-    patience = Patience(task.deadline_seconds, stop)
-    plan = task.plan
-    with closing(open_bodies(task.spec, plan.lanes, compresses=plan.compress_requests)) as source:
-        lanes = [Lane(source, plan.table, list(dict(plan.key_types)), budget, patience) for _ in range(plan.lanes)]
-        crew = _Crew(lanes, plan, stop, budget)
+    tally, plan = WriteTally(), task.plan
+    failure: BaseException | None = None
+    source = open_bodies(task.spec, plan.lanes, compresses=plan.compress_requests)
+    # A lane that is alone writes in this thread: another would only take turns with it.
+    arrivals = Arrivals(can_wake=plan.lanes > 1)
+    with closing(source), closing(arrivals):
+        key_names = list(dict(plan.key_types))
+        url, most = source.endpoint_url, task.deadline_seconds
+        lanes = [Lane(plan.table, key_names, budget, most, endpoint_url=url) for _ in range(plan.lanes)]
+        crew = Crew(lanes, source, budget, arrivals, nulls=plan.nulls_matter)
+        shift: Shift = ThreadShift(crew, arrivals) if plan.lanes > 1 else InlineShift(crew)
         try:
-            _feed(plan, batches, crew, tally, reject)
-        except BaseException as error:  # noqa: BLE001 - raised below, when no lane writes any more
-            crew.fail(error)
-        finally:
-            crew.finish()
+            _feed(plan, batches, shift, tally, reject)
+            shift.finish()
+        except BaseException as error:  # noqa: BLE001 - raised below, when every answer was taken
+            failure = error
+            shift.abandon()
     try:
         _settle(crew, tally, reject)
     except BaseException as error:  # noqa: BLE001 - the first error is raised below
-        crew.error = crew.error or error
-    tally.collect([lane.tally for lane in lanes])
-    if isinstance(crew.error, PartialWriteError):
+        failure = failure or error
+    tally.collect(crew)
+    if isinstance(failure, PartialWriteError):
         accepted = tally.written + tally.skipped
-        told = f"{crew.error} ({accepted:,} rows were accepted until then, {tally.rejected:,} rejected)"
-        raise PartialWriteError(told, accepted, tally.rejected, crew.error.rejects_uri) from crew.error
-    if crew.error is not None:
-        raise crew.error
+        told = f"{failure} ({accepted:,} rows were accepted until then, {tally.rejected:,} rejected)"
+        raise PartialWriteError(told, accepted, tally.rejected, failure.rejects_uri) from failure
+    if failure is not None:
+        raise failure
     return tally
 
 
 def _feed(
     plan: WritePlan,
     batches: Iterable[Feed],
-    crew: _Crew,
+    shift: Shift,
     tally: WriteTally,
     reject: Callable[[list[RejectedRow]], None],
 ) -> None:
+    crew = shift.crew
     writers: dict[bytes, RowWriter] = {}
     for batch in batches:
         if isinstance(batch, Milestone):
-            crew.put_milestone(batch)
+            shift.put_milestone(batch)
             _settle(crew, tally, reject)
             continue
         if isinstance(batch, RejectedRow):
@@ -287,13 +166,11 @@ def _feed(
         if writer is None:
             writer = writers[key] = RowWriter(batch.schema, plan, crew.spare)
         for chunk in _chunks(batch, plan.lanes):
-            if crew.stopped:
-                return
             encoded = writer.writes(chunk, tally.rows)
             if encoded.refusals:
                 rows = [_refused(chunk, refusal, tally.rows, nulls=plan.nulls_matter) for refusal in encoded.refusals]
                 _keep(rows, tally, reject)
-            crew.put(encoded.lanes, chunk, tally.rows)
+            shift.put(encoded.lanes, chunk, tally.rows)
             tally.rows += chunk.num_rows
             _settle(crew, tally, reject)
 
@@ -305,7 +182,7 @@ def _chunks(batch: pa.RecordBatch, lanes: int) -> Iterator[pa.RecordBatch]:
     yield from (batch.slice(start, step) for start in range(0, batch.num_rows, step))
 
 
-def _settle(crew: _Crew, tally: WriteTally, reject: Callable[[list[RejectedRow]], None]) -> None:
+def _settle(crew: Crew, tally: WriteTally, reject: Callable[[list[RejectedRow]], None]) -> None:
     """Keep what the lanes have rejected; then tell the milestones that were reached before that."""
     passed = crew.passed()
     if crew.rejects:

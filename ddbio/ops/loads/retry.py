@@ -17,7 +17,7 @@ from ddbio.core.loads.rejected import RejectedRow
 from ddbio.core.text.json_text import compact_json
 from ddbio.errors import DecodeError, NotFoundError
 from ddbio.ops.job.target import open_store
-from ddbio.ops.loads.lanes import Milestone
+from ddbio.ops.loads.crew import Milestone
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping

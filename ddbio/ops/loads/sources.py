@@ -18,7 +18,7 @@ from ddbio.core.loads.write_rows import RowWriter, check_columns
 from ddbio.errors import NotFoundError, OptionError, SchemaError
 from ddbio.lake.rows import RowFiles, is_rows
 from ddbio.ops.job.target import open_store
-from ddbio.ops.loads.lanes import Milestone
+from ddbio.ops.loads.crew import Milestone
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

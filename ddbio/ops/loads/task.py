@@ -32,7 +32,8 @@ if TYPE_CHECKING:
     from ddbio.core.loads.write_plan import WritePlan
     from ddbio.engine import Engine, ShufflingEngine
     from ddbio.lake.store import ObjectStore
-    from ddbio.ops.loads.lanes import Feed, Milestone, WriteTask
+    from ddbio.ops.loads.crew import Milestone
+    from ddbio.ops.loads.lanes import Feed, WriteTask
     from ddbio.ops.loads.record import LoadRecord
     from ddbio.ops.loads.sources import Unit
     from ddbio.options import WriteOptions

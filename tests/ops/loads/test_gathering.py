@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ddbio.core.loads.write_plan import WritePlan
+from ddbio.ops.loads.crew import Milestone
 from ddbio.ops.loads.gathering import full_rows, gather
-from ddbio.ops.loads.lanes import Milestone
 
 FULL = 50
 SIZES = st.integers(0, 3) | st.integers(FULL - 2, FULL + 2)

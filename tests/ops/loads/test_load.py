@@ -76,18 +76,24 @@ def test_columns_of_any_type_are_written(server, lanes):
     assert stored(server)[0] == first
 
 
-@pytest.mark.parametrize(("lanes", "threads"), [(1, 0), (3, 3)])
-def test_a_lane_that_is_alone_takes_no_thread(server, lanes, threads):
-    """One lane writes where its rows are read; more have a thread each; every row arrives by either."""
+def lane_threads():
+    """Return how many threads serve lanes."""
+    return sum(thread.name.startswith("ddbio-lane_") for thread in threading.enumerate())
+
+
+@pytest.mark.parametrize(("wire", "threads"), [("light", 0), ("botocore", 3)])
+def test_lanes_take_threads_where_botocore_waits(server, monkeypatch, wire, threads):
+    """All lanes write where their rows are read; only botocore needs a thread each, and none is left."""
+    monkeypatch.setenv("DDBIO_WIRE", wire)
     table, seen = rows(300), []
 
     def batches():
         for batch in table.to_batches(max_chunksize=100):
-            seen.append(sum(thread.name.startswith("ddbio-lane") for thread in threading.enumerate()))
             yield batch
+            seen.append(lane_threads())
 
-    report = ddbio.write_table(batches(), "rows", endpoint_url=server.endpoint_url, lanes=lanes)
-    assert (report.written, seen[-1]) == (300, threads)
+    report = ddbio.write_table(batches(), "rows", endpoint_url=server.endpoint_url, lanes=3)
+    assert (report.written, max(seen), lane_threads()) == (300, threads, 0)
     assert stored(server) == in_order(table)
 
 

@@ -8,7 +8,7 @@ import pytest
 from ddbio.core.facts import TableFacts
 from ddbio.core.loads.write_plan import plan_write
 from ddbio.errors import NotFoundError, SchemaError
-from ddbio.ops.loads.lanes import Milestone
+from ddbio.ops.loads.crew import Milestone
 from ddbio.ops.loads.sources import describe_source, open_source, unit_batches
 from ddbio.options import LoadOptions, parse_options
 

@@ -1,0 +1,310 @@
+"""Many lanes in one thread, against a service that misbehaves and answers in any order."""
+
+from __future__ import annotations
+
+import itertools
+import random
+import socket
+import threading
+import time
+from functools import partial
+
+import pyarrow as pa
+import pytest
+from botocore.exceptions import BotoCoreError, ClientError
+
+from ddbio.aws.arrivals import Arrivals
+from ddbio.aws.write import Lane
+from ddbio.budget import BudgetClosedError, LocalBudget
+from ddbio.errors import AccessDeniedError
+from ddbio.ops.loads.crew import Crew, Milestone
+from ddbio.ops.loads.shift import InlineShift, ThreadShift
+from tests.aws.virtual_service import Clock, Service, error_of, storm, writes_of
+
+
+class Sent:
+    """A request that the service has, or will have before it is answered."""
+
+    expires_at = float("inf")
+
+    def __init__(self, act):
+        self.act, self.outcome = act, None
+
+    def happen(self):
+        """Let the service act on it, once."""
+        if self.outcome is None:
+            try:
+                self.outcome = (self.act(), None)
+            except (BotoCoreError, ClientError) as error:
+                self.outcome = (b"", error)
+
+    def result(self):
+        """Return what the service answered, or raise it."""
+        self.happen()
+        body, error = self.outcome
+        if error is not None:
+            raise error
+        return body
+
+
+class VirtualNetwork:
+    """Carry requests to a service in virtual time; what is on its way arrives, and is answered, in any order."""
+
+    def __init__(self, service, draw):
+        self.service, self.draw, self.on_its_way, self.most, self.begun = service, draw, [], 0, 0
+
+    def begin(self, operation, table, body):
+        """Send a request; sometimes the service acts at once."""
+        self.begun += 1
+        sent = Sent(lambda: self.service.call(operation, table, body))
+        if self.draw.random() < 0.3:
+            sent.happen()
+        return sent
+
+    def add(self, pending):
+        """Wait for this one too."""
+        self.on_its_way.append(pending)
+        self.most = max(self.most, len(self.on_its_way))
+
+    def wait(self, seconds):
+        """Let time pass, or some answers come."""
+        if seconds is not None and (not self.on_its_way or self.draw.random() < 0.5):
+            self.service.clock.now += max(seconds, 1e-6)
+            return []
+        come = self.draw.sample(self.on_its_way, self.draw.randint(1, len(self.on_its_way)))
+        self.on_its_way = [pending for pending in self.on_its_way if pending not in come]
+        return come
+
+
+def crew_on(service, seed, lanes, rate=None):
+    """Return a crew in virtual time, and its network."""
+    network = VirtualNetwork(service, random.Random(seed))
+    budget = LocalBudget(rate, clock=service.clock)
+    members = [Lane("rows", ["pk"], budget, 3600, clock=service.clock) for _ in range(lanes)]
+    return Crew(members, network, budget, network, nulls=False, clock=service.clock), network
+
+
+def dealt(keys, lanes, first):
+    """Return the puts of rows with these keys for each lane, all of a key in one; rows are numbered from ``first``."""
+    shares = []
+    for lane in range(lanes):
+        places = [place for place, key in enumerate(keys) if key % lanes == lane]
+        writes = writes_of([keys[place] for place in places], numbers=[first + place for place in places])
+        shares.append(writes)
+    chunk = pa.record_batch({"pk": [f"k{key}" for key in keys]})
+    return shares, chunk, first
+
+
+@pytest.mark.parametrize("tenth", range(10))
+def test_whatever_happens_every_acknowledged_row_is_there(tenth):
+    """Thirty schedules each: the end state is that of the rows in order, no key goes back, milestones stand in line."""
+    for seed in range(tenth * 30, tenth * 30 + 30):
+        draw = random.Random(-seed - 1)
+        lanes = draw.randint(1, 9)
+        misbehave, bad = storm(seed)
+        service = Service(Clock(), misbehave)
+        crew, _ = crew_on(service, seed, lanes, rate=draw.choice([None, None, 40.0]))
+        shift, passed, keys = InlineShift(crew), [], []
+        chunks = draw.randint(1, 6)
+        for _ in range(chunks):
+            new = [draw.choice([draw.randrange(200), draw.randrange(3)]) for _ in range(draw.randint(1, 150))]
+            shift.put(*dealt(new, lanes, len(keys)))
+            keys += new
+            shift.put_milestone(Milestone(partial(passed.append, len(keys))))
+            for milestone in crew.passed():
+                milestone.reached()
+                good = {f"k{key}": n for n, key in enumerate(keys[: passed[-1]]) if f"k{key}" not in bad}
+                assert all(service.items[key] >= n for key, n in good.items()), seed
+        shift.finish()
+        good = [n for n, key in enumerate(keys) if f"k{key}" not in bad]
+        assert service.items == {f"k{keys[n]}": n for n in good}, seed
+        assert sorted(reject.row for reject in crew.rejects) == sorted(set(range(len(keys))) - set(good)), seed
+        assert sum(lane.tally.written for lane in crew.lanes) == len(good), seed
+        assert len(passed) + len(crew.passed()) == chunks, seed
+        for key in set(keys):
+            seen = [n for each, n in service.history if each == f"k{key}"]
+            assert seen == sorted(seen), seed
+
+
+def test_lanes_wait_together():
+    """While one lane waits for its answer the others have sent theirs."""
+    crew, network = crew_on(Service(Clock()), 1, 6)
+    shift = InlineShift(crew)
+    shift.put(*dealt(list(range(900)), 6, 0))
+    shift.finish()
+    assert network.most == 6
+
+
+def test_what_ends_a_lane_ends_all_and_leaves_nothing_unanswered():
+    """The first error is raised; what was on its way is counted, nothing else is sent."""
+
+    def misbehave(service, writes):
+        if any(write["PutRequest"]["Item"]["pk"]["S"] == "k7" for write in writes):
+            raise error_of("AccessDeniedException")
+
+    service = Service(Clock(), misbehave)
+    crew, network = crew_on(service, 3, 5)
+    shift = InlineShift(crew)
+    shift.put(*dealt(list(range(600)), 5, 0))
+    with pytest.raises(AccessDeniedError):
+        shift.finish()
+    begun = network.begun
+    shift.abandon()
+    assert service.calls == network.begun == begun
+    assert sum(lane.tally.written for lane in crew.lanes) == len(service.items)
+
+
+def test_rejects_are_known_of_a_share_that_was_abandoned():
+    """Rows that the service had refused before the end are told, though their share was not finished."""
+
+    def misbehave(service, writes):
+        keys = [write["PutRequest"]["Item"]["pk"]["S"] for write in writes]
+        if "k0" in keys:
+            raise error_of("ValidationException")
+        if service.calls > 12:
+            raise error_of("AccessDeniedException")
+
+    crew, _ = crew_on(Service(Clock(), misbehave), 5, 1)
+    shift = InlineShift(crew)
+    shift.put(*dealt(list(range(900)), 1, 0))
+    with pytest.raises(AccessDeniedError):
+        shift.finish()
+    shift.abandon()
+    assert [(reject.row, reject.rule, reject.item) for reject in crew.rejects] == [
+        (0, "ValidationException", '{"pk":{"S":"k0"}}')
+    ]
+
+
+def test_a_closed_budget_stops_the_crew():
+    """A job that is being stopped sends nothing more."""
+    service = Service(Clock())
+    network = VirtualNetwork(service, random.Random(0))
+    budget = LocalBudget(1.0, clock=service.clock)
+    lanes = [Lane("rows", ["pk"], budget, 600, clock=service.clock)]
+    shift = InlineShift(Crew(lanes, network, budget, network, nulls=False, clock=service.clock))
+    shift.put(*dealt(list(range(100)), 1, 0))
+    budget.close()
+    with pytest.raises(BudgetClosedError):
+        shift.finish()
+    shift.abandon()
+
+
+class Gate:
+    """A source whose answers come when they are let through, by pipes."""
+
+    expires_at = float("inf")
+
+    def __init__(self):
+        self.begun, self.may = threading.Semaphore(0), threading.Event()
+
+    def begin(self, operation, table, body):
+        """Send a request that is answered when that is allowed."""
+        bell = Bell(self.may)
+        self.begun.release()
+        return bell
+
+
+class Bell:
+    """A request whose descriptor can be read once a thread has seen that it may be answered."""
+
+    expires_at = float("inf")
+
+    def __init__(self, may):
+        self.ends = socket.socketpair()
+        self.thread = threading.Thread(target=lambda: may.wait() and self.ends[1].send(b"!"))
+        self.thread.start()
+
+    def fileno(self):
+        """Return what can be read."""
+        return self.ends[0].fileno()
+
+    def result(self):
+        """Return an answer that leaves nothing."""
+        self.thread.join()
+        for end in self.ends:
+            end.close()
+        return b'{"UnprocessedItems":{}}'
+
+
+def background(source, lanes):
+    """Return a shift in a thread of its own, and what it waits with."""
+    budget, arrivals = LocalBudget(None), Arrivals(can_wake=True)
+    members = [Lane("rows", ["pk"], budget, 600) for _ in range(lanes)]
+    return ThreadShift(Crew(members, source, budget, arrivals, nulls=False), arrivals), arrivals
+
+
+def test_a_crew_in_a_thread_works_while_rows_are_read():
+    """What was handed over is sent though nobody waits for it, and more is taken only when there is room."""
+    gate = Gate()
+    shift, arrivals = background(gate, 2)
+    shift.put(*dealt([0, 1], 2, 0))
+    assert gate.begun.acquire(timeout=30)
+    assert gate.begun.acquire(timeout=30)
+    for n in range(1, 4):
+        feeder = threading.Thread(target=shift.put, args=dealt([0, 1], 2, 2 * n))
+        feeder.start()
+        feeder.join(0.5)
+        if feeder.is_alive():
+            break
+    assert feeder.is_alive()
+    gate.may.set()
+    feeder.join(30)
+    shift.finish()
+    arrivals.close()
+    assert sum(lane.tally.written for lane in shift.crew.lanes) == 2 * (n + 1)
+
+
+def test_a_crew_in_a_thread_is_stopped():
+    """Abandoned, it takes the answers to what it has sent and begins nothing else."""
+    gate = Gate()
+    shift, arrivals = background(gate, 1)
+    shift.put(*dealt(list(range(60)), 1, 0))
+    assert gate.begun.acquire(timeout=30)
+    threading.Timer(0.2, gate.may.set).start()
+    shift.abandon()
+    arrivals.close()
+    assert (shift.crew.lanes[0].tally.written, gate.begun.acquire(blocking=False)) == (25, False)
+
+
+def put_forever(shift):
+    """Hand over rows until that fails."""
+    for n in itertools.count():
+        shift.put(*dealt([n], 3, n))
+
+
+def test_an_error_in_the_thread_is_raised_where_rows_are_handed_over():
+    """What ended a lane is raised by the next put, or at the end."""
+
+    class Refusing:
+        def begin(self, operation, table, body):
+            raise error_of("AccessDeniedException")
+
+    for _ in range(2):
+        shift, arrivals = background(Refusing(), 3)
+        with pytest.raises(AccessDeniedError):
+            put_forever(shift)
+        shift.abandon()
+        arrivals.close()
+    shift, arrivals = background(Refusing(), 3)
+    shift.put(*dealt([0], 3, 0))
+    with pytest.raises(AccessDeniedError):
+        shift.finish()
+    arrivals.close()
+
+
+def test_an_answer_that_does_not_come_is_taken_when_its_time_is_over():
+    """Whoever asks for its result then is told so; one that comes in time is taken first."""
+    arrivals, may = Arrivals(), [threading.Event(), threading.Event()]
+    late, other = map(Bell, may)
+    late.expires_at = time.monotonic() + 0.2
+    arrivals.add(late)
+    arrivals.add(other)
+    may[1].set()
+    assert arrivals.wait(None) == [other]
+    arrivals.add(Bell(may[0]))
+    assert arrivals.wait(0.01) == []
+    assert arrivals.wait(None) == [late]
+    may[0].set()
+    (third,) = arrivals.wait(None)
+    for pending in (late, other, third):
+        pending.result()
