@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -15,6 +16,9 @@ if TYPE_CHECKING:
     from ddbio.core.schema.item_schema import ItemSchema
 
 __all__ = ["reader_of", "to_dynamodb_json"]
+
+# What Arrow calls the levels of an index of pandas that have no name.
+_UNNAMED = re.compile(r"__index_level_\d+__")
 
 
 def to_dynamodb_json(data: Any, schema: ItemSchema | pa.Schema | str | None = None) -> bytes:
@@ -59,12 +63,19 @@ def reader_of(data: Any) -> pa.RecordBatchReader:
             return data.to_reader()
         case pa.RecordBatchReader():
             return data
-    if not hasattr(data, "__arrow_c_stream__"):
+    is_pandas = hasattr(data, "iloc") and hasattr(data, "columns")
+    if not (is_pandas or hasattr(data, "__arrow_c_stream__")):
         raise SchemaError(f"a {type(data).__name__} holds no columns: give a record batch, a table or a data frame")
     try:
-        return pa.RecordBatchReader.from_stream(data)
-    except (pa.ArrowException, TypeError) as error:
+        return _of_pandas(data).to_reader() if is_pandas else pa.RecordBatchReader.from_stream(data)
+    except (pa.ArrowException, TypeError, ValueError) as error:
         raise SchemaError(f"the {type(data).__name__} cannot be read as Arrow columns: {error}") from error
+
+
+def _of_pandas(frame: Any) -> pa.Table:
+    """Return a frame's columns, and the levels of its index that have a name: others are row numbers."""
+    table = pa.Table.from_pandas(frame, preserve_index=True)
+    return table.drop_columns([name for name in table.schema.names if _UNNAMED.fullmatch(name)])
 
 
 def _restored(found: pa.Schema, wanted: pa.Schema) -> pa.Schema:

@@ -36,10 +36,20 @@ def test_what_holds_no_columns(data):
         ddbio.to_dynamodb_json(data)
 
 
-def test_a_frame_that_is_no_table():
+@pytest.mark.parametrize("frame", [pd.DataFrame({"a": [1, "x"]}), pd.DataFrame([[1, 2]], columns=["a", "a"])], ids=str)
+def test_a_frame_that_is_no_table(frame):
     """A frame that Arrow cannot read is refused as one."""
     with pytest.raises(SchemaError, match=r"^the DataFrame cannot be read as Arrow columns"):
-        ddbio.to_dynamodb_json(pd.DataFrame({"a": [1, "x"]}))
+        ddbio.to_dynamodb_json(frame)
+
+
+def test_rows_of_a_frame_are_not_numbered():
+    """What pandas numbers rows with is no attribute, in no order and no part of a frame; a named index is one."""
+    frame = pd.DataFrame({"a": [1.5, 2.5], "b": ["x", "y"]})
+    last = b'{"a":{"N":"2.5"},"b":{"S":"y"}}\n'
+    assert ddbio.to_dynamodb_json(frame[frame.a > 2]) == last
+    assert ddbio.digest(frame[frame.a > 2]) == ddbio.digest(last)
+    assert ddbio.to_dynamodb_json(frame.set_index("a").tail(1)) == b'{"b":{"S":"y"},"a":{"N":"2.5"}}\n'
 
 
 def test_a_schema_restores_types():

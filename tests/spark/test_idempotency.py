@@ -23,8 +23,10 @@ COLUMNS = {
     "raw": pa.array([b"", b"\xff\x00", b"a", None], pa.binary()),
     "flag": pa.array([True, False, True, None]),
     "day": pa.array([date(1600, 2, 29), date(2026, 11, 21), date(1969, 12, 31), None]),
+    "far": pa.array([2_932_897, 10**7, 2_932_896, None], pa.int32()).cast(pa.date32()),
+    "broken": pa.array([b"\xff", b"a\xc3", b"", None], pa.binary()).view(pa.string()),
     "at": pa.array([1761352200000001, 0, -31532338000001, None]).cast(pa.timestamp("us", "UTC")),
-    "local": pa.array([1761359400000000, -315619200000000, 10, None]).cast(pa.timestamp("us")),
+    "local": pa.array([1761359400000000, 253_402_300_800_000_001, 10, None]).cast(pa.timestamp("us")),
 }
 
 

@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from ddbio.core.kernel.encode.fields import plain_array
+from ddbio.core.schema.field import is_binary, is_text
 from ddbio.errors import OptionError, SchemaError
 
 if TYPE_CHECKING:
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
 NULL_PART = b"_0:"
 ADVICE = "idempotency_key takes text, whole and decimal numbers, binary, booleans, dates and timestamps: cast it first"
 _SECONDS = "%Y-%m-%dT%H:%M:%S"
+_YEAR_DIGITS = 4
 
 
 def idempotency_key(rows: pa.Table | pa.RecordBatch, columns: Sequence[str]) -> pa.Array[Any]:
@@ -35,19 +38,20 @@ def idempotency_key(rows: pa.Table | pa.RecordBatch, columns: Sequence[str]) -> 
     SchemaError
         If a column is of floats or nested, or a timestamp finer than microseconds.
     """
-    missing = [name for name in columns if name not in rows.schema.names]
+    missing = [name for name in columns if rows.schema.names.count(name) != 1]
     if missing or not columns:
-        raise OptionError(f"idempotency_key needs columns that are there: {missing or 'none'} was named")
+        raise OptionError(f"idempotency_key needs columns that are there once: {missing or 'none'} was named")
     parts = [_parts(name, rows.column(name)) for name in columns]
     digests = [sha256(b"".join(row)).hexdigest() for row in zip(*parts, strict=True)]
     return pa.array(digests, pa.string())
 
 
 def _parts(name: str, column: Any) -> list[bytes]:
-    if pa.types.is_dictionary(column.type):
-        column = column.cast(column.type.value_type)
-    letter, contents = _contents(name, column)
-    return [NULL_PART if each is None else b"%s%d:%s" % (letter, len(each), each) for each in contents]
+    parts: list[bytes] = []
+    for array in column.chunks if isinstance(column, pa.ChunkedArray) else [column]:
+        letter, contents = _contents(name, plain_array(array))
+        parts += [NULL_PART if each is None else b"%s%d:%s" % (letter, len(each), each) for each in contents]
+    return parts
 
 
 def _contents(name: str, column: Any) -> tuple[bytes, list[bytes | None]]:
@@ -65,12 +69,25 @@ def _bytes(content: str | bytes) -> bytes:
     return content.encode() if isinstance(content, str) else content
 
 
-def _texts(column: Any) -> list[Any]:
+def _nulls(column: Any) -> list[Any]:
     return column.to_pylist()  # type: ignore[no-any-return]
+
+
+def _binaries(column: Any) -> list[Any]:
+    return column.cast(pa.large_binary()).to_pylist()  # type: ignore[no-any-return]
 
 
 def _casts(column: Any) -> list[Any]:
     return column.cast(pa.string()).to_pylist()  # type: ignore[no-any-return]
+
+
+def _days(column: Any) -> list[Any]:
+    return [text and _signed(text) for text in _casts(column.cast(pa.date32()))]
+
+
+def _signed(text: str) -> str:
+    """Return a date with the sign that Spark puts before years of more than four digits."""
+    return text if text[0] == "-" or text[_YEAR_DIGITS] == "-" else f"+{text}"
 
 
 def _decimals(column: Any) -> list[Any]:
@@ -88,17 +105,21 @@ def _instants(column: Any) -> list[Any]:
 def _times(column: Any, zone: str = "") -> list[Any]:
     # As microseconds, times are printed with six digits after the second.
     moments = column.cast(pa.timestamp("us", "UTC" if column.type.tz else None))
-    return pc.strftime(moments, _SECONDS + zone).to_pylist()  # type: ignore[no-any-return]
+    return [text and _signed(text) for text in pc.strftime(moments, _SECONDS + zone).to_pylist()]
 
 
 _KINDS: tuple[tuple[Callable[[Any], bool], bytes, Callable[[Any], list[Any]]], ...] = (
-    (lambda kind: pa.types.is_string(kind) or pa.types.is_large_string(kind), b"S", _texts),
+    (lambda kind: is_text(kind) or pa.types.is_string_view(kind), b"S", _binaries),
     (pa.types.is_integer, b"N", _casts),
     (pa.types.is_decimal, b"N", _decimals),
-    (lambda kind: pa.types.is_binary(kind) or pa.types.is_large_binary(kind), b"B", _texts),
+    (
+        lambda kind: is_binary(kind) or pa.types.is_binary_view(kind) or pa.types.is_fixed_size_binary(kind),
+        b"B",
+        _binaries,
+    ),
     (pa.types.is_boolean, b"Z", _casts),
-    (pa.types.is_date, b"D", lambda column: _casts(column.cast(pa.date32()))),
+    (pa.types.is_date, b"D", _days),
     (lambda kind: pa.types.is_timestamp(kind) and kind.tz is not None, b"T", _instants),
     (pa.types.is_timestamp, b"L", _times),
-    (pa.types.is_null, b"_", _texts),
+    (pa.types.is_null, b"_", _nulls),
 )

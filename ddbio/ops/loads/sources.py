@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import fnmatch
-import re
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -13,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import pyarrow as pa
 
+from ddbio.core.json_lines import reader_of
 from ddbio.core.loads.load_plan import SourceFacts
 from ddbio.core.loads.write_rows import RowWriter, check_columns
 from ddbio.errors import NotFoundError, OptionError, SchemaError
@@ -32,8 +32,6 @@ Rows: TypeAlias = "pa.Table | pa.RecordBatch | pa.RecordBatchReader | Iterable[p
 """What can be written: Arrow rows, record batches, or any data frame that offers an Arrow stream."""
 
 _WILD = ("*", "?", "[")
-# What Arrow calls the levels of an index of pandas that have no name.
-_UNNAMED = re.compile(r"__index_level_\d+__")
 _FOOTERS_AT_ONCE = 16
 _SAMPLE_ROWS = 1000
 
@@ -45,16 +43,15 @@ def batches_of(data: Rows) -> Iterator[pa.RecordBatch]:
     ------
     OptionError
         If it is nothing that holds rows.
+    SchemaError
+        If Arrow has no type for a column of a data frame.
     """
     if isinstance(data, pa.RecordBatch):
         yield data
     elif isinstance(data, pa.Table):
         yield from data.to_batches()
-    elif hasattr(data, "iloc") and hasattr(data, "columns"):
-        yield from _of_pandas(data).to_batches()
-    elif hasattr(data, "__arrow_c_stream__"):
-        stream: Any = data
-        yield from pa.RecordBatchReader.from_stream(stream)
+    elif hasattr(data, "__arrow_c_stream__") or (hasattr(data, "iloc") and hasattr(data, "columns")):
+        yield from reader_of(data)
     elif isinstance(data, Iterable) and not isinstance(data, (str, bytes, dict)):
         for batch in data:
             yield from batches_of(batch)
@@ -62,12 +59,6 @@ def batches_of(data: Rows) -> Iterator[pa.RecordBatch]:
         raise OptionError("a DataFrame of Spark holds no rows here: write it as Parquet and give that folder")
     else:
         raise OptionError(f"a {type(data).__name__} holds no rows: give an Arrow table, batches, or a data frame")
-
-
-def _of_pandas(frame: Any) -> pa.Table:
-    """Return a frame's columns, and the levels of its index that have a name: others are row numbers."""
-    table = pa.Table.from_pandas(frame, preserve_index=True)
-    return table.drop_columns([name for name in table.schema.names if _UNNAMED.fullmatch(name)])
 
 
 @dataclass(frozen=True)

@@ -49,7 +49,9 @@ def test_different_texts_have_different_keys(rows):
         (0, pa.uint64(), Decimal("0.00"), pa.decimal256(40, 2)),
         (Decimal("0.00000001"), pa.decimal128(20, 8), Decimal("0.0000000100"), pa.decimal128(20, 10)),
         ("a", pa.string(), "a", pa.large_string()),
+        ("a", pa.string(), "a", pa.string_view()),
         (b"a", pa.binary(), b"a", pa.large_binary()),
+        (b"a", pa.binary_view(), b"a", pa.binary(1)),
         (date(2026, 2, 3), pa.date32(), date(2026, 2, 3), pa.date64()),
         (MIDNIGHT, pa.timestamp("s", "UTC"), MIDNIGHT, pa.timestamp("us", "Asia/Tokyo")),
     ],
@@ -70,6 +72,24 @@ def test_batches_and_dictionaries():
     column = pa.array(["a", None, "a"])
     plain = pa.record_batch({"a": column})
     assert idempotency_key(plain, ["a"]) == idempotency_key(pa.table({"a": column.dictionary_encode()}), ["a"])
+    views = pa.DictionaryArray.from_arrays([0, 1, 0], column.slice(0, 2).cast(pa.string_view()))
+    assert idempotency_key(plain, ["a"]) == idempotency_key(pa.table({"a": views}), ["a"])
+    runs = pa.RunEndEncodedArray.from_arrays([1, 2, 3], column)
+    chunks = pa.chunked_array([runs.slice(0, 1), runs.slice(1)])
+    assert idempotency_key(plain, ["a"]) == idempotency_key(pa.table({"a": chunks}), ["a"])
+
+
+def test_text_of_any_bytes():
+    """Text that is not UTF-8 has the key of its bytes, as on Spark."""
+    table = pa.table({"a": pa.array([b"\xff"]).view(pa.string())})
+    assert idempotency_key(table, ["a"]).to_pylist() == [sha256(b"S1:\xff").hexdigest()]
+
+
+def test_years_of_five_digits():
+    """Years beyond 9999 have a sign, as on Spark."""
+    days, microseconds = 2_932_897, 253_402_300_800_000_000
+    assert key_of(days, types=[pa.date32()]) == sha256(b"D12:+10000-01-01").hexdigest()
+    assert key_of(microseconds, types=[pa.timestamp("us")]) == sha256(b"L28:+10000-01-01T00:00:00.000000").hexdigest()
 
 
 @pytest.mark.parametrize("kind", [pa.float64(), pa.list_(pa.int64()), pa.struct([("a", pa.int64())]), pa.time64("us")])
