@@ -26,7 +26,7 @@ COLUMNS = {
     "far": pa.array([2_932_897, 10**7, 2_932_896, None], pa.int32()).cast(pa.date32()),
     "broken": pa.array([b"\xff", b"a\xc3", b"", None], pa.binary()).view(pa.string()),
     "at": pa.array([1761352200000001, 0, -31532338000001, None]).cast(pa.timestamp("us", "UTC")),
-    "local": pa.array([1761359400000000, 253_402_300_800_000_001, 10, None]).cast(pa.timestamp("us")),
+    "local": pa.array([1761359400000000, -315619200000000, 253_402_300_800_000_001, None]).cast(pa.timestamp("us")),
 }
 
 
