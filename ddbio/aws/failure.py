@@ -77,6 +77,9 @@ _ADVICE = {
     "TableInUseException": "the table is being created, changed or deleted: wait for that",
 }
 _SERVER_ERROR = 500
+# https://www.rfc-editor.org/rfc/rfc9110#name-408-request-timeout
+# https://www.rfc-editor.org/rfc/rfc6585#section-4: what stands between asks to try again.
+_AGAIN = frozenset({408, 429})
 
 
 def error_code(error: Exception) -> str:
@@ -92,9 +95,10 @@ def throttling_reasons(error: Exception) -> list[str]:
 
 
 def is_transient(error: Exception) -> bool:
-    """Tell whether the same read request may succeed a moment later: a broken connection or a server-side 5xx."""
+    """Tell whether the same read request may succeed a moment later: a broken connection, a 5xx, a 408 or a 429."""
     if isinstance(error, ClientError):
-        return int(error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)) >= _SERVER_ERROR
+        status = int(error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0))
+        return status >= _SERVER_ERROR or status in _AGAIN
     return isinstance(error, (HTTPClientError, BotoConnectionError)) and not isinstance(error, SSLError)
 
 

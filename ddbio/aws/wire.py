@@ -25,7 +25,7 @@ from ddbio.aws.bodies import BodyClient
 from ddbio.aws.compressed_bodies import CompressedBodies
 from ddbio.aws.compression import content_of
 from ddbio.aws.connections import Connections
-from ddbio.aws.pages import PageClient, verify_body
+from ddbio.aws.pages import PageClient, TruncatedBodyError, verify_body
 from ddbio.aws.route import Routes, obstacle
 from ddbio.core.text.page import Page, split_page
 from ddbio.errors import OptionError
@@ -201,6 +201,9 @@ class _Call:
             reply = _verified(self._wire.send(self._route, *self._content).result())
             if reply.status != _OK:
                 raise self._wire.error_of(self._operation, reply)
+        if not reply.body:
+            # The service answers with an object at least.
+            raise TruncatedBodyError(found=0, stated=reply.headers.get("content-length"), error="empty")
         return reply.body
 
 

@@ -155,6 +155,9 @@ BROKEN = {
     "a server error": refuse("InternalServerError", "try again", status=500),
     "a gateway's page": answer(b"<html>502</html>", status=502, headers={"Content-Type": "text/html"}),
     "an empty server error": answer(b"", status=503),
+    "empty": answer(b""),
+    "a gateway that is too busy": answer(b"", status=429),
+    "a gateway that waited too long": answer(b"", status=408),
 }
 
 
