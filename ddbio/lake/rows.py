@@ -16,10 +16,10 @@ import pyarrow.parquet as pq
 from ddbio.core.decode import from_dynamodb_json
 from ddbio.errors import DdbioError, DecodeError
 from ddbio.lake.ranges import RangeFile
-from ddbio.lake.text_rows import read_csv, read_json
+from ddbio.lake.text_rows import NO_KEYS, read_csv, read_json
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
 
     from ddbio.core.staged import StoredObject
     from ddbio.lake.store import ObjectStore
@@ -70,13 +70,13 @@ class RowFiles:
 
     Parameters
     ----------
-    texts
-        Columns that are text even where a text format makes them look like numbers.
+    keys
+        Key attributes and their types, by which text formats are read.
     """
 
-    def __init__(self, store: ObjectStore, texts: Iterable[str] = ()) -> None:
+    def __init__(self, store: ObjectStore, keys: Mapping[str, str] = NO_KEYS) -> None:
         self._store = store
-        self._texts = frozenset(texts)
+        self._keys = dict(keys)
         self._opened: tuple[str, Any] = ("", None)
 
     def parts(self, entry: StoredObject) -> Parts:
@@ -113,7 +113,7 @@ class RowFiles:
                 case ".orc":
                     yield from _batches(self._open(entry).read_stripe(part))
                 case _:
-                    yield from read_rows(entry.path, self._store.read(entry.path), self._texts)
+                    yield from read_rows(entry.path, self._store.read(entry.path), self._keys)
 
     def sample(self, entry: StoredObject, rows: int) -> Sample | None:
         """Return the first rows of a file, reading little of it; None where that cannot be done.
@@ -141,7 +141,7 @@ class RowFiles:
             text = inflater.decompress(head, _SAMPLE_TEXT_BYTES)
             read_bytes -= len(inflater.unconsumed_tail)
         whole = text if read_bytes == entry.size_bytes else text[: text.rfind(b"\n") + 1]
-        found = list(read_rows(entry.path, whole, self._texts)) if whole else []
+        found = list(read_rows(entry.path, whole, self._keys)) if whole else []
         if not found:
             return None
         row_bytes = read_bytes * len(whole) / len(text) / sum(batch.num_rows for batch in found)
@@ -154,7 +154,7 @@ class RowFiles:
         return self._opened[1]
 
 
-def read_rows(path: str, data: bytes, texts: Collection[str]) -> Iterator[pa.RecordBatch]:
+def read_rows(path: str, data: bytes, keys: Mapping[str, str]) -> Iterator[pa.RecordBatch]:
     """Yield the rows of a whole file of text or Arrow.
 
     Raises
@@ -166,7 +166,7 @@ def read_rows(path: str, data: bytes, texts: Collection[str]) -> Iterator[pa.Rec
     if read is None:
         raise DecodeError(f"{path} has no known format: name it {', '.join([*_PARTED, *_READERS])}", uri=path)
     with _named(path):
-        yield from read(_inflated(data), texts)
+        yield from read(_inflated(data), keys)
 
 
 @contextmanager
@@ -187,7 +187,7 @@ def _ending(path: str) -> str:
     return "." + path.lower().rpartition(".")[2]
 
 
-def _reader_of(path: str) -> Callable[[bytes, Collection[str]], Iterator[pa.RecordBatch]] | None:
+def _reader_of(path: str) -> Callable[[bytes, Mapping[str, str]], Iterator[pa.RecordBatch]] | None:
     return _READERS.get(_ending(path.lower().removesuffix(".gz")))
 
 
@@ -199,20 +199,20 @@ def _inflated(data: bytes) -> bytes:
     return gzip.decompress(data) if data.startswith(_GZIP_MAGIC) else data
 
 
-def _json(data: bytes, texts: Collection[str]) -> Iterator[pa.RecordBatch]:
+def _json(data: bytes, keys: Mapping[str, str]) -> Iterator[pa.RecordBatch]:
     if not data.strip():
         return
     if _TYPED.match(data):
         yield from_dynamodb_json(data)
         return
-    yield from read_json(data, texts).to_batches(_BATCH_ROWS)
+    yield from read_json(data, keys).to_batches(_BATCH_ROWS)
 
 
-def _csv(data: bytes, texts: Collection[str]) -> Iterator[pa.RecordBatch]:
-    yield from read_csv(data, texts).to_batches(_BATCH_ROWS)
+def _csv(data: bytes, keys: Mapping[str, str]) -> Iterator[pa.RecordBatch]:
+    yield from read_csv(data, keys).to_batches(_BATCH_ROWS)
 
 
-def _ipc(data: bytes, _: Collection[str]) -> Iterator[pa.RecordBatch]:
+def _ipc(data: bytes, _: Mapping[str, str]) -> Iterator[pa.RecordBatch]:
     source = pa.BufferReader(data)
     if not data.startswith(_IPC_MAGIC):
         yield from pa.ipc.open_stream(source)
@@ -231,7 +231,7 @@ _PARTED: dict[str, Callable[[pa.NativeFile], Any]] = {
     ".orc": pa.orc.ORCFile,
 }
 
-_READERS: dict[str, Callable[[bytes, Collection[str]], Iterator[pa.RecordBatch]]] = {
+_READERS: dict[str, Callable[[bytes, Mapping[str, str]], Iterator[pa.RecordBatch]]] = {
     ".jsonl": _json,
     ".ndjson": _json,
     ".json": _json,

@@ -9,6 +9,7 @@ from __future__ import annotations
 import io
 import re
 from decimal import Decimal
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -21,7 +22,7 @@ from ddbio.core.text.json_text import compact_json, parse_documents
 from ddbio.errors import DecodeError
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator
+    from collections.abc import Collection, Iterable, Iterator, Mapping
 
 # Fewer digits than these a double keeps.
 _LONG_NUMBER = re.compile(rb"[0-9][0-9.]{15,}(?:[eE][+-]?[0-9]+)?")
@@ -30,31 +31,34 @@ _MARKED = r"^\s*(?:\+|-?0[0-9xX])"
 _MARKED_CELL = re.compile(rb"""(?:^|[,\n\r"])[ \t]*(?:\+|-?0[0-9xX])""")
 _NUMBER_FIELD = {b"ddb:type": b"N"}
 
+NO_KEYS: Mapping[str, str] = MappingProxyType({})
+"""For rows of no table."""
 
-def read_json(data: bytes, texts: Collection[str]) -> pa.Table:
+
+def read_json(data: bytes, keys: Mapping[str, str] = NO_KEYS) -> pa.Table:
     """Return the rows of JSON objects, one after the other.
 
     Parameters
     ----------
-    texts
-        Columns that are text whatever their values look like.
+    keys
+        Key attributes and their types: one of type S is text whatever its values look like.
 
     Raises
     ------
     DecodeError
         If it is anything else.
     """
-    table = _read_json_by_arrow(data, texts)
+    table = _read_json_by_arrow(data, _of_type("S", keys))
     return _read_json_exactly(data) if table is None else table
 
 
-def read_csv(data: bytes, texts: Collection[str]) -> pa.Table:
+def read_csv(data: bytes, keys: Mapping[str, str] = NO_KEYS) -> pa.Table:
     """Return the rows of CSV; times stay the texts they are, as do numbers that begin with +, 0x or needless zeros.
 
     Parameters
     ----------
-    texts
-        As for ``read_json``.
+    keys
+        As for ``read_json``; one of type N is a number in every row, so that a cell that is none spoils its row alone.
 
     Raises
     ------
@@ -63,20 +67,33 @@ def read_csv(data: bytes, texts: Collection[str]) -> pa.Table:
     pyarrow.ArrowInvalid
         If it is no CSV.
     """
-    table = _csv(data, texts)
+    table = _csv(data, _of_type("S", keys))
     for field in table.schema:
         if pa.types.is_binary(field.type):
             raise DecodeError(f"column {field.name!r} holds bytes that are not UTF-8: write the file in UTF-8")
     names = table.schema.names
     doubtful = bool(_MARKED_CELL.search(data) or _LONG_NUMBER.search(data))
     asked = [field.name for field in table.schema if _is_time(field.type) or (doubtful and _is_number(field.type))]
-    if not asked or len(set(names)) < len(names):
+    if len(set(names)) < len(names):
         return table
-    written = _csv(data, asked, only=asked)
-    for name in asked:
-        place = names.index(name)
-        read, texts_of = table.column(name), written.column(name)
-        shown = pc.if_else(read.is_valid(), texts_of, pa.scalar(None, pa.string()))
+    if asked:
+        table = _as_written(table, _csv(data, asked, only=asked))
+    for name in _of_type("N", keys):
+        if name in names and pa.types.is_string(table.column(name).type):
+            field = pa.field(name, pa.string(), metadata=_NUMBER_FIELD)
+            table = table.set_column(names.index(name), field, pc.utf8_trim_whitespace(table.column(name)))
+    return table
+
+
+def _of_type(tag: str, keys: Mapping[str, str]) -> list[str]:
+    return [name for name, given in keys.items() if given == tag]
+
+
+def _as_written(table: pa.Table, written: pa.Table) -> pa.Table:
+    """Return a table with the cells of some columns as they are written, where Arrow has changed one."""
+    for name in written.schema.names:
+        place, read = table.schema.get_field_index(name), table.column(name)
+        shown = pc.if_else(read.is_valid(), written.column(name), pa.scalar(None, pa.string()))
         if _is_time(read.type) or pc.any(pc.match_substring_regex(shown, _MARKED)).as_py():
             table = table.set_column(place, pa.field(name, pa.string()), shown)
         elif pa.types.is_floating(read.type) and not _are_exact(shown.drop_null().to_pylist()):

@@ -33,11 +33,6 @@ class WritePlan:
     compress_requests: bool = False
 
     @property
-    def text_keys(self) -> list[str]:
-        """Return the key attributes that are text, whatever their values look like."""
-        return [name for name, tag in self.key_types if tag == "S"]
-
-    @property
     def nulls_matter(self) -> bool:
         """Return whether a null removes an attribute, where a missing column leaves it alone."""
         return self.mode == "update" or self.operation_by is not None

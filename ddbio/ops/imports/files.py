@@ -115,7 +115,7 @@ def key_of(options: ImportFilesOptions) -> Key:
 
 def _unit_batches(source: FileSource, key: Key, duplicates: str) -> Iterator[pa.RecordBatch]:
     """Yield the rows, from the end where the last of equal keys is to win; in any order where none may be equal."""
-    files = RowFiles(source.store, [name for name, tag in key if tag == "S"])
+    files = RowFiles(source.store, dict(key))
     units = list(source.units)
     if duplicates == "fail":
         secrets.SystemRandom().shuffle(units)

@@ -122,7 +122,7 @@ def describe_source(source: FileSource, plan: WritePlan) -> SourceFacts:
     DecodeError
         If the file is not of the format that its name tells.
     """
-    files, largest = RowFiles(source.store, plan.text_keys), max(source.files, key=attrgetter("size_bytes"))
+    files, largest = RowFiles(source.store, dict(plan.key_types)), max(source.files, key=attrgetter("size_bytes"))
     sample = files.sample(largest, _SAMPLE_ROWS)
     rows, units, columns = source.rows, None, list[str]()
     if sample is not None and sample.batch.num_rows:
@@ -154,7 +154,7 @@ def unit_batches(
     SchemaError
         If no row of a file could be written.
     """
-    files = RowFiles(store, plan.text_keys)
+    files = RowFiles(store, dict(plan.key_types))
     for unit in units:
         rows = 0
         for batch in rows_of_unit(files, unit, plan):

@@ -133,7 +133,7 @@ def split_units(task: SplitTask) -> Iterator[tuple[Place, bytes]]:
     A row without a legal key goes to the first share; shares that are finished are left out.
     """
     plan, finished = task.job.task.plan, task.job.record.finished
-    files = RowFiles(task.job.store, plan.text_keys)
+    files = RowFiles(task.job.store, dict(plan.key_types))
     for unit in task.units:
         for number, batch in enumerate(rows_of_unit(files, unit, plan)):
             shares = _shares(batch, plan, task.shares)
