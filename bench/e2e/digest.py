@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any, get_args
 
-from bench import data, pairs
-from bench.digest import DigestColumns
+from bench import data, digest, pairs
 from bench.e2e import record
 
 
@@ -19,7 +18,7 @@ def main() -> None:
 
 def measure(shape: data.Shape, rounds: int) -> dict[str, Any]:
     """Return speeds in bytes of export lines, and how many times as fast as each other way digesting columns is."""
-    subject = DigestColumns()
+    subject = digest.DigestColumns()
     subject.setup(shape)
     seconds = pairs.interleave(subject.ways(), rounds)
     return {

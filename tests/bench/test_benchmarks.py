@@ -6,10 +6,12 @@ import importlib
 import inspect
 import itertools
 import pkgutil
+import re
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -48,6 +50,22 @@ def _little_data(request) -> Iterator[None]:
             patch.setenv("BENCH_SCALE", SMOKE_SCALE)
         yield
         serving.stop()
+
+
+def test_the_page_names_what_asv_finds():
+    """Every class that asv would run, an imported one too, is found in one module and named on the page."""
+    found = [
+        f"{module.__name__.removeprefix('bench.')}.{cls.__name__}"
+        for module in map(
+            importlib.import_module, (each.name for each in pkgutil.walk_packages(bench.__path__, "bench."))
+        )
+        for _, cls in inspect.getmembers(module, inspect.isclass)
+        if any(name.startswith(("time_", "track_")) for name, _ in inspect.getmembers(cls, callable))
+    ]
+    page = (Path(__file__).parents[2] / "docs/benchmarks.md").read_text("utf-8")
+    (table,) = re.findall(r"## asv classes\n(.*?)\n\n[^|\n]", page, re.DOTALL)
+    rows = re.findall(r"^\| (`.*?) \|", table, re.MULTILINE)
+    assert sorted(found) == sorted(name for row in rows for name in re.findall(r"`(\w+\.\w+)`", row))
 
 
 @pytest.mark.parametrize(("cls", "name", "parameters"), list(cases()))
