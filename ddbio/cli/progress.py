@@ -114,8 +114,8 @@ def _bar(course: Course, budget: LocalBudget, ended: threading.Event, console: C
         pace = Pace(course, budget.usage())
         while not ended.wait(REFRESH_SECONDS):
             usage = budget.usage()
-            progress.update(bar, completed=course.done + usage.items, detail=pace.describe(usage))
-        items = course.done + budget.usage().items
+            progress.update(bar, completed=pace.items(usage), detail=pace.describe(usage))
+        items = pace.items(budget.usage())
         progress.update(bar, total=items, completed=items, detail=f"{items:,} items")
 
 
@@ -132,6 +132,12 @@ class Pace:
     def __init__(self, course: Course, begun: Usage) -> None:
         self._course = course
         self._seen = deque([begun])
+        # What was read before, as a sample, is no part of the job.
+        self._before = begun.items - course.done
+
+    def items(self, usage: Usage) -> int:
+        """Return how many items or rows are there."""
+        return usage.items - self._before
 
     def describe(self, usage: Usage) -> str:
         """Return one line on how far the job is: items, MB/s, units/s against the budget, time left."""
@@ -143,12 +149,12 @@ class Pace:
         rate = (usage.items - before.items) / seconds
         course = self._course
         asked = "" if course.units_per_second is None else f" of {course.units_per_second:g}"
-        words = [f"{course.done + usage.items:,} items"]
+        words = [f"{self.items(usage):,} items"]
         if usage.wire_bytes:
             words.append(f"{(usage.wire_bytes - before.wire_bytes) / 1e6 / seconds:.1f} MB/s")
         if course.unit:
             words.append(f"{(usage.consumed_units - before.consumed_units) / seconds:.0f}{asked} {course.unit}/s")
-        left = (course.goal or 0) - course.done - usage.items
+        left = (course.goal or 0) - self.items(usage)
         if rate > 0 and left > 0:
             words.append(f"{format_duration(left / rate)} left")
         return "  ".join(words)

@@ -37,6 +37,12 @@ def test_a_load_goes_on_from_what_is_done():
     assert pace.describe(_usage(1.0, 100, 0)) == "500 items  3 WCU/s  5.0 s left"
 
 
+def test_a_sample_is_no_part_of_the_job():
+    """What was read before the job began is neither shown as brought nor taken off what is left."""
+    pace = Pace(Course("scan t", "RCU", 1000, None), _usage(1.0, 400))
+    assert pace.describe(_usage(2.0, 900)) == "500 items  0.2 MB/s  15 RCU/s  1.0 s left"
+
+
 def test_a_job_that_consumes_nothing_tells_no_units():
     """Reading an export shows items, megabytes of text and the time left, and nothing of capacity."""
     pace = Pace(Course("export read", "", 1000, None), _usage(0.0, 0))
