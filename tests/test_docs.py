@@ -13,6 +13,13 @@ import pytest
 
 import ddbio
 from ddbio.cli.main import cli
+from ddbio.core.backup_job import BackupJob, RestoreJob
+from ddbio.core.exports.job import ExportJob
+from ddbio.core.imports.bulk_job import BulkJob
+from ddbio.core.imports.job import ImportJob
+from ddbio.ops.exports.report import ExportFoldReport, ExportReadReport
+from ddbio.ops.imports.bulk_report import BulkSummary
+from ddbio.ops.imports.report import ImportFilesReport
 from ddbio.ops.job.report import ScanReport
 from ddbio.options import ScanToFilesOptions, descriptions_of
 
@@ -111,7 +118,22 @@ def test_options_page_lists_every_option():
     assert listed == described
 
 
-def test_report_page_lists_every_key():
-    """The page of the scan names every key of its report."""
-    page = (ROOT / "docs/scan.md").read_text("utf-8")
-    assert [name for name in ScanReport.__dataclass_fields__ if f"`{name}`" not in page] == []
+@pytest.mark.parametrize(
+    ("page", "report"),
+    [
+        ("backup", BackupJob),
+        ("backup", RestoreJob),
+        ("bulk", BulkJob),
+        ("bulk", BulkSummary),
+        ("export", ExportFoldReport),
+        ("export", ExportJob),
+        ("export", ExportReadReport),
+        ("import", ImportFilesReport),
+        ("import", ImportJob),
+        ("scan", ScanReport),
+    ],
+)
+def test_pages_list_every_key(page, report):
+    """The page of a verb names every key of what it reports."""
+    text = (ROOT / f"docs/{page}.md").read_text("utf-8")
+    assert [name for name in report.__dataclass_fields__ if f"`{name}`" not in text] == []
