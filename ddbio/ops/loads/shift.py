@@ -44,10 +44,9 @@ class InlineShift:
         self.crew = crew
 
     def put(self, writes: Sequence[Writes], chunk: pa.RecordBatch, first_row: int) -> None:
-        """Hand over a chunk of rows; return when most of it is written."""
+        """Hand over a chunk of rows; return when it is written, and its memory can be used again."""
         self.crew.hand(writes, chunk, first_row)
-        while self.crew.is_full:
-            self.crew.step()
+        self.finish()
 
     def put_milestone(self, milestone: Milestone) -> None:
         """Hand over a milestone."""

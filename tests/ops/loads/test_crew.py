@@ -104,18 +104,21 @@ def test_whatever_happens_every_acknowledged_row_is_there(tenth):
         misbehave, bad = storm(seed)
         service = Service(Clock(), misbehave)
         crew, _ = crew_on(service, seed, lanes, rate=draw.choice([None, None, 40.0]))
-        shift, passed, keys = InlineShift(crew), [], []
+        passed, keys = [], []
         chunks = draw.randint(1, 6)
         for _ in range(chunks):
             new = [draw.choice([draw.randrange(200), draw.randrange(3)]) for _ in range(draw.randint(1, 150))]
-            shift.put(*dealt(new, lanes, len(keys)))
+            crew.hand(*dealt(new, lanes, len(keys)))
+            while crew.is_full:
+                crew.step()
             keys += new
-            shift.put_milestone(Milestone(partial(passed.append, len(keys))))
+            crew.hand_milestone(Milestone(partial(passed.append, len(keys))))
             for milestone in crew.passed():
                 milestone.reached()
                 good = {f"k{key}": n for n, key in enumerate(keys[: passed[-1]]) if f"k{key}" not in bad}
                 assert all(service.items[key] >= n for key, n in good.items()), seed
-        shift.finish()
+        while crew.is_busy:
+            crew.step()
         good = [n for n, key in enumerate(keys) if f"k{key}" not in bad]
         assert service.items == {f"k{keys[n]}": n for n in good}, seed
         assert sorted(reject.row for reject in crew.rejects) == sorted(set(range(len(keys))) - set(good)), seed
@@ -145,9 +148,8 @@ def test_what_ends_a_lane_ends_all_and_leaves_nothing_unanswered():
     service = Service(Clock(), misbehave)
     crew, network = crew_on(service, 3, 5)
     shift = InlineShift(crew)
-    shift.put(*dealt(list(range(600)), 5, 0))
     with pytest.raises(AccessDeniedError):
-        shift.finish()
+        shift.put(*dealt(list(range(600)), 5, 0))
     begun = network.begun
     shift.abandon()
     assert service.calls == network.begun == begun
@@ -166,9 +168,8 @@ def test_rejects_are_known_of_a_share_that_was_abandoned():
 
     crew, _ = crew_on(Service(Clock(), misbehave), 5, 1)
     shift = InlineShift(crew)
-    shift.put(*dealt(list(range(900)), 1, 0))
     with pytest.raises(AccessDeniedError):
-        shift.finish()
+        shift.put(*dealt(list(range(900)), 1, 0))
     shift.abandon()
     assert [(reject.row, reject.rule, reject.item) for reject in crew.rejects] == [
         (0, "ValidationException", '{"pk":{"S":"k0"}}')
@@ -181,12 +182,13 @@ def test_a_closed_budget_stops_the_crew():
     network = VirtualNetwork(service, random.Random(0))
     budget = LocalBudget(1.0, clock=service.clock)
     lanes = [Lane("rows", ["pk"], budget, 600, clock=service.clock)]
-    shift = InlineShift(Crew(lanes, network, budget, network, nulls=False, clock=service.clock))
-    shift.put(*dealt(list(range(100)), 1, 0))
+    crew = Crew(lanes, network, budget, network, nulls=False, clock=service.clock)
+    crew.hand(*dealt(list(range(100)), 1, 0))
     budget.close()
     with pytest.raises(BudgetClosedError):
-        shift.finish()
-    shift.abandon()
+        crew.step()
+    crew.abandon()
+    assert service.calls == 0
 
 
 class Gate:
