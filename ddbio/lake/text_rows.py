@@ -104,7 +104,9 @@ def _as_written(table: pa.Table, written: pa.Table) -> pa.Table:
 
 def _csv(data: bytes, texts: Collection[str], only: Collection[str] = ()) -> pa.Table:
     options = pa.csv.ConvertOptions(column_types=dict.fromkeys(texts, pa.string()), include_columns=list(only))
-    return pa.csv.read_csv(io.BytesIO(data), convert_options=options)
+    # Where cells may hold line ends, blocks are cut with care; that takes longer.
+    parsing = pa.csv.ParseOptions(newlines_in_values=b'"' in data)
+    return pa.csv.read_csv(io.BytesIO(data), parse_options=parsing, convert_options=options)
 
 
 def _read_json_by_arrow(data: bytes, texts: Collection[str]) -> pa.Table | None:

@@ -127,3 +127,12 @@ def test_a_cell_that_is_no_number_spoils_its_row_alone():
     encoded = Encoder(batch.schema, keys={"n": "N"}).encode(batch)
     assert [(refusal.row, refusal.rule) for refusal in encoded.refusals] == [(1, "number")]
     assert items(table.take([0, 2])) == [{"n": 7, "v": 1}, {"n": Decimal("1.5"), "v": 3}]
+
+
+def test_cells_of_csv_may_hold_line_ends_wherever_they_lie():
+    """A quoted cell of two lines is one cell, also in a file of several of the reader's blocks."""
+    row = 'k{0},"one\ntwo{1}"\n'
+    text = "id,v\n" + "".join(row.format(n, "x" * (n % 40)) for n in range(50_000))
+    table = read_csv(text.encode(), {"id": "S"})
+    assert len(text) > 1_500_000
+    assert table.column("v").to_pylist() == [f"one\ntwo{'x' * (n % 40)}" for n in range(50_000)]
