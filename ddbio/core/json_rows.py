@@ -104,8 +104,10 @@ class RowDecoder:
 
 def _plain(texts: Any) -> Any:
     """Return the texts as Arrow keeps strings, with an empty item in the place of null."""
-    if not (pa.types.is_string(texts.type) or pa.types.is_large_string(texts.type)):
-        # Rows that are not UTF-8 are told later.
+    # Rows that are not UTF-8 are told later.
+    if pa.types.is_binary(texts.type):
+        texts = texts.view(pa.string())
+    elif not (pa.types.is_string(texts.type) or pa.types.is_large_string(texts.type)):
         texts = texts.cast(pa.large_string(), safe=False)
     if not texts.null_count:
         return texts
