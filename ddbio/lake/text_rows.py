@@ -29,6 +29,8 @@ _LONG_NUMBER = re.compile(rb"[0-9][0-9.]{15,}(?:[eE][+-]?[0-9]+)?")
 # What is no plain number, though Arrow reads one: the number of a house, a phone or a piece.
 _MARKED = r"^\s*(?:\+|-?0[0-9xX])"
 _MARKED_CELL = re.compile(rb"""(?:^|[,\n\r"])[ \t]*(?:\+|-?0[0-9xX])""")
+# A row that is too large for an item is refused by itself, so it has to be read.
+_BLOCK_BYTES = 16 * 1024 * 1024
 _NUMBER_FIELD = {b"ddb:type": b"N"}
 
 NO_KEYS: Mapping[str, str] = MappingProxyType({})
@@ -106,7 +108,8 @@ def _csv(data: bytes, texts: Collection[str], only: Collection[str] = ()) -> pa.
     options = pa.csv.ConvertOptions(column_types=dict.fromkeys(texts, pa.string()), include_columns=list(only))
     # Where cells may hold line ends, blocks are cut with care; that takes longer.
     parsing = pa.csv.ParseOptions(newlines_in_values=b'"' in data)
-    return pa.csv.read_csv(io.BytesIO(data), parse_options=parsing, convert_options=options)
+    reading = pa.csv.ReadOptions(block_size=_BLOCK_BYTES)
+    return pa.csv.read_csv(io.BytesIO(data), reading, parsing, options)
 
 
 def _read_json_by_arrow(data: bytes, texts: Collection[str]) -> pa.Table | None:

@@ -9,6 +9,7 @@ from boto3.dynamodb.types import TypeDeserializer
 
 from ddbio.core.encode import Encoder
 from ddbio.errors import DecodeError
+from ddbio.lake import text_rows
 from ddbio.lake.text_rows import read_csv, read_json
 
 
@@ -129,10 +130,19 @@ def test_a_cell_that_is_no_number_spoils_its_row_alone():
     assert items(table.take([0, 2])) == [{"n": 7, "v": 1}, {"n": Decimal("1.5"), "v": 3}]
 
 
-def test_cells_of_csv_may_hold_line_ends_wherever_they_lie():
+def test_cells_of_csv_may_hold_line_ends_wherever_they_lie(monkeypatch):
     """A quoted cell of two lines is one cell, also in a file of several of the reader's blocks."""
+    monkeypatch.setattr(text_rows, "_BLOCK_BYTES", 2**20)
     row = 'k{0},"one\ntwo{1}"\n'
     text = "id,v\n" + "".join(row.format(n, "x" * (n % 40)) for n in range(50_000))
     table = read_csv(text.encode(), {"id": "S"})
     assert len(text) > 1_500_000
     assert table.column("v").to_pylist() == [f"one\ntwo{'x' * (n % 40)}" for n in range(50_000)]
+
+
+@pytest.mark.parametrize("read", [read_csv, read_json])
+def test_a_row_that_is_too_large_for_an_item_is_read(read):
+    """It spoils itself alone, by the encoder's rule, and not the file."""
+    large = "x" * 3_000_000
+    text = f"id,v\na,{large}\nb,y\n" if read is read_csv else f'{{"id":"a","v":"{large}"}}\n{{"id":"b","v":"y"}}\n'
+    assert read(text.encode()).column("v").to_pylist() == [large, "y"]
