@@ -1,0 +1,54 @@
+"""The budget of writes, by the server's own record: never above it for long, never idle."""
+
+import time
+
+import pyarrow as pa
+import pytest
+
+import ddbio
+from ddbio.testing import FakeDynamoDB
+
+BUDGET, ROWS, SLOT_SECONDS = 600.0, 18_000, 0.1
+
+
+@pytest.fixture(scope="module")
+def fake():
+    """Serve from a process of its own."""
+    with FakeDynamoDB(process=True, latency_seconds=0.01) as server:
+        yield server
+
+
+def windows(record, seconds):
+    """Return the units of every window of so many seconds that lies within the record."""
+    first, last = round(record[0][0] / SLOT_SECONDS), round(record[-1][0] / SLOT_SECONDS)
+    slots = [0.0] * (last - first + 1)
+    for at, _, units in record:
+        slots[round(at / SLOT_SECONDS) - first] += units
+    width = round(seconds / SLOT_SECONDS)
+    return [sum(slots[start : start + width]) for start in range(len(slots) - width + 1)]
+
+
+def batches(pause_seconds):
+    """Yield rows of one unit each, from a source that is slow to bring them."""
+    for start in range(0, ROWS, 600):
+        time.sleep(pause_seconds)
+        yield pa.record_batch({"pk": [f"key-{n}" for n in range(start, start + 600)], "text": ["x" * 500] * 600})
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize(
+    ("lanes", "pause_seconds"), [(1, 0.0), (8, 0.0), (8, 0.5)], ids=["one lane", "eight lanes", "a slow source"]
+)
+def test_a_budget_of_writes_is_held_and_not_left_idle(fake, lanes, pause_seconds):
+    """Over any 10 s at most 102 % of the budget is used and at least 96 %, also while a source makes one wait."""
+    table = f"rows-{lanes}-{pause_seconds}"
+    fake.load(table, b"", "pk:S")
+    report = ddbio.write_table(
+        batches(pause_seconds), table, endpoint_url=fake.endpoint_url, lanes=lanes, wcu_per_second=BUDGET
+    )
+    record = fake.consumed(table)
+    assert report.written == sum(units for _, _, units in record) == ROWS
+    tens = windows(record, 10.0)
+    assert max(tens) <= 1.02 * 10.0 * BUDGET
+    assert min(tens) >= 0.96 * 10.0 * BUDGET
