@@ -5,10 +5,12 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any
 
+import botocore
 from botocore import xform_name
 from botocore.exceptions import BotoCoreError, ClientError
 
 from ddbio.aws.failure import THROTTLE_CODES, error_code, is_transient, to_ddbio_error
+from ddbio.errors import ServiceError
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -38,9 +40,12 @@ def call(spec: ClientSpec, operation: str, resource: str, members: dict[str, Any
     """
     client: Any = spec.client("dynamodb")
     where = f"{resource} ({client.meta.region_name}, {client.meta.endpoint_url})"
+    method = getattr(client, xform_name(operation), None)
+    if method is None:
+        raise ServiceError(f"botocore {botocore.__version__} does not know dynamodb:{operation}: install a newer boto3")
     for attempt in range(_ATTEMPTS):
         try:
-            return getattr(client, xform_name(operation))(**members)
+            return method(**members)
         except (BotoCoreError, ClientError) as error:
             passes = is_transient(error) or error_code(error) in THROTTLE_CODES
             if not (repeat and passes) or attempt + 1 == _ATTEMPTS:

@@ -1,0 +1,14 @@
+"""Calls of DynamoDB's control plane."""
+
+import pytest
+
+from ddbio.aws.client import ClientSpec
+from ddbio.aws.control import call
+from ddbio.errors import ServiceError
+
+
+def test_an_operation_that_boto3_does_not_know_is_named():
+    """A library older than the operation is no crash: the message names both, and what to do."""
+    spec = ClientSpec(endpoint_url="http://127.0.0.1:1", region="eu-west-1")
+    with pytest.raises(ServiceError, match=r"botocore \S+ does not know dynamodb:BrewCoffee: install a newer boto3"):
+        call(spec, "BrewCoffee", "table 'orders'", {})
