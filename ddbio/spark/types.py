@@ -19,6 +19,7 @@ from pyspark.sql.types import (
     IntegerType,
     LongType,
     MapType,
+    NullType,
     ShortType,
     StringType,
     StructField,
@@ -48,6 +49,7 @@ _TIMES: _Known = (
     (pa.date32(), DateType),
     (pa.duration("us"), DayTimeIntervalType),
 )
+_WRITTEN: _Known = (*_PLAIN, *_TIMES, (pa.null(), NullType))
 _SPARK_TYPES = {**dict(_PLAIN), pa.large_string(): StringType, pa.large_binary(): BinaryType}
 
 
@@ -74,14 +76,14 @@ def to_arrow_schema(schema: StructType) -> pa.Schema:
 
 
 def written_schema(schema: StructType) -> pa.Schema:
-    """Return the Arrow schema of batches that Spark hands out to be written: dates and times have a form there.
+    """Return the Arrow schema of batches that Spark hands out to be written: dates, times and void have a form there.
 
     Raises
     ------
     SchemaError
         If a column has a type that is never written.
     """
-    return pa.schema([_to_arrow_field(field, field.name, (*_PLAIN, *_TIMES)) for field in schema.fields])
+    return pa.schema([_to_arrow_field(field, field.name, _WRITTEN) for field in schema.fields])
 
 
 def _to_spark_field(field: pa.Field[Any], path: str) -> StructField:
@@ -106,7 +108,13 @@ def _to_spark_type(arrow_type: pa.DataType, path: str) -> DataType:
 
 def _to_arrow_field(field: StructField, path: str, known: _Known) -> pa.Field[Any]:
     metadata = {key: value for key, value in field.metadata.items() if isinstance(value, str)}
-    return pa.field(field.name, _to_arrow_type(field.dataType, path, known), field.nullable, metadata)
+    arrow_type = _to_arrow_type(field.dataType, path, known)
+    return _field(field.name, arrow_type, field.nullable, metadata)
+
+
+def _field(name: str, arrow_type: pa.DataType, nullable: bool, metadata: Any = None) -> pa.Field[Any]:  # noqa: FBT001 - as Arrow's
+    # Arrow has no field of nulls that may hold none; Spark has: the elements of array().
+    return pa.field(name, arrow_type, nullable or pa.types.is_null(arrow_type), metadata)
 
 
 def _to_arrow_type(spark_type: DataType, path: str, known: _Known) -> pa.DataType:
@@ -115,10 +123,10 @@ def _to_arrow_type(spark_type: DataType, path: str, known: _Known) -> pa.DataTyp
             return pa.decimal128(spark_type.precision, spark_type.scale)
         case ArrayType():
             element = _to_arrow_type(spark_type.elementType, f"{path}[]", known)
-            return pa.list_(pa.field("element", element, spark_type.containsNull))
+            return pa.list_(_field("element", element, spark_type.containsNull))
         case MapType(keyType=StringType()):
             value = _to_arrow_type(spark_type.valueType, f"{path}.*", known)
-            item: Any = pa.field("value", value, spark_type.valueContainsNull)
+            item: Any = _field("value", value, spark_type.valueContainsNull)
             return pa.map_(pa.string(), item)
         case StructType():
             return pa.struct([_to_arrow_field(field, f"{path}.{field.name}", known) for field in spark_type.fields])

@@ -283,6 +283,17 @@ def test_every_value_of_spark_becomes_an_item(spark, there, back):
     ]
 
 
+def test_nothing_but_nulls(spark):
+    """A null of no type is missing at the top and in structs, NULL in lists and maps, and an array of nothing empty."""
+    values = "null as n, array() as a, array(null) as l, map('k', null) as m, struct(null as x, 1 as y) as s"
+    typed = spark.sql(f"select struct({values}) as item")
+    wanted = b'{"a":{"L":[]},"l":{"L":[{"NULL":true}]},"m":{"M":{"k":{"NULL":true}}},"s":{"M":{"y":{"N":"1"}}}}'
+    by_columns = typed.select(to_dynamodb_json("item", typed.schema["item"].dataType).alias("item"))
+    for text in (by_columns, encode_column(typed, "item")):
+        assert [row.item for row in text.collect()] == [wanted.decode()]
+    assert ddbio.digest(typed.select("item.*")) == ddbio.digest(wanted)
+
+
 NESTED = ["array<array<array<int>>>", "map<string,map<string,int>>", "array<struct<x: map<string,array<string>>>>"]
 
 
