@@ -145,9 +145,9 @@ def _write(row: dict[str, Any]) -> Iterator[Line]:
     speeds, sizes = figures["items_per_cpu_second"], figures["body_bytes_per_item"]
     what = f"write items of {figures['item_bytes']} bytes, items per CPU-second beside boto3 `batch_writer`"
     yield Line(what, figures["times_as_many_as_boto3"], "×", ("≥", 25), 1)
-    by_default = figures.get("times_as_many_as_boto3_by_default_lanes")
-    if by_default is not None:
-        yield Line("… over the eight lanes that are the default", by_default, "×", digits=1)
+    by_one = figures.get("times_as_many_as_boto3_by_one_lane")
+    if by_one is not None:
+        yield Line("… over one lane, which sleeps until each answer", by_one, "×", digits=1)
     yield Line("… items per CPU-second", speeds[write.DDBIO], "")
     yield Line("… with `compress_requests`", speeds[write.COMPRESSED], "")
     yield Line(

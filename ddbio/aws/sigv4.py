@@ -9,13 +9,14 @@ import hashlib
 import hmac
 import time
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
 # https://docs.aws.amazon.com/IAM/latest/UserGuide/reference_sigv-create-signed-request.html
 _ALGORITHM = "AWS4-HMAC-SHA256"
+_INNER_PAD, _OUTER_PAD = bytes(byte ^ 0x36 for byte in range(256)), bytes(byte ^ 0x5C for byte in range(256))
 
 
 class Credentials(Protocol):
@@ -45,16 +46,20 @@ class Moment:
     """
 
     headers: dict[str, str]
-    _canonical: str
-    _text: str
-    _key: bytes
+    _canonical: Any
+    _inner: Any
+    _outer: Any
     _authorization: str
 
     def authorization(self, body: bytes) -> str:
         """Return the header that proves who sends a body."""
-        canonical = f"{self._canonical}{hashlib.sha256(body).hexdigest()}"
-        text = f"{self._text}{hashlib.sha256(canonical.encode()).hexdigest()}"
-        return self._authorization + _hmac(self._key, text).hex()
+        canonical = self._canonical.copy()
+        canonical.update(hashlib.sha256(body).hexdigest().encode())
+        inner = self._inner.copy()
+        inner.update(canonical.hexdigest().encode())
+        outer = self._outer.copy()
+        outer.update(inner.digest())
+        return f"{self._authorization}{outer.hexdigest()}"
 
 
 class Signer:
@@ -85,11 +90,13 @@ class Signer:
         lines = "".join(f"{name}:{value}\n" for name, value in signed)
         scope = f"{stamp[:8]}/{self._region}/{self._service}/aws4_request"
         credential = f"{_one_line(credentials.access_key)}/{scope}"
+        # HMAC by its definition (RFC 2104), for what is hashed of it before a body is known.
+        key = self._key(credentials.secret_key, stamp[:8]).ljust(hashlib.sha256().block_size, b"\0")
         return Moment(
             headers=added,
-            _canonical=f"POST\n/\n\n{lines}\n{names}\n",
-            _text=f"{_ALGORITHM}\n{stamp}\n{scope}\n",
-            _key=self._key(credentials.secret_key, stamp[:8]),
+            _canonical=hashlib.sha256(f"POST\n/\n\n{lines}\n{names}\n".encode()),
+            _inner=hashlib.sha256(key.translate(_INNER_PAD) + f"{_ALGORITHM}\n{stamp}\n{scope}\n".encode()),
+            _outer=hashlib.sha256(key.translate(_OUTER_PAD)),
             _authorization=f"{_ALGORITHM} Credential={credential}, SignedHeaders={names}, Signature=",
         )
 

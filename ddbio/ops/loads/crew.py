@@ -32,8 +32,6 @@ if TYPE_CHECKING:
 
     _Steps: TypeAlias = Generator[Send | Pause | None, Answer | None, None]
 
-_QUEUED_SHARES = 2
-
 
 class Milestone:
     """Stand between batches: reached when every row before it is written, or skipped, or rejected and kept.
@@ -125,8 +123,8 @@ class Crew:
 
     @property
     def is_full(self) -> bool:
-        """Return whether a lane has enough to begin for some time."""
-        return max([len(post.queue) for post in self._posts]) >= _QUEUED_SHARES
+        """Return whether a lane has a share that it has not begun."""
+        return any(post.queue for post in self._posts)
 
     def hand(self, writes: Sequence[Writes], chunk: pa.RecordBatch, first_row: int) -> None:
         """Give each lane its share of a chunk of rows.

@@ -87,6 +87,8 @@ class WriteTask:
     spec: ClientSpec
     plan: WritePlan
     deadline_seconds: float
+    rows_are_here: bool = False
+    """Whether the next rows are there at once, so that no thread is needed to write meanwhile."""
 
 
 def write_batches(
@@ -115,13 +117,14 @@ def write_batches(
     failure: BaseException | None = None
     source = open_bodies(task.spec, plan.lanes, compresses=plan.compress_requests)
     # A lane that is alone writes in this thread: another would only take turns with it.
-    arrivals = Arrivals(can_wake=plan.lanes > 1)
+    is_inline = task.rows_are_here or plan.lanes == 1
+    arrivals = Arrivals(can_wake=not is_inline)
     with closing(source), closing(arrivals):
         key_names = list(dict(plan.key_types))
         url, most = source.endpoint_url, task.deadline_seconds
         lanes = [Lane(plan.table, key_names, budget, most, endpoint_url=url) for _ in range(plan.lanes)]
         crew = Crew(lanes, source, budget, arrivals, nulls=plan.nulls_matter)
-        shift: Shift = ThreadShift(crew, arrivals) if plan.lanes > 1 else InlineShift(crew)
+        shift: Shift = InlineShift(crew) if is_inline else ThreadShift(crew, arrivals)
         try:
             _feed(plan, batches, shift, tally, reject)
             shift.finish()

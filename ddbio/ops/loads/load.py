@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import shlex
+from collections.abc import Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
@@ -80,7 +81,9 @@ def write_table(data: Rows, options: WriteOptions) -> WriteReport:
     DdbioError
         What ended the write; what was acknowledged before stays written.
     """
-    return _write_here(options, lambda *_: batches_of(data))
+    # Tables, batches, frames and lists of batches; readers and generators may have to wait for their rows.
+    rows_are_here = hasattr(data, "columns") or isinstance(data, Sequence)
+    return _write_here(options, lambda *_: batches_of(data), rows_are_here=rows_are_here)
 
 
 def load(
@@ -158,11 +161,13 @@ def _foresee(options: LoadOptions) -> tuple[_Found, LoadPlan]:
     return _Found(facts, write, source), plan
 
 
-def _write_here(options: WriteOptions, feed: Callable[[WritePlan, Rejects], Iterable[Feed]]) -> WriteReport:
+def _write_here(
+    options: WriteOptions, feed: Callable[[WritePlan, Rejects], Iterable[Feed]], *, rows_are_here: bool = False
+) -> WriteReport:
     """Write what has no units to go on from, in this process."""
     clock, plan = Clock(), plan_of(options)
     budget, rejects = LocalBudget(plan.wcu_per_second, ramp=plan.ramp), Rejects(options, new_job_id())
-    task = WriteTask(dynamodb_spec(options), plan, options.deadline_seconds)
+    task = WriteTask(dynamodb_spec(options), plan, options.deadline_seconds, rows_are_here)
     try:
         tally = write_kept(task, feed(plan, rejects), rejects, budget)
     finally:

@@ -44,9 +44,12 @@ class InlineShift:
         self.crew = crew
 
     def put(self, writes: Sequence[Writes], chunk: pa.RecordBatch, first_row: int) -> None:
-        """Hand over a chunk of rows; return when it is written, and its memory can be used again."""
+        """Hand over a chunk of rows; return when each lane has begun its share, or a lone one has written it."""
         self.crew.hand(writes, chunk, first_row)
-        self.finish()
+        # The next chunk is then encoded into the memory of this one, which the processor still has at hand.
+        is_alone = len(self.crew.lanes) == 1
+        while self.crew.is_full or (is_alone and self.crew.is_busy):
+            self.crew.step()
 
     def put_milestone(self, milestone: Milestone) -> None:
         """Hand over a milestone."""

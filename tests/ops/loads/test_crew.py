@@ -148,8 +148,9 @@ def test_what_ends_a_lane_ends_all_and_leaves_nothing_unanswered():
     service = Service(Clock(), misbehave)
     crew, network = crew_on(service, 3, 5)
     shift = InlineShift(crew)
+    shift.put(*dealt(list(range(600)), 5, 0))
     with pytest.raises(AccessDeniedError):
-        shift.put(*dealt(list(range(600)), 5, 0))
+        shift.finish()
     begun = network.begun
     shift.abandon()
     assert service.calls == network.begun == begun
