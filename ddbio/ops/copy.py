@@ -207,7 +207,10 @@ def _plan_write(options: CopyOptions, *, created: bool) -> WritePlan:
         like = options.billing == "like"
         target = replace(source, on_demand=source.on_demand or not like, wcu=source.wcu if like else None)
     else:
-        target = describe_table(dynamodb_spec(options.target_connection), options.target)
+        try:
+            target = describe_table(dynamodb_spec(options.target_connection), options.target)
+        except NotFoundError as error:
+            raise NotFoundError(f"{error}; or let create make it like the source") from error
         if source.table_id and (source.arn, source.table_id) == (target.arn, target.table_id):
             raise OptionError(f"source and target are one table, {source.arn}: name another target")
     if source.key_types != target.key_types:
