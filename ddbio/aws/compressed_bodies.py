@@ -53,13 +53,7 @@ class _Compressed:
         self._bodies, self._plain = bodies, (operation, table, body)
         packed: Any = igzip.compress(body, _LEVEL)
         self._pending = bodies.source.begin(operation, table, packed, "gzip")
-
-    @property
-    def expires_at(self) -> float:
-        return self._pending.expires_at
-
-    def fileno(self) -> int:
-        return self._pending.fileno()
+        self.expires_at, self.fileno = self._pending.expires_at, self._pending.fileno
 
     def result(self) -> bytes:
         try:

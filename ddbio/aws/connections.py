@@ -37,10 +37,6 @@ class Connections:
         """
         return Exchange(self, request)
 
-    def exchange(self, request: bytes) -> Reply:
-        """Return the answer to a request that may safely be received twice; see ``Exchange.result``."""
-        return self.begin(request).result()
-
     def close(self) -> None:
         """Close the idle connections, and those in use when they have their answer."""
         self._closed = True
@@ -52,7 +48,7 @@ class Connections:
         if connection is not None:
             with contextlib.suppress(StaleConnectionError):
                 return connection.send(request)
-        return Connection(self._target).send(request)
+        return self.send_anew(request)
 
     def send_anew(self, request: bytes) -> Connection:
         """Send a request over a new connection."""

@@ -16,7 +16,6 @@ if TYPE_CHECKING:
 
 # https://docs.aws.amazon.com/IAM/latest/UserGuide/reference_sigv-create-signed-request.html
 _ALGORITHM = "AWS4-HMAC-SHA256"
-_INNER_PAD, _OUTER_PAD = bytes(byte ^ 0x36 for byte in range(256)), bytes(byte ^ 0x5C for byte in range(256))
 
 
 class Credentials(Protocol):
@@ -47,19 +46,16 @@ class Moment:
 
     headers: dict[str, str]
     _canonical: Any
-    _inner: Any
-    _outer: Any
+    _mac: hmac.HMAC
     _authorization: str
 
     def authorization(self, body: bytes) -> str:
         """Return the header that proves who sends a body."""
         canonical = self._canonical.copy()
         canonical.update(hashlib.sha256(body).hexdigest().encode())
-        inner = self._inner.copy()
-        inner.update(canonical.hexdigest().encode())
-        outer = self._outer.copy()
-        outer.update(inner.digest())
-        return f"{self._authorization}{outer.hexdigest()}"
+        mac = self._mac.copy()
+        mac.update(canonical.hexdigest().encode())
+        return self._authorization + mac.hexdigest()
 
 
 class Signer:
@@ -90,13 +86,11 @@ class Signer:
         lines = "".join(f"{name}:{value}\n" for name, value in signed)
         scope = f"{stamp[:8]}/{self._region}/{self._service}/aws4_request"
         credential = f"{_one_line(credentials.access_key)}/{scope}"
-        # HMAC by its definition (RFC 2104), for what is hashed of it before a body is known.
-        key = self._key(credentials.secret_key, stamp[:8]).ljust(hashlib.sha256().block_size, b"\0")
+        key = self._key(credentials.secret_key, stamp[:8])
         return Moment(
             headers=added,
             _canonical=hashlib.sha256(f"POST\n/\n\n{lines}\n{names}\n".encode()),
-            _inner=hashlib.sha256(key.translate(_INNER_PAD) + f"{_ALGORITHM}\n{stamp}\n{scope}\n".encode()),
-            _outer=hashlib.sha256(key.translate(_OUTER_PAD)),
+            _mac=hmac.new(key, f"{_ALGORITHM}\n{stamp}\n{scope}\n".encode(), "sha256"),
             _authorization=f"{_ALGORITHM} Credential={credential}, SignedHeaders={names}, Signature=",
         )
 

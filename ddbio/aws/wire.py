@@ -184,13 +184,7 @@ class _Call:
         self._wire, self._operation, self._content = wire, operation, (body, encoding)
         self._route = wire.route_of(operation, table)
         self._exchange = wire.send(self._route, body, encoding)
-
-    @property
-    def expires_at(self) -> float:
-        return self._exchange.expires_at
-
-    def fileno(self) -> int:
-        return self._exchange.fileno()
+        self.expires_at, self.fileno = self._exchange.expires_at, self._exchange.fileno
 
     def result(self) -> bytes:
         reply = _verified(self._exchange.result())

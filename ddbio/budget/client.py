@@ -69,8 +69,7 @@ class BudgetClient:
         """Wait until a request of estimated ``units`` may be sent; see `Budget.acquire`."""
         turn = self.line_up(units)
         while wait_seconds := turn.wait_seconds():
-            if self._closed.wait(wait_seconds):
-                raise BudgetClosedError
+            self._closed.wait(wait_seconds)
         return turn.grant()
 
     def line_up(self, units: float) -> Turn:
@@ -113,10 +112,9 @@ class BudgetClient:
                 self._wire.close()
                 self._wire = None
 
-    def _line_up_alone(self, units: float) -> Turn:
+    def _require_open(self) -> None:
         if self._closed.is_set():
             raise BudgetClosedError
-        return self._alone.line_up(units)
 
     def _ask(self, verb: str, value: float) -> _Standing | None:
         """Return the driver's answer, None if there is none."""
@@ -127,8 +125,7 @@ class BudgetClient:
             answers.append(wire.receive())
 
         with self._lock:
-            if self._closed.is_set():
-                raise BudgetClosedError
+            self._require_open()
             if self._wire is None and time.monotonic() >= self._reconnect_at:
                 self._connect()
             if not self._try(exchange):
@@ -195,8 +192,9 @@ class _ClientTurn:
         if self._standing is not None:
             self._at_seconds = self._standing.at_seconds
             return min(self._standing.wait_seconds, LONGEST_NAP_SECONDS)
+        self._client._require_open()  # noqa: SLF001
         if self._alone is None:
-            self._alone = self._client._line_up_alone(self._units)  # noqa: SLF001
+            self._alone = self._client._alone.line_up(self._units)  # noqa: SLF001
         return self._alone.wait_seconds()
 
     def grant(self) -> Grant:

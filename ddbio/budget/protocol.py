@@ -73,7 +73,7 @@ class Budget(Protocol):
         """
 
     def line_up(self, units: float) -> Turn:
-        """Take a place in line for a request of estimated ``units``, and wait elsewhere."""
+        """Take a place in line for a request of estimated ``units``, and wait elsewhere; raises as ``acquire`` does."""
 
     def settle(self, grant: Grant, consumed: float, *, items: int = 0, wire_bytes: int = 0) -> None:
         """Correct a grant by the units the response says it consumed, and count what it brought. Never waits."""

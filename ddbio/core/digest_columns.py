@@ -13,11 +13,11 @@ import numpy as np
 import pyarrow as pa
 
 from ddbio.core import digest as plain
-from ddbio.core.attribute import canonical_number
+from ddbio.core.attribute import canonical_number, check_item, check_value
 from ddbio.core.batch_size import batch_bytes
 from ddbio.core.digest import Digest
 from ddbio.core.encode import EncodeOptions
-from ddbio.core.items import item_of_text, value_of_text
+from ddbio.core.items import checked_json
 from ddbio.core.kernel.encode.fields import plain_array, plain_fields, without_hidden
 from ddbio.core.kernel.encode.load import bytes_array, offsets_of, spans_of, view_of, words_of
 from ddbio.core.kernel.encode.state import BINARY, NUMBER, TEXT
@@ -122,7 +122,7 @@ def _add_rescued(columns: Mapping[str, _Array], names: Mapping[str, str], sums: 
     # Few texts are different where they only keep NULLs.
     encoded = rescued.dictionary_encode()
     texts = bytes_array(encoded.dictionary, BINARY).to_pylist()
-    items = [item_of_text(text, RESCUE_NAME) for text in texts]
+    items = [checked_json(text, check_item, RESCUE_NAME) for text in texts]
     # A row without any has the number of the empty one.
     numbers = encoded.indices.fill_null(len(items)).to_numpy()
     hashes = np.array([*(plain.members_hash(item) for item in items), (0, 0)], np.uint64)
@@ -188,7 +188,7 @@ def _add_json(array: _Array, path: str, under: tuple[_Words, bool], sums: _Words
             continue
         place = 2 * entry if len(keys) > 2 else 0  # noqa: PLR2004 - one key for all
         key = int(keys[place]), int(keys[place + 1])
-        value = null_value() if text is None else value_of_text(text, path)
+        value = null_value() if text is None else checked_json(text, check_value, path)
         sums[2 * entry : 2 * entry + 2] += np.array(plain.value_hash(key, value), np.uint64)
 
 

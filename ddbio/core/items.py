@@ -47,17 +47,21 @@ def items_of(batch: pa.RecordBatch) -> Iterator[Item]:
     rows = zip(*columns, strict=True) if columns else [()] * batch.num_rows
     for row, (values, rescued) in enumerate(zip(rows, rescues, strict=True)):
         item = {name: value for name, value in zip(names, values, strict=True) if value is not None}
-        others: Item = {} if rescued is None else item_of_text(rescued.encode(), f"row {row}: {RESCUE_NAME}")
+        others: Item = {}
+        if rescued is not None:
+            others = checked_json(rescued.encode(), check_item, f"row {row}: {RESCUE_NAME}")
         for name in filter(item.__contains__, others):
             raise given_twice(row, name)
         yield item | others
 
 
-def item_of_text(text: bytes, path: str) -> Item:
-    """Return the item, or the attributes of one, that a text of JSON holds.
+def checked_json(text: bytes, check: Callable[[Any], None], path: str) -> Any:
+    """Return the item, or the attribute value, that a text of DynamoDB JSON holds.
 
     Parameters
     ----------
+    check
+        Refuses what is none: ``check_item`` or ``check_value``.
     path
         What an error's message begins with.
 
@@ -66,28 +70,6 @@ def item_of_text(text: bytes, path: str) -> Item:
     DecodeError
         It holds none.
     """
-    item: Item = _parsed(text, check_item, path)
-    return item
-
-
-def value_of_text(text: bytes, path: str) -> AttributeValue:
-    """Return the attribute value that a text of JSON holds.
-
-    Parameters
-    ----------
-    path
-        What an error's message begins with.
-
-    Raises
-    ------
-    DecodeError
-        It holds none.
-    """
-    value: AttributeValue = _parsed(text, check_value, path)
-    return value
-
-
-def _parsed(text: bytes, check: Callable[[Any], None], path: str) -> Any:
     try:
         parsed = parse_json(text)
         check(parsed)
@@ -116,7 +98,7 @@ def _restorer(field: pa.Field[Any]) -> _Restore:
     """Return the way from a Python value that is not None to its attribute value."""
     tag = tag_of_field(field)
     if tag == "JSON":
-        return lambda text: value_of_text(text.encode(), field.name)
+        return lambda text: checked_json(text.encode(), check_value, field.name)
     restore = _content_restorer(field)
     return lambda value: {tag: restore(value)}
 

@@ -29,12 +29,17 @@ def map_series(function: Callable[[Any], Any], batches: Iterable[Any]) -> Iterat
     OptionError
         This Spark's worker makes objects all the same.
     """
-    with _series_of_arrow():
+    with _handing_arrow():
         for batch in batches:
-            yield series_of(_listed(function(_array_of(batch))))
+            yield _series_of(_listed(function(_array_of(batch))))
 
 
-def series_of(array: Any) -> Any:
+def _listed(array: Any) -> Any:
+    ends: Any = np.arange(len(array) + 1, dtype=np.int32)
+    return pa.ListArray.from_arrays(ends, array)
+
+
+def _series_of(array: Any) -> Any:
     """Return a series that holds Arrow's memory as it is, whatever Spark would apply to its values."""
     import pandas as pd  # noqa: PLC0415 - only workers need it
 
@@ -45,19 +50,14 @@ def series_of(array: Any) -> Any:
     return Series(pd.arrays.ArrowExtensionArray(array))
 
 
-def _listed(array: Any) -> Any:
-    ends: Any = np.arange(len(array) + 1, dtype=np.int32)
-    return pa.ListArray.from_arrays(ends, array)
-
-
 @contextlib.contextmanager
-def _series_of_arrow() -> Iterator[None]:
+def _handing_arrow() -> Iterator[None]:
     from pyspark.sql.pandas.serializers import (  # noqa: PLC0415 - only workers need it
         ArrowStreamPandasUDFSerializer as Serializer,
     )
 
     own = Serializer.arrow_to_pandas
-    Serializer.arrow_to_pandas = lambda _, column, *__, **___: series_of(column)
+    Serializer.arrow_to_pandas = lambda _, column, *__, **___: _series_of(column)
     try:
         yield
     finally:

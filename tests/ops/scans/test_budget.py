@@ -7,9 +7,9 @@ import pytest
 import ddbio
 from ddbio.testing import FakeDynamoDB
 from ddbio.testing.flights import KEY, flight_lines
+from tests.ops.windows import windows
 
 BUDGET = 280.0
-SLOT_SECONDS = 0.1
 
 # Eight workers that start on two cores keep each other, and so the budget, waiting for this long.
 STARTING_SECONDS = 5.0
@@ -24,16 +24,6 @@ def fake():
     with FakeDynamoDB(process=True) as server:
         server.load("flights", flight_lines(), KEY)
         yield server
-
-
-def _windows(record, seconds):
-    """Return the units of every window of so many seconds that lies within the record."""
-    first, last = round(record[0][0] / SLOT_SECONDS), round(record[-1][0] / SLOT_SECONDS)
-    slots = [0.0] * (last - first + 1)
-    for at, units, _ in record:
-        slots[round(at / SLOT_SECONDS) - first] += units
-    width = round(seconds / SLOT_SECONDS)
-    return [sum(slots[start : start + width]) for start in range(len(slots) - width + 1)]
 
 
 @pytest.mark.slow
@@ -59,8 +49,8 @@ def test_budget_holds_for_the_whole_job_without_idling(fake, tmp_path, case):
     # The schema's sample comes before the engine starts; the steady part is what a budget is for.
     steady = [slot for slot in record if slot[0] > _start_of_scan(record)]
     assert sum(units for _, units, _ in record) == pytest.approx(report.rcu_consumed)
-    assert max(_windows(record, 10.0)) <= 1.02 * 10.0 * BUDGET
-    minutes = _windows(steady, 60.0)
+    assert max(windows([slot[:2] for slot in record], 10.0)) <= 1.02 * 10.0 * BUDGET
+    minutes = windows([slot[:2] for slot in steady], 60.0)
     assert minutes
     assert min(minutes) >= 0.97 * 60.0 * BUDGET
 
