@@ -5,7 +5,10 @@ Refuses bytes that are not DynamoDB JSON; never rounds, never turns a value sile
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+from collections import deque
+from typing import TYPE_CHECKING, Any, Literal
+
+import pyarrow as pa
 
 from ddbio.core.kernel.decode.decoder import KernelDecoder as Decoder
 from ddbio.core.schema.item_schema import ItemSchema, arrow_schema_of
@@ -16,16 +19,23 @@ from ddbio.errors import DecodeError, OptionError
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    import pyarrow as pa
     from typing_extensions import Buffer
 
     from ddbio.core.attribute import Item
+    from ddbio.core.text.framing import Framing
+
+    Nulls = Literal["merge", "keep"]
 
 __all__ = ["Decoder", "from_dynamodb_json", "iterate_items", "observe_dynamodb_json"]
 
 
+_DECODERS_KEPT, _BYTES_KEPT = 16, 64 << 20
+_idle: deque[tuple[tuple[bytes, Nulls], Decoder, int]] = deque(maxlen=_DECODERS_KEPT)
+"""Decoders that no call uses, the last used at the end: every step of taking or giving back is safe among threads."""
+
+
 def from_dynamodb_json(
-    data: Buffer, schema: ItemSchema | pa.Schema | str | None = None, *, nulls: Literal["merge", "keep"] | None = None
+    data: Buffer, schema: ItemSchema | pa.Schema | str | None = None, *, nulls: Nulls | None = None
 ) -> pa.RecordBatch:
     """Return a row per item of one Scan or Query page, of export lines, or of bare item lines.
 
@@ -53,9 +63,41 @@ def from_dynamodb_json(
     body, framing = framed_items(data)
     if framing == "changes":
         raise DecodeError(NOT_ITEMS)
-    given = ItemSchema.of_items(checked_items(body, framing)) if schema is None else schema
-    decoder = Decoder(arrow_schema_of(given), nulls=nulls or ("keep" if schema is None else "merge"))
-    return decoder.decode(body, framing)
+    given = ItemSchema.of_items(checked_items(bytes(body), framing)) if schema is None else schema
+    return _decode(body, framing, given, nulls or ("keep" if schema is None else "merge"))
+
+
+def _decode(body: bytes | memoryview, framing: Framing, given: Any, nulls: Nulls) -> pa.RecordBatch:
+    columns = given if isinstance(given, pa.Schema) else arrow_schema_of(given)
+    # Schemas of different metadata are equal to Arrow, their bytes are not.
+    key = columns.serialize().to_pybytes(), nulls
+    decoder = _taken(key) or Decoder(arrow_schema_of(columns), nulls=nulls)
+    batch = decoder.decode(body, framing)
+    _give_back(key, decoder)
+    return batch
+
+
+def _taken(key: tuple[bytes, Nulls]) -> Decoder | None:
+    for _ in range(len(_idle)):
+        try:
+            idle = _idle.pop()
+        except IndexError:
+            # Other threads took them.
+            return None
+        if idle[0] == key:
+            return idle[1]
+        _idle.appendleft(idle)
+    return None
+
+
+def _give_back(key: tuple[bytes, Nulls], decoder: Decoder) -> None:
+    decoder.forget()
+    _idle.append((key, decoder, decoder.kept_bytes))
+    while sum(n_bytes for _, _, n_bytes in tuple(_idle)) > _BYTES_KEPT:
+        try:
+            _idle.popleft()
+        except IndexError:
+            return
 
 
 def observe_dynamodb_json(data: Buffer) -> ItemSchema:
@@ -78,4 +120,4 @@ def iterate_items(data: Buffer) -> Iterator[Item]:
         The bytes are none of these; the message has the line.
     """
     body, framing = framed_items(data)
-    return images_of(body) if framing == "changes" else checked_items(body, framing)
+    return images_of(bytes(body)) if framing == "changes" else checked_items(bytes(body), framing)

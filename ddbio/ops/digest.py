@@ -84,7 +84,8 @@ def digest_files(paths: Iterable[str], options: ConnectionOptions) -> Digest:
 
 def _of_json(data: Buffer) -> Digest:
     items = WireDigest()
-    items.add(*framed_items(data))
+    body, framing = framed_items(data)
+    items.add(bytes(body), framing)
     return items.digest
 
 

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from concurrent.futures import ThreadPoolExecutor
 from decimal import Decimal
 
 import pyarrow as pa
@@ -16,6 +17,7 @@ from ddbio.core.kernel.decode import decoder as kernel_decoder
 from ddbio.core.reference import RowBuilder
 from ddbio.core.rescue import Misfit, MisfitLog
 from ddbio.core.schema.arrow import infer_schema_of_items
+from ddbio.core.text.framing import framing_of
 from ddbio.errors import DecodeError, OptionError, SchemaError
 
 FRAMINGS = ["page", "export", "items"]
@@ -321,6 +323,48 @@ def test_the_framing_is_found(data, column):
         assert batch.num_rows == 0
     else:
         assert batch.column("a").to_pylist() == column
+
+
+def test_only_the_first_document_tells_the_framing():
+    """What follows the first document is not read to tell how items are framed, however long that one is."""
+    line = b'{"Item":{"a":{"S":"' + b"x" * 100_000 + b'"}}}'
+    assert framing_of(b"\n" * 5_000 + line + b"\n" * 200_000 + b"\xff") == "export"
+    with pytest.raises(DecodeError, match=r"^line 5002: byte 105023 is not UTF-8"):
+        framing_of(b"\n" * 5_000 + line[:-1] + b"\n\xff")
+
+
+@pytest.mark.parametrize("slice_bytes", [40, 1 << 16])
+def test_views_are_cut_at_lines(slice_bytes, monkeypatch):
+    """Views and arrays of bytes are decoded as bytes are, however far apart the ends of lines."""
+    monkeypatch.setattr(kernel_decoder, "SLICE_BYTES", slice_bytes)
+    items = [{"s": {"S": "x" * length}} for length in (1, 50_000, 0, 10, 70_000, 3)] * 2
+    data = framed(items, "items")
+    batches = [from_dynamodb_json(wrap(data), SCHEMA) for wrap in (bytes, bytearray, memoryview)]
+    assert all(batch.equals(reference(items, SCHEMA)) for batch in batches)
+    apart = memoryview(bytes(each for byte in data for each in (byte, 0)))[::2]
+    assert from_dynamodb_json(apart, SCHEMA).equals(batches[0])
+
+
+def test_a_schema_that_was_used_before_is_used_again():
+    """A later call forgets what fitted no column before, and tells schemas of other metadata apart."""
+    texts = pa.schema([pa.field("s", pa.list_(pa.string()))])
+    sets = pa.schema([pa.field("s", pa.list_(pa.string()), metadata={"ddb:type": "SS"})])
+    data = b'{"s":{"SS":["x"]}}'
+    for _ in range(2):
+        assert from_dynamodb_json(data, texts).column("_rescue").to_pylist() == ['{"s":{"SS":["x"]}}']
+        assert from_dynamodb_json(data, sets).column("s").to_pylist() == [["x"]]
+    names = [f"a{number}" for number in range(40)]
+    for name in names + names[::-1]:
+        batch = from_dynamodb_json(f'{{"{name}":{{"S":"x"}}}}'.encode(), pa.schema([(name, pa.string())]))
+        assert batch.column(name).to_pylist() == ["x"]
+
+
+def test_threads_share_no_decoder():
+    """Calls at once, of one schema, give each their own rows."""
+    bodies = [framed([{"s": {"S": f"{number}"}}] * 2_000, "items") for number in range(8)]
+    with ThreadPoolExecutor(4) as threads:
+        batches = list(threads.map(lambda body: from_dynamodb_json(body, SCHEMA), bodies * 4))
+    assert [set(batch.column("s").to_pylist()) for batch in batches] == [{f"{number}"} for number in range(8)] * 4
 
 
 @pytest.mark.parametrize("data", ['{"s":{"S":"x"}}', None, 5, [b"{}"]])

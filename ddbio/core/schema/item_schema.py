@@ -6,7 +6,8 @@ refuses nothing it was shown: a value that fits no column is rescued when items 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+import functools
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -26,6 +27,9 @@ if TYPE_CHECKING:
     from ddbio.core.attribute import Item
 
 
+_TEXTS_KEPT = 16
+
+
 @dataclass(frozen=True, slots=True, repr=False)
 class ItemSchema:
     """Describe items; goes wherever a ``schema=`` is taken, here and in whatever reads Arrow's C schema."""
@@ -34,6 +38,8 @@ class ItemSchema:
     """What samples showed, as the shape of a map."""
     declared: Declared = NOTHING_DECLARED
     """Which columns were chosen by a person or given as an Arrow schema."""
+    _arrow: list[pa.Schema] = field(default_factory=list, init=False, compare=False)
+    """The columns, once they were made."""
 
     @classmethod
     def of_items(cls, items: Iterable[Item]) -> ItemSchema:
@@ -85,7 +91,9 @@ class ItemSchema:
         SchemaError
             A declared column is none.
         """
-        return normalize_schema(pa.schema([*fields_of(self.seen, self.declared), RESCUE_FIELD]))
+        if not self._arrow:
+            self._arrow.append(normalize_schema(pa.schema([*fields_of(self.seen, self.declared), RESCUE_FIELD])))
+        return self._arrow[0]
 
     def to_json(self) -> str:
         """Return the text of a file to keep, edit and give back; the same schema gives the same text."""
@@ -148,10 +156,15 @@ def arrow_schema_of(given: Any) -> pa.Schema:
         # Names that hold a NUL are cut where they pass through Arrow's C schema.
         return given.to_arrow()
     if isinstance(given, str):
-        return schema_from_json(given) if _is_arrow_text(given) else ItemSchema.from_json(given).to_arrow()
+        return _of_text(given)
     if hasattr(given, "__arrow_c_schema__"):
         return normalize_schema(pa.schema(given))
     raise SchemaError(f"a {type(given).__name__} is no schema: give an ItemSchema, a pyarrow.Schema or its JSON text")
+
+
+@functools.lru_cache(maxsize=_TEXTS_KEPT)
+def _of_text(text: str) -> pa.Schema:
+    return schema_from_json(text) if _is_arrow_text(text) else ItemSchema.from_json(text).to_arrow()
 
 
 def _require_schema(other: object) -> None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from ddbio.core.attribute import Item, check_item, check_value
 from ddbio.core.text.change_lines import is_change
-from ddbio.core.text.json_text import parse_documents
+from ddbio.core.text.json_text import first_document, parse_documents
 from ddbio.core.text.page import ITEMS_MEMBER, items_of_page
 from ddbio.errors import DecodeError
 
@@ -28,8 +28,8 @@ NOT_ITEMS = "these are changes of items, not items: decode them by ChangeDecoder
 _RESPONSE = re.compile(rb'\s*\{\s*"(?:ConsumedCapacity|Count|Items|LastEvaluatedKey|ScannedCount)"')
 
 
-def framing_of(body: bytes) -> Framing:
-    """Return how the items of ``body`` are framed, by its first document.
+def framing_of(body: bytes | memoryview) -> Framing:
+    """Return how the items of ``body`` are framed, by its first document alone.
 
     Raises
     ------
@@ -38,20 +38,19 @@ def framing_of(body: bytes) -> Framing:
     """
     if _RESPONSE.match(body) and ITEMS_MEMBER.search(body):
         return "page"
-    for line, document in parse_documents(body):
-        if not isinstance(document, dict):
-            expected = 'a Scan page, or {"Item":{…}} or an item per line'
-            raise DecodeError(f"line {line}: expected {expected}, found {type(document).__name__}", line=line)
-        # Neither is the value of an attribute.
-        if isinstance(document.get("Count"), int) or isinstance(document.get("Items"), list):
-            return "page"
-        if is_change(document):
-            return "changes"
-        return "export" if document.keys() == {"Item"} and not _is_value(document["Item"]) else "items"
-    return "items"
+    line, document = first_document(body) or (1, {})
+    if not isinstance(document, dict):
+        expected = 'a Scan page, or {"Item":{…}} or an item per line'
+        raise DecodeError(f"line {line}: expected {expected}, found {type(document).__name__}", line=line)
+    # Neither is the value of an attribute.
+    if isinstance(document.get("Count"), int) or isinstance(document.get("Items"), list):
+        return "page"
+    if is_change(document):
+        return "changes"
+    return "export" if document.keys() == {"Item"} and not _is_value(document["Item"]) else "items"
 
 
-def framed_items(data: Buffer) -> tuple[bytes, Framing]:
+def framed_items(data: Buffer) -> tuple[bytes | memoryview, Framing]:
     """Return the items of ``data`` and how they are framed: of a response, ``{"Items":[…]}`` alone.
 
     Raises
@@ -59,20 +58,32 @@ def framed_items(data: Buffer) -> tuple[bytes, Framing]:
     DecodeError
         The data is not bytes, or begins with something else.
     """
-    body = data if isinstance(data, bytes) else _copied(data)
+    body = bytes_of(data)
     framing = framing_of(body)
-    return (items_of_page(body) if framing == "page" else body), framing
+    return (items_of_page(bytes(body)) if framing == "page" else body), framing
 
 
-def _copied(data: Buffer) -> bytes:
+def bytes_of(data: Buffer) -> bytes | memoryview:
+    """Return the bytes of ``data`` where they are, or their copy where they do not lie side by side.
+
+    Raises
+    ------
+    DecodeError
+        The data is not bytes.
+    """
+    if isinstance(data, bytes):
+        return data
     try:
-        return memoryview(data).tobytes()
+        view = memoryview(data)
     except TypeError:
         raise DecodeError(f"a {type(data).__name__} is not bytes: give the UTF-8 text as bytes") from None
+    return view.cast("B") if view.nbytes and view.c_contiguous else view.tobytes()
 
 
 def _is_value(value: Any) -> bool:
     # No JSON is both an attribute value and an item: a lone attribute named Item is told from an export line.
+    if not isinstance(value, dict) or len(value) != 1:
+        return False
     try:
         check_value(value)
     except DecodeError:

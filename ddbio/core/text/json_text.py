@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import json
 import re
 from decimal import Decimal
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
 
 _BLANK = re.compile(r"[ \t\r\n]*")
 _BYTE_ORDER_MARK = "\ufeff"
+_FIRST_BYTES, _FIRST_GROWTH = 4096, 8
 
 
 def compact_json(value: Any) -> str:
@@ -33,6 +35,37 @@ def parse_json(data: bytes) -> Any:
     if len(documents) != 1:
         raise DecodeError(f"expected one JSON document, found {len(documents)}")
     return documents[0][1]
+
+
+def first_document(data: bytes | memoryview) -> tuple[int, Any] | None:
+    """Return the first document of ``data`` and its line, or None; what follows an object is not looked at.
+
+    Raises
+    ------
+    DecodeError
+        As ``parse_documents``, by the whole of the data.
+    """
+    size = _FIRST_BYTES
+    while size < len(data):
+        found = _first_object(bytes(data[:size]))
+        if found is not None:
+            return found
+        size *= _FIRST_GROWTH
+    return next(parse_documents(bytes(data)), None)
+
+
+def _first_object(head: bytes) -> tuple[int, Any] | None:
+    """Return the first document, if it is an object that ends in these first bytes: all else needs the others.
+
+    That its names are different is not checked: whoever reads the items does.
+    """
+    try:
+        text = codecs.utf_8_decode(head)[0].removeprefix(_BYTE_ORDER_MARK)
+        position = _after_blank(text, 0)
+        document, _ = _QUICK_DECODER.raw_decode(text, position)
+    except (ValueError, RecursionError):
+        return None
+    return (1 + text.count("\n", 0, position), document) if isinstance(document, dict) else None
 
 
 def parse_documents(data: bytes, *, decimals: bool = False) -> Iterator[tuple[int, Any]]:
@@ -89,6 +122,7 @@ def _unique_members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 _DECODER = json.JSONDecoder(object_pairs_hook=_unique_members)
+_QUICK_DECODER = json.JSONDecoder()
 _EXACT_DECODER = json.JSONDecoder(
     object_pairs_hook=_unique_members, parse_float=Decimal, parse_int=Decimal, parse_constant=Decimal
 )

@@ -62,6 +62,11 @@ class Backlog:
         return int(self._fixed_bytes[0])
 
     @property
+    def kept_bytes(self) -> int:
+        """Return how much memory the arrays take."""
+        return sum(array.nbytes for array in self._kept)
+
+    @property
     def n_rows(self) -> int:
         """Return how many rows there are."""
         return int(self._kept.length[0])

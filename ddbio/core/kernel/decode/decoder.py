@@ -5,7 +5,8 @@ What the loops do not take goes through the plain reference, which decides wheth
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal, TypeGuard
+import re
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import pyarrow as pa
@@ -26,7 +27,7 @@ from ddbio.core.reference import RowBuilder
 from ddbio.core.rescue import Misfit, MisfitLog, OnMisfit
 from ddbio.core.schema.arrow import normalize_schema
 from ddbio.core.schema.field import ITEM_BYTES_FIELD, ITEM_BYTES_NAME
-from ddbio.core.text.framing import Framing, checked_items
+from ddbio.core.text.framing import Framing, bytes_of, checked_items
 from ddbio.errors import DecodeError, SchemaError
 
 if TYPE_CHECKING:
@@ -49,6 +50,9 @@ _BLANKS = b" \t\r\n"
 _ROWS_RATIO = 1.25
 _SAMPLE_BYTES = 1 << 16
 _BATCH_BYTES = 64 << 20
+_WINDOW_BYTES = 1 << 14
+_NEWLINE = re.compile(b"\n")
+_LINE_END = ord("\n")
 
 
 class KernelDecoder:
@@ -107,6 +111,15 @@ class KernelDecoder:
         """Return what fitted no column so far, by path and kind."""
         return self.log.misfits()
 
+    @property
+    def kept_bytes(self) -> int:
+        """Return how much memory is kept for the next data."""
+        return self._scratch.kept_bytes + self._backlog.kept_bytes
+
+    def forget(self) -> None:
+        """Forget what fitted no column so far."""
+        self.log = MisfitLog()
+
     def decode(self, data: Buffer, framing: Framing) -> pa.RecordBatch:
         """Return a row per item, in their order.
 
@@ -130,7 +143,7 @@ class KernelDecoder:
         return self._decode(data, framing, in_one=False)
 
     def _decode(self, data: Buffer, framing: Framing, *, in_one: bool) -> list[pa.RecordBatch]:
-        body = data if _needs_no_copy(data) else bytes(data)
+        body = bytes_of(data)
         log = MisfitLog()
         batches = self._decode_all(body, framing, log, in_one=in_one) if _is_utf8(body) else None
         if batches is None:
@@ -210,8 +223,8 @@ class KernelDecoder:
 
     def _is_sparse(self, body: bytes | memoryview) -> bool:
         """Return whether the columns are larger than the data: to join those of several batches would be dear."""
-        sample = bytes(body[:_SAMPLE_BYTES])
-        return self._backlog.row_bytes * sample.count(b"\n") > len(sample)
+        sample = np.frombuffer(body, np.uint8, min(len(body), _SAMPLE_BYTES))
+        return self._backlog.row_bytes * int(np.count_nonzero(sample == _LINE_END)) > len(sample)
 
     def _decode_piece(  # noqa: C901 - one state machine
         self, piece: memoryview, framing: Framing, log: MisfitLog, batches: list[pa.RecordBatch], *, in_one: bool
@@ -323,13 +336,6 @@ def _with_item_bytes(schema: pa.Schema) -> pa.Schema:
     return schema.insert(len(schema) - 1, ITEM_BYTES_FIELD)
 
 
-def _needs_no_copy(data: Buffer) -> TypeGuard[bytes | memoryview]:
-    """Return whether the data is read where it is: bytes have line ends to find, a short view needs none."""
-    if isinstance(data, memoryview):
-        return data.format == "B" and data.c_contiguous and data.nbytes <= SLICE_BYTES
-    return isinstance(data, bytes)
-
-
 def _is_utf8(body: bytes | memoryview) -> bool:
     if np.frombuffer(body, np.int8).min(initial=0) >= 0:
         return True
@@ -346,5 +352,13 @@ def _cut(body: bytes | memoryview, start: int, slice_bytes: int) -> int:
     stop = start + slice_bytes
     if stop >= len(body):
         return len(body)
-    text = bytes(body)
-    return text.rfind(b"\n", start, stop) + 1 or text.find(b"\n", stop) + 1 or len(text)
+    # A view has no rfind: windows before the end are looked at until one has the end of a line.
+    end, window_bytes = stop, _WINDOW_BYTES
+    while end > start:
+        first = max(start, end - window_bytes)
+        newline = bytes(body[first:end]).rfind(b"\n") + 1
+        if newline:
+            return first + newline
+        end, window_bytes = first, 2 * window_bytes
+    newline_behind = _NEWLINE.search(body, stop)
+    return newline_behind.end() if newline_behind else len(body)

@@ -83,6 +83,11 @@ class Scratch:
         self._work = self._allocate(allocate(0), 0)
 
     @property
+    def kept_bytes(self) -> int:
+        """Return how much memory the arrays take."""
+        return sum(array.nbytes for array in self._work)
+
+    @property
     def max_rows(self) -> int:
         """Return how many rows a scan may make."""
         return self._capacity[0]
