@@ -13,23 +13,22 @@ import numpy as np
 import pyarrow as pa
 
 from ddbio.core import digest as plain
-from ddbio.core.attribute import canonical_number, check_item, check_value
+from ddbio.core.attribute import canonical_number
 from ddbio.core.batch_size import batch_bytes
 from ddbio.core.digest import Digest
+from ddbio.core.digest_texts import add_members, add_values
 from ddbio.core.encode import EncodeOptions
-from ddbio.core.items import checked_json
 from ddbio.core.kernel.encode.fields import plain_array, plain_fields, without_hidden
 from ddbio.core.kernel.encode.load import bytes_array, offsets_of, spans_of, view_of, words_of
 from ddbio.core.kernel.encode.state import BINARY, NUMBER, TEXT
 from ddbio.core.kernel.encode.times import time_array
 from ddbio.core.kernel.encode.unfit import unfit_times
 from ddbio.core.kernel.hash import columns as loops
-from ddbio.core.rescue import given_twice, null_value
-from ddbio.core.schema.field import RESCUE_NAME, SETS, fields_within, name_of_field, tag_of_field
+from ddbio.core.schema.field import DDB_TYPE, RESCUE_NAME, SETS, fields_within, name_of_field, tag_of_field
 from ddbio.errors import DecodeError, EncodeError, SchemaError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Sequence
     from typing import TypeAlias
 
     # The stubs lack what the classes of arrays have of their own.
@@ -108,31 +107,12 @@ def _sums_of_rows(batch: pa.RecordBatch, columns: Sequence[_Column], first_row: 
     arrays = {field.name: batch.column(field.name) for field, _ in columns}
     if RESCUE_NAME in arrays:
         columns = [column for column in columns if column.field.name != RESCUE_NAME]
-        _add_rescued(arrays, {name_of_field(field): field.name for field, _ in columns}, sums, first_row)
+        if arrays[RESCUE_NAME].null_count < batch.num_rows:
+            beside = {name_of_field(field): arrays[field.name] for field, _ in columns}
+            add_members(arrays[RESCUE_NAME], beside, sums, first_row)
     for field, prepare in columns:
         _add(arrays[field.name], field, prepare, (_key_of(name_of_field(field)), _NULLS_ARE_MISSING), sums)
     return sums
-
-
-def _add_rescued(columns: Mapping[str, _Array], names: Mapping[str, str], sums: _Words, first_row: int) -> None:
-    """Add what is rescued; refuse an attribute that is in its column too, as writing the row would."""
-    rescued = columns[RESCUE_NAME]
-    if rescued.null_count == len(rescued):
-        return
-    # Few texts are different where they only keep NULLs.
-    encoded = rescued.dictionary_encode()
-    texts = bytes_array(encoded.dictionary, BINARY).to_pylist()
-    items = [checked_json(text, check_item, RESCUE_NAME) for text in texts]
-    # A row without any has the number of the empty one.
-    numbers = encoded.indices.fill_null(len(items)).to_numpy()
-    hashes = np.array([*(plain.members_hash(item) for item in items), (0, 0)], np.uint64)
-    sums += hashes[numbers].ravel()
-    for attribute in set().union(*items) & names.keys():
-        column = columns[names[attribute]]
-        rescued_rows = np.array([*(attribute in item for item in items), False])[numbers]
-        twice = np.flatnonzero(rescued_rows & column.is_valid().to_numpy(zero_copy_only=False))
-        if len(twice):
-            raise given_twice(first_row + int(twice[0]), attribute)
 
 
 @functools.lru_cache(maxsize=1 << 12)
@@ -162,7 +142,7 @@ def _add(given: _Array, field: pa.Field[Any], prepare: _Prepare, under: tuple[_W
     array = prepare(given)
     match tag := tag_of_field(field):
         case "JSON":
-            _add_json(array, field.name, under, sums)
+            add_values(array, field.name, under, sums)
         case "N":
             _add_numbers(array, field.name, under, sums)
         case "S" | "B":
@@ -179,17 +159,6 @@ def _add(given: _Array, field: pa.Field[Any], prepare: _Prepare, under: tuple[_W
             loops.add_structs(inner, *_validity(array), *under, sums)
         case _:
             _add_container(array, field, prepare, under, sums)
-
-
-def _add_json(array: _Array, path: str, under: tuple[_Words, bool], sums: _Words) -> None:
-    keys, nulls_count = under
-    for entry, text in enumerate(bytes_array(array, BINARY).to_pylist()):
-        if text is None and not nulls_count:
-            continue
-        place = 2 * entry if len(keys) > 2 else 0  # noqa: PLR2004 - one key for all
-        key = int(keys[place]), int(keys[place + 1])
-        value = null_value() if text is None else checked_json(text, check_value, path)
-        sums[2 * entry : 2 * entry + 2] += np.array(plain.value_hash(key, value), np.uint64)
 
 
 def _add_numbers(array: _Array, path: str, under: tuple[_Words, bool], sums: _Words) -> None:
@@ -280,5 +249,9 @@ def warm() -> None:
         "L": pa.array([[1], None]),
         "M": pa.array([[("a", 1)], None], pa.map_(pa.string(), pa.int64())),
         "struct": pa.array([{"a": 1}, None]),
+        "JSON": pa.array(['{"N":"1"}', None]),
+        RESCUE_NAME: pa.array(['{"a":{"N":"1"}}', None]),
     }
-    digest_of_batches([pa.RecordBatch.from_pydict(columns)])
+    metadata = {"JSON": {DDB_TYPE: b"JSON"}}
+    schema = pa.schema([pa.field(name, array.type, metadata=metadata.get(name)) for name, array in columns.items()])
+    digest_of_batches([pa.RecordBatch.from_pydict(columns, schema=schema)])

@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
 _PIECE_BYTES = 4 << 20
 _QUOTE = ord('"')
-_DIGITS_ROOM = 64
 
 
 class WireDigest:
@@ -31,10 +30,7 @@ class WireDigest:
 
     def __init__(self) -> None:
         self.digest = Digest()
-        self._lanes = np.zeros(walk.LANES * walk.MAX_LEVELS, np.uint64)
-        self._frames = np.zeros(walk.FRAMES * walk.MAX_LEVELS, np.int64)
-        self._names = np.zeros(walk.MAX_NAMES, np.uint64)
-        self._digits = np.zeros(_DIGITS_ROOM, np.uint8)
+        self._room = walk.make_room()
 
     def add(self, body: bytes, framing: Framing) -> None:
         """Add the items of ``body``: one page, or documents one after the other.
@@ -65,7 +61,7 @@ class WireDigest:
         stop = len(data) - PAD
         data[len(piece) + PAD : stop] = np.frombuffer(piece, np.uint8)
         data[stop:] = _QUOTE
-        work = walk.Work(data, state, self._lanes, self._frames, self._names, self._digits)
+        work = walk.Work(data, state, *self._room)
         count, high, low = walk.hash_documents(work, FRAMINGS[framing], stop)
         return None if count < 0 else Digest(count, int(high) << 64 | int(low))
 

@@ -186,6 +186,6 @@ def _joined(texts: list[npt.NDArray[np.uint8]]) -> npt.NDArray[np.uint8]:
 
 
 def warm() -> None:
-    """Compile the printing loop, or load it from where it is kept."""
-    batch = pa.RecordBatch.from_pydict({"a": ["a"]})
+    """Compile the loops that check and print, or load them from where they are kept."""
+    batch = pa.RecordBatch.from_pydict({"a": ["a"], "_rescue": ['{"b":{"S":"b"}}']})
     Encoder(batch.schema).encode_lines(batch)

@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
-from item_strategies import ITEMS, meaning_of_item, tables
+from item_strategies import ITEMS, VALUES, meaning_of_item, tables
 
 from ddbio.core.decode import Decoder
 from ddbio.core.digest import Digest
@@ -267,6 +267,25 @@ def test_a_row_is_the_item_that_writing_it_sends(column):
     batch = pa.record_batch([column], names=["a"])
     lines = to_dynamodb_json(batch).splitlines()
     assert digest_of_batch(batch) == digest_of(map(json.loads, lines))
+
+
+@given(st.lists(ITEMS | st.none(), max_size=6), st.booleans(), st.sampled_from([(",", ":"), (" , ", " : ")]))
+def test_rescued_attributes_have_the_digest_of_their_items(items, is_ascii, separators):
+    """What rescue texts hold is digested as their items are, however they are spelled, also where they are sliced."""
+    texts = [None if item is None else json.dumps(item, ensure_ascii=is_ascii, separators=separators) for item in items]
+    batch = pa.RecordBatch.from_pydict({"_rescue": pa.array(["{}", *texts], pa.string())}).slice(1)
+    assert digest_of_batch(batch) == digest_of([item or {} for item in items])
+
+
+@given(st.lists(VALUES | st.none(), max_size=6), st.booleans(), st.sampled_from([(",", ":"), (" , ", " : ")]))
+def test_json_texts_have_the_digests_of_their_values(values, is_ascii, separators):
+    """Columns of JSON text, lists of them too, have the digests of the values that they hold."""
+    texts = [value and json.dumps(value, ensure_ascii=is_ascii, separators=separators) for value in values]
+    field = pa.field("a", pa.string(), metadata={"ddb:type": "JSON"})
+    schema = pa.schema([field, pa.field("l", pa.list_(field.with_name("element")))])
+    lists = [[text, None, text] for text in texts]
+    batch = pa.record_batch([pa.array(texts, pa.string()), pa.array(lists, schema.field("l").type)], schema=schema)
+    assert_same(batch)
 
 
 def test_what_is_rescued_is_back_in_its_place():

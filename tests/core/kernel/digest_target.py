@@ -10,14 +10,16 @@ import sys
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 
 sys.path.insert(0, str(Path(__file__).parent))
 sys.path.insert(0, str(Path(__file__).parent.parent.parent.parent))
 
 from guard import allocate_before_guard
 from item_generator import Generator
+from mutation import mutate
 
-from ddbio.core import digest_columns
+from ddbio.core import digest_columns, digest_texts
 from ddbio.core.digest import Digest
 from ddbio.core.digest_columns import digest_of_batches
 from ddbio.core.items import items_of
@@ -26,6 +28,7 @@ from ddbio.core.kernel.encode import load as encode_load
 from ddbio.core.reference import RowBuilder
 from ddbio.core.rescue import MisfitLog
 from ddbio.core.schema.arrow import normalize_schema
+from ddbio.errors import DdbioError
 
 IS_BROKEN = sys.argv[3:] == ["broken"]
 N_ROWS = 20
@@ -54,9 +57,46 @@ def stretched_offsets(array) -> np.ndarray:
     return offsets
 
 
+def digest_or_refusal(rows, digest):
+    """Return the digest of rows, or that there is none."""
+    try:
+        return digest(rows)
+    except (DdbioError, UnicodeDecodeError):
+        return None
+
+
+def digest_plainly(rows) -> Digest:
+    """Return the digest of rows by the reference."""
+    digest = Digest()
+    digest.add_items(items_of(rows))
+    return digest
+
+
+def check_texts(generator) -> None:
+    """Compare texts as anybody may have written them, some damaged, with the reference, each for itself."""
+    items = [generator.item(list(generator.schema())) for _ in range(3)]
+    texts = [generator.spell(item) for item in items]
+    texts += [mutate(text, generator.random) for text in texts for _ in range(5)]
+    values = [generator.spell(generator.any_value(3)) for _ in range(3)]
+    values += [mutate(text, generator.random) for text in values for _ in range(5)]
+    json = pa.field("a", pa.string(), metadata={"ddb:type": "JSON"})
+    for field, column in [(pa.field("_rescue", pa.string()), texts), (json, values)]:
+        batch = pa.record_batch([pa.array(column, pa.binary()).view(pa.string())], schema=pa.schema([field]))
+        fine = []
+        for row in range(batch.num_rows):
+            rows = batch.slice(row, 1)
+            wanted = digest_or_refusal(rows, digest_plainly)
+            assert digest_or_refusal(rows, lambda each: digest_of_batches([each])) == wanted, column[row]
+            fine += [row] if wanted else []
+        batch = batch.take(pa.array(fine, pa.int64()))
+        assert digest_of_batches([batch]) == digest_plainly(batch), column
+
+
 def main() -> None:
     """Digest as many batches as were asked for, and say so."""
     encode_load.view_of = digest_columns.view_of = guarded_view
+    digest_texts.allocate = allocate_before_guard
+    digest_texts.allocate_words = lambda count: allocate_before_guard(8 * count).view(np.int64)
     digest_columns.new_sums = lambda n_entries: before_guard(np.zeros(2 * n_entries, np.uint64))
     if IS_BROKEN:
         encode_load.offsets_of = stretched_offsets
@@ -77,9 +117,9 @@ def main() -> None:
             rows = batch.slice(start, length)
             digest = digest_of_batches([rows])
             if not IS_BROKEN:
-                plainly = Digest()
-                plainly.add_items(items_of(rows))
-                assert digest == plainly, (number, start, length)
+                assert digest == digest_plainly(rows), (number, start, length)
+        if not IS_BROKEN:
+            check_texts(generator)
     sys.stdout.write(f"{count} batches, checked: {CHECKED}\n")
 
 

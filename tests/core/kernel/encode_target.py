@@ -12,19 +12,23 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parent))
 sys.path.insert(0, str(Path(__file__).parent.parent.parent.parent))
 
+import pyarrow as pa
 from guard import allocate_before_guard
 from item_generator import Generator
+from mutation import mutate
 
 from ddbio.core.encode import Encoder
 from ddbio.core.items import items_of
 from ddbio.core.kernel.cache import CHECKED
 from ddbio.core.kernel.encode import encoder
 from ddbio.core.kernel.encode import load as encode_load
+from ddbio.core.kernel.encode.compact import Checker, make_checker
+from ddbio.core.kernel.encode.json_values import RefusedValueError, read_members
 from ddbio.core.reference import RowBuilder
 from ddbio.core.rescue import MisfitLog
 from ddbio.core.schema.arrow import normalize_schema
 from ddbio.core.text.json_text import compact_json
-from ddbio.errors import SchemaError
+from ddbio.errors import DecodeError, SchemaError
 from ddbio.testing.refusal import Refusal
 from ddbio.testing.values import stored_item
 
@@ -36,8 +40,18 @@ def prepare() -> None:
     encode_load.allocate = encoder.allocate = allocate_before_guard
     encode_load._LEAST_BYTES = encode_load._LEAST_WORDS = 0
     encode_load._GROWTH = 1
+    encode_load.make_checker = guarded_checker
     if IS_BROKEN:
         encode_load.PAD = encoder.PAD = 0
+
+
+def guarded_checker(nodes, rules):
+    """Return what checks texts, each array before a guard page."""
+    checker, places = make_checker(nodes, rules)
+    guarded = Checker(*(allocate_before_guard(each.nbytes).view(each.dtype) for each in checker))
+    for copy, each in zip(guarded, checker, strict=True):
+        copy[:] = each
+    return guarded, places
 
 
 def stored_size(item) -> int:
@@ -58,6 +72,27 @@ def check(batch, encoded) -> None:
         assert (row in refused) == (size < 0), (encoded.refusals, item)
         assert text == (b"" if size < 0 else compact_json(item).encode()), (text, item)
         assert encoded.sizes[row] == max(size, 0), (encoded.sizes[row], size, item)
+
+
+def check_texts(generator) -> None:
+    """Compare a rescue column of texts as anybody may have written them, some damaged, with the reference."""
+    items = [generator.item(list(generator.schema())) for _ in range(5)]
+    texts = [generator.spell(item) for item in items]
+    texts += [mutate(text, generator.random) for text in texts for _ in range(10)]
+    texts = pa.array(texts, pa.binary()).view(pa.string())
+    batch = pa.record_batch([texts], names=["_rescue"])
+    encoded = Encoder(batch.schema).encode(batch)
+    refused = {refusal.row: refusal.message for refusal in encoded.refusals}
+    body = encoded.buffer.tobytes()
+    for row, text in enumerate(texts.view(pa.binary()).to_pylist()):
+        try:
+            parsed = read_members(text, {})
+        except (DecodeError, RefusedValueError) as error:
+            reason = error.message if isinstance(error, RefusedValueError) else str(error)
+            assert refused[row] == f"row {row}: _rescue: {reason}", (text, refused[row])
+            continue
+        assert body[encoded.offsets[row] : encoded.offsets[row + 1]] == b"{" + parsed.text + b"}", text
+        assert encoded.sizes[row] == parsed.weight, text
 
 
 def main() -> None:
@@ -89,6 +124,8 @@ def main() -> None:
                 check(rows, encoded)
             n_taken += length - len(encoded.refusals)
             n_refused += len(encoded.refusals)
+        if not IS_BROKEN:
+            check_texts(generator)
     sys.stdout.write(f"{n_taken > n_refused > 0}, checked: {CHECKED}\n")
     sys.stderr.write(f"{n_taken} rows taken, {n_refused} refused\n")
 

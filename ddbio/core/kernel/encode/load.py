@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ddbio.core.kernel.encode import state as st
+from ddbio.core.kernel.encode.compact import Texts, check_texts, make_checker
 from ddbio.core.kernel.encode.fields import plain_array
 from ddbio.core.kernel.encode.json_values import RefusedValueError, read_members, read_value
 from ddbio.core.kernel.encode.number import LONGEST
@@ -28,6 +29,7 @@ from ddbio.errors import DecodeError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from ddbio.core.kernel.encode.compact import Checker
     from ddbio.core.kernel.encode.keys import KeyRule
     from ddbio.core.kernel.encode.plan import Node, Program, Tables
 
@@ -38,6 +40,7 @@ _LEAST_BYTES, _LEAST_WORDS = 1 << 16, 1 << 13
 _GROWTH = 2
 _DIGITS_ROOM = 128
 _SHIFT = 32
+_QUOTE = ord('"')
 _NOTHING: npt.NDArray[np.uint8] = np.frombuffer(b"", np.uint8)
 
 Live = npt.NDArray[np.bool_] | None
@@ -86,6 +89,7 @@ class Loader:
         self._words = allocate_words(_LEAST_WORDS)
         self._data_end = self._words_end = self._states_end = 0
         self._most_elements = 1
+        self._checker: tuple[Checker, dict[str, int]] | None = None
         self.room = 0
         self.messages: dict[tuple[int, int], tuple[str, str]] = {}
         """The rule and the message of each value known to be refused, by node and entry."""
@@ -239,16 +243,11 @@ class Loader:
 
     def _load_spans(self, node: Node, array: Any, states: npt.NDArray[np.uint8]) -> None:
         length = len(array)
-        offsets = offsets_of(array)
-        start, n_bytes = int(offsets[0]), int(offsets[-1] - offsets[0])
-        data = self._take_data(n_bytes)
-        if n_bytes:
-            self._data[data : data + n_bytes] = np.frombuffer(array.buffers()[2], np.uint8)[start : start + n_bytes]
+        data, texts = self._copy_texts(array)
+        n_bytes = self._data_end - data
         place = self._tables.words[node.number] = self._take_words(length)
         spans = self._words[place : place + length]
-        np.subtract(offsets[:-1], start - data, out=spans)
-        spans <<= _SHIFT
-        spans |= np.diff(offsets)
+        spans[:] = texts
         if node.kind in {st.TEXT, st.KEY}:
             for entry in broken_texts(array, self._data[data : data + n_bytes]):
                 if states[entry] == st.VALUE:
@@ -257,13 +256,22 @@ class Loader:
                     spans[entry] = 0
         self.room += LONGEST * length if node.kind == st.NUMBER else LONGEST_ESCAPE * n_bytes + 4 * length
 
+    def _copy_texts(self, array: Any) -> tuple[int, npt.NDArray[np.int64]]:
+        """Return where the bytes of an array of texts were copied to, and each text's place there and length."""
+        offsets = offsets_of(array)
+        start, n_bytes = int(offsets[0]), int(offsets[-1] - offsets[0])
+        data = self._take_data(n_bytes)
+        if n_bytes:
+            self._data[data : data + n_bytes] = np.frombuffer(array.buffers()[2], np.uint8)[start : start + n_bytes]
+        return data, np.subtract(offsets[:-1], start - data, dtype=np.int64) << _SHIFT | np.diff(offsets)
+
     def _load_parsed(self, node: Node, array: Any, states: npt.NDArray[np.uint8]) -> None:
-        """Lay out JSON text, each read and written anew: it may come from anywhere."""
-        width = st.RAW_WORDS
-        place = self._tables.words[node.number] = self._take_words(len(array) * width)
+        """Lay out JSON text: as it stands where the loop finds it so, else read and written anew."""
+        texts = bytes_array(array, st.TEXT)
+        place = self._lay_out(node, texts)
         rule = self._rules.get(name_of_field(node.field)) if node.depth == 1 else None
-        for row in np.flatnonzero(states == st.VALUE).tolist():
-            text = array[row].as_buffer().to_pybytes()
+        for row in self._other_rows(node, place, states, rule).tolist():
+            text = texts[row].as_buffer().to_pybytes()
             try:
                 if node.kind == st.MEMBERS:
                     parsed = read_members(text, self._rules)
@@ -281,8 +289,33 @@ class Loader:
             data = self._take_data(len(parsed.text))
             self._data[data : data + len(parsed.text)] = np.frombuffer(parsed.text, np.uint8)
             self.room += len(parsed.text)
-            entry = place + row * width
-            self._words[entry : entry + width] = data << _SHIFT | len(parsed.text), parsed.weight, parsed.keys
+            entry = place + row * st.RAW_WORDS
+            self._words[entry : entry + st.RAW_WORDS] = data << _SHIFT | len(parsed.text), parsed.weight, parsed.keys
+
+    def _lay_out(self, node: Node, texts: Any) -> int:
+        """Copy texts as they stand, quotes behind them; return where the words of their spans begin."""
+        data, spans = self._copy_texts(texts)
+        end = self._data_end
+        self._data[end : end + PAD] = _QUOTE
+        for row in broken_texts(texts, self._data[data:end]):
+            # Without a length it is left to the reference, which knows what to tell.
+            spans[row] = 0
+        self.room += end - data
+        place = self._tables.words[node.number] = self._take_words(len(texts) * st.RAW_WORDS)
+        self._words[place : self._words_end : st.RAW_WORDS] = spans
+        return int(place)
+
+    def _other_rows(
+        self, node: Node, place: int, states: npt.NDArray[np.uint8], rule: KeyRule | None
+    ) -> npt.NDArray[np.int64]:
+        """Return the rows whose texts the loop leaves to the reference."""
+        if self._checker is None:
+            nodes = {name: column.number for name, column in self._by_name.items()}
+            self._checker = make_checker(nodes, self._rules)
+        checker, places = self._checker
+        texts = Texts(self._data, self._words, states, self._states, self._tables.states, allocate_words(len(states)))
+        key = -1 if rule is None else places[name_of_field(node.field)]
+        return texts.others[: check_texts(texts, checker, place, node.depth, node.kind == st.MEMBERS, key)]
 
     def _take_over(self, names: list[str], row: int) -> None:
         """Leave the columns out whose value in this row is in the rescue column."""
@@ -291,7 +324,7 @@ class Loader:
             if column is None:
                 continue
             place = self._tables.states[column.number] + row
-            if self._states[place] == st.VALUE:
+            if self._states[place] in {st.VALUE, st.BAD}:
                 raise RefusedValueError("duplicate", twice_reason(name))
             self._states[place] = st.ABSENT
 

@@ -44,6 +44,7 @@ from ddbio.core.kernel.text import QUOTE, read_text, skip_blank
 
 MAX_LEVELS = 32
 MAX_NAMES = 1 << 14
+_DIGITS_ROOM = 64
 LANES, FRAMES = 4, 2
 """What a level of nesting takes of ``lanes``, its key and its sum, and of ``frames``, its type and where it stands."""
 
@@ -59,6 +60,25 @@ class Work(NamedTuple):
     digits: npt.NDArray[np.uint8]
 
 
+class Room(NamedTuple):
+    """Hold what a walk needs beside its data."""
+
+    lanes: npt.NDArray[np.uint64]
+    frames: npt.NDArray[np.int64]
+    names: npt.NDArray[np.uint64]
+    digits: npt.NDArray[np.uint8]
+
+
+def make_room() -> Room:
+    """Return room for the deepest item, and the one with the most names, that a walk does not refuse."""
+    return Room(
+        lanes=np.empty(LANES * MAX_LEVELS, np.uint64),
+        frames=np.empty(FRAMES * MAX_LEVELS, np.int64),
+        names=np.empty(MAX_NAMES, np.uint64),
+        digits=np.empty(_DIGITS_ROOM, np.uint8),
+    )
+
+
 _LEFT_START, _RIGHT_START = (np.uint64(word) for word in START)
 _LEFT_ELEMENT, _RIGHT_ELEMENT = (np.uint64(word) for word in ELEMENT_KEY)
 _ZERO = np.uint64(0)
@@ -68,6 +88,9 @@ for _number_of_type, _tag in enumerate(TAGS):
     if len(_tag) == 1:
         _LETTER_TAGS[ord(_tag)] = _number_of_type
 _FIVE_BYTES = np.uint64(0xFFFFFFFFFF)
+_LONE = -1
+"""In place of a type: what holds one attribute value, whose key is known."""
+
 _ITEM_NAME = np.uint64(int.from_bytes(b'Item"', "little"))
 _ITEMS_NAME = np.uint64(int.from_bytes(b"Items", "little"))
 
@@ -179,48 +202,69 @@ def _hash_name(data: Any, place: int, state: Any) -> Any:
 
 
 @inner
-def _hash_item(w: Any, place: int) -> Any:
-    """Put the sum of the attributes' hashes into the first level; return the place after the item."""
-    data, state, lanes, frames, names, digits = w.data, w.state, w.lanes, w.frames, w.names, w.digits
+def hash_item(w: Any, place: int) -> Any:
+    """Put the sum of the attributes' hashes into the first level.
+
+    Returns the place after the item, or a negative status, and how many words of ``names`` are its attributes'.
+    """
+    data = w.data
     if peek(data, place) != OPEN_OBJECT:
-        return -ERROR
-    depth, n_names = 0, 0
-    lanes[2], lanes[3] = _ZERO, _ZERO
-    frames[0], frames[1] = M, 0
+        return -ERROR, 0
+    w.lanes[2], w.lanes[3] = _ZERO, _ZERO
     place = skip_blank(data, place + 1)
     if peek(data, place) == CLOSE_OBJECT:
-        return place + 1
+        return place + 1, 0
+    w.frames[0], w.frames[1] = M, 0
+    return _hash_values(w, place)
+
+
+@inner
+def hash_value(w: Any, place: int, left: Any, right: Any) -> Any:
+    """Put the hash of the attribute value at ``place`` under a key into the first level; return the place after it."""
+    lanes = w.lanes
+    lanes[0], lanes[1], lanes[2], lanes[3] = left, right, _ZERO, _ZERO
+    w.frames[0] = _LONE
+    place, _ = _hash_values(w, place)
+    return place
+
+
+@inner
+def _hash_values(w: Any, place: int) -> Any:
+    data, state, lanes, frames, names, digits = w.data, w.state, w.lanes, w.frames, w.names, w.digits
+    depth, n_names = 0, 0
     while True:
         if frames[FRAMES * depth] == M:
             left, right, place = _hash_name(data, place, state)
             if place < 0 or n_names == MAX_NAMES:
-                return -ERROR
+                return -ERROR, 0
             for earlier in range(frames[FRAMES * depth + 1], n_names):
                 if names[earlier] == left:
-                    return -ERROR
+                    return -ERROR, 0
             names[n_names] = left
             n_names += 1
+        elif frames[FRAMES * depth] == _LONE:
+            left, right = lanes[0], lanes[1]
         else:
             left, right = absorb(_LEFT_START, _RIGHT_START, np.uint64(frames[FRAMES * depth + 1]), _ZERO)
             left, right = finish(left, right, np.uint64(INDEX))
             frames[FRAMES * depth + 1] += 1
         if peek(data, place) != OPEN_OBJECT:
-            return -ERROR
+            return -ERROR, 0
         tag, place = _read_tag(data, skip_blank(data, place + 1), state)
         if place < 0:
-            return place
+            return place, 0
         if tag < L:
             left, right, place = _hash_scalar(data, place, tag, left, right, digits, state)
             if place < 0:
-                return place
+                return place, 0
         else:
             if peek(data, place) != (OPEN_ARRAY if tag == L else OPEN_OBJECT):
-                return -ERROR
+                return -ERROR, 0
             place = skip_blank(data, place + 1)
             if peek(data, place) != (CLOSE_ARRAY if tag == L else CLOSE_OBJECT):
                 depth += 1
                 if depth == MAX_LEVELS:
-                    return -ERROR
+                    return -ERROR, 0
                 lanes[LANES * depth], lanes[LANES * depth + 1] = left, right
                 lanes[LANES * depth + 2], lanes[LANES * depth + 3] = _ZERO, _ZERO
                 frames[FRAMES * depth], frames[FRAMES * depth + 1] = tag, n_names if tag == M else 0
@@ -234,17 +278,20 @@ def _hash_item(w: Any, place: int) -> Any:
             lanes[LANES * depth + 3] += right
             place = skip_blank(data, place)
             if peek(data, place) != CLOSE_OBJECT:
-                return -ERROR
+                return -ERROR, 0
+            tag = frames[FRAMES * depth]
+            if tag == _LONE:
+                return place + 1, 0
             place = skip_blank(data, place + 1)
-            byte, tag = peek(data, place), frames[FRAMES * depth]
+            byte = peek(data, place)
             if byte == COMMA:
                 place = skip_blank(data, place + 1)
                 break
             if byte != (CLOSE_OBJECT if tag == M else CLOSE_ARRAY):
-                return -ERROR
+                return -ERROR, 0
             place += 1
             if depth == 0:
-                return place
+                return place, n_names
             if tag == M:
                 n_names = frames[FRAMES * depth + 1]
             base = LANES * depth
@@ -312,7 +359,7 @@ def _hash_documents(w: Any, framing: int, stop: int) -> Any:
         place = _enter(data, place, framing)
         has_items = place >= 0 and (framing <= EXPORT or peek(data, place) != CLOSE_ARRAY)
         while has_items:
-            place = _hash_item(w, place)
+            place, _ = hash_item(w, place)
             if place < 0:
                 break
             left, right = absorb(_LEFT_START, _RIGHT_START, lanes[2], lanes[3])
