@@ -16,7 +16,7 @@ import pyarrow as pa
 from ddbio.core.attribute import MAX_DIGITS, canonical_number, decode_base64
 from ddbio.core.encode import EncodeOptions
 from ddbio.core.items import items_of
-from ddbio.core.kernel.encode.fields import plain_array, plain_fields
+from ddbio.core.kernel.encode.fields import plain_array, plain_fields, take_rows
 from ddbio.core.kernel.encode.load import bytes_array, spans_of, words_of
 from ddbio.core.kernel.encode.number import LONGEST
 from ddbio.core.kernel.encode.state import NUMBER
@@ -143,7 +143,7 @@ def _numbers(column: pa.Array[Any]) -> _Spans:
 
 def _plain_hashes(batch: pa.RecordBatch, rows: np.ndarray[Any, Any], keys: Sequence[str]) -> _Hashes:
     identities = []
-    for row, item in zip(rows, items_of(batch.take(pa.array(rows, pa.int64()))), strict=True):
+    for row, item in zip(rows, items_of(take_rows(batch, np.asarray(rows, np.int64))), strict=True):
         try:
             identities.append(key_identity(item, keys))
         except SchemaError as error:

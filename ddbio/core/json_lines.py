@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from ddbio.core.arrow_bounds import bounded
 from ddbio.core.encode import Encoder
 from ddbio.core.kernel.encode.fields import plain_array
 from ddbio.core.schema.item_schema import arrow_schema_of
@@ -37,11 +38,13 @@ def to_dynamodb_json(data: Any, schema: ItemSchema | pa.Schema | str | None = No
         A column's type has no DynamoDB form, or is not what the schema says.
     EncodeError
         DynamoDB would refuse a row; the first is named.
+    DecodeError
+        An array points outside its own memory.
     """
     reader = reader_of(data)
     wanted = reader.schema if schema is None else _restored(reader.schema, arrow_schema_of(schema))
     encoder, lines, row = Encoder(wanted), list[bytes](), 0
-    for batch in reader:
+    for batch in bounded(reader):
         lines.append(encoder.encode_lines(_cast(batch, wanted), first_row=row))
         row += batch.num_rows
     return b"".join(lines)

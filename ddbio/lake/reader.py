@@ -43,6 +43,6 @@ def read_batches(store: ObjectStore, path: str) -> Iterator[pa.RecordBatch]:
 
 def _open(store: ObjectStore, path: str) -> pq.ParquetFile:
     try:
-        return pq.ParquetFile(pa.BufferReader(store.read(path)))
+        return pq.ParquetFile(pa.BufferReader(store.read(path)), page_checksum_verification=True)
     except pa.ArrowInvalid as error:
         raise DecodeError(f"{store.uri}/{path} is not a whole Parquet file: {error}", uri=path) from error

@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.orc
 import pyarrow.parquet as pq
 
+from ddbio.core.arrow_bounds import bounded
 from ddbio.core.decode import from_dynamodb_json
 from ddbio.errors import DdbioError, DecodeError
 from ddbio.lake.ranges import RangeFile
@@ -128,7 +129,7 @@ class RowFiles:
                 case ".parquet":
                     file = pa.PythonFile(RangeFile(self._store, entry), "r")
                     # Streams of a buffer each: a row group's first rows do not cost the whole of it.
-                    batches = pq.ParquetFile(file, buffer_size=_SAMPLE_BYTES // 8).iter_batches(rows)
+                    batches = _parquet(file, buffer_size=_SAMPLE_BYTES // 8).iter_batches(rows)
                     return next((Sample(batch, None) for batch in batches), None)
                 case ".orc" if not self._open(entry).nstripes:
                     return None
@@ -173,7 +174,7 @@ def read_rows(path: str, data: bytes, keys: Mapping[str, str]) -> Iterator[pa.Re
 def _named(path: str) -> Iterator[None]:
     try:
         yield
-    except (pa.ArrowException, OSError, EOFError, zlib.error) as error:
+    except (pa.ArrowException, OSError, EOFError, UnicodeError, zlib.error) as error:
         if isinstance(error, DdbioError):
             raise
         raise DecodeError(f"{path} cannot be read as its name says: {error}", uri=path) from error
@@ -189,6 +190,11 @@ def _ending(path: str) -> str:
 
 def _reader_of(path: str) -> Callable[[bytes, Mapping[str, str]], Iterator[pa.RecordBatch]] | None:
     return _READERS.get(_ending(path.lower().removesuffix(".gz")))
+
+
+def _parquet(file: pa.NativeFile, **options: Any) -> pq.ParquetFile:
+    # Checksums are verified where the writer left some.
+    return pq.ParquetFile(file, page_checksum_verification=True, **options)
 
 
 def _stored_bytes(group: Any) -> int:
@@ -215,10 +221,10 @@ def _csv(data: bytes, keys: Mapping[str, str]) -> Iterator[pa.RecordBatch]:
 def _ipc(data: bytes, _: Mapping[str, str]) -> Iterator[pa.RecordBatch]:
     source = pa.BufferReader(data)
     if not data.startswith(_IPC_MAGIC):
-        yield from pa.ipc.open_stream(source)
+        yield from bounded(pa.ipc.open_stream(source))
         return
     file = pa.ipc.open_file(source)
-    yield from (file.get_batch(number) for number in range(file.num_record_batches))
+    yield from bounded(file.get_batch(number) for number in range(file.num_record_batches))
 
 
 def _batches(rows: Any) -> Iterator[pa.RecordBatch]:
@@ -227,7 +233,7 @@ def _batches(rows: Any) -> Iterator[pa.RecordBatch]:
 
 _PARTED: dict[str, Callable[[pa.NativeFile], Any]] = {
     # A row group's columns are asked for in few, large ranges.
-    ".parquet": lambda file: pq.ParquetFile(file, pre_buffer=True),
+    ".parquet": lambda file: _parquet(file, pre_buffer=True),
     ".orc": pa.orc.ORCFile,
 }
 

@@ -177,6 +177,7 @@ class _ParquetFile:
             use_dictionary=chosen,
             data_page_version="1.0",
             write_page_index=True,
+            write_page_checksum=True,
             store_schema=True,
         )
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from ddbio.core.arrow_bounds import bounded
 from ddbio.core.digest import Digest
 from ddbio.core.digest_columns import digest_of_batches
 from ddbio.core.digest_wire import WireDigest
@@ -44,7 +45,7 @@ def digest_source(source: Source, options: ScanOptions) -> Digest:
     NotFoundError
         If there is no such table, or no file that could be read.
     DecodeError
-        If the data is not DynamoDB JSON.
+        If the data is not DynamoDB JSON, or an Arrow array points outside its own memory.
     SchemaError
         If a column has an Arrow type that DynamoDB has no exact form for.
     """
@@ -54,7 +55,7 @@ def digest_source(source: Source, options: ScanOptions) -> Digest:
         digest: Digest = spark.digest_frame(source, declared)
         return digest
     if isinstance(source, (pa.Table, pa.RecordBatch)) or hasattr(source, "__arrow_c_stream__"):
-        return digest_of_batches(declare_types(batch, declared or ()) for batch in reader_of(source))
+        return digest_of_batches(declare_types(batch, declared or ()) for batch in bounded(reader_of(source)))
     if not isinstance(source, (str, os.PathLike)):
         return _of_json(source)
     name = os.fspath(source)

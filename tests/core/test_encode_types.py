@@ -4,11 +4,13 @@ import json
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
 import ddbio
 from ddbio.core.encode import EncodeOptions, Encoder
+from ddbio.core.kernel.encode.fields import take_rows
 from ddbio.errors import SchemaError
 
 
@@ -268,3 +270,19 @@ def test_schemas_without_a_form_are_refused(schema, options, message):
     """What no row of a schema could be told from its types is told at once."""
     with pytest.raises(SchemaError, match=message):
         Encoder(schema, options=EncodeOptions(**options))
+
+
+@pytest.mark.parametrize("rows", [[], [0, 1, 2], [2, 1, 0], [0, 2, 3], [3]], ids=str)
+def test_rows_are_taken_from_every_layout(rows):
+    """Rows of views and of run ends, which pyarrow takes nothing from, are taken in any order."""
+    views = pa.array(["a", None, "a text of more than twelve", "b"], pa.string_view())
+    columns = [
+        views,
+        pa.StructArray.from_arrays([views], ["a"]),
+        pa.RunEndEncodedArray.from_arrays([2, 4], ["a", "b"]),
+        pa.array([[1], None, [], [2, 3]], pa.list_view(pa.int64())),
+    ]
+    batch = pa.RecordBatch.from_arrays(columns, ["a", "b", "c", "d"])
+    taken = take_rows(batch, np.array(rows, np.int64))
+    assert taken.schema == batch.schema
+    assert taken.to_pylist() == [batch.to_pylist()[row] for row in rows]

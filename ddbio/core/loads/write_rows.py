@@ -11,6 +11,7 @@ import numpy as np
 from ddbio.core.encode import Refusal
 from ddbio.core.identity import key_hashes
 from ddbio.core.kernel.arrange import arrange
+from ddbio.core.kernel.encode.fields import take_rows
 from ddbio.core.kernel.memory import PAD
 from ddbio.core.loads.packing import Frame, Writes, packing_order
 from ddbio.core.loads.requests import (
@@ -97,7 +98,7 @@ class RowWriter:
         made = self._maker.make(batch)
         rows = np.flatnonzero(np.diff(made.offsets))
         if len(rows) < batch.num_rows:
-            batch = batch.take(rows)
+            batch = take_rows(batch, rows)
         hashes = key_hashes(batch, list(self._keys))
         order = packing_order(hashes)
         # The top bits choose the lane: within one, sorting by hash still spreads the keys.
@@ -175,7 +176,7 @@ class _MixedParts:
             rows = np.flatnonzero(asked == operation)
             if not len(rows):
                 continue
-            made = maker.make(batch.take(rows))
+            made = maker.make(take_rows(batch, rows))
             units[rows] = made.units
             for place, (row, part) in enumerate(zip(rows.tolist(), made.parts(), strict=True)):
                 frame = self._alone.get(operation) or made.frames.get(place)

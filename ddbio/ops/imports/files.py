@@ -16,6 +16,7 @@ from ddbio.core.digest_columns import ColumnDigest
 from ddbio.core.imports.job import index_keys
 from ddbio.core.imports.lines import LineForm, import_lines
 from ddbio.core.kernel.encode.encoder import PIECE_BYTES
+from ddbio.core.kernel.encode.fields import take_rows
 from ddbio.core.key_set import KeySet, Prints, key_prints
 from ddbio.core.staged import FileNaming
 from ddbio.core.table_key import format_key, parse_key
@@ -229,7 +230,7 @@ class _Window:
         if self._options.digest:
             starts = np.cumsum([rows.num_rows for rows, _ in held])[:-1]
             for (rows, _), kept in zip(held, np.split(new, starts), strict=True):
-                self.digest.add_batch(rows.take(np.flatnonzero(kept)))
+                self.digest.add_batch(take_rows(rows, np.flatnonzero(kept)))
         own = np.flatnonzero(new)
         self.items += len(own)
         self.json_bytes += self._writer.write(self._lines, own, self._header)
@@ -263,4 +264,4 @@ class _Window:
 
 
 def _backwards(batch: pa.RecordBatch) -> pa.RecordBatch:
-    return batch.take(np.arange(batch.num_rows)[::-1])
+    return take_rows(batch, np.arange(batch.num_rows)[::-1])

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import pyarrow as pa
 
+from ddbio.core.arrow_bounds import bounded
 from ddbio.core.json_lines import reader_of
 from ddbio.core.loads.load_plan import SourceFacts
 from ddbio.core.loads.write_rows import RowWriter, check_columns
@@ -45,7 +46,13 @@ def batches_of(data: Rows) -> Iterator[pa.RecordBatch]:
         If it is nothing that holds rows.
     SchemaError
         If Arrow has no type for a column of a data frame.
+    DecodeError
+        If an array points outside its own memory.
     """
+    yield from bounded(_batches_of(data))
+
+
+def _batches_of(data: Rows) -> Iterator[pa.RecordBatch]:
     if isinstance(data, pa.RecordBatch):
         yield data
     elif isinstance(data, pa.Table):
@@ -54,7 +61,7 @@ def batches_of(data: Rows) -> Iterator[pa.RecordBatch]:
         yield from reader_of(data)
     elif isinstance(data, Iterable) and not isinstance(data, (str, bytes, dict)):
         for batch in data:
-            yield from batches_of(batch)
+            yield from _batches_of(batch)
     elif hasattr(data, "writeTo"):
         raise OptionError("a DataFrame of Spark holds no rows here: write it as Parquet and give that folder")
     else:

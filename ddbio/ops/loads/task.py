@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from ddbio.core.identity import key_hashes
+from ddbio.core.kernel.encode.fields import take_rows
 from ddbio.core.loads.requests import ItemParts, columns_of
 from ddbio.engine import Exchange
 from ddbio.errors import DdbioError
@@ -138,7 +139,7 @@ def split_units(task: SplitTask) -> Iterator[tuple[Place, bytes]]:
         for number, batch in enumerate(rows_of_unit(files, unit, plan)):
             shares = _shares(batch, plan, task.shares)
             for share in sorted(set(shares.tolist()) - finished):
-                yield (share, unit.number, number), _packed(batch.take(np.flatnonzero(shares == share)))
+                yield (share, unit.number, number), _packed(take_rows(batch, np.flatnonzero(shares == share)))
 
 
 @dataclass(frozen=True)
@@ -167,7 +168,7 @@ def _shares(batch: pa.RecordBatch, plan: WritePlan, shares: int) -> NDArray[np.i
     made = ItemParts(batch.schema, columns_of(batch.schema, keys), keys).make(batch)
     legal = np.flatnonzero(np.diff(made.offsets))
     # The top bits choose the lane within the share.
-    hashes = key_hashes(batch.take(legal), list(keys))
+    hashes = key_hashes(take_rows(batch, legal), list(keys))
     found = np.zeros(batch.num_rows, np.int64)
     found[legal] = (hashes % np.uint64(shares)).astype(np.int64)
     return found

@@ -118,6 +118,18 @@ def plain_array(array: Any) -> Any:
             return array
 
 
+def take_rows(batch: pa.RecordBatch, rows: npt.NDArray[np.int64]) -> pa.RecordBatch:
+    """Return rows of a batch in an order, of the same schema."""
+    try:
+        return batch.take(pa.array(rows, pa.int64()))
+    except pa.ArrowNotImplementedError:
+        # pyarrow 25 takes nothing from views, nor from run ends, wherever they are; it joins slices of them.
+        firsts = np.flatnonzero(np.diff(rows, prepend=rows[:1] - 2) != 1)
+        runs = [(int(run[0]), len(run)) for run in np.split(rows, firsts[1:])] if len(rows) else [(0, 0)]
+        columns = [pa.concat_arrays([column.slice(*run) for run in runs]) for column in batch.columns]
+        return pa.RecordBatch.from_arrays(columns, schema=batch.schema)
+
+
 def _taken(values: Any, places: Any) -> Any:
     plain = plain_array(values)
     # pyarrow 25 takes nothing from views.

@@ -238,7 +238,7 @@ class Loader:
     def _load_words(self, node: Node, array: Any, width: int) -> None:
         place = self._tables.words[node.number] = self._take_words(len(array) * width)
         if len(array):
-            values = np.frombuffer(array.buffers()[1], np.int64)
+            values = view_of(array.buffers()[1], np.int64)
             self._words[place : place + len(array) * width] = values[array.offset * width :][: len(array) * width]
 
     def _load_spans(self, node: Node, array: Any, states: npt.NDArray[np.uint8]) -> None:
@@ -357,6 +357,8 @@ def view_of(buffer: Any, dtype: Any) -> Any:
         return _NOTHING.view(dtype)
     width = np.dtype(dtype).itemsize
     view: npt.NDArray[Any] = np.frombuffer(buffer, dtype, buffer.size // width)
+    if not view.flags.aligned:
+        view = view.copy()
     view.flags.writeable = False
     return view
 
@@ -382,7 +384,8 @@ def offsets_of(array: Any) -> npt.NDArray[Any]:
     buffer = array.buffers()[1]
     if buffer is None or buffer.size == 0:
         return np.zeros(1, np.int64)
-    return np.frombuffer(buffer, np.int64 if is_wide else np.int32)[array.offset : array.offset + len(array) + 1]
+    offsets = view_of(buffer, np.int64 if is_wide else np.int32)
+    return offsets[array.offset : array.offset + len(array) + 1]  # type: ignore[no-any-return]
 
 
 def bits_of(buffer: pa.Buffer, offset: int, length: int) -> npt.NDArray[np.uint8]:

@@ -1,0 +1,145 @@
+"""Damage a file, or an export, one byte at a time, and read it as a load, a digest or an export would; print what came.
+
+Run as ``damage_target.py KIND… SEED COUNT``: a process of its own, since a loop that leaves its memory ends it.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import random
+import sys
+import tempfile
+from collections import Counter
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.orc
+import pyarrow.parquet as pq
+
+import ddbio
+from ddbio.core.digest_columns import digest_of_batches
+from ddbio.core.facts import TableFacts
+from ddbio.core.loads.write_plan import plan_write
+from ddbio.core.loads.write_rows import RowWriter
+from ddbio.errors import DdbioError
+from ddbio.lake.local import LocalStore
+from ddbio.lake.rows import RowFiles
+from ddbio.options import LoadOptions, parse_options
+from ddbio.testing.export import ExportWriter
+
+ROWS = 40
+FACTS = TableFacts("rows", "arn", "id", "ACTIVE", (("pk", "S"),), 0, 0, on_demand=True)
+
+
+def table() -> pa.Table:
+    """Return rows of many layouts."""
+    numbers = range(ROWS)
+    return pa.table({
+        "pk": [f"key-{number:04}" for number in numbers],
+        "n": pa.array(numbers, pa.int64()),
+        "price": pa.array([None if number % 7 == 0 else number for number in numbers]).cast(pa.decimal128(38, 2)),
+        "text": ["é" * (number % 5) if number % 3 else None for number in numbers],
+        "list": [["a", None, "c" * number] for number in numbers],
+        "map": pa.array([[(f"k{number}", [number])] for number in numbers], pa.map_(pa.string(), pa.list_(pa.int32()))),
+        "struct": [{"a": [{"b": "x"}], "flag": number % 2 == 0} for number in numbers],
+        "choice": pa.array([f"c{number % 4}" for number in numbers]).dictionary_encode(),
+        "binary": [bytes([number]) * number for number in numbers],
+    })  # fmt: skip
+
+
+def as_ipc(path: Path) -> None:
+    """Write rows as a file of Arrow."""
+    # Nothing compressed: every buffer lies in the file as the loops will see it.
+    with pa.ipc.new_file(path, table().schema) as writer:
+        writer.write_table(table(), max_chunksize=16)
+
+
+def as_stream(path: Path) -> None:
+    """Write rows as a stream of Arrow, with views and run ends."""
+    views = (
+        table().select(["pk", "n"]).append_column("view", pa.array(["a" * n for n in range(ROWS)], pa.string_view()))
+    )
+    views = views.append_column("runs", pa.RunEndEncodedArray.from_arrays([9, ROWS], ["x", "y"]))
+    views = views.append_column("lists", pa.array([["a" * n] for n in range(ROWS)], pa.list_view(pa.string())))
+    with pa.ipc.new_stream(path, views.schema) as writer:
+        writer.write_table(views, max_chunksize=16)
+
+
+def as_parquet(path: Path) -> None:
+    """Write rows as Parquet with checksums of its pages."""
+    pq.write_table(table(), path, write_page_checksum=True, row_group_size=16)
+
+
+def as_orc(path: Path) -> None:
+    """Write rows as ORC, which knows no dictionaries."""
+    pa.orc.write_table(table().drop_columns(["choice"]), path, compression="zlib")
+
+
+FILES = {"arrow": as_ipc, "ipc": as_stream, "parquet": as_parquet, "orc": as_orc}
+
+
+def items() -> list[dict[str, dict[str, object]]]:
+    """Return items of all types."""
+    binary = base64.b64encode(b"\0\1").decode()
+    return [
+        {
+            "pk": {"S": f"key-{number}"},
+            "n": {"N": f"{number}.5"},
+            "all": {"L": [{"B": binary}, {"NULL": True}, {"NS": ["1", "2"]}, {"M": {"x": {"BOOL": True}}}]},
+        }
+        for number in range(ROWS)
+    ]
+
+
+def read_file(path: Path) -> object:
+    """Return the digest of a file's rows, which are encoded for writes too."""
+    store = LocalStore(path.parent)
+    files, plan = RowFiles(store), plan_write(FACTS, parse_options(LoadOptions, {"source": "x", "table": "t"}))
+    (entry,) = [entry for entry in store.list() if entry.path == path.name]
+    batches = [batch for part, _ in enumerate(files.parts(entry).sizes_bytes) for batch in files.read(entry, part)]
+    for batch in batches:
+        RowWriter(batch.schema, plan).writes(batch)
+    files.sample(entry, 5)
+    return digest_of_batches(batches).as_tuple()
+
+
+def read_export(home: Path) -> object:
+    """Return the digest of an export's rows."""
+    return digest_of_batches(ddbio.export_batches(home)).as_tuple()
+
+
+def damaged(data: bytes, chance: random.Random) -> bytes:
+    """Return bytes of which one is another."""
+    place = chance.randrange(len(data))
+    return data[:place] + bytes([data[place] ^ chance.choice([1, 2, 4, 8, 16, 32, 64, 128, 255])]) + data[place + 1 :]
+
+
+def outcomes(kind: str, seed: int, count: int, folder: Path) -> Counter[str]:
+    """Return how often the damage was refused, changed nothing, and changed a value."""
+    chance, found = random.Random(seed), Counter[str]()
+    if kind in FILES:
+        place = folder / f"rows.{kind}"
+        FILES[kind](place)
+        targets, read = [place], read_file
+    else:
+        place = ExportWriter(folder / kind, encoding="ION" if kind == "ion" else "DYNAMODB_JSON").full(items())
+        manifests = [path for path in sorted(place.iterdir()) if path.name != "_started" and path.is_file()]
+        targets, read = manifests if kind == "manifests" else sorted((place / "data").iterdir()), read_export
+    whole = {path: path.read_bytes() for path in targets}
+    expected = read(place)
+    for _ in range(count):
+        path = chance.choice(targets)
+        path.write_bytes(damaged(whole[path], chance))
+        try:
+            found["same" if read(place) == expected else "changed"] += 1
+        except DdbioError:
+            found["refused"] += 1
+        path.write_bytes(whole[path])
+    return found
+
+
+if __name__ == "__main__":
+    *kinds, seed, count = sys.argv[1:]
+    with tempfile.TemporaryDirectory() as home:
+        sys.stdout.write(json.dumps({kind: outcomes(kind, int(seed), int(count), Path(home)) for kind in kinds}))
