@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import itertools
+import re
 from typing import TYPE_CHECKING, Any
 
 from botocore.exceptions import BotoCoreError, ClientError
@@ -26,6 +28,7 @@ _KEYS_PER_DELETE = 1000
 _CHUNK_BYTES = 1024 * 1024
 # Times in a row that a body may break off without a byte more.
 _MAX_BREAKS = 5
+_MD5 = re.compile(r"[0-9a-f]{32}")
 
 
 class S3Store:
@@ -56,6 +59,11 @@ class S3Store:
         """The target without a slash at its end."""
         return f"s3://{self._bucket}/{self._prefix}".rstrip("/")
 
+    @property
+    def hazard(self) -> str | None:
+        """What else would go if the whole target were deleted."""
+        return None if self._prefix else "the whole bucket"
+
     def create(self, path: str) -> MultipartSink:
         """Return a sink over a new multipart upload."""
         with self._told("s3:PutObject", path):
@@ -67,7 +75,7 @@ class S3Store:
         Raises
         ------
         NotFoundError
-            If the upload is gone and no object of its size is there.
+            If the upload is gone and no object of its parts is there.
 
         References
         ----------
@@ -79,7 +87,7 @@ class S3Store:
                 self._client.complete_multipart_upload(**self._place(staged.path), **upload)
             except (BotoCoreError, ClientError) as error:
                 # The answer may be lost, or an earlier try was heard: the object tells.
-                if self._size(staged.path) == staged.size_bytes:
+                if self._is_there(staged):
                     return
                 if error_code(error) == "NoSuchUpload":
                     raise NotFoundError(
@@ -89,16 +97,18 @@ class S3Store:
 
     def abort(self, job_id: str) -> None:
         """Abort every multipart upload under the target whose object is named for the job."""
+        for upload in [each for each in self._uploads() if job_of(each["Key"]) == job_id]:
+            abort_upload(self._client, {"Bucket": self._bucket, "Key": upload["Key"]}, upload["UploadId"])
+
+    def staged_jobs(self) -> set[str]:
+        """Return the ids of the jobs that have uploads under the target."""
+        return {job_of(upload["Key"]) for upload in self._uploads()} - {""}
+
+    def _uploads(self) -> Iterator[dict[str, Any]]:
         pages = self._client.get_paginator("list_multipart_uploads")
         with self._told("s3:ListBucketMultipartUploads", ""):
-            uploads = [
-                upload
-                for page in pages.paginate(Bucket=self._bucket, Prefix=self._key(""))
-                for upload in page.get("Uploads", [])
-                if job_of(upload["Key"]) == job_id
-            ]
-        for upload in uploads:
-            abort_upload(self._client, {"Bucket": self._bucket, "Key": upload["Key"]}, upload["UploadId"])
+            for page in pages.paginate(Bucket=self._bucket, Prefix=self._key("")):
+                yield from page.get("Uploads", [])
 
     def list(self, prefix: str = "") -> Iterator[StoredObject]:
         """Yield the objects whose path starts with ``prefix``, a page at a time; passes over folder markers."""
@@ -109,7 +119,8 @@ class S3Store:
                 for entry in page.get("Contents", []):
                     # The console shows folders by empty objects of such names.
                     if not (entry["Key"].endswith("/") and not entry["Size"]):
-                        yield StoredObject(entry["Key"].removeprefix(start), entry["Size"], entry["ETag"])
+                        path, written = entry["Key"].removeprefix(start), entry["LastModified"].timestamp()
+                        yield StoredObject(path, entry["Size"], entry["ETag"], written)
 
     def read(self, path: str) -> bytes:
         """Return an object's bytes.
@@ -194,7 +205,7 @@ class S3Store:
                 self._client.put_object(**self._place(path), Body=data, IfNoneMatch="*")
             except ClientError as error:
                 # A conflict means that another writer was at it: it may have failed all the same.
-                if error_code(error) == "ConditionalRequestConflict" and self._size(path) is None:
+                if error_code(error) == "ConditionalRequestConflict" and self._head(path) is None:
                     raise
                 if error_code(error) not in {"PreconditionFailed", "ConditionalRequestConflict"}:
                     raise
@@ -223,14 +234,27 @@ class S3Store:
     def _name(self, path: str) -> str:
         return f"s3://{self._bucket}/{self._key(path)}"
 
-    def _size(self, path: str) -> int | None:
+    def _is_there(self, staged: Staged) -> bool:
+        """Return whether the object is the one that the staged parts make."""
+        found = self._head(staged.path)
+        if found is None or found["ContentLength"] != staged.size_bytes:
+            return False
+        tags = [part["ETag"].strip('"') for part in staged.token["parts"]]
+        # Only where S3 encrypts with its own keys is a tag the MD5 of its bytes.
+        # https://docs.aws.amazon.com/AmazonS3/latest/API/API_Object.html
+        if found.get("ServerSideEncryption", "AES256") != "AES256" or not all(map(_MD5.fullmatch, tags)):
+            return True
+        whole = hashlib.md5(bytes.fromhex("".join(tags)), usedforsecurity=False).hexdigest()
+        return bool(found["ETag"].strip('"') == f"{whole}-{len(tags)}")
+
+    def _head(self, path: str) -> dict[str, Any] | None:
         try:
-            size: int = self._client.head_object(**self._place(path))["ContentLength"]
+            found: dict[str, Any] = self._client.head_object(**self._place(path))
         except ClientError as error:
             if error_code(error) != "404":
                 raise
             return None
-        return size
+        return found
 
     @contextlib.contextmanager
     def _told(self, action: str, path: str) -> Iterator[None]:

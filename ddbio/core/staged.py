@@ -39,12 +39,31 @@ class Staged:
 
 
 @dataclass(frozen=True, slots=True)
+class SmallObject:
+    """Hold an object that a commit writes as it is: a manifest of the files' format, say."""
+
+    path: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
 class StoredObject:
-    """Hold a visible object's path relative to the target, its size, and what changes when it is replaced."""
+    """Describe a visible object.
+
+    Attributes
+    ----------
+    path
+        Its path relative to the target.
+    version
+        What changes when it is replaced.
+    modified_at
+        When it was written, in seconds since 1970 by the store's clock.
+    """
 
     path: str
     size_bytes: int
     version: str = field(default="", compare=False)
+    modified_at: float = field(default=0.0, compare=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,39 +1,40 @@
 """Make one job's output appear whole or not at all on any object store; write no data itself.
 
-A commit writes an intent, completes the staged files, deletes what the job replaces, writes the manifest and drops the
-intent. A commit that was cut short is finished by whoever comes next, or undone if staged files are gone.
+A job claims the target. Its commit writes an intent, completes the staged files, deletes what the job replaces, writes
+the small objects of the files' format and the manifest, and drops intent and claim. The commit of a job that died is
+finished by whoever comes next, or undone if staged files are gone; that of a job that runs is left alone.
 """
 
 from __future__ import annotations
 
 import contextlib
-import json
+import logging
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
-from ddbio.core.staged import FileNaming, Staged, check_job_id, started_at
+from ddbio.core.staged import FileNaming, SmallObject, Staged, check_job_id, job_of, started_at
 from ddbio.errors import DdbioError, NotFoundError, TargetError
+from ddbio.lake.claim import FORMAT, LEASE_SECONDS, META, PROBE, Claim, claim_path, format_state, parse_state
 from ddbio.version import __version__
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from typing import TypeAlias
 
+    from ddbio.lake.claim import ForeignClaim, WriteMode
     from ddbio.lake.store import ObjectStore
 
     Complete: TypeAlias = Callable[[Sequence[Staged], "JobFacts"], object]
 
-WriteMode = Literal["error", "append", "overwrite"]
-
-_META = "_ddbio/"
 _INTENT = ".intent.json"
-_STAGING = f"{_META}staging/"
-# A job that lives longer would have outlived its credentials.
+_STAGING = f"{META}staging/"
+# What a job without a claim staged is swept when its id is so much older: its claim went with an attempt to mend it.
 _DEAD_AFTER = timedelta(days=7)
 # Completing an upload takes S3 a tenth of a second or more, mostly waiting.
 _THREADS = 16
+_LOG = logging.getLogger("ddbio.commit")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,12 +51,59 @@ class JobFacts:
         Schema of the files as JSON text.
     digest
         Digest of all rows, if one was taken.
+    objects
+        What the format of the files wants beside them, in the order in which it is written: after all files.
+    report
+        What the job reports; whoever runs it again under its id gets this.
     """
 
     created_at: str
     source: Mapping[str, Any]
     schema: str
     digest: str | None = None
+    objects: tuple[SmallObject, ...] = ()
+    report: Mapping[str, Any] | None = None
+
+
+class AlreadyCommittedError(Exception):
+    """Report that an earlier run of the same job is committed: there is nothing to do.
+
+    Attributes
+    ----------
+    manifest
+        What that run's manifest says.
+    """
+
+    def __init__(self, manifest: dict[str, Any]) -> None:
+        super().__init__(manifest)
+        self.manifest = manifest
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Target:
+    """Say where a job's output goes, and what it may do to what is there.
+
+    Attributes
+    ----------
+    mode
+        ``error`` wants an empty target, ``append`` adds to it, ``overwrite`` replaces what is there.
+    overwrite_foreign
+        Whether ``overwrite`` may delete what no manifest of ddbio names.
+    command
+        What is the same when the same job is asked for again, but for its id.
+    lease_seconds
+        Age at which the claims of other jobs count as dead.
+    """
+
+    store: ObjectStore
+    mode: WriteMode
+    overwrite_foreign: bool = False
+    command: str = ""
+    lease_seconds: float = LEASE_SECONDS
+
+    def claim(self, job_id: str) -> Claim:
+        """Return the claim of a job to this target; it is not yet taken."""
+        return Claim(self.store, job_id, self.mode, lease_seconds=self.lease_seconds)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,63 +112,75 @@ class _Intent:
     staged: tuple[Staged, ...]
     replaced: tuple[str, ...]
     manifest: dict[str, Any]
+    objects: tuple[SmallObject, ...] = ()
+    format: int = field(default=FORMAT)
 
     @property
     def path(self) -> str:
-        return f"{_META}{self.job_id}{_INTENT}"
+        return f"{META}{self.job_id}{_INTENT}"
 
 
 @contextlib.contextmanager
-def whole(store: ObjectStore, mode: WriteMode, job_id: str) -> Iterator[Complete]:
-    """Prepare a target and hand out what commits to it; leave nothing of the job there if the block raises.
+def whole(target: Target, job_id: str) -> Iterator[Complete]:
+    """Claim and prepare a target and hand out what commits to it; leave nothing of the job there if the block raises.
 
     The job's tasks are to have ended when the block does.
 
     Raises
     ------
-    TargetError
+    AlreadyCommittedError, TargetError
         As :func:`prepare` says.
     """
-    replaced = prepare(store, mode, job_id)
+    replaced, claim = prepare(target, job_id), target.claim(job_id)
     try:
-        yield lambda staged, facts: commit(store, job_id, staged, facts, replaced)
+        with claim.kept():
+            yield lambda staged, facts: commit(target, job_id, staged, facts, replaced)
+    except BaseException:
+        abort(target.store, job_id)
+        raise
+    # A renewal may have met the commit's end.
+    with contextlib.suppress(DdbioError):
+        claim.release()
+
+
+def prepare(target: Target, job_id: str) -> tuple[str, ...]:
+    """Claim a target; return the objects that the job replaces, once it is whole, writable and fit for the mode.
+
+    Commits of jobs that died are finished, or undone where that is impossible, and what such jobs staged is deleted.
+    What an uncommitted job staged is no content; a manifest is content, even one without files.
+
+    Raises
+    ------
+    AlreadyCommittedError
+        If an earlier run of this job is committed, be it that this call had to finish its commit.
+    TargetError
+        If another job writes to the target that may not be there too; if it holds something and the mode is ``error``;
+        if the mode is ``overwrite`` and it holds what no manifest names, or is no folder of its own; if it is not
+        writable.
+    """
+    check_job_id(job_id)
+    store, claim = target.store, target.claim(job_id)
+    if target.mode == "overwrite" and store.hazard and not target.overwrite_foreign:
+        raise TargetError(
+            f"mode overwrite would delete {store.hazard} ({store.uri}): name a folder below it, or give "
+            "overwrite_foreign",
+            store.uri,
+        )
+    others = claim.take()
+    try:
+        live, finished = _clean_up(store, others, job_id)
+        _require_not_done(target, job_id, finished)
+        # It went with what an earlier run of this job left.
+        claim.write()
+        # Better refused now than after the scan.
+        store.create(FileNaming(job_id, 0).path(0, "probe")).abort()
+        return _replaced(target, live, job_id)
     except BaseException:
         abort(store, job_id)
         raise
 
 
-def prepare(store: ObjectStore, mode: WriteMode, job_id: str) -> tuple[str, ...]:
-    """Return the objects that the job replaces, once the target is whole, writable and fit for the mode.
-
-    Commits that were cut short are finished, or undone where that is impossible. What an uncommitted job staged is no
-    content, and is deleted where the job's id is a week older than this one's; a manifest is content, even one without
-    files.
-
-    Raises
-    ------
-    TargetError
-        If the target holds something and the mode is ``error``, or if it is not writable.
-    """
-    check_job_id(job_id)
-    for intent in _intents(store):
-        _mend(store, intent)
-    replaced: tuple[str, ...] = ()
-    if mode != "append":
-        found = (each.path for each in store.list() if not (_is_intent(each.path) or each.path.startswith(_STAGING)))
-        if mode == "overwrite":
-            replaced = tuple(found)
-        elif first := next(found, None):
-            ways = "choose another target, empty this one, or use mode append or overwrite"
-            raise TargetError(f"target {store.uri} is not empty (it holds {first}): {ways}", store.uri)
-    # Better refused now than after the scan.
-    store.create(FileNaming(job_id, 0).path(0, "probe")).abort()
-    store.delete([each.path for each in store.list(_STAGING) if _is_dead(each.path, job_id)])
-    return replaced
-
-
-def commit(
-    store: ObjectStore, job_id: str, staged: Sequence[Staged], facts: JobFacts, replaced: Iterable[str] = ()
-) -> str:
+def commit(target: Target, job_id: str, staged: Sequence[Staged], facts: JobFacts, replaced: Sequence[str] = ()) -> str:
     """Make the staged files and then their manifest visible; return the manifest's path.
 
     Should it fail, ``abort`` or the next ``prepare`` brings the target to all or nothing.
@@ -131,13 +191,24 @@ def commit(
         The files of the one attempt that counts of every task.
     replaced
         What ``prepare`` returned.
+
+    Raises
+    ------
+    TargetError
+        If the job lost its claim, or something came into a target that was to be its own.
     """
-    files = [{"path": each.path, "bytes": each.size_bytes, "rows": each.rows} for each in staged]
-    rows = sum(each.rows for each in staged)
-    manifest = {"job_id": job_id, "ddbio_version": __version__, **asdict(facts), "rows": rows, "files": files}
-    intent = _Intent(job_id=job_id, staged=tuple(staged), replaced=tuple(replaced), manifest=manifest)
-    store.put(intent.path, _to_json(asdict(intent)))
-    _carry_out(store, intent)
+    store, claim = target.store, target.claim(job_id)
+    claim.require()
+    _require_unchanged(target, job_id, replaced)
+    intent = _Intent(
+        job_id=job_id,
+        staged=tuple(staged),
+        replaced=tuple(replaced),
+        manifest=_manifest(target, job_id, staged, facts),
+        objects=facts.objects,
+    )
+    store.put(intent.path, format_state(asdict(intent)))
+    _carry_out(store, intent, claim)
     # The job is committed: what stays behind now is swept by the next prepare.
     with contextlib.suppress(DdbioError):
         _tidy(store, intent)
@@ -145,28 +216,156 @@ def commit(
 
 
 def abort(store: ObjectStore, job_id: str) -> None:
-    """Leave nothing of the job: no file, no upload, no staging folder.
+    """Leave nothing of the job: no file, no upload, no staging folder, no claim.
 
     A job that has its manifest stays, and one whose commit has begun to delete what it replaces is finished: either way
     the target is whole. Call it when the job's tasks have ended, since a running one stages on.
     """
-    for intent in _intents(store):
-        if intent.job_id == job_id:
-            _undo(store, intent)
+    intent = _read_intent(store, f"{META}{job_id}{_INTENT}")
+    if intent is not None:
+        _undo(store, intent)
+    store.delete([claim_path(job_id)])
     store.abort(job_id)
 
 
 def manifest_path(job_id: str) -> str:
     """Return where a job's manifest lies."""
-    return f"{_META}{job_id}.json"
+    return f"{META}{job_id}.json"
 
 
-def _carry_out(store: ObjectStore, intent: _Intent) -> None:
+def _manifest(target: Target, job_id: str, staged: Sequence[Staged], facts: JobFacts) -> dict[str, Any]:
+    return {
+        "format": FORMAT,
+        "job_id": job_id,
+        "ddbio_version": __version__,
+        "mode": target.mode,
+        "command": target.command,
+        "created_at": facts.created_at,
+        "source": facts.source,
+        "schema": facts.schema,
+        "digest": facts.digest,
+        "rows": sum(each.rows for each in staged),
+        "files": [{"path": each.path, "bytes": each.size_bytes, "rows": each.rows} for each in staged],
+        "objects": [each.path for each in facts.objects],
+        "report": facts.report,
+    }
+
+
+def _clean_up(store: ObjectStore, others: Sequence[ForeignClaim], job_id: str) -> tuple[set[str], list[dict[str, Any]]]:
+    """Finish or undo what dead jobs left; return the ids of jobs that run, and the manifests of commits finished."""
+    live, finished = set[str](), list[dict[str, Any]]()
+    for other in others:
+        if other.is_live:
+            live.add(other.job_id)
+        else:
+            _LOG.info("%s at %s has died: cleaning up after it", other, store.uri)
+            # First, so that it cannot go on should it only have slept.
+            store.delete([claim_path(other.job_id)])
+            finished += _bury(store, other.job_id)
+    for each in list(store.list(META)):
+        # A commit without a claim: whoever began to mend it died as well, or the job itself at its very end.
+        if _is_intent(each.path) and (dead := each.path[len(META) : -len(_INTENT)]) not in live:
+            finished += _bury(store, dead)
+    for staged in store.staged_jobs() - live - {job_id}:
+        if _is_old(staged, job_id):
+            store.abort(staged)
+    store.delete([each.path for each in store.list(META) if each.path.endswith(PROBE)])
+    store.delete([each.path for each in store.list(_STAGING) if _is_old(each.path.removeprefix(_STAGING), job_id)])
+    return live, finished
+
+
+def _bury(store: ObjectStore, job_id: str) -> list[dict[str, Any]]:
+    """Finish the commit of a job that died, and return its manifest; or undo it where staged files are gone."""
+    intent = _read_intent(store, f"{META}{job_id}{_INTENT}")
+    if intent is None:
+        store.abort(job_id)
+        return []
+    _mend(store, intent)
+    return [intent.manifest] if _has_manifest(store, job_id) else []
+
+
+def _require_not_done(target: Target, job_id: str, finished: Sequence[dict[str, Any]]) -> None:
+    """Tell a job that is asked for again from a new one."""
+    store, path = target.store, manifest_path(job_id)
+    if _has_manifest(store, job_id):
+        raise AlreadyCommittedError(parse_state(store.read(path), path))
+    for manifest in finished if target.command else ():
+        if manifest.get("command") == target.command and target.mode == "error":
+            raise AlreadyCommittedError(manifest)
+        if manifest.get("command") == target.command and target.mode == "append":
+            raise TargetError(
+                f"an earlier run of this command, job {manifest['job_id']}, was killed in its commit: its "
+                f"{manifest['rows']:,} rows are committed to {store.uri} now, and nothing was appended to them: run "
+                "the command again to append once more",
+                store.uri,
+            )
+
+
+def _replaced(target: Target, live: set[str], job_id: str) -> tuple[str, ...]:
+    """Return what the job replaces, or refuse a target that the mode does not fit."""
+    store = target.store
+    if target.mode == "append":
+        return ()
+    found = (each.path for each in store.list() if _is_content(each.path))
+    if target.mode == "error":
+        if first := next(found, None):
+            ways = "choose another target, empty this one, or use mode append or overwrite"
+            raise TargetError(f"target {store.uri} is not empty (it holds {first}): {ways}", store.uri)
+        return ()
+    # Jobs that append meanwhile are not replaced, also where they ended between the two looks.
+    paths = list(found)
+    added = {each.path for each in store.list(META)} - set(paths)
+    spared = live | {path[len(META) : -len(".json")] for path in added if _is_manifest(path)} - {job_id}
+    replaced = [path for path in paths if job_of(path) not in spared]
+    foreign = None if target.overwrite_foreign else _foreign(store, replaced)
+    if foreign:
+        raise TargetError(
+            f"target {store.uri} holds {len(foreign):,} objects that no manifest of ddbio names (first: {foreign[0]}), "
+            "which mode overwrite would delete: choose another target, or give overwrite_foreign",
+            store.uri,
+        )
+    return tuple(replaced)
+
+
+def _foreign(store: ObjectStore, paths: Sequence[str]) -> list[str]:
+    """Return the paths that neither lie in ddbio's own folder nor are named by a manifest there."""
+    foreign = {path for path in paths if not path.startswith(META)}
+    manifests = [path for path in paths if _is_manifest(path)] if foreign else []
+    with ThreadPoolExecutor(_THREADS, thread_name_prefix="ddbio-manifest") as pool:
+        for path, text in zip(manifests, pool.map(store.read, manifests), strict=True):
+            stated = parse_state(text, path)
+            foreign.difference_update(file["path"] for file in stated.get("files", []))
+            foreign.difference_update(stated.get("objects", []))
+    return sorted(foreign)
+
+
+def _require_unchanged(target: Target, job_id: str, replaced: Sequence[str]) -> None:
+    """Refuse to commit beside what another job, that took this one for dead, committed meanwhile."""
+    store = target.store
+    if target.mode == "append":
+        return
+    known = {*replaced, manifest_path(job_id)}
+    for each in store.list(META):
+        if _is_manifest(each.path) and each.path not in known:
+            mode = parse_state(store.read(each.path), each.path).get("mode")
+            if mode != "append":
+                raise TargetError(
+                    f"target {store.uri} was written to meanwhile by job {each.path[len(META) : -len('.json')]} (mode "
+                    f"{mode}): nothing of this job was committed; run it again if it is still wanted",
+                    store.uri,
+                )
+
+
+def _carry_out(store: ObjectStore, intent: _Intent, claim: Claim | None = None) -> None:
     with ThreadPoolExecutor(_THREADS, thread_name_prefix="ddbio-commit") as pool:
         for _ in pool.map(store.complete, intent.staged):
             pass
+    if claim is not None:
+        claim.require()
     store.delete(intent.replaced)
-    path, text = manifest_path(intent.job_id), _to_json(intent.manifest)
+    for each in intent.objects:
+        store.put(each.path, each.text.encode())
+    path, text = manifest_path(intent.job_id), format_state(intent.manifest)
     # Another process that mends this job writes the same bytes.
     if not store.put_if_absent(path, text) and store.read(path) != text:
         raise TargetError(f"{store.uri}/{path} belongs to another job: job ids must be unique", store.uri)
@@ -193,13 +392,17 @@ def _undo(store: ObjectStore, intent: _Intent) -> None:
 
 def _roll_back(store: ObjectStore, intent: _Intent) -> None:
     store.abort(intent.job_id)
-    store.delete(each.path for each in intent.staged)
+    store.delete([each.path for each in intent.staged])
+    kept = set(intent.replaced)
+    store.delete([each.path for each in intent.objects if each.path not in kept])
 
 
 def _tidy(store: ObjectStore, intent: _Intent) -> None:
+    # The intent first: without a claim it is anybody's to mend.
+    store.delete([intent.path])
+    store.delete([claim_path(intent.job_id)])
     # Attempts that lost, or died unheard, staged files that nobody committed.
     store.abort(intent.job_id)
-    store.delete([intent.path])
 
 
 def _has_manifest(store: ObjectStore, job_id: str) -> bool:
@@ -207,30 +410,34 @@ def _has_manifest(store: ObjectStore, job_id: str) -> bool:
     return any(each.path == path for each in store.list(path))
 
 
-def _intents(store: ObjectStore) -> list[_Intent]:
-    paths = [each.path for each in store.list(_META) if _is_intent(each.path)]
-    intents = []
-    for path in paths:
+def _read_intent(store: ObjectStore, path: str) -> _Intent | None:
+    try:
+        stated = parse_state(store.read(path), path)
+    except NotFoundError:
         # Gone in between: its job has just finished.
-        with contextlib.suppress(NotFoundError):
-            intents.append(_to_intent(json.loads(store.read(path))))
-    return intents
+        return None
+    return _Intent(
+        job_id=stated["job_id"],
+        staged=tuple(Staged(**each) for each in stated["staged"]),
+        replaced=tuple(stated["replaced"]),
+        manifest=stated["manifest"],
+        objects=tuple(SmallObject(**each) for each in stated.get("objects", [])),
+    )
 
 
-def _is_dead(path: str, job_id: str) -> bool:
-    began, now = started_at(path.removeprefix(_STAGING)), started_at(job_id)
+def _is_old(text: str, job_id: str) -> bool:
+    began, now = started_at(text), started_at(job_id)
     return began is not None and now is not None and now - began > _DEAD_AFTER
 
 
 def _is_intent(path: str) -> bool:
-    return path.startswith(_META) and path.endswith(_INTENT)
+    return path.startswith(META) and path.endswith(_INTENT)
 
 
-def _to_intent(stated: dict[str, Any]) -> _Intent:
-    staged = tuple(Staged(**each) for each in stated["staged"])
-    replaced = tuple(stated["replaced"])
-    return _Intent(job_id=stated["job_id"], staged=staged, replaced=replaced, manifest=stated["manifest"])
+def _is_manifest(path: str) -> bool:
+    return path.startswith(META) and path.endswith(".json") and "." not in path[len(META) : -len(".json")]
 
 
-def _to_json(value: dict[str, Any]) -> bytes:
-    return json.dumps(value, ensure_ascii=False, indent=1).encode()
+def _is_content(path: str) -> bool:
+    """Return whether a reader of the target would take an object into account, or a job have ended by it."""
+    return not path.startswith(META) or _is_manifest(path)

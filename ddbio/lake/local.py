@@ -87,6 +87,16 @@ class LocalStore:
         """The folder's absolute path."""
         return str(self._root)
 
+    @property
+    def hazard(self) -> str | None:
+        """What else would go if the whole target were deleted."""
+        here, home = Path.cwd(), Path.home()
+        if self._root == self._root.parent:
+            return "the root of the file system"
+        if self._root.resolve() in {home, *home.parents}:
+            return "your home folder"
+        return "the working folder" if self._root.resolve() in {here, *here.parents} else None
+
     def create(self, path: str) -> LocalSink:
         """Return a sink in the staging folder of the job that the file's name carries."""
         # No pattern for data files matches a staged one.
@@ -125,6 +135,12 @@ class LocalStore:
             (staging / _MADE).unlink(missing_ok=True)
         _remove_empty([staging, staging.parent, *self._from_target()[:made]])
 
+    def staged_jobs(self) -> set[str]:
+        """Return the ids of the jobs that have a staging folder."""
+        staging = self._root / _STAGING
+        with _told(self._root):
+            return {entry.name for entry in staging.iterdir() if entry.is_dir()} if staging.is_dir() else set()
+
     def list(self, prefix: str = "") -> Iterator[StoredObject]:
         """Yield the files whose path starts with ``prefix``, in the order of their paths; staged ones are not shown."""
         with _told(self._root):
@@ -137,7 +153,7 @@ class LocalStore:
                     path = place.relative_to(self._root).as_posix()
                     if path.startswith(prefix):
                         found = place.stat() if place.exists() else place.lstat()
-                        yield StoredObject(path, found.st_size, str(found.st_mtime_ns))
+                        yield StoredObject(path, found.st_size, str(found.st_mtime_ns), found.st_mtime)
 
     def read(self, path: str) -> bytes:
         """Return a file's bytes.
@@ -224,8 +240,10 @@ class LocalStore:
             (self._root / _STAGING / _MADE).write_text(str(missing))
 
     def _made(self) -> int:
-        marker = self._root / _STAGING / _MADE
-        return int(marker.read_text()) if marker.exists() else 0
+        # Another task of the job may just be writing it: without a number no folder is taken for made.
+        with contextlib.suppress(FileNotFoundError, ValueError):
+            return int((self._root / _STAGING / _MADE).read_text())
+        return 0
 
     def _may_hold(self, folder: Path, prefix: str) -> bool:
         path = folder.relative_to(self._root).as_posix() + "/"

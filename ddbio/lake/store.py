@@ -38,6 +38,11 @@ class ObjectStore(Protocol):
         """The target, for messages and manifests."""
         ...
 
+    @property
+    def hazard(self) -> str | None:
+        """What else would go if the whole target were deleted: the working folder, a bucket; None if nothing."""
+        ...
+
     def create(self, path: str) -> Sink:
         """Return a sink for a file that appears at ``path``, as FileNaming names it, when it is completed."""
         ...
@@ -54,6 +59,10 @@ class ObjectStore(Protocol):
 
     def abort(self, job_id: str) -> None:
         """Discard all that was staged for a job, also by tasks that were killed."""
+        ...
+
+    def staged_jobs(self) -> set[str]:
+        """Return the ids of all jobs that have something staged."""
         ...
 
     def list(self, prefix: str = "") -> Iterator[StoredObject]:

@@ -23,9 +23,13 @@ class FilesOptions(ConnectionOptions):
     """``s3://bucket/prefix`` or a local folder."""
     mode: Mode = "error"
     """What to do where the target holds files already."""
+    overwrite_foreign: bool = False
+    """Let mode overwrite delete what no earlier job of ddbio wrote there, too."""
+    job_id: Annotated[str, Field(pattern="^[A-Za-z0-9_]+$")] | None = None
+    """Name of this run: a job that has this name and is committed is reported, not run again. Default is a new one."""
     engine: Engine = "auto"
     """Run on threads of this process, on Spark, or choose by size."""
-    target_file_bytes: Annotated[ByteSize, Field(ge=64 * 1024)] = ByteSize(256 * 1024 * 1024)
+    target_file_bytes: Annotated[ByteSize, Field(ge=64 * 1024, le=64 * 1024**3)] = ByteSize(256 * 1024 * 1024)
     """Size at which a file is closed and the next one begun."""
     compression: Compression = "zstd"
     """Codec of the files."""

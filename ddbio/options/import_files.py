@@ -42,6 +42,10 @@ class ImportFilesOptions(ConnectionOptions):
     """For a bulk put: each item only where none is as new by this attribute. Experimental likewise."""
     mode: Literal["error", "overwrite"] = "error"
     """What to do where the target holds files already."""
+    overwrite_foreign: bool = False
+    """Let mode overwrite delete what no earlier job of ddbio wrote there, too."""
+    job_id: Annotated[str, Field(pattern="^[A-Za-z0-9_]+$")] | None = None
+    """Name of this run: a job that has this name and is committed is reported, not run again. Default is a new one."""
     digest: bool = False
     """Compute the order-independent digest of the items, for a comparison with the table."""
 

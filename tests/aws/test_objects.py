@@ -13,12 +13,14 @@ import pytest
 from botocore.awsrequest import AWSResponse
 from botocore.config import Config
 from botocore.exceptions import ClientError
+from botocore.response import StreamingBody
 
 from ddbio.aws.client import ClientSpec
 from ddbio.aws.multipart import PART_BYTES, PARTS_IN_FLIGHT
 from ddbio.aws.objects import S3Store
 from ddbio.core.staged import FileNaming, StoredObject
 from ddbio.errors import AccessDeniedError, EndpointError, NotFoundError, OptionError, ServiceError
+from ddbio.lake.commit import Target, prepare
 from ddbio.testing import MotoServer
 
 PART = FileNaming("job", 0).path(0, "parquet")
@@ -149,6 +151,55 @@ def test_a_lost_answer_is_no_failure(store, answer, told):
     assert len(list(store.list())) == 1
 
 
+@pytest.mark.parametrize("there", [b"other", b"12345678"])
+def test_another_object_is_no_completion(store, answer, there):
+    """Where the upload is gone, an object of another size or of other bytes does not count as the completed one."""
+    sink = store.create(PART)
+    sink.write(b"87654321")
+    staged = sink.finish(1)
+    store.abort("job")
+    store.put(PART, there)
+    answer("CompleteMultipartUpload", (404, "NoSuchUpload"))
+    with pytest.raises(NotFoundError, match="run the job again"):
+        store.complete(staged)
+
+
+def test_a_body_that_breaks_off_goes_on_in_the_same_object_or_fails(store):
+    """What is asked for again is the rest of the object that was begun, never of one that has replaced it."""
+    store.put("a", b"1" * 3_000_000)
+    asked = []
+
+    def cut(parsed, **_):
+        if len(asked) == 1:
+            # As a connection does that breaks.
+            parsed["Body"] = StreamingBody(io.BytesIO(b"1" * 1_000_000), 3_000_000)
+
+    store._client.meta.events.register("before-parameter-build.s3.GetObject", lambda params, **_: asked.append(params))
+    store._client.meta.events.register("after-call.s3.GetObject", cut)
+    chunks = store.read_chunks("a")
+    assert len(next(chunks)) == 1_000_000
+    store.put("a", b"2" * 3_000_000)
+    with pytest.raises(ServiceError, match="PreconditionFailed"):
+        list(chunks)
+    assert asked[1]["Range"] == "bytes=1000000-"
+
+
+@pytest.mark.parametrize(
+    ("operation", "action"),
+    [
+        ("PutObject", "s3:PutObject"),
+        ("CreateMultipartUpload", "s3:PutObject"),
+        ("DeleteObjects", "s3:DeleteObject"),
+    ],
+)
+def test_a_target_that_may_not_be_written_is_refused_before_the_job(store, answer, operation, action):
+    """Rights to write, to begin uploads and to delete are tried before anything is read."""
+    answer(operation, (403, "AccessDenied"))
+    with pytest.raises(AccessDeniedError, match=action):
+        prepare(Target(store=store, mode="append"), "one")
+    assert not any(each.path.endswith(".parquet") for each in store.list())
+
+
 def test_a_gone_upload_is_not_found(store, answer):
     """An upload that was aborted is told apart from other failures: nothing can complete it."""
     staged = store.create(PART).finish(0)
@@ -250,8 +301,8 @@ def test_listing_is_relative_and_minds_the_slash(spec, bucket):
 
 
 def test_delete_takes_many_and_passes_over_the_missing(store):
-    """Deleting goes on past one request's limit, and a refused key is an error."""
-    for number in range(3):
+    """Deleting goes on past the thousand keys of one request, and passes over keys that are not there."""
+    for number in (0, 1, 999, 1000, 1001, 1499):
         store.put(f"k{number}", b"")
     store.delete([f"k{number}" for number in range(1, 1500)])
     assert [each.path for each in store.list()] == ["k0"]
@@ -293,7 +344,7 @@ def test_an_unexpected_refusal_keeps_its_code(store, answer):
     assert refused.value.code == "InvalidStorageClass"
     answer("HeadObject", (403, "Forbidden"))
     with pytest.raises(ClientError):
-        store._size("a")
+        store._head("a")
 
 
 @pytest.mark.parametrize("target", ["bucket/out", "s3://", "s3:///out", "gs://bucket/out"])

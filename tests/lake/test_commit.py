@@ -1,14 +1,22 @@
 from __future__ import annotations
 
+import contextlib
 import itertools
 import json
+import subprocess
+import sys
 import threading
+from dataclasses import replace
 
 import pytest
 
-from ddbio.core.staged import FileNaming
+from ddbio.aws.objects import S3Store
+from ddbio.core.staged import FileNaming, SmallObject
 from ddbio.errors import NotFoundError, OptionError, TargetError
-from ddbio.lake.commit import JobFacts, abort, commit, manifest_path, prepare
+from ddbio.lake import commit as commits
+from ddbio.lake.claim import claim_path, is_claim
+from ddbio.lake.commit import AlreadyCommittedError, JobFacts, Target, abort, manifest_path, whole
+from ddbio.lake.local import LocalStore
 
 FACTS = JobFacts(created_at="2025-01-02T03:04:05Z", source={"table": "flights"}, schema="{}", digest="7f")
 
@@ -18,7 +26,7 @@ class Death(BaseException):
 
 
 class DyingStore:
-    """Pass calls on to a store and die at one of them, before or after it took effect, and at every later one."""
+    """Pass calls on to a store and die at one that changes it, before or after its effect, and at every later one."""
 
     def __init__(self, store, dies_at, *, after_effect):
         self._store = store
@@ -36,7 +44,15 @@ class DyingStore:
         """Return the target."""
         return self._store.uri
 
+    @property
+    def hazard(self):
+        """Return nothing: it is a folder of its own."""
+        return
+
     def __getattr__(self, name):
+        if name in {"list", "read", "staged_jobs"}:
+            return getattr(self._store, name)
+
         def call(*arguments):
             with self._lock:
                 self._left -= 1
@@ -52,6 +68,21 @@ class DyingStore:
         return call
 
 
+def at(store, mode="append", **more):
+    """Return a target whose other jobs are dead: no claim outlives a lease of no seconds."""
+    return Target(store=store, mode=mode, **{"lease_seconds": 0, **more})
+
+
+def prepare(store, mode, job_id, **more):
+    """Claim and prepare a target."""
+    return commits.prepare(at(store, mode, **more), job_id)
+
+
+def commit(store, job_id, staged, facts, replaced=(), mode=None):
+    """Commit what a job staged."""
+    return commits.commit(at(store, mode or ("overwrite" if replaced else "append")), job_id, staged, facts, replaced)
+
+
 def stage(store, job_id, task, data=b"rows"):
     """Stage one small file of a task."""
     sink = store.create(FileNaming(job_id, task).path(0, "parquet"))
@@ -62,15 +93,15 @@ def stage(store, job_id, task, data=b"rows"):
 def run(store, job_id, mode="append", tasks=2):
     """Run a whole job; return its manifest's path."""
     replaced = prepare(store, mode, job_id)
-    return commit(store, job_id, [stage(store, job_id, task) for task in range(tasks)], FACTS, replaced)
+    return commit(store, job_id, [stage(store, job_id, task) for task in range(tasks)], FACTS, replaced, mode)
 
 
 def visible(store):
-    """Return the paths of all that is visible."""
-    return {each.path for each in store.list()}
+    """Return the paths of all that is visible but the claims of jobs that run."""
+    return {each.path for each in store.list() if not is_claim(each.path)}
 
 
-def whole(job_id, tasks=2):
+def committed(job_id, tasks=2):
     """Return the paths that a committed job has."""
     return {FileNaming(job_id, task).path(0, "parquet") for task in range(tasks)} | {manifest_path(job_id)}
 
@@ -84,7 +115,7 @@ def test_a_commit_shows_files_and_manifest(make_store, staged_left):
     """A committed job has its files, its manifest, no intent and nothing staged."""
     store = make_store()
     path = run(store, "one", mode="error")
-    assert visible(store) == whole("one")
+    assert visible(store) == committed("one")
     assert staged_left(store) == []
     manifest = json.loads(store.read(path))
     assert manifest["rows"] == 8
@@ -108,7 +139,7 @@ def test_mode_error_refuses_what_is_not_empty(make_store):
     with pytest.raises(TargetError, match=r"is not empty.*append or overwrite") as refused:
         prepare(store, "error", "two")
     assert refused.value.uri == store.uri
-    assert visible(store) == whole("one")
+    assert visible(store) == committed("one")
 
 
 @pytest.mark.parametrize("mode", ["error", "append", "overwrite"])
@@ -119,7 +150,7 @@ def test_what_killed_jobs_set_aside_is_no_content(s3_store, mode):
     for path in paths:
         s3_store.put(path, b"rows")
     run(s3_store, "20250109T000000Z_00000004", mode=mode)
-    assert visible(s3_store) == {*paths[1:]} | whole("20250109T000000Z_00000004")
+    assert visible(s3_store) == {*paths[1:]} | committed("20250109T000000Z_00000004")
     run(s3_store, "five", mode="append")
     assert visible(s3_store).issuperset(paths[1:])
 
@@ -138,9 +169,9 @@ def test_append_adds_and_overwrite_replaces(make_store):
     store = make_store()
     run(store, "one")
     run(store, "two", mode="append")
-    assert visible(store) == whole("one") | whole("two")
+    assert visible(store) == committed("one") | committed("two")
     run(store, "three", mode="overwrite")
-    assert visible(store) == whole("three")
+    assert visible(store) == committed("three")
 
 
 def test_abort_before_the_commit_leaves_nothing(make_store, staged_left, tmp_path):
@@ -162,11 +193,11 @@ def test_abort_spares_other_jobs(make_store, staged_left):
     """An abort touches neither another job's files nor what it has staged."""
     store = make_store()
     run(store, "one")
-    prepare(store, "append", "two")
+    prepare(store, "append", "two", lease_seconds=60)
     stage(store, "two", 0)
     abort(store, "tw")
     abort(store, "one")
-    assert visible(store) == whole("one")
+    assert visible(store) == committed("one")
     assert len(staged_left(store)) == 1
 
 
@@ -195,12 +226,12 @@ def test_a_death_anywhere_in_a_commit_is_mended(make_store, staged_left, mode):
         except Death:
             prepare(store, "append", "two")
             abort(store, "two")
-        kept = whole("old") if mode == "append" else set()
-        done = visible(store) == whole("one") | kept
-        assert done or visible(store) == whole("old")
+        kept = committed("old") if mode == "append" else set()
+        done = visible(store) == committed("one") | kept
+        assert done or visible(store) == committed("old")
         outcomes.add(done)
         abort(store, "one")
-        assert visible(store) == (whole("one") | kept if done else whole("old"))
+        assert visible(store) == (committed("one") | kept if done else committed("old"))
         assert staged_left(store) == []
         if dying.survived:
             break
@@ -221,9 +252,9 @@ def test_an_abort_after_a_death_anywhere_leaves_all_or_none(make_store, staged_l
             commit(dying, "one", staged, FACTS, replaced)
         except Death:
             abort(store, "one")
-        kept = whole("old") if mode == "append" else set()
-        done = visible(store) == whole("one") | kept
-        assert done or visible(store) == whole("old")
+        kept = committed("old") if mode == "append" else set()
+        done = visible(store) == committed("one") | kept
+        assert done or visible(store) == committed("old")
         assert staged_left(store) == []
         outcomes.add(done)
         if dying.survived:
@@ -250,7 +281,7 @@ def test_mending_itself_may_die_anywhere(tmp_path, local_store, staged_left, gon
         except Death:
             prepare(store, "append", "two")
         abort(store, "two")
-        assert visible(store) == (whole("old") if gone else whole("one"))
+        assert visible(store) == (committed("old") if gone else committed("one"))
         assert staged_left(store) == []
         if dying.survived:
             break
@@ -273,11 +304,11 @@ def test_a_mended_job_is_not_replaced_twice(make_store):
     """An intent left behind its manifest is only dropped: what appeared since under a replaced name stays."""
     store = make_store()
     store.put("data.parquet", b"older")
-    replaced = prepare(store, "overwrite", "one")
+    replaced = prepare(store, "overwrite", "one", overwrite_foreign=True)
     with pytest.raises(Death):
         # Dies at the sweep, after put, complete, delete and put_if_absent.
         commit(DyingStore(store, 5, after_effect=False), "one", [stage(store, "one", 0)], FACTS, replaced)
-    assert visible(store) == whole("one", tasks=1) | {"_ddbio/one.intent.json"}
+    assert visible(store) == committed("one", tasks=1) | {"_ddbio/one.intent.json"}
     store.put("data.parquet", b"newer")
     prepare(store, "append", "two")
     assert store.read("data.parquet") == b"newer"
@@ -286,9 +317,180 @@ def test_a_mended_job_is_not_replaced_twice(make_store):
 def test_job_ids_must_be_unique(make_store):
     """A manifest of another job under the same id is an error, never overwritten."""
     store = make_store()
-    run(store, "one")
+    prepare(store, "append", "one")
+    store.put(manifest_path("one"), b"{}")
     with pytest.raises(TargetError, match="belongs to another job"):
         commit(store, "one", [], FACTS)
+
+
+@pytest.mark.parametrize("mode", ["error", "append", "overwrite"])
+def test_a_job_that_is_committed_is_not_run_again(make_store, mode):
+    """The same job id again tells what its first run did, in every mode, and changes nothing."""
+    store = make_store()
+    path = run(store, "one", mode=mode)
+    before = visible(store)
+    with pytest.raises(AlreadyCommittedError) as told:
+        prepare(store, mode, "one")
+    assert told.value.manifest == json.loads(store.read(path))
+    assert {each.path for each in store.list()} == before
+
+
+@pytest.mark.parametrize("mode", ["error", "append"])
+def test_the_same_command_after_a_death_in_its_commit_does_not_append_twice(make_store, mode):
+    """Mode error reports the run whose commit it finished; append says so, and appends when it is asked again."""
+    store = make_store()
+    command = {"mode": mode, "command": "scan orders"}
+    commits.prepare(at(store, **command), "one")
+    dying, staged = DyingStore(store, 2, after_effect=True), [stage(store, "one", task) for task in range(2)]
+    with pytest.raises(Death):
+        commits.commit(at(dying, **command), "one", staged, FACTS)
+    with pytest.raises(AlreadyCommittedError if mode == "error" else TargetError):
+        commits.prepare(at(store, **command), "two")
+    assert {each.path for each in store.list()} == committed("one")
+    if mode == "append":
+        commits.prepare(at(store, **command), "three")
+
+
+def test_a_live_commit_is_left_alone(make_store, staged_left):
+    """Another job neither finishes nor undoes the commit of one that runs, however slow it is."""
+    store = make_store()
+    prepare(store, "append", "one")
+    staged = [stage(store, "one", task) for task in range(2)]
+    with pytest.raises(Death):
+        commit(DyingStore(store, 3, after_effect=False), "one", staged, FACTS)
+    before = {each.path for each in store.list()}
+    prepare(store, "append", "two", lease_seconds=60)
+    assert {each.path for each in store.list()} == before | {claim_path("two")}
+    assert len(staged_left(store)) == 1
+
+
+@pytest.mark.parametrize("modes", [("error", "error"), ("overwrite", "overwrite"), ("error", "overwrite")])
+def test_jobs_that_exclude_each_other_do_not_both_succeed(make_store, modes):
+    """While a job runs that wants the target for itself, another such job is refused; appending ones are not."""
+    store = make_store()
+    with whole(Target(store=store, mode=modes[0], lease_seconds=6), "one") as complete:
+        with pytest.raises(TargetError, match=r"written to by job one \(mode .*, process \d+"):
+            prepare(store, modes[1], "two", lease_seconds=6)
+        run_beside(store, "three")
+        complete([stage(store, "one", 0)], FACTS)
+    assert visible(store) == committed("one", tasks=1) | committed("three")
+
+
+def run_beside(store, job_id):
+    """Append beside jobs that run."""
+    target = Target(store=store, mode="append")
+    with whole(target, job_id) as complete:
+        complete([stage(store, job_id, task) for task in range(2)], FACTS)
+
+
+def test_what_appends_during_an_overwrite_stays(make_store):
+    """A job that appends while another overwrites is whole afterwards, be it in the middle of its commit."""
+    store = make_store()
+    run(store, "old")
+    prepare(store, "append", "new")
+    staged = [stage(store, "new", task) for task in range(2)]
+    with pytest.raises(Death):
+        commit(DyingStore(store, 3, after_effect=False), "new", staged, FACTS)
+    with whole(Target(store=store, mode="overwrite"), "one") as complete:
+        complete([stage(store, "one", task) for task in range(2)], FACTS)
+    prepare(store, "append", "later")
+    abort(store, "later")
+    assert visible(store) == committed("one") | committed("new")
+
+
+def test_a_job_that_was_taken_for_dead_does_not_commit(make_store):
+    """A job that slept longer than its lease finds its claim gone, and leaves nothing."""
+    store = make_store()
+    job = whole(at(store, "error"), "one")
+    complete = job.__enter__()
+    staged = [stage(store, "one", 0)]
+    run(store, "two", mode="error")
+    with pytest.raises(TargetError, match="has lost its claim") as lost:
+        complete(staged, FACTS)
+    assert not job.__exit__(TargetError, lost.value, None)
+    assert visible(store) == committed("two")
+
+
+def test_a_job_of_a_process_that_has_ended_is_dead_at_once(local_store):
+    """No lease is waited for where the process of a claim is known to be gone."""
+    script = """
+import os, sys
+from ddbio.lake.commit import Target, prepare
+from ddbio.lake.local import LocalStore
+prepare(Target(store=LocalStore(sys.argv[1]), mode="overwrite"), "one")
+os._exit(9)
+"""
+    subprocess.run([sys.executable, "-c", script, local_store.uri], check=False)
+    assert [each.path for each in local_store.list()] == [claim_path("one")]
+    commits.prepare(Target(store=local_store, mode="overwrite"), "two")
+    assert [each.path for each in local_store.list()] == [claim_path("two")]
+
+
+def test_claims_are_renewed(make_store):
+    """While a job runs its claim is written again, so that nobody takes it for dead."""
+    store = make_store()
+    with whole(Target(store=store, mode="append", lease_seconds=1), "one"):
+        first = next(iter(store.list(claim_path("one"))))
+        waited = threading.Event()
+        while next(iter(store.list(claim_path("one")))).modified_at == first.modified_at:
+            waited.wait(0.05)
+    assert visible(store) == set()
+
+
+def test_overwrite_deletes_what_ddbio_wrote_and_no_more(make_store):
+    """Files that no manifest names are refused by name, and go where that is asked for."""
+    store = make_store()
+    run(store, "one")
+    store.put("precious.csv", b"rows")
+    with pytest.raises(TargetError, match=r"1 objects that no manifest of ddbio names \(first: precious.csv\)"):
+        prepare(store, "overwrite", "two")
+    assert visible(store) == committed("one") | {"precious.csv"}
+    replaced = prepare(store, "overwrite", "three", overwrite_foreign=True)
+    commit(store, "three", [], FACTS, replaced)
+    assert visible(store) == {manifest_path("three")}
+
+
+def test_overwrite_spares_roots_and_the_working_folder(tmp_path, s3_spec, monkeypatch):
+    """A target whose deletion would take more than a job's output is refused before anything is written."""
+    (tmp_path / "here" / "below").mkdir(parents=True)
+    monkeypatch.chdir(tmp_path / "here" / "below")
+    s3_spec.client("s3").create_bucket(Bucket="rooted")
+    for store in (LocalStore("."), LocalStore("/"), LocalStore(".."), LocalStore("~"), S3Store(s3_spec, "s3://rooted")):
+        with pytest.raises(TargetError, match="mode overwrite would delete"):
+            prepare(store, "overwrite", "one")
+    assert list((tmp_path / "here" / "below").iterdir()) == []
+
+
+def test_small_objects_are_part_of_the_commit(make_store):
+    """What a format wants beside its files is written after them, whoever ends the commit, and replaced as one."""
+    facts = replace(FACTS, objects=(SmallObject("manifest.md5", "1"), SmallObject("manifest.json", "{}")))
+    for dies_at, after_effect in deaths():
+        store = make_store()
+        first = prepare(store, "overwrite", "old")
+        commits.commit(at(store, "overwrite"), "old", [stage(store, "old", 0)], facts, first)
+        replaced = prepare(store, "overwrite", "one")
+        staged = [stage(store, "one", 0)]
+        dying = DyingStore(store, dies_at, after_effect=after_effect)
+        newer = replace(facts, objects=(SmallObject("manifest.md5", "2"), SmallObject("manifest.json", "[]")))
+        with contextlib.suppress(Death):
+            commits.commit(at(dying, "overwrite"), "one", staged, newer, replaced)
+        prepare(store, "append", "two")
+        abort(store, "two")
+        is_new = manifest_path("one") in visible(store)
+        objects = {"manifest.md5", "manifest.json"}
+        assert visible(store) == committed("one" if is_new else "old", tasks=1) | objects
+        assert store.read("manifest.json") == (b"[]" if is_new else b"{}")
+        if dying.survived:
+            break
+
+
+def test_states_of_newer_versions_are_refused(make_store):
+    """A claim, an intent or a manifest whose layout is unknown ends the job with a word, and stays."""
+    store = make_store()
+    store.put("_ddbio/one.intent.json", b'{"format": 2}')
+    with pytest.raises(TargetError, match="has format 2, this ddbio knows 1"):
+        prepare(store, "append", "two")
+    assert store.read("_ddbio/one.intent.json") == b'{"format": 2}'
 
 
 @pytest.mark.parametrize("job_id", ["", "a-b", "../up", "a b"])

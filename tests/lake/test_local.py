@@ -10,6 +10,7 @@ import pytest
 
 from ddbio.core.staged import FileNaming, StoredObject
 from ddbio.errors import NotFoundError, TargetError
+from ddbio.lake.commit import Target, prepare
 from ddbio.lake.local import LocalSink, LocalStore, _told
 
 PART = FileNaming("job", 0).path(0, "parquet")
@@ -198,3 +199,10 @@ def test_listing_looks_only_where_the_prefix_leads(local_store):
     (root / "other" / "loop").symlink_to(root / "other" / "loop")
     assert [each.path for each in local_store.list("a/b")] == ["a/bc", "a/b/c"]
     assert [each.path for each in local_store.list("a")] == ["a/bc", "a/b/c", "ab/c"]
+
+
+def test_a_folder_that_may_not_be_written_is_refused_before_the_job(tmp_path):
+    """A target that is a file, or lies below one, is refused with its name before anything is read."""
+    (tmp_path / "file").write_text("")
+    with pytest.raises(TargetError, match="is a file or lies below one"):
+        prepare(Target(store=LocalStore(tmp_path / "file" / "out"), mode="append"), "one")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import tempfile
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -28,7 +29,7 @@ from ddbio.ops.exports.task import ExportTally
 from ddbio.ops.job.clock import Clock
 from ddbio.ops.job.report import file_reports, misfit_reports
 from ddbio.ops.job.spill import Spill
-from ddbio.ops.job.staging import open_staging
+from ddbio.ops.job.staging import open_staging, report_again, target_of
 from ddbio.ops.job.target import open_store, spare_sources
 
 if TYPE_CHECKING:
@@ -72,16 +73,20 @@ def fold_to_files(
     sources = open_fold(options, increments, options.as_of)
     staging = open_staging(options, options.format)
     spare_sources(staging.store, options.mode, sources.places)
-    # An engine raises only after its tasks have ended.
-    with commit.whole(staging.store, options.mode, staging.job_id) as complete:
-        cpu_planned = clock.cpu_seconds()
-        with contextlib.closing(open_engine(engine_name(options), master=master, conf=conf)) as engine:
-            job = _Job(options, sources, staging, engine)
-            staged, tallies = job.run()
-            files = staged or staging.empty(sources.layout.rows)
-            complete(files, job.facts())
-            cpu_seconds = cpu_planned + engine.cpu_seconds()
-    return job.report(files, tallies, clock.seconds(), cpu_seconds)
+    try:
+        # An engine raises only after its tasks have ended.
+        with commit.whole(target_of(options, staging.store), staging.job_id) as complete:
+            cpu_planned = clock.cpu_seconds()
+            with contextlib.closing(open_engine(engine_name(options), master=master, conf=conf)) as engine:
+                job = _Job(options, sources, staging, engine)
+                staged, tallies = job.run()
+                files = staged or staging.empty(sources.layout.rows)
+                report = job.report(files, tallies, clock.seconds(), cpu_planned + engine.cpu_seconds())
+                complete(files, job.facts(report))
+                cpu_seconds = round(cpu_planned + engine.cpu_seconds(), 3)
+    except commit.AlreadyCommittedError as done:
+        return report_again(ExportFoldReport, done)
+    return dataclasses.replace(report, seconds=round(clock.seconds(), 3), cpu_seconds=cpu_seconds)
 
 
 @dataclass(frozen=True)
@@ -149,7 +154,7 @@ class _Job:
         reads = export_tasks(sources.full, sources.layout, sources.options, usual, sizes)
         return [ItemsTask(read, sources.keys, spill, self.staging) for read in reads]
 
-    def facts(self) -> commit.JobFacts:
+    def facts(self, report: ExportFoldReport) -> commit.JobFacts:
         summary = self.sources.full.summary
         names = ("export_arn", "table_arn", "table_id", "export_time")
         return commit.JobFacts(
@@ -160,6 +165,7 @@ class _Job:
                 "state_at": self.sources.reached.isoformat(),
             },
             schema=schema_to_json(normalize_schema(self.sources.layout.rows)),
+            report=report.to_dict(),
         )
 
     def report(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from contextlib import AbstractContextManager, closing, nullcontext
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -19,7 +20,7 @@ from ddbio.ops.exports.source import open_export
 from ddbio.ops.exports.task import ExportFilesTask, ExportStream, collect_export_task, write_export_task
 from ddbio.ops.job.clock import Clock
 from ddbio.ops.job.report import file_reports, misfit_reports
-from ddbio.ops.job.staging import open_staging
+from ddbio.ops.job.staging import open_staging, report_again, target_of
 from ddbio.ops.job.target import spare_sources
 
 if TYPE_CHECKING:
@@ -142,15 +143,19 @@ def export_to_files(
     staging = open_staging(options, options.format)
     job = _Job(options, source, layout_of_export(source, options), staging)
     spare_sources(staging.store, options.mode, source.places)
-    # An engine raises only after its tasks have ended.
-    with commit.whole(staging.store, options.mode, staging.job_id) as complete:
-        cpu_planned = clock.cpu_seconds()
-        with closing(open_engine(engine_name(options), master=master, conf=conf)) as engine:
-            results = job.run(engine, watch)
-            files = [file for result in results for file in result.staged] or staging.empty(job.layout.rows)
-            complete(files, job.facts())
-            cpu_seconds = cpu_planned + engine.cpu_seconds()
-    return job.report(engine.name, results, files, clock.seconds(), cpu_seconds)
+    try:
+        # An engine raises only after its tasks have ended.
+        with commit.whole(target_of(options, staging.store), staging.job_id) as complete:
+            cpu_planned = clock.cpu_seconds()
+            with closing(open_engine(engine_name(options), master=master, conf=conf)) as engine:
+                results = job.run(engine, watch)
+                files = [file for result in results for file in result.staged] or staging.empty(job.layout.rows)
+                report = job.report(engine.name, results, files, clock.seconds(), cpu_planned + engine.cpu_seconds())
+                complete(files, job.facts(report))
+                cpu_seconds = round(cpu_planned + engine.cpu_seconds(), 3)
+    except commit.AlreadyCommittedError as done:
+        return report_again(ExportReadReport, done)
+    return dataclasses.replace(report, seconds=round(clock.seconds(), 3), cpu_seconds=cpu_seconds)
 
 
 @dataclass(frozen=True)
@@ -169,13 +174,14 @@ class _Job:
         with nullcontext() if watch is None else watch.running(plan, budget):
             return engine.run(write_export_task, tasks, budget)
 
-    def facts(self) -> commit.JobFacts:
+    def facts(self, report: ExportReadReport) -> commit.JobFacts:
         summary = self.source.summary
         names = ("export_arn", "table_arn", "table_id", "kind", "export_time", "from_time", "to_time", "filtered")
         return commit.JobFacts(
             created_at=datetime.now(UTC).isoformat(timespec="seconds"),
             source={name: getattr(summary, name) for name in names},
             schema=schema_to_json(normalize_schema(self.layout.rows)),
+            report=report.to_dict(),
         )
 
     def report(

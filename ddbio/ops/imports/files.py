@@ -27,7 +27,7 @@ from ddbio.lake.rows import RowFiles
 from ddbio.ops.imports.report import ImportFilesReport
 from ddbio.ops.job.clock import Clock
 from ddbio.ops.job.report import file_reports
-from ddbio.ops.job.staging import new_job_id
+from ddbio.ops.job.staging import new_job_id, report_again, target_of
 from ddbio.ops.job.target import dynamodb_spec, open_store, spare_sources
 from ddbio.ops.loads.sources import batches_of, open_source
 
@@ -130,17 +130,20 @@ def _unit_batches(source: FileSource, key: Key, duplicates: str) -> Iterator[pa.
 
 def _write(batches: Iterable[pa.RecordBatch], key: Key, options: ImportFilesOptions, source: str) -> ImportFilesReport:
     clock = Clock()
-    store, job_id = open_store(options.dest, options), new_job_id()
-    with commit.whole(store, options.mode, job_id) as complete:
-        writer = ItemFileWriter(store, FOLDER, FileNaming(job_id, 0), _ENDINGS[options.format], options.compression)
-        try:
-            window = _filled(writer, batches, key, options)
-            staged = writer.finish()
-        except BaseException:
-            writer.abort()
-            raise
-        report = _report(window, options, job_id, clock, staged)
-        complete(staged, _facts(report, source))
+    store, job_id = open_store(options.dest, options), options.job_id or new_job_id()
+    try:
+        with commit.whole(target_of(options, store), job_id) as complete:
+            writer = ItemFileWriter(store, FOLDER, FileNaming(job_id, 0), _ENDINGS[options.format], options.compression)
+            try:
+                window = _filled(writer, batches, key, options)
+                staged = writer.finish()
+            except BaseException:
+                writer.abort()
+                raise
+            report = _report(window, options, job_id, clock, staged)
+            complete(staged, _facts(report, source))
+    except commit.AlreadyCommittedError as done:
+        return report_again(ImportFilesReport, done)
     return report
 
 
@@ -182,7 +185,10 @@ def _facts(report: ImportFilesReport, source: str) -> commit.JobFacts:
     names = ("key", "format", "compression", "delimiter", "gsi", "condition", "items", "json_bytes", "digest")
     stated: dict[str, Any] = {name: getattr(report, name) for name in names}
     return commit.JobFacts(
-        created_at=datetime.now(UTC).isoformat(timespec="seconds"), source={"rows": source, "import": stated}, schema=""
+        created_at=datetime.now(UTC).isoformat(timespec="seconds"),
+        source={"rows": source, "import": stated},
+        schema="",
+        report=report.to_dict(),
     )
 
 

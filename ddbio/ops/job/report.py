@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 from ddbio.core.rescue import MisfitLog
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
+    from typing import Self
 
     from ddbio.core.staged import Staged
 
@@ -76,6 +77,15 @@ def misfit_reports(logs: Iterable[MisfitLog]) -> tuple[MisfitReport, ...]:
 @dataclass(frozen=True)
 class Report:
     """Hold what every verb's report shares; its fields are the keys of the JSON form."""
+
+    @classmethod
+    def from_dict(cls, stated: Mapping[str, Any]) -> Self:
+        """Return the report that ``to_dict`` gave as plain values."""
+        values = {name: tuple(value) if isinstance(value, list) else value for name, value in stated.items()}
+        for name, kind in (("files", FileReport), ("misfits", MisfitReport)):
+            if name in values:
+                values[name] = tuple(kind(**each) for each in values[name])
+        return cls(**values)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the report as plain values, keys in the order of the fields."""

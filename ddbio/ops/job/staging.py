@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import dataclasses
+import hashlib
+import logging
 import secrets
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, TypeVar
 
 from ddbio.core.staged import FileNaming, Staged
+from ddbio.errors import OptionError
+from ddbio.lake.commit import Target
 from ddbio.lake.writer import FileOptions, RollingWriter
+from ddbio.ops.job.report import Report
 from ddbio.ops.job.target import open_store
 
 if TYPE_CHECKING:
@@ -16,8 +22,12 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
+    from ddbio.lake.commit import AlreadyCommittedError
     from ddbio.lake.store import ObjectStore
-    from ddbio.options import FilesOptions
+    from ddbio.options import FilesOptions, ImportFilesOptions
+
+ReportT = TypeVar("ReportT", bound=Report)
+_LOG = logging.getLogger("ddbio.commit")
 
 
 @dataclass(frozen=True)
@@ -49,7 +59,7 @@ class Staging:
 
 
 def open_staging(options: FilesOptions, file_format: Literal["parquet", "orc"] = "parquet") -> Staging:
-    """Return the staging of a new job at the target that its options name.
+    """Return the staging of a job at the target that its options name.
 
     Raises
     ------
@@ -59,7 +69,31 @@ def open_staging(options: FilesOptions, file_format: Literal["parquet", "orc"] =
     files = FileOptions(
         compression=options.compression, target_file_bytes=int(options.target_file_bytes), format=file_format
     )
-    return Staging(open_store(options.dest, options), new_job_id(), files)
+    return Staging(open_store(options.dest, options), options.job_id or new_job_id(), files)
+
+
+def target_of(options: FilesOptions | ImportFilesOptions, store: ObjectStore) -> Target:
+    """Return what a job's commit has to know of its target."""
+    asked = {field.name: getattr(options, field.name) for field in dataclasses.fields(options)}
+    del asked["job_id"]
+    command = hashlib.blake2b(f"{type(options).__name__} {asked}".encode(), digest_size=16).hexdigest()
+    return Target(store=store, mode=options.mode, overwrite_foreign=options.overwrite_foreign, command=command)
+
+
+def report_again(kind: type[ReportT], committed: AlreadyCommittedError) -> ReportT:
+    """Return the report of an earlier run of the same job, and log that nothing was done.
+
+    Raises
+    ------
+    OptionError
+        If the job of that id was another verb's.
+    """
+    manifest = committed.manifest
+    _LOG.warning("job %s is committed already: this is its report, nothing was run", manifest["job_id"])
+    try:
+        return kind.from_dict(manifest["report"])
+    except (KeyError, TypeError):
+        raise OptionError(f"job id {manifest['job_id']!r} belongs to a job of another kind: choose another") from None
 
 
 def new_job_id() -> str:

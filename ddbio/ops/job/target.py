@@ -14,7 +14,7 @@ from ddbio.lake.local import LocalStore
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from ddbio.lake.commit import WriteMode
+    from ddbio.lake.claim import WriteMode
     from ddbio.lake.store import ObjectStore
     from ddbio.options import ConnectionOptions
 

@@ -1,4 +1,4 @@
-"""Write one task's segments as lines of an export, straight from the pages; and the manifests once all is there."""
+"""Write one task's segments as lines of an export, straight from the pages; make the manifests that go with it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from ddbio.core.exports import manifest, manifest_text
 from ddbio.core.item_lines import PageSplitter
-from ddbio.core.staged import FileNaming
+from ddbio.core.staged import FileNaming, SmallObject
 from ddbio.errors import DecodeError
 from ddbio.lake.gzip_lines import GzipLinesWriter
 from ddbio.ops.scans.files import FilesResult
@@ -49,10 +49,10 @@ def write_lines_task(task: FilesTask, budget: Budget) -> FilesResult:
     return FilesResult(staged, tally.items, 0, tally.wire_bytes, tally.misfits, tally.digest, md5s)
 
 
-def publish_manifests(
+def export_objects(
     staging: Staging, options: ScanToFilesOptions, facts: TableFacts, began: datetime, results: Sequence[FilesResult]
-) -> None:
-    """Make committed files an export: its summary, by which readers know that it has completed, comes last."""
+) -> tuple[SmallObject, ...]:
+    """Return what makes the files an export: the summary, by which readers know that it has completed, comes last."""
     files = [
         manifest.ExportFile(staged.path.rpartition("/")[2], staged.rows, md5)
         for result in results
@@ -70,12 +70,11 @@ def publish_manifests(
         items=sum(file.items for file in files),
         filtered={name: value for name in ("index", "columns", "limit") if (value := getattr(options, name))},
     )
-    staging.store.put(manifest.STARTED, b"")
+    objects = [SmallObject(manifest.STARTED, "")]
     for name, text in ((manifest.FILES, listed), (manifest.SUMMARY, summary)):
-        staging.store.put(f"{name}.md5", manifest_text.checksum_text(text))
-        staging.store.put(f"{name}.json", text)
-    # The folder in which a local store writes such files.
-    staging.store.abort(staging.job_id)
+        objects.append(SmallObject(f"{name}.md5", manifest_text.checksum_text(text).decode()))
+        objects.append(SmallObject(f"{name}.json", text.decode()))
+    return tuple(objects)
 
 
 def _place(uri: str) -> tuple[str, str]:

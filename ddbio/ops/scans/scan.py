@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import AbstractContextManager, closing, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Protocol
 
@@ -15,10 +15,10 @@ from ddbio.engine import available_cores, is_spark_installed, open_engine, runni
 from ddbio.lake import commit
 from ddbio.ops.job.clock import Clock
 from ddbio.ops.job.report import ScanReport, file_reports, misfit_reports
-from ddbio.ops.job.staging import open_staging
+from ddbio.ops.job.staging import open_staging, report_again, target_of
 from ddbio.ops.job.target import dynamodb_spec
 from ddbio.ops.scans.files import FilesTask, write_task
-from ddbio.ops.scans.lines import publish_manifests, write_lines_task
+from ddbio.ops.scans.lines import export_objects, write_lines_task
 from ddbio.ops.scans.survey import describe_scan, request_of, sample_table
 from ddbio.ops.scans.task import ScanTask
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from ddbio.core.facts import TableFacts
-    from ddbio.core.staged import Staged
+    from ddbio.core.staged import SmallObject, Staged
     from ddbio.ops.job.staging import Staging
     from ddbio.options import ScanOptions, ScanToFilesOptions
 
@@ -111,9 +111,12 @@ def scan_to_files(
     clock = Clock()
     facts = describe_scan(options)
     staging = open_staging(options)
-    # An engine raises only after its tasks have ended.
-    with commit.whole(staging.store, options.mode, staging.job_id) as complete:
-        return _run(_Job(options, facts, staging), complete, clock, _Settings(master, conf, watch or Unwatched()))
+    try:
+        # An engine raises only after its tasks have ended.
+        with commit.whole(target_of(options, staging.store), staging.job_id) as complete:
+            return _run(_Job(options, facts, staging), complete, clock, _Settings(master, conf, watch or Unwatched()))
+    except commit.AlreadyCommittedError as done:
+        return report_again(ScanReport, done)
 
 
 @dataclass(frozen=True)
@@ -132,7 +135,7 @@ class _Job:
     def tasks(self, plan: ScanPlan) -> list[FilesTask]:
         return [FilesTask(scan, self.staging) for scan in scan_tasks(plan, self.options, self.facts)]
 
-    def facts_of(self, plan: ScanPlan, digest: str | None) -> commit.JobFacts:
+    def facts_of(self, plan: ScanPlan, report: ScanReport, objects: tuple[SmallObject, ...]) -> commit.JobFacts:
         return commit.JobFacts(
             created_at=datetime.now(UTC).isoformat(timespec="seconds"),
             source={
@@ -142,7 +145,9 @@ class _Job:
                 "columns": plan.columns,
             },
             schema=schema_to_json(plan.schema),
-            digest=digest,
+            digest=report.digest,
+            objects=objects,
+            report=report.to_dict(),
         )
 
 
@@ -164,33 +169,33 @@ def _run(job: _Job, complete: commit.Complete, clock: Clock, settings: _Settings
             results = engine.run(write_lines_task if job.is_export else write_task, job.tasks(plan), budget)
         files = [file for result in results for file in result.staged] or job.without_rows(plan)
         digest = _merged([result.digest for result in results]).hexdigest() if options.digest else None
-        complete(files, job.facts_of(plan, digest))
-        if job.is_export:
-            publish_manifests(staging, options, job.facts, began_at, results)
-        cpu_seconds = cpu_planned + engine.cpu_seconds()
-    usage = budget.usage()
-    return ScanReport(
-        table=plan.table,
-        dest=options.dest,
-        job_id=staging.job_id,
-        engine=plan.engine,
-        segments=plan.segments,
-        tasks=plan.tasks,
-        lanes=plan.lanes,
-        items=sum(result.items for result in results),
-        rows=sum(file.rows for file in files),
-        rescued=sum(result.rescued for result in results),
-        seconds=round(clock.seconds(), 3),
-        cpu_seconds=round(cpu_seconds, 3),
-        wire_bytes=sum(result.wire_bytes for result in results),
-        rcu_asked_per_second=plan.rcu_per_second,
-        rcu_consumed=usage.consumed_units,
-        rcu_peak_10s_ratio=usage.peak_10s_ratio,
-        throttles=usage.throttles,
-        misfits=misfit_reports(result.misfits for result in results),
-        files=file_reports(options.dest, files),
-        digest=digest,
-    )
+        objects = export_objects(staging, options, job.facts, began_at, results) if job.is_export else ()
+        usage = budget.usage()
+        report = ScanReport(
+            table=plan.table,
+            dest=options.dest,
+            job_id=staging.job_id,
+            engine=plan.engine,
+            segments=plan.segments,
+            tasks=plan.tasks,
+            lanes=plan.lanes,
+            items=sum(result.items for result in results),
+            rows=sum(file.rows for file in files),
+            rescued=sum(result.rescued for result in results),
+            seconds=round(clock.seconds(), 3),
+            cpu_seconds=round(cpu_planned + engine.cpu_seconds(), 3),
+            wire_bytes=sum(result.wire_bytes for result in results),
+            rcu_asked_per_second=plan.rcu_per_second,
+            rcu_consumed=usage.consumed_units,
+            rcu_peak_10s_ratio=usage.peak_10s_ratio,
+            throttles=usage.throttles,
+            misfits=misfit_reports(result.misfits for result in results),
+            files=file_reports(options.dest, files),
+            digest=digest,
+        )
+        complete(files, job.facts_of(plan, report, objects))
+        cpu_seconds = round(cpu_planned + engine.cpu_seconds(), 3)
+    return replace(report, seconds=round(clock.seconds(), 3), cpu_seconds=cpu_seconds)
 
 
 def _merged(digests: Sequence[Digest]) -> Digest:

@@ -191,3 +191,19 @@ def test_report_is_json(scan):
     """The report's fields are the keys of its JSON form."""
     report = scan("types")
     assert json.loads(report.to_json()).keys() == set(ScanReport.__dataclass_fields__)
+
+
+def test_a_job_id_runs_once(fake, tmp_path):
+    """The same id again gives the first run's report and reads nothing, in mode append too; another kind is refused."""
+    dest = tmp_path / "out"
+    options = {"endpoint_url": fake.endpoint_url, "engine": "local", "mode": "append", "job_id": "nightly_7"}
+    report = ddbio.scan("types", dest, **options)
+    files = sorted(path for path in dest.rglob("*") if path.is_file())
+    scans = fake.requests()["Scan"]
+    again = ddbio.scan("types", dest, **options)
+    assert (again.to_dict() | {"seconds": 0, "cpu_seconds": 0}) == (report.to_dict() | {"seconds": 0, "cpu_seconds": 0})
+    assert sorted(path for path in dest.rglob("*") if path.is_file()) == files
+    assert fake.requests()["Scan"] == scans
+    rows = pa.table({"pk": ["a"]})
+    with pytest.raises(OptionError, match="job of another kind"):
+        ddbio.write_import_files(rows, dest, key="pk:S", mode="overwrite", overwrite_foreign=True, job_id="nightly_7")

@@ -1,0 +1,252 @@
+"""Claim a target for a running job, and tell jobs that run from jobs that died.
+
+A claim is a small object ``_ddbio/<job_id>.claim.json`` that its job writes again every few seconds. Ages are
+differences of the store's own timestamps, so no two clocks are compared. A job whose claim has not been renewed for the
+lease is dead; one of this machine whose process is gone is dead at once.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+import os
+import random
+import socket
+import threading
+import time
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+
+from ddbio.errors import DdbioError, NotFoundError, TargetError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from ddbio.core.staged import StoredObject
+    from ddbio.lake.store import ObjectStore
+
+WriteMode: TypeAlias = Literal["error", "append", "overwrite"]
+
+META = "_ddbio/"
+"""Folder of a target for what jobs write beside their files; Spark, Athena and pyarrow pass over it."""
+
+FORMAT = 1
+"""Version of the layout of claims, intents and manifests."""
+
+PROBE = ".probe"
+"""How the name of an empty object ends by which a job tries what it may do; it is there for a moment."""
+
+LEASE_SECONDS = 90.0
+"""A claim that was not renewed for so long belongs to a dead job."""
+
+_RENEWALS = 6
+_SHORTEST_RENEWAL_SECONDS = 0.05
+_ENDING = ".claim.json"
+_LOG = logging.getLogger("ddbio.commit")
+
+
+@dataclass(frozen=True)
+class ForeignClaim:
+    """Hold what another job's claim says, and how long ago it was renewed."""
+
+    job_id: str
+    mode: WriteMode
+    owner: dict[str, Any]
+    age_seconds: float
+    lease_seconds: float
+
+    @property
+    def is_live(self) -> bool:
+        """Return whether the job may still be running."""
+        return self.age_seconds < self.lease_seconds and not _has_ended(self.owner)
+
+    def __str__(self) -> str:
+        """Name the job, and where it runs."""
+        host, process = self.owner.get("host", "an unknown host"), self.owner.get("process", "?")
+        return (
+            f"job {self.job_id} (mode {self.mode}, process {process} on {host}, since {self.owner.get('since', '?')})"
+        )
+
+
+class Claim:
+    """Hold a target for one job from before its first look at the target until after its last write.
+
+    Parameters
+    ----------
+    mode
+        Jobs of mode ``append`` share a target with any other; of ``error`` and ``overwrite`` there is one at a time.
+    lease_seconds
+        Age at which a claim counts as dead; it is renewed several times within that.
+    """
+
+    def __init__(
+        self, store: ObjectStore, job_id: str, mode: WriteMode, *, lease_seconds: float = LEASE_SECONDS
+    ) -> None:
+        self._store, self._job_id, self._mode, self._lease_seconds = store, job_id, mode, lease_seconds
+        self._renew_seconds = max(_SHORTEST_RENEWAL_SECONDS, lease_seconds / _RENEWALS)
+        self._path = claim_path(job_id)
+
+    def take(self) -> list[ForeignClaim]:
+        """Write the claim, once no other job excludes this one; return the claims of all others.
+
+        A job that seems to run is given one lease to show that it does.
+
+        Raises
+        ------
+        TargetError
+            If another job writes to this target that may not be there at the same time, or one of the same id.
+        """
+        began, ages = time.monotonic(), dict[str, float]()
+        while True:
+            rivals = [each for each in self._namesakes() if each.is_live]
+            if not rivals:
+                self.write()
+                others = self._others()
+                rivals = [each for each in others if each.is_live and "append" not in {self._mode, each.mode}]
+                if not rivals:
+                    return others
+                self.release()
+            renewed = [each for each in rivals if each.age_seconds < ages.get(each.job_id, 0.0)]
+            if renewed or time.monotonic() - began > self._lease_seconds + self._renew_seconds:
+                raise TargetError(
+                    f"target {self._store.uri} is being written to by {(renewed or rivals)[0]}: wait for its end, "
+                    "choose another target, or let both jobs append",
+                    self._store.uri,
+                )
+            ages = {each.job_id: each.age_seconds for each in rivals}
+            # Two jobs that met take their next look at different times.
+            time.sleep(self._renew_seconds * random.uniform(0.05, 0.2))
+
+    @contextlib.contextmanager
+    def kept(self) -> Iterator[None]:
+        """Renew the claim while the context is open."""
+        ended = threading.Event()
+        keeper = threading.Thread(target=self._keep, args=(ended,), name="ddbio-claim", daemon=True)
+        keeper.start()
+        try:
+            yield
+        finally:
+            ended.set()
+            keeper.join()
+
+    def require(self) -> None:
+        """Refuse to go on where another job has found this one dead and cleaned up after it.
+
+        Raises
+        ------
+        TargetError
+            If the claim is gone.
+        """
+        if not any(each.path == self._path for each in self._store.list(self._path)):
+            raise TargetError(
+                f"job {self._job_id} has lost its claim to {self._store.uri}: it could not renew it for "
+                f"{self._lease_seconds:.0f} s and another job took the target over; run it again",
+                self._store.uri,
+            )
+
+    def _namesakes(self) -> list[ForeignClaim]:
+        """Return the claim of another process that runs, or ran, under this job's id."""
+        # It tells the store's time, and that objects may be written and deleted here.
+        path = f"{META}{self._job_id}{PROBE}"
+        self._store.put(path, b"")
+        now = next((each.modified_at for each in self._store.list(path)), 0.0)
+        self._store.delete([path])
+        return self._read(self._store.list(self._path), now)
+
+    def _others(self) -> list[ForeignClaim]:
+        """Return the claims of all other jobs, just after this one's was written."""
+        found = {each.path: each for each in self._store.list(META) if is_claim(each.path)}
+        own = found.pop(self._path, None)
+        return self._read(found.values(), time.time() if own is None else own.modified_at)
+
+    def _read(self, found: Iterable[StoredObject], now: float) -> list[ForeignClaim]:
+        claims = []
+        for each in found:
+            # Gone in between: its job has just ended.
+            with contextlib.suppress(NotFoundError):
+                stated = parse_state(self._store.read(each.path), each.path)
+                job_id, mode, owner = (stated[name] for name in ("job_id", "mode", "owner"))
+                claims.append(ForeignClaim(job_id, mode, owner, now - each.modified_at, self._lease_seconds))
+        return claims
+
+    def write(self) -> None:
+        """Write the claim, or renew it."""
+        stated = {"format": FORMAT, "job_id": self._job_id, "mode": self._mode, "owner": _this_process()}
+        self._store.put(self._path, format_state(stated))
+
+    def release(self) -> None:
+        """Remove the claim."""
+        self._store.delete([self._path])
+
+    def _keep(self, ended: threading.Event) -> None:
+        while not ended.wait(self._renew_seconds):
+            try:
+                # A claim that is gone was taken away: to write it again would hide that.
+                if any(True for _ in self._store.list(self._path)):
+                    self.write()
+            except DdbioError as error:
+                _LOG.warning("the claim of job %s to %s could not be renewed: %s", self._job_id, self._store.uri, error)
+
+
+def claim_path(job_id: str) -> str:
+    """Return where a job's claim lies."""
+    return f"{META}{job_id}{_ENDING}"
+
+
+def is_claim(path: str) -> bool:
+    """Return whether an object is a claim."""
+    return path.startswith(META) and path.endswith(_ENDING)
+
+
+def format_state(stated: dict[str, Any]) -> bytes:
+    """Return a claim, an intent or a manifest as JSON text."""
+    return json.dumps(stated, ensure_ascii=False, indent=1).encode()
+
+
+def parse_state(text: bytes, path: str) -> dict[str, Any]:
+    """Return what a claim, an intent or a manifest states.
+
+    Raises
+    ------
+    TargetError
+        If it was not written by ddbio, or by a version whose layout this one does not know.
+    """
+    try:
+        stated = json.loads(text)
+        version = stated.get("format", 0)
+    except (ValueError, AttributeError) as error:
+        raise TargetError(f"{path} is not a state that ddbio wrote ({error}): move it away") from None
+    if version > FORMAT:
+        raise TargetError(f"{path} has format {version}, this ddbio knows {FORMAT}: use the newer ddbio that wrote it")
+    return stated  # type: ignore[no-any-return]
+
+
+def _this_process() -> dict[str, Any]:
+    since = datetime.now(UTC).isoformat(timespec="seconds")
+    return {"host": socket.gethostname(), "system": _system(), **_process(os.getpid()), "since": since}
+
+
+def _process(number: int) -> dict[str, Any]:
+    """Return the number of a process, and the tick at which it started, where the system tells."""
+    with contextlib.suppress(OSError, IndexError):
+        # https://man7.org/linux/man-pages/man5/proc_pid_stat.5.html: field 22, the second may hold blanks.
+        return {"process": number, "started": Path(f"/proc/{number}/stat").read_text().rpartition(")")[2].split()[19]}
+    return {"process": number, "started": None}
+
+
+def _system() -> str | None:
+    """Return what tells this boot of this machine, or container, from all others; None where nothing does."""
+    with contextlib.suppress(OSError):
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+        return f"{boot}/{Path('/proc/self/ns/pid').readlink()}"
+    return None
+
+
+def _has_ended(owner: dict[str, Any]) -> bool:
+    """Return whether a process of this machine has ended; False where that cannot be told."""
+    if owner.get("system") is None or owner.get("system") != _system() or owner.get("started") is None:
+        return False
+    return bool(_process(owner["process"])["started"] != owner["started"])
