@@ -69,7 +69,7 @@ def line_loaders() -> dict[str, Callable[[bytes], Any]]:
     if importlib.util.find_spec("orjson"):
         loads = importlib.import_module("orjson").loads
         ways[ORJSON] = lambda body: list(map(loads, body.splitlines()))
-    deserialize = _Deserializer().deserialize
+    deserialize = Deserializer().deserialize
     ways[BOTO3] = lambda body: [
         {name: deserialize(value) for name, value in json.loads(line).items()} for line in body.splitlines()
     ]
@@ -156,7 +156,7 @@ def _load(loads: Callable[[bytes], Any], framing: Framing, body: bytes) -> list[
     return [loads(line)["Item"] for line in body.splitlines()]
 
 
-class _Deserializer(TypeDeserializer):
+class Deserializer(TypeDeserializer):
     """Take base64, which botocore's parser would have decoded before."""
 
     def _deserialize_b(self, value: str) -> Binary:
@@ -164,7 +164,7 @@ class _Deserializer(TypeDeserializer):
 
 
 def _deserialize(framing: Framing, body: bytes) -> list[dict[str, Any]]:
-    deserialize = _Deserializer().deserialize
+    deserialize = Deserializer().deserialize
     items = _load(json.loads, framing, body)
     return [{name: deserialize(value) for name, value in item.items()} for item in items]
 

@@ -4,7 +4,13 @@ from __future__ import annotations
 
 import os
 import re
+import subprocess
+import tempfile
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 _TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
 _MEBIBYTE_KIB = 1024
@@ -31,6 +37,26 @@ class TreeClock:
             total += processes[pid][1]
             waiting += [child for child in children.get(pid, ()) if child not in self._others]
         return total
+
+
+def run(command: Sequence[str]) -> tuple[float, str]:
+    """Run a command to its end; return user + system seconds of all of its processes, and its standard output.
+
+    Raises
+    ------
+    RuntimeError
+        It failed; the message has what it said.
+    """
+    with tempfile.TemporaryFile("w+") as out, tempfile.TemporaryFile("w+") as said:
+        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=out, stderr=said)
+        # What its descendants used is in it, as each was waited for by its parent.
+        _, status, usage = os.wait4(process.pid, 0)
+        process.returncode = os.waitstatus_to_exitcode(status)
+        for stream in (out, said):
+            stream.seek(0)
+        if process.returncode:
+            raise RuntimeError(f"{' '.join(command)} ended with {process.returncode}: {said.read()}{out.read()}")
+        return usage.ru_utime + usage.ru_stime, out.read()
 
 
 def reset_peak() -> None:

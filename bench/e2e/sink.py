@@ -1,6 +1,7 @@
 """Take every write and keep none, in a process of its own: the least that an endpoint does beside a measured client.
 
-It describes one table, answers batches of writes as done, and counts rows and bytes; refuses to look at an item.
+It describes one table, answers writes as done, one or batches of them, and counts rows and bytes; refuses to look at
+an item.
 """
 
 from __future__ import annotations
@@ -21,13 +22,7 @@ if TYPE_CHECKING:
 
 _HEAD_END = b"\r\n\r\n"
 _LENGTH = re.compile(rb"\ncontent-length: (\d+)", re.IGNORECASE)
-_TABLE = {
-    "TableName": "rows",
-    "TableStatus": "ACTIVE",
-    "AttributeDefinitions": [{"AttributeName": "pk", "AttributeType": "S"}],
-    "KeySchema": [{"AttributeName": "pk", "KeyType": "HASH"}],
-    "BillingModeSummary": {"BillingMode": "PAY_PER_REQUEST"},
-}
+_KEY_TYPES = ("HASH", "RANGE")
 
 
 @dataclass(frozen=True)
@@ -39,7 +34,7 @@ class Sink:
 
     @property
     def rows(self) -> int:
-        """Return how many puts have come."""
+        """Return how many rows have come."""
         return int(self._taken[0])
 
     @property
@@ -49,12 +44,12 @@ class Sink:
 
 
 @contextmanager
-def running() -> Iterator[Sink]:
-    """Run a sink while the context is open."""
+def running(key: str = "pk:S") -> Iterator[Sink]:
+    """Run a sink of a table ``rows`` with this key while the context is open."""
     spawning = multiprocessing.get_context("spawn")
     taken: Any = spawning.Array("q", 2)
     ours, theirs = spawning.Pipe()
-    process = spawning.Process(target=_serve, args=(theirs, taken), daemon=True)
+    process = spawning.Process(target=_serve, args=(theirs, taken, key), daemon=True)
     process.start()
     try:
         yield Sink(f"http://127.0.0.1:{ours.recv()}", taken)
@@ -63,16 +58,17 @@ def running() -> Iterator[Sink]:
         process.join()
 
 
-def _serve(ready: Any, taken: Any) -> None:
+def _serve(ready: Any, taken: Any, key: str) -> None:
+    described = _reply({"Table": _table(key)})
     listener = socket.create_server(("127.0.0.1", 0), backlog=64)
     ready.send(listener.getsockname()[1])
     while True:
         link, _ = listener.accept()
         link.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        threading.Thread(target=_converse, args=(link, taken), daemon=True).start()
+        threading.Thread(target=_converse, args=(link, taken, described), daemon=True).start()
 
 
-def _converse(link: socket.socket, taken: Any) -> None:
+def _converse(link: socket.socket, taken: Any, described: bytes) -> None:
     came = b""
     while True:
         while _HEAD_END not in came:
@@ -85,22 +81,42 @@ def _converse(link: socket.socket, taken: Any) -> None:
         while missing > 0:
             chunks.append(link.recv(missing))
             missing -= len(chunks[-1])
-        link.sendall(_answer(head, b"".join(chunks), taken))
+        link.sendall(_answer(head, b"".join(chunks), taken) or described)
         came = b""
 
 
 def _answer(head: bytes, body: bytes, taken: Any) -> bytes:
-    if b"BatchWriteItem" not in head:
-        return _reply({"Table": _TABLE})
-    rows = (zlib.decompress(body, 31) if b"\r\ncontent-encoding: gzip" in head else body).count(b'"PutRequest"')
+    """Return the answer to a write; nothing for a request that is none."""
+    if b"BatchWriteItem" in head:
+        rows = (zlib.decompress(body, 31) if b"\r\ncontent-encoding: gzip" in head else body).count(b'"PutRequest"')
+    elif b".PutItem" in head or b".UpdateItem" in head:
+        rows = 0
+    else:
+        return b""
     with taken.get_lock():
-        taken[0] += rows
+        taken[0] += rows or 1
         taken[1] += len(body)
     return _written(rows)
 
 
+def _table(key: str) -> dict[str, Any]:
+    parts = [part.split(":") for part in key.split(",")]
+    return {
+        "TableName": "rows",
+        "TableStatus": "ACTIVE",
+        "AttributeDefinitions": [{"AttributeName": name, "AttributeType": tag} for name, tag in parts],
+        "KeySchema": [
+            {"AttributeName": part[0], "KeyType": kind} for part, kind in zip(parts, _KEY_TYPES, strict=False)
+        ],
+        "BillingModeSummary": {"BillingMode": "PAY_PER_REQUEST"},
+    }
+
+
 @functools.cache
 def _written(rows: int) -> bytes:
+    """Return the answer to a batch of so many rows, or to a request for one row."""
+    if not rows:
+        return _reply({"ConsumedCapacity": {"TableName": "rows", "CapacityUnits": 1.0}})
     return _reply({"UnprocessedItems": {}, "ConsumedCapacity": [{"TableName": "rows", "CapacityUnits": float(rows)}]})
 
 

@@ -1,0 +1,270 @@
+"""Run every verb as a process, beside the sum of its own steps alone, and beside boto3 doing the same.
+
+What counts is user + system time of the whole tree of processes, but for what the same verb takes for hardly any rows:
+that is its start, and has a figure of its own. Servers are other processes. boto3's items are Python objects before its
+clock starts, and its process has started. Goals: every verb ≥ 0.7 × the sum of its steps.
+"""
+
+from __future__ import annotations
+
+import statistics
+import sys
+import tempfile
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import boto3
+from boto3.dynamodb.types import TypeSerializer
+
+from bench import data, decoders, orders, pairs
+from bench.e2e import processes, record, sink
+from bench.floors import TABLE, Floors, Places, update_of
+from bench.serving import isolate
+from ddbio.testing import FakeDynamoDB
+from ddbio.testing.export import Change, ExportWriter
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+ITEMS, LITTLE = 100_000, 20
+# Requests of one row take several times as long, and so do all of boto3's.
+FEWER, SHARE_OF_PEERS = 5, 25
+BATCH_WRITER, UPDATE_ITEM, CLIENT_SCAN = "boto3 batch_writer", "boto3 update_item", "boto3 client.scan"
+_CHANGED_SHARE = 20
+_FIRST_MICROS = 1_700_000_000_000_000
+
+
+@dataclass(frozen=True)
+class Verb:
+    """Say how a verb is run over some places, of which steps it is made, and what boto3 would do instead.
+
+    Attributes
+    ----------
+    command
+        Returns its words, from the places, a folder of this run, and its number.
+    few
+        Whether it is given fewer rows.
+    """
+
+    command: Callable[[Places, Path, int], list[str]]
+    steps: tuple[str, ...] = ()
+    peer: str = ""
+    few: bool = False
+
+
+def _files(*words: str) -> list[str]:
+    return [*words, "--mode", "overwrite", "--engine", "local"]
+
+
+def _load(source: Path, places: Places, folder: Path, number: int, *words: str) -> list[str]:
+    noted = ["--job-id", f"run_{number}", "--state", str(folder / "state")]
+    return ["load", str(source), TABLE, *noted, "--engine", "local", "--endpoint-url", places.write_url, *words]
+
+
+def _scan(places: Places, folder: Path, _: int) -> list[str]:
+    return _files("scan", places.table, str(folder / "scan"), "--endpoint-url", places.read_url)
+
+
+def _copy(places: Places, _: Path, __: int) -> list[str]:
+    return ["copy", places.table, TABLE, "--endpoint-url", places.read_url, "--target-endpoint-url", places.write_url]
+
+
+def _import_files(places: Places, folder: Path, _: int) -> list[str]:
+    words = ["import", "files", str(places.parquet), str(folder / "import"), "--key", orders.KEY]
+    return [*words, "--mode", "overwrite"]
+
+
+VERBS: dict[str, Verb] = {
+    "scan": Verb(_scan, ("fetch", "infer", "decode", "write Parquet"), CLIENT_SCAN),
+    "export read": Verb(
+        lambda places, folder, _: _files("export", "read", str(places.export), str(folder / "read")),
+        ("gunzip", "infer", "decode", "write Parquet"),
+    ),
+    "export fold": Verb(
+        lambda places, folder, _: _files(
+            "export", "fold", str(places.export), str(places.increment), str(folder / "fold")
+        ),
+        ("gunzip", "infer", "decode", "changes", "write Parquet"),
+    ),
+    "load parquet": Verb(
+        lambda places, folder, number: _load(places.parquet, places, folder, number),
+        ("read Parquet", "encode", "send batches"),
+        BATCH_WRITER,
+    ),
+    "load lines": Verb(
+        lambda places, folder, number: _load(places.lines, places, folder, number),
+        ("check", "send batches"),
+        BATCH_WRITER,
+    ),
+    "load update": Verb(
+        lambda places, folder, number: _load(places.parquet, places, folder, number, "--mode", "update"),
+        ("encode few", "send singles"),
+        UPDATE_ITEM,
+        few=True,
+    ),
+    "copy": Verb(_copy, ("fetch", "check", "send batches"), BATCH_WRITER),
+    "import files": Verb(_import_files, ("read Parquet", "encode", "compress")),
+    "schema": Verb(lambda places, _, __: ["schema", str(places.lines)], ("infer",)),
+    "digest": Verb(lambda places, _, __: [str(places.parquet)], ("read Parquet", "hash")),
+}
+
+
+def main() -> None:
+    """Append one row with every verb."""
+    arguments = record.parser("verbs")
+    arguments.add_argument("--rounds", type=int, default=3)
+    arguments.add_argument("--only", default="", help="verbs whose name holds this")
+    asked = arguments.parse_args()
+    chosen = {name: verb for name, verb in VERBS.items() if asked.only in name}
+    record.append("verbs", asked, measure(chosen, data.scaled(ITEMS), asked.rounds))
+
+
+def measure(verbs: dict[str, Verb], count: int, rounds: int) -> dict[str, Any]:
+    """Return each verb's seconds, its start told apart, its steps' and boto3's rate, the verbs taking turns."""
+    few = max(LITTLE, count // FEWER)
+    with tempfile.TemporaryDirectory() as home, serving(Path(home), (count, few, LITTLE)) as served:
+        whole, fewer, little = served
+        runs = {
+            (name, size): Run(verb, places, Path(home, name.replace(" ", "-")))
+            for name, verb in verbs.items()
+            for size, places in (("whole", fewer if verb.few else whole), ("start", little))
+        }
+        floors = Floors(whole, few)
+        steps = {step: floors.steps[step] for verb in verbs.values() for step in verb.steps}
+        peers = peers_of(whole, count // SHARE_OF_PEERS)
+        peers = {verb.peer: peers[verb.peer] for verb in verbs.values() if verb.peer}
+        # What is compiled, imported, made or connected once is in no figure.
+        for run in runs.values():
+            run()
+        pairs.interleave(steps, 1)
+        pairs.interleave(peers, 1)
+        seconds: dict[tuple[str, str], list[float]] = {each: [] for each in runs}
+        rates: dict[str, list[float]] = {peer: [] for peer in peers}
+        alone: pairs.Seconds = {step: [] for step in steps}
+        for _ in range(rounds):
+            for each, run in runs.items():
+                seconds[each].append(run())
+            for step, taken in pairs.interleave(steps, 1, collecting=True).items():
+                alone[step] += taken
+            for peer, taken in pairs.interleave(peers, 1, collecting=True).items():
+                rates[peer] += [(count // SHARE_OF_PEERS) / each for each in taken]
+    counts = {name: few if verb.few else count for name, verb in verbs.items()}
+    return {
+        name: _figures(verb, counts[name], (seconds[name, "whole"], seconds[name, "start"]), alone, rates)
+        for name, verb in verbs.items()
+    }
+
+
+def _figures(
+    verb: Verb,
+    count: int,
+    taken: tuple[list[float], list[float]],
+    alone: pairs.Seconds,
+    rates: dict[str, list[float]],
+) -> dict[str, Any]:
+    start = statistics.median(taken[1])
+    # The rest of a tiny run may be less than the noise of two starts.
+    seconds = max(statistics.median(taken[0]) - start, 0.001)
+    steps = {step: statistics.median(alone[step]) for step in verb.steps}
+    figures = {
+        "items": count,
+        "cpu_seconds": [round(each, 3) for each in taken[0]],
+        "start_cpu_seconds": [round(each, 3) for each in taken[1]],
+        "items_per_cpu_second": round(count / seconds),
+        "steps_cpu_seconds": record.rounded(steps),
+        "share_of_steps": round(sum(steps.values()) / seconds, 3),
+    }
+    if verb.peer:
+        rate = statistics.median(rates[verb.peer])
+        figures["peer_items_per_cpu_second"] = round(rate)
+        figures["times_as_many_as"] = {verb.peer: round(count / seconds / rate, 2)}
+        figures["times_as_many_with_start"] = {verb.peer: round(count / (seconds + start) / rate, 2)}
+    return figures
+
+
+@dataclass
+class Run:
+    """Run a verb over some places again and again; refuse a figure of one that did not do all."""
+
+    verb: Verb
+    places: Places
+    folder: Path
+    _number: int = 0
+
+    def __call__(self) -> float:
+        """Return the seconds of the whole tree."""
+        self._number += 1
+        words = self.verb.command(self.places, self.folder / Path(self.places.lines).stem, self._number)
+        return processes.run(command_of(words))[0]
+
+
+def command_of(words: list[str]) -> list[str]:
+    """Return what runs a verb, or the digest of a path, which is no verb."""
+    if len(words) == 1:
+        return [sys.executable, "-c", "import ddbio, sys; print(ddbio.digest(sys.argv[1]))", *words]
+    return [sys.executable, "-m", "ddbio", *words, "--json"]
+
+
+@contextmanager
+def serving(home: Path, counts: tuple[int, ...]) -> Iterator[list[Places]]:
+    """Serve tables of so many items, take writes, and lay the same items down as files, while the context is open."""
+    isolate()
+    with FakeDynamoDB(process=True) as fake, sink.running(orders.KEY) as taker:
+        places = []
+        for count in counts:
+            fake.load(f"orders-{count}", orders.lines("mixed", count), orders.KEY)
+            places.append(_laid_down(home, count, fake.endpoint_url, taker.endpoint_url))
+        before = taker.rows
+        processes.run(command_of(_load(places[-1].lines, places[-1], home, 0)))
+        assert taker.rows - before == counts[-1]
+        yield places
+
+
+def _laid_down(home: Path, count: int, read_url: str, write_url: str) -> Places:
+    items = orders.items("mixed", count)
+    lines = home / f"orders-{count}.jsonl"
+    lines.write_bytes(b"\n".join(orders.lines("mixed", count)) + b"\n")
+    writer = ExportWriter(home / f"export-{count}", files=4, empty_files=0)
+    export = writer.full(items)
+    changed = [{**item, "status": {"S": "changed"}} for item in items[:: min(_CHANGED_SHARE, count)]]
+    increment = writer.incremental(
+        Change(_FIRST_MICROS + place, {name: item[name] for name in orders.KEYS}, item)
+        for place, item in enumerate(changed)
+    )
+    places = Places(lines, home / f"parquet-{count}", export, increment, read_url, write_url, f"orders-{count}")
+    words = _files("scan", places.table, str(places.parquet), "--endpoint-url", read_url)
+    processes.run(command_of(words))
+    return places
+
+
+def peers_of(places: Places, count: int) -> dict[str, Callable[[], None]]:
+    """Return what boto3's users write, over items that are there already; each makes its client."""
+    deserialize, serialize = decoders.Deserializer().deserialize, TypeSerializer().serialize
+    plain = [{name: deserialize(value) for name, value in item.items()} for item in orders.items("mixed", count)]
+    updates = [update_of({name: serialize(value) for name, value in item.items()}) for item in plain]
+
+    def batch_writer() -> None:
+        resource: Any = boto3.resource("dynamodb", endpoint_url=places.write_url)
+        with resource.Table(TABLE).batch_writer() as writer:
+            for item in plain:
+                writer.put_item(Item=item)
+
+    def update_item() -> None:
+        client = boto3.client("dynamodb", endpoint_url=places.write_url)
+        for update in updates:
+            client.update_item(**update)
+
+    def client_scan() -> None:
+        client = boto3.client("dynamodb", endpoint_url=places.read_url)
+        pages = client.get_paginator("scan").paginate(
+            TableName=places.table, PaginationConfig={"MaxItems": count, "PageSize": min(count, 1_000)}
+        )
+        assert sum(len(page["Items"]) for page in pages) == count
+
+    return {BATCH_WRITER: batch_writer, UPDATE_ITEM: update_item, CLIENT_SCAN: client_scan}
+
+
+if __name__ == "__main__":
+    main()
