@@ -1,4 +1,4 @@
-"""From DynamoDB JSON to typed columns, in memory: ours, the floor (bare ``pyarrow.json``), the peers and the limits."""
+"""From DynamoDB JSON to typed columns, in memory: ours, the peers and the limits."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ class Decode:
     def time_ddbio(self, *_: str) -> None:
         self.ways[decoders.DDBIO](self.body)
 
-    def time_floor(self, *_: str) -> None:
-        self.ways[decoders.FLOOR](self.body)
+    def time_pyarrow_json(self, *_: str) -> None:
+        self.ways[decoders.PYARROW](self.body)
 
     def time_json_loads(self, *_: str) -> None:
         self.ways[decoders.LOADS](self.body)
@@ -45,8 +45,8 @@ class Decode:
     def time_boto3(self, *_: str) -> None:
         self.ways[decoders.BOTO3](self.body)
 
-    def track_ratio_to_floor(self, *_: str) -> float:
-        return self._ratio(decoders.FLOOR)
+    def track_ratio_to_pyarrow_json(self, *_: str) -> float:
+        return self._ratio(decoders.PYARROW)
 
     def track_ratio_to_boto3(self, *_: str) -> float:
         return self._ratio(decoders.BOTO3)
@@ -57,7 +57,7 @@ class Decode:
         }
         return speed_ratio(interleave(ways, ROUNDS), decoders.DDBIO, beside)
 
-    track_ratio_to_floor.unit = "x"  # type: ignore[attr-defined]
+    track_ratio_to_pyarrow_json.unit = "x"  # type: ignore[attr-defined]
     track_ratio_to_boto3.unit = "x"  # type: ignore[attr-defined]
 
 
@@ -80,8 +80,8 @@ class DecodeProfile:
     def time_ddbio(self, _: str) -> None:
         self.ways[decoders.DDBIO](self.body)
 
-    def time_floor(self, _: str) -> None:
-        self.ways[decoders.FLOOR](self.body)
+    def time_pyarrow_json(self, _: str) -> None:
+        self.ways[decoders.PYARROW](self.body)
 
     def time_json_loads(self, _: str) -> None:
         self.ways[decoders.LOADS](self.body)

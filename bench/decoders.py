@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 Framing = Literal["export", "page"]
 
 DDBIO = "ddbio"
-FLOOR = "pyarrow.json"
+PYARROW = "pyarrow.json"
 LOADS = "json.loads"
 BOTO3 = "json.loads + TypeDeserializer"
 ORJSON = "orjson.loads"
@@ -54,7 +54,7 @@ def decoders(shape: data.Shape, framing: Framing) -> dict[str, Callable[[bytes],
     decoder = Decoder(schema_of(shape))
     ways: dict[str, Callable[[bytes], Any]] = {
         DDBIO: lambda body: decoder.decode(body, framing),
-        FLOOR: functools.partial(_parse, parse_options(shape, framing)),
+        PYARROW: functools.partial(_parse, parse_options(shape, framing)),
         LOADS: functools.partial(_load, json.loads, framing),
         BOTO3: functools.partial(_deserialize, framing),
     }
@@ -83,7 +83,7 @@ def check(shape: data.Shape, framing: Framing) -> None:
     reference = RowBuilder(schema_of(shape), keep_nulls=False).batch(wanted, MisfitLog())
     results = {name: way(body) for name, way in decoders(shape, framing).items()}
     assert results.pop(DDBIO).equals(reference)
-    assert _untagged(results.pop(FLOOR), shape, framing).equals(reference.drop_columns(["_rescue"]))
+    assert _untagged(results.pop(PYARROW), shape, framing).equals(reference.drop_columns(["_rescue"]))
     typed = results.pop(BOTO3)
     assert len(typed) == len(wanted)
     for place in (*range(_COMPARED), *range(-_COMPARED, 0)):

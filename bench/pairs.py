@@ -31,10 +31,15 @@ def interleave(
     names = list(ways)
     seconds: Seconds = {name: [] for name in names}
     for number in range(rounds):
-        turn = number % len(names)
-        for name in names[turn:] + names[:turn]:
+        for name in turned(names, number):
             seconds[name].append(_seconds_of(ways[name], clock, collecting=collecting))
     return seconds
+
+
+def turned(names: list[str], number: int) -> list[str]:
+    """Return the order of a round: each begins with the next name."""
+    turn = number % len(names)
+    return names[turn:] + names[:turn]
 
 
 def speed_ratio(seconds: Seconds, way: str, beside: str) -> float:

@@ -1,4 +1,4 @@
-"""Make lines of items that are hard for a decoder in one way each, and decode them by ours, the floors and the limits.
+"""Make lines of items that are hard for a decoder in one way each, and decode them by ours, the peers and the limits.
 
 Sizes follow ``$BENCH_SCALE``. ``order`` is the shape ``orders``: flat and nested attributes of every type.
 """
@@ -52,11 +52,11 @@ def schema_of(profile: str) -> pa.Schema:
 
 
 def ways_of(profile: str) -> dict[str, Callable[[bytes], Any]]:
-    """Return ours, the floors, and what no decoder can be faster than; no floor takes rows that drift."""
+    """Return ours, the peers, and what no decoder can be faster than; ``pyarrow.json`` takes no rows that drift."""
     decoder = Decoder(schema_of(profile))
     ways: dict[str, Callable[[bytes], Any]] = {decoders.DDBIO: lambda body: decoder.decode_batches(body, "items")}
     if profile not in DRIFTS:
-        ways[decoders.FLOOR] = functools.partial(_parse, _parse_options(profile))
+        ways[decoders.PYARROW] = functools.partial(_parse, _parse_options(profile))
     ways |= decoders.line_loaders()
     return {**ways, MEMCPY: bytearray, UTF8: _check_utf8}
 

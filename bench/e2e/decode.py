@@ -1,4 +1,4 @@
-"""Decode export lines, one page, and lines of every profile beside the floors, the peers and the limits.
+"""Decode export lines, one page, and lines of every profile beside the peers and the limits.
 
 Goals beside bare ``pyarrow.json``: order ≥ 4.3, shuffled ≥ 3.5, wide and sparse ≥ 3; 1 % drifted rows cost ≤ 10 %.
 """

@@ -7,7 +7,7 @@ import statistics
 import sys
 import tempfile
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
@@ -17,6 +17,9 @@ from bench.e2e import processes, record, spark_files
 from bench.e2e.emr.connector import Connector, MissingConnectorError
 from ddbio.core.schema.field import RESCUE_NAME
 
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
 # It was slowest with one and with very many, and no faster with any number between.
 SEGMENTS = 4
 DDBIO, CONNECTOR = spark_files.DIRECT, "emr-dynamodb-hadoop 5.0.0 → Row → write.parquet"
@@ -25,8 +28,8 @@ DDBIO, CONNECTOR = spark_files.DIRECT, "emr-dynamodb-hadoop 5.0.0 → Row → wr
 def main() -> int:
     """Append one row: both warm, in turns, each with a JVM of its own; our driver's CPU counts too."""
     arguments = record.parser("emr_scan")
-    arguments.add_argument("--warm-ups", type=int, default=2)
-    arguments.add_argument("--rounds", type=int, default=3)
+    arguments.add_argument("--warm-ups", type=int, default=spark_files.WARM_UPS)
+    arguments.add_argument("--rounds", type=int, default=5)
     asked = arguments.parse_args()
     table = serving.serve("orders", data.scaled(spark_files.ITEMS))
     try:
@@ -55,9 +58,13 @@ def measure(table: serving.Table, folder: Path, connector: Connector, asked: Any
     try:
         direct = functools.partial(spark_files.write_direct, table, folder, schema, [])
         seconds: pairs.Seconds = {DDBIO: [], CONNECTOR: []}
-        for _ in range(asked.warm_ups + asked.rounds):
-            seconds[CONNECTOR].append(connector.scan(table.name, folder / "connector", SEGMENTS, spark_schema))
-            seconds[DDBIO] += pairs.interleave({DDBIO: direct}, 1, clock=clock, collecting=True)[DDBIO]
+        ways: dict[str, Callable[[], float]] = {
+            CONNECTOR: lambda: connector.scan(table.name, folder / "connector", SEGMENTS, spark_schema),
+            DDBIO: lambda: pairs.interleave({DDBIO: direct}, 1, clock=clock, collecting=True)[DDBIO][0],
+        }
+        for number in range(asked.warm_ups + asked.rounds):
+            for name in pairs.turned(list(ways), number):
+                seconds[name].append(ways[name]())
     finally:
         session.stop()
     check(table, folder)

@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any
 import boto3
 
 import ddbio
-from bench import data, serving
+from bench import data, pairs, serving
 from bench.e2e import record
 from bench.e2e.emr.connector import Connector, MissingConnectorError
+from bench.e2e.spark_files import WARM_UPS
 from bench.e2e.write import ITEM_BYTES, TEXT_BYTES, rows_of
 from ddbio.testing import FakeDynamoDB
 
@@ -30,8 +31,8 @@ DDBIO, CONNECTOR = "ddbio.write_table", "emr-dynamodb-hadoop 5.0.0 DynamoDBOutpu
 def main() -> int:
     """Append one row: both warm, in turns, over one server; all threads of the process that writes."""
     arguments = record.parser("emr_write")
-    arguments.add_argument("--warm-ups", type=int, default=2)
-    arguments.add_argument("--rounds", type=int, default=3)
+    arguments.add_argument("--warm-ups", type=int, default=WARM_UPS)
+    arguments.add_argument("--rounds", type=int, default=5)
     arguments.add_argument("--lanes", type=int, default=4)
     asked = arguments.parse_args()
     serving.isolate()
@@ -54,8 +55,12 @@ def measure(fake: FakeDynamoDB, connector: Connector, asked: Any) -> dict[str, A
     seconds: dict[str, list[float]] = {DDBIO: [], CONNECTOR: []}
     for number in range(asked.warm_ups + asked.rounds):
         ours, theirs = f"ours-{number}", f"theirs-{number}"
-        seconds[DDBIO].append(into(fake, ours, lambda table: write_table(rows, table, fake, asked.lanes)))
-        seconds[CONNECTOR].append(into(fake, theirs, lambda table: connector.write(table, count, TEXT_BYTES)))
+        ways: dict[str, tuple[str, Callable[[str], float]]] = {
+            DDBIO: (ours, lambda table: write_table(rows, table, fake, asked.lanes)),
+            CONNECTOR: (theirs, lambda table: connector.write(table, count, TEXT_BYTES)),
+        }
+        for name in pairs.turned(list(ways), number):
+            seconds[name].append(into(fake, *ways[name]))
         check(fake, (ours, theirs), rows)
     seconds = {name: times[asked.warm_ups :] for name, times in seconds.items()}
     rates = {name: count / statistics.median(times) for name, times in seconds.items()}

@@ -27,7 +27,7 @@ def measure(shape: data.Shape, rounds: int) -> dict[str, Any]:
     ways: dict[str, Any] = {
         encode.DDBIO: encode_lines,
         encode.BOTO3: functools.partial(encode.encoders(shape)[encode.BOTO3], batch),
-        decoders.FLOOR: functools.partial(decoders.decoders(shape, "export")[decoders.FLOOR], body),
+        decoders.PYARROW: functools.partial(decoders.decoders(shape, "export")[decoders.PYARROW], body),
     }
     seconds = pairs.interleave(ways, rounds)
     return {

@@ -1,4 +1,4 @@
-"""Turn a gzipped export into typed Parquet (zstd): beside Spark's JSON reader, the libraries' chain, and the floors.
+"""Turn a gzipped export into typed Parquet (zstd): beside Spark's JSON reader, the libraries' chain, and the steps.
 
 Goals: ≥ 6 × Spark and ≥ 2.2 × the chain per CPU-second, and ≥ 85 % of the sum of its own steps alone.
 """
@@ -28,7 +28,7 @@ CORES = 2
 # Until then the JVM still compiles what Spark's own way runs, also while the other way is measured.
 WARM_ROUNDS = 5
 DIRECT, SPARK = "ddbio export read, engine spark", "spark.read.schema(…).json … write.parquet"
-FLOORS = (steps.GUNZIP, steps.DECODE, steps.PARQUET)
+STEPS = (steps.GUNZIP, steps.DECODE, steps.PARQUET)
 
 
 def main() -> None:
@@ -49,14 +49,14 @@ def measure_core(asked: Any, folder: Path) -> dict[str, Any]:
     steps.ExportToParquet.check(asked.shape)
     count = data.scaled(steps.ITEMS)
     seconds = pairs.interleave(steps.ways(asked.shape, folder, count), asked.rounds)
-    sums = [sum(seconds[floor][turn] for floor in FLOORS) for turn in range(asked.rounds)]
+    sums = [sum(seconds[step][turn] for step in STEPS) for turn in range(asked.rounds)]
     text_bytes = len(data.export_lines(asked.shape, count))
     return {
         "items": count,
         "text_bytes": text_bytes,
         "megabytes_per_cpu_second": record.rounded(pairs.megabytes_per_second(seconds, text_bytes), 1),
         "times_as_fast_as": record.rounded({steps.CHAIN: pairs.speed_ratio(seconds, steps.OURS, steps.CHAIN)}),
-        "share_of_floors": round(statistics.median(s / o for s, o in zip(sums, seconds[steps.OURS], strict=True)), 3),
+        "share_of_steps": round(statistics.median(s / o for s, o in zip(sums, seconds[steps.OURS], strict=True)), 3),
     }
 
 

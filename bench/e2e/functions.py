@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import functools
-import time
 from typing import TYPE_CHECKING, Any, get_args
 
 from bench import data, decoders, functions, pairs
 from bench.e2e import processes, record
+from bench.e2e.spark_files import WARM_UPS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -48,9 +48,8 @@ def measure_queries(asked: Any) -> dict[str, Any]:
     session = start_session("local[2]", {})
     try:
         ways = queries(session, asked.shape)
-        pairs.interleave(ways, 2)
-        # What this process does is to wait.
-        seconds = pairs.interleave(ways, asked.query_rounds, clock=lambda: clock() - time.process_time())
+        pairs.interleave(ways, WARM_UPS)
+        seconds = pairs.interleave(ways, asked.query_rounds, clock=clock)
     finally:
         session.stop()
     beside = {DECODE_COLUMN: FROM_JSON, FROM_COLUMN: FROM_JSON, ENCODE_COLUMN: TO_JSON, TO_COLUMN: TO_JSON}

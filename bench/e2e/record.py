@@ -22,9 +22,19 @@ RESULTS = ROOT / "results" / "e2e"
 _PACKAGES = ("awswrangler", "boto3", "botocore", "numba", "numpy", "pyarrow", "pyspark")
 
 
+class _Parser(argparse.ArgumentParser):
+    """Refuse, before anything is measured, to take a row that nobody could take again."""
+
+    def parse_args(self, *words: Any, **options: Any) -> Any:
+        asked = super().parse_args(*words, **options)
+        if not asked.dry_run and is_dirty():
+            self.error("the tree has changes, of which no row is kept: commit them, or give --dry-run")
+        return asked
+
+
 def parser(case: str) -> argparse.ArgumentParser:
     """Return a parser for a case, with the flags that all cases have."""
-    made = argparse.ArgumentParser(prog=f"python -m bench.e2e.{case}")
+    made = _Parser(prog=f"python -m bench.e2e.{case}")
     made.add_argument("--dry-run", action="store_true", help="print the row, append nothing")
     return made
 
@@ -46,7 +56,7 @@ def provenance() -> dict[str, Any]:
     return {
         "at": datetime.now(UTC).isoformat(timespec="seconds"),
         "commit": _git("rev-parse", "HEAD") or None,
-        "dirty": bool(_git("status", "--porcelain", "--", ".", ":!results")),
+        "dirty": is_dirty(),
         "machine": f"{platform.system()} {platform.machine()}",
         "cpu": _cpu_model(),
         "cores": os.cpu_count(),
@@ -58,6 +68,11 @@ def provenance() -> dict[str, Any]:
         "seed": data.SEED,
         "scale": data.scale(),
     }
+
+
+def is_dirty() -> bool:
+    """Return whether the tree has changes, but for the rows and README, which shows them."""
+    return bool(_git("status", "--porcelain", "--", ".", ":!results", ":!README.md"))
 
 
 def rounded(figures: dict[str, float], digits: int = 3) -> dict[str, float]:

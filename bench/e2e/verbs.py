@@ -20,8 +20,8 @@ from boto3.dynamodb.types import TypeSerializer
 
 from bench import data, decoders, orders, pairs
 from bench.e2e import processes, record, sink
-from bench.floors import TABLE, Floors, Places, update_of
 from bench.serving import isolate
+from bench.steps import TABLE, Places, Steps, update_of
 from ddbio.testing import FakeDynamoDB
 from ddbio.testing.export import Change, ExportWriter
 
@@ -131,9 +131,10 @@ def measure(verbs: dict[str, Verb], count: int, rounds: int) -> dict[str, Any]:
             for name, verb in verbs.items()
             for size, places in (("whole", fewer if verb.few else whole), ("start", little))
         }
-        floors = Floors(whole, few)
-        steps = {step: floors.steps[step] for verb in verbs.values() for step in verb.steps}
-        peers = peers_of(whole, count // SHARE_OF_PEERS)
+        ways = Steps(whole, few).ways
+        steps = {step: ways[step] for verb in verbs.values() for step in verb.steps}
+        n_peers = max(LITTLE, count // SHARE_OF_PEERS)
+        peers = peers_of(whole, n_peers)
         peers = {verb.peer: peers[verb.peer] for verb in verbs.values() if verb.peer}
         # What is compiled, imported, made or connected once is in no figure.
         for run in runs.values():
@@ -149,7 +150,7 @@ def measure(verbs: dict[str, Verb], count: int, rounds: int) -> dict[str, Any]:
             for step, taken in pairs.interleave(steps, 1, collecting=True).items():
                 alone[step] += taken
             for peer, taken in pairs.interleave(peers, 1, collecting=True).items():
-                rates[peer] += [(count // SHARE_OF_PEERS) / each for each in taken]
+                rates[peer] += [n_peers / each for each in taken]
     counts = {name: few if verb.few else count for name, verb in verbs.items()}
     return {
         name: _figures(verb, counts[name], (seconds[name, "whole"], seconds[name, "start"]), alone, rates)
@@ -212,14 +213,15 @@ def serving(home: Path, counts: tuple[int, ...]) -> Iterator[list[Places]]:
     """Serve tables of so many items, take writes, and lay the same items down as files, while the context is open."""
     isolate()
     with FakeDynamoDB(process=True) as fake, sink.running(orders.KEY) as taker:
-        places = []
-        for count in counts:
+        places = {}
+        for count in dict.fromkeys(counts):
             fake.load(f"orders-{count}", orders.lines("mixed", count), orders.KEY)
-            places.append(_laid_down(home, count, fake.endpoint_url, taker.endpoint_url))
+            places[count] = _laid_down(home, count, fake.endpoint_url, taker.endpoint_url)
         before = taker.rows
-        processes.run(command_of(_load(places[-1].lines, places[-1], home, 0)))
-        assert taker.rows - before == counts[-1]
-        yield places
+        least = min(counts)
+        processes.run(command_of(_load(places[least].lines, places[least], home, 0)))
+        assert taker.rows - before == least
+        yield [places[count] for count in counts]
 
 
 def _laid_down(home: Path, count: int, read_url: str, write_url: str) -> Places:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+import subprocess
 
 import pytest
 
-from bench import report
+from bench import figures, report
 from bench.e2e import budget, emr_scan, emr_write, record
 
 
@@ -46,19 +47,19 @@ def test_rows_of_another_scale_are_not_shown(tmp_path):
 )
 def test_missed_goal_is_said(goal, shown):
     """A figure that misses its goal is shown as such."""
-    assert report.Line("figure", 2.5, "×", goal, digits=1).cells() == shown
+    assert figures.Line("figure", 2.5, "×", goal, digits=1).cells() == shown
 
 
 @pytest.mark.parametrize(
-    ("case", "figures", "shown"),
+    ("case", "measured", "shown"),
     [
         ("emr_scan", {"rows": 600_000, "times_as_fast_as": {emr_scan.CONNECTOR: 12.34}}, "12.3× | ≥ 10×"),
         ("emr_write", {"item_bytes": 600, "times_as_many_as": {emr_write.CONNECTOR: 2.94}}, "2.9× | ≥ 3× **missed**"),
     ],
 )
-def test_peers_inside_spark_have_their_goals(case, figures, shown):
+def test_peers_inside_spark_have_their_goals(case, measured, shown):
     """The lines of the EMR cases hold the ratio and what it must reach."""
-    assert [line.cells() for line in report.CASES[case]({"figures": figures})] == [shown]
+    assert [line.cells() for line in report.CASES[case]({"figures": measured})] == [shown]
 
 
 def test_every_row_says_where_it_comes_from():
@@ -72,6 +73,41 @@ def test_every_row_says_where_it_comes_from():
     for path, row in rows:
         assert row["case"] == path.stem
         assert wanted <= row.keys()
+
+
+def git(*words):
+    """Return what git says of the tree that this is, or None where it says nothing."""
+    done = subprocess.run(["git", *words], cwd=record.ROOT, capture_output=True, text=True, check=False)
+    return done.stdout.strip() if done.returncode == 0 else None
+
+
+def test_every_row_can_be_taken_again():
+    """Each row is of a commit of this history, and was taken of a tree without changes."""
+    if git("rev-parse", "--show-toplevel") != str(record.ROOT.resolve()):
+        pytest.skip("this tree is no clone: it has no history to hold the rows against")
+    if git("rev-parse", "--is-shallow-repository") == "true":
+        pytest.skip("this clone is shallow: older commits are not there")
+    for path in record.RESULTS.glob("*.jsonl"):
+        for row in map(json.loads, path.read_text("utf-8").splitlines()):
+            assert git("merge-base", "--is-ancestor", row["commit"], "HEAD") is not None, (path.name, row["commit"])
+            assert not row["dirty"], (path.name, row["commit"])
+
+
+def test_a_tree_with_changes_gives_no_row(monkeypatch, capsys):
+    """A case is refused before it measures anything; what is only printed may be of any tree."""
+    monkeypatch.setattr(record, "is_dirty", lambda: True)
+    with pytest.raises(SystemExit):
+        record.parser("scan").parse_args([])
+    assert "commit them" in capsys.readouterr().err
+    assert record.parser("scan").parse_args(["--dry-run"]).dry_run
+
+
+def test_every_case_of_the_table_is_there():
+    """A case's name is that of a module, and of a row of the page."""
+    page = (record.ROOT / "docs/benchmarks.md").read_text("utf-8")
+    for case in report.CASES:
+        assert (record.ROOT / "bench/e2e" / f"{case}.py").exists()
+        assert f"| `{case}` |" in page
 
 
 def test_windows_slide_over_every_100_ms():

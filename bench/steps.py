@@ -1,6 +1,6 @@
 """Do each step of a verb alone, by the least there is: fetch, decode, check, encode, read and write files, send.
 
-A verb's share of its floors is the sum of its steps' seconds over its own.
+A verb's share of its steps is the sum of their seconds over its own: what it adds is what is missing to 1.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class Places:
     table: str
 
 
-class Floors:
+class Steps:
     """Hold what each step starts from, made at its first use, and do the steps.
 
     Parameters
@@ -77,7 +77,7 @@ class Floors:
 
     def __init__(self, places: Places, few: int) -> None:
         self._places, self._few = places, few
-        self.steps: dict[str, Callable[[], object]] = {
+        self.ways: dict[str, Callable[[], object]] = {
             "fetch": self._fetch,
             "decode": self._decode,
             "check": self._check,

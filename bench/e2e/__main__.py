@@ -1,0 +1,39 @@
+"""Take every row of README again, one case after the other, each in a process of its own; then renew the table.
+
+``python -m bench.e2e`` takes all, ``python -m bench.e2e verbs write`` some; ``--dry-run`` keeps nothing.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+
+from bench import report
+from bench.e2e import record
+from bench.figures import CASES
+
+
+def main() -> int:
+    """Return how many cases failed; the others' rows are kept."""
+    arguments = record.parser("")
+    arguments.add_argument("cases", nargs="*", metavar="CASE", help=", ".join(CASES))
+    asked = arguments.parse_args()
+    unknown = set(asked.cases) - CASES.keys()
+    if unknown:
+        arguments.error(f"no case {', '.join(sorted(unknown))}")
+    failed = []
+    for case in asked.cases or CASES:
+        began = time.perf_counter()
+        words = ["--dry-run"] if asked.dry_run else []
+        code = subprocess.run([sys.executable, "-m", f"bench.e2e.{case}", *words], check=False).returncode
+        said = f"failed with {code}" if code else "done"
+        sys.stderr.write(f"{case}: {said} after {time.perf_counter() - began:.0f} s\n")
+        failed += [case] if code else []
+    if not asked.dry_run:
+        report.main([])
+    return len(failed)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,231 @@
+"""Say which figures of the cases' rows README shows, by what people call, and what they must reach."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from bench import decoders, encode, export, functions, profiles, public, scanners
+from bench.e2e import emr_scan, emr_write, import_files, latency, verbs, write
+from bench.e2e.export import SPARK as SPARK_JSON
+from bench.e2e.functions import DECODE_COLUMN, ENCODE_COLUMN
+from bench.e2e.spark_files import SOURCE
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    Row = dict[str, Any]
+
+
+_LINES = ("order", "shuffled", "wide_sparse")
+
+
+@dataclass(frozen=True)
+class Line:
+    """Hold one line of the table; a goal is a bound from below (``≥``), from above (``≤``), or there is none."""
+
+    what: str
+    value: float
+    unit: str
+    goal: tuple[str, float] | None = None
+    digits: int = 0
+
+    def cells(self) -> str:
+        """Return figure and goal as they are shown; a missed goal says so."""
+        shown = f"{self.value:,.{self.digits}f}{self.unit}"
+        if self.goal is None:
+            return f"{shown} | "
+        sign, bound = self.goal
+        met = self.value >= bound if sign == "≥" else self.value <= bound
+        return f"{shown} | {sign} {bound:g}{self.unit}{'' if met else ' **missed**'}"
+
+
+def _public(row: Row) -> Iterator[Line]:
+    figures = row["figures"]
+
+    def least(start: str, beside: str) -> float:
+        return min(each["times_as_fast_as"][beside] for name, each in figures.items() if name.startswith(start))
+
+    mixed, unknown = figures["decode mixed"], figures["decode_unknown mixed"]["times_as_fast_as"]
+    what = "`from_dynamodb_json` under a schema, least share of the bare loops: ASCII, scripts, rescue, 100 items"
+    yield Line(what, least("decode ", public.KERNEL), "×", ("≥", 0.9), 2)
+    yield Line(
+        "… on several scripts, beside `pyarrow.json`", mixed["times_as_fast_as"][public.PYARROW], "×", ("≥", 5.5), 1
+    )
+    yield Line("… MB per CPU-second", mixed["megabytes_per_cpu_second"][public.DDBIO], "")
+    yield Line(
+        "… without a schema, share of the loops, which are given one", unknown[public.KERNEL], "×", ("≥", 0.4), 2
+    )
+    yield Line("… beside `pyarrow.json`, which is given one", unknown[public.PYARROW], "×", ("≥", 2.5), 1)
+    tailed = figures["encode tailed"]["times_as_fast_as"][public.PYARROW]
+    what = "`to_dynamodb_json`, `_rescue` in two rows of three, beside `pyarrow.json` decoding the same bytes"
+    yield Line(what, tailed, "×", ("≥", 2), 1)
+    yield Line("`infer_schema` of lines, beside `pyarrow.json`", least("infer", public.PYARROW), "×", ("≥", 3), 1)
+    hashed = least("digest", public.KERNEL)
+    yield Line("`digest` of lines and tables, least share of the bare loops", hashed, "×", digits=2)
+    read = figures["read_export mixed"]["times_as_fast_as"][public.KERNEL]
+    yield Line("`read_export`, share of `isal` and the loops", read, "×", ("≥", 0.7), 2)
+    changed = figures["changes mixed"]["times_as_fast_as"][public.PYARROW]
+    yield Line("`ChangeDecoder`, beside `pyarrow.json`", changed, "×", digits=1)
+
+
+def _decode(row: Row) -> Iterator[Line]:
+    exported = row["figures"]["export export"]["times_as_fast_as"]
+    measured = row["figures"].get("profiles", {})
+    yield Line("the loops on export lines, beside `pyarrow.json`", exported[decoders.PYARROW], "×", ("≥", 4.3), 1)
+    others = [measured[name]["times_as_fast_as"][decoders.PYARROW] for name in _LINES if name in measured]
+    if others:
+        what = "… least of orders, the same shuffled, 20 of 300 attributes"
+        yield Line(what, min(others), "×", ("≥", 3), 1)
+    yield Line("… beside `json.loads` + `TypeDeserializer`", exported[decoders.BOTO3], "×", ("≥", 4), 1)
+    if "drifted_1%" in measured:
+        cost = 100 / measured["drifted_1%"]["times_as_fast_as"][profiles.BASE] - 100
+        yield Line("… more time where 1 % of the rows drifted", cost, " %", ("≤", 10))
+
+
+def _encode(row: Row) -> Iterator[Line]:
+    ratio = min(row["figures"][shape]["times_as_fast_as"][encode.BOTO3] for shape in ("orders", "flights"))
+    yield Line("encode orders and flights, least beside `TypeSerializer` + `json.dumps`", ratio, "×", ("≥", 30), 1)
+
+
+def _digest(row: Row) -> Iterator[Line]:
+    ratio = min(figures["times_as_fast_as"]["decode"] for figures in row["figures"].values())
+    yield Line("digest columns, least beside decoding the same rows", ratio, "×", ("≥", 2), 2)
+
+
+def _scan(row: Row) -> Iterator[Line]:
+    figures, ratios = row["figures"], row["figures"]["times_as_fast_as"]
+    what = f"`scan_batches` of {figures['item_json_bytes'] / 1e6:.0f} MB over HTTP, beside boto3 `client.scan`"
+    yield Line(what, ratios[scanners.CLIENT], "×", ("≥", 80), 1)
+    yield Line("… beside awswrangler `read_items`", ratios[scanners.AWSWRANGLER], "×", digits=1)
+    yield Line("… share of fetching the same pages and no more", ratios[scanners.RAW_LIGHT], "×", digits=2)
+    if "infer_cpu_seconds" in figures:
+        yield Line("… the schema inferred, CPU", 1000 * figures["infer_cpu_seconds"], " ms", ("≤", 50))
+
+
+def _write(row: Row) -> Iterator[Line]:
+    figures = row["figures"]
+    what = f"`write_table` of {figures['item_bytes']}-byte items, beside boto3 `batch_writer`"
+    yield Line(what, figures["times_as_many_as_boto3"], "×", ("≥", 25), 1)
+    if "times_as_many_as_boto3_by_one_lane" in figures:
+        yield Line("… by one lane", figures["times_as_many_as_boto3_by_one_lane"], "×", digits=1)
+    yield Line("… items per CPU-second", figures["items_per_cpu_second"][write.DDBIO], "")
+
+
+def _verbs(row: Row) -> Iterator[Line]:
+    figures = row["figures"]
+    for name, what, peer, goal in (
+        ("scan", "`ddbio scan` to Parquet, beside boto3 `client.scan` alone", verbs.CLIENT_SCAN, None),
+        ("load parquet", "`ddbio load` of Parquet, beside `batch_writer`", verbs.BATCH_WRITER, 18),
+        ("load lines", "… of DynamoDB JSON lines", verbs.BATCH_WRITER, 15),
+        ("load update", "… `--mode update`, beside `update_item`", verbs.UPDATE_ITEM, 6),
+        ("copy", "`ddbio copy`, beside `batch_writer`", verbs.BATCH_WRITER, 20),
+    ):
+        yield Line(what, figures[name]["times_as_many_as"][peer], "×", goal and ("≥", goal), 1)
+    shares = {name: each["share_of_steps"] for name, each in figures.items()}
+    for name in sorted(shares, key=lambda each: shares[each])[:2]:
+        yield Line(f"share of the sum of a verb's own steps: the least is `{name}`", shares[name], "×", ("≥", 0.7), 2)
+    starts = [seconds for each in figures.values() for seconds in each["start_cpu_seconds"]]
+    yield Line("the start of a verb, which is left out above, CPU", sorted(starts)[len(starts) // 2], " s", digits=1)
+
+
+def _export(row: Row) -> Iterator[Line]:
+    core, spark = row["figures"]["one_core"], row["figures"]["spark"]
+    what = f"`export_to_files` on one core, beside {export.CHAIN}"
+    yield Line(what, core["times_as_fast_as"][export.CHAIN], "×", ("≥", 2.2), 1)
+    if "share_of_steps" in core:
+        yield Line("… share of `isal`, the loops and Parquet alone", core["share_of_steps"], "×", ("≥", 0.85), 2)
+    yield Line("… on Spark, beside Spark's JSON reader", spark["times_as_fast_as"][SPARK_JSON], "×", ("≥", 6), 1)
+
+
+def _import_files(row: Row) -> Iterator[Line]:
+    share = min(each["times_as_fast_as"][import_files.STEPS] for each in row["figures"].values())
+    yield Line("`write_import_files`, share of encoding and compressing alone", share, "×", ("≥", 0.6), 2)
+
+
+def _functions(row: Row) -> Iterator[Line]:
+    bodies = [body["times_as_fast_as_kernel"] for body in row["figures"]["bodies"].values()]
+    share = min(ratio for body in bodies for ratio in body.values())
+    what = f"`{functions.FROM}` and `{functions.TO}` in a worker of Spark, least share of the bare loops"
+    yield Line(what, share, "×", ("≥", 0.7), 2)
+    queries = row["figures"]["queries"]["times_as_fast_as_sparks_own"]
+    yield Line(
+        "`decode_column`, beside Spark's `from_json`, which leaves the tags on", queries[DECODE_COLUMN], "×", digits=1
+    )
+    yield Line("`encode_column`, beside Spark's `to_json`, which puts none on", queries[ENCODE_COLUMN], "×", digits=1)
+
+
+def _spark_files(row: Row) -> Iterator[Line]:
+    figures = row["figures"]
+    what = f"`ddbio scan --engine spark` of {figures['rows']:,} orders, beside our own data source and Spark's writer"
+    yield Line(what, figures["times_as_fast_as"][SOURCE], "×", ("≥", 3), 1)
+
+
+def _emr_scan(row: Row) -> Iterator[Line]:
+    yield Line("… beside the EMR connector", row["figures"]["times_as_fast_as"][emr_scan.CONNECTOR], "×", ("≥", 10), 1)
+
+
+def _emr_write(row: Row) -> Iterator[Line]:
+    figures = row["figures"]
+    what = f"`write_table` of {figures['item_bytes']}-byte items, beside the EMR connector's output format"
+    yield Line(what, figures["times_as_many_as"][emr_write.CONNECTOR], "×", ("≥", 3), 1)
+
+
+def _demo(row: Row) -> Iterator[Line]:
+    figures = row["figures"]
+    budget = figures["rcu_consumed"] / figures["rcu_asked_per_second"]
+    what = f"`./task demo`, of which the budget takes {budget:.0f} s ({figures['rcu_consumed']:,.0f} units)"
+    yield Line(what, figures["seconds"], " s", ("≤", 90), 1)
+
+
+def _latency(row: Row) -> Iterator[Line]:
+    for milliseconds, figures in row["figures"].items():
+        for ours, peer in ((latency.SCAN, latency.CLIENT), (latency.WRITE, latency.BATCH_WRITER)):
+            what = f"`{ours.removeprefix('ddbio.')}`, {milliseconds} ms of latency (`{peer}`: {figures[peer]:,})"
+            yield Line(what, figures[ours], " items/s")
+
+
+def _budget(row: Row) -> Iterator[Line]:
+    runs = row["figures"]["runs"]
+    highest = max(run["highest_10s_ratio"] for run in runs)
+    what = f"budget of {row['parameters']['rcu_per_second']:g} RCU/s over 1 to 8 lanes and tasks, highest 10 s"
+    yield Line(what, 100 * highest, " %", ("≤", 102), 1)
+    if all(run["lowest_60s_ratio"] for run in runs):
+        yield Line("… lowest minute", 100 * min(run["lowest_60s_ratio"] for run in runs), " %", ("≥", 97), 1)
+
+
+def _memory(row: Row) -> Iterator[Line]:
+    run = max(row["figures"]["runs"], key=lambda each: each["growth_mebibytes"])
+    what = f"memory of a task above its start of {run['start_mebibytes']:.0f} MiB, tables of any size"
+    yield Line(what, run["growth_mebibytes"], " MiB", ("≤", 256))
+
+
+def _export_memory(row: Row) -> Iterator[Line]:
+    run = max(row["figures"]["runs"], key=lambda each: each["file_bytes"])
+    size = f"{run['file_bytes'] / 1e6:.0f} MB gzipped"
+    what = f"memory of a task above its start of {run['start_mebibytes']:.0f} MiB, one export file of {size}"
+    yield Line(what, run["growth_mebibytes"], " MiB", ("≤", 256))
+
+
+def _spread(row: Row) -> Iterator[Line]:
+    for name, what in (("load", "`load` of what `scan` wrote, share of the table's write rate"), ("copy", "… `copy`")):
+        least = min(figures[name]["share_of_table"] for figures in row["figures"].values())
+        yield Line(f"{what}, less of 4 and 40 partitions", least, "×", ("≥", 0.9), 2)
+
+
+GROUPS: dict[str, dict[str, Callable[[Row], Iterator[Line]]]] = {
+    "DynamoDB JSON in memory": {"public": _public, "decode": _decode, "encode": _encode, "digest": _digest},
+    "Tables from Python": {"scan": _scan, "write": _write, "export": _export, "import_files": _import_files},
+    "The command line, each verb a process": {"verbs": _verbs},
+    "Spark, driver, JVM and workers together": {
+        "spark_files": _spark_files,
+        "emr_scan": _emr_scan,
+        "emr_write": _emr_write,
+        "functions": _functions,
+    },
+    "Wall clock, client and server on this machine": {"latency": _latency, "demo": _demo},
+    "Promises": {"spread": _spread, "budget": _budget, "memory": _memory, "export_memory": _export_memory},
+}
+"""The cases by what people call, in the order of README; a case's name is that of its module and its file of rows."""
+
+CASES = {case: lines for group in GROUPS.values() for case, lines in group.items()}

@@ -1,0 +1,62 @@
+"""Verbs as processes, wall clock by latency, and writes over partitions, on very little data."""
+
+from __future__ import annotations
+
+import sys
+
+import pytest
+
+from bench import figures, steps
+from bench.e2e import latency, processes, spread, verbs
+
+
+@pytest.fixture(autouse=True)
+def _little_data(monkeypatch):
+    monkeypatch.setenv("BENCH_SCALE", "0.002")
+
+
+def test_a_command_counts_with_all_that_it_started():
+    """The seconds of a command hold those of its children; what it says and how it failed is returned and raised."""
+    burns = "import time\nwhile time.process_time() < 0.3: pass"
+    starts = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {burns!r}]); print('done')"
+    seconds, said = processes.run([sys.executable, "-c", starts])
+    assert said == "done\n"
+    assert seconds >= 0.3
+    with pytest.raises(RuntimeError, match="ended with 3: no such thing"):
+        processes.run([sys.executable, "-c", "import sys; sys.stderr.write('no such thing'); sys.exit(3)"])
+
+
+@pytest.mark.slow
+def test_a_verb_is_measured_beside_its_steps_and_boto3():
+    """A verb has its rate, its start, the share of its steps and the ratio to boto3."""
+    measured = verbs.measure({"load lines": verbs.VERBS["load lines"]}, verbs.LITTLE, rounds=1)["load lines"]
+    assert measured["items"] == verbs.LITTLE
+    assert len(measured["start_cpu_seconds"]) == len(measured["cpu_seconds"]) == 1
+    assert measured["share_of_steps"] > 0
+    assert measured["times_as_many_as"][verbs.BATCH_WRITER] > 0
+
+
+def test_every_verb_has_steps_that_are_there():
+    """The steps of each verb are ways of doing something alone."""
+    ways = steps.Steps(steps.Places(*[None] * 7), 1).ways
+    for verb in verbs.VERBS.values():
+        assert verb.steps
+        assert set(verb.steps) <= ways.keys()
+
+
+def test_latency_is_taken_by_wall_clock():
+    """Each way reads or writes all rows, and has a rate."""
+    rates = latency.measure(0.001, rounds=1)
+    assert rates.keys() == {latency.SCAN, latency.CLIENT, latency.WRITE, latency.BATCH_WRITER}
+    assert all(rate > 0 for rate in rates.values())
+    assert len(list(figures.CASES["latency"]({"figures": {"1": rates}}))) == 2
+
+
+def test_spread_writes_are_held_against_the_table_s_rate():
+    """What was written is what the server counted, over the seconds in which it did."""
+    measured = spread.measure(4)
+    assert measured.keys() == {"load", "copy"}
+    for way in measured.values():
+        assert way["write_units"] == way["items"] * spread.ITEM_UNITS
+        assert way["share_of_table"] > 0
+    assert len(list(figures.CASES["spread"]({"figures": {"4": measured}}))) == 2
