@@ -5,11 +5,11 @@ Refuses bytes that are not DynamoDB JSON; never rounds, never turns a value sile
 
 from __future__ import annotations
 
-from collections import deque
 from typing import TYPE_CHECKING, Any, Literal
 
 import pyarrow as pa
 
+from ddbio.core.idle import Idle
 from ddbio.core.kernel.decode.decoder import KernelDecoder as Decoder
 from ddbio.core.schema.item_schema import ItemSchema, arrow_schema_of
 from ddbio.core.text.change_lines import images_of
@@ -30,8 +30,7 @@ __all__ = ["Decoder", "from_dynamodb_json", "iterate_items", "observe_dynamodb_j
 
 
 _DECODERS_KEPT, _BYTES_KEPT = 16, 64 << 20
-_idle: deque[tuple[tuple[bytes, Nulls], Decoder, int]] = deque(maxlen=_DECODERS_KEPT)
-"""Decoders that no call uses, the last used at the end: every step of taking or giving back is safe among threads."""
+_idle = Idle[tuple[bytes, "Nulls"], Decoder](_DECODERS_KEPT, _BYTES_KEPT)
 
 
 def from_dynamodb_json(
@@ -71,33 +70,11 @@ def _decode(body: bytes | memoryview, framing: Framing, given: Any, nulls: Nulls
     columns = given if isinstance(given, pa.Schema) else arrow_schema_of(given)
     # Schemas of different metadata are equal to Arrow, their bytes are not.
     key = columns.serialize().to_pybytes(), nulls
-    decoder = _taken(key) or Decoder(arrow_schema_of(columns), nulls=nulls)
+    decoder = _idle.take(key) or Decoder(arrow_schema_of(columns), nulls=nulls)
     batch = decoder.decode(body, framing)
-    _give_back(key, decoder)
-    return batch
-
-
-def _taken(key: tuple[bytes, Nulls]) -> Decoder | None:
-    for _ in range(len(_idle)):
-        try:
-            idle = _idle.pop()
-        except IndexError:
-            # Other threads took them.
-            return None
-        if idle[0] == key:
-            return idle[1]
-        _idle.appendleft(idle)
-    return None
-
-
-def _give_back(key: tuple[bytes, Nulls], decoder: Decoder) -> None:
     decoder.forget()
-    _idle.append((key, decoder, decoder.kept_bytes))
-    while sum(n_bytes for _, _, n_bytes in tuple(_idle)) > _BYTES_KEPT:
-        try:
-            _idle.popleft()
-        except IndexError:
-            return
+    _idle.give_back(key, decoder, decoder.kept_bytes)
+    return batch
 
 
 def observe_dynamodb_json(data: Buffer) -> ItemSchema:

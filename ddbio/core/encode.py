@@ -94,6 +94,11 @@ class Encoder:
         self._options = options or EncodeOptions()
         self._printers = {(b"", b""): KernelEncoder(schema, self._keys, self._options)}
 
+    @property
+    def kept_bytes(self) -> int:
+        """Return how much memory is kept for the next batch."""
+        return sum(printer.kept_bytes for printer in self._printers.values())
+
     def encode(self, batch: pa.RecordBatch) -> EncodedItems:
         """Return the item of each row, its size, and the rows that DynamoDB would refuse.
 
@@ -103,21 +108,13 @@ class Encoder:
             The batch is not of the encoder's schema.
         """
         encoded = self.lend(batch)
-        return encoded if encoded.buffer.flags.owndata else replace(encoded, buffer=encoded.buffer.copy())
+        return replace(encoded, buffer=encoded.buffer.copy())
 
     def lend(self, batch: pa.RecordBatch, *, prefix: bytes = b"", suffix: bytes = b"") -> EncodedItems:
         """Return the same, each item between two texts, with a buffer that is good until the next batch is encoded."""
-        pieces, refused = self._printer(prefix, suffix).print_batch(batch)
-        offsets = np.zeros(batch.num_rows + 1, np.int64)
-        sizes = np.zeros(batch.num_rows, np.int64)
-        row = start = 0
-        for piece in pieces:
-            stop = row + len(piece.ends)
-            np.add(piece.ends, start, out=offsets[row + 1 : stop + 1])
-            sizes[row:stop] = piece.sizes
-            row, start = stop, start + len(piece.text)
-        buffer = _joined([piece.text for piece in pieces])
-        return EncodedItems(buffer, offsets, sizes, tuple(Refusal(*each) for each in refused))
+        printed = self._printer(prefix, suffix).print_batch(batch)
+        refusals = tuple(Refusal(*each) for each in printed.refused)
+        return EncodedItems(printed.text, printed.offsets, printed.sizes, refusals)
 
     def encode_texts(self, batch: pa.RecordBatch, *, strict: bool = True) -> pa.Array[Any]:
         """Return a column with the item of each row as text.
@@ -162,9 +159,9 @@ class Encoder:
         EncodeError
             DynamoDB would refuse a row; the first is named.
         """
-        pieces, refused = self._printer(prefix, suffix + b"\n").print_batch(batch, first_row)
-        _require_all(Refusal(*each) for each in refused)
-        return b"".join(piece.text.data for piece in pieces)
+        printed = self._printer(prefix, suffix + b"\n").print_batch(batch, first_row)
+        _require_all(Refusal(*each) for each in printed.refused)
+        return printed.text.tobytes()
 
     def _printer(self, prefix: bytes, suffix: bytes) -> KernelEncoder:
         printer = self._printers.get((prefix, suffix))
@@ -177,12 +174,6 @@ class Encoder:
 def _require_all(refusals: Iterable[Refusal]) -> None:
     for refusal in refusals:
         raise EncodeError(refusal.message, refusal.row, refusal.attribute, refusal.rule)
-
-
-def _joined(texts: list[npt.NDArray[np.uint8]]) -> npt.NDArray[np.uint8]:
-    if len(texts) == 1:
-        return texts[0]
-    return np.concatenate(texts) if texts else np.zeros(0, np.uint8)
 
 
 def warm() -> None:

@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from ddbio.core.arrow_bounds import bounded
 from ddbio.core.encode import Encoder
+from ddbio.core.idle import Idle
 from ddbio.core.kernel.encode.fields import plain_array
 from ddbio.core.schema.item_schema import arrow_schema_of
 from ddbio.errors import SchemaError
@@ -17,6 +18,9 @@ if TYPE_CHECKING:
     from ddbio.core.schema.item_schema import ItemSchema
 
 __all__ = ["reader_of", "to_dynamodb_json"]
+
+_ENCODERS_KEPT, _BYTES_KEPT = 16, 64 << 20
+_idle = Idle[bytes, Encoder](_ENCODERS_KEPT, _BYTES_KEPT)
 
 # What Arrow calls the levels of an index of pandas that have no name.
 _UNNAMED = re.compile(r"__index_level_\d+__")
@@ -43,10 +47,13 @@ def to_dynamodb_json(data: Any, schema: ItemSchema | pa.Schema | str | None = No
     """
     reader = reader_of(data)
     wanted = reader.schema if schema is None else _restored(reader.schema, arrow_schema_of(schema))
-    encoder, lines, row = Encoder(wanted), list[bytes](), 0
+    # Schemas of different metadata are equal to Arrow, their bytes are not.
+    key = wanted.serialize().to_pybytes()
+    encoder, lines, row = _idle.take(key) or Encoder(wanted), list[bytes](), 0
     for batch in bounded(reader):
         lines.append(encoder.encode_lines(_cast(batch, wanted), first_row=row))
         row += batch.num_rows
+    _idle.give_back(key, encoder, encoder.kept_bytes)
     return b"".join(lines)
 
 

@@ -203,3 +203,14 @@ def test_another_schema_is_refused():
     """An encoder takes batches of its schema only."""
     with pytest.raises(SchemaError, match="another schema than its encoder"):
         Encoder(pa.schema([("a", pa.string())])).encode(pa.RecordBatch.from_pydict({"b": ["x"]}))
+
+
+def test_batches_of_many_pieces_come_out_whole():
+    """What is encoded in several pieces is back to back, also after a larger and a smaller batch."""
+    wide = pa.record_batch([pa.array(range(40_000)), pa.array(["é" * 100] * 40_000)], names=["a", "b"])
+    encoder = Encoder(wide.schema)
+    for batch in (wide, wide.slice(39_990), wide.slice(7, 30_000)):
+        lines = encoder.encode_lines(batch).splitlines()
+        texts = texts_of(encoder.lend(batch))
+        assert lines == texts
+        assert [json.loads(line)["a"]["N"] for line in lines] == [str(each) for each in batch.column("a").to_pylist()]

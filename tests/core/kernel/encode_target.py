@@ -39,7 +39,7 @@ def prepare() -> None:
     """Give every array exactly the room that its rows need."""
     encode_load.allocate = encoder.allocate = allocate_before_guard
     encode_load._LEAST_BYTES = encode_load._LEAST_WORDS = 0
-    encode_load._GROWTH = 1
+    encode_load._GROWTH, encoder._AHEAD = 1, 0
     encode_load.make_checker = guarded_checker
     if IS_BROKEN:
         encode_load.PAD = encoder.PAD = 0

@@ -29,16 +29,19 @@ if TYPE_CHECKING:
 PIECE_BYTES = 2 << 20
 """Columns are encoded this much at a time, so that what is laid out and printed stays in the processor's caches."""
 
+_AHEAD = 1
 _KEY_TYPES = {"S", "N", "B"}
 _MOST_KEYS = 2
 
 
-class Piece(NamedTuple):
-    """Hold what some rows were printed as."""
+class Printed(NamedTuple):
+    """Hold what the rows of a batch were printed as."""
 
     text: npt.NDArray[np.uint8]
-    ends: npt.NDArray[np.int64]
+    """Good until the next batch is printed."""
+    offsets: npt.NDArray[np.int64]
     sizes: npt.NDArray[np.int64]
+    refused: list[Refused]
 
 
 class Refused(NamedTuple):
@@ -67,9 +70,16 @@ class KernelEncoder:
         self._frame_bytes = len(prefix) + len(suffix)
         self._loader = Loader(self._program, self._tables, self._rules, options)
         self._out = allocate(0)
+        self._touched = 0
+        """How much of it was ever written to: memory that was not is none yet."""
 
-    def print_batch(self, batch: pa.RecordBatch, first_row: int = 0) -> tuple[list[Piece], list[Refused]]:
-        """Return the printed rows in pieces, the last of them good until the next batch, and the refused ones.
+    @property
+    def kept_bytes(self) -> int:
+        """Return how much memory is kept for the next batch."""
+        return self._touched + self._loader.kept_bytes
+
+    def print_batch(self, batch: pa.RecordBatch, first_row: int = 0) -> Printed:
+        """Return the printed rows, back to back, and the refused ones.
 
         Parameters
         ----------
@@ -83,38 +93,48 @@ class KernelEncoder:
         """
         if not batch.schema.equals(self.schema):
             raise SchemaError(f"the batch has another schema than its encoder: {batch.schema} is not {self.schema}")
-        pieces: list[Piece] = []
-        refused: list[Refused] = []
         n_rows = batch.num_rows
+        offsets, sizes, refused = np.zeros(n_rows + 1, np.int64), np.zeros(n_rows, np.int64), list[Refused]()
+        printed = Printed(self._out, offsets, sizes, refused)
         step = max(1, min(n_rows, n_rows * PIECE_BYTES // max(batch_bytes(batch), 1)))
         for start in range(0, n_rows, step):
-            self._print_rows(batch.slice(start, step), first_row + start, pieces, refused)
-        return pieces, refused
+            self._print_rows(batch.slice(start, step), start, first_row, printed)
+        self._touched = max(self._touched, int(offsets[n_rows]))
+        return printed._replace(text=self._out[: int(offsets[n_rows])])
 
-    def _print_rows(self, rows: pa.RecordBatch, first: int, pieces: list[Piece], refused: list[Refused]) -> None:
-        loader, n_rows = self._loader, rows.num_rows
+    def _print_rows(self, rows: pa.RecordBatch, start: int, first_row: int, printed: Printed) -> None:
+        """Print some rows of a batch, of which ``start`` is the first, behind those before it."""
+        loader, n_rows, at = self._loader, rows.num_rows, int(printed.offsets[start])
         try:
             work = loader.load(rows)
         except TooLargeError:
             if n_rows > 1:
                 half = n_rows // 2
-                self._print_rows(rows.slice(0, half), first, pieces, refused)
-                self._print_rows(rows.slice(half), first + half, pieces, refused)
+                self._print_rows(rows.slice(0, half), start, first_row, printed)
+                self._print_rows(rows.slice(half), start + half, first_row, printed)
                 return
-            _keep_last(pieces)
-            nothing = np.zeros(1, np.int64)
-            pieces.append(Piece(allocate(0), nothing, nothing))
-            refused.append(Refused(first, "", "item_size", self._message(first, st.LARGE, -1, batch_bytes(rows))[1]))
+            row = first_row + start
+            printed.offsets[start + 1] = at
+            message = self._message(row, st.LARGE, -1, batch_bytes(rows))[1]
+            printed.refused.append(Refused(row, "", "item_size", message))
             return
-        room = loader.room + n_rows * self._frame_bytes + PAD
-        if len(self._out) < room:
-            self._out = allocate(room)
-        _keep_last(pieces)
-        n_refused = print_rows(self._tables, work, self._out, n_rows)
-        pieces.append(Piece(self._out[: int(work.ends[-1])], work.ends, work.sizes))
-        for row, rule, node, entry in work.refusals.reshape(-1, st.REFUSAL_WIDTH)[:n_refused].tolist():
-            name, message = self._message(first + row, rule, node, entry)
-            refused.append(Refused(first + row, self._path(rule, node, entry), name, message))
+        # As much as the rows before let expect, so that what is printed moves once.
+        expected = at * len(printed.sizes) // start if start else 0
+        self._make_room(at, _AHEAD * (expected - at) + loader.room + n_rows * self._frame_bytes + PAD)
+        n_refused = print_rows(self._tables, work, self._out[at:], n_rows)
+        np.add(work.ends, at, out=printed.offsets[start + 1 : start + n_rows + 1])
+        printed.sizes[start : start + n_rows] = work.sizes
+        for place, rule, node, entry in work.refusals.reshape(-1, st.REFUSAL_WIDTH)[:n_refused].tolist():
+            row = first_row + start + place
+            name, message = self._message(row, rule, node, entry)
+            printed.refused.append(Refused(row, self._path(rule, node, entry), name, message))
+
+    def _make_room(self, at: int, n_bytes: int) -> None:
+        """Grow what is printed to, so that so many bytes have room behind what is there."""
+        if len(self._out) < at + n_bytes:
+            grown = allocate(at + n_bytes)
+            grown[:at] = self._out[:at]
+            self._out = grown
 
     def _path(self, rule: int, node: int, entry: int) -> str:
         if rule == st.NO_KEY:
@@ -164,9 +184,3 @@ class KernelEncoder:
         except DecodeError as error:
             return str(error)
         return f"{text!r} is not a DynamoDB number"
-
-
-def _keep_last(pieces: list[Piece]) -> None:
-    # What it was printed to is about to be used again.
-    if pieces:
-        pieces[-1] = pieces[-1]._replace(text=pieces[-1].text.copy())

@@ -39,6 +39,9 @@ MAX_PIECE_BYTES = 1 << 30
 _LEAST_BYTES, _LEAST_WORDS = 1 << 16, 1 << 13
 _GROWTH = 2
 _DIGITS_ROOM = 128
+_NULL_BYTES = 16
+"""More than what DynamoDB's NULL is printed as."""
+
 _SHIFT = 32
 _QUOTE = ord('"')
 _NOTHING: npt.NDArray[np.uint8] = np.frombuffer(b"", np.uint8)
@@ -85,6 +88,10 @@ class Loader:
         self._program, self._tables, self._rules, self._options = program, tables, rules, options
         self._null_code = st.NULL if options.nulls == "null" else st.ABSENT
         self._by_name = {name_of_field(column.field): column for column in program.columns if column.kind != st.MEMBERS}
+        self._beside_bytes = [
+            max(len(node.head.encode()) + len(node.tail), len(node.name_text.encode()) + _NULL_BYTES)
+            for node in program.nodes
+        ]
         self._data, self._states = allocate(_LEAST_BYTES), allocate(_LEAST_BYTES)
         self._words = allocate_words(_LEAST_WORDS)
         self._data_end = self._words_end = self._states_end = 0
@@ -93,6 +100,11 @@ class Loader:
         self.room = 0
         self.messages: dict[tuple[int, int], tuple[str, str]] = {}
         """The rule and the message of each value known to be refused, by node and entry."""
+
+    @property
+    def kept_bytes(self) -> int:
+        """Return how much memory is kept for the next batch."""
+        return len(self._data) + len(self._states) + self._words.nbytes
 
     def load(self, batch: pa.RecordBatch) -> Work:
         """Lay out all columns; afterwards ``room`` is how many bytes the rows take at most beside their frames."""
@@ -154,8 +166,7 @@ class Loader:
     def _load(self, node: Node, given: Any, live: Live) -> None:
         array = plain_array(given)
         length = len(array)
-        name_bytes = max(len(node.head.encode()) + len(node.tail), len(node.name_text.encode()) + 16)
-        self.room += length * name_bytes
+        self.room += length * self._beside_bytes[node.number]
         self._tables.states[node.number] = self._states_end
         states = self._take_states(length)
         self._set_states(states, node, array, live)
