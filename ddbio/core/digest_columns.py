@@ -6,6 +6,7 @@ types without a DynamoDB form, numbers that DynamoDB could not hold, and null in
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -52,13 +53,21 @@ class _Column(NamedTuple):
     """What makes each of its arrays, nested ones too, one of the few kinds that the loops read."""
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Spelled:
+    """Hold a schema, equal to others of the same metadata only."""
+
+    text: bytes
+    schema: pa.Schema = dataclasses.field(compare=False)
+
+
 class ColumnDigest:
     """Sum the digests of rows in ``digest``, which equals the digest of their items; keep one per thread."""
 
     def __init__(self) -> None:
         self.digest = Digest()
         self._schema: pa.Schema | None = None
-        self._columns: list[_Column] = []
+        self._columns: tuple[_Column, ...] = ()
 
     def add_batch(self, batch: pa.RecordBatch) -> None:
         """Add the item of each row.
@@ -75,11 +84,7 @@ class ColumnDigest:
         if not batch.num_rows:
             return
         if self._schema is None or not batch.schema.equals(self._schema, check_metadata=True):
-            fields, _ = plain_fields(batch.schema, _OPTIONS)
-            types = {field.name: field.type for field in batch.schema}
-            self._columns = [
-                _Column(each, _as_it_is if each.type == types[each.name] else _made_plain) for each in fields
-            ]
+            self._columns = _columns_of(_Spelled(batch.schema.serialize().to_pybytes(), batch.schema))
             self._schema = batch.schema
         n_rows = max(_LEAST_ROWS, _SLICE_BYTES * batch.num_rows // max(batch_bytes(batch), 1))
         for start in range(0, batch.num_rows, n_rows):
@@ -100,6 +105,13 @@ def digest_of_batches(batches: Iterable[pa.RecordBatch]) -> Digest:
     for batch in batches:
         columns.add_batch(batch)
     return columns.digest
+
+
+@functools.lru_cache(maxsize=64)
+def _columns_of(spelled: _Spelled) -> tuple[_Column, ...]:
+    fields, _ = plain_fields(spelled.schema, _OPTIONS)
+    types = {each.name: each.type for each in spelled.schema}
+    return tuple(_Column(each, _as_it_is if each.type == types[each.name] else _made_plain) for each in fields)
 
 
 def _sums_of_rows(batch: pa.RecordBatch, columns: Sequence[_Column], first_row: int) -> _Words:

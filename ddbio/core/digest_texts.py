@@ -111,5 +111,5 @@ def _beside(columns: Mapping[str, _Array], n_rows: int) -> loops.Beside:
     present = np.ones(len(keys) * n_rows, np.uint8)
     for number, column in enumerate(columns.values()):
         if column.null_count:
-            present[number * n_rows : (number + 1) * n_rows] = column.is_valid().to_numpy(zero_copy_only=False)
+            present[number * n_rows : (number + 1) * n_rows] = valid_of(column)
     return loops.Beside(slots, keys, present)

@@ -8,25 +8,27 @@ XXH64 of the identity with seed 0: the same on every machine and in every releas
 
 from __future__ import annotations
 
+import itertools
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 
 from ddbio.core.attribute import MAX_DIGITS, canonical_number, decode_base64
+from ddbio.core.decode import Decoder
 from ddbio.core.encode import EncodeOptions
 from ddbio.core.items import items_of
 from ddbio.core.kernel.encode.fields import plain_array, plain_fields, take_rows
 from ddbio.core.kernel.encode.load import bytes_array, spans_of, words_of
 from ddbio.core.kernel.encode.number import LONGEST
-from ddbio.core.kernel.encode.state import NUMBER
+from ddbio.core.kernel.encode.state import BINARY, NUMBER
 from ddbio.core.kernel.encode.times import time_array
 from ddbio.core.kernel.hash.key_numbers import print_decimals, print_numbers
 from ddbio.core.kernel.hash.xxhash import PREFIX_BYTES, hash_keys
 from ddbio.core.kernel.memory import PAD
 from ddbio.core.schema.arrow import normalize_schema
-from ddbio.core.schema.field import RESCUE_NAME, name_of_field, tag_of_field
-from ddbio.errors import SchemaError
+from ddbio.core.schema.field import RESCUE_NAME, name_of_field, tag_of_field, tagged_field
+from ddbio.errors import DecodeError, SchemaError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -35,6 +37,7 @@ if TYPE_CHECKING:
     from ddbio.core.attribute import Item
 
     _Hashes: TypeAlias = np.ndarray[Any, np.dtype[np.uint64]]
+    _Flags: TypeAlias = np.ndarray[Any, np.dtype[np.bool_]]
     _Spans: TypeAlias = tuple[np.ndarray[Any, np.dtype[np.uint8]], np.ndarray[Any, np.dtype[np.int64]]]
 
 _CONTENTS: dict[str, Callable[[str], bytes]] = {
@@ -106,7 +109,9 @@ def key_hashes(batch: pa.RecordBatch, keys: Sequence[str]) -> _Hashes:
     # What a column could not hold is in the rescue column.
     if lacking.any():
         rows = np.flatnonzero(lacking)
-        hashes[rows] = _plain_hashes(batch, rows, keys)
+        hashes[rows], is_left = _rescued_hashes(take_rows(batch, rows), [fields[name] for name in keys])
+        if is_left.any():
+            hashes[rows[is_left]] = _plain_hashes(batch, rows[is_left], keys)
     return hashes
 
 
@@ -139,6 +144,43 @@ def _numbers(column: pa.Array[Any]) -> _Spans:
     if refused >= 0:
         canonical_number(texts[refused].as_buffer().to_pybytes().decode(errors="replace"))
     return out, ends
+
+
+def _rescued_hashes(batch: pa.RecordBatch, fields: Sequence[pa.Field[Any]]) -> tuple[_Hashes, _Flags]:
+    """Return the hashes of rows whose keys are in their columns or in the rescue column, and which rows are left."""
+    hashes, counts = np.zeros(batch.num_rows, np.uint64), np.zeros(batch.num_rows, np.int64)
+    rescued = _rescued_keys(batch, [name_of_field(field) for field in fields])
+    places = [[(batch.column(field.name), field), *found] for field, found in zip(fields, rescued, strict=True)]
+    for columns in itertools.product(*places):
+        has_all = [column.is_valid().to_numpy(zero_copy_only=False) for column, _ in columns]
+        rows = np.flatnonzero(np.logical_and.reduce(has_all))
+        if len(rows):
+            hashes[rows] = _hashes([(column.take(pa.array(rows, pa.int64())), field) for column, field in columns])
+            counts[rows] += 1
+    return hashes, counts != 1
+
+
+def _rescued_keys(batch: pa.RecordBatch, names: Sequence[str]) -> list[list[tuple[pa.Array[Any], pa.Field[Any]]]]:
+    """Return for each key a column of each type that it may have in the rescue column."""
+    found: list[list[tuple[pa.Array[Any], pa.Field[Any]]]] = [[] for _ in names]
+    if RESCUE_NAME not in batch.schema.names:
+        return found
+    texts = [text or b"{}" for text in bytes_array(batch.column(RESCUE_NAME), BINARY).to_pylist()]
+    if not all(text.startswith(b"{") and text.endswith(b"}") for text in texts):
+        return found
+    for tag in _CONTENTS:
+        arrow_type = pa.binary() if tag == "B" else pa.string()
+        schema = pa.schema([tagged_field(name, arrow_type, tag) for name in names])
+        try:
+            items = Decoder(schema).decode(b"\n".join(texts), "items")
+        except DecodeError:
+            return found
+        # Each text begins and ends an item: as many items as texts are one in each.
+        if items.num_rows != batch.num_rows:
+            return found
+        for columns, name in zip(found, names, strict=True):
+            columns.append((items.column(name), schema.field(name)))
+    return found
 
 
 def _plain_hashes(batch: pa.RecordBatch, rows: np.ndarray[Any, Any], keys: Sequence[str]) -> _Hashes:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 from decimal import Decimal
 
 import numpy as np
@@ -14,7 +15,7 @@ from ddbio.core.kernel.hash.xxhash import hash_keys
 from ddbio.core.reference import RowBuilder
 from ddbio.core.rescue import MisfitLog
 from ddbio.core.schema.arrow import infer_schema_of_items, normalize_schema
-from ddbio.errors import SchemaError
+from ddbio.errors import DdbioError, SchemaError
 
 KEYS = ["pk", "sk"]
 KEY_VALUES = st.sampled_from(
@@ -154,6 +155,49 @@ def test_a_key_in_the_rescue_column_is_found():
     assert key_hashes(batch, ["k"]).tolist() == [
         plain_xxh64(key_identity({"k": {"N": number}}, ["k"])) for number in ("1", "1.5")
     ]
+
+
+ANY_KEY = st.one_of(
+    TEXT.map(lambda text: {"S": text}), NUMBERS.map(lambda text: {"N": text}), BINARIES.map(lambda text: {"B": text})
+)
+
+
+@given(st.lists(st.tuples(ANY_KEY, ANY_KEY, st.sampled_from(["", " "])), min_size=1, max_size=8))
+def test_keys_of_any_type_are_found_in_the_rescue_column(rows):
+    """Keys of which some did not fit their columns have the hashes of their identities, however they are spelled."""
+    columns, rescued = {"pk": [], "sk": []}, []
+    for pk, sk, blank in rows:
+        others = {"x": {"S": "y"}, "m": {"M": {"pk": {"S": "z"}}}}
+        others |= {} if "S" in pk else {"pk": pk}
+        others |= {} if "N" in sk else {"sk": sk}
+        rescued.append(blank + json.dumps(others))
+        columns["pk"].append(pk.get("S"))
+        columns["sk"].append(sk.get("N"))
+    schema = pa.schema([("pk", pa.string()), pa.field("sk", pa.string(), metadata={"ddb:type": "N"})])
+    schema = schema.append(pa.field("_rescue", pa.string()))
+    batch = pa.RecordBatch.from_pydict({**columns, "_rescue": rescued}, schema=schema)
+    wanted = [plain_xxh64(key_identity({"pk": pk, "sk": sk}, KEYS)) for pk, sk, _ in rows]
+    assert key_hashes(batch, KEYS).tolist() == wanted
+    assert key_hashes(batch.slice(1), KEYS).tolist() == wanted[1:]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (None, "row 1: k is missing"),
+        ("{}", "row 1: k is missing"),
+        ('{"k":{"BOOL":true}}', "row 1: k is of type BOOL"),
+        ('{"k":{"NULL":true}}', "row 1: k is of type NULL"),
+        ('{"k":{"S":"x"}}{"k":{"S":"y"}}', "_rescue: expected one JSON document"),
+        ("", "_rescue: expected one JSON document"),
+        ('{"k":{"N":"x"}}', "_rescue: k: 'x' is not a DynamoDB number"),
+    ],
+)
+def test_rescued_text_without_a_key_is_refused(text, message):
+    """A row whose rescue column has no key is an error, as the reference tells it."""
+    rescued = pa.array([None, text, '{"k":{"S":"x"}}'], pa.string())
+    with pytest.raises(DdbioError, match=message):
+        key_hashes(pa.record_batch([pa.array([1, None, None]), rescued], names=["k", "_rescue"]), ["k"])
 
 
 def test_parts_of_a_key_do_not_run_together():
