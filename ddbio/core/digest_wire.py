@@ -52,7 +52,7 @@ class WireDigest:
         self.digest.merge(whole)
 
     def _walk(self, piece: bytes, framing: Framing) -> Digest | None:
-        if not _is_utf8(piece):
+        if not is_utf8(piece):
             return None
         # A text without its escapes is shorter: they all have room before the data.
         data = allocate(2 * len(piece) + 2 * PAD)
@@ -74,7 +74,8 @@ def _pieces(body: bytes) -> Iterator[bytes]:
         start = stop
 
 
-def _is_utf8(piece: bytes) -> bool:
+def is_utf8(piece: bytes) -> bool:
+    """Return whether bytes are UTF-8."""
     if piece.isascii():
         return True
     try:

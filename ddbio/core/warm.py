@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from ddbio.core import digest_columns, digest_wire, encode, json_rows
+from ddbio.core import digest_columns, digest_wire, encode, json_rows, raw_items
 from ddbio.core.changes import ChangeDecoder
 from ddbio.core.decode import Decoder, from_dynamodb_json, observe_dynamodb_json
 from ddbio.core.identity import key_hashes
@@ -73,6 +73,7 @@ WARM_UPS: tuple[Callable[[], object], ...] = (
     json_rows.warm,
     digest_columns.warm,
     digest_wire.warm,
+    raw_items.warm,
     ion_lines.warm,
 )
 """What calls every loop with every type of argument: whoever adds a loop adds a call of it."""

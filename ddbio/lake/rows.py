@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 
 from ddbio.core.arrow_bounds import bounded
 from ddbio.core.decode import from_dynamodb_json
+from ddbio.core.text.framing import framed_items
 from ddbio.errors import DdbioError, DecodeError
 from ddbio.lake.ranges import RangeFile
 from ddbio.lake.text_rows import NO_KEYS, read_csv, read_json
@@ -22,6 +23,7 @@ from ddbio.lake.text_rows import NO_KEYS, read_csv, read_json
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
+    from ddbio.core.raw_items import RawItemReader, RawItems
     from ddbio.core.staged import StoredObject
     from ddbio.lake.store import ObjectStore
 
@@ -115,6 +117,24 @@ class RowFiles:
                     yield from _batches(self._open(entry).read_stripe(part))
                 case _:
                     yield from read_rows(entry.path, self._store.read(entry.path), self._keys)
+
+    def read_raw(self, entry: StoredObject, part: int, reader: RawItemReader) -> Iterator[pa.RecordBatch | RawItems]:
+        """Yield the rows of one part; of DynamoDB JSON as items that stay the text they are.
+
+        Raises
+        ------
+        DecodeError
+            As ``read`` says.
+        """
+        if _reader_of(entry.path) is _json:
+            with _named(entry.path):
+                data = _inflated(self._store.read(entry.path))
+                if _TYPED.match(data):
+                    yield from reader.read(*framed_items(data))  # type: ignore[arg-type] # bytes are not viewed
+                else:
+                    yield from read_rows(entry.path, data, self._keys)
+        else:
+            yield from self.read(entry, part)
 
     def sample(self, entry: StoredObject, rows: int) -> Sample | None:
         """Return the first rows of a file, reading little of it; None where that cannot be done.

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections import Counter
 from contextlib import closing
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from ddbio.aws.create import definition_of, expire_by, start_table
 from ddbio.aws.table import describe_table
 from ddbio.budget import LocalBudget
-from ddbio.core.digest_columns import ColumnDigest
+from ddbio.core.loads.write_items import reader_of
 from ddbio.core.loads.write_plan import plan_write
 from ddbio.core.plan import budget_of
 from ddbio.core.table_like import table_like
@@ -19,18 +20,15 @@ from ddbio.ops.job.clock import Clock
 from ddbio.ops.job.report import Report
 from ddbio.ops.job.target import dynamodb_spec
 from ddbio.ops.job.waiting import await_end
-from ddbio.ops.loads.load import write_table
+from ddbio.ops.loads.load import write_items
 from ddbio.ops.scans.scan import Unwatched, plan_of, scan_tasks
 from ddbio.ops.scans.survey import describe_scan
-from ddbio.ops.scans.task import SegmentStream
+from ddbio.ops.scans.task import PageStream
 from ddbio.ops.table_digest import digest_of_table
 from ddbio.options import ScanOptions, WriteOptions, connection_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from typing import Any
-
-    import pyarrow as pa
 
     from ddbio.aws.client import ClientSpec
     from ddbio.core.digest import Digest
@@ -153,7 +151,7 @@ def copy(options: CopyOptions, watch: Watch | None = None) -> CopyReport:
     """
     clock = Clock()
     created = _must_create(options)
-    _plan_write(options, created=created)
+    write = _plan_write(options, created=created)
     if created:
         create_like(options)
     scan = _scan_options(options)
@@ -161,14 +159,15 @@ def copy(options: CopyOptions, watch: Watch | None = None) -> CopyReport:
     budget = LocalBudget(budget_of(facts, scan))
     plan = plan_of(scan, budget, facts)
     (task,) = scan_tasks(plan, scan, facts)
-    stream = SegmentStream(task, budget)
-    digest = ColumnDigest() if options.verify else None
+    # Items stay the bytes that came: whatever is copied, no value is read and written anew.
+    stream = PageStream(replace(task, digest=options.verify), budget, partial(reader_of, write))
     try:
-        with closing(iter(stream)) as batches, (watch or Unwatched()).running(plan, budget):
-            report = write_table(batches if digest is None else _digested(batches, digest), _write_options(options))
+        with closing(iter(stream)) as items, (watch or Unwatched()).running(plan, budget):
+            report = write_items(items, _write_options(options))
     finally:
         budget.close()
-    verified = None if digest is None else _verify(digest.digest, options)
+    read = stream.tally.digest
+    verified = _verify(read, options) if options.verify else None
     usage = budget.usage()
     return CopyReport(
         source=options.source,
@@ -184,7 +183,7 @@ def copy(options: CopyOptions, watch: Watch | None = None) -> CopyReport:
         seconds=round(clock.seconds(), 3),
         cpu_seconds=round(clock.cpu_seconds(), 3),
         verified=verified,
-        digest=None if digest is None else digest.digest.hexdigest(),
+        digest=read.hexdigest() if options.verify else None,
     )
 
 
@@ -250,12 +249,6 @@ def _write_options(options: CopyOptions) -> WriteOptions:
         reject_to=options.reject_to,
         lanes=options.lanes,
     )
-
-
-def _digested(batches: Iterator[pa.RecordBatch], digest: ColumnDigest) -> Iterator[pa.RecordBatch]:
-    for batch in batches:
-        digest.add_batch(batch)
-        yield batch
 
 
 def _verify(read: Digest, options: CopyOptions) -> bool:

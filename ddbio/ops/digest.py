@@ -18,7 +18,7 @@ from ddbio.core.schema.item_schema import arrow_schema_of
 from ddbio.core.text.framing import framed_items
 from ddbio.lake.reader import read_batches
 from ddbio.ops.data_files import PARQUET, find_data, is_data, named_errors, read_plain
-from ddbio.ops.scans.read import scan_batches
+from ddbio.ops.scans.read import digest_of_scan, scan_batches
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -61,6 +61,9 @@ def digest_source(source: Source, options: ScanOptions) -> Digest:
     name = os.fspath(source)
     if is_data(name):
         return _of_files(name, options)
+    # What is dropped, refused or no longer told from missing, is so only once it is in columns.
+    if options.nulls == "keep" and options.on_misfit == "rescue" and not options.drop:
+        return digest_of_scan(options)
     return digest_of_batches(scan_batches(options))
 
 

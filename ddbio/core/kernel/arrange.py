@@ -10,15 +10,18 @@ from ddbio.core.kernel.memory import PAD
 
 
 @loop
-def arrange(texts: Any, offsets: Any, rows: Any, separator: Any, out: Any, starts: Any) -> None:
+def arrange(  # noqa: PLR0913, PLR0917 - compiled code has no objects
+    texts: Any, begins: Any, ends: Any, rows: Any, separator: Any, out: Any, starts: Any
+) -> None:
     """Copy the texts of some rows in their order, the separator behind each, and note where each begins.
 
-    ``separator`` and ``out`` are padded; ``starts`` has one place more than ``rows``: where the last copy ends.
+    A row's text lies from ``begins`` to ``ends``. ``separator`` and ``out`` are padded; ``starts`` has one place more
+    than ``rows``: where the last copy ends.
     """
     at, end = 0, len(texts)
     for place in range(len(rows)):
         starts[place] = at
-        first = offsets[rows[place]]
-        at = put_exactly(out, at, texts, first, offsets[rows[place] + 1] - first, end)
+        first = begins[rows[place]]
+        at = put_exactly(out, at, texts, first, ends[rows[place]] - first, end)
         at = put(out, at, separator, 0, len(separator) - PAD)
     starts[len(rows)] = at

@@ -65,6 +65,17 @@ def is_base64(data: Any, place: int, length: int) -> Any:
 
 
 @inner
+def is_exact_base64(data: Any, place: int, length: int) -> Any:
+    """Return whether a text of base64 is the one that stands for its bytes: the bits behind them are not set."""
+    stop = place + length
+    if length == 0 or peek(data, stop - 1) != _PADDING:
+        return True
+    if peek(data, stop - 2) == _PADDING:
+        return np.int64(_SEXTETS[peek(data, stop - 3)]) & 15 == 0
+    return np.int64(_SEXTETS[peek(data, stop - 2)]) & 3 == 0
+
+
+@inner
 def decode_base64(target: int, at: int, data: Any, place: int, size: int) -> Any:
     """Write the ``size`` bytes that a checked text of base64 stands for."""
     for _ in range(size // 3):

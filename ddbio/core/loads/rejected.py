@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from ddbio.core.encode import Encoder
 from ddbio.core.schema.field import RESCUE_NAME, is_text, name_of_field
 from ddbio.core.text.json_text import compact_json, parse_json
+
+if TYPE_CHECKING:
+    from ddbio.core.raw_items import RawItems
 
 
 @dataclass(frozen=True)
@@ -32,6 +35,13 @@ class RejectedRow:
     rule: str
     reason: str
     item: str
+
+
+def row_text(rows: pa.RecordBatch | RawItems, row: int, *, nulls: bool) -> str:
+    """Return one of some rows as DynamoDB JSON; see ``item_text``."""
+    if isinstance(rows, pa.RecordBatch):
+        return item_text(rows.slice(row, 1), nulls=nulls)
+    return rows.item_text(row)
 
 
 def item_text(row: pa.RecordBatch, *, nulls: bool) -> str:

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 # https://docs.aws.amazon.com/amazondynamodb/latest/APIReference/API_WriteRequest.html
 PUT = b'{"PutRequest":{"Item":', b"}}"
 DELETE = b'{"DeleteRequest":{"Key":', b"}}"
-_VALUES = b',"ExpressionAttributeValues":'
+VALUES = b',"ExpressionAttributeValues":'
 
 
 @dataclass(frozen=True)
@@ -178,7 +178,7 @@ def with_values(made: Made, values: Made, *, needed: bool) -> Made:
         if row in refused:
             parts[row] = b""
         elif value != b"{}":
-            parts[row] += _VALUES + value
+            parts[row] += VALUES + value
     whole = Made.of_parts(parts, made.units, refusals, made.frames)
     return without_value(whole, [row for row, value in enumerate(texts) if value == b"{}"]) if needed else whole
 

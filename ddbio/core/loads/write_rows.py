@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import numpy as np
 
@@ -29,6 +29,8 @@ from ddbio.core.schema.field import RESCUE_NAME
 from ddbio.errors import SchemaError
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     import pyarrow as pa
     from numpy.typing import NDArray
 
@@ -46,8 +48,12 @@ class Encoded:
     refusals: tuple[Refusal, ...]
 
 
-class _Parts(Protocol):
-    def make(self, batch: pa.RecordBatch) -> Made: ...
+class Parts(Protocol):
+    """Make each row's own bytes of a request."""
+
+    def make(self, batch: pa.RecordBatch) -> Made:
+        """Return what the rows of a batch became."""
+        ...
 
 
 def check_columns(schema: pa.Schema, plan: WritePlan) -> None:
@@ -72,53 +78,51 @@ def check_columns(schema: pa.Schema, plan: WritePlan) -> None:
         )
 
 
-class RowWriter:
-    """Make writes of batches of one schema, as a plan says.
+class LaneSplitter:
+    """Lay encoded rows out by lane, as their requests will have them: rows of one key always go to one lane.
 
     Parameters
     ----------
     spare
         Memory to put texts into; what was ``texts`` of writes that are done may be added at any time.
-
-    Raises
-    ------
-    SchemaError
-        If the columns lack a key attribute of the table, or the one to compare or to decide by, or one is there twice.
     """
 
-    def __init__(self, schema: pa.Schema, plan: WritePlan, spare: deque[NDArray[np.uint8]] | None = None) -> None:
-        self._spare = deque() if spare is None else spare
-        self._keys = dict(plan.key_types)
-        check_columns(schema, plan)
-        self._lanes = plan.lanes
-        self._frame, self._maker = _parts_of(schema, plan)
+    def __init__(self, lanes: int, frame: Frame, spare: deque[NDArray[np.uint8]]) -> None:
+        self._lanes, self._frame, self._spare = lanes, frame, spare
 
-    def writes(self, batch: pa.RecordBatch, first_row: int = 0) -> Encoded:
-        """Return the writes of a batch's rows, by lane; their numbers are counted from ``first_row``."""
-        made = self._maker.make(batch)
-        rows = np.flatnonzero(np.diff(made.offsets))
-        if len(rows) < batch.num_rows:
-            batch = take_rows(batch, rows)
-        hashes = key_hashes(batch, list(self._keys))
+    def split(
+        self, texts: Texts, rows: NDArray[np.int64], hashes: NDArray[np.uint64], frames: Mapping[int, Frame]
+    ) -> list[Writes]:
+        """Return the writes of each lane.
+
+        Parameters
+        ----------
+        rows
+            Those that are written.
+        hashes
+            The hash of each of their keys.
+        frames
+            The frame of each row that does not have the common one.
+        """
         order = packing_order(hashes)
         # The top bits choose the lane: within one, sorting by hash still spreads the keys.
         lane_of = ((hashes[order] >> np.uint64(32)) * np.uint64(self._lanes) >> np.uint64(32)).astype(np.uint16)
         order = order[np.argsort(lane_of, kind="stable")]
         ends = np.cumsum(np.bincount(lane_of, minlength=self._lanes))
-        shares = np.split(order, ends[:-1])
-        return Encoded(
-            [self._share(made, rows[places], hashes[places], first_row) for places in shares], tuple(made.refusals)
-        )
+        return [self._share(texts, rows[places], hashes[places], frames) for places in np.split(order, ends[:-1])]
 
-    def _share(self, made: Made, rows: NDArray[np.int64], hashes: NDArray[np.uint64], first_row: int) -> Writes:
+    def _share(
+        self, texts: Texts, rows: NDArray[np.int64], hashes: NDArray[np.uint64], frames: Mapping[int, Frame]
+    ) -> Writes:
         separator = self._frame.separator or b""
-        n_bytes = int((made.offsets[rows + 1] - made.offsets[rows]).sum()) + len(rows) * len(separator)
-        texts, starts = self._room(n_bytes + PAD), np.empty(len(rows) + 1, np.int64)
-        arrange(made.texts, made.offsets, rows, np.frombuffer(separator + bytes(PAD), np.uint8), texts, starts)
+        n_bytes = int((texts.ends[rows] - texts.begins[rows]).sum()) + len(rows) * len(separator)
+        room, starts = self._room(n_bytes + PAD), np.empty(len(rows) + 1, np.int64)
+        padded = np.frombuffer(separator + bytes(PAD), np.uint8)
+        arrange(texts.data, texts.begins, texts.ends, rows, padded, room, starts)
         alone = {}
-        if made.frames:
-            alone = {place: made.frames[row] for place, row in enumerate(rows.tolist()) if row in made.frames}
-        return Writes(rows + first_row, hashes, made.units[rows], texts, starts, self._frame, alone)
+        if frames:
+            alone = {place: frames[row] for place, row in enumerate(rows.tolist()) if row in frames}
+        return Writes(rows + texts.first_row, hashes, texts.units[rows], room, starts, self._frame, alone)
 
     def _room(self, n_bytes: int) -> NDArray[np.uint8]:
         # Fresh memory costs more than what is copied into it.
@@ -129,7 +133,49 @@ class RowWriter:
         return np.empty(n_bytes + n_bytes // 4, np.uint8)
 
 
-def _parts_of(schema: pa.Schema, plan: WritePlan) -> tuple[Frame, _Parts]:
+class Texts(NamedTuple):
+    """Hold rows' own bytes of a request, where each begins and ends, its units, and the first row's number."""
+
+    data: NDArray[np.uint8]
+    begins: NDArray[np.int64]
+    ends: NDArray[np.int64]
+    units: NDArray[np.float64]
+    first_row: int
+
+
+class RowWriter:
+    """Make writes of batches of one schema, as a plan says.
+
+    Parameters
+    ----------
+    spare
+        As of ``LaneSplitter``.
+
+    Raises
+    ------
+    SchemaError
+        If the columns lack a key attribute of the table, or the one to compare or to decide by, or one is there twice.
+    """
+
+    def __init__(self, schema: pa.Schema, plan: WritePlan, spare: deque[NDArray[np.uint8]] | None = None) -> None:
+        self._keys = dict(plan.key_types)
+        check_columns(schema, plan)
+        frame, self._maker = parts_of(schema, plan)
+        self._splitter = LaneSplitter(plan.lanes, frame, deque() if spare is None else spare)
+
+    def writes(self, batch: pa.RecordBatch, first_row: int = 0) -> Encoded:
+        """Return the writes of a batch's rows, by lane; their numbers are counted from ``first_row``."""
+        made = self._maker.make(batch)
+        rows = np.flatnonzero(np.diff(made.offsets))
+        if len(rows) < batch.num_rows:
+            batch = take_rows(batch, rows)
+        hashes = key_hashes(batch, list(self._keys))
+        texts = Texts(made.texts, made.offsets[:-1], made.offsets[1:], made.units, first_row)
+        return Encoded(self._splitter.split(texts, rows, hashes, made.frames), tuple(made.refusals))
+
+
+def parts_of(schema: pa.Schema, plan: WritePlan) -> tuple[Frame, Parts]:
+    """Return the common frame of the rows of a schema, and what makes their parts."""
     keys, names, table = dict(plan.key_types), schema.names, plan.table
     condition, key_columns = absent_condition(plan.key_types[0][0], plan.newer_by), columns_of(schema, keys)
     if plan.operation_by is not None:

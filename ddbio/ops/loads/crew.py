@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from ddbio.aws.scan import pause_seconds
 from ddbio.aws.write import Answer, Pause, begin
-from ddbio.core.loads.rejected import RejectedRow, item_text
+from ddbio.core.loads.rejected import RejectedRow, row_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Sequence
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from ddbio.aws.write import Lane, Send, Sent
     from ddbio.budget import Budget, Grant, Turn
     from ddbio.core.loads.packing import Writes
+    from ddbio.core.raw_items import RawItems
 
     _Steps: TypeAlias = Generator[Send | Pause | None, Answer | None, None]
 
@@ -52,13 +53,13 @@ class _Share:
     """Hold what one lane writes of a chunk of rows, and the rows."""
 
     writes: Writes
-    chunk: pa.RecordBatch
+    chunk: pa.RecordBatch | RawItems
     first_row: int
 
     def rejected(self, row: int, reason: str, *, nulls: bool) -> RejectedRow:
         """Return the row of that number with what the service said of it."""
         code, _, words = reason.partition(": ")
-        return RejectedRow(row, code, words, item_text(self.chunk.slice(row - self.first_row, 1), nulls=nulls))
+        return RejectedRow(row, code, words, row_text(self.chunk, row - self.first_row, nulls=nulls))
 
 
 class _Post:
@@ -126,7 +127,7 @@ class Crew:
         """Return whether a lane has a share that it has not begun."""
         return any(post.queue for post in self._posts)
 
-    def hand(self, writes: Sequence[Writes], chunk: pa.RecordBatch, first_row: int) -> None:
+    def hand(self, writes: Sequence[Writes], chunk: pa.RecordBatch | RawItems, first_row: int) -> None:
         """Give each lane its share of a chunk of rows.
 
         Raises

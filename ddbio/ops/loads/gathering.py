@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import pyarrow as pa
 
 from ddbio.core.batch_size import batch_bytes
 from ddbio.core.loads.packing import MOST_WRITES
+from ddbio.core.raw_items import RawItems, joined_items
 from ddbio.ops.loads.crew import Milestone
 from ddbio.ops.loads.lanes import CHUNK_BYTES, LANE_ROWS
 
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 
     from ddbio.core.loads.write_plan import WritePlan
 
-    Rows: TypeAlias = pa.RecordBatch | Milestone
+    Rows: TypeAlias = pa.RecordBatch | RawItems | Milestone
 
 
 def full_rows(plan: WritePlan) -> int:
@@ -27,13 +28,13 @@ def full_rows(plan: WritePlan) -> int:
 
 def gather(feed: Iterable[Rows], rows: int) -> Iterator[Rows]:
     """Yield the same rows in their order, in batches of so many at least; a milestone waits for the rows before it."""
-    held: list[pa.RecordBatch] = []
+    held: list[Any] = []
     milestones: list[Milestone] = []
     for each in feed:
         if isinstance(each, Milestone):
             milestones.append(each)
         else:
-            if held and not held[0].schema.equals(each.schema, check_metadata=True):
+            if held and not _can_join(held[0], each):
                 yield from _joined(held, milestones)
             held.append(each)
         if not held or _is_full(held, rows):
@@ -41,12 +42,24 @@ def gather(feed: Iterable[Rows], rows: int) -> Iterator[Rows]:
     yield from _joined(held, milestones)
 
 
-def _is_full(held: list[pa.RecordBatch], rows: int) -> bool:
-    return sum(each.num_rows for each in held) >= rows or sum(map(batch_bytes, held)) >= CHUNK_BYTES
+def _can_join(one: pa.RecordBatch | RawItems, other: pa.RecordBatch | RawItems) -> bool:
+    if isinstance(one, RawItems) or isinstance(other, RawItems):
+        return type(one) is type(other)
+    return one.schema.equals(other.schema, check_metadata=True)
 
 
-def _joined(held: list[pa.RecordBatch], milestones: list[Milestone]) -> Iterator[Rows]:
-    if held:
+def _is_full(held: list[Any], rows: int) -> bool:
+    return sum(each.num_rows for each in held) >= rows or sum(map(_bytes, held)) >= CHUNK_BYTES
+
+
+def _bytes(rows: pa.RecordBatch | RawItems) -> int:
+    return rows.nbytes if isinstance(rows, RawItems) else batch_bytes(rows)
+
+
+def _joined(held: list[Any], milestones: list[Milestone]) -> Iterator[Rows]:
+    if held and isinstance(held[0], RawItems):
+        yield joined_items(held)
+    elif held:
         yield held[0] if len(held) == 1 else pa.concat_batches(held)  # type: ignore[attr-defined]
     yield from milestones
     held.clear()

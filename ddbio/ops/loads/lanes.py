@@ -13,16 +13,21 @@ from ddbio.aws.write import Lane
 from ddbio.core.batch_size import batch_bytes
 from ddbio.core.loads.hot_keys import HotKeys
 from ddbio.core.loads.packing import MOST_WRITES
-from ddbio.core.loads.rejected import RejectedRow, item_text
+from ddbio.core.loads.rejected import RejectedRow, row_text
+from ddbio.core.loads.write_items import ItemWriter
 from ddbio.core.loads.write_rows import RowWriter
+from ddbio.core.raw_items import RawItems
 from ddbio.errors import PartialWriteError
 from ddbio.ops.loads.crew import Crew, Milestone
 from ddbio.ops.loads.shift import InlineShift, Shift, ThreadShift
 
 if TYPE_CHECKING:
+    from collections import deque
     from collections.abc import Callable, Iterable, Iterator
 
+    import numpy as np
     import pyarrow as pa
+    from numpy.typing import NDArray
 
     from ddbio.aws.client import ClientSpec
     from ddbio.budget import Budget
@@ -76,7 +81,7 @@ class WriteTally:
             self.write_seconds = crew.last_at - crew.first_at
 
 
-Feed: TypeAlias = "pa.RecordBatch | RejectedRow | Milestone"
+Feed: TypeAlias = "pa.RecordBatch | RawItems | RejectedRow | Milestone"
 """What a write is made of, in its order."""
 
 
@@ -153,7 +158,7 @@ def _feed(
     reject: Callable[[list[RejectedRow]], None],
 ) -> None:
     crew = shift.crew
-    writers: dict[bytes, RowWriter] = {}
+    writers: dict[bytes, RowWriter | ItemWriter] = {}
     for batch in batches:
         if isinstance(batch, Milestone):
             shift.put_milestone(batch)
@@ -163,13 +168,9 @@ def _feed(
             _keep([replace(batch, row=tally.rows)], tally, reject)
             tally.rows += 1
             continue
-        # Schemas that differ in metadata alone are equal, and yet a list is a set in only one of them.
-        key = batch.schema.serialize().to_pybytes()
-        writer = writers.get(key)
-        if writer is None:
-            writer = writers[key] = RowWriter(batch.schema, plan, crew.spare)
+        writer = _writer_of(batch, plan, writers, crew.spare)
         for chunk in _chunks(batch, plan.lanes):
-            encoded = writer.writes(chunk, tally.rows)
+            encoded = writer.writes(chunk, tally.rows)  # type: ignore[arg-type] # it is the writer of such rows
             if encoded.refusals:
                 rows = [_refused(chunk, refusal, tally.rows, nulls=plan.nulls_matter) for refusal in encoded.refusals]
                 _keep(rows, tally, reject)
@@ -178,7 +179,24 @@ def _feed(
             _settle(crew, tally, reject)
 
 
-def _chunks(batch: pa.RecordBatch, lanes: int) -> Iterator[pa.RecordBatch]:
+def _writer_of(
+    rows: pa.RecordBatch | RawItems,
+    plan: WritePlan,
+    writers: dict[bytes, RowWriter | ItemWriter],
+    spare: deque[NDArray[np.uint8]],
+) -> RowWriter | ItemWriter:
+    # Schemas that differ in metadata alone are equal, and yet a list is a set in only one of them.
+    key = b"" if isinstance(rows, RawItems) else rows.schema.serialize().to_pybytes()
+    if key not in writers:
+        writers[key] = ItemWriter(plan, spare) if isinstance(rows, RawItems) else RowWriter(rows.schema, plan, spare)
+    return writers[key]
+
+
+def _chunks(batch: pa.RecordBatch | RawItems, lanes: int) -> Iterator[pa.RecordBatch | RawItems]:
+    if isinstance(batch, RawItems):
+        # Whoever reads them reads a few megabytes at a time.
+        yield batch
+        return
     row_bytes = max(1, batch_bytes(batch) // max(1, batch.num_rows))
     filling = max(CACHED_BYTES // row_bytes, lanes * LANE_ROWS)
     step = max(1, min(CHUNK_ROWS, CHUNK_BYTES // row_bytes, filling))
@@ -199,8 +217,8 @@ def _keep(rows: list[RejectedRow], tally: WriteTally, reject: Callable[[list[Rej
     reject(rows)
 
 
-def _refused(chunk: pa.RecordBatch, refusal: Refusal, first_row: int, *, nulls: bool) -> RejectedRow:
+def _refused(chunk: pa.RecordBatch | RawItems, refusal: Refusal, first_row: int, *, nulls: bool) -> RejectedRow:
     # The message begins with the row within its batch; what is reported counts all rows.
     told = _BATCH_ROW.sub("", refusal.message)
-    item = item_text(chunk.slice(refusal.row, 1), nulls=nulls)
+    item = row_text(chunk, refusal.row, nulls=nulls)
     return RejectedRow(first_row + refusal.row, refusal.rule, told, item)

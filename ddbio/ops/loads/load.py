@@ -20,6 +20,7 @@ from ddbio.ops.job.clock import Clock
 from ddbio.ops.job.report import WriteReport
 from ddbio.ops.job.staging import new_job_id
 from ddbio.ops.job.target import dynamodb_spec
+from ddbio.ops.loads.gathering import full_rows, gather
 from ddbio.ops.loads.lanes import WriteTally, WriteTask
 from ddbio.ops.loads.record import identity_of, open_record
 from ddbio.ops.loads.rejects import Rejects
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from ddbio.budget import Usage
     from ddbio.core.facts import TableFacts
     from ddbio.core.loads.write_plan import WritePlan
+    from ddbio.core.raw_items import RawItems
     from ddbio.ops.loads.lanes import Feed
     from ddbio.ops.loads.record import LoadRecord
     from ddbio.ops.loads.sources import FileSource, Rows
@@ -84,6 +86,17 @@ def write_table(data: Rows, options: WriteOptions) -> WriteReport:
     # Tables, batches, frames and lists of batches; readers and generators may have to wait for their rows.
     rows_are_here = hasattr(data, "columns") or isinstance(data, Sequence)
     return _write_here(options, lambda *_: batches_of(data), rows_are_here=rows_are_here)
+
+
+def write_items(items: Iterable[RawItems], options: WriteOptions) -> WriteReport:
+    """Write items that were read for this write into a table, as the text they are.
+
+    Raises
+    ------
+    DdbioError
+        As of ``write_table``.
+    """
+    return _write_here(options, lambda plan, _: gather(items, full_rows(plan)))
 
 
 def load(

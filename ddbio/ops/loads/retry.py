@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 from ddbio.core.attribute import check_item
 from ddbio.core.decode import from_dynamodb_json
 from ddbio.core.loads.rejected import RejectedRow
+from ddbio.core.loads.write_items import reader_of, writes_text
 from ddbio.core.text.json_text import compact_json
 from ddbio.errors import DecodeError, NotFoundError
 from ddbio.ops.job.target import open_store
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from ddbio.core.loads.write_plan import WritePlan
+    from ddbio.core.raw_items import RawItems
     from ddbio.lake.store import ObjectStore
     from ddbio.ops.loads.lanes import Feed
     from ddbio.options import LoadOptions
@@ -59,15 +61,18 @@ def rejected_batches(options: LoadOptions, plan: WritePlan, keep: Callable[[], N
         yield Milestone(partial(_move_aside, store, path, keep))
 
 
-def _rows_of(path: str, data: bytes, plan: WritePlan) -> Iterator[pa.RecordBatch | RejectedRow]:
+def _rows_of(path: str, data: bytes, plan: WritePlan) -> Iterator[pa.RecordBatch | RawItems | RejectedRow]:
     try:
         for columns, group in itertools.groupby(_parsed(path, data), lambda pair: _columns_of(pair[1], plan)):
             if columns is None:
                 yield from (_again(row, item, plan) for row, item in group)
                 continue
             lines = "\n".join(compact_json(item) for _, item in group).encode()
-            # Where nulls remove attributes NULL stands for a null; anywhere else it is a value.
-            yield from_dynamodb_json(lines, nulls="merge" if plan.nulls_matter else "keep")
+            if writes_text(plan):
+                yield from reader_of(plan).read(lines, "items")
+            else:
+                # Where nulls remove attributes NULL stands for a null.
+                yield from_dynamodb_json(lines, nulls="merge")
     except (ValueError, KeyError, TypeError) as error:
         raise DecodeError(f"{path} holds no rejects: {error}", uri=path) from error
 

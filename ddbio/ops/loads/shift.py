@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
     from ddbio.aws.arrivals import Arrivals
     from ddbio.core.loads.packing import Writes
+    from ddbio.core.raw_items import RawItems
     from ddbio.ops.loads.crew import Crew, Milestone
 
 
@@ -24,7 +25,7 @@ class Shift(Protocol):
     def crew(self) -> Crew:
         """Return the crew that works."""
 
-    def put(self, writes: Sequence[Writes], chunk: pa.RecordBatch, first_row: int) -> None:
+    def put(self, writes: Sequence[Writes], chunk: pa.RecordBatch | RawItems, first_row: int) -> None:
         """Hand over a chunk of rows, when the crew has not much left to begin; raise what has ended a lane."""
 
     def put_milestone(self, milestone: Milestone) -> None:
@@ -43,7 +44,7 @@ class InlineShift:
     def __init__(self, crew: Crew) -> None:
         self.crew = crew
 
-    def put(self, writes: Sequence[Writes], chunk: pa.RecordBatch, first_row: int) -> None:
+    def put(self, writes: Sequence[Writes], chunk: pa.RecordBatch | RawItems, first_row: int) -> None:
         """Hand over a chunk of rows; return when each lane has begun its share, or a lone one has written it."""
         self.crew.hand(writes, chunk, first_row)
         # The next chunk is then encoded into the memory of this one, which the processor still has at hand.
@@ -77,7 +78,7 @@ class ThreadShift:
         self._thread = threading.Thread(target=self._work, name="ddbio-lanes", daemon=True)
         self._thread.start()
 
-    def put(self, writes: Sequence[Writes], chunk: pa.RecordBatch, first_row: int) -> None:
+    def put(self, writes: Sequence[Writes], chunk: pa.RecordBatch | RawItems, first_row: int) -> None:
         """Hand over a chunk of rows, when there is room."""
         self._put(partial(self.crew.hand, writes, chunk, first_row))
 

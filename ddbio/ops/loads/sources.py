@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import pyarrow as pa
 
+from ddbio.core import json_lines
 from ddbio.core.arrow_bounds import bounded
-from ddbio.core.json_lines import reader_of
 from ddbio.core.loads.load_plan import SourceFacts
+from ddbio.core.loads.write_items import reader_of, writes_text
 from ddbio.core.loads.write_rows import RowWriter, check_columns
 from ddbio.errors import NotFoundError, OptionError, SchemaError
 from ddbio.lake.rows import RowFiles, is_rows
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from ddbio.core.loads.write_plan import WritePlan
+    from ddbio.core.raw_items import RawItemReader, RawItems
     from ddbio.core.staged import StoredObject
     from ddbio.lake.store import ObjectStore
     from ddbio.options import ConnectionOptions
@@ -58,7 +60,7 @@ def _batches_of(data: Rows) -> Iterator[pa.RecordBatch]:
     elif isinstance(data, pa.Table):
         yield from data.to_batches()
     elif hasattr(data, "__arrow_c_stream__") or (hasattr(data, "iloc") and hasattr(data, "columns")):
-        yield from reader_of(data)
+        yield from json_lines.reader_of(data)
     elif isinstance(data, Iterable) and not isinstance(data, (str, bytes, dict)):
         for batch in data:
             yield from _batches_of(batch)
@@ -146,7 +148,7 @@ def describe_source(source: FileSource, plan: WritePlan) -> SourceFacts:
 
 def unit_batches(
     store: ObjectStore, units: Iterable[Unit], plan: WritePlan, finished: Callable[[int, int], None]
-) -> Iterator[pa.RecordBatch | Milestone]:
+) -> Iterator[pa.RecordBatch | RawItems | Milestone]:
     """Yield the rows of some units, and after each unit's rows a milestone.
 
     Parameters
@@ -161,19 +163,31 @@ def unit_batches(
     SchemaError
         If no row of a file could be written.
     """
-    files = RowFiles(store, dict(plan.key_types))
+    files, reader = RowFiles(store, dict(plan.key_types)), reader_of(plan) if writes_text(plan) else None
     for unit in units:
         rows = 0
-        for batch in rows_of_unit(files, unit, plan):
+        for batch in _rows_of_unit(files, unit, plan, reader):
             rows += batch.num_rows
             yield batch
         yield Milestone(partial(finished, unit.number, rows))
 
 
-def rows_of_unit(files: RowFiles, unit: Unit, plan: WritePlan) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of one unit; see ``unit_batches``."""
+def columns_of_unit(files: RowFiles, unit: Unit, plan: WritePlan) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of one unit as columns; see ``unit_batches``."""
     for number, batch in enumerate(files.read(unit.entry, unit.part)):
         if not number:
+            _check(unit.entry, batch, plan)
+        yield batch
+
+
+def _rows_of_unit(
+    files: RowFiles, unit: Unit, plan: WritePlan, reader: RawItemReader | None
+) -> Iterator[pa.RecordBatch | RawItems]:
+    if reader is None:
+        yield from columns_of_unit(files, unit, plan)
+        return
+    for number, batch in enumerate(files.read_raw(unit.entry, unit.part, reader)):
+        if not number and isinstance(batch, pa.RecordBatch):
             _check(unit.entry, batch, plan)
         yield batch
 

@@ -21,7 +21,7 @@ from ddbio.lake.rows import RowFiles
 from ddbio.ops.loads.gathering import full_rows, gather
 from ddbio.ops.loads.lanes import WriteTally, write_batches
 from ddbio.ops.loads.rejects import Rejects
-from ddbio.ops.loads.sources import rows_of_unit, unit_batches
+from ddbio.ops.loads.sources import columns_of_unit, unit_batches
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from ddbio.budget import Budget, LocalBudget
     from ddbio.core.loads.load_plan import LoadPlan
     from ddbio.core.loads.write_plan import WritePlan
+    from ddbio.core.raw_items import RawItems
     from ddbio.engine import Engine, ShufflingEngine
     from ddbio.lake.store import ObjectStore
     from ddbio.ops.loads.crew import Milestone
@@ -53,7 +54,9 @@ class LoadJob:
     record: LoadRecord
     first_row: int = 0
 
-    def write(self, feed: Iterable[pa.RecordBatch | Milestone], rejects: Rejects, budget: Budget) -> WriteTally:
+    def write(
+        self, feed: Iterable[pa.RecordBatch | RawItems | Milestone], rejects: Rejects, budget: Budget
+    ) -> WriteTally:
         """Write all of it; whatever ends this, rejected rows are kept and what is finished is noted."""
         try:
             return write_kept(self.task, gather(feed, full_rows(self.task.plan)), rejects, budget)
@@ -136,7 +139,7 @@ def split_units(task: SplitTask) -> Iterator[tuple[Place, bytes]]:
     plan, finished = task.job.task.plan, task.job.record.finished
     files = RowFiles(task.job.store, dict(plan.key_types))
     for unit in task.units:
-        for number, batch in enumerate(rows_of_unit(files, unit, plan)):
+        for number, batch in enumerate(columns_of_unit(files, unit, plan)):
             shares = _shares(batch, plan, task.shares)
             for share in sorted(set(shares.tolist()) - finished):
                 yield (share, unit.number, number), _packed(take_rows(batch, np.flatnonzero(shares == share)))

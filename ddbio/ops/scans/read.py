@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+from collections import deque
 from contextlib import closing
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
 from ddbio.budget import LocalBudget
 from ddbio.core.plan import budget_of
+from ddbio.core.rescue import MisfitLog
 from ddbio.ops.scans.scan import plan_of, scan_tasks
 from ddbio.ops.scans.survey import describe_scan
-from ddbio.ops.scans.task import SegmentStream
+from ddbio.ops.scans.task import PageStream, SegmentStream
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from ddbio.core.digest import Digest
     from ddbio.options import ScanOptions
 
 
@@ -42,6 +46,38 @@ def read_table(options: ScanOptions) -> pa.Table:
     """
     schema, batches = _open(options)
     return pa.Table.from_batches(list(batches), schema)
+
+
+def digest_of_scan(options: ScanOptions) -> Digest:
+    """Return count and digest of what a scan reads, by the bytes of its pages; nothing becomes a column.
+
+    Raises
+    ------
+    DdbioError
+        As :func:`scan_batches` says.
+    """
+    facts = describe_scan(options)
+    budget = LocalBudget(budget_of(facts, options))
+    try:
+        (task,) = scan_tasks(plan_of(options, budget, facts), options, facts)
+        stream = PageStream(replace(task, digest=True), budget, _Nothing)
+        with closing(iter(stream)) as blocks:
+            deque(blocks, 0)
+    finally:
+        budget.close()
+    return stream.tally.digest
+
+
+class _Nothing:
+    """Make nothing of pages."""
+
+    def __init__(self) -> None:
+        self.log = MisfitLog()
+
+    def decode_batches(self, data: bytes, framing: str) -> tuple[pa.RecordBatch, ...]:
+        """Return nothing."""
+        del data, framing
+        return ()
 
 
 def _open(options: ScanOptions) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:

@@ -96,7 +96,7 @@ _ITEMS_NAME = np.uint64(int.from_bytes(b"Items", "little"))
 
 
 @inner
-def _read_tag(data: Any, place: int, state: Any) -> Any:
+def short_tag(data: Any, place: int, state: Any) -> Any:
     """Return what ``read_tag`` returns, with a short way for tags of one letter and no white space."""
     word = load64(data, place)
     tag = np.int64(_LETTER_TAGS[np.int64(word >> np.uint64(8) & np.uint64(0xFF))])
@@ -250,7 +250,7 @@ def _hash_values(w: Any, place: int) -> Any:
             frames[FRAMES * depth + 1] += 1
         if peek(data, place) != OPEN_OBJECT:
             return -ERROR, 0
-        tag, place = _read_tag(data, skip_blank(data, place + 1), state)
+        tag, place = short_tag(data, skip_blank(data, place + 1), state)
         if place < 0:
             return place, 0
         if tag < L:
@@ -301,7 +301,7 @@ def _hash_values(w: Any, place: int) -> Any:
 
 
 @inner
-def _enter(data: Any, place: int, framing: int) -> Any:
+def enter_document(data: Any, place: int, framing: int) -> Any:
     """Return the place of the first item of a document, or of the end of a page without items."""
     if framing == ITEMS:
         return place
@@ -327,7 +327,7 @@ def _enter(data: Any, place: int, framing: int) -> Any:
 
 
 @inner
-def _leave(data: Any, place: int, framing: int) -> Any:
+def leave_document(data: Any, place: int, framing: int) -> Any:
     """Return the place after a document whose last item has ended, and after what is blank."""
     if framing != ITEMS:
         place = skip_blank(data, place)
@@ -356,7 +356,7 @@ def _hash_documents(w: Any, framing: int, stop: int) -> Any:
     place = skip_blank(data, state[SIDE_END])
     count, high, low = 0, _ZERO, _ZERO
     while place < stop:
-        place = _enter(data, place, framing)
+        place = enter_document(data, place, framing)
         has_items = place >= 0 and (framing <= EXPORT or peek(data, place) != CLOSE_ARRAY)
         while has_items:
             place, _ = hash_item(w, place)
@@ -373,7 +373,7 @@ def _hash_documents(w: Any, framing: int, stop: int) -> Any:
             if has_items:
                 place = skip_blank(data, place + 1)
         if place >= 0:
-            place = _leave(data, place, framing)
+            place = leave_document(data, place, framing)
         if place < 0:
             return -1, high, low
     return (count if place == stop else -1), high, low

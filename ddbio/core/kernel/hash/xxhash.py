@@ -51,7 +51,8 @@ def _stripes(data: Any, place: int, stop: int) -> Any:
 
 
 @inner
-def _hash(data: Any, place: int, stop: int) -> Any:
+def hash_bytes(data: Any, place: int, stop: int) -> Any:
+    """Return the hash of some bytes."""
     size = stop - place
     value = _PRIME_5
     if size >= _STRIPE_BYTES:
@@ -94,4 +95,4 @@ def hash_keys(data: Any, contents: Any, tags: Any, at: int, hashes: Any) -> None
                     poke(data, stop + 1 + index, size >> (8 * index) & 0xFF)
                 stop += PREFIX_BYTES
             stop = put(data, stop, data, place, size)
-        hashes[row] = _hash(data, at, stop)
+        hashes[row] = hash_bytes(data, at, stop)

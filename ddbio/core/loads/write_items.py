@@ -1,0 +1,124 @@
+"""Turn items that are text into the writes of several lanes, as a plan says: their bytes go into requests as they came.
+
+Items of which the walk is not sure go the way of columns, and are refused by the same rules with the same words.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from ddbio.core.decode import Decoder
+from ddbio.core.encode import Refusal
+from ddbio.core.identity import key_hashes
+from ddbio.core.kernel.encode.fields import take_rows
+from ddbio.core.loads.packing import write_units
+from ddbio.core.loads.requests import VALUES, Made
+from ddbio.core.loads.write_rows import Encoded, LaneSplitter, Texts, parts_of
+from ddbio.core.raw_items import RawItemReader
+from ddbio.core.schema.arrow import normalize_schema
+from ddbio.core.schema.field import name_of_field, tag_of_field, tagged_field
+from ddbio.core.schema.item_schema import ItemSchema
+from ddbio.core.text.json_text import compact_json, parse_json
+from ddbio.errors import SchemaError
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from ddbio.core.loads.write_plan import WritePlan
+    from ddbio.core.raw_items import RawItems
+
+_NO_ROWS = pa.schema([])
+
+
+def writes_text(plan: WritePlan) -> bool:
+    """Return whether items can be written as the text they are: updates, and what a column decides, need columns."""
+    return not plan.nulls_matter
+
+
+def reader_of(plan: WritePlan) -> RawItemReader:
+    """Return what reads items for such a write."""
+    return RawItemReader(dict(plan.key_types), plan.index_keys, plan.newer_by)
+
+
+class ItemWriter:
+    """Make writes of items that ``reader_of`` has read for the same plan.
+
+    Parameters
+    ----------
+    spare
+        As of ``LaneSplitter``.
+    """
+
+    def __init__(self, plan: WritePlan, spare: deque[NDArray[np.uint8]] | None = None) -> None:
+        self._plan, self._keys = plan, dict(plan.key_types)
+        frame, _ = parts_of(_NO_ROWS, plan)
+        self._splitter = LaneSplitter(plan.lanes, frame, deque() if spare is None else spare)
+        self._compared = None
+        if plan.newer_by is not None:
+            names = list(self._keys)
+            self._compared = names.index(plan.newer_by) if plan.newer_by in names else len(names)
+
+    def writes(self, items: RawItems, first_row: int = 0) -> Encoded:
+        """Return the writes of some items, by lane; their numbers are counted from ``first_row``."""
+        data, hashes, units = items.data, items.hashes, write_units(items.sizes)
+        begins, ends = np.ascontiguousarray(items.spans[:, 0]), np.ascontiguousarray(items.spans[:, 1])
+        if self._plan.mode == "delete" or self._compared is not None:
+            made = Made.of_parts([self._part(items, row) for row in range(len(items))], units, [], {})
+            data, begins, ends = made.texts, made.offsets[:-1].copy(), made.offsets[1:].copy()
+        if self._plan.mode == "delete":
+            units = np.ones(len(items))
+        refusals: list[Refusal] = []
+        rows = np.flatnonzero(items.doubtful)
+        if len(rows):
+            made, found = self._by_columns(items, rows)
+            begins[rows], ends[rows] = made.offsets[:-1] + len(data), made.offsets[1:] + len(data)
+            data = np.concatenate([data, made.texts])
+            units[rows], hashes = made.units, hashes.copy()
+            hashes[rows] = found
+            refusals = [Refusal(int(rows[each.row]), each.attribute, each.rule, each.message) for each in made.refusals]
+        taken = np.flatnonzero(ends - begins)
+        texts = Texts(data, begins, ends, units, first_row)
+        return Encoded(self._splitter.split(texts, taken, hashes[taken], {}), tuple(refusals))
+
+    def _part(self, items: RawItems, row: int) -> bytes:
+        if items.doubtful[row]:
+            return b""
+        part = items.text(row)
+        if self._plan.mode == "delete":
+            names = [compact_json(name).encode() for name in self._keys]
+            members = (name + b":" + items.value(row, key) for key, name in enumerate(names))
+            part = b"{" + b",".join(members) + b"}"
+        if self._compared is None:
+            return part
+        return b"".join((part, VALUES, b'{":v0":', items.value(row, self._compared), b"}"))
+
+    def _by_columns(self, items: RawItems, rows: NDArray[np.int64]) -> tuple[Made, NDArray[np.uint64]]:
+        """Return what some items become that are decoded and encoded, and the hashes of their keys."""
+        found = [parse_json(items.text(row)) for row in rows.tolist()]
+        lines = "\n".join(map(compact_json, found)).encode()
+        schema = self._schema_of(ItemSchema.of_items(found).to_arrow())
+        try:
+            maker = parts_of(schema, self._plan)[1]
+        except SchemaError:
+            # A name that no column may have is refused in its row alone.
+            schema = normalize_schema(pa.schema([]))
+            maker = parts_of(schema, self._plan)[1]
+        batch = Decoder(schema, nulls="keep").decode(lines, "items")
+        made = maker.make(batch)
+        taken = np.flatnonzero(np.diff(made.offsets))
+        hashes = np.zeros(len(rows), np.uint64)
+        if len(taken):
+            hashes[taken] = key_hashes(take_rows(batch, taken), list(self._keys))
+        return made, hashes
+
+    def _schema_of(self, schema: pa.Schema) -> pa.Schema:
+        """Return a schema in which a key of another type than the table's is JSON, so that it spoils its rows alone."""
+        for place, field in enumerate(schema):
+            name = name_of_field(field)
+            if name in self._keys and tag_of_field(field) not in {self._keys[name], "JSON"}:
+                schema = schema.set(place, tagged_field(field.name, pa.string(), "JSON", attribute=name))
+        return schema

@@ -1,0 +1,293 @@
+"""Read DynamoDB JSON as items that stay the text they are: found, checked, weighed and hashed by key, never decoded.
+
+What the compiled walk does not plainly take is left to the plain reference, item by item. Refuses what is no DynamoDB
+JSON; an item that DynamoDB would not take is none the less an item, for the writer to refuse.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import deque
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ddbio.core.attribute import TAGS, check_item
+from ddbio.core.digest_wire import is_utf8
+from ddbio.core.kernel import item_spans as walk
+from ddbio.core.kernel.encode.keys import key_rules
+from ddbio.core.kernel.encode.load import allocate
+from ddbio.core.kernel.memory import PAD
+from ddbio.core.kernel.state import FRAMINGS, PLACE, ROWS, SIDE, SIDE_END, STATE_LENGTH
+from ddbio.core.kernel.text import hash_bytes
+from ddbio.core.rescue import MisfitLog
+from ddbio.core.text.framing import NOT_ITEMS, checked_items
+from ddbio.core.text.json_text import compact_json, parse_json
+from ddbio.errors import DecodeError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    import numpy.typing as npt
+
+    from ddbio.core.facts import IndexKey
+    from ddbio.core.kernel.encode.keys import KeyRule
+    from ddbio.core.text.framing import Framing
+
+PIECE_BYTES = 2 << 20
+"""Text is walked about this much at a time, so that it stays in the processor's caches."""
+
+# What texts of one item take without their escapes; an item has no more than 400 KB.
+_SIDE_BYTES = 512 * 1024
+_LEAST_ITEM_BYTES = 48
+_SCRATCH_BYTES = 8192
+_DIGITS_ROOM = 128
+_QUOTE = ord('"')
+_LINE = re.compile(r"^line [0-9]+")
+
+
+@dataclass(frozen=True)
+class RawItems:
+    """Hold items as their text, each with what a write has to know of it.
+
+    Attributes
+    ----------
+    data
+        The text; what is around the items is of no meaning.
+    spans
+        ``[n_items × 2]``: where each item begins and ends.
+    sizes
+        What DynamoDB counts for each item, in bytes.
+    hashes
+        Of each item's key, as ``key_hashes`` has them.
+    values
+        ``[n_items × n_values × 2]``: where the values of the key attributes, and of the one to compare, begin and end.
+    doubtful
+        Items of which only the reference knows whether they can be written; of the others all of this is known.
+    """
+
+    data: npt.NDArray[np.uint8]
+    spans: npt.NDArray[np.int64]
+    sizes: npt.NDArray[np.int64]
+    hashes: npt.NDArray[np.uint64]
+    values: npt.NDArray[np.int64]
+    doubtful: npt.NDArray[np.bool_]
+
+    def __len__(self) -> int:
+        return len(self.spans)
+
+    @property
+    def num_rows(self) -> int:
+        """Return how many items there are, as of a record batch."""
+        return len(self.spans)
+
+    @property
+    def nbytes(self) -> int:
+        """Return the bytes of the items' texts and of what is known of them."""
+        return int(len(self.data) + self.spans.nbytes + self.values.nbytes + 17 * len(self))
+
+    def text(self, row: int) -> bytes:
+        """Return an item as it came."""
+        start, stop = self.spans[row]
+        return self.data[start:stop].tobytes()
+
+    def value(self, row: int, number: int) -> bytes:
+        """Return one of the values that were asked for as it came; only of an item that is not doubtful."""
+        start, stop = self.values[row, number]
+        return self.data[start:stop].tobytes()
+
+    def item_text(self, row: int) -> str:
+        """Return an item as one line of JSON."""
+        return compact_json(parse_json(self.text(row)))
+
+
+def joined_items(parts: Sequence[RawItems]) -> RawItems:
+    """Return the items of several as one."""
+    if len(parts) == 1:
+        return parts[0]
+    places = np.cumsum([0, *(len(part.data) for part in parts)])
+    return RawItems(
+        np.concatenate([part.data for part in parts]),
+        np.concatenate([part.spans + place for part, place in zip(parts, places, strict=False)]),
+        np.concatenate([part.sizes for part in parts]),
+        np.concatenate([part.hashes for part in parts]),
+        np.concatenate([part.values + place for part, place in zip(parts, places, strict=False)]),
+        np.concatenate([part.doubtful for part in parts]),
+    )
+
+
+class RawItemReader:
+    """Read items for one table; keep one per thread. It stands where a decoder of pages does.
+
+    Parameters
+    ----------
+    keys
+        The table's key attributes and their types, the partition key first.
+    index_keys
+        Keys of the table's indexes.
+    compared
+        An attribute that every item needs beside its key.
+    """
+
+    def __init__(
+        self, keys: Mapping[str, str], index_keys: Iterable[IndexKey] = (), compared: str | None = None
+    ) -> None:
+        self.log = MisfitLog()
+        """What fitted no column: nothing, as there are none."""
+        rules = key_rules(keys, index_keys)
+        marks = list(keys) + [name for name in filter(None, [compared]) if name not in keys]
+        names = list(rules) + [name for name in marks if name not in rules]
+        self._n_marks = len(marks)
+        text = b"".join(name.encode() for name in names)
+        places = np.cumsum([0, *(len(name.encode()) for name in names)]).tolist()
+        rows = [
+            (*_rule(name, rules.get(name), list(keys)), marks.index(name) if name in marks else -1, start, stop - start)
+            for name, (start, stop) in zip(names, pairwise(places), strict=True)
+        ]
+        letters = sum(ord(tag) << 8 * number for number, tag in enumerate(keys.values()))
+        asked = [len(names), len(keys), len(marks), letters, (1 << len(marks)) - 1, 0]
+        nothing = np.empty(0, np.int64)
+        self._work = walk.Work(
+            data=allocate(0),
+            state=np.zeros(STATE_LENGTH, np.int64),
+            frames=np.zeros(walk.FRAMES * walk.MAX_LEVELS, np.int64),
+            names=np.zeros(walk.MAX_NAMES, np.uint64),
+            digits=np.zeros(_DIGITS_ROOM, np.uint8),
+            scratch=np.zeros(_SCRATCH_BYTES, np.uint8),
+            marks=np.zeros(walk.MAX_ELEMENTS, np.int64),
+            slots=np.zeros(2 * walk.MAX_ELEMENTS, np.int64),
+            asked=np.array(asked, np.int64),
+            rules=np.array([*sum(rows, ()), 0], np.int64),
+            rule_hashes=np.array([hash_bytes(name.encode()) for name in names], np.uint64),
+            rule_names=np.frombuffer(text + bytes(PAD), np.uint8).copy(),
+            contents=np.zeros(2 * len(keys), np.int64),
+            found=np.zeros(2 * len(marks), np.int64),
+            spans=nothing,
+            values=nothing,
+            sizes=nothing,
+            hashes=nothing.view(np.uint64),
+            doubts=allocate(0),
+        )
+
+    def decode_batches(self, data: bytes, framing: Framing) -> list[RawItems]:
+        """Return the items of one page, or of lines; see ``read``."""
+        return list(self.read(data, framing))
+
+    def read(self, data: bytes, framing: Framing, first_line: int = 1) -> Iterator[RawItems]:
+        """Yield the items of one page, or of lines, some megabytes at a time.
+
+        Parameters
+        ----------
+        first_line
+            The number of the first line, for messages.
+
+        Raises
+        ------
+        DecodeError
+            The bytes are not DynamoDB JSON in this framing.
+        """
+        if framing == "changes":
+            raise DecodeError(NOT_ITEMS)
+        place, most = 0, len(data) if framing == "page" else PIECE_BYTES
+        while place < len(data):
+            piece = data[place : _cut(data, place, most)]
+            items, walked = self._walk(piece, framing)
+            if not walked and place + len(piece) == len(data):
+                items, walked = self._of_reference(data, place, framing, first_line), len(piece)
+            # A document of many lines may go on behind the piece.
+            most = 4 * most if not walked else max(PIECE_BYTES, most // 4)
+            if len(items):
+                yield items
+            place += walked
+
+    def _of_reference(self, data: bytes, place: int, framing: Framing, first_line: int) -> RawItems:
+        """Return the items of text that the walk does not take from a place on, each spelled anew."""
+        try:
+            lines = "\n".join(map(compact_json, checked_items(data[place:], framing))).encode()
+        except DecodeError:
+            try:
+                # Only from its beginning on does text tell where it is broken.
+                deque(checked_items(data, framing), 0)
+            except DecodeError as error:
+                raise _shifted(error, first_line - 1) from None
+            raise
+        return self._walk(lines, "items")[0]
+
+    def _walk(self, piece: bytes, framing: Framing) -> tuple[RawItems, int]:
+        """Return the items of whole documents, and the bytes that these are."""
+        begin, work = _SIDE_BYTES + PAD, self._work
+        data = allocate(begin + len(piece) + PAD)
+        stop = len(data) - PAD
+        data[begin:stop] = np.frombuffer(piece, np.uint8)
+        data[stop:] = _QUOTE
+        state, ended = work.state, walk.NO_ROOM
+        if not is_utf8(piece):
+            return self._items(data, 0), 0
+        while ended == walk.NO_ROOM:
+            self._make_room(len(piece) // _LEAST_ITEM_BYTES + 1)
+            work = self._work._replace(data=data)
+            state[SIDE], state[SIDE_END] = 0, begin
+            ended = walk.find_items(work, FRAMINGS[framing], stop)
+            if ended == walk.NO_ROOM:
+                self._make_room(4 * int(work.asked[walk.ROOM]))
+        items = self._items(data, int(state[ROWS]))
+        if items.doubtful.any() and not self._are_legal(items):
+            return self._items(data, 0), 0
+        return items, len(piece) if ended == walk.WHOLE else int(state[PLACE]) - begin
+
+    def _are_legal(self, items: RawItems) -> bool:
+        """Return whether all doubtful items are DynamoDB JSON at least."""
+        try:
+            for row in np.flatnonzero(items.doubtful).tolist():
+                check_item(parse_json(items.text(row)))
+        except (DecodeError, RecursionError):
+            return False
+        return True
+
+    def _make_room(self, count: int) -> None:
+        work = self._work
+        if count > work.asked[walk.ROOM]:
+            work.asked[walk.ROOM] = count
+            self._work = work._replace(
+                spans=np.empty(2 * count, np.int64),
+                values=np.empty(2 * self._n_marks * count, np.int64),
+                sizes=np.empty(count, np.int64),
+                hashes=np.empty(count, np.uint64),
+                doubts=allocate(count),
+            )
+
+    def _items(self, data: npt.NDArray[np.uint8], count: int) -> RawItems:
+        work, marks = self._work, self._n_marks
+        return RawItems(
+            data,
+            work.spans[: 2 * count].reshape(count, 2).copy(),
+            work.sizes[:count].copy(),
+            work.hashes[:count].copy(),
+            work.values[: 2 * marks * count].reshape(count, marks, 2).copy(),
+            work.doubts[:count].astype(np.bool_),
+        )
+
+
+def _rule(name: str, rule: KeyRule | None, keys: list[str]) -> tuple[int, int, int]:
+    key = keys.index(name) if name in keys else -1
+    return (key, -1, 0) if rule is None else (key, TAGS.index(rule.tag), rule.longest)
+
+
+def _cut(data: bytes, place: int, most: int) -> int:
+    """Return where a piece ends: behind a line, if one ends in it or behind."""
+    return len(data) if place + most >= len(data) else data.find(b"\n", place + most) + 1 or len(data)
+
+
+def _shifted(error: DecodeError, lines: int) -> DecodeError:
+    """Return an error of text that begins behind some lines."""
+    if error.line is None or not lines:
+        return error
+    line = error.line + lines
+    return DecodeError(_LINE.sub(f"line {line}", str(error), count=1), line=line)
+
+
+def warm() -> None:
+    """Compile the walk, or load it from where it is kept."""
+    RawItemReader({"a": "S"}).decode_batches(b"{}", "items")

@@ -1,0 +1,151 @@
+"""Writing items as the text they are: the same requests, and the same refusals, as by way of columns."""
+
+from __future__ import annotations
+
+import json
+from collections import deque
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from item_strategies import ITEMS, TEXT, VALUES, meaning_of_item
+
+from ddbio.core.attribute import canonical_number
+from ddbio.core.decode import from_dynamodb_json
+from ddbio.core.facts import IndexKey
+from ddbio.core.loads.write_items import ItemWriter, reader_of
+from ddbio.core.loads.write_plan import WritePlan
+from ddbio.core.loads.write_rows import RowWriter
+from ddbio.core.raw_items import joined_items
+from ddbio.errors import SchemaError
+
+GOOD = {"pk": {"S": "good"}, "sk": {"N": "1"}, "v": {"N": "1"}}
+INDEX_KEYS = (IndexKey("mail", "S", 1024, "by-mail"),)
+
+
+def plan_of(mode="upsert", newer_by=None, lanes=3):
+    """Return the plan of a write to a table with a sort key and an index."""
+    return WritePlan("t", (("pk", "S"), ("sk", "N")), mode, newer_by, None, lanes, None, index_keys=INDEX_KEYS)
+
+
+def lines_of(items, **spelling):
+    """Return items as lines."""
+    return "\n".join(json.dumps(item, **spelling) for item in items).encode()
+
+
+def requests_of(encoded):
+    """Return of each row what its request says, its lane, its key's hash and its units."""
+    found = {}
+    for lane, writes in enumerate(encoded.lanes):
+        for place, row in enumerate(writes.rows.tolist()):
+            body = json.loads(writes.body([place]))
+            if "RequestItems" in body:
+                ((asked,),) = body["RequestItems"].values()
+                ((kind, (item,)),) = ((kind, asked[kind].values()) for kind in asked)
+                rest = None
+            else:
+                kind, item = next((kind, body.pop(kind)) for kind in ("Item", "Key") if kind in body)
+                values = body.pop("ExpressionAttributeValues", None)
+                rest = json.dumps(body), values and meaning_of_item(values)
+            found[row] = kind, meaning_of_item(item), rest, lane, int(writes.hashes[place]), float(writes.units[place])
+    return found
+
+
+def refusals_of(encoded):
+    """Return of each refused row the attribute, the rule and the message without the row's number."""
+    return {each.row: (each.attribute, each.rule, each.message.partition(": ")[2]) for each in encoded.refusals}
+
+
+def by_text(items, plan, **spelling):
+    """Return what becomes of items that are written as text."""
+    read = joined_items(reader_of(plan).decode_batches(lines_of(items, **spelling), "items"))
+    return ItemWriter(plan).writes(read, 100)
+
+
+def by_columns(items, plan):
+    """Return what becomes of the same items by way of columns."""
+    batch = from_dynamodb_json(lines_of(items), nulls="keep")
+    return RowWriter(batch.schema, plan).writes(batch, 100)
+
+
+PLANS = [plan_of(), plan_of("create"), plan_of(newer_by="v"), plan_of("delete"), plan_of("delete", "v")]
+PLANS += [plan_of(newer_by="sk"), plan_of("delete", "sk", lanes=1)]
+EXTRA = st.fixed_dictionaries(
+    {"pk": st.builds(lambda text: {"S": text}, TEXT) | VALUES, "v": VALUES},
+    optional={"sk": st.builds(lambda n: {"N": str(n)}, st.integers()) | VALUES, "mail": VALUES, "w": VALUES},
+)
+
+
+@given(st.lists(st.builds(lambda some, more: some | more, ITEMS, EXTRA), max_size=5), st.sampled_from(PLANS))
+def test_both_ways_write_the_same(items, plan):
+    """Whatever the items hold, the same rows are written by the same requests, and the same ones are refused."""
+    # With one good row no column is missing as a whole.
+    items = [GOOD, *items]
+    one = by_text(items, plan)
+    try:
+        other = by_columns(items, plan)
+    except SchemaError:
+        # A column can be at fault as a whole; an item that stays text never is.
+        assert one.refusals
+        return
+    assert requests_of(one) == requests_of(other)
+    assert refusals_of(one).keys() == refusals_of(other).keys()
+
+
+BAD = {
+    "key_missing": {"sk": {"N": "1"}, "v": {"N": "1"}},
+    "key_empty": GOOD | {"pk": {"S": ""}},
+    "key_length": GOOD | {"pk": {"S": "x" * 2049}},
+    "item_size": GOOD | {"w": {"S": "x" * 409_600}},
+    "empty_set": GOOD | {"w": {"NS": []}},
+    "duplicate": GOOD | {"w": {"SS": ["a", "a"]}},
+    "newer_by": {"pk": {"S": "good"}, "sk": {"N": "1"}},
+}
+
+
+@pytest.mark.parametrize("rule", BAD)
+def test_refusals_are_told_in_the_same_words(rule):
+    """The attribute, the rule and the message are those of the encoder, and only that row is refused."""
+    plan = plan_of(newer_by="v")
+    items = [GOOD, BAD[rule], GOOD]
+    found = by_text(items, plan)
+    assert refusals_of(found) == refusals_of(by_columns(items, plan))
+    assert [each.rule for each in found.refusals] == [rule]
+    assert sum(map(len, found.lanes)) == 2
+
+
+def test_all_rows_may_have_a_key_of_another_type():
+    """Where no row has the key's type, each is refused for it; no column is at fault as a whole."""
+    found = by_text([GOOD | {"pk": {"N": "1"}}, GOOD | {"pk": {"NULL": True}}], plan_of())
+    told = ["the key is N, the table's is S", "the key is NULL, the table's is S"]
+    assert [each[2].rpartition(": ")[2] for each in refusals_of(found).values()] == told
+    assert sum(map(len, found.lanes)) == 0
+
+
+def test_bytes_go_out_as_they_came():
+    """Numbers, escapes and the order of attributes are those of the source; only what is unusual is spelled anew."""
+    items = [{"z": {"N": "1.500"}, **GOOD, "a": {"S": "\u00e9"}}, GOOD | {"w": {"N": "0e5"}}]
+    (writes,) = by_text(items, plan_of(lanes=1), separators=(",", ":")).lanes
+    parts = {row - 100: writes.part(place) for place, row in enumerate(writes.rows.tolist())}
+    assert parts[0] == lines_of(items[:1], separators=(",", ":"))
+    assert b'"\\u00e9"' in parts[0]
+    assert json.loads(parts[1])["w"] == {"N": canonical_number("0e5")}
+
+
+def test_spare_memory_is_used_again():
+    """Texts are laid into memory that is given back, if it is large enough."""
+    plan = plan_of(lanes=1)
+    read = joined_items(reader_of(plan).decode_batches(lines_of([GOOD] * 9), "items"))
+    spare = deque([np.empty(1 << 16, np.uint8)])
+    given = spare[0]
+    (writes,) = ItemWriter(plan, spare).writes(read).lanes
+    assert writes.texts is given
+
+
+@pytest.mark.parametrize("bad", [{"": {"S": "x"}}, {"x" * 65_536: {"S": "x"}}, {"w": {"M": {"": {"S": "x"}}}}])
+def test_a_name_that_no_column_has_is_refused_in_its_row(bad):
+    """An empty or a very long name spoils its item alone, though no column could be called so."""
+    found = by_text([GOOD, GOOD | bad, GOOD | {"pk": {"S": ""}}], plan_of())
+    assert {each.row: each.rule for each in found.refusals} == {1: "name", 2: "key_empty"}
+    assert sum(map(len, found.lanes)) == 1
