@@ -23,7 +23,7 @@ from ddbio.cli.load import load, plan_load
 from ddbio.cli.progress import ProgressWatch
 from ddbio.cli.schema import schema
 from ddbio.cli.show import format_plan, format_report, plan_to_dict
-from ddbio.core.kernel.cache import FOLDER
+from ddbio.core.kernel.store import kept_folder
 from ddbio.core.warm import warm as compile_all
 from ddbio.errors import DdbioError
 from ddbio.ops.scans.scan import plan_of, scan_to_files
@@ -87,7 +87,7 @@ def warm(*, as_json: bool) -> None:
     began = time.monotonic()
     compile_all()
     seconds = round(time.monotonic() - began, 3)
-    folder = None if FOLDER is None else str(FOLDER)
+    folder = None if kept_folder() is None else str(kept_folder())
     done = {"seconds": seconds, "folder": folder}
     click.echo(json.dumps(done) if as_json else f"the kernel is ready after {seconds:.1f} s; kept in {folder}")
 
