@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import gzip
 import re
 import zlib
@@ -31,9 +32,14 @@ _GZIP_MAGIC = b"\x1f\x8b"
 _BATCH_ROWS = 16_384
 _SAMPLE_BYTES = 512 * 1024
 _SAMPLE_TEXT_BYTES = 8 * _SAMPLE_BYTES
-_TAGS = "S|N|B|BOOL|NULL|SS|NS|BS|L|M"
+_TAGS = rb"(?:S|N|B|BOOL|NULL|SS|NS|BS|L|M)"
+_FIRST = rb'\s*"(?:[^"\\]|\\.)*"\s*:\s*\{\s*"' + _TAGS + rb'"\s*:'
 # An item, or an export's line: the first value has one of DynamoDB's types. Plain JSON has none.
-_TYPED = re.compile(rb'\s*\{\s*(?:"Item"\s*:\s*\{\s*)?"(?:[^"\\]|\\.)*"\s*:\s*\{\s*"(?:' + _TAGS.encode() + rb')"\s*:')
+_TYPED = re.compile(rb'\s*\{(?:\s*"Item"\s*:\s*\{)?' + _FIRST)
+# A saved answer of Scan or Query, of which no member but Items holds items.
+_ANSWER = re.compile(rb'\s*\{\s*"(?:ConsumedCapacity|Count|Items|LastEvaluatedKey|ScannedCount)"\s*:')
+_ITEMS = re.compile(rb'"Items"\s*:\s*\[\s*\{' + _FIRST)
+_NO_ITEMS = re.compile(rb'"Items"\s*:\s*\[\s*\][^\[]*\Z')
 _IPC_MAGIC = b"ARROW1"
 # What the files of AWS and Spark are named that hold no rows.
 _NO_ROWS = re.compile(r"(?:^|/)(?:_|\.|manifest-)")
@@ -161,6 +167,8 @@ class RowFiles:
             inflater = zlib.decompressobj(zlib.MAX_WBITS | 32)
             text = inflater.decompress(head, _SAMPLE_TEXT_BYTES)
             read_bytes -= len(inflater.unconsumed_tail)
+        if read_bytes < entry.size_bytes and _is_answer(text.removeprefix(codecs.BOM_UTF8)):
+            return None
         whole = text if read_bytes == entry.size_bytes else text[: text.rfind(b"\n") + 1]
         found = list(read_rows(entry.path, whole, self._keys)) if whole else []
         if not found:
@@ -226,12 +234,19 @@ def _inflated(data: bytes) -> bytes:
 
 
 def _json(data: bytes, keys: Mapping[str, str]) -> Iterator[pa.RecordBatch]:
-    if not data.strip():
+    text = data.removeprefix(codecs.BOM_UTF8)
+    if not text.strip():
         return
-    if _TYPED.match(data):
-        yield from_dynamodb_json(data)
+    if _TYPED.match(text) or _is_answer(text):
+        yield from_dynamodb_json(text)
         return
-    yield from read_json(data, keys).to_batches(_BATCH_ROWS)
+    yield from read_json(text, keys).to_batches(_BATCH_ROWS)
+
+
+def _is_answer(text: bytes) -> bool:
+    if not _ANSWER.match(text):
+        return False
+    return bool(_ITEMS.search(text) or (b'"ScannedCount"' in text and _NO_ITEMS.search(text)))
 
 
 def _csv(data: bytes, keys: Mapping[str, str]) -> Iterator[pa.RecordBatch]:

@@ -24,8 +24,8 @@ from ddbio.errors import DecodeError
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping
 
-# Fewer digits than these a double keeps.
-_LONG_NUMBER = re.compile(rb"[0-9][0-9.]{15,}(?:[eE][+-]?[0-9]+)?")
+# Fewer digits than these a double keeps, but not with every exponent.
+_LONG_NUMBER = re.compile(rb"[0-9][0-9.]{15,}(?:[eE][+-]?[0-9]+)?|(?<![0-9.])[0-9.]++[eE][+-]?[0-9]{3,}")
 # What is no plain number, though Arrow reads one: the number of a house, a phone or a piece.
 _MARKED = r"^\s*(?:\+|-?0[0-9xX])"
 _MARKED_CELL = re.compile(rb"""(?:^|[,\n\r"])[ \t]*(?:\+|-?0[0-9xX])""")
@@ -50,7 +50,10 @@ def read_json(data: bytes, keys: Mapping[str, str] = NO_KEYS) -> pa.Table:
     DecodeError
         If it is anything else.
     """
-    table = _read_json_by_arrow(data, _of_type("S", keys))
+    try:
+        table = _read_json_by_arrow(data, _of_type("S", keys))
+    except UnicodeDecodeError:
+        raise DecodeError("a name is not UTF-8: write the file in UTF-8") from None
     return _read_json_exactly(data) if table is None else table
 
 
@@ -70,10 +73,13 @@ def read_csv(data: bytes, keys: Mapping[str, str] = NO_KEYS) -> pa.Table:
         If it is no CSV.
     """
     table = _csv(data, _of_type("S", keys))
+    try:
+        names = table.schema.names
+    except UnicodeDecodeError:
+        raise DecodeError("the name of a column is not UTF-8: write the file in UTF-8") from None
     for field in table.schema:
         if pa.types.is_binary(field.type):
             raise DecodeError(f"column {field.name!r} holds bytes that are not UTF-8: write the file in UTF-8")
-    names = table.schema.names
     doubtful = bool(_MARKED_CELL.search(data) or _LONG_NUMBER.search(data))
     asked = [field.name for field in table.schema if _is_time(field.type) or (doubtful and _is_number(field.type))]
     if len(set(names)) < len(names):
@@ -133,20 +139,29 @@ def _read_json_by_arrow(data: bytes, texts: Collection[str]) -> pa.Table | None:
 
 
 def _read_json_exactly(data: bytes) -> pa.Table:
-    lines, given, named = list[str](), set[str](), dict[str, None]()
+    lines, given, named = list[bytes](), set[str](), dict[str, None]()
     for line, row in parse_documents(data, decimals=True):
         if not isinstance(row, dict):
             raise DecodeError(f"line {line}: this is no object: write one for each row, and no list around", line=line)
         item = _members_of(row)
-        lines.append(compact_json(item))
+        lines.append(_utf8_json(item, line))
         given.update(item)
         named |= dict.fromkeys(row)
-    table = pa.Table.from_batches([from_dynamodb_json("\n".join(lines).encode())])
+    table = pa.Table.from_batches([from_dynamodb_json(b"\n".join(lines))])
     # What is null in every row is a column all the same: an update removes it.
     for name in named:
         if name not in given:
             table = table.append_column(name, pa.nulls(len(lines)))
     return table
+
+
+def _utf8_json(item: dict[str, Any], line: int) -> bytes:
+    try:
+        return compact_json(item).encode()
+    except UnicodeEncodeError as error:
+        half = error.object[error.start : error.end]
+        message = f"line {line}: {half!r} is half of a surrogate pair, which no UTF-8 has"
+        raise DecodeError(message, line=line) from None
 
 
 def _members_of(row: dict[str, Any]) -> dict[str, Any]:

@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ddbio.core.changes import PUT
-from ddbio.core.schema.field import RESCUE_NAME
+from ddbio.core.schema.field import RESCUE_NAME, name_of_field
 from ddbio.core.text.json_text import compact_json
 from ddbio.errors import ExportIncompleteError, SchemaError
 
@@ -167,15 +167,19 @@ def fold(items: pa.Table, changes: Sequence[pa.Table], keys: Sequence[str]) -> p
         If a key does not fit its column: items could not be told apart.
     """
     written = pa.concat_tables([each for each in changes if each.num_rows] or [_no_rows(items, keys)])
-    flat = pa.table({name: pc.struct_field(written["keys"], [name]) for name in keys})
-    for table in (items, flat):
-        require_keys(table, keys)
+    images = written["keys"]
+    own = pa.schema(list(images.type))
+    flat = pa.table([pc.struct_field(images, [place]) for place in range(len(own))], schema=own)
     # The later window wins among equal times, since sorting is stable.
     order = pc.sort_indices(written["write_time"])
-    flat = flat.take(order).append_column(_PLACE, pa.array(range(flat.num_rows), pa.int64()))
-    newest = flat.group_by(list(keys)).aggregate([(_PLACE, "max")])
-    touched = items.select(list(keys)).append_column(_PLACE, pa.array(range(items.num_rows), pa.int64()))
-    kept = touched.join(newest.select(list(keys)), list(keys), join_type="left anti")[_PLACE]
+    # Attributes are called as they like, these columns are not.
+    names = [f"key {number}" for number in range(len(keys))]
+    flat, touched = (
+        pa.table(columns, names=names).append_column(_PLACE, pa.array(range(len(columns[0])), pa.int64()))
+        for columns in (_key_columns(flat.take(order), keys), _key_columns(items, keys))
+    )
+    newest = flat.group_by(names).aggregate([(_PLACE, "max")])
+    kept = touched.join(newest.select(names), names, join_type="left anti")[_PLACE]
     latest = written.take(order.take(newest[f"{_PLACE}_max"].combine_chunks()))
     puts = latest.filter(pc.field("operation") == PUT)
     return pa.concat_tables([items.take(kept.sort()), _items_of(puts, items.schema)])
@@ -189,14 +193,28 @@ def require_keys(rows: pa.Table | pa.RecordBatch, keys: Sequence[str]) -> None:
     SchemaError
         If there are any.
     """
-    for name in keys:
-        if rows.column(name).null_count:
+    _key_columns(rows, keys)
+
+
+def _key_columns(rows: pa.Table | pa.RecordBatch, keys: Sequence[str]) -> list[Any]:
+    columns = [rows.column(_place_of(rows.schema, name)) for name in keys]
+    for name, column in zip(keys, columns, strict=True):
+        if column.null_count:
             raise SchemaError(f"key {name!r} does not fit its column in every row: give a schema in which it does")
+    return columns
+
+
+def _place_of(schema: pa.Schema, key: str) -> int:
+    """Return the place of a key attribute's column, whatever the column is called."""
+    places = [place for place, field in enumerate(schema) if name_of_field(field) == key and field.name != RESCUE_NAME]
+    if not places:
+        raise SchemaError(f"key {key!r} has no column: give a schema that has it")
+    return places[0]
 
 
 def _no_rows(items: pa.Table, keys: Sequence[str]) -> pa.Table:
     image = pa.struct([field for field in items.schema if field.name != RESCUE_NAME])
-    own = pa.struct([items.schema.field(name) for name in keys])
+    own = pa.struct([items.schema.field(_place_of(items.schema, name)) for name in keys])
     members: list[tuple[str, Any]] = [
         ("write_time", pa.int64()),
         ("operation", pa.string()),

@@ -36,6 +36,9 @@ _PLAIN = {"0": "\0", "a": "\a", "b": "\b", "t": "\t", "n": "\n", "f": "\f", "r":
 _WORDS: dict[str, dict[str, Any]] = {"null": {"NULL": True}, "true": {"BOOL": True}, "false": {"BOOL": False}}
 _SETS = {"$dynamodb_SS": "SS", "$dynamodb_NS": "NS", "$dynamodb_BS": "BS"}
 _VERSION = "$ion_1_0"
+# The service's page shows each change within one more struct; the reports of those who read real files have none.
+# https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/S3DataExport.Output.html
+_WRAPPED = re.compile(r"\s*(?:\$ion_1_0\s*)*\{\s*Record\s*:")
 
 _Token = tuple[str, str]
 
@@ -72,6 +75,8 @@ def _document(line: str) -> dict[str, Any] | None:
     value = _struct(tokens)
     if next(tokens)[0] != "end":
         raise DecodeError("expected the end of the line after a struct")
+    if value.keys() == {"Record"} and _WRAPPED.match(line):
+        value = _members("Record", value["Record"])
     return {name: _members(name, each) for name, each in value.items()}
 
 

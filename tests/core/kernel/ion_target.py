@@ -33,7 +33,7 @@ TOKENS = [
     *(b"'", b'"', b"{{", b"}}", b"{", b"}", b"[", b"]", b",", b":", b"::", b" ", b"\n", b"\t", b"\0", b"\\", b"\\x41"),
     *(b"$dynamodb_SS::[", b"$dynamodb_NS::", b"$ion_1_0 ", b"$10", b"$", b"null", b"nullx", b"true", b"false", b"1d5"),
     *(b"1d125", b"-", b"-0.", b"007.", b"1.50", b".", b"1_0.", b"1e5", b"d-3", b"1d130", b"=", b"'''", b"\xff", b"//x"),
-    *(b"a" * 40, b"9" * 39, b"{{aGVsbG8=}}", b"'a b'", b"Item:", b"Keys:{", b"1d99999999999999999999"),
+    *(b"a" * 40, b"9" * 39, b"{{aGVsbG8=}}", b"'a b'", b"Item:", b"{Record:{", b"Keys:{", b"1d99999999999999999999"),
 ]
 
 
@@ -92,7 +92,9 @@ def main() -> None:
         images = [generator.item(schema) for _ in range(2)]
         change = {"Metadata": {"WriteTimestampMicros": {"N": "1"}}, "Keys": images[0], "NewImage": images[1]}
         items = b"".join(ion_line({"Item": image}) for image in images)
-        for body, changes in ((items, False), (ion_line(change), True)):
+        record = ion_line(change)
+        wrapped = record.replace(b"{", b"{Record:{", 1).replace(b"}\n", b"}}\n")
+        for body, changes in ((items, False), (record, True), (wrapped, True)):
             for _ in range(10):
                 damaged = damage(body, generator.random)
                 found = by_loop(damaged, changes=changes)

@@ -1,5 +1,6 @@
 """Full export and increments: the state at the end, or the name of the window that is missing."""
 
+import dataclasses
 import itertools
 import random
 from datetime import UTC, datetime, timedelta
@@ -99,6 +100,13 @@ def test_other_table_is_refused(tmp_path):
         ddbio.fold_exports(full, [other])
 
 
+def test_a_table_made_anew_is_another_table():
+    """Changes of a table that was deleted and made again under its name are not folded into the old one's items."""
+    base, increment = summary(0, 0, "full"), dataclasses.replace(summary(0, 60), table_id="another")
+    with pytest.raises(ExportIncompleteError, match="another table"):
+        plan_fold(base, [increment])
+
+
 def test_increment_is_no_base(tmp_path):
     """Only a full export can be the base."""
     writer = ExportWriter(tmp_path)
@@ -162,6 +170,9 @@ def summary(start, end, kind="incremental"):
         ([(0, 60), (30, 70), (70, 300)], [(60, 300)]),
         ([(-10, 60), (60, 300)], [(0, 60)]),
         ([(0, 60), (0, 120), (60, 90), (120, 300)], []),
+        # The shortest window there is, within and at the end.
+        ([(0, 60), (75, 300)], [(60, 75)]),
+        ([(0, 285)], [(285, 300)]),
         ([(0, 290)], []),
     ],
 )

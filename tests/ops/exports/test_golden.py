@@ -42,6 +42,8 @@ ION_CHANGES = (
     b'$ion_1_0 {Metadata:{WriteTimestampMicros:1793491207000009.},Keys:{pk:"c"},OldImage:{pk:"c",n:3.}}\n'
     b'$ion_1_0 {Metadata:{WriteTimestampMicros:1793491208d6},Keys:{pk:"d"}}\n'
 )
+# As the service's page shows them.
+ION_RECORDS = ION_CHANGES.replace(b"$ion_1_0 {", b"$ion_1_0 {Record:{").replace(b"}\n", b"}}\n")
 CHANGE_ROWS = [
     (1793491200123456, "put", {"pk": "a"}, {"pk": "a", "n": 7}, None),
     (1793491203000001, "put", {"pk": "b"}, {"pk": "b", "n": 13}, {"pk": "b", "n": 12}),
@@ -99,9 +101,9 @@ def test_full_export(tmp_path, encoding, line, ending):
     assert table.to_pylist() == [ROW]
 
 
-@pytest.mark.parametrize(("encoding", "lines"), [("DYNAMODB_JSON", CHANGES), ("ION", ION_CHANGES)])
+@pytest.mark.parametrize(("encoding", "lines"), [("DYNAMODB_JSON", CHANGES), ("ION", ION_CHANGES), ("ION", ION_RECORDS)])
 def test_incremental_export(tmp_path, encoding, lines):
-    """Insert, update and both deletes are rows; the write time may be a number, a text, or either within N."""
+    """Insert, update and both deletes are rows; the write time may be a number, a text, or either within N; Ion may wrap."""
     rows = ddbio.read_export(write(tmp_path, INCREMENTAL, encoding, lines)).to_pylist()
     assert [tuple(row.values())[:5] for row in rows] == CHANGE_ROWS
     assert all(row["_rescue"] is None for row in rows)

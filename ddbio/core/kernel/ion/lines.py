@@ -39,7 +39,7 @@ MAX_DEPTH = 64
 ROOM = 2 * LONGEST_NUMBER + 64
 """Bytes that are free before each value: more than any but a text, a blob or a name is printed as."""
 
-_NEWLINE, _DOLLAR = ord("\n"), ord("$")
+_NEWLINE, _DOLLAR, _COLON = ord("\n"), ord("$"), ord(":")
 _LETTER_S, _LETTER_N, _LETTER_B = ord("S"), ord("N"), ord("B")
 
 _HEAD_BYTES = 32
@@ -64,7 +64,8 @@ _SET_MARK_MIDDLE = int.from_bytes(b"b_", "little")
 _SET_MARK_END = int.from_bytes(b"S::[", "little")
 _SET_MARK_BYTES = len("$dynamodb_SS::[")
 _WORD_NULL = int.from_bytes(b"null", "little")
-_TWO_BYTES, _FOUR_BYTES = 0xFFFF, 0xFFFFFFFF
+_RECORD, _RECORD_BYTES = int.from_bytes(b"Record", "little"), len("Record")
+_TWO_BYTES, _FOUR_BYTES, _SIX_BYTES = 0xFFFF, 0xFFFFFFFF, 0xFFFFFFFFFFFF
 
 
 @loop
@@ -111,7 +112,9 @@ def _print_line(data: Any, place: int, out: Any, at: int, limit: int, levels: An
         return -REFUSED, at
     poke(out, at, OPEN_OBJECT)
     at += 1
-    place += 1
+    inside = _record_at(data, place + 1)
+    is_wrapped = inside > 0
+    place = inside if is_wrapped else place + 1
     depth, kind = 0, _OUTER
     while True:
         # A member or an element begins, or ends what holds it.
@@ -126,7 +129,10 @@ def _print_line(data: Any, place: int, out: Any, at: int, limit: int, levels: An
             poke(out, at, byte)
             at += 1
             if kind == _OUTER:
-                return place, at
+                if not is_wrapped:
+                    return place, at
+                place = skip_spaces(data, place)
+                return (place + 1 if peek(data, place) == CLOSE_OBJECT else -REFUSED), at
             if kind != _MEMBERS:
                 poke(out, at, CLOSE_OBJECT)
                 at += 1
@@ -161,6 +167,19 @@ def _print_line(data: Any, place: int, out: Any, at: int, limit: int, levels: An
             place += 1
         elif byte != _closing(kind):
             return -REFUSED, at
+
+
+@inner
+def _record_at(data: Any, place: int) -> Any:
+    """Return where the members of a change begin that is within one more struct, -1 where there is none."""
+    place = skip_spaces(data, place)
+    if np.int64(load64(data, place)) & _SIX_BYTES != _RECORD:
+        return -1
+    place = skip_spaces(data, place + _RECORD_BYTES)
+    if peek(data, place) != _COLON:
+        return -1
+    place = skip_spaces(data, place + 1)
+    return place + 1 if peek(data, place) == OPEN_OBJECT else -1
 
 
 @inner

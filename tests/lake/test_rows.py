@@ -1,0 +1,91 @@
+"""Files of text: which of them are items of DynamoDB, and what is wrong with those that are neither."""
+
+import pytest
+
+from ddbio.errors import DecodeError
+from ddbio.lake.local import LocalStore
+from ddbio.lake.rows import RowFiles, read_rows
+
+MARK = b"\xef\xbb\xbf"
+PAGE = b'{"Items":[{"a":{"S":"x"}},{"a":{"S":"y"}}],"Count":2,"ScannedCount":2}'
+
+
+def rows(name, text, keys=()):
+    """Return the rows of a file's text."""
+    return [row for batch in read_rows(name, text, dict(keys)) for row in batch.to_pylist()]
+
+
+def values(name, text):
+    """Return the column ``a`` of a file's text."""
+    return [row["a"] for row in rows(name, text)]
+
+
+@pytest.mark.parametrize("mark", [b"", MARK], ids=["plain", "with a byte order mark"])
+@pytest.mark.parametrize(
+    ("name", "text", "found"),
+    [
+        ("x.jsonl", b'{"a":{"S":"x"}}\n{"a":{"S":"y"}}\n', ["x", "y"]),
+        ("x.jsonl", b'{"Item":{"a":{"S":"x"}}}\n', ["x"]),
+        ("x.jsonl", b'{"a":"x"}\n', ["x"]),
+        ("x.jsonl", b'{"a":["y"]}\n', [["y"]]),
+        ("x.csv", b"a,b\nx,1\n", ["x"]),
+        ("x.json", b"", []),
+        ("x.json", PAGE, ["x", "y"]),
+        ("x.json", PAGE.replace(b":", b" : ").replace(b"{", b"{\n "), ["x", "y"]),
+        ("x.json", b'{"Count":1,"Items":[{"a":{"S":"x"}}],"ConsumedCapacity":null}', ["x"]),
+        ("x.json", b'{"Items":[],"Count":0,"ScannedCount":7,"ConsumedCapacity":null}\n', []),
+    ],
+)  # fmt: skip
+def test_items_are_recognised(mark, name, text, found):
+    """Items, export lines and saved answers of Scan are read as items, with a byte order mark or without."""
+    assert values(name, mark + text) == found
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        b'{"Count":1,"Items":[{"sku":"a"}]}\n{"Count":2,"Items":[]}\n',
+        b'{"Items":["x"]}\n',
+        b'{"Count":3}\n',
+        b'{"Items":[],"a":[1]}\n',
+    ],
+)
+def test_rows_that_look_like_an_answer_are_rows(text):
+    """Plain rows with members called as those of an answer stay rows."""
+    assert len(rows("x.jsonl", text)) == text.count(b"\n")
+    assert "_rescue" not in rows("x.jsonl", text)[0]
+
+
+def test_a_large_answer_is_not_sampled(tmp_path):
+    """An answer of which only the head would be read has no sample; it is read whole."""
+    text = b'{"Items":[{"a":{"S":"' + b"x" * (1 << 20) + b'"}},\n{"a":{"S":"y"}}]}\n'
+    (tmp_path / "page.json").write_bytes(text)
+    store = LocalStore(tmp_path)
+    (entry,) = store.list()
+    assert RowFiles(store).sample(entry, 10) is None
+    assert sum(batch.num_rows for batch in RowFiles(store).read(entry, 0)) == 2
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "message"),
+    [
+        ("x.jsonl", b'{"a":"\\ud800"}\n', r"x\.jsonl: line 1: .* is half of a surrogate pair"),
+        ("x.jsonl", b'{"a":"x"}\n{"a":"\\udc00x"}\n', r"x\.jsonl: line 2: .* is half of a surrogate pair"),
+        ("x.jsonl", b'{"a":{"S":"\\ud800"}}\n', r"x\.jsonl: line 1: a: .* half of a surrogate pair"),
+        ("x.jsonl", b'{"na\xe9":1}\n', r"x\.jsonl: a name is not UTF-8"),
+        ("x.csv", b"na\xe9,b\n1,2\n", r"x\.csv: the name of a column is not UTF-8"),
+        ("x.csv", b"a,b\nna\xe9,2\n", r"x\.csv: column 'a' holds bytes that are not UTF-8"),
+        ("x.jsonl", b'{"a":1e-400}\n', r"x\.jsonl: line 1: a: '1E-400' is outside"),
+        ("x.jsonl", b'{"b":0.5}\n{"a":[-12.5E-0401]}\n', r"x\.jsonl: line 2: .* is outside"),
+    ],
+)
+def test_what_is_no_row_is_told_clearly(name, text, message):
+    """Broken text and numbers that no double holds are one error with the file and the line."""
+    with pytest.raises(DecodeError, match=f"^{message}"):
+        rows(name, text)
+
+
+@pytest.mark.parametrize("cell", ["1e-400", " 007", "\t+49", "007", "1e999"])
+def test_cells_that_arrow_would_change_stay_as_they_are(cell):
+    """A cell too small for a double, or with needless zeros behind a blank, is no rounded number."""
+    assert [value.strip() for value in values("x.csv", f"a,b\n{cell},1\n2.5,2\n".encode())] == [cell.strip(), "2.5"]
