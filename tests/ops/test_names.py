@@ -14,7 +14,21 @@ from ddbio.testing.export import Change, ExportWriter
 # Sockets that PySpark left to the garbage collector in an earlier test may be found here.
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 
-NAMES = ("place", "place_max", "key 0", "_rescue", "a\0b", "\0", "PK", "pk", "Name__0a1b2c3d", "a.b", "keys", "é", "write_time")
+NAMES = (
+    "place",
+    "place_max",
+    "key 0",
+    "_rescue",
+    "a\0b",
+    "\0",
+    "PK",
+    "pk",
+    "Name__0a1b2c3d",
+    "a.b",
+    "keys",
+    "é",
+    "write_time",
+)
 BINARY = base64.b64encode(b"\1").decode()
 
 
@@ -85,7 +99,9 @@ def test_a_table_is_scanned_loaded_copied_and_digested(server, tmp_path, names, 
     for table in ("source", "loaded"):
         client.create_table(
             TableName=table,
-            KeySchema=[{"AttributeName": name, "KeyType": kind} for name, kind in zip(names, ("HASH", "RANGE"), strict=False)],
+            KeySchema=[
+                {"AttributeName": name, "KeyType": kind} for name, kind in zip(names, ("HASH", "RANGE"), strict=False)
+            ],
             AttributeDefinitions=[
                 {"AttributeName": name, "AttributeType": kind} for name, kind in zip(names, (tag, "N"), strict=False)
             ],

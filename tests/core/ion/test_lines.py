@@ -67,7 +67,8 @@ def test_usual_lines_need_no_reference(line):
 @pytest.mark.parametrize(
     "line",
     [b'{Item:{a:"\\x41\\U0001F600"}}', b"{Item:{a:1_0.,}}", b"{Item:{'a\\'b':1.}}", b"{Item:{a:{{ aGk= }}}}",
-     b"$ion_1_0", b'{Item:{a:"\t"}}', b"{Item:{" + b"a" * 9 + b":1.}}\x0b", b"{'Record':{Keys:{}}}", b"{Record:{},Keys:{}}"],
+     b"$ion_1_0", b'{Item:{a:"\t"}}', b"{Item:{" + b"a" * 9 + b":1.}}\x0b",
+     b"{'Record':{Keys:{}}}", b"{Record:{},Keys:{}}"],
 )  # fmt: skip
 def test_unusual_lines_go_to_the_reference(line):
     """Spellings that the loop does not know come out all the same, between lines that it does."""

@@ -101,9 +101,11 @@ def test_full_export(tmp_path, encoding, line, ending):
     assert table.to_pylist() == [ROW]
 
 
-@pytest.mark.parametrize(("encoding", "lines"), [("DYNAMODB_JSON", CHANGES), ("ION", ION_CHANGES), ("ION", ION_RECORDS)])
+@pytest.mark.parametrize(
+    ("encoding", "lines"), [("DYNAMODB_JSON", CHANGES), ("ION", ION_CHANGES), ("ION", ION_RECORDS)]
+)
 def test_incremental_export(tmp_path, encoding, lines):
-    """Insert, update and both deletes are rows; the write time may be a number, a text, or either within N; Ion may wrap."""
+    """Insert, update and both deletes are rows; the write time may be a number, a text, or either in N."""
     rows = ddbio.read_export(write(tmp_path, INCREMENTAL, encoding, lines)).to_pylist()
     assert [tuple(row.values())[:5] for row in rows] == CHANGE_ROWS
     assert all(row["_rescue"] is None for row in rows)

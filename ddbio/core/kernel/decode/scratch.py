@@ -9,9 +9,13 @@ import numpy.typing as npt
 
 from ddbio.core.kernel import state as st
 from ddbio.core.kernel.memory import PAD
+from ddbio.errors import DecodeError
 
 if TYPE_CHECKING:
     from ddbio.core.kernel.decode.tables import Node
+
+MOST_BYTES = (1 << 31) - 1
+"""Places in the data, and Arrow's offsets of what is made of it, are kept in 31 bits."""
 
 _QUOTE = ord('"')
 _LEAST_SIDE_BYTES = 4096
@@ -119,11 +123,19 @@ class Scratch:
         )
 
     def load(self, piece: memoryview | npt.NDArray[np.uint8]) -> None:
-        """Copy the data to be scanned to its place."""
+        """Copy the data to be scanned to its place.
+
+        Raises
+        ------
+        DecodeError
+            It is too much for places of 31 bits, with the room for texts that are not as they are written.
+        """
         size = self._side_bytes + len(piece) + PAD
         data = self._work.data
         if len(data) < size:
-            data = allocate(size + size // 16)
+            if size > MOST_BYTES:
+                raise DecodeError(f"{size} bytes to decode in one piece: decode the data in several pieces")
+            data = allocate(min(size + size // 16, MOST_BYTES))
             data[-PAD:] = _QUOTE
             self._work = self._work._replace(data=data)
         self.origin = len(data) - PAD - len(piece)

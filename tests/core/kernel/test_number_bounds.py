@@ -1,0 +1,119 @@
+"""The bounds of DynamoDB's numbers, in every loop that reads one, and those of a piece."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import ddbio
+from ddbio.core.decode import Decoder
+from ddbio.core.digest import Digest
+from ddbio.core.digest_columns import digest_of_batches
+from ddbio.core.encode import Encoder
+from ddbio.core.identity import key_hashes
+from ddbio.core.kernel import state as st
+from ddbio.core.kernel.decode.scratch import Scratch
+from ddbio.core.kernel.decode.tables import plan_nodes
+from ddbio.core.schema.arrow import normalize_schema
+from ddbio.errors import DecodeError
+
+BAD = [
+    "1e126", "10e125", "-1e126", "1e-131", "0.1e-130", "-9e-131", "1" * 39, "1." + "1" * 38, "0." + "1" * 39,
+    "1" + "0" * 37 + "01", "1e999999", "1e-999999", "0." + "0" * 130 + "1", "1" + "0" * 126,
+]  # fmt: skip
+GOOD = [
+    "9.9999999999999999999999999999999999999e125", "1e125", "-1e125", "1e-130", "0.1e-129", "1" * 38, "1" + "0" * 125,
+    "1" * 38 + "00", "000" + "1" * 38, "1." + "1" * 37 + "000", "0e999", "0" * 50,
+]  # fmt: skip
+TEXT = {"ddb:type": "N"}
+COLUMNS = {
+    "int64": [pa.field("n", pa.int64())],
+    "decimal": [pa.field("n", pa.decimal128(38, 0))],
+    "decimal with places": [pa.field("n", pa.decimal128(38, 20))],
+    "double": [pa.field("n", pa.float64())],
+    "text": [pa.field("n", pa.string(), metadata=TEXT)],
+    "another type": [pa.field("n", pa.string())],
+    "none": [pa.field("x", pa.string())],
+}
+PLACES = {
+    "attribute": lambda text: {"N": text},
+    "set": lambda text: {"NS": ["1", text]},
+    "list": lambda text: {"L": [{"N": text}]},
+    "map": lambda text: {"M": {"a": {"N": text}}},
+}
+
+
+def line(value):
+    """Return an item of one attribute as a line."""
+    return json.dumps({"n": value}).encode()
+
+
+@pytest.mark.parametrize("text", BAD)
+@pytest.mark.parametrize("place", PLACES.values(), ids=PLACES)
+def test_numbers_out_of_bounds_are_refused_by_every_loop_on_json(text, place):
+    """Whatever the column, or none, and in the digest of bytes, a number that DynamoDB cannot hold is refused."""
+    data = line(place(text))
+    for name, fields in COLUMNS.items():
+        with pytest.raises(DecodeError, match="n"):
+            assert Decoder(pa.schema(fields)).decode(data, "items") is None, name
+    inferred = ddbio.from_dynamodb_json(line(place("1"))).schema
+    for read in (lambda: Decoder(inferred).decode(data, "items"), lambda: ddbio.digest(data)):
+        with pytest.raises(DecodeError):
+            read()
+
+
+@pytest.mark.parametrize("text", GOOD)
+@pytest.mark.parametrize("place", PLACES.values(), ids=PLACES)
+def test_numbers_at_the_bounds_are_kept(text, place):
+    """The largest, the smallest and the longest come back as the same numbers, and have one digest on every way."""
+    # Sets hold a number once.
+    text = "2" if place is PLACES["set"] and float(text) == 1 else text
+    data = line(place(text))
+    expected = Digest()
+    expected.add_items([{"n": place(text)}])
+    inferred = ddbio.from_dynamodb_json(line(place("1"))).schema
+    # A column that somebody declares as doubles rounds.
+    exact = [pa.schema(fields) for name, fields in COLUMNS.items() if name != "double"]
+    for schema in [inferred, *exact]:
+        batch = Decoder(schema).decode(data, "items")
+        assert digest_of_batches([batch]).as_tuple() == expected.as_tuple()
+        assert ddbio.digest(ddbio.to_dynamodb_json(batch)) == ddbio.digest(data) == expected.hexdigest()
+
+
+@pytest.mark.parametrize("text", BAD)
+def test_numbers_out_of_bounds_are_refused_by_every_loop_on_columns(text):
+    """A column of number texts, or of doubles, has no such number: nothing writes, digests or hashes it."""
+    columns = [(pa.field("n", pa.string(), metadata=TEXT), text)]
+    if "e" in text and 0 < abs(float(text)) < float("inf"):
+        columns.append((pa.field("n", pa.float64()), float(text)))
+    for field, value in columns:
+        batch = pa.RecordBatch.from_arrays([pa.array([value], field.type)], schema=pa.schema([field]))
+        (refusal,) = Encoder(batch.schema).encode(batch).refusals
+        assert refusal.rule == "number"
+        for read in (lambda: digest_of_batches([batch]), lambda: key_hashes(batch, ["n"])):  # noqa: B023 - run at once
+            with pytest.raises(DecodeError):
+                read()
+
+
+@pytest.mark.parametrize("unscaled", [10**38 - 1, 1 - 10**38])
+def test_the_longest_decimals_are_written(unscaled):
+    """Decimals of 38 digits are written; what a damaged column holds beyond them is refused by its row."""
+    words = [number.to_bytes(16, "little", signed=True) for number in (unscaled, 10**38 if unscaled > 0 else -(10**38))]
+    array = pa.Array.from_buffers(pa.decimal128(38), 2, [None, pa.py_buffer(b"".join(words))])
+    batch = pa.RecordBatch.from_arrays([array], ["n"])
+    encoded = Encoder(batch.schema).encode(batch)
+    assert json.loads(encoded.buffer[: encoded.offsets[1]].tobytes()) == {"n": {"N": str(unscaled)}}
+
+
+def test_more_than_places_can_name_is_refused():
+    """A piece, or the texts beside it, beyond 31 bits is refused before any memory is taken."""
+    scratch = Scratch(plan_nodes(normalize_schema(pa.schema([("a", pa.string())]))))
+    with pytest.raises(DecodeError, match="in several pieces"):
+        scratch.load(np.broadcast_to(np.uint8(0), (1 << 31) - 4096))
+    scratch.load(memoryview(b"{}"))
+    scratch.origin = 1 << 30
+    with pytest.raises(DecodeError, match="in several pieces"):
+        scratch.grow(st.GROW_SIDE)
