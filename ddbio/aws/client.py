@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import os
+import threading
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -11,9 +13,9 @@ import boto3
 import botocore.session
 from botocore.config import Config
 from botocore.credentials import AssumeRoleCredentialFetcher, DeferredRefreshableCredentials
-from botocore.exceptions import BotoCoreError
+from botocore.exceptions import BotoCoreError, ClientError, CredentialRetrievalError, NoCredentialsError
 
-from ddbio.aws.failure import to_ddbio_error
+from ddbio.aws.failure import THROTTLE_CODES, error_code, is_transient, to_ddbio_error
 from ddbio.version import __version__
 
 if TYPE_CHECKING:
@@ -25,6 +27,9 @@ READ_TIMEOUT_SECONDS = 30.0
 # A stand-in on this machine has no region of its own; every SDK needs one to sign.
 DEFAULT_REGION = "us-east-1"
 
+# A session is made once, also where threads ask for their clients at the same time.
+_MAKING = threading.Lock()
+
 
 @dataclass(frozen=True)
 class ClientSpec:
@@ -34,6 +39,8 @@ class ClientSpec:
     region: str | None = None
     profile: str | None = None
     role_arn: str | None = None
+    role: tuple[tuple[str, Any], ...] = ()
+    """More members of the AssumeRole request, like ``("ExternalId", "…")``."""
 
     def client(self, service: str, max_pool_connections: int = 10) -> BaseClient:
         """Return this process's client for a service, made at the first call.
@@ -68,9 +75,10 @@ def _client(spec: ClientSpec, service: str, max_pool_connections: int) -> BaseCl
         user_agent_extra=f"ddbio/{__version__}",
     )
     try:
-        session = boto3.Session(botocore_session=_session(spec))
-        # boto3 itself passes over AWS_REGION, which every other SDK, Lambda and EMR go by.
-        region = session.region_name or os.environ.get("AWS_REGION") or (DEFAULT_REGION if spec.endpoint_url else None)
+        with _MAKING:
+            environment = frozenset(pair for pair in os.environ.items() if pair[0].startswith("AWS_"))
+            session = _session(dataclasses.replace(spec, endpoint_url=None), environment)
+        region = _region(session) or (DEFAULT_REGION if spec.endpoint_url else None)
         make: Any = functools.partial(session.client, service, endpoint_url=spec.endpoint_url, region_name=region)
         client = make(config=config)
         if service == "s3" and "amazonaws.com" not in client.meta.endpoint_url:
@@ -82,19 +90,53 @@ def _client(spec: ClientSpec, service: str, max_pool_connections: int) -> BaseCl
     return client  # type: ignore[no-any-return]
 
 
-def _session(spec: ClientSpec) -> botocore.session.Session:
+@functools.lru_cache(maxsize=32)
+def _session(spec: ClientSpec, environment: frozenset[tuple[str, str]]) -> boto3.Session:
+    """Return this process's session of an identity: one set of credentials serves all its clients."""
+    # It is part of the key: what a session takes from the variables it takes once.
+    del environment
     session: Any = botocore.session.Session(profile=spec.profile)
     if spec.region:
         session.set_config_variable("region", spec.region)
     if spec.role_arn:
-        fetcher = AssumeRoleCredentialFetcher(
-            client_creator=session.create_client,
-            source_credentials=session.get_credentials(),
-            role_arn=spec.role_arn,
-            extra_args={"RoleSessionName": "ddbio"},
-        )
+        # The global endpoint is no place for other partitions, nor for networks that reach their own region only.
+        # https://docs.aws.amazon.com/sdkref/latest/guide/feature-sts-regionalized-endpoints.html
+        session.set_config_variable("sts_regional_endpoints", "regional")
+        region = session.get_config_variable("region") or os.environ.get("AWS_REGION") or DEFAULT_REGION
         # botocore offers no public way to give a session refreshable credentials.
         session._credentials = DeferredRefreshableCredentials(  # noqa: SLF001
-            refresh_using=fetcher.fetch_credentials, method="assume-role"
+            refresh_using=_AssumeRole(session, region, spec.role_arn, dict(spec.role)), method="assume-role"
         )
-    return session  # type: ignore[no-any-return]
+    return boto3.Session(botocore_session=session)
+
+
+def _region(session: boto3.Session) -> str | None:
+    # boto3 itself passes over AWS_REGION, which every other SDK, Lambda and EMR go by.
+    return session.region_name or os.environ.get("AWS_REGION")
+
+
+class _AssumeRole:
+    """Fetch a role's credentials; whether another try may help is for whoever asks."""
+
+    def __init__(self, session: Any, region: str, role_arn: str, more: dict[str, Any]) -> None:
+        self._role_arn = role_arn
+        source = session.get_credentials()
+        if source is None:
+            raise NoCredentialsError
+        self._fetch: Any = AssumeRoleCredentialFetcher(
+            client_creator=functools.partial(session.create_client, region_name=region),
+            source_credentials=source,
+            role_arn=role_arn,
+            extra_args={"RoleSessionName": f"ddbio-{__version__}", **more},
+        ).fetch_credentials
+
+    def __call__(self) -> Any:
+        try:
+            return self._fetch()
+        except ClientError as error:
+            if is_transient(error) or error_code(error) in THROTTLE_CODES:
+                # Its code would be taken for one of the request that was to be signed.
+                raise CredentialRetrievalError(
+                    provider=f"sts:AssumeRole of {self._role_arn}", error_msg=str(error)
+                ) from error
+            raise

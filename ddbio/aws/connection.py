@@ -305,6 +305,11 @@ def _refuse_beyond_limit(size: int) -> None:
         raise HTTPClientError(error=f"the answer claims {size} bytes, more than any of the service's")
 
 
+# A NAT gateway forgets a connection that is idle for 350 s.
+# https://docs.aws.amazon.com/vpc/latest/userguide/nat-gateway-troubleshooting.html
+_KEEPALIVE_SECONDS = 60
+
+
 def _connect(target: Target) -> socket.socket:
     try:
         link = socket.create_connection((target.host, target.port), target.connect_timeout_seconds)
@@ -315,12 +320,15 @@ def _connect(target: Target) -> socket.socket:
     try:
         link.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         link.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        if hasattr(socket, "TCP_KEEPIDLE"):
+            link.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, _KEEPALIVE_SECONDS)
         return link if target.tls is None else target.tls.wrap_socket(link, server_hostname=target.host)
     except BaseException as error:
         link.close()
         if isinstance(error, TimeoutError):
             raise ConnectTimeoutError(endpoint_url=target.url, error=error) from error
-        if isinstance(error, ssl.SSLError) and not isinstance(error, ssl.SSLEOFError):
+        if isinstance(error, ssl.SSLCertVerificationError):
+            # Everything else of TLS may be a load balancer that restarts.
             raise SSLError(endpoint_url=target.url, error=error) from error
         if isinstance(error, OSError):
             raise ConnectionClosedError(endpoint_url=target.url, error=error) from error

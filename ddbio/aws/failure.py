@@ -7,18 +7,30 @@ from typing import TYPE_CHECKING, Any
 from botocore.exceptions import (
     BotoCoreError,
     ClientError,
+    CredentialRetrievalError,
     HTTPClientError,
+    MetadataRetrievalError,
     NoCredentialsError,
     NoRegionError,
     PartialCredentialsError,
     ProfileNotFound,
     SSLError,
+    SSOError,
+    TokenRetrievalError,
 )
 from botocore.exceptions import (
     ConnectionError as BotoConnectionError,
 )
 
-from ddbio.errors import AccessDeniedError, DdbioError, EndpointError, NotFoundError, OptionError, ServiceError
+from ddbio.errors import (
+    AccessDeniedError,
+    DdbioError,
+    EndpointError,
+    NotFoundError,
+    OptionError,
+    ServiceError,
+    ThrottledError,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -76,6 +88,14 @@ _ADVICE = {
     "TableAlreadyExistsException": "choose a name that no table has",
     "TableInUseException": "the table is being created, changed or deleted: wait for that",
 }
+_CREDENTIAL_ERRORS = (
+    CredentialRetrievalError,
+    MetadataRetrievalError,
+    NoCredentialsError,
+    PartialCredentialsError,
+    SSOError,
+    TokenRetrievalError,
+)
 _SERVER_ERROR = 500
 # https://www.rfc-editor.org/rfc/rfc9110#name-408-request-timeout
 # https://www.rfc-editor.org/rfc/rfc6585#section-4: what stands between asks to try again.
@@ -99,6 +119,9 @@ def is_transient(error: Exception) -> bool:
     if isinstance(error, ClientError):
         status = int(error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0))
         return status >= _SERVER_ERROR or status in _AGAIN
+    if isinstance(error, (CredentialRetrievalError, MetadataRetrievalError)):
+        # What hands out credentials is a service too: one that does not answer now may do so in a moment.
+        return True
     return isinstance(error, (HTTPClientError, BotoConnectionError)) and not isinstance(error, SSLError)
 
 
@@ -114,9 +137,8 @@ def to_ddbio_error(error: Exception, *, action: str, resource: str) -> DdbioErro
     """
     if isinstance(error, ClientError):
         return _from_service(error, action, resource)
-    if isinstance(error, (NoCredentialsError, PartialCredentialsError)):
-        advice = "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, a profile, or run where a role is attached"
-        return AccessDeniedError(f"no AWS credentials found for {action} on {resource}: {advice}", action, resource)
+    if isinstance(error, _CREDENTIAL_ERRORS):
+        return _without_credentials(error, f"{action} on {resource}", action, resource)
     if isinstance(error, (NoRegionError, ProfileNotFound)):
         advice = "give a profile that exists and a region, as options or by AWS_PROFILE and AWS_REGION"
         return OptionError(f"{str(error).rstrip('.')}: {advice}")
@@ -128,21 +150,43 @@ def to_ddbio_error(error: Exception, *, action: str, resource: str) -> DdbioErro
     return OptionError(f"{action} on {resource}: {error}")
 
 
+def _without_credentials(error: Exception, what: str, action: str, resource: str) -> AccessDeniedError:
+    if isinstance(error, (NoCredentialsError, PartialCredentialsError)):
+        advice = "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, a profile, or run where a role is attached"
+        return AccessDeniedError(f"no AWS credentials found for {what}: {advice}", action, resource)
+    if isinstance(error, (SSOError, TokenRetrievalError)):
+        return AccessDeniedError(f"{str(error).rstrip('.')}: log in again by aws sso login", action, resource)
+    advice = "check what hands out the credentials: the role's trust policy, the instance's role, the process"
+    return AccessDeniedError(f"no credentials for {what}: {error}; {advice}", action, resource)
+
+
 def _from_service(error: ClientError, action: str, resource: str) -> DdbioError:
-    code = error_code(error)
-    message = str(_body(error).get("Message") or _body(error).get("message") or "no text").rstrip(".")
-    if code in _MISSING_CODES:
+    if error.operation_name == "AssumeRole":
+        advice = "check the role's ARN, its trust policy and external id, and that you may do sts:AssumeRole"
+        text = f"sts:AssumeRole refused ({error_code(error)}: {_text_of(error)}); {advice}"
+        return AccessDeniedError(text, "sts:AssumeRole", resource)
+    return _from_request(error, action, resource)
+
+
+def _text_of(error: ClientError) -> str:
+    return str(_body(error).get("Message") or _body(error).get("message") or "no text").rstrip(".")
+
+
+def _from_request(error: ClientError, action: str, resource: str) -> DdbioError:
+    code, message = error_code(error), _text_of(error)
+    if code in _MISSING_CODES and not (code == "404" and action.startswith("dynamodb:")):
         advice = "check the name, the region and the endpoint"
         return NotFoundError(f"{action}: {resource} does not exist ({message}); {advice}")
     if code in _DENIED_CODES or code.startswith("KMS.AccessDenied"):
         advice = f"check the credentials and that they allow {action}"
         return AccessDeniedError(f"{action} on {resource} refused ({code}: {message}); {advice}", action, resource)
-    if code.isdigit():
-        return EndpointError(
-            f"{action} on {resource}: HTTP {code} and no word of AWS; is the endpoint right?", resource
-        )
-    if is_transient(error):
-        return EndpointError(f"{action} on {resource}: the endpoint failed ({code}: {message}); try again", resource)
+    if code in THROTTLE_CODES:
+        return ThrottledError(f"{action} on {resource}: throttled ({code}: {message}); try again later")
+    if code.isdigit() or is_transient(error):
+        told = f"the endpoint failed ({code}: {message}); try again"
+        if code.isdigit():
+            told = f"HTTP {code} and no word of AWS; is the endpoint right?"
+        return EndpointError(f"{action} on {resource}: {told}", resource)
     advice = f"; {_ADVICE[code]}" if code in _ADVICE else ""
     return ServiceError(f"{action} on {resource} refused ({code}: {message}){advice}", code)
 

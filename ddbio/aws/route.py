@@ -89,15 +89,27 @@ class Route:
         own = f"{unsigned}content-length: {len(body)}\r\nauthorization: {signing[2].authorization(body)}\r\n\r\n"
         return signing[1] + own.encode()
 
-    def renew(self) -> bool:
-        """Make botocore fetch new credentials, whatever it believes of the old; tell whether these can be renewed."""
+    def renew(self, used: Credentials | None) -> bool:
+        """Make botocore fetch new credentials, whatever it believes of the old; tell whether these can be renewed.
+
+        Parameters
+        ----------
+        used
+            What the refused request was signed with: where another lane has renewed them since, that was enough.
+        """
         if not isinstance(self.source, RefreshableCredentials):
             return False
         renewing: Any = self.source
         # botocore refreshes by the clock alone, and offers no public way to make it.
         with renewing._refresh_lock:  # noqa: SLF001
-            renewing._protected_refresh(is_mandatory=True)  # noqa: SLF001
+            if used is None or renewing._frozen_credentials == used:  # noqa: SLF001
+                renewing._protected_refresh(is_mandatory=True)  # noqa: SLF001
         return True
+
+    @property
+    def used(self) -> Credentials | None:
+        """The credentials of the last signature."""
+        return None if self._signing is None else self._signing[0][1]
 
     def credentials(self) -> Credentials:
         """Return the credentials of this moment, refreshed by botocore where they are about to expire.

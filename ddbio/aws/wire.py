@@ -162,8 +162,19 @@ class Wire:
                 found = self._connections.setdefault(target.url, Connections(target))
         return found
 
-    def set_clock(self, error: ClientError, reply: Reply) -> bool:
-        """Follow the service's clock where it refused a signature for its date; tell whether that changed anything."""
+    @property
+    def clock_offset_seconds(self) -> float:
+        """How far the service's clock is ahead of this machine's, as far as that is known."""
+        return self._clock_offset_seconds
+
+    def set_clock(self, error: ClientError, reply: Reply, signed_offset_seconds: float) -> bool:
+        """Follow the service's clock where it refused a signature for its date; tell whether another try may help.
+
+        Parameters
+        ----------
+        signed_offset_seconds
+            The offset by which the refused request was signed: another lane may have corrected it since.
+        """
         told = error.response.get("Error", {})
         if told.get("Code") != "InvalidSignatureException" or not str(told.get("Message")).startswith(_SKEW_WORDS):
             return False
@@ -171,7 +182,7 @@ class Wire:
             offset = parsedate_to_datetime(reply.headers.get("date", "")).timestamp() - time.time()
         except ValueError:
             return False
-        if abs(offset - self._clock_offset_seconds) < _SKEW_SECONDS:
+        if abs(offset - signed_offset_seconds) < _SKEW_SECONDS:
             return False
         self._clock_offset_seconds = offset
         return True
@@ -183,14 +194,17 @@ class _Call:
     def __init__(self, wire: Wire, operation: str, table: str, body: bytes, encoding: str) -> None:
         self._wire, self._operation, self._content = wire, operation, (body, encoding)
         self._route = wire.route_of(operation, table)
+        self._offset_seconds = wire.clock_offset_seconds
         self._exchange = wire.send(self._route, body, encoding)
+        self._used = self._route.used
         self.expires_at, self.fileno = self._exchange.expires_at, self._exchange.fileno
 
     def result(self) -> bytes:
         reply = _verified(self._exchange.result())
         if reply.status != _OK:
             error = self._wire.error_of(self._operation, reply)
-            if not self._wire.set_clock(error, reply) and not _renew(self._route, error):
+            is_skewed = self._wire.set_clock(error, reply, self._offset_seconds)
+            if not is_skewed and not (_is_expired(error) and self._route.renew(self._used)):
                 raise error
             reply = _verified(self._wire.send(self._route, *self._content).result())
             if reply.status != _OK:
@@ -209,9 +223,8 @@ def _verified(reply: Reply) -> Reply:
     return dataclasses.replace(reply, body=content_of(reply.body, reply.headers))
 
 
-def _renew(route: Route, error: ClientError) -> bool:
-    """Fetch new credentials where the service calls the old ones expired; tell whether there are any."""
-    return error.response.get("Error", {}).get("Code") in _EXPIRED and route.renew()
+def _is_expired(error: ClientError) -> bool:
+    return error.response.get("Error", {}).get("Code") in _EXPIRED
 
 
 def _base64(value: bytes) -> str:

@@ -23,6 +23,14 @@ class ConnectionOptions:
     """Named profile of the shared AWS configuration."""
     role_arn: str | None = None
     """Role to assume before any call; refreshed by botocore before it expires."""
+    external_id: str | None = None
+    """External id that the role's trust policy asks for."""
+    role_session_name: Annotated[str, Field(pattern=r"^[\w+=,.@-]{2,64}$")] | None = None
+    """Name of the role's session, by which CloudTrail tells jobs apart; default is ddbio and its version."""
+    role_duration_seconds: Annotated[int, Field(ge=900, le=43_200)] | None = None
+    """How long the role's credentials are valid before they are refreshed; default is the service's hour."""
+    source_identity: Annotated[str, Field(pattern=r"^[\w+=,.@-]{2,64}$")] | None = None
+    """Source identity of the role's session, which CloudTrail keeps through further roles."""
     s3_endpoint_url: str | None = None
     """Endpoint of S3; the AWS_ENDPOINT_URL_S3 variable serves as well."""
     deadline_seconds: Annotated[float, Field(gt=0)] = 600.0

@@ -28,6 +28,8 @@ class CreateLikeOptions(PatienceOptions):
     """Named profile for the target; default is the source's."""
     target_role_arn: str | None = None
     """Role to assume for the target; default is the source's."""
+    target_external_id: str | None = None
+    """External id that the trust policy of the target's role asks for."""
     billing: Literal["like", "on_demand"] = "like"
     """Bill the new table as the source is billed, or on demand."""
     kms_key: str | None = None
@@ -42,6 +44,9 @@ class CreateLikeOptions(PatienceOptions):
         """Return the connection to the target."""
         own = connection_of(self)
         given = {name: getattr(self, f"target_{name}", None) for name in own}
+        if self.target_role_arn is not None:
+            # Another role has an external id of its own, or none.
+            own["external_id"] = None
         return ConnectionOptions(**own | {name: value for name, value in given.items() if value is not None})
 
     @property

@@ -1,9 +1,20 @@
 """Clients from a picklable recipe, descriptions of tables, and errors a user can act on."""
 
+import http.server
 import pickle
+import threading
+from typing import ClassVar
+from urllib.parse import parse_qsl
 
 import pytest
-from botocore.exceptions import ClientError, EndpointConnectionError, NoCredentialsError, NoRegionError
+from botocore.exceptions import (
+    ClientError,
+    CredentialRetrievalError,
+    EndpointConnectionError,
+    NoCredentialsError,
+    NoRegionError,
+    UnauthorizedSSOTokenError,
+)
 
 from ddbio.aws.client import ClientSpec
 from ddbio.aws.failure import is_transient, to_ddbio_error
@@ -14,6 +25,7 @@ from ddbio.errors import (
     NotFoundError,
     OptionError,
     ServiceError,
+    ThrottledError,
 )
 from ddbio.testing import FakeDynamoDB
 
@@ -41,6 +53,99 @@ def test_role_is_assumed_through_refreshable_credentials():
     """A role gives credentials that botocore refreshes, not a fixed set."""
     client = ClientSpec(endpoint_url="http://127.0.0.1:1", role_arn="arn:aws:iam::1:role/r").client("dynamodb")
     assert client._request_signer._credentials.method == "assume-role"
+
+
+class _Sts(http.server.BaseHTTPRequestHandler):
+    """Answer AssumeRole, first with what ``failures`` holds; keep what was asked."""
+
+    failures: ClassVar[list[tuple[int, str]]] = []
+    asked: ClassVar[list[tuple[str, dict[str, str]]]] = []
+
+    def do_POST(self):
+        body = dict(parse_qsl(self.rfile.read(int(self.headers["content-length"])).decode()))
+        self.asked.append((self.headers["authorization"], body))
+        status, text = 200, _GRANT
+        if self.failures:
+            status, code = self.failures.pop(0)
+            text = f"<ErrorResponse><Error><Code>{code}</Code><Message>as told</Message></Error></ErrorResponse>"
+        self.send_response(status)
+        self.send_header("content-length", str(len(text)))
+        self.end_headers()
+        self.wfile.write(text.encode())
+
+    def log_message(self, *_):
+        """Say nothing."""
+
+
+_GRANT = """<AssumeRoleResponse xmlns="https://sts.amazonaws.com/doc/2011-06-15/"><AssumeRoleResult><Credentials>
+<AccessKeyId>AKROLE</AccessKeyId><SecretAccessKey>s</SecretAccessKey><SessionToken>t</SessionToken>
+<Expiration>2099-01-01T00:00:00Z</Expiration></Credentials></AssumeRoleResult></AssumeRoleResponse>"""
+
+
+@pytest.fixture
+def sts(monkeypatch):
+    """Return an STS on this machine that keeps what it was asked."""
+    _Sts.failures, _Sts.asked = [], []
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), _Sts)
+    thread = threading.Thread(target=server.serve_forever, args=(0.05,))
+    thread.start()
+    monkeypatch.setenv("AWS_ENDPOINT_URL_STS", f"http://127.0.0.1:{server.server_port}")
+    yield _Sts
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+def _frozen(client):
+    return client._request_signer._credentials.get_frozen_credentials()
+
+
+def test_one_role_serves_all_clients_of_a_process(sts, monkeypatch):
+    """STS is asked once for an identity, in the job's region, with what the trust policy asks for."""
+    monkeypatch.delenv("AWS_DEFAULT_REGION", raising=False)
+    monkeypatch.setenv("AWS_REGION", "cn-north-1")
+    role = (("ExternalId", "e-7"), ("RoleSessionName", "nightly"), ("DurationSeconds", 900), ("SourceIdentity", "me"))
+    spec = ClientSpec(role_arn="arn:aws-cn:iam::1:role/one", role=role)
+    clients = [spec.client("dynamodb"), spec.client("dynamodb", 32), spec.client("s3")]
+    assert {_frozen(client).access_key for client in clients} == {"AKROLE"}
+    ((signed, asked),) = sts.asked
+    assert "/cn-north-1/sts/" in signed
+    assert {name: asked[name] for name, _ in role} == {name: str(value) for name, value in role}
+    assert clients[0].meta.region_name == "cn-north-1"
+
+
+def test_a_role_without_credentials_is_said(monkeypatch):
+    """Where nothing may assume the role the error says so, as without a role."""
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    with pytest.raises(AccessDeniedError, match="AWS_ACCESS_KEY_ID"):
+        ClientSpec(region="eu-west-1", role_arn="arn:aws:iam::1:role/none").client("dynamodb")
+
+
+@pytest.mark.parametrize("failure", [(400, "Throttling"), (503, "ServiceUnavailable")])
+def test_sts_may_be_away_for_a_while(sts, failure):
+    """A busy STS is neither a refusal nor DynamoDB's throttling: the request is worth another try."""
+    role = ClientSpec(region="eu-west-1", role_arn=f"arn:aws:iam::1:role/{failure[1]}")
+    client = role.client("dynamodb")
+    sts.failures = [failure] * 20
+    with pytest.raises(CredentialRetrievalError) as away:
+        _frozen(client)
+    assert is_transient(away.value)
+    assert "no credentials for dynamodb:Scan" in str(to_ddbio_error(away.value, action="dynamodb:Scan", resource="t"))
+    sts.failures = []
+    assert _frozen(client).access_key == "AKROLE"
+
+
+def test_a_role_that_is_refused_is_named(sts):
+    """The error is about AssumeRole, not about what was to be done with the role."""
+    client = ClientSpec(region="eu-west-1", role_arn="arn:aws:iam::1:role/refused").client("dynamodb")
+    sts.failures = [(403, "AccessDenied")]
+    with pytest.raises(ClientError) as refused:
+        _frozen(client)
+    error = to_ddbio_error(refused.value, action="dynamodb:Scan", resource="t")
+    assert isinstance(error, AccessDeniedError)
+    assert "sts:AssumeRole refused (AccessDenied: as told); check the role's ARN" in str(error)
 
 
 def test_unknown_profile_is_an_option_error():
@@ -94,6 +199,8 @@ def _refusal(code, status=400):
         (_refusal("ValidationException"), ServiceError, "ValidationException: m"),
         (NoCredentialsError(), AccessDeniedError, "AWS_ACCESS_KEY_ID"),
         (NoRegionError(), OptionError, "AWS_REGION"),
+        (UnauthorizedSSOTokenError(), AccessDeniedError, "aws sso login"),
+        (_refusal("ThrottlingException"), ThrottledError, "try again later"),
         (EndpointConnectionError(endpoint_url="http://x"), EndpointError, "is the endpoint right and up?"),
         (ValueError("Invalid endpoint: x"), OptionError, "Invalid endpoint"),
     ],

@@ -8,6 +8,7 @@ import time
 from contextlib import AbstractContextManager
 from datetime import UTC, datetime, timedelta
 
+import boto3
 import botocore.session
 import pytest
 from botocore.credentials import RefreshableCredentials
@@ -116,10 +117,10 @@ def test_refreshed_credentials_sign_the_next_request(source_of, monkeypatch):
             "expiry_time": soon,
         }
 
-    def session(_: object) -> botocore.session.Session:
+    def session(_spec: object, _environment: object) -> boto3.Session:
         made = botocore.session.Session()
         made._credentials = RefreshableCredentials.create_from_metadata(refreshed(), refreshed, "test")
-        return made
+        return boto3.Session(botocore_session=made)
 
     monkeypatch.setattr(client, "_session", session)
     with ScriptedServer() as server, source_of(server) as source:

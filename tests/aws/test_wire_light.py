@@ -11,6 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from email.utils import formatdate
 
+import boto3
 import botocore.session
 import pytest
 from botocore.credentials import RefreshableCredentials
@@ -23,6 +24,7 @@ from botocore.exceptions import (
 )
 
 from ddbio.aws import client
+from ddbio.aws.bodies import Pending
 from ddbio.aws.failure import is_transient
 from ddbio.aws.wire import Wire
 from tests.aws.scripted import PAGE, Request, ScriptedServer, answer, hang_up, opened, refuse, speak, trickle
@@ -246,21 +248,26 @@ def test_a_handshake_that_never_ends_is_a_connect_timeout(monkeypatch):
             source.scan(SCAN)
 
 
-@pytest.mark.parametrize("code", ["ExpiredToken", "ExpiredTokenException"])
-def test_a_token_called_expired_is_renewed_once_a_call(light, monkeypatch, code):
-    """Where the service calls a token expired that botocore believes in, a new one is fetched, once a call."""
+def _refreshable(monkeypatch):
+    """Let clients have credentials that botocore believes in for hours, and that differ at each refresh."""
     numbers = iter(range(1, 100))
 
     def refreshed() -> dict[str, str]:
         late = (datetime.now(UTC) + timedelta(hours=6)).isoformat()
         return {"access_key": "KEY", "secret_key": "s", "token": f"t{next(numbers)}", "expiry_time": late}
 
-    def session(_: object) -> botocore.session.Session:
+    def session(_spec: object, _environment: object) -> boto3.Session:
         made = botocore.session.Session()
         made._credentials = RefreshableCredentials.create_from_metadata(refreshed(), refreshed, "test")
-        return made
+        return boto3.Session(botocore_session=made)
 
     monkeypatch.setattr(client, "_session", session)
+
+
+@pytest.mark.parametrize("code", ["ExpiredToken", "ExpiredTokenException"])
+def test_a_token_called_expired_is_renewed_once_a_call(light, monkeypatch, code):
+    """Where the service calls a token expired that botocore believes in, a new one is fetched, once a call."""
+    _refreshable(monkeypatch)
     expired = refuse(code, "The security token included in the request is expired")
     with ScriptedServer(expired, answer(), expired, expired) as server, light(server) as source:
         assert source.scan(SCAN).count == 1
@@ -279,3 +286,56 @@ def test_keys_that_cannot_be_renewed_are_refused_as_before(light):
     ):
         source.scan(SCAN)
     assert len(server.requests) == 1
+
+
+def _in_flight(source: Wire, server: ScriptedServer, count: int) -> list[Pending]:
+    """Return so many requests of which the server has each."""
+    calls = [source.begin("Scan", "t", b'{"TableName":"t"}') for _ in range(count)]
+    while len(server.requests) < count:
+        time.sleep(0.001)
+    return calls
+
+
+def test_a_token_that_expired_is_renewed_once_for_all_lanes(light, monkeypatch):
+    """Requests that were in flight when a token expired share one refresh."""
+    _refreshable(monkeypatch)
+    expired = refuse("ExpiredTokenException", "expired")
+    steps = [expired, expired, expired, answer(), answer(), answer()]
+    with ScriptedServer(*steps) as server, light(server) as source:
+        calls = _in_flight(source, server, 3)
+        for call in calls:
+            assert b"Count" in call.result()
+    tokens = [request.headers["x-amz-security-token"] for request in server.requests]
+    assert sorted(tokens) == ["t1"] * 3 + ["t2"] * 3
+
+
+def test_a_wrong_clock_is_corrected_for_every_lane(light):
+    """Requests that were signed before the clock was corrected are signed again, not refused."""
+    late = {"Date": formatdate(timegm((2031, 1, 1, 0, 0, 0)), usegmt=True)}
+    skewed = refuse("InvalidSignatureException", "Signature expired: …", headers=late)
+    with ScriptedServer(skewed, skewed, skewed, answer(), answer(), answer()) as server, light(server) as source:
+        calls = _in_flight(source, server, 3)
+        for call in calls:
+            assert b"Count" in call.result()
+    assert len(server.requests) == 6
+    assert sum(request.headers["x-amz-date"].startswith("2031") for request in server.requests) == 3
+
+
+def test_an_alert_of_tls_is_worth_another_try(monkeypatch):
+    """A load balancer that refuses one handshake may be restarting; only a bad certificate is final."""
+
+    def alert(listener: socket.socket) -> None:
+        link, _ = listener.accept()
+        with link:
+            link.recv(4096)
+            # https://www.rfc-editor.org/rfc/rfc8446#section-6: fatal, internal_error.
+            link.sendall(bytes([21, 3, 3, 0, 2, 2, 80]))
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        teller = threading.Thread(target=alert, args=(listener,))
+        teller.start()
+        url = f"https://127.0.0.1:{listener.getsockname()[1]}"
+        with opened(monkeypatch, "light", url, 5) as source, pytest.raises(ConnectionClosedError) as refused:
+            source.scan(SCAN)
+        teller.join()
+    assert is_transient(refused.value)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ddbio.aws.client import ClientSpec
 from ddbio.aws.objects import S3Store
@@ -23,12 +23,23 @@ _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+)://")
 
 def dynamodb_spec(options: ConnectionOptions) -> ClientSpec:
     """Return the recipe of the DynamoDB client that the options ask for."""
-    return ClientSpec(options.endpoint_url, options.region, options.profile, options.role_arn)
+    return ClientSpec(options.endpoint_url, options.region, options.profile, options.role_arn, _role(options))
 
 
 def s3_spec(options: ConnectionOptions) -> ClientSpec:
     """Return the recipe of the S3 client that the options ask for."""
-    return ClientSpec(options.s3_endpoint_url, options.region, options.profile, options.role_arn)
+    return ClientSpec(options.s3_endpoint_url, options.region, options.profile, options.role_arn, _role(options))
+
+
+def _role(options: ConnectionOptions) -> tuple[tuple[str, Any], ...]:
+    """Return what the AssumeRole request has beside the role, as the service names it."""
+    given = {
+        "ExternalId": options.external_id,
+        "RoleSessionName": options.role_session_name,
+        "DurationSeconds": options.role_duration_seconds,
+        "SourceIdentity": options.source_identity,
+    }
+    return tuple((name, value) for name, value in given.items() if value is not None)
 
 
 def open_store(uri: str, options: ConnectionOptions) -> ObjectStore:

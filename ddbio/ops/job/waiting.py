@@ -15,7 +15,18 @@ if TYPE_CHECKING:
 
 _FIRST_PAUSE_SECONDS = 0.5
 _GROWTH = 1.5
-_RUNNING = frozenset({"IN_PROGRESS", "CANCELLING", "CREATING"})
+# Of exports, imports, bulk puts, backups and tables. What is none of these runs, also if it is new to this version.
+_ENDED = frozenset(
+    {
+        "ACTIVE",
+        "ARCHIVED",
+        "AVAILABLE",
+        "CANCELLED",
+        "DELETED",
+        "EXPIRED",
+        "INACCESSIBLE_ENCRYPTION_CREDENTIALS",
+    }
+)
 
 
 class Job(Protocol):
@@ -49,7 +60,7 @@ def await_end(
     ------
     ThrottledError
         If it still runs after ``wait_seconds``; it goes on.
-    EndpointError
+    EndpointError, ThrottledError
         If the endpoint has not answered for ``deadline_seconds``.
     KeyboardInterrupt
         With the news that the job goes on.
@@ -60,15 +71,15 @@ def await_end(
     while True:
         try:
             job = describe()
-        except EndpointError:
-            # A job of hours outlives a network that is away for minutes.
+        except (EndpointError, ThrottledError):
+            # A job of hours outlives a network that is away for minutes, and other people's requests.
             if clock.seconds() - seen_at > options.deadline_seconds:
                 raise
         else:
             seen_at, name = clock.seconds(), job.arn
             if watch is not None:
                 watch(job, seen_at)
-            if job.status not in _RUNNING:
+            if job.status in _ENDED or job.status.startswith(("COMPLETED", "FAILED")):
                 return job
             if seen_at > options.wait_seconds:
                 message = f"{job.arn} is still {job.status} after {seen_at:.0f} s; it goes on: wait again"

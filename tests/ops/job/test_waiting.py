@@ -53,6 +53,12 @@ def test_an_endpoint_may_be_away_for_a_while():
     assert (job.status, told) == ("AVAILABLE", ["CREATING", "AVAILABLE"])
 
 
+def test_a_throttled_look_does_not_end_the_waiting():
+    """Other people's requests may use up what the account may ask; and a status that is new is no end."""
+    job = await_end(looks("CREATING", ThrottledError("busy"), "REHEARSING", "ACTIVE"), options())
+    assert job.status == "ACTIVE"
+
+
 def test_an_endpoint_that_stays_away_ends_the_waiting():
     """Past the deadline without an answer its own error is raised."""
     with pytest.raises(EndpointError, match="away"):
