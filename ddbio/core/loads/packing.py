@@ -111,10 +111,16 @@ def write_units(sizes: NDArray[np.int64]) -> NDArray[np.float64]:
     return np.maximum(1.0, np.ceil(sizes / WRITE_UNIT_BYTES))
 
 
-def packing_order(hashes: NDArray[np.uint64]) -> NDArray[np.int64]:
-    """Return the order in which rows are handed out: by rank among the rows of their key, then by hash."""
+def packing_order(hashes: NDArray[np.uint64], alone: NDArray[np.bool_] | None = None) -> NDArray[np.int64]:
+    """Return the order in which rows are handed out: by rank among the rows of their key, then by hash.
+
+    Parameters
+    ----------
+    alone
+        Rows that take a request each: within a rank they come last, so that they break no batch of the others.
+    """
     by_hash = np.argsort(hashes)
-    if (hashes[by_hash[1:]] != hashes[by_hash[:-1]]).all():
+    if alone is None and (hashes[by_hash[1:]] != hashes[by_hash[:-1]]).all():
         return by_hash
     # What is slower keeps the order of equal keys.
     by_hash = np.argsort(hashes, kind="stable")
@@ -122,7 +128,9 @@ def packing_order(hashes: NDArray[np.uint64]) -> NDArray[np.int64]:
     places = np.arange(len(ordered))
     begins = np.concatenate(([True], ordered[1:] != ordered[:-1]))
     ranks = places - np.maximum.accumulate(np.where(begins, places, 0))
-    return by_hash[np.argsort(ranks, kind="stable")]
+    if alone is None:
+        return by_hash[np.argsort(ranks, kind="stable")]
+    return by_hash[np.lexsort((alone[by_hash], ranks))]
 
 
 class Packer:
@@ -134,9 +142,10 @@ class Packer:
     def __init__(self, writes: Writes) -> None:
         self._writes = writes
         self._single = writes.frame.separator is None
-        # Between two falls hashes rise, so no key occurs twice.
+        # Between two falls hashes rise, so no key occurs twice; nor is there a row that goes alone.
         falls = np.flatnonzero(writes.hashes[1:] <= writes.hashes[:-1]) + 1
-        self._falls = deque([*falls.tolist(), len(writes)])
+        alone = np.fromiter(writes.alone, np.int64, len(writes.alone))
+        self._falls = deque([*np.unique(np.concatenate((falls, alone, alone + 1))).tolist(), len(writes)])
         self._next = 0
         self._back: list[int] = []
         self._parted: deque[Sequence[int]] = deque()
@@ -148,6 +157,9 @@ class Packer:
         batch, self._back = self._back, []
         if batch:
             return batch if self._is_alone(batch[0]) else self._filled(batch)
+        if self._next < len(self._writes) and self._is_alone(self._next):
+            self._next += 1
+            return range(self._next - 1, self._next)
         return self._run() or self._filled(batch)
 
     def give_back(self, batch: Sequence[int]) -> None:
@@ -173,7 +185,7 @@ class Packer:
         start, end = self._next, self._next + MOST_WRITES
         while self._falls and self._falls[0] <= start:
             self._falls.popleft()
-        if self._single or self._writes.alone or not self._falls or end > self._falls[0]:
+        if not self._falls or end > self._falls[0]:
             return ()
         if self._bytes(start, end) > MOST_BODY_BYTES:
             return ()
@@ -192,6 +204,4 @@ class Packer:
             seen.add(int(hashes[place]))
             batch.append(place)
             self._next += 1
-            if self._is_alone(place):
-                break
         return batch

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import compress
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -26,6 +27,11 @@ class UpdateParts:
     """Make updates that set a row's attributes, and remove those that it has not; others are not touched.
 
     What a row holds in its rescue column is set as well.
+
+    Attributes
+    ----------
+    frame
+        What goes around the bytes of a row that sets no attribute beside the columns'.
     """
 
     def __init__(
@@ -40,10 +46,12 @@ class UpdateParts:
         self._places = {attribute: place for place, attribute in enumerate(self._attributes)}
         self._values = Values(schema, self._names)
         self._rescued = Encoder(pa.schema([schema.field(RESCUE_NAME)])) if RESCUE_NAME in names else None
-        self._frames: dict[tuple[bytes, tuple[str, ...]], Frame] = {}
+        self._sets = [f"#n{place} = :v{place}" for place in range(len(self._names))]
+        self._removes = [f"#n{place}" for place in range(len(self._names))]
+        self.frame = self._frame(())
 
     def make(self, batch: pa.RecordBatch) -> Made:
-        """Return the bytes of each row, and its frame: rows that set and remove the same attributes share one."""
+        """Return the bytes of each row, and the frame of those that set more attributes than there are columns."""
         present = np.ones((batch.num_rows, len(self._names)), bool)
         for place, name in enumerate(self._names):
             present[:, place] = batch.column(name).is_valid().to_numpy(zero_copy_only=False)
@@ -54,9 +62,31 @@ class UpdateParts:
             has_value = np.zeros(batch.num_rows, bool) if known is None else present[:, known]
             lacking = [row for row in np.flatnonzero(~has_value).tolist() if self._compared not in more.get(row, ())]
             made = without_value(made, lacking) if lacking else made
-        for row in np.flatnonzero(np.diff(made.offsets)).tolist():
-            made.frames[row] = self._frame(present[row], more.get(row, ()))
-        return made
+        return self._with_expressions(made, present, more)
+
+    def _with_expressions(self, made: Made, present: NDArray[np.bool_], more: dict[int, tuple[str, ...]]) -> Made:
+        """Put what each row sets and removes behind its bytes: the names of all are in the frame."""
+        if not self._names and not any(more.values()):
+            return made
+        packed = np.packbits(present, axis=1)
+        width, patterns = packed.shape[1], packed.tobytes()
+        # Rows may have as many patterns as there are rows: none is kept for the next batch.
+        expressions: dict[bytes, bytes] = {}
+        frames: dict[tuple[str, ...], Frame] = {}
+        framed: dict[int, Frame] = {}
+        parts = made.parts()
+        for row, part in enumerate(parts):
+            if not part:
+                continue
+            if names := more.get(row):
+                expression = self._expression(present[row], len(names))
+                framed[row] = frames.get(names) or frames.setdefault(names, self._frame(names))
+            else:
+                pattern = patterns[row * width : (row + 1) * width]
+                expression = expressions.get(pattern) or self._expression(present[row])
+                expressions[pattern] = expression
+            parts[row] = part + expression
+        return Made.of_parts(parts, made.units, made.refusals, framed)
 
     def _with_rescued(
         self, values: Made, batch: pa.RecordBatch, present: NDArray[np.bool_]
@@ -82,23 +112,22 @@ class UpdateParts:
         ordered = [refusals[row] for row in sorted(refusals)]
         return Made.of_parts(parts, values.units, ordered, values.frames), more
 
-    def _frame(self, has: NDArray[np.bool_], more: tuple[str, ...]) -> Frame:
-        pattern = has.tobytes(), more
-        if pattern not in self._frames:
-            given = [*np.flatnonzero(has), *range(len(has), len(has) + len(more))]
-            sets = ", ".join(f"#n{place} = :v{place}" for place in given)
-            removes = ", ".join(f"#n{place}" for place in np.flatnonzero(~has))
-            clauses = [f"SET {sets}"] * bool(sets) + [f"REMOVE {removes}"] * bool(removes)
-            names = {f"#n{place}": name for place, name in enumerate([*self._attributes, *more])}
-            extra: dict[str, object] = {}
-            if names:
-                extra = {"UpdateExpression": " ".join(clauses), "ExpressionAttributeNames": names}
-            if self._compared is not None:
-                place = [*self._attributes, *more].index(self._compared)
-                names["#k"] = self._partition_key
-                extra["ConditionExpression"] = f"attribute_not_exists(#k) OR #n{place} < :v{place}"
-            self._frames[pattern] = single_frame("UpdateItem", self._table, "Key", extra)
-        return self._frames[pattern]
+    def _expression(self, has: NDArray[np.bool_], more: int = 0) -> bytes:
+        given = has.tolist()
+        sets = [*compress(self._sets, given), *(f"#n{n} = :v{n}" for n in range(len(given), len(given) + more))]
+        removes = list(compress(self._removes, (~has).tolist()))
+        clauses = ["SET " + ", ".join(sets)] * bool(sets) + ["REMOVE " + ", ".join(removes)] * bool(removes)
+        return f',"UpdateExpression":"{" ".join(clauses)}"'.encode() if clauses else b""
+
+    def _frame(self, more: tuple[str, ...]) -> Frame:
+        attributes = [*self._attributes, *more]
+        names = {f"#n{place}": name for place, name in enumerate(attributes)}
+        extra: dict[str, object] = {"ExpressionAttributeNames": names} if names else {}
+        if self._compared in attributes:
+            place = attributes.index(self._compared)
+            names["#k"] = self._partition_key
+            extra["ConditionExpression"] = f"attribute_not_exists(#k) OR #n{place} < :v{place}"
+        return single_frame("UpdateItem", self._table, "Key", extra)
 
 
 def _joined(members: bytes, more: dict[str, Any]) -> bytes:

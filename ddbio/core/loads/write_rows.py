@@ -104,7 +104,7 @@ class LaneSplitter:
         frames
             The frame of each row that does not have the common one.
         """
-        order = packing_order(hashes)
+        order = packing_order(hashes, np.isin(rows, list(frames)) if frames else None)
         # The top bits choose the lane: within one, sorting by hash still spreads the keys.
         lane_of = ((hashes[order] >> np.uint64(32)) * np.uint64(self._lanes) >> np.uint64(32)).astype(np.uint16)
         order = order[np.argsort(lane_of, kind="stable")]
@@ -181,7 +181,8 @@ def parts_of(schema: pa.Schema, plan: WritePlan) -> tuple[Frame, Parts]:
     if plan.operation_by is not None:
         return batch_frame(table), _MixedParts(schema, plan)
     if plan.mode == "update":
-        return single_frame("UpdateItem", table, "Key", {}), UpdateParts(schema, names, keys, table)
+        updates = UpdateParts(schema, names, keys, table)
+        return updates.frame, updates
     if plan.mode == "delete":
         if plan.newer_by is None:
             return batch_frame(table, *DELETE), ItemParts(schema, key_columns, keys)
@@ -200,15 +201,16 @@ class _MixedParts:
         keys = dict(plan.key_types)
         self._column = plan.operation_by or ""
         names = [name for name in schema.names if name != self._column]
-        self._makers: dict[str, tuple[ItemParts | UpdateParts, tuple[bytes, bytes]]] = {
+        updates = UpdateParts(schema, names, keys, plan.table, plan.newer_by)
+        self._makers: dict[str, tuple[Parts, tuple[bytes, bytes]]] = {
             "put": (ItemParts(schema, names, keys, plan.newer_by, plan.index_keys), PUT),
             "delete": (ItemParts(schema, columns_of(schema, keys), keys, plan.newer_by), DELETE),
-            "update": (UpdateParts(schema, names, keys, plan.table, plan.newer_by), (b"", b"")),
+            "update": (updates, (b"", b"")),
         }
-        self._alone: dict[str, Frame] = {}
+        self._alone = {"update": updates.frame}
         if plan.newer_by is not None:
             condition = absent_condition(plan.key_types[0][0], plan.newer_by)
-            self._alone = {
+            self._alone |= {
                 "put": single_frame("PutItem", plan.table, "Item", condition),
                 "delete": single_frame("DeleteItem", plan.table, "Key", condition),
             }
@@ -225,7 +227,7 @@ class _MixedParts:
             made = maker.make(take_rows(batch, rows))
             units[rows] = made.units
             for place, (row, part) in enumerate(zip(rows.tolist(), made.parts(), strict=True)):
-                frame = self._alone.get(operation) or made.frames.get(place)
+                frame = made.frames.get(place) or self._alone.get(operation)
                 if frame is not None:
                     parts[row], frames[row] = part, frame
                 else:

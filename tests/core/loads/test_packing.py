@@ -15,7 +15,7 @@ OTHER = Frame("UpdateItem", b"", None, b"")
 def writes_of(keys, sizes=None, alone=()):
     """Return writes of rows with these keys, in the order in which they are handed out."""
     hashes = np.asarray(keys, np.uint64)
-    order = packing_order(hashes)
+    order = packing_order(hashes, np.isin(np.arange(len(keys)), list(alone)) if alone else None)
     sizes = np.asarray([10] * len(keys) if sizes is None else sizes, np.int64)[order]
     texts, starts = laid_out([b"x" * size for size in sizes.tolist()])
     apart = {place: OTHER for place, row in enumerate(order.tolist()) if row in alone}
@@ -77,6 +77,14 @@ def test_sorted_input_is_spread():
     """Rows are handed out by hash, not in the order in which they came: sorted input heats no partition."""
     hashes = np.arange(100, dtype=np.uint64)[::-1]
     assert packing_order(hashes).tolist() == list(range(99, -1, -1))
+
+
+def test_rows_that_go_alone_break_no_batch():
+    """Within a rank they come last, so that the others fill their batches as runs of neighbours."""
+    packer = Packer(writes_of(range(60), alone=range(0, 60, 6)))
+    taken = [packer.take() for _ in range(13)]
+    assert [len(batch) for batch in taken] == [25, 25] + [1] * 10 + [0]
+    assert all(isinstance(batch, range) for batch in taken[:12])
 
 
 def test_leftovers_go_before_newer_rows_of_their_key():

@@ -1,0 +1,169 @@
+"""Requests of every mode against a plain builder: what each row asks for, in which request, and in which order."""
+
+import json
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ddbio.core.loads.packing import Packer
+from ddbio.core.loads.updates import UpdateParts
+from ddbio.core.loads.write_plan import WritePlan
+from ddbio.core.loads.write_rows import RowWriter
+
+COLUMNS = {"version": "N", "b": "N", "c": "S", "SET": "S"}
+MODES = [
+    {"mode": "update"},
+    {"mode": "create"},
+    {"mode": "upsert"},
+    {"mode": "upsert", "newer_by": "version"},
+    {"mode": "delete"},
+    {"mode": "delete", "newer_by": "version"},
+    {"mode": "upsert", "operation_by": "op"},
+    {"mode": "upsert", "operation_by": "op", "newer_by": "version"},
+]
+
+
+def plan_of(lanes=1, **options):
+    """Return a plan for a table with the key pk."""
+    named = {"newer_by": None, "operation_by": None, **options}
+    return WritePlan("rows", (("pk", "S"),), lanes=lanes, wcu_per_second=None, **named)
+
+
+def table_of(rows):
+    """Return rows as columns; values of attributes that have none are rescued."""
+    rescued = [{name: value for name, value in row.items() if name.startswith("more")} for row in rows]
+    arrays = {
+        "pk": pa.array([row["pk"] for row in rows], pa.string()),
+        "op": pa.array([row["op"] for row in rows], pa.string()),
+        **{
+            name: pa.array([row.get(name) for row in rows], pa.int64() if tag == "N" else pa.string())
+            for name, tag in COLUMNS.items()
+        },
+        "_rescue": pa.array([json.dumps(each) if each else None for each in rescued], pa.string()),
+    }
+    return pa.record_batch(arrays)
+
+
+def plain_request(row, options):
+    """Return the operation of a row and its request, made without any haste; None of a row that is refused."""
+    newer_by, operation = options.get("newer_by"), options["mode"]
+    item = {name: {tag: str(row[name])} for name, tag in COLUMNS.items() if row.get(name) is not None}
+    item |= {name: value for name, value in row.items() if name.startswith("more")}
+    if "operation_by" in options:
+        operation = {"put": "upsert"}.get(row["op"], row["op"])
+    else:
+        item["op"] = {"S": row["op"]}
+    key = {"pk": {"S": row["pk"]}}
+    if newer_by is not None and newer_by not in item:
+        return None
+    names, values = {}, {}
+    request = {"TableName": "rows", "ReturnConsumedCapacity": "INDEXES"}
+    if operation == "update":
+        columns = [*(["op"] if "op" in item else []), *COLUMNS]
+        attributes = [*columns, *(name for name in item if name not in columns)]
+        places = {name: place for place, name in enumerate(attributes)}
+        sets = ", ".join(f"#n{places[name]} = :v{places[name]}" for name in attributes if name in item)
+        removes = ", ".join(f"#n{places[name]}" for name in attributes if name not in item)
+        names = {f"#n{place}": name for name, place in places.items()}
+        values = {f":v{places[name]}": value for name, value in item.items()}
+        request["UpdateExpression"] = " ".join(filter(None, [sets and f"SET {sets}", removes and f"REMOVE {removes}"]))
+        request["Key"] = key
+        if newer_by is not None:
+            place = places[newer_by]
+            names["#k"] = "pk"
+            request["ConditionExpression"] = f"attribute_not_exists(#k) OR #n{place} < :v{place}"
+        operation = "UpdateItem"
+    elif operation in {"upsert", "delete"} and newer_by is None:
+        return "BatchWriteItem", (
+            {"PutRequest": {"Item": key | item}} if operation == "upsert" else {"DeleteRequest": {"Key": key}}
+        )
+    else:
+        is_put = operation != "delete"
+        request |= {"Item": key | item} if is_put else {"Key": key}
+        names = {"#n0": "pk"}
+        request["ConditionExpression"] = "attribute_not_exists(#n0)"
+        if newer_by is not None:
+            names["#n1"], values[":v0"] = newer_by, item[newer_by]
+            request["ConditionExpression"] += " OR #n1 < :v0"
+        operation = "PutItem" if is_put else "DeleteItem"
+    request["ExpressionAttributeNames"] = names
+    if values:
+        request["ExpressionAttributeValues"] = values
+    return operation, request
+
+
+def made_requests(writer, batch):
+    """Return what is sent for the rows of a batch, and the rows that are refused."""
+    encoded = writer.writes(batch)
+    found = []
+    for writes in encoded.lanes:
+        packer = Packer(writes)
+        while places := packer.take():
+            operation, body = writes.frame_of(places).operation, json.loads(writes.body(places))
+            rows = writes.rows[list(places)].tolist()
+            if operation != "BatchWriteItem":
+                found.append((rows, operation, [body]))
+                continue
+            assert body["ReturnConsumedCapacity"] == "INDEXES"
+            found.append((rows, operation, body["RequestItems"]["rows"]))
+    return found, sorted(refusal.row for refusal in encoded.refusals)
+
+
+ROWS = st.lists(
+    st.fixed_dictionaries(
+        {"pk": st.sampled_from([f"k{n}" for n in range(9)]), "op": st.sampled_from(["put", "delete", "update"])},
+        optional={
+            **{name: st.integers(-9, 9) for name, tag in COLUMNS.items() if tag == "N"},
+            **{name: st.text("aé\"\\", max_size=3) for name, tag in COLUMNS.items() if tag == "S"},
+            "more": st.just({"SS": ["x"]}),
+            "more of it": st.just({"NULL": True}),
+        },
+    ),
+    min_size=1,
+    max_size=40,
+)
+
+
+@settings(max_examples=60)
+@given(st.sampled_from(MODES), st.lists(ROWS, min_size=1, max_size=3), st.integers(1, 3))
+def test_requests_are_those_of_a_plain_builder(options, batches, lanes):
+    """Each row asks for exactly what its mode says, once, and rows of one key in their order."""
+    writer = None
+    for rows in batches:
+        batch = table_of(rows)
+        writer = writer or RowWriter(batch.schema, plan_of(lanes, **options))
+        expected = [plain_request(row, options) for row in rows]
+        found, refused = made_requests(writer, batch)
+        assert refused == [row for row, each in enumerate(expected) if each is None]
+        sent = [(row, (operation, asked)) for numbers, operation, each in found for row, asked in zip(numbers, each)]
+        assert sorted(row for row, _ in sent) == [row for row, each in enumerate(expected) if each is not None]
+        assert all(expected[row] == asked for row, asked in sent)
+        for key in {row["pk"] for row in rows}:
+            numbers = [row for row, _ in sent if rows[row]["pk"] == key]
+            assert numbers == sorted(numbers)
+
+
+def test_updates_break_no_batch():
+    """Puts and deletes of one operation column fill their batches, however many updates stand between them."""
+    rows = [{"pk": f"k{n}", "op": ("put", "update", "delete")[n % 3], "b": n} for n in range(150)]
+    batch = table_of(rows)
+    found, _ = made_requests(RowWriter(batch.schema, plan_of(mode="upsert", operation_by="op")), batch)
+    assert sorted(len(numbers) for numbers, *_ in found) == [1] * 50 + [25] * 4
+
+
+@pytest.mark.parametrize("rescued", [False, True])
+def test_updates_of_any_pattern_share_a_frame(rescued):
+    """Nothing is kept for a pattern of nulls: rows of all patterns have one frame, or share those of their names."""
+    names = [f"c{n}" for n in range(12)]
+    patterns = range(1 << len(names))
+    columns = {name: [1 if pattern >> n & 1 else None for pattern in patterns] for n, name in enumerate(names)}
+    columns |= {"_rescue": ['{"late":{"S":"x"}}'] * len(patterns)} if rescued else {}
+    batch = pa.record_batch({"pk": [f"k{pattern}" for pattern in patterns], **columns})
+    updates = UpdateParts(batch.schema, batch.schema.names, {"pk": "S"}, "rows")
+    made = updates.make(batch)
+    assert len({id(frame) for frame in made.frames.values()}) == int(rescued)
+    assert len(made.frames) == len(patterns) * rescued
+    body = updates.frame.body([made.parts()[1]]) if not rescued else made.frames[1].body([made.parts()[1]])
+    assert json.loads(body)["UpdateExpression"].startswith("SET #n0 = :v0")
