@@ -16,7 +16,6 @@ import pyarrow as pa
 import ddbio
 from bench.e2e import record, sink
 from bench.serving import isolate
-from ddbio.options import WriteOptions
 from ddbio.testing import FakeDynamoDB
 
 if TYPE_CHECKING:
@@ -34,7 +33,7 @@ def main() -> None:
     arguments = record.parser("update")
     arguments.add_argument("--items", type=int, default=20_000)
     arguments.add_argument("--rounds", type=int, default=5)
-    arguments.add_argument("--lanes", type=int, default=WriteOptions.lanes)
+    arguments.add_argument("--lanes", type=int)
     asked = arguments.parse_args()
     isolate()
     ways: dict[str, Callable[[pa.Table, str], Callable[[], None]]] = {

@@ -17,14 +17,14 @@ import pyarrow as pa
 import ddbio
 from bench.e2e import record, sink
 from bench.serving import isolate
-from ddbio.options import WriteOptions
+from ddbio.core.loads.write_plan import BATCH_LANES
 from ddbio.testing import FakeDynamoDB
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 ITEM_BYTES = 600
-DEFAULT_LANES = WriteOptions.lanes
+DEFAULT_LANES = BATCH_LANES
 TEXT_BYTES = ITEM_BYTES - 60
 DDBIO, ALONE, COMPRESSED, BOTO3 = "ddbio", "ddbio lanes=1", "ddbio compress_requests", "boto3 batch_writer"
 _REGION = "eu-west-1"

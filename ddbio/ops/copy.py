@@ -12,7 +12,7 @@ from ddbio.aws.create import definition_of, expire_by, start_table
 from ddbio.aws.table import describe_table
 from ddbio.budget import LocalBudget
 from ddbio.core.loads.write_items import reader_of
-from ddbio.core.loads.write_plan import plan_write
+from ddbio.core.loads.write_plan import BATCH_LANES, plan_write
 from ddbio.core.plan import budget_of
 from ddbio.core.table_like import table_like
 from ddbio.errors import NotFoundError, OptionError, SchemaError, TargetError, ValidationError
@@ -230,7 +230,7 @@ def _scan_options(options: CopyOptions) -> ScanOptions:
         table=options.source,
         consistent=options.consistent,
         segments=options.segments,
-        lanes=options.lanes,
+        lanes=options.lanes or BATCH_LANES,
         rcu_per_second=options.rcu_per_second,
         read_ratio=options.read_ratio,
         nulls="keep",

@@ -69,8 +69,8 @@ class CopyOptions(CreateLikeOptions):
     """Read strongly consistent, at twice the read units."""
     segments: Annotated[int, Field(ge=1, le=1_000_000)] | None = None
     """TotalSegments of the scan; default follows the table's size, the budget and the lanes."""
-    lanes: Annotated[int, Field(ge=1, le=256)] = 8
-    """Requests in flight at the same time, of reads and of writes."""
+    lanes: Annotated[int, Field(ge=1, le=256)] | None = None
+    """Requests in flight at the same time, of reads and of writes; default is 8, and for writes that of a load."""
     rcu_per_second: Annotated[float, Field(gt=0)] | None = None
     """Read units per second that the copy may use of the source."""
     read_ratio: Annotated[float, Field(gt=0, le=1.5)] | None = None

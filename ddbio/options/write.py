@@ -34,8 +34,8 @@ class WriteOptions(ConnectionOptions):
     """Folder or s3:// prefix for rows that cannot be written; without it, one such row fails the job."""
     reject_format: Literal["json", "parquet"] = "json"
     """Keep rejected rows as lines of JSON or as Parquet."""
-    lanes: Annotated[int, Field(ge=1, le=256)] = 8
-    """Requests in flight at the same time; rows of one key always share a lane."""
+    lanes: Annotated[int, Field(ge=1, le=256)] | None = None
+    """Requests in flight at the same time; default is 8, and where each takes one row what the budget asks for."""
     compress_requests: bool = False
     """Send large requests gzip-compressed: fewer bytes for more CPU."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
@@ -11,6 +12,16 @@ from ddbio.errors import OptionError
 if TYPE_CHECKING:
     from ddbio.core.facts import IndexKey, TableFacts
     from ddbio.options import WriteOptions
+
+BATCH_LANES = 8
+# A lane sends when its last request is answered: so many lanes spend a budget by requests of one unit that take 50 ms.
+# Those that are not needed cost nothing, not even a connection.
+_ROW_SECONDS = 0.05
+_MOST_ROW_LANES = 128
+# Without a budget the processor's time is the bound, at some ten thousand requests a second.
+_UNBOUND_ROW_LANES = 64
+# More would leave too few rows of a chunk to a lane for its batches to be full.
+_MOST_MIXED_LANES = 32
 
 
 @dataclass(frozen=True)
@@ -38,6 +49,11 @@ class WritePlan:
         return self.mode == "update" or self.operation_by is not None
 
     @property
+    def rows_go_alone(self) -> bool:
+        """Return whether each request takes one row: a batch takes no condition, and no update."""
+        return _goes_alone(self.mode, self.newer_by)
+
+    @property
     def order_matters(self) -> bool:
         """Return whether the end depends on the order in which rows of one key are written."""
         return self.operation_by is not None or (self.mode != "delete" and self.newer_by is None)
@@ -53,18 +69,34 @@ def plan_write(facts: TableFacts, options: WriteOptions) -> WritePlan:
     """
     if facts.status not in {"ACTIVE", "UPDATING"}:
         raise OptionError(f"table {facts.name!r} is {facts.status}: wait until it is ACTIVE")
+    budget = write_budget_of(facts, options)
     return WritePlan(
         table=options.table,
         key_types=facts.key_types,
         mode=options.mode,
         newer_by=options.newer_by,
         operation_by=options.operation_by,
-        lanes=options.lanes,
-        wcu_per_second=write_budget_of(facts, options),
+        lanes=options.lanes or _lanes(options, budget),
+        wcu_per_second=budget,
         ramp=ramp_of(facts, options),
         compress_requests=options.compress_requests,
         index_keys=tuple(key for index in facts.indexes for key in index.keys),
     )
+
+
+def _goes_alone(mode: str, newer_by: str | None) -> bool:
+    return newer_by is not None or mode in {"create", "update"}
+
+
+def _lanes(options: WriteOptions, budget: float | None) -> int:
+    if _goes_alone(options.mode, options.newer_by):
+        most = _MOST_ROW_LANES
+    elif options.operation_by is not None:
+        most = _MOST_MIXED_LANES
+    else:
+        return BATCH_LANES
+    asked = _UNBOUND_ROW_LANES if budget is None else math.ceil(budget * _ROW_SECONDS)
+    return min(most, max(BATCH_LANES, asked))
 
 
 def ramp_of(facts: TableFacts, options: WriteOptions) -> Ramp | None:

@@ -110,6 +110,7 @@ class Crew:
         self._posts = [_Post(lane, self._work) for lane in lanes]
         self._source, self._budget, self._nulls, self._clock = source, budget, nulls, clock
         self._milestones: deque[Milestone] = deque()
+        self._queued = 0
         self._line: deque[tuple[_Post, Send]] = deque()
         self._turn: Turn | None = None
         self._sent: dict[Pending, tuple[_Post, Sent]] = {}
@@ -125,7 +126,7 @@ class Crew:
     @property
     def is_full(self) -> bool:
         """Return whether a lane has a share that it has not begun."""
-        return any(post.queue for post in self._posts)
+        return self._queued > 0
 
     def hand(self, writes: Sequence[Writes], chunk: pa.RecordBatch | RawItems, first_row: int) -> None:
         """Give each lane its share of a chunk of rows.
@@ -208,6 +209,7 @@ class Crew:
 
     def _hand(self, post: _Post, work: _Share | Milestone) -> None:
         post.queue.append(work)
+        self._queued += 1
         if post.is_idle:
             self._go_on(post)
 
@@ -227,6 +229,7 @@ class Crew:
             while not post.queue:
                 yield None
             work = post.queue.popleft()
+            self._queued -= 1
             if isinstance(work, Milestone):
                 work.open_lanes -= 1
                 continue

@@ -10,7 +10,7 @@ from ddbio.core.batch_size import batch_bytes
 from ddbio.core.loads.packing import MOST_WRITES
 from ddbio.core.raw_items import RawItems, joined_items
 from ddbio.ops.loads.crew import Milestone
-from ddbio.ops.loads.lanes import CHUNK_BYTES, LANE_ROWS
+from ddbio.ops.loads.lanes import CHUNK_BYTES, filling_rows
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 def full_rows(plan: WritePlan) -> int:
     """Return how many rows fill the lanes' write batches, but not more than the budget writes in about a second."""
-    full = plan.lanes * LANE_ROWS
+    full = filling_rows(plan)
     return full if plan.wcu_per_second is None else min(full, max(plan.lanes * MOST_WRITES, int(plan.wcu_per_second)))
 
 

@@ -40,6 +40,7 @@ CHUNK_ROWS = 8192
 CACHED_BYTES = 2 * 1024 * 1024
 CHUNK_BYTES = 8 * 1024 * 1024
 LANE_ROWS = 16 * MOST_WRITES
+ALONE_LANE_ROWS = 64
 _BATCH_ROW = re.compile(r"^row \d+: ")
 
 
@@ -169,7 +170,7 @@ def _feed(
             tally.rows += 1
             continue
         writer = _writer_of(batch, plan, writers, crew.spare)
-        for chunk in _chunks(batch, plan.lanes):
+        for chunk in _chunks(batch, filling_rows(plan)):
             encoded = writer.writes(chunk, tally.rows)  # type: ignore[arg-type] # it is the writer of such rows
             if encoded.refusals:
                 rows = [_refused(chunk, refusal, tally.rows, nulls=plan.nulls_matter) for refusal in encoded.refusals]
@@ -177,6 +178,11 @@ def _feed(
             shift.put(encoded.lanes, chunk, tally.rows)
             tally.rows += chunk.num_rows
             _settle(crew, tally, reject)
+
+
+def filling_rows(plan: WritePlan) -> int:
+    """Return how many rows keep all lanes busy with requests that are full."""
+    return plan.lanes * (ALONE_LANE_ROWS if plan.rows_go_alone else LANE_ROWS)
 
 
 def _writer_of(
@@ -192,13 +198,13 @@ def _writer_of(
     return writers[key]
 
 
-def _chunks(batch: pa.RecordBatch | RawItems, lanes: int) -> Iterator[pa.RecordBatch | RawItems]:
+def _chunks(batch: pa.RecordBatch | RawItems, filling: int) -> Iterator[pa.RecordBatch | RawItems]:
     if isinstance(batch, RawItems):
         # Whoever reads them reads a few megabytes at a time.
         yield batch
         return
     row_bytes = max(1, batch_bytes(batch) // max(1, batch.num_rows))
-    filling = max(CACHED_BYTES // row_bytes, lanes * LANE_ROWS)
+    filling = max(CACHED_BYTES // row_bytes, filling)
     step = max(1, min(CHUNK_ROWS, CHUNK_BYTES // row_bytes, filling))
     yield from (batch.slice(start, step) for start in range(0, batch.num_rows, step))
 

@@ -116,7 +116,7 @@ ROWS = st.lists(
         {"pk": st.sampled_from([f"k{n}" for n in range(9)]), "op": st.sampled_from(["put", "delete", "update"])},
         optional={
             **{name: st.integers(-9, 9) for name, tag in COLUMNS.items() if tag == "N"},
-            **{name: st.text("aé\"\\", max_size=3) for name, tag in COLUMNS.items() if tag == "S"},
+            **{name: st.text('aé"\\', max_size=3) for name, tag in COLUMNS.items() if tag == "S"},
             "more": st.just({"SS": ["x"]}),
             "more of it": st.just({"NULL": True}),
         },

@@ -16,9 +16,13 @@ from botocore.exceptions import BotoCoreError, ClientError
 from ddbio.aws.arrivals import Arrivals
 from ddbio.aws.write import Lane
 from ddbio.budget import BudgetClosedError, LocalBudget
+from ddbio.core.facts import TableFacts
+from ddbio.core.loads.write_plan import plan_write
+from ddbio.core.loads.write_rows import RowWriter
 from ddbio.errors import AccessDeniedError
 from ddbio.ops.loads.crew import Crew, Milestone
 from ddbio.ops.loads.shift import InlineShift, ThreadShift
+from ddbio.options import WriteOptions
 from tests.aws.virtual_service import Clock, Service, error_of, storm, writes_of
 
 
@@ -311,3 +315,51 @@ def test_an_answer_that_does_not_come_is_taken_when_its_time_is_over():
     (third,) = arrivals.wait(None)
     for pending in (late, other, third):
         pending.result()
+
+
+class SlowNetwork:
+    """Answer every request after the same virtual time, in the order in which they were sent."""
+
+    def __init__(self, clock, latency_seconds):
+        self.clock, self.latency_seconds, self.due, self.most = clock, latency_seconds, {}, 0
+
+    def begin(self, operation, table, body):
+        """Send a request."""
+        return Sent(lambda: b'{"ConsumedCapacity":{"CapacityUnits":1.0}}')
+
+    def add(self, pending):
+        """Wait for this one too."""
+        self.due[pending] = self.clock.now + self.latency_seconds
+        self.most = max(self.most, len(self.due))
+
+    def wait(self, seconds):
+        """Let time pass until the first answer comes, or for so long."""
+        until = min([*self.due.values(), *([] if seconds is None else [self.clock.now + max(seconds, 1e-6)])])
+        self.clock.now = max(self.clock.now, until)
+        come = [pending for pending, due in self.due.items() if due <= until]
+        for pending in come:
+            del self.due[pending]
+        return come
+
+
+@pytest.mark.parametrize(("wcu_per_second", "latency_seconds"), [(400, 0.02), (2000, 0.02), (2000, 0.04)])
+def test_requests_of_one_row_reach_the_budget(wcu_per_second, latency_seconds):
+    """However slow each answer is, as many updates are in flight as spend the budget."""
+    facts = TableFacts("rows", "arn", "id", "ACTIVE", (("pk", "S"),), 0, 0, on_demand=True)
+    options = WriteOptions(table="rows", mode="update", wcu_per_second=wcu_per_second)
+    plan = plan_write(facts, options)
+    clock = Clock()
+    network, budget = SlowNetwork(clock, latency_seconds), LocalBudget(wcu_per_second, clock=clock)
+    members = [Lane("rows", ["pk"], budget, 3600, clock=clock) for _ in range(plan.lanes)]
+    crew = Crew(members, network, budget, network, nulls=True, clock=clock)
+    shift, seconds = InlineShift(crew), 10
+    numbers = list(range(seconds * wcu_per_second))
+    rows = pa.record_batch({"pk": [f"k{n}" for n in numbers], "n": numbers})
+    writer = RowWriter(rows.schema, plan)
+    for first in numbers[::wcu_per_second]:
+        batch = rows.slice(first, wcu_per_second)
+        shift.put(writer.writes(batch, first).lanes, batch, first)
+    shift.finish()
+    assert sum(lane.tally.written for lane in members) == seconds * wcu_per_second
+    assert seconds <= clock.now < 1.1 * seconds
+    assert network.most >= wcu_per_second * latency_seconds
