@@ -4,7 +4,7 @@ import threading
 from dataclasses import replace
 
 import pytest
-from botocore.exceptions import ClientError, ConnectTimeoutError
+from botocore.exceptions import ClientError, ConnectionClosedError, ConnectTimeoutError
 
 from ddbio.aws import scan
 from ddbio.aws.scan import Patience, SegmentRequest, scan_pages
@@ -78,6 +78,14 @@ def test_failed_page_is_asked_again_with_the_same_key(patience, failure):
     source = Scripted(_page(key={"pk": {"S": "a"}}), failure, failure, _page(2))
     assert [page.count for page in _read(source, patience)] == [1, 2]
     assert [each.get("ExclusiveStartKey") for each in source.requests][1:] == [{"pk": {"S": "a"}}] * 3
+
+
+def test_a_broken_answer_is_charged(patience):
+    """A refusal costs nothing; a connection that broke may have cost the page, which is asked for again."""
+    budget = LocalBudget(None)
+    broken = ConnectionClosedError(endpoint_url="http://x")
+    _read(Scripted(broken, _refusal("InternalServerError", 500), _page(units=2.0)), patience, budget=budget)
+    assert budget.usage().consumed_units == 128 + 0 + 2
 
 
 def test_throttles_are_told_by_reason(patience):

@@ -267,3 +267,55 @@ def test_real_units_correct_the_charge():
     DrivenLane(service, budget).write(writes_of(range(500)))
     assert (charges[0], round(charges[-1])) == (25, 74)
     assert budget.usage().consumed_units == 1500
+
+
+@pytest.mark.parametrize(
+    ("fault", "charged"),
+    [
+        (ConnectionClosedError(endpoint_url="simulated"), 25),
+        (error_of("InternalServerError", 500), 25),
+        (error_of("ProvisionedThroughputExceededException"), 0),
+    ],
+    ids=["reset", "5xx", "throttle"],
+)
+def test_a_broken_answer_is_charged(fault, charged):
+    """The service may have written and billed what it did not answer; what it refused has cost nothing."""
+
+    def misbehave(service, writes):
+        if service.calls == 1:
+            service.commit(writes)
+            raise fault
+
+    service = Service(Clock(), misbehave)
+    budget = LocalBudget(None, clock=service.clock)
+    DrivenLane(service, budget).write(writes_of(range(25)))
+    assert budget.usage().consumed_units == charged + 25
+
+
+@pytest.mark.parametrize("returned", [["k99"], ["k1", "k99"]])
+def test_unknown_writes_that_come_back_are_refused(returned):
+    """An answer that returns what was not sent is not the service's: nothing of it is counted."""
+    left = [{"PutRequest": {"Item": {"pk": {"S": key}}}} for key in returned]
+    service = Service(Clock())
+    service.call = lambda *_: json.dumps({"UnprocessedItems": {"rows": left}}).encode()
+    lane = lane_on(service)
+    with pytest.raises(
+        ServiceError, match=rf"returned {len(returned)} unprocessed writes, of which {len(returned) - 1}"
+    ):
+        lane.write(writes_of(range(3)))
+    assert lane.tally.written == 0
+
+
+def test_rows_that_come_back_do_not_lower_the_charge():
+    """What was consumed is measured by the rows that were written: the others cost nothing yet."""
+
+    class Watched(LocalBudget):
+        def acquire(self, units):
+            charges.append(units)
+            return super().acquire(units)
+
+    charges = []
+    service = Service(Clock(), lambda service, writes: writes[1:] if len(writes) > 1 else [])
+    DrivenLane(service, Watched(None, clock=service.clock)).write(writes_of(range(60)))
+    assert service.items == {f"k{n}": n for n in range(60)}
+    assert charges == [min(25, 60 - sent) for sent in range(60)]

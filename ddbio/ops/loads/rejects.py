@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import secrets
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -25,13 +26,15 @@ _FIELDS: list[pa.Field[Any]] = [pa.field("row", pa.int64()), *(pa.field(name, pa
 class Rejects:
     """Collect rejected rows in files of lines of JSON or of Parquet; without a place for them, fail.
 
-    The files of a job are ``rejects-<job_id>-<random>-<number>``: no run and no task meets another's.
+    The files of a job are ``rejects-<job_id>-<began>-<random>-<number>``: no run and no task meets another's, and
+    sorted by name they are in the order in which their rows were tried.
     """
 
     def __init__(self, options: WriteOptions, job_id: str, first_row: int = 0) -> None:
         self._store = None if options.reject_to is None else open_store(options.reject_to, options)
         self._table, self._format = options.table, options.reject_format
-        self._name = f"rejects-{job_id}-{secrets.token_hex(4)}"
+        began = datetime.now(UTC).strftime("%Y%m%dT%H%M%S%f")
+        self._name = f"rejects-{job_id}-{began}-{secrets.token_hex(4)}"
         self._first_row = first_row
         self.uri = None if self._store is None else self._store.uri
         self.count = 0
@@ -66,7 +69,7 @@ class Rejects:
             return
         data = _parquet(self._rows) if self._format == "parquet" else b"".join(map(reject_line, self._rows))
         ending = "parquet" if self._format == "parquet" else "jsonl"
-        self._store.put(f"{self._name}-{self._files:04d}.{ending}", data)
+        self._store.put(f"{self._name}-{self._files:06d}.{ending}", data)
         self._files += 1
         self._rows, self._size_bytes = [], 0
 

@@ -137,7 +137,11 @@ def test_requests_are_those_of_a_plain_builder(options, batches, lanes):
         expected = [plain_request(row, options) for row in rows]
         found, refused = made_requests(writer, batch)
         assert refused == [row for row, each in enumerate(expected) if each is None]
-        sent = [(row, (operation, asked)) for numbers, operation, each in found for row, asked in zip(numbers, each)]
+        sent = [
+            (row, (operation, asked))
+            for numbers, operation, each in found
+            for row, asked in zip(numbers, each, strict=True)
+        ]
         assert sorted(row for row, _ in sent) == [row for row, each in enumerate(expected) if each is not None]
         assert all(expected[row] == asked for row, asked in sent)
         for key in {row["pk"] for row in rows}:

@@ -8,8 +8,12 @@ import pyarrow.parquet as pq
 import pytest
 
 import ddbio
-from ddbio.core.loads.rejected import item_text
+from ddbio.core.loads.rejected import RejectedRow, item_text
+from ddbio.core.loads.write_plan import WritePlan
 from ddbio.errors import DecodeError, NotFoundError, OptionError, PartialWriteError, SchemaError
+from ddbio.ops.loads.rejects import Rejects
+from ddbio.ops.loads.retry import rejected_batches
+from ddbio.options import LoadOptions, WriteOptions
 from ddbio.testing import FakeDynamoDB
 
 ROWS = pa.table({"pk": ["a", "", "b", "", "c"], "sk": [1, 2, 3, 4, 5], "v": ["x", "y", None, "zü", "w"]})
@@ -149,6 +153,45 @@ def test_rows_are_tried_again_in_their_order(server, tmp_path):
     (tmp_path / "rejects-1-0000.jsonl").write_text("\n".join(lines))
     ddbio.load(tmp_path, "rows", retry_rejects=True, endpoint_url=server.endpoint_url)
     assert ddbio.read_table("rows", endpoint_url=server.endpoint_url).column("v").to_pylist() == [2]
+
+
+def test_files_are_tried_again_in_the_order_in_which_they_were_begun(server, tmp_path):
+    """Of rows of one key in several files, and of several runs, the last that was rejected wins."""
+    began = ["20261121T000000000001-ffffffff", "20261121T000000000002-00000000"]
+    for version, name in enumerate([f"{began[0]}-000000", f"{began[0]}-000001", f"{began[1]}-000000"]):
+        item = {"pk": {"S": "a"}, "sk": {"N": "1"}, "v": {"N": str(version)}}
+        line = json.dumps({"row": 9 - version, "rule": "r", "reason": "why", "item": item})
+        (tmp_path / f"rejects-job-{name}.jsonl").write_text(line)
+    assert ddbio.load(tmp_path, "rows", retry_rejects=True, endpoint_url=server.endpoint_url).written == 3
+    assert ddbio.read_table("rows", endpoint_url=server.endpoint_url).column("v").to_pylist() == [2]
+
+
+def test_names_sort_as_files_were_begun(tmp_path):
+    """Whatever is drawn at random, files of later runs and of higher numbers come later."""
+    options = WriteOptions(table="rows", reject_to=str(tmp_path))
+    written = []
+    for _ in range(5):
+        rejects = Rejects(options, "job")
+        for row in range(12):
+            rejects.add([RejectedRow(row, "r", "why", "{}")])
+            rejects.flush()
+            written += [path.name for path in tmp_path.glob("rejects-*") if path.name not in written]
+    assert written == sorted(written)
+
+
+def test_a_file_is_moved_when_what_was_rejected_again_is_kept(tmp_path):
+    """A kill in between leaves a row twice, never nowhere."""
+    line = json.dumps({"row": 0, "rule": "r", "reason": "why", "item": {"pk": {"S": "a"}}})
+    path = tmp_path / "rejects-job-1-0-000000.jsonl"
+    path.write_text(line)
+    options = LoadOptions(source=str(tmp_path), table="rows", retry_rejects=True)
+    plan = WritePlan("rows", (("pk", "S"),), "upsert", None, None, 1, None)
+    was_there = []
+    _, milestone = rejected_batches(options, plan, lambda: was_there.append(path.exists()))
+    assert (was_there, path.exists()) == ([], True)
+    milestone.reached()
+    assert (was_there, path.exists()) == ([True], False)
+    assert (tmp_path / "_retried" / path.name).read_text() == line
 
 
 def test_values_without_a_form_are_never_written(server, tmp_path):

@@ -153,6 +153,21 @@ def test_a_unit_whose_rejects_are_not_kept_is_not_finished(load, tmp_path, sourc
     assert load().rows == 0
 
 
+def test_a_unit_whose_row_the_service_refuses_is_not_finished(tmp_path):
+    """A row that only the service can refuse, since the item would grow too large, is tried again by the next run."""
+    # So slow that no answer is there before the unit's last row was handed over.
+    with FakeDynamoDB(latency_seconds=0.5) as server:
+        stored = {"pk": {"S": "b"}, "text": {"S": "x" * 400_000}}
+        server.load("rows", json.dumps({"Item": stored}).encode() + b"\n", "pk:S")
+        pq.write_table(pa.table({"pk": ["a", "b", "c"], "more": ["y" * 20_000] * 3}), tmp_path / "rows.parquet")
+        options = {"state": str(tmp_path / "state"), "job_id": "job_1", "mode": "update"}
+        options["endpoint_url"] = server.endpoint_url
+        with pytest.raises(PartialWriteError, match=r"row 1 cannot be written.*ValidationException"):
+            ddbio.load(tmp_path / "rows.parquet", "rows", **options)
+        report = ddbio.load(tmp_path / "rows.parquet", "rows", reject_to=str(tmp_path / "bad"), **options)
+        assert (report.rows, report.rejected, report.resumed_rows) == (3, 1, 0)
+
+
 def test_a_state_that_cannot_be_written(load, tmp_path, monkeypatch, caplog):
     """A place that was asked for must take the notes; without the default one the load only says so."""
     (tmp_path / "file").write_text("")
