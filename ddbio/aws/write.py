@@ -66,6 +66,22 @@ class Answer(NamedTuple):
     error: ClientError | BotoCoreError | None = None
 
 
+class _Done(NamedTuple):
+    """Hold what an answer says was done: writes that come back, and the units of the others where it says so."""
+
+    unprocessed: dict[str, Any]
+    consumed: float | None
+
+    @classmethod
+    def of(cls, reply: bytes) -> _Done | None:
+        """Return what an answer says; None where it is none of DynamoDB's."""
+        try:
+            told = json.loads(reply.decode())
+        except ValueError:
+            return None
+        return cls(told.get("UnprocessedItems") or {}, _consumed(told)) if isinstance(told, dict) else None
+
+
 class Sent(NamedTuple):
     """Hold what a lane waits for, when it was sent, and what granted it."""
 
@@ -142,7 +158,7 @@ class Lane:
         self._ratio = 1.0
         self._failing_since: float | None = None
         self._failure: ClientError | BotoCoreError | None = None
-        self._last: tuple[bytes, dict[str, Any]] = (b"{}", {})
+        self._last = (b"{}", _Done({}, None))
         self.tally = LaneTally()
 
     def write(self, writes: Writes) -> Generator[Send | Pause, Answer | None, None]:
@@ -180,42 +196,39 @@ class Lane:
         if self._failing_since is None:
             self._failing_since = sent_at
         if error is None:
-            return self._answered(self._parsed(reply), grant, expected, sent)
+            return self._answered(self._done(reply), grant, expected, sent)
         # A lost condition is billed, a broken answer may have cost everything; a refusal costs nothing.
         lost = error_code(error) == _LOST_CODE
         self._budget.settle(grant, grant.units if lost or is_transient(error) else 0.0, items=int(lost))
         return self._refused(error, *sent)
 
-    def _parsed(self, reply: bytes) -> dict[str, Any]:
-        # Batches of as many units, all written, have the same answer.
+    def _done(self, reply: bytes) -> _Done:
+        # Requests of as many units, all written, have the same answer.
         if reply != self._last[0]:
-            try:
-                parsed = json.loads(reply.decode())
-            except ValueError:
-                parsed = None
-            if not isinstance(parsed, dict):
+            done = _Done.of(reply)
+            if done is None:
                 raise EndpointError(
                     f"{self._endpoint_url} answered a write with what is not DynamoDB's: {reply[:60]!r}; is the "
                     "endpoint right?",
                     self._endpoint_url,
                 )
-            self._last = (reply, parsed)
+            self._last = (reply, done)
         return self._last[1]
 
     def _answered(
-        self, reply: dict[str, Any], grant: Any, expected: float, sent: tuple[Writes, Packer, Sequence[int]]
+        self, done: _Done, grant: Grant, expected: float, sent: tuple[Writes, Packer, Sequence[int]]
     ) -> int:
         writes, packer, batch = sent
         left: list[int] = []
         self._failure = None
-        if reply.get("UnprocessedItems"):
-            left = _leftovers(reply["UnprocessedItems"], writes, batch, self._key_names)
+        if done.unprocessed:
+            left = _leftovers(done.unprocessed, writes, batch, self._key_names)
             packer.give_back(left)
             self.tally.unprocessed += 1
             self._note_keys(writes, left)
         written = len(batch) - len(left)
         processed = expected if not left else expected - writes.units_of(left)
-        consumed = _consumed(reply)
+        consumed = done.consumed
         self._budget.settle(grant, processed * self._ratio if consumed is None else consumed, items=written)
         if consumed is not None and processed:
             self._ratio += _SHARE_OF_NEWEST * (consumed / processed - self._ratio)
