@@ -215,9 +215,7 @@ class Lane:
             self._last = (reply, done)
         return self._last[1]
 
-    def _answered(
-        self, done: _Done, grant: Grant, expected: float, sent: tuple[Writes, Packer, Sequence[int]]
-    ) -> int:
+    def _answered(self, done: _Done, grant: Grant, expected: float, sent: tuple[Writes, Packer, Sequence[int]]) -> int:
         writes, packer, batch = sent
         left: list[int] = []
         self._failure = None
