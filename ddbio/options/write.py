@@ -32,6 +32,8 @@ class WriteOptions(ConnectionOptions):
     """Begin with the 4,000 WCU/s that a new on-demand table bears and double every half hour."""
     reject_to: str | None = None
     """Folder or s3:// prefix for rows that cannot be written; without it, one such row fails the job."""
+    max_rejects: Annotated[int, Field(ge=0)] | None = None
+    """Fail the job when more rows than these are rejected; those are kept, and any number is fine without."""
     reject_format: Literal["json", "parquet"] = "json"
     """Keep rejected rows as lines of JSON or as Parquet."""
     lanes: Annotated[int, Field(ge=1, le=256)] | None = None
@@ -43,6 +45,8 @@ class WriteOptions(ConnectionOptions):
     def _check_write(self) -> WriteOptions:
         if self.wcu_per_second is not None and self.write_ratio is not None:
             raise ValueError("give wcu_per_second or write_ratio, not both")
+        if self.max_rejects is not None and self.reject_to is None:
+            raise ValueError("max_rejects asks for reject_to: without it the first rejected row fails the job")
         if self.newer_by is not None and self.mode not in {"upsert", "delete"}:
             raise ValueError(f"newer_by has no meaning in mode {self.mode}")
         if self.operation_by is not None and self.mode != "upsert":

@@ -23,7 +23,7 @@ from ddbio.ops.job.target import dynamodb_spec
 from ddbio.ops.loads.gathering import full_rows, gather
 from ddbio.ops.loads.lanes import WriteTally, WriteTask
 from ddbio.ops.loads.record import identity_of, open_record
-from ddbio.ops.loads.rejects import Rejects
+from ddbio.ops.loads.rejects import Rejects, check_rejects
 from ddbio.ops.loads.retry import rejected_batches
 from ddbio.ops.loads.sources import batches_of, describe_source, open_source
 from ddbio.ops.loads.task import LoadJob, run_load, write_kept
@@ -145,6 +145,8 @@ def load(
     finally:
         budget.close()
         engine.close()
+    # Each task has counted its own.
+    check_rejects(sum(each.rejected for each in tallies), options.max_rejects, options.table, options.reject_to)
     usage = budget.usage()
     report = _report(options, plan.wcu_per_second, tallies, usage, clock)
     # Tasks need not run at the same time: only the budget has seen the first request and the last.

@@ -32,7 +32,7 @@ class Rejects:
 
     def __init__(self, options: WriteOptions, job_id: str, first_row: int = 0) -> None:
         self._store = None if options.reject_to is None else open_store(options.reject_to, options)
-        self._table, self._format = options.table, options.reject_format
+        self._table, self._format, self._most = options.table, options.reject_format, options.max_rejects
         began = datetime.now(UTC).strftime("%Y%m%dT%H%M%S%f")
         self._name = f"rejects-{job_id}-{began}-{secrets.token_hex(4)}"
         self._first_row = first_row
@@ -48,7 +48,7 @@ class Rejects:
         Raises
         ------
         PartialWriteError
-            If there is no place for them.
+            If there is no place for them, or they are too many; these are kept.
         """
         rows = [dataclasses.replace(row, row=row.row + self._first_row) for row in rows]
         if self._store is None:
@@ -62,6 +62,7 @@ class Rejects:
         self._size_bytes += sum(len(row.item) + len(row.reason) for row in rows)
         if self._size_bytes >= _FILE_BYTES:
             self.flush()
+        check_rejects(self.count, self._most, self._table, self.uri)
 
     def flush(self) -> None:
         """Write what is still in memory."""
@@ -72,6 +73,19 @@ class Rejects:
         self._store.put(f"{self._name}-{self._files:06d}.{ending}", data)
         self._files += 1
         self._rows, self._size_bytes = [], 0
+
+
+def check_rejects(count: int, most: int | None, table: str, uri: str | None) -> None:
+    """Refuse more rejected rows than were allowed.
+
+    Raises
+    ------
+    PartialWriteError
+        If they are more.
+    """
+    if most is not None and count > most:
+        told = f"{count} rows cannot be written to table {table!r}, and max_rejects is {most}: mend them in {uri}"
+        raise PartialWriteError(told, rejected=count, rejects_uri=uri)
 
 
 def reject_line(row: RejectedRow) -> bytes:

@@ -84,6 +84,27 @@ def test_the_failure_counts_what_was_accepted(server):
     assert (caught.value.rejected, caught.value.rejects_uri) == (2, None)
 
 
+@pytest.mark.parametrize("most", [0, 1, 2])
+def test_more_rejects_than_allowed_fail_the_job(server, tmp_path, most):
+    """As many as were allowed are a success; one more ends the job, and is kept like the others."""
+    options = {"endpoint_url": server.endpoint_url, "reject_to": str(tmp_path), "max_rejects": most}
+    batches = [batch for row in range(ROWS.num_rows) for batch in ROWS.slice(row, 1).to_batches()]
+    if most == 2:
+        assert ddbio.write_table(batches, "rows", **options).rejected == 2
+    else:
+        with pytest.raises(PartialWriteError, match=rf"max_rejects is {most}") as caught:
+            ddbio.write_table(batches, "rows", **options)
+        assert (caught.value.rejected, caught.value.rejects_uri) == (most + 1, str(tmp_path))
+    (path,) = tmp_path.glob("rejects-*.jsonl")
+    assert len(path.read_text().splitlines()) == min(2, most + 1)
+
+
+def test_a_bound_of_rejects_asks_for_a_place(server):
+    """Without a place for them the first one fails the job, whatever their bound."""
+    with pytest.raises(OptionError, match="max_rejects asks for reject_to"):
+        ddbio.write_table(ROWS, "rows", endpoint_url=server.endpoint_url, max_rejects=5)
+
+
 def test_rejects_are_kept_when_the_job_fails(server, tmp_path):
     """A job that ends later by another error has written its rejects, and the error says how many and where."""
 
