@@ -18,7 +18,7 @@ BATCH_LANES = 8
 # Those that are not needed cost nothing, not even a connection.
 _ROW_SECONDS = 0.05
 _MOST_ROW_LANES = 128
-# Without a budget the processor's time is the bound, at some ten thousand requests a second.
+# Where nothing bounds the rate the processor's time does, at some ten thousand requests a second.
 _UNBOUND_ROW_LANES = 64
 # More would leave too few rows of a chunk to a lane for its batches to be full.
 _MOST_MIXED_LANES = 32
@@ -76,7 +76,7 @@ def plan_write(facts: TableFacts, options: WriteOptions) -> WritePlan:
         mode=options.mode,
         newer_by=options.newer_by,
         operation_by=options.operation_by,
-        lanes=options.lanes or _lanes(options, budget),
+        lanes=options.lanes or _lanes(options, budget, facts.wcu),
         wcu_per_second=budget,
         ramp=ramp_of(facts, options),
         compress_requests=options.compress_requests,
@@ -88,14 +88,16 @@ def _goes_alone(mode: str, newer_by: str | None) -> bool:
     return newer_by is not None or mode in {"create", "update"}
 
 
-def _lanes(options: WriteOptions, budget: float | None) -> int:
+def _lanes(options: WriteOptions, *rates: float | None) -> int:
+    """Return how many lanes spend the lowest of some rates: more would only be throttled, and each for longer."""
     if _goes_alone(options.mode, options.newer_by):
         most = _MOST_ROW_LANES
     elif options.operation_by is not None:
         most = _MOST_MIXED_LANES
     else:
         return BATCH_LANES
-    asked = _UNBOUND_ROW_LANES if budget is None else math.ceil(budget * _ROW_SECONDS)
+    known = [rate for rate in rates if rate is not None]
+    asked = math.ceil(min(known) * _ROW_SECONDS) if known else _UNBOUND_ROW_LANES
     return min(most, max(BATCH_LANES, asked))
 
 

@@ -85,6 +85,26 @@ def test_a_small_text_is_exact_enough(plan, tmp_path):
     assert plan(tmp_path).rows == 2
 
 
+@pytest.mark.parametrize(
+    ("table", "options", "lanes"),
+    [
+        ("rows", {}, 8),
+        ("rows", {"wcu_per_second": 40_000}, 8),
+        ("rows", {"mode": "update"}, 64),
+        ("rows", {"mode": "update", "wcu_per_second": 2000}, 100),
+        ("rows", {"mode": "create", "wcu_per_second": 40_000}, 128),
+        ("rows", {"mode": "delete", "newer_by": "n", "wcu_per_second": 20}, 8),
+        ("rows", {"operation_by": "n"}, 32),
+        ("rows", {"mode": "update", "lanes": 3}, 3),
+        ("indexed", {"mode": "update", "wcu_per_second": 2000}, 8),
+    ],
+)
+def test_lanes_follow_the_rate_where_requests_take_one_row(plan, tmp_path, table, options, lanes):
+    """As many as spend the budget, or what the table bears, by requests of 50 ms; batches need no more than eight."""
+    pq.write_table(pa.table({"pk": ["a"], "n": ["b"]}), tmp_path / "a.parquet")
+    assert plan(tmp_path, table, **options).lanes == lanes
+
+
 def test_a_retry_has_no_plan(plan, tmp_path):
     """Rejects are not taken for a source of rows."""
     with pytest.raises(OptionError, match="a retry has no plan"):
