@@ -28,7 +28,7 @@ from ddbio.core.text.json_text import compact_json, parse_json
 from ddbio.errors import DecodeError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 
     import numpy.typing as npt
 
@@ -39,12 +39,16 @@ if TYPE_CHECKING:
 PIECE_BYTES = 2 << 20
 """Text is walked about this much at a time, so that it stays in the processor's caches."""
 
+MAX_DOCUMENT_BYTES = 32 << 20
+"""The largest item, a list of the longest numbers, is 18.4 MB of text."""
+
 # What texts of one item take without their escapes; an item has no more than 400 KB.
 _SIDE_BYTES = 512 * 1024
 _LEAST_ITEM_BYTES = 48
 _SCRATCH_BYTES = 8192
 _DIGITS_ROOM = 128
 _QUOTE = ord('"')
+_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _LINE = re.compile(r"^line [0-9]+")
 
 
@@ -175,32 +179,55 @@ class RawItemReader:
         """Return the items of one page, or of lines; see ``read``."""
         return list(self.read(data, framing))
 
-    def read(self, data: bytes, framing: Framing, first_line: int = 1) -> Iterator[RawItems]:
-        """Yield the items of one page, or of lines, some megabytes at a time.
+    def read(self, data: bytes, framing: Framing) -> Iterator[RawItems]:
+        """Yield the items of one page, or of lines, some megabytes at a time; see ``read_blocks``."""
+        return self.read_blocks([data], framing)
+
+    def read_blocks(self, blocks: Iterable[bytes | memoryview], framing: Framing) -> Iterator[RawItems]:
+        """Yield the items of text that comes in blocks; little more than a block is held.
 
         Parameters
         ----------
-        first_line
-            The number of the first line, for messages.
+        blocks
+            Each ends where a line ends; none is used after the next was asked for. A page is one block.
 
         Raises
         ------
         DecodeError
-            The bytes are not DynamoDB JSON in this framing.
+            The text is not DynamoDB JSON in this framing.
         """
         if framing == "changes":
             raise DecodeError(NOT_ITEMS)
+        rest, first_line = b"", 1
+        for block in blocks:
+            data = rest + block if rest else bytes(block)
+            if first_line == 1 and data.startswith(_BYTE_ORDER_MARK):
+                data = data[len(_BYTE_ORDER_MARK) :]
+            walked = yield from self._read_whole_documents(data, framing)
+            first_line += data.count(b"\n", 0, walked)
+            rest = data[walked:]
+            # No item is as large: what is not walked by now is broken, which the reference tells.
+            if len(rest) > MAX_DOCUMENT_BYTES:
+                yield self._of_reference(data, walked, framing, first_line - data.count(b"\n", 0, walked))
+                first_line += rest.count(b"\n")
+                rest = b""
+        if rest:
+            yield self._of_reference(data, walked, framing, first_line - data.count(b"\n", 0, walked))
+
+    def _read_whole_documents(self, data: bytes, framing: Framing) -> Generator[RawItems, None, int]:
+        """Yield the items of documents that the walk takes; return where the first begins that it does not."""
         place, most = 0, len(data) if framing == "page" else PIECE_BYTES
         while place < len(data):
             piece = data[place : _cut(data, place, most)]
             items, walked = self._walk(piece, framing)
             if not walked and place + len(piece) == len(data):
-                items, walked = self._of_reference(data, place, framing, first_line), len(piece)
+                return place
             # A document of many lines may go on behind the piece.
             most = 4 * most if not walked else max(PIECE_BYTES, most // 4)
             if len(items):
                 yield items
             place += walked
+        return place
 
     def _of_reference(self, data: bytes, place: int, framing: Framing, first_line: int) -> RawItems:
         """Return the items of text that the walk does not take from a place on, each spelled anew."""

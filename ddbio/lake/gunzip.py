@@ -8,6 +8,7 @@ from __future__ import annotations
 import gzip
 import hashlib
 import io
+import itertools
 from typing import TYPE_CHECKING, Any
 
 from isal import isal_zlib
@@ -32,6 +33,40 @@ MAX_RATIO = 1000
 
 _RATIO_FROM_BYTES = 64 * 1024 * 1024
 _READ_BYTES = 256 * 1024
+
+
+_GZIP_MAGIC = b"\x1f\x8b"
+
+
+def text_blocks(chunks: Iterable[bytes], place: str) -> Iterator[bytes | memoryview]:
+    """Yield a file's text, inflated where it is gzip's, in blocks that end where a line ends.
+
+    Parameters
+    ----------
+    chunks, place
+        As of ``GunzipLines``, whose blocks are good until the next is asked for.
+
+    Raises
+    ------
+    DecodeError
+        It is a gzip file that is not whole.
+    """
+    chunks = iter(chunks)
+    first = next(chunks, b"")
+    if first.startswith(_GZIP_MAGIC):
+        yield from GunzipLines(itertools.chain([first], chunks), place)
+        return
+    held = bytearray()
+    for chunk in itertools.chain([first], chunks):
+        held += chunk
+        end = held.rfind(b"\n") + 1 if len(held) >= BLOCK_BYTES else 0
+        if end:
+            with memoryview(held) as view:
+                block = bytes(view[:end])
+            yield block
+            del held[:end]
+    if held:
+        yield bytes(held)
 
 
 class GunzipLines:

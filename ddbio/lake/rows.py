@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import codecs
 import gzip
+import itertools
 import re
 import zlib
 from contextlib import contextmanager
@@ -16,8 +17,9 @@ import pyarrow.parquet as pq
 
 from ddbio.core.arrow_bounds import bounded
 from ddbio.core.decode import from_dynamodb_json
-from ddbio.core.text.framing import framed_items
+from ddbio.core.text.framing import framing_of
 from ddbio.errors import DdbioError, DecodeError
+from ddbio.lake.gunzip import text_blocks
 from ddbio.lake.ranges import RangeFile
 from ddbio.lake.text_rows import NO_KEYS, read_csv, read_json
 
@@ -125,7 +127,7 @@ class RowFiles:
                     yield from read_rows(entry.path, self._store.read(entry.path), self._keys)
 
     def read_raw(self, entry: StoredObject, part: int, reader: RawItemReader) -> Iterator[pa.RecordBatch | RawItems]:
-        """Yield the rows of one part; of DynamoDB JSON as items that stay the text they are.
+        """Yield the rows of one part; of DynamoDB JSON as items that stay the text they are, however large the file.
 
         Raises
         ------
@@ -134,11 +136,12 @@ class RowFiles:
         """
         if _reader_of(entry.path) is _json:
             with _named(entry.path):
-                data = _inflated(self._store.read(entry.path))
-                if _TYPED.match(data):
-                    yield from reader.read(*framed_items(data))  # type: ignore[arg-type] # bytes are not viewed
-                else:
-                    yield from read_rows(entry.path, data, self._keys)
+                blocks = text_blocks(self._store.read_chunks(entry.path), entry.path)
+                first = bytes(next(blocks, b""))
+                if _TYPED.match(first):
+                    yield from reader.read_blocks(itertools.chain([first], blocks), framing_of(first))
+                    return
+            yield from self.read(entry, part)
         else:
             yield from self.read(entry, part)
 

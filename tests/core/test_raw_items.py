@@ -171,6 +171,45 @@ def test_pieces_end_where_documents_end(monkeypatch, piece_bytes, indent):
     assert [json.loads(found.value(row, 1)) for row in range(20)] == [item["sk"] for item in items]
 
 
+@given(st.integers(1, 400), st.sampled_from([None, 1]), st.sampled_from(["items", "export"]))
+def test_documents_go_on_behind_a_block(block_bytes, indent, framing):
+    """Text that comes in blocks of whole lines has the items of the whole, though documents are cut."""
+    items = [GOOD | {"sk": {"N": str(n)}, "v": {"L": [{"S": "line\n"}] * n}} for n in range(9)]
+    lines = framed(items, framing, indent=indent).splitlines(keepends=True)
+    blocks, size = [[]], 0
+    for line in lines:
+        if size > block_bytes:
+            blocks.append([])
+            size = 0
+        blocks[-1].append(line)
+        size += len(line)
+    found = joined_items(list(RawItemReader(KEYS).read_blocks((memoryview(b"".join(b)) for b in blocks), framing)))
+    assert [json.loads(found.text(row)) for row in range(len(found))] == items
+
+
+def test_a_later_block_tells_its_line():
+    """What is broken in a later block is refused with its line in the whole text, and before it is read on for ever."""
+    blocks = [b'{"a":{"S":"x"}}\n' * 3, b'{"a":{"S":"y"}}\n{"a":{"T":"x"}}\n']
+    with pytest.raises(DecodeError, match=r"^line 5: a: 'T' is not a DynamoDB type") as caught:
+        list(RawItemReader(KEYS).read_blocks(blocks, "items"))
+    assert caught.value.line == 5
+
+
+def test_what_is_broken_does_not_gather_the_rest(monkeypatch):
+    """A document that is not closed ends the reading once it is longer than any item."""
+    monkeypatch.setattr(raw_items, "MAX_DOCUMENT_BYTES", 100)
+    taken = []
+
+    def blocks():
+        for n in range(50):
+            taken.append(n)
+            yield b'{"a":{"L":[\n' if n == 1 else b'{"a":{"S":"x"}}\n'
+
+    with pytest.raises(DecodeError, match=r"^line 4: column 1: this is not JSON"):
+        list(RawItemReader(KEYS).read_blocks(blocks(), "items"))
+    assert len(taken) < 12
+
+
 def test_nothing_is_read_of_nothing():
     """No text, and a page without items, hold no item."""
     assert RawItemReader(KEYS).decode_batches(b"", "items") == []

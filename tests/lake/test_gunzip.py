@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from ddbio.errors import DecodeError
 from ddbio.lake import gunzip
-from ddbio.lake.gunzip import BLOCK_BYTES, GunzipLines
+from ddbio.lake.gunzip import BLOCK_BYTES, GunzipLines, text_blocks
 
 
 def pieces(data: bytes, size: int) -> list[bytes]:
@@ -29,6 +29,16 @@ def test_text_and_checksum_survive_any_cut(lines, size, members):
     assert b"".join(map(bytes, reader)) == text * members
     assert reader.md5() == hashlib.md5(data).digest()
     assert (reader.raw_bytes, reader.text_bytes) == (len(data), len(text) * members)
+
+
+@pytest.mark.parametrize("pack", [bytes, gzip.compress])
+@pytest.mark.parametrize("text", [b"", b"a\nb", b"".join(b"%d%s\n" % (n, b"x" * (n % 500)) for n in range(40_000))])
+def test_any_text_comes_in_blocks(pack, text):
+    """Text, packed or as it is, comes whole, in blocks that end where lines end."""
+    blocks = [bytes(block) for block in text_blocks(pieces(pack(text), 100_000), "f")]
+    assert b"".join(blocks) == text
+    assert all(block.endswith(b"\n") and len(block) <= 2 * BLOCK_BYTES for block in blocks[:-1])
+    assert (len(blocks) > 2) == (len(text) > 3 * BLOCK_BYTES // 2)
 
 
 def test_blocks_end_where_lines_end():
