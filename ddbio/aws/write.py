@@ -159,6 +159,7 @@ class Lane:
         self._failing_since: float | None = None
         self._failure: ClientError | BotoCoreError | None = None
         self._last = (b"{}", _Done({}, None))
+        self._noted: set[int] = set()
         self.tally = LaneTally()
 
     def write(self, writes: Writes) -> Generator[Send | Pause, Answer | None, None]:
@@ -174,6 +175,7 @@ class Lane:
             If the service refuses the table, the credentials or the operation itself.
         """
         packer = Packer(writes)
+        self._noted.clear()
         attempt = 0
         while batch := packer.take():
             expected = writes.units_of(batch)
@@ -259,8 +261,10 @@ class Lane:
         return len(batch)
 
     def _note_keys(self, writes: Writes, places: Sequence[int]) -> None:
-        for place in places:
+        # A row that waits for its partition comes back again and again: that tells nothing of its key.
+        for place in set(places) - self._noted:
             self.tally.hot.add(_partition_key(writes, place, self._key_names[0]))
+        self._noted.update(places)
 
     def _give_up(self) -> None:
         now = self._clock()

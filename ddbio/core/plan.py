@@ -34,6 +34,9 @@ SEGMENT_BYTES = 512 * MIB
 SMALL_SEGMENT_BYTES = 64 * MIB
 SEGMENT_UNITS_PER_SECOND = 250
 MIN_TASK_SECONDS = 10.0
+ROTATED_SEGMENTS = 256
+ROTATED_SEGMENTS_UNKNOWN = 64
+ROTATED_PAGE_BYTES = 256 * 1024
 ASSUMED_BYTES_PER_SECOND = 20 * MIB
 
 
@@ -92,6 +95,16 @@ def spread_order(count: int) -> list[int]:
     while math.gcd(step, count) != 1:
         step += 1
     return [place * step % count for place in range(count)]
+
+
+def rotated_segments(size_bytes: int) -> int:
+    """Return how many segments of a table are read in rotation, so that what comes at any time is from all over it.
+
+    A table of unknown size, as a new one's is for hours, gets some: each costs half a unit at least.
+    """
+    if not size_bytes:
+        return ROTATED_SEGMENTS_UNKNOWN
+    return min(ROTATED_SEGMENTS, math.ceil(2 * size_bytes / ROTATED_PAGE_BYTES))
 
 
 def budget_of(facts: TableFacts, options: ScanOptions) -> float | None:

@@ -102,22 +102,32 @@ class RawItems:
         start, stop = self.values[row, number]
         return self.data[start:stop].tobytes()
 
+    def take(self, rows: npt.NDArray[np.int64]) -> RawItems:
+        """Return some of the items, which share the text."""
+        return RawItems(
+            self.data, self.spans[rows], self.sizes[rows], self.hashes[rows], self.values[rows], self.doubtful[rows]
+        )
+
     def item_text(self, row: int) -> str:
         """Return an item as one line of JSON."""
         return compact_json(parse_json(self.text(row)))
 
 
 def joined_items(parts: Sequence[RawItems]) -> RawItems:
-    """Return the items of several as one."""
+    """Return the items of several as one; text around the items of each stays behind."""
+    parts = [part for part in parts if len(part)] or parts[:1]
     if len(parts) == 1:
         return parts[0]
-    places = np.cumsum([0, *(len(part.data) for part in parts)])
+    firsts = [int(part.spans.min()) for part in parts]
+    stops = [int(part.spans.max()) for part in parts]
+    lengths = [stop - first for first, stop in zip(firsts, stops, strict=True)]
+    places = np.cumsum([0, *lengths[:-1]]) - firsts
     return RawItems(
-        np.concatenate([part.data for part in parts]),
-        np.concatenate([part.spans + place for part, place in zip(parts, places, strict=False)]),
+        np.concatenate([part.data[first:stop] for part, first, stop in zip(parts, firsts, stops, strict=True)]),
+        np.concatenate([part.spans + place for part, place in zip(parts, places, strict=True)]),
         np.concatenate([part.sizes for part in parts]),
         np.concatenate([part.hashes for part in parts]),
-        np.concatenate([part.values + place for part, place in zip(parts, places, strict=False)]),
+        np.concatenate([part.values + place for part, place in zip(parts, places, strict=True)]),
         np.concatenate([part.doubtful for part in parts]),
     )
 

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from ddbio.lake.store import ObjectStore
 
 _GZIP_MAGIC = b"\x1f\x8b"
-_BATCH_ROWS = 16_384
+BATCH_ROWS = 16_384
 _SAMPLE_BYTES = 512 * 1024
 _SAMPLE_TEXT_BYTES = 8 * _SAMPLE_BYTES
 _TAGS = rb"(?:S|N|B|BOOL|NULL|SS|NS|BS|L|M)"
@@ -76,6 +76,11 @@ def is_rows(path: str) -> bool:
     return not _NO_ROWS.search(path) and (_ending(path) in _PARTED or _reader_of(path) is not None)
 
 
+def is_parted(path: str) -> bool:
+    """Return whether files of that name are read by parts, and others whole."""
+    return _ending(path) in _PARTED
+
+
 class RowFiles:
     """Read files of one store; keep one per thread, and read the parts of a file in a row: it is opened once.
 
@@ -109,8 +114,13 @@ class RowFiles:
                     return Parts((entry.size_bytes // max(1, file.nstripes),) * file.nstripes, file.nrows)
         return Parts((entry.size_bytes,), None)
 
-    def read(self, entry: StoredObject, part: int) -> Iterator[pa.RecordBatch]:
+    def read(self, entry: StoredObject, part: int, batch_rows: int = BATCH_ROWS) -> Iterator[pa.RecordBatch]:
         """Yield the rows of one part; all batches of a file have one schema.
+
+        Parameters
+        ----------
+        batch_rows
+            Rows of a batch of Parquet; those of other formats are as large as they are read.
 
         Raises
         ------
@@ -120,7 +130,7 @@ class RowFiles:
         with _named(entry.path):
             match _ending(entry.path):
                 case ".parquet":
-                    yield from self._open(entry).iter_batches(_BATCH_ROWS, row_groups=[part])
+                    yield from self._open(entry).iter_batches(batch_rows, row_groups=[part])
                 case ".orc":
                     yield from _batches(self._open(entry).read_stripe(part))
                 case _:
@@ -243,7 +253,7 @@ def _json(data: bytes, keys: Mapping[str, str]) -> Iterator[pa.RecordBatch]:
     if _TYPED.match(text) or _is_answer(text):
         yield from_dynamodb_json(text)
         return
-    yield from read_json(text, keys).to_batches(_BATCH_ROWS)
+    yield from read_json(text, keys).to_batches(BATCH_ROWS)
 
 
 def _is_answer(text: bytes) -> bool:
@@ -253,7 +263,7 @@ def _is_answer(text: bytes) -> bool:
 
 
 def _csv(data: bytes, keys: Mapping[str, str]) -> Iterator[pa.RecordBatch]:
-    yield from read_csv(data, keys).to_batches(_BATCH_ROWS)
+    yield from read_csv(data, keys).to_batches(BATCH_ROWS)
 
 
 def _ipc(data: bytes, _: Mapping[str, str]) -> Iterator[pa.RecordBatch]:

@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING
 from ddbio.aws.create import definition_of, expire_by, start_table
 from ddbio.aws.table import describe_table
 from ddbio.budget import LocalBudget
+from ddbio.core.capacity import read_units
 from ddbio.core.loads.write_items import reader_of
 from ddbio.core.loads.write_plan import BATCH_LANES, plan_write
-from ddbio.core.plan import budget_of
+from ddbio.core.plan import ROTATED_PAGE_BYTES, budget_of, rotated_segments
 from ddbio.core.table_like import table_like
 from ddbio.errors import NotFoundError, OptionError, SchemaError, TargetError, ValidationError
 from ddbio.ops.job.clock import Clock
@@ -32,9 +33,11 @@ if TYPE_CHECKING:
 
     from ddbio.aws.client import ClientSpec
     from ddbio.core.digest import Digest
+    from ddbio.core.facts import TableFacts
     from ddbio.core.loads.write_plan import WritePlan
     from ddbio.core.plan import ScanPlan
     from ddbio.ops.scans.scan import Watch
+    from ddbio.ops.scans.task import ScanTask
     from ddbio.options import CopyOptions, CreateLikeOptions
 
 
@@ -126,7 +129,8 @@ def plan_copy(options: CopyOptions) -> CopyPlan:
     """
     created = _must_create(options)
     write = _plan_write(options, created=created)
-    scan = plan_of(_scan_options(options))
+    facts, options_of_scan = _scan_of(options)
+    scan = plan_of(options_of_scan, facts=facts)
     if created:
         described, _ = definition_of(dynamodb_spec(options), options.source)
         return CopyPlan(scan, None, table_like(described, options))
@@ -154,13 +158,12 @@ def copy(options: CopyOptions, watch: Watch | None = None) -> CopyReport:
     write = _plan_write(options, created=created)
     if created:
         create_like(options)
-    scan = _scan_options(options)
-    facts = describe_scan(scan)
+    facts, scan = _scan_of(options)
     budget = LocalBudget(budget_of(facts, scan))
     plan = plan_of(scan, budget, facts)
     (task,) = scan_tasks(plan, scan, facts)
     # Items stay the bytes that came: whatever is copied, no value is read and written anew.
-    stream = PageStream(replace(task, digest=options.verify), budget, partial(reader_of, write))
+    stream = PageStream(replace(_in_rotation(task), digest=options.verify), budget, partial(reader_of, write))
     try:
         with closing(iter(stream)) as items, (watch or Unwatched()).running(plan, budget):
             report = write_items(items, _write_options(options))
@@ -224,8 +227,8 @@ def _spelled(keys: tuple[tuple[str, str], ...]) -> str:
     return ", ".join(f"{name}:{tag}" for name, tag in keys)
 
 
-def _scan_options(options: CopyOptions) -> ScanOptions:
-    return ScanOptions(
+def _scan_of(options: CopyOptions) -> tuple[TableFacts, ScanOptions]:
+    scan = ScanOptions(
         **connection_of(options),
         table=options.source,
         consistent=options.consistent,
@@ -235,6 +238,21 @@ def _scan_options(options: CopyOptions) -> ScanOptions:
         read_ratio=options.read_ratio,
         nulls="keep",
     )
+    facts = describe_scan(scan)
+    return facts, replace(scan, segments=options.segments or rotated_segments(facts.size_bytes))
+
+
+def _in_rotation(task: ScanTask) -> ScanTask:
+    """Return a task that reads a small page of each segment in turn.
+
+    A scan goes through the partitions of its table one after the other, and the target's are cut alike: read in a row,
+    items would be written at the rate of one partition.
+    """
+    requests = []
+    for request in task.requests:
+        most = read_units(ROTATED_PAGE_BYTES, request.consistent)
+        requests.append(replace(request, page_units=min(request.page_units or most, most)))
+    return replace(task, requests=tuple(requests), rotates=True)
 
 
 def _write_options(options: CopyOptions) -> WriteOptions:

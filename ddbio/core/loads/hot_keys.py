@@ -1,4 +1,4 @@
-"""Find the partition keys that are throttled again and again, in bounded memory; decide nothing by them."""
+"""Find the partition keys of which many rows are throttled, in bounded memory; decide nothing by them."""
 
 from __future__ import annotations
 

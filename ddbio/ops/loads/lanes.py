@@ -198,14 +198,19 @@ def _writer_of(
     return writers[key]
 
 
+def chunk_rows(row_bytes: int, filling: int) -> int:
+    """Return how many rows of a size are encoded at once."""
+    row_bytes = max(1, row_bytes)
+    filling = max(CACHED_BYTES // row_bytes, filling)
+    return max(1, min(CHUNK_ROWS, CHUNK_BYTES // row_bytes, filling))
+
+
 def _chunks(batch: pa.RecordBatch | RawItems, filling: int) -> Iterator[pa.RecordBatch | RawItems]:
     if isinstance(batch, RawItems):
         # Whoever reads them reads a few megabytes at a time.
         yield batch
         return
-    row_bytes = max(1, batch_bytes(batch) // max(1, batch.num_rows))
-    filling = max(CACHED_BYTES // row_bytes, filling)
-    step = max(1, min(CHUNK_ROWS, CHUNK_BYTES // row_bytes, filling))
+    step = chunk_rows(batch_bytes(batch) // max(1, batch.num_rows), filling)
     yield from (batch.slice(start, step) for start in range(0, batch.num_rows, step))
 
 

@@ -20,12 +20,12 @@ from ddbio.ops.job.clock import Clock
 from ddbio.ops.job.report import WriteReport
 from ddbio.ops.job.staging import new_job_id
 from ddbio.ops.job.target import dynamodb_spec
-from ddbio.ops.loads.gathering import full_rows, gather
 from ddbio.ops.loads.lanes import WriteTally, WriteTask
 from ddbio.ops.loads.record import identity_of, open_record
 from ddbio.ops.loads.rejects import Rejects, check_rejects
 from ddbio.ops.loads.retry import rejected_batches
 from ddbio.ops.loads.sources import batches_of, describe_source, open_source
+from ddbio.ops.loads.spreading import Spreading
 from ddbio.ops.loads.task import LoadJob, run_load, write_kept
 
 if TYPE_CHECKING:
@@ -39,6 +39,10 @@ if TYPE_CHECKING:
     from ddbio.ops.loads.record import LoadRecord
     from ddbio.ops.loads.sources import FileSource, Rows
     from ddbio.options import LoadOptions, WriteOptions
+
+
+# Rows that come from all over a table anyway need no wide window.
+_TURNED_BYTES = 32 * 1024 * 1024
 
 
 class LoadWatch(Protocol):
@@ -89,14 +93,18 @@ def write_table(data: Rows, options: WriteOptions) -> WriteReport:
 
 
 def write_items(items: Iterable[RawItems], options: WriteOptions) -> WriteReport:
-    """Write items that were read for this write into a table, as the text they are.
+    """Write items of a table, read for this write, into another one, as the text they are, over all its partitions.
 
     Raises
     ------
     DdbioError
         As of ``write_table``.
     """
-    return _write_here(options, lambda plan, _: gather(items, full_rows(plan)))
+
+    def spread(plan: WritePlan, _: Rejects) -> Iterable[Feed]:
+        return Spreading(plan, any_order=True, window_bytes=_TURNED_BYTES).spread(items)
+
+    return _write_here(options, spread)
 
 
 def load(
@@ -131,8 +139,9 @@ def load(
     job_id = options.job_id or new_job_id()
     record = open_record(options, job_id, identity_of(options, found.facts, found.source, plan.shares))
     task = WriteTask(dynamodb_spec(options), found.write, options.deadline_seconds)
+    any_order = options.unique_keys or not found.write.order_matters
     first_row = record.rows if plan.engine == "local" else 0
-    job = LoadJob(options, task, found.source.store, record, first_row)
+    job = LoadJob(options, task, found.source.store, record, first_row, any_order)
     budget = LocalBudget(plan.wcu_per_second, ramp=found.write.ramp)
     cpu_seconds = clock.cpu_seconds()
     is_done = len(record.finished) == (plan.shares or len(found.source.units))

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import fnmatch
+import itertools
+from collections import deque
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
+import numpy as np
 import pyarrow as pa
 
 from ddbio.core import json_lines
@@ -17,13 +20,14 @@ from ddbio.core.arrow_bounds import bounded
 from ddbio.core.loads.load_plan import SourceFacts
 from ddbio.core.loads.write_items import reader_of, writes_text
 from ddbio.core.loads.write_rows import RowWriter, check_columns
+from ddbio.core.plan import spread_order
 from ddbio.errors import NotFoundError, OptionError, SchemaError
-from ddbio.lake.rows import RowFiles, is_rows
+from ddbio.lake.rows import BATCH_ROWS, RowFiles, is_parted, is_rows
 from ddbio.ops.job.target import open_store
 from ddbio.ops.loads.crew import Milestone
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
     from ddbio.core.loads.write_plan import WritePlan
     from ddbio.core.raw_items import RawItemReader, RawItems
@@ -37,6 +41,13 @@ Rows: TypeAlias = "pa.Table | pa.RecordBatch | pa.RecordBatchReader | Iterable[p
 _WILD = ("*", "?", "[")
 _FOOTERS_AT_ONCE = 16
 _SAMPLE_ROWS = 1000
+# Units far apart that are read at the same time, their stored bytes, and the rows that each brings in its turn.
+_MOST_RUNS = 32
+_OPEN_BYTES = 256 * 1024 * 1024
+_TURN_ROWS = 2048
+# Text takes several times its stored bytes when it is read, the more so if it is compressed.
+_TEXT_WEIGHT = 8
+_T = TypeVar("_T")
 
 
 def batches_of(data: Rows) -> Iterator[pa.RecordBatch]:
@@ -147,7 +158,12 @@ def describe_source(source: FileSource, plan: WritePlan) -> SourceFacts:
 
 
 def unit_batches(
-    store: ObjectStore, units: Iterable[Unit], plan: WritePlan, finished: Callable[[int, int], None]
+    store: ObjectStore,
+    units: Sequence[Unit],
+    plan: WritePlan,
+    finished: Callable[[int, int], None],
+    *,
+    any_order: bool = False,
 ) -> Iterator[pa.RecordBatch | RawItems | Milestone]:
     """Yield the rows of some units, and after each unit's rows a milestone.
 
@@ -155,6 +171,8 @@ def unit_batches(
     ----------
     finished
         Called with a unit's number, and that of its rows, when its milestone is reached.
+    any_order
+        Whether rows need not come in the order of the source: units far apart are then read at the same time.
 
     Raises
     ------
@@ -163,28 +181,63 @@ def unit_batches(
     SchemaError
         If no row of a file could be written.
     """
-    files, reader = RowFiles(store, dict(plan.key_types)), reader_of(plan) if writes_text(plan) else None
-    for unit in units:
-        rows = 0
-        for batch in _rows_of_unit(files, unit, plan, reader):
-            rows += batch.num_rows
-            yield batch
-        yield Milestone(partial(finished, unit.number, rows))
+    runs = runs_apart(units) if any_order else [units]
+    batch_rows = BATCH_ROWS if len(runs) == 1 else _TURN_ROWS
+
+    def read(run: Sequence[Unit]) -> Iterator[pa.RecordBatch | RawItems | Milestone]:
+        # Each keeps the file that it reads open.
+        files, reader = RowFiles(store, dict(plan.key_types)), reader_of(plan) if writes_text(plan) else None
+        for unit in run:
+            rows = 0
+            for batch in _rows_of_unit(files, unit, plan, reader, batch_rows):
+                rows += batch.num_rows
+                yield batch
+            yield Milestone(partial(finished, unit.number, rows))
+
+    return _in_turn([read(runs[place]) for place in spread_order(len(runs))])
 
 
-def columns_of_unit(files: RowFiles, unit: Unit, plan: WritePlan) -> Iterator[pa.RecordBatch]:
+def runs_apart(units: Sequence[Unit]) -> list[Sequence[Unit]]:
+    """Return units as runs of neighbours of about the same size, as many as can be read at the same time."""
+    heaviest = max((_weight(unit) for unit in units), default=1)
+    count = max(1, min(_MOST_RUNS, len(units), _OPEN_BYTES // max(1, heaviest)))
+    ends = np.cumsum([0, *(unit.size_bytes for unit in units)])
+    cuts = np.searchsorted(ends, ends[-1] * np.arange(1, count) / count)
+    places = [0, *map(int, cuts), len(units)]
+    return [units[first:stop] for first, stop in itertools.pairwise(places) if first < stop] or [units]
+
+
+def _weight(unit: Unit) -> int:
+    """Return about what is held in memory while a unit is read: of files of text all rows."""
+    return unit.size_bytes if is_parted(unit.entry.path) else _TEXT_WEIGHT * unit.size_bytes
+
+
+def _in_turn(feeds: Iterable[Iterator[_T]]) -> Iterator[_T]:
+    """Yield what several bring, one of each in turn until all have ended."""
+    waiting = deque(feeds)
+    while waiting:
+        feed = waiting.popleft()
+        for each in feed:
+            yield each
+            waiting.append(feed)
+            break
+
+
+def columns_of_unit(
+    files: RowFiles, unit: Unit, plan: WritePlan, batch_rows: int = BATCH_ROWS
+) -> Iterator[pa.RecordBatch]:
     """Yield the rows of one unit as columns; see ``unit_batches``."""
-    for number, batch in enumerate(files.read(unit.entry, unit.part)):
+    for number, batch in enumerate(files.read(unit.entry, unit.part, batch_rows)):
         if not number:
             _check(unit.entry, batch, plan)
         yield batch
 
 
 def _rows_of_unit(
-    files: RowFiles, unit: Unit, plan: WritePlan, reader: RawItemReader | None
+    files: RowFiles, unit: Unit, plan: WritePlan, reader: RawItemReader | None, batch_rows: int
 ) -> Iterator[pa.RecordBatch | RawItems]:
-    if reader is None:
-        yield from columns_of_unit(files, unit, plan)
+    if reader is None or is_parted(unit.entry.path):
+        yield from columns_of_unit(files, unit, plan, batch_rows)
         return
     for number, batch in enumerate(files.read_raw(unit.entry, unit.part, reader)):
         if not number and isinstance(batch, pa.RecordBatch):

@@ -18,18 +18,19 @@ from ddbio.core.loads.requests import ItemParts, columns_of
 from ddbio.engine import Exchange
 from ddbio.errors import DdbioError
 from ddbio.lake.rows import RowFiles
-from ddbio.ops.loads.gathering import full_rows, gather
 from ddbio.ops.loads.lanes import WriteTally, write_batches
 from ddbio.ops.loads.rejects import Rejects
 from ddbio.ops.loads.sources import columns_of_unit, unit_batches
+from ddbio.ops.loads.spreading import Spreading
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from numpy.typing import NDArray
 
     from ddbio.budget import Budget, LocalBudget
     from ddbio.core.loads.load_plan import LoadPlan
+    from ddbio.core.loads.rejected import RejectedRow
     from ddbio.core.loads.write_plan import WritePlan
     from ddbio.core.raw_items import RawItems
     from ddbio.engine import Engine, ShufflingEngine
@@ -53,21 +54,40 @@ class LoadJob:
     store: ObjectStore
     record: LoadRecord
     first_row: int = 0
+    any_order: bool = False
+    """Whether rows may be written in any order, as each key occurs once or the end does not depend on it."""
 
     def write(
         self, feed: Iterable[pa.RecordBatch | RawItems | Milestone], rejects: Rejects, budget: Budget
     ) -> WriteTally:
         """Write all of it; whatever ends this, rejected rows are kept and what is finished is noted."""
+        spreading = Spreading(self.task.plan, any_order=self.any_order)
         try:
-            return write_kept(self.task, gather(feed, full_rows(self.task.plan)), rejects, budget)
+            return write_kept(self.task, spreading.spread(feed), rejects, budget, spreading.number_of)
         finally:
             self.record.flush()
 
 
-def write_kept(task: WriteTask, feed: Iterable[Feed], rejects: Rejects, budget: Budget) -> WriteTally:
-    """Write all of it; whatever ends this, rejected rows are kept first, and an error counts them."""
+def write_kept(
+    task: WriteTask,
+    feed: Iterable[Feed],
+    rejects: Rejects,
+    budget: Budget,
+    number_of: Callable[[int], int] = int,
+) -> WriteTally:
+    """Write all of it; whatever ends this, rejected rows are kept first, and an error counts them.
+
+    Parameters
+    ----------
+    number_of
+        Returns the number in the source of a row that was handed out in another order.
+    """
+
+    def reject(rows: list[RejectedRow]) -> None:
+        rejects.add([dataclasses.replace(row, row=number_of(row.row)) for row in rows])
+
     try:
-        return write_batches(task, feed, budget, rejects.add)
+        return write_batches(task, feed, budget, reject)
     except DdbioError as error:
         if rejects.count:
             error.args = (f"{error} ({rejects.count} rejected rows lie in {rejects.uri})", *error.args[1:])
@@ -110,7 +130,7 @@ class UnitsTask:
 
 
 def write_units(task: UnitsTask, budget: Budget) -> WriteTally:
-    """Write every row of some units, in the order of the source."""
+    """Write every row of some units, rows of one key in the order of the source unless any order will do."""
     job = task.job
     rejects = Rejects(job.options, job.record.job_id, job.first_row)
 
@@ -119,7 +139,8 @@ def write_units(task: UnitsTask, budget: Budget) -> WriteTally:
         rejects.flush()
         job.record.finish(unit, rows)
 
-    return job.write(unit_batches(job.store, task.units, job.task.plan, finish), rejects, budget)
+    feed = unit_batches(job.store, task.units, job.task.plan, finish, any_order=job.any_order)
+    return job.write(feed, rejects, budget)
 
 
 @dataclass(frozen=True)

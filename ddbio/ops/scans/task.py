@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Generic, Literal, Protocol, TypeVar
 
 import pyarrow as pa
 
-from ddbio.aws.scan import Patience, scan_pages
+from ddbio.aws.scan import Patience, SegmentRequest, scan_pages
 from ddbio.aws.wire import open_pages
 from ddbio.core.decode import Decoder
 from ddbio.core.digest import Digest
@@ -20,10 +20,9 @@ from ddbio.core.rescue import MisfitLog
 from ddbio.engine import available_cores
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Sequence
+    from collections.abc import Callable, Generator, Iterator, Sequence
 
     from ddbio.aws.client import ClientSpec
-    from ddbio.aws.scan import SegmentRequest
     from ddbio.budget import Budget
     from ddbio.core.rescue import OnMisfit
     from ddbio.core.text.page import Page
@@ -48,6 +47,8 @@ class ScanTask:
     digest: bool = False
     deadline_seconds: float = 600.0
     accept_encoding: AcceptEncoding = "identity"
+    rotates: bool = False
+    """Whether all segments are read at once, a page of each in turn, and not one after the other."""
 
 
 @dataclass
@@ -85,8 +86,9 @@ class PageDecoder(Protocol[MadeT_co]):
 class PageStream(Generic[BlockT]):
     """Iterate over what becomes of a task's pages; ``tally`` is complete when the iteration has ended.
 
-    Each lane is a thread that takes the next segment when it has finished one, so a long segment holds up no other.
-    The first error of any lane ends the stream. Closing the iterator early stops the lanes.
+    Each lane is a thread that takes the next segment when it has finished one, so a long segment holds up no other;
+    where segments are read in rotation, it does so after each page. The first error of any lane ends the stream.
+    Closing the iterator early stops the lanes.
 
     Parameters
     ----------
@@ -99,7 +101,9 @@ class PageStream(Generic[BlockT]):
         self._budget = budget
         self._open_decoder = open_decoder
         self._pages = open_pages(task.spec, task.lanes, accept_encoding=task.accept_encoding)
-        self._waiting = deque(task.requests)
+        self._patience = Patience(task.deadline_seconds, threading.Event())
+        self._waiting: deque[SegmentRequest | Iterator[Page]] = deque(task.requests)
+        self._being_read = 0
         # A decoder holds several pages' worth of scratch: no more of them than cores can work at once.
         self._decoders: SimpleQueue[PageDecoder[BlockT]] = SimpleQueue()
         self._queue: deque[BlockT] = deque()
@@ -107,7 +111,7 @@ class PageStream(Generic[BlockT]):
         self._running = 0
         self._error: BaseException | None = None
         self._changed = threading.Condition()
-        self._stop = threading.Event()
+        self._stop = self._patience.stop
         self.tally = Tally(0, 0, MisfitLog(), Digest())
 
     def __iter__(self) -> Generator[BlockT]:
@@ -162,8 +166,8 @@ class PageStream(Generic[BlockT]):
         digest = WireDigest()
         error: BaseException | None = None
         try:
-            while (request := self._next()) is not None:
-                self._read(request, digest)
+            while (pages := self._next()) is not None:
+                self._put_back(pages, has_more=self._read(pages, digest))
         except BaseException as raised:  # noqa: BLE001 - whatever ends a lane must reach the consumer
             error = raised
         with self._changed:
@@ -172,19 +176,39 @@ class PageStream(Generic[BlockT]):
             self.tally.digest.merge(digest.digest)
             self._changed.notify_all()
 
-    def _next(self) -> SegmentRequest | None:
+    def _next(self) -> Iterator[Page] | None:
+        """Return the pages of the next segment, or what is left of them; None when there are no more."""
         with self._changed:
-            ended = self._stop.is_set() or self._error is not None or not self._waiting
-            return None if ended else self._waiting.popleft()
+            # What another lane reads now may have to be read on.
+            self._changed.wait_for(lambda: self._is_ending or self._waiting or not self._being_read)
+            if self._is_ending or not self._waiting:
+                return None
+            found = self._waiting.popleft()
+            self._being_read += 1
+        if isinstance(found, SegmentRequest):
+            return scan_pages(self._pages, found, self._budget, self._patience)
+        return found
 
-    def _read(self, request: SegmentRequest, digest: WireDigest) -> None:
-        patience = Patience(self._task.deadline_seconds, self._stop)
-        for page in scan_pages(self._pages, request, self._budget, patience):
+    @property
+    def _is_ending(self) -> bool:
+        return self._stop.is_set() or self._error is not None
+
+    def _read(self, pages: Iterator[Page], digest: WireDigest) -> bool:
+        """Deliver what a turn brings; return whether there may be more."""
+        for page in pages:
             self._count(page)
             for block in self._decode(page, digest) if page.count else ():
                 self._deliver(block)
-            if self._stop.is_set() or self._error is not None:
-                return
+            if self._is_ending or self._task.rotates:
+                return True
+        return False
+
+    def _put_back(self, pages: Iterator[Page], *, has_more: bool) -> None:
+        with self._changed:
+            self._being_read -= 1
+            if has_more:
+                self._waiting.append(pages)
+            self._changed.notify_all()
 
     def _decode(self, page: Page, digest: WireDigest) -> Sequence[BlockT]:
         decoder = self._decoders.get()

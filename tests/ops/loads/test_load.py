@@ -261,3 +261,19 @@ def test_the_hottest_keys_are_named(mode):
         report = ddbio.write_table(table, "skewed", mode=mode, endpoint_url=server.endpoint_url)
     assert report.written == 1800
     assert next(iter(report.hottest_keys)) == '{"S":"hot"}'
+
+
+def test_rows_that_wait_for_their_partition_make_no_hot_key():
+    """Where every key has one row and the partition is what is slow, no key is blamed."""
+    table = pa.table({"pk": [f"k{n}" for n in range(1800)]})
+    with FakeDynamoDB(partitions=1, burst_seconds=0.1) as server:
+        client = boto3.client("dynamodb", endpoint_url=server.endpoint_url, region_name="eu-west-1")
+        client.create_table(
+            TableName="narrow", BillingMode="PAY_PER_REQUEST",
+            AttributeDefinitions=[{"AttributeName": "pk", "AttributeType": "S"}],
+            KeySchema=[{"AttributeName": "pk", "KeyType": "HASH"}],
+        )  # fmt: skip
+        report = ddbio.write_table(table, "narrow", endpoint_url=server.endpoint_url)
+    assert report.written == 1800
+    assert sum(report.throttles.values()) > 0
+    assert report.hottest_keys == {}

@@ -1,5 +1,7 @@
 """Files as units that can be read one by one: row groups, stripes, whole files of text."""
 
+import itertools
+
 import pyarrow as pa
 import pyarrow.orc
 import pyarrow.parquet as pq
@@ -7,9 +9,10 @@ import pytest
 
 from ddbio.core.facts import TableFacts
 from ddbio.core.loads.write_plan import plan_write
+from ddbio.core.staged import StoredObject
 from ddbio.errors import NotFoundError, SchemaError
 from ddbio.ops.loads.crew import Milestone
-from ddbio.ops.loads.sources import describe_source, open_source, unit_batches
+from ddbio.ops.loads.sources import Unit, describe_source, open_source, runs_apart, unit_batches
 from ddbio.options import LoadOptions, parse_options
 
 FACTS = TableFacts("rows", "arn", "id", "ACTIVE", (("pk", "S"),), 0, 0, on_demand=True)
@@ -32,11 +35,11 @@ def opened(source):
     return open_source(str(source), parse_options(LoadOptions, {"source": str(source), "table": "rows"}))
 
 
-def read(source, units):
+def read(source, units, **options):
     """Return how many rows each unit had, by the milestones between them."""
     plan = plan_write(FACTS, parse_options(LoadOptions, {"source": "x", "table": "rows"}))
     counts = {}
-    for batch in unit_batches(source.store, units, plan, counts.__setitem__):
+    for batch in unit_batches(source.store, units, plan, counts.__setitem__, **options):
         if isinstance(batch, Milestone):
             batch.reached()
     return counts
@@ -57,6 +60,30 @@ def test_a_unit_is_read_without_the_others(folder):
     source = opened(folder)
     assert read(source, source.units) == {0: 300, 1: 300, 2: 300, 3: 100, 4: 1000, 5: 1, 6: 1000}
     assert read(source, source.units[3:6:2]) == {3: 100, 5: 1}
+
+
+def test_units_far_apart_are_read_in_turn(folder):
+    """Where any order will do, what comes first is from all over the source, and every unit is still told."""
+    source = opened(folder)
+    plan = plan_write(FACTS, parse_options(LoadOptions, {"source": "x", "table": "rows"}))
+    first = list(itertools.islice(unit_batches(source.store, source.units[:4], plan, print, any_order=True), 4))
+    assert sorted(batch.column(0)[0].as_py() for batch in first) == ["0000", "0300", "0600", "0900"]
+    assert read(source, source.units, any_order=True) == read(source, source.units)
+
+
+def test_runs_of_units_are_alike_and_few():
+    """Neighbours make runs of about the same size; large ones are not read at the same time."""
+
+    def units_of(sizes, path="a.parquet"):
+        return [Unit(number, StoredObject(path, size), 0, size) for number, size in enumerate(sizes)]
+
+    units = units_of([10] * 500)
+    runs = runs_apart(units)
+    assert [unit for run in runs for unit in run] == units
+    assert {len(run) for run in runs} <= {15, 16}
+    assert [len(run) for run in runs_apart(units_of([1 << 30] * 3))] == [3]
+    assert [len(run) for run in runs_apart(units_of([1 << 26] * 4, "a.json.gz"))] == [4]
+    assert runs_apart([]) == [[]]
 
 
 @pytest.mark.parametrize(

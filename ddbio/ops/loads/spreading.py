@@ -1,0 +1,156 @@
+"""Hand rows out in an order that meets all partitions of a table at any time; rows of one key keep their order.
+
+Whatever was read from DynamoDB comes in the order of its own hashes, partition by partition, and so would be written.
+Rows are held in windows of some megabytes, and each chunk of a window takes from places all over it.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+
+from ddbio.core.batch_size import batch_bytes
+from ddbio.core.identity import key_hashes
+from ddbio.core.loads.packing import MOST_WRITES
+from ddbio.core.loads.spreading import in_key_order, spread_rows
+from ddbio.core.raw_items import RawItems, joined_items
+from ddbio.errors import DecodeError, SchemaError
+from ddbio.ops.loads.crew import Milestone
+from ddbio.ops.loads.lanes import chunk_rows, filling_rows
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from numpy.typing import NDArray
+
+    from ddbio.core.loads.write_plan import WritePlan
+
+    Rows: TypeAlias = pa.RecordBatch | RawItems | Milestone
+
+WINDOW_BYTES = 64 * 1024 * 1024
+"""Rows of so many bytes are spread at once."""
+
+# https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/bp-partition-key-design.html: a slower job needs no
+# window. What is finished is noted by windows, so none may take long.
+_PARTITION_WCU = 1000.0
+_WINDOW_SECONDS = 10
+# More than lanes can have begun.
+_KEPT_WINDOWS = 16
+
+
+class Spreading:
+    """Spread the rows of one feed, and remember which row of the source each was.
+
+    Parameters
+    ----------
+    any_order
+        Whether rows may be written in any order, as each key occurs once or the end does not depend on it; otherwise
+        rows of one key are written in the order in which they come.
+    window_bytes
+        Bytes of rows that are spread at once.
+    """
+
+    def __init__(self, plan: WritePlan, *, any_order: bool, window_bytes: int = WINDOW_BYTES) -> None:
+        self._plan, self._any_order, self._window_bytes = plan, any_order, window_bytes
+        self._rows = 0
+        self._numbers: deque[tuple[int, NDArray[np.int64]]] = deque(maxlen=_KEPT_WINDOWS)
+
+    def spread(self, feed: Iterable[Rows]) -> Iterator[Rows]:
+        """Yield the same rows in chunks that fill the lanes' batches; a milestone waits for the rows before it."""
+        window = _Window(self._plan, self._window_bytes)
+        for each in feed:
+            if not isinstance(each, Milestone):
+                if not window.takes(each):
+                    yield from self._close(window)
+                window.add(each)
+            else:
+                window.milestones.append(each)
+            if window.is_full or not window.rows:
+                yield from self._close(window)
+        yield from self._close(window)
+
+    def number_of(self, row: int) -> int:
+        """Return the number among all rows that came of one that was handed out lately."""
+        for first, order in reversed(self._numbers):
+            if row >= first:
+                return first + int(order[row - first])
+        return row
+
+    def _close(self, window: _Window) -> Iterator[Rows]:
+        if window.rows:
+            joined = joined_rows(window.batches)
+            order = spread_rows(window.rows)
+            if not self._any_order:
+                order = self._with_keys_in_order(order, joined)
+            self._numbers.append((self._rows, order))
+            self._rows += window.rows
+            n_chunks = -(-window.rows // window.chunk_rows)
+            for places in np.array_split(order, n_chunks):
+                yield joined.take(places)
+        yield from window.milestones
+        window.clear()
+
+    def _with_keys_in_order(self, order: NDArray[np.int64], rows: pa.RecordBatch | RawItems) -> NDArray[np.int64]:
+        if isinstance(rows, RawItems):
+            # What the walk has not hashed may have any key.
+            return np.arange(len(rows)) if rows.doubtful.any() else in_key_order(order, rows.hashes)
+        try:
+            return in_key_order(order, key_hashes(rows, list(dict(self._plan.key_types))))
+        except (SchemaError, DecodeError):
+            # A row has no legal key: it is refused when it is encoded.
+            return np.arange(rows.num_rows)
+
+
+class _Window:
+    """Hold rows of one schema, and the milestones behind them."""
+
+    def __init__(self, plan: WritePlan, most_bytes: int) -> None:
+        self._filling, self._most_bytes = filling_rows(plan), most_bytes
+        rate, full = plan.wcu_per_second, plan.lanes * MOST_WRITES
+        self._most_chunk_rows = self._most_rows = None
+        if rate is not None:
+            self._most_chunk_rows = max(full, int(rate))
+            self._most_rows = self._most_chunk_rows * (_WINDOW_SECONDS if rate > _PARTITION_WCU else 1)
+        self.milestones: list[Milestone] = []
+        self.batches: list[pa.RecordBatch | RawItems] = []
+        self.rows = self._bytes = 0
+
+    def takes(self, batch: pa.RecordBatch | RawItems) -> bool:
+        """Return whether the rows can be joined with those that are here."""
+        first = self.batches[0] if self.batches else batch
+        if isinstance(first, RawItems) or isinstance(batch, RawItems):
+            return type(first) is type(batch)
+        return first.schema.equals(batch.schema, check_metadata=True)
+
+    def add(self, batch: pa.RecordBatch | RawItems) -> None:
+        self.batches.append(batch)
+        self.rows += batch.num_rows
+        self._bytes += int(batch.sizes.sum()) if isinstance(batch, RawItems) else batch_bytes(batch)
+
+    @property
+    def is_full(self) -> bool:
+        return self._bytes >= self._most_bytes or (self._most_rows is not None and self.rows >= self._most_rows)
+
+    @property
+    def chunk_rows(self) -> int:
+        """Return how many rows fill the lanes' write batches, but not more than the budget writes in about a second."""
+        full = chunk_rows(self._bytes // max(1, self.rows), self._filling)
+        return full if self._most_chunk_rows is None else min(full, self._most_chunk_rows)
+
+    def clear(self) -> None:
+        self.milestones.clear()
+        self.batches.clear()
+        self.rows = self._bytes = 0
+
+
+def joined_rows(batches: list[Any]) -> pa.RecordBatch | RawItems:
+    """Return the rows of batches of one schema, or of items, as one."""
+    if len(batches) == 1:
+        return batches[0]  # type: ignore[no-any-return]
+    if isinstance(batches[0], RawItems):
+        return joined_items(batches)
+    columns = [pa.concat_arrays(list(column)) for column in zip(*(batch.columns for batch in batches), strict=True)]
+    return pa.RecordBatch.from_arrays(columns, schema=batches[0].schema)

@@ -1,0 +1,122 @@
+"""Windows of rows are spread without losing rows, the order of a key's rows or what a milestone stands for."""
+
+from decimal import Decimal
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ddbio.core.loads.write_plan import WritePlan
+from ddbio.ops.loads.crew import Milestone
+from ddbio.ops.loads.spreading import Spreading
+
+WINDOW_BYTES = 400
+SIZES = st.integers(0, 3) | st.integers(40, 60)
+FEEDS = st.lists(st.none() | st.tuples(SIZES, st.sampled_from(["v", "w"])), max_size=12)
+
+
+def plan_of(rate=None):
+    """Return the plan of a write by eight lanes."""
+    return WritePlan("t", (("pk", "S"),), "upsert", None, None, 8, rate)
+
+
+def spread(feed, *, rate=None, any_order=False, window_bytes=WINDOW_BYTES):
+    """Return what becomes of a feed, and of the numbers of its rows."""
+    spreading = Spreading(plan_of(rate), any_order=any_order, window_bytes=window_bytes)
+    handed, numbers = [], []
+    for each in spreading.spread(feed):
+        handed.append(each)
+        if not isinstance(each, Milestone):
+            numbers += [spreading.number_of(len(numbers) + place) for place in range(each.num_rows)]
+    return handed, numbers
+
+
+def rows_before(feed):
+    """Return the rows of a feed, and how many of them come before each milestone, by its name."""
+    rows, before = [], {}
+    for each in feed:
+        if isinstance(each, Milestone):
+            before[each.reached] = len(rows)
+        else:
+            rows += [(each.schema.names[1], *row.values()) for row in each.to_pylist()]
+    return rows, before
+
+
+@settings(deadline=None)
+@given(FEEDS, st.integers(1, 9), st.booleans())
+def test_rows_keys_and_milestones(sizes, n_keys, any_order):
+    """All rows come, a key's in their order unless any will do, and a milestone after all that was before it."""
+    feed, start = [], 0
+    for place, size in enumerate(sizes):
+        if size is None:
+            feed.append(Milestone(place))
+            continue
+        values = list(range(start, start + size[0]))
+        keys = [str(value % n_keys) if value % 3 else f"own-{value}" for value in values]
+        feed.append(pa.record_batch({"pk": pa.array(keys, pa.string()), size[1]: pa.array(values, pa.int64())}))
+        start += size[0]
+    rows, before = rows_before(feed)
+    handed, numbers = spread(feed, any_order=any_order)
+    found, later = rows_before(handed)
+    assert [rows[number] for number in numbers] == found
+    assert sorted(found, key=lambda row: row[2]) == rows
+    assert before.keys() == later.keys()
+    assert all(set(rows[:count]) <= set(found[: later[name]]) for name, count in before.items())
+    if not any_order:
+        for key in {row[1] for row in rows}:
+            assert [row for row in found if row[1] == key] == [row for row in rows if row[1] == key]
+
+
+def test_rows_in_the_order_of_partitions_are_spread():
+    """Each chunk has as many rows of each of four partitions, though the source goes through one after the other."""
+    count = 40_000
+    feed = [
+        pa.record_batch({"pk": [f"{n:06}" for n in range(first, first + 1000)], "n": range(first, first + 1000)})
+        for first in range(0, count, 1000)
+    ]
+    chunks, _ = spread(feed, window_bytes=1 << 26)
+    for chunk in chunks:
+        shares = [sum(value * 4 // count == part for value in chunk.column(1).to_pylist()) for part in range(4)]
+        assert max(shares) <= 1.1 * chunk.num_rows / 4
+
+
+def test_the_same_column_as_list_and_set_stays_apart():
+    """Batches whose types differ in metadata alone are never joined."""
+    plain = pa.schema({"pk": pa.string(), "v": pa.list_(pa.string())})
+    tagged = plain.set(1, plain.field(1).with_metadata({"ddb:type": "SS"}))
+    batches = [pa.record_batch([["a"], [["x"]]], schema=schema) for schema in (plain, tagged)]
+    handed, _ = spread(batches)
+    assert [each.schema.field(1).metadata for each in handed] == [None, {b"ddb:type": b"SS"}]
+
+
+@pytest.mark.parametrize(
+    ("kind", "values"),
+    [
+        (pa.dictionary(pa.int32(), pa.string()), ["a", "b"]),
+        (pa.decimal128(9, 2), [Decimal("1.00"), Decimal("2.50")]),
+        (pa.map_(pa.string(), pa.int8()), [[("a", 1)], [("b", 2)]]),
+    ],
+)
+def test_all_types_can_be_joined(kind, values):
+    """Dictionaries of different words, and what else needs care, are joined as well."""
+    (joined,), _ = spread([pa.record_batch({"pk": [str(value)], "v": pa.array([value], kind)}) for value in values])
+    assert joined.column(1).to_pylist() == values
+
+
+def test_a_row_without_a_key_leaves_its_window_as_it_came():
+    """What the encoder will refuse is no reason to fail."""
+    handed, _ = spread([pa.record_batch({"pk": ["a", None, "b", "a"], "v": [1, 2, 3, 4]})])
+    assert rows_before(handed)[0] == [("v", "a", 1), ("v", None, 2), ("v", "b", 3), ("v", "a", 4)]
+
+
+@pytest.mark.parametrize(("rate", "most"), [(2000.0, 20_000), (1000.0, 1000), (1.0, 200)])
+def test_a_small_budget_needs_no_wide_window(rate, most):
+    """Rows wait for others for seconds, and at the rate of one partition for one, so that units end soon."""
+    feed = [pa.record_batch({"pk": [f"{n:06}" for n in range(first, first + 100)]}) for first in range(0, 40_000, 100)]
+    marked = [each for place, batch in enumerate(feed) for each in (batch, Milestone(100 * (place + 1)))]
+    handed, _ = spread([Milestone(0), *marked], rate=rate, window_bytes=1 << 26)
+    _, later = rows_before(
+        [each if isinstance(each, Milestone) else each.append_column("v", each.column(0)) for each in handed]
+    )
+    assert max(count - name for name, count in later.items()) <= most

@@ -1,0 +1,64 @@
+"""Segments read in rotation: what comes at any time is from all over the table."""
+
+from dataclasses import replace
+
+import pytest
+
+from ddbio.budget import LocalBudget
+from ddbio.core.plan import rotated_segments
+from ddbio.ops.scans.scan import plan_of, scan_tasks
+from ddbio.ops.scans.survey import describe_scan
+from ddbio.ops.scans.task import SegmentStream
+from ddbio.options import ScanOptions, parse_options
+from ddbio.testing import FakeDynamoDB
+
+ITEMS = 2000
+SEGMENTS = 8
+
+
+@pytest.fixture(scope="module")
+def server():
+    """Serve a table of small items."""
+    with FakeDynamoDB() as running:
+        running.load("numbers", "".join(f'{{"pk":{{"S":"{n}"}}}}\n' for n in range(ITEMS)).encode(), "pk:S")
+        yield running
+
+
+def stream_of(server, *, lanes, rotates):
+    """Return a stream of the table's segments, in pages of some 20 items, and the keys of each segment."""
+    given = {"table": "numbers", "endpoint_url": server.endpoint_url, "region": "us-east-1"}
+    options = parse_options(ScanOptions, {**given, "segments": SEGMENTS, "lanes": lanes})
+    facts = describe_scan(options)
+    (task,) = scan_tasks(plan_of(options, facts=facts), options, facts)
+    requests = tuple(replace(request, page_units=0.1, item_units=0.005) for request in task.requests)
+    budget = LocalBudget(None)
+    keys = [
+        {key for batch in SegmentStream(replace(task, requests=(each,)), budget) for key in batch["pk"].to_pylist()}
+        for each in requests
+    ]
+    return SegmentStream(replace(task, requests=requests, rotates=rotates), budget), keys
+
+
+@pytest.mark.parametrize("lanes", [1, 4, 8])
+def test_segments_take_turns(server, lanes):
+    """Every item comes once, and with one lane the first pages are of all segments."""
+    stream, keys = stream_of(server, lanes=lanes, rotates=True)
+    pages = [batch["pk"].to_pylist() for batch in stream]
+    assert sorted(key for page in pages for key in page) == sorted(str(n) for n in range(ITEMS))
+    first = [place for page in pages[:SEGMENTS] for place, held in enumerate(keys) if page[0] in held]
+    # Threads may begin late.
+    assert lanes > 1 or len(set(first)) == SEGMENTS
+
+
+def test_a_rotation_can_be_left(server):
+    """Whoever stops reading early waits for no segment."""
+    stream, _ = stream_of(server, lanes=4, rotates=True)
+    batches = iter(stream)
+    next(batches)
+    batches.close()
+
+
+@pytest.mark.parametrize(("size_bytes", "segments"), [(0, 64), (1, 1), (300_000, 3), (1 << 40, 256)])
+def test_small_tables_have_few_segments(size_bytes, segments):
+    """A segment is worth half a page at least."""
+    assert rotated_segments(size_bytes) == segments
