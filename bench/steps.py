@@ -22,8 +22,8 @@ from ddbio.aws.wire import Wire, open_bodies
 from ddbio.core.changes import ChangeDecoder
 from ddbio.core.decode import Decoder, observe_dynamodb_json
 from ddbio.core.digest_columns import ColumnDigest
-from ddbio.core.digest_wire import WireDigest
 from ddbio.core.encode import Encoder
+from ddbio.core.raw_items import RawItemReader
 from ddbio.lake.dictionary import dictionary_columns
 from ddbio.lake.item_files import compress
 
@@ -167,8 +167,9 @@ class Steps:
             decoder.decode_batches(page, "page")
 
     def _check(self) -> None:
+        reader = RawItemReader(dict(part.split(":") for part in orders.KEY.split(",")))
         for page in self._pages:
-            WireDigest().add(page, "page")
+            deque(reader.read(page, "page"), maxlen=0)
 
     def _infer(self) -> None:
         observe_dynamodb_json(b"\n".join(orders.lines("mixed", 2_000)))

@@ -23,7 +23,7 @@ from ddbio.testing import FakeDynamoDB
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-PARTITIONS = {4: 12.0, 40: 5.0}
+PARTITIONS = {4: 30.0, 40: 6.0}
 """For how many seconds each table is busy if all of its partitions are."""
 
 UNITS_PER_PARTITION = 1_000
