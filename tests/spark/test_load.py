@@ -84,3 +84,13 @@ def test_a_bad_row_fails_as_itself_and_the_job_goes_on(load, source, fake, tmp_p
     report = ddbio.load(source, table, job_id=table, unique_keys=unique, reject_to=bad, **values)
     assert (report.rejected, report.rows + report.resumed_rows) == (2, 3 * KEYS + 3)
     assert len(stored(fake, table)) == KEYS + 1
+
+
+def test_rejects_of_all_tasks_count_together(load, source, tmp_path):
+    """Tasks that each reject no more than allowed fail the job together, when everything else is written."""
+    for number in (8, 9):
+        pq.write_table(pa.table({"pk": [""], "v": [number]}), source / f"{number}.parquet")
+    bad = tmp_path / "bad"
+    with pytest.raises(PartialWriteError, match="2 rows cannot be written to table 'many_bad', and max_rejects is 1"):
+        load("many_bad", unique_keys=True, reject_to=str(bad), max_rejects=1)
+    assert len(list(bad.glob("rejects-*"))) == 2
