@@ -180,7 +180,8 @@ def with_values(made: Made, values: Made, *, needed: bool) -> Made:
         elif value != b"{}":
             parts[row] += VALUES + value
     whole = Made.of_parts(parts, made.units, refusals, made.frames)
-    return without_value(whole, [row for row, value in enumerate(texts) if value == b"{}"]) if needed else whole
+    lacking = [row for row, value in enumerate(texts) if value == b"{}"] if needed else []
+    return without_value(whole, lacking) if lacking else whole
 
 
 def without_value(made: Made, lacking: Sequence[int]) -> Made:
