@@ -65,7 +65,7 @@ class LoadOptions(WriteOptions):
     tasks: Annotated[int, Field(ge=1, le=100_000)] | None = None
     """Spark tasks that share the rows; default is one for each 32 MiB of the source."""
     unique_keys: bool = False
-    """Each key occurs once in the source: on Spark, rows are then written where they are read."""
+    """Each key occurs once in the source: its parts are read in any order, on Spark where they are written."""
     job_id: Annotated[str, Field(pattern=r"^[A-Za-z0-9_]{1,64}$")] | None = None
     """Name of this load: run again under the same one, it goes on after what is finished."""
     state: str | None = None

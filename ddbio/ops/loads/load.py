@@ -24,7 +24,7 @@ from ddbio.ops.loads.lanes import WriteTally, WriteTask
 from ddbio.ops.loads.record import identity_of, open_record
 from ddbio.ops.loads.rejects import Rejects, check_rejects
 from ddbio.ops.loads.retry import rejected_batches
-from ddbio.ops.loads.sources import batches_of, describe_source, open_source
+from ddbio.ops.loads.sources import batches_of, describe_source, is_one_scan, open_source
 from ddbio.ops.loads.spreading import Spreading
 from ddbio.ops.loads.task import LoadJob, run_load, write_kept
 
@@ -139,7 +139,8 @@ def load(
     job_id = options.job_id or new_job_id()
     record = open_record(options, job_id, identity_of(options, found.facts, found.source, plan.shares))
     task = WriteTask(dynamodb_spec(options), found.write, options.deadline_seconds)
-    any_order = options.unique_keys or not found.write.order_matters
+    is_unique = options.unique_keys or is_one_scan(found.source, found.write.key_types)
+    any_order = is_unique or not found.write.order_matters
     first_row = record.rows if plan.engine == "local" else 0
     job = LoadJob(options, task, found.source.store, record, first_row, any_order)
     budget = LocalBudget(plan.wcu_per_second, ramp=found.write.ramp)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fnmatch
 import itertools
+import re
 from collections import deque
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
@@ -21,7 +22,9 @@ from ddbio.core.loads.load_plan import SourceFacts
 from ddbio.core.loads.write_items import reader_of, writes_text
 from ddbio.core.loads.write_rows import RowWriter, check_columns
 from ddbio.core.plan import spread_order
-from ddbio.errors import NotFoundError, OptionError, SchemaError
+from ddbio.errors import DdbioError, NotFoundError, OptionError, SchemaError
+from ddbio.lake.claim import parse_state
+from ddbio.lake.commit import manifest_path
 from ddbio.lake.rows import BATCH_ROWS, RowFiles, is_parted, is_rows
 from ddbio.ops.job.target import open_store
 from ddbio.ops.loads.crew import Milestone
@@ -48,6 +51,8 @@ _TURN_ROWS = 2048
 # Text takes several times its stored bytes when it is read, the more so if it is compressed.
 _TEXT_WEIGHT = 8
 _T = TypeVar("_T")
+# What jobs of ddbio name their files.
+_SCANNED = re.compile(r"part-(\w+)-\d+-\d+-\d+\.")
 
 
 def batches_of(data: Rows) -> Iterator[pa.RecordBatch]:
@@ -130,6 +135,27 @@ def open_source(source: str, options: ConnectionOptions) -> FileSource:
     units = tuple(Unit(number, *place) for number, place in enumerate(places))
     known = [parts.rows for parts in parted if parts.rows is not None]
     return FileSource(store, tuple(files), units, sum(known) if len(known) == len(files) else None)
+
+
+def is_one_scan(source: FileSource, key_types: Iterable[tuple[str, str]]) -> bool:
+    """Return whether all files are of one scan of a table with this very key: then each key occurs once.
+
+    A manifest that does not say so, or cannot be read, proves nothing.
+    """
+    jobs = {match[1] if (match := _SCANNED.match(entry.path)) else None for entry in source.files}
+    job_id = jobs.pop()
+    if jobs or job_id is None:
+        return False
+    path = manifest_path(job_id)
+    try:
+        stated = parse_state(source.store.read(path), path)
+        origin, files = stated["source"], {(each["path"], each["bytes"]) for each in stated["files"]}
+        found = (origin["key"], origin["index"])
+    except (DdbioError, KeyError, TypeError):
+        return False
+    return found == (dict(key_types), None) and files.issuperset(
+        (entry.path, entry.size_bytes) for entry in source.files
+    )
 
 
 def describe_source(source: FileSource, plan: WritePlan) -> SourceFacts:

@@ -141,6 +141,7 @@ class _Job:
             source={
                 "table_arn": self.facts.arn,
                 "table_id": self.facts.table_id,
+                "key": dict(self.facts.key_types),
                 "index": plan.index,
                 "columns": plan.columns,
             },

@@ -7,13 +7,15 @@ import pyarrow.orc
 import pyarrow.parquet as pq
 import pytest
 
+import ddbio
 from ddbio.core.facts import TableFacts
 from ddbio.core.loads.write_plan import plan_write
 from ddbio.core.staged import StoredObject
 from ddbio.errors import NotFoundError, SchemaError
 from ddbio.ops.loads.crew import Milestone
-from ddbio.ops.loads.sources import Unit, describe_source, open_source, runs_apart, unit_batches
+from ddbio.ops.loads.sources import Unit, describe_source, is_one_scan, open_source, runs_apart, unit_batches
 from ddbio.options import LoadOptions, parse_options
+from ddbio.testing import FakeDynamoDB
 
 FACTS = TableFacts("rows", "arn", "id", "ACTIVE", (("pk", "S"),), 0, 0, on_demand=True)
 
@@ -126,3 +128,20 @@ def test_a_missing_file_is_told(tmp_path):
     """A name of a file that is not there is an error before anything is written."""
     with pytest.raises(NotFoundError, match="holds no file of rows"):
         opened(tmp_path / "absent.parquet")
+
+
+def test_files_of_one_scan_have_each_key_once(tmp_path):
+    """Only files that the manifest of one scan names, with the target's key, are known to have no key twice."""
+    with FakeDynamoDB() as server:
+        given = {"endpoint_url": server.endpoint_url, "region": "us-east-1"}
+        server.load("rows", b'{"pk":{"S":"a"},"v":{"S":"b"}}\n{"pk":{"S":"b"},"v":{"S":"b"}}\n', "pk:S")
+        ddbio.scan("rows", str(tmp_path), **given)
+        assert is_one_scan(opened(tmp_path), [("pk", "S")])
+        assert not is_one_scan(opened(tmp_path), [("v", "S")])
+        (file,) = tmp_path.glob("*.parquet")
+        assert is_one_scan(opened(file), [("pk", "S")])
+        ddbio.scan("rows", str(tmp_path), mode="append", **given)
+        assert not is_one_scan(opened(tmp_path), [("pk", "S")])
+        assert is_one_scan(opened(file), [("pk", "S")])
+        file.rename(tmp_path / "other.parquet")
+        assert not is_one_scan(opened(tmp_path / "other.parquet"), [("pk", "S")])
