@@ -112,6 +112,15 @@ def _write(row: Row) -> Iterator[Line]:
     yield Line("… items per CPU-second", figures["items_per_cpu_second"][write.DDBIO], "")
 
 
+def _update(row: Row) -> Iterator[Line]:
+    figures = row["figures"]
+    what = '`write_table(mode="update")`, beside boto3 `update_item`'
+    yield Line(what, figures["updates_times_as_many_as_boto3"], "×", ("≥", 6), 1)
+    yield Line(
+        "… `newer_by`, beside `put_item` under a condition", figures["puts_times_as_many_as_boto3"], "×", digits=1
+    )
+
+
 def _verbs(row: Row) -> Iterator[Line]:
     figures = row["figures"]
     for name, what, peer, goal in (
@@ -215,7 +224,13 @@ def _spread(row: Row) -> Iterator[Line]:
 
 GROUPS: dict[str, dict[str, Callable[[Row], Iterator[Line]]]] = {
     "DynamoDB JSON in memory": {"public": _public, "decode": _decode, "encode": _encode, "digest": _digest},
-    "Tables from Python": {"scan": _scan, "write": _write, "export": _export, "import_files": _import_files},
+    "Tables from Python": {
+        "scan": _scan,
+        "write": _write,
+        "update": _update,
+        "export": _export,
+        "import_files": _import_files,
+    },
     "The command line, each verb a process": {"verbs": _verbs},
     "Spark, driver, JVM and workers together": {
         "spark_files": _spark_files,

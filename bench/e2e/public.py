@@ -22,7 +22,7 @@ def main() -> None:
     """Append one row with every function."""
     arguments = record.parser("public")
     arguments.add_argument("--rounds", type=int, default=5)
-    arguments.add_argument("--only", default="", help="calls whose name holds this")
+    arguments.add_argument("--only", default="", help="calls whose name holds this; prints them, and keeps no row")
     asked = arguments.parse_args()
     for kind in get_args(orders.Kind):
         public.check(kind)

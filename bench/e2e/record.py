@@ -27,6 +27,8 @@ class _Parser(argparse.ArgumentParser):
 
     def parse_args(self, *words: Any, **options: Any) -> Any:
         asked = super().parse_args(*words, **options)
+        # A part of a row is none.
+        asked.dry_run |= bool(getattr(asked, "only", ""))
         if not asked.dry_run and is_dirty():
             self.error("the tree has changes, of which no row is kept: commit them, or give --dry-run")
         return asked
@@ -34,7 +36,7 @@ class _Parser(argparse.ArgumentParser):
 
 def parser(case: str) -> argparse.ArgumentParser:
     """Return a parser for a case, with the flags that all cases have."""
-    made = _Parser(prog=f"python -m bench.e2e.{case}")
+    made = _Parser(prog=".".join(filter(None, ["python -m bench.e2e", case])))
     made.add_argument("--dry-run", action="store_true", help="print the row, append nothing")
     return made
 

@@ -115,7 +115,7 @@ def main() -> None:
     """Append one row with every verb."""
     arguments = record.parser("verbs")
     arguments.add_argument("--rounds", type=int, default=5)
-    arguments.add_argument("--only", default="", help="verbs whose name holds this")
+    arguments.add_argument("--only", default="", help="verbs whose name holds this; prints them, and keeps no row")
     asked = arguments.parse_args()
     chosen = {name: verb for name, verb in VERBS.items() if asked.only in name}
     record.append("verbs", asked, measure(chosen, data.scaled(ITEMS), asked.rounds))

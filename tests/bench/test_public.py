@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from bench import orders, public
+from bench import figures, orders, public
 from bench.e2e import public as case
 
 
@@ -16,13 +16,13 @@ def _little_data(monkeypatch):
 
 
 def test_every_call_is_measured_beside_its_loops(tmp_path):
-    """Each call has a speed, and a ratio to each other way, the loops among them."""
-    calls = case.calls(tmp_path)
-    for make in calls.values():
-        figures = case.measure(make(), rounds=1)
-        assert figures["json_bytes"] > 0
-        assert public.KERNEL in figures["times_as_fast_as"]
-        assert all(ratio > 0 for ratio in figures["times_as_fast_as"].values())
+    """Each call has a speed, and a ratio to each other way, the loops among them; the table shows them."""
+    measured = {name: case.measure(make(), rounds=1) for name, make in case.calls(tmp_path).items()}
+    for each in measured.values():
+        assert each["json_bytes"] > 0
+        assert public.KERNEL in each["times_as_fast_as"]
+        assert all(ratio > 0 for ratio in each["times_as_fast_as"].values())
+    assert all(line.value > 0 for line in figures.CASES["public"]({"figures": measured}))
 
 
 @pytest.mark.parametrize("kind", ["ascii", "mixed", "tailed"])

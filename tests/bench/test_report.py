@@ -8,7 +8,7 @@ import subprocess
 import pytest
 
 from bench import figures, report
-from bench.e2e import budget, emr_scan, emr_write, record
+from bench.e2e import budget, emr_scan, emr_write, record, verbs
 
 
 def test_readme_shows_the_newest_rows():
@@ -60,6 +60,37 @@ def test_missed_goal_is_said(goal, shown):
 def test_peers_inside_spark_have_their_goals(case, measured, shown):
     """The lines of the EMR cases hold the ratio and what it must reach."""
     assert [line.cells() for line in report.CASES[case]({"figures": measured})] == [shown]
+
+
+VERB = {"share_of_steps": 0.8, "start_cpu_seconds": [1.0, 1.2]}
+RUN = {"growth_mebibytes": 90.0, "start_mebibytes": 150.0}
+
+
+@pytest.mark.parametrize(
+    ("case", "row", "goals"),
+    [
+        (
+            "verbs",
+            {"figures": {
+                name: {**VERB, "times_as_many_as": {verb.peer: 9.0}} for name, verb in verbs.VERBS.items()
+            }},
+            [None, 18, 15, 6, 20, 0.7, 0.7, None],
+        ),
+        ("update", {"figures": {"updates_times_as_many_as_boto3": 7.0, "puts_times_as_many_as_boto3": 7.0}}, [6, None]),
+        ("memory", {"figures": {"runs": [RUN, {**RUN, "growth_mebibytes": 100.0}]}}, [256]),
+        (
+            "budget",
+            {
+                "parameters": {"rcu_per_second": 200.0},
+                "figures": {"runs": [{"highest_10s_ratio": 1.01, "lowest_60s_ratio": 0.99}]},
+            },
+            [102, 97],
+        ),
+    ],
+)  # fmt: skip
+def test_lines_hold_what_must_be_reached(case, row, goals):
+    """Lines of cases without a row have their goals."""
+    assert [line.goal and line.goal[1] for line in report.CASES[case](row)] == goals
 
 
 def test_every_row_says_where_it_comes_from():
