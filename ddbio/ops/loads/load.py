@@ -142,7 +142,7 @@ def load(
     is_unique = options.unique_keys or is_one_scan(found.source, found.write.key_types)
     any_order = is_unique or not found.write.order_matters
     first_row = record.rows if plan.engine == "local" else 0
-    job = LoadJob(options, task, found.source.store, record, first_row, any_order)
+    job = LoadJob(options, task, found.source.store, record, first_row, any_order, found.source.export)
     budget = LocalBudget(plan.wcu_per_second, ramp=found.write.ramp)
     cpu_seconds = clock.cpu_seconds()
     is_done = len(record.finished) == (plan.shares or len(found.source.units))

@@ -8,7 +8,7 @@ import re
 from collections import deque
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
@@ -18,6 +18,7 @@ import pyarrow as pa
 
 from ddbio.core import json_lines
 from ddbio.core.arrow_bounds import bounded
+from ddbio.core.exports.manifest import SUMMARY
 from ddbio.core.loads.load_plan import SourceFacts
 from ddbio.core.loads.write_items import reader_of, writes_text
 from ddbio.core.loads.write_rows import RowWriter, check_columns
@@ -26,16 +27,20 @@ from ddbio.errors import DdbioError, NotFoundError, OptionError, SchemaError
 from ddbio.lake.claim import parse_state
 from ddbio.lake.commit import manifest_path
 from ddbio.lake.rows import BATCH_ROWS, RowFiles, is_parted, is_rows
+from ddbio.ops.exports.file import FileText
+from ddbio.ops.exports.source import open_export
 from ddbio.ops.job.target import open_store
 from ddbio.ops.loads.crew import Milestone
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
+    from ddbio.core.exports.manifest import ExportFile
     from ddbio.core.loads.write_plan import WritePlan
     from ddbio.core.raw_items import RawItemReader, RawItems
     from ddbio.core.staged import StoredObject
     from ddbio.lake.store import ObjectStore
+    from ddbio.ops.exports.source import ExportSource
     from ddbio.options import ConnectionOptions
 
 Rows: TypeAlias = "pa.Table | pa.RecordBatch | pa.RecordBatchReader | Iterable[pa.RecordBatch] | Any"
@@ -94,31 +99,42 @@ class Unit:
     entry: StoredObject
     part: int
     size_bytes: int
+    exported: ExportFile | None = None
+    """What an export's manifest says of the file."""
 
 
 @dataclass(frozen=True)
 class FileSource:
     """Hold the files of a source, and the units they consist of in the order of their rows; picklable.
 
-    ``rows`` is None where only reading would tell.
+    ``rows`` is None where only reading would tell, ``export`` where the files are no native export's.
     """
 
     store: ObjectStore
     files: tuple[StoredObject, ...]
     units: tuple[Unit, ...]
     rows: int | None
+    export: ExportSource | None = None
 
 
 def open_source(source: str, options: ConnectionOptions) -> FileSource:
     """Return the files of a file, a folder or a glob, in the order of their names; their footers are read.
 
+    The files of a native export's folder are those that its verified manifests name.
+
     Raises
     ------
     NotFoundError
         If no such file holds rows.
+    ExportIncompleteError
+        If an export has not completed, or not all of it is there.
+    OptionError
+        If an export holds no items in DynamoDB JSON.
     DecodeError
         If one is not of the format that its name tells.
     """
+    if _is_export(source, options):
+        return _of_export(open_export(source, options))
     store, files = _find(source, options)
     if not files:
         raise NotFoundError(
@@ -158,6 +174,32 @@ def is_one_scan(source: FileSource, key_types: Iterable[tuple[str, str]]) -> boo
     )
 
 
+def _is_export(source: str, options: ConnectionOptions) -> bool:
+    if any(sign in source for sign in _WILD) or is_rows(source.rpartition("/")[2]):
+        return False
+    return any(each.path == f"{SUMMARY}.json" for each in open_store(source, options).list(SUMMARY))
+
+
+def _of_export(export: ExportSource) -> FileSource:
+    told = export.summary
+    if told.kind != "full" or told.encoding != "json":
+        what = "an incremental export, whose changes are no rows" if told.kind != "full" else "an export in Ion"
+        raise OptionError(f"{export.home} is {what}: make rows of it by 'ddbio export read', and load these")
+    export.sizes()
+    listed = {entry.path: entry for entry in export.store.list("data/")}
+    found = sorted(((listed[export.path(file)], file) for file in export.files if file.items), key=_path_of)
+    if not found:
+        raise NotFoundError(f"{export.home} is an export without items")
+    units = (Unit(number, entry, 0, entry.size_bytes, file) for number, (entry, file) in enumerate(found))
+    rows = sum(file.items for _, file in found)
+    slim = replace(export, files=())
+    return FileSource(export.store, tuple(entry for entry, _ in found), tuple(units), rows, slim)
+
+
+def _path_of(found: tuple[StoredObject, ExportFile]) -> str:
+    return found[0].path
+
+
 def describe_source(source: FileSource, plan: WritePlan) -> SourceFacts:
     """Return what a source holds, by its footers and a sample of its largest file.
 
@@ -190,6 +232,7 @@ def unit_batches(
     finished: Callable[[int, int], None],
     *,
     any_order: bool = False,
+    export: ExportSource | None = None,
 ) -> Iterator[pa.RecordBatch | RawItems | Milestone]:
     """Yield the rows of some units, and after each unit's rows a milestone.
 
@@ -199,6 +242,8 @@ def unit_batches(
         Called with a unit's number, and that of its rows, when its milestone is reached.
     any_order
         Whether rows need not come in the order of the source: units far apart are then read at the same time.
+    export
+        The export whose files the units are; their MD5 and their counts are verified.
 
     Raises
     ------
@@ -215,7 +260,10 @@ def unit_batches(
         files, reader = RowFiles(store, dict(plan.key_types)), reader_of(plan) if writes_text(plan) else None
         for unit in run:
             rows = 0
-            for batch in _rows_of_unit(files, unit, plan, reader, batch_rows):
+            found = _rows_of_unit(files, unit, plan, reader, batch_rows)
+            if export is not None and unit.exported is not None and reader is not None:
+                found = _exported_items(FileText(export, unit.exported), reader)
+            for batch in found:
                 rows += batch.num_rows
                 yield batch
             yield Milestone(partial(finished, unit.number, rows))
@@ -247,6 +295,16 @@ def _in_turn(feeds: Iterable[Iterator[_T]]) -> Iterator[_T]:
             yield each
             waiting.append(feed)
             break
+
+
+def _exported_items(text: FileText, reader: RawItemReader) -> Iterator[RawItems]:
+    rows = 0
+    with text.blocks() as blocks:
+        for items in reader.read_blocks(blocks, "export"):
+            rows += len(items)
+            yield items
+    text.rows = rows
+    text.verify()
 
 
 def columns_of_unit(

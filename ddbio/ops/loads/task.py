@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from ddbio.core.raw_items import RawItems
     from ddbio.engine import Engine, ShufflingEngine
     from ddbio.lake.store import ObjectStore
+    from ddbio.ops.exports.source import ExportSource
     from ddbio.ops.loads.crew import Milestone
     from ddbio.ops.loads.lanes import Feed, WriteTask
     from ddbio.ops.loads.record import LoadRecord
@@ -56,6 +57,7 @@ class LoadJob:
     first_row: int = 0
     any_order: bool = False
     """Whether rows may be written in any order, as each key occurs once or the end does not depend on it."""
+    export: ExportSource | None = None
 
     def write(
         self, feed: Iterable[pa.RecordBatch | RawItems | Milestone], rejects: Rejects, budget: Budget
@@ -139,7 +141,7 @@ def write_units(task: UnitsTask, budget: Budget) -> WriteTally:
         rejects.flush()
         job.record.finish(unit, rows)
 
-    feed = unit_batches(job.store, task.units, job.task.plan, finish, any_order=job.any_order)
+    feed = unit_batches(job.store, task.units, job.task.plan, finish, any_order=job.any_order, export=job.export)
     return job.write(feed, rejects, budget)
 
 
