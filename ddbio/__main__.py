@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import signal
 import sys
 from typing import TYPE_CHECKING
@@ -13,13 +14,12 @@ if TYPE_CHECKING:
 def main() -> None:
     """Run the command line, or say how to install what it needs."""
     signal.signal(signal.SIGTERM, _interrupt)
+    missing = [name for name in ("click", "rich") if importlib.util.find_spec(name) is None]
+    if missing:
+        sys.stderr.write(f"ddbio: the command line needs {missing[0]}: pip install 'ddbio[cli]'\n")
+        raise SystemExit(1)
     try:
         from ddbio.cli.main import run  # noqa: PLC0415 - click and rich are an extra
-    except ModuleNotFoundError as error:
-        if error.name not in {"click", "rich"}:
-            raise
-        sys.stderr.write(f"ddbio: the command line needs {error.name}: pip install 'ddbio[cli]'\n")
-        raise SystemExit(1) from None
     except KeyboardInterrupt:
         sys.stderr.write("ddbio: interrupted before anything was begun\n")
         raise SystemExit(130) from None

@@ -1,7 +1,9 @@
 """Let PySpark find the ``dynamodb`` data source by itself; hold nothing else."""
 
-from contextlib import suppress
+import logging
 
 # PySpark imports every module named pyspark_*: one that fails would hide the data sources of all others.
-with suppress(Exception):
+try:
     from ddbio.spark.source import DynamoDBSource as DefaultSource  # noqa: F401
+except Exception as error:  # noqa: BLE001 - whatever keeps it from being imported
+    logging.getLogger("ddbio").warning("the data source dynamodb is not there: %s: %s", type(error).__name__, error)

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from ddbio.cli import export_jobs
+from ddbio.cli.export_fold import fold, windows
 from ddbio.cli.flags import CONF_FLAG, JSON_FLAG, MASTER_FLAG, flags_of, parse_conf, parse_flags
 from ddbio.cli.progress import ExportProgress
 from ddbio.cli.show import counted, file_rows, format_export_plan, time_row
@@ -42,6 +44,10 @@ def read(*, as_json: bool, dry_run: bool, master: str | None, conf: tuple[str, .
     watch = ExportProgress(show_plan=not as_json)
     report = export_to_files(options, master=master, conf=parse_conf(conf), watch=watch)
     click.echo(report.to_json() if as_json else format_export_report(report))
+
+
+for verb in (export_jobs.start, export_jobs.wait, export_jobs.list_exports, export_jobs.show, fold, windows):
+    export.add_command(verb)
 
 
 def format_export_report(report: ExportReadReport) -> str:

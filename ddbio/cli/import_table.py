@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from ddbio.cli import import_jobs
 from ddbio.cli.flags import JSON_FLAG, flags_of, parse_flags
 from ddbio.cli.show import counted, file_rows
 from ddbio.ops.imports import files as import_files
@@ -34,6 +35,10 @@ def files(*, as_json: bool, dry_run: bool, **flags: Any) -> None:
     options = parse_flags(ImportFilesFromOptions, flags)
     report = import_files.check_files(options) if dry_run else import_files.write_files(options)
     click.echo(report.to_json() if as_json else format_import_files(report))
+
+
+for verb in (import_jobs.start, import_jobs.wait, import_jobs.list_imports, import_jobs.show):
+    import_table.add_command(verb)
 
 
 def format_import_files(report: ImportFilesReport) -> str:

@@ -64,22 +64,31 @@ def _split_page() -> None:
 
 WARM_UPS: tuple[Callable[[], object], ...] = (
     _decode_sparsely,
-    _decode_misfits,
-    _decode_changes,
     encode.warm,
+    ion_lines.warm,
+    digest_wire.warm,
+    digest_columns.warm,
     _hash_keys,
+    raw_items.warm,
+    json_rows.warm,
     _write,
     _split_page,
-    json_rows.warm,
-    digest_columns.warm,
-    digest_wire.warm,
-    raw_items.warm,
-    ion_lines.warm,
+    _decode_misfits,
+    _decode_changes,
 )
-"""What calls every loop with every type of argument: whoever adds a loop adds a call of it."""
+"""What calls every loop with every type of argument: whoever adds a loop adds a call of it.
+
+Processes that share the work take them in this order: those that only need what the first compiles come last.
+"""
 
 
-def warm() -> None:
-    """Compile all loops, or load them from where they are kept."""
-    for warm_up in WARM_UPS:
+def warm(part: int | None = None) -> None:
+    """Compile all loops, or load them from where they are kept.
+
+    Parameters
+    ----------
+    part
+        The place of the one of ``WARM_UPS`` to call; all by default.
+    """
+    for warm_up in WARM_UPS if part is None else WARM_UPS[part : part + 1]:
         warm_up()

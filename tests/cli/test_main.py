@@ -10,6 +10,7 @@ import time
 import pyarrow.dataset as ds
 import pytest
 
+from ddbio.cli.main import VERBS
 from ddbio.testing import FakeDynamoDB
 from ddbio.testing.flights import KEY, flight_lines
 
@@ -77,7 +78,34 @@ def test_warm_keeps_what_it_compiled(tmp_path):
     """A warm decoder lies in the user's cache folder, and says where."""
     ready = json.loads(_ddbio("warm", "--json", XDG_CACHE_HOME=str(tmp_path)).stdout)
     assert ready["folder"].startswith(str(tmp_path))
-    assert list(tmp_path.rglob("*.nbi"))
+    assert list(tmp_path.rglob("scan.scan-*.nbc"))
+
+
+@pytest.mark.slow
+def test_warm_to_a_folder_compiles_what_a_process_elsewhere_loads(tmp_path):
+    """Loops that are shipped serve a process that keeps none of its own: it compiles nothing."""
+    shipped = tmp_path / "shipped"
+    assert json.loads(_ddbio("warm", "--to", shipped, "--json").stdout)["folder"] == str(shipped)
+    empty = {"XDG_CACHE_HOME": str(tmp_path / "empty"), "DDBIO_KERNEL_DIR": str(shipped)}
+    assert json.loads(_ddbio("warm", "--json", **empty).stdout)["folder"].startswith(str(tmp_path / "empty"))
+    assert not list((tmp_path / "empty").rglob("*.nbc"))
+
+
+def test_help_imports_no_verb():
+    """What only lists verbs loads none of the libraries that they need."""
+    script = "import sys\nfrom ddbio.cli.main import run\ntry:\n    run(['--help'])\nexcept SystemExit:\n    pass\n"
+    script += (
+        "print(sorted({'boto3', 'moto', 'numba', 'numpy', 'pyarrow', 'pydantic', 'pyspark'} & sys.modules.keys()))"
+    )
+    done = subprocess.run([sys.executable, "-c", script], check=True, capture_output=True, text=True)
+    assert "Commands:" in done.stdout
+    assert done.stdout.splitlines()[-1] == "[]"
+
+
+@pytest.mark.parametrize("name", sorted(VERBS))
+def test_the_list_of_verbs_says_what_each_says_of_itself(name):
+    """The summary in the list is the first line of the verb's own help."""
+    assert VERBS.summaries[name] == VERBS[name].help.splitlines()[0]
 
 
 @pytest.mark.parametrize(

@@ -33,9 +33,13 @@ from numba.core.compiler import CompileResult
 from numba.core.dispatcher import Dispatcher
 from numba.extending import _Intrinsic
 
+if sys.platform != "win32":
+    import fcntl
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from importlib.resources.abc import Traversable
+    from typing import IO
 
 _LOG = logging.getLogger("ddbio.kernel")
 
@@ -228,6 +232,7 @@ class KeptLoop(NullCache):  # type: ignore[misc]
         self._name = f"{function.__module__.rpartition('.')[2]}.{function.__qualname__}"
         self._dispatcher = dispatcher
         self._content: str | None = None
+        self._claim: IO[bytes] | None = None
 
     @property
     def cache_path(self) -> str:
@@ -239,15 +244,19 @@ class KeptLoop(NullCache):  # type: ignore[misc]
         target_context.refresh()
         triple, *processor = target_context.codegen().magic_tuple()
         folder = kept_folder()
-        places: list[Traversable] = [] if folder is None else [folder / self._file(sig, triple, *processor)]
+        own = None if folder is None else folder / self._file(sig, triple, *processor)
         portable = self._file(sig, triple, *portable_environment().values())
-        places += [shipped / portable for shipped in _FOLDERS.shipped()]
-        for place in places:
-            with suppress(OSError):
-                data = place.read_bytes()
-                if data[:_DIGEST_BYTES] == _digest(data[_DIGEST_BYTES:]):
-                    return CompileResult._rebuild(target_context, *pickle.loads(data[_DIGEST_BYTES:]))  # noqa: S301, SLF001 - from private folders
-        return None
+        found = None if own is None else _read_whole(own)
+        for shipped in _FOLDERS.shipped():
+            found = found or _read_whole(shipped / portable)
+        if found is None and own is not None:
+            # Another process may compile it just now: what it leaves is there when it lets go.
+            self._claim = _claim(own.with_suffix(".lock"))
+            found = _read_whole(own)
+        if found is None:
+            return None
+        self._release()
+        return CompileResult._rebuild(target_context, *pickle.loads(found))  # noqa: S301, SLF001 - from private folders
 
     def save_overload(self, sig: Any, data: Any) -> None:
         """Keep what was compiled for types of arguments, if anywhere."""
@@ -260,6 +269,12 @@ class KeptLoop(NullCache):  # type: ignore[misc]
         kept = serialize.dumps(data._reduce())  # noqa: SLF001 - numba's own cache asks so too
         with suppress(OSError):
             _write_whole(folder / self._file(sig, *data.codegen.magic_tuple()), _digest(kept) + kept)
+        self._release()
+
+    def _release(self) -> None:
+        if self._claim is not None:
+            self._claim.close()
+            self._claim = None
 
     def _file(self, sig: Any, *target: str) -> str:
         if self._content is None:
@@ -270,6 +285,25 @@ class KeptLoop(NullCache):  # type: ignore[misc]
 
 def _digest(data: bytes) -> bytes:
     return hashlib.blake2b(data, digest_size=_DIGEST_BYTES).digest()
+
+
+def _claim(path: Path) -> IO[bytes] | None:
+    """Wait until no other process has claimed a file, and claim it; return what holds the claim until it is closed."""
+    if sys.platform != "win32":
+        with suppress(OSError):
+            file = path.open("wb")
+            fcntl.flock(file, fcntl.LOCK_EX)
+            return file
+    return None
+
+
+def _read_whole(place: Traversable) -> bytes | None:
+    """Return what was written whole, or None where nothing is, or what is there was damaged."""
+    with suppress(OSError):
+        data = place.read_bytes()
+        if data[:_DIGEST_BYTES] == _digest(data[_DIGEST_BYTES:]):
+            return data[_DIGEST_BYTES:]
+    return None
 
 
 def _write_whole(path: Path, data: bytes) -> None:

@@ -7,6 +7,7 @@ import re
 import shutil
 import subprocess
 import sys
+import zipfile
 from pathlib import Path
 from typing import NamedTuple
 
@@ -22,7 +23,6 @@ PACKAGE = Path(ddbio.__file__).parent
 CONTENTS = """
 import ddbio, sys
 from ddbio.core import warm
-from ddbio.core.kernel import arrange
 from ddbio.core.kernel.cache import LOOPS
 from ddbio.core.kernel.store import content_of
 assert ddbio.__file__.startswith(sys.argv[1]), ddbio.__file__
@@ -30,19 +30,39 @@ for loop in LOOPS:
     print(loop.__module__, loop.__name__, content_of(loop))
 """
 
-ARRANGE = """
-import numpy as np
-from ddbio.core.kernel.arrange import arrange
-out, starts = np.zeros(64, np.uint8), np.zeros(2, np.int64)
-texts, offsets = np.frombuffer(b"ab", np.uint8).copy(), np.array([0, 1, 2], np.int64)
-arrange(texts, offsets, np.array([1, 0], np.int64), np.zeros(0, np.uint8), out, starts)
-print(bytes(out[:1]), sum(arrange._cache_misses.values()), sum(arrange._cache_hits.values()))
+SAMPLE = """
+from ddbio.core.kernel.cache import inner, loop
+from ddbio.core.kernel.memory import peek
+
+@inner
+def twice(data):
+    return 2 * peek(data, 0)
+
+@loop
+def double(data):
+    return twice(data)
 """
+
+DOUBLE = """
+import numpy as np
+from sample import double
+print(double(np.array([21])), sum(double._cache_misses.values()), sum(double._cache_hits.values()))
+"""
+
+
+@pytest.fixture(scope="module")
+def sample(tmp_path_factory):
+    """Return an archive with a module that has a loop."""
+    path = tmp_path_factory.mktemp("sample") / "sample.zip"
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("sample.py", SAMPLE)
+    return path
 
 
 def python(script: str, *arguments: str, package: Path = PACKAGE, **environment: str) -> str:
     """Return what a script writes that runs in a process of its own, with the package of that folder or archive."""
-    environment = {**os.environ, "PYTHONPATH": str(package.parent), "PYTHONDONTWRITEBYTECODE": "1", **environment}
+    found = os.pathsep.join([str(package.parent), environment.pop("SAMPLE", "")])
+    environment = {**os.environ, "PYTHONPATH": found, "PYTHONDONTWRITEBYTECODE": "1", **environment}
     command = [sys.executable, "-c", script, *arguments]
     return subprocess.run(command, env=environment, capture_output=True, text=True, check=True, cwd="/").stdout
 
@@ -104,47 +124,47 @@ def test_names_of_fields_are_part_of_the_name():
     assert store._spell_type(numba.typeof(One(array, array))) != store._spell_type(numba.typeof(Other(array, array)))
 
 
-def test_what_one_installation_compiled_another_loads(tmp_path):
+def test_what_one_installation_compiled_another_loads(tmp_path, sample):
     """A loop is compiled once, and then loaded by a copy elsewhere and from an archive."""
     cache = str(tmp_path / "cache")
-    assert python(ARRANGE, XDG_CACHE_HOME=cache).split()[1:] == ["1", "0"]
+    assert python(DOUBLE, SAMPLE=str(sample), XDG_CACHE_HOME=cache).split()[1:] == ["1", "0"]
     package = copied(tmp_path)
     for each in (package, zipped(package)):
-        assert python(ARRANGE, package=each, XDG_CACHE_HOME=cache) == "b'b' 0 1\n"
+        assert python(DOUBLE, package=each, SAMPLE=str(sample), XDG_CACHE_HOME=cache) == "42 0 1\n"
 
 
-def test_a_damaged_file_is_compiled_anew(tmp_path):
+def test_a_damaged_file_is_compiled_anew(tmp_path, sample):
     """A file whose digest does not fit is not run, but replaced."""
-    python(ARRANGE, XDG_CACHE_HOME=str(tmp_path))
-    (kept,) = (tmp_path / "ddbio" / "kernel").iterdir()
+    python(DOUBLE, SAMPLE=str(sample), XDG_CACHE_HOME=str(tmp_path))
+    (kept,) = (tmp_path / "ddbio" / "kernel").glob("*.nbc")
     whole = kept.read_bytes()
     kept.write_bytes(whole[:-1])
-    assert python(ARRANGE, XDG_CACHE_HOME=str(tmp_path)) == "b'b' 1 0\n"
-    assert [each.name for each in kept.parent.iterdir()] == [kept.name]
-    assert python(ARRANGE, XDG_CACHE_HOME=str(tmp_path)) == "b'b' 0 1\n"
+    assert python(DOUBLE, SAMPLE=str(sample), XDG_CACHE_HOME=str(tmp_path)) == "42 1 0\n"
+    assert list(kept.parent.glob("*.nbc")) == [kept]
+    assert python(DOUBLE, SAMPLE=str(sample), XDG_CACHE_HOME=str(tmp_path)) == "42 0 1\n"
 
 
-def test_portable_loops_are_loaded_without_compiling(tmp_path):
+def test_portable_loops_are_loaded_without_compiling(tmp_path, sample):
     """What was compiled for every processor of a kind is loaded by a process that compiles for its own."""
     folder = tmp_path / "shipped"
     folder.mkdir()
     build = f"from ddbio.core.kernel import store\nfrom pathlib import Path\nstore.keep_in(Path({str(folder)!r}))\n"
-    assert python(build + ARRANGE, **store.portable_environment()) == "b'b' 1 0\n"
+    assert python(build + DOUBLE, SAMPLE=str(sample), **store.portable_environment()) == "42 1 0\n"
     empty = str(tmp_path / "empty")
-    assert python(ARRANGE, XDG_CACHE_HOME=empty, DDBIO_KERNEL_DIR=str(folder)) == "b'b' 0 1\n"
+    assert python(DOUBLE, SAMPLE=str(sample), XDG_CACHE_HOME=empty, DDBIO_KERNEL_DIR=str(folder)) == "42 0 1\n"
     package = copied(tmp_path)
     shutil.copytree(folder, package / "_kernel")
     for each in (package, zipped(package)):
-        assert python(ARRANGE, package=each, XDG_CACHE_HOME=empty) == "b'b' 0 1\n"
+        assert python(DOUBLE, package=each, SAMPLE=str(sample), XDG_CACHE_HOME=empty) == "42 0 1\n"
 
 
-def test_a_named_folder_that_others_write_is_not_used(tmp_path):
+def test_a_named_folder_that_others_write_is_not_used(tmp_path, sample):
     """The folder that the environment names is checked as the user's own is."""
     folder = tmp_path / "shared"
     folder.mkdir()
     folder.chmod(0o777)
-    script = "import sys; sys.stderr = sys.stdout\n" + ARRANGE
-    said = python(script, XDG_CACHE_HOME=str(tmp_path), DDBIO_KERNEL_DIR=str(folder))
+    script = "import sys; sys.stderr = sys.stdout\n" + DOUBLE
+    said = python(script, SAMPLE=str(sample), XDG_CACHE_HOME=str(tmp_path), DDBIO_KERNEL_DIR=str(folder))
     assert f"DDBIO_KERNEL_DIR {folder} is not used" in said
 
 
@@ -184,3 +204,14 @@ def test_loops_are_kept_in_the_first_private_folder(tmp_path):
     assert found == str(temporary / f"ddbio-{os.getuid()}" / "ddbio" / "kernel")
     temporary.chmod(0o777)
     assert python(script, XDG_CACHE_HOME=str(shared), TMPDIR=str(temporary)).strip() == "None"
+
+
+def test_of_two_processes_one_compiles_and_the_other_waits(tmp_path, sample):
+    """Who begins second loads what the first leaves; both answer."""
+    environment = {**os.environ, "XDG_CACHE_HOME": str(tmp_path), "PYTHONPATH": str(sample)}
+    both = [
+        subprocess.Popen([sys.executable, "-c", DOUBLE], env=environment, stdout=subprocess.PIPE, text=True)
+        for _ in range(2)
+    ]
+    assert sorted(process.communicate(timeout=100)[0] for process in both) == ["42 0 1\n", "42 1 0\n"]
+    assert len(list(tmp_path.rglob("*.nbc"))) == 1

@@ -1,0 +1,48 @@
+"""Offer the verbs that scan a table; decide nothing that a verb should decide."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import click
+
+from ddbio.cli.flags import CONF_FLAG, JSON_FLAG, MASTER_FLAG, flags_of, parse_conf, parse_flags
+from ddbio.cli.progress import ProgressWatch
+from ddbio.cli.show import format_plan, format_report, plan_to_dict
+from ddbio.ops.scans.scan import plan_of, scan_to_files
+from ddbio.options import ScanToFilesOptions
+
+
+@click.command()
+@click.argument("table")
+@click.argument("dest")
+@flags_of(ScanToFilesOptions, without=["table", "dest"])
+@MASTER_FLAG
+@CONF_FLAG
+@click.option("--dry-run", is_flag=True, help="Stop after the plan; write nothing.")
+@JSON_FLAG
+def scan(*, as_json: bool, dry_run: bool, master: str | None, conf: tuple[str, ...], **flags: Any) -> None:
+    """Scan TABLE into Parquet files at DEST: s3://bucket/prefix or a local folder."""
+    options = parse_flags(ScanToFilesOptions, flags)
+    if dry_run:
+        _print_plan(options, as_json=as_json)
+        return
+    watch = ProgressWatch(show_plan=not as_json)
+    report = scan_to_files(options, master=master, conf=parse_conf(conf), watch=watch)
+    click.echo(report.to_json() if as_json else format_report(report))
+
+
+@click.command("scan")
+@click.argument("table")
+@click.argument("dest", required=False, default="unplanned")
+@flags_of(ScanToFilesOptions, without=["table", "dest"])
+@JSON_FLAG
+def plan_scan(*, as_json: bool, **flags: Any) -> None:
+    """Describe and sample TABLE, and print how it would be scanned."""
+    _print_plan(parse_flags(ScanToFilesOptions, flags), as_json=as_json)
+
+
+def _print_plan(options: ScanToFilesOptions, *, as_json: bool) -> None:
+    made = plan_of(options)
+    click.echo(json.dumps(plan_to_dict(made), ensure_ascii=False) if as_json else format_plan(made))

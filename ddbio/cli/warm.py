@@ -1,0 +1,23 @@
+"""Offer the verb that compiles ahead; decide nothing that it should decide."""
+
+from __future__ import annotations
+
+import json
+import time
+
+import click
+
+from ddbio.cli.flags import JSON_FLAG
+from ddbio.ops.warm import warm_all
+
+
+@click.command()
+@click.option("--to", metavar="FOLDER", help="Compile for every processor of this kind, into a folder to be shipped.")
+@JSON_FLAG
+def warm(*, as_json: bool, to: str | None) -> None:
+    """Compile all loops ahead of their first use, or load them from where they are kept."""
+    began = time.monotonic()
+    folder = warm_all(to)
+    seconds = round(time.monotonic() - began, 3)
+    done = {"seconds": seconds, "folder": None if folder is None else str(folder)}
+    click.echo(json.dumps(done) if as_json else f"the kernel is ready after {seconds:.1f} s; kept in {folder}")

@@ -1,0 +1,72 @@
+"""Compile all loops in several processes, for this processor or for all of its kind; decide nothing about loops."""
+
+from __future__ import annotations
+
+import logging
+import multiprocessing
+import os
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from pathlib import Path
+
+from ddbio.core.kernel.store import keep_in, kept_folder, portable_environment
+from ddbio.core.warm import WARM_UPS, warm
+from ddbio.errors import OptionError
+
+_LOG = logging.getLogger("ddbio.kernel")
+
+MOST_PROCESSES = 4
+"""More would compile again what several loops call: the longest loop takes a third of the time."""
+
+
+def warm_all(to: str | None = None) -> Path | None:
+    """Compile all loops, or see that they are there; return the folder where they are kept, or None if nowhere.
+
+    Parameters
+    ----------
+    to
+        A folder for loops that every processor of this kind runs, to be shipped; by default they are compiled for
+        this one, and kept where the next process of this user looks.
+
+    Raises
+    ------
+    OptionError
+        If the folder cannot be made.
+    """
+    folder = kept_folder() if to is None else _made(to)
+    if folder is None:
+        warm()
+        return None
+    before = dict(os.environ)
+    if to is not None:
+        # The processes read it when they start.
+        os.environ.update(portable_environment(), DDBIO_KERNEL_DIR="")
+    processes = min(MOST_PROCESSES, os.cpu_count() or 1)
+    try:
+        context = multiprocessing.get_context("spawn")
+        with ProcessPoolExecutor(processes, context, initializer=_begin, initargs=(folder,)) as pool:
+            parts = [pool.submit(warm, part) for part in range(len(WARM_UPS))]
+            for count, part in enumerate(as_completed(parts), 1):
+                part.result()
+                _LOG.info("compiled %d of %d parts", count, len(parts))
+    finally:
+        os.environ.clear()
+        os.environ.update(before)
+    if to is not None:
+        for lock in folder.glob("*.lock"):
+            lock.unlink(missing_ok=True)
+    return folder
+
+
+def _begin(folder: Path) -> None:
+    keep_in(folder)
+    # Whoever asks for all loops to be compiled need not be warned by each process that this takes its time.
+    _LOG.setLevel(logging.ERROR)
+
+
+def _made(to: str) -> Path:
+    folder = Path(to).resolve()
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise OptionError(f"no folder for loops can be made at {to}: {error.strerror}") from None
+    return folder
