@@ -32,7 +32,7 @@ def endpoint(server):
 def _ddbio(*arguments, **environment):
     command = [sys.executable, "-m", "ddbio", *map(str, arguments)]
     environment = {**os.environ, **environment}
-    return subprocess.run(command, check=False, capture_output=True, text=True, timeout=120, env=environment)
+    return subprocess.run(command, check=False, capture_output=True, text=True, timeout=600, env=environment)
 
 
 def test_version():
@@ -74,6 +74,8 @@ def test_schema_goes_round(endpoint, tmp_path):
     assert report["rescued"] == 0
 
 
+@pytest.mark.slow
+@pytest.mark.timeout(900)
 def test_warm_keeps_what_it_compiled(tmp_path):
     """A warm decoder lies in the user's cache folder, and says where."""
     ready = json.loads(_ddbio("warm", "--json", XDG_CACHE_HOME=str(tmp_path)).stdout)
@@ -82,6 +84,7 @@ def test_warm_keeps_what_it_compiled(tmp_path):
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(900)
 def test_warm_to_a_folder_compiles_what_a_process_elsewhere_loads(tmp_path):
     """Loops that are shipped serve a process that keeps none of its own: it compiles nothing."""
     shipped = tmp_path / "shipped"
