@@ -20,7 +20,7 @@ from ddbio.core.digest import Digest
 from ddbio.core.digest_texts import add_members, add_values
 from ddbio.core.encode import EncodeOptions
 from ddbio.core.kernel.encode.fields import plain_array, plain_fields, without_hidden
-from ddbio.core.kernel.encode.load import bytes_array, offsets_of, spans_of, view_of, words_of
+from ddbio.core.kernel.encode.load import as_type, bytes_array, offsets_of, spans_of, view_of, words_of
 from ddbio.core.kernel.encode.state import BINARY, NUMBER, TEXT
 from ddbio.core.kernel.encode.times import time_array
 from ddbio.core.kernel.encode.unfit import unfit_times
@@ -177,11 +177,11 @@ def _add_numbers(array: _Array, path: str, under: tuple[_Words, bool], sums: _Wo
     given = array.type
     if pa.types.is_integer(given):
         signed = pa.types.is_signed_integer(given)
-        words = words_of(array.cast(pa.int64() if signed else pa.uint64()), 1)
+        words = words_of(as_type(array, pa.int64() if signed else pa.uint64()), 1)
         loops.add_words(words, signed, *_validity(array), *under, sums)
         return
     if pa.types.is_decimal(given) and not pa.types.is_decimal256(given) and abs(given.scale) <= _MOST_SCALE:
-        words = words_of(array.cast(pa.decimal128(given.precision, given.scale)), 2)
+        words = words_of(as_type(array, pa.decimal128(given.precision, given.scale)), 2)
         loops.add_decimals(words, given.scale, *_validity(array), *under, sums)
         return
     texts = bytes_array(array, NUMBER)

@@ -219,10 +219,10 @@ class Loader:
                 self._load_spans(node, bytes_array(array, node.kind), states)
             case st.INTEGER | st.UNSIGNED:
                 self.room += length * (LONGEST + max(-node.scale, node.scale))
-                self._load_words(node, array.cast(pa.uint64() if node.kind == st.UNSIGNED else pa.int64()), 1)
+                self._load_words(node, as_type(array, pa.uint64() if node.kind == st.UNSIGNED else pa.int64()), 1)
             case st.WIDE:
                 self.room += length * (LONGEST + node.scale)
-                self._load_words(node, array.cast(pa.decimal128(array.type.precision, array.type.scale)), 2)
+                self._load_words(node, as_type(array, pa.decimal128(array.type.precision, array.type.scale)), 2)
             case st.BOOLEAN:
                 place = self._tables.words[node.number] = self._take_data(length)
                 self.room += 8 * length
@@ -278,6 +278,8 @@ class Loader:
 
     def _load_parsed(self, node: Node, array: Any, states: npt.NDArray[np.uint8]) -> None:
         """Lay out JSON text: as it stands where the loop finds it so, else read and written anew."""
+        if not (states == st.VALUE).any():
+            return
         texts = bytes_array(array, st.TEXT)
         place = self._lay_out(node, texts)
         rule = self._rules.get(name_of_field(node.field)) if node.depth == 1 else None
@@ -342,6 +344,11 @@ class Loader:
     def _refuse(self, states: npt.NDArray[np.uint8], node: Node, entry: int, rule: str, message: str) -> None:
         states[entry] = st.BAD
         self.messages[node.number, entry] = (rule, message)
+
+
+def as_type(array: Any, arrow_type: pa.DataType) -> Any:
+    """Return an array cast, or itself where its type is that already: a cast is dear for a few rows."""
+    return array if array.type == arrow_type else array.cast(arrow_type)
 
 
 def bytes_array(array: Any, kind: int) -> Any:

@@ -8,6 +8,7 @@ import numpy as np
 
 from ddbio.core.kernel.cache import inner
 from ddbio.core.kernel.memory import copy32, load64, out_of_line, peek, poke, special32
+from ddbio.core.kernel.text import hash_text
 
 _STEP = 32
 _SPACE, _BACKSLASH, _LETTER_U, _ZERO, _PAD = ord(" "), ord("\\"), ord("u"), ord("0"), ord("=")
@@ -20,7 +21,6 @@ LONGEST_ESCAPE = 6
 
 _FEW = 12
 _WORD_BYTES, _WORD_BITS = 8, 64
-_MULTIPLIER, _SHIFT = np.uint64(0x9E3779B97F4A7C15), np.uint64(29)
 _LENGTH_MASK = 0xFFFFFFFF
 
 
@@ -121,20 +121,6 @@ def _equal(data: Any, one: int, other: int, length: int) -> Any:
 
 
 @inner
-def _hash(data: Any, place: int, length: int) -> Any:
-    mixed = np.uint64(length)
-    while length > 0:
-        word = load64(data, place)
-        if length < _WORD_BYTES:
-            word <<= np.uint64(_WORD_BITS - 8 * length)
-        mixed = (mixed ^ word) * _MULTIPLIER
-        mixed ^= mixed >> _SHIFT
-        place += _WORD_BYTES
-        length -= _WORD_BYTES
-    return mixed >> _SHIFT
-
-
-@inner
 def has_twice(data: Any, start: int, spans: Any, place: int, count: int, slots: Any) -> Any:
     """Return whether two spans, each a place after ``start`` and a length, hold the same bytes.
 
@@ -164,7 +150,7 @@ def _has_twice_of_many(data: Any, start: int, spans: Any, place: int, count: int
     for index in range(count):
         one = peek(spans, place + index)
         length = one & _LENGTH_MASK
-        slot = np.int64(_hash(data, start + (one >> 32), length)) & (size - 1)
+        slot = np.int64(hash_text(data, start + (one >> 32), length)) & (size - 1)
         while peek(slots, slot) >= 0:
             other = peek(slots, slot)
             if not (one ^ other) & _LENGTH_MASK and _equal(data, start + (one >> 32), start + (other >> 32), length):
