@@ -9,6 +9,7 @@ import numpy as np
 from ddbio.core import digest as plain
 from ddbio.core.attribute import check_item, check_value
 from ddbio.core.items import checked_json
+from ddbio.core.kernel.encode.fields import plain_array
 from ddbio.core.kernel.encode.load import allocate, allocate_words, bytes_array, offsets_of, valid_of
 from ddbio.core.kernel.encode.state import TEXT
 from ddbio.core.kernel.encode.unfit import broken_texts
@@ -46,7 +47,7 @@ def add_members(array: _Array, columns: Mapping[str, _Array], sums: _Words, firs
     EncodeError
         An attribute is in its column too.
     """
-    texts = bytes_array(array, TEXT)
+    texts = bytes_array(plain_array(array), TEXT)
     work, column = _laid_out(texts)
     n_others = loops.add_members(work, column, _beside(columns, len(texts)), sums)
     for row in column.others[:n_others].tolist():

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from item_strategies import ITEMS, VALUES
 
+from ddbio.core.digest_columns import digest_of_batches
 from ddbio.core.encode import EncodeOptions, Encoder
 from ddbio.core.items import items_of
 from ddbio.core.kernel.encode.json_values import RefusedValueError, read_members, read_value
@@ -173,3 +174,30 @@ def test_rows_between_rescued_rows_keep_their_items():
     for rows in (batch, batch.slice(3, 99)):
         lines = Encoder(batch.schema).encode_lines(rows).splitlines()
         assert lines == [compact_json(item).encode() for item in items_of(rows)]
+
+
+KINDS = {
+    "dictionary": lambda texts: texts.dictionary_encode(),
+    "view": lambda texts: texts.cast(pa.string_view()),
+    "large": lambda texts: texts.cast(pa.large_string()),
+    "runs": lambda texts: pa.RunEndEncodedArray.from_arrays(range(1, len(texts) + 1), texts),
+}
+
+
+@pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)
+def test_rescued_text_is_the_same_however_arrow_keeps_it(kind):
+    """Dictionaries, views and runs of rescue texts are written and digested as what they stand for."""
+    texts = pa.array(['{"a":{"S":"x"}}', None, '{"b":{"N":"1"}}', '{"a":{"S":"x"}}'])
+    plain, other = (pa.record_batch([each], names=["_rescue"]) for each in (texts, kind(texts)))
+    assert Encoder(other.schema).encode_lines(other) == Encoder(plain.schema).encode_lines(plain)
+    assert digest_of_batches([other]) == digest_of_batches([plain])
+
+
+def test_rescued_text_that_is_not_utf8_spoils_its_row_alone():
+    """Bytes that are no text are told by their row, also where the next row begins with what would make them one."""
+    texts = pa.array([b'{"a":{"S":"x"}}', b'{"a":{"S":"\xc3', b'\xa9"}}'], pa.binary()).view(pa.string())
+    batch = pa.record_batch([texts], names=["_rescue"])
+    assert [(each.row, each.rule) for each in Encoder(batch.schema).encode(batch).refusals] == [
+        (1, "json"),
+        (2, "json"),
+    ]

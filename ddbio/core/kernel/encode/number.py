@@ -28,19 +28,38 @@ LONGEST = MAX_DIGITS - MIN_EXPONENT + 16
 
 
 @inner
-def _put_magnitude(out: Any, at: int, magnitude: Any, n_digits: int) -> Any:
-    """Print a whole number, with zeros in front up to ``n_digits``."""
-    place = at + n_digits
-    while place >= at + 2:
+def _count_digits(magnitude: Any) -> Any:
+    """Return how many digits a whole number has that is not 0."""
+    if magnitude < _POWERS[8]:
+        if magnitude < _POWERS[4]:
+            if magnitude < _HUNDRED:
+                return 1 + (magnitude >= _TEN)
+            return 3 + (magnitude >= _POWERS[3])
+        if magnitude < _POWERS[6]:
+            return 5 + (magnitude >= _POWERS[5])
+        return 7 + (magnitude >= _POWERS[7])
+    n_digits = 9
+    while n_digits < _MOST_POWERS and magnitude >= _POWERS[n_digits]:
+        n_digits += 1
+    return n_digits
+
+
+@inner
+def _put_lowest(out: Any, place: int, magnitude: Any, count: int) -> Any:
+    """Print so many of the lowest digits of a whole number before ``place``; return the number without them."""
+    while count >= 2:  # noqa: PLR2004 - a pair
         rest = magnitude // _HUNDRED
         pair = np.int64(magnitude - rest * _HUNDRED) * 2
         magnitude = rest
         place -= 2
         poke(out, place, _PAIRS[pair])
         poke(out, place + 1, _PAIRS[pair + 1])
-    if place > at:
-        poke(out, at, np.int64(magnitude) + _ZERO)
-    return at + n_digits
+        count -= 2
+    if count > 0:
+        rest = magnitude // _TEN
+        poke(out, place - 1, np.int64(magnitude - rest * _TEN) + _ZERO)
+        magnitude = rest
+    return magnitude
 
 
 @inner
@@ -61,27 +80,30 @@ def put_integer(out: Any, at: int, magnitude: Any, negative: Any, scale: int) ->
     if magnitude == 0:
         poke(out, at, _ZERO)
         return at + 1, 1
-    while magnitude % _TEN == 0:
-        magnitude //= _TEN
+    tenth = magnitude // _TEN
+    while tenth * _TEN == magnitude:
+        magnitude = tenth
         scale -= 1
-    n_digits = 1
-    while n_digits < _MOST_POWERS and magnitude >= _POWERS[n_digits]:
-        n_digits += 1
+        tenth = magnitude // _TEN
+    n_digits = _count_digits(magnitude)
     if negative:
         poke(out, at, _MINUS)
         at += 1
     weight = _weight(n_digits, negative)
     if scale <= 0:
-        return _put_zeros(out, _put_magnitude(out, at, magnitude, n_digits), -scale), weight
+        _put_lowest(out, at + n_digits, magnitude, n_digits)
+        return _put_zeros(out, at + n_digits, -scale), weight
     if scale >= n_digits:
         poke(out, at, _ZERO)
         poke(out, at + 1, _DOT)
-        at = _put_zeros(out, at + 2, scale - n_digits)
-        return _put_magnitude(out, at, magnitude, n_digits), weight
-    whole = magnitude // _POWERS[scale]
-    at = _put_magnitude(out, at, whole, n_digits - scale)
-    poke(out, at, _DOT)
-    return _put_magnitude(out, at + 1, magnitude - whole * _POWERS[scale], scale), weight
+        stop = _put_zeros(out, at + 2, scale - n_digits) + n_digits
+        _put_lowest(out, stop, magnitude, n_digits)
+        return stop, weight
+    stop = at + n_digits + 1
+    whole = _put_lowest(out, stop, magnitude, scale)
+    poke(out, stop - scale - 1, _DOT)
+    _put_lowest(out, stop - scale - 1, whole, n_digits - scale)
+    return stop, weight
 
 
 @inner
@@ -113,7 +135,7 @@ def _put_very_wide(out: Any, at: int, low: int, high: int, scale: int, digits: A
         quotient, rest = part // _GROUP, part % _GROUP
         part = rest << _HALF_BITS | first & _LOW_HALF
         first, rest = quotient << _HALF_BITS | part // _GROUP, part % _GROUP
-        _put_magnitude(digits, (_GROUPS - 1 - group) * _GROUP_DIGITS, rest, _GROUP_DIGITS)
+        _put_lowest(digits, (_GROUPS - group) * _GROUP_DIGITS, rest, _GROUP_DIGITS)
     start, stop = 0, _GROUPS * _GROUP_DIGITS
     while peek(digits, start) == _ZERO:
         start += 1

@@ -8,7 +8,7 @@ Refuses to know what is in range: the room for all rows was measured before.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -56,14 +56,21 @@ from ddbio.core.kernel.encode.state import (
 from ddbio.core.kernel.encode.text import has_twice, put, put_base64, put_text
 from ddbio.core.kernel.memory import copy32, peek, pointers, poke
 
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
 _OPEN, _CLOSE, _COMMA, _QUOTE, _COLON = ord("{"), ord("}"), ord(","), ord('"'), ord(":")
 _LENGTH_MASK = 0xFFFFFFFF
+
+
+class _Out(NamedTuple):
+    text: npt.NDArray[np.uint8]
 
 
 @loop
 def print_rows(tables: Any, work: Any, out: Any, n_rows: int) -> Any:
     """Print the rows; fill the ends and sizes of items and the refusals; return how many rows were refused."""
-    return _print_rows(pointers(tables), pointers(work), out, n_rows)
+    return _print_rows(pointers(tables), pointers(work), pointers(_Out(out)).text, n_rows)
 
 
 @inner

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from ddbio.core.kernel.cache import inner, loop
 from ddbio.core.kernel.encode.text import put
-from ddbio.core.kernel.memory import load64, peek, poke
+from ddbio.core.kernel.memory import load64, peek, pointers, poke
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
 
 # https://github.com/Cyan4973/xxHash/blob/dev/doc/xxhash_spec.md#xxh64-algorithm-description
 _PRIME_1 = np.uint64(0x9E3779B185EBCA87)
@@ -76,6 +79,10 @@ def hash_bytes(data: Any, place: int, stop: int) -> Any:
     return value ^ (value >> np.uint64(32))
 
 
+class _Data(NamedTuple):
+    data: npt.NDArray[np.uint8]
+
+
 @loop
 def hash_keys(data: Any, contents: Any, tags: Any, at: int, hashes: Any) -> None:
     """Hash per row each key's tag, its content's length and its content, put together from ``at``.
@@ -83,6 +90,11 @@ def hash_keys(data: Any, contents: Any, tags: Any, at: int, hashes: Any) -> None
     A key's content lies in ``data`` from ``contents[key, row]`` to ``contents[key, row + 1]``; a tag of 0 is left out,
     with the length. There is room for the longest row.
     """
+    _hash_keys(pointers(_Data(data)).data, contents, tags, at, hashes)
+
+
+@inner
+def _hash_keys(data: Any, contents: Any, tags: Any, at: int, hashes: Any) -> None:
     n_keys = contents.shape[0]
     for row in range(contents.shape[1] - 1):
         stop = at
