@@ -11,13 +11,14 @@ import pyarrow as pa
 
 from ddbio.core.idle import Idle
 from ddbio.core.kernel.decode.decoder import KernelDecoder as Decoder
+from ddbio.core.kernel.decode.observer import shape_of_items
 from ddbio.core.schema.item_schema import ItemSchema, arrow_schema_of
 from ddbio.core.text.change_lines import images_of
 from ddbio.core.text.framing import NOT_ITEMS, checked_items, framed_items
 from ddbio.errors import DecodeError, OptionError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from typing_extensions import Buffer
 
@@ -62,7 +63,7 @@ def from_dynamodb_json(
     body, framing = framed_items(data)
     if framing == "changes":
         raise DecodeError(NOT_ITEMS)
-    given = ItemSchema.of_items(checked_items(bytes(body), framing)) if schema is None else schema
+    given = observe_parts([(body, framing)]) if schema is None else schema
     return _decode(body, framing, given, nulls or ("keep" if schema is None else "merge"))
 
 
@@ -85,7 +86,22 @@ def observe_dynamodb_json(data: Buffer) -> ItemSchema:
     DecodeError
         The bytes are none of these; the message has the line.
     """
-    return ItemSchema.of_items(iterate_items(data))
+    return observe_parts([framed_items(data)])
+
+
+def observe_parts(parts: Sequence[tuple[bytes | memoryview, Framing]]) -> ItemSchema:
+    """Return what all items of several bodies, or all images of their changes, look like together.
+
+    Raises
+    ------
+    DecodeError
+        One is not framed as it is told; the message has the line.
+    """
+    shape = shape_of_items(parts)
+    if shape is not None:
+        return ItemSchema(shape)
+    # Changes, and what may be broken.
+    return ItemSchema.of_items(item for body, framing in parts for item in _items(bytes(body), framing))
 
 
 def iterate_items(data: Buffer) -> Iterator[Item]:
@@ -97,4 +113,8 @@ def iterate_items(data: Buffer) -> Iterator[Item]:
         The bytes are none of these; the message has the line.
     """
     body, framing = framed_items(data)
-    return images_of(bytes(body)) if framing == "changes" else checked_items(bytes(body), framing)
+    return _items(bytes(body), framing)
+
+
+def _items(body: bytes, framing: Framing) -> Iterator[Item]:
+    return images_of(body) if framing == "changes" else checked_items(body, framing)

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from ddbio.errors import DecodeError
+from ddbio.errors import DecodeError, NotFoundError
+from ddbio.lake.ranges import RangeFile
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -42,7 +43,11 @@ def read_batches(store: ObjectStore, path: str) -> Iterator[pa.RecordBatch]:
 
 
 def _open(store: ObjectStore, path: str) -> pq.ParquetFile:
+    entry = next((each for each in store.list(path) if each.path == path), None)
+    if entry is None:
+        raise NotFoundError(f"{store.uri}/{path}: there is no such file")
     try:
-        return pq.ParquetFile(pa.BufferReader(store.read(path)), page_checksum_verification=True)
+        file = pa.PythonFile(RangeFile(store, entry), "r")
+        return pq.ParquetFile(file, pre_buffer=True, page_checksum_verification=True)
     except pa.ArrowInvalid as error:
         raise DecodeError(f"{store.uri}/{path} is not a whole Parquet file: {error}", uri=path) from error

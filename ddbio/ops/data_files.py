@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import gzip
+import itertools
+import sys
 import zlib
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ddbio.errors import DecodeError, NotFoundError
+from ddbio.lake.gunzip import GunzipLines
 from ddbio.lake.rows import is_rows
 from ddbio.ops.job.target import open_store
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Generator, Iterator
 
     from ddbio.lake.store import ObjectStore
     from ddbio.options import ConnectionOptions
@@ -70,6 +73,33 @@ def find_data(name: str, options: ConnectionOptions) -> tuple[ObjectStore, list[
     if not paths:
         raise NotFoundError(f"{name} holds no file of DynamoDB JSON (*.json, *.json.gz) and no Parquet file")
     return store, paths
+
+
+def read_lines(store: ObjectStore, path: str, count: int) -> bytes:
+    """Return the first lines of a file, inflated if they are gzip's, and read little more than they take.
+
+    Raises
+    ------
+    NotFoundError
+        If there is no such file.
+    DecodeError
+        If its gzip is broken so far.
+    """
+    text, n_lines = [], 0
+    with closing(_chunks_of(store, path)) as chunks:
+        for chunk in chunks:
+            text.append(bytes(chunk))
+            n_lines += text[-1].count(b"\n")
+            if n_lines >= count:
+                break
+    return b"".join(line + b"\n" for line in b"".join(text).split(b"\n", count)[:count])
+
+
+def _chunks_of(store: ObjectStore, path: str) -> Generator[bytes | memoryview]:
+    chunks = store.read_chunks(path)
+    first = next(chunks, b"")
+    stored = itertools.chain([first], chunks)
+    yield from GunzipLines(stored, f"{store.uri}/{path}", sys.maxsize) if first.startswith(_GZIP_MAGIC) else stored
 
 
 def read_plain(store: ObjectStore, path: str) -> bytes:

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import itertools
 import os
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from ddbio.budget import LocalBudget
-from ddbio.core.decode import iterate_items, observe_dynamodb_json
+from ddbio.core.decode import iterate_items, observe_dynamodb_json, observe_parts
 from ddbio.core.plan import budget_of
 from ddbio.core.schema.item_schema import ItemSchema
+from ddbio.core.text.framing import framed_items
+from ddbio.errors import DecodeError
 from ddbio.lake.reader import read_schema
-from ddbio.ops.data_files import PARQUET, find_data, is_data, named_errors, read_plain
+from ddbio.ops.data_files import PARQUET, find_data, is_data, named_errors, read_lines, read_plain
 from ddbio.ops.scans.survey import describe_scan, observe_table
 
 if TYPE_CHECKING:
@@ -57,7 +60,11 @@ def _of_files(name: str, options: ScanOptions) -> ItemSchema:
     if paths[0].endswith(PARQUET):
         return ItemSchema.from_arrow(read_schema(store, paths[0]))
     share = -(-options.sample_items // min(len(paths), _FILES_SAMPLED))
-    return ItemSchema.of_items(item for path in _spread(paths, _FILES_SAMPLED) for item in _sample(store, path, share))
+    sampled = _spread(paths, _FILES_SAMPLED)
+    with suppress(DecodeError):
+        return observe_parts([framed_items(read_lines(store, path, share)) for path in sampled])
+    # A document goes on behind those lines, or a file is broken: its whole tells.
+    return ItemSchema.of_items(item for path in sampled for item in _sample(store, path, share))
 
 
 def _sample(store: ObjectStore, path: str, count: int) -> Iterator[Item]:

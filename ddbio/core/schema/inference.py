@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING
 
 from ddbio.core.attribute import AttributeValue, Item, canonical_number, check_item, check_value
@@ -23,34 +24,35 @@ def observe_items(items: Iterable[Item]) -> Shape:
     DecodeError
         An item is not DynamoDB JSON.
     """
-    root, count = _Seen(0), 0
+    root, count = Seen(), 0
     for item in items:
         try:
-            root.add_members(item)
+            root.add_members(item, sys.maxsize)
         except (AttributeError, DecodeError, TypeError, ValueError):
             # Once more, slowly: to say where it is broken.
             check_item(item)
             raise
         count += 1
-    members = {name: seen.shape() for name, seen in root.members.items()}
-    return Shape(tags={"M": count} if count else {}, members=members)
+    return root.shape_of_items(count)
 
 
-class _Seen:
+class Seen:
     """Count what one attribute, or all elements of one list, looked like."""
 
-    __slots__ = ("element", "fits_int64", "members", "place", "scale", "tags", "whole_digits")
+    __slots__ = ("element", "fits_int64", "members", "place", "rest", "scale", "tags", "whole_digits")
 
-    def __init__(self, place: int) -> None:
+    def __init__(self, place: int = 0) -> None:
         self.place = place
         self.tags: dict[str, int] = {}
-        self.members: dict[str, _Seen] = {}
-        self.element: _Seen | None = None
+        self.members: dict[str, Seen] = {}
+        self.element: Seen | None = None
+        self.rest: Seen | None = None
         self.whole_digits = 0
         self.scale = 0
         self.fits_int64 = True
 
     def add(self, value: AttributeValue) -> None:
+        """Count a value, which is checked where a look is not enough."""
         ((tag, content),) = value.items()
         if tag == "S" and type(content) is str and content.isascii():
             # The common value needs no second look.
@@ -60,7 +62,7 @@ class _Seen:
         elif tag == "M":
             self.add_members(content)
         elif tag == "L" and type(content) is list:
-            self.element = element = self.element or _Seen(0)
+            self.element = element = self.element or Seen()
             for each in content:
                 element.add(each)
         elif tag == "NS" and type(content) is list:
@@ -70,12 +72,16 @@ class _Seen:
             check_value(value)
         self.tags[tag] = self.tags.get(tag, 0) + 1
 
-    def add_members(self, members: Item) -> None:
+    def add_members(self, members: Item, most_names: int = MAX_STRUCT_FIELDS) -> None:
+        """Count the values of a map or an item, each under its name; those of names beyond so many together."""
         for name, value in members.items():
             seen = self.members.get(name)
             if seen is None:
                 check_value({"S": name})
-                seen = self.members[name] = _Seen(len(self.members))
+                if len(self.members) < most_names:
+                    seen = self.members[name] = Seen(len(self.members))
+                else:
+                    seen = self.rest = self.rest or Seen()
             seen.add(value)
 
     def _add_number(self, text: str) -> None:
@@ -88,7 +94,7 @@ class _Seen:
         self.scale = max(self.scale, len(fraction))
         self.fits_int64 = self.fits_int64 and not fraction and int(whole) in _INT64
 
-    def add_seen(self, other: _Seen) -> None:
+    def add_seen(self, other: Seen) -> None:
         """Count all that the other counted."""
         for tag, count in other.tags.items():
             self.tags[tag] = self.tags.get(tag, 0) + count
@@ -96,18 +102,28 @@ class _Seen:
         self.scale = max(self.scale, other.scale)
         self.fits_int64 = self.fits_int64 and other.fits_int64
         if other.element is not None:
-            self.element = self.element or _Seen(0)
+            self.element = self.element or Seen()
             self.element.add_seen(other.element)
         for name, seen in other.members.items():
-            self.members.setdefault(name, _Seen(len(self.members))).add_seen(seen)
+            self.members.setdefault(name, Seen(len(self.members))).add_seen(seen)
+        if other.rest is not None:
+            self.rest = self.rest or Seen()
+            self.rest.add_seen(other.rest)
+
+    def shape_of_items(self, count: int) -> Shape:
+        """Return what so many items looked like, every name of theirs kept."""
+        members = {name: seen.shape() for name, seen in self.members.items()}
+        return Shape(tags={"M": count} if count else {}, members=members)
 
     def shape(self) -> Shape:
         """Return what was counted; the names of a map are forgotten where they are too many."""
         others, members = None, self.members
-        if len(members) > MAX_STRUCT_FIELDS:
-            others, members = _Seen(0), {}
+        if self.rest is not None or len(members) > MAX_STRUCT_FIELDS:
+            others, members = Seen(), {}
             for seen in self.members.values():
                 others.add_seen(seen)
+            if self.rest is not None:
+                others.add_seen(self.rest)
         return Shape(
             tags=self.tags,
             place=self.place,

@@ -92,7 +92,9 @@ class ItemSchema:
             A declared column is none.
         """
         if not self._arrow:
-            self._arrow.append(normalize_schema(pa.schema([*fields_of(self.seen, self.declared), RESCUE_FIELD])))
+            columns = pa.schema([*fields_of(self.seen, self.declared), RESCUE_FIELD])
+            # What is inferred is normal as it is.
+            self._arrow.append(columns if self.declared == NOTHING_DECLARED else normalize_schema(columns))
         return self._arrow[0]
 
     def to_json(self) -> str:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 _BLANK = re.compile(r"[ \t\r\n]*")
 _BYTE_ORDER_MARK = "\ufeff"
-_FIRST_BYTES, _FIRST_GROWTH = 4096, 8
+_FIRST_BYTES, _FIRST_GROWTH = 1024, 8
 
 
 def compact_json(value: Any) -> str:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import heapq
 import itertools
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
+from ddbio.core.decode import observe_parts
 from ddbio.core.schema.arrow import infer_schema_of_items
 from ddbio.core.schema.item_schema import arrow_schema_of
 from ddbio.core.text.change_lines import checked_changes
 from ddbio.core.text.framing import checked_items
+from ddbio.errors import DecodeError
 from ddbio.ops.exports.file import FileText
 from ddbio.ops.exports.layout import Layout
 from ddbio.ops.exports.task import ExportTask
@@ -48,6 +51,9 @@ def layout_of_export(source: ExportSource, options: ExportReadOptions) -> Layout
     share = -(-options.sample_items // max(1, len(files)))
     lines = [_sample(source, file, share) for file in files]
     if source.summary.kind == "full":
+        with suppress(DecodeError):
+            return Layout(observe_parts([(_head(source, file, share), "export") for file in files]).to_arrow())
+        # Once more: to say which file is broken.
         return Layout(infer_schema_of_items(itertools.chain.from_iterable(lines)))
     changes = list(itertools.chain.from_iterable(lines))
     images = (image for change in changes for image in (change.keys, change.new_image, change.old_image) if image)
@@ -87,8 +93,15 @@ def export_tasks(
 
 
 def _sample(source: ExportSource, file: ExportFile, count: int) -> Iterator[Any]:
-    text = FileText(source, file)
-    with text.blocks() as blocks:
-        block = bytes(next(blocks, b""))
-        lines = b"\n".join(block.split(b"\n", count)[:count])
+    with FileText(source, file).blocks() as blocks:
+        lines = _first_lines(next(blocks, b""), count)
         yield from checked_items(lines, "export") if source.summary.kind == "full" else checked_changes(lines)
+
+
+def _head(source: ExportSource, file: ExportFile, count: int) -> bytes:
+    with FileText(source, file).blocks() as blocks:
+        return _first_lines(next(blocks, b""), count)
+
+
+def _first_lines(block: bytes | memoryview, count: int) -> bytes:
+    return b"\n".join(bytes(block).split(b"\n", count)[:count])

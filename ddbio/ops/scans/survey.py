@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import threading
 from contextlib import closing
 from typing import TYPE_CHECKING
@@ -14,6 +13,7 @@ from ddbio.aws.scan import Patience, SegmentRequest, scan_pages
 from ddbio.aws.table import describe_table
 from ddbio.aws.wire import open_pages
 from ddbio.core.capacity import PAGES_PER_SECOND, READ_UNIT_BYTES, read_units
+from ddbio.core.decode import observe_parts
 from ddbio.core.plan import Sample, budget_of, check_scan
 from ddbio.core.schema.arrow import project_schema
 from ddbio.core.schema.field import name_of_field, tag_of_field, tagged_field
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from ddbio.budget import Budget
-    from ddbio.core.attribute import Item
     from ddbio.core.facts import TableFacts
     from ddbio.core.text.page import Page
     from ddbio.options import ScanOptions
@@ -71,7 +70,7 @@ def sample_table(facts: TableFacts, options: ScanOptions, budget: Budget) -> Sam
     units = sum(page.consumed_units or 0.0 for page in pages)
     schema = given
     if schema is None:
-        schema = _with_asked(ItemSchema.of_items(_items(pages)), facts, options).to_arrow()
+        schema = _with_asked(_observed(pages), facts, options).to_arrow()
     unit_bytes = READ_UNIT_BYTES / (1.0 if options.consistent else 0.5)
     complete = len(pages) == 1 and pages[0].last_evaluated_key is None
     return Sample(schema, scanned, units * unit_bytes / scanned if scanned else 0.0, units, complete)
@@ -91,7 +90,7 @@ def observe_table(facts: TableFacts, options: ScanOptions, budget: Budget) -> It
     if given is not None:
         return ItemSchema.from_arrow(given)
     pages = _sample_pages(facts, options, budget, options.sample_items)
-    return _with_asked(ItemSchema.of_items(_items(pages)), facts, options)
+    return _with_asked(_observed(pages), facts, options)
 
 
 def request_of(facts: TableFacts, options: ScanOptions, item_bytes: float) -> SegmentRequest:
@@ -135,9 +134,8 @@ def _first(pages: Iterator[Page], share: int) -> Iterator[Page]:
             return
 
 
-def _items(pages: Iterable[Page]) -> Iterator[Item]:
-    for page in pages:
-        yield from json.loads(page.items)["Items"]
+def _observed(pages: Iterable[Page]) -> ItemSchema:
+    return observe_parts([(page.items, "page") for page in pages])
 
 
 def _given_schema(facts: TableFacts, options: ScanOptions) -> pa.Schema | None:

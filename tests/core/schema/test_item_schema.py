@@ -14,7 +14,7 @@ from ddbio.core.decode import Decoder, from_dynamodb_json
 from ddbio.core.digest_columns import digest_of_batches
 from ddbio.core.digest_wire import WireDigest
 from ddbio.core.items import items_of
-from ddbio.core.schema.arrow import schema_to_json
+from ddbio.core.schema.arrow import normalize_schema, schema_to_json
 from ddbio.core.schema.item_schema import ItemSchema, arrow_schema_of
 from ddbio.errors import SchemaError
 
@@ -75,6 +75,7 @@ def test_items_survive_a_merged_schema(some, others):
 def test_an_arrow_schema_is_declared_whole(items):
     """An Arrow schema gives the same columns back, and every attribute is then declared."""
     schema = ItemSchema.of_items(items).to_arrow()
+    assert normalize_schema(schema).equals(schema, check_metadata=True)
     assert ItemSchema.from_arrow(schema).to_arrow().equals(schema, check_metadata=True)
 
 

@@ -145,7 +145,7 @@ class KernelDecoder:
     def _decode(self, data: Buffer, framing: Framing, *, in_one: bool) -> list[pa.RecordBatch]:
         body = bytes_of(data)
         log = MisfitLog()
-        batches = self._decode_all(body, framing, log, in_one=in_one) if _is_utf8(body) else None
+        batches = self._decode_all(body, framing, log, in_one=in_one) if is_utf8(body) else None
         if batches is None:
             log = MisfitLog()
             batches = [self._decode_plainly(bytes(body), framing, log)]
@@ -192,9 +192,10 @@ class KernelDecoder:
         """Return the batches of the body, or None where the reference needs the whole body to say what is wrong."""
         batches: list[pa.RecordBatch] = []
         start = len(_BYTE_ORDER_MARK) if body[: len(_BYTE_ORDER_MARK)] == _BYTE_ORDER_MARK else 0
-        whole_bytes = slice_bytes = MAX_PIECE_BYTES if in_one and self._is_sparse(body) else SLICE_BYTES
+        is_long = len(body) > SLICE_BYTES
+        whole_bytes = slice_bytes = MAX_PIECE_BYTES if in_one and is_long and self._is_sparse(body) else SLICE_BYTES
         while start < len(body):
-            stop = len(body) if framing == "page" else _cut(body, start, slice_bytes)
+            stop = len(body) if framing == "page" else cut_lines(body, start, slice_bytes)
             if stop - start > MAX_PIECE_BYTES:
                 raise DecodeError(f"{stop - start} bytes in one piece: decode the data in several pieces")
             found, found_log = list[pa.RecordBatch](), MisfitLog()
@@ -336,7 +337,8 @@ def _with_item_bytes(schema: pa.Schema) -> pa.Schema:
     return schema.insert(len(schema) - 1, ITEM_BYTES_FIELD)
 
 
-def _is_utf8(body: bytes | memoryview) -> bool:
+def is_utf8(body: bytes | memoryview) -> bool:
+    """Return whether the bytes are UTF-8."""
     if np.frombuffer(body, np.int8).min(initial=0) >= 0:
         return True
     offsets = np.array([0, len(body)], np.int64)
@@ -348,7 +350,8 @@ def _is_utf8(body: bytes | memoryview) -> bool:
     return True
 
 
-def _cut(body: bytes | memoryview, start: int, slice_bytes: int) -> int:
+def cut_lines(body: bytes | memoryview, start: int, slice_bytes: int) -> int:
+    """Return the end of the last line within so many bytes, or else of the first line that ends behind them."""
     stop = start + slice_bytes
     if stop >= len(body):
         return len(body)

@@ -25,7 +25,7 @@ def open_document(data: Any, place: int, framing: int, state: Any) -> Any:
     out_of_line()
     start = np.int64(load64(data, place))
     if framing == EXPORT and start == _EXPORT_START:
-        return place + 8, 0
+        return skip_blank(data, place + 8), 0
     if framing != EXPORT and start == _PAGE_START and peek(data, place + 8) == COLON:
         place += 9
     else:

@@ -1,0 +1,50 @@
+"""Observe damaged documents in a process of its own, with every array that grows and the bytes at a guard page.
+
+``python observe_target.py SEED COUNT [broken]``: ``broken`` takes the padding away, so that a load must overrun. Every
+document is held against the plain inference: the same shape, or the same refusal.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent))
+sys.path.insert(0, str(Path(__file__).parent.parent.parent.parent))
+
+from guard import allocate_before_guard
+from item_generator import Generator
+from mutation import mutate
+from observation import assert_same_shape
+
+from ddbio.core.kernel.cache import CHECKED
+from ddbio.core.kernel.decode import observer
+
+IS_BROKEN = sys.argv[3:] == ["broken"]
+
+
+def main() -> None:
+    """Observe as many documents as were asked for, and say so."""
+    observer.allocate = observer.allocate_zeros = allocate_before_guard
+    # Every document needs more room than there is.
+    observer._FIRST_NODES, observer._FIRST_TEXT_BYTES, observer._FIRST_NAMES, observer.PIECE_BYTES = 1, 65, 2, 200
+    if IS_BROKEN:
+        observer.PAD = 0
+    seed, count = int(sys.argv[1]), int(sys.argv[2])
+    n_observed = n_refused = 0
+    for number in range(seed, seed + count):
+        generator = Generator(number)
+        framing = generator.random.choice(["items", "export", "page"])
+        whole = generator.document([generator.item(list(generator.schema())) for _ in range(3)], framing)
+        for body in [whole, *(mutate(whole, generator.random) for _ in range(20))]:
+            if IS_BROKEN:
+                observer.shape_of_items([(body, framing)])
+            elif assert_same_shape([body], framing) is None:
+                n_refused += 1
+            else:
+                n_observed += 1
+    sys.stdout.write(f"{n_observed > count and n_refused > count}, checked: {CHECKED}\n")
+    sys.stderr.write(f"{n_observed} observed, {n_refused} refused\n")
+
+
+main()
