@@ -37,8 +37,9 @@ WINDOW_BYTES = 64 * 1024 * 1024
 # window. What is finished is noted by windows, so none may take long.
 _PARTITION_WCU = 1000.0
 _WINDOW_SECONDS = 10
-# More than lanes can have begun.
+# More than lanes can have begun, of large windows and of small ones.
 _KEPT_WINDOWS = 16
+_KEPT_ROWS = 100_000
 
 
 class Spreading:
@@ -56,7 +57,7 @@ class Spreading:
     def __init__(self, plan: WritePlan, *, any_order: bool, window_bytes: int = WINDOW_BYTES) -> None:
         self._plan, self._any_order, self._window_bytes = plan, any_order, window_bytes
         self._rows = 0
-        self._numbers: deque[tuple[int, NDArray[np.int64]]] = deque(maxlen=_KEPT_WINDOWS)
+        self._numbers: deque[tuple[int, NDArray[np.int64]]] = deque()
 
     def spread(self, feed: Iterable[Rows]) -> Iterator[Rows]:
         """Yield the same rows in chunks that fill the lanes' batches; a milestone waits for the rows before it."""
@@ -87,6 +88,8 @@ class Spreading:
                 order = self._with_keys_in_order(order, joined)
             self._numbers.append((self._rows, order))
             self._rows += window.rows
+            while len(self._numbers) > _KEPT_WINDOWS and self._rows - self._numbers[1][0] > _KEPT_ROWS:
+                self._numbers.popleft()
             n_chunks = -(-window.rows // window.chunk_rows)
             for places in np.array_split(order, n_chunks):
                 yield joined.take(places)

@@ -68,6 +68,16 @@ def test_rows_keys_and_milestones(sizes, n_keys, any_order):
             assert [row for row in found if row[1] == key] == [row for row in rows if row[1] == key]
 
 
+def test_numbers_of_rows_are_kept_while_they_may_be_asked_for():
+    """A row that a lane still holds has its number after many small windows, and what is long done is forgotten."""
+    spreading = Spreading(plan_of(), any_order=True, window_bytes=1)
+    feed = [pa.record_batch({"pk": [f"{n}-{place}" for place in range(1000)]}) for n in range(200)]
+    handed = [each.column(0).to_pylist() for each in spreading.spread(feed)]
+    told = spreading.number_of(150_003)
+    assert handed[150][3] == f"150-{told - 150_000}"
+    assert spreading.number_of(3) == 3
+
+
 def test_rows_in_the_order_of_partitions_are_spread():
     """Each chunk has as many rows of each of four partitions, though the source goes through one after the other."""
     count = 40_000
