@@ -38,7 +38,7 @@ def interleave(
 
 def turned(names: list[str], number: int) -> list[str]:
     """Return the order of a round: each begins with the next name."""
-    turn = number % len(names)
+    turn = number % max(1, len(names))
     return names[turn:] + names[:turn]
 
 

@@ -144,13 +144,23 @@ def measure(verbs: dict[str, Verb], count: int, rounds: int) -> dict[str, Any]:
         seconds: dict[tuple[str, str], list[float]] = {each: [] for each in runs}
         rates: dict[str, list[float]] = {peer: [] for peer in peers}
         alone: pairs.Seconds = {step: [] for step in steps}
-        for _ in range(rounds):
+
+        def run_verbs() -> None:
             for each, run in runs.items():
                 seconds[each].append(run())
+
+        def run_steps() -> None:
             for step, taken in pairs.interleave(steps, 1, collecting=True).items():
                 alone[step] += taken
+
+        def run_peers() -> None:
             for peer, taken in pairs.interleave(peers, 1, collecting=True).items():
                 rates[peer] += [n_peers / each for each in taken]
+
+        turns = {"verbs": run_verbs, "steps": run_steps, "peers": run_peers}
+        for number in range(rounds):
+            for name in pairs.turned(list(turns), number):
+                turns[name]()
     counts = {name: few if verb.few else count for name, verb in verbs.items()}
     return {
         name: _figures(verb, counts[name], (seconds[name, "whole"], seconds[name, "start"]), alone, rates)

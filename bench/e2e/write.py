@@ -15,6 +15,7 @@ import boto3
 import pyarrow as pa
 
 import ddbio
+from bench import pairs
 from bench.e2e import record, sink
 from bench.serving import isolate
 from ddbio.core.loads.write_plan import BATCH_LANES
@@ -55,7 +56,8 @@ def main() -> None:
     with sink.running() as endpoint:
         # The first round compiles, imports and connects.
         for number in range(asked.rounds + 1):
-            for way, write in ways.items():
+            for way in pairs.turned(list(ways), number):
+                write = ways[way]
                 rate, body_bytes = _rate(share[way], write, endpoint)
                 bytes_per_item[way] = body_bytes
                 rates[way] += [rate] * bool(number)
