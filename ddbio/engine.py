@@ -31,6 +31,10 @@ class Engine(Protocol):
 
     name: str
     parallelism: int
+    cluster: str | None
+    """The master of a cluster whose workers have file systems of their own; None where tasks run on this machine."""
+    speculates: bool
+    """Whether a task may run twice at the same time."""
 
     def run(
         self, function: Callable[[TaskT, Budget], ResultT], tasks: Sequence[TaskT], budget: LocalBudget
@@ -80,10 +84,16 @@ class Exchange:
     partitions: int
 
 
+# Tasks wait for the network most of the time; more of them than this wait for each other.
+_MOST_THREADS = 64
+
+
 class LocalEngine:
     """Run tasks on threads of this process: no JVM, nothing to install."""
 
     name = "local"
+    cluster: str | None = None
+    speculates = False
 
     def __init__(self) -> None:
         self.parallelism = available_cores()
@@ -95,7 +105,7 @@ class LocalEngine:
         """Return every task's result in the tasks' order, or raise the first error after all tasks have ended."""
         if not tasks:
             return []
-        with ThreadPoolExecutor(max_workers=len(tasks), thread_name_prefix="ddbio-task") as pool:
+        with ThreadPoolExecutor(max_workers=min(len(tasks), _MOST_THREADS), thread_name_prefix="ddbio-task") as pool:
             futures = [pool.submit(function, task, budget) for task in tasks]
             try:
                 done, _ = wait(futures, return_when=FIRST_EXCEPTION)
@@ -140,6 +150,22 @@ def open_engine(
         raise OptionError(f"engine 'spark' cannot be loaded: {error}; or use engine 'local'") from error
     engine: Engine = spark.SparkEngine(master=master, conf=dict(conf or {}))
     return engine
+
+
+def cluster_of(master: str | None = None, conf: Mapping[str, str] | None = None) -> str | None:
+    """Return the master of the cluster that the Spark engine would run on, None on one machine; start nothing.
+
+    Parameters
+    ----------
+    master, conf
+        What the engine would be opened with.
+    """
+    try:
+        spark = importlib.import_module("ddbio.spark.session")
+    except ImportError:
+        return None
+    found: str | None = spark.cluster_of(master, dict(conf or {}))
+    return found
 
 
 def is_spark_installed() -> bool:

@@ -6,7 +6,7 @@ import logging
 import socket
 import time
 from dataclasses import astuple, replace
-from threading import Event, Lock
+from threading import Event, Lock, Thread
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ddbio.budget.local import LocalBudget
@@ -22,7 +22,9 @@ if TYPE_CHECKING:
 
 __all__ = ["BudgetClient"]
 
-_RECONNECT_SECONDS = 5.0
+# Between attempts to reach the driver.
+_FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS, _GROWTH = 5.0, 120.0, 2.0
+_SHORT_TIMEOUT_SECONDS = 1.0
 _log = logging.getLogger("ddbio.budget")
 
 
@@ -60,7 +62,10 @@ class BudgetClient:
         self._alone = LocalBudget(fallback_units_per_second)
         self._missed = Tally()
         self._wire: Wire | None = None
+        self._connecting = Lock()
+        self._was_tried = False
         self._reconnect_at = 0.0
+        self._pause_seconds = _FIRST_PAUSE_SECONDS
         self._warned = False
         self._closed = Event()
         self._lock = Lock()
@@ -98,19 +103,29 @@ class BudgetClient:
             alone = self._alone
         alone.throttled(scope, detail)
 
-    def close(self) -> None:
+    def close(self) -> Tally:
         """Leave the budget: wake this process's waiters and return when the driver has counted all it was told.
 
         The job and its other workers go on.
+
+        Returns
+        -------
+        Tally
+            What could not be told to the driver.
         """
         self._closed.set()
         with self._lock:
-            if self._wire is None and self._missed != Tally():
-                self._connect()
+            is_unknown = self._wire is None and self._missed != Tally()
+        if is_unknown and self._pause_seconds <= _FIRST_PAUSE_SECONDS * _GROWTH:
+            # It failed once at the most: a driver that does not answer at all is not waited for by each task.
+            self._connect(self._timeout_seconds)
+        with self._lock:
             self._try(_flush)
             if self._wire is not None:
                 self._wire.close()
                 self._wire = None
+            missed, self._missed = self._missed, Tally()
+        return missed
 
     def _require_open(self) -> None:
         if self._closed.is_set():
@@ -124,10 +139,9 @@ class BudgetClient:
             wire.send((verb, value))
             answers.append(wire.receive())
 
+        self._require_open()
+        self._see_to_connection()
         with self._lock:
-            self._require_open()
-            if self._wire is None and time.monotonic() >= self._reconnect_at:
-                self._connect()
             if not self._try(exchange):
                 return None
             if answers == [None]:
@@ -137,17 +151,44 @@ class BudgetClient:
             self._told_share = standing.share_per_second
             return standing
 
-    def _connect(self) -> None:
-        address = self._address
-        try:
-            connection = socket.create_connection((address.host, address.port), self._timeout_seconds)
-        except OSError:
-            self._lose()
+    def _see_to_connection(self) -> None:
+        """Connect where it is time for that; requests wait for the first attempt only."""
+        if not self._was_tried:
+            with self._connecting:
+                if not self._was_tried:
+                    # Without a rate nothing has to be asked for, and a closed port should hold up nobody.
+                    self._connect(self._timeout_seconds if self._static_share else _SHORT_TIMEOUT_SECONDS)
             return
-        self._wire = Wire(connection, self._timeout_seconds)
-        if self._try(lambda wire: wire.introduce(address.key)) and self._missed != Tally():
+        with self._lock:
+            is_due = self._wire is None and time.monotonic() >= self._reconnect_at
+        if is_due and self._connecting.acquire(blocking=False):
+            Thread(target=self._connect_meanwhile, name="ddbio-budget", daemon=True).start()
+
+    def _connect_meanwhile(self) -> None:
+        try:
+            self._connect(self._timeout_seconds)
+        finally:
+            self._connecting.release()
+
+    def _connect(self, timeout_seconds: float) -> None:
+        """Try to reach the driver; no lock that a request needs is held meanwhile."""
+        wire, address = None, self._address
+        try:
+            connection = socket.create_connection((address.host, address.port), timeout_seconds)
+            wire = Wire(connection, self._timeout_seconds)
+            wire.introduce(address.key)
+        except (OSError, ValueError):
+            if wire is not None:
+                wire.close()
+            wire = None
+        with self._lock:
+            self._was_tried = True
+            if wire is None:
+                self._lose()
+                return
+            self._wire, self._pause_seconds = wire, _FIRST_PAUSE_SECONDS
             missed = astuple(self._missed)
-            if self._try(lambda wire: wire.send(("add", *missed))):
+            if self._missed != Tally() and self._try(lambda wire: wire.send(("add", *missed))):
                 self._missed = Tally()
 
     def _try(self, action: Callable[[Wire], None]) -> bool:
@@ -164,7 +205,8 @@ class BudgetClient:
         return True
 
     def _lose(self) -> None:
-        self._reconnect_at = time.monotonic() + _RECONNECT_SECONDS
+        self._reconnect_at = time.monotonic() + self._pause_seconds
+        self._pause_seconds = min(_LONGEST_PAUSE_SECONDS, self._pause_seconds * _GROWTH)
         share = min((s for s in (self._static_share, self._told_share) if s is not None), default=None)
         if share != self._alone.units_per_second:
             self._alone = LocalBudget(share)

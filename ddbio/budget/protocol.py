@@ -81,5 +81,5 @@ class Budget(Protocol):
     def throttled(self, scope: ThrottleScope, detail: str) -> None:
         """Count a throttle and slow the job down as its scope demands; a hot key range is left to its own lane."""
 
-    def close(self) -> None:
+    def close(self) -> object:
         """Stop granting and wake everybody who waits; what is still settled is counted."""

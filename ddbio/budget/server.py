@@ -14,8 +14,11 @@ from ddbio.budget.protocol import BudgetClosedError, Grant
 from ddbio.budget.usage import Tally
 from ddbio.budget.wire import BudgetAddress, Wire
 from ddbio.core.pacing import ThrottleScope
+from ddbio.errors import OptionError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from ddbio.budget.local import LocalBudget
 
 __all__ = ["BudgetServer"]
@@ -35,21 +38,50 @@ class BudgetServer:
     budget
         The job's budget.
     host
-        The address to bind, by which the workers reach the driver.
+        The address by which the workers reach the driver.
+    bind
+        The address to listen at, where it is another: behind NAT, or in a container. Default is ``host``.
+    ports
+        Ports to try, for a network that opens only some; default is any that is free.
+
+    Raises
+    ------
+    OptionError
+        If it cannot listen there.
     """
 
     address: BudgetAddress
 
-    def __init__(self, budget: LocalBudget, host: str = "127.0.0.1") -> None:
+    def __init__(
+        self,
+        budget: LocalBudget,
+        host: str = "127.0.0.1",
+        *,
+        bind: str | None = None,
+        ports: Sequence[int] = (0,),
+    ) -> None:
         self._budget = budget
-        self._host = host
+        self._host, self._bind, self._ports = host, bind or host, ports
 
     def __enter__(self) -> Self:
         key = secrets.token_bytes()
-        self._listener = _Listener(self._host, self._budget, key)
+        self._listener = self._listen(key)
         self.address = BudgetAddress(self._host, self._listener.server_address[1], key)
         Thread(target=self._listener.serve_forever, args=(0.1,), name="ddbio-budget", daemon=True).start()
         return self
+
+    def _listen(self, key: bytes) -> _Listener:
+        for port in self._ports:
+            try:
+                return _Listener(self._bind, port, self._budget, key)
+            except OSError as error:
+                failure = error
+        ports = f"{self._ports[0]} to {self._ports[-1]}" if len(self._ports) > 1 else str(self._ports[0])
+        raise OptionError(
+            f"the budget cannot be served at {self._bind}, port {ports} ({failure.strerror or failure}): set "
+            "spark.driver.bindAddress to an address of this machine, and spark.ddbio.budget.port to a port or a range "
+            "that is free"
+        ) from failure
 
     def __exit__(self, *_: object) -> None:
         self._listener.shutdown()
@@ -62,13 +94,13 @@ class _Listener(socketserver.ThreadingTCPServer):
     request_queue_size = 256
     server_address: tuple[str, int]
 
-    def __init__(self, host: str, budget: LocalBudget, key: bytes) -> None:
+    def __init__(self, host: str, port: int, budget: LocalBudget, key: bytes) -> None:
         self.budget = budget
         self.key = key
         self._lock = Lock()
         self._connections: set[socket.socket] = set()
         self._workers = 0
-        super().__init__((host, 0), _Worker)
+        super().__init__((host, port), _Worker)
 
     def share_per_second(self) -> float | None:
         """Return what each worker may spend alone if all lose the driver now."""

@@ -23,6 +23,8 @@ class FilesOptions(ConnectionOptions):
     """``s3://bucket/prefix`` or a local folder."""
     mode: Mode = "error"
     """What to do where the target holds files already."""
+    shared_paths: bool = False
+    """All workers of the cluster reach local paths as this machine does: a mounted volume, NFS."""
     overwrite_foreign: bool = False
     """Let mode overwrite delete what no earlier job of ddbio wrote there, too."""
     job_id: Annotated[str, Field(pattern="^[A-Za-z0-9_]+$")] | None = None

@@ -70,6 +70,8 @@ class LoadOptions(WriteOptions):
     """Name of this load: run again under the same one, it goes on after what is finished."""
     state: str | None = None
     """Folder or s3:// prefix that notes what is finished; default is this user's state folder."""
+    shared_paths: bool = False
+    """All workers of the cluster reach local paths as this machine does: a mounted volume, NFS."""
     retry_rejects: bool = False
     """Take the source for a folder of rejected rows, and try those again."""
 

@@ -9,7 +9,15 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from ddbio.budget import BudgetServer
 from ddbio.spark.cpu import CpuMeter
 from ddbio.spark.job import Job
-from ddbio.spark.session import driver_host, is_connect, refuse_connect, running_session, start_session, task_attempts
+from ddbio.spark.session import (
+    budget_place,
+    cluster_of,
+    is_connect,
+    refuse_connect,
+    running_session,
+    start_session,
+    task_attempts,
+)
 from ddbio.spark.shuffle import shuffled
 from ddbio.spark.task import FailureList, TaskRunner
 
@@ -50,6 +58,10 @@ class SparkEngine:
         refuse_connect(connect=is_connect(self._session))
         self._context = self._session.sparkContext
         self.parallelism: int = self._context.defaultParallelism
+        self.cluster = cluster_of(None, {})
+        # https://spark.apache.org/docs/4.0.0/configuration.html#scheduling; a local master never speculates.
+        asked = str(self._context.getConf().get("spark.speculation", "false"))
+        self.speculates = self.cluster is not None and asked.lower() == "true"
         self._meter = CpuMeter(self._context, whole_session=self._owned, began_seconds=began_seconds)
         self._cpu_seconds: float | None = None
 
@@ -95,7 +107,8 @@ class SparkEngine:
         if not count:
             return []
         failures = self._context.accumulator([], FailureList())
-        with BudgetServer(budget, driver_host(self._context)) as server:
+        host, bind, ports = budget_place(self._context)
+        with BudgetServer(budget, host, bind=bind, ports=ports) as server:
             rate = budget.units_per_second
             share = None if rate is None else rate / count
             runner = TaskRunner(function, server.address, share, task_attempts(self._context), failures, time.time())
@@ -111,6 +124,7 @@ class SparkEngine:
                 self._meter.add_stages(job.stage_ids())
                 for outcome in job.outcomes:
                     self._meter.add(outcome.times)
+                    budget.add(outcome.untold)
             return [outcome.result for outcome in job.outcomes]
 
     def cpu_seconds(self) -> float:

@@ -18,10 +18,13 @@ import threading
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ddbio.budget import BudgetAddress, BudgetServer, LocalBudget
 from ddbio.core.ramp import Ramp
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 ANSWER_SECONDS = 10.0
 
@@ -66,10 +69,20 @@ class Lessor:
         The address by which the workers reach this process.
     parallelism
         Tasks that the application runs at the same time.
+    bind, ports
+        As :class:`ddbio.budget.BudgetServer` takes them.
     """
 
-    def __init__(self, application: str, host: str, parallelism: int) -> None:
-        self._host = host
+    def __init__(
+        self,
+        application: str,
+        host: str,
+        parallelism: int,
+        *,
+        bind: str | None = None,
+        ports: Sequence[int] = (0,),
+    ) -> None:
+        self._host, self._bind, self._ports = host, bind, ports
         self._parallelism = parallelism
         self._servers: list[BudgetServer] = []
         self._lock = threading.Lock()
@@ -97,7 +110,7 @@ class Lessor:
         return [self._parallelism, [address.host, address.port, address.key.hex()]]
 
     def _open(self, budget: LocalBudget) -> BudgetAddress:
-        server = BudgetServer(budget, self._host)
+        server = BudgetServer(budget, self._host, bind=self._bind, ports=self._ports)
         server.__enter__()
         with self._lock:
             self._servers.append(server)

@@ -12,7 +12,7 @@ from pyspark.errors import AnalysisException
 
 from ddbio.errors import OptionError
 from ddbio.spark.lessor import Lessor
-from ddbio.spark.session import driver_host, is_connect
+from ddbio.spark.session import budget_place, is_connect
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -64,7 +64,8 @@ def _keep_budgets(spark: SparkSession) -> None:
     if application in _lessors:
         return
     try:
-        _lessors[application] = Lessor(application, driver_host(context), context.defaultParallelism)
+        host, bind, ports = budget_place(context)
+        _lessors[application] = Lessor(application, host, context.defaultParallelism, bind=bind, ports=ports)
     except (OSError, AttributeError) as error:
         # No Unix sockets here, or no private folder: what is left is safe, only slower.
         log.warning("each task gets a static share of its read's budget: %s", error)

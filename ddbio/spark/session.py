@@ -106,6 +106,35 @@ def is_local(context: SparkContext) -> bool:
     return bool(context._jsc.sc().isLocal())  # noqa: SLF001 - PySpark's door to the JVM
 
 
+def cluster_of(master: str | None, conf: Mapping[str, str]) -> str | None:
+    """Return the master of the session that runs, or would be started, where its workers are other machines."""
+    session = running_session()
+    if session is not None and not is_connect(session):
+        context = session.sparkContext
+        return None if is_local(context) else str(context.master)
+    asked = master or conf.get("spark.master") or SparkConf().get("spark.master", "local[*]") or "local[*]"
+    return None if re.fullmatch(r"local(\[.*\])?", asked) else asked
+
+
+def budget_place(context: SparkContext) -> tuple[str, str, tuple[int, ...]]:
+    """Return the address by which workers reach a budget of this driver, the one to bind, and the ports to try.
+
+    Raises
+    ------
+    OptionError
+        If ``spark.ddbio.budget.port`` is neither a port nor a range of ports.
+    """
+    conf = context.getConf()
+    host = driver_host(context)
+    asked = str(conf.get("spark.ddbio.budget.port", "0"))
+    match = re.fullmatch(r"(\d{1,5})(?:-(\d{1,5}))?", asked)
+    if match is None:
+        raise OptionError(f"spark.ddbio.budget.port is {asked!r}: write a port, or a range like 40000-40031")
+    first, last = int(match[1]), int(match[2] or match[1])
+    # https://spark.apache.org/docs/4.0.0/configuration.html#networking
+    return host, str(conf.get("spark.driver.bindAddress", host)), tuple(range(first, last + 1))
+
+
 def task_attempts(context: SparkContext) -> int:
     """Return how often Spark runs a task that raises."""
     if is_local(context):

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from pyspark.accumulators import Accumulator
 
     from ddbio.budget import Budget, BudgetAddress
+    from ddbio.budget.usage import Tally
 
 # Processor time this worker had used before it saw any of our code.
 _cpu_at_import = time.process_time()
@@ -52,11 +53,12 @@ class Failure:
 
 @dataclass(frozen=True)
 class Outcome:
-    """Carry one task's result or failure, and the time its processes took."""
+    """Carry one task's result or failure, the time its processes took, and what its driver could not be told before."""
 
     result: Any
     failure: Failure | None
     times: tuple[ProcessTime, ...]
+    untold: Tally
 
 
 class FailureList(AccumulatorParam):  # type: ignore[misc]
@@ -103,10 +105,10 @@ class TaskRunner:
             failure = self._failure(error)
             self.failures.add([failure])
         finally:
-            client.close()
+            untold = client.close()
         leave_worker()
         ended = ProcessTime((socket.gethostname(), os.getpid()), began, time.process_time())
-        return Outcome(result, failure, (ended, *_daemon_time(self.job_began_at)))
+        return Outcome(result, failure, (ended, *_daemon_time(self.job_began_at)), untold)
 
     def _failure(self, error: Exception) -> Failure:
         text = traceback.format_exc()

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import logging
 import pickle
 import random
@@ -18,6 +19,7 @@ from ddbio.budget import BudgetAddress, BudgetClient, BudgetClosedError, BudgetS
 from ddbio.budget.usage import Tally
 from ddbio.budget.wire import Wire
 from ddbio.core.pacing import ThrottleScope
+from ddbio.errors import OptionError
 
 HANG_SECONDS = 60.0
 
@@ -270,8 +272,76 @@ def test_a_client_returns_to_the_driver() -> None:
         client._wire._socket.shutdown(socket.SHUT_RDWR)
         assert not client.acquire(1.0).central
         client._reconnect_at = 0.0
+        wait_until_connected(client)
         assert client.acquire(1.0).central
         client.close()
+
+
+def wait_until_connected(client: BudgetClient) -> None:
+    """Return when the client has reached its driver again, which it tries beside its requests."""
+    deadline = time.monotonic() + HANG_SECONDS
+    while client._wire is None and time.monotonic() < deadline:
+        client.acquire(0.0)
+
+
+def test_a_port_that_swallows_everything_holds_up_no_request() -> None:
+    """Where the driver's port is filtered, requests wait for the first attempt to connect and for no later one."""
+    with socket.create_server(("127.0.0.1", 0), backlog=0) as full, contextlib.ExitStack() as queue:
+        # A listener whose queue is full answers no further connection, as a filtered port does.
+        for _ in range(2):
+            waiting = queue.enter_context(socket.socket())
+            waiting.setblocking(False)
+            waiting.connect_ex(full.getsockname())
+        address = BudgetAddress("127.0.0.1", full.getsockname()[1], b"key")
+        client = BudgetClient(address, fallback_units_per_second=None, timeout_seconds=HANG_SECONDS)
+        client.acquire(1.0)
+        client._reconnect_at = 0.0
+        assert not any(client.acquire(1.0).central for _ in range(1000))
+        client.settle(client.acquire(1.0), 2.0, items=3)
+        client._pause_seconds = HANG_SECONDS
+        assert client.close() == Tally(items=3, wire_bytes=0, consumed_units=2.0, requests=1)
+
+
+def test_what_was_done_alone_is_reported_once() -> None:
+    """A worker that loses and finds its driver twice has every request counted once."""
+    budget = LocalBudget(1000.0)
+    with BudgetServer(budget) as server:
+        client = join(server)
+        for _ in range(2):
+            client.settle(client.acquire(1.0), 2.0, items=1)
+            client._wire._socket.shutdown(socket.SHUT_RDWR)
+            client.settle(client.acquire(1.0), 3.0, items=1)
+            client._reconnect_at = 0.0
+            wait_until_connected(client)
+        client.close()
+    assert budget.usage().consumed_units == 10.0
+    assert budget.usage().items == 4
+
+
+def test_a_share_that_is_spent_alone_is_corrected() -> None:
+    """While the driver is away a request that cost more than expected delays the next by that much."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+    client = BudgetClient(BudgetAddress("127.0.0.1", port, b"key"), fallback_units_per_second=1000.0)
+    client.settle(client.acquire(1.0), 1e9)
+    assert client.line_up(1.0).wait_seconds() > 0
+    late = client.line_up(1.0)
+    late.wait_seconds()
+    assert client._alone.line_up(1.0).wait_seconds() > 0
+    client.close()
+
+
+def test_the_server_listens_where_it_is_told() -> None:
+    """The address to bind may differ from the one that workers use, ports from a range are tried in turn."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        busy = taken.getsockname()[1]
+        with BudgetServer(LocalBudget(None), "localhost", bind="127.0.0.1", ports=(busy, 0)) as server:
+            assert server.address.host == "localhost"
+            client = join(server)
+            assert client.acquire(1.0).central
+            client.close()
+        with pytest.raises(OptionError, match=r"port \d+ .*spark.driver.bindAddress"):
+            BudgetServer(LocalBudget(None), ports=(busy,)).__enter__()
 
 
 def test_without_any_budget_nothing_is_limited() -> None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from ddbio.budget import LocalBudget
 from ddbio.core.schema.arrow import normalize_schema, schema_to_json
-from ddbio.engine import open_engine
+from ddbio.engine import cluster_of, open_engine
 from ddbio.lake import commit
 from ddbio.ops.exports.fold import open_fold
 from ddbio.ops.exports.fold_tasks import (
@@ -30,7 +30,7 @@ from ddbio.ops.job.clock import Clock
 from ddbio.ops.job.report import file_reports, misfit_reports
 from ddbio.ops.job.spill import Spill
 from ddbio.ops.job.staging import open_staging, report_again, target_of
-from ddbio.ops.job.target import open_store, spare_sources
+from ddbio.ops.job.target import open_store, require_shared, spare_sources
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -71,6 +71,10 @@ def fold_to_files(
     """
     clock = Clock()
     sources = open_fold(options, increments, options.as_of)
+    if engine_name(options) == "spark":
+        require_shared(
+            cluster_of(master, conf), {"dest": options.dest, "spill": options.spill}, shared_paths=options.shared_paths
+        )
     staging = open_staging(options, options.format)
     spare_sources(staging.store, options.mode, sources.places)
     try:

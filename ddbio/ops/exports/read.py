@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from ddbio.budget import LocalBudget
 from ddbio.core.schema.arrow import normalize_schema, schema_to_json
-from ddbio.engine import LocalEngine, available_cores, open_engine, running_spark_parallelism
+from ddbio.engine import LocalEngine, available_cores, cluster_of, open_engine, running_spark_parallelism
 from ddbio.lake import commit
 from ddbio.ops.exports.plan import export_tasks, layout_of_export, spark_task_count
 from ddbio.ops.exports.report import ExportReadPlan, ExportReadReport
@@ -21,7 +21,7 @@ from ddbio.ops.exports.task import ExportFilesTask, ExportStream, collect_export
 from ddbio.ops.job.clock import Clock
 from ddbio.ops.job.report import file_reports, misfit_reports
 from ddbio.ops.job.staging import open_staging, report_again, target_of
-from ddbio.ops.job.target import spare_sources
+from ddbio.ops.job.target import require_shared, spare_sources
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -140,6 +140,8 @@ def export_to_files(
     """
     clock = Clock()
     source = open_export(options.source, options)
+    if engine_name(options) == "spark":
+        require_shared(cluster_of(master, conf), {"dest": options.dest}, shared_paths=options.shared_paths)
     staging = open_staging(options, options.format)
     job = _Job(options, source, layout_of_export(source, options), staging)
     spare_sources(staging.store, options.mode, source.places)

@@ -12,7 +12,7 @@ from ddbio.errors import OptionError, TargetError
 from ddbio.lake.local import LocalStore
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
     from ddbio.lake.claim import WriteMode
     from ddbio.lake.store import ObjectStore
@@ -72,6 +72,30 @@ def spare_sources(target: ObjectStore, mode: WriteMode, sources: Iterable[str]) 
             ways = "choose another target, or use mode append"
             raise TargetError(
                 f"target {target.uri} holds {source}, which mode overwrite would delete: {ways}", target.uri
+            )
+
+
+def require_shared(cluster: str | None, places: Mapping[str, str | None], *, shared_paths: bool) -> None:
+    """Refuse local paths that the workers of a cluster would each look for on a disk of their own.
+
+    Parameters
+    ----------
+    cluster
+        The master of the cluster that runs the tasks; None where this machine does.
+    places
+        What the job reads or writes in its tasks, by the option that names it.
+
+    Raises
+    ------
+    OptionError
+        Naming the first such path.
+    """
+    for option, place in places.items() if cluster is not None and not shared_paths else ():
+        scheme = _SCHEME.match(place) if place is not None else None
+        if place is not None and (scheme is None or scheme[1] == "file"):
+            raise OptionError(
+                f"{option} is {place!r}, a path of this machine, and the workers of {cluster} have disks of their own: "
+                "give an s3:// URI, or shared_paths if all of them reach that path"
             )
 
 

@@ -14,12 +14,12 @@ from ddbio.budget import LocalBudget
 from ddbio.core.loads.load_plan import LoadPlan, plan_load
 from ddbio.core.loads.write_plan import plan_write
 from ddbio.core.plan import Resources
-from ddbio.engine import available_cores, is_spark_installed, open_engine, running_spark_parallelism
+from ddbio.engine import available_cores, cluster_of, is_spark_installed, open_engine, running_spark_parallelism
 from ddbio.errors import DdbioError, OptionError
 from ddbio.ops.job.clock import Clock
 from ddbio.ops.job.report import WriteReport
 from ddbio.ops.job.staging import new_job_id
-from ddbio.ops.job.target import dynamodb_spec
+from ddbio.ops.job.target import dynamodb_spec, require_shared
 from ddbio.ops.loads.lanes import WriteTally, WriteTask
 from ddbio.ops.loads.record import identity_of, open_record
 from ddbio.ops.loads.rejects import Rejects, check_rejects
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from ddbio.core.facts import TableFacts
     from ddbio.core.loads.write_plan import WritePlan
     from ddbio.core.raw_items import RawItems
+    from ddbio.engine import Engine
     from ddbio.ops.loads.lanes import Feed
     from ddbio.ops.loads.record import LoadRecord
     from ddbio.ops.loads.sources import FileSource, Rows
@@ -136,8 +137,11 @@ def load(
         return _write_here(options, lambda plan, rejects: rejected_batches(options, plan, rejects.flush))
     clock = Clock()
     found, plan = _foresee(options)
+    cluster = cluster_of(master, conf) if plan.engine == "spark" else None
+    places = {"reject_to": options.reject_to, "state": options.state}
+    require_shared(cluster, places, shared_paths=options.shared_paths)
     job_id = options.job_id or new_job_id()
-    record = open_record(options, job_id, identity_of(options, found.facts, found.source, plan.shares))
+    record = open_record(options, job_id, identity_of(options, found.facts, found.source, plan.shares), cluster)
     task = WriteTask(dynamodb_spec(options), found.write, options.deadline_seconds)
     is_unique = options.unique_keys or is_one_scan(found.source, found.write.key_types)
     any_order = is_unique or not found.write.order_matters
@@ -147,6 +151,7 @@ def load(
     cpu_seconds = clock.cpu_seconds()
     is_done = len(record.finished) == (plan.shares or len(found.source.units))
     engine = open_engine("local" if is_done else plan.engine, master=master, conf=conf)
+    _refuse_speculation(engine, plan)
     shown = nullcontext() if watch is None else watch.running(plan, budget, record.rows)
     try:
         with shown, _told_how_to_go_on(options, record):
@@ -168,6 +173,16 @@ def load(
         job_id=job_id,
         resumed_rows=record.rows,
     )
+
+
+def _refuse_speculation(engine: Engine, plan: LoadPlan) -> None:
+    """Refuse to let a second attempt of a task bring an older row of a key back behind a newer one."""
+    if engine.speculates and plan.shares is not None:
+        engine.close()
+        raise OptionError(
+            "spark.speculation is on: two attempts of one task would write the rows of a key in no order; turn it off "
+            "for this load, or give unique_keys if each key occurs once"
+        )
 
 
 @dataclass(frozen=True)

@@ -97,16 +97,30 @@ class LoadRecord:
         self._noted_at = time.monotonic()
 
 
-def open_record(options: LoadOptions, job_id: str, identity: Mapping[str, Any]) -> LoadRecord:
+def open_record(
+    options: LoadOptions, job_id: str, identity: Mapping[str, Any], cluster: str | None = None
+) -> LoadRecord:
     """Return the record of a job, a new one if there is none.
+
+    Parameters
+    ----------
+    cluster
+        The master of the cluster that runs the job; its workers do not reach this user's state folder.
 
     Raises
     ------
     OptionError
-        If the job was begun with another source, table or mode.
+        If the job was begun with another source, table or mode; or if it has a name, and no state that a cluster's
+        workers reach.
     TargetError
         If its place, where one was given, cannot be written.
     """
+    if cluster is not None and options.state is None and not options.shared_paths:
+        advice = "give state=s3://…, a place that all workers reach, or shared_paths"
+        if options.job_id is not None:
+            raise OptionError(f"job {job_id!r} cannot be continued on {cluster} without a state: {advice}")
+        log.warning("this load cannot be continued if it is stopped: to have that on %s %s", cluster, advice)
+        return LoadRecord(None, job_id, frozenset(), 0)
     store = open_store(options.state or state_folder(), options)
     try:
         begun = _begin(store, job_id, identity)

@@ -11,12 +11,12 @@ from ddbio.budget import LocalBudget
 from ddbio.core.digest import Digest
 from ddbio.core.plan import Resources, ScanPlan, budget_of, plan_scan
 from ddbio.core.schema.arrow import schema_to_json
-from ddbio.engine import available_cores, is_spark_installed, open_engine, running_spark_parallelism
+from ddbio.engine import available_cores, cluster_of, is_spark_installed, open_engine, running_spark_parallelism
 from ddbio.lake import commit
 from ddbio.ops.job.clock import Clock
 from ddbio.ops.job.report import ScanReport, file_reports, misfit_reports
 from ddbio.ops.job.staging import open_staging, report_again, target_of
-from ddbio.ops.job.target import dynamodb_spec
+from ddbio.ops.job.target import dynamodb_spec, require_shared
 from ddbio.ops.scans.files import FilesTask, write_task
 from ddbio.ops.scans.lines import export_objects, write_lines_task
 from ddbio.ops.scans.survey import describe_scan, request_of, sample_table
@@ -109,6 +109,8 @@ def scan_to_files(
         Nothing of this job is then visible at the target, and running it again just works.
     """
     clock = Clock()
+    if options.engine == "spark":
+        require_shared(cluster_of(master, conf), {"dest": options.dest}, shared_paths=options.shared_paths)
     facts = describe_scan(options)
     staging = open_staging(options)
     try:
@@ -164,6 +166,9 @@ def _run(job: _Job, complete: commit.Complete, clock: Clock, settings: _Settings
     budget = LocalBudget(budget_of(job.facts, options))
     began_at = datetime.now(UTC)
     plan = plan_of(options, budget, job.facts)
+    if plan.engine == "spark":
+        cluster = cluster_of(settings.master, settings.conf)
+        require_shared(cluster, {"dest": options.dest}, shared_paths=options.shared_paths)
     cpu_planned = clock.cpu_seconds()
     with closing(open_engine(plan.engine, master=settings.master, conf=settings.conf)) as engine, closing(budget):
         with settings.watch.running(plan, budget):
