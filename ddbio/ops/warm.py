@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import multiprocessing
 import os
+import threading
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from pathlib import Path
 
@@ -58,9 +59,18 @@ def warm_all(to: str | None = None) -> Path | None:
 
 
 def _begin(folder: Path) -> None:
+    threading.Thread(target=_end_with_parent, daemon=True).start()
     keep_in(folder)
     # Whoever asks for all loops to be compiled need not be warned by each process that this takes its time.
     _LOG.setLevel(logging.ERROR)
+
+
+def _end_with_parent() -> None:
+    """End this process where its parent was killed, which tells its pool nothing."""
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        parent.join()
+        os._exit(1)
 
 
 def _made(to: str) -> Path:
