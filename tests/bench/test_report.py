@@ -77,6 +77,11 @@ RUN = {"growth_mebibytes": 90.0, "start_mebibytes": 150.0}
             [18, 15, 6, 20, 0.7, None],
         ),
         ("update", {"figures": {"updates_times_as_many_as_boto3": 7.0, "puts_times_as_many_as_boto3": 7.0}}, [6]),
+        (
+            "first_use",
+            {"figures": {home: {"decode": {"seconds": 0.5}} for home in ("cold", "warm", "shipped")}},
+            [10, 1],
+        ),
         ("memory", {"figures": {"runs": [RUN, {**RUN, "growth_mebibytes": 100.0}]}}, [256]),
         (
             "budget",
