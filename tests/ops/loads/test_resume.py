@@ -86,7 +86,7 @@ def test_a_killed_load_goes_on(load, server, source, tmp_path):
 
 def test_no_progress_ends_in_a_way_to_go_on(source, tmp_path):
     """Where nothing gets through, the error names the command that goes on, and that goes on."""
-    with FakeDynamoDB(faults=Faults(storms=(Storm(0, 5),))) as server:
+    with FakeDynamoDB(faults=Faults(storms=(Storm(0, 15),))) as server:
         server.load("rows", b"", "pk:S")
         options = {"endpoint_url": server.endpoint_url, "state": str(tmp_path / "state"), "job_id": "job_1"}
         words = r"ddbio load .* rows --job-id job_1' and the other options go on"
