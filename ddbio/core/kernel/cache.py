@@ -83,9 +83,14 @@ class _Watch(compiler_event.Listener):  # type: ignore[misc]
             _LOG.warning("compiling loops, which can take half a minute; %s", kept)
 
     def on_end(self, event: Any) -> None:
-        """Collect garbage again, if that was so."""
-        if self._collects and any(event.data["dispatcher"] is each for each in LOOPS):
-            gc.enable()
+        """Collect garbage again, if that was so; what failed to compile others may try."""
+        dispatcher = event.data["dispatcher"]
+        if any(dispatcher is each for each in LOOPS):
+            if self._collects:
+                gc.enable()
+            # Numba's own is_failed says the contrary of its name.
+            if event._exc_details is not None and isinstance(dispatcher._cache, KeptLoop):  # noqa: SLF001
+                dispatcher._cache.release()  # noqa: SLF001
 
 
 compiler_event.register("numba:compile", _Watch())

@@ -255,7 +255,7 @@ class KeptLoop(NullCache):  # type: ignore[misc]
             found = _read_whole(own)
         if found is None:
             return None
-        self._release()
+        self.release()
         return CompileResult._rebuild(target_context, *pickle.loads(found))  # noqa: S301, SLF001 - from private folders
 
     def save_overload(self, sig: Any, data: Any) -> None:
@@ -264,15 +264,17 @@ class KeptLoop(NullCache):  # type: ignore[misc]
             # Parts have no machine code by which numba would have found where theirs belongs.
             data.library.codegen.set_env(environment.env_name, environment)
         folder = kept_folder()
-        if folder is None or data.library.has_dynamic_globals:
-            return
-        kept = serialize.dumps(data._reduce())  # noqa: SLF001 - numba's own cache asks so too
-        with suppress(OSError):
-            _write_whole(folder / self._file(sig, *data.codegen.magic_tuple()), _digest(kept) + kept)
-        self._release()
+        if folder is not None and not data.library.has_dynamic_globals:
+            kept = serialize.dumps(data._reduce())  # noqa: SLF001 - numba's own cache asks so too
+            with suppress(OSError):
+                _write_whole(folder / self._file(sig, *data.codegen.magic_tuple()), _digest(kept) + kept)
+        self.release()
 
-    def _release(self) -> None:
-        if self._claim is not None:
+    def release(self) -> None:
+        """Let other processes compile it, if this one was to."""
+        if self._claim is not None and sys.platform != "win32":
+            # Closing is not enough where a fork of this process has the file open too.
+            fcntl.flock(self._claim, fcntl.LOCK_UN)
             self._claim.close()
             self._claim = None
 

@@ -215,3 +215,21 @@ def test_of_two_processes_one_compiles_and_the_other_waits(tmp_path, sample):
     ]
     assert sorted(process.communicate(timeout=100)[0] for process in both) == ["42 0 1\n", "42 1 0\n"]
     assert len(list(tmp_path.rglob("*.nbc"))) == 1
+
+
+def test_a_loop_that_cannot_be_compiled_stops_no_other_process(tmp_path):
+    """Whoever fails to compile a loop lets others try, though it goes on."""
+    script = """
+import fcntl, pathlib, sys
+from ddbio.core.kernel.cache import loop
+@loop
+def broken(data):
+    return data.no_such_thing
+try:
+    broken(1)
+except Exception as error:
+    (lock,) = pathlib.Path(sys.argv[1]).rglob("*.lock")
+    fcntl.flock(lock.open("wb"), fcntl.LOCK_EX | fcntl.LOCK_NB)
+    print(type(error).__name__)
+"""
+    assert python(script, str(tmp_path), XDG_CACHE_HOME=str(tmp_path)) == "TypingError\n"
