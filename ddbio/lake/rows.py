@@ -7,7 +7,7 @@ import gzip
 import itertools
 import re
 import zlib
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -29,11 +29,16 @@ if TYPE_CHECKING:
     from ddbio.core.raw_items import RawItemReader, RawItems
     from ddbio.core.staged import StoredObject
     from ddbio.lake.store import ObjectStore
+    from ddbio.options import JsonFormat
+
+    _Reader = Callable[[bytes, Mapping[str, str], JsonFormat], Iterator[pa.RecordBatch]]
 
 _GZIP_MAGIC = b"\x1f\x8b"
 BATCH_ROWS = 16_384
+_ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
 _SAMPLE_BYTES = 512 * 1024
 _SAMPLE_TEXT_BYTES = 8 * _SAMPLE_BYTES
+_BLOCK_BYTES = 64 * 1024
 _TAGS = rb"(?:S|N|B|BOOL|NULL|SS|NS|BS|L|M)"
 _FIRST = rb'\s*"(?:[^"\\]|\\.)*"\s*:\s*\{\s*"' + _TAGS + rb'"\s*:'
 # An item, or an export's line: the first value has one of DynamoDB's types. Plain JSON has none.
@@ -114,7 +119,9 @@ class RowFiles:
                     return Parts((entry.size_bytes // max(1, file.nstripes),) * file.nstripes, file.nrows)
         return Parts((entry.size_bytes,), None)
 
-    def read(self, entry: StoredObject, part: int, batch_rows: int = BATCH_ROWS) -> Iterator[pa.RecordBatch]:
+    def read(
+        self, entry: StoredObject, part: int, json_format: JsonFormat = "auto", batch_rows: int = BATCH_ROWS
+    ) -> Iterator[pa.RecordBatch]:
         """Yield the rows of one part; all batches of a file have one schema.
 
         Parameters
@@ -134,9 +141,11 @@ class RowFiles:
                 case ".orc":
                     yield from _batches(self._open(entry).read_stripe(part))
                 case _:
-                    yield from read_rows(entry.path, self._store.read(entry.path), self._keys)
+                    yield from read_rows(entry.path, self._store.read(entry.path), self._keys, json_format)
 
-    def read_raw(self, entry: StoredObject, part: int, reader: RawItemReader) -> Iterator[pa.RecordBatch | RawItems]:
+    def read_raw(
+        self, entry: StoredObject, part: int, reader: RawItemReader, json_format: JsonFormat = "auto"
+    ) -> Iterator[pa.RecordBatch | RawItems]:
         """Yield the rows of one part; of DynamoDB JSON as items that stay the text they are, however large the file.
 
         Raises
@@ -148,14 +157,15 @@ class RowFiles:
             with _named(entry.path):
                 blocks = text_blocks(self._store.read_chunks(entry.path), entry.path)
                 first = bytes(next(blocks, b""))
-                if _TYPED.match(first):
-                    yield from reader.read_blocks(itertools.chain([first], blocks), framing_of(first))
+                text = first.removeprefix(codecs.BOM_UTF8)
+                if json_format != "plain" and _TYPED.match(text):
+                    yield from reader.read_blocks(itertools.chain([first], blocks), framing_of(text))
                     return
-            yield from self.read(entry, part)
+            yield from self.read(entry, part, json_format)
         else:
-            yield from self.read(entry, part)
+            yield from self.read(entry, part, json_format)
 
-    def sample(self, entry: StoredObject, rows: int) -> Sample | None:
+    def sample(self, entry: StoredObject, rows: int, json_format: JsonFormat = "auto") -> Sample | None:
         """Return the first rows of a file, reading little of it; None where that cannot be done.
 
         Raises
@@ -175,15 +185,12 @@ class RowFiles:
                 case ".orc" | ".arrow" | ".feather" | ".ipc":
                     return next((Sample(batch.slice(0, rows), None) for batch in self.read(entry, 0)), None)
         head = self._store.read_range(entry, 0, min(entry.size_bytes, _SAMPLE_BYTES))
-        text, read_bytes = head, len(head)
-        if head.startswith(_GZIP_MAGIC):
-            inflater = zlib.decompressobj(zlib.MAX_WBITS | 32)
-            text = inflater.decompress(head, _SAMPLE_TEXT_BYTES)
-            read_bytes -= len(inflater.unconsumed_tail)
-        if read_bytes < entry.size_bytes and _is_answer(text.removeprefix(codecs.BOM_UTF8)):
+        text, read_bytes = _inflated_head(head)
+        is_answer = json_format != "plain" and _is_answer(text.removeprefix(codecs.BOM_UTF8))
+        if read_bytes < entry.size_bytes and is_answer:
             return None
         whole = text if read_bytes == entry.size_bytes else text[: text.rfind(b"\n") + 1]
-        found = list(read_rows(entry.path, whole, self._keys)) if whole else []
+        found = list(read_rows(entry.path, whole, self._keys, json_format)) if whole else []
         if not found:
             return None
         row_bytes = read_bytes * len(whole) / len(text) / sum(batch.num_rows for batch in found)
@@ -196,7 +203,9 @@ class RowFiles:
         return self._opened[1]
 
 
-def read_rows(path: str, data: bytes, keys: Mapping[str, str]) -> Iterator[pa.RecordBatch]:
+def read_rows(
+    path: str, data: bytes, keys: Mapping[str, str], json_format: JsonFormat = "auto"
+) -> Iterator[pa.RecordBatch]:
     """Yield the rows of a whole file of text or Arrow.
 
     Raises
@@ -208,7 +217,7 @@ def read_rows(path: str, data: bytes, keys: Mapping[str, str]) -> Iterator[pa.Re
     if read is None:
         raise DecodeError(f"{path} has no known format: name it {', '.join([*_PARTED, *_READERS])}", uri=path)
     with _named(path):
-        yield from read(_inflated(data), keys)
+        yield from read(inflated(data), keys, json_format)
 
 
 @contextmanager
@@ -229,8 +238,8 @@ def _ending(path: str) -> str:
     return "." + path.lower().rpartition(".")[2]
 
 
-def _reader_of(path: str) -> Callable[[bytes, Mapping[str, str]], Iterator[pa.RecordBatch]] | None:
-    return _READERS.get(_ending(path.lower().removesuffix(".gz")))
+def _reader_of(path: str) -> _Reader | None:
+    return _READERS.get(_ending(path.lower().removesuffix(".gz").removesuffix(".zst")))
 
 
 def _parquet(file: pa.NativeFile, **options: Any) -> pq.ParquetFile:
@@ -242,18 +251,51 @@ def _stored_bytes(group: Any) -> int:
     return sum(group.column(number).total_compressed_size for number in range(group.num_columns))
 
 
-def _inflated(data: bytes) -> bytes:
+def inflated(data: bytes) -> bytes:
+    """Return a file's bytes, inflated if they are those of gzip or zstd.
+
+    Raises
+    ------
+    OSError, EOFError, zlib.error
+        They are cut short or damaged.
+    """
+    if data.startswith(_ZSTD_MAGIC):
+        with pa.CompressedInputStream(pa.BufferReader(data), "zstd") as stream:
+            return stream.read()
     return gzip.decompress(data) if data.startswith(_GZIP_MAGIC) else data
 
 
-def _json(data: bytes, keys: Mapping[str, str]) -> Iterator[pa.RecordBatch]:
+def _inflated_head(head: bytes) -> tuple[bytes, int]:
+    """Return the text that a file begins with, and how many of the bytes it was stored as."""
+    if head.startswith(_GZIP_MAGIC):
+        inflater = zlib.decompressobj(zlib.MAX_WBITS | 32)
+        text = inflater.decompress(head, _SAMPLE_TEXT_BYTES)
+        return text, len(head) - len(inflater.unconsumed_tail)
+    if not head.startswith(_ZSTD_MAGIC):
+        return head, len(head)
+    source, blocks, read_bytes = pa.BufferReader(head), list[bytes](), 0
+    # What is cut short ends in an error, after what can be read.
+    with pa.CompressedInputStream(source, "zstd") as stream, suppress(OSError):
+        while len(blocks) * _BLOCK_BYTES < _SAMPLE_TEXT_BYTES and (block := stream.read(_BLOCK_BYTES)):
+            blocks.append(block)
+            read_bytes = source.tell()
+    return b"".join(blocks), read_bytes
+
+
+def _json(data: bytes, keys: Mapping[str, str], json_format: JsonFormat) -> Iterator[pa.RecordBatch]:
     text = data.removeprefix(codecs.BOM_UTF8)
     if not text.strip():
         return
-    if _TYPED.match(text) or _is_answer(text):
+    if _is_typed(text, json_format):
         yield from_dynamodb_json(text)
         return
     yield from read_json(text, keys).to_batches(BATCH_ROWS)
+
+
+def _is_typed(text: bytes, json_format: JsonFormat) -> bool:
+    if json_format != "auto":
+        return json_format == "dynamodb"
+    return bool(_TYPED.match(text)) or _is_answer(text)
 
 
 def _is_answer(text: bytes) -> bool:
@@ -262,11 +304,11 @@ def _is_answer(text: bytes) -> bool:
     return bool(_ITEMS.search(text) or (b'"ScannedCount"' in text and _NO_ITEMS.search(text)))
 
 
-def _csv(data: bytes, keys: Mapping[str, str]) -> Iterator[pa.RecordBatch]:
+def _csv(data: bytes, keys: Mapping[str, str], _: JsonFormat) -> Iterator[pa.RecordBatch]:
     yield from read_csv(data, keys).to_batches(BATCH_ROWS)
 
 
-def _ipc(data: bytes, _: Mapping[str, str]) -> Iterator[pa.RecordBatch]:
+def _ipc(data: bytes, _: Mapping[str, str], __: JsonFormat) -> Iterator[pa.RecordBatch]:
     source = pa.BufferReader(data)
     if not data.startswith(_IPC_MAGIC):
         yield from bounded(pa.ipc.open_stream(source))
@@ -285,7 +327,7 @@ _PARTED: dict[str, Callable[[pa.NativeFile], Any]] = {
     ".orc": pa.orc.ORCFile,
 }
 
-_READERS: dict[str, Callable[[bytes, Mapping[str, str]], Iterator[pa.RecordBatch]]] = {
+_READERS: dict[str, _Reader] = {
     ".jsonl": _json,
     ".ndjson": _json,
     ".json": _json,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import itertools
 import sys
 import zlib
@@ -10,9 +9,9 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ddbio.errors import DecodeError, NotFoundError
+from ddbio.errors import DecodeError, NotFoundError, OptionError
 from ddbio.lake.gunzip import GunzipLines
-from ddbio.lake.rows import is_rows
+from ddbio.lake.rows import inflated, is_rows
 from ddbio.ops.job.target import open_store
 
 if TYPE_CHECKING:
@@ -24,22 +23,30 @@ if TYPE_CHECKING:
 PARQUET = ".parquet"
 
 _GZIP_MAGIC = b"\x1f\x8b"
-_JSON = (".json", ".jsonl", ".ndjson", ".json.gz", ".jsonl.gz", ".ndjson.gz")
+_JSON = tuple(f"{ending}{packed}" for ending in (".json", ".jsonl", ".ndjson") for packed in ("", ".gz", ".zst"))
 
 
 def is_data(name: str) -> bool:
-    """Return whether the name is that of files: an ``s3://`` URI or an existing path; else it is a table's.
+    """Return whether the name is that of files: an ``s3://`` URI, a path with a slash, or a data file here.
 
     Raises
     ------
     NotFoundError
         There is no such path, and no table can be called so.
+    OptionError
+        There is a folder or a file called so, and a table may be too.
     """
-    if name.startswith(("s3://", "s3a://")) or Path(name).exists():
+    if name.startswith(("s3://", "s3a://", "file://")):
         return True
-    if "/" in name and not name.startswith("arn:"):
+    is_there, is_path = Path(name).exists(), "/" in name or name in {".", ".."} or is_rows(name)
+    if is_there and not is_path:
+        raise OptionError(
+            f"{name!r} is a {'folder' if Path(name).is_dir() else 'file'} here, and may be a table too: "
+            f"say ./{name} for what is here, or the table's ARN, arn:aws:dynamodb:REGION:ACCOUNT:table/{name}"
+        )
+    if "/" in name and not is_there and not name.startswith("arn:"):
         raise NotFoundError(f"{name}: there is no such file or folder, and no table is called so")
-    return False
+    return is_there
 
 
 @contextmanager
@@ -103,20 +110,20 @@ def _chunks_of(store: ObjectStore, path: str) -> Generator[bytes | memoryview]:
 
 
 def read_plain(store: ObjectStore, path: str) -> bytes:
-    """Return a file's bytes, inflated if they are gzip's.
+    """Return a file's bytes, inflated if they are gzip's or zstd's.
 
     Raises
     ------
     NotFoundError
         If there is no such file.
     DecodeError
-        If the gzip file is cut short or broken.
+        If the compressed file is cut short or broken.
     """
     data = store.read(path)
-    if not data.startswith(_GZIP_MAGIC):
-        return data
     try:
-        return gzip.decompress(data)
+        return inflated(data)
     except (OSError, EOFError, zlib.error) as error:
         uri = f"{store.uri}/{path}"
-        raise DecodeError(f"{uri} is not a whole gzip file: {error}", uri=uri) from error
+        raise DecodeError(
+            f"{uri} is not a whole {'gzip' if data.startswith(_GZIP_MAGIC) else 'zstd'} file: {error}", uri=uri
+        ) from error

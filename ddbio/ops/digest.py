@@ -16,6 +16,7 @@ from ddbio.core.json_lines import reader_of
 from ddbio.core.schema.declared import declare_types
 from ddbio.core.schema.item_schema import arrow_schema_of
 from ddbio.core.text.framing import framed_items
+from ddbio.lake.paths import folder_columns, with_columns
 from ddbio.lake.reader import read_batches
 from ddbio.ops.data_files import PARQUET, find_data, is_data, named_errors, read_plain
 from ddbio.ops.scans.read import digest_of_scan, scan_batches
@@ -38,12 +39,14 @@ def digest_source(source: Source, options: ScanOptions) -> Digest:
     ----------
     source
         Arrow data or a Spark DataFrame, for which ``options.schema`` declares DynamoDB's types; bytes of DynamoDB JSON;
-        an ``s3://`` URI or an existing path, a file or a folder; any other text is the name of a table.
+        an ``s3://`` URI, a path with a slash or the name of a data file; any other text is the name of a table.
 
     Raises
     ------
     NotFoundError
         If there is no such table, or no file that could be read.
+    OptionError
+        If a name may be that of a table, and is that of a folder here.
     DecodeError
         If the data is not DynamoDB JSON, or an Arrow array points outside its own memory.
     SchemaError
@@ -59,7 +62,7 @@ def digest_source(source: Source, options: ScanOptions) -> Digest:
     if not isinstance(source, (str, os.PathLike)):
         return _of_json(source)
     name = os.fspath(source)
-    if is_data(name):
+    if isinstance(source, os.PathLike) or is_data(name):
         return _of_files(name, options)
     # What is dropped, refused or no longer told from missing, is so only once it is in columns.
     if options.nulls == "keep" and options.on_misfit == "rescue" and not options.drop:
@@ -95,10 +98,10 @@ def _of_json(data: Buffer) -> Digest:
 
 def _of_files(name: str, options: ConnectionOptions) -> Digest:
     store, paths = find_data(name, options)
-    whole = Digest()
+    whole, columns = Digest(), folder_columns(paths, {})
     for path in paths:
         if path.endswith(PARQUET):
-            whole.merge(digest_of_batches(read_batches(store, path)))
+            whole.merge(digest_of_batches(with_columns(batch, columns[path]) for batch in read_batches(store, path)))
         else:
             with named_errors(store, path):
                 whole.merge(_of_json(read_plain(store, path)))

@@ -36,20 +36,22 @@ def infer_schema(source: Source, options: ScanOptions) -> ItemSchema:
     Parameters
     ----------
     source
-        Bytes are data; an ``s3://`` URI or an existing path is a file, a folder or a native export; any other text is
-        the name of a table.
+        Bytes are data; an ``s3://`` URI, a path with a slash or the name of a data file is a file, a folder or a native
+        export; any other text is the name of a table.
 
     Raises
     ------
     NotFoundError
         If there is no such table, or no file that could be read.
+    OptionError
+        If a name may be that of a table, and is that of a folder here.
     DecodeError
         If the data is not DynamoDB JSON.
     """
     if not isinstance(source, (str, os.PathLike)):
         return observe_dynamodb_json(source)
     name = os.fspath(source)
-    if is_data(name):
+    if isinstance(source, os.PathLike) or is_data(name):
         return _of_files(name, options)
     facts = describe_scan(options)
     return observe_table(facts, options, LocalBudget(budget_of(facts, options)))

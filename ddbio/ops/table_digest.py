@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ddbio.ops.digest import digest_source
+from ddbio.ops.scans.read import digest_of_scan
 from ddbio.options import ScanOptions, connection_of
 
 if TYPE_CHECKING:
@@ -21,4 +21,4 @@ def digest_of_table(table: str, options: ConnectionOptions) -> Digest:
         As of any scan.
     """
     # NULL is told from missing, and what was written last is seen.
-    return digest_source(table, ScanOptions(**connection_of(options), table=table, nulls="keep", consistent=True))
+    return digest_of_scan(ScanOptions(**connection_of(options), table=table, nulls="keep", consistent=True))

@@ -16,6 +16,7 @@ from ddbio.options.import_files import ImportFilesFromOptions, ImportFilesOption
 from ddbio.options.import_start import ImportStartOptions, ImportWaitOptions
 from ddbio.options.parsing import camel_case, descriptions_of, parse_options
 from ddbio.options.scan import AcceptEncoding, ScanOptions, ScanToFilesOptions
+from ddbio.options.source import JsonFormat, SourceOptions
 from ddbio.options.waiting import PatienceOptions, WaitOptions
 from ddbio.options.write import LoadOptions, WriteOptions
 
@@ -40,12 +41,14 @@ __all__ = [
     "ImportFilesOptions",
     "ImportStartOptions",
     "ImportWaitOptions",
+    "JsonFormat",
     "LoadOptions",
     "Mode",
     "PatienceOptions",
     "RestoreOptions",
     "ScanOptions",
     "ScanToFilesOptions",
+    "SourceOptions",
     "WaitOptions",
     "WriteOptions",
     "camel_case",

@@ -10,6 +10,7 @@ from pydantic.dataclasses import dataclass
 from ddbio.options.connection import ConnectionOptions
 from ddbio.options.import_start import split_indexes
 from ddbio.options.parsing import CONFIG
+from ddbio.options.source import SourceOptions
 
 
 @dataclass(frozen=True, kw_only=True, config=CONFIG)
@@ -63,8 +64,5 @@ class ImportFilesOptions(ConnectionOptions):
 
 
 @dataclass(frozen=True, kw_only=True, config=CONFIG)
-class ImportFilesFromOptions(ImportFilesOptions):
+class ImportFilesFromOptions(SourceOptions, ImportFilesOptions):
     """Say which files become files for an import."""
-
-    source: Annotated[str, Field(min_length=1)]
-    """File, folder or glob, on this machine or under s3://, of Parquet, ORC, JSON Lines, CSV or Arrow."""

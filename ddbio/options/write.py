@@ -10,6 +10,7 @@ from pydantic.dataclasses import dataclass
 from ddbio.options.connection import ConnectionOptions
 from ddbio.options.files import Engine  # noqa: TC001 - pydantic reads it
 from ddbio.options.parsing import CONFIG
+from ddbio.options.source import SourceOptions
 
 
 @dataclass(frozen=True, kw_only=True, config=CONFIG)
@@ -55,11 +56,9 @@ class WriteOptions(ConnectionOptions):
 
 
 @dataclass(frozen=True, kw_only=True, config=CONFIG)
-class LoadOptions(WriteOptions):
+class LoadOptions(SourceOptions, WriteOptions):
     """Say which files are loaded into a live table."""
 
-    source: Annotated[str, Field(min_length=1)]
-    """File, folder or glob, on this machine or under s3://, of Parquet, ORC, JSON Lines, CSV or Arrow."""
     engine: Engine = "auto"
     """Run on threads of this process, on Spark, or choose by size."""
     tasks: Annotated[int, Field(ge=1, le=100_000)] | None = None

@@ -57,6 +57,14 @@ def test_a_copy_holds_every_item_as_it_was(server):
     assert report.digest == ddbio.digest("source", endpoint_url=server.endpoint_url)
 
 
+def test_a_copy_is_verified_by_tables_whatever_folders_are_called(server, tmp_path, monkeypatch):
+    """Folders called as the tables are neither read nor in the way."""
+    monkeypatch.chdir(tmp_path)
+    for name in ("source", "target"):
+        (tmp_path / name).mkdir()
+    assert ddbio.copy_table("source", "target", create=True, verify=True, endpoint_url=server.endpoint_url).verified
+
+
 def test_keys_and_versions_may_differ_from_others_by_case_alone(server):
     """Columns that need names of their own still are the table's key, and what newer_by compares."""
     items = [{"id": {"S": n}, "ID": {"S": n}, "At": {"N": n}, "at": {"N": "0"}} for n in "123"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -12,10 +13,10 @@ import pytest
 
 import ddbio
 from ddbio.core.schema.item_schema import ItemSchema
-from ddbio.errors import DecodeError, NotFoundError
+from ddbio.errors import DecodeError, NotFoundError, OptionError
 from ddbio.lake.local import LocalStore
 from ddbio.lake.reader import read_batches, read_schema
-from ddbio.ops.data_files import find_data, read_lines
+from ddbio.ops.data_files import find_data, is_data, read_lines
 from ddbio.options import ConnectionOptions
 
 METADATA = ["_ddbio/20260101T000000Z_0.json", "_SUCCESS.json", ".a.json.crc.json", "manifest-summary.json"]
@@ -107,3 +108,19 @@ def test_a_sample_of_files_is_their_first_items(tmp_path, wrap, indent):
     (tmp_path / "b.json").write_text('{"a":{"S":"x"}}\n{"a":{"S":5}}\n')
     with pytest.raises(DecodeError, match=r"b\.json: line 2: a: expected a JSON string, found 5"):
         ddbio.infer_schema(tmp_path, sample_items=6)
+
+
+def test_a_name_that_may_be_a_table_is_no_folder(folder, monkeypatch):
+    """A bare name is a table's; where a folder is called so too, neither is taken."""
+    monkeypatch.chdir(folder)
+    (folder / "orders").mkdir()
+    pq.write_table(pa.table({"pk": ["x"]}), folder / "orders" / "part.parquet")
+    (folder / "one.jsonl").write_text("{}")
+    for take in (is_data, ddbio.digest, ddbio.infer_schema):
+        with pytest.raises(OptionError, match=r"'orders' is a folder here, and may be a table too: say \./orders"):
+            take("orders")
+    for name in ("./orders", "orders/", str(folder / "orders"), ".", "one.jsonl", "s3://bucket", "./one.jsonl"):
+        assert is_data(name)
+    assert not is_data("other")
+    assert not is_data("arn:aws:dynamodb:eu-west-1:1:table/orders")
+    assert ddbio.digest("./orders") == ddbio.digest(Path("orders")) == ddbio.digest(pa.table({"pk": ["x"]}))

@@ -29,7 +29,7 @@ from ddbio.ops.job.clock import Clock
 from ddbio.ops.job.report import file_reports
 from ddbio.ops.job.staging import new_job_id, report_again, target_of
 from ddbio.ops.job.target import dynamodb_spec, open_store, spare_sources
-from ddbio.ops.loads.sources import batches_of, open_source
+from ddbio.ops.loads.sources import batches_of, open_source, read_unit
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -58,10 +58,10 @@ def write_files(options: ImportFilesFromOptions) -> ImportFilesReport:
     NotFoundError, DecodeError
         If there is no such file, or one is not what its name says.
     """
-    source = open_source(options.source, options)
+    key = key_of(options)
+    source = open_source(options, dict(key))
     target = open_store(options.dest, options)
     spare_sources(target, options.mode, (f"{source.store.uri}/{each.path}" for each in source.files))
-    key = key_of(options)
     return _write(_unit_batches(source, key, options.duplicates), key, options, options.source)
 
 
@@ -74,7 +74,8 @@ def check_files(options: ImportFilesFromOptions) -> ImportFilesReport:
         As :func:`write_files`.
     """
     clock = Clock()
-    source, key = open_source(options.source, options), key_of(options)
+    key = key_of(options)
+    source = open_source(options, dict(key))
     window = _filled(LineCounter(), _unit_batches(source, key, options.duplicates), key, options)
     return _report(window, options, "", clock)
 
@@ -122,10 +123,10 @@ def _unit_batches(source: FileSource, key: Key, duplicates: str) -> Iterator[pa.
         secrets.SystemRandom().shuffle(units)
     if duplicates != "last":
         for unit in units:
-            yield from files.read(unit.entry, unit.part)
+            yield from read_unit(files, unit)
         return
     for unit in reversed(units):
-        yield from map(_backwards, reversed(list(files.read(unit.entry, unit.part))))
+        yield from map(_backwards, reversed(list(read_unit(files, unit))))
 
 
 def _write(batches: Iterable[pa.RecordBatch], key: Key, options: ImportFilesOptions, source: str) -> ImportFilesReport:

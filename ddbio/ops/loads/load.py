@@ -195,7 +195,7 @@ class _Found:
 def _foresee(options: LoadOptions) -> tuple[_Found, LoadPlan]:
     facts = describe_table(dynamodb_spec(options), options.table)
     write = plan_write(facts, options)
-    source = open_source(options.source, options)
+    source = open_source(options, dict(write.key_types))
     resources = Resources(available_cores(), running_spark_parallelism(), is_spark_installed())
     plan = plan_load(options, write, facts, describe_source(source, write), resources)
     return _Found(facts, write, source), plan

@@ -58,6 +58,8 @@ def identity_of(options: LoadOptions, facts: TableFacts, source: FileSource, sha
         "mode": options.mode,
         "newer_by": options.newer_by,
         "operation_by": options.operation_by,
+        "json_format": options.json_format,
+        "hive_partitions": options.hive_partitions,
     }
 
 

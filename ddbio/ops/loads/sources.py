@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fnmatch
 import itertools
 import re
 from collections import deque
@@ -26,6 +25,7 @@ from ddbio.core.plan import spread_order
 from ddbio.errors import DdbioError, NotFoundError, OptionError, SchemaError
 from ddbio.lake.claim import parse_state
 from ddbio.lake.commit import manifest_path
+from ddbio.lake.paths import WILD, FolderColumns, folder_columns, matcher, with_columns
 from ddbio.lake.rows import BATCH_ROWS, RowFiles, is_parted, is_rows
 from ddbio.ops.exports.file import FileText
 from ddbio.ops.exports.source import open_export
@@ -33,7 +33,7 @@ from ddbio.ops.job.target import open_store
 from ddbio.ops.loads.crew import Milestone
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from ddbio.core.exports.manifest import ExportFile
     from ddbio.core.loads.write_plan import WritePlan
@@ -41,12 +41,11 @@ if TYPE_CHECKING:
     from ddbio.core.staged import StoredObject
     from ddbio.lake.store import ObjectStore
     from ddbio.ops.exports.source import ExportSource
-    from ddbio.options import ConnectionOptions
+    from ddbio.options import ConnectionOptions, JsonFormat, SourceOptions
 
 Rows: TypeAlias = "pa.Table | pa.RecordBatch | pa.RecordBatchReader | Iterable[pa.RecordBatch] | Any"
 """What can be written: Arrow rows, record batches, or any data frame that offers an Arrow stream."""
 
-_WILD = ("*", "?", "[")
 _FOOTERS_AT_ONCE = 16
 _SAMPLE_ROWS = 1000
 # Units far apart that are read at the same time, their stored bytes, and the rows that each brings in its turn.
@@ -101,6 +100,8 @@ class Unit:
     size_bytes: int
     exported: ExportFile | None = None
     """What an export's manifest says of the file."""
+    columns: FolderColumns = ()
+    json_format: JsonFormat = "auto"
 
 
 @dataclass(frozen=True)
@@ -117,10 +118,15 @@ class FileSource:
     export: ExportSource | None = None
 
 
-def open_source(source: str, options: ConnectionOptions) -> FileSource:
+def open_source(options: SourceOptions, keys: Mapping[str, str]) -> FileSource:
     """Return the files of a file, a folder or a glob, in the order of their names; their footers are read.
 
     The files of a native export's folder are those that its verified manifests name.
+
+    Parameters
+    ----------
+    keys
+        Key attributes and their types, which columns of folders have too.
 
     Raises
     ------
@@ -129,10 +135,11 @@ def open_source(source: str, options: ConnectionOptions) -> FileSource:
     ExportIncompleteError
         If an export has not completed, or not all of it is there.
     OptionError
-        If an export holds no items in DynamoDB JSON.
+        If an export holds no items in DynamoDB JSON, or folders called ``name=value`` are to be refused.
     DecodeError
         If one is not of the format that its name tells.
     """
+    source = options.source
     if _is_export(source, options):
         return _of_export(open_export(source, options))
     store, files = _find(source, options)
@@ -143,8 +150,9 @@ def open_source(source: str, options: ConnectionOptions) -> FileSource:
         )
     with ThreadPoolExecutor(_FOOTERS_AT_ONCE, thread_name_prefix="ddbio-footer") as pool:
         parted = list(pool.map(lambda entry: RowFiles(store).parts(entry), files))
+    columns = _columns_of_folders(files, options, keys)
     places = [
-        (entry, part, size)
+        (entry, part, size, None, columns[entry.path], options.json_format)
         for entry, parts in zip(files, parted, strict=True)
         for part, size in enumerate(parts.sizes_bytes)
     ]
@@ -175,7 +183,7 @@ def is_one_scan(source: FileSource, key_types: Iterable[tuple[str, str]]) -> boo
 
 
 def _is_export(source: str, options: ConnectionOptions) -> bool:
-    if any(sign in source for sign in _WILD) or is_rows(source.rpartition("/")[2]):
+    if any(sign in source for sign in WILD) or is_rows(source.rpartition("/")[2]):
         return False
     return any(each.path == f"{SUMMARY}.json" for each in open_store(source, options).list(SUMMARY))
 
@@ -200,6 +208,20 @@ def _path_of(found: tuple[StoredObject, ExportFile]) -> str:
     return found[0].path
 
 
+def _columns_of_folders(
+    files: Sequence[StoredObject], options: SourceOptions, keys: Mapping[str, str]
+) -> dict[str, FolderColumns]:
+    columns = folder_columns((entry.path for entry in files), keys)
+    if options.hive_partitions == "ignore":
+        return dict.fromkeys(columns, ())
+    for path, each in columns.items():
+        if each and options.hive_partitions == "refuse":
+            raise OptionError(
+                f"{path} lies in folders that say {', '.join(name for name, *_ in each)}: they are refused"
+            )
+    return columns
+
+
 def describe_source(source: FileSource, plan: WritePlan) -> SourceFacts:
     """Return what a source holds, by its footers and a sample of its largest file.
 
@@ -210,14 +232,15 @@ def describe_source(source: FileSource, plan: WritePlan) -> SourceFacts:
     DecodeError
         If the file is not of the format that its name tells.
     """
-    files, largest = RowFiles(source.store, dict(plan.key_types)), max(source.files, key=attrgetter("size_bytes"))
-    sample = files.sample(largest, _SAMPLE_ROWS)
+    files, largest = RowFiles(source.store, dict(plan.key_types)), max(source.units, key=_file_bytes, default=None)
+    sample = None if largest is None else files.sample(largest.entry, _SAMPLE_ROWS, largest.json_format)
     rows, units, columns = source.rows, None, list[str]()
-    if sample is not None and sample.batch.num_rows:
-        _check(largest, sample.batch, plan)
-        encoded = RowWriter(sample.batch.schema, plan).writes(sample.batch)
-        units = sum(float(lane.units.sum()) for lane in encoded.lanes) / sample.batch.num_rows
-        columns = sample.batch.schema.names
+    if largest is not None and sample is not None and sample.batch.num_rows:
+        batch = with_columns(sample.batch, largest.columns)
+        _check(largest.entry, batch, plan)
+        encoded = RowWriter(batch.schema, plan).writes(batch)
+        units = sum(float(lane.units.sum()) for lane in encoded.lanes) / batch.num_rows
+        columns = batch.schema.names
         if rows is None and sample.row_bytes:
             rows = round(sum(entry.size_bytes for entry in source.files) / sample.row_bytes)
     size_bytes = sum(unit.size_bytes for unit in source.units)
@@ -311,7 +334,7 @@ def columns_of_unit(
     files: RowFiles, unit: Unit, plan: WritePlan, batch_rows: int = BATCH_ROWS
 ) -> Iterator[pa.RecordBatch]:
     """Yield the rows of one unit as columns; see ``unit_batches``."""
-    for number, batch in enumerate(files.read(unit.entry, unit.part, batch_rows)):
+    for number, batch in enumerate(read_unit(files, unit, batch_rows)):
         if not number:
             _check(unit.entry, batch, plan)
         yield batch
@@ -320,13 +343,24 @@ def columns_of_unit(
 def _rows_of_unit(
     files: RowFiles, unit: Unit, plan: WritePlan, reader: RawItemReader | None, batch_rows: int
 ) -> Iterator[pa.RecordBatch | RawItems]:
-    if reader is None or is_parted(unit.entry.path):
+    # Items that stay the text they are have no place for the columns of folders.
+    if reader is None or unit.columns or is_parted(unit.entry.path):
         yield from columns_of_unit(files, unit, plan, batch_rows)
         return
-    for number, batch in enumerate(files.read_raw(unit.entry, unit.part, reader)):
+    for number, batch in enumerate(files.read_raw(unit.entry, unit.part, reader, unit.json_format)):
         if not number and isinstance(batch, pa.RecordBatch):
             _check(unit.entry, batch, plan)
         yield batch
+
+
+def read_unit(files: RowFiles, unit: Unit, batch_rows: int = BATCH_ROWS) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of one unit, with the columns that its folders stand for, whatever they are."""
+    for batch in files.read(unit.entry, unit.part, unit.json_format, batch_rows):
+        yield with_columns(batch, unit.columns)
+
+
+def _file_bytes(unit: Unit) -> int:
+    return unit.entry.size_bytes
 
 
 def _check(entry: StoredObject, batch: pa.RecordBatch, plan: WritePlan) -> None:
@@ -339,11 +373,11 @@ def _check(entry: StoredObject, batch: pa.RecordBatch, plan: WritePlan) -> None:
 def _find(source: str, options: ConnectionOptions) -> tuple[ObjectStore, list[StoredObject]]:
     folder, _, last = source.rpartition("/")
     root = "/" if source.startswith("/") else "."
-    if any(sign in source for sign in _WILD):
-        fixed = source[: min(source.find(sign) for sign in _WILD if sign in source)].rpartition("/")[0]
+    if any(sign in source for sign in WILD):
+        fixed = source[: min(source.find(sign) for sign in WILD if sign in source)].rpartition("/")[0]
         store = open_store(fixed or root, options)
-        pattern = source.removeprefix(fixed).lstrip("/")
-        found = [entry for entry in store.list() if fnmatch.fnmatchcase(entry.path, pattern)]
+        pattern = matcher(source.removeprefix(fixed).lstrip("/"))
+        found = [entry for entry in store.list() if pattern.fullmatch(entry.path)]
         if found:
             return store, _with_rows(found)
     # A name with such signs may be meant as it is; and Spark writes folders that are named like files.

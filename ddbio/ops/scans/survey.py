@@ -159,6 +159,12 @@ def _with_asked(observed: ItemSchema, facts: TableFacts, options: ScanOptions) -
     asked = options.columns or tuple(name for name in key_types if options.index is None)
     missing = [tagged_field(name, _KEY_ARROW[key_types.get(name, "NULL")], key_types.get(name, "NULL"))
                for name in asked if name not in observed.seen.members]  # fmt: skip
+    unknown = [field.name for field in missing if field.name not in key_types] if observed.item_count else []
+    if unknown:
+        raise SchemaError(
+            f"columns: no item that was sampled has an attribute {unknown[0]!r}: mend the name (whole "
+            "attributes only), raise sample_items, or give a schema that has it"
+        )
     schema = observed.merge(ItemSchema.from_arrow(pa.schema(missing)))
     return schema.project(options.columns) if options.columns else schema
 

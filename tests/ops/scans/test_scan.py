@@ -101,9 +101,13 @@ def test_columns_limit_and_index_reach_the_request(scan):
     assert report.items == table.num_rows == 1234
 
 
-def test_asked_column_that_no_sample_showed_is_there(scan):
-    """A column that was asked for exists, even if no item has it."""
-    report = scan("types", columns="pk,ghost")
+@pytest.mark.parametrize("name", ["ghost", "map.city", "PK"])
+def test_a_column_that_no_item_has_is_refused(scan, name):
+    """A name that no sampled item has is no column of nulls, unless a schema says what it is."""
+    with pytest.raises(SchemaError, match=f"no item that was sampled has an attribute '{name}'"):
+        scan("types", columns=f"pk,{name}")
+    schema = pa.schema([("pk", pa.string()), ("ghost", pa.string())])
+    report = scan("types", columns="pk,ghost", schema=schema)
     assert pq.read_table(report.files[0].path).schema.names == ["pk", "ghost", "_rescue"]
 
 
