@@ -89,9 +89,20 @@ def _flag(name: str, hint: Any, help_text: str, default: object) -> Callable[[Co
         text = f"{text}  [default: {shown}]"
     if hint is bool:
         return click.option(flag, name, is_flag=True, default=None, help=text)
+    if _is_names(hint):
+        # Given twice, both count.
+        return click.option(flag, name, multiple=True, callback=_joined, help=text, metavar=_metavar(name, []))
     choices = _choices(hint)
     kind = click.Choice(choices) if choices else None
     return click.option(flag, name, type=kind, default=None, help=text, metavar=_metavar(name, choices))
+
+
+def _is_names(hint: Any) -> bool:
+    return tuple[str, ...] in typing.get_args(hint)
+
+
+def _joined(_: click.Context, __: click.Parameter, values: Sequence[str]) -> str | None:
+    return ",".join(values) or None
 
 
 def _choices(hint: Any) -> list[str]:

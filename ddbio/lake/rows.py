@@ -112,8 +112,10 @@ class RowFiles:
             match _ending(entry.path):
                 case ".parquet":
                     told = self._open(entry).metadata
-                    groups = [told.row_group(number) for number in range(told.num_row_groups)]
-                    return Parts(tuple(map(_stored_bytes, groups)), told.num_rows)
+                    groups = [max(0, told.row_group(number).total_byte_size) for number in range(told.num_row_groups)]
+                    # pyarrow 25 ends the process where the footer says something impossible of a group's columns.
+                    whole = max(1, sum(groups))
+                    return Parts(tuple(entry.size_bytes * group // whole for group in groups), told.num_rows)
                 case ".orc":
                     file = self._open(entry)
                     return Parts((entry.size_bytes // max(1, file.nstripes),) * file.nstripes, file.nrows)
@@ -245,10 +247,6 @@ def _reader_of(path: str) -> _Reader | None:
 def _parquet(file: pa.NativeFile, **options: Any) -> pq.ParquetFile:
     # Checksums are verified where the writer left some.
     return pq.ParquetFile(file, page_checksum_verification=True, **options)
-
-
-def _stored_bytes(group: Any) -> int:
-    return sum(group.column(number).total_compressed_size for number in range(group.num_columns))
 
 
 def inflated(data: bytes) -> bytes:

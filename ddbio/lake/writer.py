@@ -147,11 +147,15 @@ class RollingWriter:
     def _open_file(self, first_rows: pa.Table) -> _ParquetFile | OrcFile:
         sink = self._store.create(self._naming.path(len(self._staged), self._extension))
         compression = self._options.compression
-        if self._options.format == "orc":
-            return OrcFile(sink, compression, self._schema)
-        # Spark 4.0 fails on an LZ4_RAW dictionary of some size when a filter reads it.
-        dictionaries = [] if compression == "lz4" else dictionary_columns(first_rows)
-        return _ParquetFile(sink, self._schema, compression, dictionaries)
+        try:
+            if self._options.format == "orc":
+                return OrcFile(sink, compression, self._schema)
+            # Spark 4.0 fails on an LZ4_RAW dictionary of some size when a filter reads it.
+            dictionaries = [] if compression == "lz4" else dictionary_columns(first_rows)
+            return _ParquetFile(sink, self._schema, compression, dictionaries)
+        except BaseException:
+            sink.abort()
+            raise
 
     def _close_file(self) -> None:
         if self._file:

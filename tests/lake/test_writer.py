@@ -234,3 +234,13 @@ def test_no_row_is_lost_or_moved(sizes, target_file_bytes):
     assert sum(each.rows for each in staged) == start
     if start:
         assert read(store)["n"].to_pylist() == list(range(start))
+
+
+def test_a_schema_that_no_file_can_have_leaves_no_sink():
+    """Where the writer refuses the columns, what was begun at the store is given up at once."""
+    store, schema = MemoryStore(), pa.schema([("a", pa.month_day_nano_interval())])
+    writer = RollingWriter(store, FileNaming("job", 0), schema, FileOptions())
+    with pytest.raises(pa.ArrowException):
+        writer.finish(keep_empty=True)
+    assert store.aborted
+    assert not store.files

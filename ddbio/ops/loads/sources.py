@@ -146,7 +146,7 @@ def open_source(options: SourceOptions, keys: Mapping[str, str]) -> FileSource:
     if not files:
         raise NotFoundError(
             f"{source} holds no file of rows: their names end in .parquet, .orc, .json, .jsonl, .ndjson, .csv, .arrow, "
-            ".feather or .ipc, of text also in .gz, and empty files are passed over"
+            ".feather or .ipc, of text also in .gz or .zst, and empty files are passed over"
         )
     with ThreadPoolExecutor(_FOOTERS_AT_ONCE, thread_name_prefix="ddbio-footer") as pool:
         parted = list(pool.map(lambda entry: RowFiles(store).parts(entry), files))
