@@ -137,3 +137,18 @@ def test_pages_list_every_key(page, report):
     """The page of a verb names every key of what it reports."""
     text = (ROOT / f"docs/{page}.md").read_text("utf-8")
     assert [name for name in report.__dataclass_fields__ if f"`{name}`" not in text] == []
+
+
+def test_guarantees_name_tests_that_exist():
+    """Each file and each test that the page of guarantees names is there."""
+    page, files = (ROOT / "docs/guarantees.md").read_text("utf-8"), 0
+    for row in page.splitlines():
+        path = None
+        for name in re.findall(r"`((?:tests/[\w/]+\.py)?(?:::\w+)?)`", row):
+            path = name.partition("::")[0] or path
+            if not name or path is None:
+                continue
+            files += 1
+            text = (ROOT / path).read_text("utf-8")
+            assert f"def {name.partition('::')[2]}" in text, name
+    assert files > 30
