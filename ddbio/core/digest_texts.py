@@ -90,7 +90,7 @@ def _laid_out(texts: _Array) -> tuple[walk.Work, loops.Texts]:
         data[first : first + n_bytes] = np.frombuffer(texts.buffers()[2], np.uint8)[start : start + n_bytes]
     data[first + n_bytes :] = _QUOTE
     offsets += first - start
-    for row in broken_texts(texts, data[first : first + n_bytes]):
+    for row in broken_texts(texts, offsets, data[first : first + n_bytes]):
         # What begins with a quote is left to the reference, which knows what to tell.
         data[offsets[row]] = _QUOTE
     state = np.zeros(STATE_LENGTH, np.int64)

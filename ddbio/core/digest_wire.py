@@ -14,6 +14,7 @@ from ddbio.core.kernel.encode.load import allocate
 from ddbio.core.kernel.hash import wire as walk
 from ddbio.core.kernel.memory import PAD
 from ddbio.core.kernel.state import FRAMINGS, SIDE_END, STATE_LENGTH
+from ddbio.core.kernel.utf8 import is_utf8
 from ddbio.core.text.framing import checked_items
 
 if TYPE_CHECKING:
@@ -72,17 +73,6 @@ def _pieces(body: bytes) -> Iterator[bytes]:
         stop = body.find(b"\n", start + _PIECE_BYTES) + 1 or len(body)
         yield body[start:stop]
         start = stop
-
-
-def is_utf8(piece: bytes) -> bool:
-    """Return whether bytes are UTF-8."""
-    if piece.isascii():
-        return True
-    try:
-        piece.decode()
-    except UnicodeDecodeError:
-        return False
-    return True
 
 
 def warm() -> None:

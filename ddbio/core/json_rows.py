@@ -16,6 +16,7 @@ from ddbio.core.kernel.decode.decoder import SLICE_BYTES
 from ddbio.core.kernel.encode.load import offsets_of
 from ddbio.core.kernel.memory import PAD
 from ddbio.core.kernel.rows import Rows, join_rows
+from ddbio.core.kernel.utf8 import is_utf8
 from ddbio.core.text.framing import Framing, framing_of
 from ddbio.errors import DecodeError
 
@@ -75,10 +76,11 @@ class RowDecoder:
         self, texts: Any, rows: Rows, start: int, most: int, batches: list[pa.RecordBatch]
     ) -> tuple[int, bool]:
         """Add the batches of rows that are one item each; return how many, and whether the next is refused."""
-        stop, n_bytes, is_ascii = join_rows(rows, start, most, SLICE_BYTES)
-        if stop == start or not (is_ascii or _is_utf8(texts.slice(start, stop - start))):
+        stop, n_bytes = join_rows(rows, start, most, SLICE_BYTES)
+        joined = rows.joined[:n_bytes].data
+        if stop == start or not is_utf8(joined):
             return 0, True
-        found, refused = self._decoder.decode_documents(rows.joined.data[:n_bytes], _framing(_text(rows, start)))
+        found, refused = self._decoder.decode_documents(joined, _framing(_text(rows, start)))
         count = sum(batch.num_rows for batch in found)
         next_row = start + count
         # Each row begins and ends a document: as many documents as rows are one in each.
@@ -118,14 +120,6 @@ def _plain(texts: Any) -> Any:
 
 def _text(rows: Rows, row: int) -> bytes:
     return rows.data[rows.offsets[row] : rows.offsets[row + 1]].tobytes()
-
-
-def _is_utf8(texts: Any) -> bool:
-    try:
-        texts.validate(full=True)
-    except pa.ArrowInvalid:
-        return False
-    return True
 
 
 def _framing(text: bytes) -> Framing:

@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ddbio.core.attribute import TAGS, check_item
-from ddbio.core.digest_wire import is_utf8
 from ddbio.core.kernel import item_spans as walk
 from ddbio.core.kernel.encode.keys import key_rules
 from ddbio.core.kernel.encode.load import allocate
 from ddbio.core.kernel.memory import PAD
 from ddbio.core.kernel.state import FRAMINGS, PLACE, ROWS, SIDE, SIDE_END, STATE_LENGTH
 from ddbio.core.kernel.text import hash_bytes
+from ddbio.core.kernel.utf8 import is_utf8
 from ddbio.core.rescue import MisfitLog
 from ddbio.core.text.framing import NOT_ITEMS, checked_items
 from ddbio.core.text.json_text import compact_json, parse_json

@@ -5,6 +5,7 @@ Refuses to know what is in range: callers pad what they read by ``PAD`` bytes an
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 from llvmlite import ir
@@ -19,6 +20,7 @@ PAD = 64
 
 _BYTE, _WORD, _WIDE = ir.IntType(8), ir.IntType(64), 32
 _VECTOR = ir.VectorType(_BYTE, _WIDE)
+_NONE = ir.Constant(_WORD, 0)
 
 
 def _address(context: Any, builder: Any, holder_type: Any, holder: Any, index: Any) -> Any:
@@ -83,6 +85,49 @@ def _raw_special32(_typing: Any, array: Any, _index: Any) -> Any:
         return builder.cttz(found, ir.Constant(ir.IntType(1), 1))
 
     return types.int64(array, types.intp), generate
+
+
+def _raw_is_ascii35(_typing: Any, array: Any, _index: Any) -> Any:
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        first, *_, last = _shifted_loads(context, builder, signature, args)
+        beyond = builder.icmp_signed("<", builder.or_(first, last), _splat(0))
+        return builder.icmp_signed("==", _mask(builder, beyond), _NONE)
+
+    return types.boolean(array, types.intp), generate
+
+
+def _raw_is_utf8_32(_typing: Any, array: Any, _index: Any) -> Any:
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        third, second, before, byte = _shifted_loads(context, builder, signature, args)
+        both, either = builder.and_, builder.or_
+
+        def compared(relation: str, lanes: Any, value: int) -> Any:
+            return builder.icmp_unsigned(relation, lanes, _splat(value))
+
+        # A byte goes on where one of those before says so, and only there.
+        goes_on = builder.icmp_signed("<", byte, _splat(0xC0))
+        must = either(compared(">=", before, 0xC0), either(compared(">=", second, 0xE0), compared(">=", third, 0xF0)))
+        # Too long for what they mean, halves of surrogate pairs, beyond the last character.
+        bit_5, bits_54 = both(byte, _splat(0x20)), both(byte, _splat(0x30))
+        faults = (
+            builder.xor(goes_on, must),
+            compared("==", both(byte, _splat(0xFE)), 0xC0),
+            compared(">=", byte, 0xF5),
+            both(compared("==", before, 0xE0), compared("==", bit_5, 0)),
+            both(compared("==", before, 0xED), compared("!=", bit_5, 0)),
+            both(compared("==", before, 0xF0), compared("==", bits_54, 0)),
+            both(compared("==", before, 0xF4), compared("!=", bits_54, 0)),
+        )
+        return builder.icmp_signed("==", _mask(builder, functools.reduce(either, faults)), _NONE)
+
+    return types.boolean(array, types.intp), generate
+
+
+def _shifted_loads(context: Any, builder: Any, signature: Any, args: Any) -> list[Any]:
+    """Load thirty-two bytes from three places before the index, from two, from one, and from itself."""
+    pointer = _address(context, builder, signature.args[0], args[0], args[1])
+    starts = (builder.gep(pointer, [ir.Constant(_WORD, shift)]) for shift in (-3, -2, -1, 0))
+    return [builder.load(builder.bitcast(start, ir.PointerType(_VECTOR)), align=1) for start in starts]
 
 
 def _raw_copy32(_typing: Any, target: Any, _target_index: Any, source: Any, _source_index: Any) -> Any:
@@ -150,6 +195,29 @@ def _checked_special32(array: Any, index: Any) -> Any:
     return found
 
 
+def _checked_is_ascii35(array: Any, index: Any) -> Any:
+    seen = 0
+    for place in range(index - 3, index + _WIDE):
+        seen |= _byte(array, place)
+    return seen < 128  # noqa: PLR2004 - ASCII
+
+
+def _checked_is_utf8_32(array: Any, index: Any) -> Any:
+    for place in range(index, index + _WIDE):
+        third, second, before, byte = (
+            _byte(array, place - 3), _byte(array, place - 2), _byte(array, place - 1), _byte(array, place),
+        )  # fmt: skip
+        if (0x80 <= byte < 0xC0) != (before >= 0xC0 or second >= 0xE0 or third >= 0xF0):  # noqa: PLR2004 - as it says
+            return False
+        if byte in (0xC0, 0xC1) or byte >= 0xF5:  # noqa: PLR2004 - no character begins so
+            return False
+        if (before == 0xE0 and byte < 0xA0) or (before == 0xF0 and byte < 0x90):  # noqa: PLR2004 - too long
+            return False
+        if (before == 0xED and byte >= 0xA0) or (before == 0xF4 and byte >= 0x90):  # noqa: PLR2004 - no character
+            return False
+    return True
+
+
 def _checked_copy32(target: Any, target_index: Any, source: Any, source_index: Any) -> None:
     for place in range(_WIDE):
         poke(target, target_index + place, _byte(source, source_index + place))
@@ -192,6 +260,12 @@ equal32: Any = inner(_checked_equal32) if CHECKED else intrinsic(_raw_equal32)
 
 special32: Any = inner(_checked_special32) if CHECKED else intrinsic(_raw_special32)
 """Return the place of the first quote, backslash or control character among thirty-two bytes, or 32."""
+
+is_ascii35: Any = inner(_checked_is_ascii35) if CHECKED else intrinsic(_raw_is_ascii35)
+"""Return whether thirty-two bytes and the three before them are ASCII."""
+
+is_utf8_32: Any = inner(_checked_is_utf8_32) if CHECKED else intrinsic(_raw_is_utf8_32)
+"""Return whether thirty-two bytes go on as UTF-8 after the three before them; a character may go on behind them."""
 
 copy32: Any = inner(_checked_copy32) if CHECKED else intrinsic(_raw_copy32)
 """Copy thirty-two bytes from the second array to the first."""

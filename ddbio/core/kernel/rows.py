@@ -7,18 +7,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import numpy as np
-
 from ddbio.core.kernel.cache import inner, loop
-from ddbio.core.kernel.memory import copy32, load64, peek, pointers, poke
+from ddbio.core.kernel.memory import copy32, peek, pointers, poke
 
 if TYPE_CHECKING:
+    import numpy as np
     import numpy.typing as npt
 
-_STEP, _WORD_BYTES = 32, 8
+_STEP = 32
 _OPEN, _CLOSE, _LINE_END = ord("{"), ord("}"), ord("\n")
 _BLANKS = 1 << ord(" ") | 1 << ord("\t") | 1 << ord("\r") | 1 << ord("\n")
-_NOT_ASCII = np.uint64(0x8080808080808080)
 
 
 class Rows(NamedTuple):
@@ -33,7 +31,7 @@ class Rows(NamedTuple):
 
 @loop
 def join_rows(rows: Any, row: int, most_rows: int, most_bytes: int) -> Any:
-    """Join rows from ``row`` on; return the next row, how many bytes these are, and whether all are ASCII.
+    """Join rows from ``row`` on; return the next row, and how many bytes these are.
 
     ``joined`` has room for ``most_bytes`` and ``PAD`` more.
     """
@@ -43,7 +41,7 @@ def join_rows(rows: Any, row: int, most_rows: int, most_bytes: int) -> Any:
 
 @inner
 def _join_rows(c: Any, n_bytes: int, row: int, end: int, most_bytes: int) -> Any:
-    at, seen = 0, np.uint64(0)
+    at = 0
     while row < end:
         place, stop = peek(c.offsets, row), peek(c.offsets, row + 1)
         while place < stop and _is_blank(peek(c.data, place)):
@@ -66,11 +64,7 @@ def _join_rows(c: Any, n_bytes: int, row: int, end: int, most_bytes: int) -> Any
         poke(c.joined, at, _LINE_END)
         at += 1
         row += 1
-    for ahead in range(_WORD_BYTES):
-        poke(c.joined, at + ahead, _LINE_END)
-    for word in range(0, at, _WORD_BYTES):
-        seen |= load64(c.joined, word)
-    return row, at, seen & _NOT_ASCII == 0
+    return row, at
 
 
 @inner

@@ -23,6 +23,7 @@ from ddbio.core.kernel.decode.scan import scan
 from ddbio.core.kernel.decode.scratch import Block, Scratch, Work
 from ddbio.core.kernel.decode.tables import Node, compile_tables, plan_nodes
 from ddbio.core.kernel.memory import PAD
+from ddbio.core.kernel.utf8 import is_utf8
 from ddbio.core.reference import RowBuilder
 from ddbio.core.rescue import Misfit, MisfitLog, OnMisfit
 from ddbio.core.schema.arrow import normalize_schema
@@ -335,19 +336,6 @@ def _with_item_bytes(schema: pa.Schema) -> pa.Schema:
     if ITEM_BYTES_NAME in schema.names:
         raise SchemaError(f"{ITEM_BYTES_NAME}: the schema has an attribute of this name: rename it, or ask for no size")
     return schema.insert(len(schema) - 1, ITEM_BYTES_FIELD)
-
-
-def is_utf8(body: bytes | memoryview) -> bool:
-    """Return whether the bytes are UTF-8."""
-    if np.frombuffer(body, np.int8).min(initial=0) >= 0:
-        return True
-    offsets = np.array([0, len(body)], np.int64)
-    text: Any = pa.Array.from_buffers(pa.large_string(), 1, [None, pa.py_buffer(offsets.data), pa.py_buffer(body)])
-    try:
-        text.validate(full=True)
-    except pa.ArrowInvalid:
-        return False
-    return True
 
 
 def cut_lines(body: bytes | memoryview, start: int, slice_bytes: int) -> int:

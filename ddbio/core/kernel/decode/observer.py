@@ -12,9 +12,10 @@ import numpy.typing as npt
 
 from ddbio.core.kernel import state as st
 from ddbio.core.kernel.decode import paths
-from ddbio.core.kernel.decode.decoder import cut_lines, is_utf8
+from ddbio.core.kernel.decode.decoder import cut_lines
 from ddbio.core.kernel.decode.observe import IS_INSERTED, STACK_LENGTH, STATE_WIDTH, observe
 from ddbio.core.kernel.memory import PAD
+from ddbio.core.kernel.utf8 import is_utf8
 from ddbio.core.schema.inference import Seen
 
 if TYPE_CHECKING:

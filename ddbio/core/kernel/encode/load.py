@@ -260,7 +260,7 @@ class Loader:
         spans = self._words[place : place + length]
         spans[:] = texts
         if node.kind in {st.TEXT, st.KEY}:
-            for entry in broken_texts(array, self._data[data : data + n_bytes]):
+            for entry in broken_texts(array, offsets_of(array), self._data[data : data + n_bytes]):
                 if states[entry] == st.VALUE:
                     self._refuse(states, node, entry, "text", NOT_UTF8)
                     # A key has no state: without a length it is refused as well.
@@ -310,7 +310,7 @@ class Loader:
         data, spans = self._copy_texts(texts)
         end = self._data_end
         self._data[end : end + PAD] = _QUOTE
-        for row in broken_texts(texts, self._data[data:end]):
+        for row in broken_texts(texts, offsets_of(texts), self._data[data:end]):
             # Without a length it is left to the reference, which knows what to tell.
             spans[row] = 0
         self.room += end - data

@@ -9,6 +9,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from ddbio.core.kernel.encode.times import form_of, is_time
+from ddbio.core.kernel.utf8 import is_utf8
 
 NOT_UTF8 = "the text is not UTF-8"
 
@@ -16,30 +17,34 @@ _PER_SECOND = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
 _DAY_SECONDS = 86_400
 # The first day of the year 0 and the last of the year 9999: years between have four digits.
 _FIRST_DAY, _LAST_DAY = -719_528, 2_932_896
+_FIRST_BITS, _GOES_ON = 0xC0, 0x80
 _INT64 = np.iinfo(np.int64)
 
 
-def broken_texts(array: Any, data: npt.NDArray[np.uint8]) -> list[int]:
+def broken_texts(array: Any, offsets: npt.NDArray[Any], data: npt.NDArray[np.uint8]) -> list[int]:
     """Return which entries are not UTF-8.
 
     Parameters
     ----------
     array
         Texts with offsets.
+    offsets
+        Where each begins, and where the last ends.
     data
-        All their bytes.
+        All their bytes, from the first offset on.
     """
     if not len(data) or data.view(np.int8).min() >= 0:
         return []
-    try:
-        array.validate(full=True)
-    except pa.ArrowInvalid:
-        texts = array.cast(pa.large_binary()).to_pylist()
-        return [entry for entry, text in enumerate(texts) if text is not None and not _is_utf8(text)]
-    return []
+    starts = offsets[: np.searchsorted(offsets, offsets[-1])] - offsets[0]
+    # Texts side by side are UTF-8 where all their bytes are, and none begins within a character.
+    if is_utf8(data) and not (data[starts] & _FIRST_BITS == _GOES_ON).any():
+        return []
+    texts = array.cast(pa.large_binary()).to_pylist()
+    return [entry for entry, text in enumerate(texts) if text is not None and not _is_utf8(text)]
 
 
 def _is_utf8(text: bytes) -> bool:
+    # For one short text Python's own check is quicker to call.
     try:
         text.decode()
     except UnicodeDecodeError:

@@ -1,0 +1,97 @@
+"""What is UTF-8, as Python and Arrow have it."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+from own_process import BOTH_BUILDS, assert_dies_at_the_guard_page, assert_fails_a_check, assert_writes
+
+from ddbio.core.kernel.encode.unfit import broken_texts
+from ddbio.core.kernel.utf8 import is_utf8
+
+TARGET = "utf8_target.py"
+# Both ends of every range of bytes that some table of UTF-8 tells apart.
+EDGES = [
+    0x00, 0x7F, 0x80, 0x8F, 0x90, 0x9F, 0xA0, 0xBF, 0xC0, 0xC1, 0xC2, 0xDF, 0xE0, 0xE1, 0xEC, 0xED, 0xEE, 0xEF, 0xF0,
+    0xF1, 0xF3, 0xF4, 0xF5, 0xFF,
+]  # fmt: skip
+PIECES = st.one_of(st.text(max_size=20).map(str.encode), st.binary(max_size=3), st.just(b"x" * 32))
+
+
+def is_utf8_plainly(body):
+    """Return whether Python decodes the bytes."""
+    try:
+        body.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+@pytest.mark.parametrize("before", [0, 31])
+@pytest.mark.parametrize("behind", [b"", b"a" * 32])
+def test_all_pairs_of_bytes_are_told_as_python_tells_them(before, behind):
+    """Every sequence of up to two bytes, wherever steps begin and end, is what Python finds."""
+    for length in range(3):
+        for sequence in itertools.product(range(256), repeat=length):
+            body = b"a" * before + bytes(sequence) + behind
+            assert is_utf8(body) == is_utf8_plainly(body), body
+
+
+@pytest.mark.parametrize("length", [3, 4])
+def test_longer_sequences_are_told_as_python_tells_them(length):
+    """Every sequence of three and four bytes at the edges of UTF-8's ranges is what Python finds."""
+    found = {bytes(each): is_utf8(bytes(each)) for each in itertools.product(EDGES, repeat=length)}
+    assert found == {body: is_utf8_plainly(body) for body in found}
+
+
+def test_every_character_is_utf8():
+    """All characters there are, in one body and cut one byte short, are told right."""
+    whole = "".join(map(chr, [*range(0xD800), *range(0xE000, 0x110000)])).encode()
+    assert is_utf8(whole)
+    assert not is_utf8(whole[:-1])
+    assert not is_utf8(whole[1:].replace(b"a", b"\xed\xa0\x80"))
+
+
+@given(st.lists(PIECES, max_size=12))
+@example([b"x" * 31, "日".encode()])
+@example([b"x" * 32, "\U0001f600".encode()[:3], b"x" * 32])
+@example(["\U0001f600".encode() * 16, b"\x80"])
+def test_any_bytes_are_told_as_python_tells_them(pieces):
+    """Texts in all scripts and other bytes, of any length, are what Python finds."""
+    body = b"".join(pieces)
+    assert is_utf8(body) == is_utf8_plainly(body)
+    assert is_utf8(memoryview(b"\xff" + body)[1:]) == is_utf8_plainly(body)
+
+
+@given(st.lists(st.one_of(st.none(), PIECES), max_size=8), st.integers(0, 3))
+@example([b"\xe6", b"\x97\xa5"], 0)
+@example(["日".encode(), b"\x80", b""], 1)
+def test_broken_texts_of_an_array_are_those_that_python_refuses(texts, start):
+    """A text is UTF-8 by itself, not together with the one behind it."""
+    plain = pa.array(texts, pa.large_binary()).slice(start)
+    array = plain.view(pa.large_string())
+    offsets = np.frombuffer(plain.buffers()[1] or bytes(8), np.int64)[plain.offset :][: len(plain) + 1]
+    data = np.frombuffer(plain.buffers()[2] or b"", np.uint8)[offsets[0] : offsets[-1]]
+    wanted = [row for row, text in enumerate(texts[start:]) if text is not None and not is_utf8_plainly(text)]
+    assert broken_texts(array, offsets, data) == wanted
+
+
+@BOTH_BUILDS
+def test_no_bytes_make_the_loop_leave_its_arrays(checked):
+    """Bodies that end where their memory ends are told as Python tells them."""
+    assert_writes("", TARGET, "1", "500", checked=checked)
+
+
+def test_a_broken_bound_is_seen_at_the_guard_page():
+    """With a step behind the data the production build dies of a segmentation fault: the guard page works."""
+    assert_dies_at_the_guard_page(TARGET, "1", "0", "broken")
+
+
+def test_a_broken_bound_is_seen_by_the_checked_build():
+    """With a step behind the data the checked build raises IndexError: its checks work."""
+    assert_fails_a_check(TARGET, "1", "0", "broken")
