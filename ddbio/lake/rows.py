@@ -62,10 +62,13 @@ class Parts:
         Stored bytes of each part, or its share of the file's where the format does not tell.
     rows
         Rows of the file, or None where only reading it would tell.
+    first_rows
+        Rows of the file before each part; None where only reading those would tell.
     """
 
     sizes_bytes: tuple[int, ...]
     rows: int | None
+    first_rows: tuple[int | None, ...] = (0,)
 
 
 @dataclass(frozen=True)
@@ -115,10 +118,14 @@ class RowFiles:
                     groups = [max(0, told.row_group(number).total_byte_size) for number in range(told.num_row_groups)]
                     # pyarrow 25 ends the process where the footer says something impossible of a group's columns.
                     whole = max(1, sum(groups))
-                    return Parts(tuple(entry.size_bytes * group // whole for group in groups), told.num_rows)
+                    counts = (told.row_group(number).num_rows for number in range(told.num_row_groups))
+                    sizes = tuple(entry.size_bytes * group // whole for group in groups)
+                    return Parts(sizes, told.num_rows, tuple(itertools.accumulate(counts, initial=0))[:-1])
                 case ".orc":
                     file = self._open(entry)
-                    return Parts((entry.size_bytes // max(1, file.nstripes),) * file.nstripes, file.nrows)
+                    count = file.nstripes
+                    sizes = (entry.size_bytes // max(1, count),) * count
+                    return Parts(sizes, file.nrows, (0, *[None] * (count - 1))[:count])
         return Parts((entry.size_bytes,), None)
 
     def read(

@@ -209,3 +209,20 @@ def test_an_interrupted_load_says_how_it_goes_on(endpoint, server, tmp_path):
         _, stderr = running.communicate(timeout=30)
     assert running.returncode == 130
     assert b"slow --job-id j1' and the other options go on after what is finished" in stderr
+
+
+def test_too_many_rejects_fail_the_command(endpoint, tmp_path):
+    """A load that rejects more rows than --max-rejects ends with exit code 1, and its rejects name file and row."""
+    (tmp_path / "rows.jsonl").write_text(
+        '{"carrier_flight":"a","time_hour":"x"}\n{"carrier_flight":"","time_hour":"x"}\n' * 2
+    )
+    flags = ["--endpoint-url", endpoint, "--reject-to", tmp_path / "rejects", "--json"]
+    allowed = _ddbio("load", tmp_path / "rows.jsonl", "flights", *flags, "--max-rejects", 4)
+    assert (allowed.returncode, json.loads(allowed.stdout)["rejected"]) == (0, 2)
+    failed = _ddbio("load", tmp_path / "rows.jsonl", "flights", *flags, "--max-rejects", 1)
+    assert failed.returncode == 1
+    assert json.loads(failed.stdout)["error"]["type"] == "PartialWriteError"
+    kept = [
+        json.loads(line) for path in (tmp_path / "rejects").glob("*.jsonl") for line in path.read_text().splitlines()
+    ]
+    assert {(each["file"], each["file_row"] % 2) for each in kept} >= {(str(tmp_path / "rows.jsonl"), 1)}

@@ -29,12 +29,16 @@ class RejectedRow:
         The same in words.
     item
         The whole row as DynamoDB JSON, whatever of it the write would have sent.
+    file, file_row
+        The file that it came of, and its number within that, counted from 0; None where they are not known.
     """
 
     row: int
     rule: str
     reason: str
     item: str
+    file: str | None = None
+    file_row: int | None = None
 
 
 def row_text(rows: pa.RecordBatch | RawItems, row: int, *, nulls: bool) -> str:

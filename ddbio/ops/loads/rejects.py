@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from ddbio.options import WriteOptions
 
 _FILE_BYTES = 8 * 1024 * 1024
-_TEXTS = ("rule", "reason", "item")
-_FIELDS: list[pa.Field[Any]] = [pa.field("row", pa.int64()), *(pa.field(name, pa.string()) for name in _TEXTS)]
+_NAMES = ("row", "file", "file_row", "rule", "reason", "item")
+_FIELDS: list[pa.Field[Any]] = [pa.field(name, pa.int64() if "row" in name else pa.string()) for name in _NAMES]
 
 
 class Rejects:
@@ -54,8 +54,8 @@ class Rejects:
         if self._store is None:
             first = rows[0]
             raise PartialWriteError(
-                f"row {first.row} cannot be written to table {self._table!r}: {first.rule}: {first.reason}; mend it, "
-                "or give reject_to to write the others"
+                f"row {first.row} cannot be written to table {self._table!r}{_place(first)}: {first.rule}: "
+                f"{first.reason}; mend it, or give reject_to to write the others"
             )
         self.count += len(rows)
         self._rows += rows
@@ -90,8 +90,14 @@ def check_rejects(count: int, most: int | None, table: str, uri: str | None) -> 
 
 def reject_line(row: RejectedRow) -> bytes:
     """Return a rejected row as the line of a file of rejects."""
-    head = json.dumps({"row": row.row, "rule": row.rule, "reason": row.reason}, ensure_ascii=False)[:-1]
+    head = json.dumps({name: getattr(row, name) for name in _NAMES[:-1]}, ensure_ascii=False)[:-1]
     return f'{head},"item":{row.item}}}\n'.encode()
+
+
+def _place(row: RejectedRow) -> str:
+    if row.file is None:
+        return ""
+    return f" ({row.file})" if row.file_row is None else f" ({row.file}, row {row.file_row})"
 
 
 def _parquet(rows: list[RejectedRow]) -> bytes:

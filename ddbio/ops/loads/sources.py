@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import itertools
 import re
+from bisect import bisect_right
 from collections import deque
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
-from operator import attrgetter
+from operator import attrgetter, itemgetter
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import numpy as np
@@ -52,6 +53,8 @@ _SAMPLE_ROWS = 1000
 _MOST_RUNS = 32
 _OPEN_BYTES = 256 * 1024 * 1024
 _TURN_ROWS = 2048
+# Many more than the rows that lanes can still hold have.
+_KEPT_RUNS = 100_000
 # Text takes several times its stored bytes when it is read, the more so if it is compressed.
 _TEXT_WEIGHT = 8
 _T = TypeVar("_T")
@@ -102,6 +105,36 @@ class Unit:
     """What an export's manifest says of the file."""
     columns: FolderColumns = ()
     json_format: JsonFormat = "auto"
+    first_row: int | None = 0
+    """Rows of the file before it, or None where only reading those would tell."""
+
+
+class Origins:
+    """Remember which row of which file the rows of a feed were; of a feed of very many parts only the latest."""
+
+    def __init__(self, root: str) -> None:
+        self._root = root
+        self._rows = 0
+        self._runs: list[tuple[int, str, int | None]] = []
+
+    def add(self, unit: Unit, row: int, count: int) -> None:
+        """Note that the next rows of the feed are these of a unit."""
+        row_of_file = None if unit.first_row is None else unit.first_row + row
+        first, file, file_row = self._runs[-1] if self._runs else (0, "", None)
+        goes_on = file_row is not None and row_of_file == file_row + self._rows - first
+        if file != unit.entry.path or not (goes_on or file_row is row_of_file is None):
+            self._runs.append((self._rows, unit.entry.path, row_of_file))
+            if len(self._runs) > _KEPT_RUNS:
+                del self._runs[: _KEPT_RUNS // 2]
+        self._rows += count
+
+    def of(self, row: int) -> tuple[str | None, int | None]:
+        """Return the file of a row of the feed, and its number in that, as far as both are known."""
+        place = bisect_right(self._runs, row, key=itemgetter(0)) - 1
+        if place < 0:
+            return None, None
+        first, file, file_row = self._runs[place]
+        return f"{self._root.rstrip('/')}/{file}", None if file_row is None else file_row + row - first
 
 
 @dataclass(frozen=True)
@@ -152,9 +185,9 @@ def open_source(options: SourceOptions, keys: Mapping[str, str]) -> FileSource:
         parted = list(pool.map(lambda entry: RowFiles(store).parts(entry), files))
     columns = _columns_of_folders(files, options, keys)
     places = [
-        (entry, part, size, None, columns[entry.path], options.json_format)
+        (entry, part, size, None, columns[entry.path], options.json_format, first_row)
         for entry, parts in zip(files, parted, strict=True)
-        for part, size in enumerate(parts.sizes_bytes)
+        for part, (size, first_row) in enumerate(zip(parts.sizes_bytes, parts.first_rows, strict=True))
     ]
     units = tuple(Unit(number, *place) for number, place in enumerate(places))
     known = [parts.rows for parts in parted if parts.rows is not None]
@@ -248,7 +281,7 @@ def describe_source(source: FileSource, plan: WritePlan) -> SourceFacts:
     return SourceFacts(len(source.files), len(source.units), size_bytes, rows, exact, units, tuple(columns))
 
 
-def unit_batches(
+def unit_batches(  # noqa: PLR0913 - what is read, and what is noted of it
     store: ObjectStore,
     units: Sequence[Unit],
     plan: WritePlan,
@@ -256,6 +289,7 @@ def unit_batches(
     *,
     any_order: bool = False,
     export: ExportSource | None = None,
+    origins: Origins | None = None,
 ) -> Iterator[pa.RecordBatch | RawItems | Milestone]:
     """Yield the rows of some units, and after each unit's rows a milestone.
 
@@ -267,6 +301,8 @@ def unit_batches(
         Whether rows need not come in the order of the source: units far apart are then read at the same time.
     export
         The export whose files the units are; their MD5 and their counts are verified.
+    origins
+        Notes where the rows come from.
 
     Raises
     ------
@@ -278,7 +314,7 @@ def unit_batches(
     runs = runs_apart(units) if any_order else [units]
     batch_rows = BATCH_ROWS if len(runs) == 1 else _TURN_ROWS
 
-    def read(run: Sequence[Unit]) -> Iterator[pa.RecordBatch | RawItems | Milestone]:
+    def read(run: Sequence[Unit]) -> Iterator[tuple[Unit, int, pa.RecordBatch | RawItems | Milestone]]:
         # Each keeps the file that it reads open.
         files, reader = RowFiles(store, dict(plan.key_types)), reader_of(plan) if writes_text(plan) else None
         for unit in run:
@@ -287,11 +323,14 @@ def unit_batches(
             if export is not None and unit.exported is not None and reader is not None:
                 found = _exported_items(FileText(export, unit.exported), reader)
             for batch in found:
+                yield unit, rows, batch
                 rows += batch.num_rows
-                yield batch
-            yield Milestone(partial(finished, unit.number, rows))
+            yield unit, rows, Milestone(partial(finished, unit.number, rows))
 
-    return _in_turn([read(runs[place]) for place in spread_order(len(runs))])
+    for unit, row, each in _in_turn([read(runs[place]) for place in spread_order(len(runs))]):
+        if origins is not None and not isinstance(each, Milestone):
+            origins.add(unit, row, each.num_rows)
+        yield each
 
 
 def runs_apart(units: Sequence[Unit]) -> list[Sequence[Unit]]:

@@ -20,7 +20,7 @@ from ddbio.errors import DdbioError
 from ddbio.lake.rows import RowFiles
 from ddbio.ops.loads.lanes import WriteTally, write_batches
 from ddbio.ops.loads.rejects import Rejects
-from ddbio.ops.loads.sources import columns_of_unit, unit_batches
+from ddbio.ops.loads.sources import Origins, columns_of_unit, unit_batches
 from ddbio.ops.loads.spreading import Spreading
 
 if TYPE_CHECKING:
@@ -60,12 +60,22 @@ class LoadJob:
     export: ExportSource | None = None
 
     def write(
-        self, feed: Iterable[pa.RecordBatch | RawItems | Milestone], rejects: Rejects, budget: Budget
+        self,
+        feed: Iterable[pa.RecordBatch | RawItems | Milestone],
+        rejects: Rejects,
+        budget: Budget,
+        origins: Origins | None = None,
     ) -> WriteTally:
         """Write all of it; whatever ends this, rejected rows are kept and what is finished is noted."""
         spreading = Spreading(self.task.plan, any_order=self.any_order)
+
+        def place(row: RejectedRow) -> RejectedRow:
+            number = spreading.number_of(row.row)
+            file, file_row = (None, None) if origins is None else origins.of(number)
+            return dataclasses.replace(row, row=number, file=file, file_row=file_row)
+
         try:
-            return write_kept(self.task, spreading.spread(feed), rejects, budget, spreading.number_of)
+            return write_kept(self.task, spreading.spread(feed), rejects, budget, place)
         finally:
             self.record.flush()
 
@@ -75,18 +85,18 @@ def write_kept(
     feed: Iterable[Feed],
     rejects: Rejects,
     budget: Budget,
-    number_of: Callable[[int], int] = int,
+    place: Callable[[RejectedRow], RejectedRow] | None = None,
 ) -> WriteTally:
     """Write all of it; whatever ends this, rejected rows are kept first, and an error counts them.
 
     Parameters
     ----------
-    number_of
-        Returns the number in the source of a row that was handed out in another order.
+    place
+        Returns a row, known by its number in the feed, with its place in the source.
     """
 
     def reject(rows: list[RejectedRow]) -> None:
-        rejects.add([dataclasses.replace(row, row=number_of(row.row)) for row in rows])
+        rejects.add(rows if place is None else [place(row) for row in rows])
 
     try:
         return write_batches(task, feed, budget, reject)
@@ -141,8 +151,11 @@ def write_units(task: UnitsTask, budget: Budget) -> WriteTally:
         rejects.flush()
         job.record.finish(unit, rows)
 
-    feed = unit_batches(job.store, task.units, job.task.plan, finish, any_order=job.any_order, export=job.export)
-    return job.write(feed, rejects, budget)
+    origins = Origins(job.store.uri)
+    feed = unit_batches(
+        job.store, task.units, job.task.plan, finish, any_order=job.any_order, export=job.export, origins=origins
+    )
+    return job.write(feed, rejects, budget, origins)
 
 
 @dataclass(frozen=True)

@@ -72,9 +72,34 @@ def test_parquet_has_a_column_for_each_part(server, tmp_path):
     assert (report.written, report.rejected, report.rejects_uri) == (3, 2, str(tmp_path))
     (path,) = tmp_path.glob("rejects-*.parquet")
     kept = pq.read_table(path)
-    assert kept.schema.names == ["row", "rule", "reason", "item"]
+    assert kept.schema.names == ["row", "file", "file_row", "rule", "reason", "item"]
     assert kept.column("row").to_pylist() == [1, 3]
     assert json.loads(kept.column("item")[1].as_py()) == {"pk": {"S": ""}, "sk": {"N": "4"}, "v": {"S": "zü"}}
+
+
+@pytest.mark.parametrize("mode", ["upsert", "delete"])
+def test_rejects_name_their_file_and_the_row_in_it(server, tmp_path, mode):
+    """Each rejected row of a load says where it came from, in whatever order row groups and files were read."""
+    keys = [f"{n:04}" if n % 97 else "" for n in range(1000)]
+    source = tmp_path / "rows"
+    source.mkdir()
+    pq.write_table(pa.table({"pk": keys, "sk": range(1000)}), source / "a.parquet", row_group_size=130)
+    lines = [json.dumps({"pk": {"S": key}, "sk": {"N": str(n)}}) for n, key in enumerate(keys)]
+    (source / "b.jsonl").write_text("\n".join(lines))
+    (source / "c.csv").write_text("pk,sk\nx,1\ny,2\nz,0x\n")
+    options = {"endpoint_url": server.endpoint_url, "mode": mode, "reject_to": str(tmp_path / "rejects")}
+    report = ddbio.load(str(source), "rows", **options)
+    kept = [
+        json.loads(line) for path in (tmp_path / "rejects").glob("*.jsonl") for line in path.read_text().splitlines()
+    ]
+    found = sorted((each["file"].removeprefix(f"{source}/"), each["file_row"]) for each in kept)
+    bad = range(0, 1000, 97)
+    assert found == [*(("a.parquet", row) for row in bad), *(("b.jsonl", row) for row in bad), ("c.csv", 2)]
+    assert all(each["item"]["sk"] == {"N": str(each["file_row"])} for each in kept if "c.csv" not in each["file"])
+    assert report.rejected == len(kept)
+    told = rf"cannot be written to table 'rows' \({source}/a.parquet, row 0\): key_empty"
+    with pytest.raises(PartialWriteError, match=told):
+        ddbio.load(str(source / "a.parquet"), "rows", endpoint_url=server.endpoint_url)
 
 
 def test_the_failure_counts_what_was_accepted(server):
