@@ -5,13 +5,15 @@ Refuses bytes that are not DynamoDB JSON; never rounds, never turns a value sile
 
 from __future__ import annotations
 
+import functools
 from typing import TYPE_CHECKING, Any, Literal
 
 import pyarrow as pa
 
 from ddbio.core.idle import Idle
 from ddbio.core.kernel.decode.decoder import KernelDecoder as Decoder
-from ddbio.core.kernel.decode.observer import shape_of_items
+from ddbio.core.kernel.decode.observer import Observed, observe_items
+from ddbio.core.schema.column import counts_decide
 from ddbio.core.schema.item_schema import ItemSchema, arrow_schema_of
 from ddbio.core.text.change_lines import images_of
 from ddbio.core.text.framing import NOT_ITEMS, checked_items, framed_items
@@ -31,6 +33,7 @@ __all__ = ["Decoder", "from_dynamodb_json", "iterate_items", "observe_dynamodb_j
 
 
 _DECODERS_KEPT, _BYTES_KEPT = 16, 64 << 20
+_SCHEMAS_KEPT, _MOST_OUTLINED = 64, 64 << 10
 _idle = Idle[tuple[bytes, "Nulls"], Decoder](_DECODERS_KEPT, _BYTES_KEPT)
 
 
@@ -63,8 +66,24 @@ def from_dynamodb_json(
     body, framing = framed_items(data)
     if framing == "changes":
         raise DecodeError(NOT_ITEMS)
-    given = observe_parts([(body, framing)]) if schema is None else schema
+    given = _columns_of(body, framing) if schema is None else schema
     return _decode(body, framing, given, nulls or ("keep" if schema is None else "merge"))
+
+
+def _columns_of(body: bytes | memoryview, framing: Framing) -> pa.Schema:
+    """Return the columns that a body's items show; of small bodies alike they are made once."""
+    observed = observe_items([(body, framing)])
+    if observed is None:
+        return ItemSchema.of_items(_items(bytes(body), framing)).to_arrow()
+    known = _known_columns(observed.outline()) if len(observed.nodes) <= _MOST_OUTLINED else None
+    return known or ItemSchema(observed.shape()).to_arrow()
+
+
+@functools.lru_cache(maxsize=_SCHEMAS_KEPT)
+def _known_columns(outline: Observed) -> pa.Schema | None:
+    """Return the columns of all items of an outline, or None where it takes counts to tell them."""
+    shape = outline.shape()
+    return None if counts_decide(shape) else ItemSchema(shape).to_arrow()
 
 
 def _decode(body: bytes | memoryview, framing: Framing, given: Any, nulls: Nulls) -> pa.RecordBatch:
@@ -97,9 +116,9 @@ def observe_parts(parts: Sequence[tuple[bytes | memoryview, Framing]]) -> ItemSc
     DecodeError
         One is not framed as it is told; the message has the line.
     """
-    shape = shape_of_items(parts)
-    if shape is not None:
-        return ItemSchema(shape)
+    observed = observe_items(parts)
+    if observed is not None:
+        return ItemSchema(observed.shape())
     # Changes, and what may be broken.
     return ItemSchema.of_items(item for body, framing in parts for item in _items(bytes(body), framing))
 

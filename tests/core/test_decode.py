@@ -6,7 +6,7 @@ from decimal import Decimal
 
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from item_strategies import ITEMS, tables
 
@@ -357,6 +357,35 @@ def test_a_schema_that_was_used_before_is_used_again():
     for name in names + names[::-1]:
         batch = from_dynamodb_json(f'{{"{name}":{{"S":"x"}}}}'.encode(), pa.schema([(name, pa.string())]))
         assert batch.column(name).to_pylist() == ["x"]
+
+
+@settings(deadline=None)
+@given(tables(), tables())
+def test_columns_that_were_inferred_before_are_those_of_the_items(one, other):
+    """Whatever was decoded before, the columns are those that the items at hand show."""
+    for items in (one, other, one * 2 + other, other * 3 + one):
+        if items:
+            wanted = infer_schema_of_items(items)
+            assert from_dynamodb_json(framed(items, "items")).schema.equals(wanted, check_metadata=True)
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ({"S": "x"}, {"N": "1"}),
+        ({"L": [{"S": "x"}]}, {"SS": ["x"]}),
+        ({"M": {"a": {"S": "x"}}}, {"M": {"a": {"N": "1"}}}),
+        ({"M": {f"{day}": {"M": {"a": {"S": "x"}}} for day in range(3)}}, {"M": {"3": {"M": {"a": {"N": "1"}}}}}),
+        ({"N": "1e30"}, {"N": "1e-30"}),
+        ({"N": "1"}, {"N": "1.5"}),
+    ],
+)
+def test_columns_follow_what_there_is_more_of(one, other):
+    """Bodies of the same names and types that differ by how many values have which get each their own columns."""
+    rest = [{"a": one}, {"a": other}]
+    for more in (rest, [rest[0]] * 3 + rest, [rest[0], *[rest[1]] * 3]):
+        batch = from_dynamodb_json(framed(more, "items"))
+        assert batch.schema.equals(infer_schema_of_items(more), check_metadata=True)
 
 
 def test_threads_share_no_decoder():

@@ -71,6 +71,18 @@ def _tag(shape: Shape) -> str:
     return max(typed, key=shape.tags.__getitem__, default="NULL")
 
 
+def counts_decide(items: Shape) -> bool:
+    """Return whether it may take the counts of types, not only which there are, to tell the columns of items."""
+    return any(map(_needs_counts, items.members.values()))
+
+
+def _needs_counts(shape: Shape) -> bool:
+    # Data names join what their values looked like.
+    if len(shape.tags.keys() - {"NULL"}) > 1 or has_data_names(shape):
+        return True
+    return counts_decide(shape) or (shape.element is not None and _needs_counts(shape.element))
+
+
 def _number(shape: Shape) -> str:
     if shape.fits_int64:
         return "int64"

@@ -5,11 +5,13 @@ Refuses what the walk refuses, without a word: the plain inference says what is 
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
+from ddbio.core.attribute import MAX_DIGITS
 from ddbio.core.kernel import state as st
 from ddbio.core.kernel.decode import paths
 from ddbio.core.kernel.decode.decoder import cut_lines
@@ -32,6 +34,9 @@ _PIECE_GROWTH = 8
 _FIRST_NODES, _FIRST_TEXT_BYTES, _FIRST_NAMES, _SLOTS_RATIO = 128, 4096, 1024, 4
 _NAME_SLOT_BITS = np.uint64(32)
 _QUOTE = ord('"')
+# What makes the columns of a path, but for how many digits and values it had.
+_OUTLINED = [paths.PARENT, paths.PLACE_AMONG, paths.SCALE, paths.IS_WIDE, paths.NAME, paths.NAME_LENGTH]
+_COUNTED = slice(paths.COUNTS, paths.COUNTS + len(st.TAGS))
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
@@ -45,8 +50,55 @@ def allocate_zeros(n_bytes: int) -> npt.NDArray[np.uint8]:
     return np.zeros(n_bytes, np.uint8)
 
 
+@dataclass(frozen=True)
+class Observed:
+    """Hold what a walk has seen of so many items: what it keeps of each path, and the texts of the names in them."""
+
+    n_items: int
+    nodes: bytes
+    texts: bytes
+
+    def shape(self) -> Shape:
+        """Return what the items looked like."""
+        root = Seen()
+        all_seen = [root]
+        for node in self._table()[1:].tolist():
+            seen = _seen(node)
+            parent, length = all_seen[node[paths.PARENT]], node[paths.NAME_LENGTH]
+            if length == paths.ELEMENTS:
+                parent.element = seen
+            elif length == paths.OTHERS:
+                parent.rest = seen
+            else:
+                parent.members[self.texts[node[paths.NAME] : node[paths.NAME] + length].decode()] = seen
+            all_seen.append(seen)
+        return root.shape_of_items(self.n_items)
+
+    def outline(self) -> Observed:
+        """Return the same for all items that get the same columns, where how many values have a type decides nothing.
+
+        Of numbers it keeps the places, and whether an integer or a decimal holds them.
+        """
+        given = self._table()
+        nodes = np.zeros_like(given)
+        nodes[:, _OUTLINED] = given[:, _OUTLINED]
+        nodes[:, _COUNTED] = given[:, _COUNTED] > 0
+        is_too_long = given[:, paths.WHOLE] + given[:, paths.SCALE] > MAX_DIGITS
+        nodes[:, paths.WHOLE] = is_too_long * (MAX_DIGITS + 1)
+        return Observed(1, nodes.tobytes(), self.texts)
+
+    def _table(self) -> npt.NDArray[np.int64]:
+        return np.frombuffer(self.nodes, np.int64).reshape(-1, paths.NODE_WIDTH)
+
+
 def shape_of_items(parts: Sequence[tuple[bytes | memoryview, Framing]]) -> Shape | None:
     """Return what the items of all parts look like together, or None if the walk refuses one of them."""
+    observed = observe_items(parts)
+    return None if observed is None else observed.shape()
+
+
+def observe_items(parts: Sequence[tuple[bytes | memoryview, Framing]]) -> Observed | None:
+    """Return what the walk sees of the items of all parts together, or None if it refuses one of them."""
     if not all(framing != "changes" and is_utf8(body) for body, framing in parts):
         return None
     longest = max((len(body) for body, _ in parts), default=0)
@@ -54,7 +106,7 @@ def shape_of_items(parts: Sequence[tuple[bytes | memoryview, Framing]]) -> Shape
     while True:
         observer = _Observer()
         if all(observer.add(body, framing, piece_bytes) for body, framing in parts):
-            return observer.shape()
+            return observer.observed()
         if piece_bytes >= longest:
             return None
         # A document goes on after the end of a line.
@@ -121,23 +173,11 @@ class _Observer:
         self._walk = arrays._replace(nodes=nodes, prefixes=prefixes, lookup=_words(2 * len(arrays.lookup)))
         return len(self._walk.nodes) <= MAX_NODES * paths.NODE_WIDTH
 
-    def shape(self) -> Shape:
-        """Return what the items looked like."""
-        state, texts = self._walk.state, self._walk.texts.tobytes()
-        nodes = self._walk.nodes.reshape(-1, paths.NODE_WIDTH)[: state[paths.N_SEEN]].tolist()
-        root = Seen()
-        all_seen = [root]
-        for node in nodes[1:]:
-            seen = _seen(node)
-            parent, length = all_seen[node[paths.PARENT]], node[paths.NAME_LENGTH]
-            if length == paths.ELEMENTS:
-                parent.element = seen
-            elif length == paths.OTHERS:
-                parent.rest = seen
-            else:
-                parent.members[texts[node[paths.NAME] : node[paths.NAME] + length].decode()] = seen
-            all_seen.append(seen)
-        return root.shape_of_items(int(state[st.ROWS]))
+    def observed(self) -> Observed:
+        """Return what was seen of all items."""
+        state = self._walk.state
+        nodes = self._walk.nodes[: state[paths.N_SEEN] * paths.NODE_WIDTH]
+        return Observed(int(state[st.ROWS]), nodes.tobytes(), self._walk.texts[: state[paths.TEXTS]].tobytes())
 
 
 def _seen(node: list[int]) -> Seen:
