@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ddbio.cli.flags import JSON_FLAG, flags_of, parse_flags
-from ddbio.cli.progress import ProgressWatch
+from ddbio.cli.flags import JSON_FLAG, command_of, flags_of, parse_flags
+from ddbio.cli.progress import CopyProgress
 from ddbio.cli.show import counted, format_plan, plan_to_dict
 from ddbio.ops import copy as copying
 from ddbio.options import CopyOptions, CreateLikeOptions
@@ -30,7 +30,13 @@ def copy(*, as_json: bool, dry_run: bool, **flags: Any) -> None:
         plan = copying.plan_copy(options)
         click.echo(_plan_json(plan) if as_json else format_copy_plan(plan))
         return
-    report = copying.copy(options, ProgressWatch(show_plan=not as_json))
+    watch = CopyProgress(show_plan=not as_json)
+    try:
+        report = copying.copy(options, watch)
+    except KeyboardInterrupt:
+        command = command_of("copy", ["source", "target"], {**flags, "json": as_json})
+        told = f"{counted(watch.brought, 'item')} reached table {options.target!r}; copy all again by: {command}"
+        raise KeyboardInterrupt(told) from None
     click.echo(report.to_json() if as_json else format_copy(report))
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import shlex
 import types
 import typing
 from dataclasses import MISSING, fields
@@ -140,6 +142,24 @@ def parse_flags(options: type[OptionsT], flags: Mapping[str, Any]) -> OptionsT:
         return parse_options(options, values)
     except OptionError as error:
         raise click.UsageError(str(error)) from None
+
+
+def command_of(verb: str, arguments: Sequence[str], given: Mapping[str, Any]) -> str:
+    """Return a command line that can be pasted, of what was given to a verb by name; some names are arguments."""
+    words = ["ddbio", verb, *(given[name] for name in arguments)]
+    for name, value in given.items():
+        if name in arguments:
+            continue
+        flag = _SPELLINGS.get(name) or f"--{name.replace('_', '-')}"
+        if value is True:
+            words.append(flag)
+        elif value not in (None, False, ()):
+            words += itertools.chain.from_iterable((flag, str(each)) for each in _each(value))
+    return shlex.join(words)
+
+
+def _each(value: Any) -> Iterable[Any]:
+    return value if isinstance(value, tuple) else (value,)
 
 
 def read_schema_text(path: str) -> str:

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import shlex
-import sys
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from ddbio.cli.flags import CONF_FLAG, JSON_FLAG, MASTER_FLAG, flags_of, parse_conf, parse_flags
+from ddbio.cli.flags import CONF_FLAG, JSON_FLAG, MASTER_FLAG, command_of, flags_of, parse_conf, parse_flags
 from ddbio.cli.progress import LoadProgress
 from ddbio.cli.show import counted, format_load_plan
 from ddbio.ops.job.staging import new_job_id
@@ -39,14 +37,15 @@ def load(*, as_json: bool, dry_run: bool, master: str | None, conf: tuple[str, .
     if not options.retry_rejects:
         # Known from the start, so that also a load that is killed can go on.
         options = dataclasses.replace(options, job_id=options.job_id or new_job_id())
+    watch = LoadProgress(show_plan=not as_json, job_id=options.job_id)
     try:
-        watch = LoadProgress(show_plan=not as_json, job_id=options.job_id)
         report = load_files(options, master=master, conf=parse_conf(conf), watch=watch)
     except KeyboardInterrupt:
-        if options.job_id is not None:
-            words = shlex.join(["ddbio", "load", options.source, options.table, "--job-id", options.job_id])
-            sys.stderr.write(f"ddbio: '{words}' and the other options go on after what is finished\n")
-        raise
+        given = {**flags, "master": master, "conf": conf, "json": as_json, "job_id": options.job_id}
+        command = command_of("load", ["source", "table"], given)
+        ways = "try the others again by" if options.retry_rejects else "go on after what is finished by"
+        told = f"{counted(watch.brought, 'row')} reached table {options.table!r}; {ways}: {command}"
+        raise KeyboardInterrupt(told) from None
     click.echo(report.to_json() if as_json else format_write(report))
 
 

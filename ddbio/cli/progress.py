@@ -6,7 +6,7 @@ import sys
 import threading
 from collections import deque
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from rich.console import Console
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from ddbio.budget import LocalBudget, Usage
     from ddbio.core.loads.load_plan import LoadPlan
+    from ddbio.core.loads.write_plan import WritePlan
     from ddbio.core.plan import ScanPlan
     from ddbio.ops.exports.report import ExportReadPlan
 
@@ -63,6 +64,7 @@ class LoadProgress:
 
     def __init__(self, *, show_plan: bool, job_id: str | None) -> None:
         self._show_plan, self._job_id = show_plan, job_id
+        self.brought = 0
 
     @contextmanager
     def running(self, plan: LoadPlan, budget: LocalBudget, done_rows: int) -> Iterator[None]:
@@ -70,8 +72,42 @@ class LoadProgress:
         if self._show_plan:
             before = f", after {done_rows:,} rows of earlier runs" if done_rows else ""
             sys.stderr.write(f"{format_load_plan(plan)}\njob      {self._job_id}{before}\n\n")
-        with shown(Course(f"load {plan.table}", "WCU", plan.rows, plan.wcu_per_second, done_rows), budget):
-            yield
+        try:
+            with shown(Course(f"load {plan.table}", "WCU", plan.rows, plan.wcu_per_second, done_rows), budget):
+                yield
+        finally:
+            self.brought = budget.usage().items
+
+
+class CopyProgress:
+    """Print the plan of a copy, then items written, WCU/s against the budget and the time left; say when it verifies.
+
+    Attributes
+    ----------
+    brought
+        Items that were written, when the writing has ended.
+    """
+
+    def __init__(self, *, show_plan: bool) -> None:
+        self._show_plan = show_plan
+        self.brought = 0
+
+    @contextmanager
+    def writing(self, scan: ScanPlan, write: WritePlan, budget: LocalBudget) -> Iterator[None]:
+        """Show the copy while the context is open."""
+        if self._show_plan:
+            sys.stderr.write(format_plan(scan) + "\n\n")
+        course = Course(f"copy {scan.table} to {write.table}", "WCU", scan.item_count or None, write.wcu_per_second)
+        try:
+            with shown(course, budget):
+                yield
+        finally:
+            self.brought = budget.usage().items
+
+    def verifying(self, table: str) -> None:
+        """Say that the target is being read."""
+        sys.stderr.write(f"verify: reading all of {table} to compare its digest\n")
+        sys.stderr.flush()
 
 
 class ExportProgress:
@@ -93,35 +129,45 @@ class ExportProgress:
 def shown(course: Course, budget: LocalBudget) -> Iterator[None]:
     """Show on stderr what a budget has brought, while the context is open."""
     console = Console(stderr=True)
-    ended = threading.Event()
+    end = _End()
+    # Here: what comes while the thread starts is part of the job.
+    pace = Pace(course, budget.usage())
     show = _bar if console.is_terminal else _lines
-    thread = threading.Thread(target=show, args=(course, budget, ended, console), name="ddbio-progress", daemon=True)
+    thread = threading.Thread(
+        target=show, args=(course, budget, pace, end, console), name="ddbio-progress", daemon=True
+    )
     thread.start()
     try:
         yield
+        end.is_whole = True
     finally:
-        ended.set()
+        end.came.set()
         thread.join()
 
 
-def _bar(course: Course, budget: LocalBudget, ended: threading.Event, console: Console) -> None:
+@dataclass
+class _End:
+    came: threading.Event = field(default_factory=threading.Event)
+    is_whole: bool = False
+    """Whether the job came to its own end, and was not interrupted."""
+
+
+def _bar(course: Course, budget: LocalBudget, pace: Pace, end: _End, console: Console) -> None:
     columns = (
         TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(),
         TextColumn("{task.fields[detail]}"), TimeElapsedColumn(),
     )  # fmt: skip
     with Progress(*columns, console=console) as progress:
         bar = progress.add_task(course.name, total=course.goal, detail="starting")
-        pace = Pace(course, budget.usage())
-        while not ended.wait(REFRESH_SECONDS):
+        while not end.came.wait(REFRESH_SECONDS):
             usage = budget.usage()
             progress.update(bar, completed=pace.items(usage), detail=pace.describe(usage))
         items = pace.items(budget.usage())
-        progress.update(bar, total=items, completed=items, detail=f"{items:,} items")
+        progress.update(bar, total=items if end.is_whole else None, completed=items, detail=f"{items:,} items")
 
 
-def _lines(course: Course, budget: LocalBudget, ended: threading.Event, _: Console) -> None:
-    pace = Pace(course, budget.usage())
-    while not ended.wait(LINE_SECONDS):
+def _lines(course: Course, budget: LocalBudget, pace: Pace, end: _End, _: Console) -> None:
+    while not end.came.wait(LINE_SECONDS):
         sys.stderr.write(f"{course.name}: {pace.describe(budget.usage())}\n")
         sys.stderr.flush()
 

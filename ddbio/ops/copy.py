@@ -6,7 +6,7 @@ from collections import Counter
 from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from ddbio.aws.create import definition_of, expire_by, start_table
 from ddbio.aws.table import describe_table
@@ -22,13 +22,14 @@ from ddbio.ops.job.report import Report
 from ddbio.ops.job.target import dynamodb_spec
 from ddbio.ops.job.waiting import await_end
 from ddbio.ops.loads.load import write_items
-from ddbio.ops.scans.scan import Unwatched, plan_of, scan_tasks
+from ddbio.ops.scans.scan import plan_of, scan_tasks
 from ddbio.ops.scans.survey import describe_scan
 from ddbio.ops.scans.task import PageStream
 from ddbio.ops.table_digest import digest_of_table
 from ddbio.options import ScanOptions, WriteOptions, connection_of
 
 if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
     from typing import Any
 
     from ddbio.aws.client import ClientSpec
@@ -36,7 +37,6 @@ if TYPE_CHECKING:
     from ddbio.core.facts import TableFacts
     from ddbio.core.loads.write_plan import WritePlan
     from ddbio.core.plan import ScanPlan
-    from ddbio.ops.scans.scan import Watch
     from ddbio.ops.scans.task import ScanTask
     from ddbio.options import CopyOptions, CreateLikeOptions
 
@@ -137,7 +137,19 @@ def plan_copy(options: CopyOptions) -> CopyPlan:
     return CopyPlan(scan, write, None)
 
 
-def copy(options: CopyOptions, watch: Watch | None = None) -> CopyReport:
+class CopyWatch(Protocol):
+    """Follow a running copy, to show it to somebody."""
+
+    def writing(self, scan: ScanPlan, write: WritePlan, budget: LocalBudget) -> AbstractContextManager[None]:
+        """Show the plan, then the usage of the budget of writes while the context is open."""
+        ...
+
+    def verifying(self, table: str) -> None:
+        """Show that the target is read to compare it."""
+        ...
+
+
+def copy(options: CopyOptions, watch: CopyWatch | None = None) -> CopyReport:
     """Copy every item of a table, exactly as it is, into another table.
 
     Each item is read once; what is written to the source meanwhile may be missed. Running it again is safe.
@@ -164,12 +176,15 @@ def copy(options: CopyOptions, watch: Watch | None = None) -> CopyReport:
     (task,) = scan_tasks(plan, scan, facts)
     # Items stay the bytes that came: whatever is copied, no value is read and written anew.
     stream = PageStream(replace(_in_rotation(task), digest=options.verify), budget, partial(reader_of, write))
+    shown = None if watch is None else partial(watch.writing, plan)
     try:
-        with closing(iter(stream)) as items, (watch or Unwatched()).running(plan, budget):
-            report = write_items(items, _write_options(options))
+        with closing(iter(stream)) as items:
+            report = write_items(items, _write_options(options), shown)
     finally:
         budget.close()
     read = stream.tally.digest
+    if options.verify and watch is not None:
+        watch.verifying(options.target)
     verified = _verify(read, options) if options.verify else None
     usage = budget.usage()
     return CopyReport(

@@ -2,6 +2,8 @@
 
 import json
 import os
+import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -195,7 +197,7 @@ def test_load_foresees_and_goes_on(endpoint, server, tmp_path):
 
 
 def test_an_interrupted_load_says_how_it_goes_on(endpoint, server, tmp_path):
-    """Ctrl-C ends with 130 and the command that goes on."""
+    """Ctrl-C ends with 130, the number of rows that are written, and a command that goes on as it is."""
     server.load("slow", b"", "pk:S")
     (tmp_path / "rows.csv").write_text("pk,n\n" + "".join(f"{n},1\n" for n in range(5000)))
     words = [str(tmp_path / "rows.csv"), "slow", "--endpoint-url", endpoint, "--state", str(tmp_path / "state")]
@@ -208,7 +210,32 @@ def test_an_interrupted_load_says_how_it_goes_on(endpoint, server, tmp_path):
         running.send_signal(signal.SIGINT)
         _, stderr = running.communicate(timeout=30)
     assert running.returncode == 130
-    assert b"slow --job-id j1' and the other options go on after what is finished" in stderr
+    told = stderr.decode().splitlines()[-1]
+    found = re.fullmatch(r"ddbio: interrupted; ([\d,]+) rows reached table 'slow'; go on [^:]+: ddbio (load .*)", told)
+    assert found is not None
+    assert 0 < int(found[1].replace(",", "")) < 5000
+    goes_on = _ddbio(*shlex.split(found[2]), "--json", "--wcu-per-second", 5000)
+    assert goes_on.returncode == 0, goes_on.stderr
+    report = json.loads(goes_on.stdout)
+    assert (goes_on.returncode, report["job_id"], report["rows"] + report["resumed_rows"]) == (0, "j1", 5000)
+
+
+def test_an_interrupted_copy_says_what_it_wrote(endpoint, server):
+    """Ctrl-C ends with 130, the number of items that are written, and the same command again."""
+    server.load("half", b"", KEY)
+    words = ["copy", "flights", "half", "--endpoint-url", endpoint, "--target-endpoint-url", endpoint]
+    command = [sys.executable, "-m", "ddbio", *words, "--wcu-per-second", "200"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as running:
+        deadline = time.monotonic() + 60
+        before = server.requests().get("BatchWriteItem", 0)
+        while server.requests().get("BatchWriteItem", 0) < before + 3 and time.monotonic() < deadline:
+            time.sleep(0.05)
+        running.send_signal(signal.SIGINT)
+        _, stderr = running.communicate(timeout=30)
+    assert running.returncode == 130
+    told = stderr.decode().splitlines()[-1]
+    assert re.fullmatch(r"ddbio: interrupted; [\d,]+ items reached table 'half'; copy all again by: ddbio .*", told)
+    assert shlex.split(told.partition("by: ")[2])[1:4] == words[:3]
 
 
 def test_too_many_rejects_fail_the_command(endpoint, tmp_path):

@@ -1,7 +1,11 @@
 """The line that tells how far a job is."""
 
-from ddbio.budget import Usage
-from ddbio.cli.progress import Course, Pace
+import contextlib
+
+import pytest
+
+from ddbio.budget import LocalBudget, Usage
+from ddbio.cli.progress import Course, Pace, shown
 
 
 def _usage(seconds, items, item_bytes=500):
@@ -47,3 +51,15 @@ def test_a_job_that_consumes_nothing_tells_no_units():
     """Reading an export shows items, megabytes of text and the time left, and nothing of capacity."""
     pace = Pace(Course("export read", "", 1000, None), _usage(0.0, 0))
     assert pace.describe(_usage(1.0, 500, 10_000)) == "500 items  5.0 MB/s  1.0 s left"
+
+
+@pytest.mark.parametrize("is_interrupted", [False, True])
+def test_only_a_job_that_ended_is_shown_as_whole(capsys, monkeypatch, is_interrupted):
+    """Ctrl-C leaves the bar where it was."""
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    budget = LocalBudget(None)
+    with contextlib.suppress(KeyboardInterrupt), shown(Course("load t", "WCU", 1000, None), budget):
+        budget.settle(budget.acquire(1.0), 1.0, items=10)
+        if is_interrupted:
+            raise KeyboardInterrupt
+    assert ("100%" in capsys.readouterr().err) is not is_interrupted

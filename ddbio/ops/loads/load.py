@@ -7,7 +7,7 @@ import shlex
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 from ddbio.aws.table import describe_table
 from ddbio.budget import LocalBudget
@@ -40,6 +40,8 @@ if TYPE_CHECKING:
     from ddbio.ops.loads.record import LoadRecord
     from ddbio.ops.loads.sources import FileSource, Rows
     from ddbio.options import LoadOptions, WriteOptions
+
+    Shown: TypeAlias = Callable[[WritePlan, LocalBudget], AbstractContextManager[None]]
 
 
 # Rows that come from all over a table anyway need no wide window.
@@ -93,8 +95,13 @@ def write_table(data: Rows, options: WriteOptions) -> WriteReport:
     return _write_here(options, lambda *_: batches_of(data), rows_are_here=rows_are_here)
 
 
-def write_items(items: Iterable[RawItems], options: WriteOptions) -> WriteReport:
+def write_items(items: Iterable[RawItems], options: WriteOptions, shown: Shown | None = None) -> WriteReport:
     """Write items of a table, read for this write, into another one, as the text they are, over all its partitions.
+
+    Parameters
+    ----------
+    shown
+        Returns a context in which the plan's write, by its budget, is shown to somebody.
 
     Raises
     ------
@@ -105,7 +112,7 @@ def write_items(items: Iterable[RawItems], options: WriteOptions) -> WriteReport
     def spread(plan: WritePlan, _: Rejects) -> Iterable[Feed]:
         return Spreading(plan, any_order=True, window_bytes=_TURNED_BYTES).spread(items)
 
-    return _write_here(options, spread)
+    return _write_here(options, spread, shown=shown)
 
 
 def load(
@@ -202,14 +209,19 @@ def _foresee(options: LoadOptions) -> tuple[_Found, LoadPlan]:
 
 
 def _write_here(
-    options: WriteOptions, feed: Callable[[WritePlan, Rejects], Iterable[Feed]], *, rows_are_here: bool = False
+    options: WriteOptions,
+    feed: Callable[[WritePlan, Rejects], Iterable[Feed]],
+    *,
+    rows_are_here: bool = False,
+    shown: Shown | None = None,
 ) -> WriteReport:
     """Write what has no units to go on from, in this process."""
     clock, plan = Clock(), plan_of(options)
     budget, rejects = LocalBudget(plan.wcu_per_second, ramp=plan.ramp), Rejects(options, new_job_id())
     task = WriteTask(dynamodb_spec(options), plan, options.deadline_seconds, rows_are_here)
     try:
-        tally = write_kept(task, feed(plan, rejects), rejects, budget)
+        with nullcontext() if shown is None else shown(plan, budget):
+            tally = write_kept(task, feed(plan, rejects), rejects, budget)
     finally:
         budget.close()
     return _report(options, plan.wcu_per_second, [tally], budget.usage(), clock)

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 # A probe at the table's start, then samples at a quarter, half and three quarters of the hash range.
 SAMPLE_SEGMENTS = 64
-SAMPLE_AT = (16, 32, 48)
+QUARTERS = 4
 PROBE_ITEMS = 100
 
 # Bounds the first pages of a table that does not state its size.
@@ -64,7 +64,7 @@ def sample_table(facts: TableFacts, options: ScanOptions, budget: Budget) -> Sam
     given = _given_schema(facts, options)
     if given is not None and facts.item_count and facts.size_bytes and not options.index:
         return Sample(given, 0, facts.size_bytes / facts.item_count, 0.0, complete=False)
-    wanted = PROBE_ITEMS if given is not None else options.sample_items
+    wanted = _wanted(options) if given is None else PROBE_ITEMS
     pages = list(_sample_pages(facts, options, budget, wanted))
     scanned = sum(page.scanned_count for page in pages)
     units = sum(page.consumed_units or 0.0 for page in pages)
@@ -89,7 +89,7 @@ def observe_table(facts: TableFacts, options: ScanOptions, budget: Budget) -> It
     given = _given_schema(facts, options)
     if given is not None:
         return ItemSchema.from_arrow(given)
-    pages = _sample_pages(facts, options, budget, options.sample_items)
+    pages = _sample_pages(facts, options, budget, _wanted(options))
     return _with_asked(_observed(pages), facts, options)
 
 
@@ -109,19 +109,32 @@ def request_of(facts: TableFacts, options: ScanOptions, item_bytes: float) -> Se
     )
 
 
+def _wanted(options: ScanOptions) -> int:
+    return options.sample_items if options.limit is None else min(options.limit, options.sample_items)
+
+
 def _sample_pages(facts: TableFacts, options: ScanOptions, budget: Budget, wanted: int) -> Iterator[Page]:
     patience = Patience(options.deadline_seconds, threading.Event())
-    share = -(-wanted // (1 + len(SAMPLE_AT)))
+    share = _probe_items(facts, options, wanted)
     mean_bytes = facts.size_bytes / facts.item_count if facts.item_count else ASSUMED_ITEM_BYTES
     whole = dataclasses.replace(request_of(facts, options, mean_bytes), max_items=share)
     with closing(open_pages(dynamodb_spec(options), 1, accept_encoding=options.accept_encoding)) as source:
         probe = list(_first(scan_pages(source, whole, budget, patience), share))
         yield from probe
-        if probe[-1].last_evaluated_key is None:
+        if probe[-1].last_evaluated_key is None or share == wanted:
             return
-        for segment in SAMPLE_AT:
-            request = whole.of_segment(segment, SAMPLE_SEGMENTS)
+        # A segment that holds fewer items than its share would make the sample smaller than was asked.
+        roomy = facts.item_count // share // QUARTERS * QUARTERS if facts.item_count else SAMPLE_SEGMENTS
+        segments = min(SAMPLE_SEGMENTS, max(QUARTERS, roomy))
+        for quarter in range(1, QUARTERS):
+            request = whole.of_segment(segments * quarter // QUARTERS, segments)
             yield from _first(scan_pages(source, request, budget, patience), share)
+
+
+def _probe_items(facts: TableFacts, options: ScanOptions, wanted: int) -> int:
+    """Return how many items are sampled at the table's start: all where there are no more, or none else is read."""
+    is_all = 0 < facts.item_count <= wanted or options.limit == wanted
+    return wanted if is_all else -(-wanted // QUARTERS)
 
 
 def _first(pages: Iterator[Page], share: int) -> Iterator[Page]:

@@ -1,0 +1,33 @@
+"""Samples are as large as asked, and cost no more than what is read of the table."""
+
+import json
+
+import pytest
+
+import ddbio
+from ddbio.testing import FakeDynamoDB
+
+COUNT = 5000
+
+
+@pytest.fixture(scope="module")
+def server():
+    """Serve a small table."""
+    with FakeDynamoDB() as running:
+        lines = [json.dumps({"Item": {"pk": {"S": f"{n:05}"}, "v": {"N": str(n)}}}) for n in range(COUNT)]
+        running.load("small", "\n".join(lines).encode(), "pk:S")
+        yield running
+
+
+@pytest.mark.parametrize("asked", [100, 1000, 2000, 4000, 5000, 20_000])
+def test_a_sample_is_as_large_as_asked(server, asked):
+    """A table that holds so many items gives them, or all it has; hash ranges are never exactly of one size."""
+    found = ddbio.infer_schema("small", endpoint_url=server.endpoint_url, sample_items=asked)
+    assert 0.9 * min(asked, COUNT) <= found.item_count <= min(asked, COUNT) + 4
+
+
+def test_few_items_need_no_large_sample(server, tmp_path):
+    """A limit bounds the sample too, which then is the items that are read."""
+    report = ddbio.scan("small", tmp_path, endpoint_url=server.endpoint_url, limit=3)
+    assert (report.items, report.rescued) == (3, 0)
+    assert report.rcu_consumed <= 2
