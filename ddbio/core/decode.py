@@ -34,6 +34,8 @@ __all__ = ["Decoder", "from_dynamodb_json", "iterate_items", "observe_dynamodb_j
 
 _DECODERS_KEPT, _BYTES_KEPT = 16, 64 << 20
 _SCHEMAS_KEPT, _MOST_OUTLINED = 64, 64 << 10
+# By the identity of schemas, which is theirs alone as long as they are kept here.
+_written: dict[int, tuple[pa.Schema, bytes]] = {}
 _idle = Idle[tuple[bytes, "Nulls"], Decoder](_DECODERS_KEPT, _BYTES_KEPT)
 
 
@@ -88,13 +90,23 @@ def _known_columns(outline: Observed) -> pa.Schema | None:
 
 def _decode(body: bytes | memoryview, framing: Framing, given: Any, nulls: Nulls) -> pa.RecordBatch:
     columns = given if isinstance(given, pa.Schema) else arrow_schema_of(given)
-    # Schemas of different metadata are equal to Arrow, their bytes are not.
-    key = columns.serialize().to_pybytes(), nulls
+    key = _bytes_of(columns), nulls
     decoder = _idle.take(key) or Decoder(arrow_schema_of(columns), nulls=nulls)
     batch = decoder.decode(body, framing)
     decoder.forget()
     _idle.give_back(key, decoder, decoder.kept_bytes)
     return batch
+
+
+def _bytes_of(schema: pa.Schema) -> bytes:
+    """Return what tells a schema from others: to Arrow those of different metadata are equal, their bytes are not."""
+    known, written = _written.get(id(schema), (None, b""))
+    if known is not schema:
+        if len(_written) >= _SCHEMAS_KEPT:
+            _written.clear()
+        written = schema.serialize().to_pybytes()
+        _written[id(schema)] = schema, written
+    return written
 
 
 def observe_dynamodb_json(data: Buffer) -> ItemSchema:

@@ -333,6 +333,32 @@ def test_only_the_first_document_tells_the_framing():
         framing_of(b"\n" * 5_000 + line[:-1] + b"\n\xff")
 
 
+@pytest.mark.parametrize(
+    "document",
+    [
+        '{"a":{"S":"x"}}',
+        '{"a":{"S":"}{"},"b":{"M":{}}}',
+        '{"a":{"S":"x"},"Count":1}',
+        '{"a":{"S":"x"},"Items":[]}',
+        '{"a":{"M":{}}\n,"Items":[]}',
+        '{"\\u0049tems":[]}',
+        '{"a":{"S":"x"},"Item":{"S":"x"}}',
+        '{"Item":{}}',
+        '{"Item":{"S":"x"}}',
+        '{"Records":[]}',
+        '{"dynamodb":{"Keys":{}}}',
+        '{"Metadata":{"WriteTimestampMicros":{"N":"1"}}}',
+        '{"eventID":"1","dynamodb":{"Keys":{}}}',
+        "{}",
+    ],
+)
+def test_a_document_that_others_follow_is_framed_as_it_is_alone(document):
+    """Where the first of many documents need not be parsed, its framing is that of parsing it."""
+    alone = framing_of(document.encode())
+    assert framing_of(f"{document}\n{{}}\n".encode()) == alone
+    assert framing_of(memoryview(f"{document}\n{document}".encode())) == alone
+
+
 @pytest.mark.parametrize("slice_bytes", [40, 1 << 16])
 def test_views_are_cut_at_lines(slice_bytes, monkeypatch):
     """Views and arrays of bytes are decoded as bytes are, however far apart the ends of lines."""

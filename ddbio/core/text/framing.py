@@ -27,6 +27,10 @@ NOT_ITEMS = "these are changes of items, not items: decode them by ChangeDecoder
 # https://docs.aws.amazon.com/amazondynamodb/latest/APIReference/API_Scan.html#API_Scan_ResponseSyntax
 _RESPONSE = re.compile(rb'\s*\{\s*"(?:ConsumedCapacity|Count|Items|LastEvaluatedKey|ScannedCount)"')
 
+_HEAD_BYTES = 1 << 12
+# One of the names that tell another frame is in its first document, or letters that are spelled as escapes.
+_OF_OTHER_FRAMES = (b'"Item', b'"Count"', b'"Records"', b'"dynamodb"', b'"Metadata"', b"\\u")
+
 
 def framing_of(body: bytes | memoryview) -> Framing:
     """Return how the items of ``body`` are framed, by its first document alone.
@@ -36,6 +40,8 @@ def framing_of(body: bytes | memoryview) -> Framing:
     DecodeError
         The body begins with something else.
     """
+    if _begins_with_item(body):
+        return "items"
     if _RESPONSE.match(body) and ITEMS_MEMBER.search(body):
         return "page"
     line, document = first_document(body) or (1, {})
@@ -48,6 +54,14 @@ def framing_of(body: bytes | memoryview) -> Framing:
     if is_change(document):
         return "changes"
     return "export" if document.keys() == {"Item"} and not _is_value(document["Item"]) else "items"
+
+
+def _begins_with_item(body: bytes | memoryview) -> bool:
+    """Return whether the first document, if it is one, can only be a bare item, without parsing it."""
+    head = bytes(body[:_HEAD_BYTES])
+    # No document has this inside: a comma would stand there, and a text holds no line end.
+    end = head.find(b"}\n{")
+    return head[:1] == b"{" and end > 0 and not any(head.find(each, 0, end) >= 0 for each in _OF_OTHER_FRAMES)
 
 
 def framed_items(data: Buffer) -> tuple[bytes | memoryview, Framing]:
