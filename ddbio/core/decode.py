@@ -77,8 +77,8 @@ def _columns_of(body: bytes | memoryview, framing: Framing) -> pa.Schema:
     observed = observe_items([(body, framing)])
     if observed is None:
         return ItemSchema.of_items(_items(bytes(body), framing)).to_arrow()
-    known = _known_columns(observed.outline()) if len(observed.nodes) <= _MOST_OUTLINED else None
-    return known or ItemSchema(observed.shape()).to_arrow()
+    is_small = len(observed.nodes) + len(observed.texts) <= _MOST_OUTLINED
+    return (_known_columns(observed.outline()) if is_small else None) or ItemSchema(observed.shape()).to_arrow()
 
 
 @functools.lru_cache(maxsize=_SCHEMAS_KEPT)
