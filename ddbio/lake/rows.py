@@ -20,6 +20,7 @@ from ddbio.core.decode import from_dynamodb_json
 from ddbio.core.text.framing import framing_of
 from ddbio.errors import DdbioError, DecodeError
 from ddbio.lake.gunzip import text_blocks
+from ddbio.lake.local import LocalStore
 from ddbio.lake.ranges import RangeFile
 from ddbio.lake.text_rows import NO_KEYS, read_csv, read_json
 
@@ -39,6 +40,9 @@ _ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
 _SAMPLE_BYTES = 512 * 1024
 _SAMPLE_TEXT_BYTES = 8 * _SAMPLE_BYTES
 _BLOCK_BYTES = 64 * 1024
+# Stored bytes of row groups that are not held whole, and those that are read of a column at once.
+_LARGE_BYTES = 32 * 1024 * 1024
+_STREAM_BYTES = 1024 * 1024
 _TAGS = rb"(?:S|N|B|BOOL|NULL|SS|NS|BS|L|M)"
 _FIRST = rb'\s*"(?:[^"\\]|\\.)*"\s*:\s*\{\s*"' + _TAGS + rb'"\s*:'
 # An item, or an export's line: the first value has one of DynamoDB's types. Plain JSON has none.
@@ -115,12 +119,9 @@ class RowFiles:
             match _ending(entry.path):
                 case ".parquet":
                     told = self._open(entry).metadata
-                    groups = [max(0, told.row_group(number).total_byte_size) for number in range(told.num_row_groups)]
-                    # pyarrow 25 ends the process where the footer says something impossible of a group's columns.
-                    whole = max(1, sum(groups))
                     counts = (told.row_group(number).num_rows for number in range(told.num_row_groups))
-                    sizes = tuple(entry.size_bytes * group // whole for group in groups)
-                    return Parts(sizes, told.num_rows, tuple(itertools.accumulate(counts, initial=0))[:-1])
+                    first_rows = tuple(itertools.accumulate(counts, initial=0))[:-1]
+                    return Parts(_stored_bytes(told, entry), told.num_rows, first_rows)
                 case ".orc":
                     file = self._open(entry)
                     count = file.nstripes
@@ -186,8 +187,8 @@ class RowFiles:
             match _ending(entry.path):
                 case ".parquet":
                     file = pa.PythonFile(RangeFile(self._store, entry), "r")
-                    # Streams of a buffer each: a row group's first rows do not cost the whole of it.
-                    batches = _parquet(file, buffer_size=_SAMPLE_BYTES // 8).iter_batches(rows)
+                    # A row group's first rows do not cost the whole of it.
+                    batches = _streamed(file, _SAMPLE_BYTES // 8).iter_batches(rows)
                     return next((Sample(batch, None) for batch in batches), None)
                 case ".orc" if not self._open(entry).nstripes:
                     return None
@@ -208,7 +209,12 @@ class RowFiles:
     def _open(self, entry: StoredObject) -> Any:
         if self._opened[0] != entry.path:
             file = pa.PythonFile(RangeFile(self._store, entry), "r")
-            self._opened = entry.path, _PARTED[_ending(entry.path)](file)
+            opened = _PARTED[_ending(entry.path)](file)
+            # On a disk small reads cost little, and large ones fresh memory for the whole of a row group.
+            is_on_disk = isinstance(opened, pq.ParquetFile) and isinstance(self._store, LocalStore)
+            if is_on_disk and max(_stored_bytes(opened.metadata, entry), default=0) > _LARGE_BYTES:
+                opened = _streamed(file, _STREAM_BYTES, metadata=opened.metadata)
+            self._opened = entry.path, opened
         return self._opened[1]
 
 
@@ -254,6 +260,19 @@ def _reader_of(path: str) -> _Reader | None:
 def _parquet(file: pa.NativeFile, **options: Any) -> pq.ParquetFile:
     # Checksums are verified where the writer left some.
     return pq.ParquetFile(file, page_checksum_verification=True, **options)
+
+
+def _streamed(file: pa.NativeFile, buffer_bytes: int, **options: Any) -> pq.ParquetFile:
+    # A column is read by a buffer of its own. Unless told otherwise, Arrow reads row groups whole before that.
+    return _parquet(file, pre_buffer=False, buffer_size=buffer_bytes, **options)
+
+
+def _stored_bytes(told: Any, entry: StoredObject) -> tuple[int, ...]:
+    """Return about how many bytes each row group takes of a file."""
+    # pyarrow 25 ends the process where the footer says something impossible of a group's columns.
+    groups = [max(0, told.row_group(number).total_byte_size) for number in range(told.num_row_groups)]
+    whole = max(1, sum(groups))
+    return tuple(entry.size_bytes * group // whole for group in groups)
 
 
 def inflated(data: bytes) -> bytes:

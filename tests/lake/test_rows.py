@@ -1,5 +1,9 @@
 """Files of text: which of them are items of DynamoDB, and what is wrong with those that are neither."""
 
+import os
+
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from ddbio.errors import DecodeError
@@ -89,3 +93,42 @@ def test_what_is_no_row_is_told_clearly(name, text, message):
 def test_cells_that_arrow_would_change_stay_as_they_are(cell):
     """A cell too small for a double, or with needless zeros behind a blank, is no rounded number."""
     assert [value.strip() for value in values("x.csv", f"a,b\n{cell},1\n2.5,2\n".encode())] == [cell.strip(), "2.5"]
+
+
+class WatchedStore(LocalStore):
+    """Keep what was read of files."""
+
+    def __init__(self, target):
+        super().__init__(target)
+        self.reads = []
+
+    def read_range(self, entry, start, length):
+        """Return a range, and keep its length."""
+        self.reads.append(length)
+        return super().read_range(entry, start, length)
+
+
+@pytest.fixture
+def large_group(tmp_path):
+    """Return a store with a file of one row group of 40 MB, and its rows."""
+    rows = pa.table({"a": range(40_000), "b": [os.urandom(1024) for _ in range(40_000)]})
+    pq.write_table(rows, tmp_path / "x.parquet", compression="none", use_dictionary=False)
+    return WatchedStore(tmp_path), rows
+
+
+def test_a_sample_does_not_read_the_row_group(large_group):
+    """The first rows of a large row group cost a fraction of it."""
+    store, rows = large_group
+    (entry,) = store.list()
+    sample = RowFiles(store).sample(entry, 2)
+    assert sample is not None
+    assert sample.batch.to_pylist() == rows.slice(0, 2).to_pylist()
+    assert sum(store.reads) < entry.size_bytes / 4
+
+
+def test_a_large_row_group_of_a_disk_is_read_in_pieces(large_group):
+    """A large row group in a folder is never held whole as it is stored."""
+    store, rows = large_group
+    (entry,) = store.list()
+    assert pa.Table.from_batches(RowFiles(store).read(entry, 0)) == rows
+    assert max(store.reads) < entry.size_bytes / 4
