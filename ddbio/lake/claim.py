@@ -111,11 +111,7 @@ class Claim:
                 self.release()
             renewed = [each for each in rivals if each.age_seconds < ages.get(each.job_id, 0.0)]
             if renewed or time.monotonic() - began > self._lease_seconds + self._renew_seconds:
-                raise TargetError(
-                    f"target {self._store.uri} is being written to by {(renewed or rivals)[0]}: wait for its end, "
-                    "choose another target, or let both jobs append",
-                    self._store.uri,
-                )
+                raise self._refusal((renewed or rivals)[0])
             ages = {each.job_id: each.age_seconds for each in rivals}
             # Two jobs that met take their next look at different times.
             time.sleep(self._renew_seconds * random.uniform(0.05, 0.2))
@@ -146,6 +142,14 @@ class Claim:
                 f"{self._lease_seconds:.0f} s and another job took the target over; run it again",
                 self._store.uri,
             )
+
+    def _refusal(self, rival: ForeignClaim) -> TargetError:
+        if rival.job_id == self._job_id:
+            told = f"{rival} runs already: wait for its end, or choose another job id"
+        else:
+            ways = "wait for its end, choose another target, or let both jobs append"
+            told = f"target {self._store.uri} is being written to by {rival}: {ways}"
+        return TargetError(told, self._store.uri)
 
     def _namesakes(self) -> list[ForeignClaim]:
         """Return the claim of another process that runs, or ran, under this job's id."""

@@ -148,7 +148,22 @@ def load(
     places = {"reject_to": options.reject_to, "state": options.state}
     require_shared(cluster, places, shared_paths=options.shared_paths)
     job_id = options.job_id or new_job_id()
-    record = open_record(options, job_id, identity_of(options, found.facts, found.source, plan.shares), cluster)
+    identity = identity_of(options, found.facts, found.source, plan.shares)
+    with open_record(options, job_id, identity, cluster) as record:
+        return _load(options, found, plan, record, _Run(clock, master, conf, watch))
+
+
+@dataclass(frozen=True)
+class _Run:
+    clock: Clock
+    master: str | None
+    conf: Mapping[str, str] | None
+    watch: LoadWatch | None
+
+
+def _load(options: LoadOptions, found: _Found, plan: LoadPlan, record: LoadRecord, run: _Run) -> WriteReport:
+    """Write what the record does not know as finished."""
+    clock = run.clock
     task = WriteTask(dynamodb_spec(options), found.write, options.deadline_seconds)
     is_unique = options.unique_keys or is_one_scan(found.source, found.write.key_types)
     any_order = is_unique or not found.write.order_matters
@@ -157,9 +172,9 @@ def load(
     budget = LocalBudget(plan.wcu_per_second, ramp=found.write.ramp)
     cpu_seconds = clock.cpu_seconds()
     is_done = len(record.finished) == (plan.shares or len(found.source.units))
-    engine = open_engine("local" if is_done else plan.engine, master=master, conf=conf)
+    engine = open_engine("local" if is_done else plan.engine, master=run.master, conf=run.conf)
     _refuse_speculation(engine, plan)
-    shown = nullcontext() if watch is None else watch.running(plan, budget, record.rows)
+    shown = nullcontext() if run.watch is None else run.watch.running(plan, budget, record.rows)
     try:
         with shown, _told_how_to_go_on(options, record):
             tallies = [] if is_done else run_load(job, found.source.units, plan, engine, budget)
@@ -177,7 +192,7 @@ def load(
         report,
         write_seconds=write_seconds,
         cpu_seconds=round(cpu_seconds, 3),
-        job_id=job_id,
+        job_id=record.job_id,
         resumed_rows=record.rows,
     )
 

@@ -6,6 +6,7 @@ of its tasks, keeps one small file of what it has finished: no two writers ever 
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import itertools
 import json
@@ -17,10 +18,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ddbio.errors import OptionError, TargetError
+from ddbio.lake.claim import Claim
 from ddbio.ops.job.target import open_store
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     from ddbio.core.facts import TableFacts
     from ddbio.lake.store import ObjectStore
@@ -99,10 +101,13 @@ class LoadRecord:
         self._noted_at = time.monotonic()
 
 
+@contextlib.contextmanager
 def open_record(
     options: LoadOptions, job_id: str, identity: Mapping[str, Any], cluster: str | None = None
-) -> LoadRecord:
-    """Return the record of a job, a new one if there is none.
+) -> Iterator[LoadRecord]:
+    """Hand out the record of a job, a new one if there is none, and keep other runs of the job away meanwhile.
+
+    They would write its older rows behind newer ones.
 
     Parameters
     ----------
@@ -115,14 +120,15 @@ def open_record(
         If the job was begun with another source, table or mode; or if it has a name, and no state that a cluster's
         workers reach.
     TargetError
-        If its place, where one was given, cannot be written.
+        If its place, where one was given, cannot be written, or another run of the job is under way.
     """
     if cluster is not None and options.state is None and not options.shared_paths:
         advice = "give state=s3://…, a place that all workers reach, or shared_paths"
         if options.job_id is not None:
             raise OptionError(f"job {job_id!r} cannot be continued on {cluster} without a state: {advice}")
         log.warning("this load cannot be continued if it is stopped: to have that on %s %s", cluster, advice)
-        return LoadRecord(None, job_id, frozenset(), 0)
+        yield LoadRecord(None, job_id, frozenset(), 0)
+        return
     store = open_store(options.state or state_folder(), options)
     try:
         begun = _begin(store, job_id, identity)
@@ -130,8 +136,19 @@ def open_record(
         if options.state is not None:
             raise
         log.warning("this load cannot be continued if it is stopped, give a state: %s", error)
-        return LoadRecord(None, job_id, frozenset(), 0)
+        yield LoadRecord(None, job_id, frozenset(), 0)
+        return
     _require_same(begun, identity, job_id)
+    claim = Claim(store, job_id, "append")
+    claim.take()
+    try:
+        with claim.kept():
+            yield _read(store, job_id)
+    finally:
+        claim.release()
+
+
+def _read(store: ObjectStore, job_id: str) -> LoadRecord:
     noted = [json.loads(store.read(entry.path)) for entry in store.list(f"_ddbio/{job_id}.load/")]
     # A unit that two runs have finished is one.
     finished = {

@@ -14,6 +14,8 @@ import pytest
 import ddbio
 from ddbio.aws.client import ClientSpec
 from ddbio.errors import OptionError, PartialWriteError, TargetError, ThrottledError
+from ddbio.lake.claim import Claim
+from ddbio.lake.local import LocalStore
 from ddbio.testing import FakeDynamoDB
 from ddbio.testing.faults import Faults, Storm
 
@@ -176,3 +178,18 @@ def test_a_state_that_cannot_be_written(load, tmp_path, monkeypatch, caplog):
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "file"))
     assert load(state=None).written == ROWS
     assert "cannot be continued" in caplog.text
+
+
+def test_two_runs_of_one_job_exclude_each_other(source, tmp_path):
+    """A second run of a job that is under way is refused by its process, and goes on after that."""
+    with FakeDynamoDB() as server:
+        server.load("rows", b"", "pk:S")
+        state = tmp_path / "state"
+        options = {"endpoint_url": server.endpoint_url, "state": str(state), "job_id": "job_1"}
+        running = Claim(LocalStore(state), "job_1", "append", lease_seconds=3)
+        running.take()
+        with running.kept(), pytest.raises(TargetError, match=r"job job_1 .*process \d+.* runs already"):
+            ddbio.load(source, "rows", **options)
+        running.release()
+        assert ddbio.load(source, "rows", **options).written == ROWS
+        assert not list(state.rglob("*.claim.json"))
