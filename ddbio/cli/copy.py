@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ddbio.cli.flags import JSON_FLAG, command_of, flags_of, parse_flags
+from ddbio.cli.flags import JSON_FLAG, QUIET_FLAG, command_of, flags_of, parse_flags
 from ddbio.cli.progress import CopyProgress
 from ddbio.cli.show import counted, format_plan, plan_to_dict
 from ddbio.ops import copy as copying
@@ -22,19 +22,20 @@ if TYPE_CHECKING:
 @click.argument("target")
 @flags_of(CopyOptions, without=["source", "target"])
 @click.option("--dry-run", is_flag=True, help="Stop after the plan; create and write nothing.")
+@QUIET_FLAG
 @JSON_FLAG
-def copy(*, as_json: bool, dry_run: bool, **flags: Any) -> None:
+def copy(*, as_json: bool, quiet: bool, dry_run: bool, **flags: Any) -> None:
     """Copy every item of table SOURCE into table TARGET, also of another region or account."""
     options = parse_flags(CopyOptions, flags)
     if dry_run:
         plan = copying.plan_copy(options)
         click.echo(_plan_json(plan) if as_json else format_copy_plan(plan))
         return
-    watch = CopyProgress(show_plan=not as_json)
+    watch = CopyProgress(show_plan=not (as_json or quiet), quiet=quiet)
     try:
         report = copying.copy(options, watch)
     except KeyboardInterrupt:
-        command = command_of("copy", ["source", "target"], {**flags, "json": as_json})
+        command = command_of("copy", ["source", "target"], {**flags, "json": as_json, "quiet": quiet})
         told = f"{counted(watch.brought, 'item')} reached table {options.target!r}; copy all again by: {command}"
         raise KeyboardInterrupt(told) from None
     click.echo(report.to_json() if as_json else format_copy(report))

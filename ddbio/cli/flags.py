@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 CommandT = TypeVar("CommandT", bound="Callable[..., Any]")
 
 JSON_FLAG = click.option("--json", "as_json", is_flag=True, help="Print one JSON object on stdout.")
+QUIET_FLAG = click.option("--quiet", is_flag=True, help="Print neither plan nor progress on stderr, only errors.")
 MASTER_FLAG = click.option("--master", metavar="URL", help="Spark master, for a session that has to be started.")
 CONF_FLAG = click.option("--conf", multiple=True, metavar="KEY=VALUE", help="Spark configuration; may be repeated.")
 

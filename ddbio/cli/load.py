@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ddbio.cli.flags import CONF_FLAG, JSON_FLAG, MASTER_FLAG, command_of, flags_of, parse_conf, parse_flags
+from ddbio.cli.flags import CONF_FLAG, JSON_FLAG, MASTER_FLAG, QUIET_FLAG, command_of, flags_of, parse_conf, parse_flags
 from ddbio.cli.progress import LoadProgress
 from ddbio.cli.show import counted, format_load_plan
 from ddbio.ops.job.staging import new_job_id
@@ -27,8 +27,9 @@ if TYPE_CHECKING:
 @MASTER_FLAG
 @CONF_FLAG
 @click.option("--dry-run", is_flag=True, help="Stop after the plan; write nothing.")
+@QUIET_FLAG
 @JSON_FLAG
-def load(*, as_json: bool, dry_run: bool, master: str | None, conf: tuple[str, ...], **flags: Any) -> None:
+def load(*, as_json: bool, quiet: bool, dry_run: bool, master: str | None, conf: tuple[str, ...], **flags: Any) -> None:
     """Write the rows of SOURCE, a file, folder or glob of any format, here or on S3, into TABLE."""
     options = parse_flags(LoadOptions, flags)
     if dry_run:
@@ -37,11 +38,11 @@ def load(*, as_json: bool, dry_run: bool, master: str | None, conf: tuple[str, .
     if not options.retry_rejects:
         # Known from the start, so that also a load that is killed can go on.
         options = dataclasses.replace(options, job_id=options.job_id or new_job_id())
-    watch = LoadProgress(show_plan=not as_json, job_id=options.job_id)
+    watch = LoadProgress(show_plan=not (as_json or quiet), quiet=quiet, job_id=options.job_id)
     try:
         report = load_files(options, master=master, conf=parse_conf(conf), watch=watch)
     except KeyboardInterrupt:
-        given = {**flags, "master": master, "conf": conf, "json": as_json, "job_id": options.job_id}
+        given = {**flags, "master": master, "conf": conf, "json": as_json, "quiet": quiet, "job_id": options.job_id}
         command = command_of("load", ["source", "table"], given)
         ways = "try the others again by" if options.retry_rejects else "go on after what is finished by"
         told = f"{counted(watch.brought, 'row')} reached table {options.table!r}; {ways}: {command}"

@@ -73,7 +73,8 @@ def run(argv: Sequence[str]) -> None:
             # A group without a verb: newer versions of click raise its help.
             click.echo(error.message, err=True)
             raise SystemExit(USAGE_EXIT) from None
-        _fail("OptionError", error.format_message(), USAGE_EXIT, as_json=as_json)
+        ways = "" if error.ctx is None else f"; '{error.ctx.command_path} --help' says how it is used"
+        _fail("OptionError", error.format_message() + ways, USAGE_EXIT, as_json=as_json)
     except DdbioError as error:
         logging.getLogger("ddbio").debug("failed", exc_info=error)
         _fail(type(error).__name__, str(error), FAILURE_EXIT, as_json=as_json)

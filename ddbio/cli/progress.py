@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import threading
 from collections import deque
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 REFRESH_SECONDS = 0.25
 LINE_SECONDS = 10.0
+# More of them than these are counted where a job runs, and listed by its plan.
+MOST_COLUMNS = 20
 WINDOW_SECONDS = 5.0
 
 
@@ -52,7 +54,7 @@ class ProgressWatch:
     def running(self, plan: ScanPlan, budget: LocalBudget) -> Iterator[None]:
         """Show the job while the context is open."""
         if self._show_plan:
-            sys.stderr.write(format_plan(plan) + "\n\n")
+            sys.stderr.write(format_plan(plan, most_columns=MOST_COLUMNS) + "\n\n")
         goals = [count for count in (plan.item_count, plan.limit) if count]
         goal = min(goals) if goals else None
         with shown(Course(f"scan {plan.table}", "RCU", goal, plan.rcu_per_second), budget):
@@ -62,8 +64,8 @@ class ProgressWatch:
 class LoadProgress:
     """Print the plan of a load and its job id, then items, WCU/s against the budget and the time left."""
 
-    def __init__(self, *, show_plan: bool, job_id: str | None) -> None:
-        self._show_plan, self._job_id = show_plan, job_id
+    def __init__(self, *, show_plan: bool, job_id: str | None, quiet: bool = False) -> None:
+        self._show_plan, self._job_id, self._quiet = show_plan, job_id, quiet
         self.brought = 0
 
     @contextmanager
@@ -73,7 +75,8 @@ class LoadProgress:
             before = f", after {done_rows:,} rows of earlier runs" if done_rows else ""
             sys.stderr.write(f"{format_load_plan(plan)}\njob      {self._job_id}{before}\n\n")
         try:
-            with shown(Course(f"load {plan.table}", "WCU", plan.rows, plan.wcu_per_second, done_rows), budget):
+            course = Course(f"load {plan.table}", "WCU", plan.rows, plan.wcu_per_second, done_rows)
+            with nullcontext() if self._quiet else shown(course, budget):
                 yield
         finally:
             self.brought = budget.usage().items
@@ -88,26 +91,27 @@ class CopyProgress:
         Items that were written, when the writing has ended.
     """
 
-    def __init__(self, *, show_plan: bool) -> None:
-        self._show_plan = show_plan
+    def __init__(self, *, show_plan: bool, quiet: bool = False) -> None:
+        self._show_plan, self._quiet = show_plan, quiet
         self.brought = 0
 
     @contextmanager
     def writing(self, scan: ScanPlan, write: WritePlan, budget: LocalBudget) -> Iterator[None]:
         """Show the copy while the context is open."""
         if self._show_plan:
-            sys.stderr.write(format_plan(scan) + "\n\n")
+            sys.stderr.write(format_plan(scan, most_columns=MOST_COLUMNS) + "\n\n")
         course = Course(f"copy {scan.table} to {write.table}", "WCU", scan.item_count or None, write.wcu_per_second)
         try:
-            with shown(course, budget):
+            with nullcontext() if self._quiet else shown(course, budget):
                 yield
         finally:
             self.brought = budget.usage().items
 
     def verifying(self, table: str) -> None:
         """Say that the target is being read."""
-        sys.stderr.write(f"verify: reading all of {table} to compare its digest\n")
-        sys.stderr.flush()
+        if not self._quiet:
+            sys.stderr.write(f"verify: reading all of {table} to compare its digest\n")
+            sys.stderr.flush()
 
 
 class ExportProgress:

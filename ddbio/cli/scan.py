@@ -7,11 +7,14 @@ from typing import Any
 
 import click
 
-from ddbio.cli.flags import CONF_FLAG, JSON_FLAG, MASTER_FLAG, flags_of, parse_conf, parse_flags
+from ddbio.cli.flags import CONF_FLAG, JSON_FLAG, MASTER_FLAG, QUIET_FLAG, flags_of, parse_conf, parse_flags
 from ddbio.cli.progress import ProgressWatch
 from ddbio.cli.show import format_plan, format_report, plan_to_dict
-from ddbio.ops.scans.scan import plan_of, scan_to_files
+from ddbio.ops.scans.scan import plan_of, plan_to_files, scan_to_files
 from ddbio.options import ScanToFilesOptions
+
+# A plan needs no target.
+_UNPLANNED = "unplanned"
 
 
 @click.command()
@@ -21,21 +24,22 @@ from ddbio.options import ScanToFilesOptions
 @MASTER_FLAG
 @CONF_FLAG
 @click.option("--dry-run", is_flag=True, help="Stop after the plan; write nothing.")
+@QUIET_FLAG
 @JSON_FLAG
-def scan(*, as_json: bool, dry_run: bool, master: str | None, conf: tuple[str, ...], **flags: Any) -> None:
+def scan(*, as_json: bool, quiet: bool, dry_run: bool, master: str | None, conf: tuple[str, ...], **flags: Any) -> None:
     """Scan TABLE into Parquet files at DEST: s3://bucket/prefix or a local folder."""
     options = parse_flags(ScanToFilesOptions, flags)
     if dry_run:
         _print_plan(options, as_json=as_json)
         return
-    watch = ProgressWatch(show_plan=not as_json)
+    watch = None if quiet else ProgressWatch(show_plan=not as_json)
     report = scan_to_files(options, master=master, conf=parse_conf(conf), watch=watch)
     click.echo(report.to_json() if as_json else format_report(report))
 
 
 @click.command("scan")
 @click.argument("table")
-@click.argument("dest", required=False, default="unplanned")
+@click.argument("dest", required=False, default=_UNPLANNED)
 @flags_of(ScanToFilesOptions, without=["table", "dest"])
 @JSON_FLAG
 def plan_scan(*, as_json: bool, **flags: Any) -> None:
@@ -44,5 +48,10 @@ def plan_scan(*, as_json: bool, **flags: Any) -> None:
 
 
 def _print_plan(options: ScanToFilesOptions, *, as_json: bool) -> None:
-    made = plan_of(options)
-    click.echo(json.dumps(plan_to_dict(made), ensure_ascii=False) if as_json else format_plan(made))
+    dest = None if options.dest == _UNPLANNED else options.dest
+    made = plan_of(options) if dest is None else plan_to_files(options)
+    if as_json:
+        click.echo(json.dumps(plan_to_dict(made) | {"dest": dest}, ensure_ascii=False))
+    else:
+        target = "" if dest is None else f"{'target':<9}{dest} (mode {options.mode})\n"
+        click.echo(target + format_plan(made))

@@ -10,6 +10,7 @@ import click
 
 from ddbio.cli.flags import JSON_FLAG, flags_of, parse_flags, read_schema_text
 from ddbio.core.schema.item_schema import ItemSchema
+from ddbio.errors import SchemaError
 from ddbio.ops.infer import infer_schema
 from ddbio.options import ScanOptions
 
@@ -21,7 +22,11 @@ CHANGED_EXIT = 1
 @flags_of(ScanOptions, without=["table", "schema", "limit", "segments", "lanes", "on_misfit", "drop", "nulls"])
 @click.option("--out", metavar="FILE", help="Write the schema to this file as well; --schema takes it.")
 @click.option("--diff", metavar="FILE", help="Print what changed since this file was written.")
-@click.option("--exit-code", is_flag=True, help="With --diff: exit with 1 if anything changed.")
+@click.option(
+    "--exit-code",
+    is_flag=True,
+    help="With --diff: exit with 1 if the data changed.",
+)
 @JSON_FLAG
 def schema(*, source: str, out: str | None, diff: str | None, exit_code: bool, as_json: bool, **flags: Any) -> None:
     """Print the columns inferred from SOURCE: a table, an export, or files of DynamoDB JSON.
@@ -30,7 +35,7 @@ def schema(*, source: str, out: str | None, diff: str | None, exit_code: bool, a
     """
     if exit_code and diff is None:
         raise click.UsageError("--exit-code tells whether anything changed: give --diff, the file to compare with")
-    before = None if diff is None else ItemSchema.from_json(read_schema_text(diff))
+    before = None if diff is None else _read(diff)
     found = infer_schema(source, parse_flags(ScanOptions, {**flags, "table": source}))
     if out is not None:
         _write(out, found)
@@ -39,8 +44,15 @@ def schema(*, source: str, out: str | None, diff: str | None, exit_code: bool, a
         return
     evolution = before.diff(found)
     click.echo(json.dumps(evolution.to_dict(), ensure_ascii=False) if as_json else str(evolution))
-    if exit_code and evolution:
+    if exit_code and evolution.is_drift:
         raise SystemExit(CHANGED_EXIT)
+
+
+def _read(path: str) -> ItemSchema:
+    try:
+        return ItemSchema.from_json(read_schema_text(path))
+    except SchemaError as error:
+        raise SchemaError(f"schema file {path!r}: {error}") from None
 
 
 def _write(path: str, found: ItemSchema) -> None:

@@ -53,8 +53,8 @@ def file_rows(files: Iterable[FileReport], noun: str = "row") -> list[tuple[str,
     return [("file", f"{file.path}  {format_bytes(file.bytes)}  {counted(file.rows, noun)}") for file in files]
 
 
-def format_plan(plan: ScanPlan) -> str:
-    """Return a scan's plan as lines of name and value, then its columns."""
+def format_plan(plan: ScanPlan, most_columns: int | None = None) -> str:
+    """Return a scan's plan as lines of name and value, then its columns, or how many they are."""
     budget = "unbounded" if plan.rcu_per_second is None else f"{plan.rcu_per_second:g} RCU/s"
     pages = "" if plan.page_limit is None else f", pages of at most {counted(plan.page_limit, 'item')}"
     rows = [
@@ -68,6 +68,10 @@ def format_plan(plan: ScanPlan) -> str:
     ]
     if plan.limit is not None:
         rows.append(("limit", f"{counted(plan.limit, 'item')}, from one segment"))
+    count = len(plan.schema)
+    if most_columns is not None and count > most_columns:
+        rows.append(("columns", f"{count}: 'ddbio plan scan' lists them"))
+        return "\n".join(f"{name:<9}{value}" for name, value in rows)
     return "\n".join(f"{name:<9}{value}" for name, value in rows) + "\n\n" + format_schema(plan.schema)
 
 

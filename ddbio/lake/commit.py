@@ -160,12 +160,7 @@ def prepare(target: Target, job_id: str) -> tuple[str, ...]:
     """
     check_job_id(job_id)
     store, claim = target.store, target.claim(job_id)
-    if target.mode == "overwrite" and store.hazard and not target.overwrite_foreign:
-        raise TargetError(
-            f"mode overwrite would delete {store.hazard} ({store.uri}): name a folder below it, or give "
-            "overwrite_foreign",
-            store.uri,
-        )
+    _require_no_hazard(target)
     others = claim.take()
     try:
         live, finished = _clean_up(store, others, job_id)
@@ -231,6 +226,28 @@ def abort(store: ObjectStore, job_id: str) -> None:
 def manifest_path(job_id: str) -> str:
     """Return where a job's manifest lies."""
     return f"{META}{job_id}.json"
+
+
+def foresee(target: Target) -> None:
+    """Refuse a target that the mode does not fit, as ``prepare`` would; write nothing, and leave nothing claimed.
+
+    Raises
+    ------
+    TargetError
+        If it holds something and the mode is ``error``, or ``overwrite`` and no manifest names it.
+    """
+    _require_no_hazard(target)
+    _replaced(target, set(), "")
+
+
+def _require_no_hazard(target: Target) -> None:
+    store = target.store
+    if target.mode == "overwrite" and store.hazard and not target.overwrite_foreign:
+        raise TargetError(
+            f"mode overwrite would delete {store.hazard} ({store.uri}): name a folder below it, or give "
+            "overwrite_foreign",
+            store.uri,
+        )
 
 
 def _manifest(target: Target, job_id: str, staged: Sequence[Staged], facts: JobFacts) -> dict[str, Any]:

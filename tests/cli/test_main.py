@@ -253,3 +253,41 @@ def test_too_many_rejects_fail_the_command(endpoint, tmp_path):
         json.loads(line) for path in (tmp_path / "rejects").glob("*.jsonl") for line in path.read_text().splitlines()
     ]
     assert {(each["file"], each["file_row"] % 2) for each in kept} >= {(str(tmp_path / "rows.jsonl"), 1)}
+
+
+def test_a_dry_run_looks_at_its_target(endpoint, tmp_path):
+    """What the run would refuse, the dry run refuses; else the plan says where to the rows go."""
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "part-x.parquet").write_text("x")
+    flags = ["--endpoint-url", endpoint, "--dry-run"]
+    refused = {"gs://b/x": "neither s3://", "s3:/bucket/y": "one slash", str(tmp_path / "full"): "is not empty"}
+    for dest, words in refused.items():
+        done = _ddbio("scan", "flights", dest, *flags)
+        assert (done.returncode, words in done.stderr) == (1, True), done.stderr
+    done = _ddbio("scan", "flights", tmp_path / "new", *flags)
+    assert done.stdout.startswith(f"target   {tmp_path}/new (mode error)\n")
+    assert not (tmp_path / "new").exists()
+
+
+def test_quiet_prints_only_the_report(endpoint, tmp_path):
+    """--quiet leaves nothing on stderr."""
+    done = _ddbio("scan", "flights", tmp_path / "out", "--endpoint-url", endpoint, "--quiet", "--limit", 3)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "3 read, 3 rows written" in done.stdout
+
+
+def test_many_columns_are_counted_where_a_job_runs(endpoint, server, tmp_path):
+    """Only the plan lists the columns of a wide table."""
+    values = ",".join(f'"a{n}":{{"S":"x"}}' for n in range(30))
+    server.load("wide", f'{{"Item":{{"pk":{{"S":"x"}},{values}}}}}\n'.encode(), "pk:S")
+    done = _ddbio("scan", "wide", tmp_path / "out", "--endpoint-url", endpoint)
+    assert ("columns  32: " in done.stderr, "a29" in done.stderr) == (True, False)
+    assert "a29" in _ddbio("plan", "scan", "wide", "--endpoint-url", endpoint).stdout
+
+
+def test_what_is_not_there_is_said_so(endpoint, tmp_path):
+    """A file that does not exist is no file of an unknown format, and wrong usage says where to read the right one."""
+    done = _ddbio("load", tmp_path / "no.csv", "flights", "--endpoint-url", endpoint)
+    assert (done.returncode, "no.csv does not exist" in done.stderr) == (1, True)
+    done = _ddbio("load", "x", "flights", "--no-such-flag")
+    assert (done.returncode, "'ddbio load --help' says how it is used" in done.stderr) == (2, True)

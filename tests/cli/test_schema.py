@@ -58,3 +58,47 @@ def test_files_that_cannot_be_had_are_refused(files, capsys):
     assert ddbio(capsys, "schema", files / "old.json", "--diff", files / "no.txt")[0] == 2
     assert ddbio(capsys, "plan", "scan", "orders", "--schema", files / "no.txt")[0] == 2
     assert ddbio(capsys, "schema", files / "old.json", "--out", files / "none" / "schema.json")[0] == 2
+
+
+@pytest.mark.parametrize(
+    ("declared", "number", "code", "kind"),
+    [
+        ("N double", "1.5", 0, "declared"),
+        ("N decimal128(10, 2)", "12.25", 0, "declared"),
+        ("N decimal128(10, 2)", "12.255", 1, "changed"),
+        ("N int64", "7", 0, "no change"),
+    ],
+)
+def test_a_declared_column_that_still_fits_is_no_drift(files, capsys, declared, number, code, kind):
+    """Who edits a column is not told of drift for ever: only values that have no place in it are."""
+    ddbio(capsys, "schema", files / "old.json", "--out", files / "schema.json")
+    text = json.loads((files / "schema.json").read_text())
+    (attribute,) = [each for each in text["attributes"] if each["name"] == "n"]
+    attribute["column"] = declared
+    (files / "schema.json").write_text(json.dumps(text))
+    (files / "now.json").write_text(f'{{"pk":{{"S":"x"}},"n":{{"N":"{number}"}}}}\n')
+    flags = ["--diff", files / "schema.json", "--exit-code"]
+    found, shown = ddbio(capsys, "schema", files / "now.json", *flags)
+    assert (found, shown.startswith(kind)) == (code, True)
+
+
+def test_a_mixed_attribute_is_no_drift(files, capsys):
+    """Another of the types known may be the most frequent one of the next sample; one that was not known is drift."""
+    text, number, flag = '{"v":{"S":"x"}}\n', '{"v":{"N":"1"}}\n', '{"v":{"BOOL":true}}\n'
+    (files / "one.json").write_text(text * 3 + number * 2)
+    (files / "two.json").write_text(text * 2 + number * 3)
+    (files / "three.json").write_text(text * 2 + flag * 3)
+    ddbio(capsys, "schema", files / "one.json", "--out", files / "schema.json")
+    flags = ["--diff", files / "schema.json", "--exit-code"]
+    code, shown = ddbio(capsys, "schema", files / "two.json", *flags)
+    assert (code, shown) == (0, "mixed           v: S string -> N int64\n")
+    assert ddbio(capsys, "schema", files / "three.json", *flags)[0] == 1
+
+
+def test_a_broken_schema_file_is_named(files, capsys):
+    """An error in a schema file says in which."""
+    (files / "broken.json").write_text("{")
+    with pytest.raises(SystemExit) as ended:
+        run(["schema", str(files / "old.json"), "--diff", str(files / "broken.json")])
+    assert ended.value.code == 1
+    assert f"schema file '{files}/broken.json'" in capsys.readouterr().err

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 
 NEW_ATTRIBUTE, GONE_ATTRIBUTE, NEW_TYPE = "new attribute", "gone attribute", "new type"
 WIDENED, CHANGED = "widened", "changed"
+DECLARED, MIXED = "declared", "mixed"
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +28,9 @@ class Change:
     path: str
     """``name``, ``map.name``, ``list[]``, ``map.*`` for the values of a map with data as names."""
     kind: str
-    """``new attribute``, ``gone attribute``, ``new type``, ``widened`` (all that fitted still fits) or ``changed``."""
+    """``new attribute``, ``gone attribute``, ``new type``, ``widened`` (all that fitted still fits), ``changed``,
+    ``declared`` (all values fit the column that was declared) or ``mixed`` (of the types known another is the most
+    frequent)."""
     before: str | None
     """The column as it was, None for a new attribute."""
     after: str | None
@@ -52,6 +56,11 @@ class Evolution:
     def __bool__(self) -> bool:
         """Return whether anything changed."""
         return bool(self.changes)
+
+    @property
+    def is_drift(self) -> bool:
+        """Whether the data changed, and not only what a sample shows of a declared or a mixed attribute."""
+        return any(change.kind not in {DECLARED, MIXED} for change in self.changes)
 
     def __str__(self) -> str:
         """Return a line per change."""
@@ -86,7 +95,7 @@ def _compare(before: Known, after: Known, path: str) -> Iterator[Change]:
     if new:
         yield Change(path, NEW_TYPE, *shown, tuple(tag for tag in TAGS if tag in new))
     elif shown[0] != shown[1]:
-        yield Change(path, WIDENED if _is_wider(before, after) else CHANGED, *shown)
+        yield Change(path, _kind_of(before, after), *shown)
     match [column.partition(" ")[::2] for column in columns]:
         case [("M", "struct"), ("M", "struct")]:
             yield from _compare_members(before, after, path)
@@ -94,6 +103,31 @@ def _compare(before: Known, after: Known, path: str) -> Iterator[Change]:
             yield from _compare(_values(before), _values(after), f"{path}.*")
         case [("L", _), ("L", _)]:
             yield from _compare(_element(before), _element(after), f"{path}[]")
+
+
+def _kind_of(before: Known, after: Known) -> str:
+    if after[1].column is None and after[1].column_name is None:
+        given = before[1].column
+        if _column(before) == _column(after) or (given is not None and _fits(given, after[0])):
+            return DECLARED
+    is_declared = before[1].column is not None or after[1].column is not None
+    tags = [_column(known).partition(" ")[0] for known in (before, after)]
+    if not is_declared and tags[0] != tags[1] and {*tags} <= before[0].tags.keys():
+        return MIXED
+    return WIDENED if _is_wider(before, after) else CHANGED
+
+
+def _fits(column: str, shape: Shape) -> bool:
+    """Return whether all that was seen has a place in a scalar column."""
+    tag, _, kind = column.partition(" ")
+    if not shape.tags.keys() <= {tag, "NULL"}:
+        return False
+    if tag == "N" and kind == "int64":
+        return shape.fits_int64
+    if decimal := re.fullmatch(r"decimal128\((\d+), (\d+)\)", kind):
+        precision, scale = map(int, decimal.groups())
+        return shape.scale <= scale and shape.whole_digits <= precision - scale
+    return tag in {"S", "N", "B", "BOOL"} and kind in {"string", "binary", "bool", "double"}
 
 
 def _is_wider(before: Known, after: Known) -> bool:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from ddbio.lake.store import ObjectStore
     from ddbio.options import ConnectionOptions
 
+_ONE_SLASH = re.compile(r"s3[an]?:/?(?!/)")
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+)://")
 
 
@@ -48,9 +49,11 @@ def open_store(uri: str, options: ConnectionOptions) -> ObjectStore:
     Raises
     ------
     OptionError
-        If the URI has another scheme.
+        If the URI has another scheme, or is no whole one of S3.
     """
     scheme = _SCHEME.match(uri)
+    if _ONE_SLASH.match(uri):
+        raise OptionError(f"{uri!r} has one slash behind its scheme: write s3://bucket/prefix, or ./{uri} for a folder")
     if scheme is None or scheme[1] == "file":
         return LocalStore(uri)
     if scheme[1] in {"s3", "s3a", "s3n"}:

@@ -11,6 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
 from operator import attrgetter, itemgetter
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import numpy as np
@@ -176,6 +177,8 @@ def open_source(options: SourceOptions, keys: Mapping[str, str]) -> FileSource:
     if _is_export(source, options):
         return _of_export(open_export(source, options))
     store, files = _find(source, options)
+    if not files and "://" not in source and not any(sign in source for sign in WILD) and not Path(source).exists():
+        raise NotFoundError(f"{source} does not exist: name a file, a folder, a glob, or s3://bucket/prefix")
     if not files:
         raise NotFoundError(
             f"{source} holds no file of rows: their names end in .parquet, .orc, .json, .jsonl, .ndjson, .csv, .arrow, "

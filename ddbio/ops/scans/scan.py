@@ -16,7 +16,7 @@ from ddbio.lake import commit
 from ddbio.ops.job.clock import Clock
 from ddbio.ops.job.report import ScanReport, file_reports, misfit_reports
 from ddbio.ops.job.staging import open_staging, report_again, target_of
-from ddbio.ops.job.target import dynamodb_spec, require_shared
+from ddbio.ops.job.target import dynamodb_spec, open_store, require_shared
 from ddbio.ops.scans.files import FilesTask, write_task
 from ddbio.ops.scans.lines import export_objects, write_lines_task
 from ddbio.ops.scans.survey import describe_scan, request_of, sample_table
@@ -59,6 +59,23 @@ def plan_of(options: ScanOptions, budget: LocalBudget | None = None, facts: Tabl
     facts = facts or describe_scan(options)
     sample = sample_table(facts, options, budget or LocalBudget(budget_of(facts, options)))
     return plan_scan(facts, sample, options, available_resources())
+
+
+def plan_to_files(options: ScanToFilesOptions) -> ScanPlan:
+    """Return the plan of a scan into files, after looking at their target too; nothing is written.
+
+    Raises
+    ------
+    TargetError, OptionError
+        If the target would be refused.
+    DdbioError
+        As of ``plan_of``.
+    """
+    store = open_store(options.dest, options)
+    if options.job_id is None:
+        # A job of a known id may be one that is committed, whose report is then given again.
+        commit.foresee(target_of(options, store))
+    return plan_of(options)
 
 
 def available_resources() -> Resources:
