@@ -13,6 +13,7 @@ from ddbio.cli.show import format_plan, format_report, plan_to_dict
 from ddbio.ops.scans.scan import plan_of, plan_to_files, scan_to_files
 from ddbio.options import ScanToFilesOptions
 
+_DIGEST_NOTE = "          of the table: where items hold NULL the files have another, unless --nulls keep is given"
 # A plan needs no target.
 _UNPLANNED = "unplanned"
 
@@ -35,6 +36,8 @@ def scan(*, as_json: bool, quiet: bool, dry_run: bool, master: str | None, conf:
     watch = None if quiet else ProgressWatch(show_plan=not as_json)
     report = scan_to_files(options, master=master, conf=parse_conf(conf), watch=watch)
     click.echo(report.to_json() if as_json else format_report(report))
+    if report.digest is not None and options.nulls == "merge" and not as_json:
+        click.echo(_DIGEST_NOTE)
 
 
 @click.command("scan")

@@ -269,6 +269,14 @@ def test_a_dry_run_looks_at_its_target(endpoint, tmp_path):
     assert not (tmp_path / "new").exists()
 
 
+@pytest.mark.parametrize("nulls", ["merge", "keep"])
+def test_a_digest_says_why_files_may_have_another(endpoint, tmp_path, nulls):
+    """Where NULL becomes missing the digest of the files may differ from the table's, and the summary says so."""
+    flags = ["--endpoint-url", endpoint, "--limit", 3, "--digest", "--nulls", nulls]
+    shown = _ddbio("scan", "flights", tmp_path / "out", *flags).stdout
+    assert ("unless --nulls keep" in shown) is (nulls == "merge")
+
+
 def test_quiet_prints_only_the_report(endpoint, tmp_path):
     """--quiet leaves nothing on stderr."""
     done = _ddbio("scan", "flights", tmp_path / "out", "--endpoint-url", endpoint, "--quiet", "--limit", 3)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import logging
 import shlex
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
     Shown: TypeAlias = Callable[[WritePlan, LocalBudget], AbstractContextManager[None]]
 
 
+_LOG = logging.getLogger("ddbio.load")
 # Rows that come from all over a table anyway need no wide window.
 _TURNED_BYTES = 32 * 1024 * 1024
 
@@ -174,6 +176,10 @@ def _load(options: LoadOptions, found: _Found, plan: LoadPlan, record: LoadRecor
     is_done = len(record.finished) == (plan.shares or len(found.source.units))
     engine = open_engine("local" if is_done else plan.engine, master=run.master, conf=run.conf)
     _refuse_speculation(engine, plan)
+    _LOG.info(
+        "load %s into %s: job %s, %d units, %d tasks on %s, %d rows done before",
+        *(options.source, options.table, record.job_id, plan.units, plan.tasks, plan.engine, record.rows),
+    )
     shown = nullcontext() if run.watch is None else run.watch.running(plan, budget, record.rows)
     try:
         with shown, _told_how_to_go_on(options, record):
@@ -187,6 +193,7 @@ def _load(options: LoadOptions, found: _Found, plan: LoadPlan, record: LoadRecor
     usage = budget.usage()
     report = _report(options, plan.wcu_per_second, tallies, usage, clock)
     # Tasks need not run at the same time: only the budget has seen the first request and the last.
+    _LOG.info("load %s: %d rows, %d written, %d rejected", options.table, report.rows, report.written, report.rejected)
     write_seconds = report.write_seconds if plan.engine == "local" else round(usage.elapsed_seconds, 3)
     return dataclasses.replace(
         report,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from contextlib import AbstractContextManager, closing, nullcontext
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -29,6 +30,9 @@ if TYPE_CHECKING:
     from ddbio.core.staged import SmallObject, Staged
     from ddbio.ops.job.staging import Staging
     from ddbio.options import ScanOptions, ScanToFilesOptions
+
+
+_LOG = logging.getLogger("ddbio.scan")
 
 
 class Watch(Protocol):
@@ -187,6 +191,10 @@ def _run(job: _Job, complete: commit.Complete, clock: Clock, settings: _Settings
         cluster = cluster_of(settings.master, settings.conf)
         require_shared(cluster, {"dest": options.dest}, shared_paths=options.shared_paths)
     cpu_planned = clock.cpu_seconds()
+    _LOG.info(
+        "scan %s to %s: job %s, %d segments, %d tasks on %s, about %d items",
+        *(plan.table, options.dest, staging.job_id, plan.segments, plan.tasks, plan.engine, plan.item_count),
+    )
     with closing(open_engine(plan.engine, master=settings.master, conf=settings.conf)) as engine, closing(budget):
         with settings.watch.running(plan, budget):
             results = engine.run(write_lines_task if job.is_export else write_task, job.tasks(plan), budget)
@@ -218,6 +226,7 @@ def _run(job: _Job, complete: commit.Complete, clock: Clock, settings: _Settings
         )
         complete(files, job.facts_of(plan, report, objects))
         cpu_seconds = round(cpu_planned + engine.cpu_seconds(), 3)
+    _LOG.info("scan %s: %d rows in %.1f s, %.1f RCU", plan.table, report.rows, clock.seconds(), report.rcu_consumed)
     return replace(report, seconds=round(clock.seconds(), 3), cpu_seconds=cpu_seconds)
 
 

@@ -129,7 +129,7 @@ def test_an_orc_file_of_no_rows_is_a_source(tmp_path):
 
 def test_a_missing_file_is_told(tmp_path):
     """A name of a file that is not there is an error before anything is written."""
-    with pytest.raises(NotFoundError, match="holds no file of rows"):
+    with pytest.raises(NotFoundError, match="does not exist"):
         opened(tmp_path / "absent.parquet")
 
 
