@@ -19,11 +19,13 @@ import pyarrow as pa
 
 from ddbio.core import json_lines
 from ddbio.core.arrow_bounds import bounded
+from ddbio.core.batch_size import batch_bytes
 from ddbio.core.exports.manifest import SUMMARY
 from ddbio.core.loads.load_plan import SourceFacts
 from ddbio.core.loads.write_items import reader_of, writes_text
 from ddbio.core.loads.write_rows import RowWriter, check_columns
 from ddbio.core.plan import spread_order
+from ddbio.core.raw_items import RawItems
 from ddbio.errors import DdbioError, NotFoundError, OptionError, SchemaError
 from ddbio.lake.claim import parse_state
 from ddbio.lake.commit import manifest_path
@@ -33,13 +35,14 @@ from ddbio.ops.exports.file import FileText
 from ddbio.ops.exports.source import open_export
 from ddbio.ops.job.target import open_store
 from ddbio.ops.loads.crew import Milestone
+from ddbio.ops.loads.spreading import WINDOW_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from ddbio.core.exports.manifest import ExportFile
     from ddbio.core.loads.write_plan import WritePlan
-    from ddbio.core.raw_items import RawItemReader, RawItems
+    from ddbio.core.raw_items import RawItemReader
     from ddbio.core.staged import StoredObject
     from ddbio.lake.store import ObjectStore
     from ddbio.ops.exports.source import ExportSource
@@ -326,8 +329,9 @@ def unit_batches(  # noqa: PLR0913 - what is read, and what is noted of it
             if export is not None and unit.exported is not None and reader is not None:
                 found = _exported_items(FileText(export, unit.exported), reader)
             for batch in found:
-                yield unit, rows, batch
-                rows += batch.num_rows
+                for part in _turns(batch, len(runs)):
+                    yield unit, rows, part
+                    rows += part.num_rows
             yield unit, rows, Milestone(partial(finished, unit.number, rows))
 
     for unit, row, each in _in_turn([read(runs[place]) for place in spread_order(len(runs))]):
@@ -349,6 +353,15 @@ def runs_apart(units: Sequence[Unit]) -> list[Sequence[Unit]]:
 def _weight(unit: Unit) -> int:
     """Return about what is held in memory while a unit is read: of files of text all rows."""
     return unit.size_bytes if is_parted(unit.entry.path) else _TEXT_WEIGHT * unit.size_bytes
+
+
+def _turns(batch: pa.RecordBatch | RawItems, runs: int) -> Iterator[pa.RecordBatch | RawItems]:
+    """Yield the rows of a batch in parts of which a window holds two of each run, however large rows are."""
+    if runs == 1 or isinstance(batch, RawItems):
+        yield batch
+        return
+    step = max(1, batch.num_rows * WINDOW_BYTES // (2 * runs * max(1, batch_bytes(batch))))
+    yield from (batch.slice(start, step) for start in range(0, batch.num_rows, step))
 
 
 def _in_turn(feeds: Iterable[Iterator[_T]]) -> Iterator[_T]:

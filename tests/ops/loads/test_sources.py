@@ -76,6 +76,19 @@ def test_units_far_apart_are_read_in_turn(folder):
     assert read(source, source.units, any_order=True) == read(source, source.units)
 
 
+def test_turns_of_large_rows_are_small(tmp_path):
+    """However large rows are, what is held at once comes from every place that is read at the same time."""
+    texts = pa.array(["x" * 20_000] * 4000)
+    table = pa.table({"pk": [f"{number:04}" for number in range(4000)], "text": texts})
+    pq.write_table(table, tmp_path / "large.parquet", 1000)
+    source = opened(tmp_path)
+    plan = plan_write(FACTS, parse_options(LoadOptions, {"source": "x", "table": "rows"}))
+    first = list(itertools.islice(unit_batches(source.store, source.units, plan, print, any_order=True), 4))
+    assert sorted(batch.column(0)[0].as_py() for batch in first) == ["0000", "1000", "2000", "3000"]
+    assert sum(batch.nbytes for batch in first) <= 64 << 20
+    assert read(source, source.units, any_order=True) == read(source, source.units)
+
+
 def test_runs_of_units_are_alike_and_few():
     """Neighbours make runs of about the same size; large ones are not read at the same time."""
 
