@@ -112,8 +112,9 @@ class LocalEngine:
                 for future in done:
                     future.result()
             except BaseException:
-                # Closing the budget ends every lane at its next page; the pool then waits for all of them.
+                # Closing the budget ends every lane at its next page; the pool then waits for all that have begun.
                 budget.close()
+                pool.shutdown(wait=False, cancel_futures=True)
                 raise
             return [future.result() for future in futures]
 

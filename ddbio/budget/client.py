@@ -68,6 +68,7 @@ class BudgetClient:
         self._pause_seconds = _FIRST_PAUSE_SECONDS
         self._warned = False
         self._closed = Event()
+        self._has_left = False
         self._lock = Lock()
 
     def acquire(self, units: float) -> Grant:
@@ -120,6 +121,7 @@ class BudgetClient:
             # It failed once at the most: a driver that does not answer at all is not waited for by each task.
             self._connect(self._timeout_seconds)
         with self._lock:
+            self._has_left = True
             self._try(_flush)
             if self._wire is not None:
                 self._wire.close()
@@ -153,6 +155,8 @@ class BudgetClient:
 
     def _see_to_connection(self) -> None:
         """Connect where it is time for that; requests wait for the first attempt only."""
+        if self._wire is not None:
+            return
         if not self._was_tried:
             with self._connecting:
                 if not self._was_tried:
@@ -185,6 +189,10 @@ class BudgetClient:
             self._was_tried = True
             if wire is None:
                 self._lose()
+                return
+            if self._has_left or self._wire is not None:
+                # Another attempt was faster, or nobody is there any more.
+                wire.close()
                 return
             self._wire, self._pause_seconds = wire, _FIRST_PAUSE_SECONDS
             missed = astuple(self._missed)

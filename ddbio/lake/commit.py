@@ -278,11 +278,11 @@ def _clean_up(store: ObjectStore, others: Sequence[ForeignClaim], job_id: str) -
             _LOG.info("%s at %s has died: cleaning up after it", other, store.uri)
             # First, so that it cannot go on should it only have slept.
             store.delete([claim_path(other.job_id)])
-            finished += _bury(store, other.job_id)
+            finished += _recover(store, other.job_id)
     for each in list(store.list(META)):
         # A commit without a claim: whoever began to mend it died as well, or the job itself at its very end.
         if _is_intent(each.path) and (dead := each.path[len(META) : -len(_INTENT)]) not in live:
-            finished += _bury(store, dead)
+            finished += _recover(store, dead)
     for staged in store.staged_jobs() - live - {job_id}:
         if _is_old(staged, job_id):
             store.abort(staged)
@@ -291,7 +291,7 @@ def _clean_up(store: ObjectStore, others: Sequence[ForeignClaim], job_id: str) -
     return live, finished
 
 
-def _bury(store: ObjectStore, job_id: str) -> list[dict[str, Any]]:
+def _recover(store: ObjectStore, job_id: str) -> list[dict[str, Any]]:
     """Finish the commit of a job that died, and return its manifest; or undo it where staged files are gone."""
     intent = _read_intent(store, f"{META}{job_id}{_INTENT}")
     if intent is None:
