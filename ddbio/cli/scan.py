@@ -14,8 +14,8 @@ from ddbio.ops.scans.scan import plan_of, plan_to_files, scan_to_files
 from ddbio.options import ScanToFilesOptions
 
 _DIGEST_NOTE = "          of the table: where items hold NULL the files have another, unless --nulls keep is given"
-# A plan needs no target.
-_UNPLANNED = "unplanned"
+# A plan needs no target; no path has a NUL.
+_UNPLANNED = "\0"
 
 
 @click.command()

@@ -65,13 +65,17 @@ class _Watch(compiler_event.Listener):  # type: ignore[misc]
     def __init__(self) -> None:
         self._has_said = False
         self._collects = False
+        # A loop may be compiled while one that calls it is; numba's own lock keeps threads apart.
+        self._depth = 0
 
     def on_start(self, event: Any) -> None:
         """Say so of one of our loops; what others compile is theirs to say."""
         if not any(event.data["dispatcher"] is each for each in LOOPS):
             return
-        self._collects = gc.isenabled()
-        gc.disable()
+        if not self._depth:
+            self._collects = gc.isenabled()
+            gc.disable()
+        self._depth += 1
         if not self._has_said:
             self._has_said = True
             folder = kept_folder()
@@ -86,7 +90,8 @@ class _Watch(compiler_event.Listener):  # type: ignore[misc]
         """Collect garbage again, if that was so; what failed to compile others may try."""
         dispatcher = event.data["dispatcher"]
         if any(dispatcher is each for each in LOOPS):
-            if self._collects:
+            self._depth -= 1
+            if self._collects and not self._depth:
                 gc.enable()
             # Numba's own is_failed says the contrary of its name.
             if event._exc_details is not None and isinstance(dispatcher._cache, KeptLoop):  # noqa: SLF001

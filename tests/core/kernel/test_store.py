@@ -233,3 +233,27 @@ except Exception as error:
     print(type(error).__name__)
 """
     assert python(script, str(tmp_path), XDG_CACHE_HOME=str(tmp_path)) == "TypingError\n"
+
+
+def test_garbage_is_collected_again_once_loops_are_compiled(tmp_path):
+    """The collector rests while a loop is compiled, one that another calls too, and works again after that."""
+    script = """
+import gc
+from ddbio.core.kernel.cache import loop
+
+@loop
+def called(x):
+    return x + 1
+
+@loop
+def calls(x):
+    return called(x) * 2
+
+assert calls(1) == 4 and gc.isenabled()
+gc.disable()
+assert calls(1.5) == 5.0 and not gc.isenabled()
+"""
+    (tmp_path / "loops.py").write_text(script)
+    subprocess.run(
+        [sys.executable, str(tmp_path / "loops.py")], check=True, env={**os.environ, "XDG_CACHE_HOME": str(tmp_path)}
+    )
