@@ -19,7 +19,7 @@ from bench.pairs import interleave, speed_ratio
 from ddbio.core.decode import Decoder
 from ddbio.core.digest import Digest
 from ddbio.core.digest_columns import digest_of_batches
-from ddbio.lake.dictionary import dictionary_columns
+from ddbio.files.dictionary import dictionary_columns
 from ddbio.testing.export import ExportWriter
 
 if TYPE_CHECKING:
@@ -91,7 +91,7 @@ def ways(shape: data.Shape, folder: Path, count: int) -> dict[str, Callable[[], 
     options: dict[str, Any] = {"schema": schema, "engine": "local", "tasks": 1, "mode": "overwrite"}
     # A task makes a decoder of its own, so does the step.
     return {
-        OURS: lambda: ddbio.export_to_files(home, folder / "out", **options),
+        OURS: lambda: ddbio.read_export_to_files(home, folder / "out", **options),
         CHAIN: functools.partial(_chain, shape, source, folder / "chain.parquet"),
         GUNZIP: functools.partial(_gunzip, source),
         DECODE: lambda: Decoder(schema).decode_batches(text, "export"),

@@ -127,7 +127,7 @@ def _verbs(row: Row) -> Iterator[Line]:
 
 def _export(row: Row) -> Iterator[Line]:
     core, spark = row["figures"]["one_core"], row["figures"]["spark"]
-    what = f"`export_to_files` on one core, beside {export.CHAIN}"
+    what = f"`read_export_to_files` on one core, beside {export.CHAIN}"
     yield Line(what, core["times_as_fast_as"][export.CHAIN], "×", ("≥", 2.2), 1)
     if "share_of_steps" in core:
         yield Line("… share of `isal`, the loops and Parquet alone", core["share_of_steps"], "×", ("≥", 0.85), 2)

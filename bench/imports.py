@@ -10,7 +10,7 @@ import time
 STATEMENTS = {
     "nothing (floor)": "pass",
     "ddbio": "import ddbio",
-    "ddbio.scan": "import ddbio; ddbio.scan",
+    "ddbio.scan_to_files": "import ddbio; ddbio.scan_to_files",
     "pyarrow": "import pyarrow",
     "boto3": "import boto3",
 }

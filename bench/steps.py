@@ -24,8 +24,8 @@ from ddbio.core.decode import Decoder, observe_dynamodb_json
 from ddbio.core.digest_columns import ColumnDigest
 from ddbio.core.encode import Encoder
 from ddbio.core.raw_items import RawItemReader
-from ddbio.lake.dictionary import dictionary_columns
-from ddbio.lake.item_files import compress
+from ddbio.files.dictionary import dictionary_columns
+from ddbio.files.item_files import compress
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -22,12 +22,12 @@ if TYPE_CHECKING:
     )
     from ddbio.api.exports import (
         describe_export,
-        export_batches,
-        export_to_files,
         fold_exports,
         fold_exports_to_files,
         list_exports,
         read_export,
+        read_export_batches,
+        read_export_to_files,
         start_export,
         wait_export,
     )
@@ -39,8 +39,8 @@ if TYPE_CHECKING:
         write_import_files,
     )
     from ddbio.api.sessions import register
-    from ddbio.api.tables import digest, infer_schema, read_table, scan, scan_batches
-    from ddbio.api.writes import copy_table, create_table_like, load, write_table
+    from ddbio.api.tables import digest, infer_schema, read_table, scan_batches, scan_to_files
+    from ddbio.api.writes import copy_table, create_table_like, load_files, write_table
     from ddbio.core.changes import ChangeDecoder
     from ddbio.core.decode import from_dynamodb_json
     from ddbio.core.json_lines import to_dynamodb_json
@@ -61,8 +61,6 @@ __all__ = [
     "describe_export",
     "describe_import",
     "digest",
-    "export_batches",
-    "export_to_files",
     "fold_exports",
     "fold_exports_to_files",
     "from_dynamodb_json",
@@ -72,14 +70,16 @@ __all__ = [
     "list_bulk_puts",
     "list_exports",
     "list_imports",
-    "load",
+    "load_files",
     "read_bulk_report",
     "read_export",
+    "read_export_batches",
+    "read_export_to_files",
     "read_table",
     "register",
     "restore_table",
-    "scan",
     "scan_batches",
+    "scan_to_files",
     "start_bulk_put",
     "start_export",
     "start_import",
@@ -103,8 +103,6 @@ _HOMES = {
     "describe_export": "ddbio.api.exports",
     "describe_import": "ddbio.api.imports",
     "digest": "ddbio.api.tables",
-    "export_batches": "ddbio.api.exports",
-    "export_to_files": "ddbio.api.exports",
     "fold_exports": "ddbio.api.exports",
     "fold_exports_to_files": "ddbio.api.exports",
     "from_dynamodb_json": "ddbio.core.decode",
@@ -114,14 +112,16 @@ _HOMES = {
     "list_bulk_puts": "ddbio.api.bulk",
     "list_exports": "ddbio.api.exports",
     "list_imports": "ddbio.api.imports",
-    "load": "ddbio.api.writes",
+    "load_files": "ddbio.api.writes",
     "read_bulk_report": "ddbio.api.bulk",
     "read_export": "ddbio.api.exports",
+    "read_export_batches": "ddbio.api.exports",
+    "read_export_to_files": "ddbio.api.exports",
     "read_table": "ddbio.api.tables",
     "register": "ddbio.api.sessions",
     "restore_table": "ddbio.api.backups",
-    "scan": "ddbio.api.tables",
     "scan_batches": "ddbio.api.tables",
+    "scan_to_files": "ddbio.api.tables",
     "start_bulk_put": "ddbio.api.bulk",
     "start_export": "ddbio.api.exports",
     "start_import": "ddbio.api.imports",

@@ -49,7 +49,7 @@ def measure(asked: argparse.Namespace, engine: str, readers: int) -> dict[str, A
     tasks: dict[str, Any] = {"tasks": readers} if engine == "spark" else {}
     with FakeDynamoDB(process=True, latency_seconds=asked.latency_ms / 1000) as fake, _folder() as folder:
         fake.load(flights.TABLE, flights.flight_lines(count), flights.KEY)
-        report = ddbio.scan(
+        report = ddbio.scan_to_files(
             flights.TABLE, folder, mode="append", engine=engine, endpoint_url=fake.endpoint_url, consistent=True,
             rcu_per_second=rate, lanes=readers, segments=2 * readers, **tasks,
         )  # fmt: skip
@@ -96,7 +96,7 @@ def _session() -> Iterator[None]:
     try:
         with FakeDynamoDB(process=True) as fake, _folder() as folder:
             fake.load(flights.TABLE, flights.flight_lines(20_000), flights.KEY)
-            ddbio.scan(
+            ddbio.scan_to_files(
                 flights.TABLE, folder, mode="append", engine="spark", endpoint_url=fake.endpoint_url,
                 tasks=most, lanes=most, segments=most,
             )  # fmt: skip

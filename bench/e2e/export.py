@@ -88,7 +88,7 @@ def measure_spark(asked: Any, folder: Path) -> dict[str, Any]:
 
 def write_direct(home: Path, place: Path, shape: data.Shape) -> None:
     """Write from the workers."""
-    ddbio.export_to_files(home, place, schema=decoders.schema_of(shape), engine="spark", mode="overwrite")
+    ddbio.read_export_to_files(home, place, schema=decoders.schema_of(shape), engine="spark", mode="overwrite")
 
 
 def write_by_spark(session: SparkSession, home: Path, place: Path, shape: data.Shape) -> None:

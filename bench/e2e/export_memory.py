@@ -62,7 +62,7 @@ def measure(home: Path) -> dict[str, Any]:
     out = home / "out"
     processes.reset_peak()
     before = processes.resident_mebibytes()
-    report = ddbio.export_to_files(home, out, engine="local", tasks=1, schema=schema)
+    report = ddbio.read_export_to_files(home, out, engine="local", tasks=1, schema=schema)
     peak = processes.peak_mebibytes()
     shutil.rmtree(out)
     return {

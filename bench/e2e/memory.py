@@ -33,7 +33,9 @@ def measure(table: serving.Table, lanes: int, *, warm: bool) -> dict[str, Any]:
     """Write the table as one task of the local engine and return what that took at its highest."""
     serving.isolate()
     # What is imported by then is there before any task begins.
-    scan = functools.partial(ddbio.scan, table.name, mode="append", endpoint_url=table.endpoint_url, engine="local")
+    scan = functools.partial(
+        ddbio.scan_to_files, table.name, mode="append", endpoint_url=table.endpoint_url, engine="local"
+    )
     with tempfile.TemporaryDirectory() as folder:
         if warm:
             scan(folder, limit=2_000)

@@ -26,7 +26,7 @@ ITEMS = 600_000
 CORES = 2
 # Until then the JVM still compiles.
 WARM_UPS = 5
-DIRECT, SOURCE = "ddbio.scan, engine spark", "spark.read.format('ddbio') … write.parquet"
+DIRECT, SOURCE = "ddbio.scan_to_files, engine spark", "spark.read.format('ddbio') … write.parquet"
 
 
 def main() -> None:
@@ -76,7 +76,7 @@ def measure(table: serving.Table, folder: Path, clock: processes.TreeClock, aske
 
 def write_direct(table: serving.Table, folder: Path, schema: pa.Schema | str, cpu_seconds: list[float]) -> None:
     """Write from the workers; note what the report says that cost."""
-    report = ddbio.scan(
+    report = ddbio.scan_to_files(
         table.name, folder / "direct", mode="overwrite", engine="spark", endpoint_url=table.endpoint_url,
         segments=2 * CORES, tasks=CORES, compression="zstd", schema=schema,
     )  # fmt: skip

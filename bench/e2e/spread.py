@@ -47,9 +47,11 @@ def measure(partitions: int) -> dict[str, Any]:
         source.load(_SOURCE, lines(count), "pk:S")
         files = Path(folder, "files")
         # Files and row groups as a table of some size has them.
-        ddbio.scan(_SOURCE, files, engine="local", endpoint_url=source.endpoint_url)
+        ddbio.scan_to_files(_SOURCE, files, engine="local", endpoint_url=source.endpoint_url)
         ways: dict[str, Callable[[str], object]] = {
-            "load": lambda url: ddbio.load(files, _TARGET, engine="local", endpoint_url=url, state=f"{folder}/state"),
+            "load": lambda url: ddbio.load_files(
+                files, _TARGET, engine="local", endpoint_url=url, state=f"{folder}/state"
+            ),
             "copy": lambda url: ddbio.copy_table(
                 _SOURCE, _TARGET, endpoint_url=source.endpoint_url, target_endpoint_url=url
             ),

@@ -48,7 +48,7 @@ def read_export(source: str | os.PathLike[str], **options: Any) -> pa.Table:
     return export_read.read_export(parse_options(ExportReadOptions, {**options, "source": os.fspath(source)}))
 
 
-def export_batches(source: str | os.PathLike[str], **options: Any) -> Iterator[pa.RecordBatch]:
+def read_export_batches(source: str | os.PathLike[str], **options: Any) -> Iterator[pa.RecordBatch]:
     """Yield a native export as record batches of one schema, in bounded memory.
 
     A file is known to be whole only when its last row has been yielded.
@@ -63,10 +63,10 @@ def export_batches(source: str | os.PathLike[str], **options: Any) -> Iterator[p
     DdbioError
         With what happened, to what, and what to do.
     """
-    return export_read.export_batches(parse_options(ExportReadOptions, {**options, "source": os.fspath(source)}))
+    return export_read.read_export_batches(parse_options(ExportReadOptions, {**options, "source": os.fspath(source)}))
 
 
-def export_to_files(
+def read_export_to_files(
     source: str | os.PathLike[str], dest: str | os.PathLike[str], *, master: str | None = None,
     conf: Mapping[str, str] | None = None, **options: Any,
 ) -> ExportReadReport:  # fmt: skip
@@ -89,7 +89,7 @@ def export_to_files(
         Nothing of the job is then visible at the target.
     """
     values = {**options, "source": os.fspath(source), "dest": os.fspath(dest)}
-    return export_read.export_to_files(parse_options(ExportToFilesOptions, values), master=master, conf=conf)
+    return export_read.read_export_to_files(parse_options(ExportToFilesOptions, values), master=master, conf=conf)
 
 
 def fold_exports(
@@ -130,7 +130,8 @@ def fold_exports_to_files(
     master, conf
         Spark master and configuration, for a session that has to be started.
     **options
-        Fields of :class:`ddbio.options.ExportFoldOptions`: ``as_of``, ``spill`` and those of :func:`export_to_files`.
+        Fields of :class:`ddbio.options.ExportFoldOptions`: ``as_of``, ``spill`` and those of
+        :func:`read_export_to_files`.
 
     Raises
     ------

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from ddbio.ops import infer
 from ddbio.ops.digest import digest_source
 from ddbio.ops.scans import read
-from ddbio.ops.scans.scan import scan_to_files
+from ddbio.ops.scans import scan as scanning
 from ddbio.options import (
     ScanOptions,
     ScanToFilesOptions,
@@ -72,7 +72,7 @@ def scan_batches(table: str, **options: Any) -> Iterator[pa.RecordBatch]:
     return read.scan_batches(parse_options(ScanOptions, {**options, "table": table}))
 
 
-def scan(
+def scan_to_files(
     table: str, dest: str | os.PathLike[str], *, master: str | None = None, conf: Mapping[str, str] | None = None,
     **options: Any,
 ) -> ScanReport:  # fmt: skip
@@ -96,7 +96,7 @@ def scan(
         Nothing of the job is then visible at the target.
     """
     values = {**options, "table": table, "dest": os.fspath(dest)}
-    return scan_to_files(parse_options(ScanToFilesOptions, values), master=master, conf=conf)
+    return scanning.scan_to_files(parse_options(ScanToFilesOptions, values), master=master, conf=conf)
 
 
 def infer_schema(source: Source, **options: Any) -> ItemSchema:

@@ -46,7 +46,7 @@ def write_table(data: Rows, table: str, **options: Any) -> WriteReport:
     return writing.write_table(data, parse_options(WriteOptions, {**options, "table": table}))
 
 
-def load(
+def load_files(
     source: str | os.PathLike[str], table: str, *, master: str | None = None,
     conf: Mapping[str, str] | None = None, **options: Any,
 ) -> WriteReport:  # fmt: skip
@@ -69,7 +69,7 @@ def load(
         As :func:`write_table`.
     """
     values = {**options, "source": os.fspath(source), "table": table}
-    return writing.load(parse_options(LoadOptions, values), master=master, conf=conf)
+    return writing.load_files(parse_options(LoadOptions, values), master=master, conf=conf)
 
 
 def copy_table(source: str, target: str, **options: Any) -> CopyReport:

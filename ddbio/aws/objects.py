@@ -32,7 +32,7 @@ _MD5 = re.compile(r"[0-9a-f]{32}")
 
 
 class S3Store:
-    """Satisfy the lake's object store under one S3 prefix; picklable, since it holds no client.
+    """Satisfy an object store under one S3 prefix; picklable, since it holds no client.
 
     Parameters
     ----------

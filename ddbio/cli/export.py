@@ -11,7 +11,7 @@ from ddbio.cli.export_fold import fold, windows
 from ddbio.cli.flags import CONF_FLAG, JSON_FLAG, MASTER_FLAG, flags_of, parse_conf, parse_flags
 from ddbio.cli.progress import ExportProgress
 from ddbio.cli.show import counted, file_rows, format_export_plan, time_row
-from ddbio.ops.exports.read import export_to_files, plan_of
+from ddbio.ops.exports.read import plan_of, read_export_to_files
 from ddbio.options import ExportToFilesOptions
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ def read(*, as_json: bool, dry_run: bool, master: str | None, conf: tuple[str, .
         click.echo(plan.to_json() if as_json else format_export_plan(plan))
         return
     watch = ExportProgress(show_plan=not as_json)
-    report = export_to_files(options, master=master, conf=parse_conf(conf), watch=watch)
+    report = read_export_to_files(options, master=master, conf=parse_conf(conf), watch=watch)
     click.echo(report.to_json() if as_json else format_export_report(report))
 
 

@@ -12,8 +12,7 @@ from ddbio.cli.flags import CONF_FLAG, JSON_FLAG, MASTER_FLAG, QUIET_FLAG, comma
 from ddbio.cli.progress import LoadProgress
 from ddbio.cli.show import counted, format_load_plan
 from ddbio.ops.job.staging import new_job_id
-from ddbio.ops.loads.load import load as load_files
-from ddbio.ops.loads.load import load_plan_of
+from ddbio.ops.loads.load import load_files, load_plan_of
 from ddbio.options import LoadOptions
 
 if TYPE_CHECKING:

@@ -10,14 +10,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ddbio.errors import DecodeError, NotFoundError, OptionError
-from ddbio.lake.gunzip import GunzipLines
-from ddbio.lake.rows import inflated, is_rows
+from ddbio.files.gunzip import GunzipLines
+from ddbio.files.rows import inflated, is_rows
 from ddbio.ops.job.target import open_store
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator
 
-    from ddbio.lake.store import ObjectStore
+    from ddbio.files.store import ObjectStore
     from ddbio.options import ConnectionOptions
 
 PARQUET = ".parquet"

@@ -16,8 +16,8 @@ from ddbio.core.json_lines import reader_of
 from ddbio.core.schema.declared import declare_types
 from ddbio.core.schema.item_schema import arrow_schema_of
 from ddbio.core.text.framing import framed_items
-from ddbio.lake.paths import folder_columns, with_columns
-from ddbio.lake.reader import read_batches
+from ddbio.files.paths import folder_columns, with_columns
+from ddbio.files.reader import read_batches
 from ddbio.ops.data_files import PARQUET, find_data, is_data, named_errors, read_plain
 from ddbio.ops.scans.read import digest_of_scan, scan_batches
 

@@ -13,7 +13,7 @@ from ddbio.core.plan import budget_of
 from ddbio.core.schema.item_schema import ItemSchema
 from ddbio.core.text.framing import framed_items
 from ddbio.errors import DecodeError
-from ddbio.lake.reader import read_schema
+from ddbio.files.reader import read_schema
 from ddbio.ops.data_files import PARQUET, find_data, is_data, named_errors, read_lines, read_plain
 from ddbio.ops.scans.survey import describe_scan, observe_table
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from typing import TypeAlias
 
     from ddbio.core.attribute import Item
-    from ddbio.lake.store import ObjectStore
+    from ddbio.files.store import ObjectStore
     from ddbio.options import ScanOptions
 
     Source: TypeAlias = str | os.PathLike[str] | bytes | bytearray | memoryview

@@ -20,7 +20,7 @@ from ddbio.aws.multipart import PART_BYTES, PARTS_IN_FLIGHT
 from ddbio.aws.objects import S3Store
 from ddbio.core.staged import FileNaming, StoredObject
 from ddbio.errors import AccessDeniedError, EndpointError, NotFoundError, OptionError, ServiceError
-from ddbio.lake.commit import Target, prepare
+from ddbio.files.commit import Target, prepare
 from ddbio.testing import MotoServer
 
 PART = FileNaming("job", 0).path(0, "parquet")

@@ -34,7 +34,9 @@ def test_connector_reads_and_writes_what_we_do(tmp_path):
         fake.load("orders", lines, data.KEYS["orders"])
         spark_schema = to_spark_schema(pa.schema(list(schema)[:-1])).json()
         assert connector.scan("orders", tmp_path / "connector", 2, spark_schema) > 0
-        ddbio.scan("orders", tmp_path / "direct", engine="local", endpoint_url=fake.endpoint_url, schema=schema)
+        ddbio.scan_to_files(
+            "orders", tmp_path / "direct", engine="local", endpoint_url=fake.endpoint_url, schema=schema
+        )
         emr_scan.check(serving.Table("orders", fake.endpoint_url, len(lines), 0), tmp_path)
 
         emr_write.into(fake, "ours", lambda name: emr_write.write_table(rows, name, fake, lanes=2))

@@ -23,8 +23,8 @@ from ddbio.core.facts import TableFacts
 from ddbio.core.loads.write_plan import plan_write
 from ddbio.core.loads.write_rows import RowWriter
 from ddbio.errors import DdbioError
-from ddbio.lake.local import LocalStore
-from ddbio.lake.rows import RowFiles
+from ddbio.files.local import LocalStore
+from ddbio.files.rows import RowFiles
 from ddbio.options import LoadOptions, parse_options
 from ddbio.testing.export import ExportWriter
 
@@ -106,7 +106,7 @@ def read_file(path: Path) -> object:
 
 def read_export(home: Path) -> object:
     """Return the digest of an export's rows."""
-    return digest_of_batches(ddbio.export_batches(home)).as_tuple()
+    return digest_of_batches(ddbio.read_export_batches(home)).as_tuple()
 
 
 def damaged(data: bytes, chance: random.Random) -> bytes:

@@ -122,7 +122,7 @@ def test_columns_given_twice(home, read):
 def test_direct_files_by_spark_equal_the_export(home, tmp_path, spark):
     """The verb's own files, written by Spark tasks, hold every item."""
     register(spark)
-    report = ddbio.export_to_files(home, tmp_path / "out", engine="spark")
+    report = ddbio.read_export_to_files(home, tmp_path / "out", engine="spark")
     assert (report.engine, report.rows, report.tasks) == ("spark", COUNT, 2)
     wanted = Digest()
     wanted.add_items(item(number) for number in range(COUNT))

@@ -1,4 +1,4 @@
-"""``ddbio.load`` on Spark: all rows are there, rows of a key in their order, one budget, own errors, going on."""
+"""``ddbio.load_files`` on Spark: all rows are there, rows of a key in their order, one budget, own errors, going on."""
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -28,7 +28,7 @@ def load(spark, fake, source, tmp_path):
     def run(table, **options):
         fake.load(table, b"", "pk:S")
         values = {"endpoint_url": fake.endpoint_url, "engine": "spark", "tasks": 4, "state": str(tmp_path / "state")}
-        return ddbio.load(source, table, **{**values, **options})
+        return ddbio.load_files(source, table, **{**values, **options})
 
     return run
 
@@ -68,7 +68,7 @@ def test_a_finished_job_has_nothing_to_do(load, source, fake, tmp_path, unique):
     table = f"again_{unique}".lower()
     load(table, job_id=table, unique_keys=unique)
     values = {"endpoint_url": fake.endpoint_url, "engine": "spark", "tasks": 4, "state": str(tmp_path / "state")}
-    report = ddbio.load(source, table, job_id=table, unique_keys=unique, **values)
+    report = ddbio.load_files(source, table, job_id=table, unique_keys=unique, **values)
     assert (report.rows, report.resumed_rows) == (0, 3 * KEYS)
 
 
@@ -81,7 +81,7 @@ def test_a_bad_row_fails_as_itself_and_the_job_goes_on(load, source, fake, tmp_p
         load(table, job_id=table, unique_keys=unique)
     values = {"endpoint_url": fake.endpoint_url, "engine": "spark", "tasks": 4, "state": str(tmp_path / "state")}
     bad = str(tmp_path / "bad")
-    report = ddbio.load(source, table, job_id=table, unique_keys=unique, reject_to=bad, **values)
+    report = ddbio.load_files(source, table, job_id=table, unique_keys=unique, reject_to=bad, **values)
     assert (report.rejected, report.rows + report.resumed_rows) == (2, 3 * KEYS + 3)
     assert len(stored(fake, table)) == KEYS + 1
 

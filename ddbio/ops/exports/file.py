@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from ddbio.core.exports.manifest import check_md5
 from ddbio.core.ion.lines import IonLines
 from ddbio.errors import DecodeError, ExportIncompleteError, NotFoundError
-from ddbio.lake.gunzip import MAX_CHANGE_BYTES, MAX_LINE_BYTES, GunzipLines
+from ddbio.files.gunzip import MAX_CHANGE_BYTES, MAX_LINE_BYTES, GunzipLines
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

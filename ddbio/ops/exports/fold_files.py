@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from ddbio.budget import LocalBudget
 from ddbio.core.schema.arrow import normalize_schema, schema_to_json
 from ddbio.engine import cluster_of, open_engine
-from ddbio.lake import commit
+from ddbio.files import commit
 from ddbio.ops.exports.fold import open_fold
 from ddbio.ops.exports.fold_tasks import (
     BucketsTask,

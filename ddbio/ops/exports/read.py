@@ -13,7 +13,7 @@ import pyarrow as pa
 from ddbio.budget import LocalBudget
 from ddbio.core.schema.arrow import normalize_schema, schema_to_json
 from ddbio.engine import LocalEngine, available_cores, cluster_of, open_engine, running_spark_parallelism
-from ddbio.lake import commit
+from ddbio.files import commit
 from ddbio.ops.exports.plan import export_tasks, layout_of_export, spark_task_count
 from ddbio.ops.exports.report import ExportReadPlan, ExportReadReport
 from ddbio.ops.exports.source import open_export
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from ddbio.options import ExportReadOptions, ExportToFilesOptions
 
 
-def export_batches(options: ExportReadOptions) -> Iterator[pa.RecordBatch]:
+def read_export_batches(options: ExportReadOptions) -> Iterator[pa.RecordBatch]:
     """Yield an export's rows as record batches of one schema, one file after the other, in bounded memory.
 
     The manifests are verified at the call, each file when its last row has been yielded.
@@ -117,7 +117,7 @@ def _plan(
     )
 
 
-def export_to_files(
+def read_export_to_files(
     options: ExportToFilesOptions,
     *,
     master: str | None = None,

@@ -12,7 +12,7 @@ from ddbio.ops.job.target import open_store
 
 if TYPE_CHECKING:
     from ddbio.core.exports.manifest import ExportFile, ExportSummary
-    from ddbio.lake.store import ObjectStore
+    from ddbio.files.store import ObjectStore
     from ddbio.options import ConnectionOptions
 
 

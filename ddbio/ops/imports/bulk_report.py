@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from ddbio.core.imports.bulk_report import parse_records, records_table
 from ddbio.core.loads.rejected import RejectedRow
 from ddbio.errors import NotFoundError
-from ddbio.lake.gunzip import GunzipLines
+from ddbio.files.gunzip import GunzipLines
 from ddbio.ops.imports.bulk import describe
 from ddbio.ops.job.staging import new_job_id
 from ddbio.ops.job.target import open_store
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from ddbio.core.imports.bulk_report import BulkRecord
     from ddbio.core.staged import StoredObject
-    from ddbio.lake.store import ObjectStore
+    from ddbio.files.store import ObjectStore
     from ddbio.options import BulkReportOptions
 
 _GZIP_MAGIC = b"\x1f\x8b"

@@ -21,9 +21,9 @@ from ddbio.core.key_set import KeySet, Prints, key_prints
 from ddbio.core.staged import FileNaming
 from ddbio.core.table_key import format_key, parse_key
 from ddbio.errors import EncodeError, OptionError
-from ddbio.lake import commit
-from ddbio.lake.item_files import ItemFileWriter, LineCounter, Lines
-from ddbio.lake.rows import RowFiles
+from ddbio.files import commit
+from ddbio.files.item_files import ItemFileWriter, LineCounter, Lines
+from ddbio.files.rows import RowFiles
 from ddbio.ops.imports.report import ImportFilesReport
 from ddbio.ops.job.clock import Clock
 from ddbio.ops.job.report import file_reports

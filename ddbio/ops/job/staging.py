@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Literal, TypeVar
 
 from ddbio.core.staged import FileNaming, Staged
 from ddbio.errors import OptionError
-from ddbio.lake.commit import Target
-from ddbio.lake.writer import FileOptions, RollingWriter
+from ddbio.files.commit import Target
+from ddbio.files.writer import FileOptions, RollingWriter
 from ddbio.ops.job.report import Report
 from ddbio.ops.job.target import open_store
 
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from ddbio.lake.commit import AlreadyCommittedError
-    from ddbio.lake.store import ObjectStore
+    from ddbio.files.commit import AlreadyCommittedError
+    from ddbio.files.store import ObjectStore
     from ddbio.options import FilesOptions, ImportFilesOptions
 
 ReportT = TypeVar("ReportT", bound=Report)

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 from ddbio.aws.client import ClientSpec
 from ddbio.aws.objects import S3Store
 from ddbio.errors import OptionError, TargetError
-from ddbio.lake.local import LocalStore
+from ddbio.files.local import LocalStore
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from ddbio.lake.claim import WriteMode
-    from ddbio.lake.store import ObjectStore
+    from ddbio.files.claim import WriteMode
+    from ddbio.files.store import ObjectStore
     from ddbio.options import ConnectionOptions
 
 _ONE_SLASH = re.compile(r"s3[an]?:/?(?!/)")

@@ -117,7 +117,7 @@ def write_items(items: Iterable[RawItems], options: WriteOptions, shown: Shown |
     return _write_here(options, spread, shown=shown)
 
 
-def load(
+def load_files(
     options: LoadOptions,
     *,
     master: str | None = None,

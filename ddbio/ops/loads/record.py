@@ -18,14 +18,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ddbio.errors import OptionError, TargetError
-from ddbio.lake.claim import Claim
+from ddbio.files.claim import Claim
 from ddbio.ops.job.target import open_store
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from ddbio.core.facts import TableFacts
-    from ddbio.lake.store import ObjectStore
+    from ddbio.files.store import ObjectStore
     from ddbio.ops.loads.sources import FileSource
     from ddbio.options import LoadOptions
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from ddbio.core.loads.write_plan import WritePlan
     from ddbio.core.raw_items import RawItems
-    from ddbio.lake.store import ObjectStore
+    from ddbio.files.store import ObjectStore
     from ddbio.ops.loads.lanes import Feed
     from ddbio.options import LoadOptions
 

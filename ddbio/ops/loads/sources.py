@@ -27,10 +27,10 @@ from ddbio.core.loads.write_rows import RowWriter, check_columns
 from ddbio.core.plan import spread_order
 from ddbio.core.raw_items import RawItems
 from ddbio.errors import DdbioError, NotFoundError, OptionError, SchemaError
-from ddbio.lake.claim import parse_state
-from ddbio.lake.commit import manifest_path
-from ddbio.lake.paths import WILD, FolderColumns, folder_columns, matcher, with_columns
-from ddbio.lake.rows import BATCH_ROWS, RowFiles, is_parted, is_rows
+from ddbio.files.claim import parse_state
+from ddbio.files.commit import manifest_path
+from ddbio.files.paths import WILD, FolderColumns, folder_columns, matcher, with_columns
+from ddbio.files.rows import BATCH_ROWS, RowFiles, is_parted, is_rows
 from ddbio.ops.exports.file import FileText
 from ddbio.ops.exports.source import open_export
 from ddbio.ops.job.target import open_store
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from ddbio.core.loads.write_plan import WritePlan
     from ddbio.core.raw_items import RawItemReader
     from ddbio.core.staged import StoredObject
-    from ddbio.lake.store import ObjectStore
+    from ddbio.files.store import ObjectStore
     from ddbio.ops.exports.source import ExportSource
     from ddbio.options import ConnectionOptions, JsonFormat, SourceOptions
 

@@ -11,7 +11,7 @@ from ddbio.core.exports import manifest, manifest_text
 from ddbio.core.item_lines import PageSplitter
 from ddbio.core.staged import FileNaming, SmallObject
 from ddbio.errors import DecodeError
-from ddbio.lake.gzip_lines import GzipLinesWriter
+from ddbio.files.gzip_lines import GzipLinesWriter
 from ddbio.ops.scans.files import FilesResult
 from ddbio.ops.scans.task import PageStream
 

@@ -13,7 +13,7 @@ from ddbio.core.digest import Digest
 from ddbio.core.plan import Resources, ScanPlan, budget_of, plan_scan
 from ddbio.core.schema.arrow import schema_to_json
 from ddbio.engine import available_cores, cluster_of, is_spark_installed, open_engine, running_spark_parallelism
-from ddbio.lake import commit
+from ddbio.files import commit
 from ddbio.ops.job.clock import Clock
 from ddbio.ops.job.report import ScanReport, file_reports, misfit_reports
 from ddbio.ops.job.staging import open_staging, report_again, target_of

@@ -83,14 +83,14 @@ def test_missing_file_of_shared_data_is_named(writer):
 def test_files_hold_the_changes(writer, tmp_path):
     """Parquet holds what the table holds, and the report says what kind of export it was."""
     home = writer.incremental(CHANGES)
-    report = ddbio.export_to_files(home, tmp_path / "out", tasks=1)
+    report = ddbio.read_export_to_files(home, tmp_path / "out", tasks=1)
     assert (report.kind, report.items, report.rows, report.rescued) == ("incremental", 3, 3, 0)
     assert rows(pq.read_table(report.files[0].path)) == rows(ddbio.read_export(home))
 
 
 def test_export_without_changes_is_an_empty_file(writer, tmp_path):
     """A window in which nothing changed is no error."""
-    report = ddbio.export_to_files(writer.incremental([]), tmp_path / "out")
+    report = ddbio.read_export_to_files(writer.incremental([]), tmp_path / "out")
     assert (report.rows, pq.read_schema(report.files[0].path).names[:2]) == (0, ["write_time", "operation"])
 
 

@@ -20,7 +20,7 @@ from ddbio.core.digest import Digest
 from ddbio.core.digest_columns import digest_of_batches
 from ddbio.core.exports import manifest
 from ddbio.errors import DdbioError, DecodeError, ExportIncompleteError, NotFoundError
-from ddbio.ops.exports.read import export_to_files
+from ddbio.ops.exports.read import read_export_to_files
 from ddbio.options import ExportToFilesOptions, parse_options
 from ddbio.testing.export import ExportWriter, put_manifest
 
@@ -107,7 +107,7 @@ def test_table_equals_the_items(home, items):
 
 def test_batches_have_one_schema_and_every_row(home, items):
     """The batches are those of the table."""
-    batches = list(ddbio.export_batches(home))
+    batches = list(ddbio.read_export_batches(home))
     assert sum(batch.num_rows for batch in batches) == len(items)
     assert {batch.schema for batch in batches} == {batches[0].schema}
 
@@ -123,7 +123,7 @@ def test_export_of_any_items_reads_back_equal(items, tmp_path_factory):
 
 def test_files_and_report_agree(home, tmp_path):
     """Every item is a row of a file that the report knows, and empty files are not read."""
-    report = ddbio.export_to_files(home, tmp_path / "out", tasks=2, engine="local")
+    report = ddbio.read_export_to_files(home, tmp_path / "out", tasks=2, engine="local")
     assert report.items == report.rows == sum(file.rows for file in report.files) == 300
     assert (report.files_read, report.rescued, report.kind, report.filtered) == (len(filled(home)), 0, "full", False)
     assert report.to_dict().keys() >= REPORT_KEYS
@@ -133,7 +133,7 @@ def test_files_and_report_agree(home, tmp_path):
 
 def test_orc_holds_the_rows(home, tmp_path):
     """ORC files hold the same values as the table."""
-    report = ddbio.export_to_files(home, tmp_path / "out", format="orc", tasks=1)
+    report = ddbio.read_export_to_files(home, tmp_path / "out", format="orc", tasks=1)
     read = pyarrow.orc.ORCFile(report.files[0].path).read().sort_by("pk")
     wanted = ddbio.read_export(home).sort_by("pk")
     assert read.drop_columns("map").to_pylist() == wanted.drop_columns("map").to_pylist()
@@ -143,7 +143,7 @@ def test_orc_without_rows_is_a_file(tmp_path, items):
     """Whoever reads the output of an empty export finds its columns, in ORC as well."""
     home = ExportWriter(tmp_path / "in", files=1).full([])
     schema = ddbio.read_export(ExportWriter(tmp_path / "like", files=1).full(items)).schema
-    report = ddbio.export_to_files(home, tmp_path / "out", format="orc", schema=schema)
+    report = ddbio.read_export_to_files(home, tmp_path / "out", format="orc", schema=schema)
     assert pyarrow.orc.ORCFile(report.files[0].path).read().column_names == schema.names
 
 
@@ -151,13 +151,13 @@ def test_values_that_fit_no_column_are_rescued(tmp_path, items):
     """What the sample did not show is kept, counted and reported."""
     items[250]["late"] = {"S": "attribute"}
     home = ExportWriter(tmp_path / "in", files=1).full(items)
-    report = ddbio.export_to_files(home, tmp_path / "out", sample_items=10)
+    report = ddbio.read_export_to_files(home, tmp_path / "out", sample_items=10)
     assert (report.rescued, report.misfits[0].path) == (1, "late")
 
 
 def test_export_without_items_has_no_columns(tmp_path):
     """An empty table's export is an empty file."""
-    report = ddbio.export_to_files(ExportWriter(tmp_path / "in").full([]), tmp_path / "out")
+    report = ddbio.read_export_to_files(ExportWriter(tmp_path / "in").full([]), tmp_path / "out")
     assert (report.items, report.rows, report.files_read, len(report.files)) == (0, 0, 0, 1)
 
 
@@ -184,7 +184,7 @@ def test_old_manifest_without_type_is_read(home, items):
 def test_filtered_export_is_flagged(home, tmp_path):
     """The report says that the rows are not the whole table."""
     mend(home, "manifest-summary", lambda objects: objects[0].update(filterSpecification={"FilterExpression": "x"}))
-    assert ddbio.export_to_files(home, tmp_path / "out").filtered
+    assert ddbio.read_export_to_files(home, tmp_path / "out").filtered
 
 
 def test_folder_without_export_is_told_from_an_unfinished_one(home, tmp_path):
@@ -293,11 +293,11 @@ DAMAGES = [
 def test_damaged_export_leaves_nothing(home, tmp_path, damage):
     """Whatever is wrong is an error that names the file, and the target stays as it was."""
     named = damage(home)
-    for read in (lambda: ddbio.read_export(home), lambda: list(ddbio.export_batches(home))):
+    for read in (lambda: ddbio.read_export(home), lambda: list(ddbio.read_export_batches(home))):
         with pytest.raises(ExportIncompleteError, match=named):
             read()
     with pytest.raises(ExportIncompleteError, match=named):
-        ddbio.export_to_files(home, tmp_path / "out", sample_items=1)
+        ddbio.read_export_to_files(home, tmp_path / "out", sample_items=1)
     assert not (tmp_path / "out").exists()
 
 
@@ -338,7 +338,7 @@ def test_longest_items_and_densest_files_are_read(tmp_path):
     numbers = {"pk": {"S": "numbers"}, "l": {"L": [{"N": "1" + "0" * 125}] * 40_000}}
     texts = [{"pk": {"S": f"text-{number}"}, "s": {"S": "a" * 390_000}} for number in range(200)]
     home = ExportWriter(tmp_path, files=1).full([numbers, *texts])
-    assert sum(batch.num_rows for batch in ddbio.export_batches(home)) == 201
+    assert sum(batch.num_rows for batch in ddbio.read_export_batches(home)) == 201
 
 
 def test_command_prints_the_report(home, tmp_path, capsys):
@@ -386,7 +386,7 @@ def test_what_is_read_is_counted_while_it_is_read(home, tmp_path):
             seen.append((plan.items, budget.usage().items, budget.usage().wire_bytes))
 
     options = {"source": str(home), "dest": str(tmp_path / "out"), "engine": "local"}
-    report = export_to_files(parse_options(ExportToFilesOptions, options), watch=Watch())
+    report = read_export_to_files(parse_options(ExportToFilesOptions, options), watch=Watch())
     assert seen == [(report.items, report.items, report.json_bytes)]
 
 

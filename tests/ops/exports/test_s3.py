@@ -43,7 +43,7 @@ def test_full_export_on_s3_becomes_files_on_s3(s3, tmp_path):
     home = ExportWriter(tmp_path).full(items(500))
     upload(client, tmp_path, "full")
     source = f"s3://{BUCKET}/full/AWSDynamoDB/{home.name}"
-    report = ddbio.export_to_files(source, f"s3://{BUCKET}/out", s3_endpoint_url=url, tasks=2, engine="local")
+    report = ddbio.read_export_to_files(source, f"s3://{BUCKET}/out", s3_endpoint_url=url, tasks=2, engine="local")
     assert report.items == report.rows == 500
     assert ddbio.read_export(source, s3_endpoint_url=url).num_rows == 500
 
@@ -63,7 +63,7 @@ def test_table_scanned_as_an_export_to_s3_is_read_from_there(s3):
     with FakeDynamoDB() as fake:
         fake.load("things", "".join(json.dumps(item) + "\n" for item in items(300)).encode(), "pk:S")
         options = {"endpoint_url": fake.endpoint_url, "s3_endpoint_url": url, "engine": "local"}
-        ddbio.scan("things", dest, format="dynamodb-export", **options)
+        ddbio.scan_to_files("things", dest, format="dynamodb-export", **options)
     listed = client.get_object(Bucket=BUCKET, Key="made/AWSDynamoDB/1/manifest-files.json")["Body"].read()
     assert json.loads(listed)["dataFileS3Key"].startswith("made/AWSDynamoDB/1/data/")
     assert ddbio.read_export(dest, s3_endpoint_url=url).num_rows == 300
@@ -90,5 +90,5 @@ def test_missing_object_leaves_nothing(s3, tmp_path):
     upload(client, tmp_path, "hole")
     source = f"s3://{BUCKET}/hole/AWSDynamoDB/{home.name}"
     with pytest.raises(ExportIncompleteError, match=file.name):
-        ddbio.export_to_files(source, f"s3://{BUCKET}/none", s3_endpoint_url=url)
+        ddbio.read_export_to_files(source, f"s3://{BUCKET}/none", s3_endpoint_url=url)
     assert client.list_objects_v2(Bucket=BUCKET, Prefix="none/")["KeyCount"] == 0

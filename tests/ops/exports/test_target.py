@@ -23,6 +23,6 @@ def test_overwriting_never_deletes_what_is_read(tmp_path, kind, where, monkeypat
     monkeypatch.chdir(home)
     for dest in (shared, tmp_path / "link", f"file://{shared}", "." if where == "." else shared):
         with pytest.raises(TargetError, match="mode overwrite would delete"):
-            ddbio.export_to_files(home, dest, mode="overwrite")
+            ddbio.read_export_to_files(home, dest, mode="overwrite")
     assert ddbio.read_export(home).num_rows == 1
-    ddbio.export_to_files(home, f"{home}-out", mode="overwrite")
+    ddbio.read_export_to_files(home, f"{home}-out", mode="overwrite")

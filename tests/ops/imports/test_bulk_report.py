@@ -95,7 +95,7 @@ def test_refused_items_can_be_tried_again(options, s3, tmp_path):
     assert told["reasons"] == {"ValidationException": 2}
     (rejects,) = (tmp_path / "kept").glob("rejects-*")
     rejects.write_text(rejects.read_text().replace('"other"', '"pk"'))
-    assert ddbio.load(tmp_path / "kept", "orders", retry_rejects=True, **options).rows == 1
+    assert ddbio.load_files(tmp_path / "kept", "orders", retry_rejects=True, **options).rows == 1
     assert "b" in ddbio.read_table("orders", **options)["pk"].to_pylist()
 
 

@@ -35,7 +35,7 @@ def stored(server):
 
 def load(server, home, **options):
     """Load a folder and return the report."""
-    return ddbio.load(str(home), "rows", endpoint_url=server.endpoint_url, state=str(home / "state"), **options)
+    return ddbio.load_files(str(home), "rows", endpoint_url=server.endpoint_url, state=str(home / "state"), **options)
 
 
 @pytest.mark.parametrize("mode", ["upsert", "update"])

@@ -165,7 +165,7 @@ def test_files_of_every_format_are_loaded(server, tmp_path, name):
     """A file of each format brings its rows, text keys that look like numbers included."""
     table = pa.table({"pk": [f"{n:03}" for n in range(30)], "sk": list(range(30)), "v": ["x"] * 30})
     WRITERS[name](table, tmp_path / name)
-    assert ddbio.load(tmp_path / name, "rows", endpoint_url=server.endpoint_url).written == 30
+    assert ddbio.load_files(tmp_path / name, "rows", endpoint_url=server.endpoint_url).written == 30
     assert stored(server) == in_order(table)
 
 
@@ -175,17 +175,17 @@ def test_folders_and_globs_are_loaded(server, tmp_path):
     pq.write_table(rows(10), tmp_path / "a.parquet")
     pq.write_table(rows(20), tmp_path / "sub" / "b.parquet")
     (tmp_path / "_SUCCESS").write_text("")
-    assert ddbio.load(tmp_path, "rows", endpoint_url=server.endpoint_url).rows == 30
-    assert ddbio.load(f"{tmp_path}/sub/*.parquet", "rows", endpoint_url=server.endpoint_url).rows == 20
+    assert ddbio.load_files(tmp_path, "rows", endpoint_url=server.endpoint_url).rows == 30
+    assert ddbio.load_files(f"{tmp_path}/sub/*.parquet", "rows", endpoint_url=server.endpoint_url).rows == 20
     with pytest.raises(NotFoundError, match="holds no file of rows"):
-        ddbio.load(f"{tmp_path}/*.orc", "rows", endpoint_url=server.endpoint_url)
+        ddbio.load_files(f"{tmp_path}/*.orc", "rows", endpoint_url=server.endpoint_url)
 
 
 def test_a_broken_file_is_named(server, tmp_path):
     """Bytes that are not of the format are an error with the file's name."""
     (tmp_path / "a.parquet").write_bytes(b"no parquet")
     with pytest.raises(DecodeError, match=r"a\.parquet"):
-        ddbio.load(tmp_path / "a.parquet", "rows", endpoint_url=server.endpoint_url)
+        ddbio.load_files(tmp_path / "a.parquet", "rows", endpoint_url=server.endpoint_url)
 
 
 def test_a_row_that_cannot_be_written_fails_the_job(server):

@@ -88,7 +88,7 @@ def test_rejects_name_their_file_and_the_row_in_it(server, tmp_path, mode):
     (source / "b.jsonl").write_text("\n".join(lines))
     (source / "c.csv").write_text("pk,sk\nx,1\ny,2\nz,0x\n")
     options = {"endpoint_url": server.endpoint_url, "mode": mode, "reject_to": str(tmp_path / "rejects")}
-    report = ddbio.load(str(source), "rows", **options)
+    report = ddbio.load_files(str(source), "rows", **options)
     kept = [
         json.loads(line) for path in (tmp_path / "rejects").glob("*.jsonl") for line in path.read_text().splitlines()
     ]
@@ -99,7 +99,7 @@ def test_rejects_name_their_file_and_the_row_in_it(server, tmp_path, mode):
     assert report.rejected == len(kept)
     told = rf"cannot be written to table 'rows' \({source}/a.parquet, row 0\): key_empty"
     with pytest.raises(PartialWriteError, match=told):
-        ddbio.load(str(source / "a.parquet"), "rows", endpoint_url=server.endpoint_url)
+        ddbio.load_files(str(source / "a.parquet"), "rows", endpoint_url=server.endpoint_url)
 
 
 def test_the_failure_counts_what_was_accepted(server):
@@ -148,22 +148,22 @@ def test_mended_rows_are_written(server, tmp_path):
     bad, worse = tmp_path / "bad", tmp_path / "worse"
     ddbio.write_table(ROWS, "rows", endpoint_url=server.endpoint_url, reject_to=str(bad))
     options = {"endpoint_url": server.endpoint_url, "retry_rejects": True}
-    still = ddbio.load(bad, "rows", reject_to=str(worse), **options)
+    still = ddbio.load_files(bad, "rows", reject_to=str(worse), **options)
     assert (still.rows, still.written, still.rejected) == (2, 0, 2)
     assert [path.parent.name for path in bad.rglob("rejects-*")] == ["_retried"]
     mend(worse)
-    assert ddbio.load(worse, "rows", **options).written == 2
+    assert ddbio.load_files(worse, "rows", **options).written == 2
     rows = ddbio.read_table("rows", endpoint_url=server.endpoint_url).to_pylist()
     assert {(row["sk"], row["v"]) for row in rows if row["pk"] == "mended"} == {(2, "y"), (4, "zü")}
     with pytest.raises(NotFoundError, match="holds no rejects"):
-        ddbio.load(worse, "rows", **options)
+        ddbio.load_files(worse, "rows", **options)
 
 
 def test_parquet_rejects_are_tried_again(server, tmp_path):
     """Rejects as Parquet go the same way."""
     options = {"endpoint_url": server.endpoint_url, "reject_to": str(tmp_path), "reject_format": "parquet"}
     ddbio.write_table(ROWS, "rows", **options)
-    report = ddbio.load(tmp_path, "rows", retry_rejects=True, **options)
+    report = ddbio.load_files(tmp_path, "rows", retry_rejects=True, **options)
     assert (report.rows, report.rejected) == (2, 2)
     assert len(list(tmp_path.glob("rejects-*"))) == 1
 
@@ -185,7 +185,7 @@ def test_rows_that_all_lack_something_are_rejected_again(server, tmp_path, rule)
     for name, items in (("1", LACKING[rule]), ("2", [good])):
         lines = [json.dumps({"row": n, "rule": "r", "reason": "why", "item": item}) for n, item in enumerate(items)]
         (tmp_path / f"rejects-{name}-0000.jsonl").write_text("\n".join(lines))
-    report = ddbio.load(tmp_path, "rows", retry_rejects=True, reject_to=str(tmp_path / "again"), **options)
+    report = ddbio.load_files(tmp_path, "rows", retry_rejects=True, reject_to=str(tmp_path / "again"), **options)
     assert (report.written, report.rejected) == (1, len(LACKING[rule]))
     (path,) = (tmp_path / "again").glob("*.jsonl")
     kept = [json.loads(line) for line in path.read_text().splitlines()]
@@ -197,7 +197,7 @@ def test_rows_are_tried_again_in_their_order(server, tmp_path):
     items = [{"pk": {"S": "a"}, "sk": {"N": "1"}, "v": {"N": str(n)}} for n in range(3)]
     lines = [json.dumps({"row": n, "rule": "r", "reason": "why", "item": items[n]}) for n in (2, 0, 1)]
     (tmp_path / "rejects-1-0000.jsonl").write_text("\n".join(lines))
-    ddbio.load(tmp_path, "rows", retry_rejects=True, endpoint_url=server.endpoint_url)
+    ddbio.load_files(tmp_path, "rows", retry_rejects=True, endpoint_url=server.endpoint_url)
     assert ddbio.read_table("rows", endpoint_url=server.endpoint_url).column("v").to_pylist() == [2]
 
 
@@ -208,7 +208,7 @@ def test_files_are_tried_again_in_the_order_in_which_they_were_begun(server, tmp
         item = {"pk": {"S": "a"}, "sk": {"N": "1"}, "v": {"N": str(version)}}
         line = json.dumps({"row": 9 - version, "rule": "r", "reason": "why", "item": item})
         (tmp_path / f"rejects-job-{name}.jsonl").write_text(line)
-    assert ddbio.load(tmp_path, "rows", retry_rejects=True, endpoint_url=server.endpoint_url).written == 3
+    assert ddbio.load_files(tmp_path, "rows", retry_rejects=True, endpoint_url=server.endpoint_url).written == 3
     assert ddbio.read_table("rows", endpoint_url=server.endpoint_url).column("v").to_pylist() == [2]
 
 
@@ -245,7 +245,7 @@ def test_values_without_a_form_are_never_written(server, tmp_path):
     table = pa.table({"pk": ["a", "b"], "sk": [1, 2], "v": [math.nan, 1.5]})
     ddbio.write_table(table, "rows", endpoint_url=server.endpoint_url, reject_to=str(tmp_path / "bad"))
     options = {"endpoint_url": server.endpoint_url, "retry_rejects": True, "reject_to": str(tmp_path / "worse")}
-    report = ddbio.load(tmp_path / "bad", "rows", **options)
+    report = ddbio.load_files(tmp_path / "bad", "rows", **options)
     assert (report.rows, report.written, report.rejected) == (1, 0, 1)
     (path,) = (tmp_path / "worse").glob("rejects-*.jsonl")
     assert json.loads(path.read_text())["item"]["v"] == {"N": "nan"}
@@ -259,7 +259,7 @@ def test_retried_updates_touch_only_what_their_rows_had(server, tmp_path):
     lines = [json.dumps({"row": n, "rule": "r", "reason": "w", "item": item}) for n, item in enumerate(items)]
     (tmp_path / "rejects-job-1-0000.jsonl").write_text("\n".join(lines))
     options = {"endpoint_url": server.endpoint_url, "retry_rejects": True, "mode": "update"}
-    assert ddbio.load(tmp_path, "rows", **options).written == 2
+    assert ddbio.load_files(tmp_path, "rows", **options).written == 2
     rows = ddbio.read_table("rows", endpoint_url=server.endpoint_url).to_pylist()
     assert {row["pk"]: (row["v"], row["w"]) for row in rows} == {"a": ("x", 7), "d": ("y", None)}
 
@@ -272,8 +272,8 @@ def test_a_null_of_an_item_is_a_value(server, tmp_path):
     reject = {"row": 0, "rule": "r", "reason": "w", "item": item | {"sk": {"N": "2"}}}
     (tmp_path / "bad" / "rejects-job-1-0000.jsonl").write_text(json.dumps(reject))
     options = {"endpoint_url": server.endpoint_url}
-    assert ddbio.load(tmp_path / "items.jsonl", "rows", **options).written == 1
-    assert ddbio.load(tmp_path / "bad", "rows", retry_rejects=True, **options).written == 1
+    assert ddbio.load_files(tmp_path / "items.jsonl", "rows", **options).written == 1
+    assert ddbio.load_files(tmp_path / "bad", "rows", retry_rejects=True, **options).written == 1
     rows = ddbio.read_table("rows", nulls="keep", **options).to_pylist()
     assert [row["_rescue"] for row in rows] == ['{"v":{"NULL":true}}'] * 2
 
@@ -283,9 +283,9 @@ def test_what_holds_no_rejects_is_told(server, tmp_path):
     (tmp_path / "rejects-job-1-0000.jsonl").write_text('{"a": 1}\n')
     options = {"endpoint_url": server.endpoint_url, "retry_rejects": True}
     with pytest.raises(DecodeError, match=r"rejects-job-1-0000\.jsonl holds no rejects"):
-        ddbio.load(tmp_path, "rows", **options)
+        ddbio.load_files(tmp_path, "rows", **options)
     with pytest.raises(OptionError, match="no use for job_id"):
-        ddbio.load(tmp_path, "rows", job_id="x", **options)
+        ddbio.load_files(tmp_path, "rows", job_id="x", **options)
 
 
 @pytest.mark.parametrize(

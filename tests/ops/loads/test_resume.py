@@ -14,8 +14,8 @@ import pytest
 import ddbio
 from ddbio.aws.client import ClientSpec
 from ddbio.errors import OptionError, PartialWriteError, TargetError, ThrottledError
-from ddbio.lake.claim import Claim
-from ddbio.lake.local import LocalStore
+from ddbio.files.claim import Claim
+from ddbio.files.local import LocalStore
 from ddbio.testing import FakeDynamoDB
 from ddbio.testing.faults import Faults, Storm
 
@@ -47,7 +47,7 @@ def load(server, source, tmp_path):
 
     def run(where=source, **options):
         state = {"state": str(tmp_path / "state"), "job_id": "job_1", "endpoint_url": server.endpoint_url, **options}
-        return ddbio.load(where, "rows", **{name: value for name, value in state.items() if value is not None})
+        return ddbio.load_files(where, "rows", **{name: value for name, value in state.items() if value is not None})
 
     return run
 
@@ -93,8 +93,8 @@ def test_no_progress_ends_in_a_way_to_go_on(source, tmp_path):
         options = {"endpoint_url": server.endpoint_url, "state": str(tmp_path / "state"), "job_id": "job_1"}
         words = r"ddbio load .* rows --job-id job_1' and the other options go on"
         with pytest.raises(ThrottledError, match=words):
-            ddbio.load(source, "rows", deadline_seconds=0.3, **options)
-        assert ddbio.load(source, "rows", **options).written == ROWS
+            ddbio.load_files(source, "rows", deadline_seconds=0.3, **options)
+        assert ddbio.load_files(source, "rows", **options).written == ROWS
 
 
 @pytest.mark.parametrize(
@@ -165,8 +165,8 @@ def test_a_unit_whose_row_the_service_refuses_is_not_finished(tmp_path):
         options = {"state": str(tmp_path / "state"), "job_id": "job_1", "mode": "update"}
         options["endpoint_url"] = server.endpoint_url
         with pytest.raises(PartialWriteError, match=r"row 1 cannot be written.*ValidationException"):
-            ddbio.load(tmp_path / "rows.parquet", "rows", **options)
-        report = ddbio.load(tmp_path / "rows.parquet", "rows", reject_to=str(tmp_path / "bad"), **options)
+            ddbio.load_files(tmp_path / "rows.parquet", "rows", **options)
+        report = ddbio.load_files(tmp_path / "rows.parquet", "rows", reject_to=str(tmp_path / "bad"), **options)
         assert (report.rows, report.rejected, report.resumed_rows) == (3, 1, 0)
 
 
@@ -189,7 +189,7 @@ def test_two_runs_of_one_job_exclude_each_other(source, tmp_path):
         running = Claim(LocalStore(state), "job_1", "append", lease_seconds=3)
         running.take()
         with running.kept(), pytest.raises(TargetError, match=r"job job_1 .*process \d+.* runs already"):
-            ddbio.load(source, "rows", **options)
+            ddbio.load_files(source, "rows", **options)
         running.release()
-        assert ddbio.load(source, "rows", **options).written == ROWS
+        assert ddbio.load_files(source, "rows", **options).written == ROWS
         assert not list(state.rglob("*.claim.json"))

@@ -40,8 +40,8 @@ def test_objects_of_a_prefix_become_items(s3, table):
         pq.write_table(pa.table({"id": [f"{number}-{row}" for row in range(50)], "n": range(50)}), sink)
         client.put_object(Bucket=BUCKET, Key=f"in/part-{number}.parquet", Body=sink.getvalue())
     options = {"endpoint_url": table, "s3_endpoint_url": url}
-    assert ddbio.load(f"s3://{BUCKET}/in/*.parquet", "rows", **options).written == 150
-    again = ddbio.load(f"s3://{BUCKET}/in/", "rows", mode="create", **options)
+    assert ddbio.load_files(f"s3://{BUCKET}/in/*.parquet", "rows", **options).written == 150
+    again = ddbio.load_files(f"s3://{BUCKET}/in/", "rows", mode="create", **options)
     assert (again.written, again.skipped) == (0, 150)
     assert ddbio.read_table("rows", endpoint_url=table).num_rows == 150
 
@@ -51,7 +51,7 @@ def test_rejected_rows_lie_in_the_bucket(s3, table):
     client, url = s3
     lines = b'{"id": "a", "n": 1}\n{"id": "", "n": 2}\n{"n": 3}\n'
     client.put_object(Bucket=BUCKET, Key="bad/rows.jsonl", Body=lines)
-    report = ddbio.load(
+    report = ddbio.load_files(
         f"s3://{BUCKET}/bad/rows.jsonl", "rows", reject_to=f"s3://{BUCKET}/rejects", endpoint_url=table,
         s3_endpoint_url=url,
     )  # fmt: skip
@@ -64,7 +64,7 @@ def test_rejected_rows_lie_in_the_bucket(s3, table):
 def test_missing_bucket_is_said(s3, table):
     """A bucket that is not there is one clear error."""
     with pytest.raises(NotFoundError, match="nobody"):
-        ddbio.load("s3://nobody/in/", "rows", endpoint_url=table, s3_endpoint_url=s3[1])
+        ddbio.load_files("s3://nobody/in/", "rows", endpoint_url=table, s3_endpoint_url=s3[1])
 
 
 def test_a_load_goes_on_from_notes_in_the_bucket(s3, table):
@@ -79,7 +79,7 @@ def test_a_load_goes_on_from_notes_in_the_bucket(s3, table):
 
     def load():
         places = {"endpoint_url": table, "s3_endpoint_url": url, "state": f"s3://{BUCKET}/state", "job_id": "job_1"}
-        return ddbio.load(f"s3://{BUCKET}/noted/", "rows", **places)
+        return ddbio.load_files(f"s3://{BUCKET}/noted/", "rows", **places)
 
     size = put("a")
     assert (load().rows, load().rows, load().resumed_rows) == (50, 0, 50)

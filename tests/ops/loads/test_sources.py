@@ -14,7 +14,7 @@ from ddbio.core.items import items_of
 from ddbio.core.loads.write_plan import plan_write
 from ddbio.core.staged import StoredObject
 from ddbio.errors import DecodeError, NotFoundError, OptionError, SchemaError
-from ddbio.lake.rows import RowFiles
+from ddbio.files.rows import RowFiles
 from ddbio.ops.loads.crew import Milestone
 from ddbio.ops.loads.sources import Unit, describe_source, is_one_scan, open_source, read_unit, runs_apart, unit_batches
 from ddbio.options import LoadOptions, parse_options
@@ -151,12 +151,12 @@ def test_files_of_one_scan_have_each_key_once(tmp_path):
     with FakeDynamoDB() as server:
         given = {"endpoint_url": server.endpoint_url, "region": "us-east-1"}
         server.load("rows", b'{"pk":{"S":"a"},"v":{"S":"b"}}\n{"pk":{"S":"b"},"v":{"S":"b"}}\n', "pk:S")
-        ddbio.scan("rows", str(tmp_path), **given)
+        ddbio.scan_to_files("rows", str(tmp_path), **given)
         assert is_one_scan(opened(tmp_path), [("pk", "S")])
         assert not is_one_scan(opened(tmp_path), [("v", "S")])
         (file,) = tmp_path.glob("*.parquet")
         assert is_one_scan(opened(file), [("pk", "S")])
-        ddbio.scan("rows", str(tmp_path), mode="append", **given)
+        ddbio.scan_to_files("rows", str(tmp_path), mode="append", **given)
         assert not is_one_scan(opened(tmp_path), [("pk", "S")])
         assert is_one_scan(opened(file), [("pk", "S")])
         file.rename(tmp_path / "other.parquet")

@@ -44,7 +44,7 @@ def test_budget_holds_for_the_whole_job_without_idling(fake, tmp_path, case):
     options = {"engine": "local", "rcu_per_second": BUDGET, "consistent": True, **case}
     before = fake.consumed("flights")
     ended = before[-1][0] if before else -1.0
-    report = ddbio.scan("flights", tmp_path / "out", endpoint_url=fake.endpoint_url, **options)
+    report = ddbio.scan_to_files("flights", tmp_path / "out", endpoint_url=fake.endpoint_url, **options)
     record = [slot for slot in fake.consumed("flights") if slot[0] > ended]
     # The schema's sample comes before the engine starts; the steady part is what a budget is for.
     steady = [slot for slot in record if slot[0] > _start_of_scan(record)]

@@ -23,7 +23,7 @@ def export(fake, tmp_path):
 
     def run_scan(table, **options):
         settings = {"engine": "local", "format": "dynamodb-export", "endpoint_url": fake.endpoint_url, **options}
-        return ddbio.scan(table, tmp_path / "AWSDynamoDB" / "made", **settings)
+        return ddbio.scan_to_files(table, tmp_path / "AWSDynamoDB" / "made", **settings)
 
     return run_scan
 

@@ -17,9 +17,11 @@ def status(name):
     with open("/proc/self/status") as lines:
         return next(int(line.split()[1]) for line in lines if line.startswith(name))
 
-ddbio.scan("small", sys.argv[2] + "/warm", endpoint_url=sys.argv[1], engine="local")
+ddbio.scan_to_files("small", sys.argv[2] + "/warm", endpoint_url=sys.argv[1], engine="local")
 start = status("VmRSS")
-report = ddbio.scan("flights", sys.argv[2] + "/out", endpoint_url=sys.argv[1], engine="local", segments=16, lanes=8)
+report = ddbio.scan_to_files(
+    "flights", sys.argv[2] + "/out", endpoint_url=sys.argv[1], engine="local", segments=16, lanes=8
+)
 print(json.dumps({"rows": report.rows, "growth_mib": (status("VmHWM") - start) / 1024}))
 """
 

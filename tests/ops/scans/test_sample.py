@@ -28,7 +28,7 @@ def test_a_sample_is_as_large_as_asked(server, asked):
 
 def test_few_items_need_no_large_sample(server, tmp_path):
     """A limit bounds the sample too, which then is the items that are read."""
-    report = ddbio.scan("small", tmp_path, endpoint_url=server.endpoint_url, limit=3)
+    report = ddbio.scan_to_files("small", tmp_path, endpoint_url=server.endpoint_url, limit=3)
     assert (report.items, report.rescued) == (3, 0)
     assert report.rcu_consumed <= 2
 
@@ -36,9 +36,9 @@ def test_few_items_need_no_large_sample(server, tmp_path):
 def test_jobs_log_their_start_and_their_end(server, tmp_path, caplog):
     """Whoever has no terminal finds in the log what was begun, under which id, and how it ended."""
     caplog.set_level("INFO", "ddbio")
-    report = ddbio.scan("small", tmp_path / "out", endpoint_url=server.endpoint_url)
+    report = ddbio.scan_to_files("small", tmp_path / "out", endpoint_url=server.endpoint_url)
     server.load("other", b"", "pk:S")
-    loaded = ddbio.load(str(tmp_path / "out"), "other", endpoint_url=server.endpoint_url)
+    loaded = ddbio.load_files(str(tmp_path / "out"), "other", endpoint_url=server.endpoint_url)
     lines = [record.getMessage() for record in caplog.records if record.name in {"ddbio.scan", "ddbio.load"}]
     assert len(lines) == 4
     assert lines[0].startswith(f"scan small to {tmp_path}/out: job {report.job_id}, ")

@@ -33,7 +33,7 @@ def scan(fake, tmp_path):
 
     def run(table, **options):
         options = {"endpoint_url": fake.endpoint_url, "engine": "local", "dest": tmp_path / "out", **options}
-        return ddbio.scan(table, options.pop("dest"), **options)
+        return ddbio.scan_to_files(table, options.pop("dest"), **options)
 
     return run
 
@@ -201,10 +201,10 @@ def test_a_job_id_runs_once(fake, tmp_path):
     """The same id again gives the first run's report and reads nothing, in mode append too; another kind is refused."""
     dest = tmp_path / "out"
     options = {"endpoint_url": fake.endpoint_url, "engine": "local", "mode": "append", "job_id": "nightly_7"}
-    report = ddbio.scan("types", dest, **options)
+    report = ddbio.scan_to_files("types", dest, **options)
     files = sorted(path for path in dest.rglob("*") if path.is_file())
     scans = fake.requests()["Scan"]
-    again = ddbio.scan("types", dest, **options)
+    again = ddbio.scan_to_files("types", dest, **options)
     assert (again.to_dict() | {"seconds": 0, "cpu_seconds": 0}) == (report.to_dict() | {"seconds": 0, "cpu_seconds": 0})
     assert sorted(path for path in dest.rglob("*") if path.is_file()) == files
     assert fake.requests()["Scan"] == scans

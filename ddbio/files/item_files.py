@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from typing import TypeAlias
 
     from ddbio.core.staged import FileNaming, Staged
-    from ddbio.lake.store import ObjectStore
+    from ddbio.files.store import ObjectStore
 
     _Words: TypeAlias = np.ndarray[Any, np.dtype[np.int64]]
 

@@ -8,12 +8,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from ddbio.errors import DecodeError, NotFoundError
-from ddbio.lake.ranges import RangeFile
+from ddbio.files.ranges import RangeFile
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from ddbio.lake.store import ObjectStore
+    from ddbio.files.store import ObjectStore
 
 
 def read_schema(store: ObjectStore, path: str) -> pa.Schema:

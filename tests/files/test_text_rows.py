@@ -9,8 +9,8 @@ from boto3.dynamodb.types import TypeDeserializer
 
 from ddbio.core.encode import Encoder
 from ddbio.errors import DecodeError
-from ddbio.lake import text_rows
-from ddbio.lake.text_rows import read_csv, read_json
+from ddbio.files import text_rows
+from ddbio.files.text_rows import read_csv, read_json
 
 
 def items(table):

@@ -68,7 +68,7 @@ class LocalSink:
 
 
 class LocalStore:
-    """Satisfy the lake's object store in a folder.
+    """Satisfy an object store in a folder.
 
     Parameters
     ----------

@@ -19,17 +19,17 @@ from ddbio.core.arrow_bounds import bounded
 from ddbio.core.decode import from_dynamodb_json
 from ddbio.core.text.framing import framing_of
 from ddbio.errors import DdbioError, DecodeError
-from ddbio.lake.gunzip import text_blocks
-from ddbio.lake.local import LocalStore
-from ddbio.lake.ranges import RangeFile
-from ddbio.lake.text_rows import NO_KEYS, read_csv, read_json
+from ddbio.files.gunzip import text_blocks
+from ddbio.files.local import LocalStore
+from ddbio.files.ranges import RangeFile
+from ddbio.files.text_rows import NO_KEYS, read_csv, read_json
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
     from ddbio.core.raw_items import RawItemReader, RawItems
     from ddbio.core.staged import StoredObject
-    from ddbio.lake.store import ObjectStore
+    from ddbio.files.store import ObjectStore
     from ddbio.options import JsonFormat
 
     _Reader = Callable[[bytes, Mapping[str, str], JsonFormat], Iterator[pa.RecordBatch]]

@@ -16,15 +16,15 @@ from typing import TYPE_CHECKING, Any
 
 from ddbio.core.staged import FileNaming, SmallObject, Staged, check_job_id, job_of, started_at
 from ddbio.errors import DdbioError, NotFoundError, TargetError
-from ddbio.lake.claim import FORMAT, LEASE_SECONDS, META, PROBE, Claim, claim_path, format_state, parse_state
+from ddbio.files.claim import FORMAT, LEASE_SECONDS, META, PROBE, Claim, claim_path, format_state, parse_state
 from ddbio.version import __version__
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
     from typing import TypeAlias
 
-    from ddbio.lake.claim import ForeignClaim, WriteMode
-    from ddbio.lake.store import ObjectStore
+    from ddbio.files.claim import ForeignClaim, WriteMode
+    from ddbio.files.store import ObjectStore
 
     Complete: TypeAlias = Callable[[Sequence[Staged], "JobFacts"], object]
 

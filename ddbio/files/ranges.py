@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from ddbio.core.staged import StoredObject
-    from ddbio.lake.store import ObjectStore
+    from ddbio.files.store import ObjectStore
 
 
 class RangeFile(io.RawIOBase):

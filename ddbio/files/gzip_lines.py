@@ -9,7 +9,7 @@ from isal import isal_zlib
 
 if TYPE_CHECKING:
     from ddbio.core.staged import FileNaming, Staged
-    from ddbio.lake.store import ObjectStore, Sink
+    from ddbio.files.store import ObjectStore, Sink
 
 EXTENSION = "json.gz"
 

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from typing_extensions import Buffer
 
     from ddbio.core.staged import Staged
-    from ddbio.lake.store import Sink
+    from ddbio.files.store import Sink
     from ddbio.options import Compression
 
 EXTENSIONS: dict[Compression, str] = {

@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING, Any, Literal
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from ddbio.lake.dictionary import dictionary_columns
-from ddbio.lake.orc import EXTENSIONS as ORC_EXTENSIONS
-from ddbio.lake.orc import OrcFile
+from ddbio.files.dictionary import dictionary_columns
+from ddbio.files.orc import EXTENSIONS as ORC_EXTENSIONS
+from ddbio.files.orc import OrcFile
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
 
     from ddbio.core.staged import FileNaming, Staged
-    from ddbio.lake.store import ObjectStore, Sink
+    from ddbio.files.store import ObjectStore, Sink
     from ddbio.options import Compression
 
 # Spark's own spelling: the codec stands before the format, and pyarrow's lz4 is Parquet's LZ4_RAW.

@@ -13,10 +13,10 @@ import pytest
 from ddbio.aws.objects import S3Store
 from ddbio.core.staged import FileNaming, SmallObject
 from ddbio.errors import NotFoundError, OptionError, TargetError
-from ddbio.lake import commit as commits
-from ddbio.lake.claim import claim_path, is_claim
-from ddbio.lake.commit import AlreadyCommittedError, JobFacts, Target, abort, manifest_path, whole
-from ddbio.lake.local import LocalStore
+from ddbio.files import commit as commits
+from ddbio.files.claim import claim_path, is_claim
+from ddbio.files.commit import AlreadyCommittedError, JobFacts, Target, abort, manifest_path, whole
+from ddbio.files.local import LocalStore
 
 FACTS = JobFacts(created_at="2025-01-02T03:04:05Z", source={"table": "flights"}, schema="{}", digest="7f")
 
@@ -416,8 +416,8 @@ def test_a_job_of_a_process_that_has_ended_is_dead_at_once(local_store):
     """No lease is waited for where the process of a claim is known to be gone."""
     script = """
 import os, sys
-from ddbio.lake.commit import Target, prepare
-from ddbio.lake.local import LocalStore
+from ddbio.files.commit import Target, prepare
+from ddbio.files.local import LocalStore
 prepare(Target(store=LocalStore(sys.argv[1]), mode="overwrite"), "one")
 os._exit(9)
 """

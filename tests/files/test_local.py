@@ -10,8 +10,8 @@ import pytest
 
 from ddbio.core.staged import FileNaming, StoredObject
 from ddbio.errors import NotFoundError, TargetError
-from ddbio.lake.commit import Target, prepare
-from ddbio.lake.local import LocalSink, LocalStore, _told
+from ddbio.files.commit import Target, prepare
+from ddbio.files.local import LocalSink, LocalStore, _told
 
 PART = FileNaming("job", 0).path(0, "parquet")
 

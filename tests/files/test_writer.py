@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from ddbio.core.staged import FileNaming, Staged
 from ddbio.errors import TargetError
-from ddbio.lake import writer as writer_module
-from ddbio.lake.writer import FileOptions, RollingWriter
+from ddbio.files import writer as writer_module
+from ddbio.files.writer import FileOptions, RollingWriter
 
 MIB = 1024 * 1024
 

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ddbio.errors import DecodeError
-from ddbio.lake import gunzip
-from ddbio.lake.gunzip import BLOCK_BYTES, GunzipLines, text_blocks
+from ddbio.files import gunzip
+from ddbio.files.gunzip import BLOCK_BYTES, GunzipLines, text_blocks
 
 
 def pieces(data: bytes, size: int) -> list[bytes]:
