@@ -67,7 +67,7 @@ class SegmentRequest:
 
 
 @dataclass(frozen=True)
-class Patience:
+class RetryPolicy:
     """Say how long a lane goes on without progress, and what tells it to stop."""
 
     deadline_seconds: float
@@ -90,7 +90,7 @@ def pause_seconds(attempt: int) -> float:
     return full_jitter_seconds(attempt, random.random(), cap_seconds=LONGEST_PAUSE_SECONDS)
 
 
-def scan_pages(source: PageSource, request: SegmentRequest, budget: Budget, patience: Patience) -> Iterator[Page]:
+def scan_pages(source: PageSource, request: SegmentRequest, budget: Budget, policy: RetryPolicy) -> Iterator[Page]:
     """Yield the pages of one segment, in order, each exactly once.
 
     A page that fails is asked again with the same start key. Throttling and a broken connection are waited out;
@@ -99,7 +99,7 @@ def scan_pages(source: PageSource, request: SegmentRequest, budget: Budget, pati
     Raises
     ------
     ThrottledError
-        If throttling let nothing through for ``patience.deadline_seconds``.
+        If throttling let nothing through for ``policy.deadline_seconds``.
     EndpointError
         If the endpoint stayed out of reach.
     BudgetClosedError
@@ -112,7 +112,7 @@ def scan_pages(source: PageSource, request: SegmentRequest, budget: Budget, pati
         limit = _page_limit(request.page_units, item_units, left)
         if limit is not None:
             parameters["Limit"] = limit
-        page = _fetch(source, parameters, _estimate(request, item_units, limit), budget, patience)
+        page = _fetch(source, parameters, _estimate(request, item_units, limit), budget, policy)
         if page.scanned_count and page.consumed_units is not None:
             item_units = page.consumed_units / page.scanned_count
         yield page
@@ -140,7 +140,9 @@ def _estimate(request: SegmentRequest, item_units: float | None, limit: int | No
     return min(full_page, max(0.5, limit * item_units))
 
 
-def _fetch(source: PageSource, parameters: dict[str, Any], estimate: float, budget: Budget, patience: Patience) -> Page:
+def _fetch(
+    source: PageSource, parameters: dict[str, Any], estimate: float, budget: Budget, policy: RetryPolicy
+) -> Page:
     began: float | None = None
     for attempt in itertools.count():
         grant = budget.acquire(estimate)
@@ -153,8 +155,8 @@ def _fetch(source: PageSource, parameters: dict[str, Any], estimate: float, budg
             budget.settle(grant, 0.0 if isinstance(error, ClientError) else estimate)
             if error_code(error) in THROTTLE_CODES:
                 _slow_down(error, budget)
-            _raise_if_hopeless(error, parameters["TableName"], time.monotonic() - began, patience)
-            patience.pause(attempt)
+            _raise_if_hopeless(error, parameters["TableName"], time.monotonic() - began, policy)
+            policy.pause(attempt)
         else:
             consumed = estimate if page.consumed_units is None else page.consumed_units
             budget.settle(grant, consumed, items=page.count, wire_bytes=page.wire_bytes)
@@ -168,11 +170,11 @@ def _slow_down(error: ClientError | BotoCoreError, budget: Budget) -> None:
 
 
 def _raise_if_hopeless(
-    error: ClientError | BotoCoreError, table: str, waited_seconds: float, patience: Patience
+    error: ClientError | BotoCoreError, table: str, waited_seconds: float, policy: RetryPolicy
 ) -> None:
     where = f"table {table!r}"
     if error_code(error) in THROTTLE_CODES:
-        if waited_seconds > patience.deadline_seconds:
+        if waited_seconds > policy.deadline_seconds:
             raise ThrottledError(
                 f"reading {where} was throttled for {waited_seconds:.0f} s without a page: raise its capacity, "
                 "lower the budget, or raise deadline_seconds",
@@ -182,5 +184,5 @@ def _raise_if_hopeless(
     failure = to_ddbio_error(error, action="dynamodb:Scan", resource=where)
     if not is_transient(error):
         raise failure from error
-    if waited_seconds > patience.deadline_seconds:
+    if waited_seconds > policy.deadline_seconds:
         raise EndpointError(f"{failure}; gave up after {waited_seconds:.0f} s, deadline_seconds", where) from error

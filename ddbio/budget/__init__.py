@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from ddbio.budget.client import BudgetClient
 from ddbio.budget.local import LocalBudget
-from ddbio.budget.protocol import Budget, BudgetClosedError, Grant, Turn
+from ddbio.budget.protocol import Budget, BudgetClosedError, Grant, Reservation
 from ddbio.budget.server import BudgetServer
 from ddbio.budget.usage import Usage
 from ddbio.budget.wire import BudgetAddress
@@ -20,6 +20,6 @@ __all__ = [
     "BudgetServer",
     "Grant",
     "LocalBudget",
-    "Turn",
+    "Reservation",
     "Usage",
 ]

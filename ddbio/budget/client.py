@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ddbio.budget.local import LocalBudget
 from ddbio.budget.protocol import LONGEST_NAP_SECONDS, BudgetClosedError, Grant
-from ddbio.budget.usage import Tally
+from ddbio.budget.usage import RequestCounts
 from ddbio.budget.wire import BudgetAddress, Wire
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ddbio.budget.protocol import Turn
+    from ddbio.budget.protocol import Reservation
     from ddbio.core.pacing import ThrottleScope
 
 __all__ = ["BudgetClient"]
@@ -60,7 +60,7 @@ class BudgetClient:
         self._static_share = fallback_units_per_second
         self._told_share: float | None = None
         self._alone = LocalBudget(fallback_units_per_second)
-        self._missed = Tally()
+        self._missed = RequestCounts()
         self._wire: Wire | None = None
         self._connecting = Lock()
         self._was_tried = False
@@ -73,14 +73,14 @@ class BudgetClient:
 
     def acquire(self, units: float) -> Grant:
         """Wait until a request of estimated ``units`` may be sent; see `Budget.acquire`."""
-        turn = self.line_up(units)
-        while wait_seconds := turn.wait_seconds():
+        reservation = self.reserve(units)
+        while wait_seconds := reservation.wait_seconds():
             self._closed.wait(wait_seconds)
-        return turn.grant()
+        return reservation.grant()
 
-    def line_up(self, units: float) -> Turn:
-        """Take a place in line; see `Budget.line_up`."""
-        return _ClientTurn(self, units)
+    def reserve(self, units: float) -> Reservation:
+        """Take a place in line; see `Budget.reserve`."""
+        return _ClientReservation(self, units)
 
     def settle(self, grant: Grant, consumed: float, *, items: int = 0, wire_bytes: int = 0) -> None:
         """Correct a grant and count what it brought; see `Budget.settle`."""
@@ -104,19 +104,19 @@ class BudgetClient:
             alone = self._alone
         alone.throttled(scope, detail)
 
-    def close(self) -> Tally:
+    def close(self) -> RequestCounts:
         """Leave the budget: wake this process's waiters and return when the driver has counted all it was told.
 
         The job and its other workers go on.
 
         Returns
         -------
-        Tally
+        RequestCounts
             What could not be told to the driver.
         """
         self._closed.set()
         with self._lock:
-            is_unknown = self._wire is None and self._missed != Tally()
+            is_unknown = self._wire is None and self._missed != RequestCounts()
         if is_unknown and self._pause_seconds <= _FIRST_PAUSE_SECONDS * _GROWTH:
             # It failed once at the most: a driver that does not answer at all is not waited for by each task.
             self._connect(self._timeout_seconds)
@@ -126,7 +126,7 @@ class BudgetClient:
             if self._wire is not None:
                 self._wire.close()
                 self._wire = None
-            missed, self._missed = self._missed, Tally()
+            missed, self._missed = self._missed, RequestCounts()
         return missed
 
     def _require_open(self) -> None:
@@ -196,8 +196,8 @@ class BudgetClient:
                 return
             self._wire, self._pause_seconds = wire, _FIRST_PAUSE_SECONDS
             missed = astuple(self._missed)
-            if self._missed != Tally() and self._try(lambda wire: wire.send(("add", *missed))):
-                self._missed = Tally()
+            if self._missed != RequestCounts() and self._try(lambda wire: wire.send(("add", *missed))):
+                self._missed = RequestCounts()
 
     def _try(self, action: Callable[[Wire], None]) -> bool:
         """Do something with the connection; return False if there is none or it broke."""
@@ -225,12 +225,12 @@ class BudgetClient:
             _log.warning("the budget at %s is out of reach: this worker goes on alone with %s", where, limit)
 
 
-class _ClientTurn:
+class _ClientReservation:
     """Hold a place in the driver's line, and in this worker's own from when the driver is out of reach."""
 
     def __init__(self, client: BudgetClient, units: float) -> None:
         self._client, self._units = client, units
-        self._alone: Turn | None = None
+        self._alone: Reservation | None = None
         self._standing = client._ask("reserve", units)  # noqa: SLF001 - its own
         self._is_news = True
         self._at_seconds = 0.0
@@ -244,7 +244,7 @@ class _ClientTurn:
             return min(self._standing.wait_seconds, LONGEST_NAP_SECONDS)
         self._client._require_open()  # noqa: SLF001
         if self._alone is None:
-            self._alone = self._client._alone.line_up(self._units)  # noqa: SLF001
+            self._alone = self._client._alone.reserve(self._units)  # noqa: SLF001
         return self._alone.wait_seconds()
 
     def grant(self) -> Grant:

@@ -8,7 +8,7 @@ from threading import Event, Lock
 from typing import TYPE_CHECKING
 
 from ddbio.budget.protocol import LONGEST_NAP_SECONDS, BudgetClosedError, Grant
-from ddbio.budget.usage import SLOT_SECONDS, WINDOW_SLOTS, PeakWindow, Tally, Usage
+from ddbio.budget.usage import SLOT_SECONDS, WINDOW_SLOTS, PeakWindow, RequestCounts, Usage
 from ddbio.core.pacing import Pacer, ThrottleScope
 
 if TYPE_CHECKING:
@@ -52,26 +52,26 @@ class LocalBudget:
         self._stopped_at: float | None = None
         self._closed = Event()
         self._lock = Lock()
-        self._tally = Tally()
+        self._counts = RequestCounts()
         self._peak = PeakWindow()
 
     def acquire(self, units: float) -> Grant:
         """Wait until a request of estimated ``units`` may be sent; see `Budget.acquire`."""
-        turn = self.line_up(units)
-        while wait_seconds := turn.wait_seconds():
+        reservation = self.reserve(units)
+        while wait_seconds := reservation.wait_seconds():
             self._closed.wait(wait_seconds)
-        return turn.grant()
+        return reservation.grant()
 
-    def line_up(self, units: float) -> LocalTurn:
-        """Take a place in line; see `Budget.line_up`."""
+    def reserve(self, units: float) -> LocalReservation:
+        """Take a place in line; see `Budget.reserve`."""
         with self._lock:
-            place = self._reserve(units)
-            return LocalTurn(self, units, place, *self._check(place))
+            place = self._enqueue(units)
+            return LocalReservation(self, units, place, *self._check(place))
 
-    def reserve(self, units: float) -> float:
+    def enqueue(self, units: float) -> float:
         """Return a place in line for a request, at once."""
         with self._lock:
-            return self._reserve(units)
+            return self._enqueue(units)
 
     def check(self, place: float) -> tuple[float, float]:
         """Return how long the request at a place has still to wait, and the seconds of the run; 0 grants it.
@@ -87,7 +87,7 @@ class LocalBudget:
     def settle(self, grant: Grant, consumed: float, *, items: int = 0, wire_bytes: int = 0) -> None:
         """Correct a grant and count what it brought; see `Budget.settle`."""
         with self._lock:
-            self._tally.count_request(consumed, items, wire_bytes)
+            self._counts.count_request(consumed, items, wire_bytes)
             if self._pacer is not None:
                 self._peak.record(grant.at_seconds, consumed)
                 self._pacer.settle(grant.units, consumed, self._run_seconds())
@@ -95,17 +95,17 @@ class LocalBudget:
     def throttled(self, scope: ThrottleScope, detail: str) -> None:
         """Count a throttle and slow down as its scope demands; see `Budget.throttled`."""
         with self._lock:
-            first = scope not in self._tally.throttles
-            self._tally.count_throttle(scope.value)
+            first = scope not in self._counts.throttles
+            self._counts.count_throttle(scope.value)
             if self._pacer is not None:
                 self._pacer.throttled(scope, self._run_seconds())
         if first and scope in _ADVICE:
             _log.warning("throttled (%s): %s", detail, _ADVICE[scope])
 
-    def add(self, tally: Tally) -> None:
+    def add(self, counts: RequestCounts) -> None:
         """Count what a worker did on its own share while this budget was out of its reach."""
         with self._lock:
-            self._tally.add(tally)
+            self._counts.add(counts)
 
     def usage(self) -> Usage:
         """Return the counts so far; cheap enough for a progress bar."""
@@ -114,13 +114,13 @@ class LocalBudget:
             peak = None
             if self.units_per_second is not None and elapsed_seconds >= SLOT_SECONDS * WINDOW_SLOTS:
                 peak = self._peak.highest() / (SLOT_SECONDS * WINDOW_SLOTS * self.units_per_second)
-            tally = self._tally
+            counts = self._counts
             return Usage(
-                items=tally.items,
-                wire_bytes=tally.wire_bytes,
-                consumed_units=tally.consumed_units,
-                requests=tally.requests,
-                throttles=dict(tally.throttles),
+                items=counts.items,
+                wire_bytes=counts.wire_bytes,
+                consumed_units=counts.consumed_units,
+                requests=counts.requests,
+                throttles=dict(counts.throttles),
                 elapsed_seconds=elapsed_seconds,
                 peak_10s_ratio=peak,
             )
@@ -132,7 +132,7 @@ class LocalBudget:
                 self._stopped_at = self._run_seconds()
         self._closed.set()
 
-    def _reserve(self, units: float) -> float:
+    def _enqueue(self, units: float) -> float:
         if self._started_at is None:
             self._started_at = self._clock()
         return 0.0 if self._pacer is None else self._pacer.reserve(units, self._run_seconds())
@@ -147,8 +147,8 @@ class LocalBudget:
         return 0.0 if self._started_at is None else self._clock() - self._started_at
 
 
-class LocalTurn:
-    """Hold a place in a local budget's line; see `Turn`."""
+class LocalReservation:
+    """Hold a place in a local budget's line; see `Reservation`."""
 
     __slots__ = ("_at_seconds", "_budget", "_is_news", "_place", "_units", "_wait_seconds")
 

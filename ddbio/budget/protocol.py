@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 if TYPE_CHECKING:
     from ddbio.core.pacing import ThrottleScope
 
-__all__ = ["LONGEST_NAP_SECONDS", "Budget", "BudgetClosedError", "Grant", "Turn"]
+__all__ = ["LONGEST_NAP_SECONDS", "Budget", "BudgetClosedError", "Grant", "Reservation"]
 
 # Settlements move the line while requests wait in it, and a stopped job should end soon: ask again this often.
 LONGEST_NAP_SECONDS = 0.25
@@ -40,7 +40,7 @@ class Grant:
     central: bool = True
 
 
-class Turn(Protocol):
+class Reservation(Protocol):
     """Hold a request's place in line; one that is not waited for costs its units once and holds up nobody."""
 
     def wait_seconds(self) -> float:
@@ -72,7 +72,7 @@ class Budget(Protocol):
             The job is being stopped.
         """
 
-    def line_up(self, units: float) -> Turn:
+    def reserve(self, units: float) -> Reservation:
         """Take a place in line for a request of estimated ``units``, and wait elsewhere; raises as ``acquire`` does."""
 
     def settle(self, grant: Grant, consumed: float, *, items: int = 0, wire_bytes: int = 0) -> None:

@@ -11,7 +11,7 @@ from threading import Lock, Thread
 from typing import TYPE_CHECKING, Any, Self
 
 from ddbio.budget.protocol import BudgetClosedError, Grant
-from ddbio.budget.usage import Tally
+from ddbio.budget.usage import RequestCounts
 from ddbio.budget.wire import BudgetAddress, Wire
 from ddbio.core.pacing import ThrottleScope
 from ddbio.errors import OptionError
@@ -152,7 +152,7 @@ class _Worker(socketserver.BaseRequestHandler):
         budget = self.server.budget
         match verb:
             case "reserve":
-                wire.send(self._standing(budget.reserve(*values)))
+                wire.send(self._standing(budget.enqueue(*values)))
             case "check":
                 wire.send(self._standing(*values))
             case "flush":
@@ -164,7 +164,7 @@ class _Worker(socketserver.BaseRequestHandler):
                 scope, detail = values
                 budget.throttled(ThrottleScope(scope), detail)
             case "add":
-                budget.add(Tally(*values))
+                budget.add(RequestCounts(*values))
             case _:
                 raise ValueError(f"no such message: {verb}")
 

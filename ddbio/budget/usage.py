@@ -6,7 +6,7 @@ from collections import deque
 from dataclasses import dataclass, field
 from itertools import islice
 
-__all__ = ["PeakWindow", "Tally", "Usage"]
+__all__ = ["PeakWindow", "RequestCounts", "Usage"]
 
 SLOT_SECONDS = 0.1
 WINDOW_SLOTS = 100
@@ -40,7 +40,7 @@ class Usage:
 
 
 @dataclass(slots=True)
-class Tally:
+class RequestCounts:
     """Sum up requests; not safe to share between threads."""
 
     items: int = 0
@@ -60,8 +60,8 @@ class Tally:
         """Add throttles of one scope."""
         self.throttles[scope] = self.throttles.get(scope, 0) + times
 
-    def add(self, other: Tally) -> None:
-        """Add all that another tally counted."""
+    def add(self, other: RequestCounts) -> None:
+        """Add all that another counts counted."""
         self.items += other.items
         self.wire_bytes += other.wire_bytes
         self.consumed_units += other.consumed_units

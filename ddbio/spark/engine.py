@@ -124,7 +124,7 @@ class SparkEngine:
                 self._meter.add_stages(job.stage_ids())
                 for outcome in job.outcomes:
                     self._meter.add(outcome.times)
-                    budget.add(outcome.untold)
+                    budget.add(outcome.unreported)
             return [outcome.result for outcome in job.outcomes]
 
     def cpu_seconds(self) -> float:

@@ -23,7 +23,7 @@ from ddbio.ops.exports.plan import export_tasks, layout_of_export, spark_task_co
 from ddbio.ops.exports.source import ExportSource, open_export
 from ddbio.ops.exports.task import ExportStream
 from ddbio.options import ExportReadOptions, parse_options
-from ddbio.spark.lessor import ask_for_terms
+from ddbio.spark.lease_server import request_lease_terms
 from ddbio.spark.reading import fit_batch, rename_option, slice_batch
 from ddbio.spark.types import to_arrow_schema, to_spark_schema
 from ddbio.spark.upkeep import leave_worker
@@ -124,7 +124,7 @@ class ExportReader(DataSourceReader):  # type: ignore[misc]
     def partitions(self) -> list[FileGroup]:
         """Return the tasks of the Spark partitions, alike in bytes; together they read every file once."""
         survey = self._survey
-        terms = ask_for_terms(SparkFiles.getRootDirectory(), None)
+        terms = request_lease_terms(SparkFiles.getRootDirectory(), None)
         sizes = survey.source.sizes()
         usual = spark_task_count(sizes, available_cores() if terms is None else terms.parallelism)
         options = survey.options

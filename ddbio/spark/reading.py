@@ -24,7 +24,7 @@ from ddbio.ops.scans.scan import scan_tasks
 from ddbio.ops.scans.survey import describe_scan, sample_table
 from ddbio.ops.scans.task import SegmentStream
 from ddbio.options import ScanOptions, parse_options
-from ddbio.spark.lessor import ask_for_terms
+from ddbio.spark.lease_server import request_lease_terms
 from ddbio.spark.types import to_arrow_schema, to_spark_schema
 from ddbio.spark.upkeep import leave_worker
 
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from ddbio.core.facts import TableFacts
     from ddbio.core.plan import Sample
     from ddbio.ops.scans.task import ScanTask
-    from ddbio.spark.lessor import Terms
+    from ddbio.spark.lease_server import LeaseTerms
 
 log = logging.getLogger(__name__)
 
@@ -64,7 +64,7 @@ class Survey:
     options: DataFrameOptions
     facts: TableFacts
     sample: Sample
-    terms: Terms | None
+    terms: LeaseTerms | None
 
     @property
     def lease(self) -> BudgetAddress | None:
@@ -145,7 +145,7 @@ def survey_columns(values: Mapping[str, str], schema: StructType) -> Survey:
 def _survey(options: DataFrameOptions) -> Survey:
     facts = describe_scan(options)
     rate = budget_of(facts, options)
-    terms = ask_for_terms(SparkFiles.getRootDirectory(), rate)
+    terms = request_lease_terms(SparkFiles.getRootDirectory(), rate)
     with closing(open_budget(None if terms is None else terms.lease, rate)) as budget:
         return Survey(options, facts, sample_table(facts, options, budget), terms)
 

@@ -11,7 +11,7 @@ from pyspark import SparkFiles
 from pyspark.errors import AnalysisException
 
 from ddbio.errors import OptionError
-from ddbio.spark.lessor import Lessor
+from ddbio.spark.lease_server import LeaseServer
 from ddbio.spark.session import budget_place, is_connect
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-_lessors: dict[str, Lessor] = {}
+_lease_servers: dict[str, LeaseServer] = {}
 
 
 def register(spark: SparkSession) -> None:
@@ -61,13 +61,13 @@ def _sources() -> list[type[DataSource]]:
 def _keep_budgets(spark: SparkSession) -> None:
     context = spark.sparkContext
     application = SparkFiles.getRootDirectory()
-    if application in _lessors:
+    if application in _lease_servers:
         return
     try:
         host, bind, ports = budget_place(context)
-        _lessors[application] = Lessor(application, host, context.defaultParallelism, bind=bind, ports=ports)
+        _lease_servers[application] = LeaseServer(application, host, context.defaultParallelism, bind=bind, ports=ports)
     except (OSError, AttributeError) as error:
         # No Unix sockets here, or no private folder: what is left is safe, only slower.
         log.warning("each task gets a static share of its read's budget: %s", error)
     else:
-        atexit.register(_lessors[application].close)
+        atexit.register(_lease_servers[application].close)

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from pyspark.accumulators import Accumulator
 
     from ddbio.budget import Budget, BudgetAddress
-    from ddbio.budget.usage import Tally
+    from ddbio.budget.usage import RequestCounts
 
 # Processor time this worker had used before it saw any of our code.
 _cpu_at_import = time.process_time()
@@ -58,7 +58,7 @@ class Outcome:
     result: Any
     failure: Failure | None
     times: tuple[ProcessTime, ...]
-    untold: Tally
+    unreported: RequestCounts
 
 
 class FailureList(AccumulatorParam):  # type: ignore[misc]
@@ -105,10 +105,10 @@ class TaskRunner:
             failure = self._failure(error)
             self.failures.add([failure])
         finally:
-            untold = client.close()
+            unreported = client.close()
         leave_worker()
         ended = ProcessTime((socket.gethostname(), os.getpid()), began, time.process_time())
-        return Outcome(result, failure, (ended, *_daemon_time(self.job_began_at)), untold)
+        return Outcome(result, failure, (ended, *_daemon_time(self.job_began_at)), unreported)
 
     def _failure(self, error: Exception) -> Failure:
         text = traceback.format_exc()

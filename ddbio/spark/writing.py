@@ -20,7 +20,7 @@ from ddbio.ops.loads.load import plan_of
 from ddbio.ops.loads.rejects import Rejects
 from ddbio.ops.loads.task import write_kept
 from ddbio.options import WriteOptions, parse_options
-from ddbio.spark.lessor import ask_for_terms
+from ddbio.spark.lease_server import request_lease_terms
 from ddbio.spark.reading import open_budget, rename_table
 from ddbio.spark.types import written_schema
 
@@ -62,7 +62,7 @@ class TableWriter(DataSourceArrowWriter):  # type: ignore[misc]
         self._job_id = new_job_id()
         self._metadata = {field.name: field.metadata for field in written_schema(schema)}
         rate = self._plan.wcu_per_second
-        terms = ask_for_terms(SparkFiles.getRootDirectory(), rate, self._plan.ramp)
+        terms = request_lease_terms(SparkFiles.getRootDirectory(), rate, self._plan.ramp)
         tasks = self._options.tasks or (None if terms is None else terms.parallelism)
         if rate is not None and tasks is None:
             raise OptionError(

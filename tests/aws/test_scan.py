@@ -7,7 +7,7 @@ import pytest
 from botocore.exceptions import ClientError, ConnectionClosedError, ConnectTimeoutError
 
 from ddbio.aws import scan
-from ddbio.aws.scan import Patience, SegmentRequest, scan_pages
+from ddbio.aws.scan import RetryPolicy, SegmentRequest, scan_pages
 from ddbio.budget import BudgetClosedError, LocalBudget
 from ddbio.core.text.page import Page
 from ddbio.errors import AccessDeniedError, EndpointError, ServiceError, ThrottledError
@@ -43,20 +43,20 @@ class Scripted:
 
 
 @pytest.fixture
-def patience(monkeypatch):
+def policy(monkeypatch):
     """Be patient, without waiting long."""
     monkeypatch.setattr(scan, "LONGEST_PAUSE_SECONDS", 0.001)
-    return Patience(deadline_seconds=60.0, stop=threading.Event())
+    return RetryPolicy(deadline_seconds=60.0, stop=threading.Event())
 
 
-def _read(source, patience, request=REQUEST, budget=None):
-    return list(scan_pages(source, request, budget or LocalBudget(None), patience))
+def _read(source, policy, request=REQUEST, budget=None):
+    return list(scan_pages(source, request, budget or LocalBudget(None), policy))
 
 
-def test_pages_follow_their_keys(patience):
+def test_pages_follow_their_keys(policy):
     """Each request starts where the last page ended; an empty page with a key is not the end."""
     source = Scripted(_page(key={"pk": {"S": "a"}}), _page(0, key={"pk": {"S": "b"}}), _page())
-    assert [page.count for page in _read(source, patience)] == [1, 0, 1]
+    assert [page.count for page in _read(source, policy)] == [1, 0, 1]
     assert [each.get("ExclusiveStartKey") for each in source.requests] == [
         None,
         {"pk": {"S": "a"}},
@@ -73,22 +73,22 @@ def test_pages_follow_their_keys(patience):
         ConnectTimeoutError(endpoint_url="http://x"),
     ],
 )
-def test_failed_page_is_asked_again_with_the_same_key(patience, failure):
+def test_failed_page_is_asked_again_with_the_same_key(policy, failure):
     """A throttle, a server error and a broken connection cost time, never a page, and never give one twice."""
     source = Scripted(_page(key={"pk": {"S": "a"}}), failure, failure, _page(2))
-    assert [page.count for page in _read(source, patience)] == [1, 2]
+    assert [page.count for page in _read(source, policy)] == [1, 2]
     assert [each.get("ExclusiveStartKey") for each in source.requests][1:] == [{"pk": {"S": "a"}}] * 3
 
 
-def test_a_broken_answer_is_charged(patience):
+def test_a_broken_answer_is_charged(policy):
     """A refusal costs nothing; a connection that broke may have cost the page, which is asked for again."""
     budget = LocalBudget(None)
     broken = ConnectionClosedError(endpoint_url="http://x")
-    _read(Scripted(broken, _refusal("InternalServerError", 500), _page(units=2.0)), patience, budget=budget)
+    _read(Scripted(broken, _refusal("InternalServerError", 500), _page(units=2.0)), policy, budget=budget)
     assert budget.usage().consumed_units == 128 + 0 + 2
 
 
-def test_throttles_are_told_by_reason(patience):
+def test_throttles_are_told_by_reason(policy):
     """The budget hears whether a key range, the table or the account was too much."""
     hot = {"reason": "TableReadKeyRangeThroughputExceeded", "resource": "arn"}
     refusals = [
@@ -96,74 +96,74 @@ def test_throttles_are_told_by_reason(patience):
         _refusal("RequestLimitExceeded"),
     ]
     budget = LocalBudget(None)
-    _read(Scripted(*refusals, _page()), patience, budget=budget)
+    _read(Scripted(*refusals, _page()), policy, budget=budget)
     assert budget.usage().throttles == {"key_range": 1, "account": 1}
 
 
-def test_consumed_units_are_settled(patience):
+def test_consumed_units_are_settled(policy):
     """What the service charged is what the budget counts; refused requests count nothing."""
     budget = LocalBudget(None)
     source = Scripted(_page(units=3.5, key={"k": {"S": "a"}}), _refusal("ThrottlingException"), _page(units=0.5))
-    _read(source, patience, budget=budget)
+    _read(source, policy, budget=budget)
     assert budget.usage().consumed_units == 4.0
 
 
-def test_what_cannot_succeed_is_raised_at_once(patience):
+def test_what_cannot_succeed_is_raised_at_once(policy):
     """A refusal that no retry mends ends the segment."""
     source = Scripted(_refusal("AccessDeniedException"))
     with pytest.raises(AccessDeniedError, match="dynamodb:Scan"):
-        _read(source, patience)
+        _read(source, policy)
     assert len(source.requests) == 1
 
 
-def test_throttling_ends_at_the_deadline(patience):
+def test_throttling_ends_at_the_deadline(policy):
     """No page until the deadline is an error that says what to do."""
     source = Scripted(*[_refusal("ThrottlingException")] * 3)
     with pytest.raises(ThrottledError, match="raise its capacity"):
-        _read(source, Patience(-1.0, patience.stop))
+        _read(source, RetryPolicy(-1.0, policy.stop))
 
 
-def test_unreachable_endpoint_ends(patience):
+def test_unreachable_endpoint_ends(policy):
     """An endpoint that stays out of reach until the deadline is given up."""
     with pytest.raises(EndpointError, match="gave up"):
-        _read(Scripted(ConnectTimeoutError(endpoint_url="http://x")), Patience(-1.0, patience.stop))
+        _read(Scripted(ConnectTimeoutError(endpoint_url="http://x")), RetryPolicy(-1.0, policy.stop))
 
 
-def test_waiting_for_the_budget_is_no_failure(patience):
+def test_waiting_for_the_budget_is_no_failure(policy):
     """A failure after a wait for the budget that is longer than the deadline is only the first one."""
     source = Scripted(ConnectTimeoutError(endpoint_url="http://x"), _page())
     budget = LocalBudget(1.0)
     budget.settle(budget.acquire(0.0), 0.3)
-    pages = scan_pages(source, replace(REQUEST, max_items=1, item_units=0.1), budget, Patience(0.2, patience.stop))
+    pages = scan_pages(source, replace(REQUEST, max_items=1, item_units=0.1), budget, RetryPolicy(0.2, policy.stop))
     assert [page.count for page in pages] == [1]
 
 
-def test_key_that_does_not_advance_is_an_error(patience):
+def test_key_that_does_not_advance_is_an_error(policy):
     """The same key twice would never end."""
     source = Scripted(*[_page(key={"pk": {"S": "a"}})] * 3)
     with pytest.raises(ServiceError, match="does not advance"):
-        _read(source, patience)
+        _read(source, policy)
 
 
-def test_stopping_ends_the_wait(patience):
+def test_stopping_ends_the_wait(policy):
     """A job that is being stopped does not wait for the next attempt."""
-    patience.stop.set()
+    policy.stop.set()
     with pytest.raises(BudgetClosedError):
-        _read(Scripted(_refusal("ThrottlingException")), patience)
+        _read(Scripted(_refusal("ThrottlingException")), policy)
 
 
-def test_names_are_aliased_and_pages_bounded(patience):
+def test_names_are_aliased_and_pages_bounded(policy):
     """Any attribute name can be asked for; small budgets ask for small pages, by what the last page cost."""
     request = SegmentRequest(table="t", columns=("a.b", "#size"), page_units=10, item_units=0.5)
     source = Scripted(_page(count=20, units=40.0, key={"k": {"S": "a"}}), _page())
-    _read(source, patience, request)
+    _read(source, policy, request)
     assert source.requests[0]["ExpressionAttributeNames"] == {"#n0": "a.b", "#n1": "#size"}
     assert [each["Limit"] for each in source.requests] == [20, 5]
 
 
-def test_max_items_bounds_pages_and_ends(patience):
+def test_max_items_bounds_pages_and_ends(policy):
     """A limited segment asks for no more than what is left and stops there."""
     request = SegmentRequest(table="t", max_items=5)
     source = Scripted(_page(count=3, key={"k": {"S": "a"}}), _page(count=2, key={"k": {"S": "b"}}))
-    _read(source, patience, request)
+    _read(source, policy, request)
     assert [each["Limit"] for each in source.requests] == [5, 2]

@@ -23,7 +23,7 @@ class Clock:
 
 def spend(budget: LocalBudget, clock: Clock, units: float) -> None:
     """Acquire on the virtual clock, then settle at what was charged."""
-    place = budget.reserve(units)
+    place = budget.enqueue(units)
     while (standing := budget.check(place))[0] > 1e-9:
         clock.now += standing[0]
     budget.settle(Grant(units, standing[1]), units, items=2, wire_bytes=300)
@@ -76,7 +76,7 @@ def test_the_peak_shows_a_page_that_cost_more_than_charged() -> None:
     """Units count in the window of their grant at what was consumed, not at the estimate."""
     clock = Clock()
     budget = LocalBudget(100.0, clock=clock)
-    place = budget.reserve(1.0)
+    place = budget.enqueue(1.0)
     clock.now += 1.0
     budget.settle(Grant(1.0, budget.check(place)[1]), 1500.0)
     clock.now += 30.0
@@ -87,7 +87,7 @@ def test_a_table_throttle_slows_the_next_request_down() -> None:
     """After a throttle the same request waits longer by 1/0.7."""
     clock = Clock()
     budget = LocalBudget(100.0, clock=clock)
-    before, _ = budget.check(budget.reserve(10.0))
+    before, _ = budget.check(budget.enqueue(10.0))
     budget.throttled(ThrottleScope.TABLE, "too fast")
     after, _ = budget.check(10.0)
     assert after == pytest.approx(before / 0.7)

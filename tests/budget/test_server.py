@@ -16,7 +16,7 @@ from threading import Event, Thread
 import pytest
 
 from ddbio.budget import BudgetAddress, BudgetClient, BudgetClosedError, BudgetServer, LocalBudget, Usage
-from ddbio.budget.usage import Tally
+from ddbio.budget.usage import RequestCounts
 from ddbio.budget.wire import Wire
 from ddbio.core.pacing import ThrottleScope
 from ddbio.errors import OptionError
@@ -299,7 +299,7 @@ def test_a_port_that_swallows_everything_holds_up_no_request() -> None:
         assert not any(client.acquire(1.0).central for _ in range(1000))
         client.settle(client.acquire(1.0), 2.0, items=3)
         client._pause_seconds = HANG_SECONDS
-        assert client.close() == Tally(items=3, wire_bytes=0, consumed_units=2.0, requests=1)
+        assert client.close() == RequestCounts(items=3, wire_bytes=0, consumed_units=2.0, requests=1)
 
 
 def test_what_was_done_alone_is_reported_once() -> None:
@@ -324,10 +324,10 @@ def test_a_share_that_is_spent_alone_is_corrected() -> None:
         port = listener.getsockname()[1]
     client = BudgetClient(BudgetAddress("127.0.0.1", port, b"key"), fallback_units_per_second=1000.0)
     client.settle(client.acquire(1.0), 1e9)
-    assert client.line_up(1.0).wait_seconds() > 0
-    late = client.line_up(1.0)
+    assert client.reserve(1.0).wait_seconds() > 0
+    late = client.reserve(1.0)
     late.wait_seconds()
-    assert client._alone.line_up(1.0).wait_seconds() > 0
+    assert client._alone.reserve(1.0).wait_seconds() > 0
     client.close()
 
 
@@ -364,7 +364,7 @@ def test_a_closed_client_grants_nothing() -> None:
 
 def test_many_random_workers_add_up() -> None:
     """Clients that come and go with random pages leave exactly their sums."""
-    budget, chance, expected = LocalBudget(None), random.Random(7), Tally()
+    budget, chance, expected = LocalBudget(None), random.Random(7), RequestCounts()
     pages = [[(chance.randrange(50), chance.randrange(10**6), float(chance.randrange(300))) for _ in range(40)]
              for _ in range(12)]  # fmt: skip
     with BudgetServer(budget) as server:

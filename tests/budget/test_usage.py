@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ddbio.budget.usage import PeakWindow, Tally
+from ddbio.budget.usage import PeakWindow, RequestCounts
 
 
 def brute_force(records: list[tuple[int, float]]) -> float:
@@ -34,6 +34,6 @@ def test_records_may_come_out_of_order_within_a_minute() -> None:
 
 def test_tallies_add_up() -> None:
     """Adding a tally adds every count, and throttles by scope."""
-    total = Tally(1, 2, 3.0, 4, {"table": 1})
-    total.add(Tally(10, 20, 30.0, 40, {"table": 2, "account": 1}))
-    assert total == Tally(11, 22, 33.0, 44, {"table": 3, "account": 1})
+    total = RequestCounts(1, 2, 3.0, 4, {"table": 1})
+    total.add(RequestCounts(10, 20, 30.0, 40, {"table": 2, "account": 1}))
+    assert total == RequestCounts(11, 22, 33.0, 44, {"table": 3, "account": 1})

@@ -62,7 +62,7 @@ def read(spark, things):
 def registered(spark):
     """Return the driver's keeper of budgets."""
     register(spark)
-    return registration._lessors[SparkFiles.getRootDirectory()]
+    return registration._lease_servers[SparkFiles.getRootDirectory()]
 
 
 def test_found_without_registering_and_every_value_is_there(read):
@@ -170,7 +170,7 @@ def test_registered_budget_holds_over_all_tasks(read, things, registered):
 def test_register_again(spark, registered):
     """Registering twice keeps the budgets that are there, and the session works on."""
     register(spark)
-    assert list(registration._lessors.values()) == [registered]
+    assert list(registration._lease_servers.values()) == [registered]
 
 
 def test_static_shares_without_register(things, spark, monkeypatch, caplog):

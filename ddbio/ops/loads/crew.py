@@ -1,4 +1,4 @@
-"""Serve all lanes of a write in one thread: while one waits for its answer, its turn or its pause, the others go on.
+"""Serve all lanes of a write in one thread: while one waits for its answer, the budget or its pause, others go on.
 
 Refuses to encode and to judge answers.
 """
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from ddbio.aws.arrivals import Arrivals
     from ddbio.aws.bodies import BodySource, Pending
     from ddbio.aws.write import Lane, Send, Sent
-    from ddbio.budget import Budget, Grant, Turn
+    from ddbio.budget import Budget, Grant, Reservation
     from ddbio.core.loads.packing import Writes
     from ddbio.core.raw_items import RawItems
 
@@ -112,7 +112,7 @@ class Crew:
         self._milestones: deque[Milestone] = deque()
         self._queued = 0
         self._line: deque[tuple[_Post, Send]] = deque()
-        self._turn: Turn | None = None
+        self._reservation: Reservation | None = None
         self._sent: dict[Pending, tuple[_Post, Sent]] = {}
         self._arrivals = arrivals
         self._pausing: list[tuple[float, int, _Post]] = []
@@ -179,13 +179,13 @@ class Crew:
         wait_seconds = None
         while self._line:
             post, send = self._line[0]
-            turn = self._turn or self._budget.line_up(send.units)
-            if wait_seconds := turn.wait_seconds():
-                self._turn = turn
+            reservation = self._reservation or self._budget.reserve(send.units)
+            if wait_seconds := reservation.wait_seconds():
+                self._reservation = reservation
                 break
-            self._turn = wait_seconds = None
+            self._reservation = wait_seconds = None
             self._line.popleft()
-            self._begin(post, send, turn.grant())
+            self._begin(post, send, reservation.grant())
         if self._pausing:
             again_seconds = max(0.0, self._pausing[0][0] - self._clock())
             return again_seconds if wait_seconds is None else min(again_seconds, wait_seconds)

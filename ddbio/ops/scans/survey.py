@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from ddbio.aws.scan import Patience, SegmentRequest, scan_pages
+from ddbio.aws.scan import RetryPolicy, SegmentRequest, scan_pages
 from ddbio.aws.table import describe_table
 from ddbio.aws.wire import open_pages
 from ddbio.core.capacity import PAGES_PER_SECOND, READ_UNIT_BYTES, read_units
@@ -114,12 +114,12 @@ def _wanted(options: ScanOptions) -> int:
 
 
 def _sample_pages(facts: TableFacts, options: ScanOptions, budget: Budget, wanted: int) -> Iterator[Page]:
-    patience = Patience(options.deadline_seconds, threading.Event())
+    policy = RetryPolicy(options.deadline_seconds, threading.Event())
     share = _probe_items(facts, options, wanted)
     mean_bytes = facts.size_bytes / facts.item_count if facts.item_count else ASSUMED_ITEM_BYTES
     whole = dataclasses.replace(request_of(facts, options, mean_bytes), max_items=share)
     with closing(open_pages(dynamodb_spec(options), 1, accept_encoding=options.accept_encoding)) as source:
-        probe = list(_first(scan_pages(source, whole, budget, patience), share))
+        probe = list(_first(scan_pages(source, whole, budget, policy), share))
         yield from probe
         if probe[-1].last_evaluated_key is None or share == wanted:
             return
@@ -128,7 +128,7 @@ def _sample_pages(facts: TableFacts, options: ScanOptions, budget: Budget, wante
         segments = min(SAMPLE_SEGMENTS, max(QUARTERS, roomy))
         for quarter in range(1, QUARTERS):
             request = whole.of_segment(segments * quarter // QUARTERS, segments)
-            yield from _first(scan_pages(source, request, budget, patience), share)
+            yield from _first(scan_pages(source, request, budget, policy), share)
 
 
 def _probe_items(facts: TableFacts, options: ScanOptions, wanted: int) -> int:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Generic, Literal, Protocol, TypeVar
 
 import pyarrow as pa
 
-from ddbio.aws.scan import Patience, SegmentRequest, scan_pages
+from ddbio.aws.scan import RetryPolicy, SegmentRequest, scan_pages
 from ddbio.aws.wire import open_pages
 from ddbio.core.decode import Decoder
 from ddbio.core.digest import Digest
@@ -101,7 +101,7 @@ class PageStream(Generic[BlockT]):
         self._budget = budget
         self._open_decoder = open_decoder
         self._pages = open_pages(task.spec, task.lanes, accept_encoding=task.accept_encoding)
-        self._patience = Patience(task.deadline_seconds, threading.Event())
+        self._retry_policy = RetryPolicy(task.deadline_seconds, threading.Event())
         self._waiting: deque[SegmentRequest | Iterator[Page]] = deque(task.requests)
         self._being_read = 0
         # A decoder holds several pages' worth of scratch: no more of them than cores can work at once.
@@ -111,7 +111,7 @@ class PageStream(Generic[BlockT]):
         self._running = 0
         self._error: BaseException | None = None
         self._changed = threading.Condition()
-        self._stop = self._patience.stop
+        self._stop = self._retry_policy.stop
         self.tally = Tally(0, 0, MisfitLog(), Digest())
 
     def __iter__(self) -> Generator[BlockT]:
@@ -186,7 +186,7 @@ class PageStream(Generic[BlockT]):
             found = self._waiting.popleft()
             self._being_read += 1
         if isinstance(found, SegmentRequest):
-            return scan_pages(self._pages, found, self._budget, self._patience)
+            return scan_pages(self._pages, found, self._budget, self._retry_policy)
         return found
 
     @property

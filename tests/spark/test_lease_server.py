@@ -8,75 +8,75 @@ from contextlib import closing
 import pytest
 
 from ddbio.budget import BudgetClient
-from ddbio.spark.lessor import MOST_READS, Lessor, ask_for_terms
+from ddbio.spark.lease_server import MOST_READS, LeaseServer, request_lease_terms
 
 APPLICATION = "/tmp/spark-1/userFiles-1"
 
 
 @pytest.fixture
-def lessor(tmp_path, monkeypatch) -> Iterator[Lessor]:
-    """Return the lessor of an application."""
+def lease_server(tmp_path, monkeypatch) -> Iterator[LeaseServer]:
+    """Return the lease_server of an application."""
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    lessor = Lessor(APPLICATION, "127.0.0.1", 7)
-    yield lessor
-    lessor.close()
+    lease_server = LeaseServer(APPLICATION, "127.0.0.1", 7)
+    yield lease_server
+    lease_server.close()
 
 
 def lease(rate):
     """Return the address of a new budget, as a planner gets it."""
-    terms = ask_for_terms(APPLICATION, rate)
+    terms = request_lease_terms(APPLICATION, rate)
     assert terms is not None
     assert terms.parallelism == 7
     assert terms.lease is not None
     return terms.lease
 
 
-def test_each_read_has_a_budget_of_its_own(lessor):
+def test_each_read_has_a_budget_of_its_own(lease_server):
     """Two reads lease from two budgets; the tasks of one read share theirs."""
     first, second = lease(100.0), lease(200.0)
     for address in (first, first, second):
         with closing(BudgetClient(address, fallback_units_per_second=0.001)) as client:
             client.settle(client.acquire(1.0), 7.0)
-    budgets = [server._budget for server in lessor._servers]
+    budgets = [server._budget for server in lease_server._servers]
     assert [budget.units_per_second for budget in budgets] == [100.0, 200.0]
     assert [budget.usage().consumed_units for budget in budgets] == [14.0, 7.0]
 
 
-def test_no_rate_no_budget(lessor):
+def test_no_rate_no_budget(lease_server):
     """A read without a rate learns the parallelism alone."""
-    terms = ask_for_terms(APPLICATION, None)
+    terms = request_lease_terms(APPLICATION, None)
     assert terms is not None
     assert (terms.parallelism, terms.lease) == (7, None)
-    assert lessor._servers == []
+    assert lease_server._servers == []
 
 
-@pytest.mark.usefixtures("lessor")
+@pytest.mark.usefixtures("lease_server")
 def test_another_application_has_another_driver():
     """A planner of an application whose driver has not registered goes without."""
-    assert ask_for_terms("another", 100.0) is None
+    assert request_lease_terms("another", 100.0) is None
 
 
-def test_oldest_reads_give_way(lessor):
+def test_oldest_reads_give_way(lease_server):
     """No more than a fixed number of reads is served; the oldest end first."""
     for rate in range(1, MOST_READS + 4):
         lease(float(rate))
-    assert [server._budget.units_per_second for server in lessor._servers] == list(range(4, MOST_READS + 4))
+    assert [server._budget.units_per_second for server in lease_server._servers] == list(range(4, MOST_READS + 4))
 
 
-def test_driver_that_is_gone(lessor):
+def test_driver_that_is_gone(lease_server):
     """A planner that outlives the driver's Python goes without."""
-    lessor.close()
-    assert ask_for_terms(APPLICATION, 100.0) is None
+    lease_server.close()
+    assert request_lease_terms(APPLICATION, 100.0) is None
 
 
-def test_folder_of_somebody_else_is_not_trusted(lessor):
+def test_folder_of_somebody_else_is_not_trusted(lease_server):
     """Where others can write into the folder, neither side uses what lies there."""
-    lessor._path.parent.chmod(0o777)
-    assert ask_for_terms(APPLICATION, 100.0) is None
+    lease_server._path.parent.chmod(0o777)
+    assert request_lease_terms(APPLICATION, 100.0) is None
     with pytest.raises(PermissionError, match="only this user"):
-        Lessor("another", "127.0.0.1", 1)
+        LeaseServer("another", "127.0.0.1", 1)
 
 
-def test_key_is_not_shown(lessor):
+def test_key_is_not_shown(lease_server):
     """No printed address tells the key."""
     assert lease(1.0).key.hex() not in repr(lease(1.0))

@@ -33,14 +33,16 @@ MOST_READS = 32
 
 
 @dataclass(frozen=True)
-class Terms:
+class LeaseTerms:
     """Say what a driver grants a read: the tasks it runs at the same time, and a budget where a rate was asked."""
 
     parallelism: int
     lease: BudgetAddress | None
 
 
-def ask_for_terms(application: str, units_per_second: float | None, ramp: Ramp | None = None) -> Terms | None:
+def request_lease_terms(
+    application: str, units_per_second: float | None, ramp: Ramp | None = None
+) -> LeaseTerms | None:
     """Return what the driver of that application grants, or None where no driver has registered."""
     with suppress(OSError, ValueError), socket.socket(socket.AF_UNIX) as connection:
         path = _path(application)
@@ -52,13 +54,13 @@ def ask_for_terms(application: str, units_per_second: float | None, ramp: Ramp |
         with connection.makefile("rb") as answer:
             parallelism, lease = json.loads(answer.readline())
         if lease is None:
-            return Terms(parallelism, None)
+            return LeaseTerms(parallelism, None)
         host, port, key = lease
-        return Terms(parallelism, BudgetAddress(host, port, bytes.fromhex(key)))
+        return LeaseTerms(parallelism, BudgetAddress(host, port, bytes.fromhex(key)))
     return None
 
 
-class Lessor:
+class LeaseServer:
     """Answer the planners of one application until closed, and serve the budgets they open at ``host``.
 
     Parameters
@@ -91,7 +93,7 @@ class Lessor:
         _require_private(self._path.parent)
         self._path.unlink(missing_ok=True)
         self._listener = _Listener(str(self._path), self)
-        threading.Thread(target=self._listener.serve_forever, name="ddbio-lessor", daemon=True).start()
+        threading.Thread(target=self._listener.serve_forever, name="ddbio-lease-server", daemon=True).start()
 
     def close(self) -> None:
         """End every budget's service."""
@@ -103,7 +105,7 @@ class Lessor:
                 self._servers.pop().__exit__()
 
     def terms(self, units_per_second: float | None, start_per_second: float | None = None) -> list[Any]:
-        """Return what :class:`Terms` holds, as plain values."""
+        """Return what :class:`LeaseTerms` holds, as plain values."""
         if units_per_second is None:
             return [self._parallelism, None]
         address = self._open(LocalBudget(units_per_second, ramp=Ramp(start_per_second) if start_per_second else None))
@@ -124,8 +126,8 @@ class Lessor:
 class _Listener(socketserver.ThreadingUnixStreamServer):
     daemon_threads = True
 
-    def __init__(self, path: str, lessor: Lessor) -> None:
-        self.lessor = lessor
+    def __init__(self, path: str, lease_server: LeaseServer) -> None:
+        self.lease_server = lease_server
         super().__init__(path, _Planner)
 
 
@@ -136,7 +138,7 @@ class _Planner(socketserver.StreamRequestHandler):
     def handle(self) -> None:
         # A planner that hung up goes without.
         with suppress(OSError, ValueError):
-            terms = self.server.lessor.terms(*json.loads(self.rfile.readline()))
+            terms = self.server.lease_server.terms(*json.loads(self.rfile.readline()))
             self.wfile.write(json.dumps(terms).encode() + b"\n")
 
 
