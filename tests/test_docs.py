@@ -14,12 +14,12 @@ import pytest
 import ddbio
 from ddbio.cli.main import cli
 from ddbio.core.backup_job import BackupJob, RestoreJob
-from ddbio.core.exports.job import ExportJob
-from ddbio.core.imports.bulk_job import BulkJob
-from ddbio.core.imports.job import ImportJob
-from ddbio.ops.exports.report import ExportFoldReport, ExportReadReport
-from ddbio.ops.imports.bulk_report import BulkSummary
-from ddbio.ops.imports.report import ImportFilesReport
+from ddbio.core.exports.jobs import ExportJob
+from ddbio.core.imports.jobs import BulkJob, ImportJob
+from ddbio.ops.exports.fold import ExportFoldReport
+from ddbio.ops.exports.read import ExportReadReport
+from ddbio.ops.imports.bulk import BulkSummary
+from ddbio.ops.imports.files import ImportFilesReport
 from ddbio.ops.job.report import ScanReport
 from ddbio.options import ScanToFilesOptions, descriptions_of
 

@@ -16,7 +16,7 @@ from ddbio.core.encode import Encoder
 from ddbio.files.item_files import compress
 
 if TYPE_CHECKING:
-    from ddbio.ops.imports.report import ImportFilesReport
+    from ddbio.ops.imports.files import ImportFilesReport
 
 DDBIO, STEPS = "ddbio", "encode + compress"
 COMPRESSIONS = ("zstd", "gzip")

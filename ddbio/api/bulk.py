@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any
 
-from ddbio.ops.imports import bulk, bulk_report
+from ddbio.ops.imports import bulk
 from ddbio.options import BulkReportOptions, BulkStartOptions, ConnectionOptions, WaitOptions, parse_options
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from ddbio.core.imports.bulk_job import BulkEntry, BulkJob
+    from ddbio.core.imports.jobs import BulkEntry, BulkJob
 
 
 def start_bulk_put(source: str, table: str, reports: str, **options: Any) -> BulkJob:
@@ -129,4 +129,4 @@ def read_bulk_report(place: str | os.PathLike[str], **options: Any) -> pa.Table:
     DdbioError
         With what happened, to what, and what to do.
     """
-    return bulk_report.read(parse_options(BulkReportOptions, {**options, "place": os.fspath(place)})).rows
+    return bulk.read_reports(parse_options(BulkReportOptions, {**options, "place": os.fspath(place)})).rows

@@ -6,9 +6,8 @@ import os
 from typing import TYPE_CHECKING, Any
 
 from ddbio.ops.exports import fold as export_fold
-from ddbio.ops.exports import fold_files
+from ddbio.ops.exports import jobs as export_start
 from ddbio.ops.exports import read as export_read
-from ddbio.ops.exports import start as export_start
 from ddbio.options import (
     ConnectionOptions,
     ExportFoldOptions,
@@ -24,8 +23,9 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from ddbio.core.exports.job import ExportEntry, ExportJob
-    from ddbio.ops.exports.report import ExportFoldReport, ExportReadReport
+    from ddbio.core.exports.jobs import ExportEntry, ExportJob
+    from ddbio.ops.exports.fold import ExportFoldReport
+    from ddbio.ops.exports.read import ExportReadReport
 
 
 def read_export(source: str | os.PathLike[str], **options: Any) -> pa.Table:
@@ -139,7 +139,7 @@ def fold_exports_to_files(
         Nothing of the job is then visible at the target; ExportIncompleteError names a window that is missing.
     """
     checked = parse_options(ExportFoldOptions, {**options, "source": os.fspath(source), "dest": os.fspath(dest)})
-    return fold_files.fold_to_files(checked, [os.fspath(each) for each in increments], master=master, conf=conf)
+    return export_fold.fold_to_files(checked, [os.fspath(each) for each in increments], master=master, conf=conf)
 
 
 def start_export(table: str, dest: str, **options: Any) -> ExportJob:

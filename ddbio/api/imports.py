@@ -6,7 +6,7 @@ import os
 from typing import TYPE_CHECKING, Any
 
 from ddbio.ops.imports import files as import_files
-from ddbio.ops.imports import start as import_start
+from ddbio.ops.imports import jobs as import_start
 from ddbio.options import (
     ConnectionOptions,
     ImportFilesFromOptions,
@@ -17,8 +17,8 @@ from ddbio.options import (
 )
 
 if TYPE_CHECKING:
-    from ddbio.core.imports.job import ImportEntry, ImportJob
-    from ddbio.ops.imports.report import ImportFilesReport
+    from ddbio.core.imports.jobs import ImportEntry, ImportJob
+    from ddbio.ops.imports.files import ImportFilesReport
     from ddbio.ops.loads.sources import Rows
 
 

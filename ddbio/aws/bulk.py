@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ddbio.aws.control import call, pages, time_text
-from ddbio.core.imports.bulk_job import BulkEntry, BulkJob
+from ddbio.core.imports.jobs import BulkEntry, BulkJob
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from ddbio.aws.client import ClientSpec
-    from ddbio.core.imports.bulk_job import BulkPlan
+    from ddbio.core.imports.jobs import BulkPlan
 
 
 def start_bulk(spec: ClientSpec, plan: BulkPlan) -> BulkJob:

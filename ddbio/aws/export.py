@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ddbio.aws.control import call, pages, time_text
-from ddbio.core.exports.job import ExportEntry, ExportJob
+from ddbio.core.exports.jobs import ExportEntry, ExportJob
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from ddbio.aws.client import ClientSpec
-    from ddbio.core.exports.job import ExportPlan
+    from ddbio.core.exports.jobs import ExportPlan
 
 _FULL, _INCREMENTAL = "FULL_EXPORT", "INCREMENTAL_EXPORT"
 _PLACE_OF_MANIFEST = "manifest-summary.json"

@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ddbio.aws.control import call, pages, time_text
-from ddbio.core.imports.job import ImportEntry, ImportJob, table_definition
+from ddbio.core.imports.jobs import ImportEntry, ImportJob, table_definition
 from ddbio.errors import ServiceError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from ddbio.aws.client import ClientSpec
-    from ddbio.core.imports.job import ImportPlan
+    from ddbio.core.imports.jobs import ImportPlan
 
 
 def start_import(spec: ClientSpec, plan: ImportPlan) -> ImportJob:

@@ -12,7 +12,6 @@ from ddbio.cli.flags import JSON_FLAG, flags_of, parse_flags
 from ddbio.cli.show import format_values, to_json
 from ddbio.cli.waiting import JobWatch
 from ddbio.ops.imports import bulk as ops
-from ddbio.ops.imports import bulk_report
 from ddbio.options import BulkReportOptions, BulkStartOptions, ConnectionOptions, WaitOptions
 
 
@@ -83,5 +82,5 @@ def cancel(*, as_json: bool, arn: str, **flags: Any) -> None:
 @JSON_FLAG
 def report(*, as_json: bool, **flags: Any) -> None:
     """Count what the bulk operation PLACE, an ARN, or reports below a prefix, say was not put, by reason."""
-    found = bulk_report.read(parse_flags(BulkReportOptions, flags)).summary
+    found = ops.read_reports(parse_flags(BulkReportOptions, flags)).summary
     click.echo(to_json(found) if as_json else format_values(asdict(found)))

@@ -15,7 +15,7 @@ from ddbio.ops.exports.read import plan_of, read_export_to_files
 from ddbio.options import ExportToFilesOptions
 
 if TYPE_CHECKING:
-    from ddbio.ops.exports.report import ExportReadReport
+    from ddbio.ops.exports.read import ExportReadReport
 
 
 @click.group()

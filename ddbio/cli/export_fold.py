@@ -9,12 +9,11 @@ import click
 
 from ddbio.cli.flags import CONF_FLAG, JSON_FLAG, MASTER_FLAG, flags_of, parse_conf, parse_flags
 from ddbio.cli.show import counted, file_rows
-from ddbio.ops.exports.fold import windows_to_request
-from ddbio.ops.exports.fold_files import fold_to_files
+from ddbio.ops.exports.fold import fold_to_files, windows_to_request
 from ddbio.options import ExportFoldOptions, ExportWindowsOptions
 
 if TYPE_CHECKING:
-    from ddbio.ops.exports.report import ExportFoldReport
+    from ddbio.ops.exports.fold import ExportFoldReport
 
 
 @click.command()

@@ -11,11 +11,11 @@ import click
 from ddbio.cli.flags import JSON_FLAG, flags_of, parse_flags
 from ddbio.cli.show import format_bytes, format_values, to_json
 from ddbio.cli.waiting import JobWatch
-from ddbio.ops.exports import start as export_start
+from ddbio.ops.exports import jobs as export_start
 from ddbio.options import ConnectionOptions, ExportStartOptions, WaitOptions
 
 if TYPE_CHECKING:
-    from ddbio.core.exports.job import ExportJob
+    from ddbio.core.exports.jobs import ExportJob
 
 
 @click.command()

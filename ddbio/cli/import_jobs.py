@@ -11,7 +11,7 @@ import click
 from ddbio.cli.flags import JSON_FLAG, flags_of, parse_flags
 from ddbio.cli.show import format_values, to_json
 from ddbio.cli.waiting import JobWatch
-from ddbio.ops.imports import start as import_start
+from ddbio.ops.imports import jobs as import_start
 from ddbio.options import ConnectionOptions, ImportStartOptions, ImportWaitOptions
 
 

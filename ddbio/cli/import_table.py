@@ -13,7 +13,7 @@ from ddbio.ops.imports import files as import_files
 from ddbio.options import ImportFilesFromOptions
 
 if TYPE_CHECKING:
-    from ddbio.ops.imports.report import ImportFilesReport
+    from ddbio.ops.imports.files import ImportFilesReport
 
 
 @click.group("import")

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from ddbio.core.loads.load_plan import LoadPlan
     from ddbio.core.loads.write_plan import WritePlan
     from ddbio.core.plan import ScanPlan
-    from ddbio.ops.exports.report import ExportReadPlan
+    from ddbio.ops.exports.read import ExportReadPlan
 
 REFRESH_SECONDS = 0.25
 LINE_SECONDS = 10.0

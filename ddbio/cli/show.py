@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from ddbio.core.loads.load_plan import LoadPlan
     from ddbio.core.plan import ScanPlan
-    from ddbio.ops.exports.report import ExportReadPlan, ExportReadReport
+    from ddbio.ops.exports.read import ExportReadPlan, ExportReadReport
     from ddbio.ops.job.report import FileReport, ScanReport
 
 _KIB = 1024.0

@@ -6,7 +6,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from ddbio.cli.show import format_duration
-from ddbio.core.imports.bulk_job import BulkJob
+from ddbio.core.imports.jobs import BulkJob
 
 if TYPE_CHECKING:
     from ddbio.ops.job.waiting import Job

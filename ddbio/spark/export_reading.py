@@ -18,10 +18,8 @@ from ddbio.core.schema.field import RESCUE_NAME, name_of_field
 from ddbio.core.text.json_text import compact_json
 from ddbio.engine import available_cores
 from ddbio.errors import OptionError, SchemaError
-from ddbio.ops.exports.layout import Layout
-from ddbio.ops.exports.plan import export_tasks, layout_of_export, spark_task_count
 from ddbio.ops.exports.source import ExportSource, open_export
-from ddbio.ops.exports.task import ExportStream
+from ddbio.ops.exports.tasks import ExportStream, Layout, export_tasks, layout_of_export, spark_task_count
 from ddbio.options import ExportReadOptions, parse_options
 from ddbio.spark.lease_server import request_lease_terms
 from ddbio.spark.reading import fit_batch, rename_option, slice_batch
@@ -33,7 +31,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql.types import StructType
 
-    from ddbio.ops.exports.task import ExportTask
+    from ddbio.ops.exports.tasks import ExportTask
 
 
 @options_dataclass(frozen=True, kw_only=True)

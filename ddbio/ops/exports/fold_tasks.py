@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from ddbio.core.exports.fold import fold, require_keys
 from ddbio.core.identity import key_hashes
-from ddbio.ops.exports.task import ExportFilesResult, ExportStream, ExportTally
+from ddbio.ops.exports.tasks import ExportFilesResult, ExportStream, ExportTally
 from ddbio.ops.job.spill import SpillWriter
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from ddbio.budget import Budget
     from ddbio.core.staged import Staged
-    from ddbio.ops.exports.task import ExportTask
+    from ddbio.ops.exports.tasks import ExportTask
     from ddbio.ops.job.spill import Spill
     from ddbio.ops.job.staging import Staging
 

@@ -1,4 +1,4 @@
-"""Read a native export into Arrow or into files: verified, whole, or not at all."""
+"""Read a native export into Arrow or into files. What cannot be verified is an error, and then no file appears."""
 
 from __future__ import annotations
 
@@ -14,12 +14,18 @@ from ddbio.budget import LocalBudget
 from ddbio.core.schema.arrow import normalize_schema, schema_to_json
 from ddbio.engine import LocalEngine, available_cores, cluster_of, open_engine, running_spark_parallelism
 from ddbio.files import commit
-from ddbio.ops.exports.plan import export_tasks, layout_of_export, spark_task_count
-from ddbio.ops.exports.report import ExportReadPlan, ExportReadReport
 from ddbio.ops.exports.source import open_export
-from ddbio.ops.exports.task import ExportFilesTask, ExportStream, collect_export_task, write_export_task
+from ddbio.ops.exports.tasks import (
+    ExportFilesTask,
+    ExportStream,
+    collect_export_task,
+    export_tasks,
+    layout_of_export,
+    spark_task_count,
+    write_export_task,
+)
 from ddbio.ops.job.clock import Clock
-from ddbio.ops.job.report import file_reports, misfit_reports
+from ddbio.ops.job.report import FileReport, MisfitReport, Report, file_reports, misfit_reports
 from ddbio.ops.job.staging import open_staging, report_again, target_of
 from ddbio.ops.job.target import require_shared, spare_sources
 
@@ -28,11 +34,98 @@ if TYPE_CHECKING:
 
     from ddbio.core.staged import Staged
     from ddbio.engine import Engine
-    from ddbio.ops.exports.layout import Layout
     from ddbio.ops.exports.source import ExportSource
-    from ddbio.ops.exports.task import ExportFilesResult
+    from ddbio.ops.exports.tasks import ExportFilesResult, Layout
     from ddbio.ops.job.staging import Staging
     from ddbio.options import ExportReadOptions, ExportToFilesOptions
+
+
+@dataclass(frozen=True)
+class ExportReadPlan(Report):
+    """State what reading an export would do, its manifests verified and all its files there.
+
+    Attributes
+    ----------
+    source, dest
+        The export and the target as given.
+    engine
+        ``local`` or ``spark``.
+    kind, encoding
+        ``full`` or ``incremental``; ``json`` or ``ion``.
+    filtered
+        Whether the export says that it left out items or attributes.
+    items
+        Items of the export, as its manifests say.
+    files, file_bytes
+        Data files that hold something, and their bytes as stored.
+    columns
+        Names and Arrow types of the columns.
+    """
+
+    source: str
+    dest: str
+    engine: str
+    kind: str
+    encoding: str
+    filtered: bool
+    items: int
+    files: int
+    file_bytes: int
+    columns: dict[str, str]
+
+
+@dataclass(frozen=True)
+class ExportReadReport(Report):
+    """State what of an export was read and written.
+
+    Attributes
+    ----------
+    source, dest
+        The export and the target as given.
+    job_id
+        The job; its manifest is ``_ddbio/<job_id>.json`` under the target.
+    engine, tasks
+        ``local`` or ``spark``, and how many tasks shared the files.
+    kind
+        ``full`` or ``incremental``.
+    filtered
+        Whether the export says that it left out items or attributes.
+    items
+        Items of the export, as its manifests and its files agree.
+    rows
+        Rows in the files; equal to items.
+    rescued
+        Rows whose ``_rescue`` is not null.
+    files_read
+        Data files read and verified; empty ones are not opened.
+    seconds
+        Wall time from the verb's start, engine start included.
+    cpu_seconds
+        User + system seconds of the driver's Python, all workers and the JVM.
+    json_bytes
+        Bytes of text in the files, inflated.
+    misfits
+        Values that did not fit their column.
+    files
+        What was written.
+    """
+
+    source: str
+    dest: str
+    job_id: str
+    engine: str
+    tasks: int
+    kind: str
+    filtered: bool
+    items: int
+    rows: int
+    rescued: int
+    files_read: int
+    seconds: float
+    cpu_seconds: float
+    json_bytes: int
+    misfits: tuple[MisfitReport, ...] = ()
+    files: tuple[FileReport, ...] = ()
 
 
 def read_export_batches(options: ExportReadOptions) -> Iterator[pa.RecordBatch]:

@@ -1,26 +1,42 @@
-"""Start the service's own bulk puts, wait for them and cancel them; read none of their reports."""
+"""Start the service's own bulk puts, wait for them, cancel them, and read their reports.
+
+Reading reports is experimental: AWS has not published what they look like, so every object below the place is read,
+whatever its name.
+"""
 
 from __future__ import annotations
 
 import dataclasses
 import uuid
+from collections import Counter
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ddbio.aws import bulk
 from ddbio.aws.bucket import check_bucket
 from ddbio.aws.table import describe_table
-from ddbio.core.imports.bulk_job import plan_bulk
+from ddbio.core.imports.bulk_report import parse_records, records_table
+from ddbio.core.imports.jobs import plan_bulk
 from ddbio.core.jobs import failure_of, s3_place
+from ddbio.core.loads.rejected import RejectedRow
 from ddbio.errors import NotFoundError, PartialWriteError, ValidationError
-from ddbio.ops.imports.start import files_of, files_of_job
+from ddbio.files.gunzip import GunzipLines
+from ddbio.ops.imports.jobs import files_of, files_of_job
+from ddbio.ops.job.staging import new_job_id
 from ddbio.ops.job.target import dynamodb_spec, open_store, s3_spec
 from ddbio.ops.job.waiting import await_end
+from ddbio.ops.loads.rejects import reject_line
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable, Iterator
 
-    from ddbio.core.imports.bulk_job import BulkEntry, BulkJob, BulkPlan
-    from ddbio.options import BulkStartOptions, ConnectionOptions, WaitOptions
+    import pyarrow as pa
+
+    from ddbio.core.imports.bulk_report import BulkRecord
+    from ddbio.core.imports.jobs import BulkEntry, BulkJob, BulkPlan
+    from ddbio.core.staged import StoredObject
+    from ddbio.files.store import ObjectStore
+    from ddbio.options import BulkReportOptions, BulkStartOptions, ConnectionOptions, WaitOptions
 
 
 def plan_of(options: BulkStartOptions) -> BulkPlan:
@@ -31,7 +47,7 @@ def plan_of(options: BulkStartOptions) -> BulkPlan:
     NotFoundError
         If the table, an object or the bucket for reports is not there.
     OptionError, AccessDeniedError, EndpointError
-        See :func:`ddbio.core.imports.bulk_job.plan_bulk`.
+        See :func:`ddbio.core.imports.jobs.plan_bulk`.
     """
     s3_place(options.source)
     facts = describe_table(dynamodb_spec(options), options.table)
@@ -101,3 +117,90 @@ def cancel(arn: str, options: ConnectionOptions) -> BulkJob:
 def list_of(options: ConnectionOptions) -> list[BulkEntry]:
     """Return the bulk operations of the last 90 days."""
     return bulk.list_bulk(dynamodb_spec(options))
+
+
+_GZIP_MAGIC = b"\x1f\x8b"
+_NO_RECORDS = (".md5", ".checksum")
+
+
+@dataclass(frozen=True)
+class BulkSummary:
+    """Count what was not put.
+
+    Attributes
+    ----------
+    place
+        What was read.
+    objects, records
+        Objects below it, and what they tell of.
+    errors, conditions
+        Items that were refused, and items whose condition did not hold.
+    reasons
+        Items by the service's code.
+    rejects
+        Refused items that were kept.
+    """
+
+    place: str
+    objects: int
+    records: int
+    errors: int
+    conditions: int
+    reasons: dict[str, int]
+    rejects: int
+
+
+@dataclass(frozen=True)
+class BulkReport:
+    """Hold what was not put: a row each, and in numbers."""
+
+    rows: pa.Table
+    summary: BulkSummary
+
+
+def read_reports(options: BulkReportOptions) -> BulkReport:
+    """Return what reports say, after keeping the refused items where that is asked for.
+
+    Raises
+    ------
+    NotFoundError
+        If there is no report, or no such operation.
+    AccessDeniedError, EndpointError
+        If they cannot be read.
+    """
+    place, name = options.place, ""
+    if place.startswith("arn:"):
+        place, name = describe(place, options).reports, place.rpartition("/")[2]
+    store = open_store(place, options)
+    entries = list(store.list())
+    # One prefix may hold the reports of many operations; that they are named by them is no more than likely.
+    entries = [entry for entry in entries if name in entry.path] or entries
+    if not entries:
+        raise NotFoundError(f"{place} holds no report: the operation still runs, or has nothing to tell")
+    found = list(_records(store, entries))
+    rejects = [] if options.reject_to is None else list(_rejects(record for _, record in found))
+    if options.reject_to is not None and rejects:
+        path = f"rejects-{new_job_id()}.jsonl"
+        open_store(options.reject_to, options).put(path, b"".join(map(reject_line, rejects)))
+    kinds = Counter(record.kind for _, record in found)
+    reasons = Counter(record.reason for _, record in found)
+    counts = BulkSummary(
+        place, len(entries), len(found), kinds["error"], kinds["condition"], dict(reasons.most_common()), len(rejects)
+    )
+    return BulkReport(records_table(found), counts)
+
+
+def _records(store: ObjectStore, entries: Iterable[StoredObject]) -> Iterator[tuple[str, BulkRecord]]:
+    for entry in entries:
+        if entry.path.endswith(_NO_RECORDS) or "manifest" in entry.path.rpartition("/")[2]:
+            continue
+        data = store.read(entry.path)
+        for block in GunzipLines([data], entry.path) if data.startswith(_GZIP_MAGIC) else [data]:
+            yield from ((entry.path, record) for record in parse_records(entry.path, bytes(block)))
+
+
+def _rejects(records: Iterable[BulkRecord]) -> Iterator[RejectedRow]:
+    """Yield the refused items: a load would put those, too, whose condition did not hold."""
+    for row, record in enumerate(records):
+        if record.kind == "error" and record.item is not None:
+            yield RejectedRow(row, record.reason, record.message or "", record.item)

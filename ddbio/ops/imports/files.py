@@ -1,9 +1,10 @@
-"""Write rows as files for the service's own import: checked, each key once, in random order, whole or not at all."""
+"""Write rows as files for the service's own import: checked, each key once, in random order."""
 
 from __future__ import annotations
 
 import json
 import secrets
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,7 +14,7 @@ import numpy as np
 from ddbio.aws.table import describe_table, facts_of_description
 from ddbio.core.batch_size import batch_bytes
 from ddbio.core.digest_columns import ColumnDigest
-from ddbio.core.imports.job import index_keys
+from ddbio.core.imports.jobs import index_keys
 from ddbio.core.imports.lines import LineForm, import_lines
 from ddbio.core.kernel.encode.encoder import PIECE_BYTES
 from ddbio.core.kernel.encode.fields import take_rows
@@ -24,9 +25,8 @@ from ddbio.errors import EncodeError, OptionError
 from ddbio.files import commit
 from ddbio.files.item_files import ItemFileWriter, LineCounter, Lines
 from ddbio.files.rows import RowFiles
-from ddbio.ops.imports.report import ImportFilesReport
 from ddbio.ops.job.clock import Clock
-from ddbio.ops.job.report import file_reports
+from ddbio.ops.job.report import FileReport, Report, file_reports
 from ddbio.ops.job.staging import new_job_id, report_again, target_of
 from ddbio.ops.job.target import dynamodb_spec, open_store, spare_sources
 from ddbio.ops.loads.sources import batches_of, open_source, read_unit
@@ -43,6 +43,56 @@ if TYPE_CHECKING:
     from ddbio.options import ImportFilesFromOptions, ImportFilesOptions
 
     Key: TypeAlias = tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True)
+class ImportFilesReport(Report):
+    """State what was written for an import.
+
+    Attributes
+    ----------
+    dest, uri
+        The target as given, and the prefix to import.
+    job_id
+        The job; its manifest is ``_ddbio/<job_id>.json`` under the target, outside the prefix.
+    key
+        The key that every item was checked for.
+    format, compression, delimiter
+        What the service has to be told.
+    gsi
+        Indexes whose keys every item was checked for.
+    condition
+        Condition of each item, which only a bulk put knows of.
+    rows, items, duplicates
+        Rows read, items written, and rows left out because another one has their key.
+    json_bytes
+        Bytes of text before compression; AWS bills an import by them.
+    digest
+        Digest of the items, if it was asked for.
+    seconds, cpu_seconds
+        Wall time, and user + system seconds of this process.
+    files
+        What was written.
+    """
+
+    dest: str
+    uri: str
+    job_id: str
+    key: str
+    format: str
+    compression: str
+    delimiter: str | None
+    gsi: tuple[str, ...]
+    condition: str | None
+    rows: int
+    items: int
+    duplicates: int
+    json_bytes: int
+    digest: str | None
+    seconds: float
+    cpu_seconds: float
+    files: tuple[FileReport, ...] = ()
+
 
 FOLDER = "data/"
 """Where the objects lie below the target: the service reads everything under the prefix that it imports."""

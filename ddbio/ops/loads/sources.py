@@ -31,8 +31,7 @@ from ddbio.files.claim import parse_state
 from ddbio.files.commit import manifest_path
 from ddbio.files.paths import WILD, FolderColumns, folder_columns, matcher, with_columns
 from ddbio.files.rows import BATCH_ROWS, RowFiles, is_parted, is_rows
-from ddbio.ops.exports.file import FileText
-from ddbio.ops.exports.source import open_export
+from ddbio.ops.exports.source import FileText, open_export
 from ddbio.ops.job.target import open_store
 from ddbio.ops.loads.crew import Milestone
 from ddbio.ops.loads.spreading import WINDOW_BYTES

@@ -7,7 +7,7 @@ from contextlib import closing
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from ddbio.core.exports import manifest, manifest_text
+from ddbio.core.exports import manifest
 from ddbio.core.item_lines import PageSplitter
 from ddbio.core.staged import FileNaming, SmallObject
 from ddbio.errors import DecodeError
@@ -59,8 +59,8 @@ def export_objects(
         for staged, md5 in zip(result.staged, result.md5s, strict=True)
     ]
     bucket, prefix = _place(staging.store.uri)
-    listed = manifest_text.files_text(files, prefix)
-    summary = manifest_text.summary_text(
+    listed = manifest.files_text(files, prefix)
+    summary = manifest.summary_text(
         export_id=f"{int(began.timestamp() * 1000):014d}-{secrets.token_hex(4)}",
         table_arn=facts.arn,
         table_id=facts.table_id,
@@ -72,7 +72,7 @@ def export_objects(
     )
     objects = [SmallObject(manifest.STARTED, "")]
     for name, text in ((manifest.FILES, listed), (manifest.SUMMARY, summary)):
-        objects.append(SmallObject(f"{name}.md5", manifest_text.checksum_text(text).decode()))
+        objects.append(SmallObject(f"{name}.md5", manifest.checksum_text(text).decode()))
         objects.append(SmallObject(f"{name}.json", text.decode()))
     return tuple(objects)
 

@@ -11,7 +11,7 @@ import ddbio
 from ddbio.cli.main import run
 from ddbio.core.items import items_of
 from ddbio.errors import ExportIncompleteError, SchemaError, TargetError
-from ddbio.ops.exports import fold_files
+from ddbio.ops.exports import fold
 from ddbio.ops.job import spill
 from ddbio.testing.export import Change, ExportWriter
 
@@ -33,7 +33,7 @@ def by_key(items):
 @pytest.mark.parametrize("seed", range(6))
 def test_files_hold_the_state_of_the_model(tmp_path, seed, monkeypatch):
     """Whatever changed in whatever windows and buckets, the files hold what the table held at the end."""
-    monkeypatch.setattr(fold_files, "_BUCKET_BYTES", 200)
+    monkeypatch.setattr(fold, "_BUCKET_BYTES", 200)
     monkeypatch.setattr(spill, "_HELD_BYTES", 2_000 if seed % 2 else 1)
     rng = random.Random(seed)
     writer = ExportWriter(tmp_path / "in", seed=seed)

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from ddbio.core.imports.job import ImportedFiles
+from ddbio.core.imports.jobs import ImportedFiles
 
 STATED = {
     "key": "pk:S",

@@ -9,7 +9,7 @@ from ddbio.aws import export
 from ddbio.aws.bucket import check_bucket
 from ddbio.aws.recovery import describe_recovery, enable_recovery
 from ddbio.aws.table import describe_table
-from ddbio.core.exports.job import plan_export
+from ddbio.core.exports.jobs import plan_export
 from ddbio.core.jobs import failure_of
 from ddbio.ops.job.target import dynamodb_spec, s3_spec
 from ddbio.ops.job.waiting import await_end
@@ -17,7 +17,7 @@ from ddbio.ops.job.waiting import await_end
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ddbio.core.exports.job import ExportEntry, ExportJob, ExportPlan
+    from ddbio.core.exports.jobs import ExportEntry, ExportJob, ExportPlan
     from ddbio.options import ConnectionOptions, ExportStartOptions, WaitOptions
 
 
@@ -27,7 +27,7 @@ def plan_of(options: ExportStartOptions) -> ExportPlan:
     Raises
     ------
     OptionError, NotFoundError, AccessDeniedError, EndpointError
-        See :func:`ddbio.core.exports.job.plan_export` and :func:`ddbio.aws.bucket.check_bucket`.
+        See :func:`ddbio.core.exports.jobs.plan_export` and :func:`ddbio.aws.bucket.check_bucket`.
     """
     spec = dynamodb_spec(options)
     facts = describe_table(spec, options.table)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from ddbio.aws import native_import
 from ddbio.aws.table import describe_table
 from ddbio.core.exports.manifest import MAX_MANIFEST_BYTES
-from ddbio.core.imports.job import ImportedFiles, plan_import
+from ddbio.core.imports.jobs import ImportedFiles, plan_import
 from ddbio.core.jobs import failure_of, s3_place
 from ddbio.errors import AccessDeniedError, EndpointError, NotFoundError, ValidationError
 from ddbio.ops.imports.files import FOLDER
@@ -21,7 +21,7 @@ from ddbio.ops.table_digest import digest_of_table
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ddbio.core.imports.job import ImportEntry, ImportJob, ImportPlan
+    from ddbio.core.imports.jobs import ImportEntry, ImportJob, ImportPlan
     from ddbio.options import ConnectionOptions, ImportStartOptions, ImportWaitOptions
 
 _MANIFESTS = "_ddbio/"
@@ -35,7 +35,7 @@ def plan_of(options: ImportStartOptions) -> ImportPlan:
     NotFoundError
         If the prefix holds nothing: the service would make an empty table of it.
     OptionError, AccessDeniedError, EndpointError
-        See :func:`ddbio.core.imports.job.plan_import`.
+        See :func:`ddbio.core.imports.jobs.plan_import`.
     """
     s3_place(options.source)
     source, files = files_of(options.source, options)
