@@ -38,7 +38,7 @@ _WORDS = {
     "client_token": "TOKEN",
     "columns": "A,B,…",
     "delimiter": "CHARACTER",
-    "digest": "HEX",
+    "expect_digest": "HEX",
     "drop": "A,B,…",
     "gsi": "INDEXES",
     "index": "NAME",

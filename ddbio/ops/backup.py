@@ -107,11 +107,11 @@ def restore(options: RestoreOptions, watch: Watch | None = None) -> RestoreJob:
     if job.status != "ACTIVE":
         raise ServiceError(f"table {options.target} is {job.status} after its restore from {plan.source}")
     job = dataclasses.replace(job, source=job.source or plan.source, seconds=round(clock.seconds(), 3))
-    if not options.verify and options.digest is None:
+    if not options.verify and options.expect_digest is None:
         return job
     found = digest_of_table(options.target, options)
     job = dataclasses.replace(job, items=found.count, digest=found.hexdigest(), verified=True)
-    wanted = options.digest or digest_of_table(plan.source_table, options).hexdigest()
+    wanted = options.expect_digest or digest_of_table(plan.source_table, options).hexdigest()
     if job.digest != wanted:
         raise ValidationError(
             f"table {job.table}, restored from {plan.source}, has {job.items} items of digest {job.digest}, "

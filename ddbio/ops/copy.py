@@ -206,7 +206,7 @@ def copy(options: CopyOptions, watch: CopyWatch | None = None) -> CopyReport:
 
 
 def _must_create(options: CopyOptions) -> bool:
-    return options.create and not _is_table(dynamodb_spec(options.target_connection), options.target)
+    return options.create_target and not _is_table(dynamodb_spec(options.target_connection), options.target)
 
 
 def _is_table(spec: ClientSpec, table: str) -> bool:
@@ -227,13 +227,13 @@ def _plan_write(options: CopyOptions, *, created: bool) -> WritePlan:
         try:
             target = describe_table(dynamodb_spec(options.target_connection), options.target)
         except NotFoundError as error:
-            raise NotFoundError(f"{error}; or let create make it like the source") from error
+            raise NotFoundError(f"{error}; or let create_target make it like the source") from error
         if source.table_id and (source.arn, source.table_id) == (target.arn, target.table_id):
             raise OptionError(f"source and target are one table, {source.arn}: name another target")
     if source.key_types != target.key_types:
         raise SchemaError(
             f"table {options.source!r} has the key {_spelled(source.key_types)}, table {options.target!r} "
-            f"{_spelled(target.key_types)}: copy to a table with the same key, or let create make one"
+            f"{_spelled(target.key_types)}: copy to a table with the same key, or let create_target make one"
         )
     return plan_write(target, _write_options(options))
 

@@ -1,24 +1,48 @@
-"""Check every option once, where Python keywords, Spark option text and CLI flags meet; refuses unknown names.
+"""Check the options of every verb in one place, whether they come as Python keywords, Spark options or CLI flags.
 
-Each verb has one frozen options class. A name may be given in snake_case, camelCase or, as PySpark hands it to a data
-source, all lower case. Values may be text. What is wrong is one :class:`~ddbio.errors.OptionError`.
+Each verb has one frozen options class. A name may be written in snake_case, in camelCase or, as PySpark passes it to a
+data source, in lower case. Values may be text. Any mistake is one :class:`~ddbio.errors.OptionError`.
 """
 
-from ddbio.options.backup import BackupCreateOptions, RestoreOptions
-from ddbio.options.bulk import BulkReportOptions, BulkStartOptions
-from ddbio.options.columns import ColumnOptions
 from ddbio.options.connection import ConnectionOptions, connection_of
-from ddbio.options.copy import CopyOptions, CreateLikeOptions
-from ddbio.options.export import ExportFoldOptions, ExportReadOptions, ExportToFilesOptions, ExportWindowsOptions
-from ddbio.options.export_start import ExportStartOptions
-from ddbio.options.files import Compression, Engine, FilesOptions, Mode
-from ddbio.options.import_files import ImportFilesFromOptions, ImportFilesOptions
-from ddbio.options.import_start import ImportStartOptions, ImportWaitOptions
+from ddbio.options.files import (
+    Compression,
+    Engine,
+    ExportFoldOptions,
+    ExportToFilesOptions,
+    FilesOptions,
+    Mode,
+    ScanToFilesOptions,
+)
 from ddbio.options.parsing import camel_case, descriptions_of, parse_options
-from ddbio.options.scan import AcceptEncoding, ScanOptions, ScanToFilesOptions
-from ddbio.options.source import JsonFormat, SourceOptions
-from ddbio.options.waiting import PatienceOptions, WaitOptions
-from ddbio.options.write import LoadOptions, WriteOptions
+from ddbio.options.reading import (
+    AcceptEncoding,
+    ColumnOptions,
+    ExportReadOptions,
+    ExportWindowsOptions,
+    ScanOptions,
+)
+from ddbio.options.service_jobs import (
+    BackupCreateOptions,
+    BulkReportOptions,
+    BulkStartOptions,
+    ExportStartOptions,
+    ImportStartOptions,
+    ImportWaitOptions,
+    RestoreOptions,
+    WaitOptions,
+    WaitPolicyOptions,
+)
+from ddbio.options.writing import (
+    CopyOptions,
+    CreateLikeOptions,
+    ImportFilesFromOptions,
+    ImportFilesOptions,
+    JsonFormat,
+    LoadOptions,
+    SourceOptions,
+    WriteOptions,
+)
 
 __all__ = [
     "AcceptEncoding",
@@ -44,12 +68,12 @@ __all__ = [
     "JsonFormat",
     "LoadOptions",
     "Mode",
-    "PatienceOptions",
     "RestoreOptions",
     "ScanOptions",
     "ScanToFilesOptions",
     "SourceOptions",
     "WaitOptions",
+    "WaitPolicyOptions",
     "WriteOptions",
     "camel_case",
     "connection_of",

@@ -1,4 +1,4 @@
-"""Say which endpoint, region and identity a verb uses."""
+"""Options that choose the endpoint, region and identity with which a verb calls AWS."""
 
 from __future__ import annotations
 
@@ -13,30 +13,30 @@ from ddbio.options.parsing import CONFIG
 
 @dataclass(frozen=True, kw_only=True, config=CONFIG)
 class ConnectionOptions:
-    """Say which AWS endpoint, region and identity a verb uses; everything left out is boto3's own default chain."""
+    """Choose the endpoint, region and identity; what is left out comes from boto3's default chain."""
 
     endpoint_url: str | None = None
-    """Endpoint of DynamoDB, for example of a local stand-in."""
+    """Endpoint of DynamoDB, for example that of a local fake."""
     region: str | None = None
     """AWS region of the table."""
     profile: str | None = None
     """Named profile of the shared AWS configuration."""
     role_arn: str | None = None
-    """Role to assume before any call; refreshed by botocore before it expires."""
+    """Role to assume before the first call; botocore refreshes its credentials before they expire."""
     external_id: str | None = None
-    """External id that the role's trust policy asks for."""
+    """External id that the role's trust policy requires."""
     role_session_name: Annotated[str, Field(pattern=r"^[\w+=,.@-]{2,64}$")] | None = None
     """Name of the role's session, by which CloudTrail tells jobs apart; default is ddbio and its version."""
     role_duration_seconds: Annotated[int, Field(ge=900, le=43_200)] | None = None
-    """How long the role's credentials are valid before they are refreshed; default is the service's hour."""
+    """How long the role's credentials are valid before they are refreshed; default is the service's one hour."""
     source_identity: Annotated[str, Field(pattern=r"^[\w+=,.@-]{2,64}$")] | None = None
-    """Source identity of the role's session, which CloudTrail keeps through further roles."""
+    """Source identity of the role's session, which CloudTrail keeps through role chaining."""
     s3_endpoint_url: str | None = None
-    """Endpoint of S3; the AWS_ENDPOINT_URL_S3 variable serves as well."""
+    """Endpoint of S3; the environment variable AWS_ENDPOINT_URL_S3 works as well."""
     deadline_seconds: Annotated[float, Field(gt=0)] = 600.0
-    """Give up when throttling or an unreachable endpoint let nothing through for this long."""
+    """Give up if throttling or an unreachable endpoint has let no request through for this long."""
 
 
 def connection_of(options: ConnectionOptions) -> dict[str, Any]:
-    """Return the options of the connection alone, by name, to give them to another verb."""
+    """Return only the connection options, by name, for use with another verb."""
     return {field.name: getattr(options, field.name) for field in fields(ConnectionOptions)}

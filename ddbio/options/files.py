@@ -1,14 +1,15 @@
-"""Say where a verb's files go and what they are like."""
+"""Options of the files that a scan, an export read or a fold writes."""
 
 from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import ByteSize, Field
+from pydantic import AwareDatetime, ByteSize, Field, model_validator
 from pydantic.dataclasses import dataclass
 
 from ddbio.options.connection import ConnectionOptions
 from ddbio.options.parsing import CONFIG
+from ddbio.options.reading import ExportReadOptions, ScanOptions
 
 Engine = Literal["auto", "local", "spark"]
 Mode = Literal["error", "append", "overwrite"]
@@ -17,23 +18,57 @@ Compression = Literal["zstd", "snappy", "gzip", "lz4", "none"]
 
 @dataclass(frozen=True, kw_only=True, config=CONFIG)
 class FilesOptions(ConnectionOptions):
-    """Say where rows go, in which files, and what runs the job."""
+    """Choose the target folder, the files and the engine of a job that writes files."""
 
     dest: Annotated[str, Field(min_length=1)]
     """``s3://bucket/prefix`` or a local folder."""
     mode: Mode = "error"
-    """What to do where the target holds files already."""
+    """What to do if the target holds files already."""
     shared_paths: bool = False
-    """All workers of the cluster reach local paths as this machine does: a mounted volume, NFS."""
+    """All workers of the cluster see local paths as this machine does, for example through NFS."""
     overwrite_foreign: bool = False
-    """Let mode overwrite delete what no earlier job of ddbio wrote there, too."""
+    """Let ``mode=overwrite`` also delete files that no earlier job of ddbio wrote."""
     job_id: Annotated[str, Field(pattern="^[A-Za-z0-9_]+$")] | None = None
-    """Name of this run: a job that has this name and is committed is reported, not run again. Default is a new one."""
+    """Name of this run: if a job of this name is committed, it is reported and not run again. Default is a new one."""
     engine: Engine = "auto"
-    """Run on threads of this process, on Spark, or choose by size."""
+    """Run on threads of this process (``local``), on Spark, or choose by size."""
     target_file_bytes: Annotated[ByteSize, Field(ge=64 * 1024, le=64 * 1024**3)] = ByteSize(256 * 1024 * 1024)
     """Size at which a file is closed and the next one begun."""
     compression: Compression = "zstd"
     """Codec of the files."""
     tasks: Annotated[int, Field(ge=1, le=100_000)] | None = None
-    """Tasks that share the work; default is the engine's parallelism, fewer where there is little to do."""
+    """Number of tasks; default is the engine's parallelism, fewer for small jobs."""
+
+
+@dataclass(frozen=True, kw_only=True, config=CONFIG)
+class ScanToFilesOptions(FilesOptions, ScanOptions):
+    """Choose what of a table is scanned, and the files that its rows go to."""
+
+    format: Literal["parquet", "dynamodb-export"] = "parquet"
+    """Parquet files, or the layout of a native full export: gzipped DynamoDB JSON, unchanged, and manifests."""
+    digest: bool = False
+    """Compute the order-independent digest of the items as the service returned them."""
+
+    @model_validator(mode="after")
+    def _check_format(self) -> ScanToFilesOptions:
+        if self.format == "dynamodb-export" and self.mode == "append":
+            raise ValueError("an export is made by one job: give mode error or overwrite")
+        return self
+
+
+@dataclass(frozen=True, kw_only=True, config=CONFIG)
+class ExportToFilesOptions(FilesOptions, ExportReadOptions):
+    """Choose an export, and the files that its rows go to."""
+
+    format: Literal["parquet", "orc"] = "parquet"
+    """Format of the files."""
+
+
+@dataclass(frozen=True, kw_only=True, config=CONFIG)
+class ExportFoldOptions(ExportToFilesOptions):
+    """Choose a full export, the time up to which changes are applied, and the files that its rows go to."""
+
+    as_of: AwareDatetime | None = None
+    """Time, with its zone, of the wanted state: the end of a window; default is the end of the last one."""
+    spill: str | None = None
+    """Folder for intermediate rows, which all workers reach; default is a temporary one, with Spark in the target."""

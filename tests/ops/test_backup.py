@@ -51,7 +51,7 @@ def test_a_backup_is_what_was(serve):
     made = ddbio.create_backup(TABLE, digest=True, **side.options)
     assert (made.status, made.items, made.table_items) == ("AVAILABLE", 50, 50)
     side.change(1)
-    job = ddbio.restore_table(made.arn, "restored", digest=made.digest, **side.options)
+    job = ddbio.restore_table(made.arn, "restored", expect_digest=made.digest, **side.options)
     assert (job.status, job.items, job.verified, job.source) == ("ACTIVE", 50, True, made.arn)
     with pytest.raises(ValidationError, match="orders written to since"):
         ddbio.restore_table(made.arn, "again", verify=True, **side.options)
@@ -70,7 +70,7 @@ def test_a_table_goes_back_in_time(serve):
     latest = told["PointInTimeRecoveryDescription"]["LatestRestorableDateTime"].astimezone(UTC)
     side.change(1)
     then = latest.replace(microsecond=0) - timedelta(seconds=50)
-    assert ddbio.restore_table(TABLE, "then", at=then, digest=before, **side.options).items == 50
+    assert ddbio.restore_table(TABLE, "then", at=then, expect_digest=before, **side.options).items == 50
     assert ddbio.restore_table(TABLE, "now", verify=True, **side.options).verified
     assert ddbio.digest("now", **side.options) != before
     with pytest.raises(OptionError, match="recovered from"):
@@ -118,7 +118,7 @@ def test_the_command_line_backs_up_and_restores(serve):
     assert (made["name"], made["items"]) == ("before-it", 50)
     plan = run("restore", made["arn"], "restored", "--dry-run")
     assert (plan["target"], plan["source_table"], plan["backup_arn"]) == ("restored", TABLE, made["arn"])
-    assert run("restore", made["arn"], "restored", "--digest", made["digest"])["verified"]
+    assert run("restore", made["arn"], "restored", "--expect-digest", made["digest"])["verified"]
     assert run("list", TABLE)["backups"][0]["status"] == "AVAILABLE"
 
 
@@ -135,4 +135,4 @@ def test_another_stand_in_restores_the_same():
         )
         client.put_item(TableName=TABLE, Item={"pk": {"S": "a"}})
         made = ddbio.create_backup(TABLE, digest=True, **options)
-        assert ddbio.restore_table(made.arn, "restored", digest=made.digest, **options).items == 1
+        assert ddbio.restore_table(made.arn, "restored", expect_digest=made.digest, **options).items == 1

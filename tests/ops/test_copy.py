@@ -51,7 +51,7 @@ def server():
 
 def test_a_copy_holds_every_item_as_it_was(server):
     """Values of several types under one name, NULL, empty containers, sets and 38 digits arrive; the digests agree."""
-    report = ddbio.copy_table("source", "target", create=True, verify=True, endpoint_url=server.endpoint_url)
+    report = ddbio.copy_table("source", "target", create_target=True, verify=True, endpoint_url=server.endpoint_url)
     assert stored(server, "target") == stored(server, "source")
     assert (report.created, report.items, report.written, report.verified) == (True, 4, 4, True)
     assert report.digest == ddbio.digest("source", endpoint_url=server.endpoint_url)
@@ -62,7 +62,9 @@ def test_a_copy_is_verified_by_tables_whatever_folders_are_called(server, tmp_pa
     monkeypatch.chdir(tmp_path)
     for name in ("source", "target"):
         (tmp_path / name).mkdir()
-    assert ddbio.copy_table("source", "target", create=True, verify=True, endpoint_url=server.endpoint_url).verified
+    assert ddbio.copy_table(
+        "source", "target", create_target=True, verify=True, endpoint_url=server.endpoint_url
+    ).verified
 
 
 def test_keys_and_versions_may_differ_from_others_by_case_alone(server):
@@ -70,7 +72,7 @@ def test_keys_and_versions_may_differ_from_others_by_case_alone(server):
     items = [{"id": {"S": n}, "ID": {"S": n}, "At": {"N": n}, "at": {"N": "0"}} for n in "123"]
     server.load("cased", lines_of([*items, {"ID": {"S": "4"}, "At": {"S": "late"}}]), "ID:S")
     here = {"endpoint_url": server.endpoint_url}
-    assert ddbio.copy_table("cased", "copied", create=True, verify=True, **here).written == 4
+    assert ddbio.copy_table("cased", "copied", create_target=True, verify=True, **here).written == 4
     server.load("older", lines_of([{"ID": {"S": "1"}, "At": {"N": "0"}}, {"ID": {"S": "2"}, "At": {"N": "9"}}]), "ID:S")
     report = ddbio.copy_table("cased", "older", newer_by="At", **here)
     assert (report.written, report.skipped) == (3, 1)
@@ -80,7 +82,7 @@ def test_a_copy_crosses_endpoints(server):
     """Source and target may have connections of their own."""
     with FakeDynamoDB() as other:
         there = {"target_endpoint_url": other.endpoint_url, "target_region": "eu-west-1"}
-        report = ddbio.copy_table("source", "source", create=True, endpoint_url=server.endpoint_url, **there)
+        report = ddbio.copy_table("source", "source", create_target=True, endpoint_url=server.endpoint_url, **there)
         assert report.written == 4
         assert stored(other, "source") == stored(server, "source")
 
@@ -88,8 +90,8 @@ def test_a_copy_crosses_endpoints(server):
 def test_a_second_copy_changes_nothing(server):
     """In mode create, what is there is skipped; with newer_by, an older item replaces no newer one."""
     here = {"endpoint_url": server.endpoint_url}
-    ddbio.copy_table("source", "target", create=True, **here)
-    again = ddbio.copy_table("source", "target", create=True, mode="create", **here)
+    ddbio.copy_table("source", "target", create_target=True, **here)
+    again = ddbio.copy_table("source", "target", create_target=True, mode="create", **here)
     assert (again.created, again.written, again.skipped) == (False, 0, 4)
     items = [{"pk": {"S": "v"}, "sk": {"N": "1"}, "at": {"N": number}} for number in ("1", "2")]
     for name, item in zip(("older", "newer"), items, strict=True):
@@ -157,14 +159,14 @@ def test_what_speaks_against_a_copy_is_said_before_its_target_is_made(server, op
         ProvisionedThroughput=units,
     )
     with pytest.raises(OptionError):
-        ddbio.copy_table("model", "target", create=True, endpoint_url=server.endpoint_url, **options)
+        ddbio.copy_table("model", "target", create_target=True, endpoint_url=server.endpoint_url, **options)
     assert client_of(server).list_tables()["TableNames"] == ["model", "source"]
 
 
 def test_a_missing_table_is_named(server):
     """Neither a missing source nor a missing target is created by chance; of a target is told how it would be."""
     for source, target, told in (
-        ("source", "missing", "missing.*let create make it"),
+        ("source", "missing", "missing.*let create_target make it"),
         ("missing", "source", "missing"),
     ):
         with pytest.raises(NotFoundError, match=told):
@@ -205,7 +207,7 @@ def test_any_table_is_copied(items):
     keyed = [{**item, "pk": {"S": str(number)}} for number, item in enumerate(items)]
     with FakeDynamoDB() as server:
         server.load("source", lines_of(keyed), "pk:S")
-        report = ddbio.copy_table("source", "target", create=True, verify=True, endpoint_url=server.endpoint_url)
+        report = ddbio.copy_table("source", "target", create_target=True, verify=True, endpoint_url=server.endpoint_url)
         assert (report.items, report.written, report.verified) == (len(items), len(items), True)
 
 
@@ -276,7 +278,7 @@ def test_an_existing_table_is_not_touched(server):
 
 def test_a_plan_creates_nothing(server):
     """A dry run returns the request that would create the target; there is no such table afterwards."""
-    options = CopyOptions(source="source", target="target", create=True, endpoint_url=server.endpoint_url)
+    options = CopyOptions(source="source", target="target", create_target=True, endpoint_url=server.endpoint_url)
     plan = plan_copy(options)
     assert (plan.scan.table, plan.write, plan.creates["TableName"]) == ("source", None, "target")
     assert client_of(server).list_tables()["TableNames"] == ["source"]

@@ -111,7 +111,7 @@ def test_a_table_is_scanned_loaded_copied_and_digested(server, tmp_path, names, 
         client.put_item(TableName="source", Item={name: attribute(value) for name, value in item.items()})
     ddbio.scan_to_files("source", tmp_path / "out", engine="local", **told)
     ddbio.load_files(tmp_path / "out", "loaded", **told)
-    ddbio.copy_table("source", "copied", create=True, verify=True, **told)
+    ddbio.copy_table("source", "copied", create_target=True, verify=True, **told)
     digest = ddbio.digest("source", **told)
     assert sorted_items(of_batches(ddbio.read_table("source", **told).to_batches())) == sorted_items(whole)
     assert [ddbio.digest(name, **told) for name in ("loaded", "copied", tmp_path / "out")] == [digest] * 3

@@ -11,7 +11,7 @@ from ddbio.ops.job.clock import Clock
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ddbio.options import PatienceOptions
+    from ddbio.options import WaitPolicyOptions
 
 _FIRST_PAUSE_SECONDS = 0.5
 _GROWTH = 1.5
@@ -47,7 +47,7 @@ JobT = TypeVar("JobT", bound=Job)
 
 
 def await_end(
-    describe: Callable[[], JobT], options: PatienceOptions, watch: Callable[[JobT, float], None] | None = None
+    describe: Callable[[], JobT], options: WaitPolicyOptions, watch: Callable[[JobT, float], None] | None = None
 ) -> JobT:
     """Return a job as it is described once it runs no longer.
 

@@ -1,0 +1,87 @@
+"""Options of reading: which items of a table or an export are read, how fast, and into which columns."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import AwareDatetime, Field, model_validator
+from pydantic.dataclasses import dataclass
+
+from ddbio.options.connection import ConnectionOptions
+from ddbio.options.parsing import CONFIG, Names
+
+AcceptEncoding = Literal["identity", "gzip"]
+
+
+@dataclass(frozen=True, kw_only=True, config=CONFIG)
+class ColumnOptions(ConnectionOptions):
+    """Choose the columns that items are decoded into, and what happens to values that do not fit them."""
+
+    schema: Any = None
+    """``ItemSchema``, ``pyarrow.Schema`` or the JSON text of either (``ddbio schema --json``); default is inferred."""
+    on_misfit: Literal["rescue", "fail", "drop"] = "rescue"
+    """``rescue``: keep misfits in ``_rescue``; ``fail``: raise; ``drop``: discard those of attributes in ``drop``."""
+    drop: Names | None = None
+    """Attributes whose misfits are counted and discarded; those of other attributes go to ``_rescue``."""
+    nulls: Literal["merge", "keep"] = "merge"
+    """``merge``: NULL and missing are both null; ``keep``: each NULL is kept in ``_rescue``."""
+    sample_items: Annotated[int, Field(ge=1, le=100_000)] = 2_000
+    """Items to read, from several segments or files, to infer the schema."""
+
+    @model_validator(mode="after")
+    def _check_columns(self) -> ColumnOptions:
+        if (self.on_misfit == "drop") != (self.drop is not None):
+            raise ValueError("on_misfit=drop and the attributes to drop belong together: give both or neither")
+        return self
+
+
+@dataclass(frozen=True, kw_only=True, config=CONFIG)
+class ScanOptions(ColumnOptions):
+    """Choose what of a table is read, how fast, and into which columns."""
+
+    table: Annotated[str, Field(min_length=1)]
+    """Name or ARN of the table."""
+    index: str | None = None
+    """Secondary index to scan instead of the table."""
+    columns: Names | None = None
+    """Attributes to read (ProjectionExpression); default is all."""
+    consistent: bool = False
+    """Use strongly consistent reads, at twice the read units."""
+    segments: Annotated[int, Field(ge=1, le=1_000_000)] | None = None
+    """TotalSegments; default follows the table's size, the budget and the lanes."""
+    lanes: Annotated[int, Field(ge=1, le=1024)] | None = None
+    """Segments read at the same time, over all tasks."""
+    rcu_per_second: Annotated[float, Field(gt=0)] | None = None
+    """Read units per second that the whole job may use."""
+    read_ratio: Annotated[float, Field(gt=0, le=1.5)] | None = None
+    """The same as a share of the table's provisioned (or maximum on-demand) read units."""
+    limit: Annotated[int, Field(ge=1)] | None = None
+    """Stop after this many items; which ones is undefined."""
+    accept_encoding: AcceptEncoding = "identity"
+    """``gzip`` asks for compressed pages: several times fewer bytes for more CPU, for slow networks."""
+
+    @model_validator(mode="after")
+    def _check_scan(self) -> ScanOptions:
+        if self.rcu_per_second is not None and self.read_ratio is not None:
+            raise ValueError("give rcu_per_second or read_ratio, not both")
+        if self.columns is not None and len(set(self.columns)) != len(self.columns):
+            raise ValueError("columns names an attribute twice")
+        return self
+
+
+@dataclass(frozen=True, kw_only=True, config=CONFIG)
+class ExportReadOptions(ColumnOptions):
+    """Choose a native export and the columns that its items are decoded into."""
+
+    source: Annotated[str, Field(min_length=1)]
+    """The export's folder, which holds manifest-summary.json: ``s3://bucket/…/AWSDynamoDB/ID`` or a local path."""
+
+
+@dataclass(frozen=True, kw_only=True, config=CONFIG)
+class ExportWindowsOptions(ConnectionOptions):
+    """Choose the full export from which, and the time until which, changes are wanted."""
+
+    source: Annotated[str, Field(min_length=1)]
+    """The full export's folder, as for reading it."""
+    until: AwareDatetime | None = None
+    """Time, with its zone, until which changes are wanted; default is now."""
