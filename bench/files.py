@@ -15,8 +15,8 @@ from bench import data, decoders
 from bench.pairs import interleave, speed_ratio
 from ddbio.core.decode import Decoder
 from ddbio.core.staged import FileNaming
-from ddbio.files.local import LocalStore
-from ddbio.files.writer import FileOptions, RollingWriter
+from ddbio.files.local_store import LocalStore
+from ddbio.files.rolling_writer import FileOptions, RollingWriter
 
 if TYPE_CHECKING:
     from ddbio.options import Compression

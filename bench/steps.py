@@ -25,7 +25,7 @@ from ddbio.core.digest_columns import ColumnDigest
 from ddbio.core.encode import Encoder
 from ddbio.core.raw_items import RawItemReader
 from ddbio.files.dictionary import dictionary_columns
-from ddbio.files.item_files import compress
+from ddbio.files.line_writers import compress
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

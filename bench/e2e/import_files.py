@@ -13,7 +13,7 @@ from bench import data, decoders, pairs
 from bench.e2e import record
 from ddbio.core.decode import Decoder
 from ddbio.core.encode import Encoder
-from ddbio.files.item_files import compress
+from ddbio.files.line_writers import compress
 
 if TYPE_CHECKING:
     from ddbio.ops.imports.files import ImportFilesReport

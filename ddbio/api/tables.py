@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from ddbio.ops import infer
 from ddbio.ops.digest import digest_source
-from ddbio.ops.scans import read
-from ddbio.ops.scans import scan as scanning
+from ddbio.ops.scans import read, to_files
 from ddbio.options import (
     ScanOptions,
     ScanToFilesOptions,
@@ -96,7 +95,7 @@ def scan_to_files(
         Nothing of the job is then visible at the target.
     """
     values = {**options, "table": table, "dest": os.fspath(dest)}
-    return scanning.scan_to_files(parse_options(ScanToFilesOptions, values), master=master, conf=conf)
+    return to_files.scan_to_files(parse_options(ScanToFilesOptions, values), master=master, conf=conf)
 
 
 def infer_schema(source: Source, **options: Any) -> ItemSchema:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from botocore.exceptions import BotoCoreError, ClientError
 
 from ddbio.aws.failure import error_code, to_ddbio_error
-from ddbio.core.staged import Staged
+from ddbio.core.staged import StagedFile
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
@@ -69,7 +69,7 @@ class MultipartSink:
         self._size_bytes += taken
         return taken
 
-    def finish(self, rows: int) -> Staged:
+    def finish(self, rows: int) -> StagedFile:
         """Return what completes the object once all parts are uploaded."""
         # S3 completes no upload without a part; the only one of an empty object is empty.
         if self._buffer or not self._size_bytes:
@@ -77,7 +77,7 @@ class MultipartSink:
         while self._pending:
             self._parts.append(self._pending.popleft().result())
         self._stop()
-        return Staged(self._path, self._size_bytes, rows, {"upload_id": self._upload_id, "parts": self._parts})
+        return StagedFile(self._path, self._size_bytes, rows, {"upload_id": self._upload_id, "parts": self._parts})
 
     def abort(self) -> None:
         """Abort the upload; later writes are discarded."""

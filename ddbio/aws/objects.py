@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from ddbio.aws.client import ClientSpec
-    from ddbio.core.staged import Staged
+    from ddbio.core.staged import StagedFile
 
 # Several tasks of one process share a client, each with parts in flight.
 _CONNECTIONS = 32
@@ -69,7 +69,7 @@ class S3Store:
         with self._told("s3:PutObject", path):
             return MultipartSink(self._client, self._place(path), path)
 
-    def complete(self, staged: Staged) -> None:
+    def complete(self, staged: StagedFile) -> None:
         """Complete the upload; succeed as well if an earlier call did.
 
         Raises
@@ -234,7 +234,7 @@ class S3Store:
     def _name(self, path: str) -> str:
         return f"s3://{self._bucket}/{self._key(path)}"
 
-    def _is_there(self, staged: Staged) -> bool:
+    def _is_there(self, staged: StagedFile) -> bool:
         """Return whether the object is the one that the staged parts make."""
         found = self._head(staged.path)
         if found is None or found["ContentLength"] != staged.size_bytes:

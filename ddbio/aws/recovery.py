@@ -6,7 +6,7 @@ import time
 from typing import TYPE_CHECKING
 
 from ddbio.aws.control import call
-from ddbio.core.facts import RecoveryFacts
+from ddbio.core.table_description import RecoveryDescription
 from ddbio.errors import ServiceError
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ _PAUSE_SECONDS = 2.0
 _NOT_YET = "ContinuousBackupsUnavailableException"
 
 
-def describe_recovery(spec: ClientSpec, table: str) -> RecoveryFacts:
+def describe_recovery(spec: ClientSpec, table: str) -> RecoveryDescription:
     """Return what DescribeContinuousBackups says of a table.
 
     Raises
@@ -31,14 +31,14 @@ def describe_recovery(spec: ClientSpec, table: str) -> RecoveryFacts:
     """
     reply = call(spec, "DescribeContinuousBackups", f"table {table!r}", {"TableName": table})
     stated = reply["ContinuousBackupsDescription"].get("PointInTimeRecoveryDescription", {})
-    return RecoveryFacts(
+    return RecoveryDescription(
         is_on=stated.get("PointInTimeRecoveryStatus") == "ENABLED",
         earliest=stated.get("EarliestRestorableDateTime"),
         latest=stated.get("LatestRestorableDateTime"),
     )
 
 
-def enable_recovery(spec: ClientSpec, table: str, deadline_seconds: float) -> RecoveryFacts:
+def enable_recovery(spec: ClientSpec, table: str, deadline_seconds: float) -> RecoveryDescription:
     """Turn point-in-time recovery on and return once the service says that it is.
 
     Raises

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ddbio.aws.control import call
-from ddbio.core.facts import IndexFacts, IndexKey, TableFacts
+from ddbio.core.table_description import IndexDescription, IndexKey, TableDescription
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 _LONGEST_KEY_BYTES = {"HASH": 2048, "RANGE": 1024}
 
 
-def describe_table(spec: ClientSpec, table: str) -> TableFacts:
+def describe_table(spec: ClientSpec, table: str) -> TableDescription:
     """Return what DescribeTable says of a table.
 
     Raises
@@ -35,7 +35,7 @@ def describe_table(spec: ClientSpec, table: str) -> TableFacts:
     return _facts(call(spec, "DescribeTable", f"table {table!r}", {"TableName": table})["Table"])
 
 
-def facts_of_description(stated: Mapping[str, Any]) -> TableFacts:
+def facts_of_description(stated: Mapping[str, Any]) -> TableDescription:
     """Return what a description says, be it DescribeTable's whole reply or the table in it.
 
     Raises
@@ -46,13 +46,13 @@ def facts_of_description(stated: Mapping[str, Any]) -> TableFacts:
     return _facts(stated.get("Table", stated))
 
 
-def _facts(table: Mapping[str, Any]) -> TableFacts:
+def _facts(table: Mapping[str, Any]) -> TableDescription:
     types = {each["AttributeName"]: each["AttributeType"] for each in table.get("AttributeDefinitions", [])}
     keys = tuple((name, types[name]) for name in _key_names(table))
     on_demand = table.get("BillingModeSummary", {}).get("BillingMode") == "PAY_PER_REQUEST"
     indexes = [_index(each, types, is_global=True) for each in table.get("GlobalSecondaryIndexes", [])]
     indexes += [_index(each, types, is_global=False) for each in table.get("LocalSecondaryIndexes", [])]
-    return TableFacts(
+    return TableDescription(
         name=table["TableName"],
         arn=table.get("TableArn", table["TableName"]),
         table_id=table.get("TableId", ""),
@@ -68,9 +68,9 @@ def _facts(table: Mapping[str, Any]) -> TableFacts:
     )
 
 
-def _index(index: Mapping[str, Any], types: Mapping[str, str], *, is_global: bool) -> IndexFacts:
+def _index(index: Mapping[str, Any], types: Mapping[str, str], *, is_global: bool) -> IndexDescription:
     keys = [(key["AttributeName"], _LONGEST_KEY_BYTES[key["KeyType"]]) for key in index.get("KeySchema", [])]
-    return IndexFacts(
+    return IndexDescription(
         name=index["IndexName"],
         is_global=is_global,
         key_names=tuple(_key_names(index)),

@@ -16,7 +16,7 @@ from ddbio.cli.show import format_report
 from ddbio.errors import ValidationError
 from ddbio.ops.digest import digest_files
 from ddbio.ops.job.report import DemoReport
-from ddbio.ops.scans.scan import scan_to_files
+from ddbio.ops.scans.to_files import scan_to_files
 from ddbio.options import ScanToFilesOptions, parse_options
 from ddbio.testing import FakeDynamoDB, MotoServer, flights
 

@@ -11,7 +11,7 @@ import click
 from ddbio.cli.flags import CONF_FLAG, JSON_FLAG, MASTER_FLAG, QUIET_FLAG, command_of, flags_of, parse_conf, parse_flags
 from ddbio.cli.progress import LoadProgress
 from ddbio.cli.show import counted, format_load_plan
-from ddbio.ops.job.staging import new_job_id
+from ddbio.ops.job.storage import new_job_id
 from ddbio.ops.loads.load import load_files, load_plan_of
 from ddbio.options import LoadOptions
 

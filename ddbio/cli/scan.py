@@ -10,7 +10,8 @@ import click
 from ddbio.cli.flags import CONF_FLAG, JSON_FLAG, MASTER_FLAG, QUIET_FLAG, flags_of, parse_conf, parse_flags
 from ddbio.cli.progress import ProgressWatch
 from ddbio.cli.show import format_plan, format_report, plan_to_dict
-from ddbio.ops.scans.scan import plan_of, plan_to_files, scan_to_files
+from ddbio.ops.scans.plan import plan_of, plan_to_files
+from ddbio.ops.scans.to_files import scan_to_files
 from ddbio.options import ScanToFilesOptions
 
 _DIGEST_NOTE = "          of the table: where items hold NULL the files have another, unless --nulls keep is given"

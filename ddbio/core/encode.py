@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from ddbio.core.facts import IndexKey
+    from ddbio.core.table_description import IndexKey
 
 __all__ = ["EncodeOptions", "EncodedItems", "Encoder", "Refusal", "warm"]
 

@@ -12,7 +12,7 @@ from ddbio.errors import OptionError
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from ddbio.core.facts import TableFacts
+    from ddbio.core.table_description import TableDescription
     from ddbio.options import Engine, ScanOptions
 
 MIB = 1024 * 1024
@@ -107,7 +107,7 @@ def rotated_segments(size_bytes: int) -> int:
     return min(ROTATED_SEGMENTS, math.ceil(2 * size_bytes / ROTATED_PAGE_BYTES))
 
 
-def budget_of(facts: TableFacts, options: ScanOptions) -> float | None:
+def budget_of(facts: TableDescription, options: ScanOptions) -> float | None:
     """Return the read units per second the job may use, or None for no bound.
 
     Raises
@@ -129,7 +129,7 @@ def budget_of(facts: TableFacts, options: ScanOptions) -> float | None:
     return rate * options.read_ratio
 
 
-def check_scan(facts: TableFacts, options: ScanOptions) -> None:
+def check_scan(facts: TableDescription, options: ScanOptions) -> None:
     """Refuse what the service would refuse, before anything is read.
 
     Raises
@@ -161,7 +161,7 @@ class Resources:
     can_start_spark: bool = True
 
 
-def plan_scan(facts: TableFacts, sample: Sample, options: ScanOptions, resources: Resources) -> ScanPlan:
+def plan_scan(facts: TableDescription, sample: Sample, options: ScanOptions, resources: Resources) -> ScanPlan:
     """Return the plan of a scan: segments from size, budget and lanes; an explicit number wins.
 
     Segments are ``clamp(max(size / 512 MiB, 4 × lanes, budget / 250), 1, 1,000,000)``; a table below 256 MiB, or of

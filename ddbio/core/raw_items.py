@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from ddbio.core.facts import IndexKey
     from ddbio.core.kernel.encode.keys import KeyRule
+    from ddbio.core.table_description import IndexKey
     from ddbio.core.text.framing import Framing
 
 PIECE_BYTES = 2 << 20

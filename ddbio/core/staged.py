@@ -11,13 +11,13 @@ from ddbio.errors import OptionError
 
 # Without a hyphen a job id never ends inside another one.
 _JOB_ID = re.compile(r"[A-Za-z0-9_]+")
-# As ddbio.ops.job.staging makes ids.
+# As ddbio.ops.job.storage makes ids.
 _INSTANT = re.compile(r"\d{8}T\d{6}Z(?=_)")
 _FILE_NAME = re.compile(r"part-([A-Za-z0-9_]+)-\d+-\d+-\d+\.")
 
 
 @dataclass(frozen=True, slots=True)
-class Staged:
+class StagedFile:
     """Hold what completes one staged file, in any process: plain JSON values and no credential.
 
     Attributes

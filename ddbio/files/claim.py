@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from ddbio.core.staged import StoredObject
-    from ddbio.files.store import ObjectStore
+    from ddbio.files.object_store import ObjectStore
 
 WriteMode: TypeAlias = Literal["error", "append", "overwrite"]
 

@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass, field
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from ddbio.core.staged import FileNaming, SmallObject, Staged, check_job_id, job_of, started_at
+from ddbio.core.staged import FileNaming, SmallObject, StagedFile, check_job_id, job_of, started_at
 from ddbio.errors import DdbioError, NotFoundError, TargetError
 from ddbio.files.claim import FORMAT, LEASE_SECONDS, META, PROBE, Claim, claim_path, format_state, parse_state
 from ddbio.version import __version__
@@ -24,9 +24,9 @@ if TYPE_CHECKING:
     from typing import TypeAlias
 
     from ddbio.files.claim import ForeignClaim, WriteMode
-    from ddbio.files.store import ObjectStore
+    from ddbio.files.object_store import ObjectStore
 
-    Complete: TypeAlias = Callable[[Sequence[Staged], "JobFacts"], object]
+    Complete: TypeAlias = Callable[[Sequence[StagedFile], "CommitInfo"], object]
 
 _INTENT = ".intent.json"
 _STAGING = f"{META}staging/"
@@ -38,7 +38,7 @@ _LOG = logging.getLogger("ddbio.commit")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class JobFacts:
+class CommitInfo:
     """Hold what the manifest says of a job beside its files.
 
     Attributes
@@ -109,7 +109,7 @@ class Target:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Intent:
     job_id: str
-    staged: tuple[Staged, ...]
+    staged: tuple[StagedFile, ...]
     replaced: tuple[str, ...]
     manifest: dict[str, Any]
     objects: tuple[SmallObject, ...] = ()
@@ -175,7 +175,9 @@ def prepare(target: Target, job_id: str) -> tuple[str, ...]:
         raise
 
 
-def commit(target: Target, job_id: str, staged: Sequence[Staged], facts: JobFacts, replaced: Sequence[str] = ()) -> str:
+def commit(
+    target: Target, job_id: str, staged: Sequence[StagedFile], facts: CommitInfo, replaced: Sequence[str] = ()
+) -> str:
     """Make the staged files and then their manifest visible; return the manifest's path.
 
     Should it fail, ``abort`` or the next ``prepare`` brings the target to all or nothing.
@@ -250,7 +252,7 @@ def _require_no_hazard(target: Target) -> None:
         )
 
 
-def _manifest(target: Target, job_id: str, staged: Sequence[Staged], facts: JobFacts) -> dict[str, Any]:
+def _manifest(target: Target, job_id: str, staged: Sequence[StagedFile], facts: CommitInfo) -> dict[str, Any]:
     return {
         "format": FORMAT,
         "job_id": job_id,
@@ -435,7 +437,7 @@ def _read_intent(store: ObjectStore, path: str) -> _Intent | None:
         return None
     return _Intent(
         job_id=stated["job_id"],
-        staged=tuple(Staged(**each) for each in stated["staged"]),
+        staged=tuple(StagedFile(**each) for each in stated["staged"]),
         replaced=tuple(stated["replaced"]),
         manifest=stated["manifest"],
         objects=tuple(SmallObject(**each) for each in stated.get("objects", [])),

@@ -11,8 +11,8 @@ import pyarrow.orc
 if TYPE_CHECKING:
     from typing_extensions import Buffer
 
-    from ddbio.core.staged import Staged
-    from ddbio.files.store import Sink
+    from ddbio.core.staged import StagedFile
+    from ddbio.files.object_store import Sink
     from ddbio.options import Compression
 
 EXTENSIONS: dict[Compression, str] = {
@@ -56,7 +56,7 @@ class OrcFile:
         self._writer.write(table)
         self._rows += table.num_rows
 
-    def finish(self) -> Staged:
+    def finish(self) -> StagedFile:
         """Return the staged file, its footer written."""
         if not self._rows:
             # The writer learns its columns from rows: without any it would leave no file of ORC.

@@ -8,12 +8,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from ddbio.errors import DecodeError, NotFoundError
-from ddbio.files.ranges import RangeFile
+from ddbio.files.object_store import RangeFile
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from ddbio.files.store import ObjectStore
+    from ddbio.files.object_store import ObjectStore
 
 
 def read_schema(store: ObjectStore, path: str) -> pa.Schema:

@@ -11,23 +11,23 @@ from ddbio.aws.recovery import describe_recovery
 from ddbio.aws.table import describe_table
 from ddbio.core.backup_job import RestorePlan
 from ddbio.errors import NotFoundError, OptionError, ServiceError, ValidationError
-from ddbio.ops.job.clock import Clock
-from ddbio.ops.job.target import dynamodb_spec
+from ddbio.ops.job.report import Clock
+from ddbio.ops.job.storage import dynamodb_spec
 from ddbio.ops.job.waiting import await_end
-from ddbio.ops.table_digest import digest_of_table
+from ddbio.ops.scans.read import digest_of_table
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ddbio.core.backup_job import BackupJob, RestoreJob
-    from ddbio.core.facts import TableFacts
+    from ddbio.core.table_description import TableDescription
     from ddbio.ops.job.waiting import Job
     from ddbio.options import BackupCreateOptions, ConnectionOptions, RestoreOptions
 
     Watch = Callable[[Job, float], None]
 
 
-def describe_source(options: BackupCreateOptions) -> TableFacts:
+def describe_source(options: BackupCreateOptions) -> TableDescription:
     """Return what is known of the table that would be backed up."""
     return describe_table(dynamodb_spec(options), options.table)
 

@@ -17,15 +17,13 @@ from ddbio.core.loads.write_plan import BATCH_LANES, plan_write
 from ddbio.core.plan import ROTATED_PAGE_BYTES, budget_of, rotated_segments
 from ddbio.core.table_like import table_like
 from ddbio.errors import NotFoundError, OptionError, SchemaError, TargetError, ValidationError
-from ddbio.ops.job.clock import Clock
-from ddbio.ops.job.report import Report
-from ddbio.ops.job.target import dynamodb_spec
+from ddbio.ops.job.report import Clock, Report
+from ddbio.ops.job.storage import dynamodb_spec
 from ddbio.ops.job.waiting import await_end
 from ddbio.ops.loads.load import write_items
-from ddbio.ops.scans.scan import plan_of, scan_tasks
-from ddbio.ops.scans.survey import describe_scan
-from ddbio.ops.scans.task import PageStream
-from ddbio.ops.table_digest import digest_of_table
+from ddbio.ops.scans.plan import describe_scan, plan_of, scan_tasks
+from ddbio.ops.scans.read import digest_of_table
+from ddbio.ops.scans.stream import PageStream
 from ddbio.options import ScanOptions, WriteOptions, connection_of
 
 if TYPE_CHECKING:
@@ -34,10 +32,10 @@ if TYPE_CHECKING:
 
     from ddbio.aws.client import ClientSpec
     from ddbio.core.digest import Digest
-    from ddbio.core.facts import TableFacts
     from ddbio.core.loads.write_plan import WritePlan
     from ddbio.core.plan import ScanPlan
-    from ddbio.ops.scans.task import ScanTask
+    from ddbio.core.table_description import TableDescription
+    from ddbio.ops.scans.stream import ScanTask
     from ddbio.options import CopyOptions, CreateLikeOptions
 
 
@@ -242,7 +240,7 @@ def _spelled(keys: tuple[tuple[str, str], ...]) -> str:
     return ", ".join(f"{name}:{tag}" for name, tag in keys)
 
 
-def _scan_of(options: CopyOptions) -> tuple[TableFacts, ScanOptions]:
+def _scan_of(options: CopyOptions) -> tuple[TableDescription, ScanOptions]:
     scan = ScanOptions(
         **connection_of(options),
         table=options.source,

@@ -10,14 +10,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ddbio.errors import DecodeError, NotFoundError, OptionError
-from ddbio.files.gunzip import GunzipLines
-from ddbio.files.rows import inflated, is_rows
-from ddbio.ops.job.target import open_store
+from ddbio.files.decompress import GunzipLines
+from ddbio.files.row_files import inflated, is_rows
+from ddbio.ops.job.storage import open_store
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator
 
-    from ddbio.files.store import ObjectStore
+    from ddbio.files.object_store import ObjectStore
     from ddbio.options import ConnectionOptions
 
 PARQUET = ".parquet"

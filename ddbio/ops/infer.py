@@ -15,14 +15,14 @@ from ddbio.core.text.framing import framed_items
 from ddbio.errors import DecodeError
 from ddbio.files.reader import read_schema
 from ddbio.ops.data_files import PARQUET, find_data, is_data, named_errors, read_lines, read_plain
-from ddbio.ops.scans.survey import describe_scan, observe_table
+from ddbio.ops.scans.plan import describe_scan, observe_table
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from typing import TypeAlias
 
     from ddbio.core.attribute import Item
-    from ddbio.files.store import ObjectStore
+    from ddbio.files.object_store import ObjectStore
     from ddbio.options import ScanOptions
 
     Source: TypeAlias = str | os.PathLike[str] | bytes | bytearray | memoryview

@@ -20,9 +20,8 @@ from ddbio.core.plan import Resources, budget_of, plan_scan
 from ddbio.core.schema.field import RESCUE_NAME, name_of_field
 from ddbio.engine import available_cores
 from ddbio.errors import OptionError, SchemaError
-from ddbio.ops.scans.scan import scan_tasks
-from ddbio.ops.scans.survey import describe_scan, sample_table
-from ddbio.ops.scans.task import SegmentStream
+from ddbio.ops.scans.plan import describe_scan, sample_table, scan_tasks
+from ddbio.ops.scans.stream import SegmentStream
 from ddbio.options import ScanOptions, parse_options
 from ddbio.spark.lease_server import request_lease_terms
 from ddbio.spark.types import to_arrow_schema, to_spark_schema
@@ -34,9 +33,9 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
     from ddbio.budget import Budget, BudgetAddress
-    from ddbio.core.facts import TableFacts
     from ddbio.core.plan import Sample
-    from ddbio.ops.scans.task import ScanTask
+    from ddbio.core.table_description import TableDescription
+    from ddbio.ops.scans.stream import ScanTask
     from ddbio.spark.lease_server import LeaseTerms
 
 log = logging.getLogger(__name__)
@@ -62,7 +61,7 @@ class Survey:
     """Hold what is known of a table before its read is planned."""
 
     options: DataFrameOptions
-    facts: TableFacts
+    facts: TableDescription
     sample: Sample
     terms: LeaseTerms | None
 

@@ -13,8 +13,7 @@ from pyspark import SparkFiles
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
 from ddbio.errors import OptionError
-from ddbio.ops.job.staging import new_job_id
-from ddbio.ops.job.target import dynamodb_spec
+from ddbio.ops.job.storage import dynamodb_spec, new_job_id
 from ddbio.ops.loads.lanes import WriteTally, WriteTask
 from ddbio.ops.loads.load import plan_of
 from ddbio.ops.loads.rejects import Rejects

@@ -10,8 +10,8 @@ import pytest
 import ddbio
 from ddbio.core.arrow_bounds import bounded
 from ddbio.errors import DecodeError
-from ddbio.files.local import LocalStore
-from ddbio.files.rows import RowFiles
+from ddbio.files.local_store import LocalStore
+from ddbio.files.row_files import RowFiles
 from ddbio.ops.loads.sources import batches_of
 
 

@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ddbio.core.facts import IndexFacts, TableFacts
 from ddbio.core.plan import Resources, Sample, budget_of, check_scan, plan_scan, spread_order
+from ddbio.core.table_description import IndexDescription, TableDescription
 from ddbio.errors import OptionError
 from ddbio.options import ScanOptions, ScanToFilesOptions, parse_options
 
@@ -15,7 +15,9 @@ SCHEMA = pa.schema([pa.field("pk", pa.string())])
 
 
 def _facts(size_bytes=0, item_count=0, rcu=None, indexes=()):
-    return TableFacts("t", "arn", "id", "ACTIVE", (("pk", "S"),), item_count, size_bytes, rcu is None, rcu, indexes)
+    return TableDescription(
+        "t", "arn", "id", "ACTIVE", (("pk", "S"),), item_count, size_bytes, rcu is None, rcu, indexes
+    )
 
 
 def _plan(size_bytes=0, spark=None, complete=False, cores=2, **options):
@@ -112,7 +114,7 @@ def test_small_budgets_bound_the_page():
 
 def test_budget_from_ratio():
     """A share is taken of the table's own rate, or of the global index's."""
-    index = IndexFacts("g", is_global=True, key_names=("k",), item_count=1, size_bytes=1, rcu=50.0)
+    index = IndexDescription("g", is_global=True, key_names=("k",), item_count=1, size_bytes=1, rcu=50.0)
     asked = parse_options(ScanOptions, {"table": "t", "read_ratio": 0.5})
     assert budget_of(_facts(rcu=100.0), asked) == 50.0
     asked = parse_options(ScanOptions, {"table": "t", "read_ratio": 0.5, "index": "g"})
@@ -127,7 +129,7 @@ def test_ratio_needs_a_rate():
 
 def test_unknown_index_is_refused_with_the_known_ones():
     """The message lists the indexes there are."""
-    index = IndexFacts("by_date", is_global=True, key_names=("d",), item_count=0, size_bytes=0)
+    index = IndexDescription("by_date", is_global=True, key_names=("d",), item_count=0, size_bytes=0)
     table = _facts(indexes=(index,))
     with pytest.raises(OptionError, match="it has: by_date"):
         check_scan(table, parse_options(ScanOptions, {"table": "t", "index": "nope"}))

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ddbio.core.staged import FileNaming, Staged, job_of
+from ddbio.core.staged import FileNaming, StagedFile, job_of
 from ddbio.errors import OptionError
 
 JOB_IDS = st.text("abcXYZ019_", min_size=1, max_size=8)
@@ -43,6 +43,6 @@ def test_unfit_job_ids_are_refused(job_id):
 
 def test_staged_survives_json_and_pickle():
     """What completes a file goes through the intent and between processes unchanged."""
-    staged = Staged("part-j-0-0-0.parquet", 7, 2, {"upload_id": "u", "parts": [{"PartNumber": 1, "ETag": "e"}]})
-    assert Staged(**json.loads(json.dumps(asdict(staged)))) == staged
+    staged = StagedFile("part-j-0-0-0.parquet", 7, 2, {"upload_id": "u", "parts": [{"PartNumber": 1, "ETag": "e"}]})
+    assert StagedFile(**json.loads(json.dumps(asdict(staged)))) == staged
     assert pickle.loads(pickle.dumps(staged)) == staged

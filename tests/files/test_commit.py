@@ -15,10 +15,10 @@ from ddbio.core.staged import FileNaming, SmallObject
 from ddbio.errors import NotFoundError, OptionError, TargetError
 from ddbio.files import commit as commits
 from ddbio.files.claim import claim_path, is_claim
-from ddbio.files.commit import AlreadyCommittedError, JobFacts, Target, abort, manifest_path, whole
-from ddbio.files.local import LocalStore
+from ddbio.files.commit import AlreadyCommittedError, CommitInfo, Target, abort, manifest_path, whole
+from ddbio.files.local_store import LocalStore
 
-FACTS = JobFacts(created_at="2025-01-02T03:04:05Z", source={"table": "flights"}, schema="{}", digest="7f")
+FACTS = CommitInfo(created_at="2025-01-02T03:04:05Z", source={"table": "flights"}, schema="{}", digest="7f")
 
 
 class Death(BaseException):
@@ -124,7 +124,7 @@ def test_a_commit_shows_files_and_manifest(make_store, staged_left):
 
 
 def test_nothing_is_visible_before_the_commit(make_store):
-    """Staged files are neither listed nor in the way of a job that wants an empty target."""
+    """StagedFile files are neither listed nor in the way of a job that wants an empty target."""
     store = make_store()
     prepare(store, "error", "one")
     stage(store, "one", 0)
@@ -417,7 +417,7 @@ def test_a_job_of_a_process_that_has_ended_is_dead_at_once(local_store):
     script = """
 import os, sys
 from ddbio.files.commit import Target, prepare
-from ddbio.files.local import LocalStore
+from ddbio.files.local_store import LocalStore
 prepare(Target(store=LocalStore(sys.argv[1]), mode="overwrite"), "one")
 os._exit(9)
 """

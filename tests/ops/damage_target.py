@@ -19,17 +19,17 @@ import pyarrow.parquet as pq
 
 import ddbio
 from ddbio.core.digest_columns import digest_of_batches
-from ddbio.core.facts import TableFacts
 from ddbio.core.loads.write_plan import plan_write
 from ddbio.core.loads.write_rows import RowWriter
+from ddbio.core.table_description import TableDescription
 from ddbio.errors import DdbioError
-from ddbio.files.local import LocalStore
-from ddbio.files.rows import RowFiles
+from ddbio.files.local_store import LocalStore
+from ddbio.files.row_files import RowFiles
 from ddbio.options import LoadOptions, parse_options
 from ddbio.testing.export import ExportWriter
 
 ROWS = 40
-FACTS = TableFacts("rows", "arn", "id", "ACTIVE", (("pk", "S"),), 0, 0, on_demand=True)
+FACTS = TableDescription("rows", "arn", "id", "ACTIVE", (("pk", "S"),), 0, 0, on_demand=True)
 
 
 def table() -> pa.Table:

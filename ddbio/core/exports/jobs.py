@@ -11,7 +11,7 @@ from ddbio.errors import OptionError
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from ddbio.core.facts import RecoveryFacts, TableFacts
+    from ddbio.core.table_description import RecoveryDescription, TableDescription
     from ddbio.options import ExportStartOptions
 
 
@@ -92,7 +92,7 @@ class ExportJob:
 
 
 def plan_export(
-    facts: TableFacts, recovery: RecoveryFacts, options: ExportStartOptions, client_token: str
+    facts: TableDescription, recovery: RecoveryDescription, options: ExportStartOptions, client_token: str
 ) -> ExportPlan:
     """Return how a table is exported.
 

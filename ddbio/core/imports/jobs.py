@@ -6,15 +6,15 @@ import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ddbio.core.facts import IndexKey
 from ddbio.core.jobs import s3_place
+from ddbio.core.table_description import IndexKey
 from ddbio.core.table_key import format_key, parse_key
 from ddbio.errors import OptionError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from ddbio.core.facts import TableFacts
+    from ddbio.core.table_description import TableDescription
     from ddbio.options import BulkStartOptions, ImportStartOptions
 
 
@@ -333,7 +333,11 @@ class BulkJob:
 
 
 def plan_bulk(
-    facts: TableFacts, options: BulkStartOptions, files: ImportedFiles, objects: tuple[int, ...], client_token: str
+    facts: TableDescription,
+    options: BulkStartOptions,
+    files: ImportedFiles,
+    objects: tuple[int, ...],
+    client_token: str,
 ) -> BulkPlan:
     """Return how objects are put into a table.
 

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
-    from ddbio.core.facts import TableFacts
     from ddbio.core.loads.write_plan import WritePlan
     from ddbio.core.plan import Resources
+    from ddbio.core.table_description import TableDescription
     from ddbio.options import LoadOptions
 
 # https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/on-demand-capacity-mode.html: a new table's start.
@@ -94,7 +94,7 @@ class LoadPlan:
 
 
 def plan_load(
-    options: LoadOptions, write: WritePlan, facts: TableFacts, found: SourceFacts, resources: Resources
+    options: LoadOptions, write: WritePlan, facts: TableDescription, found: SourceFacts, resources: Resources
 ) -> LoadPlan:
     """Return what a load would do."""
     indexes = tuple(index.name for index in facts.indexes if set(index.key_names) <= set(found.columns))

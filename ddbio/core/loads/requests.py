@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from ddbio.core.facts import IndexKey
+    from ddbio.core.table_description import IndexKey
 
 # https://docs.aws.amazon.com/amazondynamodb/latest/APIReference/API_WriteRequest.html
 PUT = b'{"PutRequest":{"Item":', b"}}"

@@ -10,7 +10,7 @@ from ddbio.core.ramp import DEFAULT_QUOTA_WCU, NEW_TABLE_WCU, Ramp
 from ddbio.errors import OptionError
 
 if TYPE_CHECKING:
-    from ddbio.core.facts import IndexKey, TableFacts
+    from ddbio.core.table_description import IndexKey, TableDescription
     from ddbio.options import WriteOptions
 
 BATCH_LANES = 8
@@ -59,7 +59,7 @@ class WritePlan:
         return self.operation_by is not None or (self.mode != "delete" and self.newer_by is None)
 
 
-def plan_write(facts: TableFacts, options: WriteOptions) -> WritePlan:
+def plan_write(facts: TableDescription, options: WriteOptions) -> WritePlan:
     """Return how some rows are written to a table.
 
     Raises
@@ -101,7 +101,7 @@ def _lanes(options: WriteOptions, *rates: float | None) -> int:
     return min(most, max(BATCH_LANES, asked))
 
 
-def ramp_of(facts: TableFacts, options: WriteOptions) -> Ramp | None:
+def ramp_of(facts: TableDescription, options: WriteOptions) -> Ramp | None:
     """Return how the rate of a warm-up begins: with what the table bears at once.
 
     Raises
@@ -116,7 +116,7 @@ def ramp_of(facts: TableFacts, options: WriteOptions) -> Ramp | None:
     return Ramp(max(NEW_TABLE_WCU, facts.warm_wcu or 0.0))
 
 
-def write_budget_of(facts: TableFacts, options: WriteOptions) -> float | None:
+def write_budget_of(facts: TableDescription, options: WriteOptions) -> float | None:
     """Return the write units per second that a job may use, or None for no bound; one unit is the least.
 
     Raises

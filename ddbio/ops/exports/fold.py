@@ -27,11 +27,9 @@ from ddbio.ops.exports.fold_tasks import (
 from ddbio.ops.exports.read import engine_name, read_source
 from ddbio.ops.exports.source import open_export
 from ddbio.ops.exports.tasks import ExportTally, Layout, export_tasks, layout_of_export, spark_task_count
-from ddbio.ops.job.clock import Clock
-from ddbio.ops.job.report import FileReport, MisfitReport, Report, file_reports, misfit_reports
+from ddbio.ops.job.report import Clock, FileReport, MisfitReport, Report, file_reports, misfit_reports
 from ddbio.ops.job.spill import Spill
-from ddbio.ops.job.staging import open_staging, report_again, target_of
-from ddbio.ops.job.target import open_store, require_shared, spare_sources
+from ddbio.ops.job.storage import open_staging, open_store, report_again, require_shared, spare_sources, target_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -39,10 +37,10 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from ddbio.core.exports.fold import Window
-    from ddbio.core.staged import Staged
+    from ddbio.core.staged import StagedFile
     from ddbio.engine import Engine
     from ddbio.ops.exports.source import ExportSource
-    from ddbio.ops.job.staging import Staging
+    from ddbio.ops.job.storage import Staging
     from ddbio.options import ExportFoldOptions, ExportReadOptions, ExportWindowsOptions
 
 
@@ -247,7 +245,7 @@ class _Job:
     staging: Staging
     engine: Engine
 
-    def run(self) -> tuple[tuple[Staged, ...], list[ExportTally]]:
+    def run(self) -> tuple[tuple[StagedFile, ...], list[ExportTally]]:
         """Return the staged files, and what was read of the increments and of the full export."""
         sources, engine, budget = self.sources, self.engine, LocalBudget(None)
         with self._spill() as spill:
@@ -305,10 +303,10 @@ class _Job:
         reads = export_tasks(sources.full, sources.layout, sources.options, usual, sizes)
         return [ItemsTask(read, sources.keys, spill, self.staging) for read in reads]
 
-    def facts(self, report: ExportFoldReport) -> commit.JobFacts:
+    def facts(self, report: ExportFoldReport) -> commit.CommitInfo:
         summary = self.sources.full.summary
         names = ("export_arn", "table_arn", "table_id", "export_time")
-        return commit.JobFacts(
+        return commit.CommitInfo(
             created_at=datetime.now(UTC).isoformat(timespec="seconds"),
             source={
                 **{name: getattr(summary, name) for name in names},
@@ -320,7 +318,7 @@ class _Job:
         )
 
     def report(
-        self, files: Sequence[Staged], tallies: Sequence[ExportTally], seconds: float, cpu_seconds: float
+        self, files: Sequence[StagedFile], tallies: Sequence[ExportTally], seconds: float, cpu_seconds: float
     ) -> ExportFoldReport:
         changes, items = tallies
         return ExportFoldReport(

@@ -21,10 +21,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from ddbio.budget import Budget
-    from ddbio.core.staged import Staged
+    from ddbio.core.staged import StagedFile
     from ddbio.ops.exports.tasks import ExportTask
     from ddbio.ops.job.spill import Spill
-    from ddbio.ops.job.staging import Staging
+    from ddbio.ops.job.storage import Staging
 
 _CHANGES, _ITEMS = "changes", "items"
 
@@ -101,7 +101,7 @@ def pass_items(task: ItemsTask, budget: Budget) -> ExportFilesResult:
     return ExportFilesResult(staged, stream.tally)
 
 
-def fold_buckets(task: BucketsTask, budget: Budget) -> tuple[Staged, ...]:
+def fold_buckets(task: BucketsTask, budget: Budget) -> tuple[StagedFile, ...]:
     """Stage what the changes made of the items of one task's buckets; leave nothing staged when it fails."""
     del budget  # what was set aside has been counted
 

@@ -11,7 +11,7 @@ from ddbio.aws.recovery import describe_recovery, enable_recovery
 from ddbio.aws.table import describe_table
 from ddbio.core.exports.jobs import plan_export
 from ddbio.core.jobs import failure_of
-from ddbio.ops.job.target import dynamodb_spec, s3_spec
+from ddbio.ops.job.storage import dynamodb_spec, s3_spec
 from ddbio.ops.job.waiting import await_end
 
 if TYPE_CHECKING:

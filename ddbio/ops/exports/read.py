@@ -24,19 +24,17 @@ from ddbio.ops.exports.tasks import (
     spark_task_count,
     write_export_task,
 )
-from ddbio.ops.job.clock import Clock
-from ddbio.ops.job.report import FileReport, MisfitReport, Report, file_reports, misfit_reports
-from ddbio.ops.job.staging import open_staging, report_again, target_of
-from ddbio.ops.job.target import require_shared, spare_sources
+from ddbio.ops.job.report import Clock, FileReport, MisfitReport, Report, file_reports, misfit_reports
+from ddbio.ops.job.storage import open_staging, report_again, require_shared, spare_sources, target_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from ddbio.core.staged import Staged
+    from ddbio.core.staged import StagedFile
     from ddbio.engine import Engine
     from ddbio.ops.exports.source import ExportSource
     from ddbio.ops.exports.tasks import ExportFilesResult, Layout
-    from ddbio.ops.job.staging import Staging
+    from ddbio.ops.job.storage import Staging
     from ddbio.options import ExportReadOptions, ExportToFilesOptions
 
 
@@ -269,10 +267,10 @@ class _Job:
         with nullcontext() if watch is None else watch.running(plan, budget):
             return engine.run(write_export_task, tasks, budget)
 
-    def facts(self, report: ExportReadReport) -> commit.JobFacts:
+    def facts(self, report: ExportReadReport) -> commit.CommitInfo:
         summary = self.source.summary
         names = ("export_arn", "table_arn", "table_id", "kind", "export_time", "from_time", "to_time", "filtered")
-        return commit.JobFacts(
+        return commit.CommitInfo(
             created_at=datetime.now(UTC).isoformat(timespec="seconds"),
             source={name: getattr(summary, name) for name in names},
             schema=schema_to_json(normalize_schema(self.layout.rows)),
@@ -283,7 +281,7 @@ class _Job:
         self,
         engine: str,
         results: Sequence[ExportFilesResult],
-        files: Sequence[Staged],
+        files: Sequence[StagedFile],
         seconds: float,
         cpu_seconds: float,
     ) -> ExportReadReport:

@@ -12,14 +12,14 @@ from ddbio.core.exports import manifest
 from ddbio.core.exports.manifest import check_md5
 from ddbio.core.ion.lines import IonLines
 from ddbio.errors import DecodeError, ExportIncompleteError, NotFoundError, OptionError
-from ddbio.files.gunzip import MAX_CHANGE_BYTES, MAX_LINE_BYTES, GunzipLines
-from ddbio.ops.job.target import open_store
+from ddbio.files.decompress import MAX_CHANGE_BYTES, MAX_LINE_BYTES, GunzipLines
+from ddbio.ops.job.storage import open_store
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from ddbio.core.exports.manifest import ExportFile, ExportSummary
-    from ddbio.files.store import ObjectStore
+    from ddbio.files.object_store import ObjectStore
     from ddbio.options import ConnectionOptions
 
 

@@ -29,9 +29,9 @@ if TYPE_CHECKING:
 
     from ddbio.budget import Budget
     from ddbio.core.exports.manifest import ExportFile
-    from ddbio.core.staged import Staged
+    from ddbio.core.staged import StagedFile
     from ddbio.ops.exports.source import ExportSource
-    from ddbio.ops.job.staging import Staging
+    from ddbio.ops.job.storage import Staging
     from ddbio.options import ExportReadOptions
 
 
@@ -199,7 +199,7 @@ class ExportFilesTask:
 class ExportFilesResult:
     """Carry back what a task read, and what completes its files."""
 
-    staged: tuple[Staged, ...]
+    staged: tuple[StagedFile, ...]
     tally: ExportTally
 
 

@@ -20,10 +20,9 @@ from ddbio.core.imports.jobs import plan_bulk
 from ddbio.core.jobs import failure_of, s3_place
 from ddbio.core.loads.rejected import RejectedRow
 from ddbio.errors import NotFoundError, PartialWriteError, ValidationError
-from ddbio.files.gunzip import GunzipLines
+from ddbio.files.decompress import GunzipLines
 from ddbio.ops.imports.jobs import files_of, files_of_job
-from ddbio.ops.job.staging import new_job_id
-from ddbio.ops.job.target import dynamodb_spec, open_store, s3_spec
+from ddbio.ops.job.storage import dynamodb_spec, new_job_id, open_store, s3_spec
 from ddbio.ops.job.waiting import await_end
 from ddbio.ops.loads.rejects import reject_line
 
@@ -35,7 +34,7 @@ if TYPE_CHECKING:
     from ddbio.core.imports.bulk_report import BulkRecord
     from ddbio.core.imports.jobs import BulkEntry, BulkJob, BulkPlan
     from ddbio.core.staged import StoredObject
-    from ddbio.files.store import ObjectStore
+    from ddbio.files.object_store import ObjectStore
     from ddbio.options import BulkReportOptions, BulkStartOptions, ConnectionOptions, WaitOptions
 
 

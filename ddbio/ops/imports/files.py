@@ -23,12 +23,10 @@ from ddbio.core.staged import FileNaming
 from ddbio.core.table_key import format_key, parse_key
 from ddbio.errors import EncodeError, OptionError
 from ddbio.files import commit
-from ddbio.files.item_files import ItemFileWriter, LineCounter, Lines
-from ddbio.files.rows import RowFiles
-from ddbio.ops.job.clock import Clock
-from ddbio.ops.job.report import FileReport, Report, file_reports
-from ddbio.ops.job.staging import new_job_id, report_again, target_of
-from ddbio.ops.job.target import dynamodb_spec, open_store, spare_sources
+from ddbio.files.line_writers import ItemFileWriter, LineCounter, Lines
+from ddbio.files.row_files import RowFiles
+from ddbio.ops.job.report import Clock, FileReport, Report, file_reports
+from ddbio.ops.job.storage import dynamodb_spec, new_job_id, open_store, report_again, spare_sources, target_of
 from ddbio.ops.loads.sources import batches_of, open_source, read_unit
 
 if TYPE_CHECKING:
@@ -38,7 +36,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from ddbio.core.imports.lines import ImportLines
-    from ddbio.core.staged import Staged
+    from ddbio.core.staged import StagedFile
     from ddbio.ops.loads.sources import FileSource, Rows
     from ddbio.options import ImportFilesFromOptions, ImportFilesOptions
 
@@ -209,7 +207,7 @@ def _filled(
 
 
 def _report(
-    window: _Window, options: ImportFilesOptions, job_id: str, clock: Clock, staged: Sequence[Staged] = ()
+    window: _Window, options: ImportFilesOptions, job_id: str, clock: Clock, staged: Sequence[StagedFile] = ()
 ) -> ImportFilesReport:
     return ImportFilesReport(
         dest=options.dest,
@@ -232,10 +230,10 @@ def _report(
     )
 
 
-def _facts(report: ImportFilesReport, source: str) -> commit.JobFacts:
+def _facts(report: ImportFilesReport, source: str) -> commit.CommitInfo:
     names = ("key", "format", "compression", "delimiter", "gsi", "condition", "items", "json_bytes", "digest")
     stated: dict[str, Any] = {name: getattr(report, name) for name in names}
-    return commit.JobFacts(
+    return commit.CommitInfo(
         created_at=datetime.now(UTC).isoformat(timespec="seconds"),
         source={"rows": source, "import": stated},
         schema="",

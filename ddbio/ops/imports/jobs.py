@@ -14,9 +14,9 @@ from ddbio.core.imports.jobs import ImportedFiles, plan_import
 from ddbio.core.jobs import failure_of, s3_place
 from ddbio.errors import AccessDeniedError, EndpointError, NotFoundError, ValidationError
 from ddbio.ops.imports.files import FOLDER
-from ddbio.ops.job.target import dynamodb_spec, open_store
+from ddbio.ops.job.storage import dynamodb_spec, open_store
 from ddbio.ops.job.waiting import await_end
-from ddbio.ops.table_digest import digest_of_table
+from ddbio.ops.scans.read import digest_of_table
 
 if TYPE_CHECKING:
     from collections.abc import Callable

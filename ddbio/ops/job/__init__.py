@@ -1,1 +1,1 @@
-"""Hold what every verb is made of: its clock, its target, what it stages and what it reports."""
+"""What the verbs share: reports, stores, staged files, rows set aside between phases, waiting for the service."""

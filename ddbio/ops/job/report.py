@@ -1,9 +1,10 @@
-"""Say what a verb did, in numbers that scripts can rely on; compute nothing."""
+"""Reports: what a verb did, in numbers that scripts can rely on, and the clock that measures its time."""
 
 from __future__ import annotations
 
 import dataclasses
 import json
+import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from typing import Self
 
-    from ddbio.core.staged import Staged
+    from ddbio.core.staged import StagedFile
 
 
 @dataclass(frozen=True)
@@ -35,7 +36,7 @@ class FileReport:
     rows: int
 
 
-def file_reports(dest: str, files: Iterable[Staged]) -> tuple[FileReport, ...]:
+def file_reports(dest: str, files: Iterable[StagedFile]) -> tuple[FileReport, ...]:
     """Return the files of a target by their whole names."""
     folder = dest.rstrip("/")
     return tuple(FileReport(f"{folder}/{each.path}", each.size_bytes, each.rows) for each in files)
@@ -235,3 +236,18 @@ class WriteReport(Report):
     resumed_rows: int = 0
     rejects_uri: str | None = None
     hottest_keys: dict[str, int] = field(default_factory=dict)
+
+
+class Clock:
+    """Measure wall time and this process's CPU time since the clock was made."""
+
+    def __init__(self) -> None:
+        self._began, self._cpu_began = time.monotonic(), time.process_time()
+
+    def seconds(self) -> float:
+        """Return wall seconds so far."""
+        return time.monotonic() - self._began
+
+    def cpu_seconds(self) -> float:
+        """Return user + system seconds of this process so far."""
+        return time.process_time() - self._cpu_began

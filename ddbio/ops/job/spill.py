@@ -12,7 +12,7 @@ import pyarrow as pa
 if TYPE_CHECKING:
     from typing import TypeAlias
 
-    from ddbio.files.store import ObjectStore
+    from ddbio.files.object_store import ObjectStore
 
     Hashes: TypeAlias = np.ndarray[Any, np.dtype[np.uint64]]
 

@@ -6,7 +6,7 @@ import time
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from ddbio.errors import EndpointError, ThrottledError
-from ddbio.ops.job.clock import Clock
+from ddbio.ops.job.report import Clock
 
 if TYPE_CHECKING:
     from collections.abc import Callable

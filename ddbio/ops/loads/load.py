@@ -17,10 +17,8 @@ from ddbio.core.loads.write_plan import plan_write
 from ddbio.core.plan import Resources
 from ddbio.engine import available_cores, cluster_of, is_spark_installed, open_engine, running_spark_parallelism
 from ddbio.errors import DdbioError, OptionError
-from ddbio.ops.job.clock import Clock
-from ddbio.ops.job.report import WriteReport
-from ddbio.ops.job.staging import new_job_id
-from ddbio.ops.job.target import dynamodb_spec, require_shared
+from ddbio.ops.job.report import Clock, WriteReport
+from ddbio.ops.job.storage import dynamodb_spec, new_job_id, require_shared
 from ddbio.ops.loads.lanes import WriteTally, WriteTask
 from ddbio.ops.loads.record import identity_of, open_record
 from ddbio.ops.loads.rejects import Rejects, check_rejects
@@ -33,9 +31,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from ddbio.budget import Usage
-    from ddbio.core.facts import TableFacts
     from ddbio.core.loads.write_plan import WritePlan
     from ddbio.core.raw_items import RawItems
+    from ddbio.core.table_description import TableDescription
     from ddbio.engine import Engine
     from ddbio.ops.loads.lanes import Feed
     from ddbio.ops.loads.record import LoadRecord
@@ -216,7 +214,7 @@ def _refuse_speculation(engine: Engine, plan: LoadPlan) -> None:
 
 @dataclass(frozen=True)
 class _Found:
-    facts: TableFacts
+    facts: TableDescription
     write: WritePlan
     source: FileSource
 

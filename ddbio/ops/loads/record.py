@@ -19,13 +19,13 @@ from typing import TYPE_CHECKING, Any
 
 from ddbio.errors import OptionError, TargetError
 from ddbio.files.claim import Claim
-from ddbio.ops.job.target import open_store
+from ddbio.ops.job.storage import open_store
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from ddbio.core.facts import TableFacts
-    from ddbio.files.store import ObjectStore
+    from ddbio.core.table_description import TableDescription
+    from ddbio.files.object_store import ObjectStore
     from ddbio.ops.loads.sources import FileSource
     from ddbio.options import LoadOptions
 
@@ -46,7 +46,9 @@ def state_folder() -> str:
     return str(Path(root) / "ddbio")
 
 
-def identity_of(options: LoadOptions, facts: TableFacts, source: FileSource, shares: int | None) -> dict[str, Any]:
+def identity_of(
+    options: LoadOptions, facts: TableDescription, source: FileSource, shares: int | None
+) -> dict[str, Any]:
     """Return what must be the same for a job to go on; rates, lanes and the place of rejects may change."""
     listed = hashlib.sha256()
     for entry in source.files:

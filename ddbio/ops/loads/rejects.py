@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from ddbio.errors import PartialWriteError
-from ddbio.ops.job.target import open_store
+from ddbio.ops.job.storage import open_store
 
 if TYPE_CHECKING:
     from ddbio.core.loads.rejected import RejectedRow

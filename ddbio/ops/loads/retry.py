@@ -17,7 +17,7 @@ from ddbio.core.loads.rejected import RejectedRow
 from ddbio.core.loads.write_items import reader_of, writes_text
 from ddbio.core.text.json_text import compact_json
 from ddbio.errors import DecodeError, NotFoundError
-from ddbio.ops.job.target import open_store
+from ddbio.ops.job.storage import open_store
 from ddbio.ops.loads.crew import Milestone
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from ddbio.core.loads.write_plan import WritePlan
     from ddbio.core.raw_items import RawItems
-    from ddbio.files.store import ObjectStore
+    from ddbio.files.object_store import ObjectStore
     from ddbio.ops.loads.lanes import Feed
     from ddbio.options import LoadOptions
 

@@ -30,9 +30,9 @@ from ddbio.errors import DdbioError, NotFoundError, OptionError, SchemaError
 from ddbio.files.claim import parse_state
 from ddbio.files.commit import manifest_path
 from ddbio.files.paths import WILD, FolderColumns, folder_columns, matcher, with_columns
-from ddbio.files.rows import BATCH_ROWS, RowFiles, is_parted, is_rows
+from ddbio.files.row_files import BATCH_ROWS, RowFiles, is_parted, is_rows
 from ddbio.ops.exports.source import FileText, open_export
-from ddbio.ops.job.target import open_store
+from ddbio.ops.job.storage import open_store
 from ddbio.ops.loads.crew import Milestone
 from ddbio.ops.loads.spreading import WINDOW_BYTES
 
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from ddbio.core.loads.write_plan import WritePlan
     from ddbio.core.raw_items import RawItemReader
     from ddbio.core.staged import StoredObject
-    from ddbio.files.store import ObjectStore
+    from ddbio.files.object_store import ObjectStore
     from ddbio.ops.exports.source import ExportSource
     from ddbio.options import ConnectionOptions, JsonFormat, SourceOptions
 

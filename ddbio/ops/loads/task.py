@@ -17,7 +17,7 @@ from ddbio.core.kernel.encode.fields import take_rows
 from ddbio.core.loads.requests import ItemParts, columns_of
 from ddbio.engine import Exchange
 from ddbio.errors import DdbioError
-from ddbio.files.rows import RowFiles
+from ddbio.files.row_files import RowFiles
 from ddbio.ops.loads.lanes import WriteTally, write_batches
 from ddbio.ops.loads.rejects import Rejects
 from ddbio.ops.loads.sources import Origins, columns_of_unit, unit_batches
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from ddbio.core.loads.write_plan import WritePlan
     from ddbio.core.raw_items import RawItems
     from ddbio.engine import Engine, ShufflingEngine
-    from ddbio.files.store import ObjectStore
+    from ddbio.files.object_store import ObjectStore
     from ddbio.ops.exports.source import ExportSource
     from ddbio.ops.loads.crew import Milestone
     from ddbio.ops.loads.lanes import Feed, WriteTask

@@ -1,1 +1,1 @@
-"""Read tables: survey, segments, lanes, tasks, and the files they become."""
+"""Scan tables: plan, stream of pages, and what the pages become: files, Arrow data or a digest."""

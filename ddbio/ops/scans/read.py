@@ -1,4 +1,4 @@
-"""Read a table into Arrow in this process: no Spark, no files."""
+"""Read a table in this process: into Arrow, or into a digest of its items."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ import pyarrow as pa
 from ddbio.budget import LocalBudget
 from ddbio.core.plan import budget_of
 from ddbio.core.rescue import MisfitLog
-from ddbio.ops.scans.scan import plan_of, scan_tasks
-from ddbio.ops.scans.survey import describe_scan
-from ddbio.ops.scans.task import PageStream, SegmentStream
+from ddbio.ops.scans.plan import describe_scan, plan_of, scan_tasks
+from ddbio.ops.scans.stream import PageStream, SegmentStream
+from ddbio.options import ScanOptions, connection_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from ddbio.core.digest import Digest
-    from ddbio.options import ScanOptions
+    from ddbio.options import ConnectionOptions
 
 
 def scan_batches(options: ScanOptions) -> Iterator[pa.RecordBatch]:
@@ -95,3 +95,15 @@ def _batches(stream: SegmentStream, budget: LocalBudget) -> Iterator[pa.RecordBa
         finally:
             # Lanes that wait for the budget end now, not at their next page.
             budget.close()
+
+
+def digest_of_table(table: str, options: ConnectionOptions) -> Digest:
+    """Return count and digest of a table's items, read as the options' connection says.
+
+    Raises
+    ------
+    NotFoundError, AccessDeniedError, EndpointError, ThrottledError
+        As of any scan.
+    """
+    # NULL is told from missing, and what was written last is seen.
+    return digest_of_scan(ScanOptions(**connection_of(options), table=table, nulls="keep", consistent=True))

@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 
 from ddbio.core.encode import EncodeOptions, Encoder
-from ddbio.core.facts import IndexKey
+from ddbio.core.table_description import IndexKey
 
 HASH = IndexKey("mail", "S", 2048, "by_mail")
 RANGE = IndexKey("mail", "S", 1024, "by_day")

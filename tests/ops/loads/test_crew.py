@@ -16,9 +16,9 @@ from botocore.exceptions import BotoCoreError, ClientError
 from ddbio.aws.arrivals import Arrivals
 from ddbio.aws.write import Lane
 from ddbio.budget import BudgetClosedError, LocalBudget
-from ddbio.core.facts import TableFacts
 from ddbio.core.loads.write_plan import plan_write
 from ddbio.core.loads.write_rows import RowWriter
+from ddbio.core.table_description import TableDescription
 from ddbio.errors import AccessDeniedError
 from ddbio.ops.loads.crew import Crew, Milestone
 from ddbio.ops.loads.shift import InlineShift, ThreadShift
@@ -345,7 +345,7 @@ class SlowNetwork:
 @pytest.mark.parametrize(("wcu_per_second", "latency_seconds"), [(400, 0.02), (2000, 0.02), (2000, 0.04)])
 def test_requests_of_one_row_reach_the_budget(wcu_per_second, latency_seconds):
     """However slow each answer is, as many updates are in flight as spend the budget."""
-    facts = TableFacts("rows", "arn", "id", "ACTIVE", (("pk", "S"),), 0, 0, on_demand=True)
+    facts = TableDescription("rows", "arn", "id", "ACTIVE", (("pk", "S"),), 0, 0, on_demand=True)
     options = WriteOptions(table="rows", mode="update", wcu_per_second=wcu_per_second)
     plan = plan_write(facts, options)
     clock = Clock()

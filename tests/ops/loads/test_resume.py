@@ -15,7 +15,7 @@ import ddbio
 from ddbio.aws.client import ClientSpec
 from ddbio.errors import OptionError, PartialWriteError, TargetError, ThrottledError
 from ddbio.files.claim import Claim
-from ddbio.files.local import LocalStore
+from ddbio.files.local_store import LocalStore
 from ddbio.testing import FakeDynamoDB
 from ddbio.testing.faults import Faults, Storm
 

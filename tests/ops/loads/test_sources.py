@@ -9,18 +9,18 @@ import pyarrow.parquet as pq
 import pytest
 
 import ddbio
-from ddbio.core.facts import TableFacts
 from ddbio.core.items import items_of
 from ddbio.core.loads.write_plan import plan_write
 from ddbio.core.staged import StoredObject
+from ddbio.core.table_description import TableDescription
 from ddbio.errors import DecodeError, NotFoundError, OptionError, SchemaError
-from ddbio.files.rows import RowFiles
+from ddbio.files.row_files import RowFiles
 from ddbio.ops.loads.crew import Milestone
 from ddbio.ops.loads.sources import Unit, describe_source, is_one_scan, open_source, read_unit, runs_apart, unit_batches
 from ddbio.options import LoadOptions, parse_options
 from ddbio.testing import FakeDynamoDB
 
-FACTS = TableFacts("rows", "arn", "id", "ACTIVE", (("pk", "S"),), 0, 0, on_demand=True)
+FACTS = TableDescription("rows", "arn", "id", "ACTIVE", (("pk", "S"),), 0, 0, on_demand=True)
 
 
 @pytest.fixture

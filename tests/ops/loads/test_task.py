@@ -6,16 +6,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ddbio.core.facts import TableFacts
 from ddbio.core.loads.load_plan import SPARK_BYTES, SourceFacts, plan_load
 from ddbio.core.loads.write_plan import plan_write
 from ddbio.core.plan import Resources
 from ddbio.core.staged import StoredObject
+from ddbio.core.table_description import TableDescription
 from ddbio.ops.loads.sources import Unit
 from ddbio.ops.loads.task import deal
 from ddbio.options import LoadOptions, parse_options
 
-FACTS = TableFacts("rows", "arn", "id", "ACTIVE", (("pk", "S"),), 0, 0, on_demand=True)
+FACTS = TableDescription("rows", "arn", "id", "ACTIVE", (("pk", "S"),), 0, 0, on_demand=True)
 
 
 def units_of(sizes):

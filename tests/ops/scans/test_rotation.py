@@ -6,9 +6,8 @@ import pytest
 
 from ddbio.budget import LocalBudget
 from ddbio.core.plan import rotated_segments
-from ddbio.ops.scans.scan import plan_of, scan_tasks
-from ddbio.ops.scans.survey import describe_scan
-from ddbio.ops.scans.task import SegmentStream
+from ddbio.ops.scans.plan import describe_scan, plan_of, scan_tasks
+from ddbio.ops.scans.stream import SegmentStream
 from ddbio.options import ScanOptions, parse_options
 from ddbio.testing import FakeDynamoDB
 

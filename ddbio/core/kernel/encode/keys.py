@@ -9,7 +9,7 @@ from ddbio.core.kernel.encode import state as st
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from ddbio.core.facts import IndexKey
+    from ddbio.core.table_description import IndexKey
 
 INDEX_BIT: Final = 4
 """What an index key adds to the keys seen in a row; no row needs it."""

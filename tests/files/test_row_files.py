@@ -7,8 +7,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from ddbio.errors import DecodeError
-from ddbio.files.local import LocalStore
-from ddbio.files.rows import RowFiles, read_rows
+from ddbio.files.local_store import LocalStore
+from ddbio.files.row_files import RowFiles, read_rows
 
 MARK = b"\xef\xbb\xbf"
 PAGE = b'{"Items":[{"a":{"S":"x"}},{"a":{"S":"y"}}],"Count":2,"ScannedCount":2}'

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 from urllib.request import url2pathname
 
-from ddbio.core.staged import Staged, StoredObject, job_of
+from ddbio.core.staged import StagedFile, StoredObject, job_of
 from ddbio.errors import AccessDeniedError, NotFoundError, TargetError
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ class LocalSink:
             self._size_bytes += size_bytes
         return size_bytes
 
-    def finish(self, rows: int) -> Staged:
+    def finish(self, rows: int) -> StagedFile:
         """Return what completes the file once its bytes are on the disk."""
         with _told(self._root):
             self._file.flush()
@@ -56,7 +56,7 @@ class LocalSink:
             self._file.close()
         self.closed = True
         token = {"staged_at": str(self._staged_at.relative_to(self._root))}
-        return Staged(self._path, self._size_bytes, rows, token)
+        return StagedFile(self._path, self._size_bytes, rows, token)
 
     def abort(self) -> None:
         """Remove the staged file; later writes are discarded."""
@@ -105,7 +105,7 @@ class LocalStore:
             self._make(staged_at.parent)
         return LocalSink(staged_at, path, self._root)
 
-    def complete(self, staged: Staged) -> None:
+    def complete(self, staged: StagedFile) -> None:
         """Rename the staged file to its place; succeed as well if an earlier call did.
 
         Raises

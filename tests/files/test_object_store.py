@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ddbio.core.staged import StoredObject
-from ddbio.files.ranges import RangeFile
+from ddbio.files.object_store import RangeFile
 
 DATA = bytes(range(100))
 SEEKS = st.tuples(st.just("seek"), st.integers(-120, 120), st.sampled_from([0, 1, 2]))

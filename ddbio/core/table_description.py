@@ -1,4 +1,4 @@
-"""Hold what is known of a table before a plan is made; ask nobody."""
+"""Describe a table, its indexes and its point-in-time recovery, as plans need to know them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class IndexKey:
 
 
 @dataclass(frozen=True)
-class IndexFacts:
+class IndexDescription:
     """Describe one secondary index."""
 
     name: str
@@ -35,7 +35,7 @@ class IndexFacts:
 
 
 @dataclass(frozen=True)
-class TableFacts:
+class TableDescription:
     """Describe a table as DescribeTable does, in ddbio's words.
 
     ``item_count`` and ``size_bytes`` are the service's own, refreshed about every six hours: 0 can mean unknown.
@@ -51,18 +51,18 @@ class TableFacts:
     size_bytes: int
     on_demand: bool
     rcu: float | None = None
-    indexes: tuple[IndexFacts, ...] = field(default=())
+    indexes: tuple[IndexDescription, ...] = field(default=())
     wcu: float | None = None
     warm_wcu: float | None = None
     """Write units per second that the service says the table bears at once, or None."""
 
-    def index(self, name: str) -> IndexFacts | None:
+    def index(self, name: str) -> IndexDescription | None:
         """Return the index of that name, or None."""
         return next((index for index in self.indexes if index.name == name), None)
 
 
 @dataclass(frozen=True)
-class RecoveryFacts:
+class RecoveryDescription:
     """Say whether a table has point-in-time recovery, and between which times it can be recovered."""
 
     is_on: bool

@@ -11,7 +11,7 @@ import pytest
 from ddbio.core.staged import FileNaming, StoredObject
 from ddbio.errors import NotFoundError, TargetError
 from ddbio.files.commit import Target, prepare
-from ddbio.files.local import LocalSink, LocalStore, _told
+from ddbio.files.local_store import LocalSink, LocalStore, _told
 
 PART = FileNaming("job", 0).path(0, "parquet")
 

@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ddbio.core.staged import FileNaming, Staged
+from ddbio.core.staged import FileNaming, StagedFile
 from ddbio.errors import TargetError
-from ddbio.files import writer as writer_module
-from ddbio.files.writer import FileOptions, RollingWriter
+from ddbio.files import rolling_writer
+from ddbio.files.rolling_writer import FileOptions, RollingWriter
 
 MIB = 1024 * 1024
 
@@ -48,7 +48,7 @@ class MemorySink:
     def finish(self, rows):
         """Hand the bytes to the store."""
         self.store.files[self.path] = bytes(self.data)
-        return Staged(self.path, len(self.data), rows, {})
+        return StagedFile(self.path, len(self.data), rows, {})
 
     def abort(self):
         """Remember the abort."""
@@ -138,12 +138,12 @@ def test_files_land_on_the_target_size(target_file_bytes, compression, batch_row
 
 def test_row_groups_are_bounded(flights, monkeypatch):
     """A row group holds at most its share of bytes and rows, also when one batch is larger than that."""
-    monkeypatch.setattr(writer_module, "_ROW_GROUP_ROWS", 3000)
+    monkeypatch.setattr(rolling_writer, "_ROW_GROUP_ROWS", 3000)
     store = MemoryStore()
     [staged] = write(store, [flights])
     metadata = pq.ParquetFile(pa.BufferReader(store.files[staged.path])).metadata
     assert {metadata.row_group(n).num_rows for n in range(metadata.num_row_groups - 1)} == {3000}
-    monkeypatch.setattr(writer_module, "_ROW_GROUP_BYTES", 100_000)
+    monkeypatch.setattr(rolling_writer, "_ROW_GROUP_BYTES", 100_000)
     [staged] = write(store, [flights])
     metadata = pq.ParquetFile(pa.BufferReader(store.files[staged.path])).metadata
     assert metadata.num_row_groups == -(-flights.nbytes // 100_000)

@@ -1,7 +1,8 @@
-"""State what a place for output must offer so that files appear whole or not at all; do no I/O."""
+"""Define what a store of objects must offer so that files appear whole or not at all, and read its objects as files."""
 
 from __future__ import annotations
 
+import io
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
@@ -9,7 +10,7 @@ if TYPE_CHECKING:
 
     from typing_extensions import Buffer
 
-    from ddbio.core.staged import Staged, StoredObject
+    from ddbio.core.staged import StagedFile, StoredObject
 
 
 class Sink(Protocol):
@@ -21,7 +22,7 @@ class Sink(Protocol):
         """Take all of the bytes; return how many that were."""
         ...
 
-    def finish(self, rows: int) -> Staged:
+    def finish(self, rows: int) -> StagedFile:
         """Return what completes the file once every byte is safe in the store; the file stays invisible."""
         ...
 
@@ -47,7 +48,7 @@ class ObjectStore(Protocol):
         """Return a sink for a file that appears at ``path``, as FileNaming names it, when it is completed."""
         ...
 
-    def complete(self, staged: Staged) -> None:
+    def complete(self, staged: StagedFile) -> None:
         """Make a staged file visible; succeed as well if an earlier call did.
 
         Raises
@@ -104,3 +105,40 @@ class ObjectStore(Protocol):
     def delete(self, paths: Iterable[str]) -> None:
         """Delete objects; those that are not there are passed over."""
         ...
+
+
+class RangeFile(io.RawIOBase):
+    """Be a readable, seekable file over ranges of one object; every read is a request of its own."""
+
+    def __init__(self, store: ObjectStore, entry: StoredObject) -> None:
+        self._store, self._entry = store, entry
+        self._at = 0
+
+    def readable(self) -> bool:
+        """Return True."""
+        return True
+
+    def seekable(self) -> bool:
+        """Return True."""
+        return True
+
+    def size(self) -> int:
+        """Return the object's size in bytes."""
+        return self._entry.size_bytes
+
+    def tell(self) -> int:
+        """Return the place of the next read."""
+        return self._at
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET, /) -> int:
+        """Set the place of the next read; return it."""
+        self._at = offset + {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self.size()}[whence]
+        return self._at
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        """Return so many bytes from here, fewer at the end, all that follow if no number is given."""
+        left = max(0, self.size() - self._at)
+        wanted = left if size is None or size < 0 else min(size, left)
+        data = self._store.read_range(self._entry, self._at, wanted) if wanted else b""
+        self._at += len(data)
+        return data

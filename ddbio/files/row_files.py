@@ -19,9 +19,9 @@ from ddbio.core.arrow_bounds import bounded
 from ddbio.core.decode import from_dynamodb_json
 from ddbio.core.text.framing import framing_of
 from ddbio.errors import DdbioError, DecodeError
-from ddbio.files.gunzip import text_blocks
-from ddbio.files.local import LocalStore
-from ddbio.files.ranges import RangeFile
+from ddbio.files.decompress import text_blocks
+from ddbio.files.local_store import LocalStore
+from ddbio.files.object_store import RangeFile
 from ddbio.files.text_rows import NO_KEYS, read_csv, read_json
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from ddbio.core.raw_items import RawItemReader, RawItems
     from ddbio.core.staged import StoredObject
-    from ddbio.files.store import ObjectStore
+    from ddbio.files.object_store import ObjectStore
     from ddbio.options import JsonFormat
 
     _Reader = Callable[[bytes, Mapping[str, str], JsonFormat], Iterator[pa.RecordBatch]]

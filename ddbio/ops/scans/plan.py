@@ -1,4 +1,4 @@
-"""Find out what a scan must know before it is planned: the table's facts and a sample of its items."""
+"""Describe a table, sample its items and plan a scan of it."""
 
 from __future__ import annotations
 
@@ -12,22 +12,26 @@ import pyarrow as pa
 from ddbio.aws.scan import RetryPolicy, SegmentRequest, scan_pages
 from ddbio.aws.table import describe_table
 from ddbio.aws.wire import open_pages
+from ddbio.budget import LocalBudget
 from ddbio.core.capacity import PAGES_PER_SECOND, READ_UNIT_BYTES, read_units
 from ddbio.core.decode import observe_parts
-from ddbio.core.plan import Sample, budget_of, check_scan
+from ddbio.core.plan import Resources, Sample, ScanPlan, budget_of, check_scan, plan_scan
 from ddbio.core.schema.arrow import project_schema
 from ddbio.core.schema.field import name_of_field, tag_of_field, tagged_field
 from ddbio.core.schema.item_schema import ItemSchema, arrow_schema_of
+from ddbio.engine import available_cores, is_spark_installed, running_spark_parallelism
 from ddbio.errors import SchemaError
-from ddbio.ops.job.target import dynamodb_spec
+from ddbio.files import commit
+from ddbio.ops.job.storage import dynamodb_spec, open_store, target_of
+from ddbio.ops.scans.stream import ScanTask
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from ddbio.budget import Budget
-    from ddbio.core.facts import TableFacts
+    from ddbio.core.table_description import TableDescription
     from ddbio.core.text.page import Page
-    from ddbio.options import ScanOptions
+    from ddbio.options import ScanOptions, ScanToFilesOptions
 
 # A probe at the table's start, then samples at a quarter, half and three quarters of the hash range.
 SAMPLE_SEGMENTS = 64
@@ -38,7 +42,7 @@ PROBE_ITEMS = 100
 ASSUMED_ITEM_BYTES = 400.0
 
 
-def describe_scan(options: ScanOptions) -> TableFacts:
+def describe_scan(options: ScanOptions) -> TableDescription:
     """Return the table's facts after checking that such a scan is possible at all.
 
     Raises
@@ -51,7 +55,7 @@ def describe_scan(options: ScanOptions) -> TableFacts:
     return facts
 
 
-def sample_table(facts: TableFacts, options: ScanOptions, budget: Budget) -> Sample:
+def sample_table(facts: TableDescription, options: ScanOptions, budget: Budget) -> Sample:
     """Return the columns and the mean item of a table; a given schema needs no items, only the mean.
 
     What the sample reads is charged to the budget like any other page.
@@ -76,7 +80,7 @@ def sample_table(facts: TableFacts, options: ScanOptions, budget: Budget) -> Sam
     return Sample(schema, scanned, units * unit_bytes / scanned if scanned else 0.0, units, complete)
 
 
-def observe_table(facts: TableFacts, options: ScanOptions, budget: Budget) -> ItemSchema:
+def observe_table(facts: TableDescription, options: ScanOptions, budget: Budget) -> ItemSchema:
     """Return what a sample of a table's items looks like, every key and every asked attribute included.
 
     A given schema needs no sample. What the sample reads is charged to the budget like any other page.
@@ -93,7 +97,63 @@ def observe_table(facts: TableFacts, options: ScanOptions, budget: Budget) -> It
     return _with_asked(_observed(pages), facts, options)
 
 
-def request_of(facts: TableFacts, options: ScanOptions, item_bytes: float) -> SegmentRequest:
+def plan_of(options: ScanOptions, budget: LocalBudget | None = None, facts: TableDescription | None = None) -> ScanPlan:
+    """Return the plan of a scan after describing and sampling the table.
+
+    Raises
+    ------
+    DdbioError
+        As :func:`ddbio.ops.scans.plan.describe_scan` and :func:`ddbio.ops.scans.plan.sample_table` say.
+    """
+    facts = facts or describe_scan(options)
+    sample = sample_table(facts, options, budget or LocalBudget(budget_of(facts, options)))
+    return plan_scan(facts, sample, options, available_resources())
+
+
+def plan_to_files(options: ScanToFilesOptions) -> ScanPlan:
+    """Return the plan of a scan into files, after looking at their target too; nothing is written.
+
+    Raises
+    ------
+    TargetError, OptionError
+        If the target would be refused.
+    DdbioError
+        As of ``plan_of``.
+    """
+    store = open_store(options.dest, options)
+    if options.job_id is None:
+        # A job of a known id may be one that is committed, whose report is then given again.
+        commit.foresee(target_of(options, store))
+    return plan_of(options)
+
+
+def available_resources() -> Resources:
+    """Return what this process could run a plan on; start nothing."""
+    return Resources(available_cores(), running_spark_parallelism(), is_spark_installed())
+
+
+def scan_tasks(plan: ScanPlan, options: ScanOptions, facts: TableDescription) -> list[ScanTask]:
+    """Return the tasks of a plan; each reads its own segments, together they read every segment once."""
+    whole = request_of(facts, options, plan.item_bytes)
+    return [
+        ScanTask(
+            number=number,
+            spec=dynamodb_spec(options),
+            requests=tuple(whole.of_segment(segment, plan.segments) for segment in group),
+            lanes=plan.lanes_per_task,
+            schema=plan.schema,
+            on_misfit=options.on_misfit,
+            nulls=options.nulls,
+            drop=options.drop or (),
+            digest=getattr(options, "digest", False),
+            deadline_seconds=options.deadline_seconds,
+            accept_encoding=options.accept_encoding,
+        )
+        for number, group in enumerate(plan.groups())
+    ]
+
+
+def request_of(facts: TableDescription, options: ScanOptions, item_bytes: float) -> SegmentRequest:
     """Return the request of a whole scan, from which each segment's is made."""
     budget = budget_of(facts, options)
     item_units = item_bytes / READ_UNIT_BYTES * (1.0 if options.consistent else 0.5)
@@ -113,7 +173,7 @@ def _wanted(options: ScanOptions) -> int:
     return options.sample_items if options.limit is None else min(options.limit, options.sample_items)
 
 
-def _sample_pages(facts: TableFacts, options: ScanOptions, budget: Budget, wanted: int) -> Iterator[Page]:
+def _sample_pages(facts: TableDescription, options: ScanOptions, budget: Budget, wanted: int) -> Iterator[Page]:
     policy = RetryPolicy(options.deadline_seconds, threading.Event())
     share = _probe_items(facts, options, wanted)
     mean_bytes = facts.size_bytes / facts.item_count if facts.item_count else ASSUMED_ITEM_BYTES
@@ -131,7 +191,7 @@ def _sample_pages(facts: TableFacts, options: ScanOptions, budget: Budget, wante
             yield from _first(scan_pages(source, request, budget, policy), share)
 
 
-def _probe_items(facts: TableFacts, options: ScanOptions, wanted: int) -> int:
+def _probe_items(facts: TableDescription, options: ScanOptions, wanted: int) -> int:
     """Return how many items are sampled at the table's start: all where there are no more, or none else is read."""
     is_all = 0 < facts.item_count <= wanted or options.limit == wanted
     return wanted if is_all else -(-wanted // QUARTERS)
@@ -151,7 +211,7 @@ def _observed(pages: Iterable[Page]) -> ItemSchema:
     return observe_parts([(page.items, "page") for page in pages])
 
 
-def _given_schema(facts: TableFacts, options: ScanOptions) -> pa.Schema | None:
+def _given_schema(facts: TableDescription, options: ScanOptions) -> pa.Schema | None:
     if options.schema is None:
         return None
     schema = arrow_schema_of(options.schema)
@@ -166,7 +226,7 @@ def _given_schema(facts: TableFacts, options: ScanOptions) -> pa.Schema | None:
     return project_schema(schema, options.columns) if options.columns else schema
 
 
-def _with_asked(observed: ItemSchema, facts: TableFacts, options: ScanOptions) -> ItemSchema:
+def _with_asked(observed: ItemSchema, facts: TableDescription, options: ScanOptions) -> ItemSchema:
     """Return the observed schema with every asked column, or else every key, though the sample may not show it."""
     key_types = dict(facts.key_types)
     asked = options.columns or tuple(name for name in key_types if options.index is None)

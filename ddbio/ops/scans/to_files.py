@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import secrets
 from contextlib import AbstractContextManager, closing, nullcontext
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -10,26 +11,31 @@ from typing import TYPE_CHECKING, Protocol
 
 from ddbio.budget import LocalBudget
 from ddbio.core.digest import Digest
-from ddbio.core.plan import Resources, ScanPlan, budget_of, plan_scan
+from ddbio.core.exports import manifest
+from ddbio.core.item_lines import PageSplitter
+from ddbio.core.plan import ScanPlan, budget_of
 from ddbio.core.schema.arrow import schema_to_json
-from ddbio.engine import available_cores, cluster_of, is_spark_installed, open_engine, running_spark_parallelism
+from ddbio.core.staged import FileNaming, SmallObject
+from ddbio.engine import cluster_of, open_engine
+from ddbio.errors import DecodeError
 from ddbio.files import commit
-from ddbio.ops.job.clock import Clock
-from ddbio.ops.job.report import ScanReport, file_reports, misfit_reports
-from ddbio.ops.job.staging import open_staging, report_again, target_of
-from ddbio.ops.job.target import dynamodb_spec, open_store, require_shared
-from ddbio.ops.scans.files import FilesTask, write_task
-from ddbio.ops.scans.lines import export_objects, write_lines_task
-from ddbio.ops.scans.survey import describe_scan, request_of, sample_table
-from ddbio.ops.scans.task import ScanTask
+from ddbio.files.line_writers import GzipLinesWriter
+from ddbio.ops.job.report import Clock, ScanReport, file_reports, misfit_reports
+from ddbio.ops.job.storage import open_staging, report_again, require_shared, target_of
+from ddbio.ops.scans.plan import describe_scan, plan_of, scan_tasks
+from ddbio.ops.scans.stream import PageStream, ScanTask, SegmentStream
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
-    from ddbio.core.facts import TableFacts
-    from ddbio.core.staged import SmallObject, Staged
-    from ddbio.ops.job.staging import Staging
-    from ddbio.options import ScanOptions, ScanToFilesOptions
+    import pyarrow as pa
+
+    from ddbio.budget import Budget
+    from ddbio.core.rescue import MisfitLog
+    from ddbio.core.staged import StagedFile
+    from ddbio.core.table_description import TableDescription
+    from ddbio.ops.job.storage import Staging
+    from ddbio.options import ScanToFilesOptions
 
 
 _LOG = logging.getLogger("ddbio.scan")
@@ -50,62 +56,6 @@ class Unwatched:
         """Return a context that does nothing."""
         del plan, budget
         return nullcontext()
-
-
-def plan_of(options: ScanOptions, budget: LocalBudget | None = None, facts: TableFacts | None = None) -> ScanPlan:
-    """Return the plan of a scan after describing and sampling the table.
-
-    Raises
-    ------
-    DdbioError
-        As :func:`ddbio.ops.scans.survey.describe_scan` and :func:`ddbio.ops.scans.survey.sample_table` say.
-    """
-    facts = facts or describe_scan(options)
-    sample = sample_table(facts, options, budget or LocalBudget(budget_of(facts, options)))
-    return plan_scan(facts, sample, options, available_resources())
-
-
-def plan_to_files(options: ScanToFilesOptions) -> ScanPlan:
-    """Return the plan of a scan into files, after looking at their target too; nothing is written.
-
-    Raises
-    ------
-    TargetError, OptionError
-        If the target would be refused.
-    DdbioError
-        As of ``plan_of``.
-    """
-    store = open_store(options.dest, options)
-    if options.job_id is None:
-        # A job of a known id may be one that is committed, whose report is then given again.
-        commit.foresee(target_of(options, store))
-    return plan_of(options)
-
-
-def available_resources() -> Resources:
-    """Return what this process could run a plan on; start nothing."""
-    return Resources(available_cores(), running_spark_parallelism(), is_spark_installed())
-
-
-def scan_tasks(plan: ScanPlan, options: ScanOptions, facts: TableFacts) -> list[ScanTask]:
-    """Return the tasks of a plan; each reads its own segments, together they read every segment once."""
-    whole = request_of(facts, options, plan.item_bytes)
-    return [
-        ScanTask(
-            number=number,
-            spec=dynamodb_spec(options),
-            requests=tuple(whole.of_segment(segment, plan.segments) for segment in group),
-            lanes=plan.lanes_per_task,
-            schema=plan.schema,
-            on_misfit=options.on_misfit,
-            nulls=options.nulls,
-            drop=options.drop or (),
-            digest=getattr(options, "digest", False),
-            deadline_seconds=options.deadline_seconds,
-            accept_encoding=options.accept_encoding,
-        )
-        for number, group in enumerate(plan.groups())
-    ]
 
 
 def scan_to_files(
@@ -145,21 +95,21 @@ def scan_to_files(
 @dataclass(frozen=True)
 class _Job:
     options: ScanToFilesOptions
-    facts: TableFacts
+    facts: TableDescription
     staging: Staging
 
     @property
     def is_export(self) -> bool:
         return self.options.format == "dynamodb-export"
 
-    def without_rows(self, plan: ScanPlan) -> tuple[Staged, ...]:
+    def without_rows(self, plan: ScanPlan) -> tuple[StagedFile, ...]:
         return () if self.is_export else self.staging.empty(plan.schema)
 
     def tasks(self, plan: ScanPlan) -> list[FilesTask]:
         return [FilesTask(scan, self.staging) for scan in scan_tasks(plan, self.options, self.facts)]
 
-    def facts_of(self, plan: ScanPlan, report: ScanReport, objects: tuple[SmallObject, ...]) -> commit.JobFacts:
-        return commit.JobFacts(
+    def facts_of(self, plan: ScanPlan, report: ScanReport, objects: tuple[SmallObject, ...]) -> commit.CommitInfo:
+        return commit.CommitInfo(
             created_at=datetime.now(UTC).isoformat(timespec="seconds"),
             source={
                 "table_arn": self.facts.arn,
@@ -235,3 +185,108 @@ def _merged(digests: Sequence[Digest]) -> Digest:
     for digest in digests:
         whole.merge(digest)
     return whole
+
+
+@dataclass(frozen=True)
+class FilesTask:
+    """Give a worker one task's scan and the place its rows go to."""
+
+    scan: ScanTask
+    staging: Staging
+
+
+@dataclass(frozen=True)
+class FilesResult:
+    """Carry back what a task read, and what completes its files; of an export's files their checksums, in order."""
+
+    staged: tuple[StagedFile, ...]
+    items: int
+    rescued: int
+    wire_bytes: int
+    misfits: MisfitLog
+    digest: Digest
+    md5s: tuple[bytes, ...] = ()
+
+
+def write_task(task: FilesTask, budget: Budget) -> FilesResult:
+    """Read one task's segments into staged files; leave nothing staged when it fails."""
+    stream = SegmentStream(task.scan, budget)
+    rescued = 0
+
+    def counted(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        nonlocal rescued
+        for batch in batches:
+            rescued += batch.num_rows - batch.column(batch.num_columns - 1).null_count
+            yield batch
+
+    # Closed in any case, so that no lane reads on for a writer that failed.
+    with closing(iter(stream)) as batches:
+        staged = task.staging.write(counted(batches), task.scan.schema, task.scan.number)
+    tally = stream.tally
+    return FilesResult(staged, tally.items, rescued, tally.wire_bytes, tally.misfits, tally.digest)
+
+
+FOLDER = "data"
+"""Where readers look for an export's files."""
+
+
+def write_lines_task(task: FilesTask, budget: Budget) -> FilesResult:
+    """Write one task's segments into staged files of lines; leave nothing staged when it fails."""
+    stream = PageStream(task.scan, budget, PageSplitter)
+    staging = task.staging
+    naming = FileNaming(staging.job_id, task.scan.number, secrets.randbelow(10**6))
+    writer = GzipLinesWriter(staging.store, naming, FOLDER, staging.files.target_file_bytes)
+    try:
+        with closing(iter(stream)) as blocks:
+            for lines in blocks:
+                writer.write(lines.text, lines.items)
+        files = writer.finish()
+    except BaseException:
+        writer.abort()
+        raise
+    tally, written = stream.tally, sum(file.staged.rows for file in files)
+    if written != tally.items:
+        raise DecodeError(f"the pages hold {written} items, and said that they hold {tally.items}")
+    staged, md5s = tuple(file.staged for file in files), tuple(file.md5 for file in files)
+    return FilesResult(staged, tally.items, 0, tally.wire_bytes, tally.misfits, tally.digest, md5s)
+
+
+def export_objects(
+    staging: Staging,
+    options: ScanToFilesOptions,
+    facts: TableDescription,
+    began: datetime,
+    results: Sequence[FilesResult],
+) -> tuple[SmallObject, ...]:
+    """Return what makes the files an export: the summary, by which readers know that it has completed, comes last."""
+    files = [
+        manifest.ExportFile(staged.path.rpartition("/")[2], staged.rows, md5)
+        for result in results
+        for staged, md5 in zip(result.staged, result.md5s, strict=True)
+    ]
+    bucket, prefix = _place(staging.store.uri)
+    listed = manifest.files_text(files, prefix)
+    summary = manifest.summary_text(
+        export_id=f"{int(began.timestamp() * 1000):014d}-{secrets.token_hex(4)}",
+        table_arn=facts.arn,
+        table_id=facts.table_id,
+        times=(began, datetime.now(UTC)),
+        bucket=bucket,
+        prefix=prefix,
+        items=sum(file.items for file in files),
+        filtered={name: value for name in ("index", "columns", "limit") if (value := getattr(options, name))},
+    )
+    objects = [SmallObject(manifest.STARTED, "")]
+    for name, text in ((manifest.FILES, listed), (manifest.SUMMARY, summary)):
+        objects.append(SmallObject(f"{name}.md5", manifest.checksum_text(text).decode()))
+        objects.append(SmallObject(f"{name}.json", text.decode()))
+    return tuple(objects)
+
+
+def _place(uri: str) -> tuple[str, str]:
+    """Return bucket and prefix of a target, with its slash; neither of a local folder."""
+    scheme, _, path = uri.rpartition("://")
+    if not scheme:
+        return "", ""
+    bucket, _, prefix = path.partition("/")
+    return bucket, f"{prefix}/" if prefix else ""

@@ -17,8 +17,8 @@ from ddbio.files.orc import OrcFile
 if TYPE_CHECKING:
     from typing_extensions import Buffer
 
-    from ddbio.core.staged import FileNaming, Staged
-    from ddbio.files.store import ObjectStore, Sink
+    from ddbio.core.staged import FileNaming, StagedFile
+    from ddbio.files.object_store import ObjectStore, Sink
     from ddbio.options import Compression
 
 # Spark's own spelling: the codec stands before the format, and pyarrow's lz4 is Parquet's LZ4_RAW.
@@ -76,7 +76,7 @@ class RollingWriter:
         extensions = ORC_EXTENSIONS if options.format == "orc" else _EXTENSIONS
         self._extension = extensions[options.compression]
         self._file: _ParquetFile | OrcFile | None = None
-        self._staged: list[Staged] = []
+        self._staged: list[StagedFile] = []
         self._gathered: list[pa.RecordBatch] = []
         self._gathered_bytes = 0
         self._gathered_rows = 0
@@ -106,7 +106,7 @@ class RollingWriter:
             if self._gathered_bytes >= self._group_bytes() or self._gathered_rows >= _ROW_GROUP_ROWS:
                 self._write_group()
 
-    def finish(self, *, keep_empty: bool = False) -> list[Staged]:
+    def finish(self, *, keep_empty: bool = False) -> list[StagedFile]:
         """Return the files of this task, all staged; none if no row came.
 
         Parameters
@@ -196,7 +196,7 @@ class _ParquetFile:
         self._writer.write_table(table, row_group_size=table.num_rows)
         self._rows += table.num_rows
 
-    def finish(self) -> Staged:
+    def finish(self) -> StagedFile:
         """Return the staged file, its footer written."""
         self._writer.close()
         return self._sink.finish(self._rows)

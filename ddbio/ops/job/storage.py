@@ -1,0 +1,198 @@
+"""Open the stores that a job reads and writes, by their URIs, and stage its files in them.
+
+StagedFile files stay invisible until the job's commit.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import logging
+import re
+import secrets
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
+
+from ddbio.aws.client import ClientSpec
+from ddbio.aws.objects import S3Store
+from ddbio.core.staged import FileNaming, StagedFile
+from ddbio.errors import OptionError, TargetError
+from ddbio.files.commit import Target
+from ddbio.files.local_store import LocalStore
+from ddbio.files.rolling_writer import FileOptions, RollingWriter
+from ddbio.ops.job.report import Report
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    import pyarrow as pa
+
+    from ddbio.files.claim import WriteMode
+    from ddbio.files.commit import AlreadyCommittedError
+    from ddbio.files.object_store import ObjectStore
+    from ddbio.options import ConnectionOptions, FilesOptions, ImportFilesOptions
+
+
+_ONE_SLASH = re.compile(r"s3[an]?:/?(?!/)")
+_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+)://")
+
+
+def dynamodb_spec(options: ConnectionOptions) -> ClientSpec:
+    """Return the recipe of the DynamoDB client that the options ask for."""
+    return ClientSpec(options.endpoint_url, options.region, options.profile, options.role_arn, _role(options))
+
+
+def s3_spec(options: ConnectionOptions) -> ClientSpec:
+    """Return the recipe of the S3 client that the options ask for."""
+    return ClientSpec(options.s3_endpoint_url, options.region, options.profile, options.role_arn, _role(options))
+
+
+def _role(options: ConnectionOptions) -> tuple[tuple[str, Any], ...]:
+    """Return what the AssumeRole request has beside the role, as the service names it."""
+    given = {
+        "ExternalId": options.external_id,
+        "RoleSessionName": options.role_session_name,
+        "DurationSeconds": options.role_duration_seconds,
+        "SourceIdentity": options.source_identity,
+    }
+    return tuple((name, value) for name, value in given.items() if value is not None)
+
+
+def open_store(uri: str, options: ConnectionOptions) -> ObjectStore:
+    """Return the store behind an ``s3://`` URI (``s3a://`` is the same) or a local path.
+
+    Raises
+    ------
+    OptionError
+        If the URI has another scheme, or is no whole one of S3.
+    """
+    scheme = _SCHEME.match(uri)
+    if _ONE_SLASH.match(uri):
+        raise OptionError(f"{uri!r} has one slash behind its scheme: write s3://bucket/prefix, or ./{uri} for a folder")
+    if scheme is None or scheme[1] == "file":
+        return LocalStore(uri)
+    if scheme[1] in {"s3", "s3a", "s3n"}:
+        return S3Store(s3_spec(options), "s3://" + uri[scheme.end() :])
+    raise OptionError(f"{uri!r} is neither s3://bucket/prefix nor a local path")
+
+
+def spare_sources(target: ObjectStore, mode: WriteMode, sources: Iterable[str]) -> None:
+    """Refuse to overwrite a target that holds what the job reads, told by the sources' whole names.
+
+    Raises
+    ------
+    TargetError
+        Naming the source that would be deleted.
+    """
+    below = f"{_real(target.uri)}/"
+    for source in sources if mode == "overwrite" else ():
+        if f"{_real(source)}/".startswith(below):
+            ways = "choose another target, or use mode append"
+            raise TargetError(
+                f"target {target.uri} holds {source}, which mode overwrite would delete: {ways}", target.uri
+            )
+
+
+def require_shared(cluster: str | None, places: Mapping[str, str | None], *, shared_paths: bool) -> None:
+    """Refuse local paths that the workers of a cluster would each look for on a disk of their own.
+
+    Parameters
+    ----------
+    cluster
+        The master of the cluster that runs the tasks; None where this machine does.
+    places
+        What the job reads or writes in its tasks, by the option that names it.
+
+    Raises
+    ------
+    OptionError
+        Naming the first such path.
+    """
+    for option, place in places.items() if cluster is not None and not shared_paths else ():
+        scheme = _SCHEME.match(place) if place is not None else None
+        if place is not None and (scheme is None or scheme[1] == "file"):
+            raise OptionError(
+                f"{option} is {place!r}, a path of this machine, and the workers of {cluster} have disks of their own: "
+                "give an s3:// URI, or shared_paths if all of them reach that path"
+            )
+
+
+def _real(uri: str) -> str:
+    return uri if _SCHEME.match(uri) else str(Path(uri).resolve())
+
+
+ReportT = TypeVar("ReportT", bound=Report)
+_LOG = logging.getLogger("ddbio.commit")
+
+
+@dataclass(frozen=True)
+class Staging:
+    """Say where a job's files are staged, and what they are like; travels to workers."""
+
+    store: ObjectStore
+    job_id: str
+    files: FileOptions
+
+    def write(self, batches: Iterable[pa.RecordBatch], schema: pa.Schema, task: int) -> tuple[StagedFile, ...]:
+        """Stage the batches of one attempt of one task; leave nothing staged when it fails.
+
+        The attempt in the file names is drawn at random: no attempt, speculative or not, meets another's files.
+        """
+        writer = RollingWriter(self.store, FileNaming(self.job_id, task, secrets.randbelow(10**6)), schema, self.files)
+        try:
+            for batch in batches:
+                writer.write(batch)
+            return tuple(writer.finish())
+        except BaseException:
+            writer.abort()
+            raise
+
+    def empty(self, schema: pa.Schema) -> tuple[StagedFile, ...]:
+        """Stage a file without rows: whoever reads the output of an empty source finds its columns."""
+        writer = RollingWriter(self.store, FileNaming(self.job_id, 0), schema, self.files)
+        return tuple(writer.finish(keep_empty=True))
+
+
+def open_staging(options: FilesOptions, file_format: Literal["parquet", "orc"] = "parquet") -> Staging:
+    """Return the staging of a job at the target that its options name.
+
+    Raises
+    ------
+    OptionError, DdbioError
+        As :func:`ddbio.ops.job.storage.open_store` says.
+    """
+    files = FileOptions(
+        compression=options.compression, target_file_bytes=int(options.target_file_bytes), format=file_format
+    )
+    return Staging(open_store(options.dest, options), options.job_id or new_job_id(), files)
+
+
+def target_of(options: FilesOptions | ImportFilesOptions, store: ObjectStore) -> Target:
+    """Return what a job's commit has to know of its target."""
+    asked = {field.name: getattr(options, field.name) for field in dataclasses.fields(options)}
+    del asked["job_id"]
+    command = hashlib.blake2b(f"{type(options).__name__} {asked}".encode(), digest_size=16).hexdigest()
+    return Target(store=store, mode=options.mode, overwrite_foreign=options.overwrite_foreign, command=command)
+
+
+def report_again(kind: type[ReportT], committed: AlreadyCommittedError) -> ReportT:
+    """Return the report of an earlier run of the same job, and log that nothing was done.
+
+    Raises
+    ------
+    OptionError
+        If the job of that id was another verb's.
+    """
+    manifest = committed.manifest
+    _LOG.warning("job %s is committed already: this is its report, nothing was run", manifest["job_id"])
+    try:
+        return kind.from_dict(manifest["report"])
+    except (KeyError, TypeError):
+        raise OptionError(f"job id {manifest['job_id']!r} belongs to a job of another kind: choose another") from None
+
+
+def new_job_id() -> str:
+    """Return a new job id: its UTC instant, so that ids sort by age, and eight random digits."""
+    return f"{datetime.now(UTC):%Y%m%dT%H%M%SZ}_{secrets.token_hex(4)}"
