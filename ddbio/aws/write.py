@@ -15,8 +15,8 @@ from botocore.exceptions import BotoCoreError, ClientError
 
 from ddbio.aws.failure import THROTTLE_CODES, error_code, is_transient, throttling_reasons, to_ddbio_error
 from ddbio.core.attribute import canonical_number
-from ddbio.core.loads.hot_keys import HotKeys
-from ddbio.core.loads.packing import Packer
+from ddbio.core.loads.batches import Packer
+from ddbio.core.loads.counts import HotKeys
 from ddbio.core.pacing import ThrottleScope, parse_throttle_reason
 from ddbio.core.text.json_text import compact_json
 from ddbio.errors import EndpointError, ServiceError, ThrottledError
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from ddbio.aws.bodies import BodySource, Pending
     from ddbio.budget import Budget, Grant
-    from ddbio.core.loads.packing import Writes
+    from ddbio.core.loads.batches import Writes
     from ddbio.errors import DdbioError
 
 # https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/Programming.Errors.html

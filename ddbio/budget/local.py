@@ -14,7 +14,7 @@ from ddbio.core.pacing import Pacer, ThrottleScope
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ddbio.core.ramp import Ramp
+    from ddbio.core.pacing import Ramp
 
 __all__ = ["LocalBudget"]
 

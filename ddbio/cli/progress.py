@@ -18,8 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from ddbio.budget import LocalBudget, Usage
-    from ddbio.core.loads.load_plan import LoadPlan
-    from ddbio.core.loads.write_plan import WritePlan
+    from ddbio.core.loads.plan import LoadPlan, WritePlan
     from ddbio.core.plan import ScanPlan
     from ddbio.ops.exports.read import ExportReadPlan
 

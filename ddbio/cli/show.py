@@ -11,7 +11,7 @@ from ddbio.core.schema.arrow import format_schema, schema_to_json
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from ddbio.core.loads.load_plan import LoadPlan
+    from ddbio.core.loads.plan import LoadPlan
     from ddbio.core.plan import ScanPlan
     from ddbio.ops.exports.read import ExportReadPlan, ExportReadReport
     from ddbio.ops.job.report import FileReport, ScanReport
@@ -82,7 +82,7 @@ def format_load_plan(plan: LoadPlan) -> str:
     rows = "rows not counted" if plan.rows is None else f"{about}{counted(plan.rows, 'row')}"
     stated = "no capacity stated" if plan.table_wcu is None else f"{plan.table_wcu:g} WCU/s"
     billing = "on-demand" if plan.on_demand else "provisioned"
-    shuffled = "" if plan.shares is None else ", rows shuffled by key"
+    shuffled = "" if plan.key_partitions is None else ", rows shuffled by key"
     budget = "unbounded" if plan.wcu_per_second is None else f"{plan.wcu_per_second:g} WCU/s"
     by = "".join(f", {name} {value}" for name, value in (("newer by", plan.newer_by), ("as says", plan.operation_by)) if value)  # fmt: skip # noqa: E501
     estimate = "unknown before the rows are read"

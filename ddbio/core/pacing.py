@@ -1,7 +1,7 @@
-"""Pace requests to a rate of capacity units, and slow down when the service says so.
+"""Pace requests to a rate of capacity units, and slow down when the service throttles them.
 
-Refuses to sleep, to read a clock and to draw random numbers: ``now`` (seconds on any monotonic clock) and the random
-fraction are arguments, so a whole job can be simulated in a test.
+Nothing here sleeps, reads a clock or draws a random number: ``now`` (seconds of any monotonic clock) and the random
+fraction are arguments, so that a test can simulate a whole job.
 """
 
 from __future__ import annotations
@@ -16,9 +16,15 @@ from ddbio.errors import OptionError
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from ddbio.core.ramp import Ramp
-
-__all__ = ["Pacer", "ThrottleResponse", "ThrottleScope", "TokenBucket", "full_jitter_seconds", "parse_throttle_reason"]
+__all__ = [
+    "Pacer",
+    "Ramp",
+    "ThrottleResponse",
+    "ThrottleScope",
+    "TokenBucket",
+    "full_jitter_seconds",
+    "parse_throttle_reason",
+]
 
 # A window of 10 s then holds 99 % + 0.75 % saved up + 0.5 % one page (which costs up to 1/20 s of budget), and has room
 # for bunching below 102 %. A bucket of 0.05 s would cost a lone lane 3 % of its rate, one of 0.1 s gains nothing more.
@@ -30,8 +36,15 @@ BUNCHING_SECONDS = 0.18
 CUT_RATIO = 0.7
 RECOVERY_RATIO_PER_SECOND = 0.05
 CLAMP_RATIO = 0.95
-# Lanes share a cause: their throttles within one second are one event, answered by one cut.
+# The throttles of all lanes within one second have one cause: the rate is cut once for them.
 EVENT_SECONDS = 1.0
+
+# https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/warm-throughput.html
+NEW_TABLE_WCU = 4_000.0
+# https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/on-demand-capacity-mode.html
+DOUBLING_SECONDS = 1_800.0
+# https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/ServiceQuotas.html
+DEFAULT_QUOTA_WCU = 40_000.0
 
 
 class ThrottleScope(StrEnum):
@@ -182,6 +195,17 @@ class ThrottleResponse:
         rate = self.rate_per_second(now)
         ceiling = rate * CLAMP_RATIO if scope is ThrottleScope.ON_DEMAND_MAX else self.ceiling_per_second
         return replace(self, ceiling_per_second=ceiling, cut_per_second=rate * CUT_RATIO, cut_at=now)
+
+
+@dataclass(frozen=True, slots=True)
+class Ramp:
+    """Raise a rate as fast as an on-demand table scales: it doubles every half hour, smoothly."""
+
+    start_per_second: float
+
+    def rate_per_second(self, now: float) -> float:
+        """Return the highest rate ``now`` seconds after the first request."""
+        return self.start_per_second * 2 ** min(now / DOUBLING_SECONDS, 64.0)
 
 
 class Pacer:

@@ -12,8 +12,8 @@ from ddbio.core.decode import Decoder, from_dynamodb_json, observe_dynamodb_json
 from ddbio.core.identity import key_hashes
 from ddbio.core.ion import lines as ion_lines
 from ddbio.core.item_lines import PageSplitter
-from ddbio.core.loads.write_plan import WritePlan
-from ddbio.core.loads.write_rows import RowWriter
+from ddbio.core.loads.encode import RowWriter
+from ddbio.core.loads.plan import WritePlan
 
 if TYPE_CHECKING:
     from collections.abc import Callable

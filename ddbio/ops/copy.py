@@ -12,8 +12,8 @@ from ddbio.aws.create import definition_of, expire_by, start_table
 from ddbio.aws.table import describe_table
 from ddbio.budget import LocalBudget
 from ddbio.core.capacity import read_units
-from ddbio.core.loads.write_items import reader_of
-from ddbio.core.loads.write_plan import BATCH_LANES, plan_write
+from ddbio.core.loads.encode import reader_of
+from ddbio.core.loads.plan import BATCH_LANES, plan_write
 from ddbio.core.plan import ROTATED_PAGE_BYTES, budget_of, rotated_segments
 from ddbio.core.table_like import table_like
 from ddbio.errors import NotFoundError, OptionError, SchemaError, TargetError, ValidationError
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from ddbio.aws.client import ClientSpec
     from ddbio.core.digest import Digest
-    from ddbio.core.loads.write_plan import WritePlan
+    from ddbio.core.loads.plan import WritePlan
     from ddbio.core.plan import ScanPlan
     from ddbio.core.table_description import TableDescription
     from ddbio.ops.scans.stream import ScanTask

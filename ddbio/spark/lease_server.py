@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ddbio.budget import BudgetAddress, BudgetServer, LocalBudget
-from ddbio.core.ramp import Ramp
+from ddbio.core.pacing import Ramp
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

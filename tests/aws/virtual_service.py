@@ -8,7 +8,7 @@ import random
 import numpy as np
 from botocore.exceptions import ClientError, ConnectionClosedError
 
-from ddbio.core.loads.packing import Writes, packing_order, write_units
+from ddbio.core.loads.batches import Writes, packing_order, write_units
 from ddbio.core.loads.requests import PUT, batch_frame
 
 FRAME = batch_frame("rows", *PUT)

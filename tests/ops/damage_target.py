@@ -19,8 +19,8 @@ import pyarrow.parquet as pq
 
 import ddbio
 from ddbio.core.digest_columns import digest_of_batches
-from ddbio.core.loads.write_plan import plan_write
-from ddbio.core.loads.write_rows import RowWriter
+from ddbio.core.loads.encode import RowWriter
+from ddbio.core.loads.plan import plan_write
 from ddbio.core.table_description import TableDescription
 from ddbio.errors import DdbioError
 from ddbio.files.local_store import LocalStore

@@ -1,6 +1,8 @@
-"""Make each row's own bytes of a write request, and the frame around them; refuses rows that no request could carry.
+"""Encode rows as write requests: the bytes that each row adds to its request, and what all requests have in common.
 
-Every attribute name is aliased by its ordinal, so that no name is ever mistaken for a word or a path.
+Upserts and deletes share BatchWriteItem requests. Updates and conditional writes (``create``, ``newer_by``) need a
+request for each row, with expressions and values. Every attribute name in an expression is an alias with a number, so
+that no name is taken for a reserved word or a path. A row that no request could carry is refused with the reason.
 """
 
 from __future__ import annotations
@@ -8,27 +10,33 @@ from __future__ import annotations
 import itertools
 import json
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from itertools import compress
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 import pyarrow as pa
 
 from ddbio.core.encode import EncodeOptions, Encoder, Refusal
-from ddbio.core.loads.packing import Frame, write_units
-from ddbio.core.schema.field import RESCUE_NAME, name_of_field, set_attribute_name
-from ddbio.core.text.json_text import compact_json
+from ddbio.core.kernel.encode.fields import take_rows
+from ddbio.core.loads.batches import Frame, write_units
+from ddbio.core.rescue import twice_reason
+from ddbio.core.schema.field import RESCUE_NAME, is_item_bytes, name_of_field, set_attribute_name
+from ddbio.core.text.json_text import compact_json, parse_json
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from numpy.typing import NDArray
 
+    from ddbio.core.loads.plan import WritePlan
     from ddbio.core.table_description import IndexKey
 
 # https://docs.aws.amazon.com/amazondynamodb/latest/APIReference/API_WriteRequest.html
 PUT = b'{"PutRequest":{"Item":', b"}}"
 DELETE = b'{"DeleteRequest":{"Key":', b"}}"
 VALUES = b',"ExpressionAttributeValues":'
+OPERATIONS = ("put", "delete", "update")
+"""What the column of operations may say."""
 
 
 @dataclass(frozen=True)
@@ -68,6 +76,14 @@ class Made:
         """Return each row's bytes; none where it was refused."""
         data = self.texts.tobytes()
         return [data[start:end] for start, end in itertools.pairwise(self.offsets.tolist())]
+
+
+class Parts(Protocol):
+    """Make each row's own bytes of a request."""
+
+    def make(self, batch: pa.RecordBatch) -> Made:
+        """Return what the rows of a batch became."""
+        ...
 
 
 def batch_frame(table: str, opening: bytes = b"", closing: bytes = b"") -> Frame:
@@ -195,3 +211,182 @@ def without_value(made: Made, lacking: Sequence[int]) -> Made:
     for row in lacking:
         parts[row] = b""
     return Made.of_parts(parts, made.units, made.refusals + refusals, made.frames)
+
+
+class UpdateParts:
+    """Make updates that set a row's attributes, and remove those that it has not; others are not touched.
+
+    What a row holds in its rescue column is set as well.
+
+    Attributes
+    ----------
+    frame
+        What goes around the bytes of a row that sets no attribute beside the columns'.
+    """
+
+    def __init__(
+        self, schema: pa.Schema, names: Sequence[str], keys: Mapping[str, str], table: str, compared: str | None = None
+    ) -> None:
+        self._table, self._compared, self._partition_key = table, compared, next(iter(keys))
+        key_columns = columns_of(schema, keys)
+        self._keys = ItemParts(schema, key_columns, keys)
+        others = {*key_columns, RESCUE_NAME, *(field.name for field in schema if is_item_bytes(field))}
+        self._names = [name for name in names if name not in others]
+        self._attributes = [name_of_field(schema.field(name)) for name in self._names]
+        self._places = {attribute: place for place, attribute in enumerate(self._attributes)}
+        self._values = Values(schema, self._names)
+        self._rescued = Encoder(pa.schema([schema.field(RESCUE_NAME)])) if RESCUE_NAME in names else None
+        self._sets = [f"#n{place} = :v{place}" for place in range(len(self._names))]
+        self._removes = [f"#n{place}" for place in range(len(self._names))]
+        self.frame = self._frame(())
+
+    def make(self, batch: pa.RecordBatch) -> Made:
+        """Return the bytes of each row, and the frame of those that set more attributes than there are columns."""
+        present = np.ones((batch.num_rows, len(self._names)), bool)
+        for place, name in enumerate(self._names):
+            present[:, place] = batch.column(name).is_valid().to_numpy(zero_copy_only=False)
+        values, more = self._with_rescued(self._values.make(batch), batch, present)
+        made = with_values(self._keys.make(batch), values, needed=False)
+        if self._compared is not None:
+            known = self._places.get(self._compared)
+            has_value = np.zeros(batch.num_rows, bool) if known is None else present[:, known]
+            lacking = [row for row in np.flatnonzero(~has_value).tolist() if self._compared not in more.get(row, ())]
+            made = without_value(made, lacking) if lacking else made
+        return self._with_expressions(made, present, more)
+
+    def _with_expressions(self, made: Made, present: NDArray[np.bool_], more: dict[int, tuple[str, ...]]) -> Made:
+        """Put what each row sets and removes behind its bytes: the names of all are in the frame."""
+        if not self._names and not any(more.values()):
+            return made
+        packed = np.packbits(present, axis=1)
+        width, patterns = packed.shape[1], packed.tobytes()
+        # Rows may have as many patterns as there are rows: none is kept for the next batch.
+        expressions: dict[bytes, bytes] = {}
+        frames: dict[tuple[str, ...], Frame] = {}
+        framed: dict[int, Frame] = {}
+        parts = made.parts()
+        for row, part in enumerate(parts):
+            if not part:
+                continue
+            if names := more.get(row):
+                expression = self._expression(present[row], len(names))
+                framed[row] = frames.get(names) or frames.setdefault(names, self._frame(names))
+            else:
+                pattern = patterns[row * width : (row + 1) * width]
+                expression = expressions.get(pattern) or self._expression(present[row])
+                expressions[pattern] = expression
+            parts[row] = part + expression
+        return Made.of_parts(parts, made.units, made.refusals, framed)
+
+    def _with_rescued(
+        self, values: Made, batch: pa.RecordBatch, present: NDArray[np.bool_]
+    ) -> tuple[Made, dict[int, tuple[str, ...]]]:
+        """Add what rows hold in the rescue column to their values; return the attributes beside the columns', too."""
+        if self._rescued is None or batch.column(RESCUE_NAME).null_count == batch.num_rows:
+            return values, {}
+        encoded = self._rescued.encode(batch.select([RESCUE_NAME]))
+        refusals = {refusal.row: refusal for refusal in (*encoded.refusals, *values.refusals)}
+        parts, more = values.parts(), {}
+        for row in np.flatnonzero(np.diff(encoded.offsets) > len(b"{}")).tolist():
+            rescued = parse_json(encoded.buffer[encoded.offsets[row] : encoded.offsets[row + 1]].tobytes())
+            more[row] = tuple(name for name in rescued if name not in self._places)
+            known = {name: self._places[name] for name in rescued if name in self._places}
+            twice = next((name for name, place in known.items() if present[row, place]), None)
+            if twice is not None:
+                refusals[row] = Refusal(row, RESCUE_NAME, "duplicate", twice_reason(twice))
+            present[row, list(known.values())] = True
+            places = known | {name: len(self._names) + n for n, name in enumerate(more[row])}
+            parts[row] = _joined(parts[row], {f":v{place}": rescued[name] for name, place in places.items()})
+        for row in refusals:
+            parts[row] = b""
+        ordered = [refusals[row] for row in sorted(refusals)]
+        return Made.of_parts(parts, values.units, ordered, values.frames), more
+
+    def _expression(self, has: NDArray[np.bool_], more: int = 0) -> bytes:
+        given = has.tolist()
+        sets = [*compress(self._sets, given), *(f"#n{n} = :v{n}" for n in range(len(given), len(given) + more))]
+        removes = list(compress(self._removes, (~has).tolist()))
+        clauses = ["SET " + ", ".join(sets)] * bool(sets) + ["REMOVE " + ", ".join(removes)] * bool(removes)
+        return f',"UpdateExpression":"{" ".join(clauses)}"'.encode() if clauses else b""
+
+    def _frame(self, more: tuple[str, ...]) -> Frame:
+        attributes = [*self._attributes, *more]
+        names = {f"#n{place}": name for place, name in enumerate(attributes)}
+        extra: dict[str, object] = {"ExpressionAttributeNames": names} if names else {}
+        if self._compared in attributes:
+            place = attributes.index(self._compared)
+            names["#k"] = self._partition_key
+            extra["ConditionExpression"] = f"attribute_not_exists(#k) OR #n{place} < :v{place}"
+        return single_frame("UpdateItem", self._table, "Key", extra)
+
+
+def _joined(members: bytes, more: dict[str, Any]) -> bytes:
+    added = compact_json(more).encode()
+    return added if members == b"{}" else members[:-1] + b"," + added[1:]
+
+
+def parts_of(schema: pa.Schema, plan: WritePlan) -> tuple[Frame, Parts]:
+    """Return the common frame of the rows of a schema, and what makes their parts."""
+    keys, names, table = dict(plan.key_types), schema.names, plan.table
+    condition, key_columns = absent_condition(plan.key_types[0][0], plan.newer_by), columns_of(schema, keys)
+    if plan.operation_by is not None:
+        return batch_frame(table), _MixedParts(schema, plan)
+    if plan.mode == "update":
+        updates = UpdateParts(schema, names, keys, table)
+        return updates.frame, updates
+    if plan.mode == "delete":
+        if plan.newer_by is None:
+            return batch_frame(table, *DELETE), ItemParts(schema, key_columns, keys)
+        return single_frame("DeleteItem", table, "Key", condition), ItemParts(schema, key_columns, keys, plan.newer_by)
+    if plan.mode == "create" or plan.newer_by is not None:
+        return single_frame("PutItem", table, "Item", condition), ItemParts(
+            schema, names, keys, plan.newer_by, plan.index_keys
+        )
+    return batch_frame(table, *PUT), ItemParts(schema, names, keys, index_keys=plan.index_keys)
+
+
+class _MixedParts:
+    """Make what a column says of each row; puts and deletes share batches unless they depend on a condition."""
+
+    def __init__(self, schema: pa.Schema, plan: WritePlan) -> None:
+        keys = dict(plan.key_types)
+        self._column = plan.operation_by or ""
+        names = [name for name in schema.names if name != self._column]
+        updates = UpdateParts(schema, names, keys, plan.table, plan.newer_by)
+        self._makers: dict[str, tuple[Parts, tuple[bytes, bytes]]] = {
+            "put": (ItemParts(schema, names, keys, plan.newer_by, plan.index_keys), PUT),
+            "delete": (ItemParts(schema, columns_of(schema, keys), keys, plan.newer_by), DELETE),
+            "update": (updates, (b"", b"")),
+        }
+        self._alone = {"update": updates.frame}
+        if plan.newer_by is not None:
+            condition = absent_condition(plan.key_types[0][0], plan.newer_by)
+            self._alone |= {
+                "put": single_frame("PutItem", plan.table, "Item", condition),
+                "delete": single_frame("DeleteItem", plan.table, "Key", condition),
+            }
+
+    def make(self, batch: pa.RecordBatch) -> Made:
+        """Return the bytes of each row, and the frame of those that go alone."""
+        asked = np.asarray(batch.column(self._column).to_pylist(), object)
+        parts, frames = [b""] * batch.num_rows, dict[int, Frame]()
+        units, refusals = np.ones(batch.num_rows), list[Refusal]()
+        for operation, (maker, (opening, closing)) in self._makers.items():
+            rows = np.flatnonzero(asked == operation)
+            if not len(rows):
+                continue
+            made = maker.make(take_rows(batch, rows))
+            units[rows] = made.units
+            for place, (row, part) in enumerate(zip(rows.tolist(), made.parts(), strict=True)):
+                frame = made.frames.get(place) or self._alone.get(operation)
+                if frame is not None:
+                    parts[row], frames[row] = part, frame
+                else:
+                    parts[row] = part and opening + part + closing
+            refusals += [
+                Refusal(int(rows[each.row]), each.attribute, each.rule, each.message) for each in made.refusals
+            ]
+        for row in np.flatnonzero(~np.isin(asked.astype(str), OPERATIONS)).tolist():
+            message = f"{asked[row]!r} is no operation: write {', '.join(OPERATIONS)}"
+            refusals.append(Refusal(row, self._column, "operation", message))
+        return Made.of_parts(parts, units, refusals, frames)

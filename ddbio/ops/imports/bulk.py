@@ -18,7 +18,7 @@ from ddbio.aws.table import describe_table
 from ddbio.core.imports.bulk_report import parse_records, records_table
 from ddbio.core.imports.jobs import plan_bulk
 from ddbio.core.jobs import failure_of, s3_place
-from ddbio.core.loads.rejected import RejectedRow
+from ddbio.core.loads.rejects import RejectedRow
 from ddbio.errors import NotFoundError, PartialWriteError, ValidationError
 from ddbio.files.decompress import GunzipLines
 from ddbio.ops.imports.jobs import files_of, files_of_job

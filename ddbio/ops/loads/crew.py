@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from ddbio.aws.scan import pause_seconds
 from ddbio.aws.write import Answer, Pause, begin
-from ddbio.core.loads.rejected import RejectedRow, row_text
+from ddbio.core.loads.rejects import RejectedRow, row_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Sequence
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from ddbio.aws.bodies import BodySource, Pending
     from ddbio.aws.write import Lane, Send, Sent
     from ddbio.budget import Budget, Grant, Reservation
-    from ddbio.core.loads.packing import Writes
+    from ddbio.core.loads.batches import Writes
     from ddbio.core.raw_items import RawItems
 
     _Steps: TypeAlias = Generator[Send | Pause | None, Answer | None, None]

@@ -11,11 +11,10 @@ from ddbio.aws.arrivals import Arrivals
 from ddbio.aws.wire import open_bodies
 from ddbio.aws.write import Lane
 from ddbio.core.batch_size import batch_bytes
-from ddbio.core.loads.hot_keys import HotKeys
-from ddbio.core.loads.packing import MOST_WRITES
-from ddbio.core.loads.rejected import RejectedRow, row_text
-from ddbio.core.loads.write_items import ItemWriter
-from ddbio.core.loads.write_rows import RowWriter
+from ddbio.core.loads.batches import MOST_WRITES
+from ddbio.core.loads.counts import HotKeys
+from ddbio.core.loads.encode import ItemWriter, RowWriter
+from ddbio.core.loads.rejects import RejectedRow, row_text
 from ddbio.core.raw_items import RawItems
 from ddbio.errors import PartialWriteError
 from ddbio.ops.loads.crew import Crew, Milestone
@@ -32,7 +31,7 @@ if TYPE_CHECKING:
     from ddbio.aws.client import ClientSpec
     from ddbio.budget import Budget
     from ddbio.core.encode import Refusal
-    from ddbio.core.loads.write_plan import WritePlan
+    from ddbio.core.loads.plan import WritePlan
 
 # Rows that are encoded at once: what the processor's caches hold, but enough to fill a lane's write batches, and never
 # many megabytes.
@@ -182,7 +181,7 @@ def _feed(
 
 def filling_rows(plan: WritePlan) -> int:
     """Return how many rows keep all lanes busy with requests that are full."""
-    return plan.lanes * (ALONE_LANE_ROWS if plan.rows_go_alone else LANE_ROWS)
+    return plan.lanes * (ALONE_LANE_ROWS if plan.sends_single_items else LANE_ROWS)
 
 
 def _writer_of(

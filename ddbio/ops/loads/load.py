@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 from ddbio.aws.table import describe_table
 from ddbio.budget import LocalBudget
-from ddbio.core.loads.load_plan import LoadPlan, plan_load
-from ddbio.core.loads.write_plan import plan_write
+from ddbio.core.loads.plan import LoadPlan, plan_load, plan_write
 from ddbio.core.plan import Resources
 from ddbio.engine import available_cores, cluster_of, is_spark_installed, open_engine, running_spark_parallelism
 from ddbio.errors import DdbioError, OptionError
@@ -31,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from ddbio.budget import Usage
-    from ddbio.core.loads.write_plan import WritePlan
+    from ddbio.core.loads.plan import WritePlan
     from ddbio.core.raw_items import RawItems
     from ddbio.core.table_description import TableDescription
     from ddbio.engine import Engine
@@ -62,7 +61,7 @@ def plan_of(options: WriteOptions) -> WritePlan:
     Raises
     ------
     OptionError, NotFoundError, AccessDeniedError, EndpointError
-        See :func:`ddbio.aws.table.describe_table` and :func:`ddbio.core.loads.write_plan.plan_write`.
+        See :func:`ddbio.aws.table.describe_table` and :func:`ddbio.core.loads.plan.plan_write`.
     """
     return plan_write(describe_table(dynamodb_spec(options), options.table), options)
 
@@ -148,7 +147,7 @@ def load_files(
     places = {"reject_to": options.reject_to, "state": options.state}
     require_shared(cluster, places, shared_paths=options.shared_paths)
     job_id = options.job_id or new_job_id()
-    identity = identity_of(options, found.facts, found.source, plan.shares)
+    identity = identity_of(options, found.facts, found.source, plan.key_partitions)
     with open_record(options, job_id, identity, cluster) as record:
         return _load(options, found, plan, record, _Run(clock, master, conf, watch))
 
@@ -171,7 +170,7 @@ def _load(options: LoadOptions, found: _Found, plan: LoadPlan, record: LoadRecor
     job = LoadJob(options, task, found.source.store, record, first_row, any_order, found.source.export)
     budget = LocalBudget(plan.wcu_per_second, ramp=found.write.ramp)
     cpu_seconds = clock.cpu_seconds()
-    is_done = len(record.finished) == (plan.shares or len(found.source.units))
+    is_done = len(record.finished) == (plan.key_partitions or len(found.source.units))
     engine = open_engine("local" if is_done else plan.engine, master=run.master, conf=run.conf)
     _refuse_speculation(engine, plan)
     _LOG.info(
@@ -204,7 +203,7 @@ def _load(options: LoadOptions, found: _Found, plan: LoadPlan, record: LoadRecor
 
 def _refuse_speculation(engine: Engine, plan: LoadPlan) -> None:
     """Refuse to let a second attempt of a task bring an older row of a key back behind a newer one."""
-    if engine.speculates and plan.shares is not None:
+    if engine.speculates and plan.key_partitions is not None:
         engine.close()
         raise OptionError(
             "spark.speculation is on: two attempts of one task would write the rows of a key in no order; turn it off "

@@ -15,7 +15,7 @@ from ddbio.errors import PartialWriteError
 from ddbio.ops.job.storage import open_store
 
 if TYPE_CHECKING:
-    from ddbio.core.loads.rejected import RejectedRow
+    from ddbio.core.loads.rejects import RejectedRow
     from ddbio.options import WriteOptions
 
 _FILE_BYTES = 8 * 1024 * 1024

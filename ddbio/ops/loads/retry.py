@@ -13,8 +13,8 @@ import pyarrow.parquet as pq
 
 from ddbio.core.attribute import check_item
 from ddbio.core.decode import from_dynamodb_json
-from ddbio.core.loads.rejected import RejectedRow
-from ddbio.core.loads.write_items import reader_of, writes_text
+from ddbio.core.loads.encode import reader_of, writes_text
+from ddbio.core.loads.rejects import RejectedRow
 from ddbio.core.text.json_text import compact_json
 from ddbio.errors import DecodeError, NotFoundError
 from ddbio.ops.job.storage import open_store
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from ddbio.core.loads.write_plan import WritePlan
+    from ddbio.core.loads.plan import WritePlan
     from ddbio.core.raw_items import RawItems
     from ddbio.files.object_store import ObjectStore
     from ddbio.ops.loads.lanes import Feed

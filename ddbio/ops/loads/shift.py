@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from ddbio.aws.arrivals import Arrivals
-    from ddbio.core.loads.packing import Writes
+    from ddbio.core.loads.batches import Writes
     from ddbio.core.raw_items import RawItems
     from ddbio.ops.loads.crew import Crew, Milestone
 

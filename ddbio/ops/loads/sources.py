@@ -21,9 +21,8 @@ from ddbio.core import json_lines
 from ddbio.core.arrow_bounds import bounded
 from ddbio.core.batch_size import batch_bytes
 from ddbio.core.exports.manifest import SUMMARY
-from ddbio.core.loads.load_plan import SourceFacts
-from ddbio.core.loads.write_items import reader_of, writes_text
-from ddbio.core.loads.write_rows import RowWriter, check_columns
+from ddbio.core.loads.encode import RowWriter, check_columns, reader_of, writes_text
+from ddbio.core.loads.plan import SourceDescription
 from ddbio.core.plan import spread_order
 from ddbio.core.raw_items import RawItems
 from ddbio.errors import DdbioError, NotFoundError, OptionError, SchemaError
@@ -40,7 +39,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from ddbio.core.exports.manifest import ExportFile
-    from ddbio.core.loads.write_plan import WritePlan
+    from ddbio.core.loads.plan import WritePlan
     from ddbio.core.raw_items import RawItemReader
     from ddbio.core.staged import StoredObject
     from ddbio.files.object_store import ObjectStore
@@ -260,7 +259,7 @@ def _columns_of_folders(
     return columns
 
 
-def describe_source(source: FileSource, plan: WritePlan) -> SourceFacts:
+def describe_source(source: FileSource, plan: WritePlan) -> SourceDescription:
     """Return what a source holds, by its footers and a sample of its largest file.
 
     Raises
@@ -283,7 +282,7 @@ def describe_source(source: FileSource, plan: WritePlan) -> SourceFacts:
             rows = round(sum(entry.size_bytes for entry in source.files) / sample.row_bytes)
     size_bytes = sum(unit.size_bytes for unit in source.units)
     exact = source.rows is not None
-    return SourceFacts(len(source.files), len(source.units), size_bytes, rows, exact, units, tuple(columns))
+    return SourceDescription(len(source.files), len(source.units), size_bytes, rows, exact, units, tuple(columns))
 
 
 def unit_batches(  # noqa: PLR0913 - what is read, and what is noted of it

@@ -14,8 +14,7 @@ import pyarrow as pa
 
 from ddbio.core.batch_size import batch_bytes
 from ddbio.core.identity import key_hashes
-from ddbio.core.loads.packing import MOST_WRITES
-from ddbio.core.loads.spreading import in_key_order, spread_rows
+from ddbio.core.loads.batches import MOST_WRITES, in_key_order, spread_rows
 from ddbio.core.raw_items import RawItems, joined_items
 from ddbio.errors import DecodeError, SchemaError
 from ddbio.ops.loads.crew import Milestone
@@ -26,7 +25,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from ddbio.core.loads.write_plan import WritePlan
+    from ddbio.core.loads.plan import WritePlan
 
     Rows: TypeAlias = pa.RecordBatch | RawItems | Milestone
 

@@ -29,9 +29,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from ddbio.budget import Budget, LocalBudget
-    from ddbio.core.loads.load_plan import LoadPlan
-    from ddbio.core.loads.rejected import RejectedRow
-    from ddbio.core.loads.write_plan import WritePlan
+    from ddbio.core.loads.plan import LoadPlan, WritePlan
+    from ddbio.core.loads.rejects import RejectedRow
     from ddbio.core.raw_items import RawItems
     from ddbio.engine import Engine, ShufflingEngine
     from ddbio.files.object_store import ObjectStore
@@ -112,13 +111,13 @@ def run_load(
     job: LoadJob, units: Sequence[Unit], plan: LoadPlan, engine: Engine, budget: LocalBudget
 ) -> list[WriteTally]:
     """Return what each task of a load counted; what is finished already is left out."""
-    if plan.shares is None:
+    if plan.key_partitions is None:
         left = [unit for unit in units if unit.number not in job.record.finished]
         # Each task carries the job: what is finished is of no use to it, and may be long.
         job = dataclasses.replace(job, record=job.record.of_task())
         return engine.run(write_units, [UnitsTask(job, each) for each in deal(left, plan.tasks)], budget)
-    exchange = Exchange(split_units, partial(Share, job), plan.shares)
-    splits = [SplitTask(job, each, plan.shares) for each in deal(units, plan.tasks)]
+    exchange = Exchange(split_units, partial(Share, job), plan.key_partitions)
+    splits = [SplitTask(job, each, plan.key_partitions) for each in deal(units, plan.tasks)]
     return cast("ShufflingEngine", engine).run_shuffled(exchange, splits, write_share, budget)
 
 

@@ -18,7 +18,7 @@ from ddbio.core.encode import Encoder
 from ddbio.core.items import items_of
 from ddbio.core.kernel.decode import decoder as decoder_module
 from ddbio.core.kernel.decode.decoder import KernelDecoder
-from ddbio.core.loads.updates import UpdateParts
+from ddbio.core.loads.requests import UpdateParts
 from ddbio.core.schema.arrow import infer_schema_of_items
 from ddbio.core.text.framing import checked_items
 from ddbio.errors import DecodeError, SchemaError

@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ddbio.core.loads.packing import Packer
-from ddbio.core.loads.updates import UpdateParts
-from ddbio.core.loads.write_plan import WritePlan
-from ddbio.core.loads.write_rows import RowWriter
+from ddbio.core.loads.batches import Packer
+from ddbio.core.loads.encode import RowWriter
+from ddbio.core.loads.plan import WritePlan
+from ddbio.core.loads.requests import UpdateParts
 
 COLUMNS = {"version": "N", "b": "N", "c": "S", "SET": "S"}
 MODES = [

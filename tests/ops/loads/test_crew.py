@@ -16,8 +16,8 @@ from botocore.exceptions import BotoCoreError, ClientError
 from ddbio.aws.arrivals import Arrivals
 from ddbio.aws.write import Lane
 from ddbio.budget import BudgetClosedError, LocalBudget
-from ddbio.core.loads.write_plan import plan_write
-from ddbio.core.loads.write_rows import RowWriter
+from ddbio.core.loads.encode import RowWriter
+from ddbio.core.loads.plan import plan_write
 from ddbio.core.table_description import TableDescription
 from ddbio.errors import AccessDeniedError
 from ddbio.ops.loads.crew import Crew, Milestone

@@ -8,8 +8,8 @@ import pyarrow.parquet as pq
 import pytest
 
 import ddbio
-from ddbio.core.loads.rejected import RejectedRow, item_text
-from ddbio.core.loads.write_plan import WritePlan
+from ddbio.core.loads.plan import WritePlan
+from ddbio.core.loads.rejects import RejectedRow, item_text
 from ddbio.errors import DecodeError, NotFoundError, OptionError, PartialWriteError, SchemaError
 from ddbio.ops.loads.rejects import Rejects
 from ddbio.ops.loads.retry import rejected_batches

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ddbio.core.loads.write_plan import WritePlan
+from ddbio.core.loads.plan import WritePlan
 from ddbio.ops.loads.crew import Milestone
 from ddbio.ops.loads.spreading import Spreading
 

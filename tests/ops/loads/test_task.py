@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ddbio.core.loads.load_plan import SPARK_BYTES, SourceFacts, plan_load
-from ddbio.core.loads.write_plan import plan_write
+from ddbio.core.loads.plan import SPARK_BYTES, SourceDescription, plan_load, plan_write
 from ddbio.core.plan import Resources
 from ddbio.core.staged import StoredObject
 from ddbio.core.table_description import TableDescription
@@ -43,7 +42,7 @@ def test_a_task_carries_its_own_units_only():
 
 
 @pytest.mark.parametrize(
-    ("size", "options", "spark", "engine", "shares"),
+    ("size", "options", "spark", "engine", "key_partitions"),
     [
         (SPARK_BYTES, {}, True, "spark", 32),
         (SPARK_BYTES, {"unique_keys": True}, True, "spark", None),
@@ -58,10 +57,10 @@ def test_a_task_carries_its_own_units_only():
         (1, {"engine": "spark", "tasks": 7, "mode": "update"}, True, "spark", 7),
     ],
 )
-def test_size_budget_and_order_choose_the_road(size, options, spark, engine, shares):
+def test_size_budget_and_order_choose_the_road(size, options, spark, engine, key_partitions):
     """Spark is for what one process cannot do, and rows are shuffled where their order matters."""
     asked = parse_options(LoadOptions, {"source": "s", "table": "rows", **options})
-    found = SourceFacts(1, 1, size, None, exact=False, row_units=None, columns=())
+    found = SourceDescription(1, 1, size, None, exact=False, row_units=None, columns=())
     plan = plan_load(asked, plan_write(FACTS, asked), FACTS, found, Resources(2, None, spark))
-    assert (plan.engine, plan.shares) == (engine, shares)
+    assert (plan.engine, plan.key_partitions) == (engine, key_partitions)
     assert plan.estimated_seconds is None

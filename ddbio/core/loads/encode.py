@@ -1,11 +1,13 @@
-"""Turn items that are text into the writes of several lanes, as a plan says: their bytes go into requests as they came.
+"""Encode rows as the writes of several lanes, as a plan says.
 
-Items of which the walk is not sure go the way of columns, and are refused by the same rules with the same words.
+Rows come as columns, or as raw items, whose bytes go into the requests unchanged. A raw item that its reader cannot
+vouch for is decoded and encoded like columns, so that it is refused by the same rules in the same words.
 """
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -15,12 +17,11 @@ from ddbio.core.decode import Decoder
 from ddbio.core.encode import Refusal
 from ddbio.core.identity import key_hashes
 from ddbio.core.kernel.encode.fields import take_rows
-from ddbio.core.loads.packing import write_units
-from ddbio.core.loads.requests import VALUES, Made
-from ddbio.core.loads.write_rows import Encoded, LaneSplitter, Texts, parts_of
+from ddbio.core.loads.batches import LaneSplitter, Texts, Writes, write_units
+from ddbio.core.loads.requests import VALUES, Made, columns_of, parts_of
 from ddbio.core.raw_items import RawItemReader
 from ddbio.core.schema.arrow import normalize_schema
-from ddbio.core.schema.field import name_of_field, tag_of_field, tagged_field
+from ddbio.core.schema.field import RESCUE_NAME, name_of_field, tag_of_field, tagged_field
 from ddbio.core.schema.item_schema import ItemSchema
 from ddbio.core.text.json_text import compact_json, parse_json
 from ddbio.errors import SchemaError
@@ -28,10 +29,71 @@ from ddbio.errors import SchemaError
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from ddbio.core.loads.write_plan import WritePlan
+    from ddbio.core.loads.plan import WritePlan
     from ddbio.core.raw_items import RawItems
 
 _NO_ROWS = pa.schema([])
+
+
+@dataclass(frozen=True)
+class Encoded:
+    """Hold what a batch became: writes for each lane, and the rows that make none."""
+
+    lanes: list[Writes]
+    refusals: tuple[Refusal, ...]
+
+
+def check_columns(schema: pa.Schema, plan: WritePlan) -> None:
+    """Refuse columns of which no row could be written.
+
+    Raises
+    ------
+    SchemaError
+        If they lack a key attribute of the table, or the one to compare or to decide by, or one is there twice.
+    """
+    twice = [name for name, times in Counter(schema.names).items() if times > 1]
+    if twice:
+        raise SchemaError(f"the rows have {twice[0]!r} as the name of several columns: rename all but one")
+    missing = [name for name in dict(plan.key_types) if not columns_of(schema, [name])]
+    missing += [name for name in filter(None, [plan.operation_by]) if name not in schema.names]
+    if RESCUE_NAME not in schema.names:
+        missing += [name for name in filter(None, [plan.newer_by]) if not columns_of(schema, [name])]
+    if missing:
+        raise SchemaError(
+            f"the rows have no column {missing[0]!r}, which table {plan.table!r} or an option asks for: they have "
+            f"{', '.join(schema.names)}"
+        )
+
+
+class RowWriter:
+    """Make writes of batches of one schema, as a plan says.
+
+    Parameters
+    ----------
+    spare
+        As of ``LaneSplitter``.
+
+    Raises
+    ------
+    SchemaError
+        If the columns lack a key attribute of the table, or the one to compare or to decide by, or one is there twice.
+    """
+
+    def __init__(self, schema: pa.Schema, plan: WritePlan, spare: deque[NDArray[np.uint8]] | None = None) -> None:
+        self._keys = dict(plan.key_types)
+        check_columns(schema, plan)
+        frame, self._maker = parts_of(schema, plan)
+        self._splitter = LaneSplitter(plan.lanes, frame, deque() if spare is None else spare)
+
+    def writes(self, batch: pa.RecordBatch, first_row: int = 0) -> Encoded:
+        """Return the writes of a batch's rows, by lane; their numbers are counted from ``first_row``."""
+        made = self._maker.make(batch)
+        rows = np.flatnonzero(np.diff(made.offsets))
+        if len(rows) < batch.num_rows:
+            batch = take_rows(batch, rows)
+        hashes = key_hashes(batch, list(self._keys))
+        texts = Texts(made.texts, made.offsets[:-1], made.offsets[1:], made.units, first_row)
+        return Encoded(self._splitter.split(texts, rows, hashes, made.frames), tuple(made.refusals))
 
 
 def writes_text(plan: WritePlan) -> bool:

@@ -1,8 +1,9 @@
-"""Pack encoded writes into legal request bodies, every key's rows in their order; refuses to send and to parse items.
+"""Order encoded rows, deal them to lanes, and pack each lane's rows into legal write requests.
 
-A write batch holds at most 25 writes and 16 MB, and no key twice. Rows are handed out by rank, that is all first rows
-of every key before all second ones, and within a rank in the order of the keys' hashes: sorted input then meets
-all partitions at once. What came back unprocessed goes before everything that was not sent yet.
+A batch holds at most 25 writes and 16 MB, and no key twice. Rows of one key always go to one lane, and keep their
+order. A lane takes rows by rank, that is the first row of every key before any second one, and within a rank by the
+hash of their keys: even sorted input then reaches all partitions of the table at once. Rows that come back unprocessed
+go out before rows that were not sent yet.
 """
 
 from __future__ import annotations
@@ -10,12 +11,16 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from ddbio.core.kernel.arrange import arrange
+from ddbio.core.kernel.memory import PAD
+from ddbio.core.plan import spread_order
+
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -25,6 +30,9 @@ MOST_WRITES = 25
 MOST_BODY_BYTES = 16 * 1024 * 1024 - 64 * 1024
 # https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/read-write-operations.html#write-operation-consumption
 WRITE_UNIT_BYTES = 1024
+
+PLACES = 512
+"""At how many places of a window rows are taken in turn: several in each partition, as many as one process can use."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,6 +139,104 @@ def packing_order(hashes: NDArray[np.uint64], alone: NDArray[np.bool_] | None = 
     if alone is None:
         return by_hash[np.argsort(ranks, kind="stable")]
     return by_hash[np.lexsort((alone[by_hash], ranks))]
+
+
+def spread_rows(count: int) -> NDArray[np.int64]:
+    """Return the numbers of some rows in an order that takes one at each of many places in turn."""
+    each = max(1, -(-count // PLACES))
+    places = np.array(spread_order(-(-count // each)), np.int64) * each
+    order = (np.arange(each)[:, None] + places).reshape(-1)
+    return order[order < count]
+
+
+def in_key_order(order: NDArray[np.int64], hashes: NDArray[np.uint64]) -> NDArray[np.int64]:
+    """Return an order in which rows of one key ascend, at the places that they have together.
+
+    Parameters
+    ----------
+    hashes
+        Of each row's key; equal hashes count as equal keys.
+    """
+    # Sorting values takes a fraction of what sorting places takes, and most windows have every key once.
+    found = np.sort(hashes)
+    if (found[1:] != found[:-1]).all():
+        return order
+    by_hash = np.argsort(hashes, kind="stable")
+    equal = hashes[by_hash[1:]] == hashes[by_hash[:-1]]
+    is_repeated = np.concatenate((equal, [False])) | np.concatenate(([False], equal))
+    # Ascending within each key, as the sort is stable.
+    rows = by_hash[is_repeated]
+    places = np.empty_like(order)
+    places[order] = np.arange(len(order))
+    taken = places[rows]
+    ordered = order.copy()
+    ordered[taken[np.lexsort((taken, hashes[rows]))]] = rows
+    return ordered
+
+
+class Texts(NamedTuple):
+    """Hold rows' own bytes of a request, where each begins and ends, its units, and the first row's number."""
+
+    data: NDArray[np.uint8]
+    begins: NDArray[np.int64]
+    ends: NDArray[np.int64]
+    units: NDArray[np.float64]
+    first_row: int
+
+
+class LaneSplitter:
+    """Lay encoded rows out by lane, as their requests will have them: rows of one key always go to one lane.
+
+    Parameters
+    ----------
+    spare
+        Memory to put texts into; what was ``texts`` of writes that are done may be added at any time.
+    """
+
+    def __init__(self, lanes: int, frame: Frame, spare: deque[NDArray[np.uint8]]) -> None:
+        self._lanes, self._frame, self._spare = lanes, frame, spare
+
+    def split(
+        self, texts: Texts, rows: NDArray[np.int64], hashes: NDArray[np.uint64], frames: Mapping[int, Frame]
+    ) -> list[Writes]:
+        """Return the writes of each lane.
+
+        Parameters
+        ----------
+        rows
+            Those that are written.
+        hashes
+            The hash of each of their keys.
+        frames
+            The frame of each row that does not have the common one.
+        """
+        order = packing_order(hashes, np.isin(rows, list(frames)) if frames else None)
+        # The top bits choose the lane: within one, sorting by hash still spreads the keys.
+        lane_of = ((hashes[order] >> np.uint64(32)) * np.uint64(self._lanes) >> np.uint64(32)).astype(np.uint16)
+        order = order[np.argsort(lane_of, kind="stable")]
+        ends = np.cumsum(np.bincount(lane_of, minlength=self._lanes))
+        return [self._share(texts, rows[places], hashes[places], frames) for places in np.split(order, ends[:-1])]
+
+    def _share(
+        self, texts: Texts, rows: NDArray[np.int64], hashes: NDArray[np.uint64], frames: Mapping[int, Frame]
+    ) -> Writes:
+        separator = self._frame.separator or b""
+        n_bytes = int((texts.ends[rows] - texts.begins[rows]).sum()) + len(rows) * len(separator)
+        room, starts = self._room(n_bytes + PAD), np.empty(len(rows) + 1, np.int64)
+        padded = np.frombuffer(separator + bytes(PAD), np.uint8)
+        arrange(texts.data, texts.begins, texts.ends, rows, padded, room, starts)
+        alone = {}
+        if frames:
+            alone = {place: frames[row] for place, row in enumerate(rows.tolist()) if row in frames}
+        return Writes(rows + texts.first_row, hashes, texts.units[rows], room, starts, self._frame, alone)
+
+    def _room(self, n_bytes: int) -> NDArray[np.uint8]:
+        # Fresh memory costs more than what is copied into it.
+        while self._spare:
+            room = self._spare.pop()
+            if len(room) >= n_bytes:
+                return room
+        return np.empty(n_bytes + n_bytes // 4, np.uint8)
 
 
 class Packer:

@@ -3,10 +3,21 @@
 import json
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ddbio.core.loads.packing import MOST_BODY_BYTES, MOST_WRITES, Frame, Packer, Writes, packing_order, write_units
+from ddbio.core.loads.batches import (
+    MOST_BODY_BYTES,
+    MOST_WRITES,
+    Frame,
+    Packer,
+    Writes,
+    in_key_order,
+    packing_order,
+    spread_rows,
+    write_units,
+)
 
 FRAME = Frame("BatchWriteItem", b'{"RequestItems":{"t":[', b",", b"]}}")
 OTHER = Frame("UpdateItem", b"", None, b"")
@@ -104,3 +115,30 @@ def test_the_frame_makes_one_document():
 def test_units_are_whole_kibibytes():
     """1,024 bytes cost one unit, 1,025 two, nothing less than one."""
     assert write_units(np.asarray([0, 1, 1024, 1025], np.int64)).tolist() == [1, 1, 1, 2]
+
+
+@given(st.integers(0, 3000))
+def test_every_row_comes_once(count):
+    """The order is one of all rows."""
+    assert sorted(spread_rows(count).tolist()) == list(range(count))
+
+
+@pytest.mark.parametrize("partitions", [4, 40])
+@pytest.mark.parametrize("count", [20_000, 100_003])
+def test_any_part_meets_all_partitions(count, partitions):
+    """Of any 2,560 rows no partition has much more than its share, though rows come partition by partition."""
+    partition_of = spread_rows(count) * partitions // count
+    for part in np.split(partition_of[: count // 2560 * 2560], count // 2560):
+        assert np.bincount(part, minlength=partitions).max() <= 1.2 * 2560 / partitions
+
+
+@given(st.lists(st.integers(0, 9), max_size=60), st.randoms())
+def test_rows_of_a_key_ascend(keys, draw):
+    """Whatever the order was, rows of one key ascend, and hold the places that they held together."""
+    order = list(range(len(keys)))
+    draw.shuffle(order)
+    ordered = in_key_order(np.array(order, np.int64), np.array(keys, np.uint64)).tolist()
+    assert [keys[row] for row in ordered] == [keys[row] for row in order]
+    assert all(
+        [row for row in ordered if keys[row] == key] == [n for n, k in enumerate(keys) if k == key] for key in keys
+    )

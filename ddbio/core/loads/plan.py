@@ -1,0 +1,283 @@
+"""Plan writes: how rows are written, how fast and through how many lanes, and what a load of files will cost.
+
+A plan is a value. It is made from a description of the table and of the source, and a run does what it says.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+from ddbio.core.pacing import DEFAULT_QUOTA_WCU, NEW_TABLE_WCU, Ramp
+from ddbio.errors import OptionError
+
+if TYPE_CHECKING:
+    from ddbio.core.plan import Resources
+    from ddbio.core.table_description import IndexKey, TableDescription
+    from ddbio.options import LoadOptions, WriteOptions
+
+BATCH_LANES = 8
+# A lane has one request in flight. At one row of one unit per request, and 50 ms per request, this gives the number of
+# lanes that a budget keeps busy. Idle lanes cost nothing, not even a connection.
+_ROW_SECONDS = 0.05
+_MOST_ROW_LANES = 128
+# Without a budget the processor is the limit, at some ten thousand requests a second.
+_UNBOUND_ROW_LANES = 64
+# With more lanes, a chunk would have too few rows per lane to fill its batches.
+_MOST_MIXED_LANES = 32
+
+# https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/on-demand-capacity-mode.html: a new table's start.
+ON_DEMAND_START = 4000.0
+
+# What one process can write in a second: below this rate, a second process is no faster.
+LOCAL_UNITS_PER_SECOND = 20_000.0
+SPARK_BYTES = 1024**3
+TASK_BYTES = 32 * 1024**2
+MOST_TASKS = 4096
+
+
+@dataclass(frozen=True)
+class WritePlan:
+    """Describe a write completely before it starts.
+
+    Attributes
+    ----------
+    key_types
+        The table's key attributes and their types, the partition key first.
+    lanes
+        Requests in flight at the same time.
+    ramp
+        Limits the rate of an on-demand table that has to scale up first.
+    """
+
+    table: str
+    key_types: tuple[tuple[str, str], ...]
+    mode: Literal["upsert", "create", "delete", "update"]
+    newer_by: str | None
+    operation_by: str | None
+    lanes: int
+    wcu_per_second: float | None
+    ramp: Ramp | None = None
+    index_keys: tuple[IndexKey, ...] = ()
+    compress_requests: bool = False
+
+    @property
+    def nulls_matter(self) -> bool:
+        """Return whether a null removes an attribute, while a missing column leaves it as it is."""
+        return self.mode == "update" or self.operation_by is not None
+
+    @property
+    def sends_single_items(self) -> bool:
+        """Return whether each request writes one row: BatchWriteItem has no conditions and no updates."""
+        return _sends_single_items(self.mode, self.newer_by)
+
+    @property
+    def order_matters(self) -> bool:
+        """Return whether the result depends on the order in which rows of one key are written."""
+        return self.operation_by is not None or (self.mode != "delete" and self.newer_by is None)
+
+
+def plan_write(facts: TableDescription, options: WriteOptions) -> WritePlan:
+    """Return how rows are written to a table.
+
+    Raises
+    ------
+    OptionError
+        If the table cannot be written now, or ``write_ratio`` is given and the table has no declared capacity.
+    """
+    if facts.status not in {"ACTIVE", "UPDATING"}:
+        raise OptionError(f"table {facts.name!r} is {facts.status}: wait until it is ACTIVE")
+    budget = write_budget_of(facts, options)
+    return WritePlan(
+        table=options.table,
+        key_types=facts.key_types,
+        mode=options.mode,
+        newer_by=options.newer_by,
+        operation_by=options.operation_by,
+        lanes=options.lanes or _lanes(options, budget, facts.wcu),
+        wcu_per_second=budget,
+        ramp=ramp_of(facts, options),
+        compress_requests=options.compress_requests,
+        index_keys=tuple(key for index in facts.indexes for key in index.keys),
+    )
+
+
+def _sends_single_items(mode: str, newer_by: str | None) -> bool:
+    return newer_by is not None or mode in {"create", "update"}
+
+
+def _lanes(options: WriteOptions, *rates: float | None) -> int:
+    """Return how many lanes are needed for the lowest of some rates: more would only be throttled for longer."""
+    if _sends_single_items(options.mode, options.newer_by):
+        most = _MOST_ROW_LANES
+    elif options.operation_by is not None:
+        most = _MOST_MIXED_LANES
+    else:
+        return BATCH_LANES
+    known = [rate for rate in rates if rate is not None]
+    asked = math.ceil(min(known) * _ROW_SECONDS) if known else _UNBOUND_ROW_LANES
+    return min(most, max(BATCH_LANES, asked))
+
+
+def ramp_of(facts: TableDescription, options: WriteOptions) -> Ramp | None:
+    """Return the ramp of a warm-up, which starts at the rate that the table can serve at once.
+
+    Raises
+    ------
+    OptionError
+        If a warm-up is asked for and the table is not on demand.
+    """
+    if not options.warm_up:
+        return None
+    if not facts.on_demand:
+        raise OptionError(f"table {facts.name!r} has provisioned capacity, which needs no warm_up: leave it out")
+    return Ramp(max(NEW_TABLE_WCU, facts.warm_wcu or 0.0))
+
+
+def write_budget_of(facts: TableDescription, options: WriteOptions) -> float | None:
+    """Return the write units per second that a job may use, at least one, or None for no limit.
+
+    Raises
+    ------
+    OptionError
+        If ``write_ratio`` is given and the table has no declared write capacity.
+    """
+    if options.write_ratio is None:
+        # A warm-up ends at the default quota of a table, unless a rate is given.
+        return options.wcu_per_second or (DEFAULT_QUOTA_WCU if options.warm_up else None)
+    if facts.wcu is None:
+        raise OptionError(
+            f"write_ratio is a share of the table's write capacity, and on-demand table {facts.name!r} states none: "
+            "give wcu_per_second"
+        )
+    return max(1.0, facts.wcu * options.write_ratio)
+
+
+@dataclass(frozen=True)
+class SourceDescription:
+    """Describe the files of a load before they are read.
+
+    Attributes
+    ----------
+    rows
+        The number of rows: counted in the footers, or estimated from a sample; None without either.
+    exact
+        Whether ``rows`` is a count.
+    row_units
+        Average write units of a row of the sample, without indexes; None without a sample.
+    columns
+        Columns of the sample.
+    """
+
+    files: int
+    units: int
+    size_bytes: int
+    rows: int | None
+    exact: bool
+    row_units: float | None
+    columns: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class LoadPlan:
+    """Describe a load before it starts.
+
+    Attributes
+    ----------
+    files, units, size_bytes
+        What is read. A unit is a row group, a stripe or a whole text file.
+    rows, rows_exact
+        How many rows, counted or estimated; None if unknown.
+    indexes
+        Secondary indexes whose keys are among the columns; each is expected to cost as much as the table.
+    wcu_per_second
+        The budget, or None.
+    table_wcu
+        The table's provisioned write units, or its on-demand maximum; None if it has neither.
+    tasks
+        Spark tasks; 1 on threads.
+    key_partitions
+        Partitions of the keys into which rows are shuffled, so that one task writes all rows of a key; None if the
+        rows need no shuffle.
+    estimated_units, estimated_seconds
+        For new items; None if the number of rows is unknown.
+    """
+
+    source: str
+    table: str
+    mode: str
+    newer_by: str | None
+    operation_by: str | None
+    files: int
+    units: int
+    size_bytes: int
+    rows: int | None
+    rows_exact: bool
+    indexes: tuple[str, ...]
+    wcu_per_second: float | None
+    table_wcu: float | None
+    on_demand: bool
+    lanes: int
+    engine: Literal["local", "spark"]
+    engine_reason: str
+    tasks: int
+    key_partitions: int | None
+    estimated_units: float | None
+    estimated_seconds: float | None
+
+
+def plan_load(
+    options: LoadOptions, write: WritePlan, facts: TableDescription, found: SourceDescription, resources: Resources
+) -> LoadPlan:
+    """Return what a load would do."""
+    indexes = tuple(index.name for index in facts.indexes if set(index.key_names) <= set(found.columns))
+    units = None
+    if found.rows is not None and found.row_units is not None:
+        units = found.rows * found.row_units * (1 + len(indexes))
+    rates = [rate for rate in (write.wcu_per_second, facts.wcu) if rate is not None]
+    rate = min(rates) if rates else ON_DEMAND_START
+    engine, reason = _engine(options, write, found, resources)
+    tasks = (options.tasks or _tasks(found)) if engine == "spark" else 1
+    key_partitions = tasks if engine == "spark" and write.order_matters and not options.unique_keys else None
+    return LoadPlan(
+        source=options.source,
+        table=write.table,
+        mode=write.mode,
+        newer_by=write.newer_by,
+        operation_by=write.operation_by,
+        files=found.files,
+        units=found.units,
+        size_bytes=found.size_bytes,
+        rows=found.rows,
+        rows_exact=found.exact,
+        indexes=indexes,
+        wcu_per_second=write.wcu_per_second,
+        table_wcu=facts.wcu,
+        on_demand=facts.on_demand,
+        lanes=write.lanes,
+        engine=engine,
+        engine_reason=reason,
+        tasks=tasks,
+        key_partitions=key_partitions,
+        estimated_units=units,
+        estimated_seconds=None if units is None else units / rate,
+    )
+
+
+def _engine(
+    options: LoadOptions, write: WritePlan, found: SourceDescription, resources: Resources
+) -> tuple[Literal["local", "spark"], str]:
+    if options.engine != "auto":
+        return options.engine, "as asked"
+    if found.size_bytes < SPARK_BYTES:
+        return "local", "less than 1 GiB"
+    if write.wcu_per_second is not None and write.wcu_per_second <= LOCAL_UNITS_PER_SECOND:
+        return "local", "one process can use the whole budget"
+    if resources.spark_parallelism is None and not resources.can_start_spark:
+        return "local", "pyspark is not installed"
+    return "spark", "1 GiB or more"
+
+
+def _tasks(found: SourceDescription) -> int:
+    return max(1, min(MOST_TASKS, -(-found.size_bytes // TASK_BYTES)))
