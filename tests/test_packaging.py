@@ -1,0 +1,128 @@
+"""The distribution as users meet it: its wheel and sdist, its floors, its README on a package index."""
+
+from __future__ import annotations
+
+import email.parser
+import json
+import os
+import re
+import subprocess
+import sys
+import tarfile
+import zipfile
+from pathlib import Path
+
+import pytest
+from readme_renderer import markdown
+
+ROOT = Path(__file__).parents[1]
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory) -> Path:
+    """Return a folder with a wheel and an sdist of this tree."""
+    folder = tmp_path_factory.mktemp("dist")
+    command = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-t", "sdist", "-d", folder]
+    subprocess.run(command, cwd=ROOT, check=True, capture_output=True)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def wheel(built) -> Path:
+    """Return the wheel."""
+    (path,) = built.glob("*.whl")
+    return path
+
+
+@pytest.fixture(scope="module")
+def metadata(wheel):
+    """Return what the wheel says of itself."""
+    with zipfile.ZipFile(wheel) as archive:
+        (name,) = [name for name in archive.namelist() if name.endswith(".dist-info/METADATA")]
+        return email.parser.Parser().parsestr(archive.read(name).decode())
+
+
+def test_wheel_holds_the_package_and_what_spark_looks_for(wheel):
+    """Nothing but the package with its mark of types, the modules of PySpark's discovery, and the metadata."""
+    with zipfile.ZipFile(wheel) as archive:
+        names = archive.namelist()
+    tops = {name.partition("/")[0] for name in names}
+    own = {path.name for path in (ROOT / "discovery").glob("*.py")} | {"ddbio"}
+    assert {top for top in tops if not top.endswith(".dist-info")} == own
+    assert "ddbio/py.typed" in names
+
+
+def test_metadata_says_where_it_runs_and_where_it_comes_from(metadata):
+    """Systems that it runs on, addresses, and only extras that something imports."""
+    systems = {line.split(" :: ", 1)[1] for line in metadata.get_all("Classifier") if line.startswith("Operating")}
+    assert systems == {"MacOS", "POSIX :: Linux"}
+    assert {line.partition(",")[0] for line in metadata.get_all("Project-URL")} >= {"Repository", "Documentation"}
+    assert set(metadata.get_all("Provides-Extra")) == {"bench", "cli", "demo", "lint", "spark", "test"}
+
+
+def test_readme_renders_on_a_package_index(metadata):
+    """It renders without a warning, and no link of it is relative, for there it would lead nowhere."""
+    assert metadata["Description-Content-Type"] == "text/markdown"
+    html = markdown.render(metadata.get_payload())
+    assert html is not None
+    targets = re.findall(r'(?:href|src)="([^"]*)"', html)
+    assert len(targets) > 10
+    assert [target for target in targets if not re.match(r"https://|#", target)] == []
+
+
+def environment(folder: Path, *installs: list[object]) -> Path:
+    """Return the interpreter of a new virtual environment after these calls of ``pip install``."""
+    subprocess.run([sys.executable, "-m", "venv", folder], check=True)
+    python = folder / "bin/python"
+    for words in installs:
+        command = [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", *words]
+        subprocess.run(command, check=True)
+    return python
+
+
+def run_main_job(python: Path) -> None:
+    """Run the main job with nothing of this tree in reach, and hold what it reports against what it must be."""
+    script = python.parent / "main_job.py"
+    script.write_bytes((ROOT / "tests/main_job.py").read_bytes())
+    variables = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    done = subprocess.run([python, script], cwd=python.parent, env=variables, stdout=subprocess.PIPE, check=True)
+    report = json.loads(done.stdout)
+    assert Path(report["ddbio"]).is_relative_to(python.parents[1])
+    assert (report["rows"], report["type"]) == (3_000, "decimal128(38, 2)")
+    assert len(set(report["digests"])) == 1
+
+
+@pytest.mark.slow
+def test_sdist_makes_a_wheel_that_works(built, tmp_path):
+    """A wheel that is built from the sdist runs the main job, on the versions of the lock."""
+    (sdist,) = built.glob("*.tar.gz")
+    with tarfile.open(sdist) as archive:
+        archive.extractall(tmp_path / "source", filter="data")
+    (source,) = (tmp_path / "source").iterdir()
+    command = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", tmp_path]
+    subprocess.run(command, cwd=source, check=True, capture_output=True)
+    (wheel,) = tmp_path.glob("*.whl")
+    # Without its hashes, which pip takes for no constraint of a file of ours.
+    lines = re.findall(r"^[a-z][^\\\n]*", (ROOT / "requirements.lock").read_text("utf-8"), re.MULTILINE)
+    constraints = tmp_path / "constraints.txt"
+    constraints.write_text("\n".join(lines))
+    run_main_job(environment(tmp_path / "venv", ["--constraint", constraints, f"{wheel}[cli]"]))
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.version_info >= (3, 13), reason="the oldest libraries have no wheels for this Python")
+def test_floors_are_enough(wheel, tmp_path):
+    """The main job runs on the oldest versions that the metadata allows."""
+    lock = ["--require-hashes", "--requirement", ROOT / "requirements-floor.lock"]
+    run_main_job(environment(tmp_path / "venv", lock, ["--no-deps", wheel]))
+
+
+def test_floor_lock_holds_the_floors(metadata):
+    """Every requirement of the library has its lowest version in the lock of floors."""
+    lock = (ROOT / "requirements-floor.lock").read_text("utf-8")
+    pinned = dict(re.findall(r"^([\w-]+)==([\w.]+)", lock, re.MULTILINE))
+    own = re.compile(r"([\w-]+).*?>=([\w.]+)(?!.*extra == '(?!cli))")
+    wanted = {found[1]: found[2] for line in metadata.get_all("Requires-Dist") if (found := own.match(line))}
+    assert {"boto3", "click", "numba", "pyarrow"} <= wanted.keys()
+    for name, floor in wanted.items():
+        assert pinned[name] == floor or pinned[name].startswith(f"{floor}."), name
