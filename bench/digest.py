@@ -12,7 +12,7 @@ from bench.pairs import interleave, speed_ratio
 from ddbio.core.decode import Decoder
 from ddbio.core.digest import Digest
 from ddbio.core.digest_columns import ColumnDigest, digest_of_batches
-from ddbio.core.digest_wire import WireDigest
+from ddbio.core.digest_json import JsonDigest
 from ddbio.core.identity import key_hashes
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ class DigestColumns:
         wire.add_items(json.loads(line)["Item"] for line in body.splitlines())
         # The reference is held against rows that tell NULL from missing.
         batch = Decoder(decoders.schema_of(shape), nulls="keep").decode(body, "export")
-        walked = WireDigest()
+        walked = JsonDigest()
         walked.add(body, "export")
         assert digest_of_batches([batch]) == walked.digest == wire
 
@@ -54,7 +54,7 @@ class DigestColumns:
         self.columns.add_batch(self.batch)
 
     def time_wire(self, _: str) -> None:
-        WireDigest().add(self.body, "export")
+        JsonDigest().add(self.body, "export")
 
     def time_reference(self, _: str) -> None:
         Digest().add_items(self.items)
@@ -73,7 +73,7 @@ class DigestColumns:
         return {
             "digest": lambda: self.columns.add_batch(self.batch),
             "decode": lambda: self.decoder.decode(self.body, "export"),
-            "wire": lambda: WireDigest().add(self.body, "export"),
+            "wire": lambda: JsonDigest().add(self.body, "export"),
             "reference": lambda: Digest().add_items(self.items),
         }
 

@@ -14,7 +14,7 @@ from bench import data, decoders
 from bench.pairs import interleave, speed_ratio
 from ddbio.core.decode import Decoder
 from ddbio.core.encode import Encoder
-from ddbio.core.items import to_dynamodb_json
+from ddbio.core.reference import plain_json_lines
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -83,7 +83,7 @@ def encoders(shape: Shape) -> dict[str, Callable[[pa.RecordBatch], bytes]]:
     encoder = Encoder(decoders.schema_of(shape))
     return {
         DDBIO: encoder.encode_lines,
-        PLAIN: to_dynamodb_json,
+        PLAIN: plain_json_lines,
         BOTO3: functools.partial(_serialize, _SETS[shape]),
     }
 

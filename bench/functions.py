@@ -12,7 +12,7 @@ from bench import data, decoders
 from bench.pairs import interleave, speed_ratio
 from ddbio.core.decode import Decoder
 from ddbio.core.encode import Encoder
-from ddbio.core.schema.arrow import schema_to_json
+from ddbio.core.schema.file import schema_to_json
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -24,7 +24,7 @@ from bench.pyarrow_json.tagged import tagged_struct
 from ddbio.core.decode import Decoder
 from ddbio.core.digest import Digest
 from ddbio.core.digest_columns import ColumnDigest
-from ddbio.core.digest_wire import WireDigest
+from ddbio.core.digest_json import JsonDigest
 from ddbio.core.encode import Encoder
 from ddbio.core.identity import key_hashes
 from ddbio.core.reference import RowBuilder
@@ -120,7 +120,7 @@ def digest_bytes(kind: Kind) -> Call:
         orders.bodies(kind),
         {
             DDBIO: ddbio.digest,
-            KERNEL: lambda body: WireDigest().add(body, "items"),
+            KERNEL: lambda body: JsonDigest().add(body, "items"),
             PYARROW: functools.partial(parse_json, tagged_schema(kind)),
         },
     )

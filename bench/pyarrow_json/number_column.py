@@ -13,8 +13,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from bench.pyarrow_json.text_column import text_bytes, text_offsets
-from ddbio.core.attribute import MAX_DIGITS, canonical_number
-from ddbio.core.schema.field import MAX_FLOAT32, is_decimal, is_float, is_text
+from ddbio.core.number import MAX_DIGITS, canonical_number
+from ddbio.core.schema.arrow import MAX_FLOAT32, is_decimal, is_float, is_text
 from ddbio.errors import DecodeError
 
 _CANONICAL = r"\A(?:-?[1-9][0-9]*(?:\.[0-9]*[1-9])?|-?0\.[0-9]*[1-9]|0)\z"

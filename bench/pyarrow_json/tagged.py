@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 
 from bench.pyarrow_json.base64_column import decode_base64_column
 from bench.pyarrow_json.number_column import cast_numbers
-from ddbio.core.schema.field import SETS, tag_of_field
+from ddbio.core.schema.arrow import SETS, tag_of_field
 from ddbio.errors import DecodeError
 
 

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 from botocore.exceptions import BotoCoreError, ClientError
 
 from ddbio.aws.failure import THROTTLE_CODES, error_code, is_transient, throttling_reasons, to_ddbio_error
-from ddbio.core.attribute import canonical_number
 from ddbio.core.loads.batches import Packer
 from ddbio.core.loads.counts import HotKeys
+from ddbio.core.number import canonical_number
 from ddbio.core.pacing import ThrottleScope, parse_throttle_reason
 from ddbio.core.text.json_text import compact_json
 from ddbio.errors import EndpointError, ServiceError, ThrottledError

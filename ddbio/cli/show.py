@@ -6,7 +6,8 @@ import json
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from ddbio.core.schema.arrow import format_schema, schema_to_json
+from ddbio.core.schema.arrow import format_schema
+from ddbio.core.schema.file import schema_to_json
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

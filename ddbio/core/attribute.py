@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import base64
 import binascii
-import re
 from collections.abc import Mapping
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from ddbio.core.number import MAX_EXPONENT, canonical_number, quoted
 from ddbio.errors import DecodeError, SchemaError
 
 if TYPE_CHECKING:
@@ -27,59 +27,6 @@ Item: TypeAlias = dict[str, AttributeValue]
 TAGS = ("S", "N", "B", "BOOL", "NULL", "SS", "NS", "BS", "L", "M")
 """Every type DynamoDB knows."""
 
-# https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/HowItWorks.NamingRulesDataTypes.html#HowItWorks.DataTypes.Number
-MAX_DIGITS = 38
-# https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/HowItWorks.NamingRulesDataTypes.html#HowItWorks.DataTypes.Number
-MIN_EXPONENT, MAX_EXPONENT = -130, 125
-
-_CANONICAL = re.compile(r"-?[1-9][0-9]*(?:\.[0-9]*[1-9])?|-?0\.[0-9]*[1-9]|0")
-_NUMBER = re.compile(r"([+-]?)(?=\.?[0-9])([0-9]*)(?:\.([0-9]*))?(?:[eE]([+-]?[0-9]+))?")
-_LONGEST_EXPONENT = 18
-
-
-def canonical_number(text: str) -> str:
-    """Return the service's own spelling of a number: plain decimal, no exponent, no superfluous zero.
-
-    Zero is ``0`` whatever its exponent; the service refuses a few of those spellings, no stored item has them.
-
-    Parameters
-    ----------
-    text
-        Any spelling DynamoDB accepts: ``+1``, ``001``, ``1e3``, ``.5``.
-
-    Raises
-    ------
-    DecodeError
-        The text is no number, has more than 38 significant digits, or lies outside 1E-130 … 9.99E+125.
-    """
-    if len(text) <= MAX_DIGITS and _CANONICAL.fullmatch(text):
-        return text
-    match = _NUMBER.fullmatch(text)
-    if match is None:
-        raise DecodeError(f"{_shown(text)} is not a DynamoDB number")
-    sign, whole, fraction, exponent = match[1], match[2], match[3] or "", match[4] or "0"
-    digits = (whole + fraction).lstrip("0")
-    significant = digits.rstrip("0")
-    if not significant:
-        return "0"
-    if len(significant) > MAX_DIGITS:
-        raise DecodeError(f"{_shown(text)} has more than {MAX_DIGITS} significant digits")
-    if len(exponent.lstrip("+-").lstrip("0")) > _LONGEST_EXPONENT:
-        raise DecodeError(f"{_shown(text)} is outside 1E{MIN_EXPONENT} to 9.99E+{MAX_EXPONENT}")
-    # The value is 0.significant x 10^point.
-    point = len(digits) - len(fraction) + int(exponent)
-    if not MIN_EXPONENT <= point - 1 <= MAX_EXPONENT:
-        raise DecodeError(f"{_shown(text)} is outside 1E{MIN_EXPONENT} to 9.99E+{MAX_EXPONENT}")
-    return ("-" if sign == "-" else "") + _plain(significant, point)
-
-
-def _plain(significant: str, point: int) -> str:
-    if point <= 0:
-        return "0." + "0" * -point + significant
-    if point >= len(significant):
-        return significant + "0" * (point - len(significant))
-    return significant[:point] + "." + significant[point:]
-
 
 def decode_base64(text: str) -> bytes:
     """Return the bytes of base64 text with its padding; refuse any other character.
@@ -91,11 +38,11 @@ def decode_base64(text: str) -> bytes:
     """
     # The strict mode still lets surplus padding pass.
     if len(text) % 4 or text.endswith("==="):
-        raise DecodeError(f"{_shown(text)} is not base64: wrong length or padding")
+        raise DecodeError(f"{quoted(text)} is not base64: wrong length or padding")
     try:
         return binascii.a2b_base64(text, strict_mode=True)
     except ValueError as error:
-        raise DecodeError(f"{_shown(text)} is not base64: {error}") from None
+        raise DecodeError(f"{quoted(text)} is not base64: {error}") from None
 
 
 def encode_base64(value: bytes) -> str:
@@ -174,7 +121,7 @@ def from_python(value: Any) -> AttributeValue:  # noqa: PLR0911 - one line a typ
         case float():
             raise SchemaError(f"{value!r} is a float, which is not exact: pass decimal.Decimal(str(value)) instead")
         case _:
-            raise SchemaError(f"DynamoDB has no type for a {type(value).__name__}: convert {_shown(value)} first")
+            raise SchemaError(f"DynamoDB has no type for a {type(value).__name__}: convert {quoted(value)} first")
 
 
 def _number_text(value: int | Decimal) -> str:
@@ -187,14 +134,14 @@ def _number_text(value: int | Decimal) -> str:
 def _name(name: Any) -> str:
     if isinstance(name, str):
         return name
-    raise SchemaError(f"{_shown(name)} is no attribute name: DynamoDB's names are strings")
+    raise SchemaError(f"{quoted(name)} is no attribute name: DynamoDB's names are strings")
 
 
 def _set_from_python(value: Iterable[Any]) -> AttributeValue:
     elements = [from_python(element) for element in value]
     tags = {tag_of(element) for element in elements}
     if len(tags) != 1 or not tags <= {"S", "N", "B"}:
-        raise SchemaError(f"{_shown(value)} is no DynamoDB set: all elements must be strings, or numbers, or bytes")
+        raise SchemaError(f"{quoted(value)} is no DynamoDB set: all elements must be strings, or numbers, or bytes")
     tag = tags.pop()
     return {tag + "S": sorted(element[tag] for element in elements)}
 
@@ -215,7 +162,7 @@ def check_item(item: Any, path: str = "") -> None:
         Some value is not; the message begins with its path.
     """
     if type(item) is not dict:
-        raise DecodeError(f"{path or 'item'}: expected an object of attributes, found {_shown(item)}")
+        raise DecodeError(f"{path or 'item'}: expected an object of attributes, found {quoted(item)}")
     for name, value in item.items():
         _check_text(name, path or "item")
         check_value(value, f"{path}.{name}" if path else name)
@@ -230,22 +177,22 @@ def check_value(value: Any, path: str = "value") -> None:
         It is not; the message begins with ``path``.
     """
     if type(value) is not dict or len(value) != 1:
-        raise DecodeError(f'{path}: expected one type and its value, like {{"S": "text"}}, found {_shown(value)}')
+        raise DecodeError(f'{path}: expected one type and its value, like {{"S": "text"}}, found {quoted(value)}')
     ((tag, content),) = value.items()
     check = _CHECKS.get(tag)
     if check is None:
-        raise DecodeError(f"{path}: {_shown(tag)} is not a DynamoDB type; the types are {', '.join(TAGS)}")
+        raise DecodeError(f"{path}: {quoted(tag)} is not a DynamoDB type; the types are {', '.join(TAGS)}")
     check(content, path)
 
 
 def _check_text(content: Any, path: str) -> None:
     if type(content) is not str:
-        raise DecodeError(f"{path}: expected a JSON string, found {_shown(content)}")
+        raise DecodeError(f"{path}: expected a JSON string, found {quoted(content)}")
     if not content.isascii():
         try:
             content.encode()
         except UnicodeEncodeError:
-            raise DecodeError(f"{path}: {_shown(content)} holds half of a surrogate pair, which is not UTF-8") from None
+            raise DecodeError(f"{path}: {quoted(content)} holds half of a surrogate pair, which is not UTF-8") from None
 
 
 def _check_parsed(parse: Callable[[str], Any]) -> Callable[[Any, str], None]:
@@ -261,18 +208,18 @@ def _check_parsed(parse: Callable[[str], Any]) -> Callable[[Any, str], None]:
 
 def _check_bool(content: Any, path: str) -> None:
     if type(content) is not bool:
-        raise DecodeError(f"{path}: BOOL must be true or false, found {_shown(content)}")
+        raise DecodeError(f"{path}: BOOL must be true or false, found {quoted(content)}")
 
 
 def _check_null(content: Any, path: str) -> None:
     if content is not True:
-        raise DecodeError(f"{path}: NULL must be true, found {_shown(content)}")
+        raise DecodeError(f"{path}: NULL must be true, found {quoted(content)}")
 
 
 def _check_each(check: Callable[[Any, str], None]) -> Callable[[Any, str], None]:
     def check_list(content: Any, path: str) -> None:
         if type(content) is not list:
-            raise DecodeError(f"{path}: expected a JSON array, found {_shown(content)}")
+            raise DecodeError(f"{path}: expected a JSON array, found {quoted(content)}")
         for index, element in enumerate(content):
             check(element, f"{path}[{index}]")
 
@@ -293,10 +240,3 @@ _CHECKS: dict[str, Callable[[Any, str], None]] = {
     "L": _check_each(check_value),
     "M": check_item,
 }
-
-_LONGEST_SHOWN = 60
-
-
-def _shown(value: Any) -> str:
-    text = repr(value)
-    return text if len(text) <= _LONGEST_SHOWN else text[: _LONGEST_SHOWN - 1] + "…"

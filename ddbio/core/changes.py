@@ -14,8 +14,7 @@ from ddbio.core.kernel import state as st
 from ddbio.core.kernel.decode.decoder import KernelDecoder
 from ddbio.core.kernel.decode.tables import plan_change_nodes
 from ddbio.core.reference import RowBuilder
-from ddbio.core.schema.arrow import normalize_schema, project_schema
-from ddbio.core.schema.field import RESCUE_FIELD, RESCUE_NAME
+from ddbio.core.schema.arrow import RESCUE_FIELD, RESCUE_NAME, normalize_schema, project_schema
 from ddbio.core.text.change_lines import Change, checked_changes
 from ddbio.core.text.json_text import compact_json
 

@@ -1,10 +1,9 @@
-"""Digest items independently of their order and partitioning, to prove that source and sink hold the same.
+"""Define the digest of items, which depends neither on their order nor on how they are split, in plain Python.
 
-Every value is hashed to two words under a key that says where it stands: below a name, at a place of a list, or in a
-set. What is in no order is summed, what is summed was hashed before. ``docs/digest.md`` is the whole definition; this
-is its plain form, by which the compiled loops of ``kernel.hash_columns`` and ``kernel.hash_wire`` are measured. Made
-against accidents, not against an adversary. Refuses nothing but numbers and base64 that are none: it trusts the shape
-of what it is given.
+``docs/digest.md`` is the definition in words. Every value is hashed to two words under a key for its position: below a
+name, at an index of a list, or in a set. Hashes of things without an order are summed. ``digest_columns`` and
+``digest_json`` compute the same by compiled loops, and tests compare them with this module. The digest detects
+accidents, not an adversary. Items must have been checked: only numbers and base64 are validated here.
 """
 
 from __future__ import annotations
@@ -14,7 +13,8 @@ import struct
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-from ddbio.core.attribute import canonical_number, decode_base64
+from ddbio.core.attribute import decode_base64
+from ddbio.core.number import canonical_number
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

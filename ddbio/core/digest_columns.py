@@ -1,7 +1,8 @@
 """Digest the rows of record batches by compiled loops, a column at a time, to the value ``digest`` has for their items.
 
-A row's item is what writing it would send: null means missing, what is rescued is back in its place. Refuses Arrow
-types without a DynamoDB form, numbers that DynamoDB could not hold, and null in a set.
+A row's item is the one that writing the row would send: null means missing, and rescued attributes are back in their
+place. Columns of DynamoDB JSON text are walked where they lie; the plain reference reads the texts that the walk
+refuses. An Arrow type without a DynamoDB form, a number that DynamoDB cannot hold, or a null in a set is an error.
 """
 
 from __future__ import annotations
@@ -14,22 +15,38 @@ import numpy as np
 import pyarrow as pa
 
 from ddbio.core import digest as plain
-from ddbio.core.attribute import canonical_number
+from ddbio.core.attribute import check_item, check_value
 from ddbio.core.batch_size import batch_bytes
 from ddbio.core.digest import Digest
-from ddbio.core.digest_texts import add_members, add_values
 from ddbio.core.encode import EncodeOptions
 from ddbio.core.kernel.encode.fields import plain_array, plain_fields, without_hidden
-from ddbio.core.kernel.encode.load import as_type, bytes_array, offsets_of, spans_of, view_of, words_of
+from ddbio.core.kernel.encode.load import (
+    allocate,
+    allocate_words,
+    as_type,
+    bytes_array,
+    offsets_of,
+    spans_of,
+    valid_of,
+    view_of,
+    words_of,
+)
 from ddbio.core.kernel.encode.state import BINARY, NUMBER, TEXT
 from ddbio.core.kernel.encode.times import time_array
-from ddbio.core.kernel.encode.unfit import unfit_times
+from ddbio.core.kernel.encode.unfit import broken_texts, unfit_times
 from ddbio.core.kernel.hash import columns as loops
-from ddbio.core.schema.field import DDB_TYPE, RESCUE_NAME, SETS, fields_within, name_of_field, tag_of_field
+from ddbio.core.kernel.hash import texts as text_loops
+from ddbio.core.kernel.hash import wire as walk
+from ddbio.core.kernel.memory import PAD
+from ddbio.core.kernel.state import SIDE_END, STATE_LENGTH
+from ddbio.core.number import canonical_number
+from ddbio.core.reference import checked_json
+from ddbio.core.rescue import given_twice
+from ddbio.core.schema.arrow import DDB_TYPE, RESCUE_NAME, SETS, fields_within, name_of_field, tag_of_field
 from ddbio.errors import DecodeError, EncodeError, SchemaError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
     from typing import TypeAlias
 
     # The stubs lack what the classes of arrays have of their own.
@@ -45,6 +62,7 @@ _ELEMENT_KEY: _Words = np.array(plain.ELEMENT_KEY, np.uint64)
 _MOST_SCALE = 80
 _NO_BITS: Any = np.frombuffer(b"", np.uint8)
 _NULLS_COUNT, _NULLS_ARE_MISSING = True, False
+_QUOTE = ord('"')
 
 
 class _Column(NamedTuple):
@@ -121,7 +139,7 @@ def _sums_of_rows(batch: pa.RecordBatch, columns: Sequence[_Column], first_row: 
         columns = [column for column in columns if column.field.name != RESCUE_NAME]
         if arrays[RESCUE_NAME].null_count < batch.num_rows:
             beside = {name_of_field(field): arrays[field.name] for field, _ in columns}
-            add_members(arrays[RESCUE_NAME], beside, sums, first_row)
+            _add_members(arrays[RESCUE_NAME], beside, sums, first_row)
     for field, prepare in columns:
         _add(arrays[field.name], field, prepare, (_key_of(name_of_field(field)), _NULLS_ARE_MISSING), sums)
     return sums
@@ -154,7 +172,7 @@ def _add(given: _Array, field: pa.Field[Any], prepare: _Prepare, under: tuple[_W
     array = prepare(given)
     match tag := tag_of_field(field):
         case "JSON":
-            add_values(array, field.name, under, sums)
+            _add_values(array, field.name, under, sums)
         case "N":
             _add_numbers(array, field.name, under, sums)
         case "S" | "B":
@@ -247,6 +265,90 @@ def _validity(array: _Array) -> tuple[Any, int]:
         # An array of type null has none, or those of the struct that it is a member of.
         return np.frombuffer(bytes(len(array) // 8 + 1), np.uint8), 0
     return view_of(bits, np.uint8), array.offset
+
+
+def _add_members(array: _Array, columns: Mapping[str, _Array], sums: _Words, first_row: int) -> None:
+    """Add the attributes that each row's text holds to the row's sum.
+
+    Parameters
+    ----------
+    columns
+        The column of each attribute, in which a row that has it in its text must not have it too.
+
+    Raises
+    ------
+    DecodeError
+        A text does not hold an item.
+    EncodeError
+        An attribute is in its column too.
+    """
+    texts = bytes_array(plain_array(array), TEXT)
+    work, column = _laid_out(texts)
+    n_others = text_loops.add_members(work, column, _beside(columns, len(texts)), sums)
+    for row in column.others[:n_others].tolist():
+        item = checked_json(texts[row].as_buffer().to_pybytes(), check_item, RESCUE_NAME)
+        for name in filter(columns.__contains__, item):
+            if columns[name][row].is_valid:
+                raise given_twice(first_row + row, name)
+        sums[2 * row : 2 * row + 2] += np.array(plain.members_hash(item), np.uint64)
+
+
+def _add_values(array: _Array, path: str, under: tuple[_Words, bool], sums: _Words) -> None:
+    """Add the hash of the attribute value that each entry's text holds; ``under`` are keys, and whether nulls count.
+
+    Raises
+    ------
+    DecodeError
+        A text does not hold an attribute value; its message begins with ``path``.
+    """
+    keys, _ = under
+    texts = bytes_array(array, TEXT)
+    work, column = _laid_out(texts)
+    n_others = text_loops.add_values(work, column, *under, sums)
+    for entry in column.others[:n_others].tolist():
+        place = 2 * entry if len(keys) > 2 else 0  # noqa: PLR2004 - one key for all
+        value = checked_json(texts[entry].as_buffer().to_pybytes(), check_value, path)
+        key = int(keys[place]), int(keys[place + 1])
+        sums[2 * entry : 2 * entry + 2] += np.array(plain.value_hash(key, value), np.uint64)
+
+
+def _laid_out(texts: _Array) -> tuple[walk.Work, text_loops.Texts]:
+    """Return what the walk over texts reads and writes."""
+    offsets = offsets_of(texts).astype(np.int64)
+    start, n_bytes = int(offsets[0]), int(offsets[-1] - offsets[0])
+    lengths = np.diff(offsets)
+    valid = (valid_of(texts) if texts.null_count else np.ones(len(texts), np.bool_)).astype(np.uint8)
+    # A text without its escapes is shorter: each has room before the data.
+    first = int(lengths.max(initial=0)) + PAD
+    data = allocate(first + n_bytes + PAD)
+    if n_bytes:
+        data[first : first + n_bytes] = np.frombuffer(texts.buffers()[2], np.uint8)[start : start + n_bytes]
+    data[first + n_bytes :] = _QUOTE
+    offsets += first - start
+    for row in broken_texts(texts, offsets, data[first : first + n_bytes]):
+        # What begins with a quote is left to the reference, which knows what to tell.
+        data[offsets[row]] = _QUOTE
+    state = np.zeros(STATE_LENGTH, np.int64)
+    state[SIDE_END] = first
+    work = walk.Work(data, state, *walk.make_room())
+    return work, text_loops.Texts(offsets, valid, allocate_words(len(texts)))
+
+
+def _beside(columns: Mapping[str, _Array], n_rows: int) -> text_loops.Beside:
+    """Return where each column has a value."""
+    keys = np.array([plain.name_key(name)[0] for name in columns], np.uint64)
+    size = 1 << (2 * len(keys)).bit_length()
+    slots = np.full(size, -1, np.int64)
+    for number, key in enumerate(keys.tolist()):
+        slot = key & (size - 1)
+        while slots[slot] >= 0:
+            slot = (slot + 1) & (size - 1)
+        slots[slot] = number
+    present = np.ones(len(keys) * n_rows, np.uint8)
+    for number, column in enumerate(columns.values()):
+        if column.null_count:
+            present[number * n_rows : (number + 1) * n_rows] = valid_of(column)
+    return text_loops.Beside(slots, keys, present)
 
 
 def warm() -> None:

@@ -14,10 +14,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from ddbio.core.attribute import MAX_DIGITS, canonical_number, decode_base64
+from ddbio.core.attribute import decode_base64
 from ddbio.core.decode import Decoder
 from ddbio.core.encode import EncodeOptions
-from ddbio.core.items import items_of
 from ddbio.core.kernel.encode.fields import plain_array, plain_fields, take_rows
 from ddbio.core.kernel.encode.load import bytes_array, spans_of, words_of
 from ddbio.core.kernel.encode.number import LONGEST
@@ -26,8 +25,9 @@ from ddbio.core.kernel.encode.times import time_array
 from ddbio.core.kernel.hash.key_numbers import print_decimals, print_numbers
 from ddbio.core.kernel.hash.xxhash import PREFIX_BYTES, hash_keys
 from ddbio.core.kernel.memory import PAD
-from ddbio.core.schema.arrow import normalize_schema
-from ddbio.core.schema.field import RESCUE_NAME, name_of_field, tag_of_field, tagged_field
+from ddbio.core.number import MAX_DIGITS, canonical_number
+from ddbio.core.reference import items_of
+from ddbio.core.schema.arrow import RESCUE_NAME, name_of_field, normalize_schema, tag_of_field, tagged_field
 from ddbio.errors import DecodeError, SchemaError
 
 if TYPE_CHECKING:

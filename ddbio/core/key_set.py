@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from ddbio.core.identity import key_hashes
-from ddbio.core.schema.field import RESCUE_NAME, name_of_field
+from ddbio.core.schema.arrow import RESCUE_NAME, name_of_field
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

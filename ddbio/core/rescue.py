@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
-from ddbio.core.schema.field import RESCUE_NAME
+from ddbio.core.schema.arrow import RESCUE_NAME
 from ddbio.core.text.json_text import compact_json
 from ddbio.errors import EncodeError, SchemaError
 

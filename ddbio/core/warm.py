@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from ddbio.core import digest_columns, digest_wire, encode, json_rows, raw_items
+from ddbio.core import digest_columns, digest_json, encode, json_rows, raw_items
 from ddbio.core.changes import ChangeDecoder
 from ddbio.core.decode import Decoder, from_dynamodb_json, observe_dynamodb_json
 from ddbio.core.identity import key_hashes
@@ -66,7 +66,7 @@ WARM_UPS: tuple[Callable[[], object], ...] = (
     _decode_sparsely,
     encode.warm,
     ion_lines.warm,
-    digest_wire.warm,
+    digest_json.warm,
     digest_columns.warm,
     _hash_keys,
     raw_items.warm,

@@ -11,9 +11,9 @@ import pyarrow as pa
 from ddbio.core.arrow_bounds import bounded
 from ddbio.core.digest import Digest
 from ddbio.core.digest_columns import digest_of_batches
-from ddbio.core.digest_wire import WireDigest
+from ddbio.core.digest_json import JsonDigest
 from ddbio.core.json_lines import reader_of
-from ddbio.core.schema.declared import declare_types
+from ddbio.core.schema.arrow import declare_types
 from ddbio.core.schema.item_schema import arrow_schema_of
 from ddbio.core.text.framing import framed_items
 from ddbio.files.paths import folder_columns, with_columns
@@ -90,7 +90,7 @@ def digest_files(paths: Iterable[str], options: ConnectionOptions) -> Digest:
 
 
 def _of_json(data: Buffer) -> Digest:
-    items = WireDigest()
+    items = JsonDigest()
     body, framing = framed_items(data)
     items.add(bytes(body), framing)
     return items.digest

@@ -11,7 +11,7 @@ import pyarrow.ipc
 
 from ddbio.core.encode import Encoder
 from ddbio.core.json_rows import RowDecoder
-from ddbio.core.schema.arrow import schema_from_json
+from ddbio.core.schema.file import schema_from_json
 
 if TYPE_CHECKING:
     from typing import TypeAlias

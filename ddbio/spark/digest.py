@@ -10,7 +10,7 @@ from pyspark.sql.types import StructType
 
 from ddbio.core.digest import Digest
 from ddbio.core.digest_columns import ColumnDigest
-from ddbio.core.schema.declared import declare_types
+from ddbio.core.schema.arrow import declare_types
 from ddbio.errors import DdbioError, SchemaError
 from ddbio.spark.types import to_arrow_schema
 

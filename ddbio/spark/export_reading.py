@@ -14,7 +14,7 @@ from pydantic.dataclasses import dataclass as options_dataclass
 from pyspark import SparkFiles
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
-from ddbio.core.schema.field import RESCUE_NAME, name_of_field
+from ddbio.core.schema.arrow import RESCUE_NAME, name_of_field
 from ddbio.core.text.json_text import compact_json
 from ddbio.engine import available_cores
 from ddbio.errors import OptionError, SchemaError

@@ -13,7 +13,8 @@ import pyarrow as pa
 from pyspark.sql import functions as sql
 from pyspark.sql.types import ArrayType, BinaryType, DataType, MapType, StringType, StructField, StructType
 
-from ddbio.core.schema.arrow import normalize_schema, schema_to_json
+from ddbio.core.schema.arrow import normalize_schema
+from ddbio.core.schema.file import schema_to_json
 from ddbio.core.schema.item_schema import ItemSchema, arrow_schema_of
 from ddbio.errors import OptionError
 from ddbio.spark import columns, pandas_columns

@@ -17,7 +17,7 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from ddbio.budget import BudgetClient, LocalBudget
 from ddbio.core.plan import Resources, budget_of, plan_scan
-from ddbio.core.schema.field import RESCUE_NAME, name_of_field
+from ddbio.core.schema.arrow import RESCUE_NAME, name_of_field
 from ddbio.engine import available_cores
 from ddbio.errors import OptionError, SchemaError
 from ddbio.ops.scans.plan import describe_scan, sample_table, scan_tasks

@@ -15,8 +15,8 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Literal
 
-from ddbio.core.attribute import canonical_number
 from ddbio.core.ion.text import ion_line
+from ddbio.core.number import canonical_number
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

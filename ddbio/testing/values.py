@@ -6,8 +6,9 @@ import json
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from ddbio.core.attribute import AttributeValue, Item, canonical_number, decode_base64, encode_base64
+from ddbio.core.attribute import AttributeValue, Item, decode_base64, encode_base64
 from ddbio.core.capacity import item_size_bytes
+from ddbio.core.number import canonical_number
 from ddbio.errors import DecodeError
 from ddbio.testing.refusal import Refusal, invalid, invalid_values, malformed
 

@@ -11,8 +11,7 @@ from item_strategies import NUMBERS
 from bench.pyarrow_json.number_column import cast_numbers
 from ddbio.core.reference import RowBuilder
 from ddbio.core.rescue import MisfitLog
-from ddbio.core.schema.arrow import normalize_schema
-from ddbio.core.schema.field import tagged_field
+from ddbio.core.schema.arrow import normalize_schema, tagged_field
 from ddbio.errors import DecodeError
 
 TYPES = [

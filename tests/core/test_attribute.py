@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from item_strategies import ITEMS, VALUES
 
-from ddbio.core.attribute import canonical_number, check_item, from_python, to_python
+from ddbio.core.attribute import check_item, from_python, to_python
+from ddbio.core.number import canonical_number
 from ddbio.errors import DecodeError, SchemaError
 
 

@@ -11,12 +11,11 @@ from hypothesis import strategies as st
 from item_strategies import ITEMS, tables
 
 from ddbio.core.decode import Decoder, from_dynamodb_json
-from ddbio.core.items import items_of
 from ddbio.core.json_lines import to_dynamodb_json
 from ddbio.core.kernel.decode import decoder as kernel_decoder
-from ddbio.core.reference import RowBuilder
+from ddbio.core.reference import RowBuilder, items_of
 from ddbio.core.rescue import Misfit, MisfitLog
-from ddbio.core.schema.arrow import infer_schema_of_items
+from ddbio.core.schema.item_schema import ItemSchema
 from ddbio.core.text.framing import framing_of
 from ddbio.errors import DecodeError, OptionError, SchemaError
 
@@ -66,7 +65,7 @@ def reference(items, schema, **options):
 @given(items=tables())
 def test_both_paths_give_one_batch(framing, nulls, items):
     """Whichever path the items go, the batch is the reference's, valid, and of exactly the decoder's schema."""
-    schema = infer_schema_of_items(items)
+    schema = ItemSchema.of_items(items).to_arrow()
     decoder = Decoder(schema, nulls=nulls)
     batch = decoder.decode(framed(items, framing), framing)
     batch.validate(full=True)
@@ -78,7 +77,7 @@ def test_both_paths_give_one_batch(framing, nulls, items):
 @given(st.lists(ITEMS, max_size=3), st.lists(ITEMS, max_size=3), st.sampled_from(FRAMINGS))
 def test_nothing_is_lost_under_a_foreign_schema(sample, items, framing):
     """Under a schema of other items, every item comes back, and every rescued value is counted or is a kept NULL."""
-    decoder = Decoder(infer_schema_of_items(sample), nulls="keep")
+    decoder = Decoder(ItemSchema.of_items(sample).to_arrow(), nulls="keep")
     batch = decoder.decode(framed(items, framing, indent=None), framing)
     assert list(items_of(batch)) == items
     rescued = [value for row in batch.column("_rescue").to_pylist() if row for value in json.loads(row).values()]
@@ -391,7 +390,7 @@ def test_columns_that_were_inferred_before_are_those_of_the_items(one, other):
     """Whatever was decoded before, the columns are those that the items at hand show."""
     for items in (one, other, one * 2 + other, other * 3 + one):
         if items:
-            wanted = infer_schema_of_items(items)
+            wanted = ItemSchema.of_items(items).to_arrow()
             assert from_dynamodb_json(framed(items, "items")).schema.equals(wanted, check_metadata=True)
 
 
@@ -411,7 +410,7 @@ def test_columns_follow_what_there_is_more_of(one, other):
     rest = [{"a": one}, {"a": other}]
     for more in (rest, [rest[0]] * 3 + rest, [rest[0], *[rest[1]] * 3]):
         batch = from_dynamodb_json(framed(more, "items"))
-        assert batch.schema.equals(infer_schema_of_items(more), check_metadata=True)
+        assert batch.schema.equals(ItemSchema.of_items(more).to_arrow(), check_metadata=True)
 
 
 def test_threads_share_no_decoder():

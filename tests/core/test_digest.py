@@ -15,7 +15,7 @@ from ddbio.core.attribute import encode_base64
 from ddbio.core.decode import Decoder
 from ddbio.core.digest import Digest
 from ddbio.core.digest_columns import digest_of_batches
-from ddbio.core.schema.arrow import infer_schema_of_items
+from ddbio.core.schema.item_schema import ItemSchema
 
 
 def digest_of(items):
@@ -42,7 +42,7 @@ def test_order_and_partitioning_do_not_matter(items, random):
 def test_a_decoded_batch_has_the_digest_of_its_source(items):
     """What was decoded without loss has the digest of the wire."""
     page = json.dumps({"Items": items}).encode()
-    batch = Decoder(infer_schema_of_items(items), nulls="keep").decode(page, "page")
+    batch = Decoder(ItemSchema.of_items(items).to_arrow(), nulls="keep").decode(page, "page")
     assert digest_of_batches([batch]) == digest_of(items)
 
 

@@ -15,12 +15,12 @@ from item_strategies import ITEMS, VALUES, meaning_of_item, tables
 from ddbio.core.decode import Decoder
 from ddbio.core.digest import Digest
 from ddbio.core.digest_columns import ColumnDigest, digest_of_batches
-from ddbio.core.digest_wire import WireDigest
-from ddbio.core.items import items_of
+from ddbio.core.digest_json import JsonDigest
 from ddbio.core.json_lines import to_dynamodb_json
-from ddbio.core.reference import RowBuilder
+from ddbio.core.reference import RowBuilder, items_of
 from ddbio.core.rescue import MisfitLog
-from ddbio.core.schema.arrow import infer_schema_of_items, normalize_schema
+from ddbio.core.schema.arrow import normalize_schema
+from ddbio.core.schema.item_schema import ItemSchema
 from ddbio.errors import DecodeError, EncodeError, SchemaError
 
 N_ONE, N_TWO = {"N": "1"}, {"N": "2"}
@@ -40,7 +40,7 @@ def digest_of_batch(batch):
 
 def batch_of(items, *, keep_nulls=True):
     """Return items as a record batch, by the plain reference."""
-    schema = normalize_schema(infer_schema_of_items(items))
+    schema = normalize_schema(ItemSchema.of_items(items).to_arrow())
     return RowBuilder(schema, keep_nulls=keep_nulls).batch(items, MisfitLog())
 
 
@@ -82,9 +82,9 @@ def test_a_slice_has_its_own_rows(items, start, length):
 def test_every_way_has_one_digest(items, random):
     """Wire, Arrow, Parquet, any order and any partitioning give one digest."""
     page = json.dumps({"Items": items}).encode()
-    wire = WireDigest()
+    wire = JsonDigest()
     wire.add(page, "page")
-    decoded = Decoder(infer_schema_of_items(items), nulls="keep").decode(page, "page")
+    decoded = Decoder(ItemSchema.of_items(items).to_arrow(), nulls="keep").decode(page, "page")
     shuffled = decoded.take(pa.array(random.sample(range(len(items)), len(items)), pa.int64()))
     parts = ColumnDigest()
     cut = random.randint(0, len(items))

@@ -15,13 +15,13 @@ from item_strategies import ITEMS, tables
 from pyarrow import feather, orc
 
 import ddbio
-from ddbio.core.attribute import canonical_number
 from ddbio.core.capacity import item_size_bytes
 from ddbio.core.decode import Decoder
 from ddbio.core.encode import Encoder
-from ddbio.core.items import items_of
-from ddbio.core.items import to_dynamodb_json as reference
-from ddbio.core.schema.arrow import infer_schema_of_items
+from ddbio.core.number import canonical_number
+from ddbio.core.reference import items_of
+from ddbio.core.reference import plain_json_lines as reference
+from ddbio.core.schema.item_schema import ItemSchema
 from ddbio.errors import EncodeError, SchemaError
 
 
@@ -32,7 +32,7 @@ def page_of(items):
 
 def batch_of(items, sample=None):
     """Return a batch of the items, NULL told from missing."""
-    return Decoder(infer_schema_of_items(sample or items), nulls="keep").decode(page_of(items), "page")
+    return Decoder(ItemSchema.of_items(sample or items).to_arrow(), nulls="keep").decode(page_of(items), "page")
 
 
 def texts_of(encoded):

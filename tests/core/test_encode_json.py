@@ -11,9 +11,9 @@ from item_strategies import ITEMS, VALUES
 
 from ddbio.core.digest_columns import digest_of_batches
 from ddbio.core.encode import EncodeOptions, Encoder
-from ddbio.core.items import items_of
 from ddbio.core.kernel.encode.json_values import RefusedValueError, read_members, read_value
 from ddbio.core.kernel.encode.keys import key_rules
+from ddbio.core.reference import items_of
 from ddbio.core.text.json_text import compact_json
 from ddbio.errors import DecodeError
 

@@ -6,8 +6,8 @@ import pyarrow as pa
 import pytest
 
 from ddbio.core.encode import EncodeOptions, Encoder, Refusal
-from ddbio.core.items import items_of
 from ddbio.core.kernel.encode import load as encode_load
+from ddbio.core.reference import items_of
 from ddbio.errors import EncodeError, OptionError, SchemaError
 
 

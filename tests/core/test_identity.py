@@ -14,7 +14,8 @@ from ddbio.core.identity import key_hashes, key_identity
 from ddbio.core.kernel.hash.xxhash import hash_keys
 from ddbio.core.reference import RowBuilder
 from ddbio.core.rescue import MisfitLog
-from ddbio.core.schema.arrow import infer_schema_of_items, normalize_schema
+from ddbio.core.schema.arrow import normalize_schema
+from ddbio.core.schema.item_schema import ItemSchema
 from ddbio.errors import DdbioError, SchemaError
 
 KEYS = ["pk", "sk"]
@@ -48,7 +49,7 @@ def numbers(column, tag=b"N"):
 @given(keyed_items())
 def test_hashes_are_those_of_the_identities(items):
     """The hash of a row is the XXH64 of the identity of its item's key, and equal keys alone are equal."""
-    schema = normalize_schema(infer_schema_of_items(items))
+    schema = normalize_schema(ItemSchema.of_items(items).to_arrow())
     hashes = key_hashes(RowBuilder(schema, keep_nulls=True).batch(items, MisfitLog()), KEYS)
     identities = [key_identity(item, KEYS) for item in items]
     assert hashes.tolist() == xxh64_of(identities)

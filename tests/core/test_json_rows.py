@@ -14,7 +14,7 @@ from item_strategies import tables
 from ddbio.core import json_rows
 from ddbio.core.decode import Decoder
 from ddbio.core.json_rows import RowDecoder
-from ddbio.core.schema.arrow import infer_schema_of_items
+from ddbio.core.schema.item_schema import ItemSchema
 from ddbio.errors import DecodeError
 
 SCHEMA = pa.schema([("a", pa.string()), ("n", pa.int64())])
@@ -66,7 +66,7 @@ def test_the_first_malformed_row_is_named(texts):
 @given(tables(), st.booleans(), st.integers(1, 200))
 def test_a_column_is_its_lines(items, framed, slice_bytes):
     """A column of items gives the batch that its rows give as lines, in how many pieces ever they are decoded."""
-    schema = infer_schema_of_items(items)
+    schema = ItemSchema.of_items(items).to_arrow()
     texts = [json.dumps({"Item": item} if framed else item) for item in items]
     wanted = Decoder(schema).decode("\n".join(texts).encode(), "export" if framed else "items")
     with pytest.MonkeyPatch.context() as patch:

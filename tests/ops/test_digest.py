@@ -14,7 +14,8 @@ import ddbio
 from ddbio.core.digest import Digest
 from ddbio.core.reference import RowBuilder
 from ddbio.core.rescue import MisfitLog
-from ddbio.core.schema.arrow import infer_schema_of_items, normalize_schema
+from ddbio.core.schema.arrow import normalize_schema
+from ddbio.core.schema.item_schema import ItemSchema
 from ddbio.errors import NotFoundError
 from ddbio.testing import FakeDynamoDB
 
@@ -36,7 +37,9 @@ def expected():
 @pytest.fixture(scope="module")
 def batch():
     """Return the items as a record batch."""
-    return RowBuilder(normalize_schema(infer_schema_of_items(ITEMS)), keep_nulls=True).batch(ITEMS, MisfitLog())
+    return RowBuilder(normalize_schema(ItemSchema.of_items(ITEMS).to_arrow()), keep_nulls=True).batch(
+        ITEMS, MisfitLog()
+    )
 
 
 def test_bytes_and_arrow(expected, batch):

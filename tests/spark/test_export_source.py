@@ -13,7 +13,8 @@ from pyspark.errors import PySparkException
 import ddbio
 from ddbio.core.digest import Digest
 from ddbio.core.digest_columns import digest_of_batches
-from ddbio.core.schema.arrow import normalize_schema, schema_to_json
+from ddbio.core.schema.arrow import normalize_schema
+from ddbio.core.schema.file import schema_to_json
 from ddbio.spark import export_reading
 from ddbio.spark.registration import register
 from ddbio.testing.export import Change, ExportWriter

@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ddbio.core.changes import PUT
-from ddbio.core.schema.field import RESCUE_NAME, name_of_field
+from ddbio.core.schema.arrow import RESCUE_NAME, name_of_field
 from ddbio.core.text.json_text import compact_json
 from ddbio.errors import ExportIncompleteError, SchemaError
 

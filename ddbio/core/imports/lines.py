@@ -22,7 +22,7 @@ from ddbio.core.encode import EncodeOptions, Encoder, Refusal
 from ddbio.core.ion.items import OPENING, ion_items
 from ddbio.core.ion.plain import ion_to_json_lines
 from ddbio.core.loads.requests import ItemParts, Made, absent_condition
-from ddbio.core.schema.field import RESCUE_NAME, name_of_field
+from ddbio.core.schema.arrow import RESCUE_NAME, name_of_field
 from ddbio.core.text.json_text import compact_json
 from ddbio.errors import OptionError
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 
-from ddbio.core.attribute import canonical_number
+from ddbio.core.number import canonical_number
 
 OPENING = b"$ion_1_0 {Item:"
 """What a line begins with, before its item."""

@@ -10,7 +10,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
-from ddbio.core.attribute import canonical_number, decode_base64, encode_base64
+from ddbio.core.attribute import decode_base64, encode_base64
+from ddbio.core.number import canonical_number
 from ddbio.core.text.json_text import compact_json
 from ddbio.errors import DecodeError
 

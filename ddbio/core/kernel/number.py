@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from ddbio.core.attribute import MAX_DIGITS, MAX_EXPONENT, MIN_EXPONENT
 from ddbio.core.kernel.cache import inner
 from ddbio.core.kernel.memory import load64, lowest_bit, out_of_line, peek, poke
+from ddbio.core.number import MAX_DIGITS, MAX_EXPONENT, MIN_EXPONENT
 
 LONGEST_NUMBER = 2 + MAX_DIGITS - MIN_EXPONENT + 2
 """More bytes than the canonical text of any number has."""

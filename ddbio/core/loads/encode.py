@@ -20,8 +20,7 @@ from ddbio.core.kernel.encode.fields import take_rows
 from ddbio.core.loads.batches import LaneSplitter, Texts, Writes, write_units
 from ddbio.core.loads.requests import VALUES, Made, columns_of, parts_of
 from ddbio.core.raw_items import RawItemReader
-from ddbio.core.schema.arrow import normalize_schema
-from ddbio.core.schema.field import RESCUE_NAME, name_of_field, tag_of_field, tagged_field
+from ddbio.core.schema.arrow import RESCUE_NAME, name_of_field, normalize_schema, tag_of_field, tagged_field
 from ddbio.core.schema.item_schema import ItemSchema
 from ddbio.core.text.json_text import compact_json, parse_json
 from ddbio.errors import SchemaError

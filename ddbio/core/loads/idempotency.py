@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ddbio.core.kernel.encode.fields import plain_array
-from ddbio.core.schema.field import is_binary, is_text
+from ddbio.core.schema.arrow import is_binary, is_text
 from ddbio.errors import OptionError, SchemaError
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from ddbio.core.encode import Encoder
-from ddbio.core.schema.field import RESCUE_NAME, is_text, name_of_field
+from ddbio.core.schema.arrow import RESCUE_NAME, is_text, name_of_field
 from ddbio.core.text.json_text import compact_json, parse_json
 
 if TYPE_CHECKING:

@@ -20,7 +20,7 @@ from ddbio.core.encode import EncodeOptions, Encoder, Refusal
 from ddbio.core.kernel.encode.fields import take_rows
 from ddbio.core.loads.batches import Frame, write_units
 from ddbio.core.rescue import twice_reason
-from ddbio.core.schema.field import RESCUE_NAME, is_item_bytes, name_of_field, set_attribute_name
+from ddbio.core.schema.arrow import RESCUE_NAME, is_item_bytes, name_of_field, set_attribute_name
 from ddbio.core.text.json_text import compact_json, parse_json
 
 if TYPE_CHECKING:

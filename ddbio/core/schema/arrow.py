@@ -1,69 +1,200 @@
-"""Describe items as a plain ``pyarrow.Schema``: infer, normalise, project, print, save and load one.
+"""Describe items as an Arrow schema: a column per attribute, DynamoDB's type in each field's metadata.
 
-A column per attribute, DynamoDB's type in field metadata ``ddb:type`` (one of the ten, or ``JSON`` for text that holds
-any attribute value), and ``_rescue`` last. Refuses Arrow types without an exact DynamoDB form.
+The metadata key ``ddb:type`` holds one of the ten types, or ``JSON`` for text that holds any attribute value;
+``ddb:name`` holds the attribute's name if the column has another one. The last column is always ``_rescue``. An Arrow
+type without an exact DynamoDB form is a SchemaError.
 """
 
 from __future__ import annotations
 
 import difflib
-import json
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from ddbio.core.schema.column import fields_of, type_of_text
-from ddbio.core.schema.field import (
-    DDB_NAME,
-    RESCUE_FIELD,
-    RESCUE_NAME,
-    fields_within,
-    is_item_bytes,
-    is_text,
-    name_of_field,
-    normalize_field,
-    require_unique,
-    tag_of_field,
-    tagged_field,
-)
-from ddbio.core.schema.inference import observe_items
-from ddbio.core.schema.lattice import NOTHING_DECLARED
 from ddbio.errors import SchemaError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from ddbio.core.attribute import Item
+DDB_TYPE = b"ddb:type"
+"""The metadata key of a field's DynamoDB type."""
 
-__all__ = [
-    "format_schema",
-    "infer_schema_of_items",
-    "load_text",
-    "normalize_schema",
-    "project_schema",
-    "schema_from_json",
-    "schema_to_json",
-]
+DDB_NAME = b"ddb:name"
+"""The metadata key of the attribute's name, if the column has another name."""
 
-VERSION = 1
-"""The version of the schema's JSON form."""
+RESCUE_NAME = "_rescue"
+"""The last column of every schema: one JSON object per row with the values that fit no column."""
+
+RESCUE_FIELD = pa.field(RESCUE_NAME, pa.string(), metadata={DDB_TYPE: b"RESCUE"})
+
+ITEM_BYTES_NAME = "_item_bytes"
+"""The column before the last, if asked for: the item's size in bytes, as DynamoDB bills it."""
+
+_ITEM_BYTES = {DDB_TYPE: b"ITEM_BYTES"}
+ITEM_BYTES_FIELD = pa.field(ITEM_BYTES_NAME, pa.int64(), metadata=_ITEM_BYTES)
+
+SETS = {"SS": "S", "NS": "N", "BS": "B"}
+"""The sets, each with the type of its elements."""
+
+MAX_FLOAT32 = 3.4028234663852886e38
+"""The largest magnitude that a ``float32`` column takes."""
+
+ELEMENT = "element"
+"""Parquet's own name for a list's elements, so that files give the same Arrow type back."""
 
 
-def infer_schema_of_items(items: Iterable[Item]) -> pa.Schema:
-    """Return the columns of the sample in the order first seen, and ``_rescue`` at the end.
+def tagged_field(name: str, arrow_type: pa.DataType, tag: str, *, attribute: str | None = None) -> pa.Field[Any]:
+    """Return a nullable field with its DynamoDB type, and its attribute's name if that differs, in the metadata."""
+    metadata = {DDB_TYPE: tag.encode()}
+    if attribute is not None and attribute != name:
+        metadata[DDB_NAME] = attribute.encode()
+    return pa.field(name, arrow_type, metadata=metadata)
+
+
+def is_item_bytes(field: pa.Field[Any]) -> bool:
+    """Return whether the field is the decoder's column of item sizes, not an attribute."""
+    return (field.metadata or {}).get(DDB_TYPE) == _ITEM_BYTES[DDB_TYPE]
+
+
+def list_of(element: pa.Field[Any]) -> pa.DataType:
+    """Return the list type with this element field, renamed as Parquet names it."""
+    return pa.list_(element.with_name(ELEMENT))
+
+
+def tag_of_field(field: pa.Field[Any]) -> str:
+    """Return the DynamoDB type of a normalised field: one of the ten, ``JSON`` or ``RESCUE``."""
+    return (field.metadata or {})[DDB_TYPE].decode()
+
+
+def name_of_field(field: pa.Field[Any]) -> str:
+    """Return the name of the field's attribute."""
+    kept = (field.metadata or {}).get(DDB_NAME)
+    return field.name if kept is None else kept.decode()
+
+
+def set_attribute_name(field: pa.Field[Any], name: str) -> pa.Field[Any]:
+    """Return the field renamed, column and attribute alike."""
+    kept: dict[bytes | str, bytes | str] = {k: v for k, v in (field.metadata or {}).items() if k != DDB_NAME}
+    return field.with_name(name).with_metadata(kept)
+
+
+def fields_within(arrow_type: pa.DataType) -> list[pa.Field[Any]]:
+    """Return the members of a struct, the element of a list, or the value of a map."""
+    if pa.types.is_map(arrow_type):
+        return [arrow_type.item_field]
+    if is_list(arrow_type) or pa.types.is_struct(arrow_type):
+        return [arrow_type.field(index) for index in range(arrow_type.num_fields)]
+    return []
+
+
+def is_list(arrow_type: pa.DataType) -> bool:
+    """Return whether the type is a list, of either offset width."""
+    return pa.types.is_list(arrow_type) or pa.types.is_large_list(arrow_type)
+
+
+def is_text(arrow_type: pa.DataType) -> bool:
+    """Return whether the type is a string, of either offset width."""
+    return pa.types.is_string(arrow_type) or pa.types.is_large_string(arrow_type)
+
+
+def is_binary(arrow_type: pa.DataType) -> bool:
+    """Return whether the type is binary, of either offset width."""
+    return pa.types.is_binary(arrow_type) or pa.types.is_large_binary(arrow_type)
+
+
+def is_decimal(arrow_type: pa.DataType) -> bool:
+    """Return whether the type is one of Arrow's wide decimals."""
+    return pa.types.is_decimal128(arrow_type) or pa.types.is_decimal256(arrow_type)
+
+
+def is_float(arrow_type: pa.DataType) -> bool:
+    """Return whether the type is a binary floating-point number, which holds most decimals inexactly."""
+    return pa.types.is_float32(arrow_type) or pa.types.is_float64(arrow_type)
+
+
+def is_number(arrow_type: pa.DataType) -> bool:
+    """Return whether the type is an integer, a float or a decimal."""
+    return pa.types.is_integer(arrow_type) or is_float(arrow_type) or is_decimal(arrow_type)
+
+
+def normalize_field(field: pa.Field[Any], path: str) -> pa.Field[Any]:
+    """Return the field, made nullable and tagged with its DynamoDB type; nested fields likewise.
 
     Raises
     ------
-    DecodeError
-        An item is not DynamoDB JSON.
+    SchemaError
+        Its Arrow type has no DynamoDB type, or not the declared one.
     """
-    return pa.schema([*fields_of(observe_items(items), NOTHING_DECLARED), RESCUE_FIELD])
+    declared = (field.metadata or {}).get(DDB_TYPE, b"").decode(errors="replace") or _default_tag(field.type, path)
+    arrow_type = _normal_type(field.type, declared, path)
+    metadata = {**(field.metadata or {}), DDB_TYPE: declared.encode()}
+    return pa.field(field.name, arrow_type, nullable=True, metadata=metadata)
+
+
+def require_unique(fields: Sequence[pa.Field[Any]], path: str) -> None:
+    """Raise SchemaError if a column or an attribute occurs twice."""
+    attributes = [name_of_field(field) for field in fields if field.name != RESCUE_NAME]
+    for names in ([field.name for field in fields], attributes):
+        for name, count in Counter(names).items():
+            if count > 1:
+                raise SchemaError(f"{path}: the name {name!r} occurs twice in the schema: keep one of them")
+
+
+_SIMPLE_TAGS = ((is_text, "S"), (is_number, "N"), (is_binary, "B"), (pa.types.is_boolean, "BOOL"), (is_list, "L"))
+_STRUCTURED_TAGS = ((pa.types.is_struct, "M"), (pa.types.is_map, "M"), (pa.types.is_null, "NULL"))
+
+
+def _default_tag(arrow_type: pa.DataType, path: str) -> str:
+    for is_kind, tag in (*_SIMPLE_TAGS, *_STRUCTURED_TAGS):
+        if is_kind(arrow_type):
+            return tag
+    raise SchemaError(
+        f"{path}: no DynamoDB type is an Arrow {arrow_type}: use string, a number type, binary, bool, list, struct or "
+        f"map<string, …> and convert after reading"
+    )
+
+
+def _normal_type(arrow_type: pa.DataType, tag: str, path: str) -> pa.DataType:  # noqa: PLR0911 - one line a type
+    match tag:
+        case "S" | "JSON" if is_text(arrow_type):
+            return arrow_type
+        case "N" if is_text(arrow_type) or is_number(arrow_type):
+            return arrow_type
+        case "B" if is_binary(arrow_type):
+            return arrow_type
+        case "BOOL" if pa.types.is_boolean(arrow_type):
+            return arrow_type
+        case "NULL" if is_text(arrow_type) or pa.types.is_null(arrow_type):
+            return pa.string()
+        case "SS" | "NS" | "BS" | "L" if is_list(arrow_type):
+            return _normal_list(arrow_type, tag, path)
+        case "M" if pa.types.is_struct(arrow_type) and arrow_type.num_fields:
+            children = fields_within(arrow_type)
+            require_unique(children, path)
+            return pa.struct([normalize_field(child, f"{path}.{child.name}") for child in children])
+        case "M" if pa.types.is_map(arrow_type) and is_text(arrow_type.key_type):
+            value = normalize_field(arrow_type.item_field, f"{path}.*")
+            return pa.map_(arrow_type.key_type, value)  # type: ignore[call-overload, no-any-return] # stubs lack fields
+    raise SchemaError(
+        f"{path}: an Arrow {arrow_type} does not hold DynamoDB's {tag}: change one of them, or declare string with "
+        f"ddb:type JSON, which holds any value"
+    )
+
+
+def _normal_list(arrow_type: pa.DataType, tag: str, path: str) -> pa.DataType:
+    element = arrow_type.field(0).with_name(ELEMENT)
+    if tag in SETS:
+        element = element.with_metadata({DDB_TYPE: SETS[tag].encode()})
+    element = normalize_field(element, f"{path}[]")
+    return pa.large_list(element) if pa.types.is_large_list(arrow_type) else pa.list_(element)
 
 
 def normalize_schema(schema: pa.Schema) -> pa.Schema:
     """Return the schema with a DynamoDB type on every field and ``_rescue`` as its last column; idempotent.
 
-    Items' sizes, where a decoder has added them, are no attribute and left out.
+    The column of item sizes that a decoder may have added is left out.
 
     Raises
     ------
@@ -96,9 +227,9 @@ def project_schema(schema: pa.Schema, columns: Sequence[str]) -> pa.Schema:
 
 
 def format_schema(schema: pa.Schema) -> str:
-    """Return the schema as a table for people: attribute, DynamoDB type, Arrow type; nested fields indented.
+    """Return the schema as a printed table: attribute, DynamoDB type, Arrow type; nested fields indented.
 
-    Where the column has another name, that is said behind the attribute's.
+    A column that has another name than its attribute is shown as ``attribute as column``.
     """
     rows = [("attribute", "DynamoDB", "Arrow"), *_rows(schema, "")]
     widths = [max(len(row[column]) for row in rows) for column in range(2)]
@@ -124,53 +255,33 @@ def _container_name(arrow_type: pa.DataType) -> str:
     return str(arrow_type).partition("<")[0]
 
 
-def schema_to_json(schema: pa.Schema) -> str:
-    """Return the schema as versioned JSON text that ``schema_from_json`` reads; the same schema gives the same text."""
-    fields = [_field_to_json(field) for field in schema if field.name != RESCUE_NAME]
-    return json.dumps({"version": VERSION, "fields": fields}, indent=2, ensure_ascii=False)
+def declare_types(batch: pa.RecordBatch, declared: Iterable[pa.Field[Any]]) -> pa.RecordBatch:
+    """Return the batch with DynamoDB's types from the declared fields of the same names, nested ones too.
 
-
-def load_text(text: str | bytes) -> Any:
-    """Return what a schema's JSON text says; editors of some systems put a byte order mark before it."""
-    return json.loads(text.removeprefix("\ufeff") if isinstance(text, str) else text)
-
-
-def schema_from_json(text: str) -> pa.Schema:
-    """Return the normalised schema of a text that ``schema_to_json`` wrote or a person edited.
-
-    Raises
-    ------
-    SchemaError
-        The text is not such JSON, of another version, or names an unknown type.
+    Values and Arrow types stay as they are.
     """
-    try:
-        document = load_text(text)
-        if document["version"] != VERSION:
-            raise SchemaError(
-                f"schema version {document['version']!r} is not {VERSION}: write it again with this release"
-            )
-        fields = [_field_from_json(field) for field in document["fields"]]
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        if isinstance(error, SchemaError):
-            raise
-        raise SchemaError(
-            f"this is not a schema's JSON text ({error!r}): compare with what schema_to_json writes"
-        ) from None
-    return normalize_schema(pa.schema(fields))
+    by_name = {field.name: field for field in declared}
+    fields = [_declare(field, by_name.get(field.name)) for field in batch.schema]
+    # Types that differ in their metadata alone are equal.
+    return pa.RecordBatch.from_arrays(batch.columns, schema=pa.schema(fields))
 
 
-def _field_to_json(field: pa.Field[Any]) -> dict[str, Any]:
-    described: dict[str, Any] = {"name": field.name, "type": tag_of_field(field)}
-    if DDB_NAME in (field.metadata or {}):
-        described["attribute"] = name_of_field(field)
-    children = [_field_to_json(child) for child in fields_within(field.type)]
-    described["arrow"] = str(field.type) if not children else str(field.type).partition("<")[0]
-    if children:
-        described["fields"] = children
-    return described
+def _declare(field: pa.Field[Any], declared: pa.Field[Any] | None) -> pa.Field[Any]:
+    if declared is None:
+        return field
+    metadata = {**(field.metadata or {}), **(declared.metadata or {})}
+    return pa.field(field.name, _declare_type(field.type, declared.type), field.nullable, metadata)
 
 
-def _field_from_json(described: dict[str, Any]) -> pa.Field[Any]:
-    children = [_field_from_json(child) for child in described.get("fields", ())]
-    arrow_type = type_of_text(described["arrow"], children)
-    return tagged_field(described["name"], arrow_type, described["type"], attribute=described.get("attribute"))
+def _declare_type(arrow_type: Any, declared: pa.DataType) -> pa.DataType:
+    inside = fields_within(declared)
+    if pa.types.is_struct(arrow_type) and pa.types.is_struct(declared):
+        by_name = {field.name: field for field in inside}
+        return pa.struct([_declare(field, by_name.get(field.name)) for field in fields_within(arrow_type)])
+    if is_list(arrow_type) and is_list(declared):
+        element = _declare(arrow_type.value_field, inside[0])
+        return pa.large_list(element) if pa.types.is_large_list(arrow_type) else pa.list_(element)
+    if pa.types.is_map(arrow_type) and pa.types.is_map(declared):
+        value: Any = _declare(arrow_type.item_field, inside[0])
+        return pa.map_(arrow_type.key_type, value)
+    return arrow_type  # type: ignore[no-any-return]

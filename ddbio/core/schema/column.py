@@ -1,33 +1,49 @@
-"""Choose the column of what samples showed, and write or read that choice as text: ``N decimal128(38, 2)``.
+"""Choose the column of each attribute: its type from what samples showed, and a name that no other column has.
 
-A choice follows from the shape alone, so it is the same in whatever order samples were joined.
+A type is also written and read as text: ``N decimal128(38, 2)``. It follows from the joined shape alone, not from the
+order in which samples were joined. Names differ by more than case, as Spark and Delta need it. An attribute whose name
+needs a suffix gets one made from that name alone, so other attributes that come or go never change it.
 """
 
 from __future__ import annotations
 
+import hashlib
 import re
+from collections import Counter
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from ddbio.core.attribute import MAX_DIGITS, TAGS
-from ddbio.core.schema.column_name import column_names
-from ddbio.core.schema.field import ELEMENT, SETS, fields_within, is_list, name_of_field, tag_of_field, tagged_field
-from ddbio.core.schema.lattice import NOTHING_DECLARED, NOTHING_SEEN, Declared, Shape, join_all
+from ddbio.core.attribute import TAGS
+from ddbio.core.number import MAX_DIGITS
+from ddbio.core.schema.arrow import (
+    ELEMENT,
+    RESCUE_NAME,
+    SETS,
+    fields_within,
+    is_list,
+    name_of_field,
+    tag_of_field,
+    tagged_field,
+)
+from ddbio.core.schema.shape import NOTHING_DECLARED, NOTHING_SEEN, Declared, Shape, join_all
 from ddbio.errors import SchemaError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
 MIN_DATA_NAMES = 3
-"""So many names that look like data make a map's names data."""
+"""A map with this many names that look like data has data as names."""
 
 # Numbers, dates and times; UUIDs; long hexadecimal numbers; ULIDs; addresses.
 _DATA_NAME = re.compile(
     r"[0-9][0-9 .,:/+TZ_-]*|[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}|(?=.*[0-9])[0-9a-fA-F]{16,}"
     r"|[0-7][0-9A-HJKMNP-TV-Z]{25}|[^@\s]+@[^@\s]+"
 )
+
+_NUL = "\0"
+_SUFFIXED = re.compile(r".*__[0-9a-f]{8}", re.DOTALL | re.IGNORECASE)
 
 JSON_COLUMN, STRUCT_COLUMN, MAP_COLUMN, LIST_COLUMN = "JSON string", "M struct", "M map", "L list"
 _PLAIN_COLUMNS = {"S": "S string", "B": "B binary", "BOOL": "BOOL bool", "NULL": "NULL string"}
@@ -192,3 +208,62 @@ def _declared(field: pa.Field[Any], place: int) -> Declared:
         container = str(arrow_type).partition("<")[0]
         return Declared(f"{tag} {container}", place, _declared(arrow_type.field(0), 0))
     return Declared(f"{tag} {arrow_type}", place)
+
+
+def column_names(attributes: Collection[str], chosen: Mapping[str, str] | None = None) -> dict[str, str]:
+    """Return the column of each attribute, in their order: all columns differ by more than case.
+
+    An attribute keeps its name if no other differs by case alone, or if it is the one in lower case. Names that look
+    suffixed, ``_rescue``, and those that hold a NUL, where many programs end a name, get a suffix too, so that no
+    column can be taken for another's.
+
+    Parameters
+    ----------
+    chosen
+        What a person calls the columns of some of the attributes; the others' stay as they are without that.
+
+    Raises
+    ------
+    SchemaError
+        A chosen name is empty, or also another column's.
+    """
+    folded = {name: fold(name) for name in attributes}
+    counts = Counter(folded.values())
+    columns = {
+        name: name
+        if (counts[same] == 1 or name == same)
+        and same != RESCUE_NAME
+        and not _SUFFIXED.fullmatch(name)
+        and _NUL not in name
+        else suffixed(name)
+        for name, same in folded.items()
+    }
+    if chosen:
+        columns |= chosen
+        _require_apart(columns, chosen)
+    return columns
+
+
+def _require_apart(columns: Mapping[str, str], chosen: Mapping[str, str]) -> None:
+    owners: dict[str, str] = {}
+    # Those nobody chose come first, so that it is a chosen one that is told.
+    for name, column in sorted(columns.items(), key=lambda each: each[0] in chosen):
+        if name in chosen and (fold(column) in {"", RESCUE_NAME} or _NUL in column):
+            raise SchemaError(f"{name}: no column can be called {column!r}: choose another column_name")
+        owner = owners.setdefault(fold(column), name)
+        if owner != name:
+            raise SchemaError(
+                f"{name}: its column {column!r} and that of {owner!r} have one name but for case: choose another "
+                "column_name"
+            )
+
+
+def fold(name: str) -> str:
+    """Return what is the same for all names that Java or Python, in any locale, takes for equal but for case."""
+    # Java compares by upper case, then by lower case: the dotless i and the dotted capital are then an i as well.
+    return name.upper().casefold().replace("i\u0307", "i")
+
+
+def suffixed(name: str) -> str:
+    """Return the name, without NULs, with its own digest behind it."""
+    return f"{name.replace(_NUL, '')}__{hashlib.sha256(name.encode()).hexdigest()[:8]}"

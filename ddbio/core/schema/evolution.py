@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from ddbio.core.attribute import TAGS
 from ddbio.core.schema.column import column_of, names_of, values_of
-from ddbio.core.schema.lattice import NOTHING_DECLARED, NOTHING_SEEN, Declared, Shape, join_shapes
+from ddbio.core.schema.shape import NOTHING_DECLARED, NOTHING_SEEN, Declared, Shape, join_shapes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

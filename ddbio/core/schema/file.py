@@ -1,7 +1,7 @@
-"""Write an item schema as JSON that people read and edit, and read it back whole.
+"""Write schemas as JSON and read them back: an item schema as a file to edit (version 2), an Arrow schema (version 1).
 
-Each attribute says its column and what was seen of it. A column that differs from what its values ask for was chosen by
-somebody, and stays. Refuses other versions, and text that is no schema.
+In version 2 each attribute has its column and what was seen of its values. A column other than the one that the values
+ask for was chosen by a person, and stays. Text of another version, or that is no schema, is a SchemaError.
 """
 
 from __future__ import annotations
@@ -11,15 +11,27 @@ import json
 from dataclasses import replace
 from typing import Any
 
+import pyarrow as pa
+
 from ddbio.core.attribute import TAGS
-from ddbio.core.schema.arrow import VERSION as ARROW_VERSION
-from ddbio.core.schema.arrow import load_text, schema_from_json
-from ddbio.core.schema.column import column_of, declared_by, names_of
-from ddbio.core.schema.lattice import NOTHING_DECLARED, NOTHING_SEEN, Declared, Shape
+from ddbio.core.schema.arrow import (
+    DDB_NAME,
+    RESCUE_NAME,
+    fields_within,
+    name_of_field,
+    normalize_schema,
+    tag_of_field,
+    tagged_field,
+)
+from ddbio.core.schema.column import column_of, declared_by, names_of, type_of_text
+from ddbio.core.schema.shape import NOTHING_DECLARED, NOTHING_SEEN, Declared, Shape
 from ddbio.errors import SchemaError
 
 VERSION = 2
-"""The version of the file; 1 is a plain Arrow schema's."""
+"""The version of an item schema's file."""
+
+ARROW_VERSION = 1
+"""The version of an Arrow schema's JSON form."""
 
 _KNOWN = {
     "name", "column_name", "column", "declared", "seen", "place", "declared_place", "whole_digits", "scale",
@@ -165,3 +177,55 @@ def _read_column(entry: dict[str, Any], shape: Shape, path: str) -> str | None:
         raise SchemaError(f"{path}: {sorted(unknown) or column!r} is not a DynamoDB type and an Arrow type")
     is_chosen = entry.get("declared", False) or not is_seen or column != column_of(shape)
     return column if is_chosen else None
+
+
+def schema_to_json(schema: pa.Schema) -> str:
+    """Return the schema as versioned JSON text that ``schema_from_json`` reads; the same schema gives the same text."""
+    fields = [_field_to_json(field) for field in schema if field.name != RESCUE_NAME]
+    return json.dumps({"version": ARROW_VERSION, "fields": fields}, indent=2, ensure_ascii=False)
+
+
+def load_text(text: str | bytes) -> Any:
+    """Return what a schema's JSON text says; editors of some systems put a byte order mark before it."""
+    return json.loads(text.removeprefix("\ufeff") if isinstance(text, str) else text)
+
+
+def schema_from_json(text: str) -> pa.Schema:
+    """Return the normalised schema of a text that ``schema_to_json`` wrote or a person edited.
+
+    Raises
+    ------
+    SchemaError
+        The text is not such JSON, of another version, or names an unknown type.
+    """
+    try:
+        document = load_text(text)
+        if document["version"] != ARROW_VERSION:
+            raise SchemaError(
+                f"schema version {document['version']!r} is not {ARROW_VERSION}: write it again with this release"
+            )
+        fields = [_field_from_json(field) for field in document["fields"]]
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        if isinstance(error, SchemaError):
+            raise
+        raise SchemaError(
+            f"this is not a schema's JSON text ({error!r}): compare with what schema_to_json writes"
+        ) from None
+    return normalize_schema(pa.schema(fields))
+
+
+def _field_to_json(field: pa.Field[Any]) -> dict[str, Any]:
+    described: dict[str, Any] = {"name": field.name, "type": tag_of_field(field)}
+    if DDB_NAME in (field.metadata or {}):
+        described["attribute"] = name_of_field(field)
+    children = [_field_to_json(child) for child in fields_within(field.type)]
+    described["arrow"] = str(field.type) if not children else str(field.type).partition("<")[0]
+    if children:
+        described["fields"] = children
+    return described
+
+
+def _field_from_json(described: dict[str, Any]) -> pa.Field[Any]:
+    children = [_field_from_json(child) for child in described.get("fields", ())]
+    arrow_type = type_of_text(described["arrow"], children)
+    return tagged_field(described["name"], arrow_type, described["type"], attribute=described.get("attribute"))

@@ -13,12 +13,19 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from ddbio.core.schema import file as schema_file
-from ddbio.core.schema.arrow import VERSION, format_schema, load_text, normalize_schema, schema_from_json
+from ddbio.core.schema.arrow import RESCUE_FIELD, format_schema, normalize_schema
 from ddbio.core.schema.column import declared_by, fields_of
 from ddbio.core.schema.evolution import Evolution, compare
-from ddbio.core.schema.field import RESCUE_FIELD
-from ddbio.core.schema.inference import observe_items
-from ddbio.core.schema.lattice import NOTHING_DECLARED, NOTHING_SEEN, Declared, Shape, join_declared, join_items
+from ddbio.core.schema.file import ARROW_VERSION, load_text, schema_from_json
+from ddbio.core.schema.shape import (
+    NOTHING_DECLARED,
+    NOTHING_SEEN,
+    Declared,
+    Shape,
+    infer_shape,
+    join_declared,
+    join_items,
+)
 from ddbio.errors import SchemaError
 
 if TYPE_CHECKING:
@@ -50,7 +57,7 @@ class ItemSchema:
         DecodeError
             An item is not DynamoDB JSON.
         """
-        return cls(observe_items(items))
+        return cls(infer_shape(items))
 
     @classmethod
     def from_arrow(cls, schema: pa.Schema) -> ItemSchema:
@@ -179,4 +186,4 @@ def _is_arrow_text(text: str) -> bool:
         document = load_text(text)
     except (ValueError, RecursionError):
         return False
-    return isinstance(document, dict) and document.get("version") == VERSION
+    return isinstance(document, dict) and document.get("version") == ARROW_VERSION

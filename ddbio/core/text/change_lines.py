@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
-from ddbio.core.attribute import canonical_number, check_item
+from ddbio.core.attribute import check_item
+from ddbio.core.number import canonical_number
 from ddbio.core.text.json_text import parse_documents
 from ddbio.errors import DecodeError
 

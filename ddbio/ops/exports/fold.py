@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 
 from ddbio.budget import LocalBudget
 from ddbio.core.exports.fold import fold, missing_windows, plan_fold
-from ddbio.core.schema.arrow import normalize_schema, schema_to_json
+from ddbio.core.schema.arrow import normalize_schema
+from ddbio.core.schema.file import schema_to_json
 from ddbio.engine import cluster_of, open_engine
 from ddbio.errors import ExportIncompleteError
 from ddbio.files import commit

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Literal, Protocol
 import pyarrow as pa
 
 from ddbio.budget import LocalBudget
-from ddbio.core.schema.arrow import normalize_schema, schema_to_json
+from ddbio.core.schema.arrow import normalize_schema
+from ddbio.core.schema.file import schema_to_json
 from ddbio.engine import LocalEngine, available_cores, cluster_of, open_engine, running_spark_parallelism
 from ddbio.files import commit
 from ddbio.ops.exports.source import open_export

@@ -15,8 +15,7 @@ from ddbio.budget import LocalBudget
 from ddbio.core.changes import ChangeDecoder
 from ddbio.core.decode import Decoder, observe_parts
 from ddbio.core.rescue import MisfitLog, OnMisfit
-from ddbio.core.schema.arrow import infer_schema_of_items
-from ddbio.core.schema.item_schema import arrow_schema_of
+from ddbio.core.schema.item_schema import ItemSchema, arrow_schema_of
 from ddbio.core.text.change_lines import checked_changes
 from ddbio.core.text.framing import checked_items
 from ddbio.errors import DecodeError
@@ -245,11 +244,11 @@ def layout_of_export(source: ExportSource, options: ExportReadOptions) -> Layout
         with suppress(DecodeError):
             return Layout(observe_parts([(_head(source, file, share), "export") for file in files]).to_arrow())
         # Once more: to say which file is broken.
-        return Layout(infer_schema_of_items(itertools.chain.from_iterable(lines)))
+        return Layout(ItemSchema.of_items(itertools.chain.from_iterable(lines)).to_arrow())
     changes = list(itertools.chain.from_iterable(lines))
     images = (image for change in changes for image in (change.keys, change.new_image, change.old_image) if image)
     keys = tuple(changes[0].keys) if changes else ()
-    return Layout(schema or infer_schema_of_items(images), keys)
+    return Layout(schema or ItemSchema.of_items(images).to_arrow(), keys)
 
 
 def spark_task_count(sizes: Mapping[str, int], parallelism: int) -> int:

@@ -16,8 +16,7 @@ from ddbio.budget import LocalBudget
 from ddbio.core.capacity import PAGES_PER_SECOND, READ_UNIT_BYTES, read_units
 from ddbio.core.decode import observe_parts
 from ddbio.core.plan import Resources, Sample, ScanPlan, budget_of, check_scan, plan_scan
-from ddbio.core.schema.arrow import project_schema
-from ddbio.core.schema.field import name_of_field, tag_of_field, tagged_field
+from ddbio.core.schema.arrow import name_of_field, project_schema, tag_of_field, tagged_field
 from ddbio.core.schema.item_schema import ItemSchema, arrow_schema_of
 from ddbio.engine import available_cores, is_spark_installed, running_spark_parallelism
 from ddbio.errors import SchemaError

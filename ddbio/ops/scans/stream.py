@@ -15,7 +15,7 @@ from ddbio.aws.scan import RetryPolicy, SegmentRequest, scan_pages
 from ddbio.aws.wire import open_pages
 from ddbio.core.decode import Decoder
 from ddbio.core.digest import Digest
-from ddbio.core.digest_wire import WireDigest
+from ddbio.core.digest_json import JsonDigest
 from ddbio.core.rescue import MisfitLog
 from ddbio.engine import available_cores
 
@@ -163,7 +163,7 @@ class PageStream(Generic[BlockT]):
             self._changed.notify_all()
 
     def _lane(self) -> None:
-        digest = WireDigest()
+        digest = JsonDigest()
         error: BaseException | None = None
         try:
             while (pages := self._next()) is not None:
@@ -193,7 +193,7 @@ class PageStream(Generic[BlockT]):
     def _is_ending(self) -> bool:
         return self._stop.is_set() or self._error is not None
 
-    def _read(self, pages: Iterator[Page], digest: WireDigest) -> bool:
+    def _read(self, pages: Iterator[Page], digest: JsonDigest) -> bool:
         """Deliver what a turn brings; return whether there may be more."""
         for page in pages:
             self._count(page)
@@ -210,7 +210,7 @@ class PageStream(Generic[BlockT]):
                 self._waiting.append(pages)
             self._changed.notify_all()
 
-    def _decode(self, page: Page, digest: WireDigest) -> Sequence[BlockT]:
+    def _decode(self, page: Page, digest: JsonDigest) -> Sequence[BlockT]:
         decoder = self._decoders.get()
         try:
             if self._task.digest:

@@ -19,13 +19,12 @@ from guard import allocate_before_guard
 from item_generator import Generator
 from mutation import mutate
 
-from ddbio.core import digest_columns, digest_texts
+from ddbio.core import digest_columns
 from ddbio.core.digest import Digest
 from ddbio.core.digest_columns import digest_of_batches
-from ddbio.core.items import items_of
 from ddbio.core.kernel.cache import CHECKED
 from ddbio.core.kernel.encode import load as encode_load
-from ddbio.core.reference import RowBuilder
+from ddbio.core.reference import RowBuilder, items_of
 from ddbio.core.rescue import MisfitLog
 from ddbio.core.schema.arrow import normalize_schema
 from ddbio.errors import DdbioError
@@ -95,8 +94,8 @@ def check_texts(generator) -> None:
 def main() -> None:
     """Digest as many batches as were asked for, and say so."""
     encode_load.view_of = digest_columns.view_of = guarded_view
-    digest_texts.allocate = allocate_before_guard
-    digest_texts.allocate_words = lambda count: allocate_before_guard(8 * count).view(np.int64)
+    digest_columns.allocate = allocate_before_guard
+    digest_columns.allocate_words = lambda count: allocate_before_guard(8 * count).view(np.int64)
     digest_columns.new_sums = lambda n_entries: before_guard(np.zeros(2 * n_entries, np.uint64))
     if IS_BROKEN:
         encode_load.offsets_of = stretched_offsets

@@ -18,13 +18,12 @@ from item_generator import Generator
 from mutation import mutate
 
 from ddbio.core.encode import Encoder
-from ddbio.core.items import items_of
 from ddbio.core.kernel.cache import CHECKED
 from ddbio.core.kernel.encode import encoder
 from ddbio.core.kernel.encode import load as encode_load
 from ddbio.core.kernel.encode.compact import Checker, make_checker
 from ddbio.core.kernel.encode.json_values import RefusedValueError, read_members
-from ddbio.core.reference import RowBuilder
+from ddbio.core.reference import RowBuilder, items_of
 from ddbio.core.rescue import MisfitLog
 from ddbio.core.schema.arrow import normalize_schema
 from ddbio.core.text.json_text import compact_json

@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ddbio.core.kernel.decode.observer import shape_of_items
-from ddbio.core.schema.inference import observe_items
-from ddbio.core.schema.lattice import Shape
+from ddbio.core.schema.shape import Shape, infer_shape
 from ddbio.core.text.framing import checked_items
 from ddbio.errors import DecodeError
 
@@ -14,7 +13,7 @@ from ddbio.errors import DecodeError
 def assert_same_shape(bodies: list[bytes], framing: Any) -> Shape | None:
     """Require that both see the same, or that both refuse the bodies; return the shape."""
     try:
-        wanted = observe_items(item for body in bodies for item in checked_items(body, framing))
+        wanted = infer_shape(item for body in bodies for item in checked_items(body, framing))
     except DecodeError:
         wanted = None
     found = shape_of_items([(body, framing) for body in bodies])

@@ -9,14 +9,14 @@ import pytest
 from comparison import assert_same, by_kernel, by_reference
 
 from ddbio.core.kernel.decode.decoder import KernelDecoder
-from ddbio.core.schema.arrow import infer_schema_of_items
-from ddbio.core.schema.field import list_of, tagged_field
+from ddbio.core.schema.arrow import list_of, tagged_field
+from ddbio.core.schema.item_schema import ItemSchema
 from ddbio.errors import DecodeError, SchemaError
 
 
 def decode(items, schema=None, **options):
     """Decode items as a page, compare with the reference, and return the decoder and the batch."""
-    schema = infer_schema_of_items(items) if schema is None else schema
+    schema = ItemSchema.of_items(items).to_arrow() if schema is None else schema
     body = json.dumps({"Items": items}, separators=(",", ":"), ensure_ascii=False).encode()
     decoder = KernelDecoder(schema, **options)
     found = by_kernel(decoder, body, "page")
@@ -55,7 +55,7 @@ def test_one_large_string():
 def test_ten_thousand_attributes():
     """Ten thousand attributes of one item come back in their columns, whatever their order."""
     item = {f"prefix_{number:05d}_suffix_that_is_the_same": {"N": str(number)} for number in range(10_000)}
-    schema = infer_schema_of_items([item])
+    schema = ItemSchema.of_items([item]).to_arrow()
     turned = json.dumps({"Items": [dict(reversed(item.items()))]}).encode()
     batch = KernelDecoder(schema).decode(turned, "page")
     assert list(batch.to_pylist()[0].values())[:-1] == list(range(10_000))
@@ -83,7 +83,7 @@ def test_a_misfit_deep_inside_takes_back_what_was_kept_of_its_attribute():
     """The lists of other rows are as if the attribute that did not fit had never been begun."""
     good = {"L": [{"M": {"n": {"N": "1"}, "t": {"SS": ["a", "b"]}}}]}
     bad = {"L": [{"M": {"n": {"N": "2"}, "t": {"SS": ["c"]}}}, {"M": {"t": {"SS": ["d"]}, "n": {"S": "two"}}}]}
-    decoder, batch = decode([{"a": good}, {"a": bad}, {"a": good}], infer_schema_of_items([{"a": good}]))
+    decoder, batch = decode([{"a": good}, {"a": bad}, {"a": good}], ItemSchema.of_items([{"a": good}]).to_arrow())
     assert batch.column("a").to_pylist() == [[{"n": 1, "t": ["a", "b"]}], None, [{"n": 1, "t": ["a", "b"]}]]
     assert [misfit.path for misfit in decoder.misfits] == ["a[].n"]
 
@@ -118,7 +118,7 @@ def test_decoders_of_several_threads_do_not_disturb_each_other():
         {"pk": {"S": f"{number}"}, "n": {"N": str(number)}, "l": {"L": [{"S": "x"}] * (number % 5)}}
         for number in range(3000)
     ]
-    schema, body = infer_schema_of_items(items), json.dumps({"Items": items}).encode()
+    schema, body = ItemSchema.of_items(items).to_arrow(), json.dumps({"Items": items}).encode()
     expected = KernelDecoder(schema).decode(body, "page")
 
     def work(_):

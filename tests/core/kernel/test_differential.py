@@ -14,7 +14,7 @@ from mutation import mutate
 
 from ddbio.core.kernel.decode import decoder as decoder_module
 from ddbio.core.kernel.decode.decoder import KernelDecoder
-from ddbio.core.schema.arrow import infer_schema_of_items
+from ddbio.core.schema.item_schema import ItemSchema
 
 FRAMINGS = ["items", "export", "page"]
 
@@ -92,7 +92,7 @@ def test_the_loops_equal_the_reference_on_a_million_items():
 @given(items=tables(), keep=st.booleans())
 def test_items_of_one_shape_decode_alike(items, keep):
     """The shapes that Hypothesis draws decode alike under the schema inferred from them."""
-    schema, nulls = infer_schema_of_items(items), "keep" if keep else "merge"
+    schema, nulls = ItemSchema.of_items(items).to_arrow(), "keep" if keep else "merge"
     body = json.dumps({"Items": items}, separators=(",", ":"), ensure_ascii=False).encode()
     assert_same(
         by_kernel(KernelDecoder(schema, nulls=nulls), body, "page"), by_reference(body, schema, "page", nulls), body
@@ -103,7 +103,7 @@ def test_items_of_one_shape_decode_alike(items, keep):
 @given(sample=st.lists(ITEMS, max_size=4), items=st.lists(ITEMS, max_size=6))
 def test_items_that_do_not_fit_decode_alike(sample, items):
     """Items under the schema of other items are rescued alike."""
-    schema = infer_schema_of_items(sample)
+    schema = ItemSchema.of_items(sample).to_arrow()
     body = "".join(json.dumps({"Item": item}) + "\n" for item in items).encode()
     assert_same(by_kernel(KernelDecoder(schema), body, "export"), by_reference(body, schema, "export"), body)
 

@@ -11,11 +11,11 @@ from item_generator import NAMES, Generator
 from item_strategies import ITEMS
 
 from ddbio.core.changes import ChangeDecoder, change_batch
-from ddbio.core.items import items_of
 from ddbio.core.kernel.decode.decoder import KernelDecoder
-from ddbio.core.reference import RowBuilder
+from ddbio.core.reference import RowBuilder, items_of
 from ddbio.core.rescue import Misfit, MisfitLog
-from ddbio.core.schema.arrow import infer_schema_of_items, normalize_schema
+from ddbio.core.schema.arrow import normalize_schema
+from ddbio.core.schema.item_schema import ItemSchema
 from ddbio.core.text.change_lines import checked_changes
 from ddbio.core.text.framing import checked_items
 
@@ -91,6 +91,6 @@ def test_changes_drop_in_every_image():
 def test_an_attribute_called_rescue_survives(sample, value):
     """An attribute of the rescue column's own name is kept within it and comes back, whatever it holds."""
     item = {**(sample[0] if sample else {}), "_rescue": value}
-    batch = KernelDecoder(infer_schema_of_items(sample)).decode(lines_of(item), "items")
+    batch = KernelDecoder(ItemSchema.of_items(sample).to_arrow()).decode(lines_of(item), "items")
     (restored,) = items_of(batch)
     assert restored["_rescue"] == value

@@ -15,11 +15,11 @@ from mutation import mutate
 from ddbio.core.capacity import item_size_bytes
 from ddbio.core.digest_columns import digest_of_batches
 from ddbio.core.encode import Encoder
-from ddbio.core.items import items_of
 from ddbio.core.kernel.decode import decoder as decoder_module
 from ddbio.core.kernel.decode.decoder import KernelDecoder
 from ddbio.core.loads.requests import UpdateParts
-from ddbio.core.schema.arrow import infer_schema_of_items
+from ddbio.core.reference import items_of
+from ddbio.core.schema.item_schema import ItemSchema
 from ddbio.core.text.framing import checked_items
 from ddbio.errors import DecodeError, SchemaError
 
@@ -47,7 +47,7 @@ def test_sizes_equal_the_rule_and_change_no_column(framing, monkeypatch):
 def test_any_item_weighs_what_the_rule_says(sample, items):
     """Items of any shape weigh the same under the schema of other items."""
     body = "".join(json.dumps(item) + "\n" for item in items).encode()
-    batch = KernelDecoder(infer_schema_of_items(sample), item_size=True).decode(body, "items")
+    batch = KernelDecoder(ItemSchema.of_items(sample).to_arrow(), item_size=True).decode(body, "items")
     assert batch.column("_item_bytes").to_pylist() == [item_size_bytes(item) for item in items]
 
 

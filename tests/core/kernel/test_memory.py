@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from ddbio.core.kernel.decode.decoder import KernelDecoder
-from ddbio.core.schema.arrow import infer_schema_of_items
+from ddbio.core.schema.item_schema import ItemSchema
 from ddbio.core.warm import warm
 
 SPARSE = [(3400, 10, 8), (1700, 300, 20), (3400, 300, 20), (6000, 1000, 5)]
@@ -39,7 +39,7 @@ def lines_and_page(items):
 def test_decoding_takes_three_times_its_bytes_beyond_the_output(count, n_attributes, n_present, is_page):
     """What the first data of a table takes, beyond the batches that it returns, is bounded, for wide tables too."""
     items = list(sparse_items(count, n_attributes, n_present))
-    schema = infer_schema_of_items(items)
+    schema = ItemSchema.of_items(items).to_arrow()
     lines, page = lines_and_page(items)
     warm()
     decoder = KernelDecoder(schema)
@@ -68,7 +68,7 @@ def test_one_batch_of_many_slices_takes_three_times_its_bytes_beyond_the_output(
 def test_the_values_of_blocks_are_those_of_one_scan():
     """Sparse rows, whose blocks are kept apart, give the columns that roomy slots give."""
     items = list(sparse_items(900, 300, 20))
-    schema = infer_schema_of_items(items)
+    schema = ItemSchema.of_items(items).to_arrow()
     lines, page = lines_and_page(items)
     decoder = KernelDecoder(schema)
     decoder._scratch.load(bytes(4_000_000))
@@ -88,7 +88,7 @@ def peak_bytes() -> int:
 def grow(n_attributes, n_present):
     """Decode 10 MB in a process, and print by how much it grew, the batch's bytes and the data's."""
     sample = list(sparse_items(2000, n_attributes, n_present))
-    schema = infer_schema_of_items(sample)
+    schema = ItemSchema.of_items(sample).to_arrow()
     lines, _ = lines_and_page(sample)
     lines += b"\n"
     data = lines * (1 + 10_000_000 // len(lines))

@@ -9,16 +9,16 @@ import pyarrow as pa
 import pytest
 
 from ddbio.core.digest import Digest
-from ddbio.core.items import items_of
 from ddbio.core.kernel.decode.decoder import KernelDecoder
-from ddbio.core.schema.arrow import infer_schema_of_items
-from ddbio.core.schema.column_name import suffixed
-from ddbio.core.schema.field import tagged_field
+from ddbio.core.reference import items_of
+from ddbio.core.schema.arrow import tagged_field
+from ddbio.core.schema.column import suffixed
+from ddbio.core.schema.item_schema import ItemSchema
 
 
 def round_trip(items, schema=None, nulls="keep"):
     """Decode items, assert that their digest survives the way back, and return the batch."""
-    decoder = KernelDecoder(infer_schema_of_items(items) if schema is None else schema, nulls=nulls)
+    decoder = KernelDecoder(ItemSchema.of_items(items).to_arrow() if schema is None else schema, nulls=nulls)
     batch = decoder.decode(json.dumps({"Items": items}).encode(), "page")
     before, after = Digest(), Digest()
     before.add_items(items)
@@ -105,7 +105,7 @@ def test_the_first_element_does_not_decide_the_type_of_all():
     """MATT: the type of a list was that of its first element; a mixed list is kept as it is."""
     items = [{"l": {"L": [{"N": "1"}, {"S": "two"}, {"NULL": True}, {"L": [{"BOOL": False}]}]}}]
     round_trip(items)
-    round_trip(items, infer_schema_of_items([{"l": {"L": [{"N": "1"}]}}]))
+    round_trip(items, ItemSchema.of_items([{"l": {"L": [{"N": "1"}]}}]).to_arrow())
 
 
 def test_binary_is_bytes():

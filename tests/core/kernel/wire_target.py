@@ -16,7 +16,7 @@ from guard import allocate_before_guard
 from item_generator import Generator
 from mutation import mutate
 
-from ddbio.core import digest_wire
+from ddbio.core import digest_json
 from ddbio.core.digest import Digest
 from ddbio.core.kernel.cache import CHECKED
 from ddbio.core.text.framing import checked_items
@@ -27,7 +27,7 @@ IS_BROKEN = sys.argv[3:] == ["broken"]
 
 def by_walk(body: bytes, framing: str) -> Digest | str:
     """Return the walk's digest, or why it is refused."""
-    digest = digest_wire.WireDigest()
+    digest = digest_json.JsonDigest()
     try:
         digest.add(body, framing)
     except DecodeError as error:
@@ -47,9 +47,9 @@ def by_reference(body: bytes, framing: str) -> Digest | str:
 
 def main() -> None:
     """Digest as many documents as were asked for, and say so."""
-    digest_wire.allocate = allocate_before_guard
+    digest_json.allocate = allocate_before_guard
     if IS_BROKEN:
-        digest_wire.PAD = 0
+        digest_json.PAD = 0
     seed, count = int(sys.argv[1]), int(sys.argv[2])
     n_walked = n_refused = 0
     for number in range(seed, seed + count):

@@ -11,10 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from item_strategies import ITEMS, TEXT, VALUES, meaning_of_item
 
-from ddbio.core.attribute import canonical_number
 from ddbio.core.decode import from_dynamodb_json
 from ddbio.core.loads.encode import ItemWriter, RowWriter, reader_of
 from ddbio.core.loads.plan import WritePlan
+from ddbio.core.number import canonical_number
 from ddbio.core.raw_items import joined_items
 from ddbio.core.table_description import IndexKey
 from ddbio.errors import SchemaError

@@ -6,14 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from item_strategies import ITEMS
 
-from ddbio.core.schema.arrow import (
-    format_schema,
-    infer_schema_of_items,
-    normalize_schema,
-    project_schema,
-    schema_from_json,
-    schema_to_json,
-)
+from ddbio.core.schema.arrow import format_schema, normalize_schema, project_schema
+from ddbio.core.schema.file import schema_from_json, schema_to_json
+from ddbio.core.schema.item_schema import ItemSchema
 from ddbio.errors import DecodeError, SchemaError
 
 
@@ -24,7 +19,7 @@ def types_of(schema):
 
 def inferred(*values):
     """Return the types inferred for an attribute of these values."""
-    return types_of(infer_schema_of_items([{"a": value} for value in values]))["a"]
+    return types_of(ItemSchema.of_items([{"a": value} for value in values]).to_arrow())["a"]
 
 
 @pytest.mark.parametrize(
@@ -65,7 +60,7 @@ def test_sets_lists_and_maps_are_inferred_inside():
         {"M": {"s": {"SS": ["x"]}, "n": {"NS": ["1", "2.5"]}, "b": {"BS": ["YQ=="]}}},
         {"M": {"l": {"L": [{"M": {"x": {"N": "1"}}}, {"M": {"y": {"BOOL": True}}}]}, "e": {"M": {}}}},
     ]
-    schema = infer_schema_of_items([{"a": value} for value in values])
+    schema = ItemSchema.of_items([{"a": value} for value in values]).to_arrow()
     assert format_schema(schema).splitlines() == [
         "attribute    DynamoDB  Arrow",
         "a            M         struct",
@@ -86,7 +81,9 @@ def test_sets_lists_and_maps_are_inferred_inside():
 
 def test_columns_come_in_the_order_first_seen():
     """Columns are ordered as the sample shows them; an attribute named _rescue has another column."""
-    schema = infer_schema_of_items([{"z": {"S": "x"}, "_rescue": {"N": "1"}}, {"a": {"S": "x"}, "z": {"S": "x"}}])
+    schema = ItemSchema.of_items(
+        [{"z": {"S": "x"}, "_rescue": {"N": "1"}}, {"a": {"S": "x"}, "z": {"S": "x"}}]
+    ).to_arrow()
     assert schema.names == ["z", "_rescue__08f95ea2", "a", "_rescue"]
     assert schema.field("_rescue__08f95ea2").metadata == {b"ddb:type": b"N", b"ddb:name": b"_rescue"}
     assert schema.field("_rescue").metadata == {b"ddb:type": b"RESCUE"}
@@ -95,13 +92,13 @@ def test_columns_come_in_the_order_first_seen():
 def test_a_broken_sample_is_refused():
     """An item that is not DynamoDB JSON gives no schema."""
     with pytest.raises(DecodeError, match=r"^a: 'X' is not a DynamoDB type"):
-        infer_schema_of_items([{"a": {"X": "x"}}])
+        ItemSchema.of_items([{"a": {"X": "x"}}]).to_arrow()
 
 
 @given(st.lists(ITEMS, max_size=4))
 def test_a_schema_survives_its_json_text(items):
     """Every inferred schema is normal already, prints, and comes back from its JSON text with all metadata."""
-    schema = infer_schema_of_items(items)
+    schema = ItemSchema.of_items(items).to_arrow()
     assert normalize_schema(schema).equals(schema, check_metadata=True)
     assert schema_from_json(schema_to_json(schema)).equals(schema, check_metadata=True)
     assert format_schema(schema).endswith("string")

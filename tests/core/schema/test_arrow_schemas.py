@@ -11,7 +11,7 @@ from item_strategies import NAMES, TEXT
 
 import ddbio
 from ddbio.core.decode import Decoder
-from ddbio.core.items import to_dynamodb_json as reference
+from ddbio.core.reference import plain_json_lines as reference
 from ddbio.core.schema.arrow import normalize_schema
 
 # https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/Constraints.html: numbers from 1E-130 to 9.99E+125.

@@ -12,9 +12,10 @@ from item_strategies import ITEMS, VALUES, tables
 import ddbio
 from ddbio.core.decode import Decoder, from_dynamodb_json
 from ddbio.core.digest_columns import digest_of_batches
-from ddbio.core.digest_wire import WireDigest
-from ddbio.core.items import items_of
-from ddbio.core.schema.arrow import normalize_schema, schema_to_json
+from ddbio.core.digest_json import JsonDigest
+from ddbio.core.reference import items_of
+from ddbio.core.schema.arrow import normalize_schema
+from ddbio.core.schema.file import schema_to_json
 from ddbio.core.schema.item_schema import ItemSchema, arrow_schema_of
 from ddbio.errors import SchemaError
 
@@ -174,7 +175,7 @@ def test_columns_are_called_as_the_file_says():
     lines = [json.loads(line) for line in bytes(ddbio.to_dynamodb_json(batch)).splitlines()]
     assert lines == [CALLED, odd]
     assert set(json.loads(batch.column("_rescue")[1].as_py())) == {"Id", "m", "ident"}
-    wire = WireDigest()
+    wire = JsonDigest()
     wire.add(page, "page")
     assert digest_of_batches([batch]).hexdigest() == wire.digest.hexdigest()
 

@@ -11,7 +11,7 @@ from fold_model import item, key, window
 import ddbio
 from ddbio.core.exports.fold import MAX_WINDOW, MIN_WINDOW, missing_windows, plan_fold, plan_windows
 from ddbio.core.exports.manifest import ExportSummary
-from ddbio.core.items import items_of
+from ddbio.core.reference import items_of
 from ddbio.errors import ExportIncompleteError, SchemaError
 from ddbio.testing.export import Change, ExportWriter
 

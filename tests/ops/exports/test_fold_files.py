@@ -9,7 +9,7 @@ from fold_model import item, window
 
 import ddbio
 from ddbio.cli.main import run
-from ddbio.core.items import items_of
+from ddbio.core.reference import items_of
 from ddbio.errors import ExportIncompleteError, SchemaError, TargetError
 from ddbio.ops.exports import fold
 from ddbio.ops.job import spill

@@ -9,8 +9,8 @@ import pyarrow.parquet as pq
 import pytest
 
 import ddbio
-from ddbio.core.items import items_of
 from ddbio.core.loads.plan import plan_write
+from ddbio.core.reference import items_of
 from ddbio.core.staged import StoredObject
 from ddbio.core.table_description import TableDescription
 from ddbio.errors import DecodeError, NotFoundError, OptionError, SchemaError

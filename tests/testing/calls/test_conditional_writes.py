@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ddbio.core.attribute import canonical_number
+from ddbio.core.number import canonical_number
 from ddbio.testing.calls.updates import update_item
 from ddbio.testing.calls.writes import delete_item, put_item
 from ddbio.testing.expressions.condition import holds, predicate_of

@@ -26,8 +26,7 @@ from ddbio.core.kernel.memory import PAD
 from ddbio.core.kernel.utf8 import is_utf8
 from ddbio.core.reference import RowBuilder
 from ddbio.core.rescue import Misfit, MisfitLog, OnMisfit
-from ddbio.core.schema.arrow import normalize_schema
-from ddbio.core.schema.field import ITEM_BYTES_FIELD, ITEM_BYTES_NAME
+from ddbio.core.schema.arrow import ITEM_BYTES_FIELD, ITEM_BYTES_NAME, normalize_schema
 from ddbio.core.text.framing import Framing, bytes_of, checked_items
 from ddbio.errors import DecodeError, SchemaError
 

@@ -11,19 +11,19 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from ddbio.core.attribute import MAX_DIGITS
 from ddbio.core.kernel import state as st
 from ddbio.core.kernel.decode import paths
 from ddbio.core.kernel.decode.decoder import cut_lines
 from ddbio.core.kernel.decode.observe import IS_INSERTED, STACK_LENGTH, STATE_WIDTH, observe
 from ddbio.core.kernel.memory import PAD
 from ddbio.core.kernel.utf8 import is_utf8
-from ddbio.core.schema.inference import Seen
+from ddbio.core.number import MAX_DIGITS
+from ddbio.core.schema.shape import ShapeBuilder
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ddbio.core.schema.lattice import Shape
+    from ddbio.core.schema.shape import Shape
     from ddbio.core.text.framing import Framing
 
 MAX_NODES = 1 << 18
@@ -60,7 +60,7 @@ class Observed:
 
     def shape(self) -> Shape:
         """Return what the items looked like."""
-        root = Seen()
+        root = ShapeBuilder()
         all_seen = [root]
         for node in self._table()[1:].tolist():
             seen = _seen(node)
@@ -180,8 +180,8 @@ class _Observer:
         return Observed(int(state[st.ROWS]), nodes.tobytes(), self._walk.texts[: state[paths.TEXTS]].tobytes())
 
 
-def _seen(node: list[int]) -> Seen:
-    seen = Seen(node[paths.PLACE_AMONG])
+def _seen(node: list[int]) -> ShapeBuilder:
+    seen = ShapeBuilder(node[paths.PLACE_AMONG])
     seen.tags = {tag: count for tag, count in zip(st.TAGS, node[paths.COUNTS :], strict=False) if count}
     seen.whole_digits, seen.scale, seen.fits_int64 = node[paths.WHOLE], node[paths.SCALE], not node[paths.IS_WIDE]
     return seen

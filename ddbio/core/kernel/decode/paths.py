@@ -20,7 +20,7 @@ from ddbio.core.kernel.memory import copy32, load64, out_of_line, peek, poke
 from ddbio.core.kernel.skip import COLON, OPEN_ARRAY, OPEN_OBJECT, read_tag, remember_name
 from ddbio.core.kernel.state import BOOL, ERROR, NULL, SIDE, SS, STATE_LENGTH, TAGS, L, M
 from ddbio.core.kernel.text import BACKSLASH, HASH_HIGH_BITS, QUOTE, hash_text, read_text, same_text, skip_blank
-from ddbio.core.schema.lattice import MAX_STRUCT_FIELDS
+from ddbio.core.schema.shape import MAX_STRUCT_FIELDS
 
 ELEMENTS, OTHERS = -1, -2
 """What nodes without a name have for its length: a list's elements, and a map's members beyond the names it keeps."""

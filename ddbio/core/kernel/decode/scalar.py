@@ -40,7 +40,7 @@ from ddbio.core.kernel.state import (
     SIDE_END,
 )
 from ddbio.core.kernel.text import QUOTE, read_text, skip_blank, text_end
-from ddbio.core.schema.field import MAX_FLOAT32
+from ddbio.core.schema.arrow import MAX_FLOAT32
 
 _MAX_SHIFTED_DIGITS = 18
 # The largest number that is read as the largest float32: half a step of a double above it.

@@ -14,7 +14,7 @@ import pyarrow as pa
 from ddbio.core.capacity import ELEMENT_BYTES
 from ddbio.core.kernel import state as st
 from ddbio.core.kernel.text import HASH_HIGH_BITS, hash_bytes
-from ddbio.core.schema.field import SETS, is_decimal, name_of_field, tag_of_field
+from ddbio.core.schema.arrow import SETS, is_decimal, name_of_field, tag_of_field
 from ddbio.errors import SchemaError
 
 _PREFIX_WIDTH = 32

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from ddbio.core.attribute import canonical_number
 from ddbio.core.batch_size import batch_bytes
 from ddbio.core.kernel.encode import state as st
 from ddbio.core.kernel.encode.fields import plain_fields
@@ -15,7 +14,8 @@ from ddbio.core.kernel.encode.load import Loader, TooLargeError, allocate
 from ddbio.core.kernel.encode.plan import compile_tables, plan_program
 from ddbio.core.kernel.encode.printing import print_rows
 from ddbio.core.kernel.memory import PAD
-from ddbio.core.schema.field import name_of_field
+from ddbio.core.number import canonical_number
+from ddbio.core.schema.arrow import name_of_field
 from ddbio.errors import DecodeError, OptionError, SchemaError
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from ddbio.core.kernel.encode.times import form_of, is_time, refuse_interval, scale_of
-from ddbio.core.schema.field import (
+from ddbio.core.schema.arrow import (
     DDB_TYPE,
     RESCUE_FIELD,
     RESCUE_NAME,

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ddbio.core.attribute import canonical_number, check_item, check_value
+from ddbio.core.attribute import check_item, check_value
 from ddbio.core.capacity import item_size_bytes
 from ddbio.core.kernel.encode import state as st
-from ddbio.core.schema.field import SETS
+from ddbio.core.number import canonical_number
+from ddbio.core.schema.arrow import SETS
 from ddbio.core.text.json_text import compact_json, parse_json
 
 if TYPE_CHECKING:

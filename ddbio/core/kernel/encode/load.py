@@ -23,7 +23,7 @@ from ddbio.core.kernel.encode.times import time_array
 from ddbio.core.kernel.encode.unfit import NOT_UTF8, broken_texts, unfit_times
 from ddbio.core.kernel.memory import PAD
 from ddbio.core.rescue import twice_reason
-from ddbio.core.schema.field import name_of_field
+from ddbio.core.schema.arrow import name_of_field
 from ddbio.errors import DecodeError
 
 if TYPE_CHECKING:

@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from ddbio.core.attribute import MAX_DIGITS, MAX_EXPONENT, MIN_EXPONENT
 from ddbio.core.kernel.cache import inner
 from ddbio.core.kernel.memory import out_of_line, peek, poke
+from ddbio.core.number import MAX_DIGITS, MAX_EXPONENT, MIN_EXPONENT
 
 _PAIRS = np.frombuffer(b"".join(b"%02d" % number for number in range(100)), np.uint8)
 _POWERS = np.array([10**number for number in range(20)], np.uint64)

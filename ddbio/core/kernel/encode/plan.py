@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from ddbio.core.kernel.encode import state as st
 from ddbio.core.kernel.encode.keys import INDEX_BIT
-from ddbio.core.schema.field import SETS, is_float, name_of_field, tag_of_field
+from ddbio.core.schema.arrow import SETS, is_float, name_of_field, tag_of_field
 from ddbio.core.text.json_text import compact_json
 from ddbio.errors import SchemaError
 

@@ -1,6 +1,6 @@
-"""Digest DynamoDB JSON by a compiled walk over its bytes, to the value that ``digest`` has for its items.
+"""Digest bytes of DynamoDB JSON by a compiled walk, to the same value that ``digest`` has for their items.
 
-No schema and no decoded column is involved. What the walk refuses, the plain reference decides.
+The walk needs no schema and decodes no column. What it refuses, the plain reference decides.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _PIECE_BYTES = 4 << 20
 _QUOTE = ord('"')
 
 
-class WireDigest:
+class JsonDigest:
     """Sum the digests of items in ``digest``; keep one per thread."""
 
     def __init__(self) -> None:
@@ -77,4 +77,4 @@ def _pieces(body: bytes) -> Iterator[bytes]:
 
 def warm() -> None:
     """Compile the walk, or load it from where it is kept."""
-    WireDigest().add(b"{}", "items")
+    JsonDigest().add(b"{}", "items")

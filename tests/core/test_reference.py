@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from item_strategies import ITEMS, tables
 
 from ddbio.core.decode import Decoder, from_dynamodb_json
-from ddbio.core.items import items_of, to_dynamodb_json
-from ddbio.core.schema.arrow import infer_schema_of_items
+from ddbio.core.reference import items_of, plain_json_lines
+from ddbio.core.schema.item_schema import ItemSchema
 from ddbio.errors import DecodeError, SchemaError
 
 
@@ -25,14 +25,14 @@ def page_of(items):
 def test_items_survive_a_batch(sample, others):
     """Whatever the schema was inferred from, every item comes back from the batch as it was."""
     items = sample + others
-    batch = Decoder(infer_schema_of_items(sample), nulls="keep").decode(page_of(items), "page")
+    batch = Decoder(ItemSchema.of_items(sample).to_arrow(), nulls="keep").decode(page_of(items), "page")
     assert list(items_of(batch)) == items
 
 
 @given(tables())
 def test_items_survive_a_parquet_file(items):
     """Items come back from a Parquet file of their batch as they were: types, sets and NULL are in its metadata."""
-    batch = Decoder(infer_schema_of_items(items), nulls="keep").decode(page_of(items), "page")
+    batch = Decoder(ItemSchema.of_items(items).to_arrow(), nulls="keep").decode(page_of(items), "page")
     file = io.BytesIO()
     pq.write_table(pa.Table.from_batches([batch]), file)
     file.seek(0)
@@ -43,8 +43,8 @@ def test_items_survive_a_parquet_file(items):
 @given(tables())
 def test_text_made_from_a_batch_decodes_to_it(items):
     """Bare item lines made from a batch decode to the same items."""
-    batch = Decoder(infer_schema_of_items(items), nulls="keep").decode(page_of(items), "page")
-    text = to_dynamodb_json(batch)
+    batch = Decoder(ItemSchema.of_items(items).to_arrow(), nulls="keep").decode(page_of(items), "page")
+    text = plain_json_lines(batch)
     assert [json.loads(line) for line in text.splitlines()] == items
     assert from_dynamodb_json(text, batch.schema).num_rows == len(items)
 

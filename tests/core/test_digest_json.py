@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from item_strategies import ITEMS
 
-from ddbio.core import digest_wire
+from ddbio.core import digest_json
 from ddbio.core.digest import Digest
-from ddbio.core.digest_wire import WireDigest
+from ddbio.core.digest_json import JsonDigest
 from ddbio.errors import DecodeError
 
 
@@ -22,7 +22,7 @@ def digest_of(items):
 
 def walked(body, framing):
     """Return the digest by the walk alone."""
-    digest = WireDigest()._walk(body, framing)
+    digest = JsonDigest()._walk(body, framing)
     assert digest is not None
     return digest
 
@@ -58,19 +58,19 @@ def test_wide_and_deep_items():
     assert walked(json.dumps({"Items": [wide, {"deep": deep}]}).encode(), "page") == digest_of([wide, {"deep": deep}])
     deeper = [{"deep": {"L": [{"L": [deep]}]}}]
     body = json.dumps({"Items": deeper}).encode()
-    assert WireDigest()._walk(body, "page") is None
-    digest = WireDigest()
+    assert JsonDigest()._walk(body, "page") is None
+    digest = JsonDigest()
     digest.add(body, "page")
     assert digest.digest == digest_of(deeper)
 
 
 def test_many_pieces(monkeypatch):
     """A body of several pieces has the digest of its items, also where the last piece is left to the reference."""
-    monkeypatch.setattr(digest_wire, "_PIECE_BYTES", 100)
+    monkeypatch.setattr(digest_json, "_PIECE_BYTES", 100)
     items = [{"pk": {"S": f"{n}" * 9}} for n in range(100)]
     lines = [json.dumps(item).encode() for item in items]
     for body in (b"\n".join(lines), b"\n".join([*lines[:-1], b"  " + lines[-1]])):
-        digest = WireDigest()
+        digest = JsonDigest()
         digest.add(body, "items")
         assert digest.digest == digest_of(items)
 
@@ -88,7 +88,7 @@ def test_many_pieces(monkeypatch):
 )
 def test_what_is_broken_is_refused_with_its_line(body, message):
     """The reference says what is wrong with bytes that the walk refuses, and nothing of them counts."""
-    digest = WireDigest()
+    digest = JsonDigest()
     with pytest.raises(DecodeError, match=message):
         digest.add(body, "items")
     assert digest.digest == Digest()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ddbio.core.attribute import check_item
-from ddbio.core.schema.inference import observe_items
+from ddbio.core.schema.shape import infer_shape
 from ddbio.errors import DecodeError
 
 BROKEN = [
@@ -26,7 +26,7 @@ def test_a_broken_value_is_refused_with_its_path(value):
         with pytest.raises(DecodeError) as wanted:
             check_item(item)
         with pytest.raises(DecodeError) as found:
-            observe_items([{"good": {"S": "x"}}, item])
+            infer_shape([{"good": {"S": "x"}}, item])
         assert str(found.value) == str(wanted.value)
 
 
@@ -34,4 +34,4 @@ def test_a_broken_value_is_refused_with_its_path(value):
 def test_what_is_no_item_is_refused(item):
     """An item is an object."""
     with pytest.raises(DecodeError, match="expected an object"):
-        observe_items([item])
+        infer_shape([item])
