@@ -179,7 +179,7 @@ class Lane:
         attempt = 0
         while batch := packer.take():
             expected = writes.units_of(batch)
-            answer = yield Send(writes.frame_of(batch).operation, writes.body(batch), expected * self._ratio)
+            answer = yield Send(writes.template_of(batch).operation, writes.body(batch), expected * self._ratio)
             left = self._settle(cast("Answer", answer), expected, (writes, packer, batch))
             if left < len(batch):
                 self._failing_since = None
@@ -243,7 +243,7 @@ class Lane:
         if code in _ROW_CODES:
             if len(batch) > 1:
                 self.tally.retries += 1
-                packer.part(batch)
+                packer.halve(batch)
             else:
                 (place,) = batch
                 self.tally.rejects.append(Reject(int(writes.rows[place]), _reason(error)))
@@ -298,11 +298,8 @@ def _leftovers(
 ) -> list[int]:
     """Return the batch's rows that came back, in the batch's order; they are told by their keys alone."""
     keys = {_key(each, key_names) for listed in unprocessed.values() for each in listed}
-    left = [
-        place
-        for place in batch
-        if _key(json.loads(writes.frame.body([writes.part(place)]))["RequestItems"].popitem()[1][0], key_names) in keys
-    ]
+    sent = {place: _request(writes, place)["RequestItems"].popitem()[1][0] for place in batch}
+    left = [place for place in batch if _key(sent[place], key_names) in keys]
     if len(left) != len(keys):
         raise ServiceError(f"the service returned {len(keys)} unprocessed writes, of which {len(left)} were sent")
     return left
@@ -319,11 +316,16 @@ def _canonical(value: dict[str, Any]) -> tuple[str, str]:
 
 
 def _partition_key(writes: Writes, place: int, name: str) -> str:
-    request = json.loads(writes.alone.get(place, writes.frame).body([writes.part(place)]))
+    request = _request(writes, place)
     if "RequestItems" in request:
         ((request,),) = request["RequestItems"].values()
         (request,) = request.values()
     return compact_json((request.get("Item") or request["Key"])[name])
+
+
+def _request(writes: Writes, place: int) -> dict[str, Any]:
+    request: dict[str, Any] = json.loads(writes.body([place]))
+    return request
 
 
 def _reason(error: ClientError | BotoCoreError) -> str:

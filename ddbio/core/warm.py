@@ -12,7 +12,7 @@ from ddbio.core.decode import Decoder, from_dynamodb_json, observe_dynamodb_json
 from ddbio.core.identity import key_hashes
 from ddbio.core.ion import lines as ion_lines
 from ddbio.core.item_lines import PageSplitter
-from ddbio.core.loads.encode import RowWriter
+from ddbio.core.loads.encode import RowEncoder
 from ddbio.core.loads.plan import WritePlan
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ def _hash_keys() -> None:
 
 def _write() -> None:
     batch = _items()
-    RowWriter(batch.schema, WritePlan("table", (("s", "S"),), "upsert", None, None, 1, None)).writes(batch)
+    RowEncoder(batch.schema, WritePlan("table", (("s", "S"),), "upsert", None, None, 1, None)).encode(batch)
 
 
 def _split_page() -> None:

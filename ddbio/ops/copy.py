@@ -12,7 +12,7 @@ from ddbio.aws.create import definition_of, expire_by, start_table
 from ddbio.aws.table import describe_table
 from ddbio.budget import LocalBudget
 from ddbio.core.capacity import read_units
-from ddbio.core.loads.encode import reader_of
+from ddbio.core.loads.encode import raw_item_reader
 from ddbio.core.loads.plan import BATCH_LANES, plan_write
 from ddbio.core.plan import ROTATED_PAGE_BYTES, budget_of, rotated_segments
 from ddbio.core.table_like import table_like
@@ -173,7 +173,7 @@ def copy(options: CopyOptions, watch: CopyWatch | None = None) -> CopyReport:
     plan = plan_of(scan, budget, facts)
     (task,) = scan_tasks(plan, scan, facts)
     # Items stay the bytes that came: whatever is copied, no value is read and written anew.
-    stream = PageStream(replace(_in_rotation(task), digest=options.verify), budget, partial(reader_of, write))
+    stream = PageStream(replace(_in_rotation(task), digest=options.verify), budget, partial(raw_item_reader, write))
     shown = None if watch is None else partial(watch.writing, plan)
     try:
         with closing(iter(stream)) as items:

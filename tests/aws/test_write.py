@@ -10,9 +10,9 @@ from botocore.exceptions import BotoCoreError, ClientError, ConnectionClosedErro
 
 from ddbio.aws.write import Answer, Lane, Pause
 from ddbio.budget import LocalBudget
-from ddbio.core.loads.requests import single_frame
+from ddbio.core.loads.requests import single_template
 from ddbio.errors import AccessDeniedError, EndpointError, ServiceError, ThrottledError
-from tests.aws.virtual_service import FRAME, Clock, Service, error_of, laid_out, storm, writes_of
+from tests.aws.virtual_service import TEMPLATE, Clock, Service, error_of, laid_out, storm, writes_of
 
 
 class DrivenLane:
@@ -87,7 +87,7 @@ def test_a_poisoned_batch_costs_only_its_bad_row():
 
 def test_unprocessed_rows_are_known_by_value():
     """The service may spell a number key in its own way when it gives a row back."""
-    writes = laid_out(np.arange(1), np.arange(1, dtype=np.uint64), np.ones(1), [b'{"pk":{"N":"1E1"}}'], FRAME)
+    writes = laid_out(np.arange(1), np.arange(1, dtype=np.uint64), np.ones(1), [b'{"pk":{"N":"1E1"}}'], TEMPLATE)
 
     class Speller(Service):
         def call(self, operation, table, body):
@@ -244,7 +244,7 @@ def test_a_lost_condition_is_a_skipped_row():
 
     service = Refusing(Clock())
     lane = lane_on(service)
-    lane.write(writes_of([1, 2], single_frame("PutItem", "rows", "Item", {})))
+    lane.write(writes_of([1, 2], single_template("PutItem", "rows", "Item", {})))
     assert (lane.tally.skipped, lane.tally.written, service.calls) == (2, 0, 2)
 
 

@@ -9,9 +9,9 @@ import numpy as np
 from botocore.exceptions import ClientError, ConnectionClosedError
 
 from ddbio.core.loads.batches import Writes, packing_order, write_units
-from ddbio.core.loads.requests import PUT, batch_frame
+from ddbio.core.loads.requests import PUT, batch_template
 
-FRAME = batch_frame("rows", *PUT)
+TEMPLATE = batch_template("rows", *PUT)
 
 
 class Clock:
@@ -63,7 +63,7 @@ class Service:
             self.history.append((item["pk"]["S"], int(item["n"]["N"])))
 
 
-def writes_of(keys, frame=FRAME, numbers=None):
+def writes_of(keys, frame=TEMPLATE, numbers=None):
     """Return puts of rows with these keys; a row's number, from 0 unless numbers are given, is in attribute n."""
     numbers = np.arange(len(keys)) if numbers is None else np.asarray(numbers, np.int64)
     named = zip(numbers, keys, strict=True)

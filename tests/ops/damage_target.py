@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 
 import ddbio
 from ddbio.core.digest_columns import digest_of_batches
-from ddbio.core.loads.encode import RowWriter
+from ddbio.core.loads.encode import RowEncoder
 from ddbio.core.loads.plan import plan_write
 from ddbio.core.table_description import TableDescription
 from ddbio.errors import DdbioError
@@ -99,7 +99,7 @@ def read_file(path: Path) -> object:
     (entry,) = [entry for entry in store.list() if entry.path == path.name]
     batches = [batch for part, _ in enumerate(files.parts(entry).sizes_bytes) for batch in files.read(entry, part)]
     for batch in batches:
-        RowWriter(batch.schema, plan).writes(batch)
+        RowEncoder(batch.schema, plan).encode(batch)
     files.sample(entry, 5)
     return digest_of_batches(batches).as_tuple()
 

@@ -21,7 +21,7 @@ import pyarrow.csv
 from ddbio.core.encode import EncodeOptions, Encoder, Refusal
 from ddbio.core.ion.items import OPENING, ion_items
 from ddbio.core.ion.plain import ion_to_json_lines
-from ddbio.core.loads.requests import ItemParts, Made, absent_condition
+from ddbio.core.loads.requests import EncodedRows, ItemEncoder, absent_condition
 from ddbio.core.schema.arrow import RESCUE_NAME, name_of_field
 from ddbio.core.text.json_text import compact_json
 from ddbio.errors import OptionError
@@ -157,11 +157,11 @@ class _ComparedLines:
     header = b""
 
     def __init__(self, schema: pa.Schema, form: LineForm, newer_by: str) -> None:
-        self._parts = ItemParts(schema, schema.names, dict(form.key), newer_by, form.index_keys)
+        self._parts = ItemEncoder(schema, schema.names, dict(form.key), newer_by, form.index_keys)
         self._edges = _edges(form)
 
     def make(self, rows: pa.RecordBatch) -> MadeLines:
-        made = self._parts.make(rows)
+        made = self._parts.encode(rows)
         return MadeLines(rows, *_framed(made, *self._edges), made.refusals)
 
 
@@ -185,7 +185,7 @@ def _edges(form: LineForm) -> tuple[bytes, bytes]:
     return b'{"Item":', f"{members and ','}{members}}}\n".encode()
 
 
-def _framed(made: Made, prefix: bytes, suffix: bytes) -> tuple[Bytes, Offsets]:
+def _framed(made: EncodedRows, prefix: bytes, suffix: bytes) -> tuple[Bytes, Offsets]:
     kind = pa.large_binary()
     parts: Any = pa.Array.from_buffers(
         kind, len(made.offsets) - 1, [None, pa.py_buffer(made.offsets.data), pa.py_buffer(made.texts.data)]

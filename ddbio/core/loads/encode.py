@@ -17,8 +17,8 @@ from ddbio.core.decode import Decoder
 from ddbio.core.encode import Refusal
 from ddbio.core.identity import key_hashes
 from ddbio.core.kernel.encode.fields import take_rows
-from ddbio.core.loads.batches import LaneSplitter, Texts, Writes, write_units
-from ddbio.core.loads.requests import VALUES, Made, columns_of, parts_of
+from ddbio.core.loads.batches import LaneSplitter, RowBytes, Writes, write_units
+from ddbio.core.loads.requests import VALUES, EncodedRows, columns_of, request_encoder
 from ddbio.core.raw_items import RawItemReader
 from ddbio.core.schema.arrow import RESCUE_NAME, name_of_field, normalize_schema, tag_of_field, tagged_field
 from ddbio.core.schema.item_schema import ItemSchema
@@ -35,20 +35,21 @@ _NO_ROWS = pa.schema([])
 
 
 @dataclass(frozen=True)
-class Encoded:
-    """Hold what a batch became: writes for each lane, and the rows that make none."""
+class LaneWrites:
+    """Hold the writes of each lane that a batch was encoded as, and the rows that were refused."""
 
     lanes: list[Writes]
     refusals: tuple[Refusal, ...]
 
 
 def check_columns(schema: pa.Schema, plan: WritePlan) -> None:
-    """Refuse columns of which no row could be written.
+    """Check that rows with these columns can be written.
 
     Raises
     ------
     SchemaError
-        If they lack a key attribute of the table, or the one to compare or to decide by, or one is there twice.
+        If a key attribute of the table or the column of ``newer_by`` or ``operation_by`` is missing, or a name occurs
+        twice.
     """
     twice = [name for name, times in Counter(schema.names).items() if times > 1]
     if twice:
@@ -64,86 +65,90 @@ def check_columns(schema: pa.Schema, plan: WritePlan) -> None:
         )
 
 
-class RowWriter:
-    """Make writes of batches of one schema, as a plan says.
+class RowEncoder:
+    """Encode record batches of one schema as writes.
 
     Parameters
     ----------
-    spare
-        As of ``LaneSplitter``.
+    free_buffers
+        See ``LaneSplitter``.
 
     Raises
     ------
     SchemaError
-        If the columns lack a key attribute of the table, or the one to compare or to decide by, or one is there twice.
+        See ``check_columns``.
     """
 
-    def __init__(self, schema: pa.Schema, plan: WritePlan, spare: deque[NDArray[np.uint8]] | None = None) -> None:
+    def __init__(
+        self, schema: pa.Schema, plan: WritePlan, free_buffers: deque[NDArray[np.uint8]] | None = None
+    ) -> None:
         self._keys = dict(plan.key_types)
         check_columns(schema, plan)
-        frame, self._maker = parts_of(schema, plan)
-        self._splitter = LaneSplitter(plan.lanes, frame, deque() if spare is None else spare)
+        template, self._encoder = request_encoder(schema, plan)
+        self._splitter = LaneSplitter(plan.lanes, template, deque() if free_buffers is None else free_buffers)
 
-    def writes(self, batch: pa.RecordBatch, first_row: int = 0) -> Encoded:
-        """Return the writes of a batch's rows, by lane; their numbers are counted from ``first_row``."""
-        made = self._maker.make(batch)
-        rows = np.flatnonzero(np.diff(made.offsets))
+    def encode(self, batch: pa.RecordBatch, first_row: int = 0) -> LaneWrites:
+        """Return the writes of each lane; rows are numbered from ``first_row``."""
+        encoded = self._encoder.encode(batch)
+        rows = np.flatnonzero(np.diff(encoded.offsets))
         if len(rows) < batch.num_rows:
             batch = take_rows(batch, rows)
         hashes = key_hashes(batch, list(self._keys))
-        texts = Texts(made.texts, made.offsets[:-1], made.offsets[1:], made.units, first_row)
-        return Encoded(self._splitter.split(texts, rows, hashes, made.frames), tuple(made.refusals))
+        texts = RowBytes(encoded.texts, encoded.offsets[:-1], encoded.offsets[1:], encoded.units, first_row)
+        return LaneWrites(self._splitter.split(texts, rows, hashes, encoded.templates), tuple(encoded.refusals))
 
 
-def writes_text(plan: WritePlan) -> bool:
-    """Return whether items can be written as the text they are: updates, and what a column decides, need columns."""
+def takes_raw_items(plan: WritePlan) -> bool:
+    """Return whether DynamoDB JSON can be written as raw items: ``update`` and ``operation_by`` need columns."""
     return not plan.nulls_matter
 
 
-def reader_of(plan: WritePlan) -> RawItemReader:
-    """Return what reads items for such a write."""
+def raw_item_reader(plan: WritePlan) -> RawItemReader:
+    """Return a reader of raw items for a write."""
     return RawItemReader(dict(plan.key_types), plan.index_keys, plan.newer_by)
 
 
-class ItemWriter:
-    """Make writes of items that ``reader_of`` has read for the same plan.
+class RawItemEncoder:
+    """Encode raw items as writes; they come from the ``raw_item_reader`` of the same plan.
 
     Parameters
     ----------
-    spare
-        As of ``LaneSplitter``.
+    free_buffers
+        See ``LaneSplitter``.
     """
 
-    def __init__(self, plan: WritePlan, spare: deque[NDArray[np.uint8]] | None = None) -> None:
+    def __init__(self, plan: WritePlan, free_buffers: deque[NDArray[np.uint8]] | None = None) -> None:
         self._plan, self._keys = plan, dict(plan.key_types)
-        frame, _ = parts_of(_NO_ROWS, plan)
-        self._splitter = LaneSplitter(plan.lanes, frame, deque() if spare is None else spare)
+        template, _ = request_encoder(_NO_ROWS, plan)
+        self._splitter = LaneSplitter(plan.lanes, template, deque() if free_buffers is None else free_buffers)
         self._compared = None
         if plan.newer_by is not None:
             names = list(self._keys)
             self._compared = names.index(plan.newer_by) if plan.newer_by in names else len(names)
 
-    def writes(self, items: RawItems, first_row: int = 0) -> Encoded:
-        """Return the writes of some items, by lane; their numbers are counted from ``first_row``."""
+    def encode(self, items: RawItems, first_row: int = 0) -> LaneWrites:
+        """Return the writes of each lane; items are numbered from ``first_row``."""
         data, hashes, units = items.data, items.hashes, write_units(items.sizes)
         begins, ends = np.ascontiguousarray(items.spans[:, 0]), np.ascontiguousarray(items.spans[:, 1])
         if self._plan.mode == "delete" or self._compared is not None:
-            made = Made.of_parts([self._part(items, row) for row in range(len(items))], units, [], {})
-            data, begins, ends = made.texts, made.offsets[:-1].copy(), made.offsets[1:].copy()
+            encoded = EncodedRows.of_rows([self._part(items, row) for row in range(len(items))], units, [], {})
+            data, begins, ends = encoded.texts, encoded.offsets[:-1].copy(), encoded.offsets[1:].copy()
         if self._plan.mode == "delete":
             units = np.ones(len(items))
         refusals: list[Refusal] = []
         rows = np.flatnonzero(items.doubtful)
         if len(rows):
-            made, found = self._by_columns(items, rows)
-            begins[rows], ends[rows] = made.offsets[:-1] + len(data), made.offsets[1:] + len(data)
-            data = np.concatenate([data, made.texts])
-            units[rows], hashes = made.units, hashes.copy()
+            encoded, found = self._by_columns(items, rows)
+            begins[rows], ends[rows] = encoded.offsets[:-1] + len(data), encoded.offsets[1:] + len(data)
+            data = np.concatenate([data, encoded.texts])
+            units[rows], hashes = encoded.units, hashes.copy()
             hashes[rows] = found
-            refusals = [Refusal(int(rows[each.row]), each.attribute, each.rule, each.message) for each in made.refusals]
+            refusals = [
+                Refusal(int(rows[each.row]), each.attribute, each.rule, each.message) for each in encoded.refusals
+            ]
         taken = np.flatnonzero(ends - begins)
-        texts = Texts(data, begins, ends, units, first_row)
-        return Encoded(self._splitter.split(texts, taken, hashes[taken], {}), tuple(refusals))
+        texts = RowBytes(data, begins, ends, units, first_row)
+        return LaneWrites(self._splitter.split(texts, taken, hashes[taken], {}), tuple(refusals))
 
     def _part(self, items: RawItems, row: int) -> bytes:
         if items.doubtful[row]:
@@ -157,27 +162,27 @@ class ItemWriter:
             return part
         return b"".join((part, VALUES, b'{":v0":', items.value(row, self._compared), b"}"))
 
-    def _by_columns(self, items: RawItems, rows: NDArray[np.int64]) -> tuple[Made, NDArray[np.uint64]]:
-        """Return what some items become that are decoded and encoded, and the hashes of their keys."""
+    def _by_columns(self, items: RawItems, rows: NDArray[np.int64]) -> tuple[EncodedRows, NDArray[np.uint64]]:
+        """Decode and encode some items; return the result and the hashes of their keys."""
         found = [parse_json(items.text(row)) for row in rows.tolist()]
         lines = "\n".join(map(compact_json, found)).encode()
         schema = self._schema_of(ItemSchema.of_items(found).to_arrow())
         try:
-            maker = parts_of(schema, self._plan)[1]
+            encoder = request_encoder(schema, self._plan)[1]
         except SchemaError:
-            # A name that no column may have is refused in its row alone.
+            # A name that no column can have must not fail the other rows.
             schema = normalize_schema(pa.schema([]))
-            maker = parts_of(schema, self._plan)[1]
+            encoder = request_encoder(schema, self._plan)[1]
         batch = Decoder(schema, nulls="keep").decode(lines, "items")
-        made = maker.make(batch)
-        taken = np.flatnonzero(np.diff(made.offsets))
+        encoded = encoder.encode(batch)
+        taken = np.flatnonzero(np.diff(encoded.offsets))
         hashes = np.zeros(len(rows), np.uint64)
         if len(taken):
             hashes[taken] = key_hashes(take_rows(batch, taken), list(self._keys))
-        return made, hashes
+        return encoded, hashes
 
     def _schema_of(self, schema: pa.Schema) -> pa.Schema:
-        """Return a schema in which a key of another type than the table's is JSON, so that it spoils its rows alone."""
+        """Return the schema with keys of a wrong type as JSON, so that only their own rows are refused."""
         for place, field in enumerate(schema):
             name = name_of_field(field)
             if name in self._keys and tag_of_field(field) not in {self._keys[name], "JSON"}:

@@ -13,7 +13,7 @@ from ddbio.aws.write import Lane
 from ddbio.core.batch_size import batch_bytes
 from ddbio.core.loads.batches import MOST_WRITES
 from ddbio.core.loads.counts import HotKeys
-from ddbio.core.loads.encode import ItemWriter, RowWriter
+from ddbio.core.loads.encode import RawItemEncoder, RowEncoder
 from ddbio.core.loads.rejects import RejectedRow, row_text
 from ddbio.core.raw_items import RawItems
 from ddbio.errors import PartialWriteError
@@ -158,7 +158,7 @@ def _feed(
     reject: Callable[[list[RejectedRow]], None],
 ) -> None:
     crew = shift.crew
-    writers: dict[bytes, RowWriter | ItemWriter] = {}
+    writers: dict[bytes, RowEncoder | RawItemEncoder] = {}
     for batch in batches:
         if isinstance(batch, Milestone):
             shift.put_milestone(batch)
@@ -170,7 +170,7 @@ def _feed(
             continue
         writer = _writer_of(batch, plan, writers, crew.spare)
         for chunk in _chunks(batch, filling_rows(plan)):
-            encoded = writer.writes(chunk, tally.rows)  # type: ignore[arg-type] # it is the writer of such rows
+            encoded = writer.encode(chunk, tally.rows)  # type: ignore[arg-type] # it is the writer of such rows
             if encoded.refusals:
                 rows = [_refused(chunk, refusal, tally.rows, nulls=plan.nulls_matter) for refusal in encoded.refusals]
                 _keep(rows, tally, reject)
@@ -187,13 +187,15 @@ def filling_rows(plan: WritePlan) -> int:
 def _writer_of(
     rows: pa.RecordBatch | RawItems,
     plan: WritePlan,
-    writers: dict[bytes, RowWriter | ItemWriter],
+    writers: dict[bytes, RowEncoder | RawItemEncoder],
     spare: deque[NDArray[np.uint8]],
-) -> RowWriter | ItemWriter:
+) -> RowEncoder | RawItemEncoder:
     # Schemas that differ in metadata alone are equal, and yet a list is a set in only one of them.
     key = b"" if isinstance(rows, RawItems) else rows.schema.serialize().to_pybytes()
     if key not in writers:
-        writers[key] = ItemWriter(plan, spare) if isinstance(rows, RawItems) else RowWriter(rows.schema, plan, spare)
+        writers[key] = (
+            RawItemEncoder(plan, spare) if isinstance(rows, RawItems) else RowEncoder(rows.schema, plan, spare)
+        )
     return writers[key]
 
 

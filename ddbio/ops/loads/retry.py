@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 
 from ddbio.core.attribute import check_item
 from ddbio.core.decode import from_dynamodb_json
-from ddbio.core.loads.encode import reader_of, writes_text
+from ddbio.core.loads.encode import raw_item_reader, takes_raw_items
 from ddbio.core.loads.rejects import RejectedRow
 from ddbio.core.text.json_text import compact_json
 from ddbio.errors import DecodeError, NotFoundError
@@ -68,8 +68,8 @@ def _rows_of(path: str, data: bytes, plan: WritePlan) -> Iterator[pa.RecordBatch
                 yield from (_again(row, item, plan) for row, item in group)
                 continue
             lines = "\n".join(compact_json(item) for _, item in group).encode()
-            if writes_text(plan):
-                yield from reader_of(plan).read(lines, "items")
+            if takes_raw_items(plan):
+                yield from raw_item_reader(plan).read(lines, "items")
             else:
                 # Where nulls remove attributes NULL stands for a null.
                 yield from_dynamodb_json(lines, nulls="merge")

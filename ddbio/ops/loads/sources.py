@@ -21,7 +21,7 @@ from ddbio.core import json_lines
 from ddbio.core.arrow_bounds import bounded
 from ddbio.core.batch_size import batch_bytes
 from ddbio.core.exports.manifest import SUMMARY
-from ddbio.core.loads.encode import RowWriter, check_columns, reader_of, writes_text
+from ddbio.core.loads.encode import RowEncoder, check_columns, raw_item_reader, takes_raw_items
 from ddbio.core.loads.plan import SourceDescription
 from ddbio.core.plan import spread_order
 from ddbio.core.raw_items import RawItems
@@ -275,7 +275,7 @@ def describe_source(source: FileSource, plan: WritePlan) -> SourceDescription:
     if largest is not None and sample is not None and sample.batch.num_rows:
         batch = with_columns(sample.batch, largest.columns)
         _check(largest.entry, batch, plan)
-        encoded = RowWriter(batch.schema, plan).writes(batch)
+        encoded = RowEncoder(batch.schema, plan).encode(batch)
         units = sum(float(lane.units.sum()) for lane in encoded.lanes) / batch.num_rows
         columns = batch.schema.names
         if rows is None and sample.row_bytes:
@@ -320,7 +320,7 @@ def unit_batches(  # noqa: PLR0913 - what is read, and what is noted of it
 
     def read(run: Sequence[Unit]) -> Iterator[tuple[Unit, int, pa.RecordBatch | RawItems | Milestone]]:
         # Each keeps the file that it reads open.
-        files, reader = RowFiles(store, dict(plan.key_types)), reader_of(plan) if writes_text(plan) else None
+        files, reader = RowFiles(store, dict(plan.key_types)), raw_item_reader(plan) if takes_raw_items(plan) else None
         for unit in run:
             rows = 0
             found = _rows_of_unit(files, unit, plan, reader, batch_rows)

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from ddbio.core.identity import key_hashes
 from ddbio.core.kernel.encode.fields import take_rows
-from ddbio.core.loads.requests import ItemParts, columns_of
+from ddbio.core.loads.requests import ItemEncoder, columns_of
 from ddbio.engine import Exchange
 from ddbio.errors import DdbioError
 from ddbio.files.row_files import RowFiles
@@ -203,7 +203,7 @@ def write_share(share: Share, budget: Budget) -> WriteTally:
 
 def _shares(batch: pa.RecordBatch, plan: WritePlan, shares: int) -> NDArray[np.int64]:
     keys = dict(plan.key_types)
-    made = ItemParts(batch.schema, columns_of(batch.schema, keys), keys).make(batch)
+    made = ItemEncoder(batch.schema, columns_of(batch.schema, keys), keys).encode(batch)
     legal = np.flatnonzero(np.diff(made.offsets))
     # The top bits choose the lane within the share.
     hashes = key_hashes(take_rows(batch, legal), list(keys))

@@ -17,7 +17,7 @@ from ddbio.core.digest_columns import digest_of_batches
 from ddbio.core.encode import Encoder
 from ddbio.core.kernel.decode import decoder as decoder_module
 from ddbio.core.kernel.decode.decoder import KernelDecoder
-from ddbio.core.loads.requests import UpdateParts
+from ddbio.core.loads.requests import UpdateEncoder
 from ddbio.core.reference import items_of
 from ddbio.core.schema.item_schema import ItemSchema
 from ddbio.core.text.framing import checked_items
@@ -89,9 +89,9 @@ def test_sizes_are_no_attribute(tmp_path):
         assert Encoder(batch.schema).encode_lines(batch) == body
         assert digest_of_batches([batch]) == digest_of_batches([KernelDecoder(schema).decode(body, "items")])
         assert KernelDecoder(batch.schema).schema.names == ["pk", "n", "_rescue"]
-        made = UpdateParts(batch.schema, batch.schema.names, {"pk": "S"}, "table").make(batch)
+        made = UpdateEncoder(batch.schema, batch.schema.names, {"pk": "S"}, "table").encode(batch)
         assert b"_item_bytes" not in made.texts.tobytes()
-        assert "_item_bytes" not in repr(made.frames)
+        assert "_item_bytes" not in repr(made.templates)
 
 
 def test_an_attribute_may_be_called_as_the_sizes_are():

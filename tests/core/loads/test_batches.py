@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from ddbio.core.loads.batches import (
     MOST_BODY_BYTES,
     MOST_WRITES,
-    Frame,
     Packer,
+    RequestTemplate,
     Writes,
     in_key_order,
     packing_order,
@@ -19,8 +19,8 @@ from ddbio.core.loads.batches import (
     write_units,
 )
 
-FRAME = Frame("BatchWriteItem", b'{"RequestItems":{"t":[', b",", b"]}}")
-OTHER = Frame("UpdateItem", b"", None, b"")
+TEMPLATE = RequestTemplate("BatchWriteItem", b'{"RequestItems":{"t":[', b",", b"]}}")
+OTHER = RequestTemplate("UpdateItem", b"", None, b"")
 
 
 def writes_of(keys, sizes=None, alone=()):
@@ -30,13 +30,13 @@ def writes_of(keys, sizes=None, alone=()):
     sizes = np.asarray([10] * len(keys) if sizes is None else sizes, np.int64)[order]
     texts, starts = laid_out([b"x" * size for size in sizes.tolist()])
     apart = {place: OTHER for place, row in enumerate(order.tolist()) if row in alone}
-    return Writes(order, hashes[order], write_units(sizes), texts, starts, FRAME, apart)
+    return Writes(order, hashes[order], write_units(sizes), texts, starts, TEMPLATE, apart)
 
 
 def laid_out(parts):
     """Return texts with the frame's separator behind each, and where they start."""
-    texts = b"".join(part + FRAME.separator for part in parts)
-    starts = np.cumsum([0, *(len(part) + len(FRAME.separator) for part in parts)])
+    texts = b"".join(part + TEMPLATE.separator for part in parts)
+    starts = np.cumsum([0, *(len(part) + len(TEMPLATE.separator) for part in parts)])
     return np.frombuffer(texts, np.uint8), starts
 
 
@@ -55,7 +55,7 @@ def test_every_row_is_settled_once_in_the_order_of_its_key(data):
         assert len(rows) == 1 or not alone & set(rows)
         fate = data.draw(st.sampled_from(["done", "done", "left", "part"]))
         if fate == "part" and len(batch) > 1:
-            packer.part(batch)
+            packer.halve(batch)
             continue
         left = data.draw(st.lists(st.sampled_from(batch), unique=True)) if fate == "left" else []
         left = [place for place in batch if place in left]
@@ -109,7 +109,7 @@ def test_leftovers_go_before_newer_rows_of_their_key():
 
 def test_the_frame_makes_one_document():
     """Opening, separator and closing around the parts make the request's JSON."""
-    assert json.loads(FRAME.body([b"1", b"2"])) == {"RequestItems": {"t": [1, 2]}}
+    assert json.loads(TEMPLATE.body([b"1", b"2"])) == {"RequestItems": {"t": [1, 2]}}
 
 
 def test_units_are_whole_kibibytes():

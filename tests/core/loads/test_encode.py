@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from item_strategies import ITEMS, TEXT, VALUES, meaning_of_item
 
 from ddbio.core.decode import from_dynamodb_json
-from ddbio.core.loads.encode import ItemWriter, RowWriter, reader_of
+from ddbio.core.loads.encode import RawItemEncoder, RowEncoder, raw_item_reader
 from ddbio.core.loads.plan import WritePlan
 from ddbio.core.number import canonical_number
 from ddbio.core.raw_items import joined_items
@@ -58,14 +58,14 @@ def refusals_of(encoded):
 
 def by_text(items, plan, **spelling):
     """Return what becomes of items that are written as text."""
-    read = joined_items(reader_of(plan).decode_batches(lines_of(items, **spelling), "items"))
-    return ItemWriter(plan).writes(read, 100)
+    read = joined_items(raw_item_reader(plan).decode_batches(lines_of(items, **spelling), "items"))
+    return RawItemEncoder(plan).encode(read, 100)
 
 
 def by_columns(items, plan):
     """Return what becomes of the same items by way of columns."""
     batch = from_dynamodb_json(lines_of(items), nulls="keep")
-    return RowWriter(batch.schema, plan).writes(batch, 100)
+    return RowEncoder(batch.schema, plan).encode(batch, 100)
 
 
 PLANS = [plan_of(), plan_of("create"), plan_of(newer_by="v"), plan_of("delete"), plan_of("delete", "v")]
@@ -135,10 +135,10 @@ def test_bytes_go_out_as_they_came():
 def test_spare_memory_is_used_again():
     """Texts are laid into memory that is given back, if it is large enough."""
     plan = plan_of(lanes=1)
-    read = joined_items(reader_of(plan).decode_batches(lines_of([GOOD] * 9), "items"))
+    read = joined_items(raw_item_reader(plan).decode_batches(lines_of([GOOD] * 9), "items"))
     spare = deque([np.empty(1 << 16, np.uint8)])
     given = spare[0]
-    (writes,) = ItemWriter(plan, spare).writes(read).lanes
+    (writes,) = RawItemEncoder(plan, spare).encode(read).lanes
     assert writes.texts is given
 
 

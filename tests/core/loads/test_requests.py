@@ -8,9 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ddbio.core.loads.batches import Packer
-from ddbio.core.loads.encode import RowWriter
+from ddbio.core.loads.encode import RowEncoder
 from ddbio.core.loads.plan import WritePlan
-from ddbio.core.loads.requests import UpdateParts
+from ddbio.core.loads.requests import UpdateEncoder
 
 COLUMNS = {"version": "N", "b": "N", "c": "S", "SET": "S"}
 MODES = [
@@ -96,12 +96,12 @@ def plain_request(row, options):
 
 def made_requests(writer, batch):
     """Return what is sent for the rows of a batch, and the rows that are refused."""
-    encoded = writer.writes(batch)
+    encoded = writer.encode(batch)
     found = []
     for writes in encoded.lanes:
         packer = Packer(writes)
         while places := packer.take():
-            operation, body = writes.frame_of(places).operation, json.loads(writes.body(places))
+            operation, body = writes.template_of(places).operation, json.loads(writes.body(places))
             rows = writes.rows[list(places)].tolist()
             if operation != "BatchWriteItem":
                 found.append((rows, operation, [body]))
@@ -133,7 +133,7 @@ def test_requests_are_those_of_a_plain_builder(options, batches, lanes):
     writer = None
     for rows in batches:
         batch = table_of(rows)
-        writer = writer or RowWriter(batch.schema, plan_of(lanes, **options))
+        writer = writer or RowEncoder(batch.schema, plan_of(lanes, **options))
         expected = [plain_request(row, options) for row in rows]
         found, refused = made_requests(writer, batch)
         assert refused == [row for row, each in enumerate(expected) if each is None]
@@ -153,7 +153,7 @@ def test_updates_break_no_batch():
     """Puts and deletes of one operation column fill their batches, however many updates stand between them."""
     rows = [{"pk": f"k{n}", "op": ("put", "update", "delete")[n % 3], "b": n} for n in range(150)]
     batch = table_of(rows)
-    found, _ = made_requests(RowWriter(batch.schema, plan_of(mode="upsert", operation_by="op")), batch)
+    found, _ = made_requests(RowEncoder(batch.schema, plan_of(mode="upsert", operation_by="op")), batch)
     assert sorted(len(numbers) for numbers, *_ in found) == [1] * 50 + [25] * 4
 
 
@@ -165,9 +165,9 @@ def test_updates_of_any_pattern_share_a_frame(rescued):
     columns = {name: [1 if pattern >> n & 1 else None for pattern in patterns] for n, name in enumerate(names)}
     columns |= {"_rescue": ['{"late":{"S":"x"}}'] * len(patterns)} if rescued else {}
     batch = pa.record_batch({"pk": [f"k{pattern}" for pattern in patterns], **columns})
-    updates = UpdateParts(batch.schema, batch.schema.names, {"pk": "S"}, "rows")
-    made = updates.make(batch)
-    assert len({id(frame) for frame in made.frames.values()}) == int(rescued)
-    assert len(made.frames) == len(patterns) * rescued
-    body = updates.frame.body([made.parts()[1]]) if not rescued else made.frames[1].body([made.parts()[1]])
+    updates = UpdateEncoder(batch.schema, batch.schema.names, {"pk": "S"}, "rows")
+    made = updates.encode(batch)
+    assert len({id(frame) for frame in made.templates.values()}) == int(rescued)
+    assert len(made.templates) == len(patterns) * rescued
+    body = updates.template.body([made.rows()[1]]) if not rescued else made.templates[1].body([made.rows()[1]])
     assert json.loads(body)["UpdateExpression"].startswith("SET #n0 = :v0")

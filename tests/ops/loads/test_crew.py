@@ -16,7 +16,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 from ddbio.aws.arrivals import Arrivals
 from ddbio.aws.write import Lane
 from ddbio.budget import BudgetClosedError, LocalBudget
-from ddbio.core.loads.encode import RowWriter
+from ddbio.core.loads.encode import RowEncoder
 from ddbio.core.loads.plan import plan_write
 from ddbio.core.table_description import TableDescription
 from ddbio.errors import AccessDeniedError
@@ -355,10 +355,10 @@ def test_requests_of_one_row_reach_the_budget(wcu_per_second, latency_seconds):
     shift, seconds = InlineShift(crew), 10
     numbers = list(range(seconds * wcu_per_second))
     rows = pa.record_batch({"pk": [f"k{n}" for n in numbers], "n": numbers})
-    writer = RowWriter(rows.schema, plan)
+    writer = RowEncoder(rows.schema, plan)
     for first in numbers[::wcu_per_second]:
         batch = rows.slice(first, wcu_per_second)
-        shift.put(writer.writes(batch, first).lanes, batch, first)
+        shift.put(writer.encode(batch, first).lanes, batch, first)
     shift.finish()
     assert sum(lane.tally.written for lane in members) == seconds * wcu_per_second
     assert seconds <= clock.now < 1.1 * seconds
