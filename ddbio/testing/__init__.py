@@ -1,4 +1,4 @@
-"""Serve stand-ins for AWS over real HTTP: a fake DynamoDB with capacity and throttling, and moto's S3.
+"""Serve fakes for AWS over real HTTP: a fake DynamoDB with capacity and throttling, and moto's S3.
 
 Refuses to filter and to evaluate expressions beyond what conditional writes need.
 """

@@ -116,7 +116,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--job-failure", metavar="CODE", help="the FailureCode with which every export, import and bulk put ends"
     )
-    parser.add_argument("--seed", type=int, default=0, help="chooses what the faults strike")
+    parser.add_argument("--seed", type=int, default=0, help="chooses which requests fail")
     parser.add_argument("--until-eof", action="store_true", help="stop when standard input ends")
     return parser
 

@@ -17,7 +17,7 @@ from ddbio.testing.refusal import Refusal, throttled
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-Strike: TypeAlias = Literal["error_before", "error_after", "reset_before", "reset_after"]
+FaultKind: TypeAlias = Literal["error_before", "error_after", "reset_before", "reset_after"]
 
 READS = frozenset({"BatchGetItem", "GetItem", "Query", "Scan"})
 WRITES = frozenset({"BatchWriteItem", "DeleteItem", "PutItem", "UpdateItem"})
@@ -65,7 +65,7 @@ class Faults:
     storms
         Times in which everything is throttled.
     seed
-        Chooses which requests and items are struck.
+        Chooses which requests and items are drawn.
     job_failure
         The FailureCode with which every export, import and bulk put ends.
     """
@@ -92,31 +92,31 @@ class Faults:
         yield from (f"--storm={storm}" for storm in self.storms)
 
 
-class Mishaps:
+class FaultInjector:
     """Hold the course of the faults of one server; not safe for concurrent use."""
 
     def __init__(self, faults: Faults, now: float) -> None:
         self._faults = faults
         self._started_at = now
         self._random = Random(faults.seed)
-        self._strikes: tuple[tuple[Strike, float], ...] = (
+        self._ratios: tuple[tuple[FaultKind, float], ...] = (
             ("error_before", faults.error_before_ratio),
             ("error_after", faults.error_after_ratio),
             ("reset_before", faults.reset_ratio / 2),
             ("reset_after", faults.reset_ratio / 2),
         )
-        self._strikes_at_all = any(ratio for _, ratio in self._strikes)
+        self._has_ratios = any(ratio for _, ratio in self._ratios)
         self.counts: Counter[str] = Counter()
 
-    def strike(self, operation: str) -> Strike | None:
+    def draw(self, operation: str) -> FaultKind | None:
         """Return what becomes of one request."""
-        if not self._strikes_at_all or operation not in READS | WRITES:
+        if not self._has_ratios or operation not in READS | WRITES:
             return None
         chance = self._random.random()
-        for strike, ratio in self._strikes:
+        for fault, ratio in self._ratios:
             if chance < ratio:
-                self.counts[strike] += 1
-                return strike
+                self.counts[fault] += 1
+                return fault
             chance -= ratio
         return None
 

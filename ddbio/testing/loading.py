@@ -8,14 +8,12 @@ from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from ddbio.core.capacity import item_size_bytes
 from ddbio.errors import DecodeError, OptionError
+from ddbio.testing.pricing import number_bytes
 from ddbio.testing.refusal import Refusal
-from ddbio.testing.request import checked_name
+from ddbio.testing.request import MAX_ITEM_BYTES, canonical_value, checked_name, stored_item, to_json
 from ddbio.testing.tables.definition import key_schema, loaded_table
-from ddbio.testing.tables.schema import KEY_TAGS, KeySchema
-from ddbio.testing.tables.shelf import Stored
-from ddbio.testing.values import MAX_ITEM_BYTES, canonical_value, stored_item, to_wire
+from ddbio.testing.tables.items import KEY_TAGS, KeySchema, Stored
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -91,7 +89,7 @@ def _entries(table: Table, items: Items) -> Iterator[tuple[Item, Stored]]:
 
 def _stored(parsed: Any) -> tuple[Item, Stored]:
     item, size_bytes = stored_item(parsed)
-    return item, Stored(to_wire(item), size_bytes)
+    return item, Stored(to_json(item), size_bytes)
 
 
 def _verbatim(line: Any, item: Any) -> tuple[Item, Stored] | None:
@@ -120,7 +118,7 @@ def _verbatim(line: Any, item: Any) -> tuple[Item, Stored] | None:
 def _number_size_bytes(text: str) -> int:
     """Return the size of a number in canonical spelling; any other makes the item too large to be taken as it is."""
     canonical = canonical_value({"N": text})
-    return item_size_bytes({"": canonical}) if canonical["N"] == text else MAX_ITEM_BYTES
+    return number_bytes(text) if canonical["N"] == text else MAX_ITEM_BYTES
 
 
 def _unwrapped(parsed: Any, partition_name: str) -> Any:

@@ -1,88 +1,89 @@
-"""Price requests by what passes through: items sent and items returned; refuses to know what a table holds.
+"""Price items and requests by the rules of AWS's developer guide.
 
-The tables here are empty: they lend their keys, indexes and partitions. What a write replaces, and what a read
-passed over because of a filter or a projection, is not seen and therefore not billed.
+The rules are written down here a second time. Nothing comes from :mod:`ddbio.core.capacity`, so that a mistake in one
+of the two shows when a test compares them.
 """
 
 from __future__ import annotations
 
-from collections import Counter
+import base64
+from decimal import Decimal
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from ddbio.core.capacity import EVENTUAL_RATIO, item_size_bytes
-from ddbio.testing.calls.paging import read_units
-from ddbio.testing.calls.writes import planned_delete, planned_put
-from ddbio.testing.request import Request, canonical_map
-from ddbio.testing.tables.capacity import Draw
-from ddbio.testing.tables.definition import Defaults, define_table
-from ddbio.testing.tables.schema import hash_of, part_of_hash
-from ddbio.testing.tables.table import write_units
-
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from ddbio.core.attribute import AttributeValue, Item
 
-    from ddbio.core.attribute import Item
-    from ddbio.testing.tables.table import Table
-
-_INDEX_MEMBERS = ("IndexName", "KeySchema", "Projection")
+_KIB = 1024
 
 
-def described_table(described: Mapping[str, Any], defaults: Defaults) -> Table:
-    """Return an empty table with the keys, indexes and numbers of a DescribeTable reply."""
-    on_demand = (described.get("BillingModeSummary") or {}).get("BillingMode") == "PAY_PER_REQUEST"
-    numbers = ("OnDemandThroughput",) if on_demand else ("ProvisionedThroughput",)
-    billing = {"BillingMode": "PAY_PER_REQUEST"} if on_demand else {}
-    members = ("TableName", "AttributeDefinitions", "KeySchema", *numbers)
-    definition = {**billing, **{member: described[member] for member in members if described.get(member)}}
-    for kind in ("GlobalSecondaryIndexes", "LocalSecondaryIndexes"):
-        if described.get(kind):
-            definition[kind] = [
-                {member: index[member] for member in (*_INDEX_MEMBERS, *numbers) if index.get(member)}
-                for index in described[kind]
-            ]
-    return define_table(Request(definition), defaults)
+def read_units(size_bytes: int, *, consistent: bool) -> float:
+    """Return the units of one read: one for each 4 KiB begun, at least one, and half of them if eventually consistent.
+
+    References
+    ----------
+    https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/read-write-operations.html#read-operation-consumption
+    """
+    whole = max(1, _begun(size_bytes, 4 * _KIB))
+    return whole if consistent else whole / 2
 
 
-def write_draws(table: Table, operation: str, members: Mapping[str, Any]) -> list[Draw]:
-    """Return what one write draws: a put by its item, a delete one unit, an update by its key and values."""
-    if operation == "PutItem":
-        put = planned_put(table, members.get("Item"))
-        return table.plan_write(put.key, put.new, put.size_bytes).draws
-    delete = planned_delete(table, members.get("Key"))
-    values = canonical_map(members.get("ExpressionAttributeValues") or {}) if operation == "UpdateItem" else {}
-    size_bytes = item_size_bytes({**canonical_map(members["Key"]), **values})
-    units = write_units(size_bytes) if operation == "UpdateItem" else 1.0
-    return [Draw(table.arn, "Write", table.partition_of(delete.key), units)]
+def write_units(size_bytes: int) -> float:
+    """Return the units of one write: one for each KiB begun; to delete what is not there costs one as well.
+
+    References
+    ----------
+    https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/read-write-operations.html#write-operation-consumption
+    """
+    return float(max(1, _begun(size_bytes, _KIB)))
 
 
-def first_draw(table: Table, members: Mapping[str, Any]) -> Draw:
-    """Return an empty draw where a read begins: at its key or start key, else in the first partition."""
-    key = members.get("Key") or members.get("ExclusiveStartKey") or {}
-    resource, partition = _place(table, members.get("IndexName"), key)
-    return Draw(resource, "Read", partition, 0.0)
+def item_bytes(item: Item) -> int:
+    """Return the size of an item: the UTF-8 of its names, and its values.
+
+    References
+    ----------
+    https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/CapacityUnitCalculations.html
+    """
+    return sum(len(name.encode()) + _value_bytes(value) for name, value in item.items())
 
 
-def read_draws(table: Table, members: Mapping[str, Any], items: Iterable[Item], *, rounds_each: bool) -> list[Draw]:
-    """Return what the returned items draw, rounded each by itself or once in each partition; nothing costs a unit."""
-    ratio = 1.0 if members.get("ConsistentRead") else EVENTUAL_RATIO
-    name = members.get("IndexName")
-    placed = [(_place(table, name, item), item_size_bytes(item)) for item in items]
-    if not rounds_each:
-        sizes: Counter[tuple[str, int]] = Counter()
-        for place, size_bytes in placed:
-            sizes[place] += size_bytes
-        placed = list(sizes.items())
-    if not placed:
-        placed = [(_place(table, name, members.get("Key") or {}), 0)]
-    return [
-        Draw(resource, "Read", partition, read_units(size_bytes, ratio)) for (resource, partition), size_bytes in placed
-    ]
+def _begun(size_bytes: int, unit_bytes: int) -> int:
+    return -(-size_bytes // unit_bytes)
 
 
-def _place(table: Table, index_name: str | None, item: Item) -> tuple[str, int]:
-    index = table.indexes.get(index_name or "")
-    source = index if index is not None and index.kind == "Global" else table
-    value = item.get(source.keys.partition.name)
-    if value is None or source.keys.partition.tag not in value:
-        return source.arn, 0
-    return source.arn, part_of_hash(hash_of(source.keys.partition.bytes_of(value)), source.throughput.partitions)
+def _value_bytes(value: AttributeValue) -> int:
+    ((tag, content),) = value.items()
+    match tag:
+        case "S":
+            return len(content.encode())
+        case "N":
+            return number_bytes(content)
+        case "B":
+            return len(base64.b64decode(content))
+        case "BOOL" | "NULL":
+            return 1
+        case "SS" | "NS" | "BS":
+            # No overhead of sets is published.
+            return sum(_value_bytes({tag[0]: element}) for element in content)
+        case _:
+            return _container_bytes(tag, content)
+
+
+def _container_bytes(tag: str, content: Any) -> int:
+    """Return the size of a list or map: 3 bytes, and each element with 1 byte more."""
+    elements = item_bytes(content) if tag == "M" else sum(map(_value_bytes, content))
+    return 3 + elements + len(content)
+
+
+@lru_cache(maxsize=1 << 16)
+def number_bytes(text: str) -> int:
+    """Return the size of a number: 1 byte, 1 for each two significant digits, and 1 for a minus sign.
+
+    The guide calls its rule approximate and does not speak of the sign; measurements of the service show it.
+    """
+    number = Decimal(text)
+    if not number:
+        return 1
+    digits = "".join(map(str, number.as_tuple().digits)).strip("0")
+    return 1 + _begun(len(digits), 2) + number.is_signed()

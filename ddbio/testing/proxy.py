@@ -1,28 +1,158 @@
-"""Put capacity and faults in front of another DynamoDB endpoint; refuses to change what is stored there.
+"""Put capacity and faults in front of another DynamoDB endpoint, which keeps the items.
 
 Requests are passed on with the host of the endpoint, which their signatures do not cover: it must not check them.
+They are priced by what passes through, items sent and items returned. The tables here are empty: they lend their keys,
+indexes and partitions. What a write replaces, and what a read passed over because of a filter or a projection, is not
+seen and therefore not billed.
 """
 
 from __future__ import annotations
 
 import json
+import threading
+from collections import Counter
 from dataclasses import replace
+from http.client import HTTPConnection, HTTPException, HTTPSConnection
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 from ddbio.errors import OptionError
-from ddbio.testing.compression import inflated
+from ddbio.testing.calls.writes import planned_delete, planned_put
 from ddbio.testing.faults import READS, WRITES
-from ddbio.testing.pricing import described_table, first_draw, read_draws, write_draws
+from ddbio.testing.pricing import item_bytes, read_units, write_units
 from ddbio.testing.refusal import Refusal, malformed
-from ddbio.testing.server import HttpReply, HttpRequest
-from ddbio.testing.service import AMZ_JSON, Service, struck
+from ddbio.testing.request import Request, canonical_map, to_json
+from ddbio.testing.server import CutError, HttpReply, HttpRequest, inflated
+from ddbio.testing.service import AMZ_JSON, Service, fault_error
+from ddbio.testing.tables.capacity import Draw
 from ddbio.testing.tables.database import Database, consumed_capacity
-from ddbio.testing.values import to_wire
+from ddbio.testing.tables.definition import Defaults, define_table
+from ddbio.testing.tables.items import hash_of, part_of_hash
 
 if TYPE_CHECKING:
-    from ddbio.testing.tables.capacity import Draw
+    from collections.abc import Iterable, Mapping
+
+    from ddbio.core.attribute import Item
     from ddbio.testing.tables.table import Table
-    from ddbio.testing.upstream import Upstream
+
+
+_TIMEOUT_SECONDS = 60.0
+# What belongs to one connection, or is said anew by whoever sends the next one; bodies travel without a coding.
+_OWN_REQUEST_HEADERS = frozenset(
+    {"accept-encoding", "connection", "content-encoding", "content-length", "expect", "host", "transfer-encoding"}
+)
+_OWN_REPLY_HEADERS = frozenset(
+    {"connection", "content-length", "date", "keep-alive", "server", "transfer-encoding", "x-amz-crc32"}
+)
+
+
+class Upstream:
+    """Hold the idle connections to one endpoint; safe for concurrent use."""
+
+    def __init__(self, url: str) -> None:
+        parts = urlsplit(url)
+        if parts.scheme not in {"http", "https"} or not parts.netloc:
+            raise OptionError(f"Not an endpoint: {url}; say one like http://127.0.0.1:5000")
+        self._scheme, self._netloc = parts.scheme, parts.netloc
+        self._lock = threading.Lock()
+        self._idle: list[HTTPConnection] = []
+
+    def send(self, request: HttpRequest) -> HttpReply:
+        """Return the endpoint's reply; a connection that breaks resets the client's as well."""
+        with self._lock:
+            connection = self._idle.pop() if self._idle else self._connection()
+        headers = {name: value for name, value in request.headers.items() if name not in _OWN_REQUEST_HEADERS}
+        try:
+            connection.request(request.method, request.target, request.body, headers)
+            response = connection.getresponse()
+            body = response.read()
+        except (OSError, HTTPException) as error:
+            connection.close()
+            raise CutError from error
+        if response.will_close:
+            connection.close()
+        else:
+            with self._lock:
+                self._idle.append(connection)
+        kept = {name: value for name, value in response.getheaders() if name.lower() not in _OWN_REPLY_HEADERS}
+        return HttpReply(response.status, [body], kept)
+
+    def close(self) -> None:
+        """Close the idle connections."""
+        with self._lock:
+            for connection in self._idle:
+                connection.close()
+            self._idle.clear()
+
+    def _connection(self) -> HTTPConnection:
+        kind = HTTPSConnection if self._scheme == "https" else HTTPConnection
+        return kind(self._netloc, timeout=_TIMEOUT_SECONDS)
+
+
+_INDEX_MEMBERS = ("IndexName", "KeySchema", "Projection")
+
+
+def described_table(described: Mapping[str, Any], defaults: Defaults) -> Table:
+    """Return an empty table with the keys, indexes and numbers of a DescribeTable reply."""
+    on_demand = (described.get("BillingModeSummary") or {}).get("BillingMode") == "PAY_PER_REQUEST"
+    numbers = ("OnDemandThroughput",) if on_demand else ("ProvisionedThroughput",)
+    billing = {"BillingMode": "PAY_PER_REQUEST"} if on_demand else {}
+    members = ("TableName", "AttributeDefinitions", "KeySchema", *numbers)
+    definition = {**billing, **{member: described[member] for member in members if described.get(member)}}
+    for kind in ("GlobalSecondaryIndexes", "LocalSecondaryIndexes"):
+        if described.get(kind):
+            definition[kind] = [
+                {member: index[member] for member in (*_INDEX_MEMBERS, *numbers) if index.get(member)}
+                for index in described[kind]
+            ]
+    return define_table(Request(definition), defaults)
+
+
+def write_draws(table: Table, operation: str, members: Mapping[str, Any]) -> list[Draw]:
+    """Return what one write draws: a put by its item, a delete one unit, an update by its key and values."""
+    if operation == "PutItem":
+        put = planned_put(table, members.get("Item"))
+        return table.plan_write(put.key, put.new, put.size_bytes).draws
+    delete = planned_delete(table, members.get("Key"))
+    values = canonical_map(members.get("ExpressionAttributeValues") or {}) if operation == "UpdateItem" else {}
+    size_bytes = item_bytes({**canonical_map(members["Key"]), **values})
+    units = write_units(size_bytes) if operation == "UpdateItem" else 1.0
+    return [Draw(table.arn, "Write", table.partition_of(delete.key), units)]
+
+
+def first_draw(table: Table, members: Mapping[str, Any]) -> Draw:
+    """Return an empty draw where a read begins: at its key or start key, else in the first partition."""
+    key = members.get("Key") or members.get("ExclusiveStartKey") or {}
+    resource, partition = _place(table, members.get("IndexName"), key)
+    return Draw(resource, "Read", partition, 0.0)
+
+
+def read_draws(table: Table, members: Mapping[str, Any], items: Iterable[Item], *, rounds_each: bool) -> list[Draw]:
+    """Return what the returned items draw, rounded each by itself or once in each partition; nothing costs a unit."""
+    consistent = bool(members.get("ConsistentRead"))
+    name = members.get("IndexName")
+    placed = [(_place(table, name, item), item_bytes(item)) for item in items]
+    if not rounds_each:
+        sizes: Counter[tuple[str, int]] = Counter()
+        for place, size_bytes in placed:
+            sizes[place] += size_bytes
+        placed = list(sizes.items())
+    if not placed:
+        placed = [(_place(table, name, members.get("Key") or {}), 0)]
+    return [
+        Draw(resource, "Read", partition, read_units(size_bytes, consistent=consistent))
+        for (resource, partition), size_bytes in placed
+    ]
+
+
+def _place(table: Table, index_name: str | None, item: Item) -> tuple[str, int]:
+    index = table.indexes.get(index_name or "")
+    source = index if index is not None and index.kind == "Global" else table
+    value = item.get(source.keys.partition.name)
+    if value is None or source.keys.partition.tag not in value:
+        return source.arn, 0
+    return source.arn, part_of_hash(hash_of(source.keys.partition.bytes_of(value)), source.throughput.partitions)
+
 
 _OK = 200
 _CHANGES_TABLES = frozenset({"CreateTable", "DeleteTable", "UpdateTable"})
@@ -43,15 +173,15 @@ class ProxyService(Service):
         name = request.headers.get("x-amz-target", "").partition(".")[2]
         plain = replace(request, body=inflated(request.body, request.headers.get("content-encoding")))
         with self._lock:
-            strike = self._begin(name)
+            fault = self._begin(name)
         if path != "/" or name not in READS | WRITES:
             reply = self._upstream.send(plain)
             if name in _CHANGES_TABLES:
                 self._forget(json.loads(plain.body).get("TableName", ""))
             return reply
         reply = self._passed(name, plain)
-        if strike is not None:
-            raise struck(strike)
+        if fault is not None:
+            raise fault_error(fault)
         return reply
 
     def _passed(self, name: str, request: HttpRequest) -> HttpReply:
@@ -127,7 +257,7 @@ class ProxyService(Service):
         refusal: Refusal | None = None
         with self._lock:
             for name, original, drawn in priced:
-                is_left = self.database.mishaps.leaves()
+                is_left = self.database.fault_injector.leaves()
                 try:
                     if not is_left:
                         self.database.take(drawn)
@@ -138,8 +268,8 @@ class ProxyService(Service):
         if refusal is not None and not passing:
             raise refusal
         if not passing:
-            return HttpReply(_OK, [to_wire({"UnprocessedItems": left})], AMZ_JSON)
-        reply = self._upstream.send(replace(request, body=to_wire({**members, "RequestItems": passing})))
+            return HttpReply(_OK, [to_json({"UnprocessedItems": left})], AMZ_JSON)
+        reply = self._upstream.send(replace(request, body=to_json({**members, "RequestItems": passing})))
         return self._shown(reply, members, draws, left)
 
     def _shown(
@@ -163,15 +293,15 @@ class ProxyService(Service):
                 consumed_capacity(self.database.named(name), drawn, str(wanted)) for name, drawn in draws.items()
             ]
             body["ConsumedCapacity"] = capacities if "RequestItems" in members else capacities[0]
-        return HttpReply(_OK, [to_wire(body)], reply.headers)
+        return HttpReply(_OK, [to_json(body)], reply.headers)
 
     def _table(self, name: str, request: HttpRequest) -> Table | None:
-        """Return the empty stand-in of a table, or None if the endpoint has no such table."""
+        """Return the empty fake of a table, or None if the endpoint has no such table."""
         with self._lock:
             if name in self.database.tables:
                 return self.database.tables[name]
         headers = {**request.headers, "x-amz-target": "DynamoDB_20120810.DescribeTable"}
-        reply = self._upstream.send(replace(request, headers=headers, body=to_wire({"TableName": name})))
+        reply = self._upstream.send(replace(request, headers=headers, body=to_json({"TableName": name})))
         if reply.status != _OK:
             return None
         table = described_table(_parsed(reply)["Table"], self.database.defaults)

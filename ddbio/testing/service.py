@@ -18,38 +18,49 @@ from ddbio.testing.calls.backups import (
     restore_backup,
     restore_to_point_in_time,
 )
-from ddbio.testing.calls.bulk import (
-    cancel_bulk_operation,
-    describe_bulk_operation,
-    list_bulk_operations,
-    start_bulk_put,
-)
-from ddbio.testing.calls.changes import update_table
-from ddbio.testing.calls.control import create_table, delete_table, describe_table, list_tables
-from ddbio.testing.calls.exports import describe_export, export_table, list_exports
-from ddbio.testing.calls.imports import describe_import, import_table, list_imports
-from ddbio.testing.calls.paging import query, scan
-from ddbio.testing.calls.reads import batch_get_item, get_item
-from ddbio.testing.calls.settings import (
+from ddbio.testing.calls.control import (
+    create_table,
+    delete_table,
     describe_continuous_backups,
+    describe_table,
     describe_time_to_live,
+    list_tables,
     update_continuous_backups,
+    update_table,
     update_time_to_live,
 )
-from ddbio.testing.calls.updates import update_item
-from ddbio.testing.calls.writes import batch_write_item, delete_item, put_item
-from ddbio.testing.compression import MAX_BODY_BYTES, compressed, inflated, is_worth_compressing, reply_coding
+from ddbio.testing.calls.exports import describe_export, export_table, list_exports
+from ddbio.testing.calls.imports import (
+    cancel_bulk_operation,
+    describe_bulk_operation,
+    describe_import,
+    import_table,
+    list_bulk_operations,
+    list_imports,
+    start_bulk_put,
+)
+from ddbio.testing.calls.reads import batch_get_item, get_item
+from ddbio.testing.calls.scans import query, scan
+from ddbio.testing.calls.writes import batch_write_item, delete_item, put_item, update_item
 from ddbio.testing.loading import load
 from ddbio.testing.refusal import Refusal, bad_signature, broken, unauthenticated, unknown_operation
-from ddbio.testing.request import Request
-from ddbio.testing.server import CutError, HttpReply, HttpRequest
-from ddbio.testing.values import to_wire
+from ddbio.testing.request import Request, to_json
+from ddbio.testing.server import (
+    MAX_BODY_BYTES,
+    CutError,
+    HttpReply,
+    HttpRequest,
+    compressed,
+    inflated,
+    is_worth_compressing,
+    reply_coding,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ddbio.testing.faults import Strike
-    from ddbio.testing.reply import Chunks
+    from ddbio.testing.faults import FaultKind
+    from ddbio.testing.server import Chunks
     from ddbio.testing.tables.database import Database
 
 _OPERATIONS: dict[str, Callable[[Database, Request], dict[str, Any] | Chunks]] = {
@@ -110,7 +121,7 @@ class Service:
         try:
             reply = self._operate(request, url.path)
         except Refusal as refusal:
-            reply = HttpReply(refusal.status, [to_wire(refusal.body)], AMZ_JSON)
+            reply = HttpReply(refusal.status, [to_json(refusal.body)], AMZ_JSON)
         if self._latency_seconds:
             time.sleep(self._latency_seconds)
         return _encoded(reply, request.headers.get("accept-encoding"))
@@ -131,21 +142,21 @@ class Service:
             raise bad_signature("The Authorization header holds no credential of Signature Version 4.")
         body = inflated(request.body, request.headers.get("content-encoding"))
         with self._lock:
-            strike = self._begin(name)
+            fault = self._begin(name)
             asked = Request.parse(body)
-            self.database.check_weather(name, asked)
+            self.database.check_storms(name, asked)
             reply = operation(self.database, asked)
-        if strike is not None:
-            raise struck(strike)
-        return HttpReply(200, reply if isinstance(reply, list) else [to_wire(reply)], AMZ_JSON)
+        if fault is not None:
+            raise fault_error(fault)
+        return HttpReply(200, reply if isinstance(reply, list) else [to_json(reply)], AMZ_JSON)
 
-    def _begin(self, name: str) -> Strike | None:
-        """Count a request and return what is to strike it once it is carried out; the lock must be held."""
-        self.database.record.requests[name] += 1
-        strike = self.database.mishaps.strike(name)
-        if strike in {"error_before", "reset_before"}:
-            raise struck(strike)
-        return strike
+    def _begin(self, name: str) -> FaultKind | None:
+        """Count a request and return the fault that happens once it is carried out; the lock must be held."""
+        self.database.consumption.requests[name] += 1
+        fault = self.database.fault_injector.draw(name)
+        if fault in {"error_before", "reset_before"}:
+            raise fault_error(fault)
+        return fault
 
     def load(self, table: str, lines: Any, key: str) -> int:
         """Load items into a table, which is made if there is none; return their number."""
@@ -155,22 +166,22 @@ class Service:
     def consumed(self, table: str | None = None) -> list[tuple[float, float, float]]:
         """Return the record of consumption."""
         with self._lock:
-            return self.database.record.consumed(table)
+            return self.database.consumption.consumed(table)
 
     def requests(self) -> dict[str, int]:
         """Return how often each operation was called."""
         with self._lock:
-            return dict(self.database.record.requests)
+            return dict(self.database.consumption.requests)
 
     def faulted(self) -> dict[str, int]:
-        """Return how often each fault struck."""
+        """Return how often each fault happened."""
         with self._lock:
-            return dict(self.database.mishaps.counts)
+            return dict(self.database.fault_injector.counts)
 
     def pass_time(self, seconds: float) -> None:
         """Let the time of day go on at once."""
         with self._lock:
-            self.database.wall.advance(seconds)
+            self.database.wall_clock.advance(seconds)
 
     def _own(self, request: HttpRequest, path: str, query: dict[str, list[str]]) -> HttpReply:
         given = {name: values[-1] for name, values in query.items()}
@@ -195,9 +206,9 @@ class Service:
         return HttpReply(200, [json.dumps(result).encode()], {"Content-Type": "application/json"})
 
 
-def struck(strike: Strike) -> Exception:
+def fault_error(fault: FaultKind) -> Exception:
     """Return what a stricken request meets: a reset connection or an HTTP 500."""
-    return CutError() if strike.startswith("reset") else broken("Internal server error")
+    return CutError() if fault.startswith("reset") else broken("Internal server error")
 
 
 def _encoded(reply: HttpReply, accepted: str | None) -> HttpReply:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from ddbio.errors import OptionError
 from ddbio.testing import FakeDynamoDB, Faults, Storm
-from ddbio.testing.faults import Mishaps
+from ddbio.testing.faults import FaultInjector
 
 RATIOS = st.floats(0, 0.25)
 
@@ -41,17 +41,17 @@ def test_the_seed_decides(seed, ratios):
     """The same seed strikes the same requests in the same way."""
     before, after, reset = ratios
     faults = Faults(error_before_ratio=before, error_after_ratio=after, reset_ratio=reset, seed=seed)
-    first, second = Mishaps(faults, 0.0), Mishaps(faults, 0.0)
-    assert [first.strike("PutItem") for _ in range(50)] == [second.strike("PutItem") for _ in range(50)]
+    first, second = FaultInjector(faults, 0.0), FaultInjector(faults, 0.0)
+    assert [first.draw("PutItem") for _ in range(50)] == [second.draw("PutItem") for _ in range(50)]
 
 
 def test_shares_are_kept():
     """Each kind of fault strikes its share of requests, and calls that manage tables never."""
-    mishaps = Mishaps(Faults(error_before_ratio=0.1, error_after_ratio=0.05, reset_ratio=0.2, seed=1), 0.0)
-    struck = [mishaps.strike("Scan") for _ in range(10_000)]
-    for strike, ratio in (("error_before", 0.1), ("error_after", 0.05), ("reset_before", 0.1), ("reset_after", 0.1)):
-        assert abs(struck.count(strike) / 10_000 - ratio) < 0.02
-    assert {mishaps.strike("CreateTable") for _ in range(1000)} == {None}
+    injector = FaultInjector(Faults(error_before_ratio=0.1, error_after_ratio=0.05, reset_ratio=0.2, seed=1), 0.0)
+    drawn = [injector.draw("Scan") for _ in range(10_000)]
+    for fault, ratio in (("error_before", 0.1), ("error_after", 0.05), ("reset_before", 0.1), ("reset_after", 0.1)):
+        assert abs(drawn.count(fault) / 10_000 - ratio) < 0.02
+    assert {injector.draw("CreateTable") for _ in range(1000)} == {None}
 
 
 def test_items_are_left_unprocessed(serve):
@@ -84,9 +84,9 @@ def test_connections_are_reset(serve):
     for at in range(8):
         with pytest.raises(ConnectionClosedError):
             client.put_item(TableName="tab", Item={"pk": {"S": str(at)}})
-    struck = fake.faulted()
-    assert struck["reset_before"] + struck["reset_after"] == 8
-    assert client.describe_table(TableName="tab")["Table"]["ItemCount"] == struck["reset_after"]
+    drawn = fake.faulted()
+    assert drawn["reset_before"] + drawn["reset_after"] == 8
+    assert client.describe_table(TableName="tab")["Table"]["ItemCount"] == drawn["reset_after"]
 
 
 @pytest.mark.parametrize(
@@ -108,16 +108,16 @@ def test_a_storm_throttles_everything_for_its_reason(serve, limit, code):
         with pytest.raises(ClientError) as caught:
             call(**members)
         assert caught.value.response["Error"]["Code"] == code
-        (told,) = caught.value.response["ThrottlingReasons"]
-        assert told["reason"] == f"Table{kind}{limit}"
-        assert told["resource"].endswith(":table/tab")
+        (reason,) = caught.value.response["ThrottlingReasons"]
+        assert reason["reason"] == f"Table{kind}{limit}"
+        assert reason["resource"].endswith(":table/tab")
     client.describe_table(TableName="tab")
 
 
 def test_storms_begin_and_end():
     """A storm lasts from its first second up to its last."""
-    mishaps = Mishaps(Faults(storms=(Storm(2, 3), Storm(5, 6))), now=100.0)
-    stormy = [mishaps.storm("Scan", "tab", 100.0 + at / 2) is not None for at in range(13)]
+    injector = FaultInjector(Faults(storms=(Storm(2, 3), Storm(5, 6))), now=100.0)
+    stormy = [injector.storm("Scan", "tab", 100.0 + at / 2) is not None for at in range(13)]
     assert [at / 2 for at, there in enumerate(stormy) if there] == [2.0, 2.5, 5.0, 5.5]
 
 
@@ -131,7 +131,7 @@ def test_a_storm_is_spelled_on_the_command_line():
 
 
 def test_faults_reach_a_process_of_its_own(connect):
-    """A fake in its own process has the same faults and tells how often they struck."""
+    """A fake in its own process has the same faults and tells how often they drawn."""
     faults = Faults(error_before_ratio=1.0, storms=(Storm(100, 200),), seed=5)
     with FakeDynamoDB(faults=faults, process=True) as fake:
         fake.load("tab", b"", "pk:S")

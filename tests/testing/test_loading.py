@@ -8,11 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ddbio.errors import DecodeError, OptionError
-from ddbio.testing.calls.paging import scan
+from ddbio.testing.calls.scans import scan
 from ddbio.testing.loading import file_lines, load, parse_key
-from ddbio.testing.request import Request
+from ddbio.testing.request import Request, stored_item, to_json
 from ddbio.testing.tables.database import Database
-from ddbio.testing.values import stored_item, to_wire
 
 NUMBERS = st.sampled_from(["0", "-0", "1", "1.0", "1e3", "-12.5", "001", "1" * 38])
 VALUES = st.one_of(
@@ -33,7 +32,7 @@ def loaded(items, key="pk", name="tab"):
 
 def rows(database, name="tab"):
     """Return the stored items of a table and their sizes."""
-    return [(stored.wire, stored.size_bytes) for _, stored in database.tables[name].shelf.frozen().entries()]
+    return [(stored.json, stored.size_bytes) for _, stored in database.tables[name].store.snapshot().entries()]
 
 
 @given(item=ITEMS, compact=st.booleans(), escapes=st.booleans(), wrapped=st.booleans())
@@ -43,7 +42,7 @@ def test_line_is_stored_as_if_it_was_put(item, compact, escapes, wrapped):
     separators = (",", ":") if compact else None
     line = json.dumps({"Item": item} if wrapped else item, ensure_ascii=escapes, separators=separators).encode()
     canonical, size_bytes = stored_item(item)
-    assert rows(loaded(line)) == [(to_wire(canonical), size_bytes)]
+    assert rows(loaded(line)) == [(to_json(canonical), size_bytes)]
 
 
 @pytest.mark.parametrize(
@@ -58,7 +57,7 @@ def test_line_is_stored_as_if_it_was_put(item, compact, escapes, wrapped):
 )
 def test_odd_spellings_are_brought_into_shape(line):
     """Repeated names, blanks, escapes and other spellings of numbers do not reach a page."""
-    assert [wire for wire, _ in rows(loaded(line))] == [b'{"pk":{"S":"a"},"n":{"N":"2"}}']
+    assert [text for text, _ in rows(loaded(line))] == [b'{"pk":{"S":"a"},"n":{"N":"2"}}']
 
 
 def test_items_and_lines_of_any_kind_are_loaded():
@@ -72,12 +71,12 @@ def test_items_and_lines_of_any_kind_are_loaded():
         lines.decode().splitlines(),
         iter([{"pk": {"S": "a"}}, {"Item": {"pk": {"S": "b"}}}]),
     ):
-        assert sorted(wire for wire, _ in rows(loaded(items))) == expected
+        assert sorted(text for text, _ in rows(loaded(items))) == expected
 
 
 def test_partition_key_may_be_called_item():
     """An item whose key is the attribute Item is bare, not wrapped."""
-    assert [wire for wire, _ in rows(loaded(b'{"Item":{"S":"x"}}', "Item"))] == [b'{"Item":{"S":"x"}}']
+    assert [text for text, _ in rows(loaded(b'{"Item":{"S":"x"}}', "Item"))] == [b'{"Item":{"S":"x"}}']
 
 
 @pytest.mark.parametrize(
@@ -120,10 +119,10 @@ def test_loading_costs_no_capacity_and_leaves_no_limit():
     """A loaded table without numbers is read without limit, and its loading is not in the record."""
     database = Database(clock=lambda: 0.0)
     load(database, "tab", ({"pk": {"S": str(at)}, "x": {"S": "x" * 9000}} for at in range(500)), "pk")
-    assert database.record.consumed() == []
+    assert database.consumption.consumed() == []
     for _ in range(20):
         scan(database, Request({"TableName": "tab"}))
-    assert database.record.consumed()[0][1] > 20 * 128
+    assert database.consumption.consumed()[0][1] > 20 * 128
 
 
 def test_files_may_be_compressed(tmp_path):

@@ -107,8 +107,8 @@ def test_capacity_holds_back_what_is_too_much(serve):
     assert len(left["tab"]) == 4
     with pytest.raises(ClientError) as caught:
         client.put_item(TableName="tab", Item=KEY)
-    (told,) = caught.value.response["ThrottlingReasons"]
-    assert told["reason"] == "TableWriteProvisionedThroughputExceeded"
+    (reason,) = caught.value.response["ThrottlingReasons"]
+    assert reason["reason"] == "TableWriteProvisionedThroughputExceeded"
     with pytest.raises(ClientError, match="ProvisionedThroughputExceeded"):
         client.batch_write_item(RequestItems={"tab": [put("x")]})
     client.batch_get_item(RequestItems={"tab": {"Keys": [{"pk": {"S": str(at)}} for at in range(99)]}})

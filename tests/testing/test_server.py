@@ -10,8 +10,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from ddbio.testing.compression import reply_coding
-from ddbio.testing.server import HttpReply, Server
+from ddbio.testing.server import HttpReply, Server, reply_coding
 
 AUTHORIZATION = (
     "AWS4-HMAC-SHA256 Credential=any/20260101/eu-west-1/dynamodb/aws4_request, SignedHeaders=host, Signature=0"

@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING, Any
 
 from ddbio.testing.calls.control import describe
 from ddbio.testing.refusal import constraint, in_use, invalid, lacking, service_refusal, table_not_found
-from ddbio.testing.tables.backup import Backup
-from ddbio.testing.tables.shelf import Shelf
+from ddbio.testing.tables.database import Backup
+from ddbio.testing.tables.items import ItemStore
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from ddbio.testing.request import Request
     from ddbio.testing.tables.database import Database
-    from ddbio.testing.tables.shelf import Stored
+    from ddbio.testing.tables.items import Stored
     from ddbio.testing.tables.table import Table
 
 _MAX_LISTED = 100
@@ -31,10 +31,10 @@ def create_backup(database: Database, request: Request) -> dict[str, Any]:
     if not _SHORTEST_NAME <= len(name) <= _LONGEST_NAME:
         raise constraint(name, "backupName", "have length between 3 and 255")
     table = _table(database, request.table_name())
-    now = database.wall.now()
+    now = database.wall_clock.now()
     arn = f"{table.arn}/backup/{int(now * 1000):014d}-{secrets.token_hex(4)}"
-    items = [stored for _, stored in table.shelf.frozen().entries()]
-    kept = replace(table, description=dict(table.description), indexes=dict(table.indexes), shelf=Shelf())
+    items = [stored for _, stored in table.store.snapshot().entries()]
+    kept = replace(table, description=dict(table.description), indexes=dict(table.indexes), store=ItemStore())
     backup = Backup(arn, name, kept, items, now, now + database.job_seconds)
     database.backups[arn] = backup
     return {"BackupDetails": {**backup.details(now), "BackupStatus": "CREATING"}}
@@ -42,14 +42,14 @@ def create_backup(database: Database, request: Request) -> dict[str, Any]:
 
 def describe_backup(database: Database, request: Request) -> dict[str, Any]:
     """Describe one backup and the table it is of."""
-    return {"BackupDescription": _described(_backup(database, request), database.wall.now())}
+    return {"BackupDescription": _described(_backup(database, request), database.wall_clock.now())}
 
 
 def delete_backup(database: Database, request: Request) -> dict[str, Any]:
     """Forget a backup."""
     backup = _backup(database, request)
     del database.backups[backup.arn]
-    described = _described(backup, database.wall.now())
+    described = _described(backup, database.wall_clock.now())
     described["BackupDetails"]["BackupStatus"] = "DELETED"
     return {"BackupDescription": described}
 
@@ -63,7 +63,7 @@ def list_backups(database: Database, request: Request) -> dict[str, Any]:
     if after is not None:
         arns = arns[arns.index(after) + 1 :] if after in database.backups else []
     found = [database.backups[arn] for arn in arns if table in (None, database.backups[arn].table.name)]
-    now = database.wall.now()
+    now = database.wall_clock.now()
     summaries = [
         {**each.details(now), **{name: each.source()[name] for name in ("TableName", "TableId", "TableArn")}}
         for each in found[:limit]
@@ -75,7 +75,7 @@ def list_backups(database: Database, request: Request) -> dict[str, Any]:
 def restore_backup(database: Database, request: Request) -> dict[str, Any]:
     """Make a table of a backup."""
     backup = _backup(database, request)
-    if database.wall.now() < backup.ready_at:
+    if database.wall_clock.now() < backup.ready_at:
         raise service_refusal("BackupInUseException", f"Backup is being created: {backup.arn}")
     origin = {"SourceBackupArn": backup.arn, "SourceTableArn": backup.table.arn}
     return _restored(database, request, backup.table, backup.items, {**origin, "RestoreDateTime": backup.created_at})
@@ -89,11 +89,11 @@ def restore_to_point_in_time(database: Database, request: Request) -> dict[str, 
         raise service_refusal(
             "PointInTimeRecoveryUnavailableException", f"Point in time recovery is not enabled for table '{table.name}'"
         )
-    now = database.wall.now()
+    now = database.wall_clock.now()
     at = now if request.boolean("UseLatestRestorableTime") else request.required("RestoreDateTime")
     if not isinstance(at, (int, float)) or not int(table.recovery[0]) <= at <= now:
         raise service_refusal("InvalidRestoreTimeException", "The restore time is outside of the recovery window")
-    items = table.journal.state(table.shelf.frozen(), at).values()
+    items = table.journal.state(table.store.snapshot(), at).values()
     return _restored(database, request, table, items, {"SourceTableArn": table.arn, "RestoreDateTime": round(at, 3)})
 
 
@@ -106,9 +106,9 @@ def _restored(
     if name in database.tables:
         raise service_refusal("TableAlreadyExistsException", f"Table already exists: {name}")
     table = _like(source, name)
-    table.load((json.loads(stored.wire), stored) for stored in items)
+    table.load((json.loads(stored.json), stored) for stored in items)
     table.description["RestoreSummary"] = {**origin, "RestoreInProgress": True}
-    table.ready_at = database.wall.now() + database.job_seconds
+    table.ready_at = database.wall_clock.now() + database.job_seconds
     database.add(table)
     return {"TableDescription": describe(table, "CREATING")}
 
@@ -121,7 +121,7 @@ def _like(source: Table, name: str) -> Table:
             index,
             arn=f"{arn}/index/{index.name}",
             description={**index.description, "IndexArn": f"{arn}/index/{index.name}"},
-            shelf=Shelf(),
+            store=ItemStore(),
         )
         for index in source.indexes.values()
     }
@@ -130,7 +130,14 @@ def _like(source: Table, name: str) -> Table:
     description["TableId"] = str(uuid.uuid4())
     settings: dict[str, Any] = dict.fromkeys(("expiry", "recovery", "journal"))
     return replace(
-        source, name=name, arn=arn, description=description, indexes=indexes, shelf=Shelf(), ready_at=0.0, **settings
+        source,
+        name=name,
+        arn=arn,
+        description=description,
+        indexes=indexes,
+        store=ItemStore(),
+        ready_at=0.0,
+        **settings,
     )
 
 
@@ -150,6 +157,6 @@ def _backup(database: Database, request: Request) -> Backup:
 def _table(database: Database, name: str) -> Table:
     if name not in database.tables:
         raise table_not_found(f"Table not found: {name}")
-    if database.tables[name].ready_at > database.wall.now():
+    if database.tables[name].ready_at > database.wall_clock.now():
         raise in_use(f"Table is being created: {name}")
     return database.tables[name]

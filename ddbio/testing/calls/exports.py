@@ -1,26 +1,112 @@
-"""Answer ExportTableToPointInTime, DescribeExport and ListExports from a table and its journal; refuses filters."""
+"""Answer ExportTableToPointInTime, DescribeExport and ListExports from a table and its history; filters are lacking."""
 
 from __future__ import annotations
 
+import base64
+import gzip
 import hashlib
 import json
 import time
 from collections import defaultdict
+from datetime import UTC, datetime
 from random import Random
 from typing import TYPE_CHECKING, Any
 
 from ddbio.core.ion.text import ion_line
-from ddbio.testing.calls.native import put_export
 from ddbio.testing.refusal import invalid, lacking, malformed, service_refusal, table_not_found
-from ddbio.testing.values import to_wire
+from ddbio.testing.request import to_json
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from ddbio.testing.request import Request
     from ddbio.testing.tables.database import Database
-    from ddbio.testing.tables.journal import Write
+    from ddbio.testing.tables.items import Write
+    from ddbio.testing.tables.jobs import S3Access
     from ddbio.testing.tables.table import Table
+
+
+_NAME_LETTERS = "abcdefghijklmnopqrstuvwxyz234567"
+_NAME_LENGTH = 26
+
+
+def put_export(
+    s3: S3Access, description: dict[str, Any], lines: Sequence[Sequence[bytes]], chosen: Random
+) -> dict[str, Any]:
+    """Write an export, a data file for each sequence of lines; return the members that describe it once it is there.
+
+    Parameters
+    ----------
+    description
+        Of the export, in the words of DescribeExport, with its ``BilledSizeBytes``.
+    """
+    bucket, export_id = description["S3Bucket"], description["ExportArn"].rpartition("/")[2]
+    root = f"{description.get('S3Prefix', '').rstrip('/')}/AWSDynamoDB".lstrip("/")
+    folder = f"{root}/{export_id}"
+    # All incremental exports below a prefix share one folder of data.
+    data = f"{root if 'IncrementalExportSpecification' in description else folder}/data"
+    ending = "ion.gz" if description["ExportFormat"] == "ION" else "json.gz"
+    s3.put(bucket, f"{folder}/_started", b"")
+    files = []
+    for each in lines:
+        body = gzip.compress(b"".join(each))
+        digest = hashlib.md5(body, usedforsecurity=False).digest()
+        key = f"{data}/{''.join(chosen.choices(_NAME_LETTERS, k=_NAME_LENGTH))}.{ending}"
+        s3.put(bucket, key, body)
+        files.append(
+            {
+                "itemCount": len(each),
+                "md5Checksum": base64.b64encode(digest).decode(),
+                "etag": hashlib.md5(digest, usedforsecurity=False).hexdigest() + "-1",
+                "dataFileS3Key": key,
+            }
+        )
+    count = sum(map(len, lines))
+    summary = {**_summary(description), "itemCount": count, "manifestFilesS3Key": f"{folder}/manifest-files.json"}
+    _put_summed(s3, bucket, f"{folder}/manifest-files", b"".join(to_json(file) + b"\n" for file in files))
+    # Written last: that it is there means that the export has completed.
+    _put_summed(s3, bucket, f"{folder}/manifest-summary", to_json(summary))
+    return {"ExportManifest": f"{folder}/manifest-summary.json", "ItemCount": count}
+
+
+def _put_summed(s3: S3Access, bucket: str, key: str, body: bytes) -> None:
+    digest = hashlib.md5(body, usedforsecurity=False).digest()
+    s3.put(bucket, f"{key}.md5", base64.b64encode(digest))
+    s3.put(bucket, f"{key}.json", body)
+
+
+def _summary(description: dict[str, Any]) -> dict[str, Any]:
+    summary = {
+        "version": "2020-06-30",
+        "exportArn": description["ExportArn"],
+        "startTime": _iso(description["StartTime"]),
+        "endTime": _iso(description["StartTime"]),
+        "tableArn": description["TableArn"],
+        "tableId": description["TableId"],
+        "exportTime": _iso(description["ExportTime"]),
+        "s3Bucket": description["S3Bucket"],
+        "s3Prefix": description.get("S3Prefix"),
+        "s3SseAlgorithm": description["S3SseAlgorithm"],
+        "s3SseKmsKeyId": description.get("S3SseKmsKeyId"),
+        "billedSizeBytes": description["BilledSizeBytes"],
+        "outputFormat": description["ExportFormat"],
+        "exportType": "FULL_EXPORT",
+    }
+    window = description.get("IncrementalExportSpecification")
+    if window is not None:
+        summary |= {
+            "version": "2023-08-01",
+            "exportType": "INCREMENTAL_EXPORT",
+            "exportFromTime": _iso(window["ExportFromTime"]),
+            "exportToTime": _iso(window["ExportToTime"]),
+            "outputView": window["ExportViewType"],
+        }
+    return summary
+
+
+def _iso(at: float) -> str:
+    return datetime.fromtimestamp(at, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
 
 _ECHOED = ("ExportType", "S3BucketOwner", "S3Prefix", "S3SseKmsKeyId")
 _TOKEN_MEMBERS = (
@@ -37,7 +123,7 @@ _LEAST_BILLED_BYTES = 10 * 1024 * 1024
 
 def export_table(database: Database, request: Request) -> dict[str, Any]:
     """Export a table as it is now, as it was, or what a window changed in it."""
-    if database.delivery is None:
+    if database.s3 is None:
         raise lacking("ExportTableToPointInTime without export_to")
     table = _exported_table(database, request)
     asked = {name: request.members[name] for name in _TOKEN_MEMBERS if name in request.members}
@@ -54,7 +140,7 @@ def export_table(database: Database, request: Request) -> dict[str, Any]:
     # What is exported is what is there now, however long the writing takes.
     chosen = Random(description["ExportArn"])
     lines, size_bytes = _lines(table, description, chosen, is_past="ExportTime" in request.members)
-    target, members = database.delivery, {**description, "BilledSizeBytes": size_bytes}
+    target, members = database.s3, {**description, "BilledSizeBytes": size_bytes}
     return {
         "ExportDescription": exports.begin(
             description,
@@ -116,7 +202,7 @@ def _exported_table(database: Database, request: Request) -> Table:
 
 
 def _description(database: Database, table: Table, request: Request) -> dict[str, Any]:
-    now = round(database.wall.now(), 3)
+    now = round(database.wall_clock.now(), 3)
     at = request.members.get("ExportTime", now)
     _check_time(table, at, now)
     export_id = (
@@ -178,11 +264,11 @@ def _lines(
     lines: defaultdict[int, list[bytes]] = defaultdict(list)
     size_bytes = 0
     if window is None:
-        items = table.shelf.frozen()
+        items = table.store.snapshot()
         entries = journal.state(items, description["ExportTime"]).items() if is_past else items.entries()
         for key, stored in entries:
             size_bytes += stored.size_bytes
-            lines[table.partition_of(key)].append(spell({"Item": _shuffled(stored.wire, chosen)}))
+            lines[table.partition_of(key)].append(spell({"Item": _shuffled(stored.json, chosen)}))
     else:
         for key, write in journal.changes(window["ExportFromTime"], window["ExportToTime"]).items():
             size_bytes += sum(image.size_bytes for image in (write.old, write.new) if image is not None)
@@ -193,17 +279,17 @@ def _lines(
 
 def _record(table: Table, write: Write, view: str, chosen: Random) -> Iterator[tuple[str, dict[str, Any]]]:
     image = write.new or write.old
-    item = json.loads(image.wire) if image is not None else {}
+    item = json.loads(image.json) if image is not None else {}
     yield "Metadata", {"WriteTimestampMicros": {"N": str(write.micros)}}
     yield "Keys", {name: item[name] for name in table.keys.names}
     if write.old is not None and view == "NEW_AND_OLD_IMAGES":
-        yield "OldImage", _shuffled(write.old.wire, chosen)
+        yield "OldImage", _shuffled(write.old.json, chosen)
     if write.new is not None:
-        yield "NewImage", _shuffled(write.new.wire, chosen)
+        yield "NewImage", _shuffled(write.new.json, chosen)
 
 
 def _json_line(document: dict[str, Any]) -> bytes:
-    return to_wire(document) + b"\n"
+    return to_json(document) + b"\n"
 
 
 def _shuffled(wire: bytes, chosen: Random) -> dict[str, Any]:

@@ -1,6 +1,7 @@
-"""Answer ImportTable, DescribeImport and ListImports from objects in the stand-in of S3; refuses local indexes.
+"""Answer ImportTable and StartBulkPutItems, and the calls that describe, list and cancel these jobs.
 
-An object is read up to its first line that cannot become an item: that line and the rest of the object are one error.
+An import reads an object up to its first line that cannot become an item: that line and the rest of the object are one
+error.
 """
 
 from __future__ import annotations
@@ -16,28 +17,34 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from ddbio.core.ion.plain import ion_to_json_lines
-from ddbio.testing.refusal import Refusal, in_use, invalid, lacking, malformed, service_refusal
-from ddbio.testing.request import Request
+from ddbio.testing.calls.control import existing_table
+from ddbio.testing.calls.writes import planned_put
+from ddbio.testing.expressions.conditions import Guard, write_placeholders
+from ddbio.testing.refusal import Refusal, in_use, invalid, lacking, malformed, not_found, service_refusal
+from ddbio.testing.request import Request, stored_item, to_json
 from ddbio.testing.tables.definition import define_table
-from ddbio.testing.tables.shelf import Stored
-from ddbio.testing.values import stored_item, to_wire
+from ddbio.testing.tables.items import Stored
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from ddbio.core.attribute import Item
     from ddbio.testing.tables.database import Database
-    from ddbio.testing.tables.delivery import Delivery
+    from ddbio.testing.tables.jobs import S3Access
     from ddbio.testing.tables.table import Table
+
 
 _ECHOED = ("S3BucketSource", "InputFormat", "InputFormatOptions", "TableCreationParameters")
 _LISTED = ("ImportArn", "ImportStatus", "TableArn", "S3BucketSource", "CloudWatchLogGroupArn", "InputFormat")
 _LOG_GROUP = "arn:aws:logs:us-east-1:000000000000:log-group:/aws-dynamodb/imports:*"
+_BULK_ECHOED = ("InputS3Configuration", "OutputS3Configuration", "MaxWriteRequestUnits")
+_BULK_LISTED = ("BulkOperationArn", "BulkOperationStatus", "StartTime", "EndTime")
 _MAX_LISTED = 25
 
 
 def import_table(database: Database, request: Request) -> dict[str, Any]:
     """Make a table from the objects below a prefix."""
-    if database.delivery is None:
+    if database.s3 is None:
         raise lacking("ImportTable without export_to")
     token = request.required("ClientToken")
     source, table = _source(request), _table(database, request)
@@ -49,7 +56,7 @@ def import_table(database: Database, request: Request) -> dict[str, Any]:
             return {"ImportTableDescription": each}
     if table.name in database.tables or any(each["TableArn"] == table.arn for each in imports.running()):
         raise in_use(f"Table already exists: {table.name}")
-    now = database.wall.now()
+    now = database.wall_clock.now()
     digest = hashlib.blake2b(str(time.monotonic_ns()).encode(), digest_size=4).hexdigest()
     description = {
         "ImportArn": f"{table.arn}/import/{int(now * 1000):014d}-{digest}",
@@ -62,10 +69,10 @@ def import_table(database: Database, request: Request) -> dict[str, Any]:
         **dict.fromkeys(("ErrorCount", "ProcessedItemCount", "ImportedItemCount"), 0),
         **{name: request.members[name] for name in _ECHOED if name in request.members},
     }
-    delivery = database.delivery
-    run = _Run(table, description, _items_of(request, table))
+    s3 = database.s3
+    run = _ImportRun(table, description, _items_of(request, table))
     return {
-        "ImportTableDescription": imports.begin(description, lambda: run.end(database, delivery, *source)),
+        "ImportTableDescription": imports.begin(description, lambda: run.end(database, s3, *source)),
     }
 
 
@@ -90,14 +97,14 @@ def list_imports(database: Database, request: Request) -> dict[str, Any]:
     return {"ImportSummaryList": [{name: each[name] for name in names if name in each} for each in shown], **more}
 
 
-class _Run:
+class _ImportRun:
     def __init__(self, table: Table, description: dict[str, Any], items: Callable[[bytes], Iterator[Any]]) -> None:
         self._table, self._description, self._items = table, description, items
         self._size_bytes = self._written = self._errors = 0
 
-    def end(self, database: Database, delivery: Delivery, bucket: str, prefix: str) -> dict[str, Any]:
-        for key in delivery.list(bucket, prefix):
-            self._read(delivery.get(bucket, key))
+    def end(self, database: Database, s3: S3Access, bucket: str, prefix: str) -> dict[str, Any]:
+        for key in s3.list(bucket, prefix):
+            self._read(s3.get(bucket, key))
         database.add(self._table)
         counts = {
             "ProcessedItemCount": self._written + self._errors,
@@ -122,7 +129,7 @@ class _Run:
     def _put(self, item: Any) -> None:
         canonical, size_bytes = stored_item(item)
         self._table.check_item(canonical)
-        self._table.load([(canonical, Stored(to_wire(canonical), size_bytes))], settle=False)
+        self._table.load([(canonical, Stored(to_json(canonical), size_bytes))], settle=False)
         self._written += 1
 
 
@@ -175,3 +182,136 @@ def _csv_items(text: bytes, options: dict[str, Any], tags: dict[str, str]) -> It
     rows = csv.DictReader(io.StringIO(text.decode(), newline=""), names, delimiter=options.get("Delimiter", ","))
     # Only keys have types of their own.
     return ({name: {tags.get(name, "S"): value} for name, value in row.items()} for row in rows)
+
+
+_MEMBERS = {"Item", "ConditionExpression", "ExpressionAttributeNames", "ExpressionAttributeValues"}
+_ERROR, _CONDITION = "ERROR", "CONDITION_CHECK_FAILURE"
+
+
+class BulkRun:
+    """Hold one bulk put's counts and what it reports."""
+
+    def __init__(self, table: Table, s3: S3Access, reports: dict[str, Any], name: str) -> None:
+        self._table, self._s3, self._reports, self._name = table, s3, reports, name
+        self._processed = self._failed = self._size_bytes = 0
+        self._reported: dict[str, list[dict[str, Any]]] = {_ERROR: [], _CONDITION: []}
+
+    def end(self, source: dict[str, Any]) -> dict[str, Any]:
+        """Put all, report, and return how the operation is then described."""
+        for key in self._s3.list(source["S3Bucket"], source.get("S3KeyPrefix", "")):
+            body = self._s3.get(source["S3Bucket"], key)
+            self._size_bytes += len(body)
+            text = inflated_object(body, source.get("InputCompressionType", "NONE"))
+            for line in (ion_to_json_lines(text) if source["InputFormat"] == "ION" else text).split(b"\n"):
+                if line.strip():
+                    self._take(line)
+        self._report()
+        return {
+            "BulkOperationStatus": "COMPLETED_WITH_ERRORS" if self._failed else "COMPLETED",
+            "ProcessedItemCount": self._processed,
+            "FailedItemCount": self._failed,
+            "ProcessedInputBytes": self._size_bytes,
+            "TotalInputBytes": self._size_bytes,
+        }
+
+    def _take(self, line: bytes) -> None:
+        self._processed += 1
+        record: dict[str, Any] = {}
+        try:
+            members = json.loads(line)
+            record = {"Item": members["Item"]}
+            existing = self._put(members)
+        except (ValueError, TypeError, KeyError, AttributeError, Refusal) as error:
+            self._failed += 1
+            record = record or {"Record": line.decode(errors="replace")}
+            words = error.body.get("message") if isinstance(error, Refusal) else f"The line is no item: {error}"
+            self._reported[_ERROR].append({**record, "ErrorCode": "ValidationException", "ErrorMessage": words})
+            return
+        if existing is not None:
+            # A condition that does not hold is no error of the operation.
+            shown = {"ExistingItem": existing} if existing else {}
+            self._reported[_CONDITION].append({**record, **shown, "ErrorCode": "ConditionalCheckFailedException"})
+
+    def _put(self, members: dict[str, Any]) -> Item | None:
+        """Put an item; return the one that is there instead, empty where none is, if the condition does not hold."""
+        if not members.keys() <= _MEMBERS:
+            raise invalid(f"Unknown members: {sorted(members.keys() - _MEMBERS)}")
+        request = Request(members)
+        placeholders = write_placeholders(request)
+        guard = Guard.of(request, placeholders)
+        placeholders.check_all_used()
+        write = planned_put(self._table, members["Item"])
+        change = self._table.plan_write(write.key, write.new, write.size_bytes)
+        if guard.refusal(change.old) is not None:
+            return change.old or {}
+        change.apply()
+        return None
+
+    def _report(self) -> None:
+        prefix = self._reports.get("S3KeyPrefix", "").rstrip("/")
+        for kind in self._reports["OutputType"]:
+            if self._reported[kind]:
+                lines = "".join(json.dumps(each) + "\n" for each in self._reported[kind])
+                key = f"{prefix}/{self._name}/{kind}/0000.json.gz".lstrip("/")
+                self._s3.put(self._reports["S3Bucket"], key, gzip.compress(lines.encode()))
+        counts = {kind: len(records) for kind, records in self._reported.items()}
+        key = f"{prefix}/{self._name}/manifest.json".lstrip("/")
+        self._s3.put(self._reports["S3Bucket"], key, json.dumps({"Records": counts}).encode())
+
+
+def start_bulk_put(database: Database, request: Request) -> dict[str, Any]:
+    """Put the items of the objects below a prefix into a table."""
+    if database.s3 is None:
+        raise lacking("StartBulkPutItems without export_to")
+    table, source = existing_table(database, request), request.required("InputS3Configuration")
+    reports = request.required("OutputS3Configuration")
+    asked = {name: value for name, value in request.members.items() if name != "ClientToken"}
+    token = request.text("ClientToken") or ""
+    bulk = database.bulk
+    if token in bulk.tokens:
+        before, arn = bulk.tokens[token]
+        if before != asked:
+            raise service_refusal("IdempotentParameterMismatchException", "The parameters are not those of before")
+        return {"BulkOperationDescription": bulk.described(arn)}
+    now = database.wall_clock.now()
+    description = {
+        "BulkOperationArn": f"{table.arn}/bulk-operation/{int(now * 1000):014d}-{time.monotonic_ns() % 2**32:08x}",
+        "TableDetails": [{"TableName": table.name, "TableId": table.description["TableId"]}],
+        "ClientToken": token,
+        "StartTime": round(now, 3),
+        "PerformanceTier": request.text("PerformanceTier") or "STANDARD",
+        **dict.fromkeys(("ProcessedItemCount", "ProcessedInputBytes", "FailedItemCount"), 0),
+        **{name: request.members[name] for name in _BULK_ECHOED if name in request.members},
+    }
+    bulk.tokens[token] = asked, description["BulkOperationArn"]
+    run = BulkRun(table, database.s3, reports, description["BulkOperationArn"].rpartition("/")[2])
+    return {"BulkOperationDescription": bulk.begin(description, lambda: run.end(source))}
+
+
+def describe_bulk_operation(database: Database, request: Request) -> dict[str, Any]:
+    """Describe one bulk operation."""
+    return {"BulkOperationDescription": _described(database, request)}
+
+
+def cancel_bulk_operation(database: Database, request: Request) -> dict[str, Any]:
+    """Stop a bulk operation that runs."""
+    description = _described(database, request)
+    arn = description["BulkOperationArn"]
+    if not database.bulk.cancel(arn):
+        raise invalid("The bulk operation has ended")
+    return {"BulkOperationArn": arn, "BulkOperationStatus": "CANCELLING"}
+
+
+def list_bulk_operations(database: Database, request: Request) -> dict[str, Any]:
+    """List bulk operations, the newest first."""
+    limit = request.integer("MaxResults", 1, _MAX_LISTED) or _MAX_LISTED
+    shown, more = database.bulk.page(limit, request.text("NextToken"), lambda _: True)
+    listed = [{name: each[name] for name in _BULK_LISTED if name in each} for each in shown]
+    return {"BulkOperationsSummaryList": listed, **more}
+
+
+def _described(database: Database, request: Request) -> dict[str, Any]:
+    description = database.bulk.described(request.required("BulkOperationArn"))
+    if description is None:
+        raise not_found()
+    return description

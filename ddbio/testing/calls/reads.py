@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ddbio.testing.calls.paging import read_units
-from ddbio.testing.calls.source import asked_paths, read_ratio
-from ddbio.testing.expressions.names import Placeholders
-from ddbio.testing.expressions.projection import Tree, pick, tree_of
+from ddbio.testing.calls.scans import requested_paths
+from ddbio.testing.expressions.parsing import Placeholders, Tree, pick, tree_of
+from ddbio.testing.pricing import read_units
 from ddbio.testing.refusal import Refusal, constraint, invalid, malformed
 from ddbio.testing.request import Request, canonical_map, checked_name
 from ddbio.testing.tables.capacity import Draw
@@ -15,7 +14,7 @@ from ddbio.testing.tables.database import Database, consumed_list, consumed_memb
 
 if TYPE_CHECKING:
     from ddbio.core.attribute import Item
-    from ddbio.testing.tables.schema import Key
+    from ddbio.testing.tables.items import Key
     from ddbio.testing.tables.table import Table
 
 # https://docs.aws.amazon.com/amazondynamodb/latest/APIReference/API_BatchGetItem.html
@@ -29,7 +28,7 @@ def get_item(database: Database, request: Request) -> dict[str, Any]:
     table = database.table(request)
     tree = _tree(request)
     key = _checked_key(table, request.required("Key"))
-    draw = _draw(table, key, read_ratio(request))
+    draw = _draw(table, key, consistent=request.boolean("ConsistentRead"))
     database.take([draw])
     item = table.read_item(key)
     found = {} if item is None else {"Item": _picked(item, tree)}
@@ -38,7 +37,7 @@ def get_item(database: Database, request: Request) -> dict[str, Any]:
 
 def _tree(request: Request) -> Tree | None:
     placeholders = Placeholders(request, has_expression="ProjectionExpression" in request.members)
-    paths = asked_paths(request, placeholders)
+    paths = requested_paths(request, placeholders)
     placeholders.check_all_used()
     return None if paths is None else tree_of(paths)
 
@@ -53,9 +52,9 @@ def _checked_key(table: Table, given: Any) -> Key:
     return table.keys.key_of(key)
 
 
-def _draw(table: Table, key: Key, ratio: float) -> Draw:
-    stored = table.shelf.get(key)
-    units = read_units(stored.size_bytes if stored else 0, ratio)
+def _draw(table: Table, key: Key, *, consistent: bool) -> Draw:
+    stored = table.store.get(key)
+    units = read_units(stored.size_bytes if stored else 0, consistent=consistent)
     return Draw(table.arn, "Read", table.partition_of(key), units)
 
 
@@ -107,12 +106,12 @@ class _Batch:
 
     def read(self, name: str, table: Table, part: Request, keys: list[tuple[Any, Key]]) -> None:
         """Read one table's keys."""
-        tree, ratio = _tree(part), read_ratio(part)
+        tree, consistent = _tree(part), part.boolean("ConsistentRead")
         found = self.responses.setdefault(name, [])
         left = []
         for given, key in keys:
-            stored = table.shelf.get(key)
-            draw = _draw(table, key, ratio)
+            stored = table.store.get(key)
+            draw = _draw(table, key, consistent=consistent)
             if not self._admitted(draw, stored.size_bytes if stored else 0):
                 left.append(given)
                 continue
@@ -124,7 +123,7 @@ class _Batch:
             self.unprocessed[name] = {**part.members, "Keys": left}
 
     def _admitted(self, draw: Draw, size_bytes: int) -> bool:
-        if self._size_bytes + size_bytes > MAX_BATCH_BYTES or self._database.mishaps.leaves():
+        if self._size_bytes + size_bytes > MAX_BATCH_BYTES or self._database.fault_injector.leaves():
             return False
         try:
             self._database.take([draw])

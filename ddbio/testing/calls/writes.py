@@ -1,20 +1,26 @@
-"""Answer PutItem, DeleteItem and BatchWriteItem; refuses to write two items with one condition."""
+"""Answer PutItem, DeleteItem, BatchWriteItem and UpdateItem.
+
+UpdateItem takes lists of SET and REMOVE; it has no arithmetic, no nested attributes, no ADD and no DELETE.
+"""
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ddbio.testing.expressions.condition import Guard, checked_return, write_placeholders
-from ddbio.testing.refusal import Refusal, constraint, invalid, malformed
-from ddbio.testing.request import Request, canonical_map, checked_name
+from ddbio.testing.expressions.conditions import Guard, checked_return, write_placeholders
+from ddbio.testing.expressions.parsing import Placeholders, Tokens
+from ddbio.testing.pricing import item_bytes
+from ddbio.testing.refusal import Refusal, constraint, invalid, invalid_values, lacking, malformed
+from ddbio.testing.request import MAX_ITEM_BYTES, Request, canonical_map, checked_name, stored_item
 from ddbio.testing.tables.database import Database, consumed_list, consumed_member
-from ddbio.testing.values import stored_item
 
 if TYPE_CHECKING:
-    from ddbio.core.attribute import Item
+    from ddbio.core.attribute import AttributeValue, Item
     from ddbio.testing.tables.capacity import Draw
-    from ddbio.testing.tables.schema import Key
+    from ddbio.testing.tables.items import Key, KeySchema
     from ddbio.testing.tables.table import Table
+
 
 # https://docs.aws.amazon.com/amazondynamodb/latest/APIReference/API_BatchWriteItem.html
 MAX_BATCH_WRITES = 25
@@ -58,7 +64,7 @@ def planned_delete(table: Table, key: Any) -> Write:
 def _write_one(database: Database, request: Request, write: Write) -> dict[str, Any]:
     returned = checked_return(request, ("NONE", "ALL_OLD"))
     placeholders = write_placeholders(request)
-    guard = Guard.asked(request, placeholders)
+    guard = Guard.of(request, placeholders)
     placeholders.check_all_used()
     change = write.table.plan_write(write.key, write.new, write.size_bytes)
     database.write(change, guard.refusal(change.old) if guard.predicate is not None else None)
@@ -73,7 +79,7 @@ def batch_write_item(database: Database, request: Request) -> dict[str, Any]:
     draws: dict[str, list[Draw]] = {}
     unprocessed: dict[str, list[Any]] = {}
     refusal: Refusal | None = None
-    leaves = database.mishaps.leaves
+    leaves = database.fault_injector.leaves
     for name, original, write in writes:
         if leaves():
             unprocessed.setdefault(name, []).append(original)
@@ -122,3 +128,108 @@ def _batched(table: Table, original: Any) -> Write:
             raise invalid("Supplied AttributeValue has more than one datatypes set or no PutRequest or DeleteRequest")
         case _:
             raise malformed()
+
+
+_RETURNS = ("ALL_NEW", "UPDATED_OLD", "ALL_OLD", "NONE", "UPDATED_NEW")
+_LACKING_SECTIONS = ("ADD", "DELETE")
+
+
+@dataclass(slots=True)
+class Update:
+    """Hold what an UpdateExpression sets and removes."""
+
+    sets: dict[str, AttributeValue] = field(default_factory=dict)
+    removes: set[str] = field(default_factory=set)
+
+    def applied(self, key: Item, old: Item | None) -> Item | None:
+        """Return the item after the update; one that only removes makes no item."""
+        if old is None and self.removes and not self.sets:
+            return None
+        kept = {name: value for name, value in (old or key).items() if name not in self.removes}
+        return {**kept, **self.sets}
+
+    @property
+    def names(self) -> set[str]:
+        """The attributes that the update touches."""
+        return self.removes.union(self.sets)
+
+
+def update_item(database: Database, request: Request) -> dict[str, Any]:
+    """Set and remove attributes of one item, which is made if there is none, under a condition."""
+    table = database.table(request)
+    given = canonical_map(request.required("Key"))
+    table.keys.check_key(given)
+    returned = checked_return(request, _RETURNS)
+    placeholders = write_placeholders(request)
+    guard = Guard.of(request, placeholders)
+    update = requested_update(request, placeholders, table.keys)
+    placeholders.check_all_used()
+    key = table.keys.key_of(given)
+    new = update.applied(given, table.read_item(key))
+    size_bytes = 0 if new is None else item_bytes(new)
+    if size_bytes > MAX_ITEM_BYTES:
+        raise invalid_values("Item size to update has exceeded the maximum allowed size")
+    if new is not None:
+        table.check_item(new)
+    change = table.plan_write(key, new, size_bytes)
+    old = change.old
+    database.write(change, guard.refusal(old))
+    attributes = _returned(returned, old, new, update.names)
+    return {**({"Attributes": attributes} if attributes else {}), **consumed_member(request, table, change.draws)}
+
+
+def _returned(returned: str, old: Item | None, new: Item | None, touched: set[str]) -> Item:
+    item = (old if returned.endswith("OLD") else new) or {}
+    if returned == "NONE":
+        return {}
+    return item if returned.startswith("ALL") else {name: item[name] for name in item if name in touched}
+
+
+def requested_update(request: Request, placeholders: Placeholders, keys: KeySchema) -> Update:
+    """Return the update a request asks for; refuse one that touches the key or an attribute twice."""
+    text = request.text("UpdateExpression")
+    if text is None:
+        return Update()
+    tokens = Tokens("UpdateExpression", text)
+    update = _parsed(tokens, placeholders)
+    for name in keys.names:
+        if name in update.names:
+            raise invalid_values(f"Cannot update attribute {name}. This attribute is part of the key")
+    return update
+
+
+def _parsed(tokens: Tokens, placeholders: Placeholders) -> Update:
+    update = Update()
+    seen: set[str] = set()
+    while tokens.peek():
+        section = tokens.next().upper()
+        if section in _LACKING_SECTIONS:
+            raise lacking(f"{section} in an UpdateExpression")
+        if section not in {"SET", "REMOVE"}:
+            raise tokens.syntax_error(section)
+        if section in seen:
+            raise tokens.refusal(f'The "{section}" section can only be used once in an update expression;')
+        seen.add(section)
+        _read_clause(tokens, placeholders, update, section)
+        while tokens.accept(","):
+            _read_clause(tokens, placeholders, update, section)
+    return update
+
+
+def _read_clause(tokens: Tokens, placeholders: Placeholders, update: Update, section: str) -> None:
+    name = placeholders.name(tokens, tokens.next())
+    if tokens.peek() in {".", "["}:
+        raise lacking("A nested attribute in an UpdateExpression")
+    if name in update.names:
+        raise tokens.refusal(
+            "Two document paths overlap with each other; must remove or rewrite one of these paths; "
+            f"path one: [{name}], path two: [{name}]"
+        )
+    if section == "REMOVE":
+        update.removes.add(name)
+        return
+    tokens.expect("=")
+    operand = tokens.next()
+    if not operand.startswith(":"):
+        raise lacking("SET of anything but a plain value")
+    update.sets[name] = placeholders.value(tokens, operand)

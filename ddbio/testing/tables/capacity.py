@@ -1,11 +1,12 @@
-"""Admit or refuse requests by token buckets per table, index and partition; refuses to know what an item is.
+"""Admit or throttle requests by token buckets per table, index and partition, and log what was consumed.
 
-The layer stands apart from the store: whoever can say what a request draws, and where, can be throttled by it.
+This layer knows no items: who can say how many units a request takes, and where, can be throttled by it.
 """
 
 from __future__ import annotations
 
 import math
+from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
@@ -13,6 +14,7 @@ from ddbio.testing.refusal import Refusal, throttled
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+
 
 Kind: TypeAlias = Literal["Read", "Write"]
 
@@ -149,3 +151,46 @@ class Capacity:
                 made.whole[draw.kind].take(draw.units, now)
             if draw.kind in made.parts:
                 made.parts[draw.kind][draw.partition].take(draw.units, now)
+
+
+INTERVAL_SECONDS = 0.1
+_INTERVALS_PER_SECOND = 10
+_TABLE_PART = 1
+
+
+class ConsumptionLog:
+    """Hold consumption per table and 100 ms, stamped when a request was admitted, and the count of requests."""
+
+    def __init__(self, now: float) -> None:
+        self._started_at = now
+        self._read: defaultdict[str, Counter[int]] = defaultdict(Counter)
+        self._write: defaultdict[str, Counter[int]] = defaultdict(Counter)
+        self.requests: Counter[str] = Counter()
+
+    def add(self, draws: Iterable[Draw], now: float) -> None:
+        """Add what one request consumed; an index counts as its table."""
+        interval = int((now - self._started_at) * _INTERVALS_PER_SECOND)
+        for draw in draws:
+            side = self._read if draw.kind == "Read" else self._write
+            side[_table_of(draw.resource)][interval] += draw.units  # type: ignore[assignment]
+
+    def consumed(self, table: str | None = None) -> list[tuple[float, float, float]]:
+        """Return ``(t_seconds, read_units, write_units)`` of every 100 ms in which something was consumed.
+
+        ``t_seconds`` is the beginning of the interval, counted from the start of the server; rows ascend by it.
+        """
+        read, write = self._total(self._read, table), self._total(self._write, table)
+        return [(at / _INTERVALS_PER_SECOND, read.get(at, 0.0), write.get(at, 0.0)) for at in sorted({*read, *write})]
+
+    @staticmethod
+    def _total(side: defaultdict[str, Counter[int]], table: str | None) -> dict[int, float]:
+        total: dict[int, float] = defaultdict(float)
+        for name, intervals in side.items():
+            if table is None or name == table:
+                for at, units in intervals.items():
+                    total[at] += units
+        return total
+
+
+def _table_of(arn: str) -> str:
+    return arn.split("/")[_TABLE_PART]

@@ -1,4 +1,4 @@
-"""Hold the tables, their capacity and the record of what they consumed; refuses to run an operation itself."""
+"""Hold the tables, backups and jobs of one server, their capacity and the log of what they consumed."""
 
 from __future__ import annotations
 
@@ -7,22 +7,57 @@ from collections import defaultdict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from ddbio.testing.faults import Faults, Mishaps
+from ddbio.testing.faults import FaultInjector, Faults
 from ddbio.testing.refusal import in_use, not_found
-from ddbio.testing.tables.capacity import Capacity, Draw
+from ddbio.testing.tables.capacity import Capacity, ConsumptionLog, Draw
 from ddbio.testing.tables.definition import Defaults
-from ddbio.testing.tables.jobs import Jobs
-from ddbio.testing.tables.record import Record
-from ddbio.testing.wall import Wall
+from ddbio.testing.tables.jobs import Jobs, WallClock
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from ddbio.testing.refusal import Refusal
     from ddbio.testing.request import Request
-    from ddbio.testing.tables.backup import Backup
-    from ddbio.testing.tables.delivery import Delivery
+    from ddbio.testing.tables.items import Stored
+    from ddbio.testing.tables.jobs import S3Access
     from ddbio.testing.tables.table import Change, Table
+
+
+@dataclass(slots=True)
+class Backup:
+    """Hold a table as it was, and since when the backup can be used."""
+
+    arn: str
+    name: str
+    table: Table
+    items: list[Stored]
+    created_at: float
+    ready_at: float
+
+    def details(self, now: float) -> dict[str, Any]:
+        """Return the BackupDetails."""
+        return {
+            "BackupArn": self.arn,
+            "BackupName": self.name,
+            "BackupSizeBytes": sum(stored.size_bytes for stored in self.items),
+            "BackupStatus": "AVAILABLE" if now >= self.ready_at else "CREATING",
+            "BackupType": "USER",
+            "BackupCreationDateTime": round(self.created_at, 3),
+        }
+
+    def source(self) -> dict[str, Any]:
+        """Return the SourceTableDetails."""
+        stated = self.table.description
+        return {
+            "TableName": self.table.name,
+            "TableArn": self.table.arn,
+            "ItemCount": len(self.items),
+            "TableSizeBytes": sum(stored.size_bytes for stored in self.items),
+            "TableCreationDateTime": stated["CreationDateTime"],
+            **{name: stated[name] for name in ("TableId", "KeySchema", "ProvisionedThroughput")},
+            "BillingMode": "PAY_PER_REQUEST" if "BillingModeSummary" in stated else "PROVISIONED",
+        }
+
 
 _RETURN_CONSUMED = ("INDEXES", "TOTAL", "NONE")
 
@@ -35,22 +70,22 @@ class Database:
     capacity: Capacity = field(default_factory=Capacity)
     clock: Callable[[], float] = time.monotonic
     faults: Faults = field(default_factory=Faults)
-    wall: Wall = field(default_factory=Wall)
-    delivery: Delivery | None = None
+    wall_clock: WallClock = field(default_factory=WallClock)
+    s3: S3Access | None = None
     job_seconds: float = 0.0
     exports: Jobs = field(init=False)
     imports: Jobs = field(init=False)
     bulk: Jobs = field(init=False)
     backups: dict[str, Backup] = field(default_factory=dict)
     tables: dict[str, Table] = field(default_factory=dict)
-    record: Record = field(init=False)
-    mishaps: Mishaps = field(init=False)
+    consumption: ConsumptionLog = field(init=False)
+    fault_injector: FaultInjector = field(init=False)
 
     def __post_init__(self) -> None:
-        self.record = Record(self.clock())
-        self.mishaps = Mishaps(self.faults, self.clock())
+        self.consumption = ConsumptionLog(self.clock())
+        self.fault_injector = FaultInjector(self.faults, self.clock())
         self.exports, self.imports, self.bulk = (
-            Jobs(kind, self.wall, self.job_seconds, self.faults.job_failure)
+            Jobs(kind, self.wall_clock, self.job_seconds, self.faults.job_failure)
             for kind in ("Export", "Import", "BulkOperation")
         )
 
@@ -60,7 +95,7 @@ class Database:
 
     def named(self, name: str) -> Table:
         """Return a table by its name."""
-        if name not in self.tables or self.tables[name].ready_at > self.wall.now():
+        if name not in self.tables or self.tables[name].ready_at > self.wall_clock.now():
             raise not_found()
         return self.tables[name]
 
@@ -68,7 +103,7 @@ class Database:
         """Add a new table with fresh buckets."""
         if table.name in self.tables:
             raise in_use(f"Table already exists: {table.name}")
-        table.description["CreationDateTime"] = round(self.wall.now(), 3)
+        table.description["CreationDateTime"] = round(self.wall_clock.now(), 3)
         self.tables[table.name] = table
         now = self.clock()
         self.capacity.declare(table.arn, table.throughput, now)
@@ -81,7 +116,7 @@ class Database:
         for arn in (table.arn, *(index.arn for index in table.indexes.values())):
             self.capacity.forget(arn)
 
-    def check_weather(self, operation: str, request: Request) -> None:
+    def check_storms(self, operation: str, request: Request) -> None:
         """Refuse a request that comes during a storm."""
         if self.faults.storms:
             name = request.members.get("TableName") or next(iter(request.members.get("RequestItems") or {"": None}))
@@ -89,7 +124,7 @@ class Database:
 
     def check_storm(self, operation: str, resource: str) -> None:
         """Refuse a request to a table, named by its ARN, that comes during a storm."""
-        refusal = self.mishaps.storm(operation, resource, self.clock())
+        refusal = self.fault_injector.storm(operation, resource, self.clock())
         if refusal is not None:
             raise refusal
 
@@ -117,7 +152,7 @@ class Database:
         """Consume what an admitted request draws."""
         now = self.clock()
         self.capacity.charge(draws, now)
-        self.record.add(draws, now)
+        self.consumption.add(draws, now)
 
 
 def consumed_wanted(request: Request) -> str:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from ddbio.testing.refusal import constraint, invalid, invalid_values, malformed
 from ddbio.testing.request import Request, checked_name
 from ddbio.testing.tables.capacity import Throughput, partition_count
-from ddbio.testing.tables.schema import KEY_TAGS, MAX_PARTITION_KEY_BYTES, MAX_SORT_KEY_BYTES, KeyAttribute, KeySchema
+from ddbio.testing.tables.items import KEY_TAGS, MAX_PARTITION_KEY_BYTES, MAX_SORT_KEY_BYTES, KeyAttribute, KeySchema
 from ddbio.testing.tables.table import Index, Table
 
 if TYPE_CHECKING:

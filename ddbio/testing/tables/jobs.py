@@ -1,19 +1,100 @@
-"""Hold jobs that take the service a while: asked for, running, ended; refuses to end one before its time."""
+"""Run the service's long jobs by a wall clock that tests can advance, on objects in a folder or at an S3 endpoint."""
 
 from __future__ import annotations
 
+import html
+import re
+import time
 from dataclasses import dataclass, field
+from http.client import HTTPConnection
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote, urlencode, urlsplit
 
 from ddbio.testing.refusal import invalid
-from ddbio.testing.tables.delivery import NoSuchBucketError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ddbio.testing.wall import Wall
-
     End = Callable[[], dict[str, Any]]
+
+
+class WallClock:
+    """Hold how far a server's time of day is ahead of this machine's."""
+
+    def __init__(self) -> None:
+        self._ahead_seconds = 0.0
+
+    def now(self) -> float:
+        """Return seconds since 1970."""
+        return time.time() + self._ahead_seconds
+
+    def advance(self, seconds: float) -> None:
+        """Let time pass at once."""
+        self._ahead_seconds += max(0.0, seconds)
+
+
+_OK, _NOT_FOUND = 200, 404
+# Fakes check no signature, and let nobody without any read what others put.
+_IDENTITY = {"Authorization": "AWS any:any"}
+_KEY = re.compile(r"<Key>([^<]*)</Key>")
+
+
+class NoSuchBucketError(Exception):
+    """Say that the bucket of an object is not there."""
+
+
+class S3Access:
+    """Hold where objects go: below a folder as ``bucket/key``, or to an endpoint like ``http://127.0.0.1:5000``."""
+
+    def __init__(self, target: str) -> None:
+        self._netloc = urlsplit(target).netloc if target.startswith("http://") else ""
+        self._folder = Path(target)
+
+    def put(self, bucket: str, key: str, body: bytes) -> None:
+        """Put one object."""
+        if not self._netloc:
+            path = self._folder / bucket / key
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(body)
+            return
+        self._send("PUT", quote(f"/{bucket}/{key}"), bucket, body)
+
+    def list(self, bucket: str, prefix: str) -> list[str]:
+        """Return the keys below a prefix, in order."""
+        if not self._netloc:
+            folder = self._folder / bucket
+            if not folder.is_dir():
+                raise NoSuchBucketError(bucket)
+            keys = (path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file())
+            return sorted(key for key in keys if key.startswith(prefix))
+        found: list[str] = []
+        while True:
+            query = urlencode({"list-type": 2, "prefix": prefix, "start-after": found[-1] if found else ""})
+            page = _KEY.findall(self._send("GET", f"/{bucket}?{query}", bucket).decode())
+            if not page:
+                return found
+            found += map(html.unescape, page)
+
+    def get(self, bucket: str, key: str) -> bytes:
+        """Return one object."""
+        if not self._netloc:
+            return (self._folder / bucket / key).read_bytes()
+        return self._send("GET", quote(f"/{bucket}/{key}"), bucket)
+
+    def _send(self, method: str, target: str, bucket: str, body: bytes | None = None) -> bytes:
+        connection = HTTPConnection(self._netloc)
+        try:
+            connection.request(method, target, body, _IDENTITY)
+            response = connection.getresponse()
+            reply = response.read()
+        finally:
+            connection.close()
+        if response.status == _NOT_FOUND:
+            raise NoSuchBucketError(bucket)
+        if response.status != _OK:
+            raise OSError(f"{method} of {target} was answered by HTTP {response.status}")
+        return reply
 
 
 @dataclass(slots=True)
@@ -31,7 +112,7 @@ class Jobs:
     """
 
     kind: str
-    wall: Wall
+    wall_clock: WallClock
     seconds: float = 0.0
     failure: str | None = None
     tokens: dict[str, tuple[Any, str]] = field(default_factory=dict)
@@ -43,7 +124,7 @@ class Jobs:
         arn = description[f"{self.kind}Arn"]
         description[f"{self.kind}Status"] = "IN_PROGRESS"
         self._described[arn] = description
-        self._running[arn] = (self.wall.now() + self.seconds, end)
+        self._running[arn] = (self.wall_clock.now() + self.seconds, end)
         started = dict(description)
         self._settle()
         return started
@@ -58,7 +139,7 @@ class Jobs:
         self._settle()
         ran = self._running.pop(arn, None) is not None
         if ran:
-            self._described[arn] |= {f"{self.kind}Status": "CANCELLED", "EndTime": round(self.wall.now(), 3)}
+            self._described[arn] |= {f"{self.kind}Status": "CANCELLED", "EndTime": round(self.wall_clock.now(), 3)}
         return ran
 
     def running(self) -> list[dict[str, Any]]:
@@ -82,7 +163,7 @@ class Jobs:
         return shown[:limit], more
 
     def _settle(self) -> None:
-        now = self.wall.now()
+        now = self.wall_clock.now()
         for arn in [arn for arn, (due_at, _) in self._running.items() if due_at <= now]:
             due_at, end = self._running.pop(arn)
             self._described[arn] |= {f"{self.kind}Status": "COMPLETED", **self._ended(end)}

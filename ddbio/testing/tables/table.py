@@ -3,29 +3,19 @@
 from __future__ import annotations
 
 import json
-import math
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
-from ddbio.core.capacity import item_size_bytes
+from ddbio.testing.pricing import item_bytes, write_units
+from ddbio.testing.request import to_json
 from ddbio.testing.tables.capacity import Draw, Throughput
-from ddbio.testing.tables.schema import Key, KeySchema, part_of_hash
-from ddbio.testing.tables.shelf import Shelf, Stored
-from ddbio.testing.values import to_wire
+from ddbio.testing.tables.items import ItemStore, Key, KeySchema, Stored, part_of_hash
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from ddbio.core.attribute import Item
-    from ddbio.testing.tables.journal import Journal
-
-# https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/read-write-operations.html#write-operation-consumption
-WRITE_UNIT_BYTES = 1024
-
-
-def write_units(size_bytes: int) -> float:
-    """Return the write units of an item of this size; an absent item costs one."""
-    return float(max(1, math.ceil(size_bytes / WRITE_UNIT_BYTES)))
+    from ddbio.testing.tables.items import Journal
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,7 +31,7 @@ class Index:
     """The attributes it holds, keys included; None is all of them."""
     description: dict[str, Any]
     throughput: Throughput
-    shelf: Shelf = field(default_factory=Shelf)
+    store: ItemStore = field(default_factory=ItemStore)
 
     def key_of(self, item: Item) -> Key:
         """Return the place of a checked item or whole index key."""
@@ -52,7 +42,7 @@ class Index:
         if item is None or not all(name in item for name in self.keys.names):
             return None
         held = item if self.projected is None else {name: item[name] for name in item if name in self.projected}
-        return self.key_of(item), Stored(to_wire(held), item_size_bytes(held))
+        return self.key_of(item), Stored(to_json(held), item_bytes(held))
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,17 +52,17 @@ class Change:
     stored: Stored | None
     draws: list[Draw]
     """First what the table itself pays."""
-    moves: list[tuple[Shelf, Key, Stored | None]]
+    moves: list[tuple[ItemStore, Key, Stored | None]]
 
     @property
     def old(self) -> Item | None:
         """The item that the write replaces."""
-        return None if self.stored is None else json.loads(self.stored.wire)
+        return None if self.stored is None else json.loads(self.stored.json)
 
     def apply(self) -> None:
         """Carry the write out."""
-        for shelf, key, stored in self.moves:
-            shelf.replace(key, stored)
+        for store, key, stored in self.moves:
+            store.replace(key, stored)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -93,7 +83,7 @@ class Table:
     ready_at: float = 0.0
     """Until when the table is being made, by the server's time of day."""
     indexes: dict[str, Index] = field(default_factory=dict)
-    shelf: Shelf = field(default_factory=Shelf)
+    store: ItemStore = field(default_factory=ItemStore)
 
     def partition_of(self, key: Key) -> int:
         """Return the physical partition of a key."""
@@ -107,15 +97,15 @@ class Table:
 
     def read_item(self, key: Key) -> Item | None:
         """Return the item at a key."""
-        stored = self.shelf.get(key)
-        return None if stored is None else json.loads(stored.wire)
+        stored = self.store.get(key)
+        return None if stored is None else json.loads(stored.json)
 
     def plan_write(self, key: Key, new: Item | None, size_bytes: int = 0) -> Change:
         """Return what putting ``new`` at a key, or deleting what is there, changes and draws."""
-        stored = self.shelf.get(key)
+        stored = self.store.get(key)
         units = write_units(max(size_bytes, stored.size_bytes if stored else 0))
         change = Change(stored, [Draw(self.arn, "Write", self.partition_of(key), units)], [])
-        change.moves.append((self.shelf, key, None if new is None else Stored(to_wire(new), size_bytes)))
+        change.moves.append((self.store, key, None if new is None else Stored(to_json(new), size_bytes)))
         if self.indexes:
             old = change.old
             for index in self.indexes.values():
@@ -129,14 +119,14 @@ class Table:
             return
         if old and new and old[0] == new[0]:
             self._draw(index, change, new[0], max(old[1].size_bytes, new[1].size_bytes))
-            change.moves.append((index.shelf, *new))
+            change.moves.append((index.store, *new))
             return
         if old:
             self._draw(index, change, old[0], old[1].size_bytes)
-            change.moves.append((index.shelf, old[0], None))
+            change.moves.append((index.store, old[0], None))
         if new:
             self._draw(index, change, new[0], new[1].size_bytes)
-            change.moves.append((index.shelf, *new))
+            change.moves.append((index.store, *new))
 
     def _draw(self, index: Index, change: Change, key: Key, size_bytes: int) -> None:
         units = write_units(size_bytes)
@@ -158,10 +148,10 @@ class Table:
         for count, (item, stored) in enumerate(entries, start=1):  # noqa: B007 - the last count is the result
             key = self.keys.key_of(item)
             if self.indexes:
-                for shelf, place, entry in self.plan_write(key, item, stored.size_bytes).moves:
-                    shelf.replace(place, entry)
+                for store, place, entry in self.plan_write(key, item, stored.size_bytes).moves:
+                    store.replace(place, entry)
             else:
-                self.shelf.replace(key, stored)
+                self.store.replace(key, stored)
         if settle:
-            self.shelf.frozen()
+            self.store.snapshot()
         return count

@@ -29,7 +29,7 @@ from ddbio.core.schema.arrow import normalize_schema
 from ddbio.core.text.json_text import compact_json
 from ddbio.errors import DecodeError, SchemaError
 from ddbio.testing.refusal import Refusal
-from ddbio.testing.values import stored_item
+from ddbio.testing.request import stored_item
 
 IS_BROKEN = sys.argv[3:] == ["broken"]
 

@@ -34,10 +34,10 @@ def test_a_restored_table_has_its_definition_and_indexes(connect):
         arn = client.create_backup(TableName="tab", BackupName="one")["BackupDetails"]["BackupArn"]
         client.delete_table(TableName="tab")
         client.restore_table_from_backup(TargetTableName="new", BackupArn=arn)
-        told = client.describe_table(TableName="new")["Table"]
-        assert (told["ItemCount"], told["TableStatus"]) == (1, "ACTIVE")
-        assert told["GlobalSecondaryIndexes"][0]["IndexArn"] == f"{told['TableArn']}/index/by_n"
-        assert told["RestoreSummary"]["SourceBackupArn"] == arn
+        described = client.describe_table(TableName="new")["Table"]
+        assert (described["ItemCount"], described["TableStatus"]) == (1, "ACTIVE")
+        assert described["GlobalSecondaryIndexes"][0]["IndexArn"] == f"{described['TableArn']}/index/by_n"
+        assert described["RestoreSummary"]["SourceBackupArn"] == arn
         assert client.scan(TableName="new", IndexName="by_n")["Count"] == 1
 
 
@@ -51,8 +51,8 @@ def test_a_restore_takes_its_time(connect):
             client.restore_table_from_backup(TargetTableName="new", BackupArn=arn)
         fake.pass_time(60)
         client.restore_table_from_backup(TargetTableName="new", BackupArn=arn)
-        told = client.describe_table(TableName="new")["Table"]
-        assert (told["TableStatus"], told["RestoreSummary"]["RestoreInProgress"]) == ("CREATING", True)
+        described = client.describe_table(TableName="new")["Table"]
+        assert (described["TableStatus"], described["RestoreSummary"]["RestoreInProgress"]) == ("CREATING", True)
         with pytest.raises(ClientError, match="ResourceNotFound"):
             client.scan(TableName="new")
         fake.pass_time(60)

@@ -5,10 +5,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ddbio.core.number import canonical_number
-from ddbio.testing.calls.updates import update_item
-from ddbio.testing.calls.writes import delete_item, put_item
-from ddbio.testing.expressions.condition import holds, predicate_of
-from ddbio.testing.expressions.names import Placeholders
+from ddbio.testing.calls.writes import delete_item, put_item, update_item
+from ddbio.testing.expressions.conditions import holds, predicate_of
+from ddbio.testing.expressions.parsing import Placeholders
 from ddbio.testing.refusal import Refusal
 from ddbio.testing.request import Request
 
@@ -47,7 +46,7 @@ def test_a_failed_condition_is_billed(hold, there, operation, members, units):
     held.now = 1.0
     body = refused(held, operation, **members, **ABSENT)
     assert body["__type"].endswith("#ConditionalCheckFailedException")
-    assert held.database.record.consumed("tab")[-1] == (1.0, 0.0, units)
+    assert held.database.consumption.consumed("tab")[-1] == (1.0, 0.0, units)
 
 
 def test_indexes_pay_nothing_for_a_failed_condition(hold):
@@ -62,7 +61,7 @@ def test_indexes_pay_nothing_for_a_failed_condition(hold):
     held.call(put_item, TableName="tab", Item={**KEY, "g": {"S": "a"}})
     held.now = 1.0
     refused(held, put_item, Item={**KEY, "g": {"S": "b"}}, **ABSENT)
-    assert held.database.record.consumed("tab") == [(0.0, 0.0, 2.0), (1.0, 0.0, 1.0)]
+    assert held.database.consumption.consumed("tab") == [(0.0, 0.0, 2.0), (1.0, 0.0, 1.0)]
 
 
 def test_a_throttled_write_is_not_judged(hold):

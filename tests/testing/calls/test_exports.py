@@ -34,11 +34,11 @@ def test_an_export_is_written_to_the_letter(exporting, tmp_path):
     started = client.export_table_to_point_in_time(TableArn=arn, S3Bucket="b", S3Prefix="a/b")["ExportDescription"]
     assert started["ExportStatus"] == "IN_PROGRESS"
     assert "ExportType" not in started
-    told = client.describe_export(ExportArn=started["ExportArn"])["ExportDescription"]
-    assert told["ExportStatus"] == "COMPLETED"
-    assert told["ItemCount"] == 50
+    described = client.describe_export(ExportArn=started["ExportArn"])["ExportDescription"]
+    assert described["ExportStatus"] == "COMPLETED"
+    assert described["ItemCount"] == 50
     bucket = tmp_path / "b"
-    folder = (bucket / told["ExportManifest"]).parent
+    folder = (bucket / described["ExportManifest"]).parent
     assert folder.parent == bucket / "a/b/AWSDynamoDB"
     assert {path.name for path in folder.iterdir()} == {
         "_started",
@@ -133,13 +133,13 @@ def test_an_export_goes_to_an_endpoint(connect):
         client = connect(fake.endpoint_url)
         client.update_continuous_backups(TableName="tab", **RECOVERY)
         arn = client.describe_table(TableName="tab")["Table"]["TableArn"]
-        told = {}
+        described = {}
         for bucket in ("there", "absent"):
             started = client.export_table_to_point_in_time(TableArn=arn, S3Bucket=bucket)["ExportDescription"]
-            told[bucket] = client.describe_export(ExportArn=started["ExportArn"])["ExportDescription"]
-        assert told["absent"]["ExportStatus"] == "FAILED"
-        assert told["absent"]["FailureCode"] == "S3NoSuchBucket"
-        body = s3.get_object(Bucket="there", Key=told["there"]["ExportManifest"])["Body"].read()
+            described[bucket] = client.describe_export(ExportArn=started["ExportArn"])["ExportDescription"]
+        assert described["absent"]["ExportStatus"] == "FAILED"
+        assert described["absent"]["FailureCode"] == "S3NoSuchBucket"
+        body = s3.get_object(Bucket="there", Key=described["there"]["ExportManifest"])["Body"].read()
         assert json.loads(body)["itemCount"] == 50
         s3.close()
 
@@ -175,11 +175,11 @@ def test_a_window_has_what_became_of_each_item(connect, tmp_path):
             ExportType="INCREMENTAL_EXPORT",
             IncrementalExportSpecification={"ExportFromTime": begin, "ExportToTime": begin + 900},
         )["ExportDescription"]
-        told = client.describe_export(ExportArn=started["ExportArn"])["ExportDescription"]
-    lines = lines_of(tmp_path / "b", told)
+        described = client.describe_export(ExportArn=started["ExportArn"])["ExportDescription"]
+    lines = lines_of(tmp_path / "b", described)
     found = {line["Keys"]["pk"]["S"]: sorted({*line} - {"Keys", "Metadata"}) for line in lines}
     assert found == {"changed": ["NewImage", "OldImage"], "new": ["NewImage"], "gone": ["OldImage"]}
-    assert len(lines) == told["ItemCount"] == 3
+    assert len(lines) == described["ItemCount"] == 3
     (changed,) = [line for line in lines if line["Keys"]["pk"]["S"] == "changed"]
     assert (changed["OldImage"]["n"], changed["NewImage"]["n"]) == ({"N": "0"}, {"N": "2"})
 
@@ -193,11 +193,11 @@ def test_an_export_takes_its_time_and_holds_its_own(connect, tmp_path):
         arn = client.describe_table(TableName="tab")["Table"]["TableArn"]
         started = client.export_table_to_point_in_time(TableArn=arn, S3Bucket="b")["ExportDescription"]
         client.put_item(TableName="tab", Item={"pk": {"S": "later"}})
-        told = client.describe_export(ExportArn=started["ExportArn"])["ExportDescription"]
-        assert (told["ExportStatus"], "ItemCount" in told) == ("IN_PROGRESS", False)
+        described = client.describe_export(ExportArn=started["ExportArn"])["ExportDescription"]
+        assert (described["ExportStatus"], "ItemCount" in described) == ("IN_PROGRESS", False)
         fake.pass_time(60)
-        told = client.describe_export(ExportArn=started["ExportArn"])["ExportDescription"]
-        assert (told["ExportStatus"], told["ItemCount"]) == ("COMPLETED", 50)
+        described = client.describe_export(ExportArn=started["ExportArn"])["ExportDescription"]
+        assert (described["ExportStatus"], described["ItemCount"]) == ("COMPLETED", 50)
 
 
 def test_a_past_state_is_exported(connect, tmp_path):
@@ -213,5 +213,5 @@ def test_a_past_state_is_exported(connect, tmp_path):
         at = math.ceil(described["CreationDateTime"].timestamp()) + 50
         request = {"TableArn": described["TableArn"], "S3Bucket": "b", "ExportTime": at}
         arn = client.export_table_to_point_in_time(**request)["ExportDescription"]["ExportArn"]
-        told = client.describe_export(ExportArn=arn)["ExportDescription"]
-    assert lines_of(tmp_path / "b", told) == [{"Item": {"pk": {"S": "old"}}}]
+        described = client.describe_export(ExportArn=arn)["ExportDescription"]
+    assert lines_of(tmp_path / "b", described) == [{"Item": {"pk": {"S": "old"}}}]

@@ -54,8 +54,8 @@ def test_duplicates_are_counted_and_blanks_are_not(importing):
     client, bucket = importing
     put(bucket, "in/a", lines("a", "b") + b"\n  \n" + lines("a"))
     put(bucket, "in/empty", b"")
-    told = imported(client)
-    assert (told["ImportStatus"], told["ImportedItemCount"], told["ErrorCount"]) == ("COMPLETED", 3, 0)
+    described = imported(client)
+    assert (described["ImportStatus"], described["ImportedItemCount"], described["ErrorCount"]) == ("COMPLETED", 3, 0)
     assert client.describe_table(TableName="tab")["Table"]["ItemCount"] == 2
 
 
@@ -65,9 +65,9 @@ def test_a_bad_line_ends_its_object(importing, bad):
     client, bucket = importing
     put(bucket, "in/a", lines("a") + bad + b"\n" + lines("b", "c"))
     put(bucket, "in/b", lines("d"))
-    told = imported(client)
-    assert (told["ImportStatus"], told["FailureCode"]) == ("FAILED", "ItemValidationError")
-    assert (told["ProcessedItemCount"], told["ImportedItemCount"], told["ErrorCount"]) == (3, 2, 1)
+    described = imported(client)
+    assert (described["ImportStatus"], described["FailureCode"]) == ("FAILED", "ItemValidationError")
+    assert (described["ProcessedItemCount"], described["ImportedItemCount"], described["ErrorCount"]) == (3, 2, 1)
     assert client.describe_table(TableName="tab")["Table"]["ItemCount"] == 2
 
 
@@ -75,8 +75,8 @@ def test_sizes_are_those_of_the_text(importing):
     """Compressed objects count by what they inflate to; nothing says what they are but the request."""
     client, bucket = importing
     put(bucket, "in/a", gzip.compress(lines("a", "b")))
-    told = imported(client, InputCompressionType="GZIP")
-    assert told["ProcessedSizeBytes"] == len(lines("a", "b"))
+    described = imported(client, InputCompressionType="GZIP")
+    assert described["ProcessedSizeBytes"] == len(lines("a", "b"))
     assert imported(client, "other")["FailureCode"] == "ItemValidationError"
 
 
@@ -85,8 +85,8 @@ def test_an_empty_prefix_makes_an_empty_table(importing):
     client, _ = importing
     assert imported(client)["ImportStatus"] == "COMPLETED"
     assert client.describe_table(TableName="tab")["Table"]["ItemCount"] == 0
-    told = imported(client, "none", S3BucketSource={"S3Bucket": "absent"})
-    assert (told["ImportStatus"], told["FailureCode"]) == ("FAILED", "S3NoSuchBucket")
+    described = imported(client, "none", S3BucketSource={"S3Bucket": "absent"})
+    assert (described["ImportStatus"], described["FailureCode"]) == ("FAILED", "S3NoSuchBucket")
     assert client.list_tables()["TableNames"] == ["tab"]
 
 

@@ -6,13 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ddbio.testing.expressions.key_condition import KeyRange, key_range
-from ddbio.testing.expressions.names import Placeholders
-from ddbio.testing.expressions.projection import attribute_paths, pick, projection_paths, tree_of
+from ddbio.testing.expressions.conditions import KeyRange, key_range
+from ddbio.testing.expressions.parsing import Placeholders, attribute_paths, pick, projection_paths, tree_of
 from ddbio.testing.loading import parse_key
 from ddbio.testing.refusal import Refusal
 from ddbio.testing.request import Request
-from ddbio.testing.tables.schema import hash_of
+from ddbio.testing.tables.items import hash_of
 
 CONDITIONS = st.sampled_from(
     ["s = :a", "s < :a", "s <= :a", "s > :a", "s >= :a", ":a > s", "s BETWEEN :a AND :b", "begins_with(s, :a)"]

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ddbio.testing.calls.paging import scan
+from ddbio.testing.calls.scans import scan
 from ddbio.testing.calls.writes import batch_write_item, put_item
 from ddbio.testing.refusal import Refusal
 from ddbio.testing.tables.capacity import Bucket, Capacity, Draw, Throughput, partition_count
@@ -23,8 +23,8 @@ def puts(*sizes, key=None):
 
 def reason(refusal):
     """Return the throttling reason of a refusal."""
-    (told,) = refusal.body["ThrottlingReasons"]
-    return told["reason"], told["resource"]
+    (reason,) = refusal.body["ThrottlingReasons"]
+    return reason["reason"], reason["resource"]
 
 
 @pytest.mark.parametrize(
@@ -157,7 +157,7 @@ def test_index_without_capacity_refuses_the_write(hold):
     with pytest.raises(Refusal) as caught:
         held.call(put_item, TableName="tab", Item={"pk": {"S": "f"}, "g": {"S": "g"}})
     assert reason(caught.value) == ("IndexWriteProvisionedThroughputExceeded", ARN + "/index/byg")
-    assert held.database.tables["tab"].shelf.count == 5
+    assert held.database.tables["tab"].store.count == 5
 
 
 def test_consumption_is_recorded_per_100_ms(hold):
@@ -169,7 +169,7 @@ def test_consumption_is_recorded_per_100_ms(hold):
     held.now = 0.26
     held.call(scan, TableName="one")
     held.call(put_item, TableName="two", Item={"pk": {"S": "a"}, "x": {"S": "x" * 2000}})
-    record = held.database.record
+    record = held.database.consumption
     assert record.consumed() == [(0.0, 0.0, 1.0), (0.2, 0.5, 2.0)]
     assert record.consumed("one") == [(0.0, 0.0, 1.0), (0.2, 0.5, 0.0)]
     assert record.consumed("absent") == []

@@ -2,8 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from ddbio.testing.calls.updates import update_item
-from ddbio.testing.calls.writes import batch_write_item, delete_item, put_item
+from ddbio.testing.calls.writes import batch_write_item, delete_item, put_item, update_item
 from ddbio.testing.refusal import Refusal
 from ddbio.testing.tables.definition import Defaults
 
@@ -35,8 +34,8 @@ def refusal(held, operation, **members):
     """Return the throttling reason of a refused call."""
     with pytest.raises(Refusal) as caught:
         held.call(operation, **members)
-    (told,) = caught.value.body["ThrottlingReasons"]
-    return told["reason"], told["resource"]
+    (reason,) = caught.value.body["ThrottlingReasons"]
+    return reason["reason"], reason["resource"]
 
 
 @pytest.fixture
@@ -53,7 +52,7 @@ def test_an_exhausted_index_leaves_items_of_a_batch_unprocessed(weak):
     sent = [{"PutRequest": {"Item": item(str(at), "g" if at % 2 else None)}} for at in range(10)]
     left = weak.call(batch_write_item, RequestItems={"tab": sent})["UnprocessedItems"]["tab"]
     assert left == sent[5::2]
-    assert weak.database.tables["tab"].shelf.count == 10 - len(left)
+    assert weak.database.tables["tab"].store.count == 10 - len(left)
 
 
 def test_a_batch_that_only_the_index_refuses_names_the_index(weak):
@@ -84,10 +83,10 @@ def test_whatever_changes_an_entry_waits_for_the_index(weak, operation, members)
     """An index without units holds back updates, deletes and puts of its items, and only these."""
     weak.call(put_item, TableName="tab", Item=item("a", "g", 5))
     weak.call(put_item, TableName="tab", Item=item("b"))
-    before = weak.database.tables["tab"].shelf.get(weak.database.tables["tab"].keys.key_of({"pk": {"S": "a"}}))
+    before = weak.database.tables["tab"].store.get(weak.database.tables["tab"].keys.key_of({"pk": {"S": "a"}}))
     assert refusal(weak, operation, TableName="tab", **members)[0] == "IndexWriteProvisionedThroughputExceeded"
-    assert weak.database.tables["tab"].shelf.count == 2
-    after = weak.database.tables["tab"].shelf.get(weak.database.tables["tab"].keys.key_of({"pk": {"S": "a"}}))
+    assert weak.database.tables["tab"].store.count == 2
+    after = weak.database.tables["tab"].store.get(weak.database.tables["tab"].keys.key_of({"pk": {"S": "a"}}))
     assert before == after
     weak.now = 10.0
     weak.call(operation, TableName="tab", **members)

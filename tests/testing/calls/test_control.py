@@ -2,8 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from ddbio.testing.calls.changes import update_table
-from ddbio.testing.calls.control import describe_table
+from ddbio.testing.calls.control import describe_table, update_table
 from ddbio.testing.calls.writes import put_item
 from ddbio.testing.refusal import Refusal
 
@@ -51,9 +50,9 @@ def test_an_index_is_rebilled_by_itself(held):
     held.call(update_table, TableName="tab", GlobalSecondaryIndexUpdates=[update])
     held.now = 1.0
     assert spend(held, 10, g={"S": "g"}) == 4
-    (told,) = held.call(describe_table, TableName="tab")["Table"]["GlobalSecondaryIndexes"]
-    assert told["ProvisionedThroughput"]["WriteCapacityUnits"] == 3
-    assert told["ItemCount"] == 4
+    (index,) = held.call(describe_table, TableName="tab")["Table"]["GlobalSecondaryIndexes"]
+    assert index["ProvisionedThroughput"]["WriteCapacityUnits"] == 3
+    assert index["ItemCount"] == 4
 
 
 def test_on_demand_frees_table_and_index(held):

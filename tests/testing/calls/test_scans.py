@@ -4,18 +4,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ddbio.testing.calls.paging import MAX_PAGE_BYTES, backward_page, forward_page, scan
+from ddbio.testing.calls.scans import MAX_PAGE_BYTES, backward_page, forward_page, scan
 from ddbio.testing.calls.writes import put_item
-from ddbio.testing.tables.schema import HASH_BITS, hash_bounds, part_of_hash
-from ddbio.testing.tables.shelf import Shelf, Stored, freeze
+from ddbio.testing.tables.items import HASH_BITS, ItemStore, Stored, hash_bounds, part_of_hash, snapshot_of
 
 SIZES = st.lists(st.integers(1, MAX_PAGE_BYTES), max_size=30)
 LIMITS = st.none() | st.integers(1, 10)
 
 
-def frozen(sizes):
-    """Return a frozen shelf of items of these sizes."""
-    return freeze(((at, b"", b""), Stored(b"{}", size)) for at, size in enumerate(sizes))
+def snapshot(sizes):
+    """Return a snapshot store of items of these sizes."""
+    return snapshot_of(((at, b"", b""), Stored(b"{}", size)) for at, size in enumerate(sizes))
 
 
 def is_whole_page(sizes, limit):
@@ -28,7 +27,7 @@ def test_forward_pages_read_everything_once(sizes, limit):
     """Pages follow each other, stop after the item that reaches 1 MiB or at the limit, and end with the last item."""
     first, end = 0, len(sizes)
     while True:
-        page = forward_page(frozen(sizes), first, end, limit)
+        page = forward_page(snapshot(sizes), first, end, limit)
         assert page.first == first
         assert page.stops_early == (page.last < end)
         if not page.stops_early:
@@ -41,8 +40,8 @@ def test_forward_pages_read_everything_once(sizes, limit):
 def test_backward_pages_mirror_forward_pages(sizes, limit):
     """Reading backward is reading the reversed items forward."""
     count = len(sizes)
-    ahead = forward_page(frozen(sizes[::-1]), 0, count, limit)
-    back = backward_page(frozen(sizes), 0, count, limit)
+    ahead = forward_page(snapshot(sizes[::-1]), 0, count, limit)
+    back = backward_page(snapshot(sizes), 0, count, limit)
     assert (back.first, back.last, back.stops_early) == (count - ahead.last, count, ahead.stops_early)
 
 
@@ -51,20 +50,20 @@ def test_backward_pages_mirror_forward_pages(sizes, limit):
     rests=st.sets(st.integers(0, 40)),
 )
 def test_shelf_is_a_sorted_map(writes, rests):
-    """Whatever is put and removed, and whenever the shelf comes to rest, it holds the last of each key in order."""
-    shelf, model = Shelf(), {}
-    for at, (number, wire) in enumerate(writes):
+    """Whatever is put and removed, and whenever the store comes to rest, it holds the last of each key in order."""
+    store, model = ItemStore(), {}
+    for at, (number, text) in enumerate(writes):
         key = (number, b"k", b"")
-        shelf.replace(key, None if wire is None else Stored(wire, len(wire)))
-        model[key] = wire
+        store.replace(key, None if text is None else Stored(text, len(text)))
+        model[key] = text
         if at in rests:
-            shelf.frozen()
-        assert shelf.get(key) == (None if wire is None else Stored(wire, len(wire)))
-    kept = {key: wire for key, wire in sorted(model.items()) if wire is not None}
-    rest = shelf.frozen()
+            store.snapshot()
+        assert store.get(key) == (None if text is None else Stored(text, len(text)))
+    kept = {key: text for key, text in sorted(model.items()) if text is not None}
+    rest = store.snapshot()
     assert rest.keys == list(kept)
-    assert bytes(rest.wires(0, len(kept))) == b",".join(kept.values())
-    assert (shelf.count, shelf.size_bytes) == (len(kept), sum(map(len, kept.values())))
+    assert bytes(rest.json_between(0, len(kept))) == b",".join(kept.values())
+    assert (store.count, store.size_bytes) == (len(kept), sum(map(len, kept.values())))
 
 
 @given(hash_value=st.integers(0, 2**HASH_BITS - 1), parts=st.integers(1, 1_000_000))
@@ -84,7 +83,7 @@ def test_segment_pays_for_the_partitions_it_visits(hold, segments, units):
     held.now = 1.0
     held.call(put_item, TableName="tab", Item={"pk": {"S": "a"}})
     held.call(scan, TableName="tab", Segment=0, TotalSegments=segments)
-    assert sum(read for _, read, _ in held.database.record.consumed()) == units
+    assert sum(read for _, read, _ in held.database.consumption.consumed()) == units
 
 
 def test_consistent_page_costs_its_bytes_per_partition(hold):
@@ -94,10 +93,10 @@ def test_consistent_page_costs_its_bytes_per_partition(hold):
     for at in range(40):
         held.now += 1.0
         held.call(put_item, TableName="tab", Item={"pk": {"S": str(at)}, "x": {"S": "x" * 3000}})
-    before = sum(read for _, read, _ in held.database.record.consumed())
+    before = sum(read for _, read, _ in held.database.consumption.consumed())
     held.call(scan, TableName="tab", ConsistentRead=True)
-    consumed = sum(read for _, read, _ in held.database.record.consumed()) - before
+    consumed = sum(read for _, read, _ in held.database.consumption.consumed()) - before
     by_partition = [0] * 4
-    for key, stored in held.database.tables["tab"].shelf.frozen().entries():
+    for key, stored in held.database.tables["tab"].store.snapshot().entries():
         by_partition[part_of_hash(key[0], 4)] += stored.size_bytes
     assert consumed == sum(-(-size // 4096) for size in by_partition)
