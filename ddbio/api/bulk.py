@@ -9,9 +9,8 @@ from ddbio.ops.imports import bulk
 from ddbio.options import BulkReportOptions, BulkStartOptions, ConnectionOptions, WaitOptions, parse_options
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from ddbio.core.imports.jobs import BulkEntry, BulkJob
+    from ddbio.ops.imports.bulk import BulkReport
 
 
 def start_bulk_put(source: str, table: str, reports: str, **options: Any) -> BulkJob:
@@ -108,8 +107,8 @@ def list_bulk_puts(**options: Any) -> list[BulkEntry]:
     return bulk.list_of(parse_options(ConnectionOptions, options))
 
 
-def read_bulk_report(place: str | os.PathLike[str], **options: Any) -> pa.Table:
-    """Return what the service reports of items that a bulk put did not put, a row each; experimental.
+def read_bulk_report(place: str | os.PathLike[str], **options: Any) -> BulkReport:
+    """Return what the service reports of items that a bulk put did not put: rows and counts; experimental.
 
     Parameters
     ----------
@@ -118,15 +117,9 @@ def read_bulk_report(place: str | os.PathLike[str], **options: Any) -> pa.Table:
     **options
         Fields of :class:`ddbio.options.BulkReportOptions`: ``reject_to`` and those of the connection.
 
-    Returns
-    -------
-    pyarrow.Table
-        ``kind`` (``error`` or ``condition``), ``reason``, ``message``, ``object``, and as JSON ``item``,
-        ``existing_item`` and ``rest``, which is whatever of the record was not understood.
-
     Raises
     ------
     DdbioError
         With what happened, to what, and what to do.
     """
-    return bulk.read_reports(parse_options(BulkReportOptions, {**options, "place": os.fspath(place)})).rows
+    return bulk.read_reports(parse_options(BulkReportOptions, {**options, "place": os.fspath(place)}))

@@ -18,7 +18,7 @@ from ddbio.options import (
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from ddbio.ops.copy import CopyReport
+    from ddbio.ops.copy import CopyReport, CreatedTable
     from ddbio.ops.job.report import WriteReport
     from ddbio.ops.loads.sources import Rows
 
@@ -91,8 +91,8 @@ def copy_table(source: str, target: str, **options: Any) -> CopyReport:
     return copying.copy(parse_options(CopyOptions, {**options, "source": source, "target": target}))
 
 
-def create_table_like(source: str, target: str, **options: Any) -> dict[str, Any]:
-    """Create a table like another one, wait until it is ACTIVE, and return the CreateTable request that made it.
+def create_table_like(source: str, target: str, **options: Any) -> CreatedTable:
+    """Create a table like another one, wait until it is ACTIVE, and return its name and the request that created it.
 
     Keys, indexes, billing, streams, encryption, table class, deletion protection and time to live are the source's.
 

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict
 from typing import Any
 
 import click
 
 from ddbio.cli.flags import JSON_FLAG, flags_of, parse_flags
-from ddbio.cli.show import format_bytes, format_values, to_json
+from ddbio.cli.show import format_bytes, format_values
 from ddbio.cli.waiting import JobWatch
 from ddbio.ops import backup as ops
 from ddbio.options import BackupCreateOptions, ConnectionOptions, RestoreOptions
@@ -31,7 +30,7 @@ def create(*, as_json: bool, dry_run: bool, **flags: Any) -> None:
     """Back TABLE up, and wait until the backup can be restored."""
     options = parse_flags(BackupCreateOptions, flags)
     result: Any = ops.describe_source(options) if dry_run else ops.create(options, JobWatch("backup").look)
-    click.echo(to_json(result) if as_json else format_values(asdict(result)))
+    click.echo(result.to_json() if as_json else format_values(result.to_dict()))
 
 
 @backup.command("list")
@@ -42,7 +41,7 @@ def list_backups(*, as_json: bool, table: str | None, **flags: Any) -> None:
     """List the backups of TABLE or of all tables, those of AWS Backup included."""
     found = ops.list_of(table, parse_flags(ConnectionOptions, flags))
     if as_json:
-        click.echo(json.dumps({"backups": [asdict(each) for each in found]}))
+        click.echo(json.dumps({"backups": [each.to_dict() for each in found]}))
         return
     lines = (
         f"{each.status:<11}{each.table}  {format_bytes(each.size_bytes)}  {each.name}  {each.arn}" for each in found
@@ -63,4 +62,4 @@ def restore(*, as_json: bool, dry_run: bool, **flags: Any) -> None:
     """
     options = parse_flags(RestoreOptions, flags)
     result: Any = ops.plan_of(options) if dry_run else ops.restore(options, JobWatch("restore").look)
-    click.echo(to_json(result) if as_json else format_values(asdict(result)))
+    click.echo(result.to_json() if as_json else format_values(result.to_dict()))

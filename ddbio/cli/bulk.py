@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict
 from typing import Any
 
 import click
 
 from ddbio.cli.flags import JSON_FLAG, flags_of, parse_flags
-from ddbio.cli.show import format_values, to_json
+from ddbio.cli.show import format_values
 from ddbio.cli.waiting import JobWatch
 from ddbio.ops.imports import bulk as ops
 from ddbio.options import BulkReportOptions, BulkStartOptions, ConnectionOptions, WaitOptions
@@ -31,7 +30,7 @@ def start(*, as_json: bool, dry_run: bool, **flags: Any) -> None:
     """Start to put the objects below SOURCE into TABLE; what is refused goes to REPORTS. All on S3."""
     options = parse_flags(BulkStartOptions, flags)
     result: Any = ops.plan_of(options) if dry_run else ops.start(options)
-    click.echo(to_json(result) if as_json else format_values(asdict(result)))
+    click.echo(result.to_json() if as_json else format_values(result.to_dict()))
 
 
 @bulk.command()
@@ -41,7 +40,7 @@ def start(*, as_json: bool, dry_run: bool, **flags: Any) -> None:
 def wait(*, as_json: bool, **flags: Any) -> None:
     """Wait until the bulk operation ARN has put every item; fail if it fails or refuses some."""
     job = ops.wait(parse_flags(WaitOptions, flags), JobWatch("bulk put").look)
-    click.echo(to_json(job) if as_json else format_values(asdict(job)))
+    click.echo(job.to_json() if as_json else format_values(job.to_dict()))
 
 
 @bulk.command("list")
@@ -51,7 +50,7 @@ def list_operations(*, as_json: bool, **flags: Any) -> None:
     """List the bulk operations of the last 90 days."""
     found = ops.list_of(parse_flags(ConnectionOptions, flags))
     if as_json:
-        click.echo(json.dumps({"bulk_puts": [asdict(each) for each in found]}))
+        click.echo(json.dumps({"bulk_puts": [each.to_dict() for each in found]}))
     else:
         click.echo("\n".join(f"{each.status:<22}{each.arn}" for each in found) or "no bulk operation")
 
@@ -63,7 +62,7 @@ def list_operations(*, as_json: bool, **flags: Any) -> None:
 def show(*, as_json: bool, arn: str, **flags: Any) -> None:
     """Show what is known of the bulk operation ARN."""
     job = ops.describe(arn, parse_flags(ConnectionOptions, flags))
-    click.echo(to_json(job) if as_json else format_values(asdict(job)))
+    click.echo(job.to_json() if as_json else format_values(job.to_dict()))
 
 
 @bulk.command()
@@ -73,7 +72,7 @@ def show(*, as_json: bool, arn: str, **flags: Any) -> None:
 def cancel(*, as_json: bool, arn: str, **flags: Any) -> None:
     """Ask that the bulk operation ARN stops; what it has put stays."""
     job = ops.cancel(arn, parse_flags(ConnectionOptions, flags))
-    click.echo(to_json(job) if as_json else format_values(asdict(job)))
+    click.echo(job.to_json() if as_json else format_values(job.to_dict()))
 
 
 @bulk.command()
@@ -83,4 +82,4 @@ def cancel(*, as_json: bool, arn: str, **flags: Any) -> None:
 def report(*, as_json: bool, **flags: Any) -> None:
     """Count what the bulk operation PLACE, an ARN, or reports below a prefix, say was not put, by reason."""
     found = ops.read_reports(parse_flags(BulkReportOptions, flags)).summary
-    click.echo(to_json(found) if as_json else format_values(asdict(found)))
+    click.echo(found.to_json() if as_json else format_values(found.to_dict()))

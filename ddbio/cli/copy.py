@@ -9,7 +9,7 @@ import click
 
 from ddbio.cli.flags import JSON_FLAG, QUIET_FLAG, command_of, flags_of, parse_flags
 from ddbio.cli.progress import CopyProgress
-from ddbio.cli.show import counted, format_plan, plan_to_dict
+from ddbio.cli.show import counted, format_plan
 from ddbio.ops import copy as copying
 from ddbio.options import CopyOptions, CreateLikeOptions
 
@@ -29,7 +29,7 @@ def copy(*, as_json: bool, quiet: bool, dry_run: bool, **flags: Any) -> None:
     options = parse_flags(CopyOptions, flags)
     if dry_run:
         plan = copying.plan_copy(options)
-        click.echo(_plan_json(plan) if as_json else format_copy_plan(plan))
+        click.echo(plan.to_json() if as_json else format_copy_plan(plan))
         return
     watch = CopyProgress(show_plan=not (as_json or quiet), quiet=quiet)
     try:
@@ -53,8 +53,8 @@ def table() -> None:
 @JSON_FLAG
 def create_like(*, as_json: bool, **flags: Any) -> None:
     """Create table TARGET like table SOURCE, without its items, and wait until it is ACTIVE."""
-    request = copying.create_like(parse_flags(CreateLikeOptions, flags))
-    click.echo(json.dumps(request) if as_json else f"table {request['TableName']} is ACTIVE")
+    made = copying.create_like(parse_flags(CreateLikeOptions, flags))
+    click.echo(made.to_json() if as_json else f"table {made.table} is ACTIVE")
 
 
 def format_copy_plan(plan: CopyPlan) -> str:
@@ -82,11 +82,3 @@ def format_copy(report: CopyReport) -> str:
     if report.verified:
         rows.append(("verified", f"both tables have the digest {report.digest}"))
     return "\n".join(f"{name:<10}{value}" for name, value in rows)
-
-
-def _plan_json(plan: CopyPlan) -> str:
-    write = None
-    if plan.write is not None:
-        names = ("table", "mode", "newer_by", "lanes", "wcu_per_second")
-        write = {name: getattr(plan.write, name) for name in names}
-    return json.dumps({"scan": plan_to_dict(plan.scan), "write": write, "creates": plan.creates}, ensure_ascii=False)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -61,7 +60,7 @@ def plan_load(*, as_json: bool, **flags: Any) -> None:
 
 def _print_plan(options: LoadOptions, *, as_json: bool) -> None:
     made = load_plan_of(options)
-    click.echo(json.dumps(dataclasses.asdict(made), ensure_ascii=False) if as_json else format_load_plan(made))
+    click.echo(made.to_json() if as_json else format_load_plan(made))
 
 
 def format_write(report: WriteReport) -> str:

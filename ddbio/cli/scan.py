@@ -9,7 +9,7 @@ import click
 
 from ddbio.cli.flags import CONF_FLAG, JSON_FLAG, MASTER_FLAG, QUIET_FLAG, flags_of, parse_conf, parse_flags
 from ddbio.cli.progress import ProgressWatch
-from ddbio.cli.show import format_plan, format_report, plan_to_dict
+from ddbio.cli.show import format_plan, format_report
 from ddbio.ops.scans.plan import plan_of, plan_to_files
 from ddbio.ops.scans.to_files import scan_to_files
 from ddbio.options import ScanToFilesOptions
@@ -55,7 +55,7 @@ def _print_plan(options: ScanToFilesOptions, *, as_json: bool) -> None:
     dest = None if options.dest == _UNPLANNED else options.dest
     made = plan_of(options) if dest is None else plan_to_files(options)
     if as_json:
-        click.echo(json.dumps(plan_to_dict(made) | {"dest": dest}, ensure_ascii=False))
+        click.echo(json.dumps(made.to_dict() | {"dest": dest}, ensure_ascii=False))
     else:
         target = "" if dest is None else f"{'target':<9}{dest} (mode {options.mode})\n"
         click.echo(target + format_plan(made))

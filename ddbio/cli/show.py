@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import json
-from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from ddbio.core.schema.arrow import format_schema
-from ddbio.core.schema.file import schema_to_json
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -102,12 +99,6 @@ def format_load_plan(plan: LoadPlan) -> str:
     return "\n".join(f"{name:<9}{value}" for name, value in lines)
 
 
-def plan_to_dict(plan: ScanPlan) -> dict[str, Any]:
-    """Return a plan as plain values; its schema in the form that ``--schema`` takes."""
-    values = {name: getattr(plan, name) for name in plan.__dataclass_fields__ if name != "schema"}
-    return {**values, "lanes_per_task": plan.lanes_per_task, "schema": json.loads(schema_to_json(plan.schema))}
-
-
 def format_report(report: ScanReport) -> str:
     """Return a scan's report as lines of name and value, then its files."""
     megabytes = report.wire_bytes / 1e6
@@ -130,11 +121,6 @@ def format_report(report: ScanReport) -> str:
     return "\n".join(f"{name:<10}{value}" for name, value in rows)
 
 
-def to_json(result: Any) -> str:
-    """Return a frozen result as one line of JSON, times in ISO 8601."""
-    return json.dumps(asdict(result), ensure_ascii=False, default=_text)
-
-
 def format_values(values: dict[str, Any]) -> str:
     """Return names and values as lines, those that say nothing left out."""
     shown = {name: _spelled(value) for name, value in values.items() if value not in (None, "", False, ())}
@@ -146,10 +132,6 @@ def _spelled(value: Any) -> str:
     if isinstance(value, tuple):
         return ", ".join(map(_spelled, value))
     return f"{value:,}" if type(value) is int else str(value)
-
-
-def _text(value: Any) -> str:
-    return str(value.isoformat())
 
 
 def format_export_plan(plan: ExportReadPlan) -> str:

@@ -5,12 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from ddbio.core.result import Result
+
 if TYPE_CHECKING:
     from datetime import datetime
 
 
 @dataclass(frozen=True)
-class BackupJob:
+class BackupJob(Result):
     """Hold what is known of a backup; times are ISO 8601.
 
     Attributes
@@ -42,7 +44,7 @@ class BackupJob:
 
 
 @dataclass(frozen=True)
-class RestorePlan:
+class RestorePlan(Result):
     """State a restore completely before it is asked for; ``at`` is None for a backup and for the latest time."""
 
     target: str
@@ -54,7 +56,7 @@ class RestorePlan:
 
 
 @dataclass(frozen=True)
-class RestoreJob:
+class RestoreJob(Result):
     """Hold what is known of a restored table.
 
     Attributes

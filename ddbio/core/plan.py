@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import math
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, Any, Literal
 
 from ddbio.core.capacity import page_limit, read_units
+from ddbio.core.result import Result
+from ddbio.core.schema.file import schema_to_json
 from ddbio.errors import OptionError
 
 if TYPE_CHECKING:
@@ -52,7 +55,7 @@ class Sample:
 
 
 @dataclass(frozen=True)
-class ScanPlan:
+class ScanPlan(Result):
     """State a scan completely before it starts."""
 
     table: str
@@ -78,6 +81,11 @@ class ScanPlan:
     def lanes_per_task(self) -> int:
         """Return how many segments one task reads at the same time."""
         return math.ceil(self.lanes / self.tasks)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the plan as plain values, its schema in the form that ``schema`` and ``--schema`` take."""
+        values = {field.name: getattr(self, field.name) for field in fields(self) if field.name != "schema"}
+        return {**values, "lanes_per_task": self.lanes_per_task, "schema": json.loads(schema_to_json(self.schema))}
 
     def groups(self) -> list[tuple[int, ...]]:
         """Return the segments of each task, spread so that neighbours in hash order are read at different times."""

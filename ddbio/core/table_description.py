@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from ddbio.core.result import Result
 from ddbio.errors import OptionError
 
 if TYPE_CHECKING:
@@ -35,7 +36,7 @@ class IndexDescription:
 
 
 @dataclass(frozen=True)
-class TableDescription:
+class TableDescription(Result):
     """Describe a table as DescribeTable does, in ddbio's words.
 
     ``item_count`` and ``size_bytes`` are the service's own, refreshed about every six hours: 0 can mean unknown.

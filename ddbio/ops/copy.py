@@ -15,6 +15,7 @@ from ddbio.core.capacity import read_units
 from ddbio.core.loads.encode import raw_item_reader
 from ddbio.core.loads.plan import BATCH_LANES, plan_write
 from ddbio.core.plan import ROTATED_PAGE_BYTES, budget_of, rotated_segments
+from ddbio.core.result import Result
 from ddbio.core.table_like import table_like
 from ddbio.errors import NotFoundError, OptionError, SchemaError, TargetError, ValidationError
 from ddbio.ops.job.report import Clock, Report
@@ -40,7 +41,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class CopyPlan:
+class CopyPlan(Result):
     """State a copy before it starts: its scan, its write, and the request that creates the target, if any.
 
     ``write`` is None where the target does not exist yet.
@@ -93,8 +94,16 @@ class CopyReport(Report):
     digest: str | None = None
 
 
-def create_like(options: CreateLikeOptions) -> dict[str, Any]:
-    """Create a table like another one, wait until it is ACTIVE, and return the request that made it.
+@dataclass(frozen=True)
+class CreatedTable(Result):
+    """Name a table that was created, and hold the CreateTable request that did it."""
+
+    table: str
+    request: dict[str, Any]
+
+
+def create_like(options: CreateLikeOptions) -> CreatedTable:
+    """Create a table like another one, and wait until it is ACTIVE.
 
     Raises
     ------
@@ -112,7 +121,7 @@ def create_like(options: CreateLikeOptions) -> dict[str, Any]:
     await_end(lambda: describe_table(spec, options.target), options)
     if expiry is not None:
         expire_by(spec, options.target, expiry)
-    return request
+    return CreatedTable(options.target, request)
 
 
 def plan_copy(options: CopyOptions) -> CopyPlan:

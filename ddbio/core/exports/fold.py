@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ddbio.core.changes import PUT
+from ddbio.core.result import Result
 from ddbio.core.schema.arrow import RESCUE_NAME, name_of_field
 from ddbio.core.text.json_text import compact_json
 from ddbio.errors import ExportIncompleteError, SchemaError
@@ -34,7 +35,7 @@ _PLACE = "place"
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class Window:
+class Window(Result):
     """Span the time from ``start`` on and before ``end``."""
 
     start: datetime

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from ddbio.core.jobs import s3_place
+from ddbio.core.result import Result
 from ddbio.errors import OptionError
 
 if TYPE_CHECKING:
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class ExportPlan:
+class ExportPlan(Result):
     """State an export completely before it is asked for.
 
     ``items`` and ``size_bytes`` are what DescribeTable says of the table; a full export is billed by its size.
@@ -41,7 +42,7 @@ class ExportPlan:
 
 
 @dataclass(frozen=True)
-class ExportEntry:
+class ExportEntry(Result):
     """Name an export as a listing does."""
 
     arn: str
@@ -50,7 +51,7 @@ class ExportEntry:
 
 
 @dataclass(frozen=True)
-class ExportJob:
+class ExportJob(Result):
     """Hold what is known of one export; times are ISO 8601.
 
     Attributes

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ddbio.core.jobs import s3_place
+from ddbio.core.result import Result
 from ddbio.core.table_description import IndexKey
 from ddbio.core.table_key import format_key, parse_key
 from ddbio.errors import OptionError
@@ -55,7 +56,7 @@ class ImportedFiles:
 
 
 @dataclass(frozen=True)
-class ImportPlan:
+class ImportPlan(Result):
     """State an import completely before it is asked for; ``items`` are those of the files, where they are known.
 
     ``unchecked`` are the indexes for whose keys the files' items were not checked.
@@ -82,7 +83,7 @@ class ImportPlan:
 
 
 @dataclass(frozen=True)
-class ImportEntry:
+class ImportEntry(Result):
     """Name an import as a listing does."""
 
     arn: str
@@ -92,7 +93,7 @@ class ImportEntry:
 
 
 @dataclass(frozen=True)
-class ImportJob:
+class ImportJob(Result):
     """Hold what is known of one import; times are ISO 8601, counts are 0 until it ends.
 
     Attributes
@@ -270,7 +271,7 @@ def chosen(name: str, given: str | None, stated: str | None) -> str:
 
 
 @dataclass(frozen=True)
-class BulkPlan:
+class BulkPlan(Result):
     """State a bulk put completely before it is asked for; ``items`` are those of the files, where they are known."""
 
     table: str
@@ -291,7 +292,7 @@ class BulkPlan:
 
 
 @dataclass(frozen=True)
-class BulkEntry:
+class BulkEntry(Result):
     """Name a bulk operation as a listing does."""
 
     arn: str
@@ -301,7 +302,7 @@ class BulkEntry:
 
 
 @dataclass(frozen=True)
-class BulkJob:
+class BulkJob(Result):
     """Hold what is known of one bulk put; times are ISO 8601.
 
     Attributes

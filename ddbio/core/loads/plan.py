@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from ddbio.core.pacing import DEFAULT_QUOTA_WCU, NEW_TABLE_WCU, Ramp
+from ddbio.core.result import Result
 from ddbio.errors import OptionError
 
 if TYPE_CHECKING:
@@ -38,7 +39,7 @@ MOST_TASKS = 4096
 
 
 @dataclass(frozen=True)
-class WritePlan:
+class WritePlan(Result):
     """Describe a write completely before it starts.
 
     Attributes
@@ -180,7 +181,7 @@ class SourceDescription:
 
 
 @dataclass(frozen=True)
-class LoadPlan:
+class LoadPlan(Result):
     """Describe a load before it starts.
 
     Attributes

@@ -10,7 +10,7 @@ import dataclasses
 import uuid
 from collections import Counter
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ddbio.aws import bulk
 from ddbio.aws.bucket import check_bucket
@@ -19,6 +19,7 @@ from ddbio.core.imports.bulk_report import parse_records, records_table
 from ddbio.core.imports.jobs import plan_bulk
 from ddbio.core.jobs import failure_of, s3_place
 from ddbio.core.loads.rejects import RejectedRow
+from ddbio.core.result import Result
 from ddbio.errors import NotFoundError, PartialWriteError, ValidationError
 from ddbio.files.decompress import GunzipLines
 from ddbio.ops.imports.jobs import files_of, files_of_job
@@ -123,7 +124,7 @@ _NO_RECORDS = (".md5", ".checksum")
 
 
 @dataclass(frozen=True)
-class BulkSummary:
+class BulkSummary(Result):
     """Count what was not put.
 
     Attributes
@@ -150,11 +151,24 @@ class BulkSummary:
 
 
 @dataclass(frozen=True)
-class BulkReport:
-    """Hold what was not put: a row each, and in numbers."""
+class BulkReport(Result):
+    """Hold the items that were not put, a row each, and their counts.
+
+    Attributes
+    ----------
+    rows
+        ``kind`` (``error`` or ``condition``), ``reason``, ``message``, ``object``, and as JSON ``item``,
+        ``existing_item`` and ``rest``, which is whatever of the record was not understood.
+    summary
+        The counts.
+    """
 
     rows: pa.Table
     summary: BulkSummary
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the counts and the rows as plain values."""
+        return {"summary": self.summary.to_dict(), "rows": self.rows.to_pylist()}
 
 
 def read_reports(options: BulkReportOptions) -> BulkReport:

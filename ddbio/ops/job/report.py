@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import dataclasses
-import json
 import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from ddbio.core.rescue import MisfitLog
+from ddbio.core.result import Result
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -18,17 +17,17 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class FileReport:
-    """Name one file of the output.
+class FileReport(Result):
+    """A file of the output.
 
     Attributes
     ----------
     path
-        Where it lies: a URI or a local path.
+        URI or local path.
     bytes
-        Its size.
+        Size.
     rows
-        Its rows.
+        Number of rows.
     """
 
     path: str
@@ -43,8 +42,8 @@ def file_reports(dest: str, files: Iterable[StagedFile]) -> tuple[FileReport, ..
 
 
 @dataclass(frozen=True)
-class MisfitReport:
-    """Count the values of one attribute that did not fit its column.
+class MisfitReport(Result):
+    """How many values of an attribute did not fit its column.
 
     Attributes
     ----------
@@ -76,30 +75,22 @@ def misfit_reports(logs: Iterable[MisfitLog]) -> tuple[MisfitReport, ...]:
 
 
 @dataclass(frozen=True)
-class Report:
-    """Hold what every verb's report shares; its fields are the keys of the JSON form."""
+class Report(Result):
+    """Base of the reports; the fields are the keys of the JSON form."""
 
     @classmethod
-    def from_dict(cls, stated: Mapping[str, Any]) -> Self:
-        """Return the report that ``to_dict`` gave as plain values."""
-        values = {name: tuple(value) if isinstance(value, list) else value for name, value in stated.items()}
+    def from_dict(cls, values: Mapping[str, Any]) -> Self:
+        """Return the report that ``to_dict`` or ``to_json`` turned into plain values."""
+        found = {name: tuple(value) if isinstance(value, list) else value for name, value in values.items()}
         for name, kind in (("files", FileReport), ("misfits", MisfitReport)):
-            if name in values:
-                values[name] = tuple(kind(**each) for each in values[name])
-        return cls(**values)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the report as plain values, keys in the order of the fields."""
-        return dataclasses.asdict(self)
-
-    def to_json(self) -> str:
-        """Return the report as one line of JSON."""
-        return json.dumps(self.to_dict(), ensure_ascii=False)
+            if name in found:
+                found[name] = tuple(kind(**each) for each in found[name])
+        return cls(**found)
 
 
 @dataclass(frozen=True)
 class ScanReport(Report):
-    """State what a scan read and wrote.
+    """What a scan read and wrote.
 
     Attributes
     ----------
@@ -138,7 +129,7 @@ class ScanReport(Report):
     files
         What was written.
     digest
-        Order-independent digest of the items as they came over the wire, or null.
+        Order-independent digest of the items as the service returned them, or null.
     """
 
     table: str
@@ -165,14 +156,14 @@ class ScanReport(Report):
 
 @dataclass(frozen=True)
 class DemoReport(ScanReport):
-    """State what the demo did: a scan's report, and whether the files hold what the table held.
+    """What the demo did: a scan's report, and whether the files hold what the table held.
 
     Attributes
     ----------
     validated
         Whether count and digest of source and target are equal.
     digest_source, digest_target
-        The digests, of the wire's items and of the rows read back from the files.
+        The digests of the items as the service returned them, and of the rows read back from the files.
     """
 
     validated: bool = False
@@ -182,7 +173,7 @@ class DemoReport(ScanReport):
 
 @dataclass(frozen=True)
 class WriteReport(Report):
-    """State what a load or a write did.
+    """What a load or a write did.
 
     Attributes
     ----------

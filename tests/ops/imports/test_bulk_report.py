@@ -40,7 +40,7 @@ def test_items_are_put_only_where_there_are_none(options):
     assert (job.status, job.processed_items, job.failed_items) == ("COMPLETED", 15, 0)
     found = {row["pk"]: row["v"] for row in ddbio.read_table("orders", **options).to_pylist()}
     assert found == {f"k{n}": 5 if n < 10 else 9 for n in range(15)}
-    report = ddbio.read_bulk_report(job.arn, **options).to_pylist()
+    report = ddbio.read_bulk_report(job.arn, **options).rows.to_pylist()
     assert {row["kind"] for row in report} == {"condition"}
     assert {row["reason"] for row in report} == {"ConditionalCheckFailedException"}
     assert sorted(json.loads(row["item"])["pk"]["S"] for row in report) == [f"k{n}" for n in range(10)]
@@ -53,7 +53,7 @@ def test_items_are_put_only_where_they_are_newer(options):
     job = put("newer", rows, options, newer_by="v")
     found = {row["pk"]: row["v"] for row in ddbio.read_table("orders", **options).to_pylist()}
     assert [found[key] for key in ("k0", "k1", "k2", "new")] == [5, 5, 6, 1]
-    assert ddbio.read_bulk_report(job.arn, **options).num_rows == 2
+    assert ddbio.read_bulk_report(job.arn, **options).rows.num_rows == 2
 
 
 def test_a_row_without_what_it_is_compared_by_is_refused(tmp_path):
@@ -105,7 +105,7 @@ def test_what_is_not_understood_is_kept(tmp_path):
     (tmp_path / "condition.txt").write_bytes(b"what is this\n[1]\n")
     (tmp_path / "manifest.json").write_bytes(b"{}")
     (tmp_path / "x.md5").write_bytes(b"00")
-    found = {row["rest"]: row for row in ddbio.read_bulk_report(tmp_path).to_pylist()}
+    found = {row["rest"]: row for row in ddbio.read_bulk_report(tmp_path).rows.to_pylist()}
     assert {rest: row["kind"] for rest, row in found.items()} == {
         '{"line":7}': "error",
         "[1]": "condition",

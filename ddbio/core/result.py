@@ -1,0 +1,92 @@
+"""The base of plans, jobs and reports: plain values, JSON, and readable forms for a prompt and for notebooks."""
+
+from __future__ import annotations
+
+import dataclasses
+import html
+import json
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from typing import ClassVar
+
+# A result whose fields fit into one line is shown in one.
+_LINE_LENGTH = 100
+# Of a longer sequence the first values are shown, and how many more there are.
+_SHOWN_VALUES = 5
+
+
+class Result:
+    """Give a frozen dataclass that a verb returns its ``to_dict``, ``to_json`` and readable forms."""
+
+    __slots__ = ()
+
+    if TYPE_CHECKING:
+        __dataclass_fields__: ClassVar[dict[str, dataclasses.Field[Any]]]
+
+    def __init_subclass__(cls) -> None:
+        """Keep the readable form: ``dataclass`` writes its own only into a class that has none."""
+        super().__init_subclass__()
+        if "__repr__" not in vars(cls):
+            cls.__repr__ = Result.__repr__  # type: ignore[method-assign]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the fields by name, in their order, as plain values; times are ISO 8601 text."""
+        return {field.name: _plain(getattr(self, field.name)) for field in dataclasses.fields(self)}
+
+    def to_json(self) -> str:
+        """Return the fields as one line of JSON."""
+        return json.dumps(self.to_dict(), ensure_ascii=False)
+
+    def __repr__(self) -> str:
+        """Return the fields that say something, on a line each if one line is too short."""
+        shown = [f"{name}={_short(value)}" for name, value in self._informative()]
+        name = type(self).__name__
+        line = f"{name}({', '.join(shown)})"
+        return (
+            line if len(line) <= _LINE_LENGTH else "\n    ".join([f"{name}(", *(f"{each}," for each in shown)]) + "\n)"
+        )
+
+    def _repr_html_(self) -> str:
+        """Return the fields that say something as a table, which notebooks show."""
+        rows = (
+            f"<tr><th style='text-align:left'>{html.escape(name)}</th>"
+            f"<td style='text-align:left'>{html.escape(_short(value))}</td></tr>"
+            for name, value in self._informative()
+        )
+        return f"<table><caption>{type(self).__name__}</caption>{''.join(rows)}</table>"
+
+    def _informative(self) -> list[tuple[str, Any]]:
+        values = ((field.name, getattr(self, field.name)) for field in dataclasses.fields(self))
+        return [(name, value) for name, value in values if value is not None and not _is_empty(value)]
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Result):
+        return value.to_dict()
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {field.name: _plain(getattr(value, field.name)) for field in dataclasses.fields(value)}
+    if isinstance(value, datetime):
+        return value.isoformat()
+    if isinstance(value, (tuple, list)):
+        return type(value)(map(_plain, value))
+    if isinstance(value, dict):
+        return {key: _plain(each) for key, each in value.items()}
+    return value
+
+
+def _is_empty(value: Any) -> bool:
+    return isinstance(value, (str, tuple, list, dict)) and not value
+
+
+def _short(value: Any) -> str:
+    if isinstance(value, (tuple, list)) and len(value) > _SHOWN_VALUES:
+        opening, closing = ("(", ")") if isinstance(value, tuple) else ("[", "]")
+        first = ", ".join(map(_short, value[:_SHOWN_VALUES]))
+        return f"{opening}{first}, … {len(value) - _SHOWN_VALUES} more{closing}"
+    text = repr(value)
+    if "\n" in text and not isinstance(value, Result):
+        # A schema or a table of Arrow.
+        return f"<{type(value).__name__} of {len(value)}>"
+    return text.replace("\n", "\n    ")

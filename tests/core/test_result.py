@@ -1,0 +1,77 @@
+"""Results: plain values, JSON, and what a prompt and a notebook show."""
+
+import json
+import pickle
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+import pyarrow as pa
+
+from ddbio.core.result import Result
+
+
+@dataclass(frozen=True)
+class Inner(Result):
+    """One value."""
+
+    path: str
+
+
+@dataclass(frozen=True)
+class Outer(Result):
+    """Values of every kind."""
+
+    name: str
+    at: datetime | None = None
+    files: tuple[Inner, ...] = ()
+    counts: dict[str, int] | None = None
+    done: bool = False
+    schema: pa.Schema | None = None
+
+
+def test_values_are_plain():
+    """Nested results are dictionaries, times are text, and JSON says the same."""
+    outer = Outer("a", datetime(2026, 1, 2, tzinfo=UTC), (Inner("x"),), {"n": 1})
+    values = {
+        "name": "a",
+        "at": "2026-01-02T00:00:00+00:00",
+        "files": ({"path": "x"},),
+        "counts": {"n": 1},
+        "done": False,
+        "schema": None,
+    }
+    assert outer.to_dict() == values
+    assert json.loads(outer.to_json()) == json.loads(json.dumps(values))
+
+
+def test_a_short_result_is_one_line():
+    """What says nothing is left out; a false value is told."""
+    assert repr(Outer("a")) == "Outer(name='a', done=False)"
+
+
+def test_a_long_result_has_a_line_for_each_field():
+    """Of a long sequence the first values are shown; a schema by its size."""
+    outer = Outer("a" * 60, files=tuple(Inner(f"{n}") for n in range(7)), schema=pa.schema([("n", pa.int8())] * 2))
+    shown = ", ".join(f"Inner(path='{n}')" for n in range(5))
+    assert repr(outer).splitlines() == [
+        "Outer(",
+        f"    name='{'a' * 60}',",
+        f"    files=({shown}, … 2 more),",
+        "    done=False,",
+        "    schema=<Schema of 2>,",
+        ")",
+    ]
+
+
+def test_a_notebook_shows_a_table():
+    """Names and values are cells; text is escaped."""
+    assert "<th style='text-align:left'>name</th><td style='text-align:left'>&#x27;&lt;b&gt;&#x27;</td>" in (
+        Outer("<b>")._repr_html_()
+    )
+
+
+def test_results_stay_values():
+    """Results compare, hash and travel as values."""
+    inner = Inner("x")
+    assert pickle.loads(pickle.dumps(inner)) == inner
+    assert len({inner, Inner("x")}) == 1
