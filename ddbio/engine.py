@@ -56,17 +56,17 @@ class ShufflingEngine(Engine, Protocol):
 
     def run_shuffled(
         self,
-        exchange: Exchange,
+        shuffle: Shuffle,
         tasks: Sequence[Any],
         function: Callable[[TaskT, Budget], ResultT],
         budget: LocalBudget,
     ) -> list[ResultT]:
-        """Return the results of the tasks that the exchange makes, or raise the first error after all have ended."""
+        """Return the results of the tasks that the shuffle makes, or raise the first error after all have ended."""
         ...
 
 
 @dataclass(frozen=True)
-class Exchange:
+class Shuffle:
     """Say how tasks are split into parts, and how a task is made of all the parts with its number.
 
     Attributes

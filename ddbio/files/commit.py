@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from ddbio.files.claim import ForeignClaim, WriteMode
     from ddbio.files.object_store import ObjectStore
 
-    Complete: TypeAlias = Callable[[Sequence[StagedFile], "CommitInfo"], object]
+    Publish: TypeAlias = Callable[[Sequence[StagedFile], "CommitInfo"], object]
 
 _INTENT = ".intent.json"
 _STAGING = f"{META}staging/"
@@ -121,7 +121,7 @@ class _Intent:
 
 
 @contextlib.contextmanager
-def whole(target: Target, job_id: str) -> Iterator[Complete]:
+def publishing(target: Target, job_id: str) -> Iterator[Publish]:
     """Claim and prepare a target and hand out what commits to it; leave nothing of the job there if the block raises.
 
     The job's tasks are to have ended when the block does.
@@ -230,7 +230,7 @@ def manifest_path(job_id: str) -> str:
     return f"{META}{job_id}.json"
 
 
-def foresee(target: Target) -> None:
+def check_target(target: Target) -> None:
     """Refuse a target that the mode does not fit, as ``prepare`` would; write nothing, and leave nothing claimed.
 
     Raises

@@ -38,13 +38,13 @@ _READ_BYTES = 256 * 1024
 _GZIP_MAGIC = b"\x1f\x8b"
 
 
-def text_blocks(chunks: Iterable[bytes], place: str) -> Iterator[bytes | memoryview]:
+def line_blocks(chunks: Iterable[bytes], place: str) -> Iterator[bytes | memoryview]:
     """Yield a file's text, inflated where it is gzip's, in blocks that end where a line ends.
 
     Parameters
     ----------
     chunks, place
-        As of ``GunzipLines``, whose blocks are good until the next is asked for.
+        As of ``GzipReader``, whose blocks are good until the next is asked for.
 
     Raises
     ------
@@ -54,7 +54,7 @@ def text_blocks(chunks: Iterable[bytes], place: str) -> Iterator[bytes | memoryv
     chunks = iter(chunks)
     first = next(chunks, b"")
     if first.startswith(_GZIP_MAGIC):
-        yield from GunzipLines(itertools.chain([first], chunks), place)
+        yield from GzipReader(itertools.chain([first], chunks), place)
         return
     held = bytearray()
     for chunk in itertools.chain([first], chunks):
@@ -69,7 +69,7 @@ def text_blocks(chunks: Iterable[bytes], place: str) -> Iterator[bytes | memoryv
         yield bytes(held)
 
 
-class GunzipLines:
+class GzipReader:
     """Iterate over a gzip file's text in blocks that end where a line ends.
 
     Every block stands where the one before it stood: fresh memory for each would cost a third as much as inflating it.

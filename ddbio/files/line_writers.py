@@ -31,14 +31,14 @@ _LEVEL = 2
 _GZIP_WINDOW_BITS = 31
 
 
-class StagedLines(NamedTuple):
+class StagedGzipFile(NamedTuple):
     """Hold a staged file and the MD5 of its bytes."""
 
     staged: StagedFile
     md5: bytes
 
 
-class GzipLinesWriter:
+class RollingGzipWriter:
     """Stage one task's lines as gzip files close to the target size.
 
     Parameters
@@ -57,7 +57,7 @@ class GzipLinesWriter:
         self._store, self._naming, self._folder = store, naming, folder
         self._target_file_bytes = target_file_bytes
         self._file: _GzipFile | None = None
-        self._staged: list[StagedLines] = []
+        self._staged: list[StagedGzipFile] = []
 
     def write(self, lines: bytes, count: int) -> None:
         """Take so many whole lines."""
@@ -68,7 +68,7 @@ class GzipLinesWriter:
         if self._file.size_bytes >= self._target_file_bytes:
             self._close_file()
 
-    def finish(self) -> list[StagedLines]:
+    def finish(self) -> list[StagedGzipFile]:
         """Return the files of this task, all staged; none if no line came."""
         self._close_file()
         return self._staged
@@ -97,9 +97,9 @@ class _GzipFile:
         self._rows += count
         self._pass_on(self._deflater.compress(lines))
 
-    def finish(self) -> StagedLines:
+    def finish(self) -> StagedGzipFile:
         self._pass_on(self._deflater.flush())
-        return StagedLines(self.sink.finish(self._rows), self._md5.digest())
+        return StagedGzipFile(self.sink.finish(self._rows), self._md5.digest())
 
     def _pass_on(self, data: bytes) -> None:
         if data:
@@ -114,7 +114,7 @@ _GZIP_LEVEL = 1
 _THREADS = 2
 
 
-class Lines:
+class LineBuffer:
     """Hold a window of lines in one buffer, which the next window uses again.
 
     Parameters
@@ -153,7 +153,7 @@ class Lines:
         return taken.buffers()[2].slice(0, size_bytes)  # type: ignore[no-any-return]
 
 
-class ItemFileWriter:
+class ImportObjectWriter:
     """Stage an object for each window of lines, compressed beside the caller's next window.
 
     Parameters
@@ -176,7 +176,7 @@ class ItemFileWriter:
         self._staged: list[StagedFile] = []
         self._random = np.random.default_rng()
 
-    def write(self, lines: Lines, kept: _Words, header: bytes = b"") -> int:
+    def write(self, lines: LineBuffer, kept: _Words, header: bytes = b"") -> int:
         """Stage a header and the kept lines of a window, in random order; return their bytes before compression."""
         text = lines.take(self._random.permutation(kept))
         if not len(kept):
@@ -214,7 +214,7 @@ class ItemFileWriter:
 class LineCounter:
     """Take the place of a writer and keep nothing."""
 
-    def write(self, lines: Lines, kept: _Words, header: bytes = b"") -> int:
+    def write(self, lines: LineBuffer, kept: _Words, header: bytes = b"") -> int:
         """Return the bytes of a header and the kept lines of a window."""
         return lines.take(kept).size + len(header) * bool(len(kept))
 

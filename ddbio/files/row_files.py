@@ -19,7 +19,7 @@ from ddbio.core.arrow_bounds import bounded
 from ddbio.core.decode import from_dynamodb_json
 from ddbio.core.text.framing import framing_of
 from ddbio.errors import DdbioError, DecodeError
-from ddbio.files.decompress import text_blocks
+from ddbio.files.decompress import line_blocks
 from ddbio.files.local_store import LocalStore
 from ddbio.files.object_store import RangeFile
 from ddbio.files.text_rows import NO_KEYS, read_csv, read_json
@@ -83,12 +83,12 @@ class Sample:
     row_bytes: float | None
 
 
-def is_rows(path: str) -> bool:
+def is_row_file(path: str) -> bool:
     """Return whether a file of that name holds rows that can be read."""
     return not _NO_ROWS.search(path) and (_ending(path) in _PARTED or _reader_of(path) is not None)
 
 
-def is_parted(path: str) -> bool:
+def is_splittable(path: str) -> bool:
     """Return whether files of that name are read by parts, and others whole."""
     return _ending(path) in _PARTED
 
@@ -165,7 +165,7 @@ class RowFiles:
         """
         if _reader_of(entry.path) is _json:
             with _named(entry.path):
-                blocks = text_blocks(self._store.read_chunks(entry.path), entry.path)
+                blocks = line_blocks(self._store.read_chunks(entry.path), entry.path)
                 first = bytes(next(blocks, b""))
                 text = first.removeprefix(codecs.BOM_UTF8)
                 if json_format != "plain" and _TYPED.match(text):

@@ -189,7 +189,7 @@ def copy(options: CopyOptions, watch: CopyWatch | None = None) -> CopyReport:
             report = write_items(items, _write_options(options), shown)
     finally:
         budget.close()
-    read = stream.tally.digest
+    read = stream.counts.digest
     if options.verify and watch is not None:
         watch.verifying(options.target)
     verified = _verify(read, options) if options.verify else None
@@ -198,7 +198,7 @@ def copy(options: CopyOptions, watch: CopyWatch | None = None) -> CopyReport:
         source=options.source,
         target=options.target,
         created=created,
-        items=stream.tally.items,
+        items=stream.counts.items,
         written=report.written,
         skipped=report.skipped,
         rejected=report.rejected,

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ddbio.errors import DecodeError, NotFoundError, OptionError
-from ddbio.files.decompress import GunzipLines
-from ddbio.files.row_files import inflated, is_rows
+from ddbio.files.decompress import GzipReader
+from ddbio.files.row_files import inflated, is_row_file
 from ddbio.ops.job.storage import open_store
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ def is_data(name: str) -> bool:
     """
     if name.startswith(("s3://", "s3a://", "file://")):
         return True
-    is_there, is_path = Path(name).exists(), "/" in name or name in {".", ".."} or is_rows(name)
+    is_there, is_path = Path(name).exists(), "/" in name or name in {".", ".."} or is_row_file(name)
     if is_there and not is_path:
         raise OptionError(
             f"{name!r} is a {'folder' if Path(name).is_dir() else 'file'} here, and may be a table too: "
@@ -73,7 +73,7 @@ def find_data(name: str, options: ConnectionOptions) -> tuple[ObjectStore, list[
     if last.endswith((*_JSON, PARQUET)):
         return open_store(folder or ".", options), [last]
     store = open_store(name, options)
-    data = sorted(entry.path for entry in store.list() if entry.size_bytes and is_rows(entry.path))
+    data = sorted(entry.path for entry in store.list() if entry.size_bytes and is_row_file(entry.path))
     # A folder holds one or the other; beside an export's lines Parquet is a copy of them.
     lines = [path for path in data if path.endswith(_JSON)]
     paths = lines or [path for path in data if path.endswith(PARQUET)]
@@ -106,7 +106,7 @@ def _chunks_of(store: ObjectStore, path: str) -> Generator[bytes | memoryview]:
     chunks = store.read_chunks(path)
     first = next(chunks, b"")
     stored = itertools.chain([first], chunks)
-    yield from GunzipLines(stored, f"{store.uri}/{path}", sys.maxsize) if first.startswith(_GZIP_MAGIC) else stored
+    yield from GzipReader(stored, f"{store.uri}/{path}", sys.maxsize) if first.startswith(_GZIP_MAGIC) else stored
 
 
 def read_plain(store: ObjectStore, path: str) -> bytes:

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from pyspark.accumulators import Accumulator
 
     from ddbio.budget import Budget, LocalBudget
-    from ddbio.engine import Exchange
+    from ddbio.engine import Shuffle
     from ddbio.spark.task import Failure
 
 TaskT = TypeVar("TaskT")
@@ -79,12 +79,12 @@ class SparkEngine:
 
     def run_shuffled(
         self,
-        exchange: Exchange,
+        shuffle: Shuffle,
         tasks: Sequence[Any],
         function: Callable[[TaskT, Budget], ResultT],
         budget: LocalBudget,
     ) -> list[ResultT]:
-        """Return the results of the tasks that the exchange makes, or raise the first error after all have ended.
+        """Return the results of the tasks that the shuffle makes, or raise the first error after all have ended.
 
         Raises
         ------
@@ -93,9 +93,9 @@ class SparkEngine:
         """
 
         def exchanged(failures: Accumulator[list[Failure]]) -> RDD[TaskT]:
-            return shuffled(self._context.parallelize(tasks, len(tasks)), exchange, failures)
+            return shuffled(self._context.parallelize(tasks, len(tasks)), shuffle, failures)
 
-        return self._run(exchanged, exchange.partitions if tasks else 0, function, budget)
+        return self._run(exchanged, shuffle.partitions if tasks else 0, function, budget)
 
     def _run(
         self,

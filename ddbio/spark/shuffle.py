@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from pyspark import RDD
     from pyspark.accumulators import Accumulator
 
-    from ddbio.engine import Exchange
+    from ddbio.engine import Shuffle
 
 
 @dataclass(frozen=True)
@@ -46,11 +46,11 @@ class Gather:
         yield self.make(partition, (data for _, data in parts))
 
 
-def shuffled(tasks: RDD[Any], exchange: Exchange, failures: Accumulator[list[Failure]]) -> RDD[Any]:
+def shuffled(tasks: RDD[Any], shuffle: Shuffle, failures: Accumulator[list[Failure]]) -> RDD[Any]:
     """Return an RDD with one task in each partition, made of all the parts that are for it."""
-    parts = tasks.mapPartitions(Splitter(exchange.split, failures))
-    ordered = parts.repartitionAndSortWithinPartitions(exchange.partitions, _partition_of)
-    return ordered.mapPartitionsWithIndex(Gather(exchange.gather))
+    parts = tasks.mapPartitions(Splitter(shuffle.split, failures))
+    ordered = parts.repartitionAndSortWithinPartitions(shuffle.partitions, _partition_of)
+    return ordered.mapPartitionsWithIndex(Gather(shuffle.gather))
 
 
 def _partition_of(key: tuple[int, ...]) -> int:

@@ -15,7 +15,7 @@ from ddbio.core.staged import FileNaming, SmallObject
 from ddbio.errors import NotFoundError, OptionError, TargetError
 from ddbio.files import commit as commits
 from ddbio.files.claim import claim_path, is_claim
-from ddbio.files.commit import AlreadyCommittedError, CommitInfo, Target, abort, manifest_path, whole
+from ddbio.files.commit import AlreadyCommittedError, CommitInfo, Target, abort, manifest_path, publishing
 from ddbio.files.local_store import LocalStore
 
 FACTS = CommitInfo(created_at="2025-01-02T03:04:05Z", source={"table": "flights"}, schema="{}", digest="7f")
@@ -368,7 +368,7 @@ def test_a_live_commit_is_left_alone(make_store, staged_left):
 def test_jobs_that_exclude_each_other_do_not_both_succeed(make_store, modes):
     """While a job runs that wants the target for itself, another such job is refused; appending ones are not."""
     store = make_store()
-    with whole(Target(store=store, mode=modes[0], lease_seconds=6), "one") as complete:
+    with publishing(Target(store=store, mode=modes[0], lease_seconds=6), "one") as complete:
         with pytest.raises(TargetError, match=r"written to by job one \(mode .*, process \d+"):
             prepare(store, modes[1], "two", lease_seconds=6)
         run_beside(store, "three")
@@ -379,7 +379,7 @@ def test_jobs_that_exclude_each_other_do_not_both_succeed(make_store, modes):
 def run_beside(store, job_id):
     """Append beside jobs that run."""
     target = Target(store=store, mode="append")
-    with whole(target, job_id) as complete:
+    with publishing(target, job_id) as complete:
         complete([stage(store, job_id, task) for task in range(2)], FACTS)
 
 
@@ -391,7 +391,7 @@ def test_what_appends_during_an_overwrite_stays(make_store):
     staged = [stage(store, "new", task) for task in range(2)]
     with pytest.raises(Death):
         commit(DyingStore(store, 3, after_effect=False), "new", staged, FACTS)
-    with whole(Target(store=store, mode="overwrite"), "one") as complete:
+    with publishing(Target(store=store, mode="overwrite"), "one") as complete:
         complete([stage(store, "one", task) for task in range(2)], FACTS)
     prepare(store, "append", "later")
     abort(store, "later")
@@ -401,7 +401,7 @@ def test_what_appends_during_an_overwrite_stays(make_store):
 def test_a_job_that_was_taken_for_dead_does_not_commit(make_store):
     """A job that slept longer than its lease finds its claim gone, and leaves nothing."""
     store = make_store()
-    job = whole(at(store, "error"), "one")
+    job = publishing(at(store, "error"), "one")
     complete = job.__enter__()
     staged = [stage(store, "one", 0)]
     run(store, "two", mode="error")
@@ -430,7 +430,7 @@ os._exit(9)
 def test_claims_are_renewed(make_store):
     """While a job runs its claim is written again, so that nobody takes it for dead."""
     store = make_store()
-    with whole(Target(store=store, mode="append", lease_seconds=1), "one"):
+    with publishing(Target(store=store, mode="append", lease_seconds=1), "one"):
         first = next(iter(store.list(claim_path("one"))))
         waited = threading.Event()
         while next(iter(store.list(claim_path("one")))).modified_at == first.modified_at:

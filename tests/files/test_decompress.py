@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from ddbio.errors import DecodeError
 from ddbio.files import decompress
-from ddbio.files.decompress import BLOCK_BYTES, GunzipLines, text_blocks
+from ddbio.files.decompress import BLOCK_BYTES, GzipReader, line_blocks
 
 
 def pieces(data: bytes, size: int) -> list[bytes]:
@@ -25,7 +25,7 @@ def test_text_and_checksum_survive_any_cut(lines, size, members):
     """Whatever the pieces and the members of the file, the text comes whole and the MD5 is that of the file."""
     text = b"\n".join(lines)
     data = gzip.compress(text, mtime=0) * members
-    reader = GunzipLines(pieces(data, size), "f")
+    reader = GzipReader(pieces(data, size), "f")
     assert b"".join(map(bytes, reader)) == text * members
     assert reader.md5() == hashlib.md5(data).digest()
     assert (reader.raw_bytes, reader.text_bytes) == (len(data), len(text) * members)
@@ -35,7 +35,7 @@ def test_text_and_checksum_survive_any_cut(lines, size, members):
 @pytest.mark.parametrize("text", [b"", b"a\nb", b"".join(b"%d%s\n" % (n, b"x" * (n % 500)) for n in range(40_000))])
 def test_any_text_comes_in_blocks(pack, text):
     """Text, packed or as it is, comes whole, in blocks that end where lines end."""
-    blocks = [bytes(block) for block in text_blocks(pieces(pack(text), 100_000), "f")]
+    blocks = [bytes(block) for block in line_blocks(pieces(pack(text), 100_000), "f")]
     assert b"".join(blocks) == text
     assert all(block.endswith(b"\n") and len(block) <= 2 * BLOCK_BYTES for block in blocks[:-1])
     assert (len(blocks) > 2) == (len(text) > 3 * BLOCK_BYTES // 2)
@@ -44,7 +44,7 @@ def test_any_text_comes_in_blocks(pack, text):
 def test_blocks_end_where_lines_end():
     """Every block but the last ends with a line, and is not much larger than it should be."""
     text = b"".join(b"%d%s\n" % (number, b"x" * (number % 500)) for number in range(40_000))
-    blocks = [bytes(block) for block in GunzipLines(pieces(gzip.compress(text), 10_000), "f")]
+    blocks = [bytes(block) for block in GzipReader(pieces(gzip.compress(text), 10_000), "f")]
     assert b"".join(blocks) == text
     assert len(blocks) > 2
     assert all(block.endswith(b"\n") and len(block) <= 2 * BLOCK_BYTES for block in blocks)
@@ -53,14 +53,14 @@ def test_blocks_end_where_lines_end():
 def test_longest_lines_pass():
     """Lines of 20 MB, longer than any item's, come whole."""
     lines = [b"a" * 20_000_000 + b"\n", b"b" * 20_000_000 + b"\n"]
-    assert b"".join(map(bytes, GunzipLines(pieces(gzip.compress(b"".join(lines), 1), 1 << 20), "f"))) == b"".join(lines)
+    assert b"".join(map(bytes, GzipReader(pieces(gzip.compress(b"".join(lines), 1), 1 << 20), "f"))) == b"".join(lines)
 
 
 def test_line_beyond_any_item_is_refused():
     """A line that no item could make ends the reading before it is held whole."""
     data = gzip.compress(b"\n" + b"a1b2" * 30_000_000, 1)
     with pytest.raises(DecodeError, match="f has a line"):
-        list(GunzipLines(pieces(data, 1 << 16), "f"))
+        list(GzipReader(pieces(data, 1 << 16), "f"))
 
 
 def test_densest_item_passes():
@@ -68,7 +68,7 @@ def test_densest_item_passes():
     text = (b'{"Item":{"a":{"S":"' + b"a" * 380_000 + b'"}}}\n') * 250
     data = gzip.compress(text, 9)
     assert len(text) / len(data) > 850
-    assert sum(map(len, GunzipLines(pieces(data, 1 << 16), "f"))) == len(text)
+    assert sum(map(len, GzipReader(pieces(data, 1 << 16), "f"))) == len(text)
 
 
 def test_bomb_is_refused_in_little_memory(monkeypatch):
@@ -80,7 +80,7 @@ def test_bomb_is_refused_in_little_memory(monkeypatch):
     tracemalloc.start()
     try:
         with pytest.raises(DecodeError, match="1000 times"):
-            collections.deque(GunzipLines(iter([data]), "f"), maxlen=0)
+            collections.deque(GzipReader(iter([data]), "f"), maxlen=0)
         assert tracemalloc.get_traced_memory()[1] < 64 << 20
     finally:
         tracemalloc.stop()
@@ -91,7 +91,7 @@ def test_file_that_ends_early_is_refused(cut):
     """No part of a gzip file passes for the whole."""
     data = gzip.compress(b"some text\n" * 10)[:cut]
     with pytest.raises(DecodeError, match="f ends early"):
-        list(GunzipLines([data] if data else [], "f"))
+        list(GzipReader([data] if data else [], "f"))
 
 
 @pytest.mark.parametrize("place", [0, 3, 15, -5])
@@ -100,18 +100,18 @@ def test_broken_file_is_refused(place):
     data = bytearray(gzip.compress(bytes(range(256)) * 4))
     data[place] ^= 0xFF
     with pytest.raises(DecodeError, match="f "):
-        list(GunzipLines([bytes(data)], "f"))
+        list(GzipReader([bytes(data)], "f"))
 
 
 def test_rest_after_the_file_is_refused():
     """Bytes after the last member are no gzip file."""
     with pytest.raises(DecodeError, match="f is not a gzip file"):
-        list(GunzipLines([gzip.compress(b"text") + b"rest of something else"], "f"))
+        list(GzipReader([gzip.compress(b"text") + b"rest of something else"], "f"))
 
 
 def test_checksum_covers_what_was_not_inflated():
     """The MD5 is the whole file's, also when the reading ended early."""
     data = gzip.compress(b"x\n" * BLOCK_BYTES)
-    reader = GunzipLines(pieces(data, 100), "f")
+    reader = GzipReader(pieces(data, 100), "f")
     next(iter(reader))
     assert reader.md5() == hashlib.md5(data).digest()

@@ -30,7 +30,7 @@ from ddbio.ops.exports.source import open_export
 from ddbio.ops.exports.tasks import ExportTally, Layout, export_tasks, layout_of_export, spark_task_count
 from ddbio.ops.job.report import Clock, FileReport, MisfitReport, Report, file_reports, misfit_reports
 from ddbio.ops.job.spill import Spill
-from ddbio.ops.job.storage import open_staging, open_store, report_again, require_shared, spare_sources, target_of
+from ddbio.ops.job.storage import committed_report, open_staging, open_store, protect_sources, require_shared, target_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -171,10 +171,10 @@ def fold_to_files(
             cluster_of(master, conf), {"dest": options.dest, "spill": options.spill}, shared_paths=options.shared_paths
         )
     staging = open_staging(options, options.format)
-    spare_sources(staging.store, options.mode, sources.places)
+    protect_sources(staging.store, options.mode, sources.places)
     try:
         # An engine raises only after its tasks have ended.
-        with commit.whole(target_of(options, staging.store), staging.job_id) as complete:
+        with commit.publishing(target_of(options, staging.store), staging.job_id) as complete:
             cpu_planned = clock.cpu_seconds()
             with contextlib.closing(open_engine(engine_name(options), master=master, conf=conf)) as engine:
                 job = _Job(options, sources, staging, engine)
@@ -184,7 +184,7 @@ def fold_to_files(
                 complete(files, job.facts(report))
                 cpu_seconds = round(cpu_planned + engine.cpu_seconds(), 3)
     except commit.AlreadyCommittedError as done:
-        return report_again(ExportFoldReport, done)
+        return committed_report(ExportFoldReport, done)
     return dataclasses.replace(report, seconds=round(clock.seconds(), 3), cpu_seconds=cpu_seconds)
 
 

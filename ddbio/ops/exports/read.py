@@ -26,7 +26,7 @@ from ddbio.ops.exports.tasks import (
     write_export_task,
 )
 from ddbio.ops.job.report import Clock, FileReport, MisfitReport, Report, file_reports, misfit_reports
-from ddbio.ops.job.storage import open_staging, report_again, require_shared, spare_sources, target_of
+from ddbio.ops.job.storage import committed_report, open_staging, protect_sources, require_shared, target_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -236,10 +236,10 @@ def read_export_to_files(
         require_shared(cluster_of(master, conf), {"dest": options.dest}, shared_paths=options.shared_paths)
     staging = open_staging(options, options.format)
     job = _Job(options, source, layout_of_export(source, options), staging)
-    spare_sources(staging.store, options.mode, source.places)
+    protect_sources(staging.store, options.mode, source.places)
     try:
         # An engine raises only after its tasks have ended.
-        with commit.whole(target_of(options, staging.store), staging.job_id) as complete:
+        with commit.publishing(target_of(options, staging.store), staging.job_id) as complete:
             cpu_planned = clock.cpu_seconds()
             with closing(open_engine(engine_name(options), master=master, conf=conf)) as engine:
                 results = job.run(engine, watch)
@@ -248,7 +248,7 @@ def read_export_to_files(
                 complete(files, job.facts(report))
                 cpu_seconds = round(cpu_planned + engine.cpu_seconds(), 3)
     except commit.AlreadyCommittedError as done:
-        return report_again(ExportReadReport, done)
+        return committed_report(ExportReadReport, done)
     return dataclasses.replace(report, seconds=round(clock.seconds(), 3), cpu_seconds=cpu_seconds)
 
 

@@ -12,7 +12,7 @@ from ddbio.core.exports import manifest
 from ddbio.core.exports.manifest import check_md5
 from ddbio.core.ion.lines import IonLines
 from ddbio.errors import DecodeError, ExportIncompleteError, NotFoundError, OptionError
-from ddbio.files.decompress import MAX_CHANGE_BYTES, MAX_LINE_BYTES, GunzipLines
+from ddbio.files.decompress import MAX_CHANGE_BYTES, MAX_LINE_BYTES, GzipReader
 from ddbio.ops.job.storage import open_store
 
 if TYPE_CHECKING:
@@ -139,7 +139,7 @@ class FileText:
         longest = MAX_LINE_BYTES if source.summary.kind == "full" else MAX_CHANGE_BYTES
         self._ion = IonLines(longest) if source.summary.encoding == "ion" else None
         self._file = file
-        self._text = GunzipLines(source.store.read_chunks(source.path(file)), self.uri, longest)
+        self._text = GzipReader(source.store.read_chunks(source.path(file)), self.uri, longest)
 
     @property
     def text_bytes(self) -> int:

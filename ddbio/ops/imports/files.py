@@ -23,10 +23,10 @@ from ddbio.core.staged import FileNaming
 from ddbio.core.table_key import format_key, parse_key
 from ddbio.errors import EncodeError, OptionError
 from ddbio.files import commit
-from ddbio.files.line_writers import ItemFileWriter, LineCounter, Lines
+from ddbio.files.line_writers import ImportObjectWriter, LineBuffer, LineCounter
 from ddbio.files.row_files import RowFiles
 from ddbio.ops.job.report import Clock, FileReport, Report, file_reports
-from ddbio.ops.job.storage import dynamodb_spec, new_job_id, open_store, report_again, spare_sources, target_of
+from ddbio.ops.job.storage import committed_report, dynamodb_spec, new_job_id, open_store, protect_sources, target_of
 from ddbio.ops.loads.sources import batches_of, open_source, read_unit
 
 if TYPE_CHECKING:
@@ -109,7 +109,7 @@ def write_files(options: ImportFilesFromOptions) -> ImportFilesReport:
     key = key_of(options)
     source = open_source(options, dict(key))
     target = open_store(options.dest, options)
-    spare_sources(target, options.mode, (f"{source.store.uri}/{each.path}" for each in source.files))
+    protect_sources(target, options.mode, (f"{source.store.uri}/{each.path}" for each in source.files))
     return _write(_unit_batches(source, key, options.duplicates), key, options, options.source)
 
 
@@ -181,8 +181,10 @@ def _write(batches: Iterable[pa.RecordBatch], key: Key, options: ImportFilesOpti
     clock = Clock()
     store, job_id = open_store(options.dest, options), options.job_id or new_job_id()
     try:
-        with commit.whole(target_of(options, store), job_id) as complete:
-            writer = ItemFileWriter(store, FOLDER, FileNaming(job_id, 0), _ENDINGS[options.format], options.compression)
+        with commit.publishing(target_of(options, store), job_id) as complete:
+            writer = ImportObjectWriter(
+                store, FOLDER, FileNaming(job_id, 0), _ENDINGS[options.format], options.compression
+            )
             try:
                 window = _filled(writer, batches, key, options)
                 staged = writer.finish()
@@ -192,12 +194,12 @@ def _write(batches: Iterable[pa.RecordBatch], key: Key, options: ImportFilesOpti
             report = _report(window, options, job_id, clock, staged)
             complete(staged, _facts(report, source))
     except commit.AlreadyCommittedError as done:
-        return report_again(ImportFilesReport, done)
+        return committed_report(ImportFilesReport, done)
     return report
 
 
 def _filled(
-    writer: ItemFileWriter | LineCounter, batches: Iterable[pa.RecordBatch], key: Key, options: ImportFilesOptions
+    writer: ImportObjectWriter | LineCounter, batches: Iterable[pa.RecordBatch], key: Key, options: ImportFilesOptions
 ) -> _Window:
     window = _Window(writer, key, options)
     for batch in batches:
@@ -244,7 +246,7 @@ def _facts(report: ImportFilesReport, source: str) -> commit.CommitInfo:
 class _Window:
     """Hold the next rows as lines, and hand them to the writer when there are enough for an object."""
 
-    def __init__(self, writer: ItemFileWriter | LineCounter, key: Key, options: ImportFilesOptions) -> None:
+    def __init__(self, writer: ImportObjectWriter | LineCounter, key: Key, options: ImportFilesOptions) -> None:
         self._writer, self._options = writer, options
         self.key = dict(key)
         self.form = LineForm(
@@ -258,7 +260,7 @@ class _Window:
         )
         self._makers: list[tuple[pa.Schema, ImportLines]] = []
         self._header = b""
-        self._lines = Lines(options.target_file_bytes + options.target_file_bytes // 4)
+        self._lines = LineBuffer(options.target_file_bytes + options.target_file_bytes // 4)
         self._held: list[tuple[pa.RecordBatch, Prints]] = []
         self._seen = KeySet()
         self.rows = self.items = self.json_bytes = 0

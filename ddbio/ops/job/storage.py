@@ -78,7 +78,7 @@ def open_store(uri: str, options: ConnectionOptions) -> ObjectStore:
     raise OptionError(f"{uri!r} is neither s3://bucket/prefix nor a local path")
 
 
-def spare_sources(target: ObjectStore, mode: WriteMode, sources: Iterable[str]) -> None:
+def protect_sources(target: ObjectStore, mode: WriteMode, sources: Iterable[str]) -> None:
     """Refuse to overwrite a target that holds what the job reads, told by the sources' whole names.
 
     Raises
@@ -177,7 +177,7 @@ def target_of(options: FilesOptions | ImportFilesOptions, store: ObjectStore) ->
     return Target(store=store, mode=options.mode, overwrite_foreign=options.overwrite_foreign, command=command)
 
 
-def report_again(kind: type[ReportT], committed: AlreadyCommittedError) -> ReportT:
+def committed_report(kind: type[ReportT], committed: AlreadyCommittedError) -> ReportT:
     """Return the report of an earlier run of the same job, and log that nothing was done.
 
     Raises

@@ -29,7 +29,7 @@ from ddbio.errors import DdbioError, NotFoundError, OptionError, SchemaError
 from ddbio.files.claim import parse_state
 from ddbio.files.commit import manifest_path
 from ddbio.files.paths import WILD, FolderColumns, folder_columns, matcher, with_columns
-from ddbio.files.row_files import BATCH_ROWS, RowFiles, is_parted, is_rows
+from ddbio.files.row_files import BATCH_ROWS, RowFiles, is_row_file, is_splittable
 from ddbio.ops.exports.source import FileText, open_export
 from ddbio.ops.job.storage import open_store
 from ddbio.ops.loads.crew import Milestone
@@ -220,7 +220,7 @@ def is_one_scan(source: FileSource, key_types: Iterable[tuple[str, str]]) -> boo
 
 
 def _is_export(source: str, options: ConnectionOptions) -> bool:
-    if any(sign in source for sign in WILD) or is_rows(source.rpartition("/")[2]):
+    if any(sign in source for sign in WILD) or is_row_file(source.rpartition("/")[2]):
         return False
     return any(each.path == f"{SUMMARY}.json" for each in open_store(source, options).list(SUMMARY))
 
@@ -350,7 +350,7 @@ def runs_apart(units: Sequence[Unit]) -> list[Sequence[Unit]]:
 
 def _weight(unit: Unit) -> int:
     """Return about what is held in memory while a unit is read: of files of text all rows."""
-    return unit.size_bytes if is_parted(unit.entry.path) else _TEXT_WEIGHT * unit.size_bytes
+    return unit.size_bytes if is_splittable(unit.entry.path) else _TEXT_WEIGHT * unit.size_bytes
 
 
 def _turns(batch: pa.RecordBatch | RawItems, runs: int) -> Iterator[pa.RecordBatch | RawItems]:
@@ -397,7 +397,7 @@ def _rows_of_unit(
     files: RowFiles, unit: Unit, plan: WritePlan, reader: RawItemReader | None, batch_rows: int
 ) -> Iterator[pa.RecordBatch | RawItems]:
     # Items that stay the text they are have no place for the columns of folders.
-    if reader is None or unit.columns or is_parted(unit.entry.path):
+    if reader is None or unit.columns or is_splittable(unit.entry.path):
         yield from columns_of_unit(files, unit, plan, batch_rows)
         return
     for number, batch in enumerate(files.read_raw(unit.entry, unit.part, reader, unit.json_format)):
@@ -434,7 +434,7 @@ def _find(source: str, options: ConnectionOptions) -> tuple[ObjectStore, list[St
         if found:
             return store, _with_rows(found)
     # A name with such signs may be meant as it is; and Spark writes folders that are named like files.
-    if is_rows(last):
+    if is_row_file(last):
         store = open_store(folder or root, options)
         found = [entry for entry in store.list(last) if entry.path == last]
         if found:
@@ -444,4 +444,4 @@ def _find(source: str, options: ConnectionOptions) -> tuple[ObjectStore, list[St
 
 
 def _with_rows(found: Iterable[StoredObject]) -> list[StoredObject]:
-    return sorted((each for each in found if each.size_bytes and is_rows(each.path)), key=attrgetter("path"))
+    return sorted((each for each in found if each.size_bytes and is_row_file(each.path)), key=attrgetter("path"))

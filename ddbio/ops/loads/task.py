@@ -15,7 +15,7 @@ import pyarrow as pa
 from ddbio.core.identity import key_hashes
 from ddbio.core.kernel.encode.fields import take_rows
 from ddbio.core.loads.requests import ItemEncoder, columns_of
-from ddbio.engine import Exchange
+from ddbio.engine import Shuffle
 from ddbio.errors import DdbioError
 from ddbio.files.row_files import RowFiles
 from ddbio.ops.loads.lanes import WriteTally, write_batches
@@ -116,9 +116,9 @@ def run_load(
         # Each task carries the job: what is finished is of no use to it, and may be long.
         job = dataclasses.replace(job, record=job.record.of_task())
         return engine.run(write_units, [UnitsTask(job, each) for each in deal(left, plan.tasks)], budget)
-    exchange = Exchange(split_units, partial(Share, job), plan.key_partitions)
+    shuffle = Shuffle(split_units, partial(Share, job), plan.key_partitions)
     splits = [SplitTask(job, each, plan.key_partitions) for each in deal(units, plan.tasks)]
-    return cast("ShufflingEngine", engine).run_shuffled(exchange, splits, write_share, budget)
+    return cast("ShufflingEngine", engine).run_shuffled(shuffle, splits, write_share, budget)
 
 
 def deal(units: Sequence[Unit], tasks: int) -> list[tuple[Unit, ...]]:

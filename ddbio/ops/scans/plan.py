@@ -122,7 +122,7 @@ def plan_to_files(options: ScanToFilesOptions) -> ScanPlan:
     store = open_store(options.dest, options)
     if options.job_id is None:
         # A job of a known id may be one that is committed, whose report is then given again.
-        commit.foresee(target_of(options, store))
+        commit.check_target(target_of(options, store))
     return plan_of(options)
 
 

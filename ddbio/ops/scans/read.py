@@ -65,7 +65,7 @@ def digest_of_scan(options: ScanOptions) -> Digest:
             deque(blocks, 0)
     finally:
         budget.close()
-    return stream.tally.digest
+    return stream.counts.digest
 
 
 class _Nothing:

@@ -52,7 +52,7 @@ class ScanTask:
 
 
 @dataclass
-class Tally:
+class ScanCounts:
     """Count what a task read."""
 
     items: int
@@ -84,7 +84,7 @@ class PageDecoder(Protocol[MadeT_co]):
 
 
 class PageStream(Generic[BlockT]):
-    """Iterate over what becomes of a task's pages; ``tally`` is complete when the iteration has ended.
+    """Iterate over what becomes of a task's pages; ``counts`` is complete when the iteration has ended.
 
     Each lane is a thread that takes the next segment when it has finished one, so a long segment holds up no other;
     where segments are read in rotation, it does so after each page. The first error of any lane ends the stream.
@@ -112,7 +112,7 @@ class PageStream(Generic[BlockT]):
         self._error: BaseException | None = None
         self._changed = threading.Condition()
         self._stop = self._retry_policy.stop
-        self.tally = Tally(0, 0, MisfitLog(), Digest())
+        self.counts = ScanCounts(0, 0, MisfitLog(), Digest())
 
     def __iter__(self) -> Generator[BlockT]:
         """Yield the blocks as the lanes deliver them; order is not defined."""
@@ -133,7 +133,7 @@ class PageStream(Generic[BlockT]):
             for thread in threads:
                 thread.join()
             while not self._decoders.empty():
-                self.tally.misfits.merge(self._decoders.get().log)
+                self.counts.misfits.merge(self._decoders.get().log)
             self._pages.close()
 
     def _take(self) -> BlockT | None:
@@ -150,8 +150,8 @@ class PageStream(Generic[BlockT]):
 
     def _count(self, page: Page) -> None:
         with self._changed:
-            self.tally.items += page.count
-            self.tally.wire_bytes += page.wire_bytes
+            self.counts.items += page.count
+            self.counts.wire_bytes += page.wire_bytes
 
     def _deliver(self, block: BlockT) -> None:
         with self._changed:
@@ -173,7 +173,7 @@ class PageStream(Generic[BlockT]):
         with self._changed:
             self._running -= 1
             self._error = self._error or error
-            self.tally.digest.merge(digest.digest)
+            self.counts.digest.merge(digest.digest)
             self._changed.notify_all()
 
     def _next(self) -> Iterator[Page] | None:

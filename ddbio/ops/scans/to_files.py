@@ -19,9 +19,9 @@ from ddbio.core.staged import FileNaming, SmallObject
 from ddbio.engine import cluster_of, open_engine
 from ddbio.errors import DecodeError
 from ddbio.files import commit
-from ddbio.files.line_writers import GzipLinesWriter
+from ddbio.files.line_writers import RollingGzipWriter
 from ddbio.ops.job.report import Clock, ScanReport, file_reports, misfit_reports
-from ddbio.ops.job.storage import open_staging, report_again, require_shared, target_of
+from ddbio.ops.job.storage import committed_report, open_staging, require_shared, target_of
 from ddbio.ops.scans.plan import describe_scan, plan_of, scan_tasks
 from ddbio.ops.scans.stream import PageStream, ScanTask, SegmentStream
 
@@ -86,10 +86,10 @@ def scan_to_files(
     staging = open_staging(options)
     try:
         # An engine raises only after its tasks have ended.
-        with commit.whole(target_of(options, staging.store), staging.job_id) as complete:
+        with commit.publishing(target_of(options, staging.store), staging.job_id) as complete:
             return _run(_Job(options, facts, staging), complete, clock, _Settings(master, conf, watch or Unwatched()))
     except commit.AlreadyCommittedError as done:
-        return report_again(ScanReport, done)
+        return committed_report(ScanReport, done)
 
 
 @dataclass(frozen=True)
@@ -132,7 +132,7 @@ class _Settings:
     watch: Watch
 
 
-def _run(job: _Job, complete: commit.Complete, clock: Clock, settings: _Settings) -> ScanReport:
+def _run(job: _Job, complete: commit.Publish, clock: Clock, settings: _Settings) -> ScanReport:
     options, staging = job.options, job.staging
     budget = LocalBudget(budget_of(job.facts, options))
     began_at = datetime.now(UTC)
@@ -222,8 +222,8 @@ def write_task(task: FilesTask, budget: Budget) -> FilesResult:
     # Closed in any case, so that no lane reads on for a writer that failed.
     with closing(iter(stream)) as batches:
         staged = task.staging.write(counted(batches), task.scan.schema, task.scan.number)
-    tally = stream.tally
-    return FilesResult(staged, tally.items, rescued, tally.wire_bytes, tally.misfits, tally.digest)
+    counts = stream.counts
+    return FilesResult(staged, counts.items, rescued, counts.wire_bytes, counts.misfits, counts.digest)
 
 
 FOLDER = "data"
@@ -235,7 +235,7 @@ def write_lines_task(task: FilesTask, budget: Budget) -> FilesResult:
     stream = PageStream(task.scan, budget, PageSplitter)
     staging = task.staging
     naming = FileNaming(staging.job_id, task.scan.number, secrets.randbelow(10**6))
-    writer = GzipLinesWriter(staging.store, naming, FOLDER, staging.files.target_file_bytes)
+    writer = RollingGzipWriter(staging.store, naming, FOLDER, staging.files.target_file_bytes)
     try:
         with closing(iter(stream)) as blocks:
             for lines in blocks:
@@ -244,11 +244,11 @@ def write_lines_task(task: FilesTask, budget: Budget) -> FilesResult:
     except BaseException:
         writer.abort()
         raise
-    tally, written = stream.tally, sum(file.staged.rows for file in files)
-    if written != tally.items:
-        raise DecodeError(f"the pages hold {written} items, and said that they hold {tally.items}")
+    counts, written = stream.counts, sum(file.staged.rows for file in files)
+    if written != counts.items:
+        raise DecodeError(f"the pages hold {written} items, and said that they hold {counts.items}")
     staged, md5s = tuple(file.staged for file in files), tuple(file.md5 for file in files)
-    return FilesResult(staged, tally.items, 0, tally.wire_bytes, tally.misfits, tally.digest, md5s)
+    return FilesResult(staged, counts.items, 0, counts.wire_bytes, counts.misfits, counts.digest, md5s)
 
 
 def export_objects(
