@@ -12,9 +12,9 @@ from boto3.dynamodb.types import TypeDeserializer
 import ddbio
 from bench import data
 from bench.decoders import is_same_item, schema_of
+from ddbio.aws.botocore_transport import BotocoreTransport
 from ddbio.aws.client import ClientSpec
-from ddbio.aws.pages import PageClient
-from ddbio.aws.wire import Wire
+from ddbio.aws.transport import LightTransport
 from ddbio.core.reference import RowBuilder
 from ddbio.core.rescue import MisfitLog
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
     from bench.serving import Table
-    from ddbio.aws.pages import PageSource
+    from ddbio.aws.transport import PageSource
 
     Scanner = Callable[[Table], Iterator[Any]]
 
@@ -57,13 +57,13 @@ def read_table(table: Table) -> Iterator[pa.Table]:
 
 def raw_pages(table: Table) -> Iterator[bytes]:
     """Yield the items of each page as they come through botocore: the floor of a scan on botocore."""
-    return _raw(PageClient(ClientSpec(endpoint_url=table.endpoint_url), lanes=1), table)
+    return _raw(BotocoreTransport(ClientSpec(endpoint_url=table.endpoint_url), lanes=1), table)
 
 
 def light_pages(table: Table) -> Iterator[bytes]:
     """Yield the items of each page as they come over the light wire: the floor of a scan on that."""
     spec = ClientSpec(endpoint_url=table.endpoint_url)
-    return _raw(Wire(spec.client("dynamodb"), spec), table)
+    return _raw(LightTransport(spec.client("dynamodb"), spec), table)
 
 
 def client_pages(table: Table) -> Iterator[list[dict[str, Any]]]:

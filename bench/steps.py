@@ -18,7 +18,7 @@ from isal import igzip
 
 from bench import orders
 from ddbio.aws.client import ClientSpec
-from ddbio.aws.wire import Wire, open_bodies
+from ddbio.aws.transport import LightTransport, open_body_sender
 from ddbio.core.changes import ChangeDecoder
 from ddbio.core.decode import Decoder, observe_dynamodb_json
 from ddbio.core.digest_columns import ColumnDigest
@@ -149,7 +149,7 @@ class Steps:
 
     def _fetched(self) -> Iterator[bytes]:
         spec = ClientSpec(endpoint_url=self._places.read_url)
-        wire = Wire(spec.client("dynamodb"), spec)
+        wire = LightTransport(spec.client("dynamodb"), spec)
         parameters: dict[str, Any] = {"TableName": self._places.table, "ReturnConsumedCapacity": "TOTAL"}
         while True:
             page = wire.scan(parameters)
@@ -199,7 +199,7 @@ class Steps:
             writer.write_table(table, row_group_size=_GROUP_ROWS)
 
     def _send(self, operation: str, bodies: list[bytes]) -> None:
-        source = open_bodies(ClientSpec(endpoint_url=self._places.write_url), _IN_FLIGHT)
+        source = open_body_sender(ClientSpec(endpoint_url=self._places.write_url), _IN_FLIGHT)
         pending: deque[Any] = deque()
         for body in bodies:
             pending.append(source.begin(operation, TABLE, body))

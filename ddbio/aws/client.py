@@ -15,7 +15,7 @@ from botocore.config import Config
 from botocore.credentials import AssumeRoleCredentialFetcher, DeferredRefreshableCredentials
 from botocore.exceptions import BotoCoreError, ClientError, CredentialRetrievalError, NoCredentialsError
 
-from ddbio.aws.failure import THROTTLE_CODES, error_code, is_transient, to_ddbio_error
+from ddbio.aws.error_codes import THROTTLE_CODES, error_code, is_transient, to_ddbio_error
 from ddbio.version import __version__
 
 if TYPE_CHECKING:

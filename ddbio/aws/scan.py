@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from botocore.exceptions import BotoCoreError, ClientError
 
-from ddbio.aws.failure import THROTTLE_CODES, error_code, is_transient, throttling_reasons, to_ddbio_error
+from ddbio.aws.error_codes import THROTTLE_CODES, error_code, is_transient, throttling_reasons, to_ddbio_error
 from ddbio.budget import BudgetClosedError
 from ddbio.core.pacing import full_jitter_seconds, parse_throttle_reason
 from ddbio.errors import EndpointError, ServiceError, ThrottledError
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     import threading
     from collections.abc import Iterator
 
-    from ddbio.aws.pages import PageSource
+    from ddbio.aws.transport import PageSource
     from ddbio.budget import Budget
     from ddbio.core.text.page import Page
 

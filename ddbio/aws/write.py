@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from botocore.exceptions import BotoCoreError, ClientError
 
-from ddbio.aws.failure import THROTTLE_CODES, error_code, is_transient, throttling_reasons, to_ddbio_error
+from ddbio.aws.error_codes import THROTTLE_CODES, error_code, is_transient, throttling_reasons, to_ddbio_error
 from ddbio.core.loads.batches import Packer
 from ddbio.core.loads.counts import HotKeys
 from ddbio.core.number import canonical_number
@@ -24,7 +24,8 @@ from ddbio.errors import EndpointError, ServiceError, ThrottledError
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Sequence
 
-    from ddbio.aws.bodies import BodySource, Pending
+    from ddbio.aws.connection_pool import PendingResponse
+    from ddbio.aws.transport import BodySender
     from ddbio.budget import Budget, Grant
     from ddbio.core.loads.batches import Writes
     from ddbio.errors import DdbioError
@@ -85,7 +86,7 @@ class _Done(NamedTuple):
 class Sent(NamedTuple):
     """Hold what a lane waits for, when it was sent, and what granted it."""
 
-    pending: Pending
+    pending: PendingResponse
     grant: Grant
     sent_at: float
 
@@ -97,7 +98,7 @@ class Sent(NamedTuple):
             return Answer(self.grant, self.sent_at, error=error)
 
 
-def begin(source: BodySource, table: str, send: Send, grant: Grant, at: float) -> Sent | Answer:
+def begin(source: BodySender, table: str, send: Send, grant: Grant, at: float) -> Sent | Answer:
     """Send what a lane asks for; return what it waits for, or that it failed."""
     try:
         return Sent(source.begin(send.operation, table, send.body), grant, at)

@@ -6,9 +6,8 @@ import dataclasses
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from ddbio.aws import backup
-from ddbio.aws.recovery import describe_recovery
-from ddbio.aws.table import describe_table
+from ddbio.aws import service_jobs
+from ddbio.aws.control_plane import describe_recovery, describe_table
 from ddbio.core.backup_job import RestorePlan
 from ddbio.errors import NotFoundError, OptionError, ServiceError, ValidationError
 from ddbio.ops.job.report import Clock
@@ -46,8 +45,8 @@ def create(options: BackupCreateOptions, watch: Watch | None = None) -> BackupJo
     table = describe_source(options).name
     found = digest_of_table(table, options) if options.digest else None
     name = options.name or f"{table[:200]}-{datetime.now(UTC):%Y%m%dT%H%M%SZ}"
-    arn = backup.create_backup(spec, options.table, name)
-    job = await_end(lambda: backup.describe_backup(spec, arn), options, watch)
+    arn = service_jobs.create_backup(spec, options.table, name)
+    job = await_end(lambda: service_jobs.describe_backup(spec, arn), options, watch)
     if job.status != "AVAILABLE":
         raise ServiceError(f"backup {arn} is {job.status}: make another one")
     return job if found is None else dataclasses.replace(job, items=found.count, digest=found.hexdigest())
@@ -55,7 +54,7 @@ def create(options: BackupCreateOptions, watch: Watch | None = None) -> BackupJo
 
 def list_of(table: str | None, options: ConnectionOptions) -> list[BackupJob]:
     """Return the backups of a table, by name or ARN, or of all."""
-    return backup.list_backups(dynamodb_spec(options), table)
+    return service_jobs.list_backups(dynamodb_spec(options), table)
 
 
 def plan_of(options: RestoreOptions) -> RestorePlan:
@@ -70,7 +69,7 @@ def plan_of(options: RestoreOptions) -> RestorePlan:
     """
     spec = dynamodb_spec(options)
     if "/backup/" in options.source:
-        made = backup.describe_backup(spec, options.source)
+        made = service_jobs.describe_backup(spec, options.source)
         plan = RestorePlan(options.target, options.source, made.table, made.arn, None, made.size_bytes)
     else:
         facts = describe_table(spec, options.source)
@@ -102,8 +101,8 @@ def restore(options: RestoreOptions, watch: Watch | None = None) -> RestoreJob:
     spec = dynamodb_spec(options)
     plan = plan_of(options)
     clock = Clock()
-    backup.start_restore(spec, plan)
-    job = await_end(lambda: backup.describe_restore(spec, options.target), options, watch)
+    service_jobs.start_restore(spec, plan)
+    job = await_end(lambda: service_jobs.describe_restore(spec, options.target), options, watch)
     if job.status != "ACTIVE":
         raise ServiceError(f"table {options.target} is {job.status} after its restore from {plan.source}")
     job = dataclasses.replace(job, source=job.source or plan.source, seconds=round(clock.seconds(), 3))

@@ -8,8 +8,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
-from ddbio.aws.create import definition_of, expire_by, start_table
-from ddbio.aws.table import describe_table
+from ddbio.aws.control_plane import create_table, describe_table, enable_time_to_live, read_table_definition
 from ddbio.budget import LocalBudget
 from ddbio.core.capacity import read_units
 from ddbio.core.loads.encode import raw_item_reader
@@ -112,15 +111,15 @@ def create_like(options: CreateLikeOptions) -> CreatedTable:
     DdbioError
         If the source cannot be described or the target not be created.
     """
-    described, expiry = definition_of(dynamodb_spec(options), options.source)
+    described, expiry = read_table_definition(dynamodb_spec(options), options.source)
     request = table_like(described, options)
     spec = dynamodb_spec(options.target_connection)
     if _is_table(spec, options.target):
         raise TargetError(f"table {options.target!r} exists already: choose another name", options.target)
-    start_table(spec, request)
+    create_table(spec, request)
     await_end(lambda: describe_table(spec, options.target), options)
     if expiry is not None:
-        expire_by(spec, options.target, expiry)
+        enable_time_to_live(spec, options.target, expiry)
     return CreatedTable(options.target, request)
 
 
@@ -139,7 +138,7 @@ def plan_copy(options: CopyOptions) -> CopyPlan:
     facts, options_of_scan = _scan_of(options)
     scan = plan_of(options_of_scan, facts=facts)
     if created:
-        described, _ = definition_of(dynamodb_spec(options), options.source)
+        described, _ = read_table_definition(dynamodb_spec(options), options.source)
         return CopyPlan(scan, None, table_like(described, options))
     return CopyPlan(scan, write, None)
 

@@ -26,8 +26,7 @@ from botocore.credentials import Credentials
 
 from ddbio.aws import client
 from ddbio.aws.client import ClientSpec
-from ddbio.aws.pages import PageSource
-from ddbio.aws.wire import open_pages
+from ddbio.aws.transport import PageSource, open_page_source
 from ddbio.options import AcceptEncoding
 
 PAGE = b'{"Count":1,"Items":[{"id":{"S":"a"}}],"ScannedCount":1,"ConsumedCapacity":{"CapacityUnits":0.5}}'
@@ -211,8 +210,8 @@ def opened(
     monkeypatch.setattr(client, "READ_TIMEOUT_SECONDS", read_timeout_seconds)
     monkeypatch.setattr(client, "CONNECT_TIMEOUT_SECONDS", read_timeout_seconds)
     monkeypatch.setattr(botocore.session, "create_loader", shared_loader)
-    monkeypatch.setenv("DDBIO_WIRE", kind)
-    source = open_pages(ClientSpec(endpoint_url=url), 1, accept_encoding=accept_encoding)
+    monkeypatch.setenv("DDBIO_TRANSPORT", kind)
+    source = open_page_source(ClientSpec(endpoint_url=url), 1, accept_encoding=accept_encoding)
     try:
         yield source
     finally:

@@ -5,10 +5,8 @@ from concurrent.futures import Future
 import pytest
 from botocore.exceptions import ClientError
 
-from ddbio.aws.bodies import BodyClient
 from ddbio.aws.client import ClientSpec
-from ddbio.aws.compressed_bodies import CompressedBodies
-from ddbio.aws.wire import Wire, open_bodies, open_pages
+from ddbio.aws.transport import BotocoreTransport, CompressingSender, LightTransport, open_body_sender, open_page_source
 from ddbio.testing import FakeDynamoDB
 
 PUT = b'{"RequestItems":{"rows":[{"PutRequest":{"Item":{"pk":{"S":"a"},"b":{"B":"AAE="}}}}]}}'
@@ -30,9 +28,9 @@ def server():
 @pytest.fixture(params=["light", "botocore"])
 def source(server, request, monkeypatch):
     """Return one of both ways."""
-    monkeypatch.setenv("DDBIO_WIRE", request.param)
-    opened = open_bodies(ClientSpec(endpoint_url=server.endpoint_url, region="eu-west-1"), 2)
-    assert isinstance(opened, Wire if request.param == "light" else BodyClient)
+    monkeypatch.setenv("DDBIO_TRANSPORT", request.param)
+    opened = open_body_sender(ClientSpec(endpoint_url=server.endpoint_url, region="eu-west-1"), 2)
+    assert isinstance(opened, LightTransport if request.param == "light" else BotocoreTransport)
     yield opened
     opened.close()
 
@@ -42,7 +40,7 @@ def test_bodies_go_out_as_they_are(source, server):
     assert source.begin("BatchWriteItem", "rows", PUT).result() == b'{"UnprocessedItems":{}}'
     for operation, body in SINGLE.items():
         assert source.begin(operation, "rows", body).result() == b"{}"
-    pages = open_pages(ClientSpec(endpoint_url=server.endpoint_url, region="eu-west-1"), 1)
+    pages = open_page_source(ClientSpec(endpoint_url=server.endpoint_url, region="eu-west-1"), 1)
     assert b'"b":{"B":"AAE="}' in pages.scan({"TableName": "rows"}).items
     assert source.endpoint_url == server.endpoint_url
 
@@ -57,7 +55,7 @@ def test_errors_are_those_of_botocore(source):
 def test_the_clients_own_calls_are_left_alone(server):
     """The hooks take only what goes through them: the same client's own writes stay botocore's."""
     spec = ClientSpec(endpoint_url=server.endpoint_url, region="eu-west-1")
-    BodyClient(spec, 1)
+    BotocoreTransport(spec, 1)
     answer = spec.client("dynamodb").put_item(TableName="rows", Item={"pk": {"S": "d"}}, ReturnValues="ALL_OLD")
     assert "RawBody" not in answer
 
@@ -65,12 +63,12 @@ def test_the_clients_own_calls_are_left_alone(server):
 @pytest.mark.parametrize("way", ["light", "botocore"])
 def test_large_bodies_go_out_compressed(server, way, monkeypatch):
     """What is large arrives in fewer bytes and is stored whole; what is small goes out as it is."""
-    monkeypatch.setenv("DDBIO_WIRE", way)
-    source = open_bodies(ClientSpec(endpoint_url=server.endpoint_url, region="eu-west-1"), 1, compresses=True)
+    monkeypatch.setenv("DDBIO_TRANSPORT", way)
+    source = open_body_sender(ClientSpec(endpoint_url=server.endpoint_url, region="eu-west-1"), 1, compresses=True)
     large = PUT.replace(b"AAE=", b"AAAA" * 10_000)
     assert source.begin("BatchWriteItem", "rows", large).result() == b'{"UnprocessedItems":{}}'
     assert source.begin("PutItem", "rows", SINGLE["PutItem"]).result() == b"{}"
-    pages = open_pages(ClientSpec(endpoint_url=server.endpoint_url, region="eu-west-1"), 1)
+    pages = open_page_source(ClientSpec(endpoint_url=server.endpoint_url, region="eu-west-1"), 1)
     assert b"AAAA" * 10_000 in pages.scan({"TableName": "rows"}).items
     source.close()
 
@@ -109,7 +107,7 @@ class Picky:
 def test_an_endpoint_without_compression_is_asked_once(code, status):
     """The first refusal sends the same body as it is, and all later ones."""
     picky = Picky(code, status)
-    source = CompressedBodies(picky)
+    source = CompressingSender(picky)
     assert [source.begin("BatchWriteItem", "rows", b"x" * 20_000).result() for _ in range(2)] == [b"{}", b"{}"]
     assert [encoding for encoding, _ in picky.calls] == ["gzip", "", ""]
     assert picky.calls[0][1] < 200
@@ -118,7 +116,7 @@ def test_an_endpoint_without_compression_is_asked_once(code, status):
 def test_requests_on_their_way_are_sent_again_as_they_are(caplog):
     """What was sent compressed before the first refusal came is sent again too, and told once."""
     picky = Picky("InternalServerError", 500)
-    source = CompressedBodies(picky)
+    source = CompressingSender(picky)
     sent = [source.begin("BatchWriteItem", "rows", b"x" * 20_000) for _ in range(3)]
     assert [pending.result() for pending in sent] == [b"{}"] * 3
     assert [encoding for encoding, _ in picky.calls] == ["gzip"] * 3 + [""] * 3
@@ -128,7 +126,7 @@ def test_requests_on_their_way_are_sent_again_as_they_are(caplog):
 def test_other_refusals_of_compressed_bodies_stay():
     """A throttled or a bad request has nothing to do with compression."""
     picky = Picky("ValidationException", 400)
-    source = CompressedBodies(picky)
+    source = CompressingSender(picky)
     for _ in range(2):
         with pytest.raises(ClientError, match="ValidationException"):
             source.begin("BatchWriteItem", "rows", b"x" * 20_000).result()

@@ -17,8 +17,8 @@ from botocore.exceptions import (
 )
 
 from ddbio.aws.client import ClientSpec
-from ddbio.aws.failure import is_transient, to_ddbio_error
-from ddbio.aws.table import describe_table
+from ddbio.aws.control_plane import describe_table
+from ddbio.aws.error_codes import is_transient, to_ddbio_error
 from ddbio.errors import (
     AccessDeniedError,
     EndpointError,

@@ -10,9 +10,9 @@ import pytest
 from botocore.exceptions import ClientError, HTTPClientError
 
 from ddbio.aws.client import ClientSpec
-from ddbio.aws.compression import gunzip
-from ddbio.aws.failure import is_transient
-from ddbio.aws.wire import open_pages
+from ddbio.aws.error_codes import is_transient
+from ddbio.aws.http_bodies import gunzip
+from ddbio.aws.transport import open_page_source
 from tests.aws.scripted import PAGE, ScriptedServer, answer, opened
 
 SCAN = {"TableName": "table", "Segment": 0, "TotalSegments": 1}
@@ -30,7 +30,7 @@ def test_a_compressed_page_is_the_page(asking):
     step = answer(PACKED, headers={"Content-Encoding": "gzip"})
     with ScriptedServer(step) as server, asking(server) as source:
         assert source.scan(SCAN).items == source.scan(SCAN).items
-        assert source.query({"TableName": "table"}).count == 1
+        assert source.scan(SCAN).count == 1
     assert {request.headers["accept-encoding"] for request in server.requests} == {"gzip"}
     assert all(request.is_signed_by("testing") for request in server.requests)
 
@@ -38,7 +38,7 @@ def test_a_compressed_page_is_the_page(asking):
 def test_each_source_asks_as_it_was_told(asking):
     """Sources over one client do not mix up what they ask for."""
     with ScriptedServer() as server, asking(server) as source:
-        plain = open_pages(ClientSpec(endpoint_url=server.url), 1)
+        plain = open_page_source(ClientSpec(endpoint_url=server.url), 1)
         for each in (source, plain, source):
             each.scan(SCAN)
         plain.close()

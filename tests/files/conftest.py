@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 
 from ddbio.aws.client import ClientSpec
-from ddbio.aws.objects import S3Store
+from ddbio.aws.s3_store import S3Store
 from ddbio.files.local_store import LocalStore
 from ddbio.testing import MotoServer
 

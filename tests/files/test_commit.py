@@ -10,7 +10,7 @@ from dataclasses import replace
 
 import pytest
 
-from ddbio.aws.objects import S3Store
+from ddbio.aws.s3_store import S3Store
 from ddbio.core.staged import FileNaming, SmallObject
 from ddbio.errors import NotFoundError, OptionError, TargetError
 from ddbio.files import commit as commits

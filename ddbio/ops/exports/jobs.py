@@ -5,10 +5,8 @@ from __future__ import annotations
 import uuid
 from typing import TYPE_CHECKING
 
-from ddbio.aws import export
-from ddbio.aws.bucket import check_bucket
-from ddbio.aws.recovery import describe_recovery, enable_recovery
-from ddbio.aws.table import describe_table
+from ddbio.aws import service_jobs
+from ddbio.aws.control_plane import check_bucket, describe_recovery, describe_table, enable_recovery
 from ddbio.core.exports.jobs import plan_export
 from ddbio.core.jobs import failure_of
 from ddbio.ops.job.storage import dynamodb_spec, s3_spec
@@ -27,7 +25,7 @@ def plan_of(options: ExportStartOptions) -> ExportPlan:
     Raises
     ------
     OptionError, NotFoundError, AccessDeniedError, EndpointError
-        See :func:`ddbio.core.exports.jobs.plan_export` and :func:`ddbio.aws.bucket.check_bucket`.
+        See :func:`ddbio.core.exports.jobs.plan_export` and :func:`ddbio.aws.control_plane.check_bucket`.
     """
     spec = dynamodb_spec(options)
     facts = describe_table(spec, options.table)
@@ -49,7 +47,7 @@ def start(options: ExportStartOptions) -> ExportJob:
     spec = dynamodb_spec(options)
     if plan.enables_recovery:
         enable_recovery(spec, plan.table, options.deadline_seconds)
-    return export.start_export(spec, plan)
+    return service_jobs.start_export(spec, plan)
 
 
 def wait(options: WaitOptions, watch: Callable[[ExportJob, float], None] | None = None) -> ExportJob:
@@ -70,11 +68,11 @@ def wait(options: WaitOptions, watch: Callable[[ExportJob, float], None] | None 
 
 def describe(arn: str, options: ConnectionOptions) -> ExportJob:
     """Return what is known of an export."""
-    return export.describe_export(dynamodb_spec(options), arn)
+    return service_jobs.describe_export(dynamodb_spec(options), arn)
 
 
 def list_of(table: str | None, options: ConnectionOptions) -> list[ExportEntry]:
     """Return the exports of the last 90 days, of a table, by name or ARN, or of all."""
     spec = dynamodb_spec(options)
     named = table is None or table.startswith("arn:")
-    return export.list_exports(spec, table if named or table is None else describe_table(spec, table).arn)
+    return service_jobs.list_exports(spec, table if named or table is None else describe_table(spec, table).arn)

@@ -12,9 +12,8 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ddbio.aws import bulk
-from ddbio.aws.bucket import check_bucket
-from ddbio.aws.table import describe_table
+from ddbio.aws import service_jobs
+from ddbio.aws.control_plane import check_bucket, describe_table
 from ddbio.core.imports.bulk_report import parse_records, records_table
 from ddbio.core.imports.jobs import plan_bulk
 from ddbio.core.jobs import failure_of, s3_place
@@ -69,7 +68,7 @@ def start(options: BulkStartOptions) -> BulkJob:
     OptionError, NotFoundError, AccessDeniedError, EndpointError, ServiceError
         Nothing has then been started.
     """
-    return bulk.start_bulk(dynamodb_spec(options), plan_of(options))
+    return service_jobs.start_bulk(dynamodb_spec(options), plan_of(options))
 
 
 def wait(options: WaitOptions, watch: Callable[[BulkJob, float], None] | None = None) -> BulkJob:
@@ -105,18 +104,18 @@ def wait(options: WaitOptions, watch: Callable[[BulkJob, float], None] | None = 
 
 def describe(arn: str, options: ConnectionOptions) -> BulkJob:
     """Return what is known of a bulk put."""
-    return bulk.describe_bulk(dynamodb_spec(options), arn)
+    return service_jobs.describe_bulk(dynamodb_spec(options), arn)
 
 
 def cancel(arn: str, options: ConnectionOptions) -> BulkJob:
     """Ask that a bulk put stops; return it as it is described then."""
-    bulk.cancel_bulk(dynamodb_spec(options), arn)
+    service_jobs.cancel_bulk(dynamodb_spec(options), arn)
     return describe(arn, options)
 
 
 def list_of(options: ConnectionOptions) -> list[BulkEntry]:
     """Return the bulk operations of the last 90 days."""
-    return bulk.list_bulk(dynamodb_spec(options))
+    return service_jobs.list_bulk(dynamodb_spec(options))
 
 
 _GZIP_MAGIC = b"\x1f\x8b"

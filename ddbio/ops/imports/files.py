@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ddbio.aws.table import describe_table, facts_of_description
+from ddbio.aws.control_plane import describe_table, parse_table_description
 from ddbio.core.batch_size import batch_bytes
 from ddbio.core.digest_columns import ColumnDigest
 from ddbio.core.imports.jobs import index_keys
@@ -158,7 +158,7 @@ def key_of(options: ImportFilesOptions) -> Key:
     if not like.endswith(".json"):
         return describe_table(dynamodb_spec(options), like).key_types
     try:
-        return facts_of_description(json.loads(Path(like).read_text("utf-8"))).key_types
+        return parse_table_description(json.loads(Path(like).read_text("utf-8"))).key_types
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise OptionError(f"like: {like} holds nothing that DescribeTable says of a table ({error!r})") from None
 

@@ -7,8 +7,8 @@ import dataclasses
 import uuid
 from typing import TYPE_CHECKING
 
-from ddbio.aws import native_import
-from ddbio.aws.table import describe_table
+from ddbio.aws import service_jobs
+from ddbio.aws.control_plane import describe_table
 from ddbio.core.exports.manifest import MAX_MANIFEST_BYTES
 from ddbio.core.imports.jobs import ImportedFiles, plan_import
 from ddbio.core.jobs import failure_of, s3_place
@@ -55,7 +55,7 @@ def start(options: ImportStartOptions) -> ImportJob:
         Nothing has then been started.
     """
     plan = plan_of(options)
-    job = native_import.start_import(dynamodb_spec(options), plan)
+    job = service_jobs.start_import(dynamodb_spec(options), plan)
     return dataclasses.replace(job, items=plan.items)
 
 
@@ -85,7 +85,7 @@ def wait(options: ImportWaitOptions, watch: Callable[[ImportJob, float], None] |
 
 def describe(arn: str, options: ConnectionOptions) -> ImportJob:
     """Return what is known of an import."""
-    return native_import.describe_import(dynamodb_spec(options), arn)
+    return service_jobs.describe_import(dynamodb_spec(options), arn)
 
 
 def list_of(table: str | None, options: ConnectionOptions) -> list[ImportEntry]:
@@ -93,7 +93,7 @@ def list_of(table: str | None, options: ConnectionOptions) -> list[ImportEntry]:
     spec = dynamodb_spec(options)
     if table is not None and not table.startswith("arn:"):
         table = describe_table(spec, table).arn
-    return native_import.list_imports(spec, table)
+    return service_jobs.list_imports(spec, table)
 
 
 def files_of(source: str, options: ConnectionOptions) -> tuple[str, ImportedFiles]:

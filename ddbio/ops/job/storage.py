@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from ddbio.aws.client import ClientSpec
-from ddbio.aws.objects import S3Store
+from ddbio.aws.s3_store import S3Store
 from ddbio.core.staged import FileNaming, StagedFile
 from ddbio.errors import OptionError, TargetError
 from ddbio.files.commit import Target

@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from numpy.typing import NDArray
 
-    from ddbio.aws.arrivals import Arrivals
-    from ddbio.aws.bodies import BodySource, Pending
+    from ddbio.aws.connection_pool import PendingResponse, ResponsePoller
+    from ddbio.aws.transport import BodySender
     from ddbio.aws.write import Lane, Send, Sent
     from ddbio.budget import Budget, Grant, Reservation
     from ddbio.core.loads.batches import Writes
@@ -95,9 +95,9 @@ class Crew:
     def __init__(
         self,
         lanes: Sequence[Lane],
-        source: BodySource,
+        source: BodySender,
         budget: Budget,
-        arrivals: Arrivals,
+        arrivals: ResponsePoller,
         *,
         nulls: bool,
         clock: Callable[[], float] = time.monotonic,
@@ -113,7 +113,7 @@ class Crew:
         self._queued = 0
         self._line: deque[tuple[_Post, Send]] = deque()
         self._reservation: Reservation | None = None
-        self._sent: dict[Pending, tuple[_Post, Sent]] = {}
+        self._sent: dict[PendingResponse, tuple[_Post, Sent]] = {}
         self._arrivals = arrivals
         self._pausing: list[tuple[float, int, _Post]] = []
         self._pauses = itertools.count()

@@ -7,8 +7,8 @@ from contextlib import closing
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, TypeAlias
 
-from ddbio.aws.arrivals import Arrivals
-from ddbio.aws.wire import open_bodies
+from ddbio.aws.connection_pool import ResponsePoller
+from ddbio.aws.transport import open_body_sender
 from ddbio.aws.write import Lane
 from ddbio.core.batch_size import batch_bytes
 from ddbio.core.loads.batches import MOST_WRITES
@@ -120,10 +120,10 @@ def write_batches(
     """
     tally, plan = WriteTally(), task.plan
     failure: BaseException | None = None
-    source = open_bodies(task.spec, plan.lanes, compresses=plan.compress_requests)
+    source = open_body_sender(task.spec, plan.lanes, compresses=plan.compress_requests)
     # A lane that is alone writes in this thread: another would only take turns with it.
     is_inline = task.rows_are_here or plan.lanes == 1
-    arrivals = Arrivals(can_wake=not is_inline)
+    arrivals = ResponsePoller(can_wake=not is_inline)
     with closing(source), closing(arrivals):
         key_names = list(dict(plan.key_types))
         url, most = source.endpoint_url, task.deadline_seconds

@@ -10,7 +10,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
-from ddbio.aws.table import describe_table
+from ddbio.aws.control_plane import describe_table
 from ddbio.budget import LocalBudget
 from ddbio.core.loads.plan import LoadPlan, plan_load, plan_write
 from ddbio.core.plan import Resources
@@ -61,7 +61,7 @@ def plan_of(options: WriteOptions) -> WritePlan:
     Raises
     ------
     OptionError, NotFoundError, AccessDeniedError, EndpointError
-        See :func:`ddbio.aws.table.describe_table` and :func:`ddbio.core.loads.plan.plan_write`.
+        See :func:`ddbio.aws.control_plane.describe_table` and :func:`ddbio.core.loads.plan.plan_write`.
     """
     return plan_write(describe_table(dynamodb_spec(options), options.table), options)
 

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from ddbio.aws.arrivals import Arrivals
+    from ddbio.aws.connection_pool import ResponsePoller
     from ddbio.core.loads.batches import Writes
     from ddbio.core.raw_items import RawItems
     from ddbio.ops.loads.crew import Crew, Milestone
@@ -69,7 +69,7 @@ class InlineShift:
 class ThreadShift:
     """Let the crew work in a thread: it goes on while rows are read and encoded."""
 
-    def __init__(self, crew: Crew, arrivals: Arrivals) -> None:
+    def __init__(self, crew: Crew, arrivals: ResponsePoller) -> None:
         self.crew, self._arrivals = crew, arrivals
         self._changed = threading.Condition()
         self._inbox: deque[Callable[[], None]] = deque()

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from ddbio.aws.control_plane import describe_table
 from ddbio.aws.scan import RetryPolicy, SegmentRequest, scan_pages
-from ddbio.aws.table import describe_table
-from ddbio.aws.wire import open_pages
+from ddbio.aws.transport import open_page_source
 from ddbio.budget import LocalBudget
 from ddbio.core.capacity import PAGES_PER_SECOND, READ_UNIT_BYTES, read_units
 from ddbio.core.decode import observe_parts
@@ -47,7 +47,7 @@ def describe_scan(options: ScanOptions) -> TableDescription:
     Raises
     ------
     OptionError, NotFoundError, AccessDeniedError, EndpointError
-        See :func:`ddbio.aws.table.describe_table` and :func:`ddbio.core.plan.check_scan`.
+        See :func:`ddbio.aws.control_plane.describe_table` and :func:`ddbio.core.plan.check_scan`.
     """
     facts = describe_table(dynamodb_spec(options), options.table)
     check_scan(facts, options)
@@ -177,7 +177,7 @@ def _sample_pages(facts: TableDescription, options: ScanOptions, budget: Budget,
     share = _probe_items(facts, options, wanted)
     mean_bytes = facts.size_bytes / facts.item_count if facts.item_count else ASSUMED_ITEM_BYTES
     whole = dataclasses.replace(request_of(facts, options, mean_bytes), max_items=share)
-    with closing(open_pages(dynamodb_spec(options), 1, accept_encoding=options.accept_encoding)) as source:
+    with closing(open_page_source(dynamodb_spec(options), 1, accept_encoding=options.accept_encoding)) as source:
         probe = list(_first(scan_pages(source, whole, budget, policy), share))
         yield from probe
         if probe[-1].last_evaluated_key is None or share == wanted:

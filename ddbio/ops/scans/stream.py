@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Generic, Literal, Protocol, TypeVar
 import pyarrow as pa
 
 from ddbio.aws.scan import RetryPolicy, SegmentRequest, scan_pages
-from ddbio.aws.wire import open_pages
+from ddbio.aws.transport import open_page_source
 from ddbio.core.decode import Decoder
 from ddbio.core.digest import Digest
 from ddbio.core.digest_json import JsonDigest
@@ -100,7 +100,7 @@ class PageStream(Generic[BlockT]):
         self._task = task
         self._budget = budget
         self._open_decoder = open_decoder
-        self._pages = open_pages(task.spec, task.lanes, accept_encoding=task.accept_encoding)
+        self._pages = open_page_source(task.spec, task.lanes, accept_encoding=task.accept_encoding)
         self._retry_policy = RetryPolicy(task.deadline_seconds, threading.Event())
         self._waiting: deque[SegmentRequest | Iterator[Page]] = deque(task.requests)
         self._being_read = 0

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 from botocore.exceptions import BotoCoreError, ClientError
 
-from ddbio.aws.arrivals import Arrivals
+from ddbio.aws.connection_pool import ResponsePoller
 from ddbio.aws.write import Lane
 from ddbio.budget import BudgetClosedError, LocalBudget
 from ddbio.core.loads.encode import RowEncoder
@@ -235,7 +235,7 @@ class Bell:
 
 def background(source, lanes):
     """Return a shift in a thread of its own, and what it waits with."""
-    budget, arrivals = LocalBudget(None), Arrivals(can_wake=True)
+    budget, arrivals = LocalBudget(None), ResponsePoller(can_wake=True)
     members = [Lane("rows", ["pk"], budget, 600) for _ in range(lanes)]
     return ThreadShift(Crew(members, source, budget, arrivals, nulls=False), arrivals), arrivals
 
@@ -301,7 +301,7 @@ def test_an_error_in_the_thread_is_raised_where_rows_are_handed_over():
 
 def test_an_answer_that_does_not_come_is_taken_when_its_time_is_over():
     """Whoever asks for its result then is told so; one that comes in time is taken first."""
-    arrivals, may = Arrivals(), [threading.Event(), threading.Event()]
+    arrivals, may = ResponsePoller(), [threading.Event(), threading.Event()]
     late, other = map(Bell, may)
     late.expires_at = time.monotonic() + 0.2
     arrivals.add(late)

@@ -84,7 +84,7 @@ def lane_threads():
 @pytest.mark.parametrize(("wire", "threads"), [("light", 0), ("botocore", 3)])
 def test_lanes_take_threads_where_botocore_waits(server, monkeypatch, wire, threads):
     """All lanes write where their rows are read; only botocore needs a thread each, and none is left."""
-    monkeypatch.setenv("DDBIO_WIRE", wire)
+    monkeypatch.setenv("DDBIO_TRANSPORT", wire)
     table, seen = rows(300), []
 
     def batches():

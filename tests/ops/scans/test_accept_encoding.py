@@ -29,7 +29,7 @@ TABLE = {
 @pytest.mark.parametrize(("asked", "header"), [({}, "identity"), ({"accept_encoding": "gzip"}, "gzip")])
 def test_sample_and_scan_ask_as_told(wire, asked, header, monkeypatch):
     """Every page is asked for as the option says, by default uncompressed."""
-    monkeypatch.setenv("DDBIO_WIRE", wire)
+    monkeypatch.setenv("DDBIO_TRANSPORT", wire)
     with ScriptedServer(answer(json.dumps({"Table": TABLE}).encode())) as server:
         assert ddbio.read_table("table", endpoint_url=server.url, **asked)["id"].to_pylist() == ["a"]
     pages = [each for each in server.requests if each.headers["x-amz-target"].endswith(".Scan")]
@@ -39,7 +39,7 @@ def test_sample_and_scan_ask_as_told(wire, asked, header, monkeypatch):
 @pytest.mark.parametrize("wire", ["light", "botocore"])
 def test_a_compressed_scan_brings_the_same_rows(wire, monkeypatch):
     """A table of many pages is the same table, however it came over the wire."""
-    monkeypatch.setenv("DDBIO_WIRE", wire)
+    monkeypatch.setenv("DDBIO_TRANSPORT", wire)
     items = [json.dumps({"id": {"S": f"{number:03}"}, "text": {"S": "x" * 5_000}}).encode() for number in range(700)]
     with FakeDynamoDB() as fake:
         fake.load("table", items, "id:S")

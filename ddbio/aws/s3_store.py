@@ -1,4 +1,7 @@
-"""Keep S3 objects that appear whole or not at all; leave retries to the client (botocore's standard mode)."""
+"""An object store on S3: objects are written by multipart uploads, which a job completes when all of it is written.
+
+botocore repeats failed requests (its standard mode); bodies that break off are continued here.
+"""
 
 from __future__ import annotations
 
@@ -6,33 +9,40 @@ import contextlib
 import hashlib
 import itertools
 import re
+from collections import deque
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 from botocore.exceptions import BotoCoreError, ClientError
 
-from ddbio.aws.failure import error_code, to_ddbio_error
-from ddbio.aws.multipart import MultipartSink, abort_upload
-from ddbio.core.staged import StoredObject, job_of
+from ddbio.aws.error_codes import error_code, to_ddbio_error
+from ddbio.core.staged import StagedFile, StoredObject, job_of
 from ddbio.errors import NotFoundError, OptionError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from ddbio.aws.client import ClientSpec
-    from ddbio.core.staged import StagedFile
+    from typing_extensions import Buffer
 
+    from ddbio.aws.client import ClientSpec
+
+# 10,000 parts of 5 MiB to 5 GiB: parts of 8 MiB reach 78 GiB a file.
+# https://docs.aws.amazon.com/AmazonS3/latest/userguide/qfacts.html
+PART_BYTES = 8 * 1024 * 1024
+# With the part that is being filled, a sink holds at most 32 MiB.
+PARTS_IN_FLIGHT = 3
 # Several tasks of one process share a client, each with parts in flight.
 _CONNECTIONS = 32
 # https://docs.aws.amazon.com/AmazonS3/latest/API/API_DeleteObjects.html
 _KEYS_PER_DELETE = 1000
 _CHUNK_BYTES = 1024 * 1024
-# Times in a row that a body may break off without a byte more.
+# How often in a row a body may break off without any progress.
 _MAX_BREAKS = 5
 _MD5 = re.compile(r"[0-9a-f]{32}")
 
 
 class S3Store:
-    """Satisfy an object store under one S3 prefix; picklable, since it holds no client.
+    """The objects under one S3 prefix. Picklable: each process makes its own client.
 
     Parameters
     ----------
@@ -61,12 +71,12 @@ class S3Store:
 
     @property
     def hazard(self) -> str | None:
-        """What else would go if the whole target were deleted."""
+        """What would be deleted with the target that is more than the target, or None."""
         return None if self._prefix else "the whole bucket"
 
     def create(self, path: str) -> MultipartSink:
         """Return a sink over a new multipart upload."""
-        with self._told("s3:PutObject", path):
+        with self._translated("s3:PutObject", path):
             return MultipartSink(self._client, self._place(path), path)
 
     def complete(self, staged: StagedFile) -> None:
@@ -82,21 +92,21 @@ class S3Store:
         https://docs.aws.amazon.com/AmazonS3/latest/API/API_CompleteMultipartUpload.html
         """
         upload = {"UploadId": staged.token["upload_id"], "MultipartUpload": {"Parts": staged.token["parts"]}}
-        with self._told("s3:PutObject", staged.path):
+        with self._translated("s3:PutObject", staged.path):
             try:
                 self._client.complete_multipart_upload(**self._place(staged.path), **upload)
             except (BotoCoreError, ClientError) as error:
-                # The answer may be lost, or an earlier try was heard: the object tells.
+                # The response may be lost, or an earlier attempt succeeded: the object shows it.
                 if self._is_there(staged):
                     return
                 if error_code(error) == "NoSuchUpload":
                     raise NotFoundError(
-                        f"the upload of {self._name(staged.path)} is gone: run the job again"
+                        f"the upload of {_uri(self._place(staged.path))} is gone: run the job again"
                     ) from error
                 raise
 
     def abort(self, job_id: str) -> None:
-        """Abort every multipart upload under the target whose object is named for the job."""
+        """Abort every multipart upload of a job under the target; object names hold the job id."""
         for upload in [each for each in self._uploads() if job_of(each["Key"]) == job_id]:
             abort_upload(self._client, {"Bucket": self._bucket, "Key": upload["Key"]}, upload["UploadId"])
 
@@ -106,15 +116,15 @@ class S3Store:
 
     def _uploads(self) -> Iterator[dict[str, Any]]:
         pages = self._client.get_paginator("list_multipart_uploads")
-        with self._told("s3:ListBucketMultipartUploads", ""):
+        with self._translated("s3:ListBucketMultipartUploads", ""):
             for page in pages.paginate(Bucket=self._bucket, Prefix=self._key("")):
                 yield from page.get("Uploads", [])
 
     def list(self, prefix: str = "") -> Iterator[StoredObject]:
-        """Yield the objects whose path starts with ``prefix``, a page at a time; passes over folder markers."""
+        """Yield the objects whose path starts with ``prefix``, a page at a time, without folder markers."""
         start = self._key("")
         pages = self._client.get_paginator("list_objects_v2")
-        with self._told("s3:ListBucket", prefix):
+        with self._translated("s3:ListBucket", prefix):
             for page in pages.paginate(Bucket=self._bucket, Prefix=start + prefix):
                 for entry in page.get("Contents", []):
                     # The console shows folders by empty objects of such names.
@@ -130,12 +140,12 @@ class S3Store:
         NotFoundError
             If there is no such object.
         """
-        with self._told("s3:GetObject", path):
+        with self._translated("s3:GetObject", path):
             data: bytes = self._client.get_object(**self._place(path))["Body"].read()
         return data
 
     def read_chunks(self, path: str) -> Iterator[bytes]:
-        """Yield an object's bytes in pieces of a megabyte; a body that breaks off is asked for again from there.
+        """Yield an object's bytes in chunks of a megabyte; a body that breaks off is requested again from there.
 
         Raises
         ------
@@ -146,7 +156,7 @@ class S3Store:
         ----------
         https://docs.aws.amazon.com/AmazonS3/latest/API/API_GetObject.html
         """
-        with self._told("s3:GetObject", path):
+        with self._translated("s3:GetObject", path):
             answer = self._client.get_object(**self._place(path))
             done_bytes, size_bytes, breaks = 0, answer["ContentLength"], 0
             while True:
@@ -167,7 +177,7 @@ class S3Store:
                 answer = self._client.get_object(**self._place(path), **rest)
 
     def read_range(self, entry: StoredObject, start: int, length: int) -> bytes:
-        """Return a range of an object's bytes, as it was when it was listed; a body that breaks off is asked for again.
+        """Return a range of an object's bytes, as it was when it was listed; a body that breaks off is requested again.
 
         Raises
         ------
@@ -177,7 +187,7 @@ class S3Store:
         wanted = {"Range": f"bytes={start}-{start + length - 1}"}
         if entry.version:
             wanted["IfMatch"] = entry.version
-        with self._told("s3:GetObject", entry.path):
+        with self._translated("s3:GetObject", entry.path):
             for attempt in range(_MAX_BREAKS):
                 try:
                     data: bytes = self._client.get_object(**self._place(entry.path), **wanted)["Body"].read()
@@ -190,7 +200,7 @@ class S3Store:
 
     def put(self, path: str, data: bytes) -> None:
         """Write a small object whole, over an older one if there is one."""
-        with self._told("s3:PutObject", path):
+        with self._translated("s3:PutObject", path):
             self._client.put_object(**self._place(path), Body=data)
 
     def put_if_absent(self, path: str, data: bytes) -> bool:
@@ -200,11 +210,11 @@ class S3Store:
         ----------
         https://docs.aws.amazon.com/AmazonS3/latest/userguide/conditional-writes.html
         """
-        with self._told("s3:PutObject", path):
+        with self._translated("s3:PutObject", path):
             try:
                 self._client.put_object(**self._place(path), Body=data, IfNoneMatch="*")
             except ClientError as error:
-                # A conflict means that another writer was at it: it may have failed all the same.
+                # A conflict means that another writer was at work: it may have failed all the same.
                 if error_code(error) == "ConditionalRequestConflict" and self._head(path) is None:
                     raise
                 if error_code(error) not in {"PreconditionFailed", "ConditionalRequestConflict"}:
@@ -213,10 +223,10 @@ class S3Store:
         return True
 
     def delete(self, paths: Iterable[str]) -> None:
-        """Delete objects; those that are not there are passed over."""
+        """Delete objects; those that do not exist are ignored."""
         keys = iter([{"Key": self._key(path)} for path in paths])
         while some := list(itertools.islice(keys, _KEYS_PER_DELETE)):
-            with self._told("s3:DeleteObject", ""):
+            with self._translated("s3:DeleteObject", ""):
                 answer = self._client.delete_objects(Bucket=self._bucket, Delete={"Objects": some, "Quiet": True})
                 for refusal in answer.get("Errors", []):
                     raise ClientError({"Error": refusal}, "DeleteObjects")
@@ -231,16 +241,13 @@ class S3Store:
     def _place(self, path: str) -> dict[str, str]:
         return {"Bucket": self._bucket, "Key": self._key(path)}
 
-    def _name(self, path: str) -> str:
-        return f"s3://{self._bucket}/{self._key(path)}"
-
     def _is_there(self, staged: StagedFile) -> bool:
         """Return whether the object is the one that the staged parts make."""
         found = self._head(staged.path)
         if found is None or found["ContentLength"] != staged.size_bytes:
             return False
         tags = [part["ETag"].strip('"') for part in staged.token["parts"]]
-        # Only where S3 encrypts with its own keys is a tag the MD5 of its bytes.
+        # A tag is the MD5 of the bytes only if S3 encrypts with its own keys.
         # https://docs.aws.amazon.com/AmazonS3/latest/API/API_Object.html
         if found.get("ServerSideEncryption", "AES256") != "AES256" or not all(map(_MD5.fullmatch, tags)):
             return True
@@ -257,10 +264,107 @@ class S3Store:
         return found
 
     @contextlib.contextmanager
-    def _told(self, action: str, path: str) -> Iterator[None]:
+    def _translated(self, action: str, path: str) -> Iterator[None]:
         try:
             yield
         except (BotoCoreError, ClientError) as error:
             missing_bucket = error_code(error) == "NoSuchBucket"
-            resource = f"bucket {self._bucket!r}" if missing_bucket else self._name(path)
+            resource = f"bucket {self._bucket!r}" if missing_bucket else _uri(self._place(path))
             raise to_ddbio_error(error, action=action, resource=resource) from error
+
+
+class MultipartSink:
+    """Upload one object's bytes in parts while they are written; a failed part raises at a later write or at the end.
+
+    Parameters
+    ----------
+    client
+        An S3 client, which retries what can be retried.
+    place
+        Bucket and key under which the object will appear.
+    path
+        The same place, relative to the target.
+
+    Raises
+    ------
+    botocore.exceptions.ClientError, botocore.exceptions.BotoCoreError
+        If no upload can be created.
+    """
+
+    def __init__(self, client: Any, place: dict[str, str], path: str) -> None:
+        self.closed = False
+        self._client, self._place, self._path = client, place, path
+        # A checksum of each part, repeated at completion, verifies the object end to end. Some S3-compatible stores
+        # support none; botocore has this setting for them.
+        # https://docs.aws.amazon.com/AmazonS3/latest/userguide/checking-object-integrity-upload.html
+        wanted = client.meta.config.request_checksum_calculation == "when_supported"
+        self._checksum = {"ChecksumAlgorithm": "CRC32"} if wanted else {}
+        self._buffer = bytearray()
+        self._size_bytes = 0
+        self._parts: list[dict[str, Any]] = []
+        self._pending: deque[Future[dict[str, Any]]] = deque()
+        self._upload_id = client.create_multipart_upload(**place, **self._checksum)["UploadId"]
+        self._pool = ThreadPoolExecutor(PARTS_IN_FLIGHT, thread_name_prefix="ddbio-upload")
+
+    def write(self, data: Buffer, /) -> int:
+        """Take all of the bytes; return their number."""
+        view = memoryview(data).cast("B")
+        if self.closed:
+            return view.nbytes
+        taken = 0
+        while taken < view.nbytes:
+            piece = view[taken : taken + PART_BYTES - len(self._buffer)]
+            self._buffer += piece
+            taken += piece.nbytes
+            if len(self._buffer) == PART_BYTES:
+                self._send()
+        self._size_bytes += taken
+        return taken
+
+    def finish(self, rows: int) -> StagedFile:
+        """Return what completes the object, when all parts are uploaded."""
+        # S3 completes no upload without a part: an empty object has an empty one.
+        if self._buffer or not self._size_bytes:
+            self._send()
+        while self._pending:
+            self._parts.append(self._pending.popleft().result())
+        self._stop()
+        return StagedFile(self._path, self._size_bytes, rows, {"upload_id": self._upload_id, "parts": self._parts})
+
+    def abort(self) -> None:
+        """Abort the upload; later writes are discarded."""
+        self._stop()
+        abort_upload(self._client, self._place, self._upload_id)
+
+    def _stop(self) -> None:
+        self.closed = True
+        self._pool.shutdown(cancel_futures=True)
+
+    def _send(self) -> None:
+        if len(self._pending) == PARTS_IN_FLIGHT:
+            self._parts.append(self._pending.popleft().result())
+        number = len(self._parts) + len(self._pending) + 1
+        self._pending.append(self._pool.submit(self._upload, number, bytes(self._buffer)))
+        self._buffer = bytearray()
+
+    def _upload(self, number: int, body: bytes) -> dict[str, Any]:
+        request = {**self._place, "UploadId": self._upload_id, "PartNumber": number, "Body": body, **self._checksum}
+        try:
+            answer = self._client.upload_part(**request)
+        except (BotoCoreError, ClientError) as error:
+            raise to_ddbio_error(error, action="s3:PutObject", resource=_uri(self._place)) from error
+        part = {"PartNumber": number, "ETag": answer["ETag"]}
+        return part | ({"ChecksumCRC32": answer["ChecksumCRC32"]} if "ChecksumCRC32" in answer else {})
+
+
+def abort_upload(client: Any, place: dict[str, str], upload_id: str) -> None:
+    """Abort a multipart upload; ignore one that is gone."""
+    try:
+        client.abort_multipart_upload(**place, UploadId=upload_id)
+    except (BotoCoreError, ClientError) as error:
+        if error_code(error) != "NoSuchUpload":
+            raise to_ddbio_error(error, action="s3:AbortMultipartUpload", resource=_uri(place)) from error
+
+
+def _uri(place: dict[str, str]) -> str:
+    return f"s3://{place['Bucket']}/{place['Key']}"

@@ -16,8 +16,7 @@ from botocore.exceptions import ClientError
 from botocore.response import StreamingBody
 
 from ddbio.aws.client import ClientSpec
-from ddbio.aws.multipart import PART_BYTES, PARTS_IN_FLIGHT
-from ddbio.aws.objects import S3Store
+from ddbio.aws.s3_store import PART_BYTES, PARTS_IN_FLIGHT, S3Store
 from ddbio.core.staged import FileNaming, StoredObject
 from ddbio.errors import AccessDeniedError, EndpointError, NotFoundError, OptionError, ServiceError
 from ddbio.files.commit import Target, prepare

@@ -1,6 +1,6 @@
-"""Take from a made botocore client what a request of our own needs; refuses to guess what botocore would do.
+"""Find out from botocore where an operation on a table goes, and how it is signed.
 
-Endpoint, headers, signing name and credentials are read off a call that botocore prepares and never sends.
+botocore prepares a call that is never sent. Endpoint, headers, signing name and credentials are taken from it.
 """
 
 from __future__ import annotations
@@ -22,17 +22,18 @@ from botocore.exceptions import NoCredentialsError
 from botocore.httpsession import get_cert_path
 from botocore.utils import get_environ_proxies
 
-from ddbio.aws.connection import Target
-from ddbio.aws.sigv4 import Signer
+from ddbio.aws.http_connection import Endpoint
+from ddbio.aws.signing import Signer
 from ddbio.errors import OptionError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ddbio.aws.client import ClientSpec
-    from ddbio.aws.sigv4 import Credentials, Moment
+    from ddbio.aws.signing import Credentials, SecondSignature
 
-OPERATIONS = ("Scan", "Query", "BatchWriteItem", "PutItem", "UpdateItem", "DeleteItem")
+WRITES = ("BatchWriteItem", "PutItem", "UpdateItem", "DeleteItem")
+_OPERATIONS = ("Scan", *WRITES)
 
 # https://botocore.amazonaws.com/v1/documentation/api/latest/topics/events.html
 _EVENTS = (
@@ -51,6 +52,8 @@ _EVENTS = (
     "after-call-error",
 )
 _KNOWN_MODULES = ("botocore.", "boto3.", "ddbio.")
+# botocore refreshes credentials by the clock alone, and has no public method to do so at once.
+_REFRESHING = ("_refresh_lock", "_frozen_credentials", "_protected_refresh")
 _DEFAULT_PORTS = {"http": 80, "https": 443}
 
 _prepared: ContextVar[list[Any] | None] = ContextVar("prepared", default=None)
@@ -58,20 +61,20 @@ _prepared: ContextVar[list[Any] | None] = ContextVar("prepared", default=None)
 
 @dataclass
 class Route:
-    """Say how one operation on one table is asked for."""
+    """Where requests of one operation on one table go, and how they are signed."""
 
-    target: Target
+    endpoint: Endpoint
     host: str
     headers: dict[str, str]
     user_agent: str
     signer: Signer
     auth: Callable[[], Any]
     source: Any
-    """botocore's own credentials object."""
-    _signing: tuple[tuple[int, Credentials], bytes, Moment] | None = field(default=None, init=False)
+    """botocore's own credentials object, or None if it cannot be reached."""
+    _signing: tuple[tuple[int, Credentials], bytes, SecondSignature] | None = field(default=None, init=False)
 
     def head(self, body: bytes, at: float, unsigned: str) -> bytes:
-        """Return the head of the request for a body, signed with the credentials of this moment.
+        """Return the head of the request for a body, signed with the current credentials.
 
         Parameters
         ----------
@@ -82,25 +85,26 @@ class Route:
         """
         signing, signed_by = self._signing, (int(at), self.credentials())
         if signing is None or signing[0] != signed_by:
-            moment = self.signer.moment(self.headers, signed_by[1], at)
-            headers = {**self.headers, **moment.headers, "user-agent": self.user_agent}
+            signature = self.signer.sign_second(self.headers, signed_by[1], at)
+            headers = {**self.headers, **signature.headers, "user-agent": self.user_agent}
             lines = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
-            signing = self._signing = (signed_by, f"POST / HTTP/1.1\r\n{lines}".encode(), moment)
+            signing = self._signing = (signed_by, f"POST / HTTP/1.1\r\n{lines}".encode(), signature)
         own = f"{unsigned}content-length: {len(body)}\r\nauthorization: {signing[2].authorization(body)}\r\n\r\n"
         return signing[1] + own.encode()
 
     def renew(self, used: Credentials | None) -> bool:
-        """Make botocore fetch new credentials, whatever it believes of the old; tell whether these can be renewed.
+        """Make botocore fetch new credentials before it deems that necessary; return whether it can.
 
         Parameters
         ----------
         used
-            What the refused request was signed with: where another lane has renewed them since, that was enough.
+            What the rejected request was signed with: if another lane has renewed them since, nothing is fetched.
         """
         if not isinstance(self.source, RefreshableCredentials):
             return False
         renewing: Any = self.source
-        # botocore refreshes by the clock alone, and offers no public way to make it.
+        if not all(hasattr(renewing, name) for name in _REFRESHING):
+            return False
         with renewing._refresh_lock:  # noqa: SLF001
             if used is None or renewing._frozen_credentials == used:  # noqa: SLF001
                 renewing._protected_refresh(is_mandatory=True)  # noqa: SLF001
@@ -112,14 +116,14 @@ class Route:
         return None if self._signing is None else self._signing[0][1]
 
     def credentials(self) -> Credentials:
-        """Return the credentials of this moment, refreshed by botocore where they are about to expire.
+        """Return the current credentials, refreshed by botocore if they are about to expire.
 
         Raises
         ------
         botocore.exceptions.NoCredentialsError
             If there are none.
         """
-        # Through botocore's auth object, which is made anew each time, only where its credentials are out of reach.
+        # botocore's auth object is made anew each time: it is the fallback if the credentials object cannot be reached.
         credentials: Credentials | None = (
             self.auth().credentials if self.source is None else self.source.get_frozen_credentials()
         )
@@ -128,20 +132,20 @@ class Route:
         return credentials
 
 
-class Routes:
-    """Find routes for a client's operations, each asked of botocore once."""
+class RouteTable:
+    """The routes of a client's operations; botocore is asked once for each."""
 
     def __init__(self, client: Any, spec: ClientSpec) -> None:
         self._client = client
         self._spec = spec
         self._known: dict[tuple[str, str], Route] = {}
-        for operation in OPERATIONS:
+        for operation in _OPERATIONS:
             client.meta.events.register_last(
                 f"before-call.dynamodb.{operation}", _take_prepared, unique_id=f"ddbio-prepared-{operation}"
             )
 
     def find(self, operation: str, table: str) -> Route:
-        """Return the route of an operation on a table, which may decide the endpoint: it may be another account's."""
+        """Return the route of an operation on a table: the endpoint may depend on the account that owns the table."""
         route = self._known.get((operation, table))
         if route is None:
             route = self._known[operation, table] = self._prepare(operation, table)
@@ -151,7 +155,7 @@ class Routes:
         prepared: list[Any] = []
         token = _prepared.set(prepared)
         try:
-            call_of(self._client, operation, table)
+            call_minimal(self._client, operation, table)
         finally:
             _prepared.reset(token)
         request, request_signer = prepared
@@ -159,9 +163,9 @@ class Routes:
         region = signing.get("region", request_signer.region_name)
         service = signing.get("signing_name", request_signer.signing_name)
         headers = {name.lower(): str(value) for name, value in request["headers"].items()}
-        host, target = self._target(request["url"])
+        host, endpoint = self._endpoint(request["url"])
         return Route(
-            target=target,
+            endpoint=endpoint,
             host=host,
             headers={"content-type": headers["content-type"], "host": host, "x-amz-target": headers["x-amz-target"]},
             user_agent=headers["user-agent"],
@@ -170,7 +174,7 @@ class Routes:
             source=getattr(request_signer, "_credentials", None),
         )
 
-    def _target(self, url: str) -> tuple[str, Target]:
+    def _endpoint(self, url: str) -> tuple[str, Endpoint]:
         parts = urlsplit(url)
         name = parts.hostname or ""
         host = f"[{name}]" if ":" in name else name
@@ -179,11 +183,11 @@ class Routes:
             host = f"{host}:{port}"
         config = self._client.meta.config
         tls = _tls(_ca_bundle(self._spec)) if parts.scheme == "https" else None
-        return host, Target(url, name, port, tls, float(config.connect_timeout), float(config.read_timeout))
+        return host, Endpoint(url, name, port, tls, float(config.connect_timeout), float(config.read_timeout))
 
 
-def call_of(client: Any, operation: str, table: str) -> Any:
-    """Return what the client answers to an operation on a table, asked with the least that botocore insists on."""
+def call_minimal(client: Any, operation: str, table: str) -> Any:
+    """Call an operation on a table with the fewest parameters that botocore accepts, and return the response."""
     parameters: dict[str, Any] = {"TableName": table}
     match operation:
         case "BatchWriteItem":
@@ -195,8 +199,8 @@ def call_of(client: Any, operation: str, table: str) -> Any:
     return getattr(client, xform_name(operation))(**parameters)
 
 
-def obstacle(client: Any) -> str | None:
-    """Return, in words, what is configured that only botocore itself can do; None where nothing is."""
+def find_obstacle(client: Any) -> str | None:
+    """Return, in words, what is configured that only botocore itself supports; None if nothing is."""
     url = client.meta.endpoint_url
     parts = urlsplit(url)
     config = client.meta.config
@@ -212,12 +216,12 @@ def obstacle(client: Any) -> str | None:
 
 
 def _has_foreign_handlers(events: Any) -> bool:
-    # botocore has no public way to list handlers; where this one fails, there may be some.
+    # botocore has no public way to list handlers; if this one is gone, assume that there are some.
     try:
         search = events._emitter._handlers.prefix_search  # noqa: SLF001
     except AttributeError:
         return True
-    handlers = [handler for event in _EVENTS for name in OPERATIONS for handler in search(f"{event}.dynamodb.{name}")]
+    handlers = [handler for event in _EVENTS for name in _OPERATIONS for handler in search(f"{event}.dynamodb.{name}")]
     modules = [getattr(getattr(handler, "func", handler), "__module__", None) or "" for handler in handlers]
     return not all(module.startswith(_KNOWN_MODULES) for module in modules)
 

@@ -10,7 +10,7 @@ from botocore.credentials import Credentials
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ddbio.aws.sigv4 import Signer
+from ddbio.aws.signing import Signer
 
 _PRINTABLE = st.text(st.characters(min_codepoint=33, max_codepoint=126), min_size=1, max_size=60)
 _HOSTS = st.sampled_from(["127.0.0.1", "[::1]", "localhost", "dynamodb.eu-west-1.amazonaws.com"])
@@ -18,7 +18,7 @@ _HOSTS = st.sampled_from(["127.0.0.1", "[::1]", "localhost", "dynamodb.eu-west-1
 
 def _sign(signer, headers, body, credentials, at):
     """Return what a signer adds to a request."""
-    moment = signer.moment(headers, credentials, at)
+    moment = signer.sign_second(headers, credentials, at)
     return {**moment.headers, "authorization": moment.authorization(body)}
 
 

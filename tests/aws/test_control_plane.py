@@ -3,7 +3,7 @@
 import pytest
 
 from ddbio.aws.client import ClientSpec
-from ddbio.aws.control import call
+from ddbio.aws.control_plane import call
 from ddbio.errors import ServiceError
 
 

@@ -1,4 +1,4 @@
-"""Which source open_pages takes, and that the light one goes where botocore would go."""
+"""Which source open_page_source takes, and that the light one goes where botocore would go."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from botocore.compat import HTTPHeaders
 from urllib3 import HTTPResponse
 
 from ddbio.aws import client
+from ddbio.aws.botocore_transport import BotocoreTransport
 from ddbio.aws.client import ClientSpec
-from ddbio.aws.pages import PageClient
-from ddbio.aws.wire import Wire, open_pages
+from ddbio.aws.transport import LightTransport, open_page_source
 from ddbio.errors import OptionError
 from tests.aws.scripted import shared_loader
 
@@ -30,7 +30,7 @@ def clean(monkeypatch):
     for name in ("http_proxy", "https_proxy", "all_proxy", "no_proxy"):
         monkeypatch.delenv(name, raising=False)
         monkeypatch.delenv(name.upper(), raising=False)
-    monkeypatch.delenv("DDBIO_WIRE", raising=False)
+    monkeypatch.delenv("DDBIO_TRANSPORT", raising=False)
     monkeypatch.setattr(botocore.session, "create_loader", shared_loader)
     client._client.cache_clear()
     yield
@@ -40,63 +40,64 @@ def clean(monkeypatch):
 def test_the_light_wire_is_the_default():
     """Where nothing speaks against it, and after botocore's path was used on the same client, the wire is light."""
     spec = ClientSpec(endpoint_url=LOCAL)
-    PageClient(spec, 1)
-    assert isinstance(open_pages(spec, 1), Wire)
-    assert isinstance(open_pages(spec, 1), Wire)
+    BotocoreTransport(spec, 1)
+    assert isinstance(open_page_source(spec, 1), LightTransport)
+    assert isinstance(open_page_source(spec, 1), LightTransport)
 
 
 @pytest.mark.parametrize("forced", ["botocore", "light"])
 def test_one_source_can_be_forced(monkeypatch, forced):
-    """DDBIO_WIRE decides."""
-    monkeypatch.setenv("DDBIO_WIRE", forced)
-    assert isinstance(open_pages(ClientSpec(endpoint_url=LOCAL), 1), Wire if forced == "light" else PageClient)
+    """DDBIO_TRANSPORT decides."""
+    monkeypatch.setenv("DDBIO_TRANSPORT", forced)
+    expected = LightTransport if forced == "light" else BotocoreTransport
+    assert isinstance(open_page_source(ClientSpec(endpoint_url=LOCAL), 1), expected)
 
 
 def test_an_unknown_source_is_refused(monkeypatch):
-    """A misspelt DDBIO_WIRE is told with the values that are meant."""
-    monkeypatch.setenv("DDBIO_WIRE", "lite")
+    """A misspelt DDBIO_TRANSPORT is told with the values that are meant."""
+    monkeypatch.setenv("DDBIO_TRANSPORT", "lite")
     with pytest.raises(OptionError, match="'lite': set it to light or botocore"):
-        open_pages(ClientSpec(endpoint_url=LOCAL), 1)
+        open_page_source(ClientSpec(endpoint_url=LOCAL), 1)
 
 
 @pytest.mark.parametrize(
     ("environment", "url", "expected"),
     [
-        ({"HTTP_PROXY": "http://127.0.0.1:3128"}, LOCAL, PageClient),
-        ({"http_proxy": "http://127.0.0.1:3128"}, LOCAL, PageClient),
-        ({"HTTP_PROXY": "http://127.0.0.1:3128", "NO_PROXY": "127.0.0.1"}, LOCAL, Wire),
-        ({"HTTPS_PROXY": "http://127.0.0.1:3128"}, LOCAL, Wire),
-        ({"HTTPS_PROXY": "http://127.0.0.1:3128"}, "https://127.0.0.1:9", PageClient),
-        ({"HTTPS_PROXY": "http://127.0.0.1:3128", "NO_PROXY": ".amazonaws.com"}, None, Wire),
-        ({"HTTPS_PROXY": "http://127.0.0.1:3128"}, None, PageClient),
-        ({"AWS_ENDPOINT_URL": f"{LOCAL}/path"}, None, PageClient),
-        ({}, f"{LOCAL}/", Wire),
-        ({}, "http://user:word@127.0.0.1:9", PageClient),
+        ({"HTTP_PROXY": "http://127.0.0.1:3128"}, LOCAL, BotocoreTransport),
+        ({"http_proxy": "http://127.0.0.1:3128"}, LOCAL, BotocoreTransport),
+        ({"HTTP_PROXY": "http://127.0.0.1:3128", "NO_PROXY": "127.0.0.1"}, LOCAL, LightTransport),
+        ({"HTTPS_PROXY": "http://127.0.0.1:3128"}, LOCAL, LightTransport),
+        ({"HTTPS_PROXY": "http://127.0.0.1:3128"}, "https://127.0.0.1:9", BotocoreTransport),
+        ({"HTTPS_PROXY": "http://127.0.0.1:3128", "NO_PROXY": ".amazonaws.com"}, None, LightTransport),
+        ({"HTTPS_PROXY": "http://127.0.0.1:3128"}, None, BotocoreTransport),
+        ({"AWS_ENDPOINT_URL": f"{LOCAL}/path"}, None, BotocoreTransport),
+        ({}, f"{LOCAL}/", LightTransport),
+        ({}, "http://user:word@127.0.0.1:9", BotocoreTransport),
     ],
 )
 def test_what_only_botocore_can_do_is_left_to_it(monkeypatch, environment, url, expected):
     """Proxies that count for the endpoint, and endpoints with more than a host and a port, take botocore's path."""
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
-    assert type(open_pages(ClientSpec(endpoint_url=url), 1)) is expected
+    assert type(open_page_source(ClientSpec(endpoint_url=url), 1)) is expected
 
 
 @pytest.mark.parametrize(
-    "event", ["before-send.dynamodb", "before-sign.*.Scan", "request-created.dynamodb.Query", "needs-retry"]
+    "event", ["before-send.dynamodb", "before-sign.*.Scan", "request-created.dynamodb.PutItem", "needs-retry"]
 )
 def test_a_custom_handler_takes_botocores_path(event):
     """A handler of the user's own on the client is not passed by."""
     spec = ClientSpec(endpoint_url=LOCAL)
     spec.client("dynamodb").meta.events.register(event, lambda **_: None)
-    assert isinstance(open_pages(spec, 1), PageClient)
+    assert isinstance(open_page_source(spec, 1), BotocoreTransport)
 
 
 def test_the_light_wire_cannot_be_forced_past_a_proxy(monkeypatch):
     """A forced wire that would ignore the configuration is refused with the reason."""
-    monkeypatch.setenv("DDBIO_WIRE", "light")
+    monkeypatch.setenv("DDBIO_TRANSPORT", "light")
     monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:3128")
     with pytest.raises(OptionError, match="a proxy is configured"):
-        open_pages(ClientSpec(endpoint_url=LOCAL), 1)
+        open_page_source(ClientSpec(endpoint_url=LOCAL), 1)
 
 
 def _as_botocore_sends_it(spec: ClientSpec, table: str) -> AWSPreparedRequest:
@@ -142,11 +143,11 @@ def test_requests_go_where_botocore_would_send_them(monkeypatch, environment, sp
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
     theirs = _as_botocore_sends_it(spec, table)
-    source = open_pages(spec, 1)
-    assert isinstance(source, Wire)
+    source = open_page_source(spec, 1)
+    assert isinstance(source, LightTransport)
     route = source._routes.find("Scan", table)
-    assert route.target.url == theirs.url
-    assert theirs.url.startswith("https:") == (route.target.tls is not None)
+    assert route.endpoint.url == theirs.url
+    assert theirs.url.startswith("https:") == (route.endpoint.tls is not None)
     headers = {
         name.lower(): value if isinstance(value, str) else value.decode() for name, value in theirs.headers.items()
     }

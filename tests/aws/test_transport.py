@@ -24,9 +24,9 @@ from botocore.exceptions import (
 )
 
 from ddbio.aws import client
-from ddbio.aws.bodies import Pending
-from ddbio.aws.failure import is_transient
-from ddbio.aws.wire import Wire
+from ddbio.aws.connection_pool import PendingResponse
+from ddbio.aws.error_codes import is_transient
+from ddbio.aws.transport import LightTransport
 from tests.aws.scripted import PAGE, Request, ScriptedServer, answer, hang_up, opened, refuse, speak, trickle
 
 SCAN = {"TableName": "table", "Segment": 0, "TotalSegments": 1}
@@ -215,7 +215,7 @@ def test_threads_have_connections_of_their_own(light):
     """Requests made at once go over as many connections, which are then kept and closed."""
     together = threading.Barrier(4, timeout=5)
 
-    def scan(source: Wire) -> int:
+    def scan(source: LightTransport) -> int:
         together.wait()
         return sum(source.scan(SCAN).count for _ in range(5))
 
@@ -232,8 +232,8 @@ def test_a_closed_wire_keeps_no_connection(light):
         source.close()
         server.wait_until_idle()
         source.scan(SCAN)
-        assert isinstance(source, Wire)
-        source._connections.clear()
+        assert isinstance(source, LightTransport)
+        source._pools.clear()
         del source
         gc.collect()
         server.wait_until_idle()
@@ -288,7 +288,7 @@ def test_keys_that_cannot_be_renewed_are_refused_as_before(light):
     assert len(server.requests) == 1
 
 
-def _in_flight(source: Wire, server: ScriptedServer, count: int) -> list[Pending]:
+def _in_flight(source: LightTransport, server: ScriptedServer, count: int) -> list[PendingResponse]:
     """Return so many requests of which the server has each."""
     calls = [source.begin("Scan", "t", b'{"TableName":"t"}') for _ in range(count)]
     while len(server.requests) < count:

@@ -1,7 +1,7 @@
-"""Carry HTTP/1.1 requests over a keep-alive connection to one host, with a deadline for every answer.
+"""One HTTP/1.1 keep-alive connection: it sends a request and reads its response before a deadline.
 
-Failures are botocore's classes, so that one policy judges every transport. Refuses redirects and proxies; bodies stay
-as they came.
+Failures are raised as botocore's exceptions, so that one retry policy serves every transport. Redirects, proxies and
+decompression are not supported: bodies are returned as they were received.
 """
 
 from __future__ import annotations
@@ -30,21 +30,21 @@ if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
 
 # https://docs.aws.amazon.com/amazondynamodb/latest/APIReference/API_BatchGetItem.html: 16 MB, in JSON up to six times.
-LARGEST_BODY_BYTES = 128 << 20
-_LARGEST_LINE_BYTES = 64 << 10
-_MOST_HEADERS = 100
+MAX_BODY_BYTES = 128 << 20
+_MAX_LINE_BYTES = 64 << 10
+_MAX_HEADERS = 100
 _HEAD_END = b"\r\n\r\n"
 _OK_LINE, _OK = "HTTP/1.1 200 OK", ("HTTP/1.1", 200)
 _BUFFER_BYTES = 64 << 10
-# For an answer that nobody looked for in time, but which may lie there.
-_LAST_LOOK_SECONDS = 0.001
-# An answer that trickles never runs into the timeout of one read.
-_READ_TIMEOUTS_PER_ANSWER = 2
+# For a response whose deadline passed before anybody read it: it may have been received in time.
+_EXPIRED_READ_SECONDS = 0.001
+# A response that trickles never runs into the timeout of one read: this bounds the whole of it.
+_READ_TIMEOUTS_PER_RESPONSE = 2
 
 
 @dataclass(frozen=True)
-class Target:
-    """Say where connections lead and how long they may take."""
+class Endpoint:
+    """Where to connect, by which TLS settings, and with which timeouts."""
 
     url: str
     host: str
@@ -55,8 +55,8 @@ class Target:
 
 
 @dataclass(slots=True)
-class Reply:
-    """Hold one answer; header names are in lower case."""
+class HttpResponse:
+    """One response; header names are in lower case."""
 
     status: int
     headers: Mapping[str, str]
@@ -64,14 +64,14 @@ class Reply:
 
 
 class StaleConnectionError(ConnectionClosedError):
-    """Report a kept connection that was closed before a byte of the answer came."""
+    """Report an idle connection that turned out to be closed: no byte of the response was received."""
 
 
 class _Receiver(io.RawIOBase):
-    """Receive until a deadline, or without one only what is already there."""
+    """Read from a socket until a deadline; without a deadline, read only what was received already."""
 
-    def __init__(self, link: socket.socket, timeout_seconds: float) -> None:
-        self._link = link
+    def __init__(self, connection: socket.socket, timeout_seconds: float) -> None:
+        self._socket = connection
         self._timeout_seconds = timeout_seconds
         self._ahead = b""
         self.deadline: float | None = None
@@ -81,21 +81,21 @@ class _Receiver(io.RawIOBase):
     def readable(self) -> bool:
         return True
 
-    def wait_at_most(self, seconds: float) -> None:
-        # A call of the system: most waits are as long as the one before.
-        if seconds != self._link.gettimeout():
-            self._link.settimeout(seconds)
+    def set_timeout(self, seconds: float) -> None:
+        # Saves a system call: most waits are as long as the one before.
+        if seconds != self._socket.gettimeout():
+            self._socket.settimeout(seconds)
 
-    def first(self) -> bytes:
-        """Return what comes first of an answer."""
-        came = self._link.recv(_BUFFER_BYTES)
-        self.received += len(came)
-        self.ended = not came
-        return came
+    def read_first(self) -> bytes:
+        """Return the first bytes of a response."""
+        received = self._socket.recv(_BUFFER_BYTES)
+        self.received += len(received)
+        self.ended = not received
+        return received
 
-    def put_back(self, came: bytes) -> None:
-        """Take back what came first, to be read next."""
-        self._ahead = came
+    def put_back(self, received: bytes) -> None:
+        """Take first bytes back, to be read again."""
+        self._ahead = received
 
     def readinto(self, into: WriteableBuffer) -> int | None:
         if self._ahead:
@@ -104,14 +104,14 @@ class _Receiver(io.RawIOBase):
             view[:count], self._ahead = self._ahead[:count], self._ahead[count:]
             return count
         if self.deadline is None:
-            self.wait_at_most(0)
+            self.set_timeout(0)
         else:
             left = self.deadline - time.monotonic()
             if left <= 0:
                 raise TimeoutError("the whole answer took too long")
-            self.wait_at_most(min(left, self._timeout_seconds))
+            self.set_timeout(min(left, self._timeout_seconds))
         try:
-            count = self._link.recv_into(into)
+            count = self._socket.recv_into(into)
         except (BlockingIOError, ssl.SSLWantReadError):
             return None
         self.received += count
@@ -120,36 +120,36 @@ class _Receiver(io.RawIOBase):
 
 
 class Connection:
-    """Hold one connection and carry one request at a time over it.
+    """A connection that carries one request at a time.
 
     Attributes
     ----------
     reusable
-        Whether another request may follow the answer that was taken.
+        Whether another request may be sent after the last response.
     expires_at
-        The monotonic second by which the answer should have begun to come.
+        The monotonic time by which the response should have begun.
     """
 
-    def __init__(self, target: Target) -> None:
-        self._target = target
-        self._link = _connect(target)
-        self._receiver = _Receiver(self._link, target.read_timeout_seconds)
+    def __init__(self, endpoint: Endpoint) -> None:
+        self._endpoint = endpoint
+        self._socket = _connect(endpoint)
+        self._receiver = _Receiver(self._socket, endpoint.read_timeout_seconds)
         self._reader = io.BufferedReader(self._receiver, _BUFFER_BYTES)
         self.reusable = False
         self.expires_at = 0.0
         self._served = self._is_drained = False
-        self._before = 0
-        self._pending = self._link.pending if isinstance(self._link, ssl.SSLSocket) else _nothing
-        self._arrivals = select.poll()
-        self._arrivals.register(self._link, select.POLLIN)
+        self._received_before = 0
+        self._pending = self._socket.pending if isinstance(self._socket, ssl.SSLSocket) else _no_pending_bytes
+        self._readiness = select.poll()
+        self._readiness.register(self._socket, select.POLLIN)
 
     def close(self) -> None:
-        """Close it; whatever is sent or taken then fails."""
-        self._link.close()
+        """Close the socket; later sends and receives fail."""
+        self._socket.close()
 
     def is_idle(self) -> bool:
-        """Tell whether nothing came since the last answer: neither its end nor bytes nobody asked for."""
-        if self._is_drained and not self._pending() and not self._arrivals.poll(0):
+        """Return whether nothing was received since the last response: no end of stream and no stray bytes."""
+        if self._is_drained and not self._pending() and not self._readiness.poll(0):
             return True
         self._receiver.deadline = None
         with contextlib.suppress(OSError):
@@ -157,17 +157,17 @@ class Connection:
         return False
 
     def fileno(self) -> int:
-        """Return the descriptor that can be read when an answer has begun to come."""
-        return self._link.fileno()
+        """Return the file descriptor that becomes readable when a response begins."""
+        return self._socket.fileno()
 
     def send(self, request: bytes) -> Connection:
-        """Send a request; this connection is closed where that fails."""
+        """Send a request; close the connection if that fails."""
         self._served, self.reusable, self._is_drained = self.reusable, False, False
-        self._before = self._receiver.received
-        timeout_seconds = self._target.read_timeout_seconds
+        self._received_before = self._receiver.received
+        timeout_seconds = self._endpoint.read_timeout_seconds
         try:
-            self._receiver.wait_at_most(timeout_seconds)
-            self._link.sendall(request)
+            self._receiver.set_timeout(timeout_seconds)
+            self._socket.sendall(request)
         except (OSError, EOFError) as error:
             raise self._failure(error) from error
         except BaseException:
@@ -175,14 +175,14 @@ class Connection:
             raise
         sent_at = time.monotonic()
         self.expires_at = sent_at + timeout_seconds
-        self._receiver.deadline = sent_at + _READ_TIMEOUTS_PER_ANSWER * timeout_seconds
+        self._receiver.deadline = sent_at + _READ_TIMEOUTS_PER_RESPONSE * timeout_seconds
         return self
 
-    def receive(self) -> Reply:
-        """Return the answer to what was sent; this connection is closed where that fails."""
+    def receive(self) -> HttpResponse:
+        """Return the response to the last request; close the connection if that fails."""
         try:
             if time.monotonic() >= self.expires_at:
-                self._receiver.wait_at_most(_LAST_LOOK_SECONDS)
+                self._receiver.set_timeout(_EXPIRED_READ_SECONDS)
             return self._receive()
         except (OSError, EOFError) as error:
             raise self._failure(error) from error
@@ -191,41 +191,41 @@ class Connection:
             raise
 
     def _failure(self, error: OSError | EOFError) -> HTTPClientError:
-        """Close this connection and return the error that botocore would raise."""
+        """Close the connection and return the error that botocore would raise."""
         self.close()
-        url = self._target.url
+        url = self._endpoint.url
         if isinstance(error, TimeoutError):
             return ReadTimeoutError(endpoint_url=url, error=error)
-        stale = self._served and self._receiver.received == self._before
+        stale = self._served and self._receiver.received == self._received_before
         return (StaleConnectionError if stale else ConnectionClosedError)(endpoint_url=url, error=error)
 
-    def _receive(self) -> Reply:
-        lines, came = self._head()
+    def _receive(self) -> HttpResponse:
+        lines, received = self._head()
         headers = _headers(lines)
         version, status = _OK if lines[0] == _OK_LINE else _status(lines[0])
-        if came is None:
+        if received is None:
             body, delimited = self._body(headers)
-        elif headers.get("content-length") == str(len(came)) and "transfer-encoding" not in headers:
-            # Most answers come at once, and nothing after them.
-            body, delimited, self._is_drained = came, True, True
+        elif headers.get("content-length") == str(len(received)) and "transfer-encoding" not in headers:
+            # Most responses are received at once, and nothing after them.
+            body, delimited, self._is_drained = received, True, True
         else:
-            before = self._receiver.received - len(came)
-            self._receiver.put_back(came)
+            before = self._receiver.received - len(received)
+            self._receiver.put_back(received)
             body, delimited = self._body(headers)
             self._is_drained = self._receiver.received - before == len(body)
         self.reusable = delimited and version == "HTTP/1.1" and headers.get("connection", "").lower() != "close"
-        return Reply(status, headers, body)
+        return HttpResponse(status, headers, body)
 
     def _head(self) -> tuple[list[str], bytes | None]:
-        """Return the lines before the body, and what of it came with them; None where they did not come at once."""
-        came = self._receiver.first()
-        head, end, rest = came.partition(_HEAD_END)
+        """Return the lines of the head, and what came with it of the body; None if the head came in pieces."""
+        received = self._receiver.read_first()
+        head, end, rest = received.partition(_HEAD_END)
         lines = head.decode("latin-1").split("\r\n")
         if end and head.count(b"\n") == len(lines) - 1:
             return lines, rest
-        self._receiver.put_back(came)
+        self._receiver.put_back(received)
         first = self._line()
-        # What is no status is told before more is waited for.
+        # An invalid status line is an error before more is waited for.
         _status(first)
         return [first, *self._lines()], None
 
@@ -233,14 +233,14 @@ class Connection:
         lines: list[str] = []
         while line := self._line():
             lines.append(line)
-            if len(lines) > _MOST_HEADERS:
-                raise HTTPClientError(error=f"the answer has more than {_MOST_HEADERS} headers")
+            if len(lines) > _MAX_HEADERS:
+                raise HTTPClientError(error=f"the answer has more than {_MAX_HEADERS} headers")
         return lines
 
     def _line(self) -> str:
-        line = self._reader.readline(_LARGEST_LINE_BYTES)
+        line = self._reader.readline(_MAX_LINE_BYTES)
         if not line.endswith(b"\n"):
-            if len(line) == _LARGEST_LINE_BYTES:
+            if len(line) == _MAX_LINE_BYTES:
                 raise HTTPClientError(error="the answer has an endless header line")
             raise EOFError("the connection ended inside the head of the answer")
         return line.rstrip(b"\r\n").decode("latin-1")
@@ -251,7 +251,7 @@ class Connection:
         length = headers.get("content-length")
         if length is not None:
             return self._exactly(_size(length, 10)), True
-        body = self._reader.read(LARGEST_BODY_BYTES)
+        body = self._reader.read(MAX_BODY_BYTES)
         return body, False
 
     def _chunks(self) -> bytes:
@@ -259,7 +259,7 @@ class Connection:
         total = 0
         while size := _size(self._line().partition(";")[0], 16):
             total += size
-            _refuse_beyond_limit(total)
+            _check_body_size(total)
             chunks.append(self._exactly(size))
             self._line()
         self._lines()
@@ -272,7 +272,7 @@ class Connection:
         return body
 
 
-def _nothing() -> int:
+def _no_pending_bytes() -> int:
     return 0
 
 
@@ -284,7 +284,7 @@ def _status(line: str) -> tuple[str, int]:
 
 
 def _headers(lines: list[str]) -> dict[str, str]:
-    """Return the headers below a status line."""
+    """Return the headers of a head, of which the first line is the status."""
     parted = [line.partition(":") for line in lines[1:]]
     return {name.lower(): value.strip() for name, _, value in parted}
 
@@ -296,12 +296,12 @@ def _size(text: str, radix: int) -> int:
         size = -1
     if size < 0:
         raise HTTPClientError(error=f"the answer states its length as {text[:40]!r}")
-    _refuse_beyond_limit(size)
+    _check_body_size(size)
     return size
 
 
-def _refuse_beyond_limit(size: int) -> None:
-    if size > LARGEST_BODY_BYTES:
+def _check_body_size(size: int) -> None:
+    if size > MAX_BODY_BYTES:
         raise HTTPClientError(error=f"the answer claims {size} bytes, more than any of the service's")
 
 
@@ -310,26 +310,28 @@ def _refuse_beyond_limit(size: int) -> None:
 _KEEPALIVE_SECONDS = 60
 
 
-def _connect(target: Target) -> socket.socket:
+def _connect(endpoint: Endpoint) -> socket.socket:
     try:
-        link = socket.create_connection((target.host, target.port), target.connect_timeout_seconds)
+        connection = socket.create_connection((endpoint.host, endpoint.port), endpoint.connect_timeout_seconds)
     except TimeoutError as error:
-        raise ConnectTimeoutError(endpoint_url=target.url, error=error) from error
+        raise ConnectTimeoutError(endpoint_url=endpoint.url, error=error) from error
     except (OSError, UnicodeError) as error:
-        raise EndpointConnectionError(endpoint_url=target.url, error=error) from error
+        raise EndpointConnectionError(endpoint_url=endpoint.url, error=error) from error
     try:
-        link.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        link.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         if hasattr(socket, "TCP_KEEPIDLE"):
-            link.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, _KEEPALIVE_SECONDS)
-        return link if target.tls is None else target.tls.wrap_socket(link, server_hostname=target.host)
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, _KEEPALIVE_SECONDS)
+        if endpoint.tls is None:
+            return connection
+        return endpoint.tls.wrap_socket(connection, server_hostname=endpoint.host)
     except BaseException as error:
-        link.close()
+        connection.close()
         if isinstance(error, TimeoutError):
-            raise ConnectTimeoutError(endpoint_url=target.url, error=error) from error
+            raise ConnectTimeoutError(endpoint_url=endpoint.url, error=error) from error
         if isinstance(error, ssl.SSLCertVerificationError):
-            # Everything else of TLS may be a load balancer that restarts.
-            raise SSLError(endpoint_url=target.url, error=error) from error
+            # Any other TLS failure may be a load balancer that restarts: it is transient.
+            raise SSLError(endpoint_url=endpoint.url, error=error) from error
         if isinstance(error, OSError):
-            raise ConnectionClosedError(endpoint_url=target.url, error=error) from error
+            raise ConnectionClosedError(endpoint_url=endpoint.url, error=error) from error
         raise

@@ -1,6 +1,7 @@
-"""Sign one kind of request with Signature Version 4: a POST to ``/`` without a query, its body hashed whole.
+"""Sign DynamoDB requests with AWS Signature Version 4.
 
-What all requests of a second share is made once. Refuses to find credentials or to know the time: both are given.
+Only one kind of request is supported: a POST to ``/`` without a query, whose whole body is hashed. What all requests of
+one second have in common is computed once. Credentials and time are parameters.
 """
 
 from __future__ import annotations
@@ -19,29 +20,29 @@ _ALGORITHM = "AWS4-HMAC-SHA256"
 
 
 class Credentials(Protocol):
-    """Hold the keys of one moment, as botocore freezes them."""
+    """A set of keys, as botocore freezes them."""
 
     @property
     def access_key(self) -> str:
-        """Return the name of the key."""
+        """Return the access key id."""
 
     @property
     def secret_key(self) -> str:
-        """Return the secret."""
+        """Return the secret access key."""
 
     @property
     def token(self) -> str | None:
-        """Return the session token of temporary keys."""
+        """Return the session token of temporary credentials."""
 
 
 @dataclass(frozen=True, slots=True)
-class Moment:
-    """Sign the requests of one second: what their signatures have in common is there already.
+class SecondSignature:
+    """Sign the requests of one second; what their signatures have in common is computed already.
 
     Attributes
     ----------
     headers
-        What is added to the headers that are signed: the date, and the session token if there is one.
+        Headers to add to those that are signed: the date, and the session token if there is one.
     """
 
     headers: dict[str, str]
@@ -50,7 +51,7 @@ class Moment:
     _authorization: str
 
     def authorization(self, body: bytes) -> str:
-        """Return the header that proves who sends a body."""
+        """Return the value of the Authorization header for a body."""
         canonical = self._canonical.copy()
         canonical.update(hashlib.sha256(body).hexdigest().encode())
         mac = self._mac.copy()
@@ -66,14 +67,13 @@ class Signer:
         self._service = service
         self._derived: tuple[tuple[str, str], bytes] = (("", ""), b"")
 
-    def moment(self, headers: Mapping[str, str], credentials: Credentials, at: float) -> Moment:
-        """Return what signs requests with these headers and credentials.
+    def sign_second(self, headers: Mapping[str, str], credentials: Credentials, at: float) -> SecondSignature:
+        """Return what signs the requests of one second that have these headers and credentials.
 
         Parameters
         ----------
         headers
-            What is signed beside those that are added, ``host`` included: names in lower case, values without
-            superfluous spaces.
+            The headers to sign, ``host`` included: names in lower case, values without superfluous spaces.
         at
             When the requests are made, in seconds since the epoch by the service's clock.
         """
@@ -87,7 +87,7 @@ class Signer:
         scope = f"{stamp[:8]}/{self._region}/{self._service}/aws4_request"
         credential = f"{_one_line(credentials.access_key)}/{scope}"
         key = self._key(credentials.secret_key, stamp[:8])
-        return Moment(
+        return SecondSignature(
             headers=added,
             _canonical=hashlib.sha256(f"POST\n/\n\n{lines}\n{names}\n".encode()),
             _mac=hmac.new(key, f"{_ALGORITHM}\n{stamp}\n{scope}\n".encode(), "sha256"),
@@ -109,5 +109,5 @@ def _hmac(key: bytes, text: str) -> bytes:
 
 
 def _one_line(value: str) -> str:
-    # As the signature has it, and so that no key can smuggle in a header.
+    # As signatures require it, and so that no key can smuggle in a header.
     return " ".join(value.split())

@@ -1,0 +1,207 @@
+"""A pool of connections to one endpoint, and a wait for whichever of many responses comes first.
+
+A request is sent when it is begun; its response is read later, possibly by another thread. A request is sent a second
+time only if its connection turns out to have been closed before.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import select
+import socket
+import time
+import weakref
+from collections import deque
+from typing import TYPE_CHECKING, Protocol
+
+from ddbio.aws.http_connection import Connection, StaleConnectionError
+
+if TYPE_CHECKING:
+    from ddbio.aws.http_connection import Endpoint, HttpResponse
+
+
+class ConnectionPool:
+    """Idle connections to one endpoint, as many as there were requests at once. Safe for threads."""
+
+    def __init__(self, endpoint: Endpoint) -> None:
+        self._endpoint = endpoint
+        self._idle: deque[Connection] = deque()
+        self._closed = False
+        weakref.finalize(self, _close_all, self._idle)
+
+    def begin(self, request: bytes) -> HttpExchange:
+        """Send a request that may safely be received twice; its response is read later.
+
+        Raises
+        ------
+        botocore.exceptions.HTTPClientError
+            If it could not be sent whole, or not in time.
+        botocore.exceptions.ConnectionError
+            If no connection could be made.
+        """
+        return HttpExchange(self, request)
+
+    def close(self) -> None:
+        """Close the idle connections now, and each of the others when its response was read."""
+        self._closed = True
+        _close_all(self._idle)
+
+    def send(self, request: bytes) -> Connection:
+        """Send a request over an idle connection, or over a new one if none can take it."""
+        connection = self._take_idle()
+        if connection is not None:
+            with contextlib.suppress(StaleConnectionError):
+                return connection.send(request)
+        return self.send_anew(request)
+
+    def send_anew(self, request: bytes) -> Connection:
+        """Send a request over a new connection."""
+        return Connection(self._endpoint).send(request)
+
+    def give_back(self, connection: Connection) -> None:
+        """Retain a connection whose response was read if it can be used again; close it otherwise."""
+        if connection.reusable:
+            self._idle.append(connection)
+        else:
+            connection.close()
+        if self._closed:
+            _close_all(self._idle)
+
+    def _take_idle(self) -> Connection | None:
+        while True:
+            try:
+                connection = self._idle.pop()
+            except IndexError:
+                return None
+            if connection.is_idle():
+                return connection
+            connection.close()
+
+
+class HttpExchange:
+    """A request that was sent and whose response was not read yet.
+
+    Attributes
+    ----------
+    expires_at
+        The monotonic time by which the response should have begun; after it ``result`` raises.
+    """
+
+    __slots__ = ("_connection", "_pool", "_request", "expires_at")
+
+    def __init__(self, pool: ConnectionPool, request: bytes) -> None:
+        self._pool, self._request = pool, request
+        self._connection = pool.send(request)
+        self.expires_at = self._connection.expires_at
+
+    def fileno(self) -> int:
+        """Return the file descriptor that becomes readable when the response begins."""
+        return self._connection.fileno()
+
+    def result(self) -> HttpResponse:
+        """Wait for the response and return it; to be called once.
+
+        If the connection was closed by the endpoint while it was idle, the request is sent again over a new one.
+
+        Raises
+        ------
+        botocore.exceptions.HTTPClientError
+            If the response is missing, late or not whole.
+        botocore.exceptions.ConnectionError
+            If no connection could be made.
+        """
+        try:
+            response = self._connection.receive()
+        except StaleConnectionError:
+            self._connection = self._pool.send_anew(self._request)
+            response = self._connection.receive()
+        self._pool.give_back(self._connection)
+        return response
+
+
+class PendingResponse(Protocol):
+    """A request that was sent and whose response was not read yet."""
+
+    @property
+    def expires_at(self) -> float:
+        """Return the monotonic time from which on ``result`` no longer waits."""
+
+    def fileno(self) -> int:
+        """Return the file descriptor that becomes readable when ``result`` need not wait."""
+
+    def result(self) -> bytes:
+        """Wait for the verified body of the response; to be called once.
+
+        Raises
+        ------
+        botocore.exceptions.ClientError, botocore.exceptions.BotoCoreError
+            As botocore raises them: the caller's retry policy tells them apart.
+        """
+
+
+class ResponsePoller:
+    """Wait for the first of many responses to begin, or to be overdue.
+
+    Parameters
+    ----------
+    can_wake
+        Whether another thread may end a wait by ``wake``.
+    """
+
+    def __init__(self, *, can_wake: bool = False) -> None:
+        self._poll = select.poll()
+        self._pending: dict[int, PendingResponse] = {}
+        self._wake_pair = socket.socketpair() if can_wake else None
+        if self._wake_pair is not None:
+            self._poll.register(self._wake_pair[0], select.POLLIN)
+
+    def add(self, pending: PendingResponse) -> None:
+        """Wait for one more response."""
+        descriptor = pending.fileno()
+        self._pending[descriptor] = pending
+        self._poll.register(descriptor, select.POLLIN)
+
+    def wait(self, seconds: float | None) -> list[PendingResponse]:
+        """Remove and return the responses that can be read, or are overdue, as soon as there are any.
+
+        Parameters
+        ----------
+        seconds
+            How long to wait at most; None waits for the first response.
+        """
+        if seconds is None and len(self._pending) == 1 and self._wake_pair is None:
+            # Reading its result waits for it.
+            return [self._remove(descriptor) for descriptor in list(self._pending)]
+        # All responses have the same timeout: the oldest one expires first.
+        oldest = next(iter(self._pending.items()), None)
+        left = math.inf if oldest is None else oldest[1].expires_at - time.monotonic()
+        longest = left if seconds is None else min(seconds, left)
+        timeout_ms = None if longest == math.inf else max(0, 1000 * longest)
+        ready = [descriptor for descriptor, _ in self._poll.poll(timeout_ms)]
+        if not ready and oldest is not None and left <= longest:
+            ready = [oldest[0]]
+        if self._wake_pair is not None and self._wake_pair[0].fileno() in ready:
+            ready.remove(self._wake_pair[0].fileno())
+            self._wake_pair[0].recv(4096)
+        return [self._remove(descriptor) for descriptor in ready]
+
+    def wake(self) -> None:
+        """End the current wait, or the next one, at once; called by another thread."""
+        if self._wake_pair is not None:
+            self._wake_pair[1].send(b"!")
+
+    def close(self) -> None:
+        """Close the sockets by which a wait is ended."""
+        for end in self._wake_pair or ():
+            end.close()
+
+    def _remove(self, descriptor: int) -> PendingResponse:
+        self._poll.unregister(descriptor)
+        return self._pending.pop(descriptor)
+
+
+def _close_all(connections: deque[Connection]) -> None:
+    with contextlib.suppress(IndexError):
+        while True:
+            connections.pop().close()

@@ -1,0 +1,292 @@
+"""Call DynamoDB's control plane, and describe, create and configure tables by it.
+
+A call is repeated while the endpoint fails or throttles, unless repeating it could do harm.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any
+
+import botocore
+from botocore import xform_name
+from botocore.exceptions import BotoCoreError, ClientError
+
+from ddbio.aws.error_codes import THROTTLE_CODES, error_code, is_transient, to_ddbio_error
+from ddbio.core.table_description import IndexDescription, IndexKey, RecoveryDescription, TableDescription
+from ddbio.errors import NotFoundError, ServiceError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from datetime import datetime
+
+    from ddbio.aws.client import ClientSpec
+
+_ATTEMPTS = 4
+_PAUSE_SECONDS = 0.5
+# https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/Constraints.html#limits-partition-sort-keys
+_MAX_KEY_BYTES = {"HASH": 2048, "RANGE": 1024}
+# https://docs.aws.amazon.com/amazondynamodb/latest/APIReference/API_UpdateContinuousBackups.html
+_RECOVERY_NOT_READY = "ContinuousBackupsUnavailableException"
+_RECOVERY_POLL_SECONDS = 2.0
+
+
+def call(spec: ClientSpec, operation: str, resource: str, members: dict[str, Any], *, repeat: bool = True) -> Any:
+    """Return the response to one call; repeat it when the endpoint fails or throttles.
+
+    Parameters
+    ----------
+    operation
+        As the service names it, like ``DescribeTable``.
+    resource
+        What the operation is done to, for error messages.
+    members
+        The members of the request.
+    repeat
+        Whether the operation may safely be done twice.
+
+    Raises
+    ------
+    NotFoundError, AccessDeniedError, EndpointError, ServiceError
+        With the action, the resource and what to do.
+    """
+    client: Any = spec.client("dynamodb")
+    where = f"{resource} ({client.meta.region_name}, {client.meta.endpoint_url})"
+    method = getattr(client, xform_name(operation), None)
+    if method is None:
+        raise ServiceError(f"botocore {botocore.__version__} does not know dynamodb:{operation}: install a newer boto3")
+    for attempt in range(_ATTEMPTS):
+        try:
+            return method(**members)
+        except (BotoCoreError, ClientError) as error:
+            may_pass = is_transient(error) or error_code(error) in THROTTLE_CODES
+            if not (repeat and may_pass) or attempt + 1 == _ATTEMPTS:
+                raise to_ddbio_error(error, action=f"dynamodb:{operation}", resource=where) from error
+            time.sleep(_PAUSE_SECONDS * 2**attempt)
+    raise AssertionError("unreachable: the last attempt returns or raises")
+
+
+def list_pages(
+    spec: ClientSpec, operation: str, resource: str, members: dict[str, Any], token: str, start: str | None = None
+) -> list[Any]:
+    """Return the responses to all pages of a listing.
+
+    Parameters
+    ----------
+    token
+        The response member that names the next page.
+    start
+        The request member that asks for the next page, if it has another name.
+
+    Raises
+    ------
+    NotFoundError, AccessDeniedError, EndpointError, ServiceError
+        As :func:`call`.
+    """
+    replies = [call(spec, operation, resource, members)]
+    while token in replies[-1]:
+        replies.append(call(spec, operation, resource, {**members, start or token: replies[-1][token]}))
+    return replies
+
+
+def time_text(at: datetime | None) -> str | None:
+    """Return a time of a response as ISO 8601."""
+    return None if at is None else at.isoformat()
+
+
+def describe_table(spec: ClientSpec, table: str) -> TableDescription:
+    """Return what DescribeTable says of a table.
+
+    Raises
+    ------
+    NotFoundError
+        If the table does not exist in that region.
+    AccessDeniedError
+        If credentials are missing or lack ``dynamodb:DescribeTable``.
+    EndpointError
+        If the endpoint does not answer.
+
+    References
+    ----------
+    https://docs.aws.amazon.com/amazondynamodb/latest/APIReference/API_DescribeTable.html
+    """
+    return _table(call(spec, "DescribeTable", f"table {table!r}", {"TableName": table})["Table"])
+
+
+def parse_table_description(described: Mapping[str, Any]) -> TableDescription:
+    """Return what a description says: DescribeTable's whole response, or its ``Table`` member.
+
+    Raises
+    ------
+    KeyError, TypeError
+        If it is not such a description.
+    """
+    return _table(described.get("Table", described))
+
+
+def read_table_definition(spec: ClientSpec, table: str) -> tuple[dict[str, Any], str | None]:
+    """Return DescribeTable's ``Table`` unchanged, and the attribute by which items expire, if any.
+
+    Raises
+    ------
+    NotFoundError, AccessDeniedError, EndpointError, ServiceError
+        As :func:`call`.
+    """
+    members = {"TableName": table}
+    described = call(spec, "DescribeTable", f"table {table!r}", members)["Table"]
+    expiry = call(spec, "DescribeTimeToLive", f"table {table!r}", members)["TimeToLiveDescription"]
+    enabled = expiry.get("TimeToLiveStatus") in {"ENABLED", "ENABLING"}
+    return described, expiry.get("AttributeName") if enabled else None
+
+
+def create_table(spec: ClientSpec, request: dict[str, Any]) -> None:
+    """Create a table by a CreateTable request; return before it is ACTIVE.
+
+    Raises
+    ------
+    NotFoundError, AccessDeniedError, EndpointError, ServiceError
+        As :func:`call`.
+    """
+    call(spec, "CreateTable", f"table {request['TableName']!r}", request, repeat=False)
+
+
+def enable_time_to_live(spec: ClientSpec, table: str, attribute: str) -> None:
+    """Let the items of a table expire by an attribute.
+
+    Raises
+    ------
+    NotFoundError, AccessDeniedError, EndpointError, ServiceError
+        As :func:`call`.
+    """
+    wanted = {"Enabled": True, "AttributeName": attribute}
+    members = {"TableName": table, "TimeToLiveSpecification": wanted}
+    call(spec, "UpdateTimeToLive", f"table {table!r}", members, repeat=False)
+
+
+def describe_recovery(spec: ClientSpec, table: str) -> RecoveryDescription:
+    """Return whether a table has point-in-time recovery, and its recovery window.
+
+    Raises
+    ------
+    NotFoundError, AccessDeniedError, EndpointError
+        As :func:`call`.
+
+    References
+    ----------
+    https://docs.aws.amazon.com/amazondynamodb/latest/APIReference/API_DescribeContinuousBackups.html
+    """
+    reply = call(spec, "DescribeContinuousBackups", f"table {table!r}", {"TableName": table})
+    described = reply["ContinuousBackupsDescription"].get("PointInTimeRecoveryDescription", {})
+    return RecoveryDescription(
+        is_on=described.get("PointInTimeRecoveryStatus") == "ENABLED",
+        earliest=described.get("EarliestRestorableDateTime"),
+        latest=described.get("LatestRestorableDateTime"),
+    )
+
+
+def enable_recovery(spec: ClientSpec, table: str, deadline_seconds: float) -> RecoveryDescription:
+    """Turn point-in-time recovery on, and return when the service reports it as enabled.
+
+    Raises
+    ------
+    ServiceError
+        If that takes longer than the deadline.
+    NotFoundError, AccessDeniedError, EndpointError
+        As :func:`call`.
+    """
+    members = {"TableName": table, "PointInTimeRecoverySpecification": {"PointInTimeRecoveryEnabled": True}}
+    ends_at = time.monotonic() + deadline_seconds
+    is_requested = False
+    while True:
+        try:
+            if not is_requested:
+                call(spec, "UpdateContinuousBackups", f"table {table!r}", members)
+                is_requested = True
+            recovery = describe_recovery(spec, table)
+            if recovery.is_on:
+                return recovery
+        except ServiceError as error:
+            # A table is not ready for it in its first seconds.
+            if error.code != _RECOVERY_NOT_READY or time.monotonic() > ends_at:
+                raise
+        if time.monotonic() > ends_at:
+            raise ServiceError(
+                f"table {table!r} has no point-in-time recovery {deadline_seconds:.0f} s after the request"
+            )
+        time.sleep(_RECOVERY_POLL_SECONDS)
+
+
+def check_bucket(spec: ClientSpec, bucket: str) -> None:
+    """Raise if a bucket does not exist.
+
+    A bucket that this caller may not look at passes, since the service itself may have access.
+
+    Raises
+    ------
+    NotFoundError
+        If S3 says that there is no such bucket.
+
+    References
+    ----------
+    https://docs.aws.amazon.com/AmazonS3/latest/API/API_HeadBucket.html
+    """
+    client: Any = spec.client("s3")
+    try:
+        client.head_bucket(Bucket=bucket)
+    except ClientError as error:
+        if error_code(error) in {"404", "NoSuchBucket"}:
+            raise NotFoundError(
+                f"bucket {bucket} does not exist ({client.meta.endpoint_url}); check its name"
+            ) from None
+    except BotoCoreError:
+        return
+
+
+def _table(table: Mapping[str, Any]) -> TableDescription:
+    types = {each["AttributeName"]: each["AttributeType"] for each in table.get("AttributeDefinitions", [])}
+    keys = tuple((name, types[name]) for name in _key_names(table))
+    on_demand = table.get("BillingModeSummary", {}).get("BillingMode") == "PAY_PER_REQUEST"
+    indexes = [_index(each, types, is_global=True) for each in table.get("GlobalSecondaryIndexes", [])]
+    indexes += [_index(each, types, is_global=False) for each in table.get("LocalSecondaryIndexes", [])]
+    return TableDescription(
+        name=table["TableName"],
+        arn=table.get("TableArn", table["TableName"]),
+        table_id=table.get("TableId", ""),
+        status=table.get("TableStatus", "ACTIVE"),
+        key_types=keys,
+        item_count=int(table.get("ItemCount", 0)),
+        size_bytes=int(table.get("TableSizeBytes", 0)),
+        on_demand=on_demand,
+        rcu=_rcu(table),
+        wcu=_units(table, "WriteCapacityUnits", "MaxWriteRequestUnits"),
+        indexes=tuple(indexes),
+        warm_wcu=table.get("WarmThroughput", {}).get("WriteUnitsPerSecond"),
+    )
+
+
+def _index(index: Mapping[str, Any], types: Mapping[str, str], *, is_global: bool) -> IndexDescription:
+    keys = [(key["AttributeName"], _MAX_KEY_BYTES[key["KeyType"]]) for key in index.get("KeySchema", [])]
+    return IndexDescription(
+        name=index["IndexName"],
+        is_global=is_global,
+        key_names=tuple(_key_names(index)),
+        item_count=int(index.get("ItemCount", 0)),
+        size_bytes=int(index.get("IndexSizeBytes", 0)),
+        rcu=_rcu(index) if is_global else None,
+        keys=tuple(IndexKey(name, types[name], max_bytes, index["IndexName"]) for name, max_bytes in keys),
+    )
+
+
+def _key_names(described: Mapping[str, Any]) -> list[str]:
+    ordered = sorted(described.get("KeySchema", []), key=lambda key: key["KeyType"] == "RANGE")
+    return [key["AttributeName"] for key in ordered]
+
+
+def _rcu(described: Mapping[str, Any]) -> float | None:
+    return _units(described, "ReadCapacityUnits", "MaxReadRequestUnits")
+
+
+def _units(described: Mapping[str, Any], provisioned: str, maximum: str) -> float | None:
+    rate = float(described.get("ProvisionedThroughput", {}).get(provisioned, 0))
+    rate = rate or float(described.get("OnDemandThroughput", {}).get(maximum, 0))
+    return rate if rate > 0 else None

@@ -1,0 +1,347 @@
+"""Send Scans and writes to DynamoDB: over signed connections of our own, or through botocore if only it can.
+
+Endpoints, credentials and error shapes are botocore's in both cases. Callers retry; this module repeats a request only
+if an idle connection was closed, this machine's clock is wrong, or the endpoint reports an expired token.
+
+``DDBIO_TRANSPORT`` set to ``light`` or ``botocore`` forces one of the two. Otherwise the light one is used unless a
+proxy, a handler on the botocore client or an endpoint with a path is configured.
+"""
+
+from __future__ import annotations
+
+import base64
+import dataclasses
+import http.client
+import json
+import logging
+import os
+import threading
+import time
+from email.utils import parsedate_to_datetime
+from typing import TYPE_CHECKING, Any, Protocol
+
+from botocore.exceptions import ClientError
+from botocore.parsers import create_parser
+
+from ddbio.aws.botocore_transport import BotocoreTransport
+from ddbio.aws.connection_pool import ConnectionPool
+from ddbio.aws.endpoint_route import RouteTable, find_obstacle
+from ddbio.aws.error_codes import is_transient
+from ddbio.aws.http_bodies import MIN_COMPRESSED_BYTES, TruncatedBodyError, compress_body, decompress_body, verify_body
+from ddbio.core.text.page import Page, split_page
+from ddbio.errors import OptionError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from ddbio.aws.client import ClientSpec
+    from ddbio.aws.connection_pool import HttpExchange, PendingResponse
+    from ddbio.aws.endpoint_route import Route
+    from ddbio.aws.http_connection import Endpoint, HttpResponse
+    from ddbio.options import AcceptEncoding
+
+_log = logging.getLogger("ddbio.wire")
+_OK = 200
+
+# https://docs.aws.amazon.com/IAM/latest/UserGuide/reference_sigv-troubleshooting.html: 5 minutes; less is no skew.
+_SKEW_SECONDS = 60.0
+# https://docs.aws.amazon.com/amazondynamodb/latest/APIReference/CommonErrors.html
+_EXPIRED = {"ExpiredToken", "ExpiredTokenException"}
+_SKEW_WORDS = ("Signature expired", "Signature not yet current")
+
+
+class PageSource(Protocol):
+    """Fetch Scan pages, for any number of threads."""
+
+    @property
+    def endpoint_url(self) -> str:
+        """Return where the requests go."""
+
+    def scan(self, parameters: Mapping[str, Any]) -> Page:
+        """Return one Scan page; its items are the bytes that were received.
+
+        Parameters
+        ----------
+        parameters
+            Those of the API; ``ExclusiveStartKey`` is given as a page's ``last_evaluated_key``.
+
+        Raises
+        ------
+        botocore.exceptions.ClientError, botocore.exceptions.BotoCoreError
+            As botocore raises them: the caller's retry policy tells them apart.
+        DecodeError
+            If a verified body is not a page.
+        """
+
+    def close(self) -> None:
+        """Close what only this source uses."""
+
+
+class BodySender(Protocol):
+    """Send writes whose bodies are made elsewhere, any number at the same time."""
+
+    @property
+    def endpoint_url(self) -> str:
+        """Return where the requests go."""
+
+    def begin(self, operation: str, table: str, body: bytes, encoding: str = "") -> PendingResponse:
+        """Send a body to an operation on a table; its response is read later.
+
+        Parameters
+        ----------
+        encoding
+            How the body is compressed; empty if it is not.
+
+        Raises
+        ------
+        botocore.exceptions.ClientError, botocore.exceptions.BotoCoreError
+            As botocore raises them.
+        """
+
+    def close(self) -> None:
+        """Close what only this sender uses."""
+
+
+def open_page_source(spec: ClientSpec, lanes: int, *, accept_encoding: AcceptEncoding = "identity") -> PageSource:
+    """Return the fastest source of pages that honours everything that is configured.
+
+    Parameters
+    ----------
+    lanes
+        How many threads will use it at once.
+    accept_encoding
+        ``gzip`` asks the service for compressed responses: fewer bytes for more CPU.
+
+    Raises
+    ------
+    OptionError
+        If ``DDBIO_TRANSPORT`` is neither ``light`` nor ``botocore``, or is ``light`` where only botocore can be used.
+    """
+    return _open_light(spec, lanes, accept_encoding) or BotocoreTransport(spec, lanes, accept_encoding)
+
+
+def open_body_sender(spec: ClientSpec, lanes: int, *, compresses: bool = False) -> BodySender:
+    """Return the fastest sender of writes that honours everything that is configured.
+
+    Parameters
+    ----------
+    lanes
+        How many requests will be in flight at once.
+    compresses
+        Whether large bodies are sent compressed, as long as the endpoint takes that.
+
+    Raises
+    ------
+    OptionError
+        As ``open_page_source``.
+    """
+    sender = _open_light(spec, lanes) or BotocoreTransport(spec, lanes)
+    return CompressingSender(sender) if compresses else sender
+
+
+def _open_light(spec: ClientSpec, lanes: int, accept_encoding: AcceptEncoding = "identity") -> LightTransport | None:
+    forced = os.environ.get("DDBIO_TRANSPORT", "")
+    if forced not in {"", "light", "botocore"}:
+        raise OptionError(f"DDBIO_TRANSPORT is {forced!r}: set it to light or botocore, or leave it out")
+    if forced != "botocore":
+        client = spec.client("dynamodb", max_pool_connections=max(10, lanes))
+        reason = find_obstacle(client)
+        if reason is None:
+            return LightTransport(client, spec, accept_encoding)
+        if forced:
+            raise OptionError(f"DDBIO_TRANSPORT is 'light', but {reason}: leave it out, or set it to botocore")
+    return None
+
+
+class LightTransport:
+    """Send requests over own keep-alive connections, one for each request in flight. Safe for threads."""
+
+    def __init__(self, client: Any, spec: ClientSpec, accept_encoding: AcceptEncoding = "identity") -> None:
+        self._client = client
+        self._accept_encoding = accept_encoding
+        self._routes = RouteTable(client, spec)
+        self._pools: dict[str, ConnectionPool] = {}
+        self._opening = threading.Lock()
+        self._clock_offset_seconds = 0.0
+
+    @property
+    def endpoint_url(self) -> str:
+        """Return where the requests go."""
+        return str(self._client.meta.endpoint_url)
+
+    def scan(self, parameters: Mapping[str, Any]) -> Page:
+        """Return one Scan page; see ``PageSource``."""
+        body = json.dumps(parameters, separators=(",", ":"), default=_base64).encode()
+        return split_page(self.begin("Scan", parameters["TableName"], body).result())
+
+    def begin(self, operation: str, table: str, body: bytes, encoding: str = "") -> PendingResponse:
+        """Send a body; see ``BodySender``."""
+        return _LightResponse(self, operation, table, body, encoding)
+
+    def close(self) -> None:
+        """Close the connections."""
+        with self._opening:
+            for pool in self._pools.values():
+                pool.close()
+            self._pools.clear()
+
+    def send(self, route: Route, body: bytes, encoding: str) -> HttpExchange:
+        """Sign a request and send it."""
+        at = time.time() + self._clock_offset_seconds
+        unsigned = f"content-encoding: {encoding}\r\n" if encoding else ""
+        head = route.head(body, at, f"{unsigned}accept-encoding: {self._accept_encoding}\r\n")
+        return self._pool_of(route.endpoint).begin(head + body)
+
+    def route_of(self, operation: str, table: str) -> Route:
+        """Return where an operation on a table goes, and how it is signed."""
+        return self._routes.find(operation, table)
+
+    def error_of(self, operation: str, response: HttpResponse) -> ClientError:
+        """Return the error that botocore would raise for a response."""
+        return _to_client_error(self._client, operation, response)
+
+    def _pool_of(self, endpoint: Endpoint) -> ConnectionPool:
+        found = self._pools.get(endpoint.url)
+        if found is None:
+            with self._opening:
+                found = self._pools.setdefault(endpoint.url, ConnectionPool(endpoint))
+        return found
+
+    @property
+    def clock_offset_seconds(self) -> float:
+        """How far the service's clock is ahead of this machine's, as far as that is known."""
+        return self._clock_offset_seconds
+
+    def correct_clock(self, error: ClientError, response: HttpResponse, signed_offset_seconds: float) -> bool:
+        """Adopt the service's clock if it rejected a signature for its date; return whether another try may succeed.
+
+        Parameters
+        ----------
+        signed_offset_seconds
+            The offset by which the rejected request was signed: another lane may have corrected it since.
+        """
+        found = error.response.get("Error", {})
+        if found.get("Code") != "InvalidSignatureException" or not str(found.get("Message")).startswith(_SKEW_WORDS):
+            return False
+        try:
+            offset = parsedate_to_datetime(response.headers.get("date", "")).timestamp() - time.time()
+        except ValueError:
+            return False
+        if abs(offset - signed_offset_seconds) < _SKEW_SECONDS:
+            return False
+        self._clock_offset_seconds = offset
+        return True
+
+
+class _LightResponse:
+    """A request of a light transport; it is sent a second time if its date or its token was rejected."""
+
+    def __init__(self, transport: LightTransport, operation: str, table: str, body: bytes, encoding: str) -> None:
+        self._transport, self._operation, self._content = transport, operation, (body, encoding)
+        self._route = transport.route_of(operation, table)
+        self._offset_seconds = transport.clock_offset_seconds
+        self._exchange = transport.send(self._route, body, encoding)
+        self._used = self._route.used
+        self.expires_at, self.fileno = self._exchange.expires_at, self._exchange.fileno
+
+    def result(self) -> bytes:
+        response = _verified(self._exchange.result())
+        if response.status != _OK:
+            error = self._transport.error_of(self._operation, response)
+            is_skewed = self._transport.correct_clock(error, response, self._offset_seconds)
+            if not is_skewed and not (_is_expired(error) and self._route.renew(self._used)):
+                raise error
+            response = _verified(self._transport.send(self._route, *self._content).result())
+            if response.status != _OK:
+                raise self._transport.error_of(self._operation, response)
+        if not response.body:
+            # The service's responses are an object at least.
+            raise TruncatedBodyError(found=0, stated=response.headers.get("content-length"), error="empty")
+        return response.body
+
+
+def _verified(response: HttpResponse) -> HttpResponse:
+    # The checksum covers the compressed body.
+    verify_body(response.body, response.headers)
+    if "content-encoding" not in response.headers:
+        return response
+    return dataclasses.replace(response, body=decompress_body(response.body, response.headers))
+
+
+def _is_expired(error: ClientError) -> bool:
+    return error.response.get("Error", {}).get("Code") in _EXPIRED
+
+
+def _base64(value: bytes) -> str:
+    return base64.b64encode(value).decode()
+
+
+def _to_client_error(client: Any, operation: str, response: HttpResponse) -> ClientError:
+    """Return the error that botocore would raise for a response."""
+    parser: Any = create_parser("json")
+    raw = {"status_code": response.status, "headers": response.headers, "body": response.body, "context": {}}
+    try:
+        parsed = parser.parse(raw, None)
+        code = parsed["Error"]["Code"]
+        shape = client.meta.service_model.shape_for_error_code(code)
+        if shape is not None:
+            parsed.update(parser.parse(raw, shape))
+    except (AttributeError, KeyError, TypeError, ValueError):
+        # Not an error of the service: something between has responded.
+        code = str(response.status)
+        parsed = {
+            "Error": {"Code": code, "Message": http.client.responses.get(response.status, "unknown status")},
+            "ResponseMetadata": {"HTTPStatusCode": response.status, "HTTPHeaders": dict(response.headers)},
+        }
+    error: ClientError = client.exceptions.from_code(code)(parsed, operation)
+    return error
+
+
+class CompressingSender:
+    """Compress large bodies, until a compressed request fails in a way that a plain one would not.
+
+    Attributes
+    ----------
+    compresses
+        Whether it still compresses.
+    """
+
+    def __init__(self, sender: BodySender) -> None:
+        self.sender = sender
+        self.compresses = True
+
+    @property
+    def endpoint_url(self) -> str:
+        """Return where the requests go."""
+        return self.sender.endpoint_url
+
+    def begin(self, operation: str, table: str, body: bytes, encoding: str = "") -> PendingResponse:
+        """Send a body, compressed if it is large enough; see ``BodySender``."""
+        if self.compresses and not encoding and len(body) >= MIN_COMPRESSED_BYTES:
+            return _CompressedResponse(self, operation, table, body)
+        return self.sender.begin(operation, table, body, encoding)
+
+    def close(self) -> None:
+        """Close the sender."""
+        self.sender.close()
+
+
+class _CompressedResponse:
+    """A compressed request; it is sent again as it is if the endpoint takes no compressed ones."""
+
+    def __init__(self, compressing: CompressingSender, operation: str, table: str, body: bytes) -> None:
+        self._compressing, self._plain = compressing, (operation, table, body)
+        self._pending = compressing.sender.begin(operation, table, compress_body(body), "gzip")
+        self.expires_at, self.fileno = self._pending.expires_at, self._pending.fileno
+
+    def result(self) -> bytes:
+        try:
+            return self._pending.result()
+        except ClientError as error:
+            # The service responds 500 to what it cannot inflate; endpoints that know no compression find no JSON.
+            if not is_transient(error) and error.response["Error"]["Code"] != "SerializationException":
+                raise
+            if self._compressing.compresses:
+                self._compressing.compresses = False
+                _log.warning("the endpoint refused a compressed request (%s): sending them as they are", error)
+        return self._compressing.sender.begin(*self._plain).result()
