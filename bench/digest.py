@@ -13,7 +13,7 @@ from ddbio.core.decode import Decoder
 from ddbio.core.digest import Digest
 from ddbio.core.digest_columns import ColumnDigest, digest_of_batches
 from ddbio.core.digest_json import JsonDigest
-from ddbio.core.identity import key_hashes
+from ddbio.core.item_key import key_hashes
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -10,9 +10,8 @@ import pyarrow as pa
 from bench import data, decoders
 from bench.pairs import interleave, megabytes_per_second
 from ddbio.core.decode import Decoder
-from ddbio.core.ion.lines import IonLines
-from ddbio.core.ion.plain import ion_to_json_lines
-from ddbio.core.ion.text import ion_line
+from ddbio.core.ion.blocks import IonReader
+from ddbio.core.ion.plain import ion_line, ion_to_json_lines
 
 ITEMS = 20_000
 ROUNDS = 5
@@ -27,14 +26,14 @@ class Ion:
     def setup(self, shape: data.Shape) -> None:
         self.body = body_of(shape, data.scaled(ITEMS))
         self.decoder = Decoder(decoders.schema_of(shape))
-        self.lines = IonLines(len(self.body))
+        self.lines = IonReader(len(self.body))
         self.check(shape)
 
     @staticmethod
     @functools.cache
     def check(shape: data.Shape) -> None:
         body, decoder = body_of(shape, data.scaled(ITEMS // 20)), Decoder(decoders.schema_of(shape))
-        ours = pa.Table.from_batches(by_ddbio(body, decoder, IonLines(len(body))))
+        ours = pa.Table.from_batches(by_ddbio(body, decoder, IonReader(len(body))))
         assert ours.equals(pa.Table.from_batches(by_reference(body, decoder)))
 
     def time_ddbio(self, *_: str) -> None:
@@ -55,7 +54,7 @@ def body_of(shape: data.Shape, count: int) -> bytes:
     return b"".join(ion_line({"Item": item}) for item in data.items(shape, count))
 
 
-def by_ddbio(body: bytes, decoder: Decoder, lines: IonLines) -> list[pa.RecordBatch]:
+def by_ddbio(body: bytes, decoder: Decoder, lines: IonReader) -> list[pa.RecordBatch]:
     """Return the rows by way of the compiled loop."""
     return [batch for piece in lines.pieces(body) for batch in decoder.decode_batches(piece, "export")]
 

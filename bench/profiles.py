@@ -16,7 +16,7 @@ import pyarrow.json as pj
 
 from bench import data, decoders
 from bench.pyarrow_json.tagged import tagged_struct
-from ddbio.core.decode import Decoder, observe_dynamodb_json
+from ddbio.core.decode import Decoder, infer_schema_of_body
 from ddbio.core.reference import RowBuilder
 from ddbio.core.rescue import MisfitLog
 from ddbio.core.schema.arrow import normalize_schema
@@ -48,7 +48,7 @@ def body_of(profile: str) -> bytes:
 def schema_of(profile: str) -> pa.Schema:
     """Return the schema that a sample shows; what drifts is not in the sample."""
     settled = BASE if profile == "shuffled" or profile in DRIFTS else profile
-    return normalize_schema(observe_dynamodb_json(b"\n".join(_lines(settled, _SAMPLED))).to_arrow())
+    return normalize_schema(infer_schema_of_body(b"\n".join(_lines(settled, _SAMPLED))).to_arrow())
 
 
 def ways_of(profile: str) -> dict[str, Callable[[bytes], Any]]:

@@ -26,7 +26,7 @@ from ddbio.core.digest import Digest
 from ddbio.core.digest_columns import ColumnDigest
 from ddbio.core.digest_json import JsonDigest
 from ddbio.core.encode import Encoder
-from ddbio.core.identity import key_hashes
+from ddbio.core.item_key import key_hashes
 from ddbio.core.reference import RowBuilder
 from ddbio.core.rescue import MisfitLog
 from ddbio.testing.export import ExportWriter

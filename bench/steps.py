@@ -20,7 +20,7 @@ from bench import orders
 from ddbio.aws.client import ClientSpec
 from ddbio.aws.transport import LightTransport, open_body_sender
 from ddbio.core.changes import ChangeDecoder
-from ddbio.core.decode import Decoder, observe_dynamodb_json
+from ddbio.core.decode import Decoder, infer_schema_of_body
 from ddbio.core.digest_columns import ColumnDigest
 from ddbio.core.encode import Encoder
 from ddbio.core.raw_items import RawItemReader
@@ -172,7 +172,7 @@ class Steps:
             deque(reader.read(page, "page"), maxlen=0)
 
     def _infer(self) -> None:
-        observe_dynamodb_json(b"\n".join(orders.lines("mixed", 2_000)))
+        infer_schema_of_body(b"\n".join(orders.lines("mixed", 2_000)))
 
     def _encode(self) -> None:
         for batch in self._columns:

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from ddbio.api.writes import copy_table, create_table_like, load_files, write_table
     from ddbio.core.changes import ChangeDecoder
     from ddbio.core.decode import from_dynamodb_json
-    from ddbio.core.json_lines import to_dynamodb_json
+    from ddbio.core.encode import to_dynamodb_json
     from ddbio.core.loads.idempotency import idempotency_key
     from ddbio.core.schema.item_schema import ItemSchema
     from ddbio.errors import DdbioError
@@ -125,7 +125,7 @@ _HOMES = {
     "start_bulk_put": "ddbio.api.bulk",
     "start_export": "ddbio.api.exports",
     "start_import": "ddbio.api.imports",
-    "to_dynamodb_json": "ddbio.core.json_lines",
+    "to_dynamodb_json": "ddbio.core.encode",
     "wait_bulk_put": "ddbio.api.bulk",
     "wait_export": "ddbio.api.exports",
     "wait_import": "ddbio.api.imports",

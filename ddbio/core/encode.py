@@ -13,17 +13,24 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from ddbio.core.arrow_input import checked_batches, record_batch_reader
 from ddbio.core.kernel.encode.encoder import KernelEncoder
-from ddbio.errors import EncodeError
+from ddbio.core.kernel.encode.fields import plain_array
+from ddbio.core.object_pool import ObjectPool
+from ddbio.core.schema.item_schema import arrow_schema_of
+from ddbio.errors import EncodeError, SchemaError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     import numpy.typing as npt
 
+    from ddbio.core.schema.item_schema import ItemSchema
     from ddbio.core.table_description import IndexKey
 
-__all__ = ["EncodeOptions", "EncodedItems", "Encoder", "Refusal", "warm"]
+__all__ = ["EncodeOptions", "EncodedItems", "Encoder", "Refusal", "to_dynamodb_json", "warm"]
+
+_MAX_POOLED, _MAX_POOLED_BYTES = 16, 64 << 20
 
 TimeForm = Literal["iso", "s", "ms", "us", "ns"]
 
@@ -171,9 +178,63 @@ class Encoder:
         return printer
 
 
+_pool = ObjectPool[bytes, Encoder](_MAX_POOLED, _MAX_POOLED_BYTES)
+
+
+def to_dynamodb_json(data: Any, schema: ItemSchema | pa.Schema | str | None = None) -> bytes:
+    """Return rows as DynamoDB JSON, an item per line, without white space.
+
+    Parameters
+    ----------
+    data
+        A record batch, a table, a reader of batches, or any other data frame that offers itself as Arrow.
+    schema
+        DynamoDB's types of the columns, by name, where a file format has lost them.
+
+    Raises
+    ------
+    SchemaError
+        A column's type has no DynamoDB form, or is not what the schema says.
+    EncodeError
+        DynamoDB would refuse a row; the first is named.
+    DecodeError
+        An array points outside its own memory.
+    """
+    reader = record_batch_reader(data)
+    wanted = reader.schema if schema is None else _restored(reader.schema, arrow_schema_of(schema))
+    # Schemas of different metadata are equal to Arrow, their bytes are not.
+    key = wanted.serialize().to_pybytes()
+    encoder, lines, row = _pool.take(key) or Encoder(wanted), list[bytes](), 0
+    for batch in checked_batches(reader):
+        lines.append(encoder.encode_lines(_cast(batch, wanted), first_row=row))
+        row += batch.num_rows
+    _pool.give_back(key, encoder, encoder.kept_bytes)
+    return b"".join(lines)
+
+
 def _require_all(refusals: Iterable[Refusal]) -> None:
     for refusal in refusals:
         raise EncodeError(refusal.message, refusal.row, refusal.attribute, refusal.rule)
+
+
+def _restored(found: pa.Schema, wanted: pa.Schema) -> pa.Schema:
+    return pa.schema([wanted.field(field.name) if field.name in wanted.names else field for field in found])
+
+
+def _cast(batch: pa.RecordBatch, wanted: pa.Schema) -> pa.RecordBatch:
+    columns = []
+    for column, target in zip(batch.columns, wanted, strict=True):
+        if column.type == target.type:
+            # pyarrow 25 casts some arrays to their own type wrongly: slices with run ends to other values.
+            columns.append(column)
+            continue
+        try:
+            columns.append(plain_array(column).cast(target.type))
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+            raise SchemaError(
+                f"{target.name}: the column is {column.type}, the schema's {target.type}: {error}"
+            ) from None
+    return pa.RecordBatch.from_arrays(columns, schema=wanted)
 
 
 def warm() -> None:

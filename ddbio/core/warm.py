@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from ddbio.core import digest_columns, digest_json, encode, json_rows, raw_items
+from ddbio.core import decode, digest_columns, digest_json, encode, raw_items
 from ddbio.core.changes import ChangeDecoder
-from ddbio.core.decode import Decoder, from_dynamodb_json, observe_dynamodb_json
-from ddbio.core.identity import key_hashes
-from ddbio.core.ion import lines as ion_lines
-from ddbio.core.item_lines import PageSplitter
+from ddbio.core.decode import Decoder, from_dynamodb_json, infer_schema_of_body
+from ddbio.core.ion import blocks as ion_blocks
+from ddbio.core.item_key import key_hashes
 from ddbio.core.loads.encode import RowEncoder
 from ddbio.core.loads.plan import WritePlan
+from ddbio.core.raw_items import PageSplitter
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -30,7 +30,7 @@ _WIDE_COLUMNS, _WIDE_ROWS = 200, 300
 
 
 def _items() -> pa.RecordBatch:
-    schema = observe_dynamodb_json(_ITEM).to_arrow()
+    schema = infer_schema_of_body(_ITEM).to_arrow()
     texts = pa.field("p", pa.map_(pa.string(), pa.string()))
     return from_dynamodb_json(_ITEM, schema.set(schema.get_field_index("p"), texts))
 
@@ -65,12 +65,12 @@ def _split_page() -> None:
 WARM_UPS: tuple[Callable[[], object], ...] = (
     _decode_sparsely,
     encode.warm,
-    ion_lines.warm,
+    ion_blocks.warm,
     digest_json.warm,
     digest_columns.warm,
     _hash_keys,
     raw_items.warm,
-    json_rows.warm,
+    decode.warm,
     _write,
     _split_page,
     _decode_misfits,

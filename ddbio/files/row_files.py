@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.orc
 import pyarrow.parquet as pq
 
-from ddbio.core.arrow_bounds import bounded
+from ddbio.core.arrow_input import checked_batches
 from ddbio.core.decode import from_dynamodb_json
 from ddbio.core.text.framing import framing_of
 from ddbio.errors import DdbioError, DecodeError
@@ -335,10 +335,10 @@ def _csv(data: bytes, keys: Mapping[str, str], _: JsonFormat) -> Iterator[pa.Rec
 def _ipc(data: bytes, _: Mapping[str, str], __: JsonFormat) -> Iterator[pa.RecordBatch]:
     source = pa.BufferReader(data)
     if not data.startswith(_IPC_MAGIC):
-        yield from bounded(pa.ipc.open_stream(source))
+        yield from checked_batches(pa.ipc.open_stream(source))
         return
     file = pa.ipc.open_file(source)
-    yield from bounded(file.get_batch(number) for number in range(file.num_record_batches))
+    yield from checked_batches(file.get_batch(number) for number in range(file.num_record_batches))
 
 
 def _batches(rows: Any) -> Iterator[pa.RecordBatch]:

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Protocol
 from ddbio.aws.control_plane import create_table, describe_table, enable_time_to_live, read_table_definition
 from ddbio.budget import LocalBudget
 from ddbio.core.capacity import read_units
+from ddbio.core.create_table import create_table_request
 from ddbio.core.loads.encode import raw_item_reader
 from ddbio.core.loads.plan import BATCH_LANES, plan_write
 from ddbio.core.plan import ROTATED_PAGE_BYTES, budget_of, rotated_segments
 from ddbio.core.result import Result
-from ddbio.core.table_like import table_like
 from ddbio.errors import NotFoundError, OptionError, SchemaError, TargetError, ValidationError
 from ddbio.ops.job.report import Clock, Report
 from ddbio.ops.job.storage import dynamodb_spec
@@ -112,7 +112,7 @@ def create_like(options: CreateLikeOptions) -> CreatedTable:
         If the source cannot be described or the target not be created.
     """
     described, expiry = read_table_definition(dynamodb_spec(options), options.source)
-    request = table_like(described, options)
+    request = create_table_request(described, options)
     spec = dynamodb_spec(options.target_connection)
     if _is_table(spec, options.target):
         raise TargetError(f"table {options.target!r} exists already: choose another name", options.target)
@@ -139,7 +139,7 @@ def plan_copy(options: CopyOptions) -> CopyPlan:
     scan = plan_of(options_of_scan, facts=facts)
     if created:
         described, _ = read_table_definition(dynamodb_spec(options), options.source)
-        return CopyPlan(scan, None, table_like(described, options))
+        return CopyPlan(scan, None, create_table_request(described, options))
     return CopyPlan(scan, write, None)
 
 

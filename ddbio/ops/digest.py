@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from ddbio.core.arrow_bounds import bounded
+from ddbio.core.arrow_input import checked_batches, record_batch_reader
 from ddbio.core.digest import Digest
 from ddbio.core.digest_columns import digest_of_batches
 from ddbio.core.digest_json import JsonDigest
-from ddbio.core.json_lines import reader_of
 from ddbio.core.schema.arrow import declare_types
 from ddbio.core.schema.item_schema import arrow_schema_of
 from ddbio.core.text.framing import framed_items
@@ -58,7 +57,9 @@ def digest_source(source: Source, options: ScanOptions) -> Digest:
         digest: Digest = spark.digest_frame(source, declared)
         return digest
     if isinstance(source, (pa.Table, pa.RecordBatch)) or hasattr(source, "__arrow_c_stream__"):
-        return digest_of_batches(declare_types(batch, declared or ()) for batch in bounded(reader_of(source)))
+        return digest_of_batches(
+            declare_types(batch, declared or ()) for batch in checked_batches(record_batch_reader(source))
+        )
     if not isinstance(source, (str, os.PathLike)):
         return _of_json(source)
     name = os.fspath(source)

@@ -8,7 +8,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from ddbio.budget import LocalBudget
-from ddbio.core.decode import iterate_items, observe_dynamodb_json, observe_parts
+from ddbio.core.decode import infer_schema_of_bodies, infer_schema_of_body, iterate_items
 from ddbio.core.plan import budget_of
 from ddbio.core.schema.item_schema import ItemSchema
 from ddbio.core.text.framing import framed_items
@@ -49,7 +49,7 @@ def infer_schema(source: Source, options: ScanOptions) -> ItemSchema:
         If the data is not DynamoDB JSON.
     """
     if not isinstance(source, (str, os.PathLike)):
-        return observe_dynamodb_json(source)
+        return infer_schema_of_body(source)
     name = os.fspath(source)
     if isinstance(source, os.PathLike) or is_data(name):
         return _of_files(name, options)
@@ -64,7 +64,7 @@ def _of_files(name: str, options: ScanOptions) -> ItemSchema:
     share = -(-options.sample_items // min(len(paths), _FILES_SAMPLED))
     sampled = _spread(paths, _FILES_SAMPLED)
     with suppress(DecodeError):
-        return observe_parts([framed_items(read_lines(store, path, share)) for path in sampled])
+        return infer_schema_of_bodies([framed_items(read_lines(store, path, share)) for path in sampled])
     # A document goes on behind those lines, or a file is broken: its whole tells.
     return ItemSchema.of_items(item for path in sampled for item in _sample(store, path, share))
 

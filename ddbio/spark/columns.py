@@ -9,8 +9,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.ipc
 
+from ddbio.core.decode import RowDecoder
 from ddbio.core.encode import Encoder
-from ddbio.core.json_rows import RowDecoder
 from ddbio.core.schema.file import schema_from_json
 
 if TYPE_CHECKING:

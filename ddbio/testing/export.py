@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Literal
 
-from ddbio.core.ion.text import ion_line
+from ddbio.core.ion.plain import ion_line
 from ddbio.core.number import canonical_number
 
 if TYPE_CHECKING:

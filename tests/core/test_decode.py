@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from item_strategies import ITEMS, tables
 
 from ddbio.core.decode import Decoder, from_dynamodb_json
-from ddbio.core.json_lines import to_dynamodb_json
+from ddbio.core.encode import to_dynamodb_json
 from ddbio.core.kernel.decode import decoder as kernel_decoder
 from ddbio.core.reference import RowBuilder, items_of
 from ddbio.core.rescue import Misfit, MisfitLog

@@ -16,7 +16,7 @@ from ddbio.core.decode import Decoder
 from ddbio.core.digest import Digest
 from ddbio.core.digest_columns import ColumnDigest, digest_of_batches
 from ddbio.core.digest_json import JsonDigest
-from ddbio.core.json_lines import to_dynamodb_json
+from ddbio.core.encode import to_dynamodb_json
 from ddbio.core.reference import RowBuilder, items_of
 from ddbio.core.rescue import MisfitLog
 from ddbio.core.schema.arrow import normalize_schema

@@ -5,13 +5,13 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ddbio.core.key_set import KeySet, Prints, key_prints
+from ddbio.core.item_key import Fingerprints, KeySet, key_fingerprints
 
 
 def prints_of(pairs):
     """Return pairs of words as prints."""
     high, low = zip(*pairs, strict=True)
-    return Prints(np.array(high, np.uint64), np.array(low, np.uint64))
+    return Fingerprints(np.array(high, np.uint64), np.array(low, np.uint64))
 
 
 @given(st.lists(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3)), min_size=1, max_size=20), max_size=10))
@@ -33,11 +33,11 @@ def test_equal_keys_have_equal_prints(values, step):
     for start in range(0, len(values), step):
         part = values[start : start + step]
         batch = pa.RecordBatch.from_pydict({"pk": [f"k{value % 7}" for value in part], "sk": part})
-        new += int(keys.add(key_prints(batch, ["pk", "sk"])).sum())
+        new += int(keys.add(key_fingerprints(batch, ["pk", "sk"])).sum())
     assert new == len(set(values))
 
 
 def test_the_words_of_a_print_differ():
     """The second word says something that the first does not."""
-    prints = key_prints(pa.RecordBatch.from_pydict({"pk": ["a", "b"]}), ["pk"])
+    prints = key_fingerprints(pa.RecordBatch.from_pydict({"pk": ["a", "b"]}), ["pk"])
     assert len({*prints.high.tolist(), *prints.low.tolist()}) == 4

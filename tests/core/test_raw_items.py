@@ -12,7 +12,7 @@ from item_strategies import ITEMS, TEXT, VALUES, meaning_of_item
 from ddbio.core import raw_items
 from ddbio.core.capacity import item_size_bytes
 from ddbio.core.decode import from_dynamodb_json
-from ddbio.core.identity import key_hashes
+from ddbio.core.item_key import key_hashes
 from ddbio.core.raw_items import RawItemReader, joined_items
 from ddbio.core.table_description import IndexKey
 from ddbio.errors import DecodeError

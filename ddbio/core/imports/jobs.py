@@ -6,10 +6,10 @@ import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from ddbio.core.create_table import format_key, parse_key
 from ddbio.core.jobs import s3_place
 from ddbio.core.result import Result
 from ddbio.core.table_description import IndexKey
-from ddbio.core.table_key import format_key, parse_key
 from ddbio.errors import OptionError
 
 if TYPE_CHECKING:

@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 import pyarrow.csv
 
 from ddbio.core.encode import EncodeOptions, Encoder, Refusal
-from ddbio.core.ion.items import OPENING, ion_items
+from ddbio.core.ion.blocks import OPENING, to_ion_lines
 from ddbio.core.ion.plain import ion_to_json_lines
 from ddbio.core.loads.requests import EncodedRows, ItemEncoder, absent_condition
 from ddbio.core.schema.arrow import RESCUE_NAME, name_of_field
@@ -147,7 +147,7 @@ class _Lines:
         encoded = self._encoder.lend(rows, prefix=prefix, suffix=suffix)
         if not self._is_ion:
             return MadeLines(rows, encoded.buffer, encoded.offsets, encoded.refusals)
-        text = np.frombuffer(ion_items(encoded.buffer.tobytes()), np.uint8)
+        text = np.frombuffer(to_ion_lines(encoded.buffer.tobytes()), np.uint8)
         return MadeLines(rows, text, line_offsets(text), encoded.refusals)
 
 

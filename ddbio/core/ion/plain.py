@@ -1,12 +1,13 @@
-"""Turn the text Ion of an export into lines of DynamoDB JSON; refuses Ion that no export holds.
+"""Convert between the text Ion of exports and lines of DynamoDB JSON, value by value in plain Python.
 
-A string is S, a decimal N, a blob B, a list L unless it is annotated as a set, a struct M, and bool and null are what
-they are called. Numbers come out in the service's own spelling. The reference beside the compiled loop, and the way for
-what that refuses.
+A string is S, a decimal N, a blob B, a struct M, a list L unless annotated as a set; bool and null are BOOL and NULL.
+Numbers are in canonical form. This is the reference for ``blocks``, and reads the lines that the compiled loop refuses;
+Ion that no export holds is a DecodeError.
 """
 
 from __future__ import annotations
 
+import json
 import re
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +18,8 @@ from ddbio.errors import DecodeError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from ddbio.core.attribute import AttributeValue
 
 # https://amazon-ion.github.io/ion-docs/docs/spec.html
 _TOKEN = re.compile(
@@ -178,3 +181,39 @@ def _character(found: re.Match[str]) -> str:
     if found[4] not in _PLAIN:
         raise DecodeError(f"Ion has no escape {found[0]!r}")
     return _PLAIN[found[4]]
+
+
+def ion_line(document: dict[str, Any]) -> bytes:
+    """Return a line of an export in Ion: ``{Item:{…}}``, or a change with ``Metadata``."""
+    return (
+        f"$ion_1_0 {{{','.join(f'{name}:{_print_struct(members)}' for name, members in document.items())}}}\n".encode()
+    )
+
+
+def _print_struct(members: dict[str, AttributeValue]) -> str:
+    return "{" + ",".join(f"{_print_text(name)}:{_print_value(value)}" for name, value in members.items()) + "}"
+
+
+def _print_value(value: AttributeValue) -> str:  # noqa: PLR0911 - one line a type
+    ((tag, content),) = value.items()
+    match tag:
+        case "M":
+            return _print_struct(content)
+        case "L":
+            return "[" + ",".join(map(_print_value, content)) + "]"
+        case "SS" | "NS" | "BS":
+            return f"$dynamodb_{tag}::[" + ",".join(_print_value({tag[0]: each}) for each in content) + "]"
+        case "BOOL":
+            return "true" if content else "false"
+        case "NULL":
+            return "null"
+        case "B":
+            return f"{{{{{content}}}}}"
+        case "N":
+            return str(content) if "." in content else f"{content}."
+    return _print_text(content)
+
+
+def _print_text(text: str) -> str:
+    # Of JSON's escapes, Ion knows all.
+    return json.dumps(text, ensure_ascii=False)

@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from ddbio.core.decode import Decoder
 from ddbio.core.encode import Refusal
-from ddbio.core.identity import key_hashes
+from ddbio.core.item_key import key_hashes
 from ddbio.core.kernel.encode.fields import take_rows
 from ddbio.core.loads.batches import LaneSplitter, RowBytes, Writes, write_units
 from ddbio.core.loads.requests import VALUES, EncodedRows, columns_of, request_encoder

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from ddbio.core.exports.fold import fold, require_keys
-from ddbio.core.identity import key_hashes
+from ddbio.core.item_key import key_hashes
 from ddbio.ops.exports.tasks import ExportFilesResult, ExportStream, ExportTally
 from ddbio.ops.job.spill import SpillWriter
 

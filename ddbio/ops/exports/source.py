@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from ddbio.core.exports import manifest
 from ddbio.core.exports.manifest import check_md5
-from ddbio.core.ion.lines import IonLines
+from ddbio.core.ion.blocks import IonReader
 from ddbio.errors import DecodeError, ExportIncompleteError, NotFoundError, OptionError
 from ddbio.files.decompress import MAX_CHANGE_BYTES, MAX_LINE_BYTES, GzipReader
 from ddbio.ops.job.storage import open_store
@@ -137,7 +137,7 @@ class FileText:
         self.uri = source.uri(file)
         self.rows = 0
         longest = MAX_LINE_BYTES if source.summary.kind == "full" else MAX_CHANGE_BYTES
-        self._ion = IonLines(longest) if source.summary.encoding == "ion" else None
+        self._ion = IonReader(longest) if source.summary.encoding == "ion" else None
         self._file = file
         self._text = GzipReader(source.store.read_chunks(source.path(file)), self.uri, longest)
 

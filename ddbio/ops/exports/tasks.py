@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from ddbio.budget import LocalBudget
 from ddbio.core.changes import ChangeDecoder
-from ddbio.core.decode import Decoder, observe_parts
+from ddbio.core.decode import Decoder, infer_schema_of_bodies
 from ddbio.core.rescue import MisfitLog, OnMisfit
 from ddbio.core.schema.item_schema import ItemSchema, arrow_schema_of
 from ddbio.core.text.change_lines import checked_changes
@@ -242,7 +242,7 @@ def layout_of_export(source: ExportSource, options: ExportReadOptions) -> Layout
     lines = [_sample(source, file, share) for file in files]
     if source.summary.kind == "full":
         with suppress(DecodeError):
-            return Layout(observe_parts([(_head(source, file, share), "export") for file in files]).to_arrow())
+            return Layout(infer_schema_of_bodies([(_head(source, file, share), "export") for file in files]).to_arrow())
         # Once more: to say which file is broken.
         return Layout(ItemSchema.of_items(itertools.chain.from_iterable(lines)).to_arrow())
     changes = list(itertools.chain.from_iterable(lines))

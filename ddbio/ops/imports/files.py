@@ -13,14 +13,14 @@ import numpy as np
 
 from ddbio.aws.control_plane import describe_table, parse_table_description
 from ddbio.core.batch_size import batch_bytes
+from ddbio.core.create_table import format_key, parse_key
 from ddbio.core.digest_columns import ColumnDigest
 from ddbio.core.imports.jobs import index_keys
 from ddbio.core.imports.lines import LineForm, import_lines
+from ddbio.core.item_key import Fingerprints, KeySet, key_fingerprints
 from ddbio.core.kernel.encode.encoder import PIECE_BYTES
 from ddbio.core.kernel.encode.fields import take_rows
-from ddbio.core.key_set import KeySet, Prints, key_prints
 from ddbio.core.staged import FileNaming
-from ddbio.core.table_key import format_key, parse_key
 from ddbio.errors import EncodeError, OptionError
 from ddbio.files import commit
 from ddbio.files.line_writers import ImportObjectWriter, LineBuffer, LineCounter
@@ -261,7 +261,7 @@ class _Window:
         self._makers: list[tuple[pa.Schema, ImportLines]] = []
         self._header = b""
         self._lines = LineBuffer(options.target_file_bytes + options.target_file_bytes // 4)
-        self._held: list[tuple[pa.RecordBatch, Prints]] = []
+        self._held: list[tuple[pa.RecordBatch, Fingerprints]] = []
         self._seen = KeySet()
         self.rows = self.items = self.json_bytes = 0
         self.digest = ColumnDigest()
@@ -281,7 +281,7 @@ class _Window:
         if not self._held:
             return
         held, self._held = self._held, []
-        new = self._seen.add(Prints.joined([prints for _, prints in held]))
+        new = self._seen.add(Fingerprints.joined([prints for _, prints in held]))
         if self._options.duplicates == "fail" and not new.all():
             raise self._refusal(self._lines.line(int(np.argmin(new))))
         if self._options.digest:
@@ -299,7 +299,7 @@ class _Window:
             row = self.rows + refusal.row
             raise EncodeError(f"row {row} as read: {what}; nothing was written", row, refusal.attribute, refusal.rule)
         self._lines.add(made.text, made.offsets)
-        self._held.append((made.items, key_prints(made.items, list(self.key))))
+        self._held.append((made.items, key_fingerprints(made.items, list(self.key))))
         self.rows += rows.num_rows
 
     def _maker(self, schema: pa.Schema) -> ImportLines:

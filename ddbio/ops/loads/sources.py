@@ -17,8 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 import numpy as np
 import pyarrow as pa
 
-from ddbio.core import json_lines
-from ddbio.core.arrow_bounds import bounded
+from ddbio.core.arrow_input import checked_batches, record_batch_reader
 from ddbio.core.batch_size import batch_bytes
 from ddbio.core.exports.manifest import SUMMARY
 from ddbio.core.loads.encode import RowEncoder, check_columns, raw_item_reader, takes_raw_items
@@ -76,7 +75,7 @@ def batches_of(data: Rows) -> Iterator[pa.RecordBatch]:
     DecodeError
         If an array points outside its own memory.
     """
-    yield from bounded(_batches_of(data))
+    yield from checked_batches(_batches_of(data))
 
 
 def _batches_of(data: Rows) -> Iterator[pa.RecordBatch]:
@@ -85,7 +84,7 @@ def _batches_of(data: Rows) -> Iterator[pa.RecordBatch]:
     elif isinstance(data, pa.Table):
         yield from data.to_batches()
     elif hasattr(data, "__arrow_c_stream__") or (hasattr(data, "iloc") and hasattr(data, "columns")):
-        yield from json_lines.reader_of(data)
+        yield from record_batch_reader(data)
     elif isinstance(data, Iterable) and not isinstance(data, (str, bytes, dict)):
         for batch in data:
             yield from _batches_of(batch)

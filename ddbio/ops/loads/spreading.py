@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from ddbio.core.batch_size import batch_bytes
-from ddbio.core.identity import key_hashes
+from ddbio.core.item_key import key_hashes
 from ddbio.core.loads.batches import MOST_WRITES, in_key_order, spread_rows
 from ddbio.core.raw_items import RawItems, joined_items
 from ddbio.errors import DecodeError, SchemaError

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, cast
 import numpy as np
 import pyarrow as pa
 
-from ddbio.core.identity import key_hashes
+from ddbio.core.item_key import key_hashes
 from ddbio.core.kernel.encode.fields import take_rows
 from ddbio.core.loads.requests import ItemEncoder, columns_of
 from ddbio.engine import Shuffle

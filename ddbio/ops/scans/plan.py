@@ -14,7 +14,7 @@ from ddbio.aws.scan import RetryPolicy, SegmentRequest, scan_pages
 from ddbio.aws.transport import open_page_source
 from ddbio.budget import LocalBudget
 from ddbio.core.capacity import PAGES_PER_SECOND, READ_UNIT_BYTES, read_units
-from ddbio.core.decode import observe_parts
+from ddbio.core.decode import infer_schema_of_bodies
 from ddbio.core.plan import Resources, Sample, ScanPlan, budget_of, check_scan, plan_scan
 from ddbio.core.schema.arrow import name_of_field, project_schema, tag_of_field, tagged_field
 from ddbio.core.schema.item_schema import ItemSchema, arrow_schema_of
@@ -207,7 +207,7 @@ def _first(pages: Iterator[Page], share: int) -> Iterator[Page]:
 
 
 def _observed(pages: Iterable[Page]) -> ItemSchema:
-    return observe_parts([(page.items, "page") for page in pages])
+    return infer_schema_of_bodies([(page.items, "page") for page in pages])
 
 
 def _given_schema(facts: TableDescription, options: ScanOptions) -> pa.Schema | None:

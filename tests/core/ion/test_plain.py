@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 from item_strategies import ITEMS
 
 from ddbio.core.digest import item_hash
-from ddbio.core.ion.plain import ion_to_json_lines
-from ddbio.core.ion.text import ion_line
+from ddbio.core.ion.plain import ion_line, ion_to_json_lines
 from ddbio.errors import DecodeError
 
 SAMPLE = (

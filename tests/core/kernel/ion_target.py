@@ -18,10 +18,9 @@ from item_generator import Generator
 from mutation import mutate
 
 from ddbio.core.digest import item_hash
-from ddbio.core.ion import lines as ion_lines
-from ddbio.core.ion.lines import IonLines
-from ddbio.core.ion.plain import ion_to_json_lines
-from ddbio.core.ion.text import ion_line
+from ddbio.core.ion import blocks as ion_blocks
+from ddbio.core.ion.blocks import IonReader
+from ddbio.core.ion.plain import ion_line, ion_to_json_lines
 from ddbio.core.kernel.cache import CHECKED
 from ddbio.core.kernel.ion import lines as ion
 from ddbio.core.text.change_lines import Change, checked_changes
@@ -73,17 +72,17 @@ def by_reference(body: bytes, *, changes: bool) -> list[str] | None:
 def by_loop(body: bytes, *, changes: bool) -> list[str] | None:
     """Return the outcome of the compiled loop, with arrays that this body just fits."""
     try:
-        return outcome(b"".join(IonLines(1 << 16).pieces(body)), changes=changes)
+        return outcome(b"".join(IonReader(1 << 16).pieces(body)), changes=changes)
     except DecodeError:
         return None
 
 
 def main() -> None:
     """Print as many bodies as were asked for, and say how many the loop took by itself."""
-    ion_lines.allocate = allocate_before_guard
-    ion_lines.PIECE_BYTES = ion.ROOM + 300
+    ion_blocks.allocate = allocate_before_guard
+    ion_blocks.PIECE_BYTES = ion.ROOM + 300
     if IS_BROKEN:
-        ion_lines.PAD = 0
+        ion_blocks.PAD = 0
     seed, count = int(sys.argv[1]), int(sys.argv[2])
     n_held = n_refused = 0
     for number in range(seed, seed + count):

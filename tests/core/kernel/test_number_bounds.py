@@ -13,7 +13,7 @@ from ddbio.core.decode import Decoder
 from ddbio.core.digest import Digest
 from ddbio.core.digest_columns import digest_of_batches
 from ddbio.core.encode import Encoder
-from ddbio.core.identity import key_hashes
+from ddbio.core.item_key import key_hashes
 from ddbio.core.kernel import state as st
 from ddbio.core.kernel.decode.scratch import Scratch
 from ddbio.core.kernel.decode.tables import plan_nodes

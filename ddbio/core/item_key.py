@@ -9,7 +9,7 @@ XXH64 of the identity with seed 0: the same on every machine and in every releas
 from __future__ import annotations
 
 import itertools
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
     from ddbio.core.attribute import Item
 
-    _Hashes: TypeAlias = np.ndarray[Any, np.dtype[np.uint64]]
+    _Words: TypeAlias = np.ndarray[Any, np.dtype[np.uint64]]
     _Flags: TypeAlias = np.ndarray[Any, np.dtype[np.bool_]]
     _Spans: TypeAlias = tuple[np.ndarray[Any, np.dtype[np.uint8]], np.ndarray[Any, np.dtype[np.int64]]]
 
@@ -77,7 +77,7 @@ def key_identity(item: Item, keys: Sequence[str]) -> bytes:
     return b"".join(parts)
 
 
-def key_hashes(batch: pa.RecordBatch, keys: Sequence[str]) -> _Hashes:
+def key_hashes(batch: pa.RecordBatch, keys: Sequence[str]) -> _Words:
     """Return the hash of each row's key: equal for equal identities.
 
     Parameters
@@ -123,7 +123,7 @@ def _key_columns(batch: pa.RecordBatch, keys: Sequence[str]) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(columns, schema=pa.schema(fields))
 
 
-def _hashes(columns: Sequence[tuple[pa.Array[Any], pa.Field[Any]]]) -> _Hashes:
+def _hashes(columns: Sequence[tuple[pa.Array[Any], pa.Field[Any]]]) -> _Words:
     contents = [_numbers(column) if tag_of_field(field) == "N" else spans_of(column) for column, field in columns]
     return _hashed(contents, np.array([ord(tag_of_field(field)) for _, field in columns], np.uint8))
 
@@ -146,7 +146,7 @@ def _numbers(column: pa.Array[Any]) -> _Spans:
     return out, ends
 
 
-def _rescued_hashes(batch: pa.RecordBatch, fields: Sequence[pa.Field[Any]]) -> tuple[_Hashes, _Flags]:
+def _rescued_hashes(batch: pa.RecordBatch, fields: Sequence[pa.Field[Any]]) -> tuple[_Words, _Flags]:
     """Return the hashes of rows whose keys are in their columns or in the rescue column, and which rows are left."""
     hashes, counts = np.zeros(batch.num_rows, np.uint64), np.zeros(batch.num_rows, np.int64)
     rescued = _rescued_keys(batch, [name_of_field(field) for field in fields])
@@ -183,7 +183,7 @@ def _rescued_keys(batch: pa.RecordBatch, names: Sequence[str]) -> list[list[tupl
     return found
 
 
-def _plain_hashes(batch: pa.RecordBatch, rows: np.ndarray[Any, Any], keys: Sequence[str]) -> _Hashes:
+def _plain_hashes(batch: pa.RecordBatch, rows: np.ndarray[Any, Any], keys: Sequence[str]) -> _Words:
     identities = []
     for row, item in zip(rows, items_of(take_rows(batch, np.asarray(rows, np.int64))), strict=True):
         try:
@@ -193,7 +193,7 @@ def _plain_hashes(batch: pa.RecordBatch, rows: np.ndarray[Any, Any], keys: Seque
     return _hashed([spans_of(pa.array(identities, pa.large_binary()))], np.zeros(1, np.uint8))
 
 
-def _hashed(contents: Sequence[_Spans], tags: np.ndarray[Any, Any]) -> _Hashes:
+def _hashed(contents: Sequence[_Spans], tags: np.ndarray[Any, Any]) -> _Words:
     n_rows = len(contents[0][1]) - 1
     places, parts, end = np.empty((len(contents), n_rows + 1), np.int64), [], 0
     for key, (data, offsets) in enumerate(contents):
@@ -205,3 +205,84 @@ def _hashed(contents: Sequence[_Spans], tags: np.ndarray[Any, Any]) -> _Hashes:
     hashes = np.empty(n_rows, np.uint64)
     hash_keys(np.concatenate([*parts, np.zeros(widest + 2 * PAD, np.uint8)]), places, tags, end, hashes)
     return hashes
+
+
+class Fingerprints(NamedTuple):
+    """Hold 128 bits of each row's key, in two words: what a hundred million rows share none of by chance."""
+
+    high: _Words
+    low: _Words
+
+    @classmethod
+    def joined(cls, parts: Sequence[Fingerprints]) -> Fingerprints:
+        """Return the prints of several batches as one."""
+        return cls(np.concatenate([each.high for each in parts]), np.concatenate([each.low for each in parts]))
+
+
+def key_fingerprints(batch: pa.RecordBatch, keys: Sequence[str]) -> Fingerprints:
+    """Return the prints of each row's key: equal for equal keys.
+
+    Raises
+    ------
+    SchemaError, DecodeError
+        As ``key_hashes``.
+    """
+    held = {*keys}
+    rows = batch.select(
+        [field.name for field in batch.schema if name_of_field(field) in held or field.name == RESCUE_NAME]
+    )
+    return Fingerprints(key_hashes(rows, keys), key_hashes(rows, [*keys, *keys]))
+
+
+class KeySet:
+    """Remember the prints of keys in sorted runs, each twice the next one or longer."""
+
+    def __init__(self) -> None:
+        self._runs: list[Fingerprints] = []
+
+    def add(self, prints: Fingerprints) -> _Flags:
+        """Return which rows have a key that is new; of rows that share one, the first counts as new."""
+        order = _order(prints)
+        sorted_ = Fingerprints(prints.high[order], prints.low[order])
+        new = np.ones(len(order), bool)
+        new[1:] = (sorted_.high[1:] != sorted_.high[:-1]) | (sorted_.low[1:] != sorted_.low[:-1])
+        for run in self._runs:
+            new &= ~_held(run, sorted_)
+        self._keep(Fingerprints(sorted_.high[new], sorted_.low[new]))
+        mask = np.empty(len(order), bool)
+        mask[order] = new
+        return mask
+
+    def _keep(self, run: Fingerprints) -> None:
+        while self._runs and len(self._runs[-1].high) < 2 * len(run.high):
+            other = self._runs.pop()
+            run = Fingerprints.joined([other, run])
+            order = _order(run)
+            run = Fingerprints(run.high[order], run.low[order])
+        self._runs.append(run)
+
+
+def _order(prints: Fingerprints) -> np.ndarray[Any, np.dtype[np.intp]]:
+    """Return the order of the prints; equal ones keep theirs."""
+    order = np.argsort(prints.high, kind="stable")
+    high = prints.high[order]
+    if not (high[1:] == high[:-1]).any():
+        return order
+    # Equal words need not be equal prints.
+    return np.lexsort((prints.low, prints.high))
+
+
+def _held(run: Fingerprints, prints: Fingerprints) -> _Flags:
+    """Return which of sorted prints a run holds."""
+    if not len(run.high):
+        return np.zeros(len(prints.high), bool)
+    first = np.searchsorted(run.high, prints.high)
+    held = np.zeros(len(first), bool)
+    while True:
+        # Where a run has several prints of one first word, each is looked at.
+        place = np.minimum(first, len(run.high) - 1)
+        same = (first < len(run.high)) & (run.high[place] == prints.high)
+        held |= same & (run.low[place] == prints.low)
+        if not (same & ~held).any():
+            return held
+        first = first + (same & ~held)

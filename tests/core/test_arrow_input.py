@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 import ddbio
-from ddbio.core.arrow_bounds import bounded
+from ddbio.core.arrow_input import checked_batches
 from ddbio.errors import DecodeError
 from ddbio.files.local_store import LocalStore
 from ddbio.files.row_files import RowFiles
@@ -74,7 +74,7 @@ def test_what_points_outside_is_refused(array):
     good = pa.RecordBatch.from_arrays([array.slice(0, 0)], ["a"])
     bad = pa.RecordBatch.from_arrays([array], ["a"])
     with pytest.raises(DecodeError, match=r"^record batch 1: column 'a' is damaged: "):
-        list(bounded([good, bad]))
+        list(checked_batches([good, bad]))
 
 
 BAD = pa.RecordBatch.from_arrays([texts(1 << 29)], ["pk"])
@@ -84,7 +84,7 @@ BAD = pa.RecordBatch.from_arrays([texts(1 << 29)], ["pk"])
 def test_slices_are_checked_by_their_own_ends(start):
     """A part of a batch whose ends are damaged is refused, though those of the batch are right."""
     with pytest.raises(DecodeError, match="record batch 0: column 'pk' is damaged"):
-        list(bounded([BAD.slice(start, 1)]))
+        list(checked_batches([BAD.slice(start, 1)]))
 
 
 @pytest.mark.parametrize(
@@ -143,4 +143,4 @@ def test_what_is_whole_passes(array):
     for start in range(4):
         for count in range(4 - start):
             part = batch.slice(start, count)
-            assert list(bounded([part])) == [part]
+            assert list(checked_batches([part])) == [part]

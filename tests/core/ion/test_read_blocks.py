@@ -6,13 +6,12 @@ import pytest
 from hypothesis import given
 from item_strategies import ITEMS
 
-from ddbio.core.ion.lines import PIECE_BYTES, IonLines
-from ddbio.core.ion.plain import ion_to_json_lines
-from ddbio.core.ion.text import ion_line
+from ddbio.core.ion.blocks import PIECE_BYTES, IonReader
+from ddbio.core.ion.plain import ion_line, ion_to_json_lines
 from ddbio.core.kernel.ion import lines as ion
 from ddbio.errors import DecodeError
 
-LINES = IonLines(1 << 20)
+LINES = IonReader(1 << 20)
 
 
 def documents(lines):
@@ -43,7 +42,7 @@ def test_numbers_are_printed_without_the_reference(spelled, printed):
 
 def numbers_place(line):
     """Return the document of a line that the loop printed by itself."""
-    lines = IonLines(1 << 16)
+    lines = IonReader(1 << 16)
     lines._data[: len(line)] = memoryview(line)
     lines._data[len(line) :] = 0
     status, _, printed = ion.print_ion(lines._data, 0, len(line), lines._out, lines._levels, lines._digits)
@@ -94,7 +93,7 @@ def test_symbol_numbers_are_no_names():
 def test_large_lines_grow_the_room():
     """A line that is printed as more than a piece comes out whole."""
     text = "x" * (PIECE_BYTES + 1000)
-    lines = IonLines(4 * PIECE_BYTES)
+    lines = IonReader(4 * PIECE_BYTES)
     printed = b"".join(lines.pieces(ion_line({"Item": {"a": {"S": text}}})))
     assert documents(printed) == [{"Item": {"a": {"S": text}}}]
 
@@ -102,4 +101,4 @@ def test_large_lines_grow_the_room():
 def test_lines_that_stand_for_too_much_are_refused():
     """Short exponents do not make lines of any length."""
     with pytest.raises(DecodeError, match="stands for more than 1000000 bytes"):
-        list(IonLines(10**6).pieces(b"{Item:{a:[" + b"1d125," * 10_000 + b"1.]}}"))
+        list(IonReader(10**6).pieces(b"{Item:{a:[" + b"1d125," * 10_000 + b"1.]}}"))

@@ -1,33 +1,69 @@
-"""Check that arrays of others stay within their own memory before a loop reads it; leave texts to their reader.
+"""Take Arrow data from outside: tables and data frames as batches, and arrays checked to stay within their own memory.
 
-Arrow believes the offsets, indices and views of IPC files and of other libraries. What is checked here is what
-``validate(full=True)`` checks, but for UTF-8: a text that is none spoils its row, not its batch, and takes six times as
-long to find as all of this.
+Arrow does not check the offsets, indices and views of IPC files and of other libraries, but the loops rely on them.
+The check here is that of ``validate(full=True)`` without UTF-8, which would take six times as long as the rest. Whoever
+reads a text validates it: one bad text spoils its row, not the batch.
 """
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 
 from ddbio.core.kernel.encode.load import bits_of, offsets_of
-from ddbio.errors import DecodeError
+from ddbio.errors import DecodeError, SchemaError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-__all__ = ["bounded"]
+__all__ = ["checked_batches", "record_batch_reader"]
+
+# Arrow's names for the unnamed levels of a pandas index.
+_UNNAMED = re.compile(r"__index_level_\d+__")
 
 
-def bounded(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Yield batches as they are, each once its arrays are known to stay within their memory.
+def record_batch_reader(data: Any) -> pa.RecordBatchReader:
+    """Return a reader of a record batch, a table, a reader, or any data frame that exports itself as Arrow.
+
+    Raises
+    ------
+    SchemaError
+        The data is none of these, or Arrow has no type for one of its columns.
+    """
+    # Names that hold a NUL are cut when they pass through the C interface.
+    match data:
+        case pa.RecordBatch():
+            return pa.RecordBatchReader.from_batches(data.schema, [data])
+        case pa.Table():
+            return data.to_reader()
+        case pa.RecordBatchReader():
+            return data
+    is_pandas = hasattr(data, "iloc") and hasattr(data, "columns")
+    if not (is_pandas or hasattr(data, "__arrow_c_stream__")):
+        raise SchemaError(f"a {type(data).__name__} holds no columns: give a record batch, a table or a data frame")
+    try:
+        return _of_pandas(data).to_reader() if is_pandas else pa.RecordBatchReader.from_stream(data)
+    except (pa.ArrowException, TypeError, ValueError) as error:
+        raise SchemaError(f"the {type(data).__name__} cannot be read as Arrow columns: {error}") from error
+
+
+def _of_pandas(frame: Any) -> pa.Table:
+    """Return a frame's columns and the named levels of its index: unnamed levels are row numbers."""
+    table = pa.Table.from_pandas(frame, preserve_index=True)
+    return table.drop_columns([name for name in table.schema.names if _UNNAMED.fullmatch(name)])
+
+
+def checked_batches(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Yield the same batches, each after a check that its arrays stay within their memory.
 
     Raises
     ------
     DecodeError
-        One does not, the message has the number of its batch, from 0, and the column; or a column's name is not UTF-8.
+        An array points outside its memory, and the message has the number of its batch, from 0, and its column; or a
+        column's name is not UTF-8.
     """
     schema = None
     for number, batch in enumerate(batches):
@@ -44,7 +80,7 @@ def bounded(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 
 class _BoundsError(Exception):
-    """Say what of an array is damaged."""
+    """Say how an array is damaged."""
 
 
 def _check_names(fields: Iterable[pa.Field[Any]]) -> None:
@@ -57,7 +93,7 @@ def _check_names(fields: Iterable[pa.Field[Any]]) -> None:
 
 
 def _check(array: Any) -> None:  # noqa: C901 - one branch a layout
-    """Check an array the sizes of whose buffers, and of those of its children, were found right."""
+    """Check an array whose buffers, and those of its children, are known to have the right sizes."""
     kind = array.type
     types = pa.types
     if isinstance(kind, pa.BaseExtensionType):

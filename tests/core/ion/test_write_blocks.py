@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from item_strategies import ITEMS
 
 from ddbio.core.digest import item_hash
-from ddbio.core.ion.items import OPENING, ion_items
+from ddbio.core.ion.blocks import OPENING, to_ion_lines
 from ddbio.core.ion.plain import ion_to_json_lines
 from ddbio.core.text.json_text import compact_json
 
@@ -37,7 +37,7 @@ def printed(items):
 @example([{"a": {"M": {"BOOL": {"NULL": True}, "NULL": {"BOOL": True}, "B": {"S": "a"}}}}])
 def test_any_items_come_back(items):
     """Whatever items hold, and whatever their members are called, their Ion is read as the same items."""
-    found = [json.loads(line)["Item"] for line in ion_to_json_lines(ion_items(printed(items))).splitlines()]
+    found = [json.loads(line)["Item"] for line in ion_to_json_lines(to_ion_lines(printed(items))).splitlines()]
     assert [item_hash(item) for item in found] == [item_hash(item) for item in items]
 
 
@@ -47,4 +47,4 @@ def test_any_items_come_back(items):
 def test_numbers_are_decimals(number, ion):
     """Every number is an Ion decimal, in whatever way it was written."""
     item = {"n": {"N": number}, "ns": {"NS": [number]}}
-    assert ion_items(printed([item])) == f'$ion_1_0 {{Item:{{"n":{ion},"ns":$dynamodb_NS::[{ion}]}}}}\n'.encode()
+    assert to_ion_lines(printed([item])) == f'$ion_1_0 {{Item:{{"n":{ion},"ns":$dynamodb_NS::[{ion}]}}}}\n'.encode()

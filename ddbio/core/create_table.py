@@ -1,4 +1,4 @@
-"""Turn what is known of one table into the request that creates another like it; call nobody."""
+"""Parse a table's key as people write it, and make the CreateTable request for a table like another."""
 
 from __future__ import annotations
 
@@ -14,9 +14,35 @@ if TYPE_CHECKING:
 _ON_DEMAND = "PAY_PER_REQUEST"
 _AWS_KEY = "aws/dynamodb"
 _OWNED_KEY = "none"
+_KEY_TYPES = frozenset({"S", "N", "B"})
+_MAX_KEY_ATTRIBUTES = 2
 
 
-def table_like(described: Mapping[str, Any], options: CreateLikeOptions) -> dict[str, Any]:
+def parse_key(text: str) -> tuple[tuple[str, str], ...]:
+    """Return names and types of ``pk[:S][,sk[:S]]``; the type is S unless N or B is said.
+
+    Raises
+    ------
+    OptionError
+        If the text is of another form.
+    """
+    parts = [each.strip().rpartition(":") if ":" in each else (each.strip(), ":", "S") for each in text.split(",")]
+    key = tuple((name, tag) for name, _, tag in parts)
+    if (
+        len(key) > _MAX_KEY_ATTRIBUTES
+        or len(dict(key)) < len(key)
+        or not all(name and tag in _KEY_TYPES for name, tag in key)
+    ):
+        raise OptionError(f"{text!r} is no key: write the partition key and perhaps a sort key, like pk:S,sk:N")
+    return key
+
+
+def format_key(key: tuple[tuple[str, str], ...]) -> str:
+    """Return the text that ``parse_key`` reads."""
+    return ",".join(f"{name}:{tag}" for name, tag in key)
+
+
+def create_table_request(described: Mapping[str, Any], options: CreateLikeOptions) -> dict[str, Any]:
     """Return the CreateTable request for a table with the keys, indexes, billing and settings of another.
 
     Time to live has a call of its own. Tags, resource policies, replicas, auto scaling, alarms and point-in-time

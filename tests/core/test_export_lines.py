@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from item_strategies import ITEMS
 
-from ddbio.core.item_lines import PageSplitter
+from ddbio.core.raw_items import PageSplitter
 from ddbio.errors import DecodeError
 
 SPLITTER = PageSplitter()

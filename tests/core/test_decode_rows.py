@@ -11,9 +11,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from item_strategies import tables
 
-from ddbio.core import json_rows
-from ddbio.core.decode import Decoder
-from ddbio.core.json_rows import RowDecoder
+from ddbio.core import decode
+from ddbio.core.decode import Decoder, RowDecoder
 from ddbio.core.schema.item_schema import ItemSchema
 from ddbio.errors import DecodeError
 
@@ -70,7 +69,7 @@ def test_a_column_is_its_lines(items, framed, slice_bytes):
     texts = [json.dumps({"Item": item} if framed else item) for item in items]
     wanted = Decoder(schema).decode("\n".join(texts).encode(), "export" if framed else "items")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(json_rows, "SLICE_BYTES", slice_bytes)
+        patch.setattr(decode, "SLICE_BYTES", slice_bytes)
         assert RowDecoder(schema).decode(pa.array(texts, pa.string())).equals(wanted)
 
 

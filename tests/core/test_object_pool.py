@@ -6,13 +6,13 @@ import pyarrow as pa
 import pytest
 
 import ddbio
-from ddbio.core.idle import Idle
+from ddbio.core.object_pool import ObjectPool
 from ddbio.errors import EncodeError
 
 
 def test_what_was_given_back_is_taken_once():
     """A value is one caller's alone until it is given back."""
-    idle = Idle[str, object](2, 100)
+    idle = ObjectPool[str, object](2, 100)
     value = object()
     assert idle.take("a") is None
     idle.give_back("a", value, 1)
@@ -24,7 +24,7 @@ def test_what_was_given_back_is_taken_once():
 @pytest.mark.parametrize(("most", "most_bytes"), [(2, 100), (9, 20)])
 def test_what_was_used_longest_ago_goes_first(most, most_bytes):
     """No more than so many, and so many bytes, are kept."""
-    idle = Idle[str, str](most, most_bytes)
+    idle = ObjectPool[str, str](most, most_bytes)
     for name in "abc":
         idle.give_back(name, name, 10)
     assert [idle.take(name) for name in "abc"] == [None, "b", "c"]
@@ -32,7 +32,7 @@ def test_what_was_used_longest_ago_goes_first(most, most_bytes):
 
 def test_what_is_too_large_is_not_kept():
     """One value of more bytes than may be kept is let go."""
-    idle = Idle[str, str](2, 100)
+    idle = ObjectPool[str, str](2, 100)
     idle.give_back("a", "a", 101)
     assert idle.take("a") is None
 

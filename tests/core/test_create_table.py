@@ -2,7 +2,7 @@
 
 import pytest
 
-from ddbio.core.table_like import table_like
+from ddbio.core.create_table import create_table_request
 from ddbio.errors import OptionError
 from ddbio.options import CreateLikeOptions
 
@@ -18,7 +18,9 @@ KEY = "arn:aws:kms:us-east-1:1:key/k"
 
 def like(described=None, **options):
     """Return the request for a table like the model with some members more."""
-    return table_like({**MODEL, **(described or {})}, CreateLikeOptions(source="model", target="made", **options))
+    return create_table_request(
+        {**MODEL, **(described or {})}, CreateLikeOptions(source="model", target="made", **options)
+    )
 
 
 def test_a_plain_table_is_a_plain_request():
