@@ -19,7 +19,7 @@ from bench.pairs import interleave, speed_ratio
 from ddbio.core.decode import Decoder
 from ddbio.core.digest import Digest
 from ddbio.core.digest_columns import digest_of_batches
-from ddbio.files.dictionary import dictionary_columns
+from ddbio.files.parquet import dictionary_columns
 from ddbio.testing.export import ExportWriter
 
 if TYPE_CHECKING:

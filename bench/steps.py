@@ -24,8 +24,8 @@ from ddbio.core.decode import Decoder, infer_schema_of_body
 from ddbio.core.digest_columns import ColumnDigest
 from ddbio.core.encode import Encoder
 from ddbio.core.raw_items import RawItemReader
-from ddbio.files.dictionary import dictionary_columns
 from ddbio.files.line_writers import compress
+from ddbio.files.parquet import dictionary_columns
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

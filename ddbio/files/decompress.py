@@ -1,6 +1,7 @@
-"""Inflate gzip files in bounded memory, as blocks of whole lines, with the MD5 of the bytes as stored.
+"""Decompress gzip and zstd: whole files, their heads, and gzip as a stream of blocks that end where a line ends.
 
-Refuses files that end early, and bombs: more text than any item could have been deflated from.
+The stream takes bounded memory and the MD5 of the bytes as stored. It refuses files that end early, and bombs: more
+text than any item could have been compressed from.
 """
 
 from __future__ import annotations
@@ -9,8 +10,11 @@ import gzip
 import hashlib
 import io
 import itertools
+import zlib
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
 from isal import isal_zlib
 
 from ddbio.errors import DecodeError
@@ -33,17 +37,55 @@ MAX_RATIO = 1000
 
 _RATIO_FROM_BYTES = 64 * 1024 * 1024
 _READ_BYTES = 256 * 1024
-
+_HEAD_BLOCK_BYTES = 64 * 1024
 
 _GZIP_MAGIC = b"\x1f\x8b"
+_ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
 
 
-def line_blocks(chunks: Iterable[bytes], place: str) -> Iterator[bytes | memoryview]:
-    """Yield a file's text, inflated where it is gzip's, in blocks that end where a line ends.
+def decompress(data: bytes, place: str) -> bytes:
+    """Return a file's bytes, decompressed if they are those of gzip or zstd.
+
+    Raises
+    ------
+    DecodeError
+        If they are cut short or damaged.
+    """
+    codec = "zstd" if data.startswith(_ZSTD_MAGIC) else "gzip"
+    try:
+        if codec == "zstd":
+            with pa.CompressedInputStream(pa.BufferReader(data), "zstd") as stream:
+                return stream.read()
+        return gzip.decompress(data) if data.startswith(_GZIP_MAGIC) else data
+    except (OSError, EOFError, zlib.error) as error:
+        raise DecodeError(f"{place} is not a whole {codec} file: {error}", uri=place) from error
+
+
+def decompress_head(head: bytes, most_bytes: int) -> tuple[bytes, int]:
+    """Return the text that a file begins with, at least so much of it, and how many of the bytes it was stored as."""
+    if head.startswith(_GZIP_MAGIC):
+        inflater = zlib.decompressobj(zlib.MAX_WBITS | 32)
+        text = inflater.decompress(head, most_bytes)
+        return text, len(head) - len(inflater.unconsumed_tail)
+    if not head.startswith(_ZSTD_MAGIC):
+        return head, len(head)
+    source, blocks, read_bytes = pa.BufferReader(head), list[bytes](), 0
+    # What is cut short ends in an error, after what can be read.
+    with pa.CompressedInputStream(source, "zstd") as stream, suppress(OSError):
+        while len(blocks) * _HEAD_BLOCK_BYTES < most_bytes and (block := stream.read(_HEAD_BLOCK_BYTES)):
+            blocks.append(block)
+            read_bytes = source.tell()
+    return b"".join(blocks), read_bytes
+
+
+def line_blocks(
+    chunks: Iterable[bytes], place: str, max_line_bytes: int = MAX_LINE_BYTES
+) -> Iterator[bytes | memoryview]:
+    """Yield a file's text, decompressed if it is gzip, in blocks that end where a line ends.
 
     Parameters
     ----------
-    chunks, place
+    chunks, place, max_line_bytes
         As of ``GzipReader``, whose blocks are good until the next is asked for.
 
     Raises
@@ -54,25 +96,25 @@ def line_blocks(chunks: Iterable[bytes], place: str) -> Iterator[bytes | memoryv
     chunks = iter(chunks)
     first = next(chunks, b"")
     if first.startswith(_GZIP_MAGIC):
-        yield from GzipReader(itertools.chain([first], chunks), place)
+        yield from GzipReader(itertools.chain([first], chunks), place, max_line_bytes)
         return
-    held = bytearray()
+    pending = bytearray()
     for chunk in itertools.chain([first], chunks):
-        held += chunk
-        end = held.rfind(b"\n") + 1 if len(held) >= BLOCK_BYTES else 0
+        pending += chunk
+        end = pending.rfind(b"\n") + 1 if len(pending) >= BLOCK_BYTES else 0
         if end:
-            with memoryview(held) as view:
+            with memoryview(pending) as view:
                 block = bytes(view[:end])
             yield block
-            del held[:end]
-    if held:
-        yield bytes(held)
+            del pending[:end]
+    if pending:
+        yield bytes(pending)
 
 
 class GzipReader:
     """Iterate over a gzip file's text in blocks that end where a line ends.
 
-    Every block stands where the one before it stood: fresh memory for each would cost a third as much as inflating it.
+    All blocks are views of one buffer: fresh memory for each would cost a third as much as decompressing it.
 
     Parameters
     ----------
@@ -86,11 +128,11 @@ class GzipReader:
     Attributes
     ----------
     text_bytes
-        Bytes inflated so far.
+        Bytes decompressed so far.
     """
 
     def __init__(self, chunks: Iterable[bytes], place: str, max_line_bytes: int = MAX_LINE_BYTES) -> None:
-        self._stored = _Stored(chunks)
+        self._stored = _StoredBytes(chunks)
         self._place = place
         self._max_line_bytes = max_line_bytes
         self.text_bytes = 0
@@ -111,28 +153,28 @@ class GzipReader:
         # What igzip.open reads from: it alone inflates into memory that is there already.
         stored: Any = self._stored
         reader = isal_zlib._GzipReader(stored, _READ_BYTES)  # noqa: SLF001
-        room, held_bytes = bytearray(BLOCK_BYTES), 0
-        while (held_bytes := self._fill(reader, room, held_bytes)) == len(room):
-            end = room.rfind(b"\n") + 1
+        buffer, pending_bytes = bytearray(BLOCK_BYTES), 0
+        while (pending_bytes := self._fill(reader, buffer, pending_bytes)) == len(buffer):
+            end = buffer.rfind(b"\n") + 1
             if end:
-                yield memoryview(room)[:end]
-                held_bytes -= end
-                room[:held_bytes] = room[end:]
-            elif held_bytes > self._max_line_bytes:
+                yield memoryview(buffer)[:end]
+                pending_bytes -= end
+                buffer[:pending_bytes] = buffer[end:]
+            elif pending_bytes > self._max_line_bytes:
                 raise self._refusal(f"has a line of more than {self._max_line_bytes} bytes")
             else:
                 # A new one: the last block still shows the old.
-                room = room + bytes(held_bytes)
-        if held_bytes:
-            yield memoryview(room)[:held_bytes]
+                buffer = buffer + bytes(pending_bytes)
+        if pending_bytes:
+            yield memoryview(buffer)[:pending_bytes]
 
     def md5(self) -> bytes:
         """Return the MD5 of the file as stored, reading what is left of it."""
         return self._stored.md5()
 
-    def _fill(self, reader: isal_zlib._GzipReader, room: bytearray, held_bytes: int) -> int:
-        """Return how much of the room is full: all of it, unless the file has ended."""
-        rest = memoryview(room)[held_bytes:]
+    def _fill(self, reader: isal_zlib._GzipReader, buffer: bytearray, pending_bytes: int) -> int:
+        """Return how much of the buffer is full: all of it, unless the file has ended."""
+        rest = memoryview(buffer)[pending_bytes:]
         while rest:
             try:
                 inflated = reader.readinto(rest)
@@ -148,14 +190,14 @@ class GzipReader:
                 raise self._refusal(f"inflates to more than {MAX_RATIO} times its size")
         if not self.raw_bytes:
             raise self._refusal("ends early")
-        return len(room) - len(rest)
+        return len(buffer) - len(rest)
 
     def _refusal(self, what: str) -> DecodeError:
         return DecodeError(f"{self._place} {what}", uri=self._place)
 
 
-class _Stored(io.RawIOBase):
-    """Hand a file's bytes to whoever inflates them; count them, and take their MD5, as they come."""
+class _StoredBytes(io.RawIOBase):
+    """Read the chunks of a file as one stream; count the bytes, and take their MD5, as they come."""
 
     def __init__(self, chunks: Iterable[bytes]) -> None:
         self._chunks = iter(chunks)
@@ -163,11 +205,11 @@ class _Stored(io.RawIOBase):
         self._md5 = hashlib.md5(usedforsecurity=False)
         self.size_bytes = 0
 
-    def readinto(self, room: Buffer, /) -> int:
-        """Fill as much of the room as the present chunk does; return how much that was."""
+    def readinto(self, buffer: Buffer, /) -> int:
+        """Fill as much of the buffer as the present chunk does; return how much that was."""
         while not self._rest and self._take():
             pass
-        view = memoryview(room)
+        view = memoryview(buffer)
         taken = min(len(view), len(self._rest))
         view[:taken] = self._rest[:taken]
         self._rest = self._rest[taken:]

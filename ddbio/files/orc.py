@@ -1,4 +1,4 @@
-"""Write one ORC file over a sink; never make it visible."""
+"""ORC: write a file stripe by stripe, and read its stripes. ORC keeps no field metadata."""
 
 from __future__ import annotations
 
@@ -8,20 +8,19 @@ from typing import TYPE_CHECKING, Any, Literal
 import pyarrow as pa
 import pyarrow.orc
 
+from ddbio.files.file_format import BATCH_ROWS, FileFormat, Parts, Sample
+from ddbio.files.object_store import RangeFile
+
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from typing_extensions import Buffer
 
-    from ddbio.core.staged import StagedFile
-    from ddbio.files.object_store import Sink
+    from ddbio.core.staged import StagedFile, StoredObject
+    from ddbio.files.file_format import ReadOptions
+    from ddbio.files.object_store import ObjectStore, Sink
     from ddbio.options import Compression
 
-EXTENSIONS: dict[Compression, str] = {
-    "zstd": "zstd.orc",
-    "snappy": "snappy.orc",
-    "gzip": "zlib.orc",
-    "lz4": "lz4.orc",
-    "none": "orc",
-}
 _CODECS: dict[Compression, Literal["UNCOMPRESSED", "ZLIB", "SNAPPY", "LZ4", "ZSTD"]] = {
     "zstd": "ZSTD",
     "snappy": "SNAPPY",
@@ -31,10 +30,10 @@ _CODECS: dict[Compression, Literal["UNCOMPRESSED", "ZLIB", "SNAPPY", "LZ4", "ZST
 }
 
 
-class OrcFile:
-    """Hold one open ORC file over a sink, and count what it gives the sink; ORC keeps no field metadata."""
+class OrcFileWriter:
+    """Write one ORC file into a sink, and count the bytes."""
 
-    def __init__(self, sink: Sink, compression: Compression, schema: pa.Schema) -> None:
+    def __init__(self, sink: Sink, schema: pa.Schema, compression: Compression, _: pa.Table) -> None:
         self._sink, self._schema = sink, schema
         self.closed = False
         self.size_bytes = 0
@@ -57,7 +56,7 @@ class OrcFile:
         self._rows += table.num_rows
 
     def finish(self) -> StagedFile:
-        """Return the staged file, its footer written."""
+        """Write the footer, and return the staged file."""
         if not self._rows:
             # The writer learns its columns from rows: without any it would leave no file of ORC.
             self._writer.write(self._schema.empty_table())
@@ -70,3 +69,48 @@ class OrcFile:
         # The aborted sink swallows the footer; a writer that failed half-way may refuse to write one.
         with contextlib.suppress(pa.ArrowException, OSError):
             self._writer.close()
+
+
+class OrcReader:
+    """Read one ORC file by its stripes."""
+
+    def __init__(self, store: ObjectStore, entry: StoredObject, _: ReadOptions) -> None:
+        self._entry = entry
+        self._opened: Any = pyarrow.orc.ORCFile(pa.PythonFile(RangeFile(store, entry), "r"))
+
+    def parts(self) -> Parts:
+        """Return the stripes, by the footer; it tells neither their bytes nor their rows."""
+        count = self._opened.nstripes
+        sizes = (self._entry.size_bytes // max(1, count),) * count
+        return Parts(sizes, self._opened.nrows, (0, *[None] * (count - 1))[:count])
+
+    def schema(self) -> pa.Schema:
+        """Return the Arrow schema."""
+        return self._opened.schema  # type: ignore[no-any-return]
+
+    def read(self, part: int, _: int) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of one stripe, as it was written."""
+        rows = self._opened.read_stripe(part)
+        yield from rows.to_batches() if isinstance(rows, pa.Table) else [rows]
+
+    def sample(self, rows: int) -> Sample | None:
+        """Return the first rows of the first stripe, which is read whole."""
+        if not self._opened.nstripes:
+            return None
+        return next((Sample(batch.slice(0, rows), None) for batch in self.read(0, BATCH_ROWS)), None)
+
+
+ORC = FileFormat(
+    name="orc",
+    endings=(".orc",),
+    open_reader=OrcReader,
+    is_splittable=True,
+    open_writer=OrcFileWriter,
+    extensions={
+        "zstd": "zstd.orc",
+        "snappy": "snappy.orc",
+        "gzip": "zlib.orc",
+        "lz4": "lz4.orc",
+        "none": "orc",
+    },
+)

@@ -1,35 +1,22 @@
-"""Write record batches as Parquet files of one target size; never make a file visible."""
+"""Stage a task's record batches as files of one target size, in any format that ddbio writes."""
 
 from __future__ import annotations
 
-import contextlib
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
-from ddbio.files.dictionary import dictionary_columns
-from ddbio.files.orc import EXTENSIONS as ORC_EXTENSIONS
-from ddbio.files.orc import OrcFile
+from ddbio.errors import OptionError
+from ddbio.files.formats import FORMATS
 
 if TYPE_CHECKING:
-    from typing_extensions import Buffer
-
     from ddbio.core.staged import FileNaming, StagedFile
-    from ddbio.files.object_store import ObjectStore, Sink
+    from ddbio.files.file_format import FileWriter
+    from ddbio.files.object_store import ObjectStore
     from ddbio.options import Compression
 
-# Spark's own spelling: the codec stands before the format, and pyarrow's lz4 is Parquet's LZ4_RAW.
-# https://github.com/apache/parquet-java/blob/master/parquet-common/src/main/java/org/apache/parquet/hadoop/metadata/CompressionCodecName.java
-_EXTENSIONS: dict[Compression, str] = {
-    "zstd": "zstd.parquet",
-    "snappy": "snappy.parquet",
-    "gzip": "gz.parquet",
-    "lz4": "lz4raw.parquet",
-    "none": "parquet",
-}
 # Large enough for Spark and Athena to skip and read in long ranges, small enough to hold beside the pages of a scan.
 _ROW_GROUP_BYTES = 32 * 1024 * 1024
 _ROW_GROUP_ROWS = 1_000_000
@@ -57,7 +44,7 @@ class FileOptions:
 
 
 class RollingWriter:
-    """Stage one task's rows as Parquet files close to the target size; hold one row group in memory.
+    """Stage one task's rows as files close to the target size; hold one row group in memory.
 
     Parameters
     ----------
@@ -66,16 +53,15 @@ class RollingWriter:
     naming
         Names of this attempt of this task.
     schema
-        Schema of every batch; its metadata, fields' included, is kept in the files.
+        Schema of every batch; Parquet keeps its metadata, fields' included.
     options
         Size and compression.
     """
 
     def __init__(self, store: ObjectStore, naming: FileNaming, schema: pa.Schema, options: FileOptions) -> None:
         self._store, self._naming, self._schema, self._options = store, naming, schema, options
-        extensions = ORC_EXTENSIONS if options.format == "orc" else _EXTENSIONS
-        self._extension = extensions[options.compression]
-        self._file: _ParquetFile | OrcFile | None = None
+        self._format = FORMATS[options.format]
+        self._file: FileWriter | None = None
         self._staged: list[StagedFile] = []
         self._gathered: list[pa.RecordBatch] = []
         self._gathered_bytes = 0
@@ -93,11 +79,11 @@ class RollingWriter:
         """
         while batch.num_rows:
             row_bytes = max(1.0, batch.nbytes / batch.num_rows)
-            room_rows = min(
+            fitting_rows = min(
                 math.ceil((self._group_bytes() - self._gathered_bytes) / row_bytes),
                 _ROW_GROUP_ROWS - self._gathered_rows,
             )
-            rows = max(1, min(room_rows, batch.num_rows))
+            rows = max(1, min(fitting_rows, batch.num_rows))
             taken = batch.slice(0, rows)
             batch = batch.slice(rows)
             self._gathered.append(taken)
@@ -144,15 +130,13 @@ class RollingWriter:
         if self._file.size_bytes >= _CLOSE_RATIO * self._options.target_file_bytes:
             self._close_file()
 
-    def _open_file(self, first_rows: pa.Table) -> _ParquetFile | OrcFile:
-        sink = self._store.create(self._naming.path(len(self._staged), self._extension))
-        compression = self._options.compression
+    def _open_file(self, first_rows: pa.Table) -> FileWriter:
+        compression, open_writer = self._options.compression, self._format.open_writer
+        if open_writer is None:
+            raise OptionError(f"files of format {self._format.name} are not written")
+        sink = self._store.create(self._naming.path(len(self._staged), self._format.extensions[compression]))
         try:
-            if self._options.format == "orc":
-                return OrcFile(sink, compression, self._schema)
-            # Spark 4.0 fails on an LZ4_RAW dictionary of some size when a filter reads it.
-            dictionaries = [] if compression == "lz4" else dictionary_columns(first_rows)
-            return _ParquetFile(sink, self._schema, compression, dictionaries)
+            return open_writer(sink, self._schema, compression, first_rows)
         except BaseException:
             sink.abort()
             raise
@@ -161,49 +145,3 @@ class RollingWriter:
         if self._file:
             self._staged.append(self._file.finish())
             self._file = None
-
-
-class _ParquetFile:
-    """Hold one open Parquet file over a sink, and count what it gives the sink."""
-
-    def __init__(self, sink: Sink, schema: pa.Schema, compression: Compression, dictionaries: list[str]) -> None:
-        self._sink = sink
-        self.closed = False
-        self.size_bytes = 0
-        self._rows = 0
-        handle: Any = self
-        chosen: Any = dictionaries
-        # Version 1 data pages: every reader of Parquet knows them. The Arrow schema keeps the fields' metadata.
-        self._writer = pq.ParquetWriter(
-            pa.PythonFile(handle, mode="w"),
-            schema,
-            compression=compression,
-            use_dictionary=chosen,
-            data_page_version="1.0",
-            write_page_index=True,
-            write_page_checksum=True,
-            store_schema=True,
-        )
-
-    def write(self, data: Buffer, /) -> int:
-        """Pass the writer's bytes on to the sink."""
-        taken = self._sink.write(data)
-        self.size_bytes += taken
-        return taken
-
-    def write_group(self, table: pa.Table) -> None:
-        """Write a table as one row group."""
-        self._writer.write_table(table, row_group_size=table.num_rows)
-        self._rows += table.num_rows
-
-    def finish(self) -> StagedFile:
-        """Return the staged file, its footer written."""
-        self._writer.close()
-        return self._sink.finish(self._rows)
-
-    def abort(self) -> None:
-        """Discard the file."""
-        self._sink.abort()
-        # The aborted sink swallows the footer; a writer that failed half-way may refuse to write one.
-        with contextlib.suppress(pa.ArrowException, OSError):
-            self._writer.close()

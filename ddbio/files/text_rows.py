@@ -9,7 +9,6 @@ from __future__ import annotations
 import io
 import re
 from decimal import Decimal
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -20,6 +19,7 @@ import pyarrow.json
 from ddbio.core.decode import from_dynamodb_json
 from ddbio.core.text.json_text import compact_json, parse_documents
 from ddbio.errors import DecodeError
+from ddbio.files.file_format import NO_KEYS
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -32,9 +32,6 @@ _MARKED_CELL = re.compile(rb"""(?:^|[,\n\r"])[ \t]*(?:\+|-?0[0-9xX])""")
 # A row that is too large for an item is refused by itself, so it has to be read.
 _BLOCK_BYTES = 16 * 1024 * 1024
 _NUMBER_FIELD = {b"ddb:type": b"N"}
-
-NO_KEYS: Mapping[str, str] = MappingProxyType({})
-"""For rows of no table."""
 
 
 def read_json(data: bytes, keys: Mapping[str, str] = NO_KEYS) -> pa.Table:

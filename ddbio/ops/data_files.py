@@ -1,28 +1,25 @@
-"""Find the files that hold items, as DynamoDB JSON or Parquet, and read their text; make nothing of it."""
+"""Find the files that hold items, as DynamoDB JSON or Parquet, and read their text."""
 
 from __future__ import annotations
 
-import itertools
 import sys
-import zlib
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ddbio.errors import DecodeError, NotFoundError, OptionError
-from ddbio.files.decompress import GzipReader
-from ddbio.files.row_files import inflated, is_row_file
+from ddbio.files.decompress import decompress, line_blocks
+from ddbio.files.formats import is_row_file
 from ddbio.ops.job.storage import open_store
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Iterator
+    from collections.abc import Iterator
 
     from ddbio.files.object_store import ObjectStore
     from ddbio.options import ConnectionOptions
 
 PARQUET = ".parquet"
 
-_GZIP_MAGIC = b"\x1f\x8b"
 _JSON = tuple(f"{ending}{packed}" for ending in (".json", ".jsonl", ".ndjson") for packed in ("", ".gz", ".zst"))
 
 
@@ -83,7 +80,7 @@ def find_data(name: str, options: ConnectionOptions) -> tuple[ObjectStore, list[
 
 
 def read_lines(store: ObjectStore, path: str, count: int) -> bytes:
-    """Return the first lines of a file, inflated if they are gzip's, and read little more than they take.
+    """Return the first lines of a file, decompressed if they are gzip, and read little more than they take.
 
     Raises
     ------
@@ -93,24 +90,16 @@ def read_lines(store: ObjectStore, path: str, count: int) -> bytes:
         If its gzip is broken so far.
     """
     text, n_lines = [], 0
-    with closing(_chunks_of(store, path)) as chunks:
-        for chunk in chunks:
-            text.append(bytes(chunk))
-            n_lines += text[-1].count(b"\n")
-            if n_lines >= count:
-                break
+    for block in line_blocks(store.read_chunks(path), f"{store.uri}/{path}", sys.maxsize):
+        text.append(bytes(block))
+        n_lines += text[-1].count(b"\n")
+        if n_lines >= count:
+            break
     return b"".join(line + b"\n" for line in b"".join(text).split(b"\n", count)[:count])
 
 
-def _chunks_of(store: ObjectStore, path: str) -> Generator[bytes | memoryview]:
-    chunks = store.read_chunks(path)
-    first = next(chunks, b"")
-    stored = itertools.chain([first], chunks)
-    yield from GzipReader(stored, f"{store.uri}/{path}", sys.maxsize) if first.startswith(_GZIP_MAGIC) else stored
-
-
-def read_plain(store: ObjectStore, path: str) -> bytes:
-    """Return a file's bytes, inflated if they are gzip's or zstd's.
+def read_decompressed(store: ObjectStore, path: str) -> bytes:
+    """Return a file's bytes, decompressed if they are gzip or zstd.
 
     Raises
     ------
@@ -119,11 +108,4 @@ def read_plain(store: ObjectStore, path: str) -> bytes:
     DecodeError
         If the compressed file is cut short or broken.
     """
-    data = store.read(path)
-    try:
-        return inflated(data)
-    except (OSError, EOFError, zlib.error) as error:
-        uri = f"{store.uri}/{path}"
-        raise DecodeError(
-            f"{uri} is not a whole {'gzip' if data.startswith(_GZIP_MAGIC) else 'zstd'} file: {error}", uri=uri
-        ) from error
+    return decompress(store.read(path), f"{store.uri}/{path}")

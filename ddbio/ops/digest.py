@@ -16,8 +16,8 @@ from ddbio.core.schema.arrow import declare_types
 from ddbio.core.schema.item_schema import arrow_schema_of
 from ddbio.core.text.framing import framed_items
 from ddbio.files.paths import folder_columns, with_columns
-from ddbio.files.reader import read_batches
-from ddbio.ops.data_files import PARQUET, find_data, is_data, named_errors, read_plain
+from ddbio.files.row_files import read_batches
+from ddbio.ops.data_files import PARQUET, find_data, is_data, named_errors, read_decompressed
 from ddbio.ops.scans.read import digest_of_scan, scan_batches
 
 if TYPE_CHECKING:
@@ -105,5 +105,5 @@ def _of_files(name: str, options: ConnectionOptions) -> Digest:
             whole.merge(digest_of_batches(with_columns(batch, columns[path]) for batch in read_batches(store, path)))
         else:
             with named_errors(store, path):
-                whole.merge(_of_json(read_plain(store, path)))
+                whole.merge(_of_json(read_decompressed(store, path)))
     return whole

@@ -13,8 +13,8 @@ from ddbio.core.plan import budget_of
 from ddbio.core.schema.item_schema import ItemSchema
 from ddbio.core.text.framing import framed_items
 from ddbio.errors import DecodeError
-from ddbio.files.reader import read_schema
-from ddbio.ops.data_files import PARQUET, find_data, is_data, named_errors, read_lines, read_plain
+from ddbio.files.row_files import read_schema
+from ddbio.ops.data_files import PARQUET, find_data, is_data, named_errors, read_decompressed, read_lines
 from ddbio.ops.scans.plan import describe_scan, observe_table
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ def _of_files(name: str, options: ScanOptions) -> ItemSchema:
 
 def _sample(store: ObjectStore, path: str, count: int) -> Iterator[Item]:
     with named_errors(store, path):
-        yield from itertools.islice(iterate_items(read_plain(store, path)), count)
+        yield from itertools.islice(iterate_items(read_decompressed(store, path)), count)
 
 
 def _spread(paths: list[str], count: int) -> list[str]:

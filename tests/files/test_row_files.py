@@ -1,6 +1,8 @@
 """Files of text: which of them are items of DynamoDB, and what is wrong with those that are neither."""
 
 import os
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -8,7 +10,7 @@ import pytest
 
 from ddbio.errors import DecodeError
 from ddbio.files.local_store import LocalStore
-from ddbio.files.row_files import RowFiles, read_rows
+from ddbio.files.row_files import RowFiles
 
 MARK = b"\xef\xbb\xbf"
 PAGE = b'{"Items":[{"a":{"S":"x"}},{"a":{"S":"y"}}],"Count":2,"ScannedCount":2}'
@@ -16,7 +18,11 @@ PAGE = b'{"Items":[{"a":{"S":"x"}},{"a":{"S":"y"}}],"Count":2,"ScannedCount":2}'
 
 def rows(name, text, keys=()):
     """Return the rows of a file's text."""
-    return [row for batch in read_rows(name, text, dict(keys)) for row in batch.to_pylist()]
+    with TemporaryDirectory() as folder:
+        Path(folder, name).write_bytes(text)
+        store = LocalStore(folder)
+        (entry,) = store.list()
+        return [row for batch in RowFiles(store, dict(keys)).read(entry, 0) for row in batch.to_pylist()]
 
 
 def values(name, text):

@@ -15,7 +15,7 @@ import ddbio
 from ddbio.core.schema.item_schema import ItemSchema
 from ddbio.errors import DecodeError, NotFoundError, OptionError
 from ddbio.files.local_store import LocalStore
-from ddbio.files.reader import read_batches, read_schema
+from ddbio.files.row_files import read_batches, read_schema
 from ddbio.ops.data_files import find_data, is_data, read_lines
 from ddbio.options import ConnectionOptions
 

@@ -20,7 +20,7 @@ from ddbio.core.jobs import failure_of, s3_place
 from ddbio.core.loads.rejects import RejectedRow
 from ddbio.core.result import Result
 from ddbio.errors import NotFoundError, PartialWriteError, ValidationError
-from ddbio.files.decompress import GzipReader
+from ddbio.files.decompress import line_blocks
 from ddbio.ops.imports.jobs import files_of, files_of_job
 from ddbio.ops.job.storage import dynamodb_spec, new_job_id, open_store, s3_spec
 from ddbio.ops.job.waiting import await_end
@@ -118,7 +118,6 @@ def list_of(options: ConnectionOptions) -> list[BulkEntry]:
     return service_jobs.list_bulk(dynamodb_spec(options))
 
 
-_GZIP_MAGIC = b"\x1f\x8b"
 _NO_RECORDS = (".md5", ".checksum")
 
 
@@ -207,7 +206,7 @@ def _records(store: ObjectStore, entries: Iterable[StoredObject]) -> Iterator[tu
         if entry.path.endswith(_NO_RECORDS) or "manifest" in entry.path.rpartition("/")[2]:
             continue
         data = store.read(entry.path)
-        for block in GzipReader([data], entry.path) if data.startswith(_GZIP_MAGIC) else [data]:
+        for block in line_blocks([data], entry.path):
             yield from ((entry.path, record) for record in parse_records(entry.path, bytes(block)))
 
 

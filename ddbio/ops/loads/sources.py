@@ -27,8 +27,10 @@ from ddbio.core.raw_items import RawItems
 from ddbio.errors import DdbioError, NotFoundError, OptionError, SchemaError
 from ddbio.files.claim import parse_state
 from ddbio.files.commit import manifest_path
+from ddbio.files.file_format import BATCH_ROWS
+from ddbio.files.formats import is_row_file, is_splittable
 from ddbio.files.paths import WILD, FolderColumns, folder_columns, matcher, with_columns
-from ddbio.files.row_files import BATCH_ROWS, RowFiles, is_row_file, is_splittable
+from ddbio.files.row_files import RowFiles
 from ddbio.ops.exports.source import FileText, open_export
 from ddbio.ops.job.storage import open_store
 from ddbio.ops.loads.crew import Milestone

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from ddbio.files.dictionary import dictionary_columns
+from ddbio.files.parquet import dictionary_columns
 
 ROWS = 5000
 

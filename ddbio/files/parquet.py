@@ -1,0 +1,193 @@
+"""Parquet: write a file row group by row group, choosing its dictionaries from the data, and read its row groups."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from ddbio.files.file_format import FileFormat, Parts, Sample
+from ddbio.files.local_store import LocalStore
+from ddbio.files.object_store import RangeFile
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from typing_extensions import Buffer
+
+    from ddbio.core.staged import StagedFile, StoredObject
+    from ddbio.files.file_format import ReadOptions
+    from ddbio.files.object_store import ObjectStore, Sink
+    from ddbio.options import Compression
+
+# Runs of neighbours from all over the rows: values that repeat near by and values that repeat far off are both seen.
+_RUNS = 16
+_RUN_ROWS = 256
+# Among 4,096 values drawn evenly from D different ones, 90 % are different when D is about 20,000: for a row group's
+# rows such a dictionary is hardly smaller than the values, and of twice that size it outgrows Parquet's page of 1 MiB,
+# after which the values are written plainly, too.
+_DISTINCT_RATIO = 0.9
+
+# Row groups that take more bytes of a file are not held whole; of their columns so many bytes are read at once.
+_LARGE_BYTES = 32 * 1024 * 1024
+_STREAM_BYTES = 1024 * 1024
+_SAMPLE_STREAM_BYTES = 64 * 1024
+
+
+class ParquetFileWriter:
+    """Write one Parquet file into a sink, and count the bytes."""
+
+    def __init__(self, sink: Sink, schema: pa.Schema, compression: Compression, first_rows: pa.Table) -> None:
+        self._sink = sink
+        self.closed = False
+        self.size_bytes = 0
+        self._rows = 0
+        handle: Any = self
+        # Spark 4.0 fails on an LZ4_RAW dictionary of some size when a filter reads it.
+        dictionaries: Any = [] if compression == "lz4" else dictionary_columns(first_rows)
+        # Version 1 data pages: every reader of Parquet knows them. The Arrow schema keeps the fields' metadata.
+        self._writer = pq.ParquetWriter(
+            pa.PythonFile(handle, mode="w"),
+            schema,
+            compression=compression,
+            use_dictionary=dictionaries,
+            data_page_version="1.0",
+            write_page_index=True,
+            write_page_checksum=True,
+            store_schema=True,
+        )
+
+    def write(self, data: Buffer, /) -> int:
+        """Pass the writer's bytes on to the sink."""
+        taken = self._sink.write(data)
+        self.size_bytes += taken
+        return taken
+
+    def write_group(self, table: pa.Table) -> None:
+        """Write a table as one row group."""
+        self._writer.write_table(table, row_group_size=table.num_rows)
+        self._rows += table.num_rows
+
+    def finish(self) -> StagedFile:
+        """Write the footer, and return the staged file."""
+        self._writer.close()
+        return self._sink.finish(self._rows)
+
+    def abort(self) -> None:
+        """Discard the file."""
+        self._sink.abort()
+        # The aborted sink swallows the footer; a writer that failed half-way may refuse to write one.
+        with contextlib.suppress(pa.ArrowException, OSError):
+            self._writer.close()
+
+
+class ParquetReader:
+    """Read one Parquet file by its row groups; checksums of pages are verified if the writer left some."""
+
+    def __init__(self, store: ObjectStore, entry: StoredObject, _: ReadOptions) -> None:
+        self._entry = entry
+        self._file = pa.PythonFile(RangeFile(store, entry), "r")
+        # A row group's columns are asked for in few, large ranges.
+        self._opened = _open(self._file, pre_buffer=True)
+        # On a disk small reads cost little, and large ones fresh memory for the whole of a row group.
+        if isinstance(store, LocalStore) and max(self._group_bytes(), default=0) > _LARGE_BYTES:
+            self._opened = _open_streaming(self._file, _STREAM_BYTES, metadata=self._opened.metadata)
+
+    def parts(self) -> Parts:
+        """Return the row groups, by the footer."""
+        footer = self._opened.metadata
+        counts = (footer.row_group(number).num_rows for number in range(footer.num_row_groups))
+        first_rows = tuple(itertools.accumulate(counts, initial=0))[:-1]
+        return Parts(self._group_bytes(), footer.num_rows, first_rows)
+
+    def schema(self) -> pa.Schema:
+        """Return the Arrow schema, field metadata included."""
+        return self._opened.schema_arrow
+
+    def read(self, part: int, batch_rows: int) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of one row group."""
+        return self._opened.iter_batches(batch_rows, row_groups=[part])
+
+    def sample(self, rows: int) -> Sample | None:
+        """Return the first rows; they do not cost the whole of their row group."""
+        batches = _open_streaming(self._file, _SAMPLE_STREAM_BYTES, metadata=self._opened.metadata).iter_batches(rows)
+        return next((Sample(batch, None) for batch in batches), None)
+
+    def _group_bytes(self) -> tuple[int, ...]:
+        """Return about how many bytes each row group takes of the file."""
+        # pyarrow 25 ends the process where the footer says something impossible of a group's columns.
+        footer = self._opened.metadata
+        groups = [max(0, footer.row_group(number).total_byte_size) for number in range(footer.num_row_groups)]
+        whole = max(1, sum(groups))
+        return tuple(self._entry.size_bytes * group // whole for group in groups)
+
+
+def _open(file: pa.NativeFile, **options: Any) -> pq.ParquetFile:
+    return pq.ParquetFile(file, page_checksum_verification=True, **options)
+
+
+def _open_streaming(file: pa.NativeFile, buffer_bytes: int, **options: Any) -> pq.ParquetFile:
+    # Each column is read through a buffer of its own. Unless told otherwise, Arrow reads row groups whole before that.
+    return _open(file, pre_buffer=False, buffer_size=buffer_bytes, **options)
+
+
+def dictionary_columns(table: pa.Table) -> list[str]:
+    """Return the Parquet paths of the columns that are worth a dictionary: those whose values repeat, nested ones too.
+
+    A column without values in the sample keeps its dictionary: it costs nothing there, and pays if values repeat later.
+    """
+    paths = []
+    for column_field, column in zip(table.schema, _spread_sample(table).columns, strict=True):
+        paths += [path for path, values in _leaves(column_field.name, column) if _repeats(values)]
+    return paths
+
+
+def _spread_sample(table: pa.Table) -> pa.RecordBatch:
+    stride = max(_RUN_ROWS, table.num_rows // _RUNS)
+    runs = [table.slice(start, _RUN_ROWS) for start in range(0, table.num_rows, stride)]
+    sample = pa.concat_tables(runs or [table]).combine_chunks().to_batches()
+    return sample[0] if sample else pa.RecordBatch.from_pylist([], table.schema)
+
+
+def _leaves(path: str, column: pa.Array[Any]) -> Iterator[tuple[str, pa.Array[Any]]]:
+    """Yield Parquet's path and the values of each leaf; parts are named as pyarrow names them in files."""
+    # https://github.com/apache/parquet-format/blob/master/LogicalTypes.md#nested-types
+    if isinstance(column, pa.StructArray):
+        for field, child in zip(column.type, column.flatten(), strict=True):
+            yield from _leaves(f"{path}.{field.name}", child)
+    elif isinstance(column, pa.MapArray):
+        entries = column.drop_null()
+        first, last = (entries.offsets[place].as_py() for place in (0, -1))
+        yield from _leaves(f"{path}.key_value.key", entries.keys[first:last])
+        yield from _leaves(f"{path}.key_value.value", entries.items[first:last])
+    elif isinstance(column, pa.ListArray | pa.LargeListArray | pa.FixedSizeListArray):
+        yield from _leaves(f"{path}.list.element", column.flatten())
+    else:
+        yield path, column
+
+
+def _repeats(values: pa.Array[Any]) -> bool:
+    values = values.drop_null()
+    return len(values) == 0 or len(pc.unique(values)) < _DISTINCT_RATIO * len(values)
+
+
+PARQUET = FileFormat(
+    name="parquet",
+    endings=(".parquet",),
+    open_reader=ParquetReader,
+    is_splittable=True,
+    open_writer=ParquetFileWriter,
+    # Spark's own names: the codec stands before the format, and pyarrow's lz4 is Parquet's LZ4_RAW.
+    # https://github.com/apache/parquet-java/blob/master/parquet-common/src/main/java/org/apache/parquet/hadoop/metadata/CompressionCodecName.java
+    extensions={
+        "zstd": "zstd.parquet",
+        "snappy": "snappy.parquet",
+        "gzip": "gz.parquet",
+        "lz4": "lz4raw.parquet",
+        "none": "parquet",
+    },
+)
