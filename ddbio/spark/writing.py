@@ -14,9 +14,9 @@ from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
 from ddbio.errors import OptionError
 from ddbio.ops.job.storage import dynamodb_spec, new_job_id
-from ddbio.ops.loads.lanes import WriteTally, WriteTask
 from ddbio.ops.loads.load import plan_of
 from ddbio.ops.loads.rejects import Rejects
+from ddbio.ops.loads.scheduler import WriteTask
 from ddbio.ops.loads.task import write_kept
 from ddbio.options import WriteOptions, parse_options
 from ddbio.spark.lease_server import request_lease_terms
@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from pyspark.sql.types import StructType
+
+    from ddbio.core.loads.counts import WriteCounts
 
 
 @options_dataclass(frozen=True, kw_only=True)
@@ -41,7 +43,7 @@ class FrameWriteOptions(WriteOptions):
 class Written(WriterCommitMessage):  # type: ignore[misc]
     """Carry what one task wrote."""
 
-    tally: WriteTally
+    counts: WriteCounts
 
 
 class TableWriter(DataSourceArrowWriter):  # type: ignore[misc]

@@ -13,25 +13,50 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
+from ddbio.core.batch_size import batch_bytes
 from ddbio.core.decode import Decoder
 from ddbio.core.encode import Refusal
 from ddbio.core.item_key import key_hashes
 from ddbio.core.kernel.encode.fields import take_rows
-from ddbio.core.loads.batches import LaneSplitter, RowBytes, Writes, write_units
+from ddbio.core.loads.batches import MOST_WRITES, LaneSplitter, RowBytes, Writes, write_units
 from ddbio.core.loads.requests import VALUES, EncodedRows, columns_of, request_encoder
-from ddbio.core.raw_items import RawItemReader
+from ddbio.core.raw_items import RawItemReader, RawItems
 from ddbio.core.schema.arrow import RESCUE_NAME, name_of_field, normalize_schema, tag_of_field, tagged_field
 from ddbio.core.schema.item_schema import ItemSchema
 from ddbio.core.text.json_text import compact_json, parse_json
 from ddbio.errors import SchemaError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from numpy.typing import NDArray
 
     from ddbio.core.loads.plan import WritePlan
-    from ddbio.core.raw_items import RawItems
 
+# Rows that are encoded at once fit into the processor's caches, but fill the batches of all lanes, and never take many
+# megabytes.
+CHUNK_ROWS = 8192
+CACHED_BYTES = 2 * 1024 * 1024
+CHUNK_BYTES = 8 * 1024 * 1024
+LANE_ROWS = 16 * MOST_WRITES
+SINGLE_LANE_ROWS = 64
 _NO_ROWS = pa.schema([])
+
+
+def chunks(rows: pa.RecordBatch | RawItems, plan: WritePlan) -> Iterator[pa.RecordBatch | RawItems]:
+    """Yield rows in chunks to be encoded; raw items are read in chunks already."""
+    if isinstance(rows, RawItems):
+        yield rows
+        return
+    step = chunk_rows(batch_bytes(rows) // max(1, rows.num_rows), plan)
+    yield from (rows.slice(start, step) for start in range(0, rows.num_rows, step))
+
+
+def chunk_rows(row_bytes: int, plan: WritePlan) -> int:
+    """Return how many rows of a size are encoded at once."""
+    row_bytes = max(1, row_bytes)
+    filling_rows = plan.lanes * (SINGLE_LANE_ROWS if plan.sends_single_items else LANE_ROWS)
+    return max(1, min(CHUNK_ROWS, CHUNK_BYTES // row_bytes, max(CACHED_BYTES // row_bytes, filling_rows)))
 
 
 @dataclass(frozen=True)

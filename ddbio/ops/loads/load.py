@@ -12,16 +12,17 @@ from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 from ddbio.aws.control_plane import describe_table
 from ddbio.budget import LocalBudget
+from ddbio.core.loads.counts import WriteCounts
 from ddbio.core.loads.plan import LoadPlan, plan_load, plan_write
 from ddbio.core.plan import Resources
 from ddbio.engine import available_cores, cluster_of, is_spark_installed, open_engine, running_spark_parallelism
 from ddbio.errors import DdbioError, OptionError
 from ddbio.ops.job.report import Clock, WriteReport
 from ddbio.ops.job.storage import dynamodb_spec, new_job_id, require_shared
-from ddbio.ops.loads.lanes import WriteTally, WriteTask
 from ddbio.ops.loads.record import identity_of, open_record
 from ddbio.ops.loads.rejects import Rejects, check_rejects
 from ddbio.ops.loads.retry import rejected_batches
+from ddbio.ops.loads.scheduler import WriteTask
 from ddbio.ops.loads.sources import batches_of, describe_source, is_one_scan, open_source
 from ddbio.ops.loads.spreading import Spreading
 from ddbio.ops.loads.task import LoadJob, run_load, write_kept
@@ -34,8 +35,8 @@ if TYPE_CHECKING:
     from ddbio.core.raw_items import RawItems
     from ddbio.core.table_description import TableDescription
     from ddbio.engine import Engine
-    from ddbio.ops.loads.lanes import Feed
     from ddbio.ops.loads.record import LoadRecord
+    from ddbio.ops.loads.scheduler import WriteInput
     from ddbio.ops.loads.sources import FileSource, Rows
     from ddbio.options import LoadOptions, WriteOptions
 
@@ -108,7 +109,7 @@ def write_items(items: Iterable[RawItems], options: WriteOptions, shown: Shown |
         As of ``write_table``.
     """
 
-    def spread(plan: WritePlan, _: Rejects) -> Iterable[Feed]:
+    def spread(plan: WritePlan, _: Rejects) -> Iterable[WriteInput]:
         return Spreading(plan, any_order=True, window_bytes=_TURNED_BYTES).spread(items)
 
     return _write_here(options, spread, shown=shown)
@@ -180,15 +181,15 @@ def _load(options: LoadOptions, found: _Found, plan: LoadPlan, record: LoadRecor
     shown = nullcontext() if run.watch is None else run.watch.running(plan, budget, record.rows)
     try:
         with shown, _told_how_to_go_on(options, record):
-            tallies = [] if is_done else run_load(job, found.source.units, plan, engine, budget)
+            counts_of_tasks = [] if is_done else run_load(job, found.source.units, plan, engine, budget)
         cpu_seconds += engine.cpu_seconds()
     finally:
         budget.close()
         engine.close()
     # Each task has counted its own.
-    check_rejects(sum(each.rejected for each in tallies), options.max_rejects, options.table, options.reject_to)
+    check_rejects(sum(each.rejected for each in counts_of_tasks), options.max_rejects, options.table, options.reject_to)
     usage = budget.usage()
-    report = _report(options, plan.wcu_per_second, tallies, usage, clock)
+    report = _report(options, plan.wcu_per_second, counts_of_tasks, usage, clock)
     # Tasks need not run at the same time: only the budget has seen the first request and the last.
     _LOG.info("load %s: %d rows, %d written, %d rejected", options.table, report.rows, report.written, report.rejected)
     write_seconds = report.write_seconds if plan.engine == "local" else round(usage.elapsed_seconds, 3)
@@ -229,7 +230,7 @@ def _foresee(options: LoadOptions) -> tuple[_Found, LoadPlan]:
 
 def _write_here(
     options: WriteOptions,
-    feed: Callable[[WritePlan, Rejects], Iterable[Feed]],
+    feed: Callable[[WritePlan, Rejects], Iterable[WriteInput]],
     *,
     rows_are_here: bool = False,
     shown: Shown | None = None,
@@ -240,36 +241,36 @@ def _write_here(
     task = WriteTask(dynamodb_spec(options), plan, options.deadline_seconds, rows_are_here)
     try:
         with nullcontext() if shown is None else shown(plan, budget):
-            tally = write_kept(task, feed(plan, rejects), rejects, budget)
+            counts = write_kept(task, feed(plan, rejects), rejects, budget)
     finally:
         budget.close()
-    return _report(options, plan.wcu_per_second, [tally], budget.usage(), clock)
+    return _report(options, plan.wcu_per_second, [counts], budget.usage(), clock)
 
 
 def _report(
-    options: WriteOptions, asked: float | None, tallies: Iterable[WriteTally], usage: Usage, clock: Clock
+    options: WriteOptions, asked: float | None, counts_of_tasks: Iterable[WriteCounts], usage: Usage, clock: Clock
 ) -> WriteReport:
-    tally = WriteTally()
-    for each in tallies:
-        tally.merge(each)
+    counts = WriteCounts()
+    for each in counts_of_tasks:
+        counts.merge(each)
     throttles = dict(usage.throttles)
-    if tally.unprocessed:
-        throttles["unprocessed"] = tally.unprocessed
+    if counts.unprocessed:
+        throttles["unprocessed"] = counts.unprocessed
     return WriteReport(
-        rows=tally.rows,
-        written=tally.written,
-        skipped=tally.skipped,
-        rejected=tally.rejected,
+        rows=counts.rows,
+        written=counts.written,
+        skipped=counts.skipped,
+        rejected=counts.rejected,
         wcu_asked_per_second=asked,
         wcu_consumed=usage.consumed_units,
         wcu_peak_10s_ratio=usage.peak_10s_ratio,
-        write_seconds=round(tally.write_seconds, 3),
+        write_seconds=round(counts.write_seconds, 3),
         throttles=throttles,
-        retries=tally.retries,
+        retries=counts.retries,
         seconds=round(clock.seconds(), 3),
         cpu_seconds=round(clock.cpu_seconds(), 3),
-        rejects_uri=options.reject_to if tally.rejected else None,
-        hottest_keys=tally.hot.hottest(),
+        rejects_uri=options.reject_to if counts.rejected else None,
+        hottest_keys=counts.hot_keys.hottest(),
     )
 
 

@@ -18,7 +18,7 @@ from ddbio.core.loads.rejects import RejectedRow
 from ddbio.core.text.json_text import compact_json
 from ddbio.errors import DecodeError, NotFoundError
 from ddbio.ops.job.storage import open_store
-from ddbio.ops.loads.crew import Milestone
+from ddbio.ops.loads.scheduler import Checkpoint
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -28,14 +28,14 @@ if TYPE_CHECKING:
     from ddbio.core.loads.plan import WritePlan
     from ddbio.core.raw_items import RawItems
     from ddbio.files.object_store import ObjectStore
-    from ddbio.ops.loads.lanes import Feed
+    from ddbio.ops.loads.scheduler import WriteInput
     from ddbio.options import LoadOptions
 
 RETRIED = "_retried"
 """Folder beside rejects for those whose rows were tried again."""
 
 
-def rejected_batches(options: LoadOptions, plan: WritePlan, keep: Callable[[], None]) -> Iterator[Feed]:
+def rejected_batches(options: LoadOptions, plan: WritePlan, keep: Callable[[], None]) -> Iterator[WriteInput]:
     """Yield the rows of all rejects under the source; a file is moved aside when each of its rows was tried.
 
     A row that is still no legal DynamoDB JSON is rejected again as it is.
@@ -58,7 +58,7 @@ def rejected_batches(options: LoadOptions, plan: WritePlan, keep: Callable[[], N
         raise NotFoundError(f"{options.source} holds no rejects: name the folder that was given as reject_to")
     for path in paths:
         yield from _rows_of(path, store.read(path), plan)
-        yield Milestone(partial(_move_aside, store, path, keep))
+        yield Checkpoint(partial(_move_aside, store, path, keep))
 
 
 def _rows_of(path: str, data: bytes, plan: WritePlan) -> Iterator[pa.RecordBatch | RawItems | RejectedRow]:

@@ -33,7 +33,7 @@ from ddbio.files.paths import WILD, FolderColumns, folder_columns, matcher, with
 from ddbio.files.row_files import RowFiles
 from ddbio.ops.exports.source import FileText, open_export
 from ddbio.ops.job.storage import open_store
-from ddbio.ops.loads.crew import Milestone
+from ddbio.ops.loads.scheduler import Checkpoint
 from ddbio.ops.loads.spreading import WINDOW_BYTES
 
 if TYPE_CHECKING:
@@ -295,13 +295,13 @@ def unit_batches(  # noqa: PLR0913 - what is read, and what is noted of it
     any_order: bool = False,
     export: ExportSource | None = None,
     origins: Origins | None = None,
-) -> Iterator[pa.RecordBatch | RawItems | Milestone]:
-    """Yield the rows of some units, and after each unit's rows a milestone.
+) -> Iterator[pa.RecordBatch | RawItems | Checkpoint]:
+    """Yield the rows of some units, and after each unit's rows a checkpoint.
 
     Parameters
     ----------
     finished
-        Called with a unit's number, and that of its rows, when its milestone is reached.
+        Called with a unit's number, and that of its rows, when its checkpoint is reached.
     any_order
         Whether rows need not come in the order of the source: units far apart are then read at the same time.
     export
@@ -319,7 +319,7 @@ def unit_batches(  # noqa: PLR0913 - what is read, and what is noted of it
     runs = runs_apart(units) if any_order else [units]
     batch_rows = BATCH_ROWS if len(runs) == 1 else _TURN_ROWS
 
-    def read(run: Sequence[Unit]) -> Iterator[tuple[Unit, int, pa.RecordBatch | RawItems | Milestone]]:
+    def read(run: Sequence[Unit]) -> Iterator[tuple[Unit, int, pa.RecordBatch | RawItems | Checkpoint]]:
         # Each keeps the file that it reads open.
         files, reader = RowFiles(store, dict(plan.key_types)), raw_item_reader(plan) if takes_raw_items(plan) else None
         for unit in run:
@@ -331,10 +331,10 @@ def unit_batches(  # noqa: PLR0913 - what is read, and what is noted of it
                 for part in _turns(batch, len(runs)):
                     yield unit, rows, part
                     rows += part.num_rows
-            yield unit, rows, Milestone(partial(finished, unit.number, rows))
+            yield unit, rows, Checkpoint(partial(finished, unit.number, rows))
 
     for unit, row, each in _in_turn([read(runs[place]) for place in spread_order(len(runs))]):
-        if origins is not None and not isinstance(each, Milestone):
+        if origins is not None and not isinstance(each, Checkpoint):
             origins.add(unit, row, each.num_rows)
         yield each
 

@@ -15,10 +15,10 @@ import pyarrow as pa
 from ddbio.core.batch_size import batch_bytes
 from ddbio.core.item_key import key_hashes
 from ddbio.core.loads.batches import MOST_WRITES, in_key_order, spread_rows
+from ddbio.core.loads.encode import chunk_rows
 from ddbio.core.raw_items import RawItems, joined_items
 from ddbio.errors import DecodeError, SchemaError
-from ddbio.ops.loads.crew import Milestone
-from ddbio.ops.loads.lanes import chunk_rows, filling_rows
+from ddbio.ops.loads.scheduler import Checkpoint
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from ddbio.core.loads.plan import WritePlan
 
-    Rows: TypeAlias = pa.RecordBatch | RawItems | Milestone
+    Rows: TypeAlias = pa.RecordBatch | RawItems | Checkpoint
 
 WINDOW_BYTES = 64 * 1024 * 1024
 """Rows of so many bytes are spread at once."""
@@ -59,15 +59,15 @@ class Spreading:
         self._numbers: deque[tuple[int, NDArray[np.int64]]] = deque()
 
     def spread(self, feed: Iterable[Rows]) -> Iterator[Rows]:
-        """Yield the same rows in chunks that fill the lanes' batches; a milestone waits for the rows before it."""
+        """Yield the same rows in chunks that fill the lanes' batches; a checkpoint waits for the rows before it."""
         window = _Window(self._plan, self._window_bytes)
         for each in feed:
-            if not isinstance(each, Milestone):
+            if not isinstance(each, Checkpoint):
                 if not window.takes(each):
                     yield from self._close(window)
                 window.add(each)
             else:
-                window.milestones.append(each)
+                window.checkpoints.append(each)
             if window.is_full or not window.rows:
                 yield from self._close(window)
         yield from self._close(window)
@@ -92,7 +92,7 @@ class Spreading:
             n_chunks = -(-window.rows // window.chunk_rows)
             for places in np.array_split(order, n_chunks):
                 yield joined.take(places)
-        yield from window.milestones
+        yield from window.checkpoints
         window.clear()
 
     def _with_keys_in_order(self, order: NDArray[np.int64], rows: pa.RecordBatch | RawItems) -> NDArray[np.int64]:
@@ -107,16 +107,16 @@ class Spreading:
 
 
 class _Window:
-    """Hold rows of one schema, and the milestones behind them."""
+    """Hold rows of one schema, and the checkpoints behind them."""
 
     def __init__(self, plan: WritePlan, most_bytes: int) -> None:
-        self._filling, self._most_bytes = filling_rows(plan), most_bytes
+        self._plan, self._most_bytes = plan, most_bytes
         rate, full = plan.wcu_per_second, plan.lanes * MOST_WRITES
         self._most_chunk_rows = self._most_rows = None
         if rate is not None:
             self._most_chunk_rows = max(full, int(rate))
             self._most_rows = self._most_chunk_rows * (_WINDOW_SECONDS if rate > _PARTITION_WCU else 1)
-        self.milestones: list[Milestone] = []
+        self.checkpoints: list[Checkpoint] = []
         self.batches: list[pa.RecordBatch | RawItems] = []
         self.rows = self._bytes = 0
 
@@ -139,11 +139,11 @@ class _Window:
     @property
     def chunk_rows(self) -> int:
         """Return how many rows fill the lanes' write batches, but not more than the budget writes in about a second."""
-        full = chunk_rows(self._bytes // max(1, self.rows), self._filling)
+        full = chunk_rows(self._bytes // max(1, self.rows), self._plan)
         return full if self._most_chunk_rows is None else min(full, self._most_chunk_rows)
 
     def clear(self) -> None:
-        self.milestones.clear()
+        self.checkpoints.clear()
         self.batches.clear()
         self.rows = self._bytes = 0
 

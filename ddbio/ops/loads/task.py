@@ -14,12 +14,13 @@ import pyarrow as pa
 
 from ddbio.core.item_key import key_hashes
 from ddbio.core.kernel.encode.fields import take_rows
+from ddbio.core.loads.counts import WriteCounts
 from ddbio.core.loads.requests import ItemEncoder, columns_of
 from ddbio.engine import Shuffle
 from ddbio.errors import DdbioError
 from ddbio.files.row_files import RowFiles
-from ddbio.ops.loads.lanes import WriteTally, write_batches
 from ddbio.ops.loads.rejects import Rejects
+from ddbio.ops.loads.scheduler import write_batches
 from ddbio.ops.loads.sources import Origins, columns_of_unit, unit_batches
 from ddbio.ops.loads.spreading import Spreading
 
@@ -35,9 +36,8 @@ if TYPE_CHECKING:
     from ddbio.engine import Engine, ShufflingEngine
     from ddbio.files.object_store import ObjectStore
     from ddbio.ops.exports.source import ExportSource
-    from ddbio.ops.loads.crew import Milestone
-    from ddbio.ops.loads.lanes import Feed, WriteTask
     from ddbio.ops.loads.record import LoadRecord
+    from ddbio.ops.loads.scheduler import Checkpoint, WriteInput, WriteTask
     from ddbio.ops.loads.sources import Unit
     from ddbio.options import WriteOptions
 
@@ -60,11 +60,11 @@ class LoadJob:
 
     def write(
         self,
-        feed: Iterable[pa.RecordBatch | RawItems | Milestone],
+        feed: Iterable[pa.RecordBatch | RawItems | Checkpoint],
         rejects: Rejects,
         budget: Budget,
         origins: Origins | None = None,
-    ) -> WriteTally:
+    ) -> WriteCounts:
         """Write all of it; whatever ends this, rejected rows are kept and what is finished is noted."""
         spreading = Spreading(self.task.plan, any_order=self.any_order)
 
@@ -81,11 +81,11 @@ class LoadJob:
 
 def write_kept(
     task: WriteTask,
-    feed: Iterable[Feed],
+    feed: Iterable[WriteInput],
     rejects: Rejects,
     budget: Budget,
     place: Callable[[RejectedRow], RejectedRow] | None = None,
-) -> WriteTally:
+) -> WriteCounts:
     """Write all of it; whatever ends this, rejected rows are kept first, and an error counts them.
 
     Parameters
@@ -109,7 +109,7 @@ def write_kept(
 
 def run_load(
     job: LoadJob, units: Sequence[Unit], plan: LoadPlan, engine: Engine, budget: LocalBudget
-) -> list[WriteTally]:
+) -> list[WriteCounts]:
     """Return what each task of a load counted; what is finished already is left out."""
     if plan.key_partitions is None:
         left = [unit for unit in units if unit.number not in job.record.finished]
@@ -140,7 +140,7 @@ class UnitsTask:
     units: tuple[Unit, ...]
 
 
-def write_units(task: UnitsTask, budget: Budget) -> WriteTally:
+def write_units(task: UnitsTask, budget: Budget) -> WriteCounts:
     """Write every row of some units, rows of one key in the order of the source unless any order will do."""
     job = task.job
     rejects = Rejects(job.options, job.record.job_id, job.first_row)
@@ -189,16 +189,16 @@ class Share:
     packed: Iterable[bytes]
 
 
-def write_share(share: Share, budget: Budget) -> WriteTally:
+def write_share(share: Share, budget: Budget) -> WriteCounts:
     """Write every row of one share."""
     job = share.job
     if share.number in job.record.finished:
-        return WriteTally()
+        return WriteCounts()
     batches = (batch for packed in share.packed for batch in pa.ipc.open_stream(packed))
-    tally = job.write(batches, Rejects(job.options, job.record.job_id), budget)
-    job.record.finish(share.number, tally.rows)
+    counts = job.write(batches, Rejects(job.options, job.record.job_id), budget)
+    job.record.finish(share.number, counts.rows)
     job.record.flush()
-    return tally
+    return counts
 
 
 def _shares(batch: pa.RecordBatch, plan: WritePlan, shares: int) -> NDArray[np.int64]:

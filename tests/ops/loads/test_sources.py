@@ -15,7 +15,7 @@ from ddbio.core.staged import StoredObject
 from ddbio.core.table_description import TableDescription
 from ddbio.errors import DecodeError, NotFoundError, OptionError, SchemaError
 from ddbio.files.row_files import RowFiles
-from ddbio.ops.loads.crew import Milestone
+from ddbio.ops.loads.scheduler import Checkpoint
 from ddbio.ops.loads.sources import Unit, describe_source, is_one_scan, open_source, read_unit, runs_apart, unit_batches
 from ddbio.options import LoadOptions, parse_options
 from ddbio.testing import FakeDynamoDB
@@ -41,11 +41,11 @@ def opened(source, keys=None, **options):
 
 
 def read(source, units, **options):
-    """Return how many rows each unit had, by the milestones between them."""
+    """Return how many rows each unit had, by the checkpoints between them."""
     plan = plan_write(FACTS, parse_options(LoadOptions, {"source": "x", "table": "rows"}))
     counts = {}
     for batch in unit_batches(source.store, units, plan, counts.__setitem__, **options):
-        if isinstance(batch, Milestone):
+        if isinstance(batch, Checkpoint):
             batch.reached()
     return counts
 
@@ -61,7 +61,7 @@ def test_units_are_row_groups_stripes_and_files(folder):
 
 
 def test_a_unit_is_read_without_the_others(folder):
-    """Any unit may be left out, and a milestone tells when each has been read."""
+    """Any unit may be left out, and a checkpoint tells when each has been read."""
     source = opened(folder)
     assert read(source, source.units) == {0: 300, 1: 300, 2: 300, 3: 100, 4: 1000, 5: 1, 6: 1000}
     assert read(source, source.units[3:6:2]) == {3: 100, 5: 1}
@@ -295,7 +295,7 @@ def test_text_that_is_written_as_it_is_has_the_columns_of_its_folders(tmp_path):
         (tmp_path / name).write_bytes(text)
     source = opened(tmp_path)
     found = list(unit_batches(source.store, source.units, plan, lambda *_: None))
-    items = [batch for batch in found if not isinstance(batch, Milestone)]
+    items = [batch for batch in found if not isinstance(batch, Checkpoint)]
     assert items[0].to_pylist() == [{"pk": "0", "_rescue": None}]
     assert json.loads(items[1].item_text(0)) == {"pk": {"S": "1"}}
     assert items[2].to_pylist() == [{"pk": "1", "n": "1", "_rescue": None}]

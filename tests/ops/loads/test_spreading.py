@@ -1,4 +1,4 @@
-"""Windows of rows are spread without losing rows, the order of a key's rows or what a milestone stands for."""
+"""Windows of rows are spread without losing rows, the order of a key's rows or what a checkpoint stands for."""
 
 from decimal import Decimal
 
@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ddbio.core.loads.plan import WritePlan
-from ddbio.ops.loads.crew import Milestone
+from ddbio.ops.loads.scheduler import Checkpoint
 from ddbio.ops.loads.spreading import Spreading
 
 WINDOW_BYTES = 400
@@ -27,16 +27,16 @@ def spread(feed, *, rate=None, any_order=False, window_bytes=WINDOW_BYTES):
     handed, numbers = [], []
     for each in spreading.spread(feed):
         handed.append(each)
-        if not isinstance(each, Milestone):
+        if not isinstance(each, Checkpoint):
             numbers += [spreading.number_of(len(numbers) + place) for place in range(each.num_rows)]
     return handed, numbers
 
 
 def rows_before(feed):
-    """Return the rows of a feed, and how many of them come before each milestone, by its name."""
+    """Return the rows of a feed, and how many of them come before each checkpoint, by its name."""
     rows, before = [], {}
     for each in feed:
-        if isinstance(each, Milestone):
+        if isinstance(each, Checkpoint):
             before[each.reached] = len(rows)
         else:
             rows += [(each.schema.names[1], *row.values()) for row in each.to_pylist()]
@@ -46,11 +46,11 @@ def rows_before(feed):
 @settings(deadline=None)
 @given(FEEDS, st.integers(1, 9), st.booleans())
 def test_rows_keys_and_milestones(sizes, n_keys, any_order):
-    """All rows come, a key's in their order unless any will do, and a milestone after all that was before it."""
+    """All rows come, a key's in their order unless any will do, and a checkpoint after all that was before it."""
     feed, start = [], 0
     for place, size in enumerate(sizes):
         if size is None:
-            feed.append(Milestone(place))
+            feed.append(Checkpoint(place))
             continue
         values = list(range(start, start + size[0]))
         keys = [str(value % n_keys) if value % 3 else f"own-{value}" for value in values]
@@ -124,9 +124,9 @@ def test_a_row_without_a_key_leaves_its_window_as_it_came():
 def test_a_small_budget_needs_no_wide_window(rate, most):
     """Rows wait for others for seconds, and at the rate of one partition for one, so that units end soon."""
     feed = [pa.record_batch({"pk": [f"{n:06}" for n in range(first, first + 100)]}) for first in range(0, 40_000, 100)]
-    marked = [each for place, batch in enumerate(feed) for each in (batch, Milestone(100 * (place + 1)))]
-    handed, _ = spread([Milestone(0), *marked], rate=rate, window_bytes=1 << 26)
+    marked = [each for place, batch in enumerate(feed) for each in (batch, Checkpoint(100 * (place + 1)))]
+    handed, _ = spread([Checkpoint(0), *marked], rate=rate, window_bytes=1 << 26)
     _, later = rows_before(
-        [each if isinstance(each, Milestone) else each.append_column("v", each.column(0)) for each in handed]
+        [each if isinstance(each, Checkpoint) else each.append_column("v", each.column(0)) for each in handed]
     )
     assert max(count - name for name, count in later.items()) <= most

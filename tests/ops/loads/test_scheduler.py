@@ -14,14 +14,13 @@ import pytest
 from botocore.exceptions import BotoCoreError, ClientError
 
 from ddbio.aws.connection_pool import ResponsePoller
-from ddbio.aws.write import Lane
+from ddbio.aws.write_retries import Lane
 from ddbio.budget import BudgetClosedError, LocalBudget
 from ddbio.core.loads.encode import RowEncoder
 from ddbio.core.loads.plan import plan_write
 from ddbio.core.table_description import TableDescription
 from ddbio.errors import AccessDeniedError
-from ddbio.ops.loads.crew import Crew, Milestone
-from ddbio.ops.loads.shift import InlineShift, ThreadShift
+from ddbio.ops.loads.scheduler import Checkpoint, InlineRunner, ThreadRunner, WriteScheduler
 from ddbio.options import WriteOptions
 from tests.aws.virtual_service import Clock, Service, error_of, storm, writes_of
 
@@ -80,54 +79,54 @@ class VirtualNetwork:
         return come
 
 
-def crew_on(service, seed, lanes, rate=None):
-    """Return a crew in virtual time, and its network."""
+def scheduler_on(service, seed, lanes, rate=None):
+    """Return a scheduler in virtual time, and its network."""
     network = VirtualNetwork(service, random.Random(seed))
     budget = LocalBudget(rate, clock=service.clock)
     members = [Lane("rows", ["pk"], budget, 3600, clock=service.clock) for _ in range(lanes)]
-    return Crew(members, network, budget, network, nulls=False, clock=service.clock), network
+    return WriteScheduler(members, network, budget, network, nulls=False, clock=service.clock), network
 
 
 def dealt(keys, lanes, first):
     """Return the puts of rows with these keys for each lane, all of a key in one; rows are numbered from ``first``."""
-    shares = []
+    writes_of_lanes = []
     for lane in range(lanes):
         places = [place for place, key in enumerate(keys) if key % lanes == lane]
         writes = writes_of([keys[place] for place in places], numbers=[first + place for place in places])
-        shares.append(writes)
+        writes_of_lanes.append(writes)
     chunk = pa.record_batch({"pk": [f"k{key}" for key in keys]})
-    return shares, chunk, first
+    return writes_of_lanes, chunk, first
 
 
 @pytest.mark.parametrize("tenth", range(10))
 def test_whatever_happens_every_acknowledged_row_is_there(tenth):
-    """Thirty schedules each: the end state is that of the rows in order, no key goes back, milestones stand in line."""
+    """Thirty schedules each: the end state is that of the rows in order, no key goes back, checkpoints keep theirs."""
     for seed in range(tenth * 30, tenth * 30 + 30):
         draw = random.Random(-seed - 1)
         lanes = draw.randint(1, 9)
         misbehave, bad = storm(seed)
         service = Service(Clock(), misbehave)
-        crew, _ = crew_on(service, seed, lanes, rate=draw.choice([None, None, 40.0]))
+        scheduler, _ = scheduler_on(service, seed, lanes, rate=draw.choice([None, None, 40.0]))
         passed, keys = [], []
         chunks = draw.randint(1, 6)
         for _ in range(chunks):
             new = [draw.choice([draw.randrange(200), draw.randrange(3)]) for _ in range(draw.randint(1, 150))]
-            crew.hand(*dealt(new, lanes, len(keys)))
-            while crew.is_full:
-                crew.step()
+            scheduler.add(*dealt(new, lanes, len(keys)))
+            while scheduler.is_full:
+                scheduler.step()
             keys += new
-            crew.hand_milestone(Milestone(partial(passed.append, len(keys))))
-            for milestone in crew.passed():
-                milestone.reached()
+            scheduler.add_checkpoint(Checkpoint(partial(passed.append, len(keys))))
+            for checkpoint in scheduler.take_reached():
+                checkpoint.reached()
                 good = {f"k{key}": n for n, key in enumerate(keys[: passed[-1]]) if f"k{key}" not in bad}
                 assert all(service.items[key] >= n for key, n in good.items()), seed
-        while crew.is_busy:
-            crew.step()
+        while scheduler.is_busy:
+            scheduler.step()
         good = [n for n, key in enumerate(keys) if f"k{key}" not in bad]
         assert service.items == {f"k{keys[n]}": n for n in good}, seed
-        assert sorted(reject.row for reject in crew.rejects) == sorted(set(range(len(keys))) - set(good)), seed
-        assert sum(lane.tally.written for lane in crew.lanes) == len(good), seed
-        assert len(passed) + len(crew.passed()) == chunks, seed
+        assert sorted(reject.row for reject in scheduler.rejects) == sorted(set(range(len(keys))) - set(good)), seed
+        assert sum(lane.counts.written for lane in scheduler.lanes) == len(good), seed
+        assert len(passed) + len(scheduler.take_reached()) == chunks, seed
         for key in set(keys):
             seen = [n for each, n in service.history if each == f"k{key}"]
             assert seen == sorted(seen), seed
@@ -135,10 +134,10 @@ def test_whatever_happens_every_acknowledged_row_is_there(tenth):
 
 def test_lanes_wait_together():
     """While one lane waits for its answer the others have sent theirs."""
-    crew, network = crew_on(Service(Clock()), 1, 6)
-    shift = InlineShift(crew)
-    shift.put(*dealt(list(range(900)), 6, 0))
-    shift.finish()
+    scheduler, network = scheduler_on(Service(Clock()), 1, 6)
+    runner = InlineRunner(scheduler)
+    runner.put(*dealt(list(range(900)), 6, 0))
+    runner.finish()
     assert network.most == 6
 
 
@@ -150,15 +149,15 @@ def test_what_ends_a_lane_ends_all_and_leaves_nothing_unanswered():
             raise error_of("AccessDeniedException")
 
     service = Service(Clock(), misbehave)
-    crew, network = crew_on(service, 3, 5)
-    shift = InlineShift(crew)
-    shift.put(*dealt(list(range(600)), 5, 0))
+    scheduler, network = scheduler_on(service, 3, 5)
+    runner = InlineRunner(scheduler)
+    runner.put(*dealt(list(range(600)), 5, 0))
     with pytest.raises(AccessDeniedError):
-        shift.finish()
+        runner.finish()
     begun = network.begun
-    shift.abandon()
+    runner.abandon()
     assert service.calls == network.begun == begun
-    assert sum(lane.tally.written for lane in crew.lanes) == len(service.items)
+    assert sum(lane.counts.written for lane in scheduler.lanes) == len(service.items)
 
 
 def test_rejects_are_known_of_a_share_that_was_abandoned():
@@ -171,28 +170,28 @@ def test_rejects_are_known_of_a_share_that_was_abandoned():
         if service.calls > 12:
             raise error_of("AccessDeniedException")
 
-    crew, _ = crew_on(Service(Clock(), misbehave), 5, 1)
-    shift = InlineShift(crew)
+    scheduler, _ = scheduler_on(Service(Clock(), misbehave), 5, 1)
+    runner = InlineRunner(scheduler)
     with pytest.raises(AccessDeniedError):
-        shift.put(*dealt(list(range(900)), 1, 0))
-    shift.abandon()
-    assert [(reject.row, reject.rule, reject.item) for reject in crew.rejects] == [
+        runner.put(*dealt(list(range(900)), 1, 0))
+    runner.abandon()
+    assert [(reject.row, reject.rule, reject.item) for reject in scheduler.rejects] == [
         (0, "ValidationException", '{"pk":{"S":"k0"}}')
     ]
 
 
-def test_a_closed_budget_stops_the_crew():
+def test_a_closed_budget_stops_the_scheduler():
     """A job that is being stopped sends nothing more."""
     service = Service(Clock())
     network = VirtualNetwork(service, random.Random(0))
     budget = LocalBudget(1.0, clock=service.clock)
     lanes = [Lane("rows", ["pk"], budget, 600, clock=service.clock)]
-    crew = Crew(lanes, network, budget, network, nulls=False, clock=service.clock)
-    crew.hand(*dealt(list(range(100)), 1, 0))
+    scheduler = WriteScheduler(lanes, network, budget, network, nulls=False, clock=service.clock)
+    scheduler.add(*dealt(list(range(100)), 1, 0))
     budget.close()
     with pytest.raises(BudgetClosedError):
-        crew.step()
-    crew.abandon()
+        scheduler.step()
+    scheduler.abandon()
     assert service.calls == 0
 
 
@@ -234,21 +233,21 @@ class Bell:
 
 
 def background(source, lanes):
-    """Return a shift in a thread of its own, and what it waits with."""
-    budget, arrivals = LocalBudget(None), ResponsePoller(can_wake=True)
+    """Return a runner in a thread of its own, and what it waits with."""
+    budget, poller = LocalBudget(None), ResponsePoller(can_wake=True)
     members = [Lane("rows", ["pk"], budget, 600) for _ in range(lanes)]
-    return ThreadShift(Crew(members, source, budget, arrivals, nulls=False), arrivals), arrivals
+    return ThreadRunner(WriteScheduler(members, source, budget, poller, nulls=False), poller), poller
 
 
-def test_a_crew_in_a_thread_works_while_rows_are_read():
+def test_a_scheduler_in_a_thread_works_while_rows_are_read():
     """What was handed over is sent though nobody waits for it, and more is taken only when there is room."""
     gate = Gate()
-    shift, arrivals = background(gate, 2)
-    shift.put(*dealt([0, 1], 2, 0))
+    runner, poller = background(gate, 2)
+    runner.put(*dealt([0, 1], 2, 0))
     assert gate.begun.acquire(timeout=30)
     assert gate.begun.acquire(timeout=30)
     for n in range(1, 4):
-        feeder = threading.Thread(target=shift.put, args=dealt([0, 1], 2, 2 * n))
+        feeder = threading.Thread(target=runner.put, args=dealt([0, 1], 2, 2 * n))
         feeder.start()
         feeder.join(0.5)
         if feeder.is_alive():
@@ -256,27 +255,27 @@ def test_a_crew_in_a_thread_works_while_rows_are_read():
     assert feeder.is_alive()
     gate.may.set()
     feeder.join(30)
-    shift.finish()
-    arrivals.close()
-    assert sum(lane.tally.written for lane in shift.crew.lanes) == 2 * (n + 1)
+    runner.finish()
+    poller.close()
+    assert sum(lane.counts.written for lane in runner.scheduler.lanes) == 2 * (n + 1)
 
 
-def test_a_crew_in_a_thread_is_stopped():
+def test_a_scheduler_in_a_thread_is_stopped():
     """Abandoned, it takes the answers to what it has sent and begins nothing else."""
     gate = Gate()
-    shift, arrivals = background(gate, 1)
-    shift.put(*dealt(list(range(60)), 1, 0))
+    runner, poller = background(gate, 1)
+    runner.put(*dealt(list(range(60)), 1, 0))
     assert gate.begun.acquire(timeout=30)
     threading.Timer(0.2, gate.may.set).start()
-    shift.abandon()
-    arrivals.close()
-    assert (shift.crew.lanes[0].tally.written, gate.begun.acquire(blocking=False)) == (25, False)
+    runner.abandon()
+    poller.close()
+    assert (runner.scheduler.lanes[0].counts.written, gate.begun.acquire(blocking=False)) == (25, False)
 
 
-def put_forever(shift):
+def put_forever(runner):
     """Hand over rows until that fails."""
     for n in itertools.count():
-        shift.put(*dealt([n], 3, n))
+        runner.put(*dealt([n], 3, n))
 
 
 def test_an_error_in_the_thread_is_raised_where_rows_are_handed_over():
@@ -287,32 +286,32 @@ def test_an_error_in_the_thread_is_raised_where_rows_are_handed_over():
             raise error_of("AccessDeniedException")
 
     for _ in range(2):
-        shift, arrivals = background(Refusing(), 3)
+        runner, poller = background(Refusing(), 3)
         with pytest.raises(AccessDeniedError):
-            put_forever(shift)
-        shift.abandon()
-        arrivals.close()
-    shift, arrivals = background(Refusing(), 3)
-    shift.put(*dealt([0], 3, 0))
+            put_forever(runner)
+        runner.abandon()
+        poller.close()
+    runner, poller = background(Refusing(), 3)
+    runner.put(*dealt([0], 3, 0))
     with pytest.raises(AccessDeniedError):
-        shift.finish()
-    arrivals.close()
+        runner.finish()
+    poller.close()
 
 
 def test_an_answer_that_does_not_come_is_taken_when_its_time_is_over():
     """Whoever asks for its result then is told so; one that comes in time is taken first."""
-    arrivals, may = ResponsePoller(), [threading.Event(), threading.Event()]
+    poller, may = ResponsePoller(), [threading.Event(), threading.Event()]
     late, other = map(Bell, may)
     late.expires_at = time.monotonic() + 0.2
-    arrivals.add(late)
-    arrivals.add(other)
+    poller.add(late)
+    poller.add(other)
     may[1].set()
-    assert arrivals.wait(None) == [other]
-    arrivals.add(Bell(may[0]))
-    assert arrivals.wait(0.01) == []
-    assert arrivals.wait(None) == [late]
+    assert poller.wait(None) == [other]
+    poller.add(Bell(may[0]))
+    assert poller.wait(0.01) == []
+    assert poller.wait(None) == [late]
     may[0].set()
-    (third,) = arrivals.wait(None)
+    (third,) = poller.wait(None)
     for pending in (late, other, third):
         pending.result()
 
@@ -351,15 +350,15 @@ def test_requests_of_one_row_reach_the_budget(wcu_per_second, latency_seconds):
     clock = Clock()
     network, budget = SlowNetwork(clock, latency_seconds), LocalBudget(wcu_per_second, clock=clock)
     members = [Lane("rows", ["pk"], budget, 3600, clock=clock) for _ in range(plan.lanes)]
-    crew = Crew(members, network, budget, network, nulls=True, clock=clock)
-    shift, seconds = InlineShift(crew), 10
+    scheduler = WriteScheduler(members, network, budget, network, nulls=True, clock=clock)
+    runner, seconds = InlineRunner(scheduler), 10
     numbers = list(range(seconds * wcu_per_second))
     rows = pa.record_batch({"pk": [f"k{n}" for n in numbers], "n": numbers})
     writer = RowEncoder(rows.schema, plan)
     for first in numbers[::wcu_per_second]:
         batch = rows.slice(first, wcu_per_second)
-        shift.put(writer.encode(batch, first).lanes, batch, first)
-    shift.finish()
-    assert sum(lane.tally.written for lane in members) == seconds * wcu_per_second
+        runner.put(writer.encode(batch, first).lanes, batch, first)
+    runner.finish()
+    assert sum(lane.counts.written for lane in members) == seconds * wcu_per_second
     assert seconds <= clock.now < 1.1 * seconds
     assert network.most >= wcu_per_second * latency_seconds

@@ -1,6 +1,7 @@
-"""Write one lane's rows until each is written, skipped or rejected; never count a row before the service took it.
+"""Send one lane's rows, and retry what was throttled, unprocessed or lost, until each is written, skipped or rejected.
 
-Refuses to encode, to pack and to decide what becomes of rejected rows.
+A row counts as written when the service has acknowledged it, never before. A batch that the service rejects is halved
+until the bad row is alone in its request.
 """
 
 from __future__ import annotations
@@ -8,14 +9,14 @@ from __future__ import annotations
 import json
 import time
 from collections import deque
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from botocore.exceptions import BotoCoreError, ClientError
 
 from ddbio.aws.error_codes import THROTTLE_CODES, error_code, is_transient, throttling_reasons, to_ddbio_error
 from ddbio.core.loads.batches import Packer
-from ddbio.core.loads.counts import HotKeys
+from ddbio.core.loads.counts import WriteCounts
 from ddbio.core.number import canonical_number
 from ddbio.core.pacing import ThrottleScope, parse_throttle_reason
 from ddbio.core.text.json_text import compact_json
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
     from ddbio.errors import DdbioError
 
 # https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/Programming.Errors.html
-# What is wrong with a row: sent again alone, it fails alone.
+# Codes for a bad row: sent again in a request of its own, it fails alone.
 _ROW_CODES = frozenset(
     {"ValidationException", "SerializationException", "ItemCollectionSizeLimitExceededException", "413"}
 )
@@ -40,12 +41,12 @@ _CONFLICT_CODES = frozenset(
     {"ReplicatedWriteConflictException", "TransactionConflictException", "TransactionInProgressException"}
 )
 _LOST_CODE = "ConditionalCheckFailedException"
-# How fast the ratio of real to expected units follows what was consumed.
-_SHARE_OF_NEWEST = 0.2
+# The weight of the last request in the moving ratio of consumed to expected units.
+_LAST_WEIGHT = 0.2
 
 
 class Send(NamedTuple):
-    """Ask for a request to be sent when the budget grants its units; an `Answer` is what comes back."""
+    """Ask the scheduler to send a request when the budget grants its units; it returns an `Answer`."""
 
     operation: str
     body: bytes
@@ -53,13 +54,13 @@ class Send(NamedTuple):
 
 
 class Pause(NamedTuple):
-    """Ask for a pause before the next attempt; nothing comes back."""
+    """Ask the scheduler for a back-off before the next attempt; it returns nothing."""
 
     attempt: int
 
 
 class Answer(NamedTuple):
-    """Hold what became of a request: the body that answered it, or what failed, and when it was sent."""
+    """Hold the body that answered a request, or the error, and when the request was sent."""
 
     grant: Grant
     sent_at: float
@@ -67,24 +68,24 @@ class Answer(NamedTuple):
     error: ClientError | BotoCoreError | None = None
 
 
-class _Done(NamedTuple):
-    """Hold what an answer says was done: writes that come back, and the units of the others where it says so."""
+class _Result(NamedTuple):
+    """Hold the unprocessed writes of an answer, and the units that the others consumed, if the answer says so."""
 
     unprocessed: dict[str, Any]
     consumed: float | None
 
     @classmethod
-    def of(cls, reply: bytes) -> _Done | None:
-        """Return what an answer says; None where it is none of DynamoDB's."""
+    def of(cls, body: bytes) -> _Result | None:
+        """Parse the body of an answer; None if it is not DynamoDB's."""
         try:
-            told = json.loads(reply.decode())
+            parsed = json.loads(body.decode())
         except ValueError:
             return None
-        return cls(told.get("UnprocessedItems") or {}, _consumed(told)) if isinstance(told, dict) else None
+        return cls(parsed.get("UnprocessedItems") or {}, _consumed(parsed)) if isinstance(parsed, dict) else None
 
 
 class Sent(NamedTuple):
-    """Hold what a lane waits for, when it was sent, and what granted it."""
+    """Hold a request that is in flight, its grant, and when it was sent."""
 
     pending: PendingResponse
     grant: Grant
@@ -99,7 +100,7 @@ class Sent(NamedTuple):
 
 
 def begin(source: BodySender, table: str, send: Send, grant: Grant, at: float) -> Sent | Answer:
-    """Send what a lane asks for; return what it waits for, or that it failed."""
+    """Send what a lane asked for; return the request in flight, or the failure."""
     try:
         return Sent(source.begin(send.operation, table, send.body), grant, at)
     except (ClientError, BotoCoreError) as error:
@@ -108,39 +109,35 @@ def begin(source: BodySender, table: str, send: Send, grant: Grant, at: float) -
 
 @dataclass(frozen=True, slots=True)
 class Reject:
-    """Say which row the service refused, and why."""
+    """Hold the number of a row that the service rejected, and the reason."""
 
     row: int
     reason: str
 
 
-@dataclass
-class LaneTally:
-    """Count what one lane did."""
-
-    written: int = 0
-    skipped: int = 0
-    retries: int = 0
-    unprocessed: int = 0
-    hot: HotKeys = field(default_factory=HotKeys)
-    rejects: deque[Reject] = field(default_factory=deque)
-
-
 class Lane:
     """Write the rows of one lane, one request after the other, so that rows of one key keep their order.
 
-    It asks for each step and is told what came of it, so that one thread can serve many lanes.
+    A lane does not send or wait itself: it yields each step, and the scheduler returns the answer. So one thread can
+    serve many lanes.
 
     Parameters
     ----------
     key_names
-        The table's key attributes, by which unprocessed writes are recognised.
+        The table's key attributes, which identify unprocessed writes.
     deadline_seconds
-        How long to go on while nothing is written.
+        How long to go on if no row gets through.
     endpoint_url
         Where the requests go, for messages.
     clock
         Returns monotonic seconds.
+
+    Attributes
+    ----------
+    counts
+        What became of the rows.
+    rejects
+        Rows that the service rejected, for the caller to take.
     """
 
     def __init__(
@@ -159,12 +156,13 @@ class Lane:
         self._ratio = 1.0
         self._failing_since: float | None = None
         self._failure: ClientError | BotoCoreError | None = None
-        self._last = (b"{}", _Done({}, None))
-        self._noted: set[int] = set()
-        self.tally = LaneTally()
+        self._last = (b"{}", _Result({}, None))
+        self._counted: set[int] = set()
+        self.counts = WriteCounts()
+        self.rejects: deque[Reject] = deque()
 
     def write(self, writes: Writes) -> Generator[Send | Pause, Answer | None, None]:
-        """Yield the steps after which every row was written, skipped or rejected.
+        """Yield the steps that write the rows; after the last one each is written, skipped or rejected.
 
         Raises
         ------
@@ -176,7 +174,7 @@ class Lane:
             If the service refuses the table, the credentials or the operation itself.
         """
         packer = Packer(writes)
-        self._noted.clear()
+        self._counted.clear()
         attempt = 0
         while batch := packer.take():
             expected = writes.units_of(batch)
@@ -187,94 +185,96 @@ class Lane:
             if not left:
                 attempt = 0
                 continue
-            self.tally.retries += 1
-            self._give_up()
+            self.counts.retries += 1
+            self._check_deadline()
             yield Pause(attempt)
             attempt += 1
 
     def _settle(self, answer: Answer, expected: float, sent: tuple[Writes, Packer, Sequence[int]]) -> int:
-        """Return how many of the batch's rows the packer took back to be sent after a pause."""
-        grant, sent_at, reply, error = answer
-        # What the budget made the lane wait before is no lack of progress.
+        """Take the answer to a batch; return how many of its rows are to be sent again after a pause."""
+        grant, sent_at, body, error = answer
+        # The time that the lane waited for the budget does not count as lack of progress.
         if self._failing_since is None:
             self._failing_since = sent_at
         if error is None:
-            return self._answered(self._done(reply), grant, expected, sent)
-        # A lost condition is billed, a broken answer may have cost everything; a refusal costs nothing.
+            return self._answered(self._parse(body), grant, expected, sent)
+        # A failed condition is billed, a lost answer may have been; an error of the service is not.
         lost = error_code(error) == _LOST_CODE
         self._budget.settle(grant, grant.units if lost or is_transient(error) else 0.0, items=int(lost))
         return self._refused(error, *sent)
 
-    def _done(self, reply: bytes) -> _Done:
-        # Requests of as many units, all written, have the same answer.
-        if reply != self._last[0]:
-            done = _Done.of(reply)
-            if done is None:
+    def _parse(self, body: bytes) -> _Result:
+        # Requests with equal units whose rows are all written have equal answers.
+        if body != self._last[0]:
+            result = _Result.of(body)
+            if result is None:
                 raise EndpointError(
-                    f"{self._endpoint_url} answered a write with what is not DynamoDB's: {reply[:60]!r}; is the "
+                    f"{self._endpoint_url} answered a write with what is not DynamoDB's: {body[:60]!r}; is the "
                     "endpoint right?",
                     self._endpoint_url,
                 )
-            self._last = (reply, done)
+            self._last = (body, result)
         return self._last[1]
 
-    def _answered(self, done: _Done, grant: Grant, expected: float, sent: tuple[Writes, Packer, Sequence[int]]) -> int:
+    def _answered(
+        self, result: _Result, grant: Grant, expected: float, sent: tuple[Writes, Packer, Sequence[int]]
+    ) -> int:
         writes, packer, batch = sent
         left: list[int] = []
         self._failure = None
-        if done.unprocessed:
-            left = _leftovers(done.unprocessed, writes, batch, self._key_names)
+        if result.unprocessed:
+            left = _leftovers(result.unprocessed, writes, batch, self._key_names)
             packer.give_back(left)
-            self.tally.unprocessed += 1
-            self._note_keys(writes, left)
+            self.counts.unprocessed += 1
+            self._count_hot_keys(writes, left)
         written = len(batch) - len(left)
         processed = expected if not left else expected - writes.units_of(left)
-        consumed = done.consumed
+        consumed = result.consumed
         self._budget.settle(grant, processed * self._ratio if consumed is None else consumed, items=written)
         if consumed is not None and processed:
-            self._ratio += _SHARE_OF_NEWEST * (consumed / processed - self._ratio)
-        self.tally.written += written
+            self._ratio += _LAST_WEIGHT * (consumed / processed - self._ratio)
+        self.counts.written += written
         return len(left)
 
     def _refused(self, error: ClientError | BotoCoreError, writes: Writes, packer: Packer, batch: Sequence[int]) -> int:
         code = error_code(error)
         if code == _LOST_CODE:
-            self.tally.skipped += 1
+            self.counts.skipped += 1
             return 0
         if code in _ROW_CODES:
             if len(batch) > 1:
-                self.tally.retries += 1
+                self.counts.retries += 1
                 packer.halve(batch)
             else:
                 (place,) = batch
-                self.tally.rejects.append(Reject(int(writes.rows[place]), _reason(error)))
+                self.rejects.append(Reject(int(writes.rows[place]), _reason(error)))
             return 0
         if code in THROTTLE_CODES:
             reasons = throttling_reasons(error)
             scope = parse_throttle_reason(reasons, code)
             if scope is ThrottleScope.KEY_RANGE:
-                self._note_keys(writes, batch)
+                self._count_hot_keys(writes, batch)
             self._budget.throttled(scope, ", ".join(reasons) or code)
         elif code not in _CONFLICT_CODES and not is_transient(error):
-            raise self._told(error) from error
+            raise self._error(error) from error
         self._failure = error
         packer.give_back(batch)
         return len(batch)
 
-    def _note_keys(self, writes: Writes, places: Sequence[int]) -> None:
-        # A row that waits for its partition comes back again and again: that tells nothing of its key.
-        for place in set(places) - self._noted:
-            self.tally.hot.add(_partition_key(writes, place, self._key_names[0]))
-        self._noted.update(places)
+    def _count_hot_keys(self, writes: Writes, places: Sequence[int]) -> None:
+        # A row is counted once: that it comes back again and again may be due to its partition, not to its key.
+        for place in set(places) - self._counted:
+            self.counts.hot_keys.add(_partition_key(writes, place, self._key_names[0]))
+        self._counted.update(places)
 
-    def _give_up(self) -> None:
+    def _check_deadline(self) -> None:
         now = self._clock()
         idle_seconds = now - (now if self._failing_since is None else self._failing_since)
         if idle_seconds <= self._deadline_seconds:
             return
         error = self._failure
         if error is not None and error_code(error) not in THROTTLE_CODES:
-            failure = self._told(error)
+            failure = self._error(error)
             failure.args = (f"{failure}; gave up after {idle_seconds:.0f} s, deadline_seconds", *failure.args[1:])
             raise failure from error
         raise ThrottledError(
@@ -283,21 +283,22 @@ class Lane:
             elapsed_seconds=idle_seconds,
         )
 
-    def _told(self, error: ClientError | BotoCoreError) -> DdbioError:
+    def _error(self, error: ClientError | BotoCoreError) -> DdbioError:
         return to_ddbio_error(error, action="dynamodb:write", resource=f"table {self.table!r}")
 
 
 def _consumed(reply: dict[str, Any]) -> float | None:
-    told = reply.get("ConsumedCapacity")
-    if not told:
+    consumed = reply.get("ConsumedCapacity")
+    if not consumed:
         return None
-    return sum(float(each.get("CapacityUnits", 0.0)) for each in (told if isinstance(told, list) else [told]))
+    tables = consumed if isinstance(consumed, list) else [consumed]
+    return sum(float(each.get("CapacityUnits", 0.0)) for each in tables)
 
 
 def _leftovers(
     unprocessed: dict[str, Any], writes: Writes, batch: Sequence[int], key_names: tuple[str, ...]
 ) -> list[int]:
-    """Return the batch's rows that came back, in the batch's order; they are told by their keys alone."""
+    """Return the rows of a batch that came back, in its order; they are identified by their keys."""
     keys = {_key(each, key_names) for listed in unprocessed.values() for each in listed}
     sent = {place: _request(writes, place)["RequestItems"].popitem()[1][0] for place in batch}
     left = [place for place in batch if _key(sent[place], key_names) in keys]
@@ -330,5 +331,5 @@ def _request(writes: Writes, place: int) -> dict[str, Any]:
 
 
 def _reason(error: ClientError | BotoCoreError) -> str:
-    told: dict[str, Any] = getattr(error, "response", {}).get("Error", {})
-    return f"{told.get('Code')}: {told.get('Message') or 'no text'}"
+    response: dict[str, Any] = getattr(error, "response", {}).get("Error", {})
+    return f"{response.get('Code')}: {response.get('Message') or 'no text'}"

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from botocore.exceptions import BotoCoreError, ClientError, ConnectionClosedError
 
-from ddbio.aws.write import Answer, Lane, Pause
+from ddbio.aws.write_retries import Answer, Lane, Pause
 from ddbio.budget import LocalBudget
 from ddbio.core.loads.requests import single_template
 from ddbio.errors import AccessDeniedError, EndpointError, ServiceError, ThrottledError
@@ -23,7 +23,7 @@ class DrivenLane:
         self.lane = Lane(
             "rows", ["pk"], budget, deadline_seconds, endpoint_url=service.endpoint_url, clock=service.clock
         )
-        self.tally = self.lane.tally
+        self.counts, self.rejects = self.lane.counts, self.lane.rejects
 
     def write(self, writes):
         """Return when every row was written, skipped or rejected."""
@@ -63,8 +63,8 @@ def test_whatever_happens_every_acknowledged_row_is_there(tenth):
         lane.write(writes_of(keys))
         good = [n for n, key in enumerate(keys) if f"k{key}" not in bad]
         assert service.items == {f"k{keys[n]}": n for n in good}, seed
-        assert sorted(reject.row for reject in lane.tally.rejects) == sorted(set(range(len(keys))) - set(good)), seed
-        assert lane.tally.written == len(good), seed
+        assert sorted(reject.row for reject in lane.rejects) == sorted(set(range(len(keys))) - set(good)), seed
+        assert lane.counts.written == len(good), seed
         for key in set(keys):
             seen = [n for each, n in service.history if each == f"k{key}"]
             assert seen == sorted(seen), seed
@@ -80,7 +80,7 @@ def test_a_poisoned_batch_costs_only_its_bad_row():
     service = Service(Clock(), misbehave)
     lane = lane_on(service)
     lane.write(writes_of(range(25)))
-    (reject,) = lane.tally.rejects
+    (reject,) = lane.rejects
     assert (reject.row, reject.reason, len(service.items)) == (7, "ValidationException: told", 24)
     assert service.calls <= 1 + 2 * 5
 
@@ -97,7 +97,7 @@ def test_unprocessed_rows_are_known_by_value():
 
     lane = lane_on(Speller(Clock()))
     lane.write(writes)
-    assert (lane.tally.written, lane.tally.unprocessed, lane.tally.retries) == (1, 1, 1)
+    assert (lane.counts.written, lane.counts.unprocessed, lane.counts.retries) == (1, 1, 1)
 
 
 def test_no_count_of_retries_ends_a_job_that_makes_progress():
@@ -113,7 +113,7 @@ def test_no_count_of_retries_ends_a_job_that_makes_progress():
     service.allowed = 0.0
     lane = lane_on(service, deadline_seconds=100)
     lane.write(writes_of(range(120)))
-    assert (lane.tally.written, service.clock.now > 7000) == (120, True)
+    assert (lane.counts.written, service.clock.now > 7000) == (120, True)
 
 
 def test_throttling_without_progress_ends_the_lane():
@@ -165,7 +165,7 @@ def test_waiting_for_the_budget_is_no_failure():
     budget = SlowBudget(None, clock=service.clock)
     lane = DrivenLane(service, budget, 650)
     lane.write(writes_of([1, 1, 1]))
-    assert (lane.tally.written, lane.tally.retries) == (3, 3)
+    assert (lane.counts.written, lane.counts.retries) == (3, 3)
 
 
 CONFLICTS = ["TransactionConflictException", "TransactionInProgressException", "ReplicatedWriteConflictException"]
@@ -183,7 +183,7 @@ def test_a_conflict_with_another_writer_is_waited_out(code):
     service.held = 3
     lane = lane_on(service)
     lane.write(writes_of([1, 2, 1]))
-    assert (service.items, lane.tally.written, lane.tally.retries) == ({"k1": 2, "k2": 1}, 3, 3)
+    assert (service.items, lane.counts.written, lane.counts.retries) == ({"k1": 2, "k2": 1}, 3, 3)
     service.held = 10_000
     with pytest.raises(ServiceError, match=rf"{code}: told\); gave up after"):
         lane_on(service, deadline_seconds=30).write(writes_of([1]))
@@ -245,7 +245,7 @@ def test_a_lost_condition_is_a_skipped_row():
     service = Refusing(Clock())
     lane = lane_on(service)
     lane.write(writes_of([1, 2], single_template("PutItem", "rows", "Item", {})))
-    assert (lane.tally.skipped, lane.tally.written, service.calls) == (2, 0, 2)
+    assert (lane.counts.skipped, lane.counts.written, service.calls) == (2, 0, 2)
 
 
 def test_real_units_correct_the_charge():
@@ -303,7 +303,7 @@ def test_unknown_writes_that_come_back_are_refused(returned):
         ServiceError, match=rf"returned {len(returned)} unprocessed writes, of which {len(returned) - 1}"
     ):
         lane.write(writes_of(range(3)))
-    assert lane.tally.written == 0
+    assert lane.counts.written == 0
 
 
 def test_rows_that_come_back_do_not_lower_the_charge():

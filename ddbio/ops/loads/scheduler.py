@@ -1,0 +1,496 @@
+"""Write rows: encode them in chunks, deal them to lanes, and send the requests of all lanes from one thread.
+
+A lane sends one request after the other, and retries what was throttled or lost (``ddbio.aws.write_retries``). While
+one lane waits for its answer, for units of the budget or for the end of a back-off, the scheduler serves the others.
+"""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+import re
+import threading
+import time
+from collections import deque
+from contextlib import closing, suppress
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import TYPE_CHECKING, TypeAlias
+
+from ddbio.aws.connection_pool import ResponsePoller
+from ddbio.aws.scan import pause_seconds
+from ddbio.aws.transport import open_body_sender
+from ddbio.aws.write_retries import Answer, Lane, Pause, begin
+from ddbio.core.loads.counts import WriteCounts
+from ddbio.core.loads.encode import RawItemEncoder, RowEncoder, chunks
+from ddbio.core.loads.rejects import RejectedRow, row_text
+from ddbio.core.raw_items import RawItems
+from ddbio.errors import PartialWriteError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator, Iterable, Sequence
+
+    import numpy as np
+    import pyarrow as pa
+    from numpy.typing import NDArray
+
+    from ddbio.aws.client import ClientSpec
+    from ddbio.aws.connection_pool import PendingResponse
+    from ddbio.aws.transport import BodySender
+    from ddbio.aws.write_retries import Send, Sent
+    from ddbio.budget import Budget, Grant, Reservation
+    from ddbio.core.encode import Refusal
+    from ddbio.core.loads.batches import Writes
+    from ddbio.core.loads.plan import WritePlan
+
+    _Rows: TypeAlias = pa.RecordBatch | RawItems
+    _Steps: TypeAlias = Generator[Send | Pause | None, Answer | None, None]
+    _Reject: TypeAlias = Callable[[list[RejectedRow]], None]
+
+_BATCH_ROW = re.compile(r"^row \d+: ")
+
+
+class Checkpoint:
+    """Mark a point between rows; it is reached when every row before it is written, skipped, or rejected and stored.
+
+    Parameters
+    ----------
+    reached
+        Called once when the checkpoint is reached, in the thread that reads the rows; not called if the write ends
+        before.
+    """
+
+    def __init__(self, reached: Callable[[], None]) -> None:
+        self.reached = reached
+        self.open_lanes = 0
+
+
+WriteInput: TypeAlias = "pa.RecordBatch | RawItems | RejectedRow | Checkpoint"
+"""What a write takes, in its order: rows, rows that are rejected already, and checkpoints between them."""
+
+
+@dataclass(frozen=True)
+class WriteTask:
+    """Hold what a worker needs to write; picklable."""
+
+    spec: ClientSpec
+    plan: WritePlan
+    deadline_seconds: float
+    rows_are_here: bool = False
+    """Whether the next rows are there at once, so that the requests need no thread of their own."""
+
+
+def write_batches(task: WriteTask, batches: Iterable[WriteInput], budget: Budget, reject: _Reject) -> WriteCounts:
+    """Write all rows; return when each is written, skipped or rejected.
+
+    Parameters
+    ----------
+    reject
+        Takes rows that cannot be written, in this thread. An error that it raises ends the task.
+
+    Raises
+    ------
+    PartialWriteError
+        If ``reject`` raises it; the message counts what was accepted until then.
+    DdbioError
+        The error of the first lane that failed, after all lanes have ended.
+    """
+    counts, plan = WriteCounts(), task.plan
+    failure: BaseException | None = None
+    source = open_body_sender(task.spec, plan.lanes, compresses=plan.compress_requests)
+    # With a single lane a second thread would only take turns with this one.
+    is_inline = task.rows_are_here or plan.lanes == 1
+    poller = ResponsePoller(can_wake=not is_inline)
+    with closing(source), closing(poller):
+        key_names = list(dict(plan.key_types))
+        url, deadline_seconds = source.endpoint_url, task.deadline_seconds
+        lanes = [Lane(plan.table, key_names, budget, deadline_seconds, endpoint_url=url) for _ in range(plan.lanes)]
+        scheduler = WriteScheduler(lanes, source, budget, poller, nulls=plan.nulls_matter)
+        runner = InlineRunner(scheduler) if is_inline else ThreadRunner(scheduler, poller)
+        try:
+            _feed(plan, batches, runner, counts, reject)
+            runner.finish()
+        except BaseException as error:  # noqa: BLE001 - raised below, when every answer was taken
+            failure = error
+            runner.abandon()
+    try:
+        _settle(scheduler, counts, reject)
+    except BaseException as error:  # noqa: BLE001 - the first error is raised below
+        failure = failure or error
+    for lane in lanes:
+        counts.merge(lane.counts)
+    counts.write_seconds = scheduler.seconds
+    if isinstance(failure, PartialWriteError):
+        accepted = counts.written + counts.skipped
+        message = f"{failure} ({accepted:,} rows were accepted until then, {counts.rejected:,} rejected)"
+        raise PartialWriteError(message, accepted, counts.rejected, failure.rejects_uri) from failure
+    if failure is not None:
+        raise failure
+    return counts
+
+
+def _feed(
+    plan: WritePlan,
+    batches: Iterable[WriteInput],
+    runner: InlineRunner | ThreadRunner,
+    counts: WriteCounts,
+    reject: _Reject,
+) -> None:
+    """Encode all rows and give them to the scheduler."""
+    scheduler = runner.scheduler
+    encoders: dict[bytes, RowEncoder | RawItemEncoder] = {}
+    for batch in batches:
+        if isinstance(batch, Checkpoint):
+            runner.put_checkpoint(batch)
+            _settle(scheduler, counts, reject)
+            continue
+        if isinstance(batch, RejectedRow):
+            _reject_rows([replace(batch, row=counts.rows)], counts, reject)
+            counts.rows += 1
+            continue
+        encoder = _encoder_of(batch, plan, encoders, scheduler.free_buffers)
+        for chunk in chunks(batch, plan):
+            encoded = encoder.encode(chunk, counts.rows)  # type: ignore[arg-type] # it is the encoder of such rows
+            if encoded.refusals:
+                rows = [_refused(chunk, each, counts.rows, nulls=plan.nulls_matter) for each in encoded.refusals]
+                _reject_rows(rows, counts, reject)
+            runner.put(encoded.lanes, chunk, counts.rows)
+            counts.rows += chunk.num_rows
+            _settle(scheduler, counts, reject)
+
+
+def _encoder_of(
+    rows: _Rows,
+    plan: WritePlan,
+    encoders: dict[bytes, RowEncoder | RawItemEncoder],
+    free_buffers: deque[NDArray[np.uint8]],
+) -> RowEncoder | RawItemEncoder:
+    # Schemas with other metadata are equal to Arrow, and yet a list may be a set in only one of them.
+    key = b"" if isinstance(rows, RawItems) else rows.schema.serialize().to_pybytes()
+    if key not in encoders:
+        if isinstance(rows, RawItems):
+            encoders[key] = RawItemEncoder(plan, free_buffers)
+        else:
+            encoders[key] = RowEncoder(rows.schema, plan, free_buffers)
+    return encoders[key]
+
+
+def _settle(scheduler: WriteScheduler, counts: WriteCounts, reject: _Reject) -> None:
+    """Store the rows that the service rejected, then report the checkpoints that were reached before."""
+    reached = scheduler.take_reached()
+    if scheduler.rejects:
+        _reject_rows([scheduler.rejects.popleft() for _ in range(len(scheduler.rejects))], counts, reject)
+    for checkpoint in reached:
+        checkpoint.reached()
+
+
+def _reject_rows(rows: list[RejectedRow], counts: WriteCounts, reject: _Reject) -> None:
+    counts.rejected += len(rows)
+    reject(rows)
+
+
+def _refused(chunk: _Rows, refusal: Refusal, first_row: int, *, nulls: bool) -> RejectedRow:
+    # The message begins with the row's number in its batch; rejects number all rows.
+    message = _BATCH_ROW.sub("", refusal.message)
+    item = row_text(chunk, refusal.row, nulls=nulls)
+    return RejectedRow(first_row + refusal.row, refusal.rule, message, item)
+
+
+@dataclass(frozen=True)
+class _LaneWork:
+    """Hold what one lane writes of a chunk of rows, and the chunk."""
+
+    writes: Writes
+    chunk: _Rows
+    first_row: int
+
+    def rejected(self, row: int, reason: str, *, nulls: bool) -> RejectedRow:
+        """Return the row of that number with the service's reason."""
+        code, _, message = reason.partition(": ")
+        return RejectedRow(row, code, message, row_text(self.chunk, row - self.first_row, nulls=nulls))
+
+
+class _LaneQueue:
+    """Hold a lane, its work, and the generator of its steps."""
+
+    def __init__(self, lane: Lane, steps: Callable[[_LaneQueue], _Steps]) -> None:
+        self.lane = lane
+        self.work: deque[_LaneWork | Checkpoint] = deque()
+        self.is_idle = True
+        self.steps = steps(self)
+
+
+class WriteScheduler:
+    """Let many lanes write at the same time, in one thread.
+
+    Parameters
+    ----------
+    nulls
+        Whether rejected rows tell NULL from missing attributes.
+
+    Attributes
+    ----------
+    lanes
+        The lanes, with their counts.
+    rejects
+        Rows that the service rejected, for the caller to take.
+    free_buffers
+        Buffers whose rows are written.
+    """
+
+    def __init__(
+        self,
+        lanes: Sequence[Lane],
+        source: BodySender,
+        budget: Budget,
+        poller: ResponsePoller,
+        *,
+        nulls: bool,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.rejects: deque[RejectedRow] = deque()
+        self.free_buffers: deque[NDArray[np.uint8]] = deque()
+        self.lanes = lanes
+        self._queues = [_LaneQueue(lane, self._steps_of) for lane in lanes]
+        self._source, self._budget, self._nulls, self._clock = source, budget, nulls, clock
+        self._first_at: float | None = None
+        self._last_at: float | None = None
+        self._checkpoints: deque[Checkpoint] = deque()
+        self._queued = 0
+        # Requests that wait for the budget, in line; the first may have its reservation.
+        self._waiting: deque[tuple[_LaneQueue, Send]] = deque()
+        self._reservation: Reservation | None = None
+        self._sent: dict[PendingResponse, tuple[_LaneQueue, Sent]] = {}
+        self._poller = poller
+        # Lanes in a back-off, by its end.
+        self._pausing: list[tuple[float, int, _LaneQueue]] = []
+        self._pauses = itertools.count()
+
+    @property
+    def is_busy(self) -> bool:
+        """Return whether a lane has anything to do."""
+        return bool(self._sent or self._waiting or self._pausing)
+
+    @property
+    def is_full(self) -> bool:
+        """Return whether a lane has work that it has not begun."""
+        return self._queued > 0
+
+    @property
+    def seconds(self) -> float:
+        """Return the seconds from the first request to the last answer."""
+        return 0.0 if self._first_at is None or self._last_at is None else self._last_at - self._first_at
+
+    def add(self, writes: Sequence[Writes], chunk: _Rows, first_row: int) -> None:
+        """Give each lane its writes of a chunk of rows.
+
+        Raises
+        ------
+        BudgetClosedError
+            If the job is being stopped.
+        DdbioError
+            The error that ended a lane.
+        """
+        for queue, lane_writes in zip(self._queues, writes, strict=True):
+            if len(lane_writes):
+                self._add(queue, _LaneWork(lane_writes, chunk, first_row))
+
+    def add_checkpoint(self, checkpoint: Checkpoint) -> None:
+        """Add a checkpoint behind everything that was added before."""
+        checkpoint.open_lanes = len(self._queues)
+        self._checkpoints.append(checkpoint)
+        for queue in self._queues:
+            self._add(queue, checkpoint)
+
+    def take_reached(self) -> list[Checkpoint]:
+        """Return the checkpoints that all lanes have reached since the last call, in their order."""
+        reached = []
+        while self._checkpoints and not self._checkpoints[0].open_lanes:
+            reached.append(self._checkpoints.popleft())
+        return reached
+
+    def step(self) -> None:
+        """Send what may be sent, wait for an answer or the end of a pause, and continue those lanes; see ``add``."""
+        wait_seconds = self._send()
+        for pending in self._poller.wait(wait_seconds):
+            queue, sent = self._sent.pop(pending)
+            self._continue(queue, self._take(sent))
+        while self._pausing and self._pausing[0][0] <= self._clock():
+            self._continue(heapq.heappop(self._pausing)[2])
+
+    def abandon(self) -> None:
+        """Send nothing more; take and count the answers to what was sent."""
+        for queue, sent in self._sent.values():
+            # Another error ends the write already.
+            with suppress(Exception):
+                queue.steps.send(self._take(sent))
+        for queue in self._queues:
+            queue.steps.close()
+
+    def _send(self) -> float | None:
+        """Send what may be sent now; return the longest time to wait, or None to wait for answers alone."""
+        wait_seconds = None
+        while self._waiting:
+            queue, send = self._waiting[0]
+            reservation = self._reservation or self._budget.reserve(send.units)
+            if wait_seconds := reservation.wait_seconds():
+                self._reservation = reservation
+                break
+            self._reservation = wait_seconds = None
+            self._waiting.popleft()
+            self._begin(queue, send, reservation.grant())
+        if self._pausing:
+            pause_ends_in = max(0.0, self._pausing[0][0] - self._clock())
+            return pause_ends_in if wait_seconds is None else min(pause_ends_in, wait_seconds)
+        return wait_seconds
+
+    def _begin(self, queue: _LaneQueue, send: Send, grant: Grant) -> None:
+        now = self._clock()
+        if self._first_at is None:
+            self._first_at = now
+        begun = begin(self._source, queue.lane.table, send, grant, now)
+        if isinstance(begun, Answer):
+            self._continue(queue, begun)
+        else:
+            self._sent[begun.pending] = queue, begun
+            self._poller.add(begun.pending)
+
+    def _take(self, sent: Sent) -> Answer:
+        answer = sent.take()
+        self._last_at = self._clock()
+        return answer
+
+    def _add(self, queue: _LaneQueue, work: _LaneWork | Checkpoint) -> None:
+        queue.work.append(work)
+        self._queued += 1
+        if queue.is_idle:
+            self._continue(queue)
+
+    def _continue(self, queue: _LaneQueue, answer: Answer | None = None) -> None:
+        """Let a lane take its next step, after the answer to its last one."""
+        step = queue.steps.send(answer)
+        queue.is_idle = step is None
+        if isinstance(step, Pause):
+            end_at = self._clock() + pause_seconds(step.attempt)
+            heapq.heappush(self._pausing, (end_at, next(self._pauses), queue))
+        elif step is not None:
+            self._waiting.append((queue, step))
+
+    def _steps_of(self, queue: _LaneQueue) -> _Steps:
+        """Yield all steps of a lane, and None when it has nothing to do."""
+        while True:
+            while not queue.work:
+                yield None
+            work = queue.work.popleft()
+            self._queued -= 1
+            if isinstance(work, Checkpoint):
+                work.open_lanes -= 1
+                continue
+            try:
+                yield from queue.lane.write(work.writes)
+                self.free_buffers.append(work.writes.texts)
+            finally:
+                rejects = queue.lane.rejects
+                self.rejects += [work.rejected(each.row, each.reason, nulls=self._nulls) for each in rejects]
+                rejects.clear()
+
+
+class InlineRunner:
+    """Run a scheduler in the thread that reads the rows, so that no thread has to wait for another."""
+
+    def __init__(self, scheduler: WriteScheduler) -> None:
+        self.scheduler = scheduler
+
+    def put(self, writes: Sequence[Writes], chunk: _Rows, first_row: int) -> None:
+        """Add a chunk of rows; return when each lane has begun its writes, or a single lane has finished them."""
+        self.scheduler.add(writes, chunk, first_row)
+        # A single lane finishes, so that the next chunk is encoded into memory that the processor has in its cache.
+        is_single = len(self.scheduler.lanes) == 1
+        while self.scheduler.is_full or (is_single and self.scheduler.is_busy):
+            self.scheduler.step()
+
+    def put_checkpoint(self, checkpoint: Checkpoint) -> None:
+        """Add a checkpoint."""
+        self.scheduler.add_checkpoint(checkpoint)
+
+    def finish(self) -> None:
+        """Return when all is done."""
+        while self.scheduler.is_busy:
+            self.scheduler.step()
+
+    def abandon(self) -> None:
+        """Send nothing more; return when everything that was sent is answered."""
+        self.scheduler.abandon()
+
+
+class ThreadRunner:
+    """Run a scheduler in a thread of its own, which sends while rows are read and encoded."""
+
+    def __init__(self, scheduler: WriteScheduler, poller: ResponsePoller) -> None:
+        self.scheduler, self._poller = scheduler, poller
+        self._changed = threading.Condition()
+        self._inbox: deque[Callable[[], None]] = deque()
+        self._is_full = self._is_last = self._is_stopped = False
+        self._failure: BaseException | None = None
+        self._thread = threading.Thread(target=self._run, name="ddbio-lanes", daemon=True)
+        self._thread.start()
+
+    def put(self, writes: Sequence[Writes], chunk: _Rows, first_row: int) -> None:
+        """Add a chunk of rows as soon as each lane has begun its earlier writes; raise the error that ended a lane."""
+        self._put(partial(self.scheduler.add, writes, chunk, first_row))
+
+    def put_checkpoint(self, checkpoint: Checkpoint) -> None:
+        """Add a checkpoint; see ``put``."""
+        self._put(partial(self.scheduler.add_checkpoint, checkpoint))
+
+    def finish(self) -> None:
+        """Return when all is done; see ``put``."""
+        self._is_last = True
+        self._end()
+        if self._failure is not None:
+            raise self._failure
+
+    def abandon(self) -> None:
+        """Send nothing more; return when everything that was sent is answered."""
+        self._is_stopped = True
+        self._end()
+
+    def _put(self, add: Callable[[], None]) -> None:
+        with self._changed:
+            self._changed.wait_for(lambda: self._failure is not None or not (self._is_full or self._inbox))
+            if self._failure is not None:
+                raise self._failure
+            self._inbox.append(add)
+        self._poller.wake()
+
+    def _end(self) -> None:
+        self._poller.wake()
+        self._thread.join()
+
+    def _run(self) -> None:
+        try:
+            while not self._is_stopped:
+                is_last = self._is_last
+                self._take()
+                if is_last and not self.scheduler.is_busy:
+                    return
+                self.scheduler.step()
+        except BaseException as error:  # noqa: BLE001 - raised in the thread that reads the rows
+            with self._changed:
+                self._failure = error
+                self._changed.notify_all()
+        finally:
+            self.scheduler.abandon()
+
+    def _take(self) -> None:
+        """Add what came in, and tell the other thread whether there is room for more."""
+        taken = bool(self._inbox)
+        if taken:
+            self._inbox[0]()
+        is_full = self.scheduler.is_full
+        if taken or is_full != self._is_full:
+            with self._changed:
+                if taken:
+                    self._inbox.popleft()
+                self._is_full = is_full
+                self._changed.notify_all()
