@@ -13,7 +13,7 @@ import pytest
 
 import ddbio
 from ddbio.cli.main import cli
-from ddbio.core.backup_job import BackupJob, RestoreJob
+from ddbio.core.backups import BackupJob, RestoreJob
 from ddbio.core.exports.jobs import ExportJob
 from ddbio.core.imports.jobs import BulkJob, ImportJob
 from ddbio.ops.exports.fold import ExportFoldReport

@@ -8,7 +8,7 @@ from ddbio.ops import backup
 from ddbio.options import BackupCreateOptions, ConnectionOptions, RestoreOptions, parse_options
 
 if TYPE_CHECKING:
-    from ddbio.core.backup_job import BackupJob, RestoreJob
+    from ddbio.core.backups import BackupJob, RestoreJob
 
 
 def create_backup(table: str, **options: Any) -> BackupJob:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ddbio.aws.control_plane import call, list_pages, time_text
-from ddbio.core.backup_job import BackupJob, RestoreJob
+from ddbio.core.backups import BackupJob, RestoreJob
 from ddbio.core.exports.jobs import ExportEntry, ExportJob
 from ddbio.core.imports.jobs import BulkEntry, BulkJob, ImportEntry, ImportJob, table_definition
 from ddbio.errors import ServiceError
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from ddbio.aws.client import ClientSpec
-    from ddbio.core.backup_job import RestorePlan
+    from ddbio.core.backups import RestorePlan
     from ddbio.core.exports.jobs import ExportPlan
     from ddbio.core.imports.jobs import BulkPlan, ImportPlan
 

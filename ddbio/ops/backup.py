@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from ddbio.aws import service_jobs
 from ddbio.aws.control_plane import describe_recovery, describe_table
-from ddbio.core.backup_job import RestorePlan
+from ddbio.core.backups import RestorePlan
 from ddbio.errors import NotFoundError, OptionError, ServiceError, ValidationError
 from ddbio.ops.job.report import Clock
 from ddbio.ops.job.storage import dynamodb_spec
@@ -18,7 +18,7 @@ from ddbio.ops.scans.read import digest_of_table
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ddbio.core.backup_job import BackupJob, RestoreJob
+    from ddbio.core.backups import BackupJob, RestoreJob
     from ddbio.core.table_description import TableDescription
     from ddbio.ops.job.waiting import Job
     from ddbio.options import BackupCreateOptions, ConnectionOptions, RestoreOptions

@@ -19,7 +19,7 @@ from ddbio.core.text.json_text import compact_json
 from ddbio.engine import available_cores
 from ddbio.errors import OptionError, SchemaError
 from ddbio.ops.exports.source import ExportSource, open_export
-from ddbio.ops.exports.tasks import ExportStream, Layout, export_tasks, layout_of_export, spark_task_count
+from ddbio.ops.exports.tasks import ExportColumns, ExportStream, export_columns, export_tasks, spark_task_count
 from ddbio.options import ExportReadOptions, parse_options
 from ddbio.spark.lease_server import request_lease_terms
 from ddbio.spark.reading import fit_batch, rename_option, slice_batch
@@ -48,11 +48,11 @@ class ExportSurvey:
 
     options: ExportFrameOptions
     source: ExportSource
-    layout: Layout
+    columns: ExportColumns
 
     def spark_schema(self) -> StructType:
         """Return the columns as Spark's."""
-        return to_spark_schema(self.layout.rows)
+        return to_spark_schema(self.columns.rows)
 
 
 def survey_export(values: Mapping[str, str]) -> ExportSurvey:
@@ -65,7 +65,7 @@ def survey_export(values: Mapping[str, str]) -> ExportSurvey:
     """
     options = parse_options(ExportFrameOptions, rename_option(values, "source", {"path"}))
     source = open_export(options.source, options)
-    return ExportSurvey(options, source, layout_of_export(source, options))
+    return ExportSurvey(options, source, export_columns(source, options))
 
 
 def open_reader(values: Mapping[str, str], survey: ExportSurvey | None, schema: StructType) -> ExportReader:
@@ -81,24 +81,24 @@ def open_reader(values: Mapping[str, str], survey: ExportSurvey | None, schema: 
     if survey is not None:
         return ExportReader(survey, schema, is_given=False)
     survey = survey_export(values)
-    if survey.layout.keys is None and survey.options.schema is not None:
+    if survey.columns.keys is None and survey.options.schema is not None:
         raise OptionError("the columns are given twice, by .schema() and by the option 'schema': keep one")
     return ExportReader(_with_columns(survey, to_arrow_schema(schema)), schema, is_given=True)
 
 
 def _with_columns(survey: ExportSurvey, given: pa.Schema) -> ExportSurvey:
     """Return the survey with the given types; other attributes keep the sampled ones, in which they decode fastest."""
-    layout = survey.layout
-    if layout.keys is not None:
+    columns = survey.columns
+    if columns.keys is not None:
         for name in given.names:
-            if name not in layout.rows.names:
-                known = ", ".join(layout.rows.names)
+            if name not in columns.rows.names:
+                known = ", ".join(columns.rows.names)
                 raise SchemaError(f"{name}: no column of changes; they are {known}: give items' types as option schema")
         return survey
     own = [field for field in given if field.name != RESCUE_NAME]
     names = {name_of_field(field) for field in own} | {field.name for field in own}
-    others = [field for field in layout.items if not names & {field.name, name_of_field(field)}]
-    return dataclasses.replace(survey, layout=Layout(pa.schema([*own, *others])))
+    others = [field for field in columns.items if not names & {field.name, name_of_field(field)}]
+    return dataclasses.replace(survey, columns=ExportColumns(pa.schema([*own, *others])))
 
 
 @dataclass
@@ -129,7 +129,7 @@ class ExportReader(DataSourceReader):  # type: ignore[misc]
         if self._names is not None and options.on_misfit == "fail":
             # Attributes that nobody asked for may be anything.
             options = dataclasses.replace(options, on_misfit="rescue")
-        tasks = export_tasks(survey.source, survey.layout, options, options.tasks or usual, sizes)
+        tasks = export_tasks(survey.source, survey.columns, options, options.tasks or usual, sizes)
         return [FileGroup(task) for task in tasks]
 
     def read(self, partition: FileGroup | None) -> Iterator[pa.RecordBatch]:

@@ -1,9 +1,9 @@
-"""Fold a full export and the changes after it into the table's state at the end; refuses gaps and overlaps in time.
+"""Fold a full export and the changes after it into the state of the table at the end of the last window.
 
-A full export has no write times: it is the state at one instant, and whatever a later window says of an item holds
-against it. Among the windows the newest write wins, and a delete is a write as well. Each window has to begin where
-what is before it ends: of an item that was made and deleted within a window no line is there, so that an export which
-has seen it between the two would keep it for ever.
+A full export has no write times: it is the state at one instant, and every change in a later window is newer. Between
+windows the newest write wins; a delete is a write as well. Gaps and overlaps in time are errors. An incremental export
+has no line for an item that was made and deleted within its window: an earlier export that had read this item in
+between would keep it forever.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _PLACE = "place"
 
 @dataclass(frozen=True, slots=True, order=True)
 class Window(Result):
-    """Span the time from ``start`` on and before ``end``."""
+    """Hold a time window: ``start`` is in it, ``end`` is not."""
 
     start: datetime
     end: datetime
@@ -46,12 +46,12 @@ class Window(Result):
 
 
 def plan_windows(start: datetime, end: datetime) -> list[Window]:
-    """Return the windows to request for all changes from ``start`` on and before ``end``: as few as the service allows.
+    """Return the fewest windows that the service allows for all changes from ``start`` to before ``end``.
 
     Raises
     ------
     ExportIncompleteError
-        If that is less than the shortest window.
+        If the time is less than the shortest window.
     """
     whole = end - start
     if whole < MIN_WINDOW:
@@ -63,21 +63,21 @@ def plan_windows(start: datetime, end: datetime) -> list[Window]:
 
 @dataclass(frozen=True, slots=True)
 class FoldPlan:
-    """Say which increments are folded, by their places in the order of their windows, and the time they reach."""
+    """Hold the increments to fold, as indexes in the order of their windows, and the end of the last one."""
 
     chosen: tuple[int, ...]
     reached: datetime
 
 
 def plan_fold(full: ExportSummary, increments: Sequence[ExportSummary], as_of: datetime | None = None) -> FoldPlan:
-    """Return which increments follow the full export, each from where the one before ends.
+    """Return the increments that follow the full export, each beginning where the one before ends.
 
-    Those that end before it, or after ``as_of``, are left out, and those that others spare.
+    Increments that end before the full export or after ``as_of`` are left out, and those that others make unnecessary.
 
     Raises
     ------
     ExportIncompleteError
-        If a window is missing, naming it, or an export is filtered, of another table or of another kind.
+        If a window is missing (the message names it), or an export is filtered, of another table or of another kind.
     """
     windows = [each for each in _windows_after(full, increments) if as_of is None or each[0].end <= as_of]
     plan = _longest_chain(_instant(full.export_time, full), windows)
@@ -91,7 +91,7 @@ def plan_fold(full: ExportSummary, increments: Sequence[ExportSummary], as_of: d
             "were made and deleted within it would stay; 'ddbio export windows' tells which to export in its place"
         )
     if as_of is not None and plan.reached != as_of:
-        # A window has only the last state of an item: none within it can be told.
+        # A window has only the last state of an item, so that no time within it can be restored.
         raise ExportIncompleteError(
             f"the exports reach {plan.reached.isoformat()}, and {as_of.isoformat()} was asked for: "
             "ask for the end of a window, or export the window that ends there"
@@ -100,11 +100,11 @@ def plan_fold(full: ExportSummary, increments: Sequence[ExportSummary], as_of: d
 
 
 def _longest_chain(start: datetime, windows: Sequence[tuple[Window, int]]) -> FoldPlan:
-    """Return the windows that lead furthest from ``start``; windows come in their order."""
+    """Return the chain of windows that leads furthest from ``start``; ``windows`` are sorted."""
     chains = {_second(start): FoldPlan((), start)}
     for window, place in windows:
         before = chains.get(_second(window.start))
-        # Requests may be cut to whole seconds, so that a window begins within the second in which another ends.
+        # The service may cut times to whole seconds: a window may begin within the second in which another ends.
         if before is not None and window.start <= before.reached:
             chains.setdefault(_second(window.end), FoldPlan((*before.chosen, place), window.end))
     return max(chains.values(), key=lambda chain: chain.reached)
@@ -115,10 +115,10 @@ def _second(instant: datetime) -> datetime:
 
 
 def missing_windows(full: ExportSummary, increments: Sequence[ExportSummary], until: datetime) -> list[Window]:
-    """Return the windows to request so that changes follow the full export without a gap, close to ``until``.
+    """Return the windows to request so that changes follow the full export without a gap, almost until ``until``.
 
-    Of the last quarter of an hour nothing can be requested yet. A window that follows a shorter gap, or begins before
-    what is before it ends, is requested again in a window that begins there.
+    The last quarter of an hour cannot be requested yet. An existing window that follows a shorter gap, or that overlaps
+    the one before, is requested again within a window that begins where the one before ends.
 
     Raises
     ------
@@ -136,7 +136,7 @@ def missing_windows(full: ExportSummary, increments: Sequence[ExportSummary], un
 
 
 def _windows_after(full: ExportSummary, increments: Sequence[ExportSummary]) -> list[tuple[Window, int]]:
-    """Return the windows that end after the full export, in their order, and the increments' places."""
+    """Return the windows that end after the full export, sorted, with the indexes of their increments."""
     if full.kind != "full" or full.filtered:
         raise ExportIncompleteError(f"{full.export_arn} is no full export of the whole table: nothing can follow it")
     found = []
@@ -165,7 +165,7 @@ def fold(items: pa.Table, changes: Sequence[pa.Table], keys: Sequence[str]) -> p
     Raises
     ------
     SchemaError
-        If a key does not fit its column: items could not be told apart.
+        If a key does not fit its column, so that items cannot be distinguished.
     """
     written = pa.concat_tables([each for each in changes if each.num_rows] or [_no_rows(items, keys)])
     images = written["keys"]
@@ -173,26 +173,26 @@ def fold(items: pa.Table, changes: Sequence[pa.Table], keys: Sequence[str]) -> p
     flat = pa.table([pc.struct_field(images, [place]) for place in range(len(own))], schema=own)
     # The later window wins among equal times, since sorting is stable.
     order = pc.sort_indices(written["write_time"])
-    # Attributes are called as they like, these columns are not.
+    # Attributes may have any name; these columns need names of their own.
     names = [f"key {number}" for number in range(len(keys))]
     flat, touched = (
         pa.table(columns, names=names).append_column(_PLACE, pa.array(range(len(columns[0])), pa.int64()))
         for columns in (_key_columns(flat.take(order), keys), _key_columns(items, keys))
     )
     newest = flat.group_by(names).aggregate([(_PLACE, "max")])
-    kept = touched.join(newest.select(names), names, join_type="left anti")[_PLACE]
+    unchanged = touched.join(newest.select(names), names, join_type="left anti")[_PLACE]
     latest = written.take(order.take(newest[f"{_PLACE}_max"].combine_chunks()))
     puts = latest.filter(pc.field("operation") == PUT)
-    return pa.concat_tables([items.take(kept.sort()), _items_of(puts, items.schema)])
+    return pa.concat_tables([items.take(unchanged.sort()), _items_of(puts, items.schema)])
 
 
 def require_keys(rows: pa.Table | pa.RecordBatch, keys: Sequence[str]) -> None:
-    """Refuse rows without a key in its column: they could not be told apart.
+    """Check that every row has its key.
 
     Raises
     ------
     SchemaError
-        If there are any.
+        If a row does not, so that items cannot be distinguished.
     """
     _key_columns(rows, keys)
 
@@ -206,7 +206,7 @@ def _key_columns(rows: pa.Table | pa.RecordBatch, keys: Sequence[str]) -> list[A
 
 
 def _place_of(schema: pa.Schema, key: str) -> int:
-    """Return the place of a key attribute's column, whatever the column is called."""
+    """Return the index of the column of a key attribute, whatever the name of the column."""
     places = [place for place, field in enumerate(schema) if name_of_field(field) == key and field.name != RESCUE_NAME]
     if not places:
         raise SchemaError(f"key {key!r} has no column: give a schema that has it")

@@ -1,4 +1,4 @@
-"""Plan a native export, and hold what is known of one; start none."""
+"""Plan a native export, and describe its job."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class ExportPlan(Result):
-    """State an export completely before it is asked for.
+    """Describe an export completely before it is requested.
 
-    ``items`` and ``size_bytes`` are what DescribeTable says of the table; a full export is billed by its size.
+    ``items`` and ``size_bytes`` are those of DescribeTable; a full export is billed by the size of the table.
     """
 
     table: str
@@ -43,7 +43,7 @@ class ExportPlan(Result):
 
 @dataclass(frozen=True)
 class ExportEntry(Result):
-    """Name an export as a listing does."""
+    """Hold one entry of a list of exports."""
 
     arn: str
     status: str
@@ -52,7 +52,7 @@ class ExportEntry(Result):
 
 @dataclass(frozen=True)
 class ExportJob(Result):
-    """Hold what is known of one export; times are ISO 8601.
+    """Describe one export as the service does; times are ISO 8601.
 
     Attributes
     ----------
@@ -63,13 +63,13 @@ class ExportJob(Result):
     export_time
         The time whose state a full export holds.
     from_time, to_time, view
-        Window and view of an incremental one.
+        Window and view of an incremental export.
     filtered
         Whether it leaves out items or attributes.
     items, billed_bytes
         Known once it has completed.
     client_token
-        Under it the same request is the same export for eight hours.
+        For eight hours the same request with the same token starts no second export.
     """
 
     arn: str
@@ -95,12 +95,12 @@ class ExportJob(Result):
 def plan_export(
     facts: TableDescription, recovery: RecoveryDescription, options: ExportStartOptions, client_token: str
 ) -> ExportPlan:
-    """Return how a table is exported.
+    """Return the plan of an export.
 
     Raises
     ------
     OptionError
-        If recovery is off and not to be turned on, or does not reach back to a time that is asked for.
+        If point-in-time recovery is off and may not be turned on, or does not reach back to a requested time.
     """
     turns_on = not recovery.is_on
     if turns_on and not options.enable_pitr:

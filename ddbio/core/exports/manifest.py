@@ -27,7 +27,7 @@ FILES = "manifest-files"
 STARTED = "_started"
 
 CHECKSUM_ENDINGS = (".md5", ".checksum")
-"""Exports carry the one name, some of the service's own texts the other."""
+"""Exports have the first ending; some of AWS's documentation names the second."""
 
 MAX_MANIFEST_BYTES = 64 * 1024 * 1024
 
@@ -49,7 +49,7 @@ _FILTER_MEMBERS = ("filterSpecification", "FilterSpecification")
 
 @dataclass(frozen=True, slots=True)
 class ExportFile:
-    """Name one data file, with the items it must hold and the MD5 of its bytes as they are stored."""
+    """Hold the name of one data file, its number of items, and the MD5 of its bytes as stored."""
 
     name: str
     items: int
@@ -58,14 +58,14 @@ class ExportFile:
 
 @dataclass(frozen=True, slots=True)
 class ExportSummary:
-    """Hold what the summary says of an export.
+    """Hold what a manifest summary says about an export.
 
     Attributes
     ----------
     from_time, to_time, view
         Window and view of an incremental export, else None.
     filtered
-        Whether the export says that it left out items or attributes.
+        Whether the export says that it leaves out items or attributes.
     """
 
     kind: Kind
@@ -81,31 +81,31 @@ class ExportSummary:
     filtered: bool
 
 
-def check_md5(place: str, md5: bytes, stated: bytes) -> None:
-    """Refuse bytes whose MD5 is not the stated one.
+def check_md5(place: str, md5: bytes, expected: bytes) -> None:
+    """Check an MD5 against the expected one.
 
     Raises
     ------
     ExportIncompleteError
-        Naming the place.
+        If they differ; the message names the place.
     """
-    if md5 != stated:
-        found, wanted = (base64.b64encode(each).decode() for each in (md5, stated))
+    if md5 != expected:
+        found, wanted = (base64.b64encode(each).decode() for each in (md5, expected))
         raise ExportIncompleteError(f"{place}: MD5 is {found}, the export says {wanted}: copy the export again")
 
 
 def check_manifest(place: str, data: bytes, checksum: bytes) -> None:
-    """Refuse a manifest that is too large or does not have the MD5 that the file beside it states.
+    """Check the size of a manifest, and its MD5 against the one in the file beside it.
 
     Raises
     ------
     ExportIncompleteError
-        Naming the place.
+        If it is too large or the MD5 differs; the message names the place.
     """
     if len(data) > MAX_MANIFEST_BYTES:
         raise ExportIncompleteError(f"{place} is larger than {MAX_MANIFEST_BYTES} bytes: it is no export's manifest")
-    stated = _md5_of(checksum.decode("ascii", "replace").strip(), f"the checksum beside {place}")
-    check_md5(place, hashlib.md5(data, usedforsecurity=False).digest(), stated)
+    expected = _md5_of(checksum.decode("ascii", "replace").strip(), f"the checksum beside {place}")
+    check_md5(place, hashlib.md5(data, usedforsecurity=False).digest(), expected)
 
 
 def parse_summary(data: bytes, place: str) -> ExportSummary:
@@ -116,41 +116,42 @@ def parse_summary(data: bytes, place: str) -> ExportSummary:
     ExportIncompleteError
         If it is not the summary of an export.
     """
-    stated = _object(data, place)
+    members = _object(data, place)
     return ExportSummary(
         # Manifests from before incremental exports have no type.
-        kind=_one_of(_KINDS, stated, "exportType", "FULL_EXPORT", place),
-        encoding=_one_of(_ENCODINGS, stated, "outputFormat", None, place),
-        items=_count(stated, place),
-        table_arn=_text(stated, "tableArn", place),
-        table_id=_text(stated, "tableId", place),
-        export_arn=_text(stated, "exportArn", place),
-        export_time=_text(stated, "exportTime", place),
-        from_time=_text(stated, "exportFromTime", place),
-        to_time=_text(stated, "exportToTime", place),
-        view=_text(stated, "outputView", place),
-        filtered=any(stated.get(member) for member in _FILTER_MEMBERS),
+        kind=_one_of(_KINDS, members, "exportType", "FULL_EXPORT", place),
+        encoding=_one_of(_ENCODINGS, members, "outputFormat", None, place),
+        items=_count(members, place),
+        table_arn=_text(members, "tableArn", place),
+        table_id=_text(members, "tableId", place),
+        export_arn=_text(members, "exportArn", place),
+        export_time=_text(members, "exportTime", place),
+        from_time=_text(members, "exportFromTime", place),
+        to_time=_text(members, "exportToTime", place),
+        view=_text(members, "outputView", place),
+        filtered=any(members.get(member) for member in _FILTER_MEMBERS),
     )
 
 
 def parse_files(data: bytes, place: str, summary: ExportSummary) -> tuple[ExportFile, ...]:
-    """Return the files that a ``manifest-files.json`` lists, empty ones left out.
+    """Return the files that a ``manifest-files.json`` lists, without empty files.
 
     Raises
     ------
     ExportIncompleteError
-        If a line is no such entry, a name is not plain or listed twice, or the items do not add up to the summary's.
+        If a line is not a valid entry, a name is not plain or listed twice, or the items do not add up to those of the
+        summary.
     """
     files: dict[str, ExportFile] = {}
     for number, line in enumerate(data.split(b"\n"), 1):
         if not line.strip():
             continue
         where = f"{place}, line {number}"
-        stated = _object(line, where)
-        name = _name_of(stated.get("dataFileS3Key"), where)
+        members = _object(line, where)
+        name = _name_of(members.get("dataFileS3Key"), where)
         if name in files:
             raise ExportIncompleteError(f"{where}: file {name} is listed twice")
-        files[name] = ExportFile(name, _count(stated, where), _md5_of(stated.get("md5Checksum"), where))
+        files[name] = ExportFile(name, _count(members, where), _md5_of(members.get("md5Checksum"), where))
     total = sum(file.items for file in files.values())
     if total != summary.items:
         raise ExportIncompleteError(f"{place}: its files hold {total} items, the summary says {summary.items}")
@@ -167,8 +168,8 @@ def _object(data: bytes, place: str) -> dict[str, Any]:
     return value
 
 
-def _one_of(known: dict[str, _Known], stated: dict[str, Any], name: str, default: str | None, place: str) -> _Known:
-    value = stated.get(name)
+def _one_of(known: dict[str, _Known], members: dict[str, Any], name: str, default: str | None, place: str) -> _Known:
+    value = members.get(name)
     value = default if value is None else value
     if not isinstance(value, str) or value not in known:
         raise ExportIncompleteError(f"{place}: {name} is {_short(value)}, none of {', '.join(known)}")
@@ -185,8 +186,8 @@ def _name_of(key: object, where: str) -> str:
     return name
 
 
-def _count(stated: dict[str, Any], place: str) -> int:
-    count = stated.get("itemCount")
+def _count(members: dict[str, Any], place: str) -> int:
+    count = members.get("itemCount")
     if type(count) is not int or count < 0:
         raise ExportIncompleteError(f"{place}: itemCount is {_short(count)}, not a count")
     return count
@@ -202,8 +203,8 @@ def _md5_of(text: object, where: str) -> bytes:
     return md5
 
 
-def _text(stated: dict[str, Any], name: str, place: str) -> str | None:
-    value = stated.get(name)
+def _text(members: dict[str, Any], name: str, place: str) -> str | None:
+    value = members.get(name)
     if value is not None and not isinstance(value, str):
         raise ExportIncompleteError(f"{place}: {name} is {_short(value)}, not a text")
     return value
@@ -223,7 +224,7 @@ def files_text(files: Iterable[ExportFile], prefix: str) -> bytes:
         {
             "itemCount": file.items,
             "md5Checksum": base64.b64encode(file.md5).decode(),
-            # Only the store knows it, and not before the file is there.
+            # Only the store knows it, after the file is written.
             "etag": None,
             "dataFileS3Key": f"{prefix}data/{file.name}",
         }
@@ -232,20 +233,20 @@ def files_text(files: Iterable[ExportFile], prefix: str) -> bytes:
     return "".join(f"{compact_json(entry)}\n" for entry in entries).encode()
 
 
-def summary_text(  # noqa: PLR0913 - what a summary has
+def summary_text(  # noqa: PLR0913 - the parts of a summary
     *, export_id: str, table_arn: str, table_id: str | None, times: tuple[datetime, datetime], bucket: str,
     prefix: str, items: int, filtered: dict[str, Any] | None,
 ) -> bytes:  # fmt: skip
-    """Return ``manifest-summary.json`` of a full export that began and ended at ``times``."""
+    """Return ``manifest-summary.json`` of a full export; ``times`` are its start and its end."""
     began, ended = (time.isoformat(timespec="milliseconds").replace("+00:00", "Z") for time in times)
-    stated: dict[str, Any] = {
+    members: dict[str, Any] = {
         "version": _FULL_VERSION,
         "exportArn": f"{table_arn}/export/{export_id}",
         "startTime": began,
         "endTime": ended,
         "tableArn": table_arn,
         "tableId": table_id,
-        # Whatever was written later may be in or not: changes from here on bring all of it to one state.
+        # A later write may be in the export or not: the changes from this time on bring all items to one state.
         "exportTime": began,
         "s3Bucket": bucket,
         "s3Prefix": prefix.rstrip("/"),
@@ -258,10 +259,10 @@ def summary_text(  # noqa: PLR0913 - what a summary has
         "exportType": "FULL_EXPORT",
     }
     if filtered:
-        stated["filterSpecification"] = filtered
-    return compact_json(stated).encode() + b"\n"
+        members["filterSpecification"] = filtered
+    return compact_json(members).encode() + b"\n"
 
 
 def checksum_text(manifest: bytes) -> bytes:
-    """Return what stands in the file beside a manifest."""
+    """Return the content of the checksum file beside a manifest."""
     return base64.b64encode(hashlib.md5(manifest, usedforsecurity=False).digest())

@@ -1,6 +1,6 @@
-"""Read what the service says of the items that a bulk put did not put; guesses names, since AWS has published none.
+"""Parse the service's reports on items that a bulk put did not put.
 
-Whatever of a record is not understood is kept as text.
+AWS has not published the format, so names of members are guessed. What is not understood stays in the record as text.
 """
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ REPORT_SCHEMA = pa.schema(
 
 @dataclass(frozen=True)
 class BulkRecord:
-    """Hold what is said of one item that was not put.
+    """Hold what a report says about one item that was not put.
 
     Attributes
     ----------
     kind
-        Whether it was refused, or its condition did not hold.
+        ``error`` if the item was refused, ``condition`` if its condition did not hold.
     reason, message
-        The service's code, or the kind where it gives none, and its words.
+        The service's code, or the kind if there is no code, and its message.
     item, existing_item
-        The item, and the one that is there instead, as DynamoDB JSON; None where the record holds none.
+        The item and the one in the table, as DynamoDB JSON; None if the record does not have it.
     rest
-        All other members as JSON, or the whole line where it is none.
+        All other members as JSON, or the whole line if it is not JSON.
     """
 
     kind: BulkKind
@@ -49,31 +49,34 @@ class BulkRecord:
 
 
 def parse_records(path: str, text: bytes) -> Iterator[BulkRecord]:
-    """Yield the records of a report's object, one a line; its path tells their kind where they do not."""
+    """Yield the records of one object of a report, one for each line.
+
+    The kind of a record that does not name it comes from the path of the object.
+    """
     for line in text.split(b"\n"):
         if not line.strip():
             continue
         try:
-            stated = json.loads(line)
+            members = json.loads(line)
         except ValueError:
-            stated = None
-        if isinstance(stated, dict):
-            yield _record(path, stated)
+            members = None
+        if isinstance(members, dict):
+            yield _record(path, members)
         else:
             yield BulkRecord(_kind(path), _kind(path), None, None, None, line.decode(errors="replace"))
 
 
 def records_table(found: Iterable[tuple[str, BulkRecord]]) -> pa.Table:
-    """Return records, each with its object, as rows."""
+    """Return records, each with its object, as the rows of a table."""
     rows = [{**vars(record), "object": path} for path, record in found]
     return pa.Table.from_pylist(rows, schema=REPORT_SCHEMA)
 
 
-def _record(path: str, stated: Mapping[str, Any]) -> BulkRecord:
-    items: dict[bool, str] = {}  # By whether it is the one that is there.
-    texts: dict[bool, str] = {}  # By whether it is words.
+def _record(path: str, members: Mapping[str, Any]) -> BulkRecord:
+    items: dict[bool, str] = {}  # By whether it is the item in the table.
+    texts: dict[bool, str] = {}  # By whether it is the message.
     rest = {}
-    for name, value in stated.items():
+    for name, value in members.items():
         word = name.lower()
         if word.endswith("item") and isinstance(value, dict):
             items["exist" in word] = compact_json(value)
@@ -92,5 +95,5 @@ def _record(path: str, stated: Mapping[str, Any]) -> BulkRecord:
     )
 
 
-def _kind(told: str) -> BulkKind:
-    return "condition" if "condition" in told.lower() else "error"
+def _kind(text: str) -> BulkKind:
+    return "condition" if "condition" in text.lower() else "error"

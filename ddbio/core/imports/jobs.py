@@ -27,7 +27,7 @@ _LONGEST_KEY_BYTES = (2048, 1024)
 
 @dataclass(frozen=True)
 class ImportedFiles:
-    """Hold what the manifest of files for an import says of them; None where there is none."""
+    """Hold what the manifest of import files says; a field is None if it says nothing."""
 
     key: str | None = None
     format: str | None = None
@@ -43,11 +43,11 @@ class ImportedFiles:
     def parse(cls, manifest: bytes) -> ImportedFiles | None:
         """Return what a job's manifest says, or None if the job wrote no files for an import."""
         try:
-            stated = json.loads(manifest)["source"]["import"]
-            texts = {name: stated[name] for name in ("key", "format", "compression", "digest")}
-            texts |= {name: stated.get(name) for name in ("delimiter", "condition")}
-            gsi = tuple(stated.get("gsi", ()))
-            counts = {name: stated[name] for name in ("items", "json_bytes")}
+            members = json.loads(manifest)["source"]["import"]
+            texts = {name: members[name] for name in ("key", "format", "compression", "digest")}
+            texts |= {name: members.get(name) for name in ("delimiter", "condition")}
+            gsi = tuple(members.get("gsi", ()))
+            counts = {name: members[name] for name in ("items", "json_bytes")}
         except (ValueError, KeyError, TypeError):
             return None
         if not all(isinstance(text, str) for text in (*texts.values(), *gsi) if text is not None):
@@ -57,9 +57,10 @@ class ImportedFiles:
 
 @dataclass(frozen=True)
 class ImportPlan(Result):
-    """State an import completely before it is asked for; ``items`` are those of the files, where they are known.
+    """Describe an import completely before it is requested.
 
-    ``unchecked`` are the indexes for whose keys the files' items were not checked.
+    ``items`` and ``json_bytes`` are None without a manifest. ``unchecked`` are the indexes for whose keys the items
+    were not checked when the files were written.
     """
 
     table: str
@@ -84,7 +85,7 @@ class ImportPlan(Result):
 
 @dataclass(frozen=True)
 class ImportEntry(Result):
-    """Name an import as a listing does."""
+    """Hold one entry of a list of imports."""
 
     arn: str
     status: str
@@ -94,7 +95,7 @@ class ImportEntry(Result):
 
 @dataclass(frozen=True)
 class ImportJob(Result):
-    """Hold what is known of one import; times are ISO 8601, counts are 0 until it ends.
+    """Describe one import as the service does; times are ISO 8601, counts are 0 until it ends.
 
     Attributes
     ----------
@@ -105,18 +106,18 @@ class ImportJob(Result):
     format, compression
         How the objects are read.
     started_at, ended_at
-        When.
+        Times of its start and its end.
     processed_items, imported_items, errors
-        Items read, items written, and objects or items refused. An object ends at its first bad line: all that follows
-        in it is one error.
+        Items read, items written, and errors. The service stops reading an object at its first bad line: that line and
+        the rest of the object count as one error.
     processed_bytes
-        Text read, without compression.
+        Bytes of text read, uncompressed.
     log_group
-        Where the service writes what it refused.
+        The log group to which the service writes its errors.
     items, verified
-        Items of the files, where their manifest is found; whether count and digest of the table were compared too.
+        Items of the files, if their manifest was found; whether count and digest of the table were compared with them.
     client_token, failure_code, failure_message
-        The service's own.
+        As the service gives them.
     """
 
     arn: str
@@ -143,7 +144,7 @@ class ImportJob(Result):
 def plan_import(
     options: ImportStartOptions, files: ImportedFiles, objects: tuple[int, ...], client_token: str
 ) -> ImportPlan:
-    """Return how a table is imported.
+    """Return the plan of an import.
 
     Parameters
     ----------
@@ -155,8 +156,8 @@ def plan_import(
     Raises
     ------
     OptionError
-        If key or compression are neither given nor in the manifest, or contradict it, there are too many objects, or
-        items have conditions.
+        If key or compression are neither given nor in the manifest, or differ from it, there are too many objects, or
+        the items have conditions.
     """
     bucket, prefix = s3_place(options.source)
     if files.condition is not None:
@@ -165,12 +166,12 @@ def plan_import(
         raise OptionError(
             f"{options.source} holds {len(objects)} objects, an import takes {_MAX_OBJECTS}: make larger ones"
         )
-    key = chosen("key", None if options.key is None else format_key(parse_key(options.key)), files.key)
-    file_format = chosen("format", options.format, files.format or options.format or "dynamodb_json")
+    key = resolved("key", None if options.key is None else format_key(parse_key(options.key)), files.key)
+    file_format = resolved("format", options.format, files.format or options.format or "dynamodb_json")
     return ImportPlan(
         table=options.table,
         bucket=bucket,
-        # A prefix without its slash would take the objects of neighbours as well.
+        # Without the slash, "a/b" would also match the objects below "a/bc".
         prefix=f"{prefix}/" if prefix else "",
         key=key,
         indexes=options.gsi or files.gsi,
@@ -179,7 +180,7 @@ def plan_import(
         rcu=options.rcu,
         wcu=options.wcu,
         format=file_format,
-        compression=chosen("compression", options.compression, files.compression),
+        compression=resolved("compression", options.compression, files.compression),
         delimiter=options.delimiter or files.delimiter,
         bucket_owner=options.bucket_owner,
         client_token=client_token,
@@ -191,7 +192,7 @@ def plan_import(
 
 
 def table_definition(plan: ImportPlan) -> dict[str, Any]:
-    """Return the new table in the words of CreateTable.
+    """Return the new table as parameters of CreateTable.
 
     Raises
     ------
@@ -227,7 +228,7 @@ def table_definition(plan: ImportPlan) -> dict[str, Any]:
 
 
 def index_keys(indexes: Iterable[str]) -> tuple[IndexKey, ...]:
-    """Return what the attributes of the keys of indexes have to be.
+    """Return name, type and size limit of each key attribute of the indexes.
 
     Raises
     ------
@@ -254,25 +255,25 @@ def _key_schema(key: tuple[tuple[str, str], ...]) -> list[dict[str, str]]:
     return [{"AttributeName": name, "KeyType": kind} for (name, _), kind in zip(key, ("HASH", "RANGE"), strict=False)]
 
 
-def chosen(name: str, given: str | None, stated: str | None) -> str:
-    """Return an option as it is given or as the manifest of the files states it.
+def resolved(name: str, given: str | None, recorded: str | None) -> str:
+    """Return the value of an option, as given or from the manifest of the files.
 
     Raises
     ------
     OptionError
-        If both contradict each other, or neither is there.
+        If both are there and differ, or neither is there.
     """
-    if given is not None and stated is not None and given != stated:
-        raise OptionError(f"{name} is given as {given}, but the manifest of the files says {stated}")
-    chosen = given or stated
-    if chosen is None:
+    if given is not None and recorded is not None and given != recorded:
+        raise OptionError(f"{name} is given as {given}, but the manifest of the files says {recorded}")
+    value = given or recorded
+    if value is None:
         raise OptionError(f"there is no manifest of these files that says their {name}: give {name}")
-    return chosen
+    return value
 
 
 @dataclass(frozen=True)
 class BulkPlan(Result):
-    """State a bulk put completely before it is asked for; ``items`` are those of the files, where they are known."""
+    """Describe a bulk put completely before it is requested; ``items`` is None if there is no manifest."""
 
     table: str
     bucket: str
@@ -293,7 +294,7 @@ class BulkPlan(Result):
 
 @dataclass(frozen=True)
 class BulkEntry(Result):
-    """Name a bulk operation as a listing does."""
+    """Hold one entry of a list of bulk operations."""
 
     arn: str
     status: str
@@ -303,18 +304,18 @@ class BulkEntry(Result):
 
 @dataclass(frozen=True)
 class BulkJob(Result):
-    """Hold what is known of one bulk put; times are ISO 8601.
+    """Describe one bulk put as the service does; times are ISO 8601.
 
     Attributes
     ----------
     arn, status
         ``IN_PROGRESS``, ``COMPLETED``, ``COMPLETED_WITH_ERRORS``, ``CANCELLING``, ``CANCELLED`` or ``FAILED``.
     table, source, reports
-        What is put where, and where the service writes what it could not put.
+        The table, the place of the objects, and the place of the reports about items that were not put.
     processed_items, failed_items
-        Items read, and of these the ones refused. Those whose condition did not hold are only read.
+        Items read, and those of them that were errors. An item whose condition did not hold is no error.
     processed_bytes, total_bytes
-        Of the objects as they are stored; the total is not known at once.
+        Bytes of the objects as stored; the total is None until the service knows it.
     """
 
     arn: str
@@ -340,13 +341,13 @@ def plan_bulk(
     objects: tuple[int, ...],
     client_token: str,
 ) -> BulkPlan:
-    """Return how objects are put into a table.
+    """Return the plan of a bulk put.
 
     Raises
     ------
     OptionError
-        If the files are CSV or were written for another key, their compression is not known, or the reports would be
-        read again.
+        If the files are CSV or were written for another key, their compression is not known, or the reports would lie
+        among the objects.
     """
     bucket, prefix = s3_place(options.source)
     report_bucket, report_prefix = s3_place(options.reports)
@@ -363,8 +364,8 @@ def plan_bulk(
         prefix=f"{prefix}/" if prefix else "",
         report_bucket=report_bucket,
         report_prefix=report_prefix,
-        format=chosen("format", options.format, files.format or options.format or "dynamodb_json"),
-        compression=chosen("compression", options.compression, files.compression),
+        format=resolved("format", options.format, files.format or options.format or "dynamodb_json"),
+        compression=resolved("compression", options.compression, files.compression),
         wcu_per_second=options.wcu_per_second,
         tier=options.tier,
         kms_key=options.kms_key,

@@ -39,8 +39,8 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class LineForm:
-    """Say what a line is like, and what its item is checked for.
+class LineFormat:
+    """Describe how a line is written, and what its item is checked for.
 
     Attributes
     ----------
@@ -49,9 +49,9 @@ class LineForm:
     format
         ``dynamodb_json``, ``ion`` or ``csv``.
     index_keys
-        Keys of indexes, which an item either has rightly or not at all.
+        Keys of indexes. An item may lack their attributes; if it has one, its type and size must be right.
     if_absent, newer_by
-        The condition of each line: no item has its key, or none that is as new by an attribute.
+        The condition of each line: no item with its key exists, or only one whose attribute ``newer_by`` is smaller.
     delimiter, csv_strings
         How CSV is written; see :class:`ddbio.core.imports.lines.CsvColumns`.
     """
@@ -66,7 +66,7 @@ class LineForm:
 
     @property
     def condition(self) -> dict[str, object]:
-        """Return the members of a line that are the same in each."""
+        """Return the members that hold the condition; they are the same in each line."""
         if not self.if_absent and self.newer_by is None:
             return {}
         return absent_condition(self.key[0][0], self.newer_by)
@@ -86,13 +86,13 @@ class LineForm:
 
 
 @dataclass(frozen=True)
-class MadeLines:
-    """Hold the lines of a batch, back to back; good until the next batch is made.
+class EncodedLines:
+    """Hold the lines of a batch in one buffer; valid until the next batch is encoded.
 
     Attributes
     ----------
     items
-        The rows as the table will hold them.
+        The rows as the table will hold them: CSV changes types.
     """
 
     items: pa.RecordBatch
@@ -101,87 +101,89 @@ class MadeLines:
     refusals: Sequence[Refusal]
 
 
-class ImportLines(Protocol):
-    """Make the rows of batches of one schema lines; keep one per thread.
+class LineEncoder(Protocol):
+    """Encode batches of one schema as lines. An instance belongs to one thread.
 
     Attributes
     ----------
     header
-        What an object begins with.
+        The first bytes of each object.
     """
 
     header: bytes
 
-    def make(self, rows: pa.RecordBatch) -> MadeLines:
-        """Return the line of each row, and the rows that are no items of the table."""
+    def encode(self, rows: pa.RecordBatch) -> EncodedLines:
+        """Return the line of each row, and the rows that cannot be items of the table."""
         ...
 
 
-def import_lines(schema: pa.Schema, form: LineForm) -> ImportLines:
-    """Return what makes rows of a schema lines.
+def line_encoder(schema: pa.Schema, line_format: LineFormat) -> LineEncoder:
+    """Return the encoder for rows of a schema.
 
     Raises
     ------
     OptionError
-        If the rows have no column of the name by which they are compared, or one that cannot be told in CSV.
+        If the rows lack the column ``newer_by``, or have a column that CSV cannot hold.
     """
-    if form.format == "csv":
-        return _CsvLines(schema, form)
-    if form.newer_by is None:
-        return _Lines(schema, form)
-    if form.newer_by not in schema.names:
-        raise OptionError(f"newer_by: the rows have no column {form.newer_by!r}, but {', '.join(schema.names)}")
-    return _ComparedLines(schema, form, form.newer_by)
+    if line_format.format == "csv":
+        return _CsvLineEncoder(schema, line_format)
+    if line_format.newer_by is None:
+        return _PlainLineEncoder(schema, line_format)
+    if line_format.newer_by not in schema.names:
+        raise OptionError(f"newer_by: the rows have no column {line_format.newer_by!r}, but {', '.join(schema.names)}")
+    return _ComparingLineEncoder(schema, line_format, line_format.newer_by)
 
 
-class _Lines:
+class _PlainLineEncoder:
     header = b""
 
-    def __init__(self, schema: pa.Schema, form: LineForm) -> None:
-        self._encoder = Encoder(schema, keys=dict(form.key), options=EncodeOptions(index_keys=form.index_keys))
-        self._is_ion = form.format == "ion"
-        self._edges = (OPENING, b"}\n") if self._is_ion else _edges(form)
+    def __init__(self, schema: pa.Schema, line_format: LineFormat) -> None:
+        self._encoder = Encoder(
+            schema, keys=dict(line_format.key), options=EncodeOptions(index_keys=line_format.index_keys)
+        )
+        self._is_ion = line_format.format == "ion"
+        self._edges = (OPENING, b"}\n") if self._is_ion else _edges(line_format)
 
-    def make(self, rows: pa.RecordBatch) -> MadeLines:
+    def encode(self, rows: pa.RecordBatch) -> EncodedLines:
         prefix, suffix = self._edges
         encoded = self._encoder.lend(rows, prefix=prefix, suffix=suffix)
         if not self._is_ion:
-            return MadeLines(rows, encoded.buffer, encoded.offsets, encoded.refusals)
+            return EncodedLines(rows, encoded.buffer, encoded.offsets, encoded.refusals)
         text = np.frombuffer(to_ion_lines(encoded.buffer.tobytes()), np.uint8)
-        return MadeLines(rows, text, line_offsets(text), encoded.refusals)
+        return EncodedLines(rows, text, line_offsets(text), encoded.refusals)
 
 
-class _ComparedLines:
-    """Put what an item is compared by into its line."""
+class _ComparingLineEncoder:
+    """Add to each line the value of ``newer_by``, which its condition compares."""
 
     header = b""
 
-    def __init__(self, schema: pa.Schema, form: LineForm, newer_by: str) -> None:
-        self._parts = ItemEncoder(schema, schema.names, dict(form.key), newer_by, form.index_keys)
-        self._edges = _edges(form)
+    def __init__(self, schema: pa.Schema, line_format: LineFormat, newer_by: str) -> None:
+        self._parts = ItemEncoder(schema, schema.names, dict(line_format.key), newer_by, line_format.index_keys)
+        self._edges = _edges(line_format)
 
-    def make(self, rows: pa.RecordBatch) -> MadeLines:
+    def encode(self, rows: pa.RecordBatch) -> EncodedLines:
         made = self._parts.encode(rows)
-        return MadeLines(rows, *_framed(made, *self._edges), made.refusals)
+        return EncodedLines(rows, *_framed(made, *self._edges), made.refusals)
 
 
-class _CsvLines:
-    def __init__(self, schema: pa.Schema, form: LineForm) -> None:
-        self._columns = CsvColumns(schema, form.tags, form.delimiter, as_text=form.csv_strings)
+class _CsvLineEncoder:
+    def __init__(self, schema: pa.Schema, line_format: LineFormat) -> None:
+        self._columns = CsvColumns(schema, line_format.tags, line_format.delimiter, as_text=line_format.csv_strings)
         self.header = self._columns.header
-        options = EncodeOptions(index_keys=form.index_keys)
-        self._encoder = Encoder(self._columns.schema, keys=dict(form.key), options=options)
+        options = EncodeOptions(index_keys=line_format.index_keys)
+        self._encoder = Encoder(self._columns.schema, keys=dict(line_format.key), options=options)
 
-    def make(self, rows: pa.RecordBatch) -> MadeLines:
+    def encode(self, rows: pa.RecordBatch) -> EncodedLines:
         items = self._columns.items(rows)
-        # Printed in vain: only this knows which items DynamoDB takes.
+        # Only the encoder knows which items DynamoDB takes; the text it makes is not used.
         refusals = (*self._encoder.lend(items).refusals, *self._columns.refusals(items))
-        return MadeLines(items, *self._columns.lines(items), refusals)
+        return EncodedLines(items, *self._columns.lines(items), refusals)
 
 
-def _edges(form: LineForm) -> tuple[bytes, bytes]:
-    """Return what stands before and after an item."""
-    members = compact_json(form.condition)[1:-1]
+def _edges(line_format: LineFormat) -> tuple[bytes, bytes]:
+    """Return the text before and after an item."""
+    members = compact_json(line_format.condition)[1:-1]
     return b'{"Item":', f"{members and ','}{members}}}\n".encode()
 
 
@@ -205,14 +207,14 @@ _WRITTEN_BY_TAG = {"S": "text", "N": "numbers"}
 
 
 class CsvColumns:
-    """Hold how the columns of a schema become those of CSV.
+    """Convert the columns of a schema to those of CSV.
 
     Parameters
     ----------
     tags
-        Types of the attributes of keys, the table's and its indexes'.
+        Types of the key attributes of the table and of its indexes.
     as_text
-        Write numbers, booleans and dates that are in no key as text.
+        Write numbers, booleans and dates as text if they are in no key.
 
     Attributes
     ----------
@@ -224,7 +226,7 @@ class CsvColumns:
     Raises
     ------
     OptionError
-        If a column cannot be told in CSV.
+        If CSV cannot hold a column.
     """
 
     def __init__(self, schema: pa.Schema, tags: Mapping[str, str], delimiter: str, *, as_text: bool) -> None:
@@ -244,7 +246,7 @@ class CsvColumns:
         self._options = pyarrow.csv.WriteOptions(include_header=False, delimiter=delimiter)
 
     def items(self, rows: pa.RecordBatch) -> pa.RecordBatch:
-        """Return the items that the service makes of rows."""
+        """Return rows as the items that the service will make of them."""
         columns: list[Any] = [
             column if column.type.equals(field.type) else pc.cast(column, field.type)
             for column, field in zip(rows.columns, self.schema, strict=True)
@@ -252,11 +254,11 @@ class CsvColumns:
         return pa.RecordBatch.from_arrays(columns, schema=self.schema)
 
     def refusals(self, items: pa.RecordBatch) -> list[Refusal]:
-        """Return the first row of each column that lacks a value, or has one with a line's end in it."""
+        """Return, for each column, the first row without a value or with a line break in its value."""
         return sorted(_refusals(items), key=lambda refusal: refusal.row)
 
     def lines(self, items: pa.RecordBatch) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64]]:
-        """Return a line for each row, back to back, and where each begins."""
+        """Return the lines of the rows in one buffer, and where each begins."""
         sink = io.BytesIO()
         pyarrow.csv.write_csv(items, sink, self._options)
         text = np.frombuffer(sink.getbuffer(), np.uint8)

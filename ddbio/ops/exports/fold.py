@@ -22,12 +22,12 @@ from ddbio.ops.exports.fold_tasks import (
     ChangesTask,
     ItemsTask,
     fold_buckets,
-    pass_items,
-    set_changes_aside,
+    spill_changes,
+    split_items,
 )
 from ddbio.ops.exports.read import engine_name, read_source
 from ddbio.ops.exports.source import open_export
-from ddbio.ops.exports.tasks import ExportTally, Layout, export_tasks, layout_of_export, spark_task_count
+from ddbio.ops.exports.tasks import ExportColumns, ExportCounts, export_columns, export_tasks, spark_task_count
 from ddbio.ops.job.report import Clock, FileReport, MisfitReport, Report, file_reports, misfit_reports
 from ddbio.ops.job.spill import Spill
 from ddbio.ops.job.storage import committed_report, open_staging, open_store, protect_sources, require_shared, target_of
@@ -47,62 +47,62 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class FoldSources:
-    """Hold a full export, the increments that changed something, in the order of their windows, and one set of columns.
+    """Hold a full export and the increments to fold into it, with the columns into which all of them are read.
 
     Attributes
     ----------
     options
-        Those by which everything is read: with the columns.
+        How everything is read, with the columns as schema.
     windows
-        How many increments follow the full export, those without changes included.
+        Number of increments that follow the full export, including those without changes.
     reached
         The end of the last one.
-    places
-        The folders of all exports, those that are left out included.
+    folders
+        The folders of all exports that were given, including those that are not folded.
     """
 
     options: ExportReadOptions
     full: ExportSource
-    layout: Layout
-    changed: tuple[tuple[ExportSource, Layout], ...]
+    columns: ExportColumns
+    changed: tuple[tuple[ExportSource, ExportColumns], ...]
     windows: int
     reached: datetime
-    places: tuple[str, ...]
+    folders: tuple[str, ...]
 
     @property
     def keys(self) -> tuple[str, ...]:
-        """Return the table's key attributes; nobody knows them where nothing changed."""
+        """Return the table's key attributes; they are not known if nothing has changed."""
         return (self.changed[0][1].keys or ()) if self.changed else ()
 
 
 def open_fold(options: ExportReadOptions, increments: Sequence[str], as_of: datetime | None = None) -> FoldSources:
-    """Return the exports that together are the table's state, opened and with their columns.
+    """Open the exports that together are the state of the table.
 
-    All of them are read into the columns of the full export, or into the given ones.
+    All of them are read into the given columns, or into the columns of the full export.
 
     Raises
     ------
     ExportIncompleteError
-        If a manifest is not whole, or no export covers some time in between.
+        If a manifest is damaged, or no export covers some time in between.
     """
     full = open_export(options.source, options)
     opened = [open_export(each, options) for each in increments]
     plan = plan_fold(full.summary, [each.summary for each in opened], as_of)
-    layout = layout_of_export(full, options)
+    columns = export_columns(full, options)
     changed = [opened[place] for place in plan.chosen if opened[place].files]
     if changed and not full.files and options.schema is None:
-        first = layout_of_export(changed[0], options)
-        layout = Layout(normalize_schema(first.items))
-    given = dataclasses.replace(options, schema=layout.items)
-    pairs = tuple((source, layout_of_export(source, given)) for source in changed)
+        first = export_columns(changed[0], options)
+        columns = ExportColumns(normalize_schema(first.items))
+    given = dataclasses.replace(options, schema=columns.items)
+    pairs = tuple((source, export_columns(source, given)) for source in changed)
     for (before, one), (after, other) in itertools.pairwise(pairs):
         if one.keys != other.keys:
             raise ExportIncompleteError(
                 f"{after.summary.export_arn} has changes of keys {other.keys}, {before.summary.export_arn} "
                 f"of {one.keys}: a table keeps its key; copy the exports again"
             )
-    places = tuple(place for each in (full, *opened) for place in each.places)
-    return FoldSources(given, full, layout, pairs, len(plan.chosen), plan.reached, places)
+    folders = tuple(folder for each in (full, *opened) for folder in each.folders)
+    return FoldSources(given, full, columns, pairs, len(plan.chosen), plan.reached, folders)
 
 
 def fold_exports(options: ExportReadOptions, increments: Sequence[str]) -> pa.Table:
@@ -111,32 +111,32 @@ def fold_exports(options: ExportReadOptions, increments: Sequence[str]) -> pa.Ta
     Raises
     ------
     ExportIncompleteError
-        If an export is not whole, or no export covers some time in between.
+        If an export is damaged, or no export covers some time in between.
     SchemaError
         If a key does not fit its column.
     """
     sources = open_fold(options, increments)
-    items = read_source(sources.full, sources.layout, sources.options)
+    items = read_source(sources.full, sources.columns, sources.options)
     if not sources.changed:
         return items
-    changes = [read_source(source, layout, sources.options) for source, layout in sources.changed]
+    changes = [read_source(source, columns, sources.options) for source, columns in sources.changed]
     return fold(items, changes, sources.keys)
 
 
 def windows_to_request(options: ExportWindowsOptions, increments: Sequence[str]) -> list[Window]:
-    """Return the windows to request so that increments follow a full export without a gap; read no data.
+    """Return the windows to request so that increments follow a full export without a gap, from the manifests alone.
 
     Raises
     ------
     ExportIncompleteError
-        If a manifest is not whole, or an export is not of the same whole table.
+        If a manifest is damaged, or an export is not of the same whole table.
     """
     until = options.until or datetime.now(UTC)
     full = open_export(options.source, options)
     return missing_windows(full.summary, [open_export(each, options).summary for each in increments], until)
 
 
-# As rows in memory about five times as much, and as much again for each step of folding them.
+# Of compressed text. As rows in memory it is about five times as much, and as much again for each step of folding.
 _BUCKET_BYTES = 8 * 1024 * 1024
 _MOST_BUCKETS = 4096
 
@@ -148,9 +148,9 @@ def fold_to_files(
     master: str | None = None,
     conf: Mapping[str, str] | None = None,
 ) -> ExportFoldReport:
-    """Write the table's state after a full export and the increments that follow it, as files that appear together.
+    """Write the table's state after a full export and its increments, as files that become visible together.
 
-    Memory is bounded by the number of changes, eight bytes for each, not by their size or that of the table.
+    Memory grows by eight bytes for each change; it does not depend on the size of the changes or of the table.
 
     Parameters
     ----------
@@ -160,7 +160,7 @@ def fold_to_files(
     Raises
     ------
     ExportIncompleteError
-        If an export is not whole, or no export covers some time in between; the message names the window.
+        If an export is damaged, or no export covers some time in between; the message names the window.
     SchemaError
         If a key does not fit its column.
     """
@@ -171,16 +171,16 @@ def fold_to_files(
             cluster_of(master, conf), {"dest": options.dest, "spill": options.spill}, shared_paths=options.shared_paths
         )
     staging = open_staging(options, options.format)
-    protect_sources(staging.store, options.mode, sources.places)
+    protect_sources(staging.store, options.mode, sources.folders)
     try:
         # An engine raises only after its tasks have ended.
         with commit.publishing(target_of(options, staging.store), staging.job_id) as complete:
             cpu_planned = clock.cpu_seconds()
             with contextlib.closing(open_engine(engine_name(options), master=master, conf=conf)) as engine:
                 job = _Job(options, sources, staging, engine)
-                staged, tallies = job.run()
-                files = staged or staging.empty(sources.layout.rows)
-                report = job.report(files, tallies, clock.seconds(), cpu_planned + engine.cpu_seconds())
+                staged, counts = job.run()
+                files = staged or staging.empty(sources.columns.rows)
+                report = job.report(files, counts, clock.seconds(), cpu_planned + engine.cpu_seconds())
                 complete(files, job.facts(report))
                 cpu_seconds = round(cpu_planned + engine.cpu_seconds(), 3)
     except commit.AlreadyCommittedError as done:
@@ -190,7 +190,7 @@ def fold_to_files(
 
 @dataclass(frozen=True)
 class ExportFoldReport(Report):
-    """State what of a full export and its increments was read, and the state that was written.
+    """Describe what was read of a full export and its increments, and the state that was written.
 
     Attributes
     ----------
@@ -201,7 +201,7 @@ class ExportFoldReport(Report):
     engine
         ``local`` or ``spark``.
     windows
-        Incremental exports that were folded; those the full export has seen already are not.
+        Incremental exports that were folded; those that end before the full export are not counted.
     state_at
         The time at which the table held these rows.
     items, changes
@@ -209,13 +209,13 @@ class ExportFoldReport(Report):
     rows
         Rows in the files: the items at that time.
     files_read
-        Data files read and verified; empty ones are not opened.
+        Data files read and verified; empty files are not opened.
     seconds
         Wall time from the verb's start, engine start included.
     cpu_seconds
         User + system seconds of the driver's Python, all workers and the JVM.
     json_bytes
-        Bytes of text in the files, inflated.
+        Bytes of text in the files, uncompressed.
     misfits
         Values that did not fit their column, in items and in images.
     files
@@ -246,22 +246,24 @@ class _Job:
     staging: Staging
     engine: Engine
 
-    def run(self) -> tuple[tuple[StagedFile, ...], list[ExportTally]]:
-        """Return the staged files, and what was read of the increments and of the full export."""
+    def run(self) -> tuple[tuple[StagedFile, ...], list[ExportCounts]]:
+        """Return the staged files, and the counts of the increments and of the full export."""
         sources, engine, budget = self.sources, self.engine, LocalBudget(None)
         with self._spill() as spill:
-            changes = engine.run(set_changes_aside, self._changes_tasks(spill), budget)
+            changes = engine.run(spill_changes, self._changes_tasks(spill), budget)
             items_tasks = self._items_tasks(spill)
-            passed = engine.run(pass_items, items_tasks, budget)
-            shares = [tuple(range(spill.buckets))[share :: self._parallelism] for share in range(self._parallelism)]
+            passed = engine.run(split_items, items_tasks, budget)
+            groups = [tuple(range(spill.buckets))[number :: self._parallelism] for number in range(self._parallelism)]
             tasks = [
-                BucketsTask(len(items_tasks) + number, share, sources.keys, sources.layout.items, spill, self.staging)
-                for number, share in enumerate(shares)
-                if share and sources.changed
+                BucketsTask(
+                    len(items_tasks) + number, buckets, sources.keys, sources.columns.items, spill, self.staging
+                )
+                for number, buckets in enumerate(groups)
+                if buckets and sources.changed
             ]
             folded = engine.run(fold_buckets, tasks, budget)
         staged = [file for result in passed for file in result.staged] + [file for files in folded for file in files]
-        return tuple(staged), [_sum(changes), _sum([result.tally for result in passed])]
+        return tuple(staged), [_sum(changes), _sum([result.counts for result in passed])]
 
     @property
     def _parallelism(self) -> int:
@@ -276,7 +278,7 @@ class _Job:
             if options.spill is not None:
                 place = f"{options.spill.rstrip('/')}/{job_id}"
             elif self.engine.name == "spark":
-                # Where a job's own staging lies, which goes with the job.
+                # In the staging folder of the job, which is deleted with the job.
                 place = f"{options.dest.rstrip('/')}/_ddbio/staging/{job_id}/spill"
             else:
                 place = folder
@@ -290,18 +292,18 @@ class _Job:
         sources, count = self.sources, self._parallelism
         given = sources.options
         reads = [
-            [(window, task) for task in export_tasks(source, layout, given, count)]
-            for window, (source, layout) in enumerate(sources.changed)
+            [(window, task) for task in export_tasks(source, columns, given, count)]
+            for window, (source, columns) in enumerate(sources.changed)
         ]
-        shares = [tuple(window[share] for window in reads if share < len(window)) for share in range(count)]
-        return [ChangesTask(share, sources.keys, spill) for share in shares if share]
+        groups = [tuple(window[number] for window in reads if number < len(window)) for number in range(count)]
+        return [ChangesTask(group, sources.keys, spill) for group in groups if group]
 
     def _items_tasks(self, spill: Spill) -> list[ItemsTask]:
         sources, sizes = self.sources, self.sources.full.sizes()
         usual = self._parallelism
         if self.engine.name == "spark" and self.options.tasks is None:
             usual = spark_task_count(sizes, usual)
-        reads = export_tasks(sources.full, sources.layout, sources.options, usual, sizes)
+        reads = export_tasks(sources.full, sources.columns, sources.options, usual, sizes)
         return [ItemsTask(read, sources.keys, spill, self.staging) for read in reads]
 
     def facts(self, report: ExportFoldReport) -> commit.CommitInfo:
@@ -314,14 +316,14 @@ class _Job:
                 "increments": [source.summary.export_arn for source, _ in self.sources.changed],
                 "state_at": self.sources.reached.isoformat(),
             },
-            schema=schema_to_json(normalize_schema(self.sources.layout.rows)),
+            schema=schema_to_json(normalize_schema(self.sources.columns.rows)),
             report=report.to_dict(),
         )
 
     def report(
-        self, files: Sequence[StagedFile], tallies: Sequence[ExportTally], seconds: float, cpu_seconds: float
+        self, files: Sequence[StagedFile], counts: Sequence[ExportCounts], seconds: float, cpu_seconds: float
     ) -> ExportFoldReport:
-        changes, items = tallies
+        changes, items = counts
         return ExportFoldReport(
             source=self.options.source,
             dest=self.options.dest,
@@ -341,8 +343,8 @@ class _Job:
         )
 
 
-def _sum(tallies: Sequence[ExportTally]) -> ExportTally:
-    whole = ExportTally()
-    for tally in tallies:
-        whole.add(tally)
-    return whole
+def _sum(counts: Sequence[ExportCounts]) -> ExportCounts:
+    total = ExportCounts()
+    for each in counts:
+        total.add(each)
+    return total

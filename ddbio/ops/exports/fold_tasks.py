@@ -1,7 +1,8 @@
-"""Do one task's share of folding increments into a full export, step by step; each step's rows stay in bounded memory.
+"""Fold increments into a full export in three steps of tasks, each in bounded memory.
 
-First changes are set aside by the bucket of their key. Then the full export's rows pass through to the output, but for
-those whose key's hash a change has: they are set aside too. Last, each bucket is folded by itself, exactly.
+1. The changes are spilled by key: the hash of a key chooses one of many buckets. The hashes are spilled as well.
+2. Rows of the full export whose key has none of the hashes go to the output. The others are spilled like the changes.
+3. Each bucket is read back and folded by itself, comparing whole keys.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import pyarrow as pa
 
 from ddbio.core.exports.fold import fold, require_keys
 from ddbio.core.item_key import key_hashes
-from ddbio.ops.exports.tasks import ExportFilesResult, ExportStream, ExportTally
+from ddbio.ops.exports.tasks import ExportCounts, ExportFilesResult, ExportStream
 from ddbio.ops.job.spill import SpillWriter
 
 if TYPE_CHECKING:
@@ -31,7 +32,7 @@ _CHANGES, _ITEMS = "changes", "items"
 
 @dataclass(frozen=True)
 class ChangesTask:
-    """Give a worker its share of several increments' files, each with the place of its window."""
+    """Name the files of increments that one task spills, each with the number of its window."""
 
     reads: tuple[tuple[int, ExportTask], ...]
     keys: tuple[str, ...]
@@ -40,7 +41,7 @@ class ChangesTask:
 
 @dataclass(frozen=True)
 class ItemsTask:
-    """Give a worker its share of the full export's files."""
+    """Name the files of the full export that one task reads."""
 
     read: ExportTask
     keys: tuple[str, ...]
@@ -50,7 +51,7 @@ class ItemsTask:
 
 @dataclass(frozen=True)
 class BucketsTask:
-    """Give a worker its share of the buckets."""
+    """Name the buckets that one task folds."""
 
     number: int
     buckets: tuple[int, ...]
@@ -60,11 +61,11 @@ class BucketsTask:
     staging: Staging
 
 
-def set_changes_aside(task: ChangesTask, budget: Budget) -> ExportTally:
-    """Set one task's changes aside, and the hashes of their keys."""
-    whole = ExportTally()
+def spill_changes(task: ChangesTask, budget: Budget) -> ExportCounts:
+    """Spill the changes of one task, and the hashes of their keys."""
+    total = ExportCounts()
     for window, read in task.reads:
-        # Rows come back in the order of these names: by window.
+        # Rows are read back in the order of these names: by window.
         name = f"{window:05d}-{read.number:05d}"
         stream, writer, seen = ExportStream(read, budget), SpillWriter(task.spill, _CHANGES, name), list[Any]()
         for batch in stream:
@@ -76,12 +77,12 @@ def set_changes_aside(task: ChangesTask, budget: Budget) -> ExportTally:
             seen.append(hashes)
         writer.flush()
         task.spill.put_hashes(name, np.concatenate([np.zeros(0, np.uint64), *seen]))
-        whole.add(stream.tally)
-    return whole
+        total.add(stream.counts)
+    return total
 
 
-def pass_items(task: ItemsTask, budget: Budget) -> ExportFilesResult:
-    """Stage the items that no change is about, and set the others aside; leave nothing staged when it fails."""
+def split_items(task: ItemsTask, budget: Budget) -> ExportFilesResult:
+    """Stage the items that have no change, and spill the others; nothing stays staged if it fails."""
     stream, changed = ExportStream(task.read, budget), task.spill.hashes()
     writer = SpillWriter(task.spill, _ITEMS, f"{task.read.number:05d}")
 
@@ -96,14 +97,14 @@ def pass_items(task: ItemsTask, budget: Budget) -> ExportFilesResult:
             writer.write(batch.filter(pa.array(hit)), hashes[hit])
             yield batch.filter(pa.array(~hit))
 
-    staged = task.staging.write(unchanged(), task.read.layout.rows, task.read.number)
+    staged = task.staging.write(unchanged(), task.read.columns.rows, task.read.number)
     writer.flush()
-    return ExportFilesResult(staged, stream.tally)
+    return ExportFilesResult(staged, stream.counts)
 
 
 def fold_buckets(task: BucketsTask, budget: Budget) -> tuple[StagedFile, ...]:
-    """Stage what the changes made of the items of one task's buckets; leave nothing staged when it fails."""
-    del budget  # what was set aside has been counted
+    """Fold the buckets of one task and stage the result; nothing stays staged if it fails."""
+    del budget  # What was spilled is counted already.
 
     def folded() -> Iterator[pa.RecordBatch]:
         for bucket in task.buckets:

@@ -1,4 +1,4 @@
-"""Start native exports, wait for them and list them; read none of what they write."""
+"""Start the service's exports, wait for them, describe them and list them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def plan_of(options: ExportStartOptions) -> ExportPlan:
-    """Return the plan of an export after describing the table and its recovery, and finding the bucket there.
+    """Return the plan of an export, after checking the table, its point-in-time recovery and the bucket.
 
     Raises
     ------
@@ -36,12 +36,12 @@ def plan_of(options: ExportStartOptions) -> ExportPlan:
 
 
 def start(options: ExportStartOptions) -> ExportJob:
-    """Start an export; return it as it is described at once.
+    """Start an export and return its first description.
 
     Raises
     ------
     OptionError, NotFoundError, AccessDeniedError, EndpointError, ServiceError
-        Nothing has then been started.
+        No export has then been started.
     """
     plan = plan_of(options)
     spec = dynamodb_spec(options)
@@ -51,14 +51,14 @@ def start(options: ExportStartOptions) -> ExportJob:
 
 
 def wait(options: WaitOptions, watch: Callable[[ExportJob, float], None] | None = None) -> ExportJob:
-    """Return an export once it has completed.
+    """Wait for an export to complete, and return its description.
 
     Raises
     ------
     NotFoundError, AccessDeniedError, ServiceError
-        If it has failed, by the code that the service gives.
+        If it has failed; which error depends on the code that the service gives.
     ThrottledError
-        If it still runs after ``wait_seconds``.
+        If it is still running after ``wait_seconds``.
     """
     job = await_end(lambda: describe(options.arn, options), options, watch)
     if job.status != "COMPLETED":
@@ -67,12 +67,12 @@ def wait(options: WaitOptions, watch: Callable[[ExportJob, float], None] | None 
 
 
 def describe(arn: str, options: ConnectionOptions) -> ExportJob:
-    """Return what is known of an export."""
+    """Return the description of an export."""
     return service_jobs.describe_export(dynamodb_spec(options), arn)
 
 
 def list_of(table: str | None, options: ConnectionOptions) -> list[ExportEntry]:
-    """Return the exports of the last 90 days, of a table, by name or ARN, or of all."""
+    """Return the exports of the last 90 days, of one table by its name or ARN, or of all tables."""
     spec = dynamodb_spec(options)
     named = table is None or table.startswith("arn:")
     return service_jobs.list_exports(spec, table if named or table is None else describe_table(spec, table).arn)

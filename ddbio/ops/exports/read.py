@@ -20,8 +20,8 @@ from ddbio.ops.exports.tasks import (
     ExportFilesTask,
     ExportStream,
     collect_export_task,
+    export_columns,
     export_tasks,
-    layout_of_export,
     spark_task_count,
     write_export_task,
 )
@@ -34,14 +34,14 @@ if TYPE_CHECKING:
     from ddbio.core.staged import StagedFile
     from ddbio.engine import Engine
     from ddbio.ops.exports.source import ExportSource
-    from ddbio.ops.exports.tasks import ExportFilesResult, Layout
+    from ddbio.ops.exports.tasks import ExportColumns, ExportFilesResult
     from ddbio.ops.job.storage import Staging
     from ddbio.options import ExportReadOptions, ExportToFilesOptions
 
 
 @dataclass(frozen=True)
 class ExportReadPlan(Report):
-    """State what reading an export would do, its manifests verified and all its files there.
+    """Describe what reading an export would do; its manifests are verified, and all its files exist.
 
     Attributes
     ----------
@@ -56,7 +56,7 @@ class ExportReadPlan(Report):
     items
         Items of the export, as its manifests say.
     files, file_bytes
-        Data files that hold something, and their bytes as stored.
+        Data files with items in them, and their size as stored.
     columns
         Names and Arrow types of the columns.
     """
@@ -75,7 +75,7 @@ class ExportReadPlan(Report):
 
 @dataclass(frozen=True)
 class ExportReadReport(Report):
-    """State what of an export was read and written.
+    """Describe what was read of an export and what was written.
 
     Attributes
     ----------
@@ -90,7 +90,7 @@ class ExportReadReport(Report):
     filtered
         Whether the export says that it left out items or attributes.
     items
-        Items of the export, as its manifests and its files agree.
+        Items of the export; its manifests and its files agree on the number.
     rows
         Rows in the files; equal to items.
     rescued
@@ -102,7 +102,7 @@ class ExportReadReport(Report):
     cpu_seconds
         User + system seconds of the driver's Python, all workers and the JVM.
     json_bytes
-        Bytes of text in the files, inflated.
+        Bytes of text in the files, uncompressed.
     misfits
         Values that did not fit their column.
     files
@@ -130,7 +130,7 @@ class ExportReadReport(Report):
 def read_export_batches(options: ExportReadOptions) -> Iterator[pa.RecordBatch]:
     """Yield an export's rows as record batches of one schema, one file after the other, in bounded memory.
 
-    The manifests are verified at the call, each file when its last row has been yielded.
+    The manifests are verified when the function is called, each file when its last row has been yielded.
 
     Raises
     ------
@@ -138,7 +138,7 @@ def read_export_batches(options: ExportReadOptions) -> Iterator[pa.RecordBatch]:
         As :func:`read_export` says.
     """
     source = open_export(options.source, options)
-    tasks = export_tasks(source, layout_of_export(source, options), options, 1)
+    tasks = export_tasks(source, export_columns(source, options), options, 1)
     return iter(batch for task in tasks for batch in ExportStream(task))
 
 
@@ -155,44 +155,44 @@ def read_export(options: ExportReadOptions) -> pa.Table:
         If a file is not DynamoDB JSON.
     """
     source = open_export(options.source, options)
-    return read_source(source, layout_of_export(source, options), options)
+    return read_source(source, export_columns(source, options), options)
 
 
-def read_source(source: ExportSource, layout: Layout, options: ExportReadOptions) -> pa.Table:
-    """Return an opened export as one Arrow table of a layout.
+def read_source(source: ExportSource, columns: ExportColumns, options: ExportReadOptions) -> pa.Table:
+    """Return an opened export as one Arrow table with the given columns.
 
     Raises
     ------
     ExportIncompleteError, DecodeError
         As :func:`read_export` says.
     """
-    tasks = export_tasks(source, layout, options, available_cores())
+    tasks = export_tasks(source, columns, options, available_cores())
     results = LocalEngine().run(collect_export_task, tasks, LocalBudget(None))
-    return pa.Table.from_batches([batch for batches in results for batch in batches], layout.rows)
+    return pa.Table.from_batches([batch for batches in results for batch in batches], columns.rows)
 
 
 class ExportWatch(Protocol):
-    """Follow the reading of an export, to show it to somebody."""
+    """Show the progress of reading an export."""
 
     def running(self, plan: ExportReadPlan, budget: LocalBudget) -> AbstractContextManager[None]:
-        """Show the plan, then what the budget has counted while the context is open."""
+        """Show the plan, and what the budget has counted while the context is open."""
         ...
 
 
 def plan_of(options: ExportToFilesOptions) -> ExportReadPlan:
-    """Return what reading an export into files would do; write nothing.
+    """Return what reading an export into files would do, from its manifests and a sample of its files.
 
     Raises
     ------
     NotFoundError, ExportIncompleteError, DecodeError
-        As :func:`read_export` says; of the files only a sample is read.
+        As :func:`read_export` says.
     """
     source = open_export(options.source, options)
-    return _plan(options, source, layout_of_export(source, options), source.sizes())
+    return _plan(options, source, export_columns(source, options), source.sizes())
 
 
 def _plan(
-    options: ExportToFilesOptions, source: ExportSource, layout: Layout, sizes: Mapping[str, int]
+    options: ExportToFilesOptions, source: ExportSource, columns: ExportColumns, sizes: Mapping[str, int]
 ) -> ExportReadPlan:
     summary = source.summary
     return ExportReadPlan(
@@ -205,7 +205,7 @@ def _plan(
         items=summary.items,
         files=len(sizes),
         file_bytes=sum(sizes.values()),
-        columns={field.name: str(field.type) for field in layout.rows},
+        columns={field.name: str(field.type) for field in columns.rows},
     )
 
 
@@ -216,34 +216,34 @@ def read_export_to_files(
     conf: Mapping[str, str] | None = None,
     watch: ExportWatch | None = None,
 ) -> ExportReadReport:
-    """Turn an export into files that appear all together, with a manifest, once everything is verified.
+    """Convert an export to files. They become visible together, with a manifest, after everything is verified.
 
     Parameters
     ----------
     master, conf
         Spark master and configuration for a session that has to be started.
     watch
-        Follows the job while it runs.
+        Shows the progress of the job.
 
     Raises
     ------
     DdbioError
-        Nothing of this job is then visible at the target.
+        No file of this job is then visible at the target.
     """
     clock = Clock()
     source = open_export(options.source, options)
     if engine_name(options) == "spark":
         require_shared(cluster_of(master, conf), {"dest": options.dest}, shared_paths=options.shared_paths)
     staging = open_staging(options, options.format)
-    job = _Job(options, source, layout_of_export(source, options), staging)
-    protect_sources(staging.store, options.mode, source.places)
+    job = _Job(options, source, export_columns(source, options), staging)
+    protect_sources(staging.store, options.mode, source.folders)
     try:
         # An engine raises only after its tasks have ended.
         with commit.publishing(target_of(options, staging.store), staging.job_id) as complete:
             cpu_planned = clock.cpu_seconds()
             with closing(open_engine(engine_name(options), master=master, conf=conf)) as engine:
                 results = job.run(engine, watch)
-                files = [file for result in results for file in result.staged] or staging.empty(job.layout.rows)
+                files = [file for result in results for file in result.staged] or staging.empty(job.columns.rows)
                 report = job.report(engine.name, results, files, clock.seconds(), cpu_planned + engine.cpu_seconds())
                 complete(files, job.facts(report))
                 cpu_seconds = round(cpu_planned + engine.cpu_seconds(), 3)
@@ -256,15 +256,15 @@ def read_export_to_files(
 class _Job:
     options: ExportToFilesOptions
     source: ExportSource
-    layout: Layout
+    columns: ExportColumns
     staging: Staging
 
     def run(self, engine: Engine, watch: ExportWatch | None) -> list[ExportFilesResult]:
         sizes, budget = self.source.sizes(), LocalBudget(None)
         usual = spark_task_count(sizes, engine.parallelism) if engine.name == "spark" else engine.parallelism
-        reads = export_tasks(self.source, self.layout, self.options, self.options.tasks or usual, sizes)
+        reads = export_tasks(self.source, self.columns, self.options, self.options.tasks or usual, sizes)
         tasks = [ExportFilesTask(read, self.staging) for read in reads]
-        plan = _plan(self.options, self.source, self.layout, sizes)
+        plan = _plan(self.options, self.source, self.columns, sizes)
         with nullcontext() if watch is None else watch.running(plan, budget):
             return engine.run(write_export_task, tasks, budget)
 
@@ -274,7 +274,7 @@ class _Job:
         return commit.CommitInfo(
             created_at=datetime.now(UTC).isoformat(timespec="seconds"),
             source={name: getattr(summary, name) for name in names},
-            schema=schema_to_json(normalize_schema(self.layout.rows)),
+            schema=schema_to_json(normalize_schema(self.columns.rows)),
             report=report.to_dict(),
         )
 
@@ -286,7 +286,7 @@ class _Job:
         seconds: float,
         cpu_seconds: float,
     ) -> ExportReadReport:
-        tallies = [result.tally for result in results]
+        counts = [result.counts for result in results]
         summary = self.source.summary
         return ExportReadReport(
             source=self.options.source,
@@ -298,18 +298,18 @@ class _Job:
             filtered=summary.filtered,
             items=summary.items,
             rows=sum(file.rows for file in files),
-            rescued=sum(tally.rescued for tally in tallies),
-            files_read=sum(tally.files_read for tally in tallies),
+            rescued=sum(each.rescued for each in counts),
+            files_read=sum(each.files_read for each in counts),
             seconds=round(seconds, 3),
             cpu_seconds=round(cpu_seconds, 3),
-            json_bytes=sum(tally.json_bytes for tally in tallies),
-            misfits=misfit_reports(tally.misfits for tally in tallies),
+            json_bytes=sum(each.json_bytes for each in counts),
+            misfits=misfit_reports(each.misfits for each in counts),
             files=file_reports(self.options.dest, files),
         )
 
 
 def engine_name(options: ExportToFilesOptions) -> Literal["local", "spark"]:
-    """Return the engine that the options ask for; by itself Spark only where a session runs."""
+    """Return the engine that the options name; ``auto`` is Spark if a session is running, else local."""
     if options.engine != "auto":
         return options.engine
     return "local" if running_spark_parallelism() is None else "spark"

@@ -25,28 +25,38 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class ExportSource:
-    """Hold an export whose manifests are whole: their folder, what they say, and the store of the files; picklable."""
+    """Hold an export whose manifests are verified; a picklable value.
 
-    home: str
+    Attributes
+    ----------
+    folder
+        The folder with the manifests.
+    summary, files
+        What the manifests say.
+    store
+        The store that has the data files below ``data/``.
+    """
+
+    folder: str
     summary: ExportSummary
     files: tuple[ExportFile, ...]
     store: ObjectStore
 
     @property
-    def places(self) -> tuple[str, str]:
+    def folders(self) -> tuple[str, str]:
         """Return the folders of the manifests and of the data."""
-        return self.home, f"{self.store.uri}/data"
+        return self.folder, f"{self.store.uri}/data"
 
     def path(self, file: ExportFile) -> str:
-        """Return a data file's place in the store."""
+        """Return the path of a data file in the store."""
         return f"data/{file.name}"
 
     def uri(self, file: ExportFile) -> str:
-        """Return a data file's whole name."""
+        """Return the full name of a data file."""
         return f"{self.store.uri}/{self.path(file)}"
 
     def sizes(self) -> dict[str, int]:
-        """Return the bytes of each data file that holds something, as the store lists them.
+        """Return the size of each data file with items in it, as the store lists them.
 
         Raises
         ------
@@ -61,17 +71,16 @@ class ExportSource:
 
 
 def open_export(source: str, options: ConnectionOptions) -> ExportSource:
-    """Return the export that a folder holds, once both manifests have the MD5 and the counts that they should have.
+    """Return the export in a folder after verifying the MD5 and the counts of both manifests.
 
-    The data of a full export lies in the folder, that of an incremental one in the folder above, wherever both were
-    copied to.
+    A full export has its data in this folder, an incremental export in the folder above, wherever they were copied to.
 
     Raises
     ------
     NotFoundError
         If the folder holds no export.
     ExportIncompleteError
-        If the export has not completed, or a manifest is not whole or not to be trusted.
+        If the export has not completed, or a manifest is damaged or names files elsewhere.
     """
     store = open_store(source, options)
     if not _is_there(store, f"{manifest.SUMMARY}.json"):
@@ -100,7 +109,7 @@ def _verified(store: ObjectStore, name: str) -> tuple[bytes, str]:
 
 
 def _small(store: ObjectStore, path: str) -> bytes:
-    """Return an object's bytes, or just more of them than a manifest may have."""
+    """Return the bytes of an object; of an object larger than a manifest may be, only a part."""
     data = bytearray()
     for chunk in store.read_chunks(path):
         data += chunk
@@ -125,12 +134,12 @@ _LINE = re.compile(r"line (\d+): ")
 
 
 class FileText:
-    """Iterate over one file's text in blocks of whole lines, under errors that name the file.
+    """Iterate over the text of one file in blocks of whole lines; errors name the file.
 
     Attributes
     ----------
     rows
-        Lines taken so far: the caller counts them, so that an error in a block has its line in the file.
+        Lines decoded so far. The caller counts them, so that an error in a block can name the line of the file.
     """
 
     def __init__(self, source: ExportSource, file: ExportFile) -> None:
@@ -143,37 +152,37 @@ class FileText:
 
     @property
     def text_bytes(self) -> int:
-        """Return the bytes inflated so far."""
+        """Return the uncompressed bytes so far."""
         return self._text.text_bytes
 
     @contextmanager
     def blocks(self) -> Iterator[Iterator[bytes | memoryview]]:
-        """Hand out the blocks, each good until the next is asked for; what goes wrong is told in terms of the file.
+        """Yield an iterator over the blocks; a block is valid until the next one is requested.
 
         Raises
         ------
         ExportIncompleteError
             The file is missing, or not the one that was exported.
         DecodeError
-            The file is the one that was exported, and yet not an export's.
+            The file is the one that was exported, but its text is not that of an export.
         """
         try:
             ion = self._ion
             yield iter(self._text) if ion is None else (piece for block in self._text for piece in ion.pieces(block))
         except DecodeError as error:
-            # Bytes that are not the export's own explain themselves best by their MD5.
+            # If the file was damaged, its MD5 is the better explanation.
             self._check_md5()
             raise self._placed(error) from None
         except NotFoundError:
             raise ExportIncompleteError(f"{self.uri} is missing: copy the whole export") from None
 
     def verify(self) -> None:
-        """Refuse the file if its bytes or the rows taken from it are not what the manifest says.
+        """Check the MD5 of the file and the number of rows taken from it against the manifest.
 
         Raises
         ------
         ExportIncompleteError
-            Naming the file.
+            If one differs; the message names the file.
         """
         self._check_md5()
         if self.rows != self._file.items:
@@ -183,7 +192,7 @@ class FileText:
         check_md5(self.uri, self._text.md5(), self._file.md5)
 
     def _placed(self, error: DecodeError) -> DecodeError:
-        """Return the error with its place in the file; a block knows only its own lines."""
+        """Return the error with its line in the file; a block counts only its own lines."""
         if error.line is None:
             return DecodeError(str(error), uri=self.uri)
         line = self.rows + error.line

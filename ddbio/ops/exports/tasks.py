@@ -35,21 +35,29 @@ if TYPE_CHECKING:
 
 
 class LineDecoder(Protocol):
-    """Decode blocks of an export's lines; keep one per thread."""
+    """Decode blocks of an export's lines. An instance belongs to one thread."""
 
     @property
     def log(self) -> MisfitLog:
-        """Return the count of what fitted no column so far."""
+        """Return the counts of misfits so far."""
         ...
 
     def decode_batches(self, block: Buffer) -> list[pa.RecordBatch]:
-        """Return a row per line."""
+        """Return one row for each line."""
         ...
 
 
 @dataclass(frozen=True)
-class Layout:
-    """Hold the columns of the items, and the table's keys where each row is a change of an item."""
+class ExportColumns:
+    """Hold the columns into which an export is read.
+
+    Attributes
+    ----------
+    items
+        Columns of an item.
+    keys
+        Key attributes of the table if each row is a change of an item; None if each row is an item.
+    """
 
     items: pa.Schema
     keys: tuple[str, ...] | None = None
@@ -60,11 +68,11 @@ class Layout:
         if self.keys is None:
             return self.items
         whole = ChangeDecoder(self.items, self.keys).schema
-        # No Parquet file holds a struct without fields, as an export without changes would have.
+        # Parquet has no struct without fields, and the images of an export without changes have none.
         return pa.schema([field for field in whole if field.type != pa.struct([])])
 
     def decoder(self, on_misfit: OnMisfit, nulls: Literal["merge", "keep"], drop: Sequence[str] = ()) -> LineDecoder:
-        """Return a decoder of this layout's lines."""
+        """Return a decoder that makes these columns of lines."""
         if self.keys is None:
             return _ItemLines(Decoder(self.items, on_misfit=on_misfit, nulls=nulls, drop=drop))
         return _ChangeLines(ChangeDecoder(self.items, self.keys, on_misfit=on_misfit, nulls=nulls, drop=drop))
@@ -96,20 +104,20 @@ class _ChangeLines:
 
 @dataclass(frozen=True)
 class ExportTask:
-    """Give a worker everything it needs, picklable: which files of which export, and into which columns."""
+    """Name the files of an export that one task reads, and the columns it reads them into; a picklable value."""
 
     number: int
     source: ExportSource
     files: tuple[ExportFile, ...]
-    layout: Layout
+    columns: ExportColumns
     on_misfit: OnMisfit = "rescue"
     nulls: Literal["merge", "keep"] = "merge"
     drop: tuple[str, ...] = ()
 
 
 @dataclass
-class ExportTally:
-    """Count what a task read."""
+class ExportCounts:
+    """Count what a task has read."""
 
     items: int = 0
     rescued: int = 0
@@ -117,8 +125,8 @@ class ExportTally:
     json_bytes: int = 0
     misfits: MisfitLog = field(default_factory=MisfitLog)
 
-    def add(self, other: ExportTally) -> None:
-        """Add what another task, or file, brought."""
+    def add(self, other: ExportCounts) -> None:
+        """Add the counts of another task."""
         self.items += other.items
         self.rescued += other.rescued
         self.files_read += other.files_read
@@ -126,22 +134,23 @@ class ExportTally:
         self.misfits.merge(other.misfits)
 
 
-# On Spark each word to the budget is one to the driver and back: a few a second show progress, and stop a job.
-_TELL_SECONDS = 0.1
+# On Spark each report is a round trip to the driver: a few a second are enough to show progress and to stop a job.
+_PROGRESS_SECONDS = 0.1
 
 
 class ExportStream:
-    """Iterate over the batches of a task's files; ``tally`` is complete when the iteration has ended.
+    """Iterate over the batches of a task's files; ``counts`` is complete when the iteration has ended.
 
-    A file's rows come before its count and its MD5 are known: who shows them waits for the end. The budget, of which an
-    export uses nothing, counts what was read so far, and ends the iteration where the job is being stopped.
+    The rows of a file are yielded before its count and its MD5 are verified: a caller shows them to nobody before the
+    iteration has ended. Reading an export consumes no units of the budget. The budget counts what was read so far, and
+    raises to end the iteration when the job is being stopped.
     """
 
     def __init__(self, task: ExportTask, budget: Budget | None = None) -> None:
         self._task = task
         self._budget = LocalBudget(None) if budget is None else budget
-        self.tally = ExportTally()
-        self._untold_items, self._untold_bytes, self._told_at = 0, 0, float("-inf")
+        self.counts = ExportCounts()
+        self._unreported_items, self._unreported_bytes, self._reported_at = 0, 0, float("-inf")
 
     def __iter__(self) -> Generator[pa.RecordBatch]:
         """Yield the batches of one file after the other.
@@ -154,41 +163,41 @@ class ExportStream:
             A file is what the manifest says, and yet not an export's.
         """
         task = self._task
-        decoder = task.layout.decoder(task.on_misfit, task.nulls, task.drop)
+        decoder = task.columns.decoder(task.on_misfit, task.nulls, task.drop)
         for file in task.files:
             yield from self._read(file, decoder)
-            self.tally.files_read += 1
-        self._tell()
-        self.tally.misfits.merge(decoder.log)
+            self.counts.files_read += 1
+        self._report_progress()
+        self.counts.misfits.merge(decoder.log)
 
     def _read(self, file: ExportFile, decoder: LineDecoder) -> Iterator[pa.RecordBatch]:
         text = FileText(self._task.source, file)
         with text.blocks() as blocks:
             for block in blocks:
-                if time.monotonic() >= self._told_at + _TELL_SECONDS:
-                    self._tell()
+                if time.monotonic() >= self._reported_at + _PROGRESS_SECONDS:
+                    self._report_progress()
                 batches = decoder.decode_batches(block)
                 rows = sum(batch.num_rows for batch in batches)
-                self._untold_items += rows
-                self._untold_bytes += len(block)
+                self._unreported_items += rows
+                self._unreported_bytes += len(block)
                 text.rows += rows
                 for batch in batches:
-                    self.tally.rescued += batch.num_rows - batch.column(batch.num_columns - 1).null_count
+                    self.counts.rescued += batch.num_rows - batch.column(batch.num_columns - 1).null_count
                     yield batch
         text.verify()
-        self.tally.items += text.rows
-        self.tally.json_bytes += text.text_bytes
+        self.counts.items += text.rows
+        self.counts.json_bytes += text.text_bytes
 
-    def _tell(self) -> None:
-        """Count in the budget what was read since it was told last; raise where the job is being stopped."""
+    def _report_progress(self) -> None:
+        """Report what was read since the last report; raise if the job is being stopped."""
         grant = self._budget.acquire(0)
-        self._budget.settle(grant, 0, items=self._untold_items, wire_bytes=self._untold_bytes)
-        self._untold_items, self._untold_bytes, self._told_at = 0, 0, time.monotonic()
+        self._budget.settle(grant, 0, items=self._unreported_items, wire_bytes=self._unreported_bytes)
+        self._unreported_items, self._unreported_bytes, self._reported_at = 0, 0, time.monotonic()
 
 
 @dataclass(frozen=True)
 class ExportFilesTask:
-    """Give a worker one task's share of an export and the place its rows go to."""
+    """Name what one task reads, and the place its files are staged at."""
 
     read: ExportTask
     staging: Staging
@@ -196,17 +205,17 @@ class ExportFilesTask:
 
 @dataclass(frozen=True)
 class ExportFilesResult:
-    """Carry back what a task read, and what completes its files."""
+    """Hold the files a task has staged, and the counts of what it read."""
 
     staged: tuple[StagedFile, ...]
-    tally: ExportTally
+    counts: ExportCounts
 
 
 def write_export_task(task: ExportFilesTask, budget: Budget) -> ExportFilesResult:
-    """Read one task's files into staged files; leave nothing staged when it fails."""
+    """Read one task's files and stage what they become; nothing stays staged if it fails."""
     stream = ExportStream(task.read, budget)
-    staged = task.staging.write(stream, task.read.layout.rows, task.read.number)
-    return ExportFilesResult(staged, stream.tally)
+    staged = task.staging.write(stream, task.read.columns.rows, task.read.number)
+    return ExportFilesResult(staged, stream.counts)
 
 
 def collect_export_task(task: ExportTask, budget: Budget) -> list[pa.RecordBatch]:
@@ -216,69 +225,75 @@ def collect_export_task(task: ExportTask, budget: Budget) -> list[pa.RecordBatch
 
 _FILES_SAMPLED = 4
 
-# Some twenty seconds of a core: what Spark spends on a task is little beside it, and little is lost with one.
+# About twenty seconds of one core: much more than Spark spends on starting a task, and little to do again if one fails.
 _TASK_BYTES = 256 * 1024 * 1024
 
-# What opening a file costs, in bytes that could be read meanwhile: many small files weigh more than their bytes.
+# The time to open a file, as bytes that could be read meanwhile: many small files cost more than their bytes.
 _FILE_BYTES = 256 * 1024
 
 
-def layout_of_export(source: ExportSource, options: ExportReadOptions) -> Layout:
-    """Return the columns: the given ones, or those that a sample of several files needs.
+def export_columns(source: ExportSource, options: ExportReadOptions) -> ExportColumns:
+    """Return the given columns, or those that a sample of several files needs.
 
     Raises
     ------
     SchemaError
-        If the given schema is none.
+        If the given schema is not valid.
     ExportIncompleteError, DecodeError
-        If a sampled file is missing, or not an export's.
+        If a sampled file is missing, or is not the file of an export.
     """
     given = options.schema
     schema = None if given is None else arrow_schema_of(given)
     if source.summary.kind == "full" and schema is not None:
-        return Layout(schema)
+        return ExportColumns(schema)
     files = source.files[:: max(1, len(source.files) // _FILES_SAMPLED)][:_FILES_SAMPLED]
-    share = -(-options.sample_items // max(1, len(files)))
-    lines = [_sample(source, file, share) for file in files]
+    count = -(-options.sample_items // max(1, len(files)))
+    lines = [_sample(source, file, count) for file in files]
     if source.summary.kind == "full":
         with suppress(DecodeError):
-            return Layout(infer_schema_of_bodies([(_head(source, file, share), "export") for file in files]).to_arrow())
-        # Once more: to say which file is broken.
-        return Layout(ItemSchema.of_items(itertools.chain.from_iterable(lines)).to_arrow())
+            return ExportColumns(
+                infer_schema_of_bodies([(_head(source, file, count), "export") for file in files]).to_arrow()
+            )
+        # Once more, one line after the other: this error names the broken file.
+        return ExportColumns(ItemSchema.of_items(itertools.chain.from_iterable(lines)).to_arrow())
     changes = list(itertools.chain.from_iterable(lines))
     images = (image for change in changes for image in (change.keys, change.new_image, change.old_image) if image)
     keys = tuple(changes[0].keys) if changes else ()
-    return Layout(schema or ItemSchema.of_items(images).to_arrow(), keys)
+    return ExportColumns(schema or ItemSchema.of_items(images).to_arrow(), keys)
 
 
 def spark_task_count(sizes: Mapping[str, int], parallelism: int) -> int:
-    """Return how many tasks Spark should make of files of such sizes: one for each core, more of a large export."""
+    """Return the number of Spark tasks for files of these sizes: one for each core, more for a large export."""
     return max(parallelism, -(-sum(sizes.values()) // _TASK_BYTES))
 
 
 def export_tasks(
-    source: ExportSource, layout: Layout, options: ExportReadOptions, tasks: int, sizes: Mapping[str, int] | None = None
+    source: ExportSource,
+    columns: ExportColumns,
+    options: ExportReadOptions,
+    tasks: int,
+    sizes: Mapping[str, int] | None = None,
 ) -> list[ExportTask]:
-    """Return at most so many tasks, alike in bytes, that together read every file once.
+    """Return at most this many tasks, of about the same size, that together read every file once.
 
     Raises
     ------
     ExportIncompleteError
-        If the store, asked for the sizes, lacks a file.
+        If a file is missing when the store lists the sizes.
     """
-    shares: list[list[ExportFile]] = [[] for _ in range(min(tasks, len(source.files)))]
-    if len(shares) > 1:
+    groups: list[list[ExportFile]] = [[] for _ in range(min(tasks, len(source.files)))]
+    if len(groups) > 1:
         sizes = source.sizes() if sizes is None else sizes
-        loads = [(0, number) for number in range(len(shares))]
+        heap = [(0, number) for number in range(len(groups))]
         for file in sorted(source.files, key=lambda each: -sizes[each.name]):
-            load, number = heapq.heappop(loads)
-            shares[number].append(file)
-            heapq.heappush(loads, (load + sizes[file.name] + _FILE_BYTES, number))
-    elif shares:
-        shares = [list(source.files)]
+            size, number = heapq.heappop(heap)
+            groups[number].append(file)
+            heapq.heappush(heap, (size + sizes[file.name] + _FILE_BYTES, number))
+    elif groups:
+        groups = [list(source.files)]
     return [
-        ExportTask(number, source, tuple(files), layout, options.on_misfit, options.nulls, options.drop or ())
-        for number, files in enumerate(shares)
+        ExportTask(number, source, tuple(files), columns, options.on_misfit, options.nulls, options.drop or ())
+        for number, files in enumerate(groups)
     ]
 
 

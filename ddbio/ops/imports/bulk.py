@@ -39,12 +39,12 @@ if TYPE_CHECKING:
 
 
 def plan_of(options: BulkStartOptions) -> BulkPlan:
-    """Return the plan of a bulk put after looking at table, objects, their manifest and the bucket for reports.
+    """Return the plan of a bulk put, after checking the table, the objects, their manifest and the bucket for reports.
 
     Raises
     ------
     NotFoundError
-        If the table, an object or the bucket for reports is not there.
+        If the table, the objects or the bucket for reports do not exist.
     OptionError, AccessDeniedError, EndpointError
         See :func:`ddbio.core.imports.jobs.plan_bulk`.
     """
@@ -61,29 +61,29 @@ def plan_of(options: BulkStartOptions) -> BulkPlan:
 
 
 def start(options: BulkStartOptions) -> BulkJob:
-    """Start a bulk put; return it as it is described at once.
+    """Start a bulk put and return its first description.
 
     Raises
     ------
     OptionError, NotFoundError, AccessDeniedError, EndpointError, ServiceError
-        Nothing has then been started.
+        No bulk put has then been started.
     """
     return service_jobs.start_bulk(dynamodb_spec(options), plan_of(options))
 
 
 def wait(options: WaitOptions, watch: Callable[[BulkJob, float], None] | None = None) -> BulkJob:
-    """Return a bulk put once it has put every item of its objects.
+    """Wait for a bulk put to put every item of its objects, and return its description.
 
     Raises
     ------
     PartialWriteError
-        If some items were refused; it says where the reports are.
+        If some items were refused; the message says where the reports are.
     NotFoundError, AccessDeniedError, ServiceError
-        If it failed or was cancelled; what it has put stays.
+        If it failed or was cancelled; the items that it has put stay in the table.
     ValidationError
-        If it read another number of items than the files hold.
+        If it read a different number of items than the files hold.
     ThrottledError
-        If it still runs after ``wait_seconds``.
+        If it is still running after ``wait_seconds``.
     """
     job = await_end(lambda: describe(options.arn, options), options, watch)
     if job.status == "COMPLETED_WITH_ERRORS":
@@ -103,12 +103,12 @@ def wait(options: WaitOptions, watch: Callable[[BulkJob, float], None] | None = 
 
 
 def describe(arn: str, options: ConnectionOptions) -> BulkJob:
-    """Return what is known of a bulk put."""
+    """Return the description of a bulk put."""
     return service_jobs.describe_bulk(dynamodb_spec(options), arn)
 
 
 def cancel(arn: str, options: ConnectionOptions) -> BulkJob:
-    """Ask that a bulk put stops; return it as it is described then."""
+    """Request that a bulk put stops, and return its description."""
     service_jobs.cancel_bulk(dynamodb_spec(options), arn)
     return describe(arn, options)
 
@@ -118,25 +118,25 @@ def list_of(options: ConnectionOptions) -> list[BulkEntry]:
     return service_jobs.list_bulk(dynamodb_spec(options))
 
 
-_NO_RECORDS = (".md5", ".checksum")
+_CHECKSUM_ENDINGS = (".md5", ".checksum")
 
 
 @dataclass(frozen=True)
 class BulkSummary(Result):
-    """Count what was not put.
+    """Count the items that were not put.
 
     Attributes
     ----------
     place
-        What was read.
+        The place that was read.
     objects, records
-        Objects below it, and what they tell of.
+        Objects below the place, and records in them.
     errors, conditions
         Items that were refused, and items whose condition did not hold.
     reasons
         Items by the service's code.
     rejects
-        Refused items that were kept.
+        Refused items that were written to ``reject_to``.
     """
 
     place: str
@@ -170,21 +170,21 @@ class BulkReport(Result):
 
 
 def read_reports(options: BulkReportOptions) -> BulkReport:
-    """Return what reports say, after keeping the refused items where that is asked for.
+    """Read the reports of a bulk put, and write the refused items to ``reject_to`` if it is given.
 
     Raises
     ------
     NotFoundError
-        If there is no report, or no such operation.
+        If there is no report, or no such bulk operation.
     AccessDeniedError, EndpointError
-        If they cannot be read.
+        If the reports cannot be read.
     """
     place, name = options.place, ""
     if place.startswith("arn:"):
         place, name = describe(place, options).reports, place.rpartition("/")[2]
     store = open_store(place, options)
     entries = list(store.list())
-    # One prefix may hold the reports of many operations; that they are named by them is no more than likely.
+    # One prefix may hold the reports of many operations. Their names probably contain the id of the operation.
     entries = [entry for entry in entries if name in entry.path] or entries
     if not entries:
         raise NotFoundError(f"{place} holds no report: the operation still runs, or has nothing to tell")
@@ -203,7 +203,7 @@ def read_reports(options: BulkReportOptions) -> BulkReport:
 
 def _records(store: ObjectStore, entries: Iterable[StoredObject]) -> Iterator[tuple[str, BulkRecord]]:
     for entry in entries:
-        if entry.path.endswith(_NO_RECORDS) or "manifest" in entry.path.rpartition("/")[2]:
+        if entry.path.endswith(_CHECKSUM_ENDINGS) or "manifest" in entry.path.rpartition("/")[2]:
             continue
         data = store.read(entry.path)
         for block in line_blocks([data], entry.path):
@@ -211,7 +211,7 @@ def _records(store: ObjectStore, entries: Iterable[StoredObject]) -> Iterator[tu
 
 
 def _rejects(records: Iterable[BulkRecord]) -> Iterator[RejectedRow]:
-    """Yield the refused items: a load would put those, too, whose condition did not hold."""
+    """Yield the refused items. Items whose condition did not hold are left out: a load would put them."""
     for row, record in enumerate(records):
         if record.kind == "error" and record.item is not None:
             yield RejectedRow(row, record.reason, record.message or "", record.item)

@@ -16,7 +16,7 @@ from ddbio.core.batch_size import batch_bytes
 from ddbio.core.create_table import format_key, parse_key
 from ddbio.core.digest_columns import ColumnDigest
 from ddbio.core.imports.jobs import index_keys
-from ddbio.core.imports.lines import LineForm, import_lines
+from ddbio.core.imports.lines import LineFormat, line_encoder
 from ddbio.core.item_key import Fingerprints, KeySet, key_fingerprints
 from ddbio.core.kernel.encode.encoder import PIECE_BYTES
 from ddbio.core.kernel.encode.fields import take_rows
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from ddbio.core.imports.lines import ImportLines
+    from ddbio.core.imports.lines import LineEncoder
     from ddbio.core.staged import StagedFile
     from ddbio.ops.loads.sources import FileSource, Rows
     from ddbio.options import ImportFilesFromOptions, ImportFilesOptions
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class ImportFilesReport(Report):
-    """State what was written for an import.
+    """Describe the files that were written for an import.
 
     Attributes
     ----------
@@ -54,19 +54,19 @@ class ImportFilesReport(Report):
     job_id
         The job; its manifest is ``_ddbio/<job_id>.json`` under the target, outside the prefix.
     key
-        The key that every item was checked for.
+        The key for which every item was checked.
     format, compression, delimiter
-        What the service has to be told.
+        What an import request has to name.
     gsi
-        Indexes whose keys every item was checked for.
+        Indexes for whose keys every item was checked.
     condition
-        Condition of each item, which only a bulk put knows of.
+        Condition of each item; only a bulk put evaluates it.
     rows, items, duplicates
-        Rows read, items written, and rows left out because another one has their key.
+        Rows read, items written, and rows left out because another row has the same key.
     json_bytes
-        Bytes of text before compression; AWS bills an import by them.
+        Bytes of text before compression. AWS bills an import by them.
     digest
-        Digest of the items, if it was asked for.
+        Digest of the items, if requested.
     seconds, cpu_seconds
         Wall time, and user + system seconds of this process.
     files
@@ -93,13 +93,13 @@ class ImportFilesReport(Report):
 
 
 FOLDER = "data/"
-"""Where the objects lie below the target: the service reads everything under the prefix that it imports."""
+"""The folder of the objects below the target. The service reads everything below the prefix that it imports."""
 
 _ENDINGS = {"dynamodb_json": "json", "ion": "ion", "csv": "csv"}
 
 
 def write_files(options: ImportFilesFromOptions) -> ImportFilesReport:
-    """Write the rows of files; see :func:`write_rows`.
+    """Write the rows of files as files for an import; see :func:`write_rows`.
 
     Raises
     ------
@@ -114,7 +114,7 @@ def write_files(options: ImportFilesFromOptions) -> ImportFilesReport:
 
 
 def check_files(options: ImportFilesFromOptions) -> ImportFilesReport:
-    """Check the rows of files as :func:`write_files` does, and write nothing.
+    """Check the rows of files as :func:`write_files` does, without writing anything.
 
     Raises
     ------
@@ -124,19 +124,19 @@ def check_files(options: ImportFilesFromOptions) -> ImportFilesReport:
     clock = Clock()
     key = key_of(options)
     source = open_source(options, dict(key))
-    window = _filled(LineCounter(), _unit_batches(source, key, options.duplicates), key, options)
-    return _report(window, options, "", clock)
+    buffer = _write_batches(LineCounter(), _unit_batches(source, key, options.duplicates), key, options)
+    return _report(buffer, options, "", clock)
 
 
 def write_rows(data: Rows, options: ImportFilesOptions) -> ImportFilesReport:
-    """Write rows of memory.
+    """Write rows in memory as files for an import.
 
     Raises
     ------
     EncodeError
-        If a row is no item that DynamoDB takes, or has the key of another one; nothing is then visible at the target.
+        If a row is no item that DynamoDB takes, or has the key of another row.
     DdbioError
-        Likewise.
+        After any error nothing is visible at the target.
     """
     batches: Iterable[pa.RecordBatch] = batches_of(data)
     if options.duplicates == "last":
@@ -145,7 +145,7 @@ def write_rows(data: Rows, options: ImportFilesOptions) -> ImportFilesReport:
 
 
 def key_of(options: ImportFilesOptions) -> Key:
-    """Return the key that the items are checked for, as it is given or as another table has it.
+    """Return the key for which the items are checked: the given one, or that of the table ``like``.
 
     Raises
     ------
@@ -164,7 +164,7 @@ def key_of(options: ImportFilesOptions) -> Key:
 
 
 def _unit_batches(source: FileSource, key: Key, duplicates: str) -> Iterator[pa.RecordBatch]:
-    """Yield the rows, from the end where the last of equal keys is to win; in any order where none may be equal."""
+    """Yield the rows: backwards if the last of equal keys wins, in random order of units if equal keys are an error."""
     files = RowFiles(source.store, dict(key))
     units = list(source.units)
     if duplicates == "fail":
@@ -186,46 +186,46 @@ def _write(batches: Iterable[pa.RecordBatch], key: Key, options: ImportFilesOpti
                 store, FOLDER, FileNaming(job_id, 0), _ENDINGS[options.format], options.compression
             )
             try:
-                window = _filled(writer, batches, key, options)
+                buffer = _write_batches(writer, batches, key, options)
                 staged = writer.finish()
             except BaseException:
                 writer.abort()
                 raise
-            report = _report(window, options, job_id, clock, staged)
+            report = _report(buffer, options, job_id, clock, staged)
             complete(staged, _facts(report, source))
     except commit.AlreadyCommittedError as done:
         return committed_report(ImportFilesReport, done)
     return report
 
 
-def _filled(
+def _write_batches(
     writer: ImportObjectWriter | LineCounter, batches: Iterable[pa.RecordBatch], key: Key, options: ImportFilesOptions
-) -> _Window:
-    window = _Window(writer, key, options)
+) -> _LineCollector:
+    buffer = _LineCollector(writer, key, options)
     for batch in batches:
-        window.add(batch)
-    window.flush()
-    return window
+        buffer.add(batch)
+    buffer.flush()
+    return buffer
 
 
 def _report(
-    window: _Window, options: ImportFilesOptions, job_id: str, clock: Clock, staged: Sequence[StagedFile] = ()
+    buffer: _LineCollector, options: ImportFilesOptions, job_id: str, clock: Clock, staged: Sequence[StagedFile] = ()
 ) -> ImportFilesReport:
     return ImportFilesReport(
         dest=options.dest,
         uri=f"{options.dest.rstrip('/')}/{FOLDER.rstrip('/')}",
         job_id=job_id,
-        key=format_key(tuple(window.key.items())),
+        key=format_key(tuple(buffer.key.items())),
         format=options.format,
         compression=options.compression,
-        delimiter=window.form.delimiter if options.format == "csv" else None,
+        delimiter=buffer.line_format.delimiter if options.format == "csv" else None,
         gsi=options.gsi,
-        condition=str(window.form.condition["ConditionExpression"]) if window.form.condition else None,
-        rows=window.rows,
-        items=window.items,
-        duplicates=window.rows - window.items,
-        json_bytes=window.json_bytes,
-        digest=window.digest.digest.hexdigest() if options.digest else None,
+        condition=str(buffer.line_format.condition["ConditionExpression"]) if buffer.line_format.condition else None,
+        rows=buffer.rows,
+        items=buffer.items,
+        duplicates=buffer.rows - buffer.items,
+        json_bytes=buffer.json_bytes,
+        digest=buffer.digest.digest.hexdigest() if options.digest else None,
         seconds=round(clock.seconds(), 3),
         cpu_seconds=round(clock.cpu_seconds(), 3),
         files=file_reports(options.dest, staged),
@@ -234,22 +234,22 @@ def _report(
 
 def _facts(report: ImportFilesReport, source: str) -> commit.CommitInfo:
     names = ("key", "format", "compression", "delimiter", "gsi", "condition", "items", "json_bytes", "digest")
-    stated: dict[str, Any] = {name: getattr(report, name) for name in names}
+    settings: dict[str, Any] = {name: getattr(report, name) for name in names}
     return commit.CommitInfo(
         created_at=datetime.now(UTC).isoformat(timespec="seconds"),
-        source={"rows": source, "import": stated},
+        source={"rows": source, "import": settings},
         schema="",
         report=report.to_dict(),
     )
 
 
-class _Window:
-    """Hold the next rows as lines, and hand them to the writer when there are enough for an object."""
+class _LineCollector:
+    """Collect encoded lines until they fill an object, then pass those with new keys to the writer."""
 
     def __init__(self, writer: ImportObjectWriter | LineCounter, key: Key, options: ImportFilesOptions) -> None:
         self._writer, self._options = writer, options
         self.key = dict(key)
-        self.form = LineForm(
+        self.line_format = LineFormat(
             key=key,
             format=options.format,
             index_keys=index_keys(options.gsi),
@@ -258,17 +258,17 @@ class _Window:
             delimiter=options.delimiter or ",",
             csv_strings=options.csv_strings,
         )
-        self._makers: list[tuple[pa.Schema, ImportLines]] = []
+        self._encoders: list[tuple[pa.Schema, LineEncoder]] = []
         self._header = b""
         self._lines = LineBuffer(options.target_file_bytes + options.target_file_bytes // 4)
-        self._held: list[tuple[pa.RecordBatch, Fingerprints]] = []
+        self._pending: list[tuple[pa.RecordBatch, Fingerprints]] = []
         self._seen = KeySet()
         self.rows = self.items = self.json_bytes = 0
         self.digest = ColumnDigest()
 
     def add(self, batch: pa.RecordBatch) -> None:
-        """Take rows; refuse the first that is no item."""
-        # Just under what the encoder prints at once, so that nothing has to be joined; a window ends near its size.
+        """Encode rows; raise at the first that is no item."""
+        # Slices just below what the encoder writes at once need no joining, and an object ends near its target size.
         slice_bytes = min(PIECE_BYTES * 3 // 4, self._options.target_file_bytes // 16)
         step = max(1, batch.num_rows * slice_bytes // max(batch_bytes(batch), 1))
         for start in range(0, batch.num_rows, step):
@@ -277,44 +277,44 @@ class _Window:
                 self.flush()
 
     def flush(self) -> None:
-        """Hand the rows over, those with a key of their own."""
-        if not self._held:
+        """Pass the lines whose key is new to the writer."""
+        if not self._pending:
             return
-        held, self._held = self._held, []
-        new = self._seen.add(Fingerprints.joined([prints for _, prints in held]))
+        pending, self._pending = self._pending, []
+        new = self._seen.add(Fingerprints.joined([fingerprints for _, fingerprints in pending]))
         if self._options.duplicates == "fail" and not new.all():
             raise self._refusal(self._lines.line(int(np.argmin(new))))
         if self._options.digest:
-            starts = np.cumsum([rows.num_rows for rows, _ in held])[:-1]
-            for (rows, _), kept in zip(held, np.split(new, starts), strict=True):
-                self.digest.add_batch(take_rows(rows, np.flatnonzero(kept)))
-        own = np.flatnonzero(new)
-        self.items += len(own)
-        self.json_bytes += self._writer.write(self._lines, own, self._header)
+            starts = np.cumsum([rows.num_rows for rows, _ in pending])[:-1]
+            for (rows, _), is_new in zip(pending, np.split(new, starts), strict=True):
+                self.digest.add_batch(take_rows(rows, np.flatnonzero(is_new)))
+        chosen = np.flatnonzero(new)
+        self.items += len(chosen)
+        self.json_bytes += self._writer.write(self._lines, chosen, self._header)
 
     def _add(self, rows: pa.RecordBatch) -> None:
-        made = self._maker(rows.schema).make(rows)
-        for refusal in made.refusals:
+        encoded = self._encoder_of(rows.schema).encode(rows)
+        for refusal in encoded.refusals:
             what = refusal.message.partition(": ")[2] or refusal.message
             row = self.rows + refusal.row
             raise EncodeError(f"row {row} as read: {what}; nothing was written", row, refusal.attribute, refusal.rule)
-        self._lines.add(made.text, made.offsets)
-        self._held.append((made.items, key_fingerprints(made.items, list(self.key))))
+        self._lines.add(encoded.text, encoded.offsets)
+        self._pending.append((encoded.items, key_fingerprints(encoded.items, list(self.key))))
         self.rows += rows.num_rows
 
-    def _maker(self, schema: pa.Schema) -> ImportLines:
-        for known, maker in self._makers:
+    def _encoder_of(self, schema: pa.Schema) -> LineEncoder:
+        for known, encoder in self._encoders:
             if known.equals(schema):
-                return maker
-        maker = import_lines(schema, self.form)
-        if self._makers and maker.header != self._header:
-            raise OptionError(f"CSV has the same columns in all objects: {maker.header!r} are not {self._header!r}")
-        self._header = maker.header
-        self._makers.append((schema, maker))
-        return maker
+                return encoder
+        encoder = line_encoder(schema, self.line_format)
+        if self._encoders and encoder.header != self._header:
+            raise OptionError(f"CSV has the same columns in all objects: {encoder.header!r} are not {self._header!r}")
+        self._header = encoder.header
+        self._encoders.append((schema, encoder))
+        return encoder
 
     def _refusal(self, line: bytes) -> EncodeError:
-        item = self.form.item_of(line, self._header)
+        item = self.line_format.item_of(line, self._header)
         shown = json.dumps({name: item[name] for name in self.key}, ensure_ascii=False)
         ways = "the service would keep one of them at random: make them differ, or give duplicates=first or last"
         return EncodeError(f"two rows have the key {shown}: {ways}", None, next(iter(self.key)), "duplicate_key")

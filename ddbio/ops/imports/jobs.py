@@ -1,4 +1,4 @@
-"""Start the service's own imports, wait for them and hold their tables against the files."""
+"""Start the service's own imports, wait for them, and compare their tables with the files."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ _MANIFESTS = "_ddbio/"
 
 
 def plan_of(options: ImportStartOptions) -> ImportPlan:
-    """Return the plan of an import after looking at its objects and their manifest.
+    """Return the plan of an import, from its objects and their manifest.
 
     Raises
     ------
     NotFoundError
-        If the prefix holds nothing: the service would make an empty table of it.
+        If the prefix has no items: the service would make an empty table.
     OptionError, AccessDeniedError, EndpointError
         See :func:`ddbio.core.imports.jobs.plan_import`.
     """
@@ -47,12 +47,12 @@ def plan_of(options: ImportStartOptions) -> ImportPlan:
 
 
 def start(options: ImportStartOptions) -> ImportJob:
-    """Start an import; return it as it is described at once.
+    """Start an import and return its first description.
 
     Raises
     ------
     OptionError, NotFoundError, AccessDeniedError, EndpointError, ServiceError
-        Nothing has then been started.
+        No import has then been started.
     """
     plan = plan_of(options)
     job = service_jobs.start_import(dynamodb_spec(options), plan)
@@ -60,16 +60,16 @@ def start(options: ImportStartOptions) -> ImportJob:
 
 
 def wait(options: ImportWaitOptions, watch: Callable[[ImportJob, float], None] | None = None) -> ImportJob:
-    """Return an import once it has completed and wrote what the files' manifest says.
+    """Wait for an import to complete, compare it with the manifest of its files, and return its description.
 
     Raises
     ------
     NotFoundError, AccessDeniedError, ServiceError
-        If it has failed, by the code that the service gives.
+        If it has failed; which error depends on the code that the service gives.
     ValidationError
-        If the table does not hold what the files do.
+        If the table does not hold the items of the files.
     ThrottledError
-        If it still runs after ``wait_seconds``.
+        If it is still running after ``wait_seconds``.
     """
     job = await_end(lambda: describe(options.arn, options), options, watch)
     if job.status != "COMPLETED":
@@ -84,12 +84,12 @@ def wait(options: ImportWaitOptions, watch: Callable[[ImportJob, float], None] |
 
 
 def describe(arn: str, options: ConnectionOptions) -> ImportJob:
-    """Return what is known of an import."""
+    """Return the description of an import."""
     return service_jobs.describe_import(dynamodb_spec(options), arn)
 
 
 def list_of(table: str | None, options: ConnectionOptions) -> list[ImportEntry]:
-    """Return the imports of the last 90 days, of a table, by name or ARN, or of all."""
+    """Return the imports of the last 90 days, of one table by its name or ARN, or of all tables."""
     spec = dynamodb_spec(options)
     if table is not None and not table.startswith("arn:"):
         table = describe_table(spec, table).arn
@@ -97,7 +97,10 @@ def list_of(table: str | None, options: ConnectionOptions) -> list[ImportEntry]:
 
 
 def files_of(source: str, options: ConnectionOptions) -> tuple[str, ImportedFiles]:
-    """Return the prefix to import and what its manifest says, where ``import files`` wrote it; else the source."""
+    """Return the prefix to import and what its manifest says.
+
+    If the source is the target of ``import files``, the prefix is the folder of its objects; else it is the source.
+    """
     folder = FOLDER.rstrip("/")
     root, _, last = source.rstrip("/").rpartition("/")
     root = root if last == folder else source.rstrip("/")
@@ -111,7 +114,7 @@ def files_of(source: str, options: ConnectionOptions) -> tuple[str, ImportedFile
 
 
 def files_of_job(source: str, options: ConnectionOptions) -> ImportedFiles:
-    """Return what the manifest of a job's files says; nothing where it is not told, or may not be read."""
+    """Return what the manifest of a job's files says; all is None if there is no manifest or it may not be read."""
     with contextlib.suppress(AccessDeniedError, EndpointError):
         return files_of(source, options)[1] if source else ImportedFiles()
     return ImportedFiles()

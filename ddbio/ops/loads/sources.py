@@ -230,12 +230,12 @@ def _of_export(export: ExportSource) -> FileSource:
     told = export.summary
     if told.kind != "full" or told.encoding != "json":
         what = "an incremental export, whose changes are no rows" if told.kind != "full" else "an export in Ion"
-        raise OptionError(f"{export.home} is {what}: make rows of it by 'ddbio export read', and load these")
+        raise OptionError(f"{export.folder} is {what}: make rows of it by 'ddbio export read', and load these")
     export.sizes()
     listed = {entry.path: entry for entry in export.store.list("data/")}
     found = sorted(((listed[export.path(file)], file) for file in export.files if file.items), key=_path_of)
     if not found:
-        raise NotFoundError(f"{export.home} is an export without items")
+        raise NotFoundError(f"{export.folder} is an export without items")
     units = (Unit(number, entry, 0, entry.size_bytes, file) for number, (entry, file) in enumerate(found))
     rows = sum(file.items for _, file in found)
     slim = replace(export, files=())

@@ -9,16 +9,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ddbio.core.imports.lines import LineForm, import_lines
+from ddbio.core.imports.lines import LineFormat, line_encoder
 from ddbio.errors import OptionError
 
 KEY = (("pk", "S"), ("sk", "N"))
 TEXTS = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\r\n"), max_size=5)
 
 
-def form(**options):
-    """Return the form of lines of CSV."""
-    return LineForm(**{"key": KEY, "format": "csv", **options})
+def line_format(**options):
+    """Return the format of lines of CSV."""
+    return LineFormat(**{"key": KEY, "format": "csv", **options})
 
 
 @given(
@@ -28,15 +28,15 @@ def form(**options):
 def test_any_text_is_read_back(rows, delimiter):
     """A reader of CSV finds in each line the texts of its row, whatever quotes and delimiters are in them."""
     batch = pa.RecordBatch.from_arrays([pa.array(column) for column in zip(*rows, strict=True)], ["pk", "sk", "text"])
-    lines = import_lines(batch.schema, form(delimiter=delimiter))
-    made = lines.make(batch)
-    assert not made.refusals
-    assert made.offsets.tolist()[-1] == len(made.text)
-    text = io.StringIO((lines.header + made.text.tobytes()).decode(), newline="")
+    lines = line_encoder(batch.schema, line_format(delimiter=delimiter))
+    encoded = lines.encode(batch)
+    assert not encoded.refusals
+    assert encoded.offsets.tolist()[-1] == len(encoded.text)
+    text = io.StringIO((lines.header + encoded.text.tobytes()).decode(), newline="")
     assert list(csv.reader(text, delimiter=delimiter)) == [["pk", "sk", "text"], *([a, str(b), c] for a, b, c in rows)]
-    last = made.text[made.offsets[-2] :].tobytes()
+    last = encoded.text[encoded.offsets[-2] :].tobytes()
     expected = {"pk": {"S": rows[-1][0]}, "sk": {"N": str(rows[-1][1])}, "text": {"S": rows[-1][2]}}
-    assert form(delimiter=delimiter).item_of(last, lines.header) == expected
+    assert line_format(delimiter=delimiter).item_of(last, lines.header) == expected
 
 
 @pytest.mark.parametrize(
@@ -57,25 +57,25 @@ def test_columns_that_csv_cannot_tell_are_refused(column, match):
     """Types that would be lost, names that no header can hold, and too many columns."""
     batch = pa.RecordBatch.from_pydict({"pk": ["a"], "sk": [1], **column})
     if match is None:
-        assert import_lines(batch.schema, form()).make(batch).refusals == ()
+        assert line_encoder(batch.schema, line_format()).encode(batch).refusals == ()
         return
     with pytest.raises(OptionError, match=match):
-        import_lines(batch.schema, form())
+        line_encoder(batch.schema, line_format())
 
 
 @pytest.mark.parametrize("keys", [{"pk": [1], "sk": [1]}, {"pk": ["a"], "sk": ["1"]}, {"pk": ["a"], "sk": [b"1"]}])
 def test_keys_have_their_types(keys):
     """A column of another type than its key is refused."""
     with pytest.raises(OptionError, match=r"key '.k' of type"):
-        import_lines(pa.RecordBatch.from_pydict(keys).schema, form())
+        line_encoder(pa.RecordBatch.from_pydict(keys).schema, line_format())
 
 
 def test_numbers_become_text_when_asked():
     """Numbers, booleans and dates are the text of themselves; the items hold them as text."""
     batch = pa.RecordBatch.from_pydict({"pk": ["a"], "sk": [1], "n": [2], "d": [Decimal("1.50")], "t": [True]})
-    made = import_lines(batch.schema, form(csv_strings=True)).make(batch)
-    assert made.text.tobytes() == b'"a",1,"2","1.50","true"\n'
-    assert made.items.to_pylist() == [{"pk": "a", "sk": 1, "n": "2", "d": "1.50", "t": "true"}]
+    encoded = line_encoder(batch.schema, line_format(csv_strings=True)).encode(batch)
+    assert encoded.text.tobytes() == b'"a",1,"2","1.50","true"\n'
+    assert encoded.items.to_pylist() == [{"pk": "a", "sk": 1, "n": "2", "d": "1.50", "t": "true"}]
 
 
 @pytest.mark.parametrize(
@@ -84,5 +84,5 @@ def test_numbers_become_text_when_asked():
 def test_rows_that_csv_cannot_tell_are_refused(value, rule):
     """Nulls cannot be left out, and an item is one line; the first such row is named."""
     batch = pa.RecordBatch.from_pydict({"pk": ["a", "b", "c"], "sk": [1, 2, 3], "text": ["x", value, value]})
-    (refusal,) = import_lines(batch.schema, form()).make(batch).refusals
+    (refusal,) = line_encoder(batch.schema, line_format()).encode(batch).refusals
     assert (refusal.row, refusal.attribute, refusal.rule) == (1, "text", rule)

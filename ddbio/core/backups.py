@@ -1,4 +1,4 @@
-"""Hold what is known of backups and restores; start none."""
+"""Describe backups and restores as values."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class BackupJob(Result):
-    """Hold what is known of a backup; times are ISO 8601.
+    """Describe a backup; times are ISO 8601.
 
     Attributes
     ----------
     arn, name, status, kind
         ``CREATING``, ``AVAILABLE`` or ``DELETED``; ``USER``, ``SYSTEM`` (of a deleted table) or ``AWS_BACKUP``.
     table, table_arn
-        What it is of.
+        The table that was backed up.
     size_bytes, table_items
-        The service's own figures; items are as many as it last counted, up to six hours before.
+        As the service says; it counts items about every six hours.
     created_at, expires_at
-        When.
+        Time of the backup, and the time at which the service deletes it.
     items, digest
-        Of the table, where they were asked for.
+        Items and digest of the table, if requested.
     """
 
     arn: str
@@ -45,7 +45,7 @@ class BackupJob(Result):
 
 @dataclass(frozen=True)
 class RestorePlan(Result):
-    """State a restore completely before it is asked for; ``at`` is None for a backup and for the latest time."""
+    """Describe a restore completely before it is requested; ``at`` is None for a backup and for the latest time."""
 
     target: str
     source: str
@@ -57,20 +57,20 @@ class RestorePlan(Result):
 
 @dataclass(frozen=True)
 class RestoreJob(Result):
-    """Hold what is known of a restored table.
+    """Describe a restored table.
 
     Attributes
     ----------
     arn, table, status
         The new table; ``CREATING``, then ``ACTIVE``.
     source, restored_at
-        What it was made of, and the time whose state it has.
+        The backup or table it was restored from, and the time whose state it has.
     items, digest
-        Of the new table, where they were compared.
+        Items and digest of the new table, if they were compared.
     verified
-        Whether they were.
+        Whether they were compared.
     seconds
-        From the request until it could be used.
+        Time from the request until the table was usable.
     """
 
     arn: str
