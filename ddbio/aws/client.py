@@ -15,7 +15,7 @@ from botocore.config import Config
 from botocore.credentials import AssumeRoleCredentialFetcher, DeferredRefreshableCredentials
 from botocore.exceptions import BotoCoreError, ClientError, CredentialRetrievalError, NoCredentialsError
 
-from ddbio.aws.error_codes import THROTTLE_CODES, error_code, is_transient, to_ddbio_error
+from ddbio.aws.error_codes import may_pass, to_ddbio_error
 from ddbio.version import __version__
 
 if TYPE_CHECKING:
@@ -134,7 +134,7 @@ class _AssumeRole:
         try:
             return self._fetch()
         except ClientError as error:
-            if is_transient(error) or error_code(error) in THROTTLE_CODES:
+            if may_pass(error):
                 # Its code would be taken for one of the request that was to be signed.
                 raise CredentialRetrievalError(
                     provider=f"sts:AssumeRole of {self._role_arn}", error_msg=str(error)

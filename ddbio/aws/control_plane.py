@@ -6,13 +6,15 @@ A call is repeated while the endpoint fails or throttles, unless repeating it co
 from __future__ import annotations
 
 import time
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import botocore
 from botocore import xform_name
 from botocore.exceptions import BotoCoreError, ClientError
 
-from ddbio.aws.error_codes import THROTTLE_CODES, error_code, is_transient, to_ddbio_error
+from ddbio.aws.error_codes import error_code, may_pass, to_ddbio_error
+from ddbio.aws.retry import repeat
 from ddbio.core.table_description import IndexDescription, IndexKey, RecoveryDescription, TableDescription
 from ddbio.errors import NotFoundError, ServiceError
 
@@ -31,7 +33,7 @@ _RECOVERY_NOT_READY = "ContinuousBackupsUnavailableException"
 _RECOVERY_POLL_SECONDS = 2.0
 
 
-def call(spec: ClientSpec, operation: str, resource: str, members: dict[str, Any], *, repeat: bool = True) -> Any:
+def call(spec: ClientSpec, operation: str, resource: str, members: dict[str, Any], *, idempotent: bool = True) -> Any:
     """Return the response to one call; repeat it when the endpoint fails or throttles.
 
     Parameters
@@ -42,7 +44,7 @@ def call(spec: ClientSpec, operation: str, resource: str, members: dict[str, Any
         What the operation is done to, for error messages.
     members
         The members of the request.
-    repeat
+    idempotent
         Whether the operation may safely be done twice.
 
     Raises
@@ -55,15 +57,11 @@ def call(spec: ClientSpec, operation: str, resource: str, members: dict[str, Any
     method = getattr(client, xform_name(operation), None)
     if method is None:
         raise ServiceError(f"botocore {botocore.__version__} does not know dynamodb:{operation}: install a newer boto3")
-    for attempt in range(_ATTEMPTS):
-        try:
-            return method(**members)
-        except (BotoCoreError, ClientError) as error:
-            may_pass = is_transient(error) or error_code(error) in THROTTLE_CODES
-            if not (repeat and may_pass) or attempt + 1 == _ATTEMPTS:
-                raise to_ddbio_error(error, action=f"dynamodb:{operation}", resource=where) from error
-            time.sleep(_PAUSE_SECONDS * 2**attempt)
-    raise AssertionError("unreachable: the last attempt returns or raises")
+    attempts = _ATTEMPTS if idempotent else 1
+    try:
+        return repeat(partial(method, **members), may_pass, attempts=attempts, pause_seconds=_PAUSE_SECONDS)
+    except (BotoCoreError, ClientError) as error:
+        raise to_ddbio_error(error, action=f"dynamodb:{operation}", resource=where) from error
 
 
 def list_pages(
@@ -147,7 +145,7 @@ def create_table(spec: ClientSpec, request: dict[str, Any]) -> None:
     NotFoundError, AccessDeniedError, EndpointError, ServiceError
         As :func:`call`.
     """
-    call(spec, "CreateTable", f"table {request['TableName']!r}", request, repeat=False)
+    call(spec, "CreateTable", f"table {request['TableName']!r}", request, idempotent=False)
 
 
 def enable_time_to_live(spec: ClientSpec, table: str, attribute: str) -> None:
@@ -160,7 +158,7 @@ def enable_time_to_live(spec: ClientSpec, table: str, attribute: str) -> None:
     """
     wanted = {"Enabled": True, "AttributeName": attribute}
     members = {"TableName": table, "TimeToLiveSpecification": wanted}
-    call(spec, "UpdateTimeToLive", f"table {table!r}", members, repeat=False)
+    call(spec, "UpdateTimeToLive", f"table {table!r}", members, idempotent=False)
 
 
 def describe_recovery(spec: ClientSpec, table: str) -> RecoveryDescription:

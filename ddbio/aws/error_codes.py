@@ -1,4 +1,4 @@
-"""Translate what boto3 raises into ddbio's errors: the one table of AWS codes; it retries nothing."""
+"""Classify AWS error codes, and translate what boto3 raises into ddbio's errors."""
 
 from __future__ import annotations
 
@@ -98,35 +98,45 @@ _CREDENTIAL_ERRORS = (
 )
 _SERVER_ERROR = 500
 # https://www.rfc-editor.org/rfc/rfc9110#name-408-request-timeout
-# https://www.rfc-editor.org/rfc/rfc6585#section-4: what stands between asks to try again.
-_AGAIN = frozenset({408, 429})
+# https://www.rfc-editor.org/rfc/rfc6585#section-4: a proxy asks to try again.
+_REPEATABLE_STATUSES = frozenset({408, 429})
 
 
 def error_code(error: Exception) -> str:
-    """Return the AWS code of an error, or an empty text where it carries none."""
-    return str(_body(error).get("Code", "")) if isinstance(error, ClientError) else ""
+    """Return the AWS code of an error, or an empty text if it has none."""
+    return str(_error_member(error).get("Code", "")) if isinstance(error, ClientError) else ""
 
 
 def throttling_reasons(error: Exception) -> list[str]:
-    """Return the reasons the service names for a throttled request; none on endpoints that do not tell."""
+    """Return the reasons that the service gives for a throttled request; some endpoints give none."""
     response: Mapping[str, Any] = getattr(error, "response", {})
     found = response.get("ThrottlingReasons") or response.get("throttlingReasons") or []
     return [str(reason.get("reason", "")) for reason in found]
 
 
+def is_throttled(error: Exception) -> bool:
+    """Return whether a request was throttled."""
+    return error_code(error) in THROTTLE_CODES
+
+
+def may_pass(error: Exception) -> bool:
+    """Return whether an idempotent request may succeed if it is repeated: it was throttled, or failed for a moment."""
+    return is_transient(error) or is_throttled(error)
+
+
 def is_transient(error: Exception) -> bool:
-    """Tell whether the same read request may succeed a moment later: a broken connection, a 5xx, a 408 or a 429."""
+    """Return whether a request failed for a moment only: a broken connection, a 5xx, a 408 or a 429."""
     if isinstance(error, ClientError):
         status = int(error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0))
-        return status >= _SERVER_ERROR or status in _AGAIN
+        return status >= _SERVER_ERROR or status in _REPEATABLE_STATUSES
     if isinstance(error, (CredentialRetrievalError, MetadataRetrievalError)):
-        # What hands out credentials is a service too: one that does not answer now may do so in a moment.
+        # Credentials come from a service too: it may respond a moment later.
         return True
     return isinstance(error, (HTTPClientError, BotoConnectionError)) and not isinstance(error, SSLError)
 
 
 def to_ddbio_error(error: Exception, *, action: str, resource: str) -> DdbioError:
-    """Return the error a user can act on: what was tried, on what, and what to do.
+    """Return the error for the user: what was tried, on what, and what to do.
 
     Parameters
     ----------
@@ -163,33 +173,33 @@ def _without_credentials(error: Exception, what: str, action: str, resource: str
 def _from_service(error: ClientError, action: str, resource: str) -> DdbioError:
     if error.operation_name == "AssumeRole":
         advice = "check the role's ARN, its trust policy and external id, and that you may do sts:AssumeRole"
-        text = f"sts:AssumeRole refused ({error_code(error)}: {_text_of(error)}); {advice}"
+        text = f"sts:AssumeRole refused ({error_code(error)}: {_message(error)}); {advice}"
         return AccessDeniedError(text, "sts:AssumeRole", resource)
     return _from_request(error, action, resource)
 
 
-def _text_of(error: ClientError) -> str:
-    return str(_body(error).get("Message") or _body(error).get("message") or "no text").rstrip(".")
+def _message(error: ClientError) -> str:
+    return str(_error_member(error).get("Message") or _error_member(error).get("message") or "no text").rstrip(".")
 
 
 def _from_request(error: ClientError, action: str, resource: str) -> DdbioError:
-    code, message = error_code(error), _text_of(error)
+    code, message = error_code(error), _message(error)
     if code in _MISSING_CODES and not (code == "404" and action.startswith("dynamodb:")):
         advice = "check the name, the region and the endpoint"
         return NotFoundError(f"{action}: {resource} does not exist ({message}); {advice}")
     if code in _DENIED_CODES or code.startswith("KMS.AccessDenied"):
         advice = f"check the credentials and that they allow {action}"
         return AccessDeniedError(f"{action} on {resource} refused ({code}: {message}); {advice}", action, resource)
-    if code in THROTTLE_CODES:
+    if is_throttled(error):
         return ThrottledError(f"{action} on {resource}: throttled ({code}: {message}); try again later")
     if code.isdigit() or is_transient(error):
-        told = f"the endpoint failed ({code}: {message}); try again"
+        text = f"the endpoint failed ({code}: {message}); try again"
         if code.isdigit():
-            told = f"HTTP {code} and no word of AWS; is the endpoint right?"
-        return EndpointError(f"{action} on {resource}: {told}", resource)
+            text = f"HTTP {code} and no word of AWS; is the endpoint right?"
+        return EndpointError(f"{action} on {resource}: {text}", resource)
     advice = f"; {_ADVICE[code]}" if code in _ADVICE else ""
     return ServiceError(f"{action} on {resource} refused ({code}: {message}){advice}", code)
 
 
-def _body(error: Exception) -> Mapping[str, Any]:
+def _error_member(error: Exception) -> Mapping[str, Any]:
     return error.response.get("Error", {}) if isinstance(error, ClientError) else {}

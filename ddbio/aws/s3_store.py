@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from botocore.exceptions import BotoCoreError, ClientError
 
 from ddbio.aws.error_codes import error_code, to_ddbio_error
+from ddbio.aws.retry import repeat
 from ddbio.core.staged import StagedFile, StoredObject, job_of
 from ddbio.errors import NotFoundError, OptionError
 
@@ -184,19 +185,16 @@ class S3Store:
         NotFoundError
             If there is no such object any more.
         """
-        wanted = {"Range": f"bytes={start}-{start + length - 1}"}
+        wanted = {**self._place(entry.path), "Range": f"bytes={start}-{start + length - 1}"}
         if entry.version:
             wanted["IfMatch"] = entry.version
+
+        def read() -> bytes:
+            data: bytes = self._client.get_object(**wanted)["Body"].read()
+            return data
+
         with self._translated("s3:GetObject", entry.path):
-            for attempt in range(_MAX_BREAKS):
-                try:
-                    data: bytes = self._client.get_object(**self._place(entry.path), **wanted)["Body"].read()
-                except BotoCoreError:
-                    if attempt + 1 == _MAX_BREAKS:
-                        raise
-                else:
-                    return data
-        raise AssertionError("unreachable: the last attempt returns or raises")
+            return repeat(read, _is_broken, attempts=_MAX_BREAKS)
 
     def put(self, path: str, data: bytes) -> None:
         """Write a small object whole, over an older one if there is one."""
@@ -364,6 +362,11 @@ def abort_upload(client: Any, place: dict[str, str], upload_id: str) -> None:
     except (BotoCoreError, ClientError) as error:
         if error_code(error) != "NoSuchUpload":
             raise to_ddbio_error(error, action="s3:AbortMultipartUpload", resource=_uri(place)) from error
+
+
+def _is_broken(error: Exception) -> bool:
+    """Return whether a connection or a body broke off; botocore itself repeats what S3 responds to with an error."""
+    return isinstance(error, BotoCoreError)
 
 
 def _uri(place: dict[str, str]) -> str:

@@ -1,38 +1,36 @@
-"""Read one segment of a table page by page, within the budget; emit a page whole or not at all."""
+"""Read one segment of a table page by page, within the budget.
+
+Each page is yielded exactly once. A request that fails is repeated with the same start key, as ``retry`` says.
+"""
 
 from __future__ import annotations
 
 import itertools
-import random
 import time
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from botocore.exceptions import BotoCoreError, ClientError
 
-from ddbio.aws.error_codes import THROTTLE_CODES, error_code, is_transient, throttling_reasons, to_ddbio_error
-from ddbio.budget import BudgetClosedError
-from ddbio.core.pacing import full_jitter_seconds, parse_throttle_reason
-from ddbio.errors import EndpointError, ServiceError, ThrottledError
+from ddbio.aws.error_codes import error_code, is_throttled, throttling_reasons
+from ddbio.core.pacing import parse_throttle_reason
+from ddbio.errors import ServiceError
 
 if TYPE_CHECKING:
-    import threading
     from collections.abc import Iterator
 
+    from ddbio.aws.retry import RetryPolicy
     from ddbio.aws.transport import PageSource
     from ddbio.budget import Budget
     from ddbio.core.text.page import Page
 
-# The budget as a whole slows down too, and a stopped job should end soon.
-LONGEST_PAUSE_SECONDS = 5.0
-
 
 @dataclass(frozen=True)
 class SegmentRequest:
-    """State what of a segment is read and how large its pages may be.
+    """What to read of a segment, and how large its pages may be.
 
-    ``page_units`` is the most a page should cost; ``item_units`` what one item is expected to cost, from the sample.
-    ``max_items`` ends the segment early. Any page with a LastEvaluatedKey, an empty one too, is followed by another.
+    ``page_units`` is the most that a page should cost, ``item_units`` what one item is expected to cost, by the sample.
+    ``max_items`` ends the segment early. A page with a LastEvaluatedKey is followed by another, even if it is empty.
     """
 
     table: str
@@ -46,11 +44,11 @@ class SegmentRequest:
     max_items: int | None = None
 
     def of_segment(self, segment: int, total_segments: int) -> SegmentRequest:
-        """Return the same request for one segment of so many."""
+        """Return the same request for one of ``total_segments`` segments."""
         return replace(self, segment=segment, total_segments=total_segments)
 
     def parameters(self) -> dict[str, Any]:
-        """Return the Scan request of the first page, every attribute name aliased by its ordinal."""
+        """Return the parameters of the first Scan request; attribute names are aliased by number."""
         parameters: dict[str, Any] = {
             "TableName": self.table,
             "Segment": self.segment,
@@ -66,42 +64,17 @@ class SegmentRequest:
         return parameters
 
 
-@dataclass(frozen=True)
-class RetryPolicy:
-    """Say how long a lane goes on without progress, and what tells it to stop."""
-
-    deadline_seconds: float
-    stop: threading.Event
-
-    def pause(self, attempt: int) -> None:
-        """Wait with full jitter before the next attempt.
-
-        Raises
-        ------
-        BudgetClosedError
-            If the job is being stopped.
-        """
-        if self.stop.wait(pause_seconds(attempt)):
-            raise BudgetClosedError
-
-
-def pause_seconds(attempt: int) -> float:
-    """Return how long to wait before the next attempt, with full jitter."""
-    return full_jitter_seconds(attempt, random.random(), cap_seconds=LONGEST_PAUSE_SECONDS)
-
-
 def scan_pages(source: PageSource, request: SegmentRequest, budget: Budget, policy: RetryPolicy) -> Iterator[Page]:
     """Yield the pages of one segment, in order, each exactly once.
 
-    A page that fails is asked again with the same start key. Throttling and a broken connection are waited out;
-    what cannot succeed is raised at once.
+    Throttled requests and broken connections are repeated; an error that cannot pass is raised at once.
 
     Raises
     ------
     ThrottledError
-        If throttling let nothing through for ``policy.deadline_seconds``.
+        If every request was throttled for ``policy.deadline_seconds``.
     EndpointError
-        If the endpoint stayed out of reach.
+        If the endpoint could not be reached for ``policy.deadline_seconds``.
     BudgetClosedError
         If the job is being stopped.
     """
@@ -146,16 +119,16 @@ def _fetch(
     began: float | None = None
     for attempt in itertools.count():
         grant = budget.acquire(estimate)
-        # What the budget made it wait before is no lack of progress.
+        # Time spent waiting for the budget does not count as lack of progress.
         began = time.monotonic() if began is None else began
         try:
             page = source.scan(parameters)
         except (ClientError, BotoCoreError) as error:
-            # A refused request costs nothing; a broken answer may have cost the page.
+            # A rejected request costs nothing; a broken response may have cost the page.
             budget.settle(grant, 0.0 if isinstance(error, ClientError) else estimate)
-            if error_code(error) in THROTTLE_CODES:
+            if is_throttled(error):
                 _slow_down(error, budget)
-            _raise_if_hopeless(error, parameters["TableName"], time.monotonic() - began, policy)
+            policy.check_read(error, parameters["TableName"], time.monotonic() - began)
             policy.pause(attempt)
         else:
             consumed = estimate if page.consumed_units is None else page.consumed_units
@@ -167,22 +140,3 @@ def _fetch(
 def _slow_down(error: ClientError | BotoCoreError, budget: Budget) -> None:
     reasons, code = throttling_reasons(error), error_code(error)
     budget.throttled(parse_throttle_reason(reasons, code), ", ".join(reasons) or code)
-
-
-def _raise_if_hopeless(
-    error: ClientError | BotoCoreError, table: str, waited_seconds: float, policy: RetryPolicy
-) -> None:
-    where = f"table {table!r}"
-    if error_code(error) in THROTTLE_CODES:
-        if waited_seconds > policy.deadline_seconds:
-            raise ThrottledError(
-                f"reading {where} was throttled for {waited_seconds:.0f} s without a page: raise its capacity, "
-                "lower the budget, or raise deadline_seconds",
-                elapsed_seconds=waited_seconds,
-            ) from error
-        return
-    failure = to_ddbio_error(error, action="dynamodb:Scan", resource=where)
-    if not is_transient(error):
-        raise failure from error
-    if waited_seconds > policy.deadline_seconds:
-        raise EndpointError(f"{failure}; gave up after {waited_seconds:.0f} s, deadline_seconds", where) from error

@@ -337,7 +337,7 @@ def create_backup(spec: ClientSpec, table: str, name: str) -> str:
     https://docs.aws.amazon.com/amazondynamodb/latest/APIReference/API_CreateBackup.html
     """
     members = {"TableName": table, "BackupName": name}
-    reply = call(spec, "CreateBackup", f"table {table!r}", members, repeat=False)
+    reply = call(spec, "CreateBackup", f"table {table!r}", members, idempotent=False)
     return str(reply["BackupDetails"]["BackupArn"])
 
 
@@ -388,7 +388,7 @@ def start_restore(spec: ClientSpec, plan: RestorePlan) -> RestoreJob:
         member = "SourceTableArn" if plan.source.startswith("arn:") else "SourceTableName"
         members |= {member: plan.source}
         members |= {"UseLatestRestorableTime": True} if plan.at is None else {"RestoreDateTime": plan.at}
-    reply = call(spec, operation, f"{plan.source} to table {plan.target!r}", members, repeat=False)
+    reply = call(spec, operation, f"{plan.source} to table {plan.target!r}", members, idempotent=False)
     return _restore_job(reply["TableDescription"])
 
 

@@ -6,8 +6,9 @@ from dataclasses import replace
 import pytest
 from botocore.exceptions import ClientError, ConnectionClosedError, ConnectTimeoutError
 
-from ddbio.aws import scan
-from ddbio.aws.scan import RetryPolicy, SegmentRequest, scan_pages
+from ddbio.aws import retry
+from ddbio.aws.retry import RetryPolicy
+from ddbio.aws.scan import SegmentRequest, scan_pages
 from ddbio.budget import BudgetClosedError, LocalBudget
 from ddbio.core.text.page import Page
 from ddbio.errors import AccessDeniedError, EndpointError, ServiceError, ThrottledError
@@ -45,7 +46,7 @@ class Scripted:
 @pytest.fixture
 def policy(monkeypatch):
     """Be patient, without waiting long."""
-    monkeypatch.setattr(scan, "LONGEST_PAUSE_SECONDS", 0.001)
+    monkeypatch.setattr(retry, "LONGEST_PAUSE_SECONDS", 0.001)
     return RetryPolicy(deadline_seconds=60.0, stop=threading.Event())
 
 

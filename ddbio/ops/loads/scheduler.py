@@ -18,7 +18,7 @@ from functools import partial
 from typing import TYPE_CHECKING, TypeAlias
 
 from ddbio.aws.connection_pool import ResponsePoller
-from ddbio.aws.scan import pause_seconds
+from ddbio.aws.retry import backoff_seconds
 from ddbio.aws.transport import open_body_sender
 from ddbio.aws.write_retries import Answer, Lane, Pause, begin
 from ddbio.core.loads.counts import WriteCounts
@@ -371,7 +371,7 @@ class WriteScheduler:
         step = queue.steps.send(answer)
         queue.is_idle = step is None
         if isinstance(step, Pause):
-            end_at = self._clock() + pause_seconds(step.attempt)
+            end_at = self._clock() + backoff_seconds(step.attempt)
             heapq.heappush(self._pausing, (end_at, next(self._pauses), queue))
         elif step is not None:
             self._waiting.append((queue, step))

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from ddbio.aws.control_plane import describe_table
-from ddbio.aws.scan import RetryPolicy, SegmentRequest, scan_pages
+from ddbio.aws.retry import RetryPolicy
+from ddbio.aws.scan import SegmentRequest, scan_pages
 from ddbio.aws.transport import open_page_source
 from ddbio.budget import LocalBudget
 from ddbio.core.capacity import PAGES_PER_SECOND, READ_UNIT_BYTES, read_units

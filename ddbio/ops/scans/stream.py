@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Generic, Literal, Protocol, TypeVar
 
 import pyarrow as pa
 
-from ddbio.aws.scan import RetryPolicy, SegmentRequest, scan_pages
+from ddbio.aws.retry import RetryPolicy
+from ddbio.aws.scan import SegmentRequest, scan_pages
 from ddbio.aws.transport import open_page_source
 from ddbio.core.decode import Decoder
 from ddbio.core.digest import Digest

@@ -1,0 +1,118 @@
+"""Repeat requests that AWS throttled or failed for a moment: the one retry policy of this package.
+
+``error_codes`` tells which errors may pass. Control calls and reads of objects are repeated a few times (``repeat``).
+Pages and writes are repeated, with back-off, until a lane has made no progress for ``deadline_seconds``.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeVar
+
+from botocore.exceptions import BotoCoreError, ClientError
+
+from ddbio.aws.error_codes import is_throttled, is_transient, to_ddbio_error
+from ddbio.budget import BudgetClosedError
+from ddbio.core.pacing import full_jitter_seconds
+from ddbio.errors import EndpointError, ThrottledError
+
+if TYPE_CHECKING:
+    import threading
+    from collections.abc import Callable
+
+_Result = TypeVar("_Result")
+
+# The budget as a whole slows down too, and a stopped job should end soon.
+LONGEST_PAUSE_SECONDS = 5.0
+
+
+def repeat(
+    request: Callable[[], _Result],
+    may_pass: Callable[[Exception], bool],
+    *,
+    attempts: int,
+    pause_seconds: float = 0.0,
+) -> _Result:
+    """Return the result of a request, repeated while it fails in a way that may pass.
+
+    Parameters
+    ----------
+    may_pass
+        Whether a failed request is worth repeating.
+    attempts
+        How often the request is sent at most.
+    pause_seconds
+        The pause before the first repetition; it doubles with each one.
+
+    Raises
+    ------
+    botocore.exceptions.ClientError, botocore.exceptions.BotoCoreError
+        What the last attempt raised.
+    """
+    for attempt in range(attempts):
+        try:
+            return request()
+        except (BotoCoreError, ClientError) as error:
+            if attempt + 1 == attempts or not may_pass(error):
+                raise
+        if pause_seconds:
+            time.sleep(pause_seconds * 2**attempt)
+    raise AssertionError("unreachable: the last attempt returns or raises")
+
+
+def backoff_seconds(attempt: int) -> float:
+    """Return how long a lane pauses before its next attempt: exponential back-off with full jitter."""
+    return full_jitter_seconds(attempt, random.random(), cap_seconds=LONGEST_PAUSE_SECONDS)
+
+
+@dataclass(frozen=True)
+class RetryPolicy:
+    """How long a lane goes on without progress, and the event that stops it."""
+
+    deadline_seconds: float
+    stop: threading.Event
+
+    def pause(self, attempt: int) -> None:
+        """Wait before the next attempt.
+
+        Raises
+        ------
+        BudgetClosedError
+            If the job is being stopped.
+        """
+        if self.stop.wait(backoff_seconds(attempt)):
+            raise BudgetClosedError
+
+    def check_read(self, error: ClientError | BotoCoreError, table: str, idle_seconds: float) -> None:
+        """Raise unless a failed Scan should be repeated.
+
+        Parameters
+        ----------
+        idle_seconds
+            How long the lane has had no page.
+
+        Raises
+        ------
+        ThrottledError
+            If it was throttled for longer than the deadline.
+        EndpointError
+            If the endpoint failed for longer than the deadline.
+        DdbioError
+            If repeating cannot succeed.
+        """
+        where = f"table {table!r}"
+        if is_throttled(error):
+            if idle_seconds > self.deadline_seconds:
+                raise ThrottledError(
+                    f"reading {where} was throttled for {idle_seconds:.0f} s without a page: raise its capacity, "
+                    "lower the budget, or raise deadline_seconds",
+                    elapsed_seconds=idle_seconds,
+                ) from error
+            return
+        failure = to_ddbio_error(error, action="dynamodb:Scan", resource=where)
+        if not is_transient(error):
+            raise failure from error
+        if idle_seconds > self.deadline_seconds:
+            raise EndpointError(f"{failure}; gave up after {idle_seconds:.0f} s, deadline_seconds", where) from error
