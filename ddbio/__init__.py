@@ -1,6 +1,6 @@
-"""Move data between Amazon DynamoDB and S3, fast and exactly; importing it loads neither boto3 nor pyspark.
+"""Move data between Amazon DynamoDB and S3, fast and exactly.
 
-The names below are loaded when first used.
+Importing this package loads no library: each name below is loaded when it is first used.
 """
 
 from __future__ import annotations
@@ -11,49 +11,161 @@ from typing import TYPE_CHECKING, Any
 from ddbio.version import __version__
 
 if TYPE_CHECKING:
-    from ddbio.api.backups import create_backup, list_backups, restore_table
-    from ddbio.api.bulk import (
-        cancel_bulk_put,
-        describe_bulk_put,
-        list_bulk_puts,
-        read_bulk_report,
-        start_bulk_put,
-        wait_bulk_put,
-    )
-    from ddbio.api.exports import (
-        describe_export,
+    from ddbio.api.files import (
+        check_import_files,
+        export_windows,
         fold_exports,
         fold_exports_to_files,
-        list_exports,
+        plan_read_export,
         read_export,
         read_export_batches,
         read_export_to_files,
-        start_export,
-        wait_export,
-    )
-    from ddbio.api.imports import (
-        describe_import,
-        list_imports,
-        start_import,
-        wait_import,
         write_import_files,
     )
-    from ddbio.api.sessions import register
-    from ddbio.api.tables import digest, infer_schema, read_table, scan_batches, scan_to_files
-    from ddbio.api.writes import copy_table, create_table_like, load_files, write_table
+    from ddbio.api.keywords import (
+        BackupCreateKeywords,
+        BulkReportKeywords,
+        BulkStartKeywords,
+        ConnectionKeywords,
+        CopyKeywords,
+        CreateLikeKeywords,
+        ExportFoldKeywords,
+        ExportReadKeywords,
+        ExportStartKeywords,
+        ExportToFilesKeywords,
+        ExportWindowsKeywords,
+        ImportFilesFromKeywords,
+        ImportStartKeywords,
+        ImportWaitKeywords,
+        LoadKeywords,
+        RestoreKeywords,
+        ScanKeywords,
+        ScanToFilesKeywords,
+        WaitKeywords,
+        WriteKeywords,
+    )
+    from ddbio.api.reading import digest, infer_schema, plan_scan, read_table, scan_batches, scan_to_files
+    from ddbio.api.service_jobs import (
+        cancel_bulk_put,
+        create_backup,
+        describe_bulk_put,
+        describe_export,
+        describe_import,
+        list_backups,
+        list_bulk_puts,
+        list_exports,
+        list_imports,
+        read_bulk_report,
+        restore_table,
+        start_bulk_put,
+        start_export,
+        start_import,
+        wait_bulk_put,
+        wait_export,
+        wait_import,
+    )
+    from ddbio.api.setup import register, warm
+    from ddbio.api.writing import copy_table, create_table_like, load_files, plan_copy, plan_load, write_table
+    from ddbio.core.backups import BackupJob, RestoreJob
     from ddbio.core.changes import ChangeDecoder
     from ddbio.core.decode import from_dynamodb_json
     from ddbio.core.encode import to_dynamodb_json
+    from ddbio.core.exports.fold import Window
+    from ddbio.core.exports.jobs import ExportEntry, ExportJob
+    from ddbio.core.imports.jobs import BulkEntry, BulkJob, ImportEntry, ImportJob
     from ddbio.core.loads.idempotency import idempotency_key
+    from ddbio.core.loads.plan import LoadPlan, WritePlan
+    from ddbio.core.plan import ScanPlan
     from ddbio.core.schema.item_schema import ItemSchema
-    from ddbio.errors import DdbioError
+    from ddbio.errors import (
+        AccessDeniedError,
+        DdbioError,
+        DecodeError,
+        EncodeError,
+        EndpointError,
+        ExportIncompleteError,
+        NotFoundError,
+        OptionError,
+        PartialWriteError,
+        SchemaError,
+        ServiceError,
+        TargetError,
+        ThrottledError,
+        ValidationError,
+    )
+    from ddbio.ops.copy import CopyPlan, CopyReport, CreatedTable
+    from ddbio.ops.exports.fold import ExportFoldReport
+    from ddbio.ops.exports.read import ExportReadPlan, ExportReadReport
+    from ddbio.ops.imports.bulk import BulkReport, BulkSummary
+    from ddbio.ops.imports.files import ImportFilesReport
+    from ddbio.ops.job.report import FileReport, MisfitReport, ScanReport, WarmReport, WriteReport
 
 __all__ = [
+    "AccessDeniedError",
+    "BackupCreateKeywords",
+    "BackupJob",
+    "BulkEntry",
+    "BulkJob",
+    "BulkReport",
+    "BulkReportKeywords",
+    "BulkStartKeywords",
+    "BulkSummary",
     "ChangeDecoder",
+    "ConnectionKeywords",
+    "CopyKeywords",
+    "CopyPlan",
+    "CopyReport",
+    "CreateLikeKeywords",
+    "CreatedTable",
     "DdbioError",
+    "DecodeError",
+    "EncodeError",
+    "EndpointError",
+    "ExportEntry",
+    "ExportFoldKeywords",
+    "ExportFoldReport",
+    "ExportIncompleteError",
+    "ExportJob",
+    "ExportReadKeywords",
+    "ExportReadPlan",
+    "ExportReadReport",
+    "ExportStartKeywords",
+    "ExportToFilesKeywords",
+    "ExportWindowsKeywords",
+    "FileReport",
+    "ImportEntry",
+    "ImportFilesFromKeywords",
+    "ImportFilesReport",
+    "ImportJob",
+    "ImportStartKeywords",
+    "ImportWaitKeywords",
     "ItemSchema",
+    "LoadKeywords",
+    "LoadPlan",
+    "MisfitReport",
+    "NotFoundError",
+    "OptionError",
+    "PartialWriteError",
+    "RestoreJob",
+    "RestoreKeywords",
+    "ScanKeywords",
+    "ScanPlan",
+    "ScanReport",
+    "ScanToFilesKeywords",
+    "SchemaError",
+    "ServiceError",
+    "TargetError",
+    "ThrottledError",
+    "ValidationError",
+    "WaitKeywords",
+    "WarmReport",
+    "Window",
+    "WriteKeywords",
+    "WritePlan",
+    "WriteReport",
     "__version__",
     "cancel_bulk_put",
+    "check_import_files",
     "copy_table",
     "create_backup",
     "create_table_like",
@@ -61,6 +173,7 @@ __all__ = [
     "describe_export",
     "describe_import",
     "digest",
+    "export_windows",
     "fold_exports",
     "fold_exports_to_files",
     "from_dynamodb_json",
@@ -71,6 +184,10 @@ __all__ = [
     "list_exports",
     "list_imports",
     "load_files",
+    "plan_copy",
+    "plan_load",
+    "plan_read_export",
+    "plan_scan",
     "read_bulk_report",
     "read_export",
     "read_export_batches",
@@ -87,51 +204,54 @@ __all__ = [
     "wait_bulk_put",
     "wait_export",
     "wait_import",
+    "warm",
     "write_import_files",
     "write_table",
 ]
 
-_HOMES = {
-    "ChangeDecoder": "ddbio.core.changes",
-    "DdbioError": "ddbio.errors",
-    "ItemSchema": "ddbio.core.schema.item_schema",
-    "cancel_bulk_put": "ddbio.api.bulk",
-    "copy_table": "ddbio.api.writes",
-    "create_backup": "ddbio.api.backups",
-    "create_table_like": "ddbio.api.writes",
-    "describe_bulk_put": "ddbio.api.bulk",
-    "describe_export": "ddbio.api.exports",
-    "describe_import": "ddbio.api.imports",
-    "digest": "ddbio.api.tables",
-    "fold_exports": "ddbio.api.exports",
-    "fold_exports_to_files": "ddbio.api.exports",
-    "from_dynamodb_json": "ddbio.core.decode",
-    "idempotency_key": "ddbio.core.loads.idempotency",
-    "infer_schema": "ddbio.api.tables",
-    "list_backups": "ddbio.api.backups",
-    "list_bulk_puts": "ddbio.api.bulk",
-    "list_exports": "ddbio.api.exports",
-    "list_imports": "ddbio.api.imports",
-    "load_files": "ddbio.api.writes",
-    "read_bulk_report": "ddbio.api.bulk",
-    "read_export": "ddbio.api.exports",
-    "read_export_batches": "ddbio.api.exports",
-    "read_export_to_files": "ddbio.api.exports",
-    "read_table": "ddbio.api.tables",
-    "register": "ddbio.api.sessions",
-    "restore_table": "ddbio.api.backups",
-    "scan_batches": "ddbio.api.tables",
-    "scan_to_files": "ddbio.api.tables",
-    "start_bulk_put": "ddbio.api.bulk",
-    "start_export": "ddbio.api.exports",
-    "start_import": "ddbio.api.imports",
-    "to_dynamodb_json": "ddbio.core.encode",
-    "wait_bulk_put": "ddbio.api.bulk",
-    "wait_export": "ddbio.api.exports",
-    "wait_import": "ddbio.api.imports",
-    "write_import_files": "ddbio.api.imports",
-    "write_table": "ddbio.api.writes",
+# The public names of each module; a test holds them in step with the imports above.
+_NAMES = {
+    "ddbio.api.files": (
+        "check_import_files export_windows fold_exports fold_exports_to_files plan_read_export read_export "
+        "read_export_batches read_export_to_files write_import_files"
+    ),
+    "ddbio.api.keywords": (
+        "BackupCreateKeywords BulkReportKeywords BulkStartKeywords ConnectionKeywords CopyKeywords "
+        "CreateLikeKeywords ExportFoldKeywords ExportReadKeywords ExportStartKeywords ExportToFilesKeywords "
+        "ExportWindowsKeywords ImportFilesFromKeywords ImportStartKeywords ImportWaitKeywords LoadKeywords "
+        "RestoreKeywords ScanKeywords ScanToFilesKeywords WaitKeywords WriteKeywords"
+    ),
+    "ddbio.api.reading": "digest infer_schema plan_scan read_table scan_batches scan_to_files",
+    "ddbio.api.service_jobs": (
+        "cancel_bulk_put create_backup describe_bulk_put describe_export describe_import list_backups "
+        "list_bulk_puts list_exports list_imports read_bulk_report restore_table start_bulk_put start_export "
+        "start_import wait_bulk_put wait_export wait_import"
+    ),
+    "ddbio.api.setup": "register warm",
+    "ddbio.api.writing": "copy_table create_table_like load_files plan_copy plan_load write_table",
+    "ddbio.core.backups": "BackupJob RestoreJob",
+    "ddbio.core.changes": "ChangeDecoder",
+    "ddbio.core.decode": "from_dynamodb_json",
+    "ddbio.core.encode": "to_dynamodb_json",
+    "ddbio.core.exports.fold": "Window",
+    "ddbio.core.exports.jobs": "ExportEntry ExportJob",
+    "ddbio.core.imports.jobs": "BulkEntry BulkJob ImportEntry ImportJob",
+    "ddbio.core.loads.idempotency": "idempotency_key",
+    "ddbio.core.loads.plan": "LoadPlan WritePlan",
+    "ddbio.core.plan": "ScanPlan",
+    "ddbio.core.schema.item_schema": "ItemSchema",
+    "ddbio.errors": (
+        "AccessDeniedError DdbioError DecodeError EncodeError EndpointError ExportIncompleteError NotFoundError "
+        "OptionError PartialWriteError SchemaError ServiceError TargetError ThrottledError ValidationError"
+    ),
+    "ddbio.ops.copy": "CopyPlan CopyReport CreatedTable",
+    "ddbio.ops.exports.fold": "ExportFoldReport",
+    "ddbio.ops.exports.read": "ExportReadPlan ExportReadReport",
+    "ddbio.ops.imports.bulk": "BulkReport BulkSummary",
+    "ddbio.ops.imports.files": "ImportFilesReport",
+    "ddbio.ops.job.report": "FileReport MisfitReport ScanReport WarmReport WriteReport",
 }
+_HOMES = {name: module for module, names in _NAMES.items() for name in names.split()}
 
 
 def __getattr__(name: str) -> Any:

@@ -1,4 +1,4 @@
-"""Name every failure a caller can act on; refuses to hold anything but the exception tree.
+"""Every failure that a caller can act on, as a tree of exceptions.
 
 DdbioError
 ├── OptionError          (ValueError)       unknown, malformed or contradictory option
@@ -11,7 +11,6 @@ DdbioError
 ├── ServiceError         (RuntimeError)     AWS refused the request for another reason; has .code
 ├── ThrottledError       (TimeoutError)     no progress within the deadline; has .consumed .elapsed_seconds
 ├── TargetError          (OSError)          the target is not empty, not writable or full; has .uri
-├── ConditionFailedError (RuntimeError)     a conditional write lost; has .key
 ├── PartialWriteError    (RuntimeError)     has .accepted .rejected .rejects_uri
 ├── ExportIncompleteError (ValueError)      manifest, count or checksum mismatch
 └── ValidationError      (ValueError)       source and sink differ; has .report
@@ -25,10 +24,13 @@ from typing import Any
 
 
 class DdbioError(Exception):
-    """Stand for every failure that ddbio reports on purpose."""
+    """Base of every failure that ddbio reports on purpose."""
 
     retryable = False
-    """Whether running the same task again can succeed."""
+    """Whether Spark may run the failed task again: only if nothing but time can make it succeed.
+
+    Throttling is not: the task has tried for ``deadline_seconds`` already.
+    """
 
     def __str__(self) -> str:
         """Return the message alone; further arguments are attributes."""
@@ -108,14 +110,6 @@ class TargetError(DdbioError, OSError):
     def __init__(self, message: str, uri: str | None = None) -> None:
         super().__init__(message, uri)
         self.uri = uri
-
-
-class ConditionFailedError(DdbioError, RuntimeError):
-    """Report a conditional write that lost."""
-
-    def __init__(self, message: str, key: dict[str, Any] | None = None) -> None:
-        super().__init__(message, key)
-        self.key = key
 
 
 class PartialWriteError(DdbioError, RuntimeError):

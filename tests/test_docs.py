@@ -21,7 +21,6 @@ from ddbio.ops.exports.read import ExportReadReport
 from ddbio.ops.imports.bulk import BulkSummary
 from ddbio.ops.imports.files import ImportFilesReport
 from ddbio.ops.job.report import ScanReport
-from ddbio.options import ScanToFilesOptions, descriptions_of
 
 ROOT = Path(__file__).parents[1]
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
@@ -108,14 +107,6 @@ def test_decisions_are_listed_and_short():
         assert f"]({path.name})" in overview
         assert re.search(r"^\d{4}-\d\d-\d\d · (accepted|replaced)", text, re.MULTILINE)
         assert len(text.splitlines()) <= 25
-
-
-def test_options_page_lists_every_option():
-    """The page of options has each field once, with the words of its docstring."""
-    page = (ROOT / "docs/options.md").read_text("utf-8")
-    described = descriptions_of(ScanToFilesOptions)
-    listed = dict(re.findall(r"^\| `(\w+)` \| [^|]* \| (.*) \|$", page, re.MULTILINE))
-    assert listed == described
 
 
 @pytest.mark.parametrize(

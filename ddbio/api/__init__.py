@@ -1,1 +1,1 @@
-"""Offer the verbs as functions of keyword arguments; the names are public in ``ddbio``."""
+"""The public functions, which ``ddbio`` offers: they check their keyword arguments and call ``ddbio.ops``."""

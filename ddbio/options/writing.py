@@ -188,7 +188,7 @@ class ImportFilesOptions(ConnectionOptions):
     """Choose the files for the service's import that rows are written to."""
 
     dest: Annotated[str, Field(min_length=1)]
-    """``s3://bucket/prefix`` or a local folder; the objects to import appear in ``data/`` below it."""
+    """``s3://bucket/prefix`` or a local folder; the objects to import appear in ``data`` below it."""
     key: str | None = None
     """Key of the new table: ``pk:S`` or ``pk:S,sk:N``."""
     like: str | None = None

@@ -242,3 +242,11 @@ class Clock:
     def cpu_seconds(self) -> float:
         """Return user + system seconds of this process so far."""
         return time.process_time() - self._cpu_began
+
+
+@dataclass(frozen=True)
+class WarmReport(Report):
+    """How long compiling all loops took, and the folder where they are stored; null if nowhere."""
+
+    seconds: float
+    folder: str | None

@@ -1,0 +1,401 @@
+"""The keyword arguments of the public functions, for editors and type checkers.
+
+Each class mirrors a class of :mod:`ddbio.options`, which checks the values. Generated: ``tests/api/generated.py``.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal, TypedDict
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from datetime import datetime
+
+    import pyarrow as pa
+
+    from ddbio.core.schema.item_schema import ItemSchema
+
+
+class ConnectionKeywords(TypedDict, total=False):
+    """Keywords of :class:`ddbio.options.ConnectionOptions`."""
+
+    endpoint_url: str | None
+    """Endpoint of DynamoDB, for example that of a local fake."""
+    region: str | None
+    """AWS region of the table."""
+    profile: str | None
+    """Named profile of the shared AWS configuration."""
+    role_arn: str | None
+    """Role to assume before the first call; botocore refreshes its credentials before they expire."""
+    external_id: str | None
+    """External id that the role's trust policy requires."""
+    role_session_name: str | None
+    """Name of the role's session, by which CloudTrail tells jobs apart; default is ddbio and its version."""
+    role_duration_seconds: int | None
+    """How long the role's credentials are valid before they are refreshed; default is the service's one hour."""
+    source_identity: str | None
+    """Source identity of the role's session, which CloudTrail keeps through role chaining."""
+    s3_endpoint_url: str | None
+    """Endpoint of S3; the environment variable AWS_ENDPOINT_URL_S3 works as well."""
+    deadline_seconds: float
+    """Give up if throttling or an unreachable endpoint has let no request through for this long."""
+
+
+class BulkReportKeywords(ConnectionKeywords, total=False):
+    """Keywords of :class:`ddbio.options.BulkReportOptions`."""
+
+    reject_to: str | None
+    """Folder or s3:// prefix for the refused items, as ``load`` with ``retry_rejects`` takes them."""
+
+
+class BulkStartKeywords(ConnectionKeywords, total=False):
+    """Keywords of :class:`ddbio.options.BulkStartOptions`."""
+
+    format: Literal["dynamodb_json", "ion"] | None
+    """Format of the objects; default is the manifest's, else dynamodb_json."""
+    compression: Literal["zstd", "gzip", "none"] | None
+    """Compression of the objects, the same for all; default is the manifest's."""
+    wcu_per_second: int | None
+    """Write units per second that the operation may use, at least 1,024; default is the service's."""
+    tier: Literal["standard", "accelerated"]
+    """Performance tier."""
+    kms_key: str | None
+    """KMS key that encrypts the reports; default is the bucket's own way."""
+    bucket_owner: str | None
+    """Account that owns the source's bucket, if it is another one."""
+    client_token: str | None
+    """Idempotency token: within eight hours, the same start with it is the same operation; default is a new one."""
+
+
+class ColumnKeywords(ConnectionKeywords, total=False):
+    """Keywords of :class:`ddbio.options.ColumnOptions`."""
+
+    schema: ItemSchema | pa.Schema | str | None
+    """``ItemSchema``, ``pyarrow.Schema`` or the JSON text of either (``ddbio schema --json``); default is inferred."""
+    on_misfit: Literal["rescue", "fail", "drop"]
+    """``rescue``: keep misfits in ``_rescue``; ``fail``: raise; ``drop``: discard those of attributes in ``drop``."""
+    drop: str | Sequence[str] | None
+    """Attributes whose misfits are counted and discarded; those of other attributes go to ``_rescue``."""
+    nulls: Literal["merge", "keep"]
+    """``merge``: NULL and missing are both null; ``keep``: each NULL is kept in ``_rescue``."""
+    sample_items: int
+    """Items to read, from several segments or files, to infer the schema."""
+
+
+class ExportStartKeywords(ConnectionKeywords, total=False):
+    """Keywords of :class:`ddbio.options.ExportStartOptions`."""
+
+    at: datetime | str | None
+    """Time, with its zone, whose state a full export holds; default is now."""
+    from_time: datetime | str | None
+    """Begin of the window of an incremental export, with its zone."""
+    to_time: datetime | str | None
+    """End of that window, 15 minutes to 24 hours after its begin."""
+    view: Literal["new_image", "new_and_old_images"]
+    """Whether an incremental export also has each item as it was before the window."""
+    format: Literal["dynamodb_json", "ion"]
+    """Format of the data files."""
+    kms_key: str | None
+    """KMS key that encrypts the objects; default is S3's own."""
+    bucket_owner: str | None
+    """Account that owns the bucket, if it is another one."""
+    client_token: str | None
+    """Idempotency token: within eight hours, the same request with it is the same export; default is a new one."""
+    enable_pitr: bool
+    """Turn point-in-time recovery on if it is off; AWS bills it."""
+
+
+class ExportWindowsKeywords(ConnectionKeywords, total=False):
+    """Keywords of :class:`ddbio.options.ExportWindowsOptions`."""
+
+    until: datetime | str | None
+    """Time, with its zone, until which changes are wanted; default is now."""
+
+
+class FilesKeywords(ConnectionKeywords, total=False):
+    """Keywords of :class:`ddbio.options.FilesOptions`."""
+
+    mode: Literal["error", "append", "overwrite"]
+    """What to do if the target holds files already."""
+    shared_paths: bool
+    """All workers of the cluster see local paths as this machine does, for example through NFS."""
+    overwrite_foreign: bool
+    """Let ``mode=overwrite`` also delete files that no earlier job of ddbio wrote."""
+    job_id: str | None
+    """Name of this run: if a job of this name is committed, it is reported and not run again. Default is a new one."""
+    engine: Literal["auto", "local", "spark"]
+    """Run on threads of this process (``local``), on Spark, or choose by size."""
+    target_file_bytes: int | str
+    """Size at which a file is closed and the next one begun."""
+    compression: Literal["zstd", "snappy", "gzip", "lz4", "none"]
+    """Codec of the files."""
+    tasks: int | None
+    """Number of tasks; default is the engine's parallelism, fewer for small jobs."""
+
+
+class ImportFilesKeywords(ConnectionKeywords, total=False):
+    """Keywords of :class:`ddbio.options.ImportFilesOptions`."""
+
+    key: str | None
+    """Key of the new table: ``pk:S`` or ``pk:S,sk:N``."""
+    like: str | None
+    """Table, by name or ARN, whose key the new one gets; or a ``.json`` file with DescribeTable's answer about one."""
+    duplicates: Literal["fail", "first", "last"]
+    """If rows share a key: refuse them, or write the first or the last of them."""
+    gsi: str | Sequence[str]
+    """Global indexes of the new table, as ``import start`` takes them: items are checked for their keys."""
+    format: Literal["dynamodb_json", "ion", "csv"]
+    """Format of the objects. Ion is written more slowly than JSON; in CSV everything but the key becomes text."""
+    delimiter: Literal[",", ";", ":", "|", "\t", " "] | None
+    """Delimiter of CSV fields: comma, semicolon, colon, bar, tab or space; default is a comma."""
+    csv_strings: bool
+    """Write numbers, booleans and dates outside the key as text; the table then holds them as strings."""
+    compression: Literal["zstd", "gzip", "none"]
+    """Compression of the objects."""
+    target_file_bytes: int | str
+    """Size of an object before compression; peak memory is several times this."""
+    if_absent: bool
+    """For a bulk put: write each item only if its key does not exist. Experimental: the format is unverified."""
+    newer_by: str | None
+    """For a bulk put: write each item only if no item as new by this attribute exists. Experimental likewise."""
+    mode: Literal["error", "overwrite"]
+    """What to do if the target holds files already."""
+    overwrite_foreign: bool
+    """Let ``mode=overwrite`` also delete files that no earlier job of ddbio wrote."""
+    job_id: str | None
+    """Name of this run: if a job of this name is committed, it is reported and not run again. Default is a new one."""
+    digest: bool
+    """Compute the order-independent digest of the items, for a comparison with the table."""
+
+
+class ImportStartKeywords(ConnectionKeywords, total=False):
+    """Keywords of :class:`ddbio.options.ImportStartOptions`."""
+
+    key: str | None
+    """Key of the table: ``pk:S`` or ``pk:S,sk:N``; default is that in the manifest of ``import files``."""
+    gsi: str | Sequence[str]
+    """Global indexes, separated by ``;``: ``name=pk:S,sk:N``, with ``/KEYS_ONLY`` appended to project keys only.
+
+    Default is those in the manifest of ``import files``.
+    """
+    billing: Literal["on_demand", "provisioned"]
+    """How the table is billed."""
+    rcu: int | None
+    """Read units per second of a provisioned table and of each of its indexes."""
+    wcu: int | None
+    """Write units per second likewise; the import itself uses none."""
+    format: Literal["dynamodb_json", "ion", "csv"] | None
+    """Format of the objects; default is the manifest's, else dynamodb_json."""
+    compression: Literal["zstd", "gzip", "none"] | None
+    """Compression of the objects, the same for all; default is the manifest's."""
+    delimiter: str | None
+    """Delimiter of CSV fields: comma, semicolon, colon, bar, tab or space; default is a comma."""
+    bucket_owner: str | None
+    """Account that owns the bucket, if it is another one."""
+    client_token: str | None
+    """Idempotency token: while an import runs, the same start with it is the same import; default is a new one."""
+
+
+class SourceKeywords(ConnectionKeywords, total=False):
+    """Keywords of :class:`ddbio.options.SourceOptions`."""
+
+    json_format: Literal["auto", "plain", "dynamodb"]
+    """Read JSON as plain rows or as DynamoDB JSON; ``auto`` decides by the first value of each file."""
+    hive_partitions: Literal["add", "ignore", "refuse"]
+    """Folders called name=value: ``add`` them as columns, ``ignore`` them, or ``refuse`` to load."""
+
+
+class WaitPolicyKeywords(ConnectionKeywords, total=False):
+    """Keywords of :class:`ddbio.options.WaitPolicyOptions`."""
+
+    wait_seconds: float
+    """Stop waiting after this long; the job itself continues."""
+    poll_seconds: float
+    """Longest pause between two status requests; the first pauses are shorter."""
+
+
+class WriteKeywords(ConnectionKeywords, total=False):
+    """Keywords of :class:`ddbio.options.WriteOptions`."""
+
+    mode: Literal["upsert", "create", "delete", "update"]
+    """Replace the item of each row's key, insert it only if there is none, delete it, or set the row's attributes."""
+    newer_by: str | None
+    """Attribute by which an older row never replaces or deletes a newer item."""
+    operation_by: str | None
+    """Column that says put, delete or update for each row; it is not written as an attribute."""
+    wcu_per_second: float | None
+    """Write units per second that the whole job may use."""
+    write_ratio: float | None
+    """The same as a share of the table's provisioned (or maximum on-demand) write units."""
+    warm_up: bool
+    """Begin with the 4,000 WCU/s that a new on-demand table bears and double every half hour."""
+    reject_to: str | None
+    """Folder or s3:// prefix for rows that cannot be written; without it, one such row fails the job."""
+    max_rejects: int | None
+    """Fail the job if more rows than this are rejected; the rejected rows are kept. Default is no limit."""
+    reject_format: Literal["json", "parquet"]
+    """Keep rejected rows as lines of JSON or as Parquet."""
+    lanes: int | None
+    """Requests in flight at the same time; default is 8, or what the budget needs if each request takes one row."""
+    compress_requests: bool
+    """Send large requests gzip-compressed: fewer bytes for more CPU."""
+
+
+class BackupCreateKeywords(WaitPolicyKeywords, total=False):
+    """Keywords of :class:`ddbio.options.BackupCreateOptions`."""
+
+    name: str | None
+    """Name of the backup; default is the table's with the time."""
+    digest: bool
+    """Scan the table and report its count and digest, to compare after a restore; nobody should write meanwhile."""
+
+
+class CreateLikeKeywords(WaitPolicyKeywords, total=False):
+    """Keywords of :class:`ddbio.options.CreateLikeOptions`."""
+
+    target_endpoint_url: str | None
+    """Endpoint of the target's DynamoDB; default is the source's."""
+    target_region: str | None
+    """AWS region of the target; default is the source's."""
+    target_profile: str | None
+    """Named profile for the target; default is the source's."""
+    target_role_arn: str | None
+    """Role to assume for the target; default is the source's."""
+    target_external_id: str | None
+    """External id that the trust policy of the target's role requires."""
+    billing: Literal["like", "on_demand"]
+    """Bill the new table as the source is billed, or on demand."""
+    kms_key: str | None
+    """KMS key of the new table: ARN, ``aws/dynamodb``, or ``none`` for the one AWS owns; default is the source's."""
+    warm_write_units: int | None
+    """Write units per second that the new table bears from the start (warm throughput); AWS bills those over 4,000."""
+    warm_read_units: int | None
+    """Read units per second that the new table bears from the start (warm throughput); AWS bills those over 12,000."""
+
+
+class ExportReadKeywords(ColumnKeywords, total=False):
+    """Keywords of :class:`ddbio.options.ExportReadOptions`."""
+
+
+class RestoreKeywords(WaitPolicyKeywords, total=False):
+    """Keywords of :class:`ddbio.options.RestoreOptions`."""
+
+    at: datetime | str | None
+    """Time, with its zone, whose state of the table is restored; default is the latest restorable time."""
+    expect_digest: str | None
+    """Digest that the new table must have; the table is scanned to compare."""
+    verify: bool
+    """Compare count and digest with those of the source table as it is now; both tables are scanned."""
+
+
+class ScanKeywords(ColumnKeywords, total=False):
+    """Keywords of :class:`ddbio.options.ScanOptions`."""
+
+    index: str | None
+    """Secondary index to scan instead of the table."""
+    columns: str | Sequence[str] | None
+    """Attributes to read (ProjectionExpression); default is all."""
+    consistent: bool
+    """Use strongly consistent reads, at twice the read units."""
+    segments: int | None
+    """TotalSegments; default follows the table's size, the budget and the lanes."""
+    lanes: int | None
+    """Segments read at the same time, over all tasks."""
+    rcu_per_second: float | None
+    """Read units per second that the whole job may use."""
+    read_ratio: float | None
+    """The same as a share of the table's provisioned (or maximum on-demand) read units."""
+    limit: int | None
+    """Stop after this many items; which ones is undefined."""
+    accept_encoding: Literal["identity", "gzip"]
+    """``gzip`` asks for compressed pages: several times fewer bytes for more CPU, for slow networks."""
+
+
+class WaitKeywords(WaitPolicyKeywords, total=False):
+    """Keywords of :class:`ddbio.options.WaitOptions`."""
+
+
+class CopyKeywords(CreateLikeKeywords, total=False):
+    """Keywords of :class:`ddbio.options.CopyOptions`."""
+
+    create_target: bool
+    """Create the target like the source if it does not exist."""
+    mode: Literal["upsert", "create"]
+    """Overwrite existing items, or skip keys that already exist."""
+    newer_by: str | None
+    """Attribute by which an older item never replaces a newer one."""
+    consistent: bool
+    """Use strongly consistent reads, at twice the read units."""
+    segments: int | None
+    """TotalSegments of the scan; default follows the table's size, the budget and the lanes."""
+    lanes: int | None
+    """Reads, and writes, in flight at the same time; default is 8, and for writes that of a load."""
+    rcu_per_second: float | None
+    """Read units per second that the copy may use of the source."""
+    read_ratio: float | None
+    """The same as a share of the source's provisioned (or maximum on-demand) read units."""
+    wcu_per_second: float | None
+    """Write units per second that the copy may use of the target."""
+    write_ratio: float | None
+    """The same as a share of the target's provisioned (or maximum on-demand) write units."""
+    warm_up: bool
+    """Begin with the 4,000 WCU/s that a new on-demand table bears and double every half hour."""
+    reject_to: str | None
+    """Folder or s3:// prefix for items that the target refuses; without it, one such item fails the copy."""
+    verify: bool
+    """Compare the digest of what was read with that of the target afterwards; fail if they differ."""
+
+
+class ImportFilesFromKeywords(SourceKeywords, ImportFilesKeywords, total=False):
+    """Keywords of :class:`ddbio.options.ImportFilesFromOptions`."""
+
+
+class ImportWaitKeywords(WaitKeywords, total=False):
+    """Keywords of :class:`ddbio.options.ImportWaitOptions`."""
+
+    verify: bool
+    """Scan the new table, at the price of a scan, and compare count and digest with those of the files."""
+
+
+class LoadKeywords(SourceKeywords, WriteKeywords, total=False):
+    """Keywords of :class:`ddbio.options.LoadOptions`."""
+
+    engine: Literal["auto", "local", "spark"]
+    """Run on threads of this process (``local``), on Spark, or choose by size."""
+    tasks: int | None
+    """Number of Spark tasks; default is one for each 32 MiB of the source."""
+    unique_keys: bool
+    """Each key occurs once in the source, so that its parts may be read in any order, and need no shuffle on Spark."""
+    job_id: str | None
+    """Name of this load: run again under the same name, it continues after what is finished."""
+    state: str | None
+    """Folder or s3:// prefix for checkpoints; default is this user's state folder."""
+    shared_paths: bool
+    """All workers of the cluster see local paths as this machine does, for example through NFS."""
+    retry_rejects: bool
+    """Read the source as a folder of rejected rows, and try those again."""
+
+
+class ExportToFilesKeywords(FilesKeywords, ExportReadKeywords, total=False):
+    """Keywords of :class:`ddbio.options.ExportToFilesOptions`."""
+
+    format: Literal["parquet", "orc"]
+    """Format of the files."""
+
+
+class ScanToFilesKeywords(FilesKeywords, ScanKeywords, total=False):
+    """Keywords of :class:`ddbio.options.ScanToFilesOptions`."""
+
+    format: Literal["parquet", "dynamodb-export"]
+    """Parquet files, or the layout of a native full export: gzipped DynamoDB JSON, unchanged, and manifests."""
+    digest: bool
+    """Compute the order-independent digest of the items as the service returned them."""
+
+
+class ExportFoldKeywords(ExportToFilesKeywords, total=False):
+    """Keywords of :class:`ddbio.options.ExportFoldOptions`."""
+
+    as_of: datetime | str | None
+    """Time, with its zone, of the wanted state: the end of a window; default is the end of the last one."""
+    spill: str | None
+    """Folder for intermediate rows, which all workers reach; default is a temporary one, with Spark in the target."""

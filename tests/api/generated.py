@@ -1,0 +1,169 @@
+"""Write what is generated from the options classes: ``ddbio/api/keywords.py`` and ``docs/options.md``.
+
+Run as ``.venv/bin/python tests/api/generated.py`` after a change of an option; the tests compare.
+"""
+
+import dataclasses
+import types
+import typing
+from pathlib import Path
+
+import ddbio.options as package
+from ddbio.options import descriptions_of
+
+ROOT = Path(__file__).parents[2]
+KEYWORDS, PAGE = ROOT / "ddbio/api/keywords.py", ROOT / "docs/options.md"
+
+# What functions take as arguments of their own.
+ARGUMENTS = {"arn", "dest", "place", "reports", "source", "table", "target"}
+
+_HEADER = '''"""The keyword arguments of the public functions, for editors and type checkers.
+
+Each class mirrors a class of :mod:`ddbio.options`, which checks the values. Generated: ``tests/api/generated.py``.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal, TypedDict
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from datetime import datetime
+
+    import pyarrow as pa
+
+    from ddbio.core.schema.item_schema import ItemSchema
+'''
+
+_PAGE_HEADER = """# Options
+
+The same names everywhere: keyword arguments in Python (`rcu_per_second`), Spark options (`rcuPerSecond`, any case) and
+flags (`--rcu-per-second`). Values may be text. An unknown name is an error that names the nearest known one. Spark has
+the options of reading tables and exports and of writing tables. Editors and type checkers know each function's keywords
+and their types: `ScanKeywords` of `ddbio`, and its like.
+"""
+
+_PAGE_PARTS = [
+    ("Connection: every verb", "ConnectionOptions", "ConnectionOptions"),
+    ("Reading a table: `scan`, `schema`, `digest`, `read_table`, `scan_batches`", "ScanOptions", "ConnectionOptions"),
+    ("Writing files: `scan`, besides those of reading", "ScanToFilesOptions", "ScanOptions"),
+    (
+        "Reading an export: `read_export`, `read_export_batches`, `fold_exports`",
+        "ExportReadOptions",
+        "ConnectionOptions",
+    ),
+    ("Files of an export: `export read`, besides those of reading it", "ExportToFilesOptions", "ExportReadOptions"),
+    ("Folding: `export fold`, besides those of `export read`", "ExportFoldOptions", "ExportToFilesOptions"),
+    ("Windows of increments: `export windows`", "ExportWindowsOptions", "ConnectionOptions"),
+    ("Writing a table: `write_table`", "WriteOptions", "ConnectionOptions"),
+    ("Loading files: `load`, besides those of writing", "LoadOptions", "WriteOptions"),
+    ("Copying: `copy`, `table create-like`", "CopyOptions", "ConnectionOptions"),
+    ("Files for an import: `import files`", "ImportFilesFromOptions", "ConnectionOptions"),
+    ("`import start`", "ImportStartOptions", "ConnectionOptions"),
+    ("`import wait`", "ImportWaitOptions", "ConnectionOptions"),
+    ("`export start`", "ExportStartOptions", "ConnectionOptions"),
+    ("`export wait`, `bulk wait`", "WaitOptions", "ConnectionOptions"),
+    ("`bulk start`", "BulkStartOptions", "ConnectionOptions"),
+    ("`bulk report`", "BulkReportOptions", "ConnectionOptions"),
+    ("`backup create`", "BackupCreateOptions", "ConnectionOptions"),
+    ("`backup restore`", "RestoreOptions", "ConnectionOptions"),
+]
+
+
+def options_classes() -> list[type]:
+    """Return the options classes, each after those it derives from."""
+    found = [value for name, value in vars(package).items() if name.endswith("Options") and isinstance(value, type)]
+    return sorted(found, key=lambda cls: (len(cls.__mro__), cls.__name__))
+
+
+def keyword_name(cls: type) -> str:
+    """Return the name of the keywords that mirror an options class."""
+    return cls.__name__.removesuffix("Options") + "Keywords"
+
+
+def keyword_type(name: str, hint: object) -> str:
+    """Return the type, as text, of what users give for an option."""
+    if name == "schema":
+        return "ItemSchema | pa.Schema | str | None"
+    origin, parts = typing.get_origin(hint), typing.get_args(hint)
+    if origin is typing.Literal:
+        return f"Literal[{', '.join(_quoted(part) for part in parts)}]"
+    if origin in {typing.Union, types.UnionType}:
+        return " | ".join(keyword_type(name, part) for part in parts)
+    if origin is tuple:
+        return "str | Sequence[str]"
+    if hint is type(None):
+        return "None"
+    return {"ByteSize": "int | str", "AwareDatetime": "datetime | str", "datetime": "datetime | str"}.get(
+        hint.__name__, hint.__name__
+    )
+
+
+def keyword_types(cls: type) -> dict[str, str]:
+    """Return the options that a class has of its own, and the types of what users give for them."""
+    hints = typing.get_type_hints(cls)
+    own = [name for name in vars(cls).get("__annotations__", {}) if name not in ARGUMENTS]
+    return {name: keyword_type(name, hints[name]) for name in own}
+
+
+def keywords_text() -> str:
+    """Return the module of the keywords."""
+    parts = [_HEADER]
+    for cls in options_classes():
+        bases = [keyword_name(base) for base in cls.__bases__ if dataclasses.is_dataclass(base)] or ["TypedDict"]
+        described = descriptions_of(cls)
+        head = f"class {keyword_name(cls)}({', '.join(bases)}, total=False):"
+        lines = [f'    """Keywords of :class:`ddbio.options.{cls.__name__}`."""']
+        types_of = keyword_types(cls)
+        if types_of:
+            lines.append("")
+        for name, text in types_of.items():
+            lines += [f"    {name}: {text}", *_docstring(described[name])]
+        parts.append("\n".join([head, *lines]) + "\n")
+    return "\n\n".join(parts)
+
+
+def page_text() -> str:
+    """Return the page of options."""
+    parts = [_PAGE_HEADER]
+    for title, name, without in _PAGE_PARTS:
+        cls, described = getattr(package, name), descriptions_of(getattr(package, name))
+        left_out = set() if name == without else {field.name for field in dataclasses.fields(getattr(package, without))}
+        rows = [
+            f"| `{field.name}` | {_default(field)} | {_in_markdown(described[field.name])} |"
+            for field in dataclasses.fields(cls)
+            if field.name not in left_out
+        ]
+        parts.append("\n".join([f"## {title}", "", "| option | default | meaning |", "|---|---|---|", *rows]) + "\n")
+    return "\n".join(parts)
+
+
+def _in_markdown(text: str) -> str:
+    return " ".join(text.split()).replace("``", "`")
+
+
+def _quoted(value: str) -> str:
+    return '"' + value.replace("\t", "\\t") + '"'
+
+
+def _docstring(text: str) -> list[str]:
+    first, *rest = text.splitlines()
+    if not rest:
+        return [f'    """{first}"""']
+    return [f'    """{first}', *(f"    {line}".rstrip() for line in rest), '    """']
+
+
+def _default(field: dataclasses.Field) -> str:
+    value = field.default
+    if value is dataclasses.MISSING:
+        return "required"
+    if value is None or value == ():
+        return ""
+    if field.name.endswith("_bytes"):
+        return f"{int(value) // 1024**2} MiB"
+    return f"`{str(value).lower() if isinstance(value, bool) else value}`"
+
+
+if __name__ == "__main__":
+    KEYWORDS.write_text(keywords_text(), "utf-8")
+    PAGE.write_text(page_text(), "utf-8")

@@ -1,0 +1,92 @@
+"""The keyword types are in step with the options classes, and every function takes those of its options."""
+
+import dataclasses
+import inspect
+import typing
+
+import pytest
+
+import ddbio
+from ddbio import options as options_package
+from ddbio.api import keywords
+from ddbio.options import LoadOptions, ScanToFilesOptions, descriptions_of
+from tests.api.generated import (
+    ARGUMENTS,
+    KEYWORDS,
+    PAGE,
+    keyword_name,
+    keyword_types,
+    keywords_text,
+    options_classes,
+    page_text,
+)
+
+FUNCTIONS = [value for value in (getattr(ddbio, name) for name in ddbio.__all__) if hasattr(value, "__signature__")]
+
+
+def fields_of(options):
+    """Return the names of an options class that are keywords."""
+    return {field.name for field in dataclasses.fields(options)} - ARGUMENTS
+
+
+def test_keywords_are_generated():
+    """The module of keywords is what the options classes make it: run tests/api/generated.py after a change."""
+    assert KEYWORDS.read_text("utf-8") == keywords_text()
+
+
+def test_the_page_is_generated():
+    """The page of options is what the options classes make it: run tests/api/generated.py after a change."""
+    assert PAGE.read_text("utf-8") == page_text()
+
+
+@pytest.mark.parametrize("options", options_classes(), ids=lambda cls: cls.__name__)
+def test_keywords_mirror_their_options(options):
+    """Names and types, inherited ones included, are those of the options class; all may be left out."""
+    mirrored = getattr(keywords, keyword_name(options))
+    types = {name: hint.__forward_arg__.replace("'", '"') for name, hint in mirrored.__annotations__.items()}
+    wanted = {name: text for cls in reversed(options.__mro__[:-1]) for name, text in keyword_types(cls).items()}
+    assert types == wanted
+    assert set(types) == fields_of(options)
+    assert mirrored.__required_keys__ == frozenset()
+
+
+def test_every_options_class_has_a_page():
+    """Each option of each public class is on the page of options."""
+    text = PAGE.read_text("utf-8")
+    names = {name for options in options_classes() for name in fields_of(options)}
+    assert [name for name in sorted(names) if f"| `{name}` |" not in text] == []
+
+
+@pytest.mark.parametrize("function", FUNCTIONS, ids=lambda function: function.__name__)
+def test_functions_take_the_keywords_of_their_options(function):
+    """The names in the signature that a user sees are those of the keywords that a type checker sees."""
+    declared = inspect.signature(function, follow_wrapped=False).parameters
+    hint = function.__annotations__["options"]
+    mirrored = getattr(keywords, hint.removeprefix("Unpack[").removesuffix("]"))
+    code = function.__code__
+    own = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
+    shown = set(declared) - set(own)
+    assert shown == set(mirrored.__annotations__)
+    assert all(f"\n{name} : " in function.__doc__ for name in shown)
+
+
+def test_help_tells_names_and_defaults():
+    """The signature of a scan has its options with their defaults; help describes them."""
+    signature = inspect.signature(ddbio.scan_to_files)
+    assert signature.parameters["sample_items"].default == 2000
+    assert signature.parameters["rcu_per_second"].annotation == "float | None"
+    assert descriptions_of(ScanToFilesOptions)["rcu_per_second"] in ddbio.scan_to_files.__doc__
+
+
+def test_options_are_checked_when_called():
+    """A wrong name is an error in Python, too, which names the nearest one."""
+    wrong: typing.Any = {"rcu_per_secnd": 5}
+    with pytest.raises(ddbio.OptionError, match="did you mean 'rcu_per_second'"):
+        ddbio.read_table("t", **wrong)
+
+
+def test_every_class_of_options_is_mirrored():
+    """The package of options has no class that is unknown here."""
+    named = {name for name in options_package.__all__ if name.endswith("Options")}
+    assert {cls.__name__ for cls in options_classes()} == named
+    assert LoadOptions in options_classes()
