@@ -15,7 +15,7 @@ from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 from ddbio.errors import OptionError
 from ddbio.ops.job.storage import dynamodb_spec, new_job_id
 from ddbio.ops.loads.load import plan_of
-from ddbio.ops.loads.rejects import Rejects
+from ddbio.ops.loads.rejects import RejectWriter
 from ddbio.ops.loads.scheduler import WriteTask
 from ddbio.ops.loads.task import write_kept
 from ddbio.options import WriteOptions, parse_options
@@ -76,7 +76,7 @@ class TableWriter(DataSourceArrowWriter):  # type: ignore[misc]
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
         """Write one partition's rows."""
         task = WriteTask(dynamodb_spec(self._options), self._plan, self._options.deadline_seconds)
-        rejects = Rejects(self._options, self._job_id)
+        rejects = RejectWriter(self._options, self._job_id)
         with closing(open_budget(self._lease, self._share)) as budget:
             return Written(write_kept(task, map(self._tagged, iterator), rejects, budget))
 

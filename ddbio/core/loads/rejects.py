@@ -1,36 +1,45 @@
-"""Say which row was not written, with all it held, so that it can be mended and tried again; keep nothing."""
+"""Describe rows that cannot be written: where each came from, what it broke, and all that it held."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import json
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from ddbio.core.attribute import check_item
 from ddbio.core.encode import Encoder
 from ddbio.core.schema.arrow import RESCUE_NAME, is_text, name_of_field
 from ddbio.core.text.json_text import compact_json, parse_json
+from ddbio.errors import DecodeError
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from ddbio.core.loads.plan import WritePlan
     from ddbio.core.raw_items import RawItems
+
+COLUMNS = ("row", "file", "file_row", "rule", "reason", "item")
+"""What a file of rejects says of each row, in this order."""
 
 
 @dataclass(frozen=True)
 class RejectedRow:
-    """Hold a row that was not written, and why.
+    """Hold a row that cannot be written, and why; a file of rejects has the same fields.
 
     Attributes
     ----------
     row
-        Its number in the source, counted from 0.
+        The row's number in the source, from 0.
     rule
-        What it broke: a rule of the encoder, or the service's code.
+        The rule of the encoder that it broke, or the service's error code.
     reason
-        The same in words.
+        The reason in words.
     item
-        The whole row as DynamoDB JSON, whatever of it the write would have sent.
+        The whole row as DynamoDB JSON, even if the request would have sent only a part of it.
     file, file_row
-        The file that it came of, and its number within that, counted from 0; None where they are not known.
+        The file that the row came from, and its number in the file, from 0; None if unknown.
     """
 
     row: int
@@ -41,20 +50,54 @@ class RejectedRow:
     file_row: int | None = None
 
 
+def reject_line(row: RejectedRow) -> bytes:
+    """Return a rejected row as a line of JSON."""
+    head = json.dumps({name: getattr(row, name) for name in COLUMNS[:-1]}, ensure_ascii=False)[:-1]
+    return f'{head},"item":{row.item}}}\n'.encode()
+
+
+def rejected_again(row: RejectedRow, item: Any, plan: WritePlan) -> RejectedRow | None:
+    """Return a row that cannot even become columns of another write, with the rule it breaks; None if it can.
+
+    The reason of an item that is no legal DynamoDB JSON stays.
+    """
+    try:
+        check_item(item)
+    except DecodeError:
+        return row
+    problem = _missing_of(item, plan)
+    return None if problem is None else replace(row, rule=problem[0], reason=problem[1])
+
+
+def _missing_of(item: Mapping[str, Any], plan: WritePlan) -> tuple[str, str] | None:
+    """Return the rule and reason if an item lacks an attribute that the write needs."""
+    for name, tag in plan.key_types:
+        found = item.get(name, {"NULL": True})
+        if "NULL" in found:
+            return "key_missing", f"{name}: the key is missing: every item needs it"
+        if tag not in found:
+            return "key_type", f"{name}: a key of type {tag} cannot be {compact_json(found)}"
+    if plan.operation_by is not None and plan.operation_by not in item:
+        return "operation", f"the row has no {plan.operation_by!r}: write put, delete, update"
+    if plan.newer_by is not None and plan.newer_by not in item:
+        return "newer_by", "the row has no value to compare by newer_by"
+    return None
+
+
 def row_text(rows: pa.RecordBatch | RawItems, row: int, *, nulls: bool) -> str:
-    """Return one of some rows as DynamoDB JSON; see ``item_text``."""
+    """Return one row as DynamoDB JSON; see ``item_text``."""
     if isinstance(rows, pa.RecordBatch):
         return item_text(rows.slice(row, 1), nulls=nulls)
     return rows.item_text(row)
 
 
 def item_text(row: pa.RecordBatch, *, nulls: bool) -> str:
-    """Return one row as DynamoDB JSON; a value that DynamoDB has no form for is its text as a number, which none takes.
+    """Return one row as DynamoDB JSON; a value that DynamoDB cannot store becomes a number that nothing accepts.
 
     Parameters
     ----------
     nulls
-        Write null columns as NULL: to an update they mean more than missing ones.
+        Write null columns as NULL: an update removes their attributes, unlike those of missing columns.
     """
     rescued = _member(row.select([RESCUE_NAME])) if RESCUE_NAME in row.schema.names else ""
     elsewhere = parse_json(b"{" + rescued.encode() + b"}")

@@ -17,14 +17,13 @@ from ddbio.aws.control_plane import check_bucket, describe_table
 from ddbio.core.imports.bulk_report import parse_records, records_table
 from ddbio.core.imports.jobs import plan_bulk
 from ddbio.core.jobs import failure_of, s3_place
-from ddbio.core.loads.rejects import RejectedRow
+from ddbio.core.loads.rejects import RejectedRow, reject_line
 from ddbio.core.result import Result
 from ddbio.errors import NotFoundError, PartialWriteError, ValidationError
 from ddbio.files.decompress import line_blocks
 from ddbio.ops.imports.jobs import files_of, files_of_job
 from ddbio.ops.job.storage import dynamodb_spec, new_job_id, open_store, s3_spec
 from ddbio.ops.job.waiting import await_end
-from ddbio.ops.loads.rejects import reject_line
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator

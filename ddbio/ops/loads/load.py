@@ -19,9 +19,8 @@ from ddbio.engine import available_cores, cluster_of, is_spark_installed, open_e
 from ddbio.errors import DdbioError, OptionError
 from ddbio.ops.job.report import Clock, WriteReport
 from ddbio.ops.job.storage import dynamodb_spec, new_job_id, require_shared
-from ddbio.ops.loads.record import identity_of, open_record
-from ddbio.ops.loads.rejects import Rejects, check_rejects
-from ddbio.ops.loads.retry import rejected_batches
+from ddbio.ops.loads.checkpoint import identity_of, open_checkpoints
+from ddbio.ops.loads.rejects import RejectWriter, check_rejects, read_rejects
 from ddbio.ops.loads.scheduler import WriteTask
 from ddbio.ops.loads.sources import batches_of, describe_source, is_one_scan, open_source
 from ddbio.ops.loads.spreading import Spreading
@@ -35,7 +34,7 @@ if TYPE_CHECKING:
     from ddbio.core.raw_items import RawItems
     from ddbio.core.table_description import TableDescription
     from ddbio.engine import Engine
-    from ddbio.ops.loads.record import LoadRecord
+    from ddbio.ops.loads.checkpoint import CheckpointStore
     from ddbio.ops.loads.scheduler import WriteInput
     from ddbio.ops.loads.sources import FileSource, Rows
     from ddbio.options import LoadOptions, WriteOptions
@@ -109,7 +108,7 @@ def write_items(items: Iterable[RawItems], options: WriteOptions, shown: Shown |
         As of ``write_table``.
     """
 
-    def spread(plan: WritePlan, _: Rejects) -> Iterable[WriteInput]:
+    def spread(plan: WritePlan, _: RejectWriter) -> Iterable[WriteInput]:
         return Spreading(plan, any_order=True, window_bytes=_TURNED_BYTES).spread(items)
 
     return _write_here(options, spread, shown=shown)
@@ -141,7 +140,7 @@ def load_files(
         What ended the load; the message says how to go on.
     """
     if options.retry_rejects:
-        return _write_here(options, lambda plan, rejects: rejected_batches(options, plan, rejects.flush))
+        return _write_here(options, lambda plan, rejects: read_rejects(options, plan, rejects.flush))
     clock = Clock()
     found, plan = _foresee(options)
     cluster = cluster_of(master, conf) if plan.engine == "spark" else None
@@ -149,8 +148,8 @@ def load_files(
     require_shared(cluster, places, shared_paths=options.shared_paths)
     job_id = options.job_id or new_job_id()
     identity = identity_of(options, found.facts, found.source, plan.key_partitions)
-    with open_record(options, job_id, identity, cluster) as record:
-        return _load(options, found, plan, record, _Run(clock, master, conf, watch))
+    with open_checkpoints(options, job_id, identity, cluster) as checkpoints:
+        return _load(options, found, plan, checkpoints, _Run(clock, master, conf, watch))
 
 
 @dataclass(frozen=True)
@@ -161,26 +160,26 @@ class _Run:
     watch: LoadWatch | None
 
 
-def _load(options: LoadOptions, found: _Found, plan: LoadPlan, record: LoadRecord, run: _Run) -> WriteReport:
-    """Write what the record does not know as finished."""
+def _load(options: LoadOptions, found: _Found, plan: LoadPlan, checkpoints: CheckpointStore, run: _Run) -> WriteReport:
+    """Write what the checkpoints does not know as finished."""
     clock = run.clock
     task = WriteTask(dynamodb_spec(options), found.write, options.deadline_seconds)
     is_unique = options.unique_keys or is_one_scan(found.source, found.write.key_types)
     any_order = is_unique or not found.write.order_matters
-    first_row = record.rows if plan.engine == "local" else 0
-    job = LoadJob(options, task, found.source.store, record, first_row, any_order, found.source.export)
+    first_row = checkpoints.rows if plan.engine == "local" else 0
+    job = LoadJob(options, task, found.source.store, checkpoints, first_row, any_order, found.source.export)
     budget = LocalBudget(plan.wcu_per_second, ramp=found.write.ramp)
     cpu_seconds = clock.cpu_seconds()
-    is_done = len(record.finished) == (plan.key_partitions or len(found.source.units))
+    is_done = len(checkpoints.finished) == (plan.key_partitions or len(found.source.units))
     engine = open_engine("local" if is_done else plan.engine, master=run.master, conf=run.conf)
     _refuse_speculation(engine, plan)
     _LOG.info(
         "load %s into %s: job %s, %d units, %d tasks on %s, %d rows done before",
-        *(options.source, options.table, record.job_id, plan.units, plan.tasks, plan.engine, record.rows),
+        *(options.source, options.table, checkpoints.job_id, plan.units, plan.tasks, plan.engine, checkpoints.rows),
     )
-    shown = nullcontext() if run.watch is None else run.watch.running(plan, budget, record.rows)
+    shown = nullcontext() if run.watch is None else run.watch.running(plan, budget, checkpoints.rows)
     try:
-        with shown, _told_how_to_go_on(options, record):
+        with shown, _told_how_to_go_on(options, checkpoints):
             counts_of_tasks = [] if is_done else run_load(job, found.source.units, plan, engine, budget)
         cpu_seconds += engine.cpu_seconds()
     finally:
@@ -197,8 +196,8 @@ def _load(options: LoadOptions, found: _Found, plan: LoadPlan, record: LoadRecor
         report,
         write_seconds=write_seconds,
         cpu_seconds=round(cpu_seconds, 3),
-        job_id=record.job_id,
-        resumed_rows=record.rows,
+        job_id=checkpoints.job_id,
+        resumed_rows=checkpoints.rows,
     )
 
 
@@ -230,14 +229,14 @@ def _foresee(options: LoadOptions) -> tuple[_Found, LoadPlan]:
 
 def _write_here(
     options: WriteOptions,
-    feed: Callable[[WritePlan, Rejects], Iterable[WriteInput]],
+    feed: Callable[[WritePlan, RejectWriter], Iterable[WriteInput]],
     *,
     rows_are_here: bool = False,
     shown: Shown | None = None,
 ) -> WriteReport:
     """Write what has no units to go on from, in this process."""
     clock, plan = Clock(), plan_of(options)
-    budget, rejects = LocalBudget(plan.wcu_per_second, ramp=plan.ramp), Rejects(options, new_job_id())
+    budget, rejects = LocalBudget(plan.wcu_per_second, ramp=plan.ramp), RejectWriter(options, new_job_id())
     task = WriteTask(dynamodb_spec(options), plan, options.deadline_seconds, rows_are_here)
     try:
         with nullcontext() if shown is None else shown(plan, budget):
@@ -275,13 +274,13 @@ def _report(
 
 
 @contextmanager
-def _told_how_to_go_on(options: LoadOptions, record: LoadRecord) -> Iterator[None]:
+def _told_how_to_go_on(options: LoadOptions, checkpoints: CheckpointStore) -> Iterator[None]:
     """Say in any error how the same load goes on."""
     try:
         yield
     except DdbioError as error:
-        if record.is_kept:
-            command = shlex.join(["ddbio", "load", options.source, options.table, "--job-id", record.job_id])
+        if checkpoints.is_durable:
+            command = shlex.join(["ddbio", "load", options.source, options.table, "--job-id", checkpoints.job_id])
             told = f"{error}; what is finished is noted: '{command}' and the other options go on from there"
             error.args = (told, *error.args[1:])
         raise

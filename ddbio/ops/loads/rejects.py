@@ -1,40 +1,61 @@
-"""Keep rows that could not be written where somebody can mend them, or fail at the first; write none again."""
+"""Keep rejected rows in files where they can be corrected, and read them again for another try.
+
+Without a place for them the first rejected row ends the job. Rejects that were tried again are moved, never deleted
+unread.
+"""
 
 from __future__ import annotations
 
-import dataclasses
+import io
+import itertools
 import json
 import secrets
+from dataclasses import asdict, replace
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from ddbio.errors import PartialWriteError
+from ddbio.core.decode import from_dynamodb_json
+from ddbio.core.loads.encode import raw_item_reader, takes_raw_items
+from ddbio.core.loads.rejects import COLUMNS, RejectedRow, reject_line, rejected_again
+from ddbio.core.text.json_text import compact_json
+from ddbio.errors import DecodeError, NotFoundError, PartialWriteError
 from ddbio.ops.job.storage import open_store
+from ddbio.ops.loads.scheduler import Checkpoint
 
 if TYPE_CHECKING:
-    from ddbio.core.loads.rejects import RejectedRow
-    from ddbio.options import WriteOptions
+    from collections.abc import Callable, Iterator
+
+    from ddbio.core.loads.plan import WritePlan
+    from ddbio.core.raw_items import RawItems
+    from ddbio.files.object_store import ObjectStore
+    from ddbio.ops.loads.scheduler import WriteInput
+    from ddbio.options import LoadOptions, WriteOptions
+
+    _Reject: TypeAlias = tuple[RejectedRow, Any, RejectedRow | None]
+
+RETRIED = "_retried"
+"""The folder beside rejects for files whose rows were tried again."""
 
 _FILE_BYTES = 8 * 1024 * 1024
-_NAMES = ("row", "file", "file_row", "rule", "reason", "item")
-_FIELDS: list[pa.Field[Any]] = [pa.field(name, pa.int64() if "row" in name else pa.string()) for name in _NAMES]
+_FIELDS: list[pa.Field[Any]] = [pa.field(name, pa.int64() if "row" in name else pa.string()) for name in COLUMNS]
 
 
-class Rejects:
-    """Collect rejected rows in files of lines of JSON or of Parquet; without a place for them, fail.
+class RejectWriter:
+    """Write rejected rows to files of JSON lines or Parquet; without a place for them, fail.
 
-    The files of a job are ``rejects-<job_id>-<began>-<random>-<number>``: no run and no task meets another's, and
-    sorted by name they are in the order in which their rows were tried.
+    The files of a job are named ``rejects-<job_id>-<start>-<random>-<number>``, so that runs and tasks do not overwrite
+    each other's, and their names sort in the order in which the rows were tried.
     """
 
     def __init__(self, options: WriteOptions, job_id: str, first_row: int = 0) -> None:
         self._store = None if options.reject_to is None else open_store(options.reject_to, options)
         self._table, self._format, self._most = options.table, options.reject_format, options.max_rejects
-        began = datetime.now(UTC).strftime("%Y%m%dT%H%M%S%f")
-        self._name = f"rejects-{job_id}-{began}-{secrets.token_hex(4)}"
+        start = datetime.now(UTC).strftime("%Y%m%dT%H%M%S%f")
+        self._name = f"rejects-{job_id}-{start}-{secrets.token_hex(4)}"
         self._first_row = first_row
         self.uri = None if self._store is None else self._store.uri
         self.count = 0
@@ -43,14 +64,14 @@ class Rejects:
         self._files = 0
 
     def add(self, rows: list[RejectedRow]) -> None:
-        """Keep some rows.
+        """Take some rows.
 
         Raises
         ------
         PartialWriteError
-            If there is no place for them, or they are too many; these are kept.
+            If there is no place for them, or they are too many; these are written.
         """
-        rows = [dataclasses.replace(row, row=row.row + self._first_row) for row in rows]
+        rows = [replace(row, row=row.row + self._first_row) for row in rows]
         if self._store is None:
             first = rows[0]
             raise PartialWriteError(
@@ -65,7 +86,7 @@ class Rejects:
         check_rejects(self.count, self._most, self._table, self.uri)
 
     def flush(self) -> None:
-        """Write what is still in memory."""
+        """Write the rows that are still in memory."""
         if self._store is None or not self._rows:
             return
         data = _parquet(self._rows) if self._format == "parquet" else b"".join(map(reject_line, self._rows))
@@ -76,22 +97,83 @@ class Rejects:
 
 
 def check_rejects(count: int, most: int | None, table: str, uri: str | None) -> None:
-    """Refuse more rejected rows than were allowed.
+    """Fail if there are more rejected rows than are allowed.
 
     Raises
     ------
     PartialWriteError
-        If they are more.
+        If there are more.
     """
     if most is not None and count > most:
-        told = f"{count} rows cannot be written to table {table!r}, and max_rejects is {most}: mend them in {uri}"
-        raise PartialWriteError(told, rejected=count, rejects_uri=uri)
+        message = f"{count} rows cannot be written to table {table!r}, and max_rejects is {most}: mend them in {uri}"
+        raise PartialWriteError(message, rejected=count, rejects_uri=uri)
 
 
-def reject_line(row: RejectedRow) -> bytes:
-    """Return a rejected row as the line of a file of rejects."""
-    head = json.dumps({name: getattr(row, name) for name in _NAMES[:-1]}, ensure_ascii=False)[:-1]
-    return f'{head},"item":{row.item}}}\n'.encode()
+def read_rejects(options: LoadOptions, plan: WritePlan, flush: Callable[[], None]) -> Iterator[WriteInput]:
+    """Yield the rows of all rejects in the source; a file is moved when each of its rows was tried.
+
+    A row that is still no legal DynamoDB JSON is rejected again with its old reason.
+
+    Parameters
+    ----------
+    flush
+        Writes the rows that were rejected again; called before a file is moved.
+
+    Raises
+    ------
+    NotFoundError
+        If there are no rejects.
+    DecodeError
+        If a file with such a name holds none.
+    """
+    store = open_store(options.source, options)
+    paths = sorted(entry.path for entry in store.list("rejects-"))
+    if not paths:
+        raise NotFoundError(f"{options.source} holds no rejects: name the folder that was given as reject_to")
+    for path in paths:
+        yield from _rows_of(path, store.read(path), plan)
+        yield Checkpoint(partial(_move, store, path, flush))
+
+
+def _rows_of(path: str, data: bytes, plan: WritePlan) -> Iterator[pa.RecordBatch | RawItems | RejectedRow]:
+    def columns_of(reject: _Reject) -> tuple[str, ...] | None:
+        """Return what rows of one batch share: a column that a row lacks must not become a null, if nulls matter."""
+        _, item, again = reject
+        return None if again is not None else tuple(sorted(item)) if plan.nulls_matter else ()
+
+    try:
+        for columns, group in itertools.groupby(_parse(path, data, plan), columns_of):
+            if columns is None:
+                yield from (again for _, _, again in group if again is not None)
+                continue
+            lines = "\n".join(compact_json(item) for _, item, _ in group).encode()
+            if takes_raw_items(plan):
+                yield from raw_item_reader(plan).read(lines, "items")
+            else:
+                # If nulls remove attributes, NULL stands for a null.
+                yield from_dynamodb_json(lines, nulls="merge")
+    except (ValueError, KeyError, TypeError) as error:
+        raise DecodeError(f"{path} holds no rejects: {error}", uri=path) from error
+
+
+def _parse(path: str, data: bytes, plan: WritePlan) -> list[_Reject]:
+    """Return each row, its item, and the row to reject again if the item cannot become columns."""
+    if path.endswith(".parquet"):
+        found = pq.read_table(io.BytesIO(data)).to_pylist()
+        items = [json.loads(row["item"]) for row in found]
+    else:
+        found = [json.loads(line) for line in data.splitlines() if line.strip()]
+        items = [row["item"] for row in found]
+    # A file has its rows in the order in which they were rejected, not in that of the source.
+    pairs = sorted(zip(found, items, strict=True), key=lambda pair: pair[0]["row"])
+    rows = [RejectedRow(each["row"], each["rule"], each["reason"], compact_json(item)) for each, item in pairs]
+    return [(row, item, rejected_again(row, item, plan)) for row, (_, item) in zip(rows, pairs, strict=True)]
+
+
+def _move(store: ObjectStore, path: str, flush: Callable[[], None]) -> None:
+    flush()
+    store.put(f"{RETRIED}/{path}", store.read(path))
+    store.delete([path])
 
 
 def _place(row: RejectedRow) -> str:
@@ -102,7 +184,6 @@ def _place(row: RejectedRow) -> str:
 
 def _parquet(rows: list[RejectedRow]) -> bytes:
     sink = pa.BufferOutputStream()
-    pq.write_table(
-        pa.Table.from_pylist([dataclasses.asdict(row) for row in rows], pa.schema(_FIELDS)), sink, compression="zstd"
-    )
+    table = pa.Table.from_pylist([asdict(row) for row in rows], pa.schema(_FIELDS))
+    pq.write_table(table, sink, compression="zstd")
     return sink.getvalue().to_pybytes()

@@ -19,7 +19,7 @@ from ddbio.core.loads.requests import ItemEncoder, columns_of
 from ddbio.engine import Shuffle
 from ddbio.errors import DdbioError
 from ddbio.files.row_files import RowFiles
-from ddbio.ops.loads.rejects import Rejects
+from ddbio.ops.loads.rejects import RejectWriter
 from ddbio.ops.loads.scheduler import write_batches
 from ddbio.ops.loads.sources import Origins, columns_of_unit, unit_batches
 from ddbio.ops.loads.spreading import Spreading
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from ddbio.engine import Engine, ShufflingEngine
     from ddbio.files.object_store import ObjectStore
     from ddbio.ops.exports.source import ExportSource
-    from ddbio.ops.loads.record import LoadRecord
+    from ddbio.ops.loads.checkpoint import CheckpointStore
     from ddbio.ops.loads.scheduler import Checkpoint, WriteInput, WriteTask
     from ddbio.ops.loads.sources import Unit
     from ddbio.options import WriteOptions
@@ -52,7 +52,7 @@ class LoadJob:
     options: WriteOptions
     task: WriteTask
     store: ObjectStore
-    record: LoadRecord
+    checkpoints: CheckpointStore
     first_row: int = 0
     any_order: bool = False
     """Whether rows may be written in any order, as each key occurs once or the end does not depend on it."""
@@ -61,7 +61,7 @@ class LoadJob:
     def write(
         self,
         feed: Iterable[pa.RecordBatch | RawItems | Checkpoint],
-        rejects: Rejects,
+        rejects: RejectWriter,
         budget: Budget,
         origins: Origins | None = None,
     ) -> WriteCounts:
@@ -76,13 +76,13 @@ class LoadJob:
         try:
             return write_kept(self.task, spreading.spread(feed), rejects, budget, place)
         finally:
-            self.record.flush()
+            self.checkpoints.flush()
 
 
 def write_kept(
     task: WriteTask,
     feed: Iterable[WriteInput],
-    rejects: Rejects,
+    rejects: RejectWriter,
     budget: Budget,
     place: Callable[[RejectedRow], RejectedRow] | None = None,
 ) -> WriteCounts:
@@ -112,9 +112,9 @@ def run_load(
 ) -> list[WriteCounts]:
     """Return what each task of a load counted; what is finished already is left out."""
     if plan.key_partitions is None:
-        left = [unit for unit in units if unit.number not in job.record.finished]
+        left = [unit for unit in units if unit.number not in job.checkpoints.finished]
         # Each task carries the job: what is finished is of no use to it, and may be long.
-        job = dataclasses.replace(job, record=job.record.of_task())
+        job = dataclasses.replace(job, checkpoints=job.checkpoints.of_task())
         return engine.run(write_units, [UnitsTask(job, each) for each in deal(left, plan.tasks)], budget)
     shuffle = Shuffle(split_units, partial(Share, job), plan.key_partitions)
     splits = [SplitTask(job, each, plan.key_partitions) for each in deal(units, plan.tasks)]
@@ -143,12 +143,12 @@ class UnitsTask:
 def write_units(task: UnitsTask, budget: Budget) -> WriteCounts:
     """Write every row of some units, rows of one key in the order of the source unless any order will do."""
     job = task.job
-    rejects = Rejects(job.options, job.record.job_id, job.first_row)
+    rejects = RejectWriter(job.options, job.checkpoints.job_id, job.first_row)
 
     def finish(unit: int, rows: int) -> None:
         # Nobody would look for the rejected rows of a finished unit again.
         rejects.flush()
-        job.record.finish(unit, rows)
+        job.checkpoints.finish(unit, rows)
 
     origins = Origins(job.store.uri)
     feed = unit_batches(
@@ -171,7 +171,7 @@ def split_units(task: SplitTask) -> Iterator[tuple[Place, bytes]]:
 
     A row without a legal key goes to the first share; shares that are finished are left out.
     """
-    plan, finished = task.job.task.plan, task.job.record.finished
+    plan, finished = task.job.task.plan, task.job.checkpoints.finished
     files = RowFiles(task.job.store, dict(plan.key_types))
     for unit in task.units:
         for number, batch in enumerate(columns_of_unit(files, unit, plan)):
@@ -192,12 +192,12 @@ class Share:
 def write_share(share: Share, budget: Budget) -> WriteCounts:
     """Write every row of one share."""
     job = share.job
-    if share.number in job.record.finished:
+    if share.number in job.checkpoints.finished:
         return WriteCounts()
     batches = (batch for packed in share.packed for batch in pa.ipc.open_stream(packed))
-    counts = job.write(batches, Rejects(job.options, job.record.job_id), budget)
-    job.record.finish(share.number, counts.rows)
-    job.record.flush()
+    counts = job.write(batches, RejectWriter(job.options, job.checkpoints.job_id), budget)
+    job.checkpoints.finish(share.number, counts.rows)
+    job.checkpoints.flush()
     return counts
 
 

@@ -11,8 +11,7 @@ import ddbio
 from ddbio.core.loads.plan import WritePlan
 from ddbio.core.loads.rejects import RejectedRow, item_text
 from ddbio.errors import DecodeError, NotFoundError, OptionError, PartialWriteError, SchemaError
-from ddbio.ops.loads.rejects import Rejects
-from ddbio.ops.loads.retry import rejected_batches
+from ddbio.ops.loads.rejects import RejectWriter, read_rejects
 from ddbio.options import LoadOptions, WriteOptions
 from ddbio.testing import FakeDynamoDB
 
@@ -217,7 +216,7 @@ def test_names_sort_as_files_were_begun(tmp_path):
     options = WriteOptions(table="rows", reject_to=str(tmp_path))
     written = []
     for _ in range(5):
-        rejects = Rejects(options, "job")
+        rejects = RejectWriter(options, "job")
         for row in range(12):
             rejects.add([RejectedRow(row, "r", "why", "{}")])
             rejects.flush()
@@ -233,9 +232,9 @@ def test_a_file_is_moved_when_what_was_rejected_again_is_kept(tmp_path):
     options = LoadOptions(source=str(tmp_path), table="rows", retry_rejects=True)
     plan = WritePlan("rows", (("pk", "S"),), "upsert", None, None, 1, None)
     was_there = []
-    _, milestone = rejected_batches(options, plan, lambda: was_there.append(path.exists()))
+    _, checkpoint = read_rejects(options, plan, lambda: was_there.append(path.exists()))
     assert (was_there, path.exists()) == ([], True)
-    milestone.reached()
+    checkpoint.reached()
     assert (was_there, path.exists()) == ([True], False)
     assert (tmp_path / "_retried" / path.name).read_text() == line
 
