@@ -1,7 +1,8 @@
-"""Convert one DynamoDB attribute value to a Python value and back, exactly.
+"""Validate DynamoDB attribute values, and convert them to Python values and back, exactly.
 
-This is the plain reference that every faster path is measured against. It refuses what DynamoDB itself refuses: a value
-that is not exactly one known tag, a number beyond 38 digits or out of range, text that is not UTF-8, broken base64.
+This is the plain reference that the tests compare faster code with. What DynamoDB itself refuses is a DecodeError: a
+value that is not exactly one known type, a number beyond 38 digits or out of range, text that is not UTF-8, broken
+base64. Numbers are validated in ``number``.
 """
 
 from __future__ import annotations
@@ -19,17 +20,17 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
 AttributeValue: TypeAlias = dict[str, Any]
-"""One value on the wire: a tag and its content, ``{"S": "text"}``."""
+"""One value in DynamoDB JSON, parsed: a type and its content, ``{"S": "text"}``."""
 
 Item: TypeAlias = dict[str, AttributeValue]
-"""One item on the wire: what ``json.loads`` makes of DynamoDB JSON."""
+"""One item in DynamoDB JSON, parsed: what ``json.loads`` returns."""
 
 TAGS = ("S", "N", "B", "BOOL", "NULL", "SS", "NS", "BS", "L", "M")
 """Every type DynamoDB knows."""
 
 
 def decode_base64(text: str) -> bytes:
-    """Return the bytes of base64 text with its padding; refuse any other character.
+    """Return the bytes of padded base64 text, strictly.
 
     Raises
     ------
@@ -51,7 +52,7 @@ def encode_base64(value: bytes) -> str:
 
 
 def tag_of(value: AttributeValue) -> str:
-    """Return the one tag of a checked attribute value."""
+    """Return the type of a checked attribute value."""
     return next(iter(value))
 
 
@@ -61,7 +62,7 @@ def to_python(value: AttributeValue) -> Any:
     Raises
     ------
     DecodeError
-        The value is not exactly one known tag with the content that tag asks for.
+        The value is not exactly one known type with content of that type.
     """
     check_value(value)
     return _python(value)
@@ -92,7 +93,7 @@ _TO_PYTHON: dict[str, Callable[[Any], Any]] = {
 
 
 def from_python(value: Any) -> AttributeValue:  # noqa: PLR0911 - one line a type
-    """Return the attribute value of a Python value; numbers are spelled canonically, sets come sorted.
+    """Return the attribute value of a Python value, with numbers in canonical form and sets sorted.
 
     Raises
     ------
@@ -147,7 +148,7 @@ def _set_from_python(value: Iterable[Any]) -> AttributeValue:
 
 
 def check_item(item: Any, path: str = "") -> None:
-    """Guarantee that every value of an item is exactly one known tag with the content that tag asks for.
+    """Check that every value of an item is exactly one known type with content of that type.
 
     Parameters
     ----------
@@ -159,7 +160,7 @@ def check_item(item: Any, path: str = "") -> None:
     Raises
     ------
     DecodeError
-        Some value is not; the message begins with its path.
+        A value is not; the message begins with its path.
     """
     if type(item) is not dict:
         raise DecodeError(f"{path or 'item'}: expected an object of attributes, found {quoted(item)}")
@@ -169,7 +170,7 @@ def check_item(item: Any, path: str = "") -> None:
 
 
 def check_value(value: Any, path: str = "value") -> None:
-    """Guarantee that a value is exactly one known tag with the content that tag asks for.
+    """Check that a value is exactly one known type with content of that type.
 
     Raises
     ------

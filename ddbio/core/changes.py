@@ -1,6 +1,6 @@
-"""Decode changes, of incremental exports and of streams, to typed columns: keys, new image, old image.
+"""Decode changes of items, from incremental exports and streams, to typed columns: keys, new image, old image.
 
-Refuses lines that are not exactly one change; never rounds, never turns a value silently into null.
+A line that is not exactly one change is a DecodeError. No value is rounded or silently turned into null.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 __all__ = ["DELETE", "PUT", "ChangeDecoder"]
 
 PUT, DELETE = "put", "delete"
-"""What became of the item."""
+"""The values of the column ``operation``."""
 
 _IMAGES = {st.KEYS: "keys", st.NEW_IMAGE: "new_image", st.OLD_IMAGE: "old_image"}
 
@@ -41,9 +41,9 @@ class ChangeDecoder:
     A line is a change of an incremental export, a record of DynamoDB Streams or of its copy in Kinesis, or a body
     whose ``Records`` are such records: the answer of ``GetRecords``, or the event of a Lambda function.
 
-    The columns are ``write_time`` (microseconds of the Unix epoch), ``operation`` (``put``; ``delete`` where there is
-    no new image, or the stream says ``REMOVE``), the structs ``keys``, ``new_image`` and ``old_image``, null where a
-    change has none, and ``_rescue``: one JSON object by image and attribute of what no column holds.
+    The columns are ``write_time`` (microseconds since 1970), ``operation`` (``put``; ``delete`` if there is no new
+    image, or the stream says ``REMOVE``), the structs ``keys``, ``new_image`` and ``old_image``, null if a change has
+    none, and ``_rescue``: one JSON object, by image and attribute, of the values that fit no column.
 
     Parameters
     ----------
@@ -78,16 +78,16 @@ class ChangeDecoder:
 
     @property
     def log(self) -> MisfitLog:
-        """Return the count of what fitted no column so far; paths begin with the image's name."""
+        """Return the log of misfits so far; their paths begin with the image's name."""
         return self._loops.log
 
     @property
     def misfits(self) -> list[Misfit]:
-        """Return what fitted no column so far, by path and kind; paths begin with the image's name."""
+        """Return the misfits so far, by path and kind; paths begin with the image's name."""
         return self._loops.misfits
 
     def decode(self, lines: Buffer) -> pa.RecordBatch:
-        """Return a row per change, in their order.
+        """Return a row per change, in the order of the changes.
 
         Raises
         ------
@@ -130,7 +130,7 @@ class _ChangeLoops(KernelDecoder):
 def change_batch(
     changes: Sequence[Change], schema: pa.Schema, rows: dict[int, RowBuilder], log: MisfitLog
 ) -> pa.RecordBatch:
-    """Return one row per change, plainly."""
+    """Return one row per change, in plain Python."""
     structs, rescued = list[Any](), [dict[str, str]() for _ in changes]
     for node, name in _IMAGES.items():
         images = [getattr(change, name) for change in changes]

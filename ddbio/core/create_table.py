@@ -19,12 +19,12 @@ _MAX_KEY_ATTRIBUTES = 2
 
 
 def parse_key(text: str) -> tuple[tuple[str, str], ...]:
-    """Return names and types of ``pk[:S][,sk[:S]]``; the type is S unless N or B is said.
+    """Return names and types of ``pk[:S][,sk[:S]]``; the default type is S.
 
     Raises
     ------
     OptionError
-        If the text is of another form.
+        The text has another form.
     """
     parts = [each.strip().rpartition(":") if ":" in each else (each.strip(), ":", "S") for each in text.split(",")]
     key = tuple((name, tag) for name, _, tag in parts)
@@ -45,8 +45,8 @@ def format_key(key: tuple[tuple[str, str], ...]) -> str:
 def create_table_request(described: Mapping[str, Any], options: CreateLikeOptions) -> dict[str, Any]:
     """Return the CreateTable request for a table with the keys, indexes, billing and settings of another.
 
-    Time to live has a call of its own. Tags, resource policies, replicas, auto scaling, alarms and point-in-time
-    recovery stay behind.
+    Time to live needs a call of its own. Tags, resource policies, replicas, auto scaling, alarms and point-in-time
+    recovery are not copied.
 
     Parameters
     ----------
@@ -56,7 +56,7 @@ def create_table_request(described: Mapping[str, Any], options: CreateLikeOption
     Raises
     ------
     OptionError
-        If the source is encrypted by a KMS key, the target lies elsewhere, and no key is named for it.
+        The source is encrypted with a KMS key, the target is in another region or account, and no key is given.
 
     References
     ----------
@@ -93,16 +93,16 @@ def _index(described: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _throughput(described: Mapping[str, Any], options: CreateLikeOptions, *, on_demand: bool) -> dict[str, Any]:
-    stated: dict[str, Any] = {}
+    settings: dict[str, Any] = {}
     if not on_demand:
         units = described["ProvisionedThroughput"]
-        stated["ProvisionedThroughput"] = {name: units[name] for name in ("ReadCapacityUnits", "WriteCapacityUnits")}
+        settings["ProvisionedThroughput"] = {name: units[name] for name in ("ReadCapacityUnits", "WriteCapacityUnits")}
     elif maxima := described.get("OnDemandThroughput"):
-        stated["OnDemandThroughput"] = maxima
+        settings["OnDemandThroughput"] = maxima
     warm = {"ReadUnitsPerSecond": options.warm_read_units, "WriteUnitsPerSecond": options.warm_write_units}
     if known := {name: units for name, units in warm.items() if units is not None}:
-        stated["WarmThroughput"] = known
-    return stated
+        settings["WarmThroughput"] = known
+    return settings
 
 
 def _encryption(described: Mapping[str, Any], options: CreateLikeOptions) -> dict[str, Any] | None:

@@ -1,6 +1,6 @@
-"""Decode DynamoDB JSON to record batches: Scan and Query pages, export lines, bare item lines.
+"""Decode DynamoDB JSON to record batches: Scan and Query pages, export lines, bare item lines, columns of texts.
 
-Refuses bytes that are not DynamoDB JSON; never rounds, never turns a value silently into null.
+Bytes that are not DynamoDB JSON are a DecodeError. No value is rounded or silently turned into null.
 """
 
 from __future__ import annotations
@@ -67,8 +67,8 @@ def from_dynamodb_json(
     schema
         The columns, or the JSON text of a schema; inferred from all items if None.
     nulls
-        ``merge`` turns NULL into null; ``keep`` puts it into ``_rescue`` too, so that it is told from a missing value.
-        None keeps it where no schema is given, and merges it under a schema.
+        ``merge`` turns NULL into null; ``keep`` also puts it into ``_rescue``, which tells it from a missing attribute.
+        None means ``keep`` without a schema, and ``merge`` with one.
 
     Raises
     ------
@@ -89,7 +89,7 @@ def from_dynamodb_json(
 
 
 def _columns_of(body: bytes | memoryview, framing: Framing) -> pa.Schema:
-    """Return the columns that a body's items show; of small bodies alike they are made once."""
+    """Return the columns that a body's items show, cached for small bodies of the same outline."""
     observed = observe_items([(body, framing)])
     if observed is None:
         return ItemSchema.of_items(_items(bytes(body), framing)).to_arrow()
@@ -99,7 +99,7 @@ def _columns_of(body: bytes | memoryview, framing: Framing) -> pa.Schema:
 
 @functools.lru_cache(maxsize=_MAX_SCHEMAS)
 def _known_columns(outline: Observed) -> pa.Schema | None:
-    """Return the columns of all items of an outline, or None where it takes counts to tell them."""
+    """Return the columns of all bodies of an outline, or None if the columns depend on counts of values."""
     shape = outline.shape()
     return None if counts_decide(shape) else ItemSchema(shape).to_arrow()
 
@@ -115,7 +115,7 @@ def _decode(body: bytes | memoryview, framing: Framing, given: Any, nulls: Nulls
 
 
 def _bytes_of(schema: pa.Schema) -> bytes:
-    """Return what tells a schema from others: to Arrow those of different metadata are equal, their bytes are not."""
+    """Return a schema serialized: Arrow takes schemas that differ in their metadata for equal, their bytes differ."""
     known, written = _serialized.get(id(schema), (None, b""))
     if known is not schema:
         if len(_serialized) >= _MAX_SCHEMAS:
@@ -126,7 +126,7 @@ def _bytes_of(schema: pa.Schema) -> bytes:
 
 
 def infer_schema_of_body(data: Buffer) -> ItemSchema:
-    """Return what all items of one page, of export lines or of bare item lines, or all images of changes, look like.
+    """Return the schema that all items of a page, of export or item lines, or all images of changes, show.
 
     Raises
     ------
@@ -137,17 +137,17 @@ def infer_schema_of_body(data: Buffer) -> ItemSchema:
 
 
 def infer_schema_of_bodies(parts: Sequence[tuple[bytes | memoryview, Framing]]) -> ItemSchema:
-    """Return what all items of several bodies, or all images of their changes, look like together.
+    """Return the schema that all items of several bodies, or all images of their changes, show together.
 
     Raises
     ------
     DecodeError
-        One is not framed as it is told; the message has the line.
+        A body is not in the framing given with it; the message has the line.
     """
     observed = observe_items(parts)
     if observed is not None:
         return ItemSchema(observed.shape())
-    # Changes, and what may be broken.
+    # Changes, and bodies that may be broken.
     return ItemSchema.of_items(item for body, framing in parts for item in _items(bytes(body), framing))
 
 
@@ -188,7 +188,7 @@ class RowDecoder:
         Parameters
         ----------
         strict
-            Whether a malformed row is an error, or a row of nulls.
+            Whether a malformed row is an error; otherwise it is a row of nulls.
 
         Raises
         ------
@@ -204,7 +204,7 @@ class RowDecoder:
             row, step = row + taken, 2 * step
             if is_refused:
                 batches.append(self._decode_alone(_text(rows, row), row, strict=strict))
-                # Where one row is refused the next may be: what is joined in vain stays small beside what is decoded.
+                # After a refused row the next may be refused too: the work lost stays small beside the rows decoded.
                 row, step = row + 1, max(taken, 1)
         return self._decoder.combine(batches)
 
@@ -216,7 +216,7 @@ class RowDecoder:
     def _decode_together(
         self, texts: Any, rows: Rows, start: int, most: int, batches: list[pa.RecordBatch]
     ) -> tuple[int, bool]:
-        """Add the batches of rows that are one item each; return how many, and whether the next is refused."""
+        """Add the batches of rows that are one item each; return their number and whether the next row is refused."""
         stop, n_bytes = join_rows(rows, start, most, SLICE_BYTES)
         joined = rows.joined[:n_bytes].data
         if stop == start or not is_utf8(joined):
@@ -224,7 +224,7 @@ class RowDecoder:
         found, refused = self._decoder.decode_documents(joined, _framing(_text(rows, start)))
         count = sum(batch.num_rows for batch in found)
         next_row = start + count
-        # Each row begins and ends a document: as many documents as rows are one in each.
+        # Each row begins and ends a document: if there are as many documents as rows, each row is one.
         if next_row == stop if refused is None else next_row < stop and refused == rows.places[next_row]:
             batches.extend(found)
             return count, refused is not None
@@ -246,8 +246,8 @@ class RowDecoder:
 
 
 def _plain(texts: Any) -> Any:
-    """Return the texts as Arrow keeps strings, with an empty item in the place of null."""
-    # Rows that are not UTF-8 are told later.
+    """Return the texts as a string array, with an empty item in the place of null."""
+    # Rows that are not UTF-8 are found later.
     if pa.types.is_binary(texts.type):
         texts = texts.view(pa.string())
     elif not (pa.types.is_string(texts.type) or pa.types.is_large_string(texts.type)):
@@ -264,7 +264,7 @@ def _text(rows: Rows, row: int) -> bytes:
 
 
 def _framing(text: bytes) -> Framing:
-    """Return how a row is framed; decoding tells what is wrong with one that is not."""
+    """Return the framing of a row; if it has none, decoding will say what is wrong."""
     try:
         return "export" if framing_of(text) == "export" else "items"
     except DecodeError:
@@ -272,5 +272,5 @@ def _framing(text: bytes) -> Framing:
 
 
 def warm() -> None:
-    """Compile the loop that joins rows, or load it from where it is kept."""
+    """Compile the loop that joins rows, or load it from the cache."""
     RowDecoder(pa.schema([("a", pa.string())])).decode(pa.array(["{}"]))

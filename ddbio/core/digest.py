@@ -30,10 +30,10 @@ BLOCK: Final[Pair] = (0xA4093822299F31D0, 0x082EFA98EC4E6C89)
 FINAL: Final[Pair] = (0x452821E638D01377, 0xC0AC29B7C97C50DD)
 
 S, N, B, BOOL, NULL, SS, NS, BS, L, M, NAME, INDEX, ELEMENT, ITEM = range(1, 15)
-"""What is hashed: a type's number, or that of a key's kind."""
+"""Codes of what is hashed: a type, or a kind of key."""
 
 LEAST_EXPONENT: Final = -200
-"""Less than the exponent of any number's stripped coefficient."""
+"""Less than the exponent of any number without trailing zeros."""
 
 _CODES: dict[str, int] = {"SS": SS, "NS": NS, "BS": BS}
 _MODULUS, _WORD = 1 << 128, (1 << 64) - 1
@@ -42,7 +42,7 @@ _BLOCK_BYTES = 16
 
 @dataclass(slots=True)
 class Digest:
-    """Sum the digests of items; equal for equal multisets of items."""
+    """Sum the hashes of items; equal for equal multisets of items."""
 
     count: int = 0
     total: int = 0
@@ -63,7 +63,7 @@ class Digest:
         self.total = (self.total + total) % _MODULUS
 
     def merge(self, other: Digest) -> None:
-        """Add everything ``other`` has added."""
+        """Add all items of another digest."""
         self.count += other.count
         self.total = (self.total + other.total) % _MODULUS
 
@@ -72,23 +72,23 @@ class Digest:
         return f"{self.total:032x}"
 
     def as_tuple(self) -> tuple[int, int]:
-        """Return count and sum: what ``Digest`` takes."""
+        """Return count and sum, the arguments of ``Digest``."""
         return self.count, self.total
 
 
 def item_hash(item: Item) -> int:
-    """Return the 128 bits that all spellings of an item share."""
+    """Return the 128-bit hash of an item, the same for all of its text forms."""
     high, low = _hashed(START, members_hash(item), 0, ITEM)
     return high << 64 | low
 
 
 def members_hash(members: Item) -> Pair:
-    """Return the sum of the hashes of named values, whatever their order."""
+    """Return the sum of the hashes of named values."""
     return _sum(value_hash(name_key(name), value) for name, value in members.items())
 
 
 def value_hash(key: Pair, value: AttributeValue) -> Pair:  # noqa: PLR0911 - one line a type
-    """Return the hash that all spellings of an attribute value share under a key."""
+    """Return the hash of an attribute value under a key, the same for all of its text forms."""
     ((tag, content),) = value.items()
     match tag:
         case "S":
@@ -112,13 +112,13 @@ def value_hash(key: Pair, value: AttributeValue) -> Pair:  # noqa: PLR0911 - one
 
 @functools.lru_cache(maxsize=1 << 12)
 def name_key(name: str) -> Pair:
-    """Return the key of what stands under a name, in an item or in a map."""
+    """Return the key of a value under a name, in an item or in a map."""
     return _bytes_hash(START, name.encode(), NAME)
 
 
 @functools.lru_cache(maxsize=1 << 12)
 def index_key(place: int) -> Pair:
-    """Return the key of what stands at a place of a list, the first being 0."""
+    """Return the key of a list's element by its index, from 0."""
     return _hashed(START, (place, 0), 0, INDEX)
 
 
@@ -128,7 +128,7 @@ def _fold(one: int, other: int) -> int:
 
 
 def _hashed(key: Pair, words: Sequence[int], size: int, code: int) -> Pair:
-    """Return the hash of an even number of words, of a size, and of what they are."""
+    """Return the hash of an even number of words, their size in bytes, and the code of what they are."""
     left, right = key
     for place in range(0, len(words), 2):
         first, second = words[place], words[place + 1]

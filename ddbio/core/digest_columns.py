@@ -68,19 +68,19 @@ _QUOTE = ord('"')
 class _Column(NamedTuple):
     field: pa.Field[Any]
     prepare: _Prepare
-    """What makes each of its arrays, nested ones too, one of the few kinds that the loops read."""
+    """Converts each of its arrays, nested ones too, to one of the few types that the loops read."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class _Spelled:
-    """Hold a schema, equal to others of the same metadata only."""
+class _SchemaKey:
+    """Hold a schema as a cache key: equal only if the metadata is equal too."""
 
     text: bytes
     schema: pa.Schema = dataclasses.field(compare=False)
 
 
 class ColumnDigest:
-    """Sum the digests of rows in ``digest``, which equals the digest of their items; keep one per thread."""
+    """Sum the hashes of rows in ``digest``, to the digest of their items; keep one per thread."""
 
     def __init__(self) -> None:
         self.digest = Digest()
@@ -102,7 +102,7 @@ class ColumnDigest:
         if not batch.num_rows:
             return
         if self._schema is None or not batch.schema.equals(self._schema, check_metadata=True):
-            self._columns = _columns_of(_Spelled(batch.schema.serialize().to_pybytes(), batch.schema))
+            self._columns = _columns_of(_SchemaKey(batch.schema.serialize().to_pybytes(), batch.schema))
             self._schema = batch.schema
         n_rows = max(_LEAST_ROWS, _SLICE_BYTES * batch.num_rows // max(batch_bytes(batch), 1))
         for start in range(0, batch.num_rows, n_rows):
@@ -112,7 +112,7 @@ class ColumnDigest:
 
 
 def digest_of_batches(batches: Iterable[pa.RecordBatch]) -> Digest:
-    """Return the digest of all their rows.
+    """Return the digest of all rows of some batches.
 
     Raises
     ------
@@ -126,10 +126,10 @@ def digest_of_batches(batches: Iterable[pa.RecordBatch]) -> Digest:
 
 
 @functools.lru_cache(maxsize=64)
-def _columns_of(spelled: _Spelled) -> tuple[_Column, ...]:
-    fields, _ = plain_fields(spelled.schema, _OPTIONS)
-    types = {each.name: each.type for each in spelled.schema}
-    return tuple(_Column(each, _as_it_is if each.type == types[each.name] else _made_plain) for each in fields)
+def _columns_of(key: _SchemaKey) -> tuple[_Column, ...]:
+    fields, _ = plain_fields(key.schema, _OPTIONS)
+    types = {each.name: each.type for each in key.schema}
+    return tuple(_Column(each, _unchanged if each.type == types[each.name] else _simplified) for each in fields)
 
 
 def _sums_of_rows(batch: pa.RecordBatch, columns: Sequence[_Column], first_row: int) -> _Words:
@@ -151,15 +151,15 @@ def _key_of(name: str) -> _Words:
 
 
 def new_sums(n_entries: int) -> _Words:
-    """Return no sum yet for each entry."""
+    """Return a sum of zero for each entry."""
     return np.zeros(2 * n_entries, np.uint64)
 
 
-def _as_it_is(array: _Array) -> _Array:
+def _unchanged(array: _Array) -> _Array:
     return array
 
 
-def _made_plain(array: _Array) -> _Array:
+def _simplified(array: _Array) -> _Array:
     simple = plain_array(array)
     unfit, message = unfit_times(simple, _OPTIONS)
     if unfit:
@@ -168,7 +168,7 @@ def _made_plain(array: _Array) -> _Array:
 
 
 def _add(given: _Array, field: pa.Field[Any], prepare: _Prepare, under: tuple[_Words, bool], sums: _Words) -> None:
-    """Add the hash of each value of a column to its entry's sum; ``under`` are keys, and whether nulls count."""
+    """Add the hash of each value of a column to its entry's sum; ``under`` holds keys, and whether nulls count."""
     array = prepare(given)
     match tag := tag_of_field(field):
         case "JSON":
@@ -248,7 +248,7 @@ def _add_container(
 
 
 def _entries(array: _Array, values: _Array) -> tuple[np.ndarray[Any, np.dtype[np.int64]], _Array]:
-    """Return where each list or map begins and ends among the values, its own or its keys, that the array shows."""
+    """Return the bounds of each list or map, and the values (or keys) that lie within them."""
     offsets = offsets_of(array).astype(np.int64)
     if array.null_count and np.diff(offsets)[array.is_null()].any():
         return without_hidden(array, offsets, values)
@@ -257,23 +257,23 @@ def _entries(array: _Array, values: _Array) -> tuple[np.ndarray[Any, np.dtype[np
 
 
 def _validity(array: _Array) -> tuple[Any, int]:
-    """Return Arrow's bits of validity and where they begin; no bits if everything is valid."""
+    """Return Arrow's validity bits and their offset; no bits if every entry is valid."""
     if not array.null_count:
         return _NO_BITS, 0
     bits = array.buffers()[0]
     if bits is None or pa.types.is_null(array.type):
-        # An array of type null has none, or those of the struct that it is a member of.
+        # An array of type null has no bits, or those of the struct that it is a member of.
         return np.frombuffer(bytes(len(array) // 8 + 1), np.uint8), 0
     return view_of(bits, np.uint8), array.offset
 
 
 def _add_members(array: _Array, columns: Mapping[str, _Array], sums: _Words, first_row: int) -> None:
-    """Add the attributes that each row's text holds to the row's sum.
+    """Add the attributes in each row's text to the row's sum.
 
     Parameters
     ----------
     columns
-        The column of each attribute, in which a row that has it in its text must not have it too.
+        The column of each attribute: a row must not have an attribute both there and in its text.
 
     Raises
     ------
@@ -283,7 +283,7 @@ def _add_members(array: _Array, columns: Mapping[str, _Array], sums: _Words, fir
         An attribute is in its column too.
     """
     texts = bytes_array(plain_array(array), TEXT)
-    work, column = _laid_out(texts)
+    work, column = _workspace(texts)
     n_others = text_loops.add_members(work, column, _beside(columns, len(texts)), sums)
     for row in column.others[:n_others].tolist():
         item = checked_json(texts[row].as_buffer().to_pybytes(), check_item, RESCUE_NAME)
@@ -294,7 +294,7 @@ def _add_members(array: _Array, columns: Mapping[str, _Array], sums: _Words, fir
 
 
 def _add_values(array: _Array, path: str, under: tuple[_Words, bool], sums: _Words) -> None:
-    """Add the hash of the attribute value that each entry's text holds; ``under`` are keys, and whether nulls count.
+    """Add the hash of the attribute value in each entry's text; ``under`` holds keys, and whether nulls count.
 
     Raises
     ------
@@ -303,7 +303,7 @@ def _add_values(array: _Array, path: str, under: tuple[_Words, bool], sums: _Wor
     """
     keys, _ = under
     texts = bytes_array(array, TEXT)
-    work, column = _laid_out(texts)
+    work, column = _workspace(texts)
     n_others = text_loops.add_values(work, column, *under, sums)
     for entry in column.others[:n_others].tolist():
         place = 2 * entry if len(keys) > 2 else 0  # noqa: PLR2004 - one key for all
@@ -312,13 +312,13 @@ def _add_values(array: _Array, path: str, under: tuple[_Words, bool], sums: _Wor
         sums[2 * entry : 2 * entry + 2] += np.array(plain.value_hash(key, value), np.uint64)
 
 
-def _laid_out(texts: _Array) -> tuple[walk.Work, text_loops.Texts]:
-    """Return what the walk over texts reads and writes."""
+def _workspace(texts: _Array) -> tuple[walk.Work, text_loops.Texts]:
+    """Return the memory that the walk over texts reads and writes."""
     offsets = offsets_of(texts).astype(np.int64)
     start, n_bytes = int(offsets[0]), int(offsets[-1] - offsets[0])
     lengths = np.diff(offsets)
     valid = (valid_of(texts) if texts.null_count else np.ones(len(texts), np.bool_)).astype(np.uint8)
-    # A text without its escapes is shorter: each has room before the data.
+    # A text without its escapes is shorter: there is space for each before the data.
     first = int(lengths.max(initial=0)) + PAD
     data = allocate(first + n_bytes + PAD)
     if n_bytes:
@@ -326,7 +326,7 @@ def _laid_out(texts: _Array) -> tuple[walk.Work, text_loops.Texts]:
     data[first + n_bytes :] = _QUOTE
     offsets += first - start
     for row in broken_texts(texts, offsets, data[first : first + n_bytes]):
-        # What begins with a quote is left to the reference, which knows what to tell.
+        # The walk leaves a text that begins with a quote to the reference, which reports what is wrong.
         data[offsets[row]] = _QUOTE
     state = np.zeros(STATE_LENGTH, np.int64)
     state[SIDE_END] = first
@@ -335,7 +335,7 @@ def _laid_out(texts: _Array) -> tuple[walk.Work, text_loops.Texts]:
 
 
 def _beside(columns: Mapping[str, _Array], n_rows: int) -> text_loops.Beside:
-    """Return where each column has a value."""
+    """Return a hash table of the columns, and which rows have a value in each."""
     keys = np.array([plain.name_key(name)[0] for name in columns], np.uint64)
     size = 1 << (2 * len(keys)).bit_length()
     slots = np.full(size, -1, np.int64)
@@ -352,7 +352,7 @@ def _beside(columns: Mapping[str, _Array], n_rows: int) -> text_loops.Beside:
 
 
 def warm() -> None:
-    """Compile the loops, or load them from where they are kept."""
+    """Compile the loops, or load them from the cache."""
     text, number = pa.array(["1", None]), pa.array([1, None])
     columns: dict[str, _Array] = {
         "S": text,

@@ -27,14 +27,14 @@ _QUOTE = ord('"')
 
 
 class JsonDigest:
-    """Sum the digests of items in ``digest``; keep one per thread."""
+    """Sum the hashes of items in ``digest``; keep one per thread."""
 
     def __init__(self) -> None:
         self.digest = Digest()
-        self._room = walk.make_room()
+        self._workspace = walk.make_room()
 
     def add(self, body: bytes, framing: Framing) -> None:
-        """Add the items of ``body``: one page, or documents one after the other.
+        """Add the items of ``body``: one page, or a sequence of documents.
 
         Raises
         ------
@@ -45,7 +45,7 @@ class JsonDigest:
         for piece in _pieces(body) if framing in {"items", "export"} else [body]:
             added = self._walk(piece, framing)
             if added is None:
-                # The reference knows the line of what is broken.
+                # The reference reads the whole body, and reports the line of an error.
                 whole = Digest()
                 whole.add_items(checked_items(body, framing))
                 break
@@ -55,14 +55,14 @@ class JsonDigest:
     def _walk(self, piece: bytes, framing: Framing) -> Digest | None:
         if not is_utf8(piece):
             return None
-        # A text without its escapes is shorter: they all have room before the data.
+        # Texts without their escapes are shorter: there is space for all of them before the data.
         data = allocate(2 * len(piece) + 2 * PAD)
         state = np.zeros(STATE_LENGTH, np.int64)
         state[SIDE_END] = len(piece) + PAD
         stop = len(data) - PAD
         data[len(piece) + PAD : stop] = np.frombuffer(piece, np.uint8)
         data[stop:] = _QUOTE
-        work = walk.Work(data, state, *self._room)
+        work = walk.Work(data, state, *self._workspace)
         count, high, low = walk.hash_documents(work, FRAMINGS[framing], stop)
         return None if count < 0 else Digest(count, int(high) << 64 | int(low))
 
@@ -76,5 +76,5 @@ def _pieces(body: bytes) -> Iterator[bytes]:
 
 
 def warm() -> None:
-    """Compile the walk, or load it from where it is kept."""
+    """Compile the walk, or load it from the cache."""
     JsonDigest().add(b"{}", "items")

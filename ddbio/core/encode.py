@@ -1,7 +1,7 @@
-"""Encode record batches to DynamoDB JSON: items back to back with their spans, or lines; the inverse of decoding.
+"""Encode record batches to DynamoDB JSON, the inverse of decoding: items with offsets, lines, or a column of texts.
 
-Checks what the service would refuse before anything is sent: each refused row has its attribute, the rule and a
-message. Never rounds, never drops a value silently.
+Rows are checked by DynamoDB's rules before anything is sent: a row that DynamoDB would refuse is reported with its
+attribute, the rule and a message. No value is rounded or silently dropped.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ TimeForm = Literal["iso", "s", "ms", "us", "ns"]
 
 @dataclass(frozen=True)
 class EncodeOptions:
-    """Say how columns become attributes where Arrow and DynamoDB differ."""
+    """Choose how columns become attributes where Arrow and DynamoDB differ."""
 
     nulls: Literal["missing", "null"] = "missing"
-    """Leave a null attribute or member out, or write DynamoDB's NULL; in lists and maps null is always NULL."""
+    """Leave a null attribute or struct member out, or write NULL; in lists and maps null is always NULL."""
     timestamps: TimeForm = "iso"
-    """ISO 8601 text, in UTC where the column has a time zone, or the number of this unit since 1970."""
+    """ISO 8601 text, in UTC if the column has a time zone, or the number of this unit since 1970."""
     dates: Literal["iso", "d", "s", "ms"] = "iso"
     """ISO 8601 text, or the number of this unit since 1970."""
     times: TimeForm = "iso"
@@ -52,16 +52,16 @@ class EncodeOptions:
     sets: tuple[str, ...] = field(default=())
     """List columns to write as SS, NS or BS; those with ``ddb:type`` in their metadata need not be named."""
     index_keys: tuple[IndexKey, ...] = field(default=())
-    """Keys of the table's indexes: an attribute that is there, but is no such key, makes DynamoDB refuse its item."""
+    """Keys of the table's indexes: DynamoDB refuses an item whose attribute is there but cannot be such a key."""
 
 
 @dataclass(frozen=True)
 class Refusal:
-    """Say why a row is no item that DynamoDB takes."""
+    """Say why DynamoDB would refuse a row."""
 
     row: int
     attribute: str
-    """``name``, ``map.name``, ``list[]``; empty where the item as a whole is at fault."""
+    """``name``, ``map.name``, ``list[]``; empty if the item as a whole is refused."""
     rule: str
     message: str
 
@@ -72,11 +72,11 @@ class EncodedItems:
 
     buffer: npt.NDArray[np.uint8]
     offsets: npt.NDArray[np.int64]
-    """One more than rows: item ``i`` is ``buffer[offsets[i]:offsets[i + 1]]``, empty where its row was refused."""
+    """One more than rows: item ``i`` is ``buffer[offsets[i]:offsets[i + 1]]``, empty if its row was refused."""
     sizes: npt.NDArray[np.int64]
-    """What DynamoDB counts for each item, in bytes; 0 where its row was refused."""
+    """The size of each item in bytes, as DynamoDB counts it; 0 if its row was refused."""
     refusals: tuple[Refusal, ...]
-    """In the order of rows; at most one a row."""
+    """In the order of rows, at most one per row."""
 
 
 class Encoder:
@@ -103,7 +103,7 @@ class Encoder:
 
     @property
     def kept_bytes(self) -> int:
-        """Return how much memory is kept for the next batch."""
+        """Return the bytes of memory held for the next batch."""
         return sum(printer.kept_bytes for printer in self._printers.values())
 
     def encode(self, batch: pa.RecordBatch) -> EncodedItems:
@@ -114,11 +114,11 @@ class Encoder:
         SchemaError
             The batch is not of the encoder's schema.
         """
-        encoded = self.lend(batch)
+        encoded = self.encode_view(batch)
         return replace(encoded, buffer=encoded.buffer.copy())
 
-    def lend(self, batch: pa.RecordBatch, *, prefix: bytes = b"", suffix: bytes = b"") -> EncodedItems:
-        """Return the same, each item between two texts, with a buffer that is good until the next batch is encoded."""
+    def encode_view(self, batch: pa.RecordBatch, *, prefix: bytes = b"", suffix: bytes = b"") -> EncodedItems:
+        """Return the same in memory that the next batch overwrites, each item between ``prefix`` and ``suffix``."""
         printed = self._printer(prefix, suffix).print_batch(batch)
         refusals = tuple(Refusal(*each) for each in printed.refused)
         return EncodedItems(printed.text, printed.offsets, printed.sizes, refusals)
@@ -129,7 +129,7 @@ class Encoder:
         Parameters
         ----------
         strict
-            Whether a row that DynamoDB would refuse is an error, or null.
+            Whether a row that DynamoDB would refuse is an error; otherwise it is null.
 
         Raises
         ------
@@ -187,9 +187,9 @@ def to_dynamodb_json(data: Any, schema: ItemSchema | pa.Schema | str | None = No
     Parameters
     ----------
     data
-        A record batch, a table, a reader of batches, or any other data frame that offers itself as Arrow.
+        A record batch, a table, a reader of batches, or any other data frame that exports itself as Arrow.
     schema
-        DynamoDB's types of the columns, by name, where a file format has lost them.
+        DynamoDB's types of the columns, by name, if a file format has lost them.
 
     Raises
     ------
@@ -201,8 +201,8 @@ def to_dynamodb_json(data: Any, schema: ItemSchema | pa.Schema | str | None = No
         An array points outside its own memory.
     """
     reader = record_batch_reader(data)
-    wanted = reader.schema if schema is None else _restored(reader.schema, arrow_schema_of(schema))
-    # Schemas of different metadata are equal to Arrow, their bytes are not.
+    wanted = reader.schema if schema is None else _with_types(reader.schema, arrow_schema_of(schema))
+    # Arrow takes schemas that differ in their metadata for equal, their bytes differ.
     key = wanted.serialize().to_pybytes()
     encoder, lines, row = _pool.take(key) or Encoder(wanted), list[bytes](), 0
     for batch in checked_batches(reader):
@@ -217,7 +217,7 @@ def _require_all(refusals: Iterable[Refusal]) -> None:
         raise EncodeError(refusal.message, refusal.row, refusal.attribute, refusal.rule)
 
 
-def _restored(found: pa.Schema, wanted: pa.Schema) -> pa.Schema:
+def _with_types(found: pa.Schema, wanted: pa.Schema) -> pa.Schema:
     return pa.schema([wanted.field(field.name) if field.name in wanted.names else field for field in found])
 
 
@@ -225,7 +225,7 @@ def _cast(batch: pa.RecordBatch, wanted: pa.Schema) -> pa.RecordBatch:
     columns = []
     for column, target in zip(batch.columns, wanted, strict=True):
         if column.type == target.type:
-            # pyarrow 25 casts some arrays to their own type wrongly: slices with run ends to other values.
+            # pyarrow 25 casts some arrays to their own type wrongly: slices of run-end encoded ones to other values.
             columns.append(column)
             continue
         try:
@@ -238,6 +238,6 @@ def _cast(batch: pa.RecordBatch, wanted: pa.Schema) -> pa.RecordBatch:
 
 
 def warm() -> None:
-    """Compile the loops that check and print, or load them from where they are kept."""
+    """Compile the loops that check and print, or load them from the cache."""
     batch = pa.RecordBatch.from_pydict({"a": ["a"], "_rescue": ['{"b":{"S":"b"}}']})
     Encoder(batch.schema).encode_lines(batch)

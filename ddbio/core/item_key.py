@@ -1,9 +1,9 @@
-"""Give each item's key one identity and one 64-bit hash, whatever its spelling or the types of its columns.
+"""Identify items by their keys: as bytes, as 64-bit hashes, and as fingerprints to find duplicates by.
 
-The identity is, for each key attribute in the order asked: its type's letter (``S``, ``N`` or ``B``), the length of its
-content in four bytes, little-endian, and the content: UTF-8, the service's own spelling of the number, or the bytes.
-Equal identities are equal keys and the other way round: N 1, 1.0 and 1E0 are one key, S "1" is another. The hash is the
-XXH64 of the identity with seed 0: the same on every machine and in every release. Refuses an item without its key.
+The identity of a key is, for each key attribute in the given order: the letter of its type (``S``, ``N`` or ``B``), the
+length of its content in four bytes, little-endian, and the content: UTF-8, the number in canonical form, or the bytes.
+Equal identities mean equal keys, whatever the text form or the column types: N 1, 1.0 and 1E0 are one key, S "1" is
+another. The hash is the XXH64 of the identity with seed 0: the same on every machine and in every release.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def key_identity(item: Item, keys: Sequence[str]) -> bytes:
     Parameters
     ----------
     item
-        In wire form.
+        The parsed DynamoDB JSON.
     keys
         The key attributes' names: partition key, then sort key.
 
@@ -90,7 +90,7 @@ def key_hashes(batch: pa.RecordBatch, keys: Sequence[str]) -> _Words:
     Raises
     ------
     SchemaError
-        The batch has no such column, or a row lacks a key attribute, or it is neither S, N nor B.
+        The batch has no such column, a row lacks a key attribute, or a key attribute is not S, N or B.
     DecodeError
         A number is beyond 38 digits or out of range.
     """
@@ -106,7 +106,7 @@ def key_hashes(batch: pa.RecordBatch, keys: Sequence[str]) -> _Words:
     for name in keys:
         lacking |= batch.column(fields[name].name).is_null().to_numpy(zero_copy_only=False)
     hashes = _hashes([(batch.column(fields[name].name), fields[name]) for name in keys])
-    # What a column could not hold is in the rescue column.
+    # A key that its column could not hold is in the rescue column.
     if lacking.any():
         rows = np.flatnonzero(lacking)
         hashes[rows], is_left = _rescued_hashes(take_rows(batch, rows), [fields[name] for name in keys])
@@ -116,7 +116,7 @@ def key_hashes(batch: pa.RecordBatch, keys: Sequence[str]) -> _Words:
 
 
 def _key_columns(batch: pa.RecordBatch, keys: Sequence[str]) -> pa.RecordBatch:
-    """Return the columns that keys may be in, of types that DynamoDB has."""
+    """Return the columns that may hold keys, converted to types that DynamoDB has."""
     kept = [field for field in batch.schema if field.name == RESCUE_NAME or name_of_field(field) in keys]
     fields, _ = plain_fields(pa.schema(kept), _OPTIONS)
     columns = [time_array(plain_array(batch.column(field.name)), _OPTIONS).cast(field.type) for field in fields]
@@ -175,7 +175,7 @@ def _rescued_keys(batch: pa.RecordBatch, names: Sequence[str]) -> list[list[tupl
             items = Decoder(schema).decode(b"\n".join(texts), "items")
         except DecodeError:
             return found
-        # Each text begins and ends an item: as many items as texts are one in each.
+        # Each text begins and ends an item: if there are as many items as texts, each text is one.
         if items.num_rows != batch.num_rows:
             return found
         for columns, name in zip(found, names, strict=True):
@@ -208,19 +208,19 @@ def _hashed(contents: Sequence[_Spans], tags: np.ndarray[Any, Any]) -> _Words:
 
 
 class Fingerprints(NamedTuple):
-    """Hold 128 bits of each row's key, in two words: what a hundred million rows share none of by chance."""
+    """Hold 128 bits of each row's key in two words: enough that no two of 100 million keys collide by chance."""
 
     high: _Words
     low: _Words
 
     @classmethod
     def joined(cls, parts: Sequence[Fingerprints]) -> Fingerprints:
-        """Return the prints of several batches as one."""
+        """Return the fingerprints of several batches as one."""
         return cls(np.concatenate([each.high for each in parts]), np.concatenate([each.low for each in parts]))
 
 
 def key_fingerprints(batch: pa.RecordBatch, keys: Sequence[str]) -> Fingerprints:
-    """Return the prints of each row's key: equal for equal keys.
+    """Return the fingerprint of each row's key: equal for equal keys.
 
     Raises
     ------
@@ -235,25 +235,28 @@ def key_fingerprints(batch: pa.RecordBatch, keys: Sequence[str]) -> Fingerprints
 
 
 class KeySet:
-    """Remember the prints of keys in sorted runs, each twice the next one or longer."""
+    """Find repeated keys in a long stream, at 16 bytes a key.
+
+    Fingerprints are held in sorted runs, each at least twice as long as the next.
+    """
 
     def __init__(self) -> None:
         self._runs: list[Fingerprints] = []
 
-    def add(self, prints: Fingerprints) -> _Flags:
-        """Return which rows have a key that is new; of rows that share one, the first counts as new."""
-        order = _order(prints)
-        sorted_ = Fingerprints(prints.high[order], prints.low[order])
+    def add(self, fingerprints: Fingerprints) -> _Flags:
+        """Return which rows have a new key; of several rows with one key, the first has it."""
+        order = _order(fingerprints)
+        sorted_ = Fingerprints(fingerprints.high[order], fingerprints.low[order])
         new = np.ones(len(order), bool)
         new[1:] = (sorted_.high[1:] != sorted_.high[:-1]) | (sorted_.low[1:] != sorted_.low[:-1])
         for run in self._runs:
             new &= ~_held(run, sorted_)
-        self._keep(Fingerprints(sorted_.high[new], sorted_.low[new]))
+        self._insert(Fingerprints(sorted_.high[new], sorted_.low[new]))
         mask = np.empty(len(order), bool)
         mask[order] = new
         return mask
 
-    def _keep(self, run: Fingerprints) -> None:
+    def _insert(self, run: Fingerprints) -> None:
         while self._runs and len(self._runs[-1].high) < 2 * len(run.high):
             other = self._runs.pop()
             run = Fingerprints.joined([other, run])
@@ -262,27 +265,27 @@ class KeySet:
         self._runs.append(run)
 
 
-def _order(prints: Fingerprints) -> np.ndarray[Any, np.dtype[np.intp]]:
-    """Return the order of the prints; equal ones keep theirs."""
-    order = np.argsort(prints.high, kind="stable")
-    high = prints.high[order]
+def _order(fingerprints: Fingerprints) -> np.ndarray[Any, np.dtype[np.intp]]:
+    """Return a stable order of the fingerprints."""
+    order = np.argsort(fingerprints.high, kind="stable")
+    high = fingerprints.high[order]
     if not (high[1:] == high[:-1]).any():
         return order
-    # Equal words need not be equal prints.
-    return np.lexsort((prints.low, prints.high))
+    # Fingerprints with equal first words may differ in the second.
+    return np.lexsort((fingerprints.low, fingerprints.high))
 
 
-def _held(run: Fingerprints, prints: Fingerprints) -> _Flags:
-    """Return which of sorted prints a run holds."""
+def _held(run: Fingerprints, fingerprints: Fingerprints) -> _Flags:
+    """Return which of some sorted fingerprints a run holds."""
     if not len(run.high):
-        return np.zeros(len(prints.high), bool)
-    first = np.searchsorted(run.high, prints.high)
+        return np.zeros(len(fingerprints.high), bool)
+    first = np.searchsorted(run.high, fingerprints.high)
     held = np.zeros(len(first), bool)
     while True:
-        # Where a run has several prints of one first word, each is looked at.
+        # If a run has several fingerprints with one first word, each is compared.
         place = np.minimum(first, len(run.high) - 1)
-        same = (first < len(run.high)) & (run.high[place] == prints.high)
-        held |= same & (run.low[place] == prints.low)
+        same = (first < len(run.high)) & (run.high[place] == fingerprints.high)
+        held |= same & (run.low[place] == fingerprints.low)
         if not (same & ~held).any():
             return held
         first = first + (same & ~held)

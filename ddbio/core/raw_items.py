@@ -1,7 +1,8 @@
-"""Read DynamoDB JSON as items that stay the text they are: found, checked, weighed and hashed by key, never decoded.
+"""Pass items on as the text they came as: found, checked, measured and hashed by key, but not decoded.
 
-What the compiled walk does not plainly take is left to the plain reference, item by item. Refuses what is no DynamoDB
-JSON; an item that DynamoDB would not take is none the less an item, for the writer to refuse.
+``RawItemReader`` does this for writes; ``PageSplitter`` cuts pages into export lines. The plain reference reads what
+the compiled walk does not take. Text that is not DynamoDB JSON is a DecodeError; an item that breaks a rule of the
+table is passed on, marked as doubtful, for the writer to reject.
 """
 
 from __future__ import annotations
@@ -39,16 +40,16 @@ if TYPE_CHECKING:
     from ddbio.core.text.framing import Framing
 
 PIECE_BYTES = 2 << 20
-"""Text is walked about this much at a time, so that it stays in the processor's caches."""
+"""Bytes of text to walk at a time, so that it stays in the processor's caches."""
 
 MAX_DOCUMENT_BYTES = 32 << 20
 """The largest item, a list of the longest numbers, is 18.4 MB of text."""
 
-# What texts of one item take without their escapes; an item has no more than 400 KB.
+# Space for the texts of one item without their escapes; an item has no more than 400 KB.
 _SIDE_BYTES = 512 * 1024
 _LEAST_ITEM_BYTES = 48
 _SCRATCH_BYTES = 8192
-_DIGITS_ROOM = 128
+_DIGITS_BYTES = 128
 _QUOTE = ord('"')
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _LINE = re.compile(r"^line [0-9]+")
@@ -56,22 +57,22 @@ _LINE = re.compile(r"^line [0-9]+")
 
 @dataclass(frozen=True)
 class RawItems:
-    """Hold items as their text, each with what a write has to know of it.
+    """Hold items as text, each with what a write needs to know of it.
 
     Attributes
     ----------
     data
-        The text; what is around the items is of no meaning.
+        The text; bytes between the items have no meaning.
     spans
-        ``[n_items × 2]``: where each item begins and ends.
+        ``[n_items × 2]``: start and end of each item.
     sizes
-        What DynamoDB counts for each item, in bytes.
+        The size of each item in bytes, as DynamoDB counts it.
     hashes
-        Of each item's key, as ``key_hashes`` has them.
+        The hash of each item's key, as ``key_hashes`` returns it.
     values
-        ``[n_items × n_values × 2]``: where the values of the key attributes, and of the one to compare, begin and end.
+        ``[n_items × n_values × 2]``: start and end of the values of the key attributes and of the one to compare.
     doubtful
-        Items of which only the reference knows whether they can be written; of the others all of this is known.
+        Items that only the reference can check; sizes, hashes and values are valid for the other items only.
     """
 
     data: npt.NDArray[np.uint8]
@@ -86,26 +87,26 @@ class RawItems:
 
     @property
     def num_rows(self) -> int:
-        """Return how many items there are, as of a record batch."""
+        """Return the number of items, under the name that a record batch has for it."""
         return len(self.spans)
 
     @property
     def nbytes(self) -> int:
-        """Return the bytes of the items' texts and of what is known of them."""
+        """Return the bytes of the items' texts and of the arrays beside them."""
         return int(len(self.data) + self.spans.nbytes + self.values.nbytes + 17 * len(self))
 
     def text(self, row: int) -> bytes:
-        """Return an item as it came."""
+        """Return the text of an item."""
         start, stop = self.spans[row]
         return self.data[start:stop].tobytes()
 
     def value(self, row: int, number: int) -> bytes:
-        """Return one of the values that were asked for as it came; only of an item that is not doubtful."""
+        """Return the text of a key attribute's or the compared value; the item must not be doubtful."""
         start, stop = self.values[row, number]
         return self.data[start:stop].tobytes()
 
     def take(self, rows: npt.NDArray[np.int64]) -> RawItems:
-        """Return some of the items, which share the text."""
+        """Return some of the items, on the same text."""
         return RawItems(
             self.data, self.spans[rows], self.sizes[rows], self.hashes[rows], self.values[rows], self.doubtful[rows]
         )
@@ -116,7 +117,7 @@ class RawItems:
 
 
 def joined_items(parts: Sequence[RawItems]) -> RawItems:
-    """Return the items of several as one; text around the items of each stays behind."""
+    """Return several ``RawItems`` as one, without the text around them."""
     parts = [part for part in parts if len(part)] or parts[:1]
     if len(parts) == 1:
         return parts[0]
@@ -135,7 +136,7 @@ def joined_items(parts: Sequence[RawItems]) -> RawItems:
 
 
 class RawItemReader:
-    """Read items for one table; keep one per thread. It stands where a decoder of pages does.
+    """Read items for one table, with the interface of a decoder of pages; keep one per thread.
 
     Parameters
     ----------
@@ -144,14 +145,14 @@ class RawItemReader:
     index_keys
         Keys of the table's indexes.
     compared
-        An attribute that every item needs beside its key.
+        An attribute to compare, which every item needs besides its key.
     """
 
     def __init__(
         self, keys: Mapping[str, str], index_keys: Iterable[IndexKey] = (), compared: str | None = None
     ) -> None:
         self.log = MisfitLog()
-        """What fitted no column: nothing, as there are none."""
+        """An empty log: without columns there are no misfits."""
         rules = key_rules(keys, index_keys)
         marks = list(keys) + [name for name in filter(None, [compared]) if name not in keys]
         names = list(rules) + [name for name in marks if name not in rules]
@@ -170,7 +171,7 @@ class RawItemReader:
             state=np.zeros(STATE_LENGTH, np.int64),
             frames=np.zeros(walk.FRAMES * walk.MAX_LEVELS, np.int64),
             names=np.zeros(walk.MAX_NAMES, np.uint64),
-            digits=np.zeros(_DIGITS_ROOM, np.uint8),
+            digits=np.zeros(_DIGITS_BYTES, np.uint8),
             scratch=np.zeros(_SCRATCH_BYTES, np.uint8),
             marks=np.zeros(walk.MAX_ELEMENTS, np.int64),
             slots=np.zeros(2 * walk.MAX_ELEMENTS, np.int64),
@@ -188,20 +189,20 @@ class RawItemReader:
         )
 
     def decode_batches(self, data: bytes, framing: Framing) -> list[RawItems]:
-        """Return the items of one page, or of lines; see ``read``."""
+        """Return the items of one page or of lines, as ``read`` yields them."""
         return list(self.read(data, framing))
 
     def read(self, data: bytes, framing: Framing) -> Iterator[RawItems]:
-        """Yield the items of one page, or of lines, some megabytes at a time; see ``read_blocks``."""
+        """Yield the items of one page or of lines, some megabytes at a time."""
         return self.read_blocks([data], framing)
 
     def read_blocks(self, blocks: Iterable[bytes | memoryview], framing: Framing) -> Iterator[RawItems]:
-        """Yield the items of text that comes in blocks; little more than a block is held.
+        """Yield the items of text that comes in blocks, holding little more than one block.
 
         Parameters
         ----------
         blocks
-            Each ends where a line ends; none is used after the next was asked for. A page is one block.
+            Each ends at a line end, and is not used once the next is taken. A page is one block.
 
         Raises
         ------
@@ -218,7 +219,7 @@ class RawItemReader:
             walked = yield from self._read_whole_documents(data, framing)
             first_line += data.count(b"\n", 0, walked)
             rest = data[walked:]
-            # No item is as large: what is not walked by now is broken, which the reference tells.
+            # No item is as large: the text is broken, and the reference says how.
             if len(rest) > MAX_DOCUMENT_BYTES:
                 yield self._of_reference(data, walked, framing, first_line - data.count(b"\n", 0, walked))
                 first_line += rest.count(b"\n")
@@ -227,14 +228,14 @@ class RawItemReader:
             yield self._of_reference(data, walked, framing, first_line - data.count(b"\n", 0, walked))
 
     def _read_whole_documents(self, data: bytes, framing: Framing) -> Generator[RawItems, None, int]:
-        """Yield the items of documents that the walk takes; return where the first begins that it does not."""
+        """Yield the items of documents that the walk takes; return the position of the first that it does not take."""
         place, most = 0, len(data) if framing == "page" else PIECE_BYTES
         while place < len(data):
             piece = data[place : _cut(data, place, most)]
             items, walked = self._walk(piece, framing)
             if not walked and place + len(piece) == len(data):
                 return place
-            # A document of many lines may go on behind the piece.
+            # A document of many lines may go on after the piece.
             most = 4 * most if not walked else max(PIECE_BYTES, most // 4)
             if len(items):
                 yield items
@@ -242,12 +243,12 @@ class RawItemReader:
         return place
 
     def _of_reference(self, data: bytes, place: int, framing: Framing, first_line: int) -> RawItems:
-        """Return the items of text that the walk does not take from a place on, each spelled anew."""
+        """Return the items of text after a position, read by the reference and printed anew."""
         try:
             lines = "\n".join(map(compact_json, checked_items(data[place:], framing))).encode()
         except DecodeError:
             try:
-                # Only from its beginning on does text tell where it is broken.
+                # Read from the beginning, to find the line of the error.
                 deque(checked_items(data, framing), 0)
             except DecodeError as error:
                 raise _shifted(error, first_line - 1) from None
@@ -255,7 +256,7 @@ class RawItemReader:
         return self._walk(lines, "items")[0]
 
     def _walk(self, piece: bytes, framing: Framing) -> tuple[RawItems, int]:
-        """Return the items of whole documents, and the bytes that these are."""
+        """Return the items of whole documents, and the number of bytes these take."""
         begin, work = _SIDE_BYTES + PAD, self._work
         data = allocate(begin + len(piece) + PAD)
         stop = len(data) - PAD
@@ -265,19 +266,19 @@ class RawItemReader:
         if not is_utf8(piece):
             return self._items(data, 0), 0
         while ended == walk.NO_ROOM:
-            self._make_room(len(piece) // _LEAST_ITEM_BYTES + 1)
+            self._reserve(len(piece) // _LEAST_ITEM_BYTES + 1)
             work = self._work._replace(data=data)
             state[SIDE], state[SIDE_END] = 0, begin
             ended = walk.find_items(work, FRAMINGS[framing], stop)
             if ended == walk.NO_ROOM:
-                self._make_room(4 * int(work.asked[walk.ROOM]))
+                self._reserve(4 * int(work.asked[walk.ROOM]))
         items = self._items(data, int(state[ROWS]))
         if items.doubtful.any() and not self._are_legal(items):
             return self._items(data, 0), 0
         return items, len(piece) if ended == walk.WHOLE else int(state[PLACE]) - begin
 
     def _are_legal(self, items: RawItems) -> bool:
-        """Return whether all doubtful items are DynamoDB JSON at least."""
+        """Return whether all doubtful items are at least DynamoDB JSON."""
         try:
             for row in np.flatnonzero(items.doubtful).tolist():
                 check_item(parse_json(items.text(row)))
@@ -285,7 +286,7 @@ class RawItemReader:
             return False
         return True
 
-    def _make_room(self, count: int) -> None:
+    def _reserve(self, count: int) -> None:
         work = self._work
         if count > work.asked[walk.ROOM]:
             work.asked[walk.ROOM] = count
@@ -310,26 +311,26 @@ class RawItemReader:
 
 
 class ExportLines(NamedTuple):
-    """Hold lines and how many they are."""
+    """Hold lines of an export, ``{"Item":{…}}``, and their number."""
 
     text: bytes
     items: int
 
     @property
     def nbytes(self) -> int:
-        """Return the lines' bytes."""
+        """Return the number of bytes."""
         return len(self.text)
 
 
 class PageSplitter:
-    """Print the items of pages as lines; keep one per thread, in the place of a decoder."""
+    """Print the items of pages as export lines, with the interface of a decoder; keep one per thread."""
 
     def __init__(self) -> None:
         self.log = MisfitLog()
         self._data = self._out = allocate(0)
 
     def decode_batches(self, data: bytes, framing: Framing) -> list[ExportLines]:
-        """Return the lines of a page's items, every value as it came over the wire.
+        """Return the lines of a page's items, every value in the bytes it was received as.
 
         Raises
         ------
@@ -356,12 +357,12 @@ def _rule(name: str, rule: KeyRule | None, keys: list[str]) -> tuple[int, int, i
 
 
 def _cut(data: bytes, place: int, most: int) -> int:
-    """Return where a piece ends: behind a line, if one ends in it or behind."""
+    """Return the end of a piece: the first line end after ``most`` bytes, or the end of the data."""
     return len(data) if place + most >= len(data) else data.find(b"\n", place + most) + 1 or len(data)
 
 
 def _shifted(error: DecodeError, lines: int) -> DecodeError:
-    """Return an error of text that begins behind some lines."""
+    """Return an error with its line counted from some lines earlier."""
     if error.line is None or not lines:
         return error
     line = error.line + lines
@@ -369,5 +370,5 @@ def _shifted(error: DecodeError, lines: int) -> DecodeError:
 
 
 def warm() -> None:
-    """Compile the walk, or load it from where it is kept."""
+    """Compile the walk, or load it from the cache."""
     RawItemReader({"a": "S"}).decode_batches(b"{}", "items")

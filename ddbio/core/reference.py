@@ -20,8 +20,8 @@ from ddbio.core.rescue import (
     OTHER_TYPE,
     UNKNOWN,
     KeptNull,
+    MisfitError,
     MisfitLog,
-    UnfitError,
     given_twice,
     null_value,
     rescue_text,
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
 Convert: TypeAlias = Callable[[AttributeValue], Any]
-"""From a checked attribute value to what ``pyarrow.array`` takes; raises UnfitError or KeptNull."""
+"""From a checked attribute value to what ``pyarrow.array`` takes; raises MisfitError or KeptNull."""
 
 _Restore: TypeAlias = Callable[[Any], Any]
 """From a Python value of a column, not None, to its attribute value or the content of one."""
@@ -56,9 +56,9 @@ class RowBuilder:
     Parameters
     ----------
     above
-        What the paths of misfits begin with.
+        A prefix for the paths of misfits.
     drop
-        Attributes of which no misfit is kept.
+        Attributes whose misfits are dropped.
     """
 
     def __init__(self, schema: pa.Schema, *, keep_nulls: bool, above: str = "", drop: Sequence[str] = ()) -> None:
@@ -73,7 +73,7 @@ class RowBuilder:
         }
 
     def batch(self, items: Sequence[Item], log: MisfitLog) -> pa.RecordBatch:
-        """Return one row per item; what fits no column is counted in ``log`` and put in the rescue column."""
+        """Return one row per item; values that fit no column are counted in ``log`` and go to the rescue column."""
         columns: dict[str, list[Any]] = {name: [None] * len(items) for name in self._converters}
         rescues: list[str | None] = []
         for row, item in enumerate(items):
@@ -81,14 +81,14 @@ class RowBuilder:
             for name, value in item.items():
                 convert = self._converters.get(name)
                 if convert is None:
-                    log.add(UnfitError(self._above + name, UNKNOWN, value), is_dropped=name in self.drop)
+                    log.add(MisfitError(self._above + name, UNKNOWN, value), is_dropped=name in self.drop)
                     if name not in self.drop:
                         rescued[name] = value
                     continue
                 try:
                     columns[name][row] = convert(value)
-                except UnfitError as unfit:
-                    log.add(unfit, is_dropped=name in self.drop)
+                except MisfitError as misfit:
+                    log.add(misfit, is_dropped=name in self.drop)
                     if name not in self.drop:
                         rescued[name] = value
                 except KeptNull:
@@ -99,7 +99,7 @@ class RowBuilder:
 
 
 def _converter(field: pa.Field[Any], path: str, *, keep_nulls: bool) -> Convert:
-    """Return the conversion of a column or of a map's member, where null alone cannot say NULL."""
+    """Return the conversion of a column or a struct's member, where null means missing, or NULL if those are merged."""
     if tag_of_field(field) == "JSON":
         return compact_json
     convert = _element_converter(field, path, keep_nulls=keep_nulls)
@@ -113,7 +113,7 @@ def _converter(field: pa.Field[Any], path: str, *, keep_nulls: bool) -> Convert:
 
 
 def _element_converter(field: pa.Field[Any], path: str, *, keep_nulls: bool) -> Convert:
-    """Return the conversion of a list's element, where null says NULL because no element is ever missing."""
+    """Return the conversion of a list's element or a map's value, where null means NULL: none is ever missing."""
     tag = tag_of_field(field)
     if tag == "JSON":
         return compact_json
@@ -123,11 +123,11 @@ def _element_converter(field: pa.Field[Any], path: str, *, keep_nulls: bool) -> 
         if "NULL" in value:
             return None
         if tag not in value:
-            raise UnfitError(path, OTHER_TYPE, value)
+            raise MisfitError(path, OTHER_TYPE, value)
         try:
             return convert_content(value[tag])
         except _DoesNotFitError:
-            raise UnfitError(path, DOES_NOT_FIT, value) from None
+            raise MisfitError(path, DOES_NOT_FIT, value) from None
 
     return convert
 
@@ -173,7 +173,7 @@ def _struct_converter(arrow_type: pa.DataType, path: str, *, keep_nulls: bool) -
         converted = {}
         for name, value in members.items():
             if name not in converters:
-                raise UnfitError(f"{path}.*", UNKNOWN, {name: value})
+                raise MisfitError(f"{path}.*", UNKNOWN, {name: value})
             column, convert_member = converters[name]
             converted[column] = convert_member(value)
         return converted
@@ -225,10 +225,9 @@ def _float_converter(largest: float) -> Callable[[str], float]:
 
 
 def items_of(batch: pa.RecordBatch) -> Iterator[Item]:
-    """Yield the item of each row: null means missing, rescued attributes are back in their place.
+    """Yield the item of each row: null means missing, and rescued attributes are back in their place.
 
-    Sets, NULL and JSON text are told apart by the field metadata ``ddb:type``; a batch without it is read by its Arrow
-    types alone.
+    Field metadata ``ddb:type`` says which columns are sets, NULL or JSON text; without it the Arrow type decides.
 
     Raises
     ------
@@ -256,19 +255,19 @@ def items_of(batch: pa.RecordBatch) -> Iterator[Item]:
 
 
 def checked_json(text: bytes, check: Callable[[Any], None], path: str) -> Any:
-    """Return the item, or the attribute value, that a text of DynamoDB JSON holds.
+    """Return the item or the attribute value in a text of DynamoDB JSON.
 
     Parameters
     ----------
     check
-        Refuses what is none: ``check_item`` or ``check_value``.
+        ``check_item`` or ``check_value``.
     path
-        What an error's message begins with.
+        The beginning of an error's message.
 
     Raises
     ------
     DecodeError
-        It holds none.
+        The text holds none.
     """
     try:
         parsed = parse_json(text)
@@ -295,7 +294,7 @@ def _column(column: pa.Array[Any], field: pa.Field[Any]) -> list[AttributeValue 
 
 
 def _restorer(field: pa.Field[Any]) -> _Restore:
-    """Return the way from a Python value that is not None to its attribute value."""
+    """Return the conversion of a column's Python values, None aside, to attribute values."""
     tag = tag_of_field(field)
     if tag == "JSON":
         return lambda text: checked_json(text.encode(), check_value, field.name)

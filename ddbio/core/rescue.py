@@ -1,4 +1,4 @@
-"""Keep what no column can hold, as exact DynamoDB JSON, and count it; refuses to let any of it pass unseen."""
+"""Put values that fit no column into the rescue column, as exact DynamoDB JSON, and count them as misfits."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ OTHER_TYPE = "another type"
 DOES_NOT_FIT = "does not fit the column"
 
 OnMisfit: TypeAlias = Literal["rescue", "fail", "drop"]
-"""What becomes of a value that fits no column; only what is named is dropped."""
+"""What becomes of a value that fits no column; ``drop`` concerns the attributes named with it, others are rescued."""
 
 _LONGEST_EXAMPLE = 200
 
 
 @dataclass(frozen=True, slots=True)
 class Misfit:
-    """Say how often values under one path did not fit the schema, with the first of them."""
+    """Count the values under one path that did not fit the schema, with the first as an example."""
 
     path: str
-    """``name``, ``map.name``, ``list[]``; ``map.*`` for a member the schema lacks."""
+    """``name``, ``map.name``, ``list[]``; ``map.*`` for a member that the schema lacks."""
 
     kind: str
     """``not in the schema``, ``another type`` or ``does not fit the column``."""
@@ -37,11 +37,11 @@ class Misfit:
     """The first such value as DynamoDB JSON, cut after 200 characters."""
 
     dropped: int = 0
-    """How many of them were not kept either, for their attribute may be dropped."""
+    """How many of them were dropped, as their attribute may be."""
 
 
-class UnfitError(Exception):
-    """Carry one value that a column cannot hold from where it was met to the rescue."""
+class MisfitError(Exception):
+    """Carry a value that its column cannot hold to where it is rescued."""
 
     def __init__(self, path: str, kind: str, value: AttributeValue) -> None:
         super().__init__(path, kind, value)
@@ -50,8 +50,8 @@ class UnfitError(Exception):
         self.value = value
 
 
-class KeptNull(Exception):  # noqa: N818 - no error: the value is well, the column cannot show it
-    """Say that a NULL inside a map is to be told from a missing member."""
+class KeptNull(Exception):  # noqa: N818 - no error: the value is fine, but null in its column would mean missing
+    """Carry a NULL to the rescue column, which tells it from a missing attribute or member."""
 
 
 class MisfitLog:
@@ -62,13 +62,13 @@ class MisfitLog:
         self._dropped: dict[tuple[str, str], int] = {}
         self._examples: dict[tuple[str, str], str] = {}
 
-    def add(self, unfit: UnfitError, *, is_dropped: bool = False) -> None:
+    def add(self, misfit: MisfitError, *, is_dropped: bool = False) -> None:
         """Count one value, and whether it was dropped."""
-        is_known = (unfit.path, unfit.kind) in self._examples
-        self.add_texts(unfit.path, unfit.kind, "" if is_known else compact_json(unfit.value), is_dropped=is_dropped)
+        is_known = (misfit.path, misfit.kind) in self._examples
+        self.add_texts(misfit.path, misfit.kind, "" if is_known else compact_json(misfit.value), is_dropped=is_dropped)
 
     def add_texts(self, path: str, kind: str, first: str, count: int = 1, *, is_dropped: bool = False) -> None:
-        """Count so many values of which the first is this compact JSON, and whether they were dropped."""
+        """Count some values, of which ``first`` is the first as compact JSON, and whether they were dropped."""
         key = (path, kind)
         self._counts[key] = self._counts.get(key, 0) + count
         if is_dropped:
@@ -77,7 +77,7 @@ class MisfitLog:
             self._examples[key] = first if len(first) <= _LONGEST_EXAMPLE else first[: _LONGEST_EXAMPLE - 1] + "…"
 
     def merge(self, other: MisfitLog) -> None:
-        """Count everything ``other`` has counted."""
+        """Add the counts of another log."""
         for key, count in other._counts.items():
             self._counts[key] = self._counts.get(key, 0) + count
             self._examples.setdefault(key, other._examples[key])
@@ -91,7 +91,7 @@ class MisfitLog:
         ]
 
     def require_empty(self) -> None:
-        """Raise SchemaError naming the first misfit that was not dropped, if there is one."""
+        """Raise a SchemaError for the first misfit that was not dropped, if there is one."""
         for misfit in self.misfits():
             if misfit.count == misfit.dropped:
                 continue
@@ -102,7 +102,7 @@ class MisfitLog:
 
 
 def rescue_text(rescued: Item | None) -> str | None:
-    """Return the row of the rescue column: one JSON object, attributes in the order of their names, or None."""
+    """Return the text of a row's rescue column: one JSON object, sorted by attribute, or None."""
     return compact_json(dict(sorted(rescued.items()))) if rescued else None
 
 
@@ -112,10 +112,10 @@ def null_value() -> dict[str, Any]:
 
 
 def given_twice(row: int, name: str) -> EncodeError:
-    """Return the error for an attribute that is in its column and in the rescue column: either value would be lost."""
+    """Return the error for an attribute that is in its column and in the rescue column: one value would be lost."""
     return EncodeError(f"row {row}: {RESCUE_NAME}: {twice_reason(name)}", row, RESCUE_NAME, "duplicate")
 
 
 def twice_reason(name: str) -> str:
-    """Return why a row is refused that has an attribute in its column and in the rescue column."""
+    """Return the message for an attribute that is in its column and in the rescue column."""
     return f"the attribute {name!r} is in its column and in the rescue column"

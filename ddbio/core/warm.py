@@ -1,4 +1,4 @@
-"""Compile every loop ahead of its first use, or load it from where it is kept; refuses nothing."""
+"""Compile every loop ahead of its first use, or load it from the cache."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = ["WARM_UPS", "warm"]
 
-# A value of every type, and of every type of column for numbers.
+# A value of every type, and of every column type for numbers.
 _ITEM = (
     b'{"s":{"S":"a"},"n":{"N":"1"},"d":{"N":"1.5"},"t":{"N":"1e60"},"b":{"B":"AA=="},"o":{"BOOL":true},'
     b'"z":{"NULL":true},"ss":{"SS":["a"]},"ns":{"NS":["1"]},"bs":{"BS":["AA=="]},"l":{"L":[{"N":"1"}]},'
@@ -36,7 +36,7 @@ def _items() -> pa.RecordBatch:
 
 
 def _decode_sparsely() -> None:
-    # More slots than such small data may have: its blocks are kept apart.
+    # More slots than such small data may have: the decoder keeps its blocks apart.
     columns = [pa.field(f"a{number}", pa.string()) for number in range(_WIDE_COLUMNS)]
     Decoder(pa.schema(columns), item_size=True).decode(b"{}\n" * _WIDE_ROWS, "items")
 
@@ -76,19 +76,19 @@ WARM_UPS: tuple[Callable[[], object], ...] = (
     _decode_misfits,
     _decode_changes,
 )
-"""What calls every loop with every type of argument: whoever adds a loop adds a call of it.
+"""Functions that together call every loop with every type of argument: whoever adds a loop adds a call of it.
 
-Processes that share the work take them in this order: those that only need what the first compiles come last.
+Processes that share the work take them in this order; those that need no loop of their own come last.
 """
 
 
 def warm(part: int | None = None) -> None:
-    """Compile all loops, or load them from where they are kept.
+    """Compile all loops, or load them from the cache.
 
     Parameters
     ----------
     part
-        The place of the one of ``WARM_UPS`` to call; all by default.
+        The index of the one of ``WARM_UPS`` to call; all by default.
     """
     for warm_up in WARM_UPS if part is None else WARM_UPS[part : part + 1]:
         warm_up()

@@ -211,6 +211,6 @@ def test_batches_of_many_pieces_come_out_whole():
     encoder = Encoder(wide.schema)
     for batch in (wide, wide.slice(39_990), wide.slice(7, 30_000)):
         lines = encoder.encode_lines(batch).splitlines()
-        texts = texts_of(encoder.lend(batch))
+        texts = texts_of(encoder.encode_view(batch))
         assert lines == texts
         assert [json.loads(line)["a"]["N"] for line in lines] == [str(each) for each in batch.column("a").to_pylist()]

@@ -146,7 +146,7 @@ class _PlainLineEncoder:
 
     def encode(self, rows: pa.RecordBatch) -> EncodedLines:
         prefix, suffix = self._edges
-        encoded = self._encoder.lend(rows, prefix=prefix, suffix=suffix)
+        encoded = self._encoder.encode_view(rows, prefix=prefix, suffix=suffix)
         if not self._is_ion:
             return EncodedLines(rows, encoded.buffer, encoded.offsets, encoded.refusals)
         text = np.frombuffer(to_ion_lines(encoded.buffer.tobytes()), np.uint8)
@@ -177,7 +177,7 @@ class _CsvLineEncoder:
     def encode(self, rows: pa.RecordBatch) -> EncodedLines:
         items = self._columns.items(rows)
         # Only the encoder knows which items DynamoDB takes; the text it makes is not used.
-        refusals = (*self._encoder.lend(items).refusals, *self._columns.refusals(items))
+        refusals = (*self._encoder.encode_view(items).refusals, *self._columns.refusals(items))
         return EncodedLines(items, *self._columns.lines(items), refusals)
 
 

@@ -1,1 +1,1 @@
-"""Read and write the text Ion of exports and imports."""
+"""Read and write text Ion, the other format of exports and imports."""

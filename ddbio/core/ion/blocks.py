@@ -28,12 +28,12 @@ if TYPE_CHECKING:
     from typing_extensions import Buffer
 
 PIECE_BYTES = 8 << 20
-"""So much is printed at a time, unless one line is more."""
+"""Bytes to print at a time, unless one line is longer."""
 
 OPENING = b"$ion_1_0 {Item:"
-"""What a line begins with, before its item."""
+"""The beginning of a line, before its item."""
 
-# Text without braces and brackets outside of its strings, in which no quote is escaped any more.
+# Text without braces and brackets outside strings; escaped quotes have been replaced.
 _FLAT = rb'((?:[^"{}\[\]]++|"[^"]*+")*+)'
 _DIGITS = rb"(-?(?:0|[1-9][0-9]*+))"
 _MARK, _STRUCT, _END, _LIST, _LIST_END, _BACKSLASH, _QUOTE = (bytes([code]) for code in range(1, 8))
@@ -61,7 +61,7 @@ class IonReader:
     Parameters
     ----------
     max_line_bytes
-        A line that is printed as more is refused: ``1d125`` stands for 126 digits.
+        The longest line of JSON to print: ``1d125`` stands for 126 digits.
     """
 
     def __init__(self, max_line_bytes: int) -> None:
@@ -72,12 +72,12 @@ class IonReader:
         self._digits = allocate(LONGEST_NUMBER + PAD)
 
     def pieces(self, block: Buffer) -> Iterator[bytes]:
-        """Yield the documents of whole lines, a line each; lines without one are left out.
+        """Yield the documents of whole lines as lines of JSON; lines without a document are left out.
 
         Raises
         ------
         DecodeError
-            A line is no Ion of an export; its number counts from the first that was not yet yielded.
+            A line is not Ion of an export; its number counts from the first line not yet yielded.
         """
         text = memoryview(block)
         stop = len(text)
@@ -104,7 +104,7 @@ class IonReader:
 
 
 def to_ion_lines(lines: bytes) -> bytes:
-    """Return lines of ``OPENING``, an item of compact DynamoDB JSON and a brace as lines of Ion."""
+    """Return lines made of ``OPENING``, an item in compact DynamoDB JSON and a closing brace as lines of Ion."""
     for escape, code in _ESCAPES:
         lines = lines.replace(escape, code)
     for pattern, form in _NUMBERS:
@@ -114,14 +114,14 @@ def to_ion_lines(lines: bytes) -> bytes:
     for word, plain in _WORDS:
         lines = lines.replace(word, _MARK + plain)
     lines = _SET.sub(_set, lines)
-    # A pattern for the most frequent type would take the most time: after its opening comes its end.
+    # Strings, the most frequent type, would take most of the time by a pattern.
     head, *texts = lines.split(b'{"S":"')
     lines = (_MARK + b'"').join([head, *[text.replace(b'"}', b'"', 1) for text in texts]])
     found = 1
     while found:
         found = 0
         for pattern, form in _NESTED:
-            # From the innermost on, a level at a time.
+            # From the innermost outwards, one level at a time.
             lines, count = pattern.subn(form, lines)
             found += count
     lines = lines.translate(_PLAIN, _MARK)
@@ -144,5 +144,5 @@ def _set(match: re.Match[bytes]) -> bytes:
 
 
 def warm() -> None:
-    """Compile the loop, or load it from where it is kept."""
+    """Compile the loop, or load it from the cache."""
     list(IonReader(PIECE_BYTES).pieces(b"{Item:{a:1.}}"))

@@ -40,7 +40,7 @@ _PLAIN = {"0": "\0", "a": "\a", "b": "\b", "t": "\t", "n": "\n", "f": "\f", "r":
 _WORDS: dict[str, dict[str, Any]] = {"null": {"NULL": True}, "true": {"BOOL": True}, "false": {"BOOL": False}}
 _SETS = {"$dynamodb_SS": "SS", "$dynamodb_NS": "NS", "$dynamodb_BS": "BS"}
 _VERSION = "$ion_1_0"
-# The service's page shows each change within one more struct; the reports of those who read real files have none.
+# The service's documentation shows each change inside one more struct; people who read real files report none.
 # https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/S3DataExport.Output.html
 _WRAPPED = re.compile(r"\s*(?:\$ion_1_0\s*)*\{\s*Record\s*:")
 
@@ -53,7 +53,7 @@ def ion_to_json_lines(block: bytes) -> bytes:
     Raises
     ------
     DecodeError
-        The bytes are no Ion export; the message has the line.
+        The bytes are not Ion of an export; the message has the line.
     """
     lines = []
     for number, line in enumerate(block.split(b"\n"), 1):
@@ -170,7 +170,7 @@ def _unescape(quoted: str) -> str:
     text = quoted[1:-1]
     if "\\" not in text:
         return text
-    # A pair of surrogates is one character, a lone one none.
+    # Two surrogates are one character; a lone one is an error.
     return _ESCAPE.sub(_character, text).encode("utf-16", "surrogatepass").decode("utf-16")
 
 

@@ -143,7 +143,7 @@ class ItemEncoder:
 
     def encode(self, batch: pa.RecordBatch) -> EncodedRows:
         """Return the bytes of each row."""
-        encoded = _encoded_rows(self._encoder.lend(batch.select(self._names)))
+        encoded = _encoded_rows(self._encoder.encode_view(batch.select(self._names)))
         if self._compared is None:
             return encoded
         return _with_values(encoded, _with_rescued(self._values.encode(batch), batch, self._compared), needed=True)
@@ -163,7 +163,7 @@ class ValuesEncoder:
         if not self._names:
             return EncodedRows.of_rows([b"{}"] * batch.num_rows, np.zeros(batch.num_rows), [], {})
         columns = [batch.column(name) for name in self._names]
-        return _encoded_rows(self._encoder.lend(pa.RecordBatch.from_arrays(columns, schema=self._schema)))
+        return _encoded_rows(self._encoder.encode_view(pa.RecordBatch.from_arrays(columns, schema=self._schema)))
 
 
 def _encoded_rows(items: EncodedItems) -> EncodedRows:

@@ -1,1 +1,1 @@
-"""Say what columns items have: DynamoDB's types, what samples showed, what a person declared."""
+"""Schemas of items: inferred from samples, declared by a person, saved as files, compared."""

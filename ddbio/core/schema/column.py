@@ -52,8 +52,8 @@ _PLAIN_COLUMNS = {"S": "S string", "B": "B binary", "BOOL": "BOOL bool", "NULL":
 def column_of(shape: Shape) -> str:
     """Return the column that values of this shape get.
 
-    The most frequent type decides, NULL aside. A list of several types, and a map whose names are data and whose
-    values have several types, are kept as JSON text.
+    The most frequent type decides, NULL aside. A list with elements of several types is JSON text, and so is a map
+    whose names are data and whose values have several types.
     """
     tag = _tag(shape)
     match tag:
@@ -71,7 +71,7 @@ def column_of(shape: Shape) -> str:
 
 
 def has_data_names(shape: Shape) -> bool:
-    """Return whether the names in a map are data: too many, or several that look like it; more names never undo it."""
+    """Return whether a map's names are data: too many, or several that look like data; more names never undo it."""
     if shape.others is not None:
         return True
     return sum(_DATA_NAME.fullmatch(name) is not None for name in shape.members) >= MIN_DATA_NAMES
@@ -88,12 +88,12 @@ def _tag(shape: Shape) -> str:
 
 
 def counts_decide(items: Shape) -> bool:
-    """Return whether it may take the counts of types, not only which there are, to tell the columns of items."""
+    """Return whether the columns of items may depend on how many values each type has, not only on which types."""
     return any(map(_needs_counts, items.members.values()))
 
 
 def _needs_counts(shape: Shape) -> bool:
-    # Data names join what their values looked like.
+    # Values under data names are joined.
     if len(shape.tags.keys() - {"NULL"}) > 1 or has_data_names(shape):
         return True
     return counts_decide(shape) or (shape.element is not None and _needs_counts(shape.element))
@@ -111,7 +111,7 @@ def _is_of_one_type(shape: Shape | None) -> bool:
 
 
 def names_of(shape: Shape, declared: Declared) -> list[str]:
-    """Return the names of members in the order of their columns: as first seen, then those that are only declared."""
+    """Return members' names in the order of their columns: first those seen, in that order, then those declared."""
     seen = sorted(shape.members, key=lambda name: (shape.members[name].place, name))
     only_declared = declared.members.keys() - shape.members.keys()
     return seen + sorted(only_declared, key=lambda name: (declared.members[name].place, name))
@@ -123,7 +123,7 @@ def fields_of(shape: Shape, declared: Declared) -> list[pa.Field[Any]]:
     Raises
     ------
     SchemaError
-        A declared column is none, or two would have one name.
+        A declared column has no such type, or two columns would have one name.
     """
     chosen = {name: each.column_name for name, each in declared.members.items() if each.column_name is not None}
     return [
@@ -162,12 +162,12 @@ _DECIMAL = re.compile(r"decimal(128|256)\(([0-9]+), ?([0-9]+)\)")
 
 
 def type_of_text(arrow: str, children: Sequence[pa.Field[Any]]) -> pa.DataType:
-    """Return the Arrow type of a name and the fields inside it.
+    """Return the Arrow type with this name and these inner fields.
 
     Raises
     ------
     ValueError, TypeError, pyarrow.ArrowInvalid
-        There is none.
+        There is no such type.
     """
     match arrow, list(children):
         case "struct", fields:
@@ -185,7 +185,7 @@ def type_of_text(arrow: str, children: Sequence[pa.Field[Any]]) -> pa.DataType:
 
 
 def declared_by(fields: Sequence[pa.Field[Any]]) -> dict[str, Declared]:
-    """Return the choice that normalised fields make, by attribute."""
+    """Return the columns that normalised fields declare, by attribute."""
     usual = column_names([name_of_field(field) for field in fields])
     choices = {}
     for place, field in enumerate(fields):
@@ -211,21 +211,21 @@ def _declared(field: pa.Field[Any], place: int) -> Declared:
 
 
 def column_names(attributes: Collection[str], chosen: Mapping[str, str] | None = None) -> dict[str, str]:
-    """Return the column of each attribute, in their order: all columns differ by more than case.
+    """Return the column's name for each attribute, in their order; all names differ by more than case.
 
-    An attribute keeps its name if no other differs by case alone, or if it is the one in lower case. Names that look
-    suffixed, ``_rescue``, and those that hold a NUL, where many programs end a name, get a suffix too, so that no
-    column can be taken for another's.
+    An attribute keeps its name if no other differs by case alone, or if it is the one in lower case. Three kinds of
+    names always get a suffix: those that already look suffixed, ``_rescue``, and those with a NUL, where many programs
+    end a name.
 
     Parameters
     ----------
     chosen
-        What a person calls the columns of some of the attributes; the others' stay as they are without that.
+        Names that a person chose for some of the columns; they do not change the others.
 
     Raises
     ------
     SchemaError
-        A chosen name is empty, or also another column's.
+        A chosen name is empty, reserved, or another column's.
     """
     folded = {name: fold(name) for name in attributes}
     counts = Counter(folded.values())
@@ -246,7 +246,7 @@ def column_names(attributes: Collection[str], chosen: Mapping[str, str] | None =
 
 def _require_apart(columns: Mapping[str, str], chosen: Mapping[str, str]) -> None:
     owners: dict[str, str] = {}
-    # Those nobody chose come first, so that it is a chosen one that is told.
+    # Names that nobody chose come first, so that the error is about a chosen one.
     for name, column in sorted(columns.items(), key=lambda each: each[0] in chosen):
         if name in chosen and (fold(column) in {"", RESCUE_NAME} or _NUL in column):
             raise SchemaError(f"{name}: no column can be called {column!r}: choose another column_name")
@@ -259,11 +259,11 @@ def _require_apart(columns: Mapping[str, str], chosen: Mapping[str, str]) -> Non
 
 
 def fold(name: str) -> str:
-    """Return what is the same for all names that Java or Python, in any locale, takes for equal but for case."""
+    """Return a form of the name that is equal for all names equal but for case, in Java or Python and any locale."""
     # Java compares by upper case, then by lower case: the dotless i and the dotted capital are then an i as well.
     return name.upper().casefold().replace("i\u0307", "i")
 
 
 def suffixed(name: str) -> str:
-    """Return the name, without NULs, with its own digest behind it."""
+    """Return the name, without NULs, followed by its own hash."""
     return f"{name.replace(_NUL, '')}__{hashlib.sha256(name.encode()).hexdigest()[:8]}"

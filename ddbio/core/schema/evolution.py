@@ -1,4 +1,4 @@
-"""Say what became of a schema: attributes new and gone, types new, columns widened or changed; decides nothing."""
+"""Compare two schemas: new and missing attributes, new types, widened and changed columns."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ DECLARED, MIXED = "declared", "mixed"
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """Say what became of one attribute."""
+    """Say how one attribute changed."""
 
     path: str
     """``name``, ``map.name``, ``list[]``, ``map.*`` for the values of a map with data as names."""
     kind: str
-    """``new attribute``, ``gone attribute``, ``new type``, ``widened`` (all that fitted still fits), ``changed``,
-    ``declared`` (all values fit the column that was declared) or ``mixed`` (of the types known another is the most
+    """``new attribute``, ``gone attribute``, ``new type``, ``widened`` (all values that fitted still fit), ``changed``,
+    ``declared`` (all values fit the declared column) or ``mixed`` (another of the known types is now the most
     frequent)."""
     before: str | None
-    """The column as it was, None for a new attribute."""
+    """The column before; None for a new attribute."""
     after: str | None
-    """The column as it is, None for one that is gone."""
+    """The column after; None for an attribute that is gone."""
     new_types: tuple[str, ...] = ()
     """The DynamoDB types that the attribute did not have before."""
 
@@ -49,7 +49,7 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Evolution:
-    """Hold all changes from one schema to another, in the order of the columns."""
+    """Hold the changes from one schema to another, in the order of the columns."""
 
     changes: tuple[Change, ...]
 
@@ -59,7 +59,7 @@ class Evolution:
 
     @property
     def is_drift(self) -> bool:
-        """Whether the data changed, and not only what a sample shows of a declared or a mixed attribute."""
+        """Whether the data changed, and not only which types a sample shows of a declared or mixed attribute."""
         return any(change.kind not in {DECLARED, MIXED} for change in self.changes)
 
     def __str__(self) -> str:
@@ -73,7 +73,7 @@ class Evolution:
 
 
 def compare(before: Known, after: Known) -> Evolution:
-    """Return what became of the attributes of one schema in another."""
+    """Return the changes of attributes from one schema to another."""
     return Evolution(tuple(_compare_members(before, after, "")))
 
 
@@ -118,7 +118,7 @@ def _kind_of(before: Known, after: Known) -> str:
 
 
 def _fits(column: str, shape: Shape) -> bool:
-    """Return whether all that was seen has a place in a scalar column."""
+    """Return whether all values seen fit a scalar column."""
     tag, _, kind = column.partition(" ")
     if not shape.tags.keys() <= {tag, "NULL"}:
         return False

@@ -40,18 +40,18 @@ _KNOWN = {
 
 
 def write_text(seen: Shape, declared: Declared) -> str:
-    """Return the text of the file: an entry per attribute, in the order of the columns."""
+    """Return the text of an item schema's file: an entry per attribute, in the order of the columns."""
     document = {"version": VERSION, "items": seen.tags.get("M", 0), "attributes": _members(seen, declared)}
     return json.dumps(document, indent=2, ensure_ascii=False)
 
 
 def read_text(text: str) -> tuple[Shape, Declared]:
-    """Return what was seen and what is declared.
+    """Return the shape and the declared columns that a schema's text holds, of either version.
 
     Raises
     ------
     SchemaError
-        The text is no such file.
+        The text is not a schema's.
     """
     try:
         document = load_text(text)
@@ -180,23 +180,23 @@ def _read_column(entry: dict[str, Any], shape: Shape, path: str) -> str | None:
 
 
 def schema_to_json(schema: pa.Schema) -> str:
-    """Return the schema as versioned JSON text that ``schema_from_json`` reads; the same schema gives the same text."""
+    """Return an Arrow schema as JSON text that ``schema_from_json`` reads; equal schemas give equal texts."""
     fields = [_field_to_json(field) for field in schema if field.name != RESCUE_NAME]
     return json.dumps({"version": ARROW_VERSION, "fields": fields}, indent=2, ensure_ascii=False)
 
 
 def load_text(text: str | bytes) -> Any:
-    """Return what a schema's JSON text says; editors of some systems put a byte order mark before it."""
+    """Return the parsed JSON of a schema's text, without the byte order mark that some editors put before it."""
     return json.loads(text.removeprefix("\ufeff") if isinstance(text, str) else text)
 
 
 def schema_from_json(text: str) -> pa.Schema:
-    """Return the normalised schema of a text that ``schema_to_json`` wrote or a person edited.
+    """Return the normalised Arrow schema of a text that ``schema_to_json`` wrote or a person edited.
 
     Raises
     ------
     SchemaError
-        The text is not such JSON, of another version, or names an unknown type.
+        The text is not such JSON, has another version, or names an unknown type.
     """
     try:
         document = load_text(text)

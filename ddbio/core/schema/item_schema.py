@@ -1,7 +1,7 @@
-"""Hold what is known of a table's items: what samples showed, and the columns that a person chose instead.
+"""Hold the schema of a table's items: what samples showed, and the columns that a person declared instead.
 
-``ItemSchema`` can be joined, compared, saved and edited; ``to_arrow`` is the view of it that columns are made by. It
-refuses nothing it was shown: a value that fits no column is rescued when items are read.
+An ``ItemSchema`` can be merged, compared, saved and edited; ``to_arrow`` returns its columns. A value that fits no
+column is rescued when items are read.
 """
 
 from __future__ import annotations
@@ -39,18 +39,18 @@ _TEXTS_KEPT = 16
 
 @dataclass(frozen=True, slots=True, repr=False)
 class ItemSchema:
-    """Describe items; goes wherever a ``schema=`` is taken, here and in whatever reads Arrow's C schema."""
+    """Describe items; accepted as ``schema=`` here, and by every library that reads Arrow's C schema."""
 
     seen: Shape = NOTHING_SEEN
-    """What samples showed, as the shape of a map."""
+    """What samples showed: the shape of a map."""
     declared: Declared = NOTHING_DECLARED
-    """Which columns were chosen by a person or given as an Arrow schema."""
+    """Which columns a person or an Arrow schema declared."""
     _arrow: list[pa.Schema] = field(default_factory=list, init=False, compare=False)
-    """The columns, once they were made."""
+    """The columns, once made."""
 
     @classmethod
     def of_items(cls, items: Iterable[Item]) -> ItemSchema:
-        """Return what these items show.
+        """Return the schema that these items show.
 
         Raises
         ------
@@ -61,7 +61,7 @@ class ItemSchema:
 
     @classmethod
     def from_arrow(cls, schema: pa.Schema) -> ItemSchema:
-        """Return a schema that declares these columns and has seen nothing.
+        """Return a schema that declares these columns and has no samples.
 
         Raises
         ------
@@ -87,7 +87,7 @@ class ItemSchema:
 
     @property
     def item_count(self) -> int:
-        """Return how many items the largest sample had."""
+        """Return the number of items in the largest sample."""
         return self.seen.tags.get("M", 0)
 
     def to_arrow(self) -> pa.Schema:
@@ -96,20 +96,20 @@ class ItemSchema:
         Raises
         ------
         SchemaError
-            A declared column is none.
+            A declared column has no such type.
         """
         if not self._arrow:
             columns = pa.schema([*fields_of(self.seen, self.declared), RESCUE_FIELD])
-            # What is inferred is normal as it is.
+            # Inferred columns are normalised already.
             self._arrow.append(columns if self.declared == NOTHING_DECLARED else normalize_schema(columns))
         return self._arrow[0]
 
     def to_json(self) -> str:
-        """Return the text of a file to keep, edit and give back; the same schema gives the same text."""
+        """Return the JSON text of a file to save, edit and read back; the same schema gives the same text."""
         return schema_file.write_text(self.seen, self.declared)
 
     def merge(self, other: ItemSchema) -> ItemSchema:
-        """Return what both know: whichever comes first, however grouped, however often.
+        """Return what both know, whatever the order, grouping and number of merges.
 
         Raises
         ------
@@ -120,7 +120,7 @@ class ItemSchema:
         return ItemSchema(join_items(self.seen, other.seen), join_declared(self.declared, other.declared))
 
     def project(self, attributes: Sequence[str]) -> ItemSchema:
-        """Return what is known of these attributes, in this order; of others nothing is kept."""
+        """Return the schema of these attributes alone, in this order."""
         seen = {name: replace(self.seen.members[name], place=place)
                 for place, name in enumerate(attributes) if name in self.seen.members}  # fmt: skip
         declared = {name: replace(self.declared.members[name], place=place)
@@ -128,7 +128,7 @@ class ItemSchema:
         return ItemSchema(replace(self.seen, members=seen), replace(self.declared, members=declared))
 
     def diff(self, other: ItemSchema) -> Evolution:
-        """Return what became of this schema in the other: attributes new and gone, types new, columns changed.
+        """Return how the other schema differs: new and missing attributes, new types, changed columns.
 
         Raises
         ------
@@ -143,26 +143,26 @@ class ItemSchema:
         return self.to_arrow().__arrow_c_schema__()
 
     def __str__(self) -> str:
-        """Return the columns as a table for people."""
+        """Return the columns as a printed table."""
         return format_schema(self.to_arrow())
 
     def __repr__(self) -> str:
-        """Return how much is known."""
+        """Return the numbers of attributes and items seen."""
         return f"<ItemSchema of {len(self.to_arrow()) - 1} attributes, {self.item_count} items seen>"
 
 
 def arrow_schema_of(given: Any) -> pa.Schema:
-    """Return the columns of an ItemSchema, of an Arrow schema, of whatever has one, or of the JSON text of either.
+    """Return the columns of an ItemSchema, an Arrow schema, an object that exports one, or the JSON text of either.
 
     Raises
     ------
     SchemaError
-        It is none of these, or a column is none.
+        It is none of these, or a column has no such type.
     """
     if isinstance(given, pa.Schema):
         return normalize_schema(given)
     if isinstance(given, ItemSchema):
-        # Names that hold a NUL are cut where they pass through Arrow's C schema.
+        # Names that hold a NUL are cut when they pass through Arrow's C schema.
         return given.to_arrow()
     if isinstance(given, str):
         return _of_text(given)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 MAX_STRUCT_FIELDS = 64
-"""A map with more names than this is taken for data as keys, and what its values have in common is all that is kept."""
+"""A map with more names than this has data as names: only the joined shape of its values is stored."""
 
 _INT64 = range(-(2**63), 2**63)
 _SURELY_INT64 = 18
@@ -28,29 +28,29 @@ _SURELY_INT64 = 18
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """Hold what the values under one path looked like."""
+    """Hold what the values under one path looked like; an item is a map."""
 
     tags: Mapping[str, int] = field(default_factory=dict)
-    """How many values of each DynamoDB type the largest sample showed."""
+    """The number of values of each DynamoDB type in the sample that had most."""
     place: int = 0
-    """When a sample showed the name first, the earliest of all samples: the order of columns."""
+    """The position at which a sample first showed the name, the lowest of all samples: the order of columns."""
     whole_digits: int = 0
-    """The most digits before the point of any number."""
+    """The most digits that any number has before the point."""
     scale: int = 0
-    """The most digits behind the point of any number."""
+    """The most digits that any number has after the point."""
     fits_int64: bool = True
     element: Shape | None = None
-    """What the elements of lists looked like, all together."""
+    """What all elements of lists looked like together."""
     members: Mapping[str, Shape] = field(default_factory=dict)
     others: Shape | None = None
-    """What the members of maps looked like, all together, where there are too many names to keep."""
+    """What all members of maps looked like together, if there are too many names to store."""
 
 
 NOTHING_SEEN = Shape()
 
 
 def join_shapes(one: Shape, other: Shape) -> Shape:
-    """Return what both showed; the names of a map are forgotten where they are too many together."""
+    """Return what both showed; a map's names are dropped if there are too many."""
     joined = join_items(one, other)
     if joined.others is None and len(joined.members) <= MAX_STRUCT_FIELDS:
         return joined
@@ -59,7 +59,7 @@ def join_shapes(one: Shape, other: Shape) -> Shape:
 
 
 def join_items(one: Shape, other: Shape) -> Shape:
-    """Return what both showed of items, every name kept."""
+    """Return what both showed of items, with every name."""
     return Shape(
         tags=_join(one.tags, other.tags, max),
         place=min(one.place, other.place),
@@ -95,7 +95,7 @@ def _join(one: Mapping[str, T], other: Mapping[str, T], join: Callable[[T, T], T
 
 @dataclass(frozen=True, slots=True)
 class Declared:
-    """Hold which columns a person chose under one path, whatever the samples show."""
+    """Hold the columns that a person declared under one path, whatever the samples show."""
 
     column: str | None = None
     place: int = 0
@@ -103,19 +103,19 @@ class Declared:
     """For the elements of a list or the values of a map."""
     members: Mapping[str, Declared] = field(default_factory=dict)
     column_name: str | None = None
-    """What the column is called, where that is not for its attribute's name to say."""
+    """The column's name, if a person chose one other than the attribute's."""
 
 
 NOTHING_DECLARED = Declared()
 
 
 def join_declared(one: Declared, other: Declared, path: str = "") -> Declared:
-    """Return the choices of both.
+    """Return the declarations of both.
 
     Raises
     ------
     SchemaError
-        They chose different columns, or names of columns, for one path.
+        They declare different columns, or names of columns, for one path.
     """
     for mine, theirs in ((one.column, other.column), (one.column_name, other.column_name)):
         if mine is not None and theirs is not None and mine != theirs:
@@ -133,7 +133,7 @@ def join_declared(one: Declared, other: Declared, path: str = "") -> Declared:
 
 
 def infer_shape(items: Iterable[Item]) -> Shape:
-    """Return what the items look like, as the shape of a map.
+    """Return the shape of the items, as that of a map.
 
     Raises
     ------
@@ -145,7 +145,7 @@ def infer_shape(items: Iterable[Item]) -> Shape:
         try:
             root.add_members(item, sys.maxsize)
         except (AttributeError, DecodeError, TypeError, ValueError):
-            # Once more, slowly: to say where it is broken.
+            # Again, slowly, to say where the item is broken.
             check_item(item)
             raise
         count += 1
@@ -153,7 +153,7 @@ def infer_shape(items: Iterable[Item]) -> Shape:
 
 
 class ShapeBuilder:
-    """Count what one attribute, or all elements of one list, looked like."""
+    """Build the shape of one attribute, or of all elements of one list, value by value."""
 
     __slots__ = ("element", "fits_int64", "members", "place", "rest", "scale", "tags", "whole_digits")
 
@@ -168,10 +168,10 @@ class ShapeBuilder:
         self.fits_int64 = True
 
     def add(self, value: AttributeValue) -> None:
-        """Count a value, which is checked where a look is not enough."""
+        """Add a value, checked as far as its shape depends on it."""
         ((tag, content),) = value.items()
         if tag == "S" and type(content) is str and content.isascii():
-            # The common value needs no second look.
+            # The most common value: there is nothing more to check.
             pass
         elif tag == "N":
             self._add_number(content)
@@ -189,7 +189,7 @@ class ShapeBuilder:
         self.tags[tag] = self.tags.get(tag, 0) + 1
 
     def add_members(self, members: Item, most_names: int = MAX_STRUCT_FIELDS) -> None:
-        """Count the values of a map or an item, each under its name; those of names beyond so many together."""
+        """Add the values of a map or an item, each under its name; beyond ``most_names`` all under one."""
         for name, value in members.items():
             seen = self.members.get(name)
             if seen is None:
@@ -202,7 +202,7 @@ class ShapeBuilder:
 
     def _add_number(self, text: str) -> None:
         if len(text) <= _SURELY_INT64 and text.isdigit() and text.isascii() and text[0] != "0":
-            # The common spelling neither.
+            # The most common text form is canonical.
             self.whole_digits = max(self.whole_digits, len(text))
             return
         whole, _, fraction = canonical_number(text).partition(".")
@@ -211,7 +211,7 @@ class ShapeBuilder:
         self.fits_int64 = self.fits_int64 and not fraction and int(whole) in _INT64
 
     def merge(self, other: ShapeBuilder) -> None:
-        """Count all that the other counted."""
+        """Add all values of another."""
         for tag, count in other.tags.items():
             self.tags[tag] = self.tags.get(tag, 0) + count
         self.whole_digits = max(self.whole_digits, other.whole_digits)
@@ -227,12 +227,12 @@ class ShapeBuilder:
             self.rest.merge(other.rest)
 
     def shape_of_items(self, count: int) -> Shape:
-        """Return what so many items looked like, every name of theirs kept."""
+        """Return the shape of ``count`` items, with every name."""
         members = {name: seen.shape() for name, seen in self.members.items()}
         return Shape(tags={"M": count} if count else {}, members=members)
 
     def shape(self) -> Shape:
-        """Return what was counted; the names of a map are forgotten where they are too many."""
+        """Return the shape; a map's names are dropped if there are too many."""
         others, members = None, self.members
         if self.rest is not None or len(members) > MAX_STRUCT_FIELDS:
             others, members = ShapeBuilder(), {}

@@ -1,1 +1,1 @@
-"""Find items in the texts that DynamoDB writes: pages, lines, changes; read and write JSON strictly."""
+"""Find items in text: pages, lines and changes as DynamoDB writes them; parse and print JSON strictly."""

@@ -1,6 +1,7 @@
-"""Read change lines of incremental exports and stream records plainly; refuses lines that are not exactly one change.
+"""Read changes from lines of incremental exports and from stream records, in plain Python.
 
-The reference beside the compiled loops, and the way for what they refuse.
+This is the reference for the compiled loops, and reads what they refuse. A line that is not exactly one change is a
+DecodeError.
 """
 
 from __future__ import annotations
@@ -31,16 +32,16 @@ _INT64 = range(-(1 << 63), 1 << 63)
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """Hold one change of an item; its images are checked items in wire form."""
+    """Hold one change of an item; its images are checked items."""
 
     write_time: int
-    """When it was written, in microseconds of the Unix epoch."""
+    """The time of the write, in microseconds since 1970."""
 
     keys: Item
     new_image: Item | None
     old_image: Item | None
     is_delete: bool
-    """Whether the item is gone: there is no new image, or a stream calls the change REMOVE."""
+    """Whether the item was deleted: there is no new image, or a stream calls the change REMOVE."""
 
 
 def checked_changes(body: bytes) -> Iterator[Change]:
@@ -62,7 +63,7 @@ def checked_changes(body: bytes) -> Iterator[Change]:
 
 
 def is_change(document: Any) -> bool:
-    """Return whether a document is meant as changes, not as an item: no member of it is an attribute value."""
+    """Return whether a document holds changes, not an item: none of its members is an attribute value."""
     if not isinstance(document, dict):
         return False
     if isinstance(document.get("Records"), list):
@@ -123,7 +124,7 @@ def _write_time(metadata: Any) -> int:
     if not isinstance(metadata, dict) or metadata.keys() != {_TIME_NAME}:
         raise DecodeError(f'expected "Metadata":{{"{_TIME_NAME}":…}}')
     value = metadata[_TIME_NAME]
-    # Real files hold {"N":"…"}, the documentation's samples plain text, which in Ion has a type.
+    # Real files have {"N":"…"}, the documentation's samples plain text, which in Ion has a type.
     text = next(iter(value.values())) if isinstance(value, dict) and value.keys() in ({"N"}, {"S"}) else value
     if isinstance(text, str):
         return _whole(canonical_number(text))

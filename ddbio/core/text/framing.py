@@ -1,6 +1,6 @@
-"""Tell Scan and Query pages, export lines and bare item lines apart, and find the items in each, plainly.
+"""Find out how items stand in a text (page, export lines, item lines or changes), and read them in plain Python.
 
-Refuses text in another frame than told, and items that are not DynamoDB JSON.
+Text in another framing than the one given, or items that are not DynamoDB JSON, are a DecodeError.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ NOT_ITEMS = "these are changes of items, not items: decode them by ChangeDecoder
 _RESPONSE = re.compile(rb'\s*\{\s*"(?:ConsumedCapacity|Count|Items|LastEvaluatedKey|ScannedCount)"')
 
 _HEAD_BYTES = 1 << 12
-# One of the names that tell another frame is in its first document, or letters that are spelled as escapes.
+# The first document of any other framing has one of these names, or letters written as escapes.
 _OF_OTHER_FRAMES = (b'"Item', b'"Count"', b'"Records"', b'"dynamodb"', b'"Metadata"', b"\\u")
 
 
 def framing_of(body: bytes | memoryview) -> Framing:
-    """Return how the items of ``body`` are framed, by its first document alone.
+    """Return the framing of ``body``, from its first document alone.
 
     Raises
     ------
@@ -48,7 +48,7 @@ def framing_of(body: bytes | memoryview) -> Framing:
     if not isinstance(document, dict):
         expected = 'a Scan page, or {"Item":{…}} or an item per line'
         raise DecodeError(f"line {line}: expected {expected}, found {type(document).__name__}", line=line)
-    # Neither is the value of an attribute.
+    # No attribute value is a number or a list.
     if isinstance(document.get("Count"), int) or isinstance(document.get("Items"), list):
         return "page"
     if is_change(document):
@@ -57,15 +57,15 @@ def framing_of(body: bytes | memoryview) -> Framing:
 
 
 def _begins_with_item(body: bytes | memoryview) -> bool:
-    """Return whether the first document, if it is one, can only be a bare item, without parsing it."""
+    """Return whether the first document can only be a bare item, without parsing it."""
     head = bytes(body[:_HEAD_BYTES])
-    # No document has this inside: a comma would stand there, and a text holds no line end.
+    # No document has this inside: objects are separated by commas, and strings hold no line end.
     end = head.find(b"}\n{")
     return head[:1] == b"{" and end > 0 and not any(head.find(each, 0, end) >= 0 for each in _OF_OTHER_FRAMES)
 
 
 def framed_items(data: Buffer) -> tuple[bytes | memoryview, Framing]:
-    """Return the items of ``data`` and how they are framed: of a response, ``{"Items":[…]}`` alone.
+    """Return the items of ``data`` and their framing; a response is cut down to ``{"Items":[…]}``.
 
     Raises
     ------
@@ -78,7 +78,7 @@ def framed_items(data: Buffer) -> tuple[bytes | memoryview, Framing]:
 
 
 def bytes_of(data: Buffer) -> bytes | memoryview:
-    """Return the bytes of ``data`` where they are, or their copy where they do not lie side by side.
+    """Return the bytes of ``data`` without a copy, or copied if they are not contiguous.
 
     Raises
     ------
@@ -95,7 +95,7 @@ def bytes_of(data: Buffer) -> bytes | memoryview:
 
 
 def _is_value(value: Any) -> bool:
-    # No JSON is both an attribute value and an item: a lone attribute named Item is told from an export line.
+    # No JSON is both an attribute value and an item: so a lone attribute named Item is not an export line.
     if not isinstance(value, dict) or len(value) != 1:
         return False
     try:

@@ -1,4 +1,4 @@
-"""Read and write JSON text strictly; refuses duplicate names, bytes that are not UTF-8 and text after the document."""
+"""Parse and print JSON strictly: duplicate names, invalid UTF-8 and text after the document are errors."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _FIRST_BYTES, _FIRST_GROWTH = 1024, 8
 
 
 def compact_json(value: Any) -> str:
-    """Return JSON text without white space, in UTF-8's own characters, members in their order."""
+    """Return JSON text without white space, non-ASCII characters unescaped, members in their order."""
     return _ENCODER.encode(value)
 
 
@@ -29,7 +29,7 @@ def parse_json(data: bytes) -> Any:
     Raises
     ------
     DecodeError
-        It is not exactly one JSON document; the message has line and column.
+        The data is not exactly one JSON document; the message has line and column.
     """
     documents = list(parse_documents(data))
     if len(documents) != 1:
@@ -38,12 +38,12 @@ def parse_json(data: bytes) -> Any:
 
 
 def first_document(data: bytes | memoryview) -> tuple[int, Any] | None:
-    """Return the first document of ``data`` and its line, or None; what follows an object is not looked at.
+    """Return the first document of ``data`` and its line, or None; after an object nothing more is read.
 
     Raises
     ------
     DecodeError
-        As ``parse_documents``, by the whole of the data.
+        As ``parse_documents``, for the whole data.
     """
     size = _FIRST_BYTES
     while size < len(data):
@@ -55,9 +55,9 @@ def first_document(data: bytes | memoryview) -> tuple[int, Any] | None:
 
 
 def _first_object(head: bytes) -> tuple[int, Any] | None:
-    """Return the first document, if it is an object that ends in these first bytes: all else needs the others.
+    """Return the first document if it is an object that ends within these bytes, else None.
 
-    That its names are different is not checked: whoever reads the items does.
+    Duplicate names are not checked: whoever reads the items does that.
     """
     try:
         text = codecs.utf_8_decode(head)[0].removeprefix(_BYTE_ORDER_MARK)
@@ -74,7 +74,7 @@ def parse_documents(data: bytes, *, decimals: bool = False) -> Iterator[tuple[in
     Parameters
     ----------
     decimals
-        Make every number a ``Decimal``, so that it keeps its digits.
+        Parse every number as a ``Decimal``, with all its digits.
 
     Raises
     ------

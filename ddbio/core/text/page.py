@@ -1,6 +1,6 @@
 """Split the body of a Scan or Query response into its items, still as bytes, and the few members around them.
 
-No Python object is made per attribute. Refuses bodies that are not such a response.
+No Python object is made per attribute. A body that is not such a response is a DecodeError.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from ddbio.errors import DecodeError
 if TYPE_CHECKING:
     from ddbio.core.attribute import Item
 
-# Raw quotes end a JSON string, and every attribute value is an object: only the response's own member looks like this.
+# A quote ends a JSON string unless escaped, and an attribute value is an object: only the response's member matches.
 ITEMS_MEMBER = re.compile(rb'"Items"\s*:\s*\[')
 
 _EMPTY = b'{"Items":[]}'
@@ -39,17 +39,17 @@ class Page:
     count: int
     scanned_count: int
     last_evaluated_key: Item | None
-    """Where the next page starts; None after the last one."""
+    """The start key of the next page; None after the last page."""
 
     consumed_units: float | None
-    """The capacity units the service charged, where it was asked to say."""
+    """The capacity units that the service charged, if the request asked for them."""
 
     wire_bytes: int
     """Bytes of the whole body."""
 
 
 def split_page(body: bytes) -> Page:
-    """Return the page of a response body; what lies inside the items is not looked at.
+    """Return the page of a response body; the content of the items is not looked at.
 
     Raises
     ------
@@ -63,7 +63,7 @@ def split_page(body: bytes) -> Page:
 
 
 def items_of_page(body: bytes) -> bytes:
-    """Return the items of a response as ``{"Items":[…]}``, whichever members a program has left beside them.
+    """Return the items of a response as ``{"Items":[…]}``, whatever other members there are.
 
     Raises
     ------
@@ -85,7 +85,7 @@ def _split(body: bytes) -> tuple[bytes, dict[str, Any]]:
 
 
 def _tail(body: bytes, first: int) -> tuple[int, dict[str, Any]] | None:
-    """Return where the items end, and the members after them; None where that is not plain to see."""
+    """Return the end of the items and the members after them, or None if that takes a parser."""
     end_of_body = _ENDS_WITH_ITEMS.search(body, max(first, len(body) - _LONGEST_END_BYTES))
     if end_of_body is not None:
         return end_of_body.start() + 1, {}
