@@ -1,6 +1,6 @@
 """Serve fakes for AWS over real HTTP: a fake DynamoDB with capacity and throttling, and moto's S3.
 
-Refuses to filter and to evaluate expressions beyond what conditional writes need.
+The fake evaluates no filters, and of expressions only what conditional writes, projections and key conditions need.
 """
 
 from __future__ import annotations

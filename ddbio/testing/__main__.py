@@ -1,4 +1,4 @@
-"""Serve the fake DynamoDB until SIGTERM or SIGINT; refuses to print anything but its address on standard output."""
+"""Serve the fake DynamoDB until SIGTERM or SIGINT; standard output is one line of JSON with its address."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from ddbio.testing.tables.definition import ON_DEMAND_PARTITIONS
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Serve, print the address as one line of JSON, and return 0 once told to stop."""
+    """Serve, print the address as one line of JSON, and return 0 after a signal to stop."""
     asked = _parser().parse_args(arguments)
     stopped = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -89,17 +89,23 @@ def _wait_for_eof(stopped: threading.Event) -> None:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m ddbio.testing", description=__doc__, allow_abbrev=False)
     parser.add_argument("--port", type=int, default=0, help="port on 127.0.0.1; 0 takes a free one")
-    parser.add_argument("--proxy", metavar="URL", help="the endpoint in front of which capacity and faults are put")
+    parser.add_argument(
+        "--proxy", metavar="URL", help="endpoint to which requests are passed on, with capacity and faults"
+    )
     parser.add_argument("--export-to", metavar="URL|FOLDER", help="where ExportTableToPointInTime writes")
     parser.add_argument("--load", type=Path, metavar="FILE", help="DynamoDB JSON lines, plain or .gz")
     parser.add_argument("--table", metavar="NAME", help="the table to load into")
     parser.add_argument("--key", metavar="pk[:S][,sk[:S]]", help="its partition key and sort key with their types")
-    parser.add_argument("--rcu", type=float, help="read units per second of tables that state none")
-    parser.add_argument("--wcu", type=float, help="write units per second of tables that state none")
-    parser.add_argument("--latency-ms", type=float, default=0.0, help="how long every reply is held back")
-    parser.add_argument("--partitions", type=int, default=ON_DEMAND_PARTITIONS, help="of an on-demand table")
-    parser.add_argument("--burst-seconds", type=float, default=BURST_SECONDS, help="of unused capacity a table keeps")
-    parser.add_argument("--burst-at-creation", type=float, default=0.0, help="of these, what a new table begins with")
+    parser.add_argument("--rcu", type=float, help="read units per second of tables without their own")
+    parser.add_argument("--wcu", type=float, help="write units per second of tables without their own")
+    parser.add_argument("--latency-ms", type=float, default=0.0, help="delay of every reply")
+    parser.add_argument("--partitions", type=int, default=ON_DEMAND_PARTITIONS, help="partitions of an on-demand table")
+    parser.add_argument(
+        "--burst-seconds", type=float, default=BURST_SECONDS, help="seconds of unused capacity a table saves"
+    )
+    parser.add_argument(
+        "--burst-at-creation", type=float, default=0.0, help="of these, how many a new table begins with"
+    )
     parser.add_argument("--unprocessed-ratio", type=float, default=0.0, help="share of batched items left unprocessed")
     parser.add_argument("--error-before-ratio", type=float, default=0.0, help="share of HTTP 500 without effect")
     parser.add_argument("--error-after-ratio", type=float, default=0.0, help="share of HTTP 500 after the effect")

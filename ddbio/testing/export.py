@@ -1,7 +1,7 @@
-"""Write small native exports as the service does, to have something to read; refuses nothing a table could hold.
+"""Write small native exports for tests, like those of the service.
 
-What surprises readers is done on purpose: data files in random order, some of them empty, sets in random order, numbers
-in the service's own spelling, keys in the manifest that begin at the root of a bucket.
+They have what surprises readers: data files in random order, some of them empty, sets in random order, numbers in
+canonical form, keys in the manifest that begin at the root of a bucket.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _FIRST_AT = datetime(2026, 11, 1, tzinfo=UTC)
 
 @dataclass(frozen=True)
 class Change:
-    """State what became of one item in a window: ``new`` is None for a delete, ``old`` for an insert."""
+    """Describe the change of one item in a window: ``new`` is None for a delete, ``old`` for an insert."""
 
     micros: int
     keys: Item
@@ -48,15 +48,15 @@ class ExportWriter:
     Attributes
     ----------
     folder
-        Stands for the bucket and prefix; each export makes ``AWSDynamoDB/<id>`` in it.
+        In place of bucket and prefix; each export makes ``AWSDynamoDB/<id>`` in it.
     files
-        Data files that hold something, at most.
+        Most data files with items.
     empty_files
-        Data files without an item, as empty partitions leave them.
+        Data files without items, like those of empty partitions.
     encoding
         ``DYNAMODB_JSON`` or ``ION``.
     seed
-        Same seed, same export.
+        The same seed makes the same export.
     """
 
     folder: Path
@@ -69,17 +69,17 @@ class ExportWriter:
 
     def full(self, items: Iterable[Item]) -> Path:
         """Write a full export of these items; return its folder."""
-        lines = [self._spelled({"Item": _stored(item, self._rng())}) for item in items]
-        home, export_id = self._begin()
-        entries = self._write_data(lines, home / "data", f"{PREFIX}/AWSDynamoDB/{export_id}/data")
-        self._write_manifests(home, export_id, entries, {"version": "2020-06-30", "exportType": "FULL_EXPORT"})
-        return home
+        lines = [self._encoded({"Item": _stored(item, self._rng())}) for item in items]
+        place, export_id = self._begin()
+        entries = self._write_data(lines, place / "data", f"{PREFIX}/AWSDynamoDB/{export_id}/data")
+        self._write_manifests(place, export_id, entries, {"version": "2020-06-30", "exportType": "FULL_EXPORT"})
+        return place
 
     def incremental(self, changes: Iterable[Change], *, view: View = "NEW_AND_OLD_IMAGES", hours: int = 1) -> Path:
         """Write an incremental export of these changes; return its folder. All share one ``data`` folder."""
-        lines = [self._spelled(self._record(change, view)) for change in changes]
-        home, export_id = self._begin()
-        entries = self._write_data(lines, home.parent / "data", f"{PREFIX}/AWSDynamoDB/data")
+        lines = [self._encoded(self._record(change, view)) for change in changes]
+        place, export_id = self._begin()
+        entries = self._write_data(lines, place.parent / "data", f"{PREFIX}/AWSDynamoDB/data")
         ended = _FIRST_AT + timedelta(hours=self._written)
         window = {
             "version": "2023-08-01",
@@ -88,10 +88,10 @@ class ExportWriter:
             "exportToTime": _time(ended),
             "outputView": view,
         }
-        self._write_manifests(home, export_id, entries, window)
-        return home
+        self._write_manifests(place, export_id, entries, window)
+        return place
 
-    def _spelled(self, document: dict[str, Any]) -> bytes:
+    def _encoded(self, document: dict[str, Any]) -> bytes:
         return _line(document) if self.encoding == "DYNAMODB_JSON" else ion_line(document)
 
     def _rng(self) -> random.Random:
@@ -113,10 +113,10 @@ class ExportWriter:
         self._written += 1
         millis = int((_FIRST_AT + timedelta(hours=self._written)).timestamp() * 1000)
         export_id = f"{millis:014d}-{self._rng().getrandbits(32):08x}"
-        home = self.folder / "AWSDynamoDB" / export_id
-        home.mkdir(parents=True)
-        (home / "_started").touch()
-        return home, export_id
+        place = self.folder / "AWSDynamoDB" / export_id
+        place.mkdir(parents=True)
+        (place / "_started").touch()
+        return place, export_id
 
     def _write_data(self, lines: Sequence[bytes], folder: Path, prefix: str) -> list[dict[str, Any]]:
         rng = self._rng()
@@ -141,7 +141,9 @@ class ExportWriter:
             "dataFileS3Key": f"{prefix}/{name}",
         }
 
-    def _write_manifests(self, home: Path, export_id: str, entries: list[dict[str, Any]], kind: dict[str, Any]) -> None:
+    def _write_manifests(
+        self, place: Path, export_id: str, entries: list[dict[str, Any]], kind: dict[str, Any]
+    ) -> None:
         files = b"".join(_line(entry) for entry in entries)
         ended = _FIRST_AT + timedelta(hours=self._written)
         arn = f"arn:aws:dynamodb:{REGION}:{ACCOUNT}:table/{self.table}"
@@ -163,19 +165,19 @@ class ExportWriter:
             "outputFormat": self.encoding,
             **kind,
         }
-        put_manifest(home, "manifest-files", files)
+        put_manifest(place, "manifest-files", files)
         # Written last: that it is there means that the export has completed.
-        put_manifest(home, "manifest-summary", _line(summary))
+        put_manifest(place, "manifest-summary", _line(summary))
 
 
-def put_manifest(home: Path, name: str, data: bytes) -> None:
+def put_manifest(place: Path, name: str, data: bytes) -> None:
     """Write a manifest and its checksum beside it."""
-    (home / f"{name}.md5").write_text(_md5(data), encoding="ascii")
-    (home / f"{name}.json").write_bytes(data)
+    (place / f"{name}.md5").write_text(_md5(data), encoding="ascii")
+    (place / f"{name}.json").write_bytes(data)
 
 
 def _stored(item: Item, rng: random.Random) -> Item:
-    """Return an item as the service hands it out: numbers canonical, sets in any order."""
+    """Return an item as the service returns it: numbers in canonical form, sets in random order."""
     return {name: _stored_value(value, rng) for name, value in item.items()}
 
 

@@ -65,7 +65,7 @@ class ChildServer:
         return int(loaded["items"])
 
     def consumed(self, table: str | None = None) -> list[tuple[float, float, float]]:
-        """Return the record of consumption."""
+        """Return the log of consumption."""
         query = "" if table is None else "?" + urlencode({"table": table})
         return [(at, read, write) for at, read, write in self._call("GET", "consumed" + query)]
 
@@ -78,7 +78,7 @@ class ChildServer:
         return dict(self._call("GET", "faulted"))
 
     def pass_time(self, seconds: float) -> None:
-        """Let the server's time of day go on."""
+        """Advance the server's wall clock."""
         self._call("POST", "pass?" + urlencode({"seconds": seconds}))
 
     def _call(self, method: str, path: str, body: bytes | None = None) -> Any:
@@ -146,33 +146,33 @@ class _ThreadServer:
 
 @dataclass(kw_only=True)
 class FakeDynamoDB:
-    """Serve DynamoDB's wire protocol on 127.0.0.1, with capacity and throttling, while the context is open.
+    """Serve DynamoDB's API on 127.0.0.1, with capacity and throttling, while the context is open.
 
     Attributes
     ----------
     port
         The port; 0 takes a free one.
     rcu, wcu
-        Units per second of tables that state no numbers of their own. A loaded table without any is unlimited, a
-        created one is limited by its partitions alone.
+        Units per second of tables without numbers of their own. Without these either, a loaded table is unlimited, and
+        a created table is limited by its partitions alone.
     latency_seconds
-        How long every reply is held back; other connections go on.
+        Delay of every reply; other connections are not delayed by it.
     partitions
         Physical partitions of an on-demand table; each serves 3,000 read and 1,000 write units per second.
     burst_seconds
-        How many seconds of unused capacity a table keeps.
+        How many seconds of unused capacity a table saves.
     burst_at_creation
         How many of these seconds a new table begins with.
     faults
-        What goes wrong: leftovers of batches, errors, resets, storms of throttling.
+        What goes wrong: unprocessed items of batches, errors, resets, storms of throttling.
     proxy
-        The endpoint in front of which capacity and faults are put, instead of tables of the fake's own.
+        An endpoint to which requests are passed on; the fake then adds capacity and faults and holds no items.
     export_to
         The S3 endpoint, or the folder with buckets as folders, to which ExportTableToPointInTime writes.
     job_seconds
-        How long an export, import, bulk put, backup or restore runs, by the server's time of day.
+        How long an export, import, bulk put, backup or restore runs, by the server's wall clock.
     process
-        Whether to serve from a process of its own, so that a benchmark measures only its client.
+        Whether to serve from a separate process, so that a benchmark measures only its client.
     """
 
     port: int = 0
@@ -204,7 +204,7 @@ class FakeDynamoDB:
         return self
 
     def stop(self) -> None:
-        """Stop serving and forget every table."""
+        """Stop serving; all tables are lost."""
         if self._running is not None:
             self._running.stop()
             self._running = None
@@ -252,17 +252,17 @@ class FakeDynamoDB:
         return self._server.consumed(table)
 
     def requests(self) -> dict[str, int]:
-        """Return how often each operation was called, refused calls included."""
+        """Return how often each operation was called, including refused calls."""
         return self._server.requests()
 
     def faulted(self) -> dict[str, int]:
-        """Return how often each fault happened: requests by their fault, and items left unprocessed."""
+        """Return how often each fault happened, and how many items of batches were left unprocessed."""
         return self._server.faulted()
 
     def pass_time(self, seconds: float) -> None:
-        """Let the server's time of day go on at once: writes are stamped, and jobs end, as if it had passed.
+        """Advance the server's wall clock: timestamps of writes and ends of jobs are as if the time had passed.
 
-        Capacity and latency go by the time that really passes.
+        Capacity and latency go by real time.
         """
         self._server.pass_time(seconds)
 

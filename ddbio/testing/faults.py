@@ -1,6 +1,7 @@
-"""Decide, by a seed, which requests go wrong and how; refuses to touch calls that manage tables.
+"""Inject faults into reads and writes of items, chosen by a seed.
 
-The draw is in the order in which requests arrive: one client with one connection meets the same faults every time.
+Faults are drawn in the order in which requests arrive: one client with one connection meets the same faults every time.
+Calls of the control plane have none.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ _STORM = re.compile(r"([0-9.]+)-([0-9.]+)(?::(\w+))?")
 
 
 class Storm(NamedTuple):
-    """Hold a time in which every read and write is throttled, in seconds since the server's start, and its reason."""
+    """Hold a period in which every read and write is throttled, in seconds since the server's start, and the reason."""
 
     start_seconds: float
     end_seconds: float
@@ -52,20 +53,20 @@ class Storm(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Faults:
-    """Hold what goes wrong, as shares of the requests that read or write items, and the seed that chooses them.
+    """Configure what goes wrong: ratios of the requests that read or write items, and the seed that chooses them.
 
     Attributes
     ----------
     unprocessed_ratio
-        Share of the items of batches that come back unprocessed.
+        Ratio of the items of batches that are left unprocessed.
     error_before_ratio, error_after_ratio
-        Share of requests answered by an HTTP 500 without being carried out, and after having been carried out.
+        Ratio of requests answered by an HTTP 500 without being carried out, and after being carried out.
     reset_ratio
-        Share of requests whose connection is reset, half of them before they are carried out and half after.
+        Ratio of requests whose connection is reset, half of them before they are carried out and half after.
     storms
-        Times in which everything is throttled.
+        Periods in which everything is throttled.
     seed
-        Chooses which requests and items are drawn.
+        Chooses the requests and items that fail.
     job_failure
         The FailureCode with which every export, import and bulk put ends.
     """

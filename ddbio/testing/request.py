@@ -52,7 +52,7 @@ def stored_item(item: Any) -> tuple[Item, int]:
 
 
 def canonical_value(value: Any, depth: int = 1) -> AttributeValue:
-    """Return one attribute value in canonical spelling; refuse a value that is not exactly one known type."""
+    """Return one attribute value in canonical form; refuse a value that is not exactly one known type."""
     if type(value) is not dict:
         raise malformed()
     if len(value) != 1:
@@ -237,7 +237,7 @@ class Request:
         return value
 
     def text(self, name: str, choices: tuple[str, ...] | None = None) -> str | None:
-        """Return a string member, one of ``choices`` where they are given."""
+        """Return a string member, one of ``choices`` if they are given."""
         value = self._typed(name, str)
         if choices is not None and value is not None and value not in choices:
             raise constraint(value, _member(name), f"satisfy enum value set: [{', '.join(choices)}]")
@@ -279,13 +279,13 @@ class Request:
         return checked_name(self.text(name) or "", name)
 
     def key(self, name: str = "Key") -> Item:
-        """Return a key with its values in canonical spelling."""
+        """Return a key with its values in canonical form."""
         self.required(name)
         return canonical_map(self.mapping(name) or {})
 
 
 def canonical_map(values: Any) -> Item:
-    """Return a map of attribute values in canonical spelling."""
+    """Return a map of attribute values in canonical form."""
     if type(values) is not dict:
         raise malformed()
     return {name: canonical_value(value) for name, value in values.items()}

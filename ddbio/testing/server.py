@@ -66,7 +66,7 @@ def _weight(parameters: list[str]) -> float:
 
 
 def compressed(chunks: Chunks, coding: str) -> Chunks:
-    """Return a body in a coding; a small body and an unwanted coding leave it as it is."""
+    """Return a body compressed with a coding."""
     frame = _GZIP_FRAME if coding == "gzip" else _ZLIB_FRAME
     stream = zlib.compressobj(_FASTEST, wbits=frame)
     return [*(stream.compress(chunk) for chunk in chunks), stream.flush()]
@@ -78,7 +78,7 @@ def is_worth_compressing(chunks: Chunks) -> bool:
 
 
 def inflated(body: bytes, coding: str | None) -> bytes:
-    """Return a request's body without its Content-Encoding; whatever is wrong with it is an HTTP 500."""
+    """Return a request's body without its Content-Encoding; a broken or too large stream is an HTTP 500."""
     if coding is None:
         return body
     inflate = _INFLATES.get(coding.strip().lower())
@@ -145,7 +145,7 @@ class HttpReply:
 
 
 class CutError(Exception):
-    """Say that a connection is to be reset instead of answered."""
+    """Raised to reset a connection instead of answering."""
 
 
 class _BadRequestError(Exception):

@@ -1,4 +1,4 @@
-"""Answer HTTP requests as DynamoDB does; refuses, by the service's own error, what it does not serve."""
+"""Answer HTTP requests as DynamoDB does; an operation that the fake lacks is refused with the service's error."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ class Service:
         self._lock = threading.Lock()
 
     def answer(self, request: HttpRequest) -> HttpReply:
-        """Return the reply to any request: an operation, the fake's own record, or a health check."""
+        """Return the reply to any request: an operation, the fake's own figures, or a health check."""
         url = urlsplit(request.target)
         if url.path.startswith("/_ddbio/"):
             return self._own(request, url.path, parse_qs(url.query))
@@ -164,7 +164,7 @@ class Service:
             return load(self.database, table, lines, key)
 
     def consumed(self, table: str | None = None) -> list[tuple[float, float, float]]:
-        """Return the record of consumption."""
+        """Return the log of consumption."""
         with self._lock:
             return self.database.consumption.consumed(table)
 
@@ -179,7 +179,7 @@ class Service:
             return dict(self.database.fault_injector.counts)
 
     def pass_time(self, seconds: float) -> None:
-        """Let the time of day go on at once."""
+        """Advance the wall clock."""
         with self._lock:
             self.database.wall_clock.advance(seconds)
 
@@ -207,7 +207,7 @@ class Service:
 
 
 def fault_error(fault: FaultKind) -> Exception:
-    """Return what a stricken request meets: a reset connection or an HTTP 500."""
+    """Return the error of a fault: a reset connection or an HTTP 500."""
     return CutError() if fault.startswith("reset") else broken("Internal server error")
 
 

@@ -1,1 +1,1 @@
-"""Answer the calls of the service, one module a family."""
+"""Answer the operations of the service, one module for each family."""

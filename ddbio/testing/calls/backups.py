@@ -1,4 +1,7 @@
-"""Answer for backups on demand and for restores of them or of a point in time; refuses overrides of the definition."""
+"""Answer the calls for on-demand backups, and for restores from a backup or to a point in time.
+
+A restore takes no overrides of the table's definition.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +29,7 @@ _SHORTEST_NAME, _LONGEST_NAME = 3, 255
 
 
 def create_backup(database: Database, request: Request) -> dict[str, Any]:
-    """Keep a table as it is now."""
+    """Back up a table."""
     name = request.required("BackupName")
     if not _SHORTEST_NAME <= len(name) <= _LONGEST_NAME:
         raise constraint(name, "backupName", "have length between 3 and 255")
@@ -34,19 +37,19 @@ def create_backup(database: Database, request: Request) -> dict[str, Any]:
     now = database.wall_clock.now()
     arn = f"{table.arn}/backup/{int(now * 1000):014d}-{secrets.token_hex(4)}"
     items = [stored for _, stored in table.store.snapshot().entries()]
-    kept = replace(table, description=dict(table.description), indexes=dict(table.indexes), store=ItemStore())
-    backup = Backup(arn, name, kept, items, now, now + database.job_seconds)
+    copy = replace(table, description=dict(table.description), indexes=dict(table.indexes), store=ItemStore())
+    backup = Backup(arn, name, copy, items, now, now + database.job_seconds)
     database.backups[arn] = backup
     return {"BackupDetails": {**backup.details(now), "BackupStatus": "CREATING"}}
 
 
 def describe_backup(database: Database, request: Request) -> dict[str, Any]:
-    """Describe one backup and the table it is of."""
+    """Describe one backup and its table."""
     return {"BackupDescription": _described(_backup(database, request), database.wall_clock.now())}
 
 
 def delete_backup(database: Database, request: Request) -> dict[str, Any]:
-    """Forget a backup."""
+    """Delete a backup."""
     backup = _backup(database, request)
     del database.backups[backup.arn]
     described = _described(backup, database.wall_clock.now())
@@ -73,7 +76,7 @@ def list_backups(database: Database, request: Request) -> dict[str, Any]:
 
 
 def restore_backup(database: Database, request: Request) -> dict[str, Any]:
-    """Make a table of a backup."""
+    """Make a table from a backup."""
     backup = _backup(database, request)
     if database.wall_clock.now() < backup.ready_at:
         raise service_refusal("BackupInUseException", f"Backup is being created: {backup.arn}")
@@ -82,7 +85,7 @@ def restore_backup(database: Database, request: Request) -> dict[str, Any]:
 
 
 def restore_to_point_in_time(database: Database, request: Request) -> dict[str, Any]:
-    """Make a table of what another one was at a time."""
+    """Make a table from the state of another table at a time."""
     member = "SourceTableArn" if "SourceTableArn" in request.members else "SourceTableName"
     table = _table(database, request.table_name(member))
     if table.journal is None or table.recovery is None:
@@ -114,7 +117,7 @@ def _restored(
 
 
 def _like(source: Table, name: str) -> Table:
-    """Return an empty table of the same definition; settings are not restored."""
+    """Return an empty table with the same definition; time to live and recovery are not restored."""
     arn = f"{source.arn.rpartition('/')[0]}/{name}"
     indexes = {
         index.name: replace(

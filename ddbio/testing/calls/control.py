@@ -29,7 +29,7 @@ _MAX_LISTED = 100
 
 
 def create_table(database: Database, request: Request) -> dict[str, Any]:
-    """Create a table, which is usable at once."""
+    """Create a table; it is usable at once."""
     table = define_table(request, database.defaults)
     database.add(table)
     return {"TableDescription": describe(table, "CREATING")}
@@ -86,7 +86,7 @@ def describe(table: Table, status: str) -> dict[str, Any]:
 
 
 def existing_table(database: Database, request: Request) -> Table:
-    """Return the table a request names; its absence has the text of calls that manage tables."""
+    """Return the table a request names; if it is missing, the error has the text of the control plane."""
     name = request.table_name()
     if name not in database.tables:
         raise not_found(f"Requested resource not found: Table: {name} not found")
@@ -97,7 +97,7 @@ _BILLING_MEMBERS = ("BillingMode", "ProvisionedThroughput", "OnDemandThroughput"
 
 
 def update_table(database: Database, request: Request) -> dict[str, Any]:
-    """Change a table; what the service does in minutes is done when the reply is sent."""
+    """Change a table; changes that take the service minutes are finished at once."""
     table = existing_table(database, request)
     bills = any(member in request.members for member in _BILLING_MEMBERS)
     streams = request.mapping("StreamSpecification")
@@ -229,7 +229,7 @@ MAX_RECOVERY_DAYS = 35
 
 
 def update_time_to_live(database: Database, request: Request) -> dict[str, Any]:
-    """Name the attribute by which items would expire, or take the name away."""
+    """Set or remove the attribute by which items would expire; no item ever expires."""
     table = existing_table(database, request)
     specification = request.required("TimeToLiveSpecification")
     match specification:
@@ -246,7 +246,7 @@ def update_time_to_live(database: Database, request: Request) -> dict[str, Any]:
 
 
 def describe_time_to_live(database: Database, request: Request) -> dict[str, Any]:
-    """Describe by which attribute items would expire."""
+    """Describe the attribute by which items would expire."""
     expiry = existing_table(database, request).expiry
     if expiry is None:
         return {"TimeToLiveDescription": {"TimeToLiveStatus": "DISABLED"}}

@@ -1,4 +1,7 @@
-"""Answer ExportTableToPointInTime, DescribeExport and ListExports from a table and its history; filters are lacking."""
+"""Answer ExportTableToPointInTime, DescribeExport and ListExports from a table and the history of its writes.
+
+Exports with filters are not supported.
+"""
 
 from __future__ import annotations
 
@@ -33,12 +36,12 @@ _NAME_LENGTH = 26
 def put_export(
     s3: S3Access, description: dict[str, Any], lines: Sequence[Sequence[bytes]], chosen: Random
 ) -> dict[str, Any]:
-    """Write an export, a data file for each sequence of lines; return the members that describe it once it is there.
+    """Write an export with one data file for each sequence of lines; return the members that describe it when finished.
 
     Parameters
     ----------
     description
-        Of the export, in the words of DescribeExport, with its ``BilledSizeBytes``.
+        The members of DescribeExport, with ``BilledSizeBytes``.
     """
     bucket, export_id = description["S3Bucket"], description["ExportArn"].rpartition("/")[2]
     root = f"{description.get('S3Prefix', '').rstrip('/')}/AWSDynamoDB".lstrip("/")
@@ -64,7 +67,7 @@ def put_export(
     count = sum(map(len, lines))
     summary = {**_summary(description), "itemCount": count, "manifestFilesS3Key": f"{folder}/manifest-files.json"}
     _put_summed(s3, bucket, f"{folder}/manifest-files", b"".join(to_json(file) + b"\n" for file in files))
-    # Written last: that it is there means that the export has completed.
+    # Written last: an export with a summary has completed.
     _put_summed(s3, bucket, f"{folder}/manifest-summary", to_json(summary))
     return {"ExportManifest": f"{folder}/manifest-summary.json", "ItemCount": count}
 
@@ -122,7 +125,7 @@ _LEAST_BILLED_BYTES = 10 * 1024 * 1024
 
 
 def export_table(database: Database, request: Request) -> dict[str, Any]:
-    """Export a table as it is now, as it was, or what a window changed in it."""
+    """Export the present state of a table, a past state, or the changes within a window."""
     if database.s3 is None:
         raise lacking("ExportTableToPointInTime without export_to")
     table = _exported_table(database, request)
@@ -137,7 +140,7 @@ def export_table(database: Database, request: Request) -> dict[str, Any]:
     description = _description(database, table, request)
     if token is not None:
         exports.tokens[token] = asked, description["ExportArn"]
-    # What is exported is what is there now, however long the writing takes.
+    # The export has the items of this moment, however long writing it takes.
     chosen = Random(description["ExportArn"])
     lines, size_bytes = _lines(table, description, chosen, is_past="ExportTime" in request.members)
     target, members = database.s3, {**description, "BilledSizeBytes": size_bytes}
@@ -260,7 +263,7 @@ def _lines(
     if journal is None:
         raise AssertionError("a table with recovery has a journal")
     window = description.get("IncrementalExportSpecification")
-    spell = ion_line if description["ExportFormat"] == "ION" else _json_line
+    encode = ion_line if description["ExportFormat"] == "ION" else _json_line
     lines: defaultdict[int, list[bytes]] = defaultdict(list)
     size_bytes = 0
     if window is None:
@@ -268,12 +271,12 @@ def _lines(
         entries = journal.state(items, description["ExportTime"]).items() if is_past else items.entries()
         for key, stored in entries:
             size_bytes += stored.size_bytes
-            lines[table.partition_of(key)].append(spell({"Item": _shuffled(stored.json, chosen)}))
+            lines[table.partition_of(key)].append(encode({"Item": _shuffled(stored.json, chosen)}))
     else:
         for key, write in journal.changes(window["ExportFromTime"], window["ExportToTime"]).items():
             size_bytes += sum(image.size_bytes for image in (write.old, write.new) if image is not None)
             record = dict(_record(table, write, window["ExportViewType"], chosen))
-            lines[table.partition_of(key)].append(spell(record))
+            lines[table.partition_of(key)].append(encode(record))
     return [lines[each] for each in range(table.throughput.partitions)], max(size_bytes, _LEAST_BILLED_BYTES)
 
 
@@ -292,10 +295,10 @@ def _json_line(document: dict[str, Any]) -> bytes:
     return to_json(document) + b"\n"
 
 
-def _shuffled(wire: bytes, chosen: Random) -> dict[str, Any]:
-    """Return an item whose sets are in another order: the service's exports promise none."""
-    item: dict[str, Any] = json.loads(wire)
-    if b'S":[' in wire:
+def _shuffled(text: bytes, chosen: Random) -> dict[str, Any]:
+    """Return an item with its sets in random order: exports of the service have no order."""
+    item: dict[str, Any] = json.loads(text)
+    if b'S":[' in text:
         _shuffle_members(item, chosen)
     return item
 

@@ -43,7 +43,7 @@ _MAX_LISTED = 25
 
 
 def import_table(database: Database, request: Request) -> dict[str, Any]:
-    """Make a table from the objects below a prefix."""
+    """Make a table and fill it from the objects below a prefix."""
     if database.s3 is None:
         raise lacking("ImportTable without export_to")
     token = request.required("ClientToken")
@@ -77,7 +77,7 @@ def import_table(database: Database, request: Request) -> dict[str, Any]:
 
 
 def describe_import(database: Database, request: Request) -> dict[str, Any]:
-    """Describe one import; it counts nothing before its end."""
+    """Describe one import; its counts are 0 before its end."""
     request.required("ImportArn")
     arn = request.text("ImportArn") or ""
     if "/import/" not in arn:
@@ -164,7 +164,7 @@ def _items_of(request: Request, table: Table) -> Callable[[bytes], Iterator[Any]
 
 
 def inflated_object(body: bytes, compression: str) -> bytes:
-    """Return an object's text by the compression that is said; what is empty has none."""
+    """Return the text of an object, decompressed as declared; an empty object needs no compression."""
     match compression:
         case "GZIP":
             return gzip.decompress(body) if body else body
@@ -189,7 +189,7 @@ _ERROR, _CONDITION = "ERROR", "CONDITION_CHECK_FAILURE"
 
 
 class BulkRun:
-    """Hold one bulk put's counts and what it reports."""
+    """Run one bulk put: count its items, and report those that are not put."""
 
     def __init__(self, table: Table, s3: S3Access, reports: dict[str, Any], name: str) -> None:
         self._table, self._s3, self._reports, self._name = table, s3, reports, name
@@ -197,7 +197,7 @@ class BulkRun:
         self._reported: dict[str, list[dict[str, Any]]] = {_ERROR: [], _CONDITION: []}
 
     def end(self, source: dict[str, Any]) -> dict[str, Any]:
-        """Put all, report, and return how the operation is then described."""
+        """Put all items, write the reports, and return the members that describe the operation when finished."""
         for key in self._s3.list(source["S3Bucket"], source.get("S3KeyPrefix", "")):
             body = self._s3.get(source["S3Bucket"], key)
             self._size_bytes += len(body)
@@ -228,12 +228,12 @@ class BulkRun:
             self._reported[_ERROR].append({**record, "ErrorCode": "ValidationException", "ErrorMessage": words})
             return
         if existing is not None:
-            # A condition that does not hold is no error of the operation.
+            # A condition that does not hold is not an error of the operation.
             shown = {"ExistingItem": existing} if existing else {}
             self._reported[_CONDITION].append({**record, **shown, "ErrorCode": "ConditionalCheckFailedException"})
 
     def _put(self, members: dict[str, Any]) -> Item | None:
-        """Put an item; return the one that is there instead, empty where none is, if the condition does not hold."""
+        """Put an item and return None; if its condition does not hold, return the existing item, or an empty one."""
         if not members.keys() <= _MEMBERS:
             raise invalid(f"Unknown members: {sorted(members.keys() - _MEMBERS)}")
         request = Request(members)
@@ -294,7 +294,7 @@ def describe_bulk_operation(database: Database, request: Request) -> dict[str, A
 
 
 def cancel_bulk_operation(database: Database, request: Request) -> dict[str, Any]:
-    """Stop a bulk operation that runs."""
+    """Stop a running bulk operation."""
     description = _described(database, request)
     arn = description["BulkOperationArn"]
     if not database.bulk.cancel(arn):

@@ -1,4 +1,4 @@
-"""Answer GetItem and BatchGetItem; refuses to answer more than 16 MiB at once."""
+"""Answer GetItem and BatchGetItem."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def _draw(table: Table, key: Key, *, consistent: bool) -> Draw:
 
 
 def batch_get_item(database: Database, request: Request) -> dict[str, Any]:
-    """Read up to 100 items, each admitted by itself; keys that were not come back as unprocessed."""
+    """Read up to 100 items and 16 MiB. Each key is admitted or throttled by itself; throttled keys are unprocessed."""
     asked = request.required("RequestItems")
     batch = _Batch(database)
     if type(asked) is not dict:
@@ -86,7 +86,7 @@ def _checked_part(database: Database, name: str, part: Any) -> tuple[Table, Requ
     if not part["Keys"]:
         raise constraint("[]", f"requestItems.{name}.member.keys", "have length greater than or equal to 1")
     table = database.named(checked_name(name, "RequestItems"))
-    # Number spellings are compared as sent: the service lets 1000 and 1e3 pass here and answers the item once.
+    # Numbers are compared as sent: the service accepts 1000 and 1e3 here, and returns the item once.
     if any(given in part["Keys"][:at] for at, given in enumerate(part["Keys"])):
         raise invalid("Provided list of item keys contains duplicates")
     keys = {key: given for given in part["Keys"] for key in (_checked_key(table, given),)}
@@ -94,7 +94,7 @@ def _checked_part(database: Database, name: str, part: Any) -> tuple[Table, Requ
 
 
 class _Batch:
-    """Hold what a BatchGetItem has read so far."""
+    """Collect what a BatchGetItem has read so far."""
 
     def __init__(self, database: Database) -> None:
         self._database = database

@@ -32,7 +32,7 @@ SELECTS = ("SPECIFIC_ATTRIBUTES", "COUNT", "ALL_ATTRIBUTES", "ALL_PROJECTED_ATTR
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """Hold a table, and the index through which it is read, if any."""
+    """Hold what a request reads: a table, or one of its indexes."""
 
     table: Table
     index: Index | None
@@ -62,12 +62,12 @@ class Source:
 
     @property
     def resource(self) -> str:
-        """The ARN of what pays for a read."""
+        """The ARN of the table or index that is charged for a read."""
         return self.index.arn if self.index is not None and self.index.kind == "Global" else self.table.arn
 
     @property
     def local_index(self) -> str | None:
-        """The name under which a local index shows its share."""
+        """The name of a local index, for the breakdown of consumed capacity."""
         return self.index.name if self.index is not None and self.index.kind == "Local" else None
 
     @property
@@ -76,11 +76,11 @@ class Source:
         return (self.table if self.index is None else self.index).throughput.partitions
 
     def paging_key(self, item: Item) -> Item:
-        """Return an item's LastEvaluatedKey: the table's key, and the index's where one is read."""
+        """Return the LastEvaluatedKey of an item: the table's key, and the key of the index if one is read."""
         return {name: item[name] for name in dict.fromkeys((*self.table.keys.names, *self.keys.names))}
 
     def start_key(self, request: Request) -> Key | None:
-        """Return the place of the ExclusiveStartKey; refuse one that is not exactly a key of the source."""
+        """Return the position of the ExclusiveStartKey; refuse one that is not exactly a key of the source."""
         if request.mapping("ExclusiveStartKey") is None:
             return None
         given = request.key("ExclusiveStartKey")
@@ -98,7 +98,7 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """Hold what of each item is wanted: everything, the attributes of a tree, or only the count."""
+    """Hold what of each item is returned: all of it, the attributes of a tree, or only the count."""
 
     counts_only: bool = False
     tree: Tree | None = None
@@ -120,7 +120,7 @@ def requested_paths(request: Request, placeholders: Placeholders) -> list[Path] 
 
 
 def selection_of(source: Source, request: Request, placeholders: Placeholders) -> Selection:
-    """Return what a Scan or Query wants of each item; refuse a Select that contradicts the rest of the request."""
+    """Return what a Scan or Query selects of each item; refuse a Select that contradicts the rest of the request."""
     select = request.text("Select", SELECTS)
     paths = requested_paths(request, placeholders)
     if paths is not None and select not in (None, "SPECIFIC_ATTRIBUTES"):
@@ -151,9 +151,9 @@ def _unprojected(index: Index | None, select: str | None, paths: list[Path] | No
     return f"Requesting [{', '.join(missing)}]" if missing else ""
 
 
-def parsed(wire: bytes | memoryview) -> Any:
-    """Return the Python form of DynamoDB JSON."""
-    return json.loads(bytes(wire))
+def parsed(text: bytes | memoryview) -> Any:
+    """Return an item as Python values."""
+    return json.loads(bytes(text))
 
 
 # https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/Scan.html#Scan.Pagination
@@ -164,7 +164,7 @@ MAX_SEGMENTS = 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """Hold the places ``first … last - 1`` that one request reads, and whether it stops before the end."""
+    """Hold the positions ``first … last - 1`` that one request reads, and whether it stops before the end."""
 
     first: int
     last: int
@@ -172,14 +172,14 @@ class Page:
 
 
 def forward_page(snapshot: Snapshot, first: int, end: int, limit: int | None) -> Page:
-    """Return the page that begins at a place: it stops after the item that reaches 1 MiB, or at the limit."""
+    """Return the page that begins at a position: it stops after the item that reaches 1 MiB, or at the limit."""
     reach = int(np.searchsorted(snapshot.sizes, snapshot.sizes[first] + MAX_PAGE_BYTES))
     last = min(end, reach, end if limit is None else first + limit)
     return Page(first, last, last < end)
 
 
 def backward_page(snapshot: Snapshot, begin: int, last: int, limit: int | None) -> Page:
-    """Return the page that ends before a place, by the same rules."""
+    """Return the page that ends before a position, by the same rules."""
     reach = int(np.searchsorted(snapshot.sizes, snapshot.sizes[last] - MAX_PAGE_BYTES, side="right")) - 1
     first = max(begin, reach, begin if limit is None else last - limit)
     return Page(first, last, first > begin)
@@ -239,7 +239,7 @@ def _after(snapshot: Snapshot, key: Key) -> int:
 def _scan_draws(
     source: Source, snapshot: Snapshot, page: Page, hashes: tuple[int, int], *, consistent: bool
 ) -> Iterator[Draw]:
-    """Yield one draw per physical partition that a page visits; an empty one still costs a unit."""
+    """Yield one draw for each physical partition that a page visits; an empty partition costs a unit as well."""
     partitions = source.partitions
     low, high = hashes
     first = page.first
@@ -251,7 +251,7 @@ def _scan_draws(
 
 
 def query(database: Database, request: Request) -> Chunks:
-    """Read items of one partition key in sort order, either way."""
+    """Read items of one partition key in the order of the sort key, ascending or descending."""
     source = Source.of(database.table(request), request)
     expression = request.text("KeyConditionExpression")
     if expression is None:
@@ -278,7 +278,7 @@ def query(database: Database, request: Request) -> Chunks:
 
 @dataclass(frozen=True, slots=True)
 class _Reader:
-    """Turn a page into a reply, once its capacity is taken."""
+    """Take the capacity of a page, and make the reply of it."""
 
     database: Database
     request: Request
@@ -308,10 +308,10 @@ class _Reader:
         return [head + b',"Items":[', items, b"]" + tail]
 
     def _item(self, snapshot: Snapshot, at: int) -> bytes:
-        wire = snapshot.json_at(at)
+        text = snapshot.json_at(at)
         if self.selection.tree is None and not self.selection.fetches_base:
-            return wire
-        item: Item = parsed(wire)
+            return text
+        item: Item = parsed(text)
         if self.selection.fetches_base:
             item = self.source.table.read_item(base_key(snapshot.keys[at])) or {}
         return to_json(item if self.selection.tree is None else pick(item, self.selection.tree))

@@ -55,7 +55,7 @@ def planned_put(table: Table, item: Any) -> Write:
 
 
 def planned_delete(table: Table, key: Any) -> Write:
-    """Return the delete of a key; refuse one that is no key of the table."""
+    """Return the delete of a key; refuse one that is not a key of the table."""
     canonical = canonical_map(key)
     table.keys.check_key(canonical)
     return Write(table, table.keys.key_of(canonical), None, 0)
@@ -73,7 +73,7 @@ def _write_one(database: Database, request: Request, write: Write) -> dict[str, 
 
 
 def batch_write_item(database: Database, request: Request) -> dict[str, Any]:
-    """Put and delete up to 25 items, each admitted by itself; what was not comes back as unprocessed."""
+    """Put and delete up to 25 items. Each is admitted or throttled by itself; throttled items are unprocessed."""
     asked = request.required("RequestItems")
     writes = _checked_batch(database, asked)
     draws: dict[str, list[Draw]] = {}
@@ -142,11 +142,11 @@ class Update:
     removes: set[str] = field(default_factory=set)
 
     def applied(self, key: Item, old: Item | None) -> Item | None:
-        """Return the item after the update; one that only removes makes no item."""
+        """Return the item after the update; an update that only removes makes no new item."""
         if old is None and self.removes and not self.sets:
             return None
-        kept = {name: value for name, value in (old or key).items() if name not in self.removes}
-        return {**kept, **self.sets}
+        remaining = {name: value for name, value in (old or key).items() if name not in self.removes}
+        return {**remaining, **self.sets}
 
     @property
     def names(self) -> set[str]:
@@ -155,7 +155,7 @@ class Update:
 
 
 def update_item(database: Database, request: Request) -> dict[str, Any]:
-    """Set and remove attributes of one item, which is made if there is none, under a condition."""
+    """Set and remove attributes of one item, under a condition; a missing item is made."""
     table = database.table(request)
     given = canonical_map(request.required("Key"))
     table.keys.check_key(given)

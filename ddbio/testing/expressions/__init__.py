@@ -1,1 +1,1 @@
-"""Read the expressions of requests: names, conditions, key conditions, projections."""
+"""Parse and evaluate the expressions of requests: conditions, key conditions, projections."""

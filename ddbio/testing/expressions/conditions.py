@@ -41,13 +41,13 @@ class Guard(NamedTuple):
 
     @classmethod
     def of(cls, request: Request, placeholders: Placeholders) -> Guard:
-        """Return the guard of a request; without a condition it lets everything pass."""
+        """Return the guard of a request; a request without condition always passes."""
         text = request.text("ConditionExpression")
         shown = request.text("ReturnValuesOnConditionCheckFailure", ("ALL_OLD", "NONE"))
         return cls(None if text is None else predicate_of(text, placeholders), shown == "ALL_OLD")
 
     def refusal(self, item: Item | None) -> Refusal | None:
-        """Return the refusal of a write over this item, or None if it may go on; no item has no attribute."""
+        """Return the refusal of a write over this item, or None if its condition holds; no item has no attributes."""
         if self.predicate is None or self.predicate(item or {}):
             return None
         return condition_failed(item if self.shows_item else None)
@@ -59,7 +59,7 @@ def write_placeholders(request: Request) -> Placeholders:
 
 
 def predicate_of(text: str, placeholders: Placeholders) -> Predicate:
-    """Return what decides a ConditionExpression over an item in canonical spelling."""
+    """Return a ConditionExpression as a function of an item in canonical form."""
     return _Parser(Tokens("ConditionExpression", text), placeholders).parsed()
 
 
@@ -144,7 +144,7 @@ class _Parser:
 
 
 def holds(operator: str, left: AttributeValue | None, right: AttributeValue | None) -> bool:
-    """Return whether a comparison of two canonical values holds; what is absent differs from everything."""
+    """Return whether a comparison of two canonical values holds; a missing value differs from every value."""
     if left is None or right is None:
         return operator == "<>"
     if operator in {"=", "<>"}:
@@ -171,7 +171,7 @@ def _comparable(value: AttributeValue) -> Any:
 
 
 def checked_return(request: Request, allowed: tuple[str, ...]) -> str:
-    """Return which values a write gives back; refuse a choice that its operation does not have."""
+    """Return the ReturnValues of a write; refuse a choice that its operation does not have."""
     returned = request.text("ReturnValues", ("ALL_NEW", "UPDATED_OLD", "ALL_OLD", "NONE", "UPDATED_NEW")) or "NONE"
     if returned not in allowed:
         raise invalid("Return values set to invalid value")
@@ -194,7 +194,7 @@ class Condition(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class KeyRange:
-    """Hold one partition and the bounds of the wanted sort values; None is without bound."""
+    """Hold one partition key and the bounds of the sort key; None is no bound."""
 
     partition: bytes
     low: bytes | Decimal | None = None
@@ -217,7 +217,7 @@ class KeyRange:
         return self.high is None or value < self.high or (self.includes_high and value == self.high)
 
     def positions(self, keys: list[Key]) -> tuple[int, int]:
-        """Return the half-open range of places whose keys lie in the range."""
+        """Return the half-open range of positions whose keys lie in the range."""
         beginning: Any = (self.hash_value, self.partition)
         # No byte string lies between a key and the same key with a zero byte added.
         ending: Any = (self.hash_value, self.partition + b"\0")

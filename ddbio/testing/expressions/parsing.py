@@ -24,7 +24,7 @@ _TOKEN = re.compile(r"\s*([#:]?[A-Za-z0-9_]+|<>|<=|>=|[=<>()\[\].,])")
 
 
 class Tokens:
-    """Hold the tokens of one expression and the place of the next one."""
+    """Hold the tokens of one expression and the position of the next one."""
 
     def __init__(self, kind: str, text: str) -> None:
         self.kind = kind
@@ -208,7 +208,7 @@ def _clash(how: str, path: Path) -> Refusal:
 
 
 def pick(item: Item, tree: Tree) -> Item:
-    """Return what an item has of the wanted attributes, which may be nothing."""
+    """Return the projected attributes of an item, which may be none."""
     picked = {}
     for name, below in tree.items():
         if name in item:

@@ -1,1 +1,1 @@
-"""Hold what the fake's tables are and have: keys, items, capacity, what was written and consumed."""
+"""Hold the tables of the fake: definitions, items, capacity and jobs."""

@@ -1,6 +1,6 @@
 """Admit or throttle requests by token buckets per table, index and partition, and log what was consumed.
 
-This layer knows no items: who can say how many units a request takes, and where, can be throttled by it.
+It knows no items, only how many units a request takes from which partition.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Kind: TypeAlias = Literal["Read", "Write"]
 PARTITION_READ_PER_SECOND, PARTITION_WRITE_PER_SECOND = 3000, 1000
 # https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/burst-adaptive-capacity.html
 BURST_SECONDS = 300.0
-# Unused capacity is kept for the table; a single partition never serves more than its own rate.
+# Unused capacity is saved for the table; a single partition never serves more than its own rate.
 _PARTITION_BURST_SECONDS = 1.0
 _ROUNDING_UNITS = 1e-9
 
@@ -40,7 +40,7 @@ class Draw(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Throughput:
-    """Hold what a table or index may consume; None is without limit.
+    """Hold what a table or index may consume; None is no limit.
 
     A table with neither number is limited by its partitions alone, unless it is ``unlimited``.
     """
@@ -61,7 +61,7 @@ def partition_count(read_per_second: float | None, write_per_second: float | Non
 
 
 class Bucket:
-    """Hold units that return at a rate up to a ceiling; admits while it is not below zero and may be overdrawn."""
+    """A token bucket: it refills up to a ceiling, and admits a request of any size unless it is below zero."""
 
     __slots__ = ("_at", "_ceiling", "_rate", "_units")
 
@@ -159,7 +159,7 @@ _TABLE_PART = 1
 
 
 class ConsumptionLog:
-    """Hold consumption per table and 100 ms, stamped when a request was admitted, and the count of requests."""
+    """Log consumption per table and 100 ms, by the time at which requests were admitted, and count requests."""
 
     def __init__(self, now: float) -> None:
         self._started_at = now

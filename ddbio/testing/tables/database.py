@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class Backup:
-    """Hold a table as it was, and since when the backup can be used."""
+    """Hold a table as it was, and the time from which the backup can be used."""
 
     arn: str
     name: str
@@ -47,15 +47,15 @@ class Backup:
 
     def source(self) -> dict[str, Any]:
         """Return the SourceTableDetails."""
-        stated = self.table.description
+        described = self.table.description
         return {
             "TableName": self.table.name,
             "TableArn": self.table.arn,
             "ItemCount": len(self.items),
             "TableSizeBytes": sum(stored.size_bytes for stored in self.items),
-            "TableCreationDateTime": stated["CreationDateTime"],
-            **{name: stated[name] for name in ("TableId", "KeySchema", "ProvisionedThroughput")},
-            "BillingMode": "PAY_PER_REQUEST" if "BillingModeSummary" in stated else "PROVISIONED",
+            "TableCreationDateTime": described["CreationDateTime"],
+            **{name: described[name] for name in ("TableId", "KeySchema", "ProvisionedThroughput")},
+            "BillingMode": "PAY_PER_REQUEST" if "BillingModeSummary" in described else "PROVISIONED",
         }
 
 
@@ -129,7 +129,7 @@ class Database:
             raise refusal
 
     def write(self, change: Change, failure: Refusal | None) -> None:
-        """Carry out a write, or refuse it as throttled or by its failed condition, which the table alone pays."""
+        """Carry out a write, or refuse it as throttled or for its condition, which only the table is charged for."""
         if failure is not None:
             # https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/read-write-operations.html
             self.take(change.draws[:1])
@@ -156,7 +156,7 @@ class Database:
 
 
 def consumed_wanted(request: Request) -> str:
-    """Return which consumption the caller wants to see: INDEXES, TOTAL or NONE."""
+    """Return the ReturnConsumedCapacity of a request: INDEXES, TOTAL or NONE."""
     return request.text("ReturnConsumedCapacity", _RETURN_CONSUMED) or "NONE"
 
 
@@ -183,7 +183,7 @@ def _place(draw: Draw) -> tuple[str, str]:
 
 
 def consumed_member(request: Request, table: Table, draws: Sequence[Draw]) -> dict[str, Any]:
-    """Return the member of a reply that shows consumption, or nothing if the caller did not ask."""
+    """Return the member of a reply that shows consumption, or none if it was not requested."""
     wanted = consumed_wanted(request)
     return {} if wanted == "NONE" else {"ConsumedCapacity": consumed_capacity(table, draws, wanted)}
 

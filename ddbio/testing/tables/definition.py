@@ -1,4 +1,4 @@
-"""Make a table from the words of CreateTable; refuses definitions that DynamoDB refuses."""
+"""Make tables and indexes from the parameters of CreateTable; bad definitions are refused as DynamoDB does."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _PROJECTIONS = ("ALL", "KEYS_ONLY", "INCLUDE")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Defaults:
-    """Hold what applies to tables that state no numbers of their own."""
+    """Hold the throughput and partitions of tables without numbers of their own."""
 
     read_per_second: float | None = None
     write_per_second: float | None = None
@@ -78,7 +78,7 @@ def define_table(request: Request, defaults: Defaults) -> Table:
 
 
 def loaded_table(name: str, keys: KeySchema, defaults: Defaults) -> Table:
-    """Return an empty table that was never created by a request: without limit, unless there are default numbers."""
+    """Return an empty table that no request created: without limit, unless there are default numbers."""
     read, write = defaults.read_per_second, defaults.write_per_second
     description: dict[str, Any] = {
         "AttributeDefinitions": [{"AttributeName": part.name, "AttributeType": part.tag} for part in keys.attributes],
@@ -115,24 +115,24 @@ def with_stream(arn: str, specification: Mapping[str, Any]) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class Billing:
-    """Hold how a table is billed, and what applies where it states no numbers."""
+    """Hold how a table is billed, and the defaults if it gives no numbers."""
 
     on_demand: bool
     defaults: Defaults
 
     def throughput(self, definition: Mapping[str, Any]) -> Throughput:
-        """Return what a table or index with these words may consume."""
+        """Return the throughput of a table or index with this definition."""
         if not self.on_demand:
-            read, write = _stated(definition)
+            read, write = _provisioned(definition)
             return Throughput(
                 read_per_second=read,
                 write_per_second=write,
                 partitions=partition_count(read, write, self.defaults.partitions),
             )
-        stated = definition.get("OnDemandThroughput") or {}
+        given = definition.get("OnDemandThroughput") or {}
         most_read, most_write = (
-            _maximum(stated.get("MaxReadRequestUnits")),
-            _maximum(stated.get("MaxWriteRequestUnits")),
+            _maximum(given.get("MaxReadRequestUnits")),
+            _maximum(given.get("MaxWriteRequestUnits")),
         )
         if most_read is None and most_write is None:
             return self.defaults.throughput()
@@ -146,7 +146,7 @@ class Billing:
     def description(self, definition: Mapping[str, Any]) -> dict[str, Any]:
         """Return the numbers as DescribeTable shows them."""
         if not self.on_demand:
-            return {"ProvisionedThroughput": _described(*_stated(definition))}
+            return {"ProvisionedThroughput": _described(*_provisioned(definition))}
         if "ProvisionedThroughput" in definition:
             raise invalid_values(
                 "Neither ReadCapacityUnits nor WriteCapacityUnits can be specified when BillingMode is PAY_PER_REQUEST"
@@ -165,17 +165,17 @@ def _described(read: float, write: float) -> dict[str, Any]:
     return {"ReadCapacityUnits": int(read), "WriteCapacityUnits": int(write), "NumberOfDecreasesToday": 0}
 
 
-def _stated(definition: Mapping[str, Any]) -> tuple[int, int]:
-    stated = definition.get("ProvisionedThroughput")
-    if type(stated) is not dict:
+def _provisioned(definition: Mapping[str, Any]) -> tuple[int, int]:
+    given = definition.get("ProvisionedThroughput")
+    if type(given) is not dict:
         raise invalid_values(
             "ReadCapacityUnits and WriteCapacityUnits must both be specified when BillingMode is PROVISIONED"
         )
-    return _units(stated, "ReadCapacityUnits"), _units(stated, "WriteCapacityUnits")
+    return _units(given, "ReadCapacityUnits"), _units(given, "WriteCapacityUnits")
 
 
-def _units(stated: Mapping[str, Any], member: str) -> int:
-    value = stated.get(member)
+def _units(given: Mapping[str, Any], member: str) -> int:
+    value = given.get(member)
     if type(value) is not int:
         raise malformed()
     if value < 1:
@@ -225,7 +225,7 @@ def key_schema(parts: list[tuple[str, str]]) -> KeySchema:
 def add_index(
     table: Table, kind: Literal["Global", "Local"], definition: Any, types: dict[str, str], billing: Billing
 ) -> None:
-    """Add an empty index to a table by the words of CreateTable."""
+    """Add an empty index to a table, from its definition in CreateTable."""
     try:
         name, schema, projection = definition["IndexName"], definition["KeySchema"], definition["Projection"]
         projection_type = projection.get("ProjectionType")

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 Key: TypeAlias = "tuple[int, bytes, bytes | Decimal] | tuple[int, bytes, bytes | Decimal, Key]"
-"""Where an item lies: hash of the partition key, its bytes, the sort value; in an index also the table's key."""
+"""The position of an item: hash of the partition key, its bytes, the sort value; in an index also the table's key."""
 
 HASH_BITS = 64
 # https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/Constraints.html#limits-partition-sort-keys
@@ -49,13 +49,13 @@ class KeyAttribute:
         return decode_base64(text) if self.tag == "B" else text.encode(errors="replace")
 
     def sort_value(self, value: AttributeValue) -> bytes | Decimal:
-        """Return what orders values of this attribute: bytes, or the number itself."""
+        """Return the sort key of a value: its bytes, or the number."""
         return Decimal(value["N"]) if self.tag == "N" else self.bytes_of(value)
 
 
 @dataclass(frozen=True, slots=True)
 class KeySchema:
-    """Hold the partition key and, where there is one, the sort key."""
+    """Hold the partition key and the sort key, if there is one."""
 
     partition: KeyAttribute
     sort: KeyAttribute | None = None
@@ -71,7 +71,7 @@ class KeySchema:
         return tuple(attribute.name for attribute in self.attributes)
 
     def key_of(self, item: Item) -> tuple[int, bytes, bytes | Decimal]:
-        """Return the place of a checked item."""
+        """Return the position of a checked item."""
         partition = self.partition.bytes_of(item[self.partition.name])
         sort = b"" if self.sort is None else self.sort.sort_value(item[self.sort.name])
         return (hash_of(partition), partition, sort)
@@ -164,9 +164,9 @@ class Stored(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """Hold a store at rest: keys in order, the items' JSON joined by commas, and where each begins.
+    """Hold all items in order: their keys, their JSON joined by commas, and where each begins.
 
-    ``starts`` has one place more than there are items; ``sizes`` are running sums with a leading zero.
+    ``starts`` has one element more than there are items; ``sizes`` are running sums with a leading zero.
     """
 
     keys: list[Key]
@@ -175,7 +175,7 @@ class Snapshot:
     sizes: NDArray[np.int64]
 
     def position(self, bound: tuple[object, ...]) -> int:
-        """Return the place of the first key that is not below ``bound``, which may be the beginning of a key."""
+        """Return the index of the first key that is not below ``bound``, which may be the beginning of a key."""
         return bisect_left(self.keys, bound)
 
     def json_at(self, at: int) -> bytes:
@@ -207,7 +207,7 @@ class Snapshot:
 
 
 def snapshot_of(entries: Iterable[tuple[Key, Stored]]) -> Snapshot:
-    """Return entries, which are already in order, at rest."""
+    """Return the snapshot of entries that are already in order."""
     listed = list(entries)
     lengths = np.fromiter((len(stored.json) + 1 for _, stored in listed), np.int64, len(listed))
     sizes = np.fromiter((stored.size_bytes for _, stored in listed), np.int64, len(listed))
@@ -220,7 +220,7 @@ def snapshot_of(entries: Iterable[tuple[Key, Stored]]) -> Snapshot:
 
 
 class ItemStore:
-    """Hold the items of a table or index: a snapshot body and what changed since; not safe for concurrent use."""
+    """Hold the items of a table or index: a snapshot and the changes since; not safe for concurrent use."""
 
     def __init__(self) -> None:
         self._snapshot = snapshot_of(())
@@ -235,7 +235,7 @@ class ItemStore:
         return self._changes[key] if key in self._changes else self._snapshot.find(key)
 
     def replace(self, key: Key, stored: Stored | None) -> None:
-        """Put an item at a key, or with None take it away."""
+        """Put an item at a key, or delete it with None."""
         old = self.get(key)
         self.count += (stored is not None) - (old is not None)
         self.size_bytes += (stored.size_bytes if stored else 0) - (old.size_bytes if old else 0)
@@ -246,9 +246,9 @@ class ItemStore:
     def snapshot(self) -> Snapshot:
         """Return all items in order; costs a pass over the store when something changed since the last call."""
         if self._changes:
-            kept = (entry for entry in self._snapshot.entries() if entry[0] not in self._changes)
+            unchanged = (entry for entry in self._snapshot.entries() if entry[0] not in self._changes)
             added = ((key, stored) for key, stored in self._changes.items() if stored is not None)
-            self._snapshot = snapshot_of(sorted(chain(kept, added), key=itemgetter(0)))
+            self._snapshot = snapshot_of(sorted(chain(unchanged, added), key=itemgetter(0)))
             self._changes = {}
         return self._snapshot
 
@@ -277,7 +277,7 @@ class Journal:
         self._writes.append((key, Write(max(int(self._now() * _MICROS), last + 1), old, new)))
 
     def state(self, current: Snapshot, at: float) -> dict[Key, Stored]:
-        """Return the items that were there just before a time, from what is there now."""
+        """Return the items just before a time, computed from the present ones."""
         items = dict(current.entries())
         for key, write in reversed(self._writes):
             if write.micros < at * _MICROS:
@@ -289,7 +289,7 @@ class Journal:
         return items
 
     def changes(self, start: float, end: float) -> dict[Key, Write]:
-        """Return what became of each item written in ``[start, end)``; not of those that came and went in it."""
+        """Return the net change of each item written in ``[start, end)``; items made and deleted in it are left out."""
         net: dict[Key, Write] = {}
         for key, write in self._writes:
             if start * _MICROS <= write.micros < end * _MICROS:

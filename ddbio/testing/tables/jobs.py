@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class WallClock:
-    """Hold how far a server's time of day is ahead of this machine's."""
+    """Tell the time of day, which a test can advance."""
 
     def __init__(self) -> None:
         self._ahead_seconds = 0.0
@@ -30,22 +30,22 @@ class WallClock:
         return time.time() + self._ahead_seconds
 
     def advance(self, seconds: float) -> None:
-        """Let time pass at once."""
+        """Advance the clock."""
         self._ahead_seconds += max(0.0, seconds)
 
 
 _OK, _NOT_FOUND = 200, 404
-# Fakes check no signature, and let nobody without any read what others put.
+# Fakes of S3 check no signature, but reads without any are refused.
 _IDENTITY = {"Authorization": "AWS any:any"}
 _KEY = re.compile(r"<Key>([^<]*)</Key>")
 
 
 class NoSuchBucketError(Exception):
-    """Say that the bucket of an object is not there."""
+    """Raised if the bucket of an object does not exist."""
 
 
 class S3Access:
-    """Hold where objects go: below a folder as ``bucket/key``, or to an endpoint like ``http://127.0.0.1:5000``."""
+    """Read and write objects, in a folder as ``bucket/key`` or at an endpoint like ``http://127.0.0.1:5000``."""
 
     def __init__(self, target: str) -> None:
         self._netloc = urlsplit(target).netloc if target.startswith("http://") else ""
@@ -99,7 +99,7 @@ class S3Access:
 
 @dataclass(slots=True)
 class Jobs:
-    """Hold every job of one kind by its ARN, oldest first, and the requests that used a token.
+    """Hold every job of one kind by its ARN, oldest first, and the requests by their token.
 
     Attributes
     ----------
@@ -120,7 +120,7 @@ class Jobs:
     _running: dict[str, tuple[float, End]] = field(default_factory=dict)
 
     def begin(self, description: dict[str, Any], end: End) -> dict[str, Any]:
-        """Start a job and return how it is described at once; ``end`` does its work and returns members to add."""
+        """Start a job and return its first description; ``end`` does its work and returns members to add."""
         arn = description[f"{self.kind}Arn"]
         description[f"{self.kind}Status"] = "IN_PROGRESS"
         self._described[arn] = description
@@ -130,7 +130,7 @@ class Jobs:
         return started
 
     def described(self, arn: str) -> dict[str, Any] | None:
-        """Return how a job is described now."""
+        """Return the present description of a job."""
         self._settle()
         return self._described.get(arn)
 
@@ -171,7 +171,7 @@ class Jobs:
 
     def _ended(self, end: End) -> dict[str, Any]:
         if self.failure is not None:
-            return self._failed(self.failure, "The job was told to fail")
+            return self._failed(self.failure, "The job was made to fail")
         try:
             return end()
         except NoSuchBucketError:

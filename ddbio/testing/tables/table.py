@@ -1,4 +1,4 @@
-"""Hold one table with its indexes and work out what a write changes and draws; refuses to decide whether it may."""
+"""Hold one table with its indexes, and compute what a write changes and which units it draws."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ class Index:
     store: ItemStore = field(default_factory=ItemStore)
 
     def key_of(self, item: Item) -> Key:
-        """Return the place of a checked item or whole index key."""
+        """Return the position of a checked item or whole index key."""
         return (*self.keys.key_of(item), self.base_keys.key_of(item))
 
     def entry(self, item: Item | None) -> tuple[Key, Stored] | None:
-        """Return what the index holds of an item, or None if it has no place in it."""
+        """Return the entry of the index for an item, or None if the index does not have the item."""
         if item is None or not all(name in item for name in self.keys.names):
             return None
         held = item if self.projected is None else {name: item[name] for name in item if name in self.projected}
@@ -47,7 +47,7 @@ class Index:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """Hold one planned write: what it replaces, what it draws, and the shelves to change."""
+    """Hold one planned write: what it replaces, what it draws, and the stores to change."""
 
     stored: Stored | None
     draws: list[Draw]
@@ -101,7 +101,7 @@ class Table:
         return None if stored is None else json.loads(stored.json)
 
     def plan_write(self, key: Key, new: Item | None, size_bytes: int = 0) -> Change:
-        """Return what putting ``new`` at a key, or deleting what is there, changes and draws."""
+        """Return the change of putting ``new`` at a key, or of deleting its item."""
         stored = self.store.get(key)
         units = write_units(max(size_bytes, stored.size_bytes if stored else 0))
         change = Change(stored, [Draw(self.arn, "Write", self.partition_of(key), units)], [])
@@ -142,7 +142,7 @@ class Table:
         Parameters
         ----------
         settle
-            Whether to bring the items in order at once; otherwise the next page does.
+            Whether to sort the items at once; otherwise the next read does.
         """
         count = 0
         for count, (item, stored) in enumerate(entries, start=1):  # noqa: B007 - the last count is the result
