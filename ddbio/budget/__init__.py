@@ -1,16 +1,16 @@
-"""Hold one capacity budget for a whole job, whichever process its requests come from.
+"""One budget of capacity units a second for a whole job, whichever process its requests come from.
 
-Refuses to estimate what a request costs and to retry it: that is the caller's business.
+A request reserves its estimated units before it is sent, and is settled by the units that it consumed. Estimates and
+retries are the caller's.
 """
 
 from __future__ import annotations
 
 from ddbio.budget.client import BudgetClient
-from ddbio.budget.local import LocalBudget
-from ddbio.budget.protocol import Budget, BudgetClosedError, Grant, Reservation
+from ddbio.budget.local import LocalBudget, Usage
+from ddbio.budget.messages import BudgetAddress
+from ddbio.budget.reservation import Budget, BudgetClosedError, Grant, Reservation
 from ddbio.budget.server import BudgetServer
-from ddbio.budget.usage import Usage
-from ddbio.budget.wire import BudgetAddress
 
 __all__ = [
     "Budget",

@@ -1,4 +1,4 @@
-"""Bring the job's one budget to a worker process; refuses to spend without limit when the driver is out of reach."""
+"""The job's budget in a worker process: the driver is asked, or the worker's portion spent if that is unreachable."""
 
 from __future__ import annotations
 
@@ -9,15 +9,14 @@ from dataclasses import astuple, replace
 from threading import Event, Lock, Thread
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ddbio.budget.local import LocalBudget
-from ddbio.budget.protocol import LONGEST_NAP_SECONDS, BudgetClosedError, Grant
-from ddbio.budget.usage import RequestCounts
-from ddbio.budget.wire import BudgetAddress, Wire
+from ddbio.budget.local import LocalBudget, RequestCounts
+from ddbio.budget.messages import BudgetAddress, MessageChannel
+from ddbio.budget.reservation import LONGEST_WAIT_SECONDS, BudgetClosedError, Grant
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ddbio.budget.protocol import Reservation
+    from ddbio.budget.reservation import Reservation
     from ddbio.core.pacing import ThrottleScope
 
 __all__ = ["BudgetClient"]
@@ -28,28 +27,30 @@ _SHORT_TIMEOUT_SECONDS = 1.0
 _log = logging.getLogger("ddbio.budget")
 
 
-class _Standing(NamedTuple):
-    place: float
+class _QueueState(NamedTuple):
+    """What the driver says of a reservation."""
+
+    position: float
     wait_seconds: float
     at_seconds: float
-    share_per_second: float | None
+    portion_per_second: float | None
 
 
 class BudgetClient:
-    """Acquire from the driver's budget; one for each worker process, shared by its threads.
+    """Acquires from the driver's budget; each worker process has one, shared by its threads.
 
-    While the driver is out of reach, requests are granted from this worker's share alone: the lower of its static
-    share and what the driver last said each worker may have. What was done meanwhile is reported when it is back, and
-    counted there, but is outside the driver's 10 s windows.
+    While the driver is unreachable, requests are granted from this worker's portion: the lower of its static portion
+    and the one that the driver last reported. What was consumed meanwhile is reported and counted when the driver is
+    reachable again, but is not part of its 10 s windows.
 
     Parameters
     ----------
     address
         Where the driver serves the budget.
     fallback_units_per_second
-        The static share. None bounds nothing as long as the driver has not said otherwise.
+        The static portion. None sets no bound until the driver has reported one.
     timeout_seconds
-        How long to wait for the driver's answer.
+        How long to wait for the driver's response.
     """
 
     def __init__(
@@ -57,13 +58,13 @@ class BudgetClient:
     ) -> None:
         self._address = address
         self._timeout_seconds = timeout_seconds
-        self._static_share = fallback_units_per_second
-        self._told_share: float | None = None
+        self._static_portion = fallback_units_per_second
+        self._driver_portion: float | None = None
         self._alone = LocalBudget(fallback_units_per_second)
-        self._missed = RequestCounts()
-        self._wire: Wire | None = None
+        self._unreported = RequestCounts()
+        self._channel: MessageChannel | None = None
         self._connecting = Lock()
-        self._was_tried = False
+        self._has_tried = False
         self._reconnect_at = 0.0
         self._pause_seconds = _FIRST_PAUSE_SECONDS
         self._warned = False
@@ -79,16 +80,16 @@ class BudgetClient:
         return reservation.grant()
 
     def reserve(self, units: float) -> Reservation:
-        """Take a place in line; see `Budget.reserve`."""
+        """Reserve units without waiting; see `Budget.reserve`."""
         return _ClientReservation(self, units)
 
     def settle(self, grant: Grant, consumed: float, *, items: int = 0, wire_bytes: int = 0) -> None:
         """Correct a grant and count what it brought; see `Budget.settle`."""
         message = ("settle", grant.units, grant.at_seconds, consumed, items, wire_bytes)
         with self._lock:
-            if grant.central and self._try(lambda wire: wire.send(message)):
+            if grant.central and self._try(lambda channel: channel.send(message)):
                 return
-            self._missed.count_request(consumed, items, wire_bytes)
+            self._unreported.count_request(consumed, items, wire_bytes)
             alone = self._alone
         if not grant.central:
             alone.settle(grant, consumed)
@@ -98,116 +99,116 @@ class BudgetClient:
         # A longer text would not fit into a message.
         message = ("throttled", scope.value, detail[:300])
         with self._lock:
-            if self._try(lambda wire: wire.send(message)):
+            if self._try(lambda channel: channel.send(message)):
                 return
-            self._missed.count_throttle(scope.value)
+            self._unreported.count_throttle(scope.value)
             alone = self._alone
         alone.throttled(scope, detail)
 
     def close(self) -> RequestCounts:
-        """Leave the budget: wake this process's waiters and return when the driver has counted all it was told.
+        """Leave the budget: end the waits of this process, and return when the driver has counted all reports.
 
         The job and its other workers go on.
 
         Returns
         -------
         RequestCounts
-            What could not be told to the driver.
+            What could not be reported to the driver.
         """
         self._closed.set()
         with self._lock:
-            is_unknown = self._wire is None and self._missed != RequestCounts()
-        if is_unknown and self._pause_seconds <= _FIRST_PAUSE_SECONDS * _GROWTH:
-            # It failed once at the most: a driver that does not answer at all is not waited for by each task.
+            is_lost = self._channel is None and self._unreported != RequestCounts()
+        if is_lost and self._pause_seconds <= _FIRST_PAUSE_SECONDS * _GROWTH:
+            # It failed at most once: not every task should wait for a driver that does not respond at all.
             self._connect(self._timeout_seconds)
         with self._lock:
             self._has_left = True
             self._try(_flush)
-            if self._wire is not None:
-                self._wire.close()
-                self._wire = None
-            missed, self._missed = self._missed, RequestCounts()
-        return missed
+            if self._channel is not None:
+                self._channel.close()
+                self._channel = None
+            unreported, self._unreported = self._unreported, RequestCounts()
+        return unreported
 
     def _require_open(self) -> None:
         if self._closed.is_set():
             raise BudgetClosedError
 
-    def _ask(self, verb: str, value: float) -> _Standing | None:
-        """Return the driver's answer, None if there is none."""
-        answers: list[Any] = []
+    def _ask(self, verb: str, value: float) -> _QueueState | None:
+        """Return the driver's response, or None if there is none."""
+        responses: list[Any] = []
 
-        def exchange(wire: Wire) -> None:
-            wire.send((verb, value))
-            answers.append(wire.receive())
+        def exchange(channel: MessageChannel) -> None:
+            channel.send((verb, value))
+            responses.append(channel.receive())
 
         self._require_open()
-        self._see_to_connection()
+        self._ensure_connection()
         with self._lock:
             if not self._try(exchange):
                 return None
-            if answers == [None]:
+            if responses == [None]:
                 self._closed.set()
                 raise BudgetClosedError
-            standing = _Standing(*answers[0])
-            self._told_share = standing.share_per_second
-            return standing
+            state = _QueueState(*responses[0])
+            self._driver_portion = state.portion_per_second
+            return state
 
-    def _see_to_connection(self) -> None:
-        """Connect where it is time for that; requests wait for the first attempt only."""
-        if self._wire is not None:
+    def _ensure_connection(self) -> None:
+        """Connect if an attempt is due; requests wait for the first attempt only."""
+        if self._channel is not None:
             return
-        if not self._was_tried:
+        if not self._has_tried:
             with self._connecting:
-                if not self._was_tried:
-                    # Without a rate nothing has to be asked for, and a closed port should hold up nobody.
-                    self._connect(self._timeout_seconds if self._static_share else _SHORT_TIMEOUT_SECONDS)
+                if not self._has_tried:
+                    # Without a rate nothing has to be asked, and a closed port should delay nobody.
+                    self._connect(self._timeout_seconds if self._static_portion else _SHORT_TIMEOUT_SECONDS)
             return
         with self._lock:
-            is_due = self._wire is None and time.monotonic() >= self._reconnect_at
+            is_due = self._channel is None and time.monotonic() >= self._reconnect_at
         if is_due and self._connecting.acquire(blocking=False):
-            Thread(target=self._connect_meanwhile, name="ddbio-budget", daemon=True).start()
+            Thread(target=self._connect_in_background, name="ddbio-budget", daemon=True).start()
 
-    def _connect_meanwhile(self) -> None:
+    def _connect_in_background(self) -> None:
         try:
             self._connect(self._timeout_seconds)
         finally:
             self._connecting.release()
 
     def _connect(self, timeout_seconds: float) -> None:
-        """Try to reach the driver; no lock that a request needs is held meanwhile."""
-        wire, address = None, self._address
+        """Try to reach the driver, without holding a lock that requests need."""
+        channel, address = None, self._address
         try:
             connection = socket.create_connection((address.host, address.port), timeout_seconds)
-            wire = Wire(connection, self._timeout_seconds)
-            wire.introduce(address.key)
+            channel = MessageChannel(connection, self._timeout_seconds)
+            channel.authenticate_to_driver(address.key)
         except (OSError, ValueError):
-            if wire is not None:
-                wire.close()
-            wire = None
+            if channel is not None:
+                channel.close()
+            channel = None
         with self._lock:
-            self._was_tried = True
-            if wire is None:
+            self._has_tried = True
+            if channel is None:
                 self._lose()
                 return
-            if self._has_left or self._wire is not None:
-                # Another attempt was faster, or nobody is there any more.
-                wire.close()
+            if self._has_left or self._channel is not None:
+                # Another attempt was faster, or the budget was left.
+                channel.close()
                 return
-            self._wire, self._pause_seconds = wire, _FIRST_PAUSE_SECONDS
-            missed = astuple(self._missed)
-            if self._missed != RequestCounts() and self._try(lambda wire: wire.send(("add", *missed))):
-                self._missed = RequestCounts()
+            self._channel, self._pause_seconds = channel, _FIRST_PAUSE_SECONDS
+            unreported = astuple(self._unreported)
+            if self._unreported != RequestCounts() and self._try(lambda channel: channel.send(("add", *unreported))):
+                self._unreported = RequestCounts()
 
-    def _try(self, action: Callable[[Wire], None]) -> bool:
-        """Do something with the connection; return False if there is none or it broke."""
-        if self._wire is None:
+    def _try(self, action: Callable[[MessageChannel], None]) -> bool:
+        """Use the connection; return False if there is none or it broke."""
+        if self._channel is None:
             return False
         try:
-            action(self._wire)
+            action(self._channel)
         except (OSError, ValueError):
-            self._wire.close()
-            self._wire = None
+            self._channel.close()
+            self._channel = None
             self._lose()
             return False
         return True
@@ -215,33 +216,33 @@ class BudgetClient:
     def _lose(self) -> None:
         self._reconnect_at = time.monotonic() + self._pause_seconds
         self._pause_seconds = min(_LONGEST_PAUSE_SECONDS, self._pause_seconds * _GROWTH)
-        share = min((s for s in (self._static_share, self._told_share) if s is not None), default=None)
-        if share != self._alone.units_per_second:
-            self._alone = LocalBudget(share)
+        portion = min((s for s in (self._static_portion, self._driver_portion) if s is not None), default=None)
+        if portion != self._alone.units_per_second:
+            self._alone = LocalBudget(portion)
         if not self._warned:
             self._warned = True
-            limit = "no limit" if share is None else f"{share:g} units/s"
+            limit = "no limit" if portion is None else f"{portion:g} units/s"
             where = f"{self._address.host}:{self._address.port}"
             _log.warning("the budget at %s is out of reach: this worker goes on alone with %s", where, limit)
 
 
 class _ClientReservation:
-    """Hold a place in the driver's line, and in this worker's own from when the driver is out of reach."""
+    """A position in the driver's queue, or in this worker's own while the driver is unreachable."""
 
     def __init__(self, client: BudgetClient, units: float) -> None:
         self._client, self._units = client, units
         self._alone: Reservation | None = None
-        self._standing = client._ask("reserve", units)  # noqa: SLF001 - its own
-        self._is_news = True
+        self._state = client._ask("reserve", units)  # noqa: SLF001 - its own
+        self._is_fresh = True
         self._at_seconds = 0.0
 
     def wait_seconds(self) -> float:
-        if self._standing is not None and not self._is_news:
-            self._standing = self._client._ask("check", self._standing.place)  # noqa: SLF001
-        self._is_news = False
-        if self._standing is not None:
-            self._at_seconds = self._standing.at_seconds
-            return min(self._standing.wait_seconds, LONGEST_NAP_SECONDS)
+        if self._state is not None and not self._is_fresh:
+            self._state = self._client._ask("check", self._state.position)  # noqa: SLF001
+        self._is_fresh = False
+        if self._state is not None:
+            self._at_seconds = self._state.at_seconds
+            return min(self._state.wait_seconds, LONGEST_WAIT_SECONDS)
         self._client._require_open()  # noqa: SLF001
         if self._alone is None:
             self._alone = self._client._alone.reserve(self._units)  # noqa: SLF001
@@ -253,6 +254,6 @@ class _ClientReservation:
         return Grant(self._units, self._at_seconds)
 
 
-def _flush(wire: Wire) -> None:
-    wire.send(("flush",))
-    wire.receive()
+def _flush(channel: MessageChannel) -> None:
+    channel.send(("flush",))
+    channel.receive()

@@ -1,14 +1,16 @@
-"""Hold a budget within one process, for all its threads; refuses to go on after it was closed."""
+"""The budget within one process: it grants requests at the given rate, and counts what they brought and consumed."""
 
 from __future__ import annotations
 
 import logging
 import time
+from collections import deque
+from dataclasses import dataclass, field
+from itertools import islice
 from threading import Event, Lock
 from typing import TYPE_CHECKING
 
-from ddbio.budget.protocol import LONGEST_NAP_SECONDS, BudgetClosedError, Grant
-from ddbio.budget.usage import SLOT_SECONDS, WINDOW_SLOTS, PeakWindow, RequestCounts, Usage
+from ddbio.budget.reservation import LONGEST_WAIT_SECONDS, BudgetClosedError, Grant
 from ddbio.core.pacing import Pacer, ThrottleScope
 
 if TYPE_CHECKING:
@@ -16,24 +18,119 @@ if TYPE_CHECKING:
 
     from ddbio.core.pacing import Ramp
 
-__all__ = ["LocalBudget"]
+__all__ = ["LocalBudget", "PeakWindow", "RequestCounts", "Usage"]
 
 _log = logging.getLogger("ddbio.budget")
 _ADVICE = {
     ThrottleScope.ACCOUNT: "the account's throughput quota is met; lower the budget or ask AWS to raise the quota",
     ThrottleScope.ON_DEMAND_MAX: "the table's on-demand maximum is met; the budget is clamped below it",
 }
+SLOT_SECONDS = 0.1
+WINDOW_SLOTS = 100
+RETAINED_SLOTS = 700
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """What a job has done with its budget so far.
+
+    Attributes
+    ----------
+    items, wire_bytes, consumed_units, requests
+        Sums over all settled requests.
+    throttles
+        The number of throttles, by scope.
+    elapsed_seconds
+        From the first request until now, or until the budget was closed.
+    peak_10s_ratio
+        The most units consumed within any 10 s, by the time at which their requests were granted, over 10 s of the
+        given rate. None without a rate and in the first 10 s.
+    """
+
+    items: int
+    wire_bytes: int
+    consumed_units: float
+    requests: int
+    throttles: dict[str, int]
+    elapsed_seconds: float
+    peak_10s_ratio: float | None
+
+
+@dataclass(slots=True)
+class RequestCounts:
+    """Sums over settled requests; not safe for threads."""
+
+    items: int = 0
+    wire_bytes: int = 0
+    consumed_units: float = 0.0
+    requests: int = 0
+    throttles: dict[str, int] = field(default_factory=dict)
+
+    def count_request(self, consumed: float, items: int, wire_bytes: int) -> None:
+        """Add one settled request."""
+        self.items += items
+        self.wire_bytes += wire_bytes
+        self.consumed_units += consumed
+        self.requests += 1
+
+    def count_throttle(self, scope: str, times: int = 1) -> None:
+        """Add throttles of one scope."""
+        self.throttles[scope] = self.throttles.get(scope, 0) + times
+
+    def add(self, other: RequestCounts) -> None:
+        """Add the sums of others."""
+        self.items += other.items
+        self.wire_bytes += other.wire_bytes
+        self.consumed_units += other.consumed_units
+        self.requests += other.requests
+        for scope, times in other.throttles.items():
+            self.count_throttle(scope, times)
+
+
+class PeakWindow:
+    """The highest sliding 10 s sum, in bounded memory; not safe for threads.
+
+    Sums are retained in slots of 100 ms for the last 70 s; units of an earlier time are ignored.
+    """
+
+    def __init__(self) -> None:
+        self._slots: deque[float] = deque()
+        self._first_slot = 0
+        self._highest_past = 0.0
+
+    def record(self, at_seconds: float, units: float) -> None:
+        """Add units to the slot of a time."""
+        offset = int(at_seconds / SLOT_SECONDS) - self._first_slot
+        while offset >= len(self._slots):
+            self._slots.append(0.0)
+        while len(self._slots) > RETAINED_SLOTS:
+            self._highest_past = max(self._highest_past, sum(islice(self._slots, WINDOW_SLOTS)))
+            self._slots.popleft()
+            self._first_slot += 1
+            offset -= 1
+        if offset >= 0:
+            self._slots[offset] += units
+
+    def highest(self) -> float:
+        """Return the highest sum over any 10 s so far."""
+        slots = list(self._slots)
+        total = sum(slots[:WINDOW_SLOTS])
+        highest = max(self._highest_past, total)
+        for leaving, entering in zip(slots, islice(slots, WINDOW_SLOTS, None), strict=False):
+            total += entering - leaving
+            highest = max(highest, total)
+        return highest
 
 
 class LocalBudget:
-    """Grant requests at the asked rate and count them; the one place where a job's units are kept.
+    """Grants requests at the given rate and counts them: the one place where a job's units are counted.
 
     Parameters
     ----------
     units_per_second
-        The asked rate. None grants at once, whatever is throttled, and still counts everything.
+        The rate. None grants at once, whatever is throttled, and still counts everything.
     ramp
-        Bounds the rate besides, from the first request on.
+        Bounds the rate further, beginning with the first request.
     clock
         Returns monotonic seconds.
     """
@@ -63,18 +160,18 @@ class LocalBudget:
         return reservation.grant()
 
     def reserve(self, units: float) -> LocalReservation:
-        """Take a place in line; see `Budget.reserve`."""
+        """Reserve units without waiting; see `Budget.reserve`."""
         with self._lock:
-            place = self._enqueue(units)
-            return LocalReservation(self, units, place, *self._check(place))
+            position = self._enqueue(units)
+            return LocalReservation(self, units, position, self._check(position))
 
     def enqueue(self, units: float) -> float:
-        """Return a place in line for a request, at once."""
+        """Add a request to the queue and return its position."""
         with self._lock:
             return self._enqueue(units)
 
-    def check(self, place: float) -> tuple[float, float]:
-        """Return how long the request at a place has still to wait, and the seconds of the run; 0 grants it.
+    def check(self, position: float) -> tuple[float, float]:
+        """Return how long the request at a position has to wait (0 grants it), and the seconds of the run.
 
         Raises
         ------
@@ -82,7 +179,7 @@ class LocalBudget:
             The job is being stopped.
         """
         with self._lock:
-            return self._check(place)
+            return self._check(position)
 
     def settle(self, grant: Grant, consumed: float, *, items: int = 0, wire_bytes: int = 0) -> None:
         """Correct a grant and count what it brought; see `Budget.settle`."""
@@ -103,7 +200,7 @@ class LocalBudget:
             _log.warning("throttled (%s): %s", detail, _ADVICE[scope])
 
     def add(self, counts: RequestCounts) -> None:
-        """Count what a worker did on its own share while this budget was out of its reach."""
+        """Count what a worker did from its portion while it could not reach this budget."""
         with self._lock:
             self._counts.add(counts)
 
@@ -126,7 +223,7 @@ class LocalBudget:
             )
 
     def close(self) -> None:
-        """Stop granting and wake everybody who waits; see `Budget.close`."""
+        """Stop granting and end all waits; see `Budget.close`."""
         with self._lock:
             if self._stopped_at is None:
                 self._stopped_at = self._run_seconds()
@@ -137,31 +234,31 @@ class LocalBudget:
             self._started_at = self._clock()
         return 0.0 if self._pacer is None else self._pacer.reserve(units, self._run_seconds())
 
-    def _check(self, place: float) -> tuple[float, float]:
+    def _check(self, position: float) -> tuple[float, float]:
         if self._stopped_at is not None:
             raise BudgetClosedError
         run_seconds = self._run_seconds()
-        return 0.0 if self._pacer is None else self._pacer.wait_seconds(place, run_seconds), run_seconds
+        return 0.0 if self._pacer is None else self._pacer.wait_seconds(position, run_seconds), run_seconds
 
     def _run_seconds(self) -> float:
         return 0.0 if self._started_at is None else self._clock() - self._started_at
 
 
 class LocalReservation:
-    """Hold a place in a local budget's line; see `Reservation`."""
+    """A position in a local budget's queue; see `Reservation`."""
 
-    __slots__ = ("_at_seconds", "_budget", "_is_news", "_place", "_units", "_wait_seconds")
+    __slots__ = ("_at_seconds", "_budget", "_is_fresh", "_position", "_units", "_wait_seconds")
 
-    def __init__(self, budget: LocalBudget, units: float, place: float, wait_seconds: float, at_seconds: float) -> None:
-        self._budget, self._units, self._place = budget, units, place
-        self._wait_seconds, self._at_seconds, self._is_news = wait_seconds, at_seconds, True
+    def __init__(self, budget: LocalBudget, units: float, position: float, state: tuple[float, float]) -> None:
+        self._budget, self._units, self._position = budget, units, position
+        (self._wait_seconds, self._at_seconds), self._is_fresh = state, True
 
     def wait_seconds(self) -> float:
-        """Return how long to wait before asking again, 0 if the request may be sent."""
-        if not self._is_news:
-            self._wait_seconds, self._at_seconds = self._budget.check(self._place)
-        self._is_news = False
-        return min(self._wait_seconds, LONGEST_NAP_SECONDS)
+        """Return how long to wait before calling this again, or 0 if the request may be sent."""
+        if not self._is_fresh:
+            self._wait_seconds, self._at_seconds = self._budget.check(self._position)
+        self._is_fresh = False
+        return min(self._wait_seconds, LONGEST_WAIT_SECONDS)
 
     def grant(self) -> Grant:
         """Return the permission."""

@@ -1,4 +1,4 @@
-"""Serve a job's budget to its worker processes; refuses every peer that does not know the job's key."""
+"""Serve a job's budget to its worker processes over TCP; peers that do not know the job's key are disconnected."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from contextlib import suppress
 from threading import Lock, Thread
 from typing import TYPE_CHECKING, Any, Self
 
-from ddbio.budget.protocol import BudgetClosedError, Grant
-from ddbio.budget.usage import RequestCounts
-from ddbio.budget.wire import BudgetAddress, Wire
+from ddbio.budget.local import RequestCounts
+from ddbio.budget.messages import BudgetAddress, MessageChannel
+from ddbio.budget.reservation import BudgetClosedError, Grant
 from ddbio.core.pacing import ThrottleScope
 from ddbio.errors import OptionError
 
@@ -28,21 +28,21 @@ _log = logging.getLogger("ddbio.budget")
 
 
 class BudgetServer:
-    """Serve a budget over TCP while the context is open, one daemon thread a worker.
+    """Serves a budget while the context is open, with one daemon thread for each worker.
 
-    Close the budget first to stop a job: workers learn it from this server. A worker that finds no server any more
-    goes on with its static share.
+    To stop a job, close the budget first: workers learn it from this server. A worker that can no longer reach the
+    server goes on with its static portion.
 
     Parameters
     ----------
     budget
         The job's budget.
     host
-        The address by which the workers reach the driver.
+        The address by which workers reach the driver.
     bind
-        The address to listen at, where it is another: behind NAT, or in a container. Default is ``host``.
+        The address to listen at, if it is another: behind NAT, or in a container. Default is ``host``.
     ports
-        Ports to try, for a network that opens only some; default is any that is free.
+        Ports to try, for a network that opens only some; default is any free port.
 
     Raises
     ------
@@ -102,8 +102,8 @@ class _Listener(socketserver.ThreadingTCPServer):
         self._workers = 0
         super().__init__((host, port), _Worker)
 
-    def share_per_second(self) -> float | None:
-        """Return what each worker may spend alone if all lose the driver now."""
+    def portion_per_second(self) -> float | None:
+        """Return what each worker may spend on its own if the driver becomes unreachable now."""
         asked = self.budget.units_per_second
         return None if asked is None else asked / max(1, self._workers)
 
@@ -135,28 +135,28 @@ class _Worker(socketserver.BaseRequestHandler):
     server: _Listener
 
     def handle(self) -> None:
-        wire = Wire(self.request, _HANDSHAKE_SECONDS)
+        channel = MessageChannel(self.request, _HANDSHAKE_SECONDS)
         try:
-            wire.admit(self.server.key)
-            wire.wait_forever()
+            channel.authenticate_worker(self.server.key)
+            channel.disable_timeout()
             self.server.count_worker(1)
             try:
                 while True:
-                    self._answer(wire, *wire.receive())
+                    self._answer(channel, *channel.receive())
             finally:
                 self.server.count_worker(-1)
         finally:
-            wire.close()
+            channel.close()
 
-    def _answer(self, wire: Wire, verb: str, *values: Any) -> None:
+    def _answer(self, channel: MessageChannel, verb: str, *values: Any) -> None:
         budget = self.server.budget
         match verb:
             case "reserve":
-                wire.send(self._standing(budget.enqueue(*values)))
+                channel.send(self._queue_state(budget.enqueue(*values)))
             case "check":
-                wire.send(self._standing(*values))
+                channel.send(self._queue_state(*values))
             case "flush":
-                wire.send(None)
+                channel.send(None)
             case "settle":
                 units, at_seconds, consumed, items, wire_bytes = values
                 budget.settle(Grant(units, at_seconds), consumed, items=items, wire_bytes=wire_bytes)
@@ -168,8 +168,8 @@ class _Worker(socketserver.BaseRequestHandler):
             case _:
                 raise ValueError(f"no such message: {verb}")
 
-    def _standing(self, place: float) -> list[float | None] | None:
+    def _queue_state(self, position: float) -> list[float | None] | None:
         try:
-            return [place, *self.server.budget.check(place), self.server.share_per_second()]
+            return [position, *self.server.budget.check(position), self.server.portion_per_second()]
         except BudgetClosedError:
             return None

@@ -1,8 +1,9 @@
-"""Keep one budget for each DataFrame read that states a rate, in the driver's Python, whichever task asks.
+"""Serve budgets from the driver's Python to DataFrame reads and writes that have a rate.
 
-The planner of a read is a process that Spark's JVM starts beside the driver and that ends before the first task begins.
-It asks here for a budget, and its tasks then lease from that. Planners find the driver by a socket named after the
-application, in a folder that only this user can enter; where there is none they go without.
+Spark plans a read in a process of its own, which ends before the first task begins, so the budget cannot live there.
+The planner asks this server for lease terms, and the tasks then reserve units from the leased budget. Planners find the
+server by a Unix socket named after the application, in a folder that only this user can enter. Without a server each
+task has a static portion of the rate.
 """
 
 from __future__ import annotations
@@ -26,15 +27,15 @@ from ddbio.core.pacing import Ramp
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-ANSWER_SECONDS = 10.0
+TIMEOUT_SECONDS = 10.0
 
-MOST_READS = 32
-"""Reads whose budgets are kept; the tasks of older ones go on with their static share."""
+MAX_BUDGETS = 32
+"""Budgets that are served at once; tasks that use an older one go on with their static portion."""
 
 
 @dataclass(frozen=True)
 class LeaseTerms:
-    """Say what a driver grants a read: the tasks it runs at the same time, and a budget where a rate was asked."""
+    """What the driver grants: the number of tasks that run at the same time, and a budget if a rate was given."""
 
     parallelism: int
     lease: BudgetAddress | None
@@ -43,16 +44,16 @@ class LeaseTerms:
 def request_lease_terms(
     application: str, units_per_second: float | None, ramp: Ramp | None = None
 ) -> LeaseTerms | None:
-    """Return what the driver of that application grants, or None where no driver has registered."""
+    """Return what the driver of an application grants, or None if it runs no lease server."""
     with suppress(OSError, ValueError), socket.socket(socket.AF_UNIX) as connection:
         path = _path(application)
         _require_private(path.parent)
-        connection.settimeout(ANSWER_SECONDS)
+        connection.settimeout(TIMEOUT_SECONDS)
         connection.connect(str(path))
         start = None if ramp is None else ramp.start_per_second
         connection.sendall(json.dumps([units_per_second, start]).encode() + b"\n")
-        with connection.makefile("rb") as answer:
-            parallelism, lease = json.loads(answer.readline())
+        with connection.makefile("rb") as response:
+            parallelism, lease = json.loads(response.readline())
         if lease is None:
             return LeaseTerms(parallelism, None)
         host, port, key = lease
@@ -61,16 +62,16 @@ def request_lease_terms(
 
 
 class LeaseServer:
-    """Answer the planners of one application until closed, and serve the budgets they open at ``host``.
+    """Answers the planners of one application until it is closed, and serves the budgets that they lease.
 
     Parameters
     ----------
     application
-        What driver and planners know alike, and no other application has.
+        A name that driver and planners know, and that no other application has.
     host
-        The address by which the workers reach this process.
+        The address by which workers reach this process.
     parallelism
-        Tasks that the application runs at the same time.
+        The number of tasks that the application runs at the same time.
     bind, ports
         As :class:`ddbio.budget.BudgetServer` takes them.
     """
@@ -96,7 +97,7 @@ class LeaseServer:
         threading.Thread(target=self._listener.serve_forever, name="ddbio-lease-server", daemon=True).start()
 
     def close(self) -> None:
-        """End every budget's service."""
+        """Stop serving all budgets."""
         self._path.unlink(missing_ok=True)
         self._listener.shutdown()
         self._listener.server_close()
@@ -105,7 +106,7 @@ class LeaseServer:
                 self._servers.pop().__exit__()
 
     def terms(self, units_per_second: float | None, start_per_second: float | None = None) -> list[Any]:
-        """Return what :class:`LeaseTerms` holds, as plain values."""
+        """Return the fields of :class:`LeaseTerms` as plain values."""
         if units_per_second is None:
             return [self._parallelism, None]
         address = self._open(LocalBudget(units_per_second, ramp=Ramp(start_per_second) if start_per_second else None))
@@ -116,9 +117,9 @@ class LeaseServer:
         server.__enter__()
         with self._lock:
             self._servers.append(server)
-            outdated = self._servers[:-MOST_READS]
-            del self._servers[:-MOST_READS]
-        for each in outdated:
+            oldest = self._servers[:-MAX_BUDGETS]
+            del self._servers[:-MAX_BUDGETS]
+        for each in oldest:
             each.__exit__()
         return server.address
 
@@ -132,24 +133,24 @@ class _Listener(socketserver.ThreadingUnixStreamServer):
 
 
 class _Planner(socketserver.StreamRequestHandler):
-    timeout = ANSWER_SECONDS
+    timeout = TIMEOUT_SECONDS
     server: _Listener
 
     def handle(self) -> None:
-        # A planner that hung up goes without.
+        # A planner that hung up goes on without.
         with suppress(OSError, ValueError):
             terms = self.server.lease_server.terms(*json.loads(self.rfile.readline()))
             self.wfile.write(json.dumps(terms).encode() + b"\n")
 
 
 def _path(application: str) -> Path:
-    # A socket's path is at most 107 bytes long, so the name is cut short.
+    # The path of a socket is at most 107 bytes long: the name is cut short.
     name = hashlib.sha256(application.encode()).hexdigest()[:16]
     return Path(tempfile.gettempdir()) / f"ddbio-{os.getuid()}" / f"{name}.sock"
 
 
 def _require_private(folder: Path) -> None:
-    """Raise OSError unless nobody else can have put anything into the folder."""
+    """Raise OSError unless only this user can write to the folder."""
     found = folder.lstat()
     if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or found.st_mode & 0o077:
         raise PermissionError(f"{folder} is not a folder that only this user can enter: remove it")

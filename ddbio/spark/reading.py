@@ -67,7 +67,7 @@ class Survey:
 
     @property
     def lease(self) -> BudgetAddress | None:
-        """Return where the driver keeps this read's budget."""
+        """Return where the driver serves this read's budget."""
         return None if self.terms is None else self.terms.lease
 
     def spark_schema(self) -> StructType:
@@ -149,17 +149,17 @@ def _survey(options: DataFrameOptions) -> Survey:
         return Survey(options, facts, sample_table(facts, options, budget), terms)
 
 
-def open_budget(lease: BudgetAddress | None, share: float | None) -> Budget:
-    """Return the driver's budget as its task sees it, or a share of its own."""
-    return LocalBudget(share) if lease is None else BudgetClient(lease, fallback_units_per_second=share)
+def open_budget(lease: BudgetAddress | None, portion: float | None) -> Budget:
+    """Return a client of the driver's budget, or a local budget of the task's portion."""
+    return LocalBudget(portion) if lease is None else BudgetClient(lease, fallback_units_per_second=portion)
 
 
 @dataclass
 class SegmentGroup(InputPartition):  # type: ignore[misc]
-    """Carry one Spark partition's task and what it may consume a second where no driver leases to it."""
+    """One Spark partition's task, and the rate that it may use if it has no lease."""
 
     task: ScanTask
-    share_per_second: float | None
+    portion_per_second: float | None
 
 
 class TableReader(DataSourceReader):  # type: ignore[misc]
@@ -175,18 +175,18 @@ class TableReader(DataSourceReader):  # type: ignore[misc]
         resources = Resources(available_cores(), None if survey.terms is None else survey.terms.parallelism)
         plan = plan_scan(survey.facts, survey.sample, survey.options, resources)
         tasks = scan_tasks(plan, survey.options, survey.facts)
-        share = None if plan.rcu_per_second is None else plan.rcu_per_second / len(tasks)
-        if share is not None and survey.lease is None and len(tasks) > 1:
+        portion = None if plan.rcu_per_second is None else plan.rcu_per_second / len(tasks)
+        if portion is not None and survey.lease is None and len(tasks) > 1:
             log.warning(
                 "each of %d tasks may consume %g read units/s, and leaves what it does not use: "
                 "call ddbio.register(spark) to share %g among those that run",
-                len(tasks), share, plan.rcu_per_second,
+                len(tasks), portion, plan.rcu_per_second,
             )  # fmt: skip
-        return [SegmentGroup(task, share) for task in tasks]
+        return [SegmentGroup(task, portion) for task in tasks]
 
     def read(self, partition: SegmentGroup) -> Iterator[pa.RecordBatch]:
         """Yield the rows of one partition's segments."""
-        budget = open_budget(self._survey.lease, partition.share_per_second)
+        budget = open_budget(self._survey.lease, partition.portion_per_second)
         batches: Any = iter(SegmentStream(partition.task, budget))
         try:
             for batch in batches:
@@ -196,7 +196,7 @@ class TableReader(DataSourceReader):  # type: ignore[misc]
                 raise
             raise SchemaError(f"{error} (to have that column, add '{RESCUE_NAME} string' to .schema())") from error
         finally:
-            # Where Spark has seen enough, this wakes the lanes that wait for their turn.
+            # If Spark has seen enough, this ends the waits of the lanes.
             budget.close()
             batches.close()
             leave_worker()

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from pyspark.accumulators import Accumulator
 
     from ddbio.budget import Budget, BudgetAddress
-    from ddbio.budget.usage import RequestCounts
+    from ddbio.budget.local import RequestCounts
 
 # Processor time this worker had used before it saw any of our code.
 _cpu_at_import = time.process_time()

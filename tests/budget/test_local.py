@@ -5,8 +5,11 @@ from concurrent.futures import ThreadPoolExecutor
 from threading import Event, Thread
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from ddbio.budget import Budget, BudgetClosedError, Grant, LocalBudget
+from ddbio.budget.local import PeakWindow, RequestCounts
 from ddbio.core.pacing import ThrottleScope
 
 
@@ -23,10 +26,10 @@ class Clock:
 
 def spend(budget: LocalBudget, clock: Clock, units: float) -> None:
     """Acquire on the virtual clock, then settle at what was charged."""
-    place = budget.enqueue(units)
-    while (standing := budget.check(place))[0] > 1e-9:
-        clock.now += standing[0]
-    budget.settle(Grant(units, standing[1]), units, items=2, wire_bytes=300)
+    position = budget.enqueue(units)
+    while (state := budget.check(position))[0] > 1e-9:
+        clock.now += state[0]
+    budget.settle(Grant(units, state[1]), units, items=2, wire_bytes=300)
 
 
 def test_threads_share_one_budget_and_every_count_is_exact() -> None:
@@ -76,9 +79,9 @@ def test_the_peak_shows_a_page_that_cost_more_than_charged() -> None:
     """Units count in the window of their grant at what was consumed, not at the estimate."""
     clock = Clock()
     budget = LocalBudget(100.0, clock=clock)
-    place = budget.enqueue(1.0)
+    position = budget.enqueue(1.0)
     clock.now += 1.0
-    budget.settle(Grant(1.0, budget.check(place)[1]), 1500.0)
+    budget.settle(Grant(1.0, budget.check(position)[1]), 1500.0)
     clock.now += 30.0
     assert budget.usage().peak_10s_ratio == pytest.approx(1.5)
 
@@ -139,3 +142,35 @@ def test_after_close_nothing_is_granted_but_pages_under_way_count() -> None:
         budget.acquire(1.0)
     budget.settle(grant, 2.0, items=7)
     assert (budget.usage().items, budget.usage().elapsed_seconds) == (7, 3.0)
+
+
+def brute_force(records: list[tuple[int, float]]) -> float:
+    """Return the highest sum over 100 neighbouring slots by looking at all of them."""
+    slots = [0.0] * (max(slot for slot, _ in records) + 101)
+    for slot, units in records:
+        slots[slot] += units
+    return max(sum(slots[first : first + 100]) for first in range(len(slots) - 99))
+
+
+@given(st.lists(st.tuples(st.integers(0, 2000), st.floats(0, 100)), min_size=1, max_size=60))
+def test_the_peak_is_the_highest_ten_seconds(records: list[tuple[int, float]]) -> None:
+    """Records in order of time give the highest window of the whole run, although only 70 s are retained."""
+    window = PeakWindow()
+    for slot, units in sorted(records):
+        window.record(slot / 10 + 0.05, units)
+    assert window.highest() == pytest.approx(brute_force(records))
+
+
+def test_records_may_come_out_of_order_within_a_minute() -> None:
+    """A page that took a minute still counts in the window of its grant."""
+    window = PeakWindow()
+    for at_seconds in (65.0, 60.0, 5.0, 0.0):
+        window.record(at_seconds, 10.0)
+    assert window.highest() == 20.0
+
+
+def test_counts_add_up() -> None:
+    """Adding counts adds every count, and throttles by scope."""
+    total = RequestCounts(1, 2, 3.0, 4, {"table": 1})
+    total.add(RequestCounts(10, 20, 30.0, 40, {"table": 2, "account": 1}))
+    assert total == RequestCounts(11, 22, 33.0, 44, {"table": 3, "account": 1})

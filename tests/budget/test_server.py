@@ -16,8 +16,8 @@ from threading import Event, Thread
 import pytest
 
 from ddbio.budget import BudgetAddress, BudgetClient, BudgetClosedError, BudgetServer, LocalBudget, Usage
-from ddbio.budget.usage import RequestCounts
-from ddbio.budget.wire import Wire
+from ddbio.budget.local import RequestCounts
+from ddbio.budget.messages import MessageChannel
 from ddbio.core.pacing import ThrottleScope
 from ddbio.errors import OptionError
 
@@ -128,7 +128,7 @@ def test_a_wrong_key_is_refused_by_either_side() -> None:
         assert not grant.central
         client.close()
 
-        wire = Wire(connect(server.address), HANG_SECONDS)
+        wire = MessageChannel(connect(server.address), HANG_SECONDS)
         wire.receive()
         wire.send(["0" * 64, "challenge"])
         with pytest.raises(OSError, match=r"hung up|reset"):
@@ -139,7 +139,7 @@ def test_a_wrong_key_is_refused_by_either_side() -> None:
     with socket.create_server(("127.0.0.1", 0)) as impostor:
 
         def pretend() -> None:
-            wire = Wire(impostor.accept()[0], HANG_SECONDS)
+            wire = MessageChannel(impostor.accept()[0], HANG_SECONDS)
             wire.send("challenge")
             wire.receive()
             wire.send("believe me")
@@ -160,8 +160,8 @@ def test_a_wrong_key_is_refused_by_either_side() -> None:
 def test_a_worker_that_talks_nonsense_is_dropped_alone(message: object) -> None:
     """A known worker's malformed message ends its connection, not the server."""
     with BudgetServer(LocalBudget(None)) as server:
-        broken = Wire(connect(server.address), HANG_SECONDS)
-        broken.introduce(server.address.key)
+        broken = MessageChannel(connect(server.address), HANG_SECONDS)
+        broken.authenticate_to_driver(server.address.key)
         broken.send(message)
         with pytest.raises(OSError, match=r"hung up|reset"):
             broken.receive()
@@ -176,8 +176,8 @@ def test_a_worker_that_vanishes_costs_only_what_it_reserved() -> None:
     budget = LocalBudget(1000.0)
     with BudgetServer(budget) as server:
         for _ in range(5):
-            dying = Wire(connect(server.address), HANG_SECONDS)
-            dying.introduce(server.address.key)
+            dying = MessageChannel(connect(server.address), HANG_SECONDS)
+            dying.authenticate_to_driver(server.address.key)
             dying.send(("reserve", 20.0))
             dying.close()
         client = join(server)
@@ -208,8 +208,8 @@ def test_close_reaches_waiting_and_later_clients_and_late_pages_count() -> None:
     assert counts(budget.usage()) == (3, 0, 5.0, 1)
 
 
-def test_a_lost_driver_leaves_the_last_share_and_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
-    """Without a server the client paces itself by what it was told, never without limit, and says so once."""
+def test_a_lost_driver_leaves_the_last_portion_and_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
+    """Without a server the client paces itself by the rate it was last given, never without limit, and says so once."""
     with BudgetServer(LocalBudget(900.0)) as server:
         clients = [join(server, fallback_units_per_second=None) for _ in range(3)]
         for client in (*clients, *clients):
@@ -226,8 +226,8 @@ def test_a_lost_driver_leaves_the_last_share_and_is_logged_once(caplog: pytest.L
         client.close()
 
 
-def test_a_driver_never_reached_leaves_the_static_share() -> None:
-    """A refused connection falls back to the static share at once."""
+def test_a_driver_never_reached_leaves_the_static_portion() -> None:
+    """A refused connection falls back to the static portion at once."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
     client = BudgetClient(BudgetAddress("127.0.0.1", port, b"key"), fallback_units_per_second=100.0)
@@ -239,7 +239,7 @@ def test_a_driver_never_reached_leaves_the_static_share() -> None:
 
 
 def test_a_mute_driver_is_given_up_after_the_timeout() -> None:
-    """A driver that accepts and never answers leaves the static share."""
+    """A driver that accepts and never answers leaves the static portion."""
     with socket.create_server(("127.0.0.1", 0)) as mute:
         address = BudgetAddress("127.0.0.1", mute.getsockname()[1], b"key")
         client = BudgetClient(address, fallback_units_per_second=1000.0, timeout_seconds=0.2)
@@ -253,7 +253,7 @@ def test_what_was_done_alone_is_counted_when_the_driver_is_back() -> None:
     with BudgetServer(budget) as server:
         client = join(server)
         under_way = client.acquire(1.0)
-        client._wire._socket.shutdown(socket.SHUT_RDWR)
+        client._channel._socket.shutdown(socket.SHUT_RDWR)
         grants = [client.acquire(1.0) for _ in range(3)]
         assert [grant.central for grant in grants] == [False] * 3
         for grant in (under_way, *grants):
@@ -269,7 +269,7 @@ def test_a_client_returns_to_the_driver() -> None:
     with BudgetServer(LocalBudget(1000.0)) as server:
         client = join(server)
         client.acquire(1.0)
-        client._wire._socket.shutdown(socket.SHUT_RDWR)
+        client._channel._socket.shutdown(socket.SHUT_RDWR)
         assert not client.acquire(1.0).central
         client._reconnect_at = 0.0
         wait_until_connected(client)
@@ -280,7 +280,7 @@ def test_a_client_returns_to_the_driver() -> None:
 def wait_until_connected(client: BudgetClient) -> None:
     """Return when the client has reached its driver again, which it tries beside its requests."""
     deadline = time.monotonic() + HANG_SECONDS
-    while client._wire is None and time.monotonic() < deadline:
+    while client._channel is None and time.monotonic() < deadline:
         client.acquire(0.0)
 
 
@@ -309,7 +309,7 @@ def test_what_was_done_alone_is_reported_once() -> None:
         client = join(server)
         for _ in range(2):
             client.settle(client.acquire(1.0), 2.0, items=1)
-            client._wire._socket.shutdown(socket.SHUT_RDWR)
+            client._channel._socket.shutdown(socket.SHUT_RDWR)
             client.settle(client.acquire(1.0), 3.0, items=1)
             client._reconnect_at = 0.0
             wait_until_connected(client)
@@ -318,7 +318,7 @@ def test_what_was_done_alone_is_reported_once() -> None:
     assert budget.usage().items == 4
 
 
-def test_a_share_that_is_spent_alone_is_corrected() -> None:
+def test_a_portion_that_is_spent_alone_is_corrected() -> None:
     """While the driver is away a request that cost more than expected delays the next by that much."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
@@ -331,7 +331,7 @@ def test_a_share_that_is_spent_alone_is_corrected() -> None:
     client.close()
 
 
-def test_the_server_listens_where_it_is_told() -> None:
+def test_the_server_listens_at_the_given_address() -> None:
     """The address to bind may differ from the one that workers use, ports from a range are tried in turn."""
     with socket.create_server(("127.0.0.1", 0)) as taken:
         busy = taken.getsockname()[1]
@@ -345,7 +345,7 @@ def test_the_server_listens_where_it_is_told() -> None:
 
 
 def test_without_any_budget_nothing_is_limited() -> None:
-    """An unlimited driver and no static share stay unlimited when the driver is gone."""
+    """An unlimited driver and no static portion stay unlimited when the driver is gone."""
     with BudgetServer(LocalBudget(None)) as server:
         client = join(server, fallback_units_per_second=None)
         assert client.acquire(1e12).central

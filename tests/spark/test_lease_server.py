@@ -8,7 +8,7 @@ from contextlib import closing
 import pytest
 
 from ddbio.budget import BudgetClient
-from ddbio.spark.lease_server import MOST_READS, LeaseServer, request_lease_terms
+from ddbio.spark.lease_server import MAX_BUDGETS, LeaseServer, request_lease_terms
 
 APPLICATION = "/tmp/spark-1/userFiles-1"
 
@@ -58,9 +58,9 @@ def test_another_application_has_another_driver():
 
 def test_oldest_reads_give_way(lease_server):
     """No more than a fixed number of reads is served; the oldest end first."""
-    for rate in range(1, MOST_READS + 4):
+    for rate in range(1, MAX_BUDGETS + 4):
         lease(float(rate))
-    assert [server._budget.units_per_second for server in lease_server._servers] == list(range(4, MOST_READS + 4))
+    assert [server._budget.units_per_second for server in lease_server._servers] == list(range(4, MAX_BUDGETS + 4))
 
 
 def test_driver_that_is_gone(lease_server):

@@ -174,13 +174,13 @@ def test_register_again(spark, registered):
     assert list(registration._lease_servers.values()) == [registered]
 
 
-def test_static_shares_without_register(things, spark, monkeypatch, caplog):
+def test_static_portions_without_register(things, spark, monkeypatch, caplog):
     """Where nobody registered, each task gets a share of the rate, and the log says once what to do."""
     monkeypatch.setattr("tempfile.tempdir", "/nowhere")
     survey = reading.survey_table({"table": "things", "endpointurl": things.endpoint_url, "rcupersecond": "300",
                                    "segments": "6", "tasks": "3"})  # fmt: skip
     groups = reading.TableReader(survey, survey.spark_schema()).partitions()
-    assert [group.share_per_second for group in groups] == [100.0] * 3
+    assert [group.portion_per_second for group in groups] == [100.0] * 3
     assert len([record for record in caplog.records if "ddbio.register(spark)" in record.message]) == 1
 
 

@@ -1,7 +1,7 @@
-"""Carry short JSON messages between workers and the driver, after each has proved that it knows the job's key.
+"""Short JSON messages between workers and the driver, after each has proved that it knows the job's key.
 
-Refuses to unpickle anything and to send the key. What follows the handshake is neither secret nor sealed: it holds
-counts and rates, nothing else.
+The key itself is never sent, and nothing is unpickled. Messages after the handshake are neither encrypted nor signed:
+they hold only counts and rates.
 """
 
 from __future__ import annotations
@@ -13,25 +13,24 @@ import socket
 from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
-__all__ = ["BudgetAddress", "Wire"]
+__all__ = ["BudgetAddress", "MessageChannel"]
 
-_LONGEST_MESSAGE_BYTES = 4096
+_MAX_MESSAGE_BYTES = 4096
 
 
 @dataclass(frozen=True, slots=True)
 class BudgetAddress:
-    """Hold where a job's budget is served, and the key to it, which no ``repr`` shows."""
+    """Where a job's budget is served, and the key to it; the key is left out of ``repr``."""
 
     host: str
     port: int
     key: bytes = field(repr=False)
 
 
-class Wire:
-    """Exchange one JSON message a line over a connected socket.
+class MessageChannel:
+    """Sends and receives JSON messages, one a line, over a connected socket.
 
-    Every failure is an ``OSError`` (no or another peer) or a ``ValueError`` (not JSON): the connection is then of no
-    more use.
+    Every failure is an ``OSError`` (no peer, or a wrong one) or a ``ValueError`` (not JSON); close the channel then.
     """
 
     def __init__(self, connection: socket.socket, timeout_seconds: float) -> None:
@@ -48,13 +47,13 @@ class Wire:
 
     def receive(self) -> Any:
         """Return the next message."""
-        line = self._reader.readline(_LONGEST_MESSAGE_BYTES)
+        line = self._reader.readline(_MAX_MESSAGE_BYTES)
         if not line.endswith(b"\n"):
             raise ConnectionError("the peer hung up or sent an overlong message")
         return json.loads(line, parse_constant=_refuse_constant)
 
-    def admit(self, key: bytes) -> None:
-        """Let a worker prove that it knows the key, then prove it to the worker.
+    def authenticate_worker(self, key: bytes) -> None:
+        """Make the worker prove that it knows the key, then prove the same to it.
 
         Raises
         ------
@@ -68,8 +67,8 @@ class Wire:
             raise ConnectionError("the peer does not know the key")
         self.send(_proof(key, "driver", str(counter_challenge)))
 
-    def introduce(self, key: bytes) -> None:
-        """Prove to the driver that this side knows the key, and make it do the same.
+    def authenticate_to_driver(self, key: bytes) -> None:
+        """Prove to the driver that this worker knows the key, and make it prove the same.
 
         Raises
         ------
@@ -81,8 +80,8 @@ class Wire:
         if not hmac.compare_digest(str(self.receive()).encode(), _proof(key, "driver", challenge).encode()):
             raise ConnectionError("the peer does not know the key")
 
-    def wait_forever(self) -> None:
-        """Take all the time the peer needs from now on."""
+    def disable_timeout(self) -> None:
+        """Wait without a timeout from now on."""
         self._socket.settimeout(None)
 
     def close(self) -> None:
