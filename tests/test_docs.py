@@ -56,7 +56,7 @@ def test_links_lead_somewhere(page):
 @pytest.mark.parametrize("page", PAGES, ids=named)
 def test_modules_exist(page):
     """Every module and folder that a page names exists, in the package or at the root."""
-    paths = re.findall(r"(?<![\w/.])((?:[a-z]\w*/)+(?:\w+\.py)?)(?![\w/.*<])", page.read_text("utf-8"))
+    paths = re.findall(r"(?<![\w/.-])((?:[a-z]\w*/)+(?:\w+\.py)?)(?![\w/.*<])", page.read_text("utf-8"))
     assert [path for path in paths if not (ROOT / path).exists() and not (ROOT / "ddbio" / path).exists()] == []
 
 

@@ -278,4 +278,4 @@ def test_ci_fails_with_either_half(machine, lint, test, verdict):
     shutil.copy(ROOT / ".ci/run", machine.folder / ".ci/run")
     machine.command("task", f'[ "$1" = lint ] && exit {lint}; printf "%s|" "$@"; exit {test}')
     done = subprocess.run(["bash", machine.folder / ".ci/run"], cwd="/", capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stdout) == (verdict, "test|-m||")
+    assert (done.returncode, done.stdout) == (verdict, "site|test|-m||")

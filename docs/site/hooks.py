@@ -1,0 +1,62 @@
+"""Put pages into the site that are not in docs/: the reference made from the code, the changes, how to contribute.
+
+Links that leave docs/ are led to those pages, or to the repository, so that one text serves there and on the site.
+"""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from pathlib import Path
+from typing import Any
+
+from mkdocs.structure.files import File, Files
+
+ROOT = Path(__file__).parents[2]
+FROM_ROOT = {"CHANGELOG.md": "changelog.md", "CONTRIBUTING.md": "contributing.md", "README.md": "index.md"}
+MERMAID = ROOT / "build/mermaid.min.js"
+_LINK = re.compile(r"(\]\()(?!https?://|#|mailto:)([^)#\s]+)")
+
+
+def on_config(config: Any) -> Any:
+    """Draw diagrams by the copy that ./task site fetched; without one the theme asks for it when a page is opened."""
+    if MERMAID.exists():
+        config.extra_javascript.append("assets/mermaid.min.js")
+    config.nav = [_with_decisions(each) for each in config.nav]
+    return config
+
+
+def _with_decisions(entry: dict[str, Any]) -> dict[str, Any]:
+    (title, pages), *_ = entry.items()
+    if title != "Development":
+        return entry
+    decisions = sorted(path.name for path in (ROOT / "docs/adr").glob("*.md") if path.name != "README.md")
+    listed = ["adr/README.md", *(f"adr/{name}" for name in decisions)]
+    return {title: [{"Decisions": listed} if "Decisions" in page else page for page in pages]}
+
+
+def on_files(files: Files, config: Any) -> Files:
+    """Add the pages and the script that are outside docs/."""
+    added = {f"reference/{path.name}": path for path in (ROOT / "build/reference").glob("*.md")}
+    added |= {page: ROOT / name for name, page in FROM_ROOT.items() if page != "index.md"}
+    if MERMAID.exists():
+        added["assets/mermaid.min.js"] = MERMAID
+    for name, path in added.items():
+        files.append(File.generated(config, name, abs_src_path=str(path)))
+    return files
+
+
+def on_page_markdown(markdown: str, page: Any, config: Any, files: Files) -> str:  # noqa: ARG001 - mkdocs names them
+    """Lead links by where they lead to in the repository."""
+    here = page.file.src_uri
+    own = {site: root for root, site in FROM_ROOT.items()}.get(here) if here != "index.md" else None
+    folder = "" if own else posixpath.dirname(f"docs/{here}")
+
+    def lead(found: re.Match[str]) -> str:
+        path = posixpath.normpath(posixpath.join(folder, found[2]))
+        target = FROM_ROOT.get(path) or (path.removeprefix("docs/") if path.startswith("docs/") else None)
+        if target is None:
+            return f"{found[1]}{config.repo_url}/blob/HEAD/{path}"
+        return f"{found[1]}{posixpath.relpath(target, posixpath.dirname(here) or '.')}"
+
+    return _LINK.sub(lead, markdown)

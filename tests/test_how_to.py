@@ -1,0 +1,135 @@
+"""The quick start and the how-to guides, run as they stand against the fake DynamoDB and a fake S3."""
+
+from __future__ import annotations
+
+import ast
+import json
+import os
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import boto3
+import click
+import pytest
+
+import ddbio
+from ddbio.cli.main import cli
+from ddbio.testing import FakeDynamoDB, MotoServer
+
+ROOT = Path(__file__).parents[1]
+PAGES = [ROOT / "README.md", ROOT / "docs/index.md", *sorted((ROOT / "docs/how-to").glob("*.md"))]
+RUN = ("nightly-scan", "restore-from-files", "migrate-a-table", "backfill", "fold-increments", "schema-drift")
+ON_AWS = "# on AWS"
+ITEMS = [{"id": {"S": f"o{number}"}, "total": {"N": str(number)}} for number in range(500)]
+
+
+def named(path: Path) -> str:
+    """Return how a parametrised case is called."""
+    return path.stem
+
+
+def blocks(page: Path) -> list[tuple[str, str]]:
+    """Return the language and the text of each fenced block of a page, in order; those of a list item too."""
+    found = re.findall(r"^( *)```(\w+)\n(.*?)^\1```", page.read_text("utf-8"), re.DOTALL | re.MULTILINE)
+    return [(language, re.sub(rf"^{indent}", "", text, flags=re.MULTILINE)) for indent, language, text in found]
+
+
+def command_of(words: list[str]) -> tuple[click.Command, list[str]]:
+    """Return the command that words of a command line reach, and the words after it."""
+    command: click.Command = cli
+    while isinstance(command, click.Group):
+        command, words = command.commands[words[0]], words[1:]
+    return command, words
+
+
+@pytest.mark.parametrize("page", PAGES, ids=named)
+def test_commands_exist(page):
+    """Every command line parses: its verb, its options and the number of its arguments."""
+    for language, text in blocks(page):
+        lines = text.replace("\\\n", " ").splitlines() if language == "sh" else []
+        for line in lines:
+            if line.startswith("ddbio ") and "--help" not in line:
+                command, words = command_of(shlex.split(line.partition(" > ")[0], comments=True)[1:])
+                command.make_context(command.name, [word for word in words if word != "--json"])
+
+
+@pytest.mark.parametrize("page", PAGES, ids=named)
+def test_python_uses_public_names(page):
+    """Every Python block parses, but for a notebook's own lines, and calls only public names of ``ddbio``."""
+    for language, text in blocks(page):
+        if language == "python":
+            tree = ast.parse(re.sub(r"^%.*", "", text, flags=re.MULTILINE))
+            calls = [node for node in ast.walk(tree) if isinstance(node, ast.Attribute)]
+            names = {node.attr for node in calls if isinstance(node.value, ast.Name) and node.value.id == "ddbio"}
+            assert names <= set(ddbio.__all__)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=named)
+def test_json_is_json(page):
+    """Every JSON block parses; a policy's statements allow something on something."""
+    for language, text in blocks(page):
+        if language == "json":
+            for statement in json.loads(text).get("Statement", []):
+                assert statement["Effect"] == "Allow"
+                assert {"Action", "Resource"} <= statement.keys() or "Principal" in statement
+
+
+@pytest.fixture
+def services(tmp_path, monkeypatch):
+    """Serve the tables and the bucket of the pages, and let every process of this test find them."""
+    with MotoServer() as s3, FakeDynamoDB(export_to=s3.endpoint_url) as fake:
+        boto3.client("s3", endpoint_url=s3.endpoint_url, region_name="us-east-1").create_bucket(Bucket="my-bucket")
+        for table in ("orders", "orders-old"):
+            fake.load(table, ITEMS, key="id:S")
+        monkeypatch.setenv("AWS_ENDPOINT_URL_DYNAMODB", fake.endpoint_url)
+        monkeypatch.setenv("AWS_ENDPOINT_URL_S3", s3.endpoint_url)
+        monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+        monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}:{os.environ['PATH']}")
+        monkeypatch.chdir(tmp_path)
+        yield fake
+
+
+def run(language: str, text: str) -> str:
+    """Run a block as a person would, and return what it prints."""
+    command = [sys.executable, "-c", text] if language == "python" else ["bash", "-euc", text]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, f"{text}\n{done.stderr}"
+    return done.stdout
+
+
+def test_quick_start_ends_with_the_answer(services):
+    """The ten lines of the quick start print what the page says."""
+    (text,) = [text for language, text in blocks(ROOT / "docs/index.md") if language == "python"]
+    printed = run("python", text).splitlines()
+    assert printed[0] == "10000 rows"
+    assert "{'city': 'Lima', 'total_sum': Decimal('16670000.0')}" in printed[1]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", RUN)
+def test_guides_run(services, name):
+    """Every block of a guide runs in its order, but for those that need AWS or a Spark of their own."""
+    shown = [text for text in blocks(ROOT / f"docs/how-to/{name}.md") if text[0] in {"sh", "python"}]
+    ran = [run(*block) for block in shown if not block[1].startswith(ON_AWS) and "spark" not in block[1]]
+    assert ran
+
+
+@pytest.mark.slow
+def test_the_shell_of_the_quick_start_runs(services):
+    """The commands of the quick start's second half run on a table that is there."""
+    shells = [text for language, text in blocks(ROOT / "docs/index.md") if language == "sh"]
+    (text,) = [text for text in shells if text.startswith("export ")]
+    run("sh", "\n".join(line for line in text.splitlines() if not line.startswith("export ")))
+
+
+@pytest.mark.slow
+def test_the_fixture_of_the_guide_works(tmp_path):
+    """The pytest fixture that the guide shows passes its own test."""
+    (text,) = [text for _, text in blocks(ROOT / "docs/how-to/test-without-aws.md") if "@pytest.fixture" in text]
+    (tmp_path / "test_shown.py").write_text(text)
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", tmp_path / "test_shown.py"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert "1 passed" in done.stdout, done.stdout
