@@ -20,7 +20,7 @@ from ddbio.errors import NotFoundError, OptionError, SchemaError, TargetError, V
 from ddbio.ops.job.report import Clock, Report
 from ddbio.ops.job.storage import dynamodb_spec
 from ddbio.ops.job.waiting import await_end
-from ddbio.ops.loads.load import write_items
+from ddbio.ops.loads.load import write_raw_items
 from ddbio.ops.scans.plan import describe_scan, plan_of, scan_tasks
 from ddbio.ops.scans.read import digest_of_table
 from ddbio.ops.scans.stream import PageStream
@@ -182,10 +182,10 @@ def copy(options: CopyOptions, watch: CopyWatch | None = None) -> CopyReport:
     (task,) = scan_tasks(plan, scan, facts)
     # Items stay the bytes that came: whatever is copied, no value is read and written anew.
     stream = PageStream(replace(_in_rotation(task), digest=options.verify), budget, partial(raw_item_reader, write))
-    shown = None if watch is None else partial(watch.writing, plan)
+    progress = None if watch is None else partial(watch.writing, plan)
     try:
         with closing(iter(stream)) as items:
-            report = write_items(items, _write_options(options), shown)
+            report = write_raw_items(items, _write_options(options), progress)
     finally:
         budget.close()
     read = stream.counts.digest

@@ -27,7 +27,8 @@ from ddbio.files.line_writers import ImportObjectWriter, LineBuffer, LineCounter
 from ddbio.files.row_files import RowFiles
 from ddbio.ops.job.report import Clock, FileReport, Report, file_reports
 from ddbio.ops.job.storage import committed_report, dynamodb_spec, new_job_id, open_store, protect_sources, target_of
-from ddbio.ops.loads.sources import batches_of, open_source, read_unit
+from ddbio.ops.loads.sources import batches_of, open_source
+from ddbio.ops.loads.unit_reader import read_unit
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence

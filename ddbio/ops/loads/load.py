@@ -1,4 +1,4 @@
-"""Write rows into a live table, from files or from memory, within a budget; count each as what became of it."""
+"""Write rows into a live table, from files or from memory: describe, plan, run, report."""
 
 from __future__ import annotations
 
@@ -22,9 +22,10 @@ from ddbio.ops.job.storage import dynamodb_spec, new_job_id, require_shared
 from ddbio.ops.loads.checkpoint import identity_of, open_checkpoints
 from ddbio.ops.loads.rejects import RejectWriter, check_rejects, read_rejects
 from ddbio.ops.loads.scheduler import WriteTask
-from ddbio.ops.loads.sources import batches_of, describe_source, is_one_scan, open_source
-from ddbio.ops.loads.spreading import Spreading
-from ddbio.ops.loads.task import LoadJob, run_load, write_kept
+from ddbio.ops.loads.sources import batches_of, is_one_scan, open_source
+from ddbio.ops.loads.spreading import RowSpreader
+from ddbio.ops.loads.task import LoadJob, run_load, write_with_rejects
+from ddbio.ops.loads.unit_reader import describe_source
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -39,19 +40,19 @@ if TYPE_CHECKING:
     from ddbio.ops.loads.sources import FileSource, Rows
     from ddbio.options import LoadOptions, WriteOptions
 
-    Shown: TypeAlias = Callable[[WritePlan, LocalBudget], AbstractContextManager[None]]
+    Progress: TypeAlias = Callable[[WritePlan, LocalBudget], AbstractContextManager[None]]
 
 
 _LOG = logging.getLogger("ddbio.load")
-# Rows that come from all over a table anyway need no wide window.
-_TURNED_BYTES = 32 * 1024 * 1024
+# A smaller window will do for items that come from all partitions of a table anyway.
+_ROTATED_WINDOW_BYTES = 32 * 1024 * 1024
 
 
 class LoadWatch(Protocol):
-    """Follow a running load, to show it to somebody."""
+    """Follow a running load, to show its progress."""
 
     def running(self, plan: LoadPlan, budget: LocalBudget, done_rows: int) -> AbstractContextManager[None]:
-        """Show the plan, then the budget's usage while the context is open; some rows are done already."""
+        """Show the plan, then the budget's usage while the context is open; ``done_rows`` are written already."""
         ...
 
 
@@ -72,46 +73,46 @@ def load_plan_of(options: LoadOptions) -> LoadPlan:
     Raises
     ------
     DdbioError
-        What would stop the load at its start.
+        The error with which the load would fail at its start.
     """
     if options.retry_rejects:
         raise OptionError("a retry has no plan: its rows are few, and are tried as they are")
-    return _foresee(options)[1]
+    return _describe_and_plan(options)[1]
 
 
 def write_table(data: Rows, options: WriteOptions) -> WriteReport:
-    """Write rows of memory into a table.
+    """Write rows in memory into a table.
 
     Raises
     ------
     PartialWriteError
         If a row cannot be written and ``reject_to`` is not given.
     DdbioError
-        What ended the write; what was acknowledged before stays written.
+        The error that ended the write; rows that were acknowledged before stay written.
     """
-    # Tables, batches, frames and lists of batches; readers and generators may have to wait for their rows.
+    # Tables, batches, data frames and lists of batches; readers and generators may have to wait for their rows.
     rows_are_here = hasattr(data, "columns") or isinstance(data, Sequence)
     return _write_here(options, lambda *_: batches_of(data), rows_are_here=rows_are_here)
 
 
-def write_items(items: Iterable[RawItems], options: WriteOptions, shown: Shown | None = None) -> WriteReport:
-    """Write items of a table, read for this write, into another one, as the text they are, over all its partitions.
+def write_raw_items(items: Iterable[RawItems], options: WriteOptions, progress: Progress | None = None) -> WriteReport:
+    """Write the items of a table, read in rotation for this write, into another table, unchanged.
 
     Parameters
     ----------
-    shown
-        Returns a context in which the plan's write, by its budget, is shown to somebody.
+    progress
+        Returns a context that shows the write while it is open.
 
     Raises
     ------
     DdbioError
-        As of ``write_table``.
+        See ``write_table``.
     """
 
     def spread(plan: WritePlan, _: RejectWriter) -> Iterable[WriteInput]:
-        return Spreading(plan, any_order=True, window_bytes=_TURNED_BYTES).spread(items)
+        return RowSpreader(plan, any_order=True, window_bytes=_ROTATED_WINDOW_BYTES).spread(items)
 
-    return _write_here(options, spread, shown=shown)
+    return _write_here(options, spread, progress=progress)
 
 
 def load_files(
@@ -121,12 +122,12 @@ def load_files(
     conf: Mapping[str, str] | None = None,
     watch: LoadWatch | None = None,
 ) -> WriteReport:
-    """Write the rows of files into a table; a load that was stopped goes on after its last finished unit.
+    """Write the rows of files into a table; a load that was stopped continues without its finished units.
 
     Parameters
     ----------
     master, conf
-        Spark master and configuration for a session that has to be started.
+        Spark master and configuration, if a session has to be started.
     watch
         Follows the load while it runs.
 
@@ -135,14 +136,14 @@ def load_files(
     PartialWriteError
         If a row cannot be written and ``reject_to`` is not given.
     OptionError
-        If the job of that id was begun with another source, table or mode.
+        If the job ``job_id`` was begun with another source, table or mode.
     DdbioError
-        What ended the load; the message says how to go on.
+        The error that ended the load; the message says how to continue it.
     """
     if options.retry_rejects:
         return _write_here(options, lambda plan, rejects: read_rejects(options, plan, rejects.flush))
     clock = Clock()
-    found, plan = _foresee(options)
+    found, plan = _describe_and_plan(options)
     cluster = cluster_of(master, conf) if plan.engine == "spark" else None
     places = {"reject_to": options.reject_to, "state": options.state}
     require_shared(cluster, places, shared_paths=options.shared_paths)
@@ -160,8 +161,10 @@ class _Run:
     watch: LoadWatch | None
 
 
-def _load(options: LoadOptions, found: _Found, plan: LoadPlan, checkpoints: CheckpointStore, run: _Run) -> WriteReport:
-    """Write what the checkpoints does not know as finished."""
+def _load(
+    options: LoadOptions, found: _Described, plan: LoadPlan, checkpoints: CheckpointStore, run: _Run
+) -> WriteReport:
+    """Write the units that are not finished."""
     clock = run.clock
     task = WriteTask(dynamodb_spec(options), found.write, options.deadline_seconds)
     is_unique = options.unique_keys or is_one_scan(found.source, found.write.key_types)
@@ -172,24 +175,24 @@ def _load(options: LoadOptions, found: _Found, plan: LoadPlan, checkpoints: Chec
     cpu_seconds = clock.cpu_seconds()
     is_done = len(checkpoints.finished) == (plan.key_partitions or len(found.source.units))
     engine = open_engine("local" if is_done else plan.engine, master=run.master, conf=run.conf)
-    _refuse_speculation(engine, plan)
+    _check_speculation(engine, plan)
     _LOG.info(
         "load %s into %s: job %s, %d units, %d tasks on %s, %d rows done before",
         *(options.source, options.table, checkpoints.job_id, plan.units, plan.tasks, plan.engine, checkpoints.rows),
     )
-    shown = nullcontext() if run.watch is None else run.watch.running(plan, budget, checkpoints.rows)
+    progress = nullcontext() if run.watch is None else run.watch.running(plan, budget, checkpoints.rows)
     try:
-        with shown, _told_how_to_go_on(options, checkpoints):
+        with progress, _with_advice(options, checkpoints):
             counts_of_tasks = [] if is_done else run_load(job, found.source.units, plan, engine, budget)
         cpu_seconds += engine.cpu_seconds()
     finally:
         budget.close()
         engine.close()
-    # Each task has counted its own.
+    # Each task has checked only its own rejects.
     check_rejects(sum(each.rejected for each in counts_of_tasks), options.max_rejects, options.table, options.reject_to)
     usage = budget.usage()
     report = _report(options, plan.wcu_per_second, counts_of_tasks, usage, clock)
-    # Tasks need not run at the same time: only the budget has seen the first request and the last.
+    # Tasks on Spark need not run at the same time: only the budget knows the first and the last request.
     _LOG.info("load %s: %d rows, %d written, %d rejected", options.table, report.rows, report.written, report.rejected)
     write_seconds = report.write_seconds if plan.engine == "local" else round(usage.elapsed_seconds, 3)
     return dataclasses.replace(
@@ -201,8 +204,8 @@ def _load(options: LoadOptions, found: _Found, plan: LoadPlan, checkpoints: Chec
     )
 
 
-def _refuse_speculation(engine: Engine, plan: LoadPlan) -> None:
-    """Refuse to let a second attempt of a task bring an older row of a key back behind a newer one."""
+def _check_speculation(engine: Engine, plan: LoadPlan) -> None:
+    """Fail if a second attempt of a Spark task could write an older row of a key after a newer one."""
     if engine.speculates and plan.key_partitions is not None:
         engine.close()
         raise OptionError(
@@ -212,35 +215,35 @@ def _refuse_speculation(engine: Engine, plan: LoadPlan) -> None:
 
 
 @dataclass(frozen=True)
-class _Found:
+class _Described:
     facts: TableDescription
     write: WritePlan
     source: FileSource
 
 
-def _foresee(options: LoadOptions) -> tuple[_Found, LoadPlan]:
+def _describe_and_plan(options: LoadOptions) -> tuple[_Described, LoadPlan]:
     facts = describe_table(dynamodb_spec(options), options.table)
     write = plan_write(facts, options)
     source = open_source(options, dict(write.key_types))
     resources = Resources(available_cores(), running_spark_parallelism(), is_spark_installed())
     plan = plan_load(options, write, facts, describe_source(source, write), resources)
-    return _Found(facts, write, source), plan
+    return _Described(facts, write, source), plan
 
 
 def _write_here(
     options: WriteOptions,
-    feed: Callable[[WritePlan, RejectWriter], Iterable[WriteInput]],
+    batches: Callable[[WritePlan, RejectWriter], Iterable[WriteInput]],
     *,
     rows_are_here: bool = False,
-    shown: Shown | None = None,
+    progress: Progress | None = None,
 ) -> WriteReport:
-    """Write what has no units to go on from, in this process."""
+    """Write rows without checkpoints, in this process."""
     clock, plan = Clock(), plan_of(options)
     budget, rejects = LocalBudget(plan.wcu_per_second, ramp=plan.ramp), RejectWriter(options, new_job_id())
     task = WriteTask(dynamodb_spec(options), plan, options.deadline_seconds, rows_are_here)
     try:
-        with nullcontext() if shown is None else shown(plan, budget):
-            counts = write_kept(task, feed(plan, rejects), rejects, budget)
+        with nullcontext() if progress is None else progress(plan, budget):
+            counts = write_with_rejects(task, batches(plan, rejects), rejects, budget)
     finally:
         budget.close()
     return _report(options, plan.wcu_per_second, [counts], budget.usage(), clock)
@@ -274,13 +277,13 @@ def _report(
 
 
 @contextmanager
-def _told_how_to_go_on(options: LoadOptions, checkpoints: CheckpointStore) -> Iterator[None]:
-    """Say in any error how the same load goes on."""
+def _with_advice(options: LoadOptions, checkpoints: CheckpointStore) -> Iterator[None]:
+    """Add to any error how the load can be continued."""
     try:
         yield
     except DdbioError as error:
         if checkpoints.is_durable:
             command = shlex.join(["ddbio", "load", options.source, options.table, "--job-id", checkpoints.job_id])
-            told = f"{error}; what is finished is noted: '{command}' and the other options go on from there"
-            error.args = (told, *error.args[1:])
+            message = f"{error}; what is finished is noted: '{command}' and the other options go on from there"
+            error.args = (message, *error.args[1:])
         raise

@@ -1,7 +1,8 @@
-"""Hand rows out in an order that meets all partitions of a table at any time; rows of one key keep their order.
+"""Spread rows over the partitions of a table: order them so that any requests reach all partitions at the same time.
 
-Whatever was read from DynamoDB comes in the order of its own hashes, partition by partition, and so would be written.
-Rows are held in windows of some megabytes, and each chunk of a window takes from places all over it.
+Rows that were read from DynamoDB come in the order of its hashes, and so would be written partition by partition. They
+are collected in windows of some megabytes, and each chunk takes rows from all over a window. Rows of one key keep their
+order.
 """
 
 from __future__ import annotations
@@ -30,27 +31,27 @@ if TYPE_CHECKING:
     Rows: TypeAlias = pa.RecordBatch | RawItems | Checkpoint
 
 WINDOW_BYTES = 64 * 1024 * 1024
-"""Rows of so many bytes are spread at once."""
+"""The bytes of a window."""
 
-# https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/bp-partition-key-design.html: a slower job needs no
-# window. What is finished is noted by windows, so none may take long.
+# https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/bp-partition-key-design.html: a job that is slower
+# than one partition needs only short windows. Checkpoints wait for the end of a window, so no window may take long.
 _PARTITION_WCU = 1000.0
 _WINDOW_SECONDS = 10
-# More than lanes can have begun, of large windows and of small ones.
-_KEPT_WINDOWS = 16
-_KEPT_ROWS = 100_000
+# More than the lanes can have unfinished, with large windows and with small ones.
+_RETAINED_WINDOWS = 16
+_RETAINED_ROWS = 100_000
 
 
-class Spreading:
-    """Spread the rows of one feed, and remember which row of the source each was.
+class RowSpreader:
+    """Spread the rows of one task, and remember the number of each among the rows that came.
 
     Parameters
     ----------
     any_order
-        Whether rows may be written in any order, as each key occurs once or the end does not depend on it; otherwise
-        rows of one key are written in the order in which they come.
+        Whether rows may be written in any order: each key occurs once, or the result does not depend on it. Otherwise
+        rows of one key keep their order.
     window_bytes
-        Bytes of rows that are spread at once.
+        The bytes of a window.
     """
 
     def __init__(self, plan: WritePlan, *, any_order: bool, window_bytes: int = WINDOW_BYTES) -> None:
@@ -58,12 +59,12 @@ class Spreading:
         self._rows = 0
         self._numbers: deque[tuple[int, NDArray[np.int64]]] = deque()
 
-    def spread(self, feed: Iterable[Rows]) -> Iterator[Rows]:
-        """Yield the same rows in chunks that fill the lanes' batches; a checkpoint waits for the rows before it."""
+    def spread(self, rows: Iterable[Rows]) -> Iterator[Rows]:
+        """Yield the rows in chunks that fill the batches of all lanes; a checkpoint comes after the rows before it."""
         window = _Window(self._plan, self._window_bytes)
-        for each in feed:
+        for each in rows:
             if not isinstance(each, Checkpoint):
-                if not window.takes(each):
+                if not window.accepts(each):
                     yield from self._close(window)
                 window.add(each)
             else:
@@ -73,7 +74,7 @@ class Spreading:
         yield from self._close(window)
 
     def number_of(self, row: int) -> int:
-        """Return the number among all rows that came of one that was handed out lately."""
+        """Return the number, among the rows that came, of a row that was yielded lately."""
         for first, order in reversed(self._numbers):
             if row >= first:
                 return first + int(order[row - first])
@@ -87,7 +88,7 @@ class Spreading:
                 order = self._with_keys_in_order(order, joined)
             self._numbers.append((self._rows, order))
             self._rows += window.rows
-            while len(self._numbers) > _KEPT_WINDOWS and self._rows - self._numbers[1][0] > _KEPT_ROWS:
+            while len(self._numbers) > _RETAINED_WINDOWS and self._rows - self._numbers[1][0] > _RETAINED_ROWS:
                 self._numbers.popleft()
             n_chunks = -(-window.rows // window.chunk_rows)
             for places in np.array_split(order, n_chunks):
@@ -97,17 +98,17 @@ class Spreading:
 
     def _with_keys_in_order(self, order: NDArray[np.int64], rows: pa.RecordBatch | RawItems) -> NDArray[np.int64]:
         if isinstance(rows, RawItems):
-            # What the walk has not hashed may have any key.
+            # An item that its reader could not vouch for has no hash: it may have any key.
             return np.arange(len(rows)) if rows.doubtful.any() else in_key_order(order, rows.hashes)
         try:
             return in_key_order(order, key_hashes(rows, list(dict(self._plan.key_types))))
         except (SchemaError, DecodeError):
-            # A row has no legal key: it is refused when it is encoded.
+            # A row has no legal key; it is rejected when it is encoded.
             return np.arange(rows.num_rows)
 
 
 class _Window:
-    """Hold rows of one schema, and the checkpoints behind them."""
+    """Hold rows of one schema, and the checkpoints after them."""
 
     def __init__(self, plan: WritePlan, most_bytes: int) -> None:
         self._plan, self._most_bytes = plan, most_bytes
@@ -120,8 +121,8 @@ class _Window:
         self.batches: list[pa.RecordBatch | RawItems] = []
         self.rows = self._bytes = 0
 
-    def takes(self, batch: pa.RecordBatch | RawItems) -> bool:
-        """Return whether the rows can be joined with those that are here."""
+    def accepts(self, batch: pa.RecordBatch | RawItems) -> bool:
+        """Return whether rows can be joined with those of the window."""
         first = self.batches[0] if self.batches else batch
         if isinstance(first, RawItems) or isinstance(batch, RawItems):
             return type(first) is type(batch)
@@ -138,7 +139,7 @@ class _Window:
 
     @property
     def chunk_rows(self) -> int:
-        """Return how many rows fill the lanes' write batches, but not more than the budget writes in about a second."""
+        """Return how many rows fill the batches of all lanes, but no more than the budget allows in about a second."""
         full = chunk_rows(self._bytes // max(1, self.rows), self._plan)
         return full if self._most_chunk_rows is None else min(full, self._most_chunk_rows)
 
@@ -149,7 +150,7 @@ class _Window:
 
 
 def joined_rows(batches: list[Any]) -> pa.RecordBatch | RawItems:
-    """Return the rows of batches of one schema, or of items, as one."""
+    """Join batches of one schema, or raw items."""
     if len(batches) == 1:
         return batches[0]  # type: ignore[no-any-return]
     if isinstance(batches[0], RawItems):

@@ -1,4 +1,4 @@
-"""Write a part of a load's rows in a worker, by units or by shares of all keys; plan nothing, and count."""
+"""Run the tasks of a load: each writes some units of the source, or one key partition of all rows after a shuffle."""
 
 from __future__ import annotations
 
@@ -18,11 +18,10 @@ from ddbio.core.loads.counts import WriteCounts
 from ddbio.core.loads.requests import ItemEncoder, columns_of
 from ddbio.engine import Shuffle
 from ddbio.errors import DdbioError
-from ddbio.files.row_files import RowFiles
 from ddbio.ops.loads.rejects import RejectWriter
 from ddbio.ops.loads.scheduler import write_batches
-from ddbio.ops.loads.sources import Origins, columns_of_unit, unit_batches
-from ddbio.ops.loads.spreading import Spreading
+from ddbio.ops.loads.spreading import RowSpreader
+from ddbio.ops.loads.unit_reader import RowOrigins, UnitReader
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -41,13 +40,13 @@ if TYPE_CHECKING:
     from ddbio.ops.loads.sources import Unit
     from ddbio.options import WriteOptions
 
-Place: TypeAlias = tuple[int, int, int]
-"""The share of a batch, and what puts the batches of a share in the order of the source: unit, then number."""
+ShuffleKey: TypeAlias = tuple[int, int, int]
+"""The key partition of a batch, then its unit and its number, which put the batches in the order of the source."""
 
 
 @dataclass(frozen=True)
 class LoadJob:
-    """Give every worker of a load what all of them need, picklable."""
+    """Hold what every worker of a load needs; picklable."""
 
     options: WriteOptions
     task: WriteTask
@@ -55,50 +54,55 @@ class LoadJob:
     checkpoints: CheckpointStore
     first_row: int = 0
     any_order: bool = False
-    """Whether rows may be written in any order, as each key occurs once or the end does not depend on it."""
+    """Whether rows may be written in any order: each key occurs once, or the result does not depend on it."""
     export: ExportSource | None = None
+
+    @property
+    def reader(self) -> UnitReader:
+        """Return the reader of the source."""
+        return UnitReader(self.store, self.task.plan, self.export)
 
     def write(
         self,
-        feed: Iterable[pa.RecordBatch | RawItems | Checkpoint],
+        rows: Iterable[pa.RecordBatch | RawItems | Checkpoint],
         rejects: RejectWriter,
         budget: Budget,
-        origins: Origins | None = None,
+        origins: RowOrigins | None = None,
     ) -> WriteCounts:
-        """Write all of it; whatever ends this, rejected rows are kept and what is finished is noted."""
-        spreading = Spreading(self.task.plan, any_order=self.any_order)
+        """Write rows; whatever ends this, rejected rows and finished units are stored."""
+        spreader = RowSpreader(self.task.plan, any_order=self.any_order)
 
-        def place(row: RejectedRow) -> RejectedRow:
-            number = spreading.number_of(row.row)
+        def locate(row: RejectedRow) -> RejectedRow:
+            number = spreader.number_of(row.row)
             file, file_row = (None, None) if origins is None else origins.of(number)
             return dataclasses.replace(row, row=number, file=file, file_row=file_row)
 
         try:
-            return write_kept(self.task, spreading.spread(feed), rejects, budget, place)
+            return write_with_rejects(self.task, spreader.spread(rows), rejects, budget, locate)
         finally:
             self.checkpoints.flush()
 
 
-def write_kept(
+def write_with_rejects(
     task: WriteTask,
-    feed: Iterable[WriteInput],
+    batches: Iterable[WriteInput],
     rejects: RejectWriter,
     budget: Budget,
-    place: Callable[[RejectedRow], RejectedRow] | None = None,
+    locate: Callable[[RejectedRow], RejectedRow] | None = None,
 ) -> WriteCounts:
-    """Write all of it; whatever ends this, rejected rows are kept first, and an error counts them.
+    """Write rows; whatever ends this, rejected rows are stored first, and the message of an error counts them.
 
     Parameters
     ----------
-    place
-        Returns a row, known by its number in the feed, with its place in the source.
+    locate
+        Adds the place in the source to a rejected row, which has its number among ``batches``.
     """
 
     def reject(rows: list[RejectedRow]) -> None:
-        rejects.add(rows if place is None else [place(row) for row in rows])
+        rejects.add(rows if locate is None else [locate(row) for row in rows])
 
     try:
-        return write_batches(task, feed, budget, reject)
+        return write_batches(task, batches, budget, reject)
     except DdbioError as error:
         if rejects.count:
             error.args = (f"{error} ({rejects.count} rejected rows lie in {rejects.uri})", *error.args[1:])
@@ -110,109 +114,107 @@ def write_kept(
 def run_load(
     job: LoadJob, units: Sequence[Unit], plan: LoadPlan, engine: Engine, budget: LocalBudget
 ) -> list[WriteCounts]:
-    """Return what each task of a load counted; what is finished already is left out."""
+    """Run the tasks of a load, without units that are finished; return the counts of each task."""
     if plan.key_partitions is None:
         left = [unit for unit in units if unit.number not in job.checkpoints.finished]
-        # Each task carries the job: what is finished is of no use to it, and may be long.
+        # Each task carries the job, but needs no list of finished units, which may be long.
         job = dataclasses.replace(job, checkpoints=job.checkpoints.of_task())
-        return engine.run(write_units, [UnitsTask(job, each) for each in deal(left, plan.tasks)], budget)
-    shuffle = Shuffle(split_units, partial(Share, job), plan.key_partitions)
-    splits = [SplitTask(job, each, plan.key_partitions) for each in deal(units, plan.tasks)]
-    return cast("ShufflingEngine", engine).run_shuffled(shuffle, splits, write_share, budget)
+        return engine.run(write_units, [UnitsTask(job, each) for each in assign_units(left, plan.tasks)], budget)
+    shuffle = Shuffle(split_units, partial(KeyPartition, job), plan.key_partitions)
+    splits = [SplitTask(job, each, plan.key_partitions) for each in assign_units(units, plan.tasks)]
+    return cast("ShufflingEngine", engine).run_shuffled(shuffle, splits, write_key_partition, budget)
 
 
-def deal(units: Sequence[Unit], tasks: int) -> list[tuple[Unit, ...]]:
-    """Return the units by task: about the same bytes for each, in the order of the source; no task without any."""
-    piles: list[list[Unit]] = [[] for _ in range(min(tasks, len(units)))]
-    lightest = [(0, number) for number in range(len(piles))]
+def assign_units(units: Sequence[Unit], tasks: int) -> list[tuple[Unit, ...]]:
+    """Return the units of each task, in the order of the source: about the same bytes for each, and none empty."""
+    assigned: list[list[Unit]] = [[] for _ in range(min(tasks, len(units)))]
+    lightest = [(0, number) for number in range(len(assigned))]
     for unit in sorted(units, key=attrgetter("size_bytes"), reverse=True):
         size_bytes, number = lightest[0]
-        piles[number].append(unit)
+        assigned[number].append(unit)
         heapq.heapreplace(lightest, (size_bytes + unit.size_bytes, number))
-    return [tuple(sorted(pile, key=attrgetter("number"))) for pile in piles]
+    return [tuple(sorted(each, key=attrgetter("number"))) for each in assigned]
 
 
 @dataclass(frozen=True)
 class UnitsTask:
-    """Name the units that one task writes."""
+    """Hold the units that one task writes."""
 
     job: LoadJob
     units: tuple[Unit, ...]
 
 
 def write_units(task: UnitsTask, budget: Budget) -> WriteCounts:
-    """Write every row of some units, rows of one key in the order of the source unless any order will do."""
+    """Write the rows of some units; rows of one key in the order of the source, unless any order will do."""
     job = task.job
     rejects = RejectWriter(job.options, job.checkpoints.job_id, job.first_row)
 
     def finish(unit: int, rows: int) -> None:
-        # Nobody would look for the rejected rows of a finished unit again.
+        # A later run does not read a finished unit, so its rejected rows must be stored first.
         rejects.flush()
         job.checkpoints.finish(unit, rows)
 
-    origins = Origins(job.store.uri)
-    feed = unit_batches(
-        job.store, task.units, job.task.plan, finish, any_order=job.any_order, export=job.export, origins=origins
-    )
-    return job.write(feed, rejects, budget, origins)
+    origins = RowOrigins(job.store.uri)
+    rows = job.reader.read(task.units, finish, any_order=job.any_order, origins=origins)
+    return job.write(rows, rejects, budget, origins)
 
 
 @dataclass(frozen=True)
 class SplitTask:
-    """Name the units that one task splits into shares."""
+    """Hold the units whose rows one task splits by key partition."""
 
     job: LoadJob
     units: tuple[Unit, ...]
-    shares: int
+    key_partitions: int
 
 
-def split_units(task: SplitTask) -> Iterator[tuple[Place, bytes]]:
-    """Yield the rows of some units by the shares of their keys: all rows of a key are in one share.
+def split_units(task: SplitTask) -> Iterator[tuple[ShuffleKey, bytes]]:
+    """Yield the rows of some units by key partition, so that all rows of a key are in one.
 
-    A row without a legal key goes to the first share; shares that are finished are left out.
+    Rows without a legal key go to the first partition. Finished partitions are left out.
     """
     plan, finished = task.job.task.plan, task.job.checkpoints.finished
-    files = RowFiles(task.job.store, dict(plan.key_types))
-    for unit in task.units:
-        for number, batch in enumerate(columns_of_unit(files, unit, plan)):
-            shares = _shares(batch, plan, task.shares)
-            for share in sorted(set(shares.tolist()) - finished):
-                yield (share, unit.number, number), _packed(take_rows(batch, np.flatnonzero(shares == share)))
+    for unit, number, batch in task.job.reader.read_columns(task.units):
+        found = _key_partitions(batch, plan, task.key_partitions)
+        for partition in sorted(set(found.tolist()) - finished):
+            rows = take_rows(batch, np.flatnonzero(found == partition))
+            yield (partition, unit.number, number), _to_ipc(rows)
 
 
 @dataclass(frozen=True)
-class Share:
-    """Hold the rows of one share, in the order of the source."""
+class KeyPartition:
+    """Hold the rows of one key partition, in the order of the source, as streams of Arrow IPC."""
 
     job: LoadJob
     number: int
-    packed: Iterable[bytes]
+    streams: Iterable[bytes]
 
 
-def write_share(share: Share, budget: Budget) -> WriteCounts:
-    """Write every row of one share."""
-    job = share.job
-    if share.number in job.checkpoints.finished:
+def write_key_partition(partition: KeyPartition, budget: Budget) -> WriteCounts:
+    """Write the rows of one key partition."""
+    job = partition.job
+    if partition.number in job.checkpoints.finished:
         return WriteCounts()
-    batches = (batch for packed in share.packed for batch in pa.ipc.open_stream(packed))
+    batches = (batch for stream in partition.streams for batch in pa.ipc.open_stream(stream))
     counts = job.write(batches, RejectWriter(job.options, job.checkpoints.job_id), budget)
-    job.checkpoints.finish(share.number, counts.rows)
+    job.checkpoints.finish(partition.number, counts.rows)
     job.checkpoints.flush()
     return counts
 
 
-def _shares(batch: pa.RecordBatch, plan: WritePlan, shares: int) -> NDArray[np.int64]:
+def _key_partitions(batch: pa.RecordBatch, plan: WritePlan, count: int) -> NDArray[np.int64]:
+    """Return the key partition of each row."""
     keys = dict(plan.key_types)
-    made = ItemEncoder(batch.schema, columns_of(batch.schema, keys), keys).encode(batch)
-    legal = np.flatnonzero(np.diff(made.offsets))
-    # The top bits choose the lane within the share.
+    encoded = ItemEncoder(batch.schema, columns_of(batch.schema, keys), keys).encode(batch)
+    legal = np.flatnonzero(np.diff(encoded.offsets))
+    # The top bits of the hash choose the lane within the partition.
     hashes = key_hashes(take_rows(batch, legal), list(keys))
     found = np.zeros(batch.num_rows, np.int64)
-    found[legal] = (hashes % np.uint64(shares)).astype(np.int64)
+    found[legal] = (hashes % np.uint64(count)).astype(np.int64)
     return found
 
 
-def _packed(batch: pa.RecordBatch) -> bytes:
+def _to_ipc(batch: pa.RecordBatch) -> bytes:
     sink: Any = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, batch.schema) as writer:
         writer.write_batch(batch)

@@ -16,7 +16,8 @@ from ddbio.core.table_description import TableDescription
 from ddbio.errors import DecodeError, NotFoundError, OptionError, SchemaError
 from ddbio.files.row_files import RowFiles
 from ddbio.ops.loads.scheduler import Checkpoint
-from ddbio.ops.loads.sources import Unit, describe_source, is_one_scan, open_source, read_unit, runs_apart, unit_batches
+from ddbio.ops.loads.sources import Unit, is_one_scan, open_source
+from ddbio.ops.loads.unit_reader import UnitReader, describe_source, read_unit, split_streams
 from ddbio.options import LoadOptions, parse_options
 from ddbio.testing import FakeDynamoDB
 
@@ -44,7 +45,7 @@ def read(source, units, **options):
     """Return how many rows each unit had, by the checkpoints between them."""
     plan = plan_write(FACTS, parse_options(LoadOptions, {"source": "x", "table": "rows"}))
     counts = {}
-    for batch in unit_batches(source.store, units, plan, counts.__setitem__, **options):
+    for batch in UnitReader(source.store, plan).read(units, counts.__setitem__, **options):
         if isinstance(batch, Checkpoint):
             batch.reached()
     return counts
@@ -71,7 +72,7 @@ def test_units_far_apart_are_read_in_turn(folder):
     """Where any order will do, what comes first is from all over the source, and every unit is still told."""
     source = opened(folder)
     plan = plan_write(FACTS, parse_options(LoadOptions, {"source": "x", "table": "rows"}))
-    first = list(itertools.islice(unit_batches(source.store, source.units[:4], plan, print, any_order=True), 4))
+    first = list(itertools.islice(UnitReader(source.store, plan).read(source.units[:4], print, any_order=True), 4))
     assert sorted(batch.column(0)[0].as_py() for batch in first) == ["0000", "0300", "0600", "0900"]
     assert read(source, source.units, any_order=True) == read(source, source.units)
 
@@ -83,25 +84,25 @@ def test_turns_of_large_rows_are_small(tmp_path):
     pq.write_table(table, tmp_path / "large.parquet", 1000)
     source = opened(tmp_path)
     plan = plan_write(FACTS, parse_options(LoadOptions, {"source": "x", "table": "rows"}))
-    first = list(itertools.islice(unit_batches(source.store, source.units, plan, print, any_order=True), 4))
+    first = list(itertools.islice(UnitReader(source.store, plan).read(source.units, print, any_order=True), 4))
     assert sorted(batch.column(0)[0].as_py() for batch in first) == ["0000", "1000", "2000", "3000"]
     assert sum(batch.nbytes for batch in first) <= 64 << 20
     assert read(source, source.units, any_order=True) == read(source, source.units)
 
 
-def test_runs_of_units_are_alike_and_few():
+def test_streams_of_units_are_alike_and_few():
     """Neighbours make runs of about the same size; large ones are not read at the same time."""
 
     def units_of(sizes, path="a.parquet"):
         return [Unit(number, StoredObject(path, size), 0, size) for number, size in enumerate(sizes)]
 
     units = units_of([10] * 500)
-    runs = runs_apart(units)
-    assert [unit for run in runs for unit in run] == units
-    assert {len(run) for run in runs} <= {15, 16}
-    assert [len(run) for run in runs_apart(units_of([1 << 30] * 3))] == [3]
-    assert [len(run) for run in runs_apart(units_of([1 << 26] * 4, "a.json.gz"))] == [4]
-    assert runs_apart([]) == [[]]
+    streams = split_streams(units)
+    assert [unit for stream in streams for unit in stream] == units
+    assert {len(stream) for stream in streams} <= {15, 16}
+    assert [len(stream) for stream in split_streams(units_of([1 << 30] * 3))] == [3]
+    assert [len(stream) for stream in split_streams(units_of([1 << 26] * 4, "a.json.gz"))] == [4]
+    assert split_streams([]) == [[]]
 
 
 @pytest.mark.parametrize(
@@ -294,7 +295,7 @@ def test_text_that_is_written_as_it_is_has_the_columns_of_its_folders(tmp_path):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_bytes(text)
     source = opened(tmp_path)
-    found = list(unit_batches(source.store, source.units, plan, lambda *_: None))
+    found = list(UnitReader(source.store, plan).read(source.units, lambda *_: None))
     items = [batch for batch in found if not isinstance(batch, Checkpoint)]
     assert items[0].to_pylist() == [{"pk": "0", "_rescue": None}]
     assert json.loads(items[1].item_text(0)) == {"pk": {"S": "1"}}

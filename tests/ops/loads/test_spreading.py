@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from ddbio.core.loads.plan import WritePlan
 from ddbio.ops.loads.scheduler import Checkpoint
-from ddbio.ops.loads.spreading import Spreading
+from ddbio.ops.loads.spreading import RowSpreader
 
 WINDOW_BYTES = 400
 SIZES = st.integers(0, 3) | st.integers(40, 60)
@@ -23,7 +23,7 @@ def plan_of(rate=None):
 
 def spread(feed, *, rate=None, any_order=False, window_bytes=WINDOW_BYTES):
     """Return what becomes of a feed, and of the numbers of its rows."""
-    spreading = Spreading(plan_of(rate), any_order=any_order, window_bytes=window_bytes)
+    spreading = RowSpreader(plan_of(rate), any_order=any_order, window_bytes=window_bytes)
     handed, numbers = [], []
     for each in spreading.spread(feed):
         handed.append(each)
@@ -45,7 +45,7 @@ def rows_before(feed):
 
 @settings(deadline=None)
 @given(FEEDS, st.integers(1, 9), st.booleans())
-def test_rows_keys_and_milestones(sizes, n_keys, any_order):
+def test_rows_keys_and_checkpoints(sizes, n_keys, any_order):
     """All rows come, a key's in their order unless any will do, and a checkpoint after all that was before it."""
     feed, start = [], 0
     for place, size in enumerate(sizes):
@@ -70,7 +70,7 @@ def test_rows_keys_and_milestones(sizes, n_keys, any_order):
 
 def test_numbers_of_rows_are_kept_while_they_may_be_asked_for():
     """A row that a lane still holds has its number after many small windows, and what is long done is forgotten."""
-    spreading = Spreading(plan_of(), any_order=True, window_bytes=1)
+    spreading = RowSpreader(plan_of(), any_order=True, window_bytes=1)
     feed = [pa.record_batch({"pk": [f"{n}-{place}" for place in range(1000)]}) for n in range(200)]
     handed = [each.column(0).to_pylist() for each in spreading.spread(feed)]
     told = spreading.number_of(150_003)

@@ -11,7 +11,7 @@ from ddbio.core.plan import Resources
 from ddbio.core.staged import StoredObject
 from ddbio.core.table_description import TableDescription
 from ddbio.ops.loads.sources import Unit
-from ddbio.ops.loads.task import deal
+from ddbio.ops.loads.task import assign_units
 from ddbio.options import LoadOptions, parse_options
 
 FACTS = TableDescription("rows", "arn", "id", "ACTIVE", (("pk", "S"),), 0, 0, on_demand=True)
@@ -27,7 +27,7 @@ def units_of(sizes):
 def test_every_unit_is_dealt_once_and_evenly(sizes, tasks):
     """Each task has units in their order, none has none, and no task has more than its share and one unit."""
     units = units_of(sizes)
-    dealt = deal(units, tasks)
+    dealt = assign_units(units, tasks)
     assert sorted((unit for each in dealt for unit in each), key=lambda unit: unit.number) == units
     assert all(each and list(each) == sorted(each, key=lambda unit: unit.number) for each in dealt)
     assert len(dealt) == min(tasks, len(units))
@@ -37,7 +37,7 @@ def test_every_unit_is_dealt_once_and_evenly(sizes, tasks):
 
 def test_a_task_carries_its_own_units_only():
     """A task of few units is small however many there are."""
-    dealt = deal(units_of([100] * 5000), 1000)
+    dealt = assign_units(units_of([100] * 5000), 1000)
     assert len(pickle.dumps(dealt[0])) < 2000
 
 

@@ -1,0 +1,267 @@
+"""Read the units of a source: a sample for the plan, then all rows, with a checkpoint after each unit.
+
+If rows may be written in any order, units that are far apart in the source are read in rotation: neighbours in a file
+that was scanned from DynamoDB belong to one partition, which can take only a part of the table's rate.
+"""
+
+from __future__ import annotations
+
+import itertools
+from bisect import bisect_right
+from collections import deque
+from dataclasses import dataclass
+from functools import partial
+from operator import attrgetter, itemgetter
+from typing import TYPE_CHECKING, TypeVar
+
+import numpy as np
+import pyarrow as pa
+
+from ddbio.core.batch_size import batch_bytes
+from ddbio.core.loads.encode import RowEncoder, check_columns, raw_item_reader, takes_raw_items
+from ddbio.core.loads.plan import SourceDescription
+from ddbio.core.plan import spread_order
+from ddbio.core.raw_items import RawItems
+from ddbio.errors import SchemaError
+from ddbio.files.file_format import BATCH_ROWS
+from ddbio.files.formats import is_splittable
+from ddbio.files.paths import with_columns
+from ddbio.files.row_files import RowFiles
+from ddbio.ops.exports.source import FileText
+from ddbio.ops.loads.scheduler import Checkpoint
+from ddbio.ops.loads.spreading import WINDOW_BYTES
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+
+    from ddbio.core.loads.plan import WritePlan
+    from ddbio.core.raw_items import RawItemReader
+    from ddbio.core.staged import StoredObject
+    from ddbio.files.object_store import ObjectStore
+    from ddbio.ops.exports.source import ExportSource
+    from ddbio.ops.loads.sources import FileSource, Unit
+
+_SAMPLE_ROWS = 1000
+# Streams of units that are read in rotation, their stored bytes, and the rows that each yields in its turn.
+_MOST_STREAMS = 32
+_OPEN_BYTES = 256 * 1024 * 1024
+_STREAM_ROWS = 2048
+# Text takes several times its stored size when it is read, above all if it is compressed.
+_TEXT_WEIGHT = 8
+# Far more than the lanes can have unfinished.
+_RETAINED_RANGES = 100_000
+_T = TypeVar("_T")
+
+
+def describe_source(source: FileSource, plan: WritePlan) -> SourceDescription:
+    """Describe a source by its footers and a sample of its largest file.
+
+    Raises
+    ------
+    SchemaError
+        If the rows of the sample cannot be written as planned.
+    DecodeError
+        If the file is not in the format of its name.
+    """
+    files, largest = (
+        RowFiles(source.store, dict(plan.key_types)),
+        max(source.units, key=attrgetter("entry.size_bytes"), default=None),
+    )
+    sample = None if largest is None else files.sample(largest.entry, _SAMPLE_ROWS, largest.json_format)
+    rows, units, columns = source.rows, None, list[str]()
+    if largest is not None and sample is not None and sample.batch.num_rows:
+        batch = with_columns(sample.batch, largest.columns)
+        check_file(largest.entry, batch.schema, plan)
+        encoded = RowEncoder(batch.schema, plan).encode(batch)
+        units = sum(float(lane.units.sum()) for lane in encoded.lanes) / batch.num_rows
+        columns = batch.schema.names
+        if rows is None and sample.row_bytes:
+            rows = round(sum(entry.size_bytes for entry in source.files) / sample.row_bytes)
+    size_bytes = sum(unit.size_bytes for unit in source.units)
+    exact = source.rows is not None
+    return SourceDescription(len(source.files), len(source.units), size_bytes, rows, exact, units, tuple(columns))
+
+
+def read_unit(files: RowFiles, unit: Unit, batch_rows: int = BATCH_ROWS) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of a unit, with the columns of its folders."""
+    for batch in files.read(unit.entry, unit.part, unit.json_format, batch_rows):
+        yield with_columns(batch, unit.columns)
+
+
+def check_file(entry: StoredObject, schema: pa.Schema, plan: WritePlan) -> None:
+    """Check that rows with the columns of a file can be written.
+
+    Raises
+    ------
+    SchemaError
+        See ``check_columns``; the message names the file.
+    """
+    try:
+        check_columns(schema, plan)
+    except SchemaError as error:
+        raise SchemaError(f"{entry.path}: {error}") from None
+
+
+@dataclass(frozen=True)
+class UnitReader:
+    """Read units for a write.
+
+    Attributes
+    ----------
+    export
+        The export whose files the units are; their MD5 and their item counts are verified.
+    """
+
+    store: ObjectStore
+    plan: WritePlan
+    export: ExportSource | None = None
+
+    def read(
+        self,
+        units: Sequence[Unit],
+        finished: Callable[[int, int], None],
+        *,
+        any_order: bool = False,
+        origins: RowOrigins | None = None,
+    ) -> Iterator[pa.RecordBatch | RawItems | Checkpoint]:
+        """Yield the rows of some units, and a checkpoint after each.
+
+        Parameters
+        ----------
+        finished
+            Called with the number of a unit and of its rows when its checkpoint is reached.
+        any_order
+            Whether rows may come in any order; units are then read in rotation.
+        origins
+            Records where the rows come from.
+
+        Raises
+        ------
+        NotFoundError, DecodeError
+            If a file is gone, or not in the format of its name.
+        SchemaError
+            If no row of a file could be written.
+        """
+        streams = split_streams(units) if any_order else [units]
+        batch_rows = BATCH_ROWS if len(streams) == 1 else _STREAM_ROWS
+
+        def read(stream: Sequence[Unit]) -> Iterator[tuple[Unit, int, pa.RecordBatch | RawItems | Checkpoint]]:
+            # Each stream keeps the file that it reads open.
+            files, raw_items = self._files(), raw_item_reader(self.plan) if takes_raw_items(self.plan) else None
+            for unit in stream:
+                rows = 0
+                for batch in self._read_unit(files, unit, raw_items, batch_rows):
+                    for part in _slices(batch, len(streams)):
+                        yield unit, rows, part
+                        rows += part.num_rows
+                yield unit, rows, Checkpoint(partial(finished, unit.number, rows))
+
+        for unit, row, each in _rotate([read(streams[place]) for place in spread_order(len(streams))]):
+            if origins is not None and not isinstance(each, Checkpoint):
+                origins.add(unit, row, each.num_rows)
+            yield each
+
+    def read_columns(self, units: Iterable[Unit]) -> Iterator[tuple[Unit, int, pa.RecordBatch]]:
+        """Yield the rows of units as columns: the unit, the number of the batch within it, and the batch."""
+        files = self._files()
+        for unit in units:
+            for number, batch in enumerate(self._columns(files, unit, BATCH_ROWS)):
+                yield unit, number, batch
+
+    def _files(self) -> RowFiles:
+        return RowFiles(self.store, dict(self.plan.key_types))
+
+    def _read_unit(
+        self, files: RowFiles, unit: Unit, raw_items: RawItemReader | None, batch_rows: int
+    ) -> Iterator[pa.RecordBatch | RawItems]:
+        if self.export is not None and unit.exported is not None and raw_items is not None:
+            yield from _verified_items(FileText(self.export, unit.exported), raw_items)
+            return
+        # Raw items cannot take the columns of folders.
+        if raw_items is None or unit.columns or is_splittable(unit.entry.path):
+            yield from self._columns(files, unit, batch_rows)
+            return
+        for number, batch in enumerate(files.read_raw(unit.entry, unit.part, raw_items, unit.json_format)):
+            if not number and isinstance(batch, pa.RecordBatch):
+                check_file(unit.entry, batch.schema, self.plan)
+            yield batch
+
+    def _columns(self, files: RowFiles, unit: Unit, batch_rows: int) -> Iterator[pa.RecordBatch]:
+        for number, batch in enumerate(read_unit(files, unit, batch_rows)):
+            if not number:
+                check_file(unit.entry, batch.schema, self.plan)
+            yield batch
+
+
+class RowOrigins:
+    """Record which row of which file each row of a stream was; of a very long stream only the latest rows."""
+
+    def __init__(self, root: str) -> None:
+        self._root = root
+        self._rows = 0
+        # First row of the stream, file, and first row of the file.
+        self._ranges: list[tuple[int, str, int | None]] = []
+
+    def add(self, unit: Unit, row: int, count: int) -> None:
+        """Record that the next rows of the stream are those of a unit from ``row`` on."""
+        row_of_file = None if unit.first_row is None else unit.first_row + row
+        first, file, file_row = self._ranges[-1] if self._ranges else (0, "", None)
+        continues = file_row is not None and row_of_file == file_row + self._rows - first
+        if file != unit.entry.path or not (continues or file_row is row_of_file is None):
+            self._ranges.append((self._rows, unit.entry.path, row_of_file))
+            if len(self._ranges) > _RETAINED_RANGES:
+                del self._ranges[: _RETAINED_RANGES // 2]
+        self._rows += count
+
+    def of(self, row: int) -> tuple[str | None, int | None]:
+        """Return the file of a row of the stream, and its number in the file, as far as they are known."""
+        place = bisect_right(self._ranges, row, key=itemgetter(0)) - 1
+        if place < 0:
+            return None, None
+        first, file, file_row = self._ranges[place]
+        return f"{self._root.rstrip('/')}/{file}", None if file_row is None else file_row + row - first
+
+
+def split_streams(units: Sequence[Unit]) -> list[Sequence[Unit]]:
+    """Return units as streams of neighbours with about the same size, as many as memory lets be open at once."""
+    heaviest = max((_weight(unit) for unit in units), default=1)
+    count = max(1, min(_MOST_STREAMS, len(units), _OPEN_BYTES // max(1, heaviest)))
+    ends = np.cumsum([0, *(unit.size_bytes for unit in units)])
+    cuts = np.searchsorted(ends, ends[-1] * np.arange(1, count) / count)
+    places = [0, *map(int, cuts), len(units)]
+    return [units[first:stop] for first, stop in itertools.pairwise(places) if first < stop] or [units]
+
+
+def _weight(unit: Unit) -> int:
+    """Return about how many bytes are in memory while a unit is read."""
+    return unit.size_bytes if is_splittable(unit.entry.path) else _TEXT_WEIGHT * unit.size_bytes
+
+
+def _slices(batch: pa.RecordBatch | RawItems, streams: int) -> Iterator[pa.RecordBatch | RawItems]:
+    """Yield the rows of a batch in slices so small that a window holds two of each stream."""
+    if streams == 1 or isinstance(batch, RawItems):
+        yield batch
+        return
+    step = max(1, batch.num_rows * WINDOW_BYTES // (2 * streams * max(1, batch_bytes(batch))))
+    yield from (batch.slice(start, step) for start in range(0, batch.num_rows, step))
+
+
+def _rotate(streams: Iterable[Iterator[_T]]) -> Iterator[_T]:
+    """Yield one element of each stream in turn, until all have ended."""
+    waiting = deque(streams)
+    while waiting:
+        stream = waiting.popleft()
+        for each in stream:
+            yield each
+            waiting.append(stream)
+            break
+
+
+def _verified_items(text: FileText, reader: RawItemReader) -> Iterator[RawItems]:
+    rows = 0
+    with text.blocks() as blocks:
+        for items in reader.read_blocks(blocks, "export"):
+            rows += len(items)
+            yield items
+    text.rows = rows
+    text.verify()
