@@ -1,4 +1,4 @@
-"""Say which figures of the cases' rows README shows, by what people call, and what they must reach."""
+"""Say which figures of each case are shown in docs/benchmarks.md, and what they must reach."""
 
 from __future__ import annotations
 
@@ -50,7 +50,11 @@ def _public(row: Row) -> Iterator[Line]:
     what = "`from_dynamodb_json` under a schema, least share of the bare loops: ASCII, scripts, rescue, 100 items"
     yield Line(what, least("decode ", public.KERNEL), "×", ("≥", 0.9), 2)
     yield Line(
-        "… on several scripts, beside `pyarrow.json`", mixed["times_as_fast_as"][public.PYARROW], "×", ("≥", 5.5), 1
+        "… on text in several scripts, beside `pyarrow.json`",
+        mixed["times_as_fast_as"][public.PYARROW],
+        "×",
+        ("≥", 5.5),
+        1,
     )
     yield Line("… MB per CPU-second", mixed["megabytes_per_cpu_second"][public.DDBIO], "")
     yield Line(
@@ -73,7 +77,7 @@ def _decode(row: Row) -> Iterator[Line]:
     ratio = figures["export export"]["times_as_fast_as"][decoders.BOTO3]
     yield Line("… on export lines, beside `json.loads` + `TypeDeserializer`", ratio, "×", ("≥", 4), 1)
     cost = 100 / figures["profiles"]["drifted_1%"]["times_as_fast_as"][profiles.BASE] - 100
-    yield Line("… more time where 1 % of the rows drifted", cost, " %", ("≤", 10))
+    yield Line("… additional time if 1 % of the rows drifted", cost, " %", ("≤", 10))
 
 
 def _encode(row: Row) -> Iterator[Line]:
@@ -247,6 +251,6 @@ GROUPS: dict[str, dict[str, Callable[[Row], Iterator[Line]]]] = {
     },
     "Promises": {"spread": _spread, "budget": _budget, "memory": _memory, "export_memory": _export_memory},
 }
-"""The cases by what people call, in the order of README; a case's name is that of its module and its file of rows."""
+"""The cases by what people call, in the order of the page; a case's name is that of its module and its file of rows."""
 
 CASES = {case: lines for group in GROUPS.values() for case, lines in group.items()}

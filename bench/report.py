@@ -1,26 +1,27 @@
-"""Render the newest rows of ``results/e2e`` as README's table; with ``--check`` only say whether that is there.
+"""Render the newest rows of ``results/e2e``: the table of docs/benchmarks.md and README's picture.
 
-Rows taken at another scale than 1 are kept, and not shown.
+With ``--check`` nothing is written, and the exit code says whether both are in step. Only rows of scale 1 are shown.
 """
 
 from __future__ import annotations
 
-import json
 import sys
 from typing import TYPE_CHECKING, Any
 
+from bench import picture
 from bench.e2e import record
 from bench.figures import CASES, GROUPS
+from bench.rows import newest
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-README = record.ROOT / "README.md"
+PAGE = record.ROOT / "docs/benchmarks.md"
 BEGIN, END = "<!-- benchmarks:begin -->\n", "<!-- benchmarks:end -->"
 
 
 def render(folder: Path = record.RESULTS) -> str:
-    """Return what stands between README's marks, the end of the last line included."""
+    """Return what stands between the marks of the page, the end of the last line included."""
     rows = {case: row for case in CASES if (row := newest(folder / f"{case}.jsonl"))}
     if not rows:
         return ""
@@ -33,41 +34,33 @@ def render(folder: Path = record.RESULTS) -> str:
             for line in lines_of(rows[case])
         ]
         lines += [f"| **{title}** | | | |", *shown] if shown else []
-    head = ["| client CPU, but where it says wall clock | figure | goal | taken |", "|---|---:|---:|---|"]
+    head = ["| client CPU, unless it says wall clock | figure | goal | taken |", "|---|---:|---:|---|"]
     machines = sorted({_machine(row) for row in rows.values()})
     tail = [
         "",
-        f"{'; '.join(machines)}. `~`: its load was above its cores.",
-        "[docs/benchmarks.md](docs/benchmarks.md) says what each figure means and how to take it again.",
+        f"{'; '.join(machines)}. `~`: the machine's load was above its cores.",
     ]
     return "\n".join([*head, *lines, *tail]) + "\n"
 
 
-def newest(path: Path) -> dict[str, Any] | None:
-    """Return the last row that was taken at full scale."""
-    if not path.exists():
-        return None
-    rows = [json.loads(line) for line in path.read_text("utf-8").splitlines()]
-    return next((row for row in reversed(rows) if row["scale"] == 1.0), None)
-
-
 def replace(text: str, table: str) -> str:
-    """Return README with another table between its marks."""
+    """Return the page with another table between its marks."""
     before, _, rest = text.partition(BEGIN)
     _, _, after = rest.partition(END)
     return f"{before}{BEGIN}{table}{END}{after}"
 
 
 def main(words: list[str]) -> int:
-    """Renew README, or check it; return the exit code."""
-    text = README.read_text("utf-8")
-    renewed = replace(text, render())
-    if renewed == text:
+    """Renew the page and the picture, or check them; return the exit code."""
+    renewed = {PAGE: replace(PAGE.read_text("utf-8"), render()), picture.PICTURE: picture.render()}
+    old = {path: path.read_text("utf-8") if path.exists() else None for path in renewed}
+    if old == renewed:
         return 0
     if "--check" in words:
-        sys.stderr.write("README's figures are not those of results/e2e: run ./task docs\n")
+        sys.stderr.write("the figures shown are not those of results/e2e: run ./task docs\n")
         return 1
-    README.write_text(renewed, "utf-8")
+    for path, text in renewed.items():
+        path.write_text(text, "utf-8")
     return 0
 
 

@@ -1,4 +1,4 @@
-"""README's table of figures against the rows of ``results/e2e``, and what the rows are computed by."""
+"""The table of figures and README's picture against the rows of ``results/e2e``, and how figures are computed."""
 
 from __future__ import annotations
 
@@ -7,28 +7,39 @@ import subprocess
 
 import pytest
 
-from bench import figures, report
+from bench import figures, picture, report
 from bench.e2e import budget, emr_scan, emr_write, record, verbs
+from bench.rows import newest
 
 
-def test_readme_shows_the_newest_rows():
-    """README and ``results/e2e`` agree; ``./task docs`` renews the table."""
-    text = report.README.read_text("utf-8")
+def test_page_shows_the_newest_rows():
+    """The page and ``results/e2e`` agree; ``./task docs`` renews the table."""
+    text = report.PAGE.read_text("utf-8")
     assert report.replace(text, report.render()) == text
 
 
-def test_check_tells_a_table_that_is_not_that_of_the_results(tmp_path, monkeypatch, capsys):
-    """``--check`` changes nothing and fails while the table differs; without it the table is renewed."""
-    readme = tmp_path / "README.md"
-    readme.write_text(f"before\n{report.BEGIN}old\n{report.END}\nafter\n", "utf-8")
-    monkeypatch.setattr(report, "README", readme)
+def test_picture_shows_the_newest_rows():
+    """README's picture is that of ``results/e2e``, with a bar for every peer; ``./task docs`` renews it."""
+    text = picture.PICTURE.read_text("utf-8")
+    assert picture.render() == text
+    assert text.count('class="bar"') == len(picture.BARS)
+    assert f"]({picture.PICTURE.relative_to(record.ROOT)})" in (record.ROOT / "README.md").read_text("utf-8")
+
+
+def test_check_tells_figures_that_are_not_those_of_the_results(tmp_path, monkeypatch, capsys):
+    """``--check`` changes nothing and fails while table or picture differ; without it both are renewed."""
+    page, drawn = tmp_path / "benchmarks.md", tmp_path / "speed.svg"
+    page.write_text(f"before\n{report.BEGIN}old\n{report.END}\nafter\n", "utf-8")
+    monkeypatch.setattr(report, "PAGE", page)
+    monkeypatch.setattr(picture, "PICTURE", drawn)
     assert report.main(["--check"]) == 1
-    assert "old" in readme.read_text("utf-8")
+    assert "old" in page.read_text("utf-8")
     assert "./task docs" in capsys.readouterr().err
     assert report.main([]) == 0
     assert report.main(["--check"]) == 0
-    assert readme.read_text("utf-8").startswith(f"before\n{report.BEGIN}")
-    assert readme.read_text("utf-8").endswith(f"{report.END}\nafter\n")
+    assert drawn.exists()
+    assert page.read_text("utf-8").startswith(f"before\n{report.BEGIN}")
+    assert page.read_text("utf-8").endswith(f"{report.END}\nafter\n")
 
 
 def test_rows_of_another_scale_are_not_shown(tmp_path):
@@ -37,8 +48,8 @@ def test_rows_of_another_scale_are_not_shown(tmp_path):
     path.write_text(
         "".join(json.dumps({"at": at, "scale": scale}) + "\n" for at, scale in [(1, 1.0), (2, 1.0), (3, 0.1)])
     )
-    assert report.newest(path) == {"at": 2, "scale": 1.0}
-    assert report.newest(tmp_path / "absent.jsonl") is None
+    assert newest(path) == {"at": 2, "scale": 1.0}
+    assert newest(tmp_path / "absent.jsonl") is None
 
 
 @pytest.mark.parametrize(
