@@ -1,10 +1,12 @@
 """Digest bytes of DynamoDB JSON by a compiled walk, to the same value that ``digest`` has for their items.
 
-The walk needs no schema and decodes no column. What it refuses, the plain reference decides.
+The walk needs no schema and decodes no column. What it refuses, the plain reference decides. A body may come whole, or
+in blocks of lines, of which little more than one is held.
 """
 
 from __future__ import annotations
 
+import itertools
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -15,10 +17,12 @@ from ddbio.core.kernel.hash import wire as walk
 from ddbio.core.kernel.memory import PAD
 from ddbio.core.kernel.state import FRAMINGS, SIDE_END, STATE_LENGTH
 from ddbio.core.kernel.utf8 import is_utf8
+from ddbio.core.raw_items import RawItemReader, shift_line
 from ddbio.core.text.framing import checked_items
+from ddbio.errors import DecodeError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from ddbio.core.text.framing import Framing
 
@@ -51,6 +55,46 @@ class JsonDigest:
                 break
             whole.merge(added)
         self.digest.merge(whole)
+
+    def add_blocks(self, blocks: Iterable[bytes | memoryview], framing: Framing) -> None:
+        """Add the items of ``items`` or ``export`` text that comes in blocks.
+
+        Parameters
+        ----------
+        blocks
+            Each ends at a line end, and is not used once the next is taken. A document may go on in the next block.
+
+        Raises
+        ------
+        DecodeError
+            The text is not DynamoDB JSON in this framing.
+        """
+        whole, lines = Digest(), 0
+        rest = (bytes(block) for block in blocks)
+        for block in rest:
+            added = self._walk(block, framing)
+            if added is None:
+                # A document of many lines, or an error: items are found one by one from here on.
+                whole.merge(self._of_raw_items(itertools.chain([block], rest), framing, lines))
+                break
+            whole.merge(added)
+            lines += block.count(b"\n")
+        self.digest.merge(whole)
+
+    def _of_raw_items(self, blocks: Iterable[bytes], framing: Framing, lines: int) -> Digest:
+        """Return the digest of text in blocks, after some lines."""
+        whole = Digest()
+        try:
+            for items in RawItemReader({}).read_blocks(blocks, framing):
+                text = b"\n".join(items.text(row) for row in range(len(items)))
+                added = self._walk(text, "items")
+                if added is None:
+                    whole.add_items(checked_items(text, "items"))
+                else:
+                    whole.merge(added)
+        except DecodeError as error:
+            raise shift_line(error, lines) from None
+        return whole
 
     def _walk(self, piece: bytes, framing: Framing) -> Digest | None:
         if not is_utf8(piece):

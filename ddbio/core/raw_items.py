@@ -251,7 +251,7 @@ class RawItemReader:
                 # Read from the beginning, to find the line of the error.
                 deque(checked_items(data, framing), 0)
             except DecodeError as error:
-                raise _shifted(error, first_line - 1) from None
+                raise shift_line(error, first_line - 1) from None
             raise
         return self._walk(lines, "items")[0]
 
@@ -361,7 +361,7 @@ def _cut(data: bytes, place: int, most: int) -> int:
     return len(data) if place + most >= len(data) else data.find(b"\n", place + most) + 1 or len(data)
 
 
-def _shifted(error: DecodeError, lines: int) -> DecodeError:
+def shift_line(error: DecodeError, lines: int) -> DecodeError:
     """Return an error with its line counted from some lines earlier."""
     if error.line is None or not lines:
         return error

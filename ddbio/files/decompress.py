@@ -98,17 +98,17 @@ def line_blocks(
     if first.startswith(_GZIP_MAGIC):
         yield from GzipReader(itertools.chain([first], chunks), place, max_line_bytes)
         return
-    pending = bytearray()
+    held, held_bytes = list[bytes](), 0
     for chunk in itertools.chain([first], chunks):
-        pending += chunk
-        end = pending.rfind(b"\n") + 1 if len(pending) >= BLOCK_BYTES else 0
+        held.append(chunk)
+        held_bytes += len(chunk)
+        end = chunk.rfind(b"\n") + 1 if held_bytes >= BLOCK_BYTES else 0
         if end:
-            with memoryview(pending) as view:
-                block = bytes(view[:end])
-            yield block
-            del pending[:end]
-    if pending:
-        yield bytes(pending)
+            held[-1] = chunk[:end]
+            yield b"".join(held)
+            held, held_bytes = [chunk[end:]], len(chunk) - end
+    if held_bytes:
+        yield b"".join(held)
 
 
 class GzipReader:

@@ -1,8 +1,10 @@
-"""Digest what a source holds: a table, files, bytes or Arrow data; keep none of it."""
+"""Digest the items of a source: a table, files, bytes or Arrow data, in bounded memory."""
 
 from __future__ import annotations
 
+import codecs
 import importlib
+import itertools
 import os
 from typing import TYPE_CHECKING, Any
 
@@ -14,10 +16,12 @@ from ddbio.core.digest_columns import digest_of_batches
 from ddbio.core.digest_json import JsonDigest
 from ddbio.core.schema.arrow import declare_types
 from ddbio.core.schema.item_schema import arrow_schema_of
-from ddbio.core.text.framing import framed_items
+from ddbio.core.text.framing import framed_items, framing_of
+from ddbio.errors import DecodeError
+from ddbio.files.decompress import decompress, line_blocks
 from ddbio.files.paths import folder_columns, with_columns
 from ddbio.files.row_files import read_batches
-from ddbio.ops.data_files import PARQUET, find_data, is_data, named_errors, read_decompressed
+from ddbio.ops.data_files import PARQUET, find_data, is_data, named_errors
 from ddbio.ops.scans.read import digest_of_scan, scan_batches
 
 if TYPE_CHECKING:
@@ -26,6 +30,7 @@ if TYPE_CHECKING:
 
     from typing_extensions import Buffer
 
+    from ddbio.files.object_store import ObjectStore
     from ddbio.options import ConnectionOptions, ScanOptions
 
     Source: TypeAlias = str | os.PathLike[str] | bytes | bytearray | memoryview | pa.Table | pa.RecordBatch | Any
@@ -105,5 +110,23 @@ def _of_files(name: str, options: ConnectionOptions) -> Digest:
             whole.merge(digest_of_batches(with_columns(batch, columns[path]) for batch in read_batches(store, path)))
         else:
             with named_errors(store, path):
-                whole.merge(_of_json(read_decompressed(store, path)))
+                whole.merge(_of_json_file(store, path))
     return whole
+
+
+def _of_json_file(store: ObjectStore, path: str) -> Digest:
+    """Return the digest of a file of DynamoDB JSON, read in blocks of lines unless it is one page."""
+    place = f"{store.uri}/{path}"
+    blocks = line_blocks(store.read_chunks(path), place)
+    first = bytes(next(blocks, b""))
+    text = first.removeprefix(codecs.BOM_UTF8)
+    try:
+        framing = framing_of(text)
+    except DecodeError:
+        # Other compression, a first document longer than a block, or an error.
+        framing = "page"
+    if framing not in {"items", "export"}:
+        return _of_json(decompress(b"".join([first, *map(bytes, blocks)]), place))
+    items = JsonDigest()
+    items.add_blocks(itertools.chain([text], blocks), framing)
+    return items.digest

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import tracemalloc
 
 import pytest
 from hypothesis import given
@@ -92,3 +93,41 @@ def test_what_is_broken_is_refused_with_its_line(body, message):
     with pytest.raises(DecodeError, match=message):
         digest.add(body, "items")
     assert digest.digest == Digest()
+
+
+@given(st.lists(ITEMS, min_size=1, max_size=5), st.sampled_from([None, 1]), st.integers(1, 9), st.booleans())
+def test_blocks_have_the_digest_of_the_whole(items, indent, lines_per_block, is_export):
+    """Text in blocks of lines has its digest, also if a document goes on in the next block."""
+    framing = "export" if is_export else "items"
+    documents = [{"Item": item} if is_export else item for item in items]
+    lines = b"".join(json.dumps(each, indent=indent).encode() + b"\n" for each in documents).splitlines(keepends=True)
+    blocks = [b"".join(lines[n : n + lines_per_block]) for n in range(0, len(lines), lines_per_block)]
+    digest = JsonDigest()
+    digest.add_blocks(blocks, framing)
+    assert digest.digest == digest_of(items)
+
+
+def test_an_error_in_a_block_has_its_line():
+    """An error in a later block, plain or after a document of many lines, counts lines from the first block."""
+    for start in ([b'{"a":{"N":"1"}}\n'] * 3, [b"{\n", b'"a":{"N":"1"}}\n', b"{}\n"]):
+        digest = JsonDigest()
+        with pytest.raises(DecodeError, match=r"^line 5: a") as caught:
+            digest.add_blocks([*start, b'{}\n{"a":{"N":"x"}}\n', b"{}\n"], "items")
+        assert caught.value.line == 5
+        assert digest.digest == Digest()
+
+
+@pytest.mark.parametrize("document", [b'{"a":{"S":"%s"}}\n', b'{"a":\n{"S":"%s"}}\n'])
+def test_blocks_are_not_held(document):
+    """Many blocks take no more memory than a few."""
+    block = (document % (b"x" * 1000)) * 1000
+    digest = JsonDigest()
+    digest.add_blocks([block], "items")
+    tracemalloc.start()
+    try:
+        digest.add_blocks((bytes(bytearray(block)) for _ in range(40)), "items")
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < 12 * len(block)
+    assert digest.digest.count == 41_000

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import gzip
 import json
 
@@ -16,7 +17,7 @@ from ddbio.core.reference import RowBuilder
 from ddbio.core.rescue import MisfitLog
 from ddbio.core.schema.arrow import normalize_schema
 from ddbio.core.schema.item_schema import ItemSchema
-from ddbio.errors import NotFoundError
+from ddbio.errors import DecodeError, NotFoundError
 from ddbio.testing import FakeDynamoDB
 
 ITEMS = [
@@ -71,6 +72,26 @@ def test_files(expected, batch, tmp_path):
     (tmp_path / "lines/b.json.gz").write_bytes(gzip.compress(b"\n".join(LINES[3:])))
     sources = [tmp_path / "parquet", str(tmp_path / "all.parquet"), tmp_path / "lines"]
     assert {ddbio.digest(source) for source in sources} == {expected}
+
+
+def test_files_of_other_shapes(expected, tmp_path):
+    """Export lines after a byte order mark, documents of many lines, a page and zstd have the digest of their items."""
+    bodies = {
+        "bom.json": codecs.BOM_UTF8 + b"".join(b'{"Item":%b}\n' % line for line in LINES),
+        "indented.json": "\n".join(json.dumps(item, indent=2) for item in ITEMS).encode(),
+        "page.json": json.dumps({"Items": ITEMS, "Count": 20}, indent=2).encode(),
+        "lines.json.zst": pa.compress(b"\n".join(LINES), "zstd", asbytes=True),
+    }
+    for name, body in bodies.items():
+        (tmp_path / name).write_bytes(body)
+    assert {name: ddbio.digest(tmp_path / name) for name in bodies} == dict.fromkeys(bodies, expected)
+
+
+def test_a_broken_file_is_named(tmp_path):
+    """An error in a file has its name and its line."""
+    (tmp_path / "lines.json").write_bytes(b"\n".join([*LINES, b'{"a":{"N":"x"}}']))
+    with pytest.raises(DecodeError, match=r"lines\.json: line 21: a: 'x' is not a DynamoDB number"):
+        ddbio.digest(tmp_path / "lines.json")
 
 
 def test_an_empty_folder_is_refused(tmp_path):
