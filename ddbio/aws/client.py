@@ -1,4 +1,7 @@
-"""Make AWS clients from a picklable recipe, one per process; hold no credential."""
+"""Make AWS clients from a picklable description, one of each kind in a process; assume roles.
+
+A description holds no credentials: each process finds its own.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,12 @@ from typing import TYPE_CHECKING, Any
 import boto3
 import botocore.session
 from botocore.config import Config
-from botocore.credentials import AssumeRoleCredentialFetcher, DeferredRefreshableCredentials
+from botocore.credentials import (
+    AssumeRoleCredentialFetcher,
+    CredentialProvider,
+    CredentialResolver,
+    DeferredRefreshableCredentials,
+)
 from botocore.exceptions import BotoCoreError, ClientError, CredentialRetrievalError, NoCredentialsError
 
 from ddbio.aws.error_codes import may_pass, to_ddbio_error
@@ -24,23 +32,23 @@ if TYPE_CHECKING:
 CONNECT_TIMEOUT_SECONDS = 5.0
 READ_TIMEOUT_SECONDS = 30.0
 
-# A stand-in on this machine has no region of its own; every SDK needs one to sign.
+# A fake on this machine has no region of its own, but signing needs one.
 DEFAULT_REGION = "us-east-1"
 
-# A session is made once, also where threads ask for their clients at the same time.
-_MAKING = threading.Lock()
+# A session is made once, even if threads ask for their clients at the same time.
+_SESSION_LOCK = threading.Lock()
 
 
 @dataclass(frozen=True)
 class ClientSpec:
-    """Describe an AWS client so that a worker can make its own; equal specs share one client per process."""
+    """Describes an AWS client, so that a worker can make its own; equal descriptions share one client in a process."""
 
     endpoint_url: str | None = None
     region: str | None = None
     profile: str | None = None
     role_arn: str | None = None
     role: tuple[tuple[str, Any], ...] = ()
-    """More members of the AssumeRole request, like ``("ExternalId", "…")``."""
+    """Further members of the AssumeRole request, like ``("ExternalId", "…")``."""
 
     def client(self, service: str, max_pool_connections: int = 10) -> BaseClient:
         """Return this process's client for a service, made at the first call.
@@ -50,7 +58,7 @@ class ClientSpec:
         service
             Service name as boto3 spells it.
         max_pool_connections
-            Connections kept open: at least the number of threads that share the client.
+            Connections that may stay open: at least the number of threads that share the client.
 
         Raises
         ------
@@ -64,7 +72,7 @@ class ClientSpec:
 
 @functools.lru_cache(maxsize=32)
 def _client(spec: ClientSpec, service: str, max_pool_connections: int) -> BaseClient:
-    # DynamoDB's retries are ours, page by page; S3's are botocore's standard mode, stated because its defaults change.
+    # DynamoDB's requests are retried by ddbio, page by page; S3's by botocore, always in standard mode.
     attempts = 1 if service == "dynamodb" else 5
     config = Config(
         connect_timeout=CONNECT_TIMEOUT_SECONDS,
@@ -75,14 +83,14 @@ def _client(spec: ClientSpec, service: str, max_pool_connections: int) -> BaseCl
         user_agent_extra=f"ddbio/{__version__}",
     )
     try:
-        with _MAKING:
+        with _SESSION_LOCK:
             environment = frozenset(pair for pair in os.environ.items() if pair[0].startswith("AWS_"))
             session = _session(dataclasses.replace(spec, endpoint_url=None), environment)
         region = _region(session) or (DEFAULT_REGION if spec.endpoint_url else None)
         make: Any = functools.partial(session.client, service, endpoint_url=spec.endpoint_url, region_name=region)
         client = make(config=config)
         if service == "s3" and "amazonaws.com" not in client.meta.endpoint_url:
-            # Stand-ins rarely resolve bucket names as hosts.
+            # S3-compatible stores rarely resolve bucket names as hosts.
             client = make(config=config.merge(Config(s3={"addressing_style": "path"})))
     except (BotoCoreError, ValueError) as error:
         resource = spec.endpoint_url or service
@@ -92,34 +100,41 @@ def _client(spec: ClientSpec, service: str, max_pool_connections: int) -> BaseCl
 
 @functools.lru_cache(maxsize=32)
 def _session(spec: ClientSpec, environment: frozenset[tuple[str, str]]) -> boto3.Session:
-    """Return this process's session of an identity: one set of credentials serves all its clients."""
-    # It is part of the key: what a session takes from the variables it takes once.
+    """Return this process's session of an identity: its clients share one set of credentials."""
+    # The environment is part of the cache's key only: a session reads its variables once.
     del environment
-    session: Any = botocore.session.Session(profile=spec.profile)
-    if spec.region:
-        session.set_config_variable("region", spec.region)
+    session = _botocore_session(spec)
     if spec.role_arn:
-        # The global endpoint is no place for other partitions, nor for networks that reach their own region only.
-        # https://docs.aws.amazon.com/sdkref/latest/guide/feature-sts-regionalized-endpoints.html
-        session.set_config_variable("sts_regional_endpoints", "regional")
-        region = session.get_config_variable("region") or os.environ.get("AWS_REGION") or DEFAULT_REGION
-        # botocore offers no public way to give a session refreshable credentials.
-        session._credentials = DeferredRefreshableCredentials(  # noqa: SLF001
-            refresh_using=_AssumeRole(session, region, spec.role_arn, dict(spec.role)), method="assume-role"
-        )
+        role = _AssumedRole(_botocore_session(spec), spec.role_arn, dict(spec.role))
+        session.register_component("credential_provider", CredentialResolver([role]))
     return boto3.Session(botocore_session=session)
 
 
+def _botocore_session(spec: ClientSpec) -> Any:
+    session: Any = botocore.session.Session(profile=spec.profile)
+    if spec.region:
+        session.set_config_variable("region", spec.region)
+    return session
+
+
 def _region(session: boto3.Session) -> str | None:
-    # boto3 itself passes over AWS_REGION, which every other SDK, Lambda and EMR go by.
+    # boto3 itself ignores AWS_REGION, which all other SDKs, Lambda and EMR use.
     return session.region_name or os.environ.get("AWS_REGION")
 
 
-class _AssumeRole:
-    """Fetch a role's credentials; whether another try may help is for whoever asks."""
+class _AssumedRole(CredentialProvider):
+    """Provides the credentials of a role, assumed with the credentials of another session."""
 
-    def __init__(self, session: Any, region: str, role_arn: str, more: dict[str, Any]) -> None:
+    METHOD = "assume-role"
+    CANONICAL_NAME = "custom-ddbio-role"
+
+    def __init__(self, session: Any, role_arn: str, more: dict[str, Any]) -> None:
+        super().__init__(session)
         self._role_arn = role_arn
+        # The global endpoint serves neither other partitions nor networks that reach only their own region.
+        # https://docs.aws.amazon.com/sdkref/latest/guide/feature-sts-regionalized-endpoints.html
+        session.set_config_variable("sts_regional_endpoints", "regional")
+        region = session.get_config_variable("region") or os.environ.get("AWS_REGION") or DEFAULT_REGION
         source = session.get_credentials()
         if source is None:
             raise NoCredentialsError
@@ -130,12 +145,16 @@ class _AssumeRole:
             extra_args={"RoleSessionName": f"ddbio-{__version__}", **more},
         ).fetch_credentials
 
-    def __call__(self) -> Any:
+    def load(self) -> Any:
+        """Return credentials that are fetched at their first use, and again before they expire."""
+        return DeferredRefreshableCredentials(refresh_using=self._refresh, method=self.METHOD)
+
+    def _refresh(self) -> Any:
         try:
             return self._fetch()
         except ClientError as error:
             if may_pass(error):
-                # Its code would be taken for one of the request that was to be signed.
+                # Its code would otherwise be taken for that of the request that was to be signed.
                 raise CredentialRetrievalError(
                     provider=f"sts:AssumeRole of {self._role_arn}", error_msg=str(error)
                 ) from error
