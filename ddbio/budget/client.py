@@ -238,14 +238,14 @@ class _ClientReservation:
 
     def wait_seconds(self) -> float:
         if self._state is not None and not self._is_fresh:
-            self._state = self._client._ask("check", self._state.position)  # noqa: SLF001
+            self._state = self._client._ask("check", self._state.position)  # noqa: SLF001 - its own
         self._is_fresh = False
         if self._state is not None:
             self._at_seconds = self._state.at_seconds
             return min(self._state.wait_seconds, LONGEST_WAIT_SECONDS)
-        self._client._require_open()  # noqa: SLF001
+        self._client._require_open()  # noqa: SLF001 - its own
         if self._alone is None:
-            self._alone = self._client._alone.reserve(self._units)  # noqa: SLF001
+            self._alone = self._client._alone.reserve(self._units)  # noqa: SLF001 - its own
         return self._alone.wait_seconds()
 
     def grant(self) -> Grant:

@@ -1,4 +1,4 @@
-"""Bodies made elsewhere go out as they are, over either wire, and answers come back as they are."""
+"""Bodies made elsewhere go out as they are, over either transport, and answers come back as they are."""
 
 from concurrent.futures import Future
 
@@ -84,7 +84,7 @@ class Answered(Future):
 
 
 class Picky:
-    """Take no compressed body, as it is told to refuse it."""
+    """Take no compressed body, by refusing it in the given way."""
 
     endpoint_url = "http://picky"
 
@@ -96,8 +96,8 @@ class Picky:
         self.calls.append((encoding, len(body)))
         answered = Answered()
         if encoding:
-            told = {"Error": {"Code": self.code}, "ResponseMetadata": {"HTTPStatusCode": self.status}}
-            answered.set_exception(ClientError(told, operation))
+            error = {"Error": {"Code": self.code}, "ResponseMetadata": {"HTTPStatusCode": self.status}}
+            answered.set_exception(ClientError(error, operation))
         else:
             answered.set_result(b"{}")
         return answered
@@ -114,7 +114,7 @@ def test_an_endpoint_without_compression_is_asked_once(code, status):
 
 
 def test_requests_on_their_way_are_sent_again_as_they_are(caplog):
-    """What was sent compressed before the first refusal came is sent again too, and told once."""
+    """What was sent compressed before the first refusal came is sent again too, with one warning."""
     picky = Picky("InternalServerError", 500)
     source = CompressingSender(picky)
     sent = [source.begin("BatchWriteItem", "rows", b"x" * 20_000) for _ in range(3)]

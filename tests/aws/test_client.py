@@ -44,8 +44,8 @@ def test_retries_are_explicit():
     assert spec.client("s3").meta.config.retries["total_max_attempts"] == 5
 
 
-def test_stand_ins_get_path_style():
-    """Bucket names are not hosts on a stand-in."""
+def test_fakes_get_path_style():
+    """Bucket names are not hosts on a fake."""
     assert ClientSpec(endpoint_url="http://127.0.0.1:1").client("s3").meta.config.s3["addressing_style"] == "path"
 
 

@@ -1,4 +1,4 @@
-"""What every source of pages must do, over the light wire and over botocore."""
+"""What every source of pages must do, over the light transport and over botocore."""
 
 from __future__ import annotations
 
@@ -214,7 +214,7 @@ def test_every_legal_shape_of_an_answer_is_read(source_of, step):
 
 
 def test_an_idle_connection_that_was_closed_is_replaced(source_of):
-    """A server may close a kept connection at any time: the next request notices, or is sent again."""
+    """A server may close an idle connection at any time: the next request notices, or is sent again."""
     with ScriptedServer(answer(stays_open=False)) as server, source_of(server) as source:
         assert source.scan(SCAN).count == 1
         time.sleep(0.2)  # botocore notices only what has arrived

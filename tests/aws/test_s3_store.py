@@ -112,7 +112,7 @@ def test_parts_become_one_object(store):
 
 
 def test_parts_carry_checksums(store):
-    """Every part's CRC32 is stated again at completion, unless the client is told to send none."""
+    """Every part's CRC32 is repeated at completion, unless the client is configured to send none."""
     staged = store.create(PART).finish(0)
     assert all(part["ChecksumCRC32"] for part in staged.token["parts"])
     store._client.meta.config.request_checksum_calculation = "when_required"
@@ -140,12 +140,12 @@ def test_completing_twice_is_completing_once(store):
     assert len(list(store.list())) == 1
 
 
-@pytest.mark.parametrize("told", [(404, "NoSuchUpload"), (200, "InternalError"), (503, "SlowDown")])
-def test_a_lost_answer_is_no_failure(store, answer, told):
+@pytest.mark.parametrize("response", [(404, "NoSuchUpload"), (200, "InternalError"), (503, "SlowDown")])
+def test_a_lost_answer_is_no_failure(store, answer, response):
     """An object that is there with its size counts as completed, whatever S3 says of the upload."""
     staged = store.create(PART).finish(0)
     store.complete(staged)
-    answer("CompleteMultipartUpload", told)
+    answer("CompleteMultipartUpload", response)
     store.complete(staged)
     assert len(list(store.list())) == 1
 
@@ -200,7 +200,7 @@ def test_a_target_that_may_not_be_written_is_refused_before_the_job(store, answe
 
 
 def test_a_gone_upload_is_not_found(store, answer):
-    """An upload that was aborted is told apart from other failures: nothing can complete it."""
+    """An upload that was aborted is distinguished from other failures: nothing can complete it."""
     staged = store.create(PART).finish(0)
     store.abort("job")
     # S3's own answer; moto has an internal error there.
@@ -272,7 +272,7 @@ def test_a_busy_s3_is_tried_again(spec, bucket):
 
 
 def test_put_if_absent_has_one_winner(store):
-    """Of many writers at once exactly one is told that it wrote."""
+    """Of many writers at once exactly one learns that it wrote."""
     with ThreadPoolExecutor(8) as pool:
         won = list(pool.map(lambda n: store.put_if_absent("_ddbio/m.json", str(n).encode()), range(8)))
     assert won.count(True) == 1

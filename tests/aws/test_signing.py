@@ -60,12 +60,12 @@ def test_a_signature_is_the_one_botocore_makes(*, body, host, target, scope, cre
 def test_the_kept_key_follows_the_day_and_the_secret():
     """One signer used over midnight and over a rotation signs as a new one would."""
     headers = {"host": "localhost"}
-    kept = Signer("eu-west-1", "dynamodb")
+    reused = Signer("eu-west-1", "dynamodb")
     for at in (1700006399, 1700006400, 1700006399):
         for secret in ("one", "two", "one"):
             credentials = Credentials("KEY", secret)
             fresh = _sign(Signer("eu-west-1", "dynamodb"), headers, b"{}", credentials, at)
-            assert _sign(kept, headers, b"{}", credentials, at) == fresh
+            assert _sign(reused, headers, b"{}", credentials, at) == fresh
 
 
 @pytest.mark.parametrize("broken", ["a\r\nx-evil: 1", "a\nb", "a\x0bb"])

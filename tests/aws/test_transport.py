@@ -1,4 +1,4 @@
-"""What only the light wire does, or does better than botocore."""
+"""What only the light transport does, or does better than botocore."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ HEAD = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(PAGE)
 
 @pytest.fixture
 def light(monkeypatch):
-    """Return a function that opens a light wire on a server."""
+    """Return a function that opens a light transport on a server."""
     return lambda server, seconds=5.0: opened(monkeypatch, "light", server.url, seconds)
 
 
@@ -44,14 +44,14 @@ def _signed_at(request: Request) -> int:
 
 
 def test_a_request_met_by_a_closing_connection_is_sent_once_more(light):
-    """Where a kept connection ends before a byte of the answer came, the same request goes over a new one."""
+    """If an idle connection ends before a byte of the answer came, the same request goes over a new one."""
     with ScriptedServer(answer(), hang_up) as server, light(server) as source:
         assert [source.scan(SCAN).count, source.scan(SCAN).count] == [1, 1]
     assert [request.connection for request in server.requests] == [1, 1, 2]
     assert server.requests[1].body == server.requests[2].body
 
 
-@pytest.mark.parametrize("steps", [[hang_up], [answer(), hang_up, hang_up]], ids=["new", "kept"])
+@pytest.mark.parametrize("steps", [[hang_up], [answer(), hang_up, hang_up]], ids=["new", "reused"])
 def test_a_request_is_not_sent_a_third_time(light, steps):
     """A new connection that ends without an answer is the caller's to judge."""
     with ScriptedServer(*steps) as server, light(server) as source:
@@ -63,7 +63,7 @@ def test_a_request_is_not_sent_a_third_time(light, steps):
 
 
 def test_an_answer_that_has_begun_is_not_asked_for_twice(light):
-    """A kept connection that ends inside an answer is an error at once: the service has charged for it."""
+    """An idle connection that ends inside an answer is an error at once: the service has charged for it."""
     with ScriptedServer(answer(), speak(HEAD + PAGE[:10])) as server, light(server) as source:
         source.scan(SCAN)
         with pytest.raises(ConnectionClosedError):
@@ -102,7 +102,7 @@ def test_an_answer_in_two_pieces_keeps_its_connection(light, cut):
 
 
 def test_bytes_beyond_an_answer_end_its_connection(light):
-    """What nobody asked for is never taken for the next answer, even where it came with this one."""
+    """What nobody asked for is never taken for the next answer, even if it came with this one."""
     with ScriptedServer(speak(HEAD + PAGE + HEAD + PAGE, stays_open=True), answer()) as server:
         with light(server) as source:
             assert [source.scan(SCAN).count, source.scan(SCAN).count] == [1, 1]
@@ -135,7 +135,7 @@ SENSELESS = {
 
 @pytest.mark.parametrize("words", SENSELESS.values(), ids=SENSELESS.keys())
 def test_a_senseless_answer_is_refused_and_its_connection_dropped(light, words):
-    """Nothing a server says makes the wire reserve memory without end or fail in an unforeseen way."""
+    """Nothing a server says makes the transport reserve memory without end or fail in an unforeseen way."""
     with ScriptedServer(speak(words, stays_open=True)) as server, light(server) as source:
         with pytest.raises(HTTPClientError) as raised:
             source.scan(SCAN)
@@ -163,7 +163,7 @@ def test_an_answer_that_is_nobodys_error_keeps_its_status(light, status, body):
     [("Signature expired: 20260101T000000Z is now earlier than …", 3), ("Signature not yet current: …", -3)],
 )
 def test_a_wrong_clock_follows_the_services(light, message, hours):
-    """A signature refused for its date is made anew by the clock of the Date header, which is then kept."""
+    """A signature refused for its date is made anew by the clock of the Date header, which is then used."""
     theirs = time.time() + 3600 * hours
     late = refuse("InvalidSignatureException", message, headers={"Date": formatdate(theirs, usegmt=True)})
     with ScriptedServer(late) as server, light(server) as source:
@@ -187,8 +187,8 @@ def test_a_wrong_clock_follows_the_services(light, message, hours):
 )
 def test_a_refused_signature_is_raised_where_no_clock_is_to_blame(light, message, date):
     """Without a differing clock the refusal is final, after one request."""
-    told = formatdate(usegmt=True) if date == "now" else date
-    step = refuse("InvalidSignatureException", message, headers={"Date": told})
+    stamp = formatdate(usegmt=True) if date == "now" else date
+    step = refuse("InvalidSignatureException", message, headers={"Date": stamp})
     with ScriptedServer(step) as server, light(server) as source, pytest.raises(ClientError, match="InvalidSignature"):
         source.scan(SCAN)
     assert len(server.requests) == 1
@@ -212,7 +212,7 @@ def test_a_clock_is_followed_once_a_call(light):
 
 
 def test_threads_have_connections_of_their_own(light):
-    """Requests made at once go over as many connections, which are then kept and closed."""
+    """Requests made at once go over as many connections, which are then reused and closed."""
     together = threading.Barrier(4, timeout=5)
 
     def scan(source: LightTransport) -> int:
@@ -225,8 +225,8 @@ def test_threads_have_connections_of_their_own(light):
     assert len(server.requests) == 20
 
 
-def test_a_closed_wire_keeps_no_connection(light):
-    """After close, and in a wire that is merely forgotten, no socket is left open."""
+def test_a_closed_transport_keeps_no_connection(light):
+    """After close, and in a transport that is merely forgotten, no socket is left open."""
     with ScriptedServer() as server, light(server) as source:
         source.scan(SCAN)
         source.close()

@@ -16,6 +16,7 @@ from urllib3 import HTTPResponse
 from ddbio.aws import client
 from ddbio.aws.botocore_transport import BotocoreTransport
 from ddbio.aws.client import ClientSpec
+from ddbio.aws.endpoint_route import find_obstacle
 from ddbio.aws.transport import LightTransport, open_page_source
 from ddbio.errors import OptionError
 from tests.aws.scripted import shared_loader
@@ -37,8 +38,8 @@ def clean(monkeypatch):
     client._client.cache_clear()
 
 
-def test_the_light_wire_is_the_default():
-    """Where nothing speaks against it, and after botocore's path was used on the same client, the wire is light."""
+def test_the_light_transport_is_the_default():
+    """Unless something requires botocore, the transport is light; using botocore's on the client changes nothing."""
     spec = ClientSpec(endpoint_url=LOCAL)
     BotocoreTransport(spec, 1)
     assert isinstance(open_page_source(spec, 1), LightTransport)
@@ -54,7 +55,7 @@ def test_one_source_can_be_forced(monkeypatch, forced):
 
 
 def test_an_unknown_source_is_refused(monkeypatch):
-    """A misspelt DDBIO_TRANSPORT is told with the values that are meant."""
+    """A misspelt DDBIO_TRANSPORT is an error that names the values."""
     monkeypatch.setenv("DDBIO_TRANSPORT", "lite")
     with pytest.raises(OptionError, match="'lite': set it to light or botocore"):
         open_page_source(ClientSpec(endpoint_url=LOCAL), 1)
@@ -92,8 +93,15 @@ def test_a_custom_handler_takes_botocores_path(event):
     assert isinstance(open_page_source(spec, 1), BotocoreTransport)
 
 
-def test_the_light_wire_cannot_be_forced_past_a_proxy(monkeypatch):
-    """A forced wire that would ignore the configuration is refused with the reason."""
+def test_handlers_that_cannot_be_listed_take_botocores_path(monkeypatch):
+    """A botocore without the private attribute that lists handlers may have some."""
+    made = ClientSpec(endpoint_url=LOCAL).client("dynamodb")
+    monkeypatch.delattr(made.meta.events, "_emitter")
+    assert find_obstacle(made) == "a custom handler is registered on the botocore client"
+
+
+def test_the_light_transport_cannot_be_forced_past_a_proxy(monkeypatch):
+    """A forced transport that would ignore the configuration is refused with the reason."""
     monkeypatch.setenv("DDBIO_TRANSPORT", "light")
     monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:3128")
     with pytest.raises(OptionError, match="a proxy is configured"):

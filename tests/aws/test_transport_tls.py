@@ -95,7 +95,7 @@ def kind(request: pytest.FixtureRequest) -> str:
 
 @pytest.mark.parametrize("variable", ["AWS_CA_BUNDLE", "REQUESTS_CA_BUNDLE"])
 def test_a_server_of_the_configured_authority_is_trusted(kind, variable, authority, monkeypatch):
-    """The CA bundle that botocore would use is used; a page of many TLS records comes whole over a kept connection."""
+    """The CA bundle that botocore would use is used; a page of many TLS records comes whole over an idle connection."""
     monkeypatch.setenv(variable, str(authority.bundle))
     items = [{"id": {"S": "x" * 1000}}] * 1000
     body = json.dumps({"Count": 1000, "Items": items, "ScannedCount": 1000}).encode()
@@ -155,7 +155,7 @@ def test_a_kept_connection_that_was_closed_is_replaced(kind, authority, monkeypa
 
 
 def test_a_request_met_by_a_closing_connection_is_sent_once_more(authority, monkeypatch):
-    """The light wire sends again over TLS as it does without."""
+    """The light transport sends again over TLS as it does without."""
     monkeypatch.setenv("AWS_CA_BUNDLE", str(authority.bundle))
     with (
         ScriptedServer(answer(), hang_up, tls=authority.context_for("127.0.0.1")) as server,
