@@ -16,8 +16,7 @@ from ddbio.errors import OptionError
 from ddbio.ops.job.storage import dynamodb_spec, new_job_id
 from ddbio.ops.loads.load import plan_of
 from ddbio.ops.loads.rejects import RejectWriter
-from ddbio.ops.loads.scheduler import WriteTask
-from ddbio.ops.loads.task import write_with_rejects
+from ddbio.ops.loads.scheduler import WriteTask, write_batches
 from ddbio.options import WriteOptions, parse_options
 from ddbio.spark.lease_server import request_lease_terms
 from ddbio.spark.reading import open_budget, rename_table
@@ -78,7 +77,7 @@ class TableWriter(DataSourceArrowWriter):  # type: ignore[misc]
         task = WriteTask(dynamodb_spec(self._options), self._plan, self._options.deadline_seconds)
         rejects = RejectWriter(self._options, self._job_id)
         with closing(open_budget(self._lease, self._share)) as budget:
-            return Written(write_with_rejects(task, map(self._tagged, iterator), rejects, budget))
+            return Written(write_batches(task, map(self._tagged, iterator), rejects, budget))
 
     def _tagged(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         # Spark hands on types and drops the fields' metadata, where DynamoDB's own types are.

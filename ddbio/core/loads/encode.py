@@ -213,3 +213,34 @@ class RawItemEncoder:
             if name in self._keys and tag_of_field(field) not in {self._keys[name], "JSON"}:
                 schema = schema.set(place, tagged_field(field.name, pa.string(), "JSON", attribute=name))
         return schema
+
+
+class Encoders:
+    """Hold the encoders of one write, one for each schema and one for raw items.
+
+    Parameters
+    ----------
+    free_buffers
+        See ``LaneSplitter``.
+    """
+
+    def __init__(self, plan: WritePlan, free_buffers: deque[NDArray[np.uint8]]) -> None:
+        self._plan, self._free_buffers = plan, free_buffers
+        self._encoders: dict[bytes, RowEncoder | RawItemEncoder] = {}
+
+    def of(self, rows: pa.RecordBatch | RawItems) -> RowEncoder | RawItemEncoder:
+        """Return the encoder of some rows.
+
+        Raises
+        ------
+        SchemaError
+            See ``check_columns``.
+        """
+        # Schemas with other metadata are equal to Arrow, and yet a list may be a set in only one of them.
+        key = b"" if isinstance(rows, RawItems) else rows.schema.serialize().to_pybytes()
+        if key not in self._encoders:
+            if isinstance(rows, RawItems):
+                self._encoders[key] = RawItemEncoder(self._plan, self._free_buffers)
+            else:
+                self._encoders[key] = RowEncoder(rows.schema, self._plan, self._free_buffers)
+        return self._encoders[key]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -17,8 +18,11 @@ from ddbio.errors import DecodeError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from ddbio.core.encode import Refusal
     from ddbio.core.loads.plan import WritePlan
     from ddbio.core.raw_items import RawItems
+
+_BATCH_ROW = re.compile(r"^row \d+: ")
 
 COLUMNS = ("row", "file", "file_row", "rule", "reason", "item")
 """What a file of rejects says of each row, in this order."""
@@ -82,6 +86,13 @@ def _missing_of(item: Mapping[str, Any], plan: WritePlan) -> tuple[str, str] | N
     if plan.newer_by is not None and plan.newer_by not in item:
         return "newer_by", "the row has no value to compare by newer_by"
     return None
+
+
+def refused_row(rows: pa.RecordBatch | RawItems, refusal: Refusal, first_row: int, *, nulls: bool) -> RejectedRow:
+    """Return the row that an encoder refused; ``rows`` are numbered from ``first_row``; see ``item_text``."""
+    # The message begins with the row's number in its batch; rejects number all rows.
+    message = _BATCH_ROW.sub("", refusal.message)
+    return RejectedRow(first_row + refusal.row, refusal.rule, message, row_text(rows, refusal.row, nulls=nulls))
 
 
 def row_text(rows: pa.RecordBatch | RawItems, row: int, *, nulls: bool) -> str:

@@ -1,4 +1,4 @@
-"""Store the checkpoints of a load: which of its units are finished, so that the same job continues after them.
+"""Mark checkpoints between the rows of a load, and store which units are finished, so that the job can continue.
 
 The file ``_ddbio/<job_id>.load.json`` identifies the job. Beside it, in ``_ddbio/<job_id>.load/``, each task of each
 run writes one small file with the units that it has finished: no file has two writers.
@@ -22,7 +22,7 @@ from ddbio.files.claim import Claim
 from ddbio.ops.job.storage import open_store
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from ddbio.core.table_description import TableDescription
     from ddbio.files.object_store import ObjectStore
@@ -33,6 +33,21 @@ FLUSH_SECONDS = 1.0
 """Units are stored as finished after at most so long; a job that was killed before writes their rows again."""
 
 log = logging.getLogger(__name__)
+
+
+class Checkpoint:
+    """Mark a point between rows; it is reached when every row before it is written, skipped, or rejected and stored.
+
+    Parameters
+    ----------
+    reached
+        Called once when the checkpoint is reached, in the thread that reads the rows; not called if the write ends
+        before.
+    """
+
+    def __init__(self, reached: Callable[[], None]) -> None:
+        self.reached = reached
+        self.open_lanes = 0
 
 
 def state_folder() -> str:

@@ -21,10 +21,10 @@ from ddbio.ops.job.report import Clock, WriteReport
 from ddbio.ops.job.storage import dynamodb_spec, new_job_id, require_shared
 from ddbio.ops.loads.checkpoint import identity_of, open_checkpoints
 from ddbio.ops.loads.rejects import RejectWriter, check_rejects, read_rejects
-from ddbio.ops.loads.scheduler import WriteTask
+from ddbio.ops.loads.scheduler import WriteTask, write_batches
 from ddbio.ops.loads.sources import batches_of, is_one_scan, open_source
 from ddbio.ops.loads.spreading import RowSpreader
-from ddbio.ops.loads.task import LoadJob, run_load, write_with_rejects
+from ddbio.ops.loads.task import LoadJob, run_load
 from ddbio.ops.loads.unit_reader import describe_source
 
 if TYPE_CHECKING:
@@ -243,7 +243,7 @@ def _write_here(
     task = WriteTask(dynamodb_spec(options), plan, options.deadline_seconds, rows_are_here)
     try:
         with nullcontext() if progress is None else progress(plan, budget):
-            counts = write_with_rejects(task, batches(plan, rejects), rejects, budget)
+            counts = write_batches(task, batches(plan, rejects), rejects, budget)
     finally:
         budget.close()
     return _report(options, plan.wcu_per_second, [counts], budget.usage(), clock)

@@ -24,7 +24,7 @@ from ddbio.core.loads.rejects import COLUMNS, RejectedRow, reject_line, rejected
 from ddbio.core.text.json_text import compact_json
 from ddbio.errors import DecodeError, NotFoundError, PartialWriteError
 from ddbio.ops.job.storage import open_store
-from ddbio.ops.loads.scheduler import Checkpoint
+from ddbio.ops.loads.checkpoint import Checkpoint
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from ddbio.core.loads.plan import WritePlan
     from ddbio.core.raw_items import RawItems
     from ddbio.files.object_store import ObjectStore
-    from ddbio.ops.loads.scheduler import WriteInput
     from ddbio.options import LoadOptions, WriteOptions
 
     _Reject: TypeAlias = tuple[RejectedRow, Any, RejectedRow | None]
@@ -109,7 +108,9 @@ def check_rejects(count: int, most: int | None, table: str, uri: str | None) -> 
         raise PartialWriteError(message, rejected=count, rejects_uri=uri)
 
 
-def read_rejects(options: LoadOptions, plan: WritePlan, flush: Callable[[], None]) -> Iterator[WriteInput]:
+def read_rejects(
+    options: LoadOptions, plan: WritePlan, flush: Callable[[], None]
+) -> Iterator[pa.RecordBatch | RawItems | RejectedRow | Checkpoint]:
     """Yield the rows of all rejects in the source; a file is moved when each of its rows was tried.
 
     A row that is still no legal DynamoDB JSON is rejected again with its old reason.

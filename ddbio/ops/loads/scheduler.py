@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import heapq
 import itertools
-import re
 import threading
 import time
 from collections import deque
@@ -22,10 +21,10 @@ from ddbio.aws.retry import backoff_seconds
 from ddbio.aws.transport import open_body_sender
 from ddbio.aws.write_retries import Answer, Lane, Pause, begin
 from ddbio.core.loads.counts import WriteCounts
-from ddbio.core.loads.encode import RawItemEncoder, RowEncoder, chunks
-from ddbio.core.loads.rejects import RejectedRow, row_text
-from ddbio.core.raw_items import RawItems
-from ddbio.errors import PartialWriteError
+from ddbio.core.loads.encode import Encoders, chunks
+from ddbio.core.loads.rejects import RejectedRow, refused_row, row_text
+from ddbio.errors import DdbioError, PartialWriteError
+from ddbio.ops.loads.checkpoint import Checkpoint
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Sequence
@@ -39,30 +38,14 @@ if TYPE_CHECKING:
     from ddbio.aws.transport import BodySender
     from ddbio.aws.write_retries import Send, Sent
     from ddbio.budget import Budget, Grant, Reservation
-    from ddbio.core.encode import Refusal
     from ddbio.core.loads.batches import Writes
     from ddbio.core.loads.plan import WritePlan
+    from ddbio.core.raw_items import RawItems
+    from ddbio.ops.loads.rejects import RejectWriter
 
     _Rows: TypeAlias = pa.RecordBatch | RawItems
     _Steps: TypeAlias = Generator[Send | Pause | None, Answer | None, None]
     _Reject: TypeAlias = Callable[[list[RejectedRow]], None]
-
-_BATCH_ROW = re.compile(r"^row \d+: ")
-
-
-class Checkpoint:
-    """Mark a point between rows; it is reached when every row before it is written, skipped, or rejected and stored.
-
-    Parameters
-    ----------
-    reached
-        Called once when the checkpoint is reached, in the thread that reads the rows; not called if the write ends
-        before.
-    """
-
-    def __init__(self, reached: Callable[[], None]) -> None:
-        self.reached = reached
-        self.open_lanes = 0
 
 
 WriteInput: TypeAlias = "pa.RecordBatch | RawItems | RejectedRow | Checkpoint"
@@ -80,21 +63,44 @@ class WriteTask:
     """Whether the next rows are there at once, so that the requests need no thread of their own."""
 
 
-def write_batches(task: WriteTask, batches: Iterable[WriteInput], budget: Budget, reject: _Reject) -> WriteCounts:
+def write_batches(
+    task: WriteTask,
+    batches: Iterable[WriteInput],
+    rejects: RejectWriter,
+    budget: Budget,
+    locate: Callable[[RejectedRow], RejectedRow] | None = None,
+) -> WriteCounts:
     """Write all rows; return when each is written, skipped or rejected.
+
+    Whatever ends this, rejected rows are stored first, and the message of an error counts them.
 
     Parameters
     ----------
-    reject
-        Takes rows that cannot be written, in this thread. An error that it raises ends the task.
+    locate
+        Adds the place in the source to a rejected row, which has its number among ``batches``.
 
     Raises
     ------
     PartialWriteError
-        If ``reject`` raises it; the message counts what was accepted until then.
+        If rejected rows have no place, or are too many; the message counts what was accepted until then.
     DdbioError
         The error of the first lane that failed, after all lanes have ended.
     """
+
+    def reject(rows: list[RejectedRow]) -> None:
+        rejects.add(rows if locate is None else [locate(row) for row in rows])
+
+    try:
+        return _write(task, batches, budget, reject)
+    except DdbioError as error:
+        if rejects.count:
+            error.args = (f"{error} ({rejects.count} rejected rows lie in {rejects.uri})", *error.args[1:])
+        raise
+    finally:
+        rejects.flush()
+
+
+def _write(task: WriteTask, batches: Iterable[WriteInput], budget: Budget, reject: _Reject) -> WriteCounts:
     counts, plan = WriteCounts(), task.plan
     failure: BaseException | None = None
     source = open_body_sender(task.spec, plan.lanes, compresses=plan.compress_requests)
@@ -138,7 +144,7 @@ def _feed(
 ) -> None:
     """Encode all rows and give them to the scheduler."""
     scheduler = runner.scheduler
-    encoders: dict[bytes, RowEncoder | RawItemEncoder] = {}
+    encoders = Encoders(plan, scheduler.free_buffers)
     for batch in batches:
         if isinstance(batch, Checkpoint):
             runner.put_checkpoint(batch)
@@ -148,31 +154,15 @@ def _feed(
             _reject_rows([replace(batch, row=counts.rows)], counts, reject)
             counts.rows += 1
             continue
-        encoder = _encoder_of(batch, plan, encoders, scheduler.free_buffers)
+        encoder = encoders.of(batch)
         for chunk in chunks(batch, plan):
             encoded = encoder.encode(chunk, counts.rows)  # type: ignore[arg-type] # it is the encoder of such rows
             if encoded.refusals:
-                rows = [_refused(chunk, each, counts.rows, nulls=plan.nulls_matter) for each in encoded.refusals]
+                rows = [refused_row(chunk, each, counts.rows, nulls=plan.nulls_matter) for each in encoded.refusals]
                 _reject_rows(rows, counts, reject)
             runner.put(encoded.lanes, chunk, counts.rows)
             counts.rows += chunk.num_rows
             _settle(scheduler, counts, reject)
-
-
-def _encoder_of(
-    rows: _Rows,
-    plan: WritePlan,
-    encoders: dict[bytes, RowEncoder | RawItemEncoder],
-    free_buffers: deque[NDArray[np.uint8]],
-) -> RowEncoder | RawItemEncoder:
-    # Schemas with other metadata are equal to Arrow, and yet a list may be a set in only one of them.
-    key = b"" if isinstance(rows, RawItems) else rows.schema.serialize().to_pybytes()
-    if key not in encoders:
-        if isinstance(rows, RawItems):
-            encoders[key] = RawItemEncoder(plan, free_buffers)
-        else:
-            encoders[key] = RowEncoder(rows.schema, plan, free_buffers)
-    return encoders[key]
 
 
 def _settle(scheduler: WriteScheduler, counts: WriteCounts, reject: _Reject) -> None:
@@ -187,13 +177,6 @@ def _settle(scheduler: WriteScheduler, counts: WriteCounts, reject: _Reject) -> 
 def _reject_rows(rows: list[RejectedRow], counts: WriteCounts, reject: _Reject) -> None:
     counts.rejected += len(rows)
     reject(rows)
-
-
-def _refused(chunk: _Rows, refusal: Refusal, first_row: int, *, nulls: bool) -> RejectedRow:
-    # The message begins with the row's number in its batch; rejects number all rows.
-    message = _BATCH_ROW.sub("", refusal.message)
-    item = row_text(chunk, refusal.row, nulls=nulls)
-    return RejectedRow(first_row + refusal.row, refusal.rule, message, item)
 
 
 @dataclass(frozen=True)

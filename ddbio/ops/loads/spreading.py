@@ -19,7 +19,7 @@ from ddbio.core.loads.batches import MOST_WRITES, in_key_order, spread_rows
 from ddbio.core.loads.encode import chunk_rows
 from ddbio.core.raw_items import RawItems, joined_items
 from ddbio.errors import DecodeError, SchemaError
-from ddbio.ops.loads.scheduler import Checkpoint
+from ddbio.ops.loads.checkpoint import Checkpoint
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

@@ -17,14 +17,13 @@ from ddbio.core.kernel.encode.fields import take_rows
 from ddbio.core.loads.counts import WriteCounts
 from ddbio.core.loads.requests import ItemEncoder, columns_of
 from ddbio.engine import Shuffle
-from ddbio.errors import DdbioError
 from ddbio.ops.loads.rejects import RejectWriter
 from ddbio.ops.loads.scheduler import write_batches
 from ddbio.ops.loads.spreading import RowSpreader
 from ddbio.ops.loads.unit_reader import RowOrigins, UnitReader
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from numpy.typing import NDArray
 
@@ -35,8 +34,8 @@ if TYPE_CHECKING:
     from ddbio.engine import Engine, ShufflingEngine
     from ddbio.files.object_store import ObjectStore
     from ddbio.ops.exports.source import ExportSource
-    from ddbio.ops.loads.checkpoint import CheckpointStore
-    from ddbio.ops.loads.scheduler import Checkpoint, WriteInput, WriteTask
+    from ddbio.ops.loads.checkpoint import Checkpoint, CheckpointStore
+    from ddbio.ops.loads.scheduler import WriteTask
     from ddbio.ops.loads.sources import Unit
     from ddbio.options import WriteOptions
 
@@ -78,37 +77,9 @@ class LoadJob:
             return dataclasses.replace(row, row=number, file=file, file_row=file_row)
 
         try:
-            return write_with_rejects(self.task, spreader.spread(rows), rejects, budget, locate)
+            return write_batches(self.task, spreader.spread(rows), rejects, budget, locate)
         finally:
             self.checkpoints.flush()
-
-
-def write_with_rejects(
-    task: WriteTask,
-    batches: Iterable[WriteInput],
-    rejects: RejectWriter,
-    budget: Budget,
-    locate: Callable[[RejectedRow], RejectedRow] | None = None,
-) -> WriteCounts:
-    """Write rows; whatever ends this, rejected rows are stored first, and the message of an error counts them.
-
-    Parameters
-    ----------
-    locate
-        Adds the place in the source to a rejected row, which has its number among ``batches``.
-    """
-
-    def reject(rows: list[RejectedRow]) -> None:
-        rejects.add(rows if locate is None else [locate(row) for row in rows])
-
-    try:
-        return write_batches(task, batches, budget, reject)
-    except DdbioError as error:
-        if rejects.count:
-            error.args = (f"{error} ({rejects.count} rejected rows lie in {rejects.uri})", *error.args[1:])
-        raise
-    finally:
-        rejects.flush()
 
 
 def run_load(

@@ -28,7 +28,7 @@ from ddbio.files.formats import is_splittable
 from ddbio.files.paths import with_columns
 from ddbio.files.row_files import RowFiles
 from ddbio.ops.exports.source import FileText
-from ddbio.ops.loads.scheduler import Checkpoint
+from ddbio.ops.loads.checkpoint import Checkpoint
 from ddbio.ops.loads.spreading import WINDOW_BYTES
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from ddbio.core.staged import StoredObject
 from ddbio.core.table_description import TableDescription
 from ddbio.errors import DecodeError, NotFoundError, OptionError, SchemaError
 from ddbio.files.row_files import RowFiles
-from ddbio.ops.loads.scheduler import Checkpoint
+from ddbio.ops.loads.checkpoint import Checkpoint
 from ddbio.ops.loads.sources import Unit, is_one_scan, open_source
 from ddbio.ops.loads.unit_reader import UnitReader, describe_source, read_unit, split_streams
 from ddbio.options import LoadOptions, parse_options

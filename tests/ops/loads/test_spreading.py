@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ddbio.core.loads.plan import WritePlan
-from ddbio.ops.loads.scheduler import Checkpoint
+from ddbio.ops.loads.checkpoint import Checkpoint
 from ddbio.ops.loads.spreading import RowSpreader
 
 WINDOW_BYTES = 400
