@@ -1,4 +1,4 @@
-"""Show the main job on real data and stand-ins of this machine; touch no AWS account."""
+"""The command that shows the main job on real data, with fakes on this machine instead of AWS."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ddbio.aws.client import ClientSpec
-from ddbio.cli.flags import CONF_FLAG, JSON_FLAG, MASTER_FLAG, parse_conf
-from ddbio.cli.progress import ProgressWatch
+from ddbio.cli.flags import CONF_FLAG, MASTER_FLAG, is_quiet, output_flags, parse_conf
+from ddbio.cli.progress import ScanProgress
 from ddbio.cli.show import format_report
 from ddbio.errors import ValidationError
 from ddbio.ops.digest import digest_files
@@ -49,7 +49,7 @@ _FORGOTTEN = (
 @click.option("--engine", type=click.Choice(["spark", "local", "auto"]), default="spark", show_default=True, help="Where to run.")  # fmt: skip # noqa: E501
 @MASTER_FLAG
 @CONF_FLAG
-@JSON_FLAG
+@output_flags
 def demo(*, as_json: bool, master: str | None, conf: tuple[str, ...], limit: int | None, **flags: Any) -> None:
     """Scan 336,776 real flights from an embedded DynamoDB through Spark into Parquet, and validate them."""
     os.environ.update(_KEYS)
@@ -66,7 +66,7 @@ def demo(*, as_json: bool, master: str | None, conf: tuple[str, ...], limit: int
         dynamodb.load(flights.TABLE, flights.flight_lines(limit), flights.KEY)
         values["endpoint_url"] = dynamodb.endpoint_url
         options = parse_options(ScanToFilesOptions, values)
-        watch = ProgressWatch(show_plan=not as_json)
+        watch = None if is_quiet() else ScanProgress(show_plan=not as_json)
         report = validated(scan_to_files(options, master=master, conf=parse_conf(conf), watch=watch), options)
     click.echo(report.to_json() if as_json else format_demo(report))
     if not report.validated:

@@ -1,4 +1,4 @@
-"""Make command-line flags from the options classes, name by name, so that both always agree."""
+"""Flags of the command line, made from the options classes field by field, so that both always agree."""
 
 from __future__ import annotations
 
@@ -23,16 +23,28 @@ if TYPE_CHECKING:
 
 CommandT = TypeVar("CommandT", bound="Callable[..., Any]")
 
+_QUIET = "ddbio.quiet"
+
+
+def _set_quiet(context: click.Context, _: click.Parameter, value: bool) -> None:
+    context.meta[_QUIET] = value
+
+
 JSON_FLAG = click.option("--json", "as_json", is_flag=True, help="Print one JSON object on stdout.")
-QUIET_FLAG = click.option("--quiet", is_flag=True, help="Print neither plan nor progress on stderr, only errors.")
+QUIET_FLAG = click.option(
+    "--quiet",
+    is_flag=True,
+    expose_value=False,
+    callback=_set_quiet,
+    help="Print neither plan nor progress on stderr, only errors.",
+)
 MASTER_FLAG = click.option("--master", metavar="URL", help="Spark master, for a session that has to be started.")
 CONF_FLAG = click.option("--conf", multiple=True, metavar="KEY=VALUE", help="Spark configuration; may be repeated.")
-
 
 # Words that Python keeps for itself, and flags may have.
 _SPELLINGS = {"from_time": "--from", "to_time": "--to"}
 
-# What a flag's value is, where neither its name nor its choices say so.
+# What a flag's value is, if neither its name nor its choices say so.
 _WORDS = {
     "bucket_owner": "ACCOUNT",
     "client_token": "TOKEN",
@@ -57,6 +69,21 @@ _WORDS = {
     "spill": "FOLDER",
     "state": "FOLDER",
 }
+
+
+def output_flags(command: CommandT) -> CommandT:
+    """Add ``--json``, as the parameter ``as_json``, and ``--quiet``, of which ``is_quiet`` tells."""
+    return QUIET_FLAG(JSON_FLAG(command))
+
+
+def is_quiet() -> bool:
+    """Return whether the running command was given ``--quiet``."""
+    return bool(click.get_current_context().meta.get(_QUIET, False))
+
+
+def given(flags: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the flags that were given."""
+    return {name: value for name, value in flags.items() if value is not None}
 
 
 def flags_of(options: type[ConnectionOptions], without: Iterable[str] = ()) -> Callable[[CommandT], CommandT]:

@@ -1,46 +1,100 @@
-"""Parse the command line and answer every failure with one line and an exit code."""
+"""The command line: load a command when it is called, and answer every failure with one line and an exit code."""
 
 from __future__ import annotations
 
+import importlib
 import json
 import logging
+import os
 import sys
+from collections.abc import MutableMapping
 from typing import TYPE_CHECKING
 
 import click
 
-from ddbio.cli.lazy import LazyGroup, Verbs
 from ddbio.errors import DdbioError
 from ddbio.version import __version__
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
 USAGE_EXIT, FAILURE_EXIT, INTERRUPTED_EXIT = 2, 1, 130
 
 
+class Verbs(MutableMapping[str, click.Command]):
+    """Hold commands by name, each loaded from its module when it is first asked for.
+
+    Parameters
+    ----------
+    homes
+        Of each name the module and the attribute of the command, with a colon between, and what a list says of it:
+        the first sentence of the command's help.
+    """
+
+    def __init__(self, homes: dict[str, tuple[str, str]]) -> None:
+        self.summaries = {name: summary for name, (_, summary) in homes.items()}
+        self._homes: dict[str, click.Command | str] = {name: home for name, (home, _) in homes.items()}
+
+    def __getitem__(self, name: str) -> click.Command:
+        found = self._homes[name]
+        if isinstance(found, str):
+            module, _, attribute = found.partition(":")
+            found = self._homes[name] = getattr(importlib.import_module(f"ddbio.cli.{module}"), attribute)
+        return found
+
+    def __setitem__(self, name: str, command: click.Command) -> None:
+        self._homes[name] = command
+
+    def __delitem__(self, name: str) -> None:
+        del self._homes[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._homes)
+
+    def __len__(self) -> int:
+        return len(self._homes)
+
+
+class LazyGroup(click.Group):
+    """List its verbs by their summaries."""
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002 - click's signature
+        """Write the names of all verbs, and what each does."""
+        if isinstance(self.commands, Verbs):
+            with formatter.section("Commands"):
+                formatter.write_dl(sorted(self.commands.summaries.items()))
+
+
 VERBS = Verbs(
     {
-        "backup": ("backup:backup", "Make backups of tables, and new tables of backups or of a table's past."),
-        "bulk": ("bulk:bulk", "Let the service put files from S3 into a table that is there (new; experimental)."),
-        "copy": ("copy:copy", "Copy every item of table SOURCE into table TARGET, also of another region or account."),
+        "backup": ("tables:backup", "Make backups of tables, and new tables of backups or of a table's past."),
+        "bulk": ("imports:bulk", "Let the service put files from S3 into a table that is there (new; experimental)."),
+        "copy": (
+            "writing:copy",
+            "Copy every item of table SOURCE into table TARGET, also of another region or account.",
+        ),
         "demo": (
             "demo:demo",
             "Scan 336,776 real flights from an embedded DynamoDB through Spark into Parquet, and validate them.",
         ),
-        "export": ("export:export", "Work with DynamoDB's native exports to S3."),
-        "import": ("import_table:import_table", "Work with DynamoDB's own import of new tables from S3."),
+        "digest": (
+            "reading:digest",
+            "Print the digest of SOURCE: a table, an export, or files of Parquet or JSON Lines.",
+        ),
+        "export": ("exports:export", "Work with DynamoDB's native exports to S3."),
+        "import": ("imports:import_table", "Work with DynamoDB's own import of new tables from S3."),
         "load": (
-            "load:load",
+            "writing:load",
             "Write the rows of SOURCE, a file, folder or glob of any format, here or on S3, into TABLE.",
         ),
         "plan": ("plan:plan", "Print what a verb would do and cost, and do none of it."),
-        "scan": ("scan:scan", "Scan TABLE into Parquet files at DEST: s3://bucket/prefix or a local folder."),
+        "read": ("reading:read", "Print the items of SOURCE, a table or an export, on stdout, one a line."),
+        "scan": ("reading:scan", "Scan TABLE into Parquet files at DEST: s3://bucket/prefix or a local folder."),
         "schema": (
-            "schema:schema",
+            "reading:schema",
             "Print the columns inferred from SOURCE: a table, an export, or files of DynamoDB JSON.",
         ),
-        "table": ("copy:table", "Create tables."),
+        "table": ("tables:table", "Create and describe tables."),
         "warm": ("warm:warm", "Compile all loops ahead of their first use, or load them from where they are kept."),
     }
 )
@@ -75,6 +129,9 @@ def run(argv: Sequence[str]) -> None:
             raise SystemExit(USAGE_EXIT) from None
         ways = "" if error.ctx is None else f"; '{error.ctx.command_path} --help' says how it is used"
         _fail("OptionError", error.format_message() + ways, USAGE_EXIT, as_json=as_json)
+    except BrokenPipeError:
+        # Whoever reads stdout, as head does, has what it wanted; closing it must not fail again.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except DdbioError as error:
         logging.getLogger("ddbio").debug("failed", exc_info=error)
         _fail(type(error).__name__, str(error), FAILURE_EXIT, as_json=as_json)

@@ -1,11 +1,12 @@
-"""Offer the plans of verbs; decide nothing that a verb should decide."""
+"""The commands that print a plan: what ``--dry-run`` of the command of that name prints."""
 
 from __future__ import annotations
 
 import click
 
-from ddbio.cli.load import plan_load
-from ddbio.cli.scan import plan_scan
+from ddbio.cli.exports import plan_export_read
+from ddbio.cli.reading import plan_scan
+from ddbio.cli.writing import plan_copy, plan_load
 
 
 @click.group()
@@ -13,5 +14,5 @@ def plan() -> None:
     """Print what a verb would do and cost, and do none of it."""
 
 
-plan.add_command(plan_scan)
-plan.add_command(plan_load)
+for command in (plan_scan, plan_load, plan_copy, plan_export_read):
+    plan.add_command(command)

@@ -1,4 +1,4 @@
-"""Show a running job on stderr: a bar where there is a terminal, else a line now and then."""
+"""Show a running job on stderr: a bar on a terminal, else a line every few seconds."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
 
 from ddbio.cli.show import format_duration, format_export_plan, format_load_plan, format_plan
+from ddbio.core.imports.jobs import BulkJob
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -21,12 +22,14 @@ if TYPE_CHECKING:
     from ddbio.core.loads.plan import LoadPlan, WritePlan
     from ddbio.core.plan import ScanPlan
     from ddbio.ops.exports.read import ExportReadPlan
+    from ddbio.ops.job.waiting import Job
 
 REFRESH_SECONDS = 0.25
 LINE_SECONDS = 10.0
 # More of them than these are counted where a job runs, and listed by its plan.
 MOST_COLUMNS = 20
 WINDOW_SECONDS = 5.0
+JOB_LINE_SECONDS = 30.0
 
 
 @dataclass(frozen=True)
@@ -43,7 +46,7 @@ class Course:
     done: int = 0
 
 
-class ProgressWatch:
+class ScanProgress:
     """Print the plan of a scan, then items, MB/s, RCU/s against the budget and the time left."""
 
     def __init__(self, *, show_plan: bool) -> None:
@@ -116,15 +119,15 @@ class CopyProgress:
 class ExportProgress:
     """Print what of an export is to be read, then items, MB of text a second and the time left."""
 
-    def __init__(self, *, show_plan: bool) -> None:
-        self._show_plan = show_plan
+    def __init__(self, *, show_plan: bool, quiet: bool = False) -> None:
+        self._show_plan, self._quiet = show_plan, quiet
 
     @contextmanager
     def running(self, plan: ExportReadPlan, budget: LocalBudget) -> Iterator[None]:
         """Show the job while the context is open."""
         if self._show_plan:
             sys.stderr.write(format_export_plan(plan) + "\n\n")
-        with shown(Course("export read", "", plan.items, None), budget):
+        with nullcontext() if self._quiet else shown(Course("export read", "", plan.items, None), budget):
             yield
 
 
@@ -207,3 +210,33 @@ class Pace:
         if rate > 0 and left > 0:
             words.append(f"{format_duration(left / rate)} left")
         return "  ".join(words)
+
+
+class JobWatch:
+    """Write a line when a job's status changes, and every half minute while it does not.
+
+    Exports, imports and backups count nothing before they end; bulk puts do, and so the time left can be told.
+    """
+
+    def __init__(self, kind: str, *, quiet: bool = False) -> None:
+        self._kind, self._quiet = kind, quiet
+        self._status = ""
+        self._told_at = 0.0
+
+    def look(self, job: Job, waited: float) -> None:
+        """Take note of how a job is, and how long it has been waited for."""
+        if self._quiet:
+            return
+        if job.status == self._status and waited - self._told_at < JOB_LINE_SECONDS:
+            return
+        self._status, self._told_at = job.status, waited
+        name = job.arn.rpartition("/")[2]
+        sys.stderr.write(f"{self._kind} {name}: {job.status}, waited {format_duration(waited)}{_left(job, waited)}\n")
+        sys.stderr.flush()
+
+
+def _left(job: Job, waited: float) -> str:
+    if not isinstance(job, BulkJob) or not job.total_bytes or not job.processed_bytes:
+        return ""
+    done = job.processed_bytes / job.total_bytes
+    return f", {done:.0%} done, about {format_duration(waited * (1 - done) / done)} left"

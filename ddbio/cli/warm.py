@@ -1,4 +1,4 @@
-"""Offer the verb that compiles ahead; decide nothing that it should decide."""
+"""The command that compiles all loops ahead of their first use."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ import time
 
 import click
 
-from ddbio.cli.flags import JSON_FLAG
+from ddbio.cli.flags import output_flags
 from ddbio.ops.warm import warm_all
 
 
 @click.command()
 @click.option("--to", metavar="FOLDER", help="Compile for every processor of this kind, into a folder to be shipped.")
-@JSON_FLAG
+@output_flags
 def warm(*, as_json: bool, to: str | None) -> None:
     """Compile all loops ahead of their first use, or load them from where they are kept."""
     began = time.monotonic()

@@ -202,4 +202,4 @@ def test_the_command_line_drives_an_export(serve):
     job = run("start", TABLE, f"s3://{BUCKET}/cli", "--enable-pitr")
     assert run("wait", job["arn"])["items"] == 200
     assert run("list", TABLE)["exports"] == [{"arn": job["arn"], "status": "COMPLETED", "kind": "full"}]
-    assert run("show", job["arn"])["uri"].startswith(f"s3://{BUCKET}/cli/AWSDynamoDB/")
+    assert run("describe", job["arn"])["uri"].startswith(f"s3://{BUCKET}/cli/AWSDynamoDB/")

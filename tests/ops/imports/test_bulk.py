@@ -11,7 +11,7 @@ from click.testing import CliRunner
 
 import ddbio
 from ddbio.cli.main import cli
-from ddbio.cli.waiting import JobWatch
+from ddbio.cli.progress import JobWatch
 from ddbio.errors import NotFoundError, OptionError, PartialWriteError, ServiceError
 from ddbio.testing import Faults
 
@@ -114,7 +114,7 @@ def test_the_command_line_drives_a_bulk_put(serve):
     assert run("list") == {"bulk_puts": []}
     job = run("start", source, "orders", REPORTS)
     assert run("wait", job["arn"])["processed_items"] == 100
-    assert run("show", job["arn"])["table"] == "orders"
+    assert run("describe", job["arn"])["table"] == "orders"
     assert run("list")["bulk_puts"][0]["status"] == "COMPLETED"
 
 

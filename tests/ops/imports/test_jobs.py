@@ -209,7 +209,7 @@ def test_the_command_line_drives_an_import(serve):
     job = run("start", dest, "cli")
     assert run("wait", job["arn"], "--verify")["imported_items"] == 10
     assert run("list", "cli")["imports"][0]["status"] == "COMPLETED"
-    assert run("show", job["arn"])["table"] == "cli"
+    assert run("describe", job["arn"])["table"] == "cli"
 
 
 def test_another_stand_in_imports_the_same(s3):

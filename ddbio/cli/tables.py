@@ -1,4 +1,4 @@
-"""Offer the verbs about backups; decide nothing that a verb should decide."""
+"""The commands about whole tables: ``table create-like``, ``describe`` and ``backup create``, ``list``, ``restore``."""
 
 from __future__ import annotations
 
@@ -7,13 +7,30 @@ from typing import Any
 
 import click
 
-from ddbio.cli.flags import JSON_FLAG, flags_of, parse_flags
+from ddbio.cli.flags import flags_of, is_quiet, output_flags, parse_flags
+from ddbio.cli.progress import JobWatch
 from ddbio.cli.show import format_bytes, format_values
-from ddbio.cli.waiting import JobWatch
 from ddbio.ops import backup as ops
-from ddbio.options import BackupCreateOptions, ConnectionOptions, RestoreOptions
+from ddbio.ops import copy as copying
+from ddbio.options import BackupCreateOptions, ConnectionOptions, CreateLikeOptions, RestoreOptions
 
 _DRY_RUN = click.option("--dry-run", is_flag=True, help="Check everything, print what would be done, do none of it.")
+
+
+@click.group()
+def table() -> None:
+    """Create and describe tables."""
+
+
+@table.command("create-like")
+@click.argument("source")
+@click.argument("target")
+@flags_of(CreateLikeOptions, without=["source", "target"])
+@output_flags
+def create_like(*, as_json: bool, **flags: Any) -> None:
+    """Create table TARGET like table SOURCE, without its items, and wait until it is ACTIVE."""
+    made = copying.create_like(parse_flags(CreateLikeOptions, flags))
+    click.echo(made.to_json() if as_json else f"table {made.table} is ACTIVE")
 
 
 @click.group()
@@ -25,18 +42,20 @@ def backup() -> None:
 @click.argument("table")
 @flags_of(BackupCreateOptions, without=["table"])
 @_DRY_RUN
-@JSON_FLAG
+@output_flags
 def create(*, as_json: bool, dry_run: bool, **flags: Any) -> None:
     """Back TABLE up, and wait until the backup can be restored."""
     options = parse_flags(BackupCreateOptions, flags)
-    result: Any = ops.describe_source(options) if dry_run else ops.create(options, JobWatch("backup").look)
+    result: Any = (
+        ops.describe_source(options) if dry_run else ops.create(options, JobWatch("backup", quiet=is_quiet()).look)
+    )
     click.echo(result.to_json() if as_json else format_values(result.to_dict()))
 
 
 @backup.command("list")
 @click.argument("table", required=False)
 @flags_of(ConnectionOptions)
-@JSON_FLAG
+@output_flags
 def list_backups(*, as_json: bool, table: str | None, **flags: Any) -> None:
     """List the backups of TABLE or of all tables, those of AWS Backup included."""
     found = ops.list_of(table, parse_flags(ConnectionOptions, flags))
@@ -54,12 +73,12 @@ def list_backups(*, as_json: bool, table: str | None, **flags: Any) -> None:
 @click.argument("target")
 @flags_of(RestoreOptions, without=["source", "target"])
 @_DRY_RUN
-@JSON_FLAG
+@output_flags
 def restore(*, as_json: bool, dry_run: bool, **flags: Any) -> None:
     """Make the new table TARGET of SOURCE, and wait until it can be used.
 
     SOURCE is the ARN of a backup, or a table that has point-in-time recovery: then as of --at, or of the latest time.
     """
     options = parse_flags(RestoreOptions, flags)
-    result: Any = ops.plan_of(options) if dry_run else ops.restore(options, JobWatch("restore").look)
+    result: Any = ops.plan_of(options) if dry_run else ops.restore(options, JobWatch("restore", quiet=is_quiet()).look)
     click.echo(result.to_json() if as_json else format_values(result.to_dict()))

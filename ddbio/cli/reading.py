@@ -1,0 +1,182 @@
+"""The commands that read tables and exports: ``scan``, ``read``, ``schema`` and ``digest``."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from ddbio.cli.flags import (
+    CONF_FLAG,
+    MASTER_FLAG,
+    QUIET_FLAG,
+    flags_of,
+    given,
+    is_quiet,
+    output_flags,
+    parse_conf,
+    parse_flags,
+    read_schema_text,
+)
+from ddbio.cli.progress import ScanProgress
+from ddbio.cli.rows import print_csv, print_json
+from ddbio.cli.show import format_plan, format_report
+from ddbio.core.schema.item_schema import ItemSchema
+from ddbio.errors import SchemaError
+from ddbio.ops.data_files import is_data
+from ddbio.ops.digest import digest_source
+from ddbio.ops.exports.read import read_export_batches
+from ddbio.ops.infer import infer_schema
+from ddbio.ops.scans.plan import plan_of, plan_to_files
+from ddbio.ops.scans.read import scan_batches
+from ddbio.ops.scans.to_files import scan_to_files
+from ddbio.options import ExportReadOptions, ScanOptions, ScanToFilesOptions, connection_of, parse_options
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    import pyarrow as pa
+
+_DIGEST_NOTE = "          of the table: where items hold NULL the files have another, unless --nulls keep is given"
+# A plan needs no target; no path has a NUL.
+_UNPLANNED = "\0"
+CHANGED_EXIT = 1
+
+
+@click.command()
+@click.argument("table")
+@click.argument("dest")
+@flags_of(ScanToFilesOptions, without=["table", "dest"])
+@MASTER_FLAG
+@CONF_FLAG
+@click.option("--dry-run", is_flag=True, help="Stop after the plan; write nothing.")
+@output_flags
+def scan(*, as_json: bool, dry_run: bool, master: str | None, conf: tuple[str, ...], **flags: Any) -> None:
+    """Scan TABLE into Parquet files at DEST: s3://bucket/prefix or a local folder."""
+    options = parse_flags(ScanToFilesOptions, flags)
+    if dry_run:
+        _print_plan(options, as_json=as_json)
+        return
+    watch = None if is_quiet() else ScanProgress(show_plan=not as_json)
+    report = scan_to_files(options, master=master, conf=parse_conf(conf), watch=watch)
+    click.echo(report.to_json() if as_json else format_report(report))
+    if report.digest is not None and options.nulls == "merge" and not as_json:
+        click.echo(_DIGEST_NOTE)
+
+
+@click.command("scan")
+@click.argument("table")
+@click.argument("dest", required=False, default=_UNPLANNED)
+@flags_of(ScanToFilesOptions, without=["table", "dest"])
+@output_flags
+def plan_scan(*, as_json: bool, **flags: Any) -> None:
+    """Describe and sample TABLE, and print how it would be scanned."""
+    _print_plan(parse_flags(ScanToFilesOptions, flags), as_json=as_json)
+
+
+def _print_plan(options: ScanToFilesOptions, *, as_json: bool) -> None:
+    dest = None if options.dest == _UNPLANNED else options.dest
+    made = plan_of(options) if dest is None else plan_to_files(options)
+    if as_json:
+        click.echo(json.dumps(made.to_dict() | {"dest": dest}, ensure_ascii=False))
+    else:
+        target = "" if dest is None else f"{'target':<9}{dest} (mode {options.mode})\n"
+        click.echo(target + format_plan(made))
+
+
+@click.command()
+@click.argument("source")
+@flags_of(ScanOptions, without=["table"])
+@click.option("--format", "form", type=click.Choice(["json", "csv"]), default="json", show_default=True, help="Print lines of JSON, or CSV whose maps and lists are JSON.")  # fmt: skip # noqa: E501
+@QUIET_FLAG
+def read(*, source: str, form: str, **flags: Any) -> None:
+    """Print the items of SOURCE, a table or an export, on stdout, one a line.
+
+    Numbers are exact. What is missing or NULL is left out; sets are lists; binary is base64; values that do not fit
+    their column are in _rescue, as DynamoDB JSON.
+    """
+    batches = _batches(source, parse_flags(ScanOptions, {**flags, "table": source}))
+    (print_csv if form == "csv" else print_json)(batches, sys.stdout)
+
+
+def _batches(source: str, options: ScanOptions) -> Iterator[pa.RecordBatch]:
+    if not is_data(source):
+        return scan_batches(options)
+    chosen = {name: getattr(options, name) for name in ("schema", "on_misfit", "drop", "nulls", "sample_items")}
+    found = read_export_batches(
+        parse_options(ExportReadOptions, {**connection_of(options), **chosen, "source": source})
+    )
+    return found if options.limit is None else _first(found, options.limit)
+
+
+def _first(batches: Iterable[pa.RecordBatch], limit: int) -> Iterator[pa.RecordBatch]:
+    for batch in batches:
+        yield batch[:limit]
+        limit -= batch.num_rows
+        if limit <= 0:
+            return
+
+
+@click.command()
+@click.argument("source")
+@flags_of(ScanOptions, without=["table", "on_misfit", "drop", "sample_items"])
+@output_flags
+def digest(*, source: str, as_json: bool, **flags: Any) -> None:
+    """Print the digest of SOURCE: a table, an export, or files of Parquet or JSON Lines.
+
+    It is the same for the same items, whatever their order, files or column types.
+    """
+    found = digest_source(source, parse_flags(ScanOptions, {"nulls": "keep", **given(flags), "table": source}))
+    click.echo(
+        json.dumps({"source": source, "items": found.count, "digest": found.hexdigest()})
+        if as_json
+        else found.hexdigest()
+    )
+
+
+@click.command()
+@click.argument("source")
+@flags_of(ScanOptions, without=["table", "schema", "limit", "segments", "lanes", "on_misfit", "drop", "nulls"])
+@click.option("--out", metavar="FILE", help="Write the schema to this file as well; --schema takes it.")
+@click.option("--diff", metavar="FILE", help="Print what changed since this file was written.")
+@click.option(
+    "--exit-code",
+    is_flag=True,
+    help="With --diff: exit with 1 if the data changed.",
+)
+@output_flags
+def schema(*, source: str, out: str | None, diff: str | None, exit_code: bool, as_json: bool, **flags: Any) -> None:
+    """Print the columns inferred from SOURCE: a table, an export, or files of DynamoDB JSON.
+
+    The --json form is what --schema takes.
+    """
+    if exit_code and diff is None:
+        raise click.UsageError("--exit-code tells whether anything changed: give --diff, the file to compare with")
+    before = None if diff is None else _read(diff)
+    found = infer_schema(source, parse_flags(ScanOptions, {**flags, "table": source}))
+    if out is not None:
+        _write(out, found)
+    if before is None:
+        click.echo(found.to_json() if as_json else str(found))
+        return
+    evolution = before.diff(found)
+    click.echo(json.dumps(evolution.to_dict(), ensure_ascii=False) if as_json else str(evolution))
+    if exit_code and evolution.is_drift:
+        raise SystemExit(CHANGED_EXIT)
+
+
+def _read(path: str) -> ItemSchema:
+    try:
+        return ItemSchema.from_json(read_schema_text(path))
+    except SchemaError as error:
+        raise SchemaError(f"schema file {path!r}: {error}") from None
+
+
+def _write(path: str, found: ItemSchema) -> None:
+    try:
+        Path(path).write_text(found.to_json() + "\n", encoding="utf-8")
+    except OSError as error:
+        raise click.UsageError(f"schema file {path!r} cannot be written: {error.strerror}") from None

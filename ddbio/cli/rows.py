@@ -1,0 +1,72 @@
+"""Print rows of Arrow as lines of JSON, or as CSV, every number exact."""
+
+from __future__ import annotations
+
+import base64
+import csv
+import json
+from datetime import date, datetime, time
+from typing import TYPE_CHECKING, Any
+
+from ddbio.core.schema.arrow import RESCUE_NAME
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from typing import TextIO
+
+    import pyarrow as pa
+
+
+def print_json(batches: Iterable[pa.RecordBatch], out: TextIO) -> None:
+    """Write a line of JSON for each row; nulls are left out."""
+    for batch in batches:
+        for row in batch.to_pylist():
+            rescued = row.pop(RESCUE_NAME, None)
+            members = _members(row)
+            if rescued is not None:
+                # It is JSON already.
+                members.append(f"{json.dumps(RESCUE_NAME)}:{rescued}")
+            out.write(f"{{{','.join(members)}}}\n")
+
+
+def print_csv(batches: Iterable[pa.RecordBatch], out: TextIO) -> None:
+    """Write a header and a line of CSV for each row; maps and lists are JSON, nulls are empty."""
+    writer = csv.writer(out, lineterminator="\n")
+    is_begun = False
+    for batch in batches:
+        if not is_begun:
+            writer.writerow(batch.schema.names)
+            is_begun = True
+        columns = [column.to_pylist() for column in batch.columns]
+        writer.writerows(map(_cell, row) for row in zip(*columns, strict=True))
+
+
+def _members(values: dict[str, Any]) -> list[str]:
+    shown = ((name, value) for name, value in values.items() if value is not None)
+    return [f"{json.dumps(name, ensure_ascii=False)}:{_json(value)}" for name, value in shown]
+
+
+def _json(value: Any) -> str:
+    if isinstance(value, dict):
+        return f"{{{','.join(_members(value))}}}"
+    if isinstance(value, list):
+        if value and all(isinstance(each, tuple) for each in value):
+            # The entries of a map.
+            return f"{{{','.join(_members(dict(value)))}}}"
+        return f"[{','.join(map(_json, value))}]"
+    if isinstance(value, bytes):
+        value = base64.b64encode(value).decode()
+    elif isinstance(value, (datetime, date, time)):
+        value = value.isoformat()
+    if value is None or isinstance(value, (bool, str)):
+        return json.dumps(value, ensure_ascii=False)
+    # Integers, decimals and floating-point numbers: their text is a number of JSON.
+    return str(value)
+
+
+def _cell(value: Any) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, str):
+        return value
+    return _json(value).strip('"')
