@@ -82,7 +82,7 @@ def bodies(shape: Shape) -> dict[str, Callable[[], Any]]:
     """Return what the functions do with what Spark hands them, and the kernels."""
     from pyspark.sql import functions as sql  # noqa: PLC0415 - asv imports this module, and needs no Spark
 
-    from ddbio.spark import columns  # noqa: PLC0415 - as above
+    from ddbio.spark import column_functions  # noqa: PLC0415 - as above
 
     texts: Any = pa.array(texts_of(shape))
     body = "\n".join(texts.to_pylist()).encode()
@@ -91,8 +91,8 @@ def bodies(shape: Shape) -> dict[str, Callable[[], Any]]:
     decoder, encoder = Decoder(schema), Encoder(schema)
     batch = decoder.decode(body, "items")
     structs = batch.to_struct_array()
-    decode_texts = functools.partial(columns.decode_texts, schema_json, "FAILFAST", "merge")
-    encode_structs = functools.partial(columns.encode_structs, stored, "FAILFAST")
+    decode_texts = functools.partial(column_functions.decode_texts, schema_json, "FAILFAST", "merge")
+    encode_structs = functools.partial(column_functions.encode_structs, stored, "FAILFAST")
     ways = {
         FROM: functools.partial(decode_texts, texts),
         DECODE: functools.partial(decoder.decode, body, "items"),
@@ -108,7 +108,7 @@ def _in_worker(function: Callable[[Any], Any], column: Any) -> Callable[[], Any]
     """Return what a worker of Spark does with a column from when it has read it to when it writes the batch."""
     from pyspark.sql.pandas.serializers import ArrowStreamPandasUDFSerializer  # noqa: PLC0415 - as above
 
-    from ddbio.spark.pandas_columns import map_series  # noqa: PLC0415 - as above
+    from ddbio.spark.column_functions import map_series  # noqa: PLC0415 - as above
 
     # As Spark makes it for pandas functions: time zone, safe casts, columns by name, a frame for a struct.
     spark = ArrowStreamPandasUDFSerializer("UTC", True, True, True)  # noqa: FBT003 - Spark's

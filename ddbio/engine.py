@@ -1,7 +1,8 @@
-"""Run the tasks of a job somewhere: the one seam between a verb and the machines it runs on.
+"""Engines: what runs the tasks of a job, on threads of this process or elsewhere.
 
 An engine maps one picklable function over picklable tasks. It knows nothing of DynamoDB, and a verb knows nothing of
-threads or Spark: both engines run the same plan and the same task function.
+threads or Spark: every engine runs the same plan and the same task function. ``PROVIDERS`` lists the engines beside the
+threads; nothing below imports them.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import sys
 import time
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar, cast
 
 from ddbio.errors import OptionError
 
@@ -47,12 +48,12 @@ class Engine(Protocol):
         ...
 
     def close(self) -> None:
-        """Give back what the engine itself started."""
+        """Stop what the engine itself started."""
         ...
 
 
 class ShufflingEngine(Engine, Protocol):
-    """Run tasks that want parts of what other tasks yield."""
+    """An engine that can shuffle: run tasks made of parts that other tasks yield."""
 
     def run_shuffled(
         self,
@@ -67,14 +68,14 @@ class ShufflingEngine(Engine, Protocol):
 
 @dataclass(frozen=True)
 class Shuffle:
-    """Say how tasks are split into parts, and how a task is made of all the parts with its number.
+    """How tasks are split into parts, and how the parts of one partition are made into a task.
 
     Attributes
     ----------
     split
-        Yields parts under keys that begin with the number of the task that wants them.
+        Yields parts under keys that begin with the number of their partition.
     gather
-        Makes a task of its number and its parts, in the order of their keys.
+        Makes the task of a partition of its number and its parts, in the order of their keys.
     partitions
         How many tasks are made.
     """
@@ -84,7 +85,7 @@ class Shuffle:
     partitions: int
 
 
-# Tasks wait for the network most of the time; more of them than this wait for each other.
+# Tasks mostly wait for the network; beyond this number they wait for each other.
 _MOST_THREADS = 64
 
 
@@ -131,12 +132,34 @@ def available_cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
+class EngineProvider(Protocol):
+    """What a module of ``PROVIDERS`` offers."""
+
+    def open_engine(self, master: str | None, conf: dict[str, str]) -> Engine:
+        """Return an engine, starting what it needs."""
+        ...
+
+    def cluster_of(self, master: str | None, conf: Mapping[str, str]) -> str | None:
+        """Return the master of the cluster that the engine would run on, None on one machine; start nothing."""
+        ...
+
+    def running_parallelism(self) -> int | None:
+        """Return how many tasks a session of this process runs at the same time, None without one; start nothing."""
+        ...
+
+
+PROVIDERS: dict[str, str] = {"spark": "ddbio.spark.engine"}
+"""The module that provides each engine, imported when the engine is first asked for."""
+
+
+def _provider(name: str) -> EngineProvider:
+    return cast("EngineProvider", importlib.import_module(PROVIDERS[name]))
+
+
 def open_engine(
     name: Literal["local", "spark"], *, master: str | None = None, conf: Mapping[str, str] | None = None
 ) -> Engine:
     """Return an engine, starting Spark if need be.
-
-    The Spark engine is looked up by name, as a plug-in is: nothing here depends on pyspark.
 
     Raises
     ------
@@ -146,11 +169,10 @@ def open_engine(
     if name == "local":
         return LocalEngine()
     try:
-        spark = importlib.import_module("ddbio.spark.engine")
+        provider = _provider(name)
     except ImportError as error:
         raise OptionError(f"engine 'spark' cannot be loaded: {error}; or use engine 'local'") from error
-    engine: Engine = spark.SparkEngine(master=master, conf=dict(conf or {}))
-    return engine
+    return provider.open_engine(master, dict(conf or {}))
 
 
 def cluster_of(master: str | None = None, conf: Mapping[str, str] | None = None) -> str | None:
@@ -162,11 +184,9 @@ def cluster_of(master: str | None = None, conf: Mapping[str, str] | None = None)
         What the engine would be opened with.
     """
     try:
-        spark = importlib.import_module("ddbio.spark.session")
+        return _provider("spark").cluster_of(master, dict(conf or {}))
     except ImportError:
         return None
-    found: str | None = spark.cluster_of(master, dict(conf or {}))
-    return found
 
 
 def is_spark_installed() -> bool:
@@ -179,8 +199,6 @@ def running_spark_parallelism() -> int | None:
     if "pyspark.sql" not in sys.modules:
         return None
     try:
-        spark = importlib.import_module("ddbio.spark.engine")
+        return _provider("spark").running_parallelism()
     except ImportError:
         return None
-    parallelism: int | None = spark.active_parallelism()
-    return parallelism

@@ -1,4 +1,4 @@
-"""Hold what all jobs of the service share: where on S3 they work, and why they fail."""
+"""What all jobs of the service share: their place on S3, and the error of one that failed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Decide who reads what, how fast and on what, from facts alone; start nothing."""
+"""Plan a scan from the description and a sample of its table: segments, lanes, tasks, engine, budget and estimates."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ MAX_SEGMENTS = 1_000_000
 PAGE_BYTES = MIB
 
 PAGE_LATENCY_SECONDS = 0.1
-"""What one full page takes end to end, from which lanes are counted; real tables answer in 50–100 ms."""
+"""Assumed time of one full page, for the number of lanes; real tables answer in 50–100 ms."""
 
 LANES_PER_CORE = 4
 SEGMENT_BYTES = 512 * MIB
@@ -45,7 +45,7 @@ ASSUMED_BYTES_PER_SECOND = 20 * MIB
 
 @dataclass(frozen=True)
 class Sample:
-    """Say what a sample of the table showed: its columns, the mean item, what it cost, whether it was everything."""
+    """What a sample of a table showed: its columns and mean item, its cost, and whether it was the whole table."""
 
     schema: pa.Schema
     items: int
@@ -56,7 +56,7 @@ class Sample:
 
 @dataclass(frozen=True)
 class ScanPlan(Result):
-    """State a scan completely before it starts."""
+    """The plan of a scan: everything that its run will do."""
 
     table: str
     index: str | None
@@ -96,7 +96,7 @@ class ScanPlan(Result):
 def spread_order(count: int) -> list[int]:
     """Return 0 … count-1 in an order that puts neighbours far apart, the same at every call.
 
-    Segments next to each other lie in the same physical partition; read one after the other they heat it.
+    Neighbouring segments lie in the same partition, which would be hot if they were read one after the other.
     """
     golden = (math.sqrt(5) - 1) / 2
     step = max(1, round(count * golden))
@@ -106,38 +106,38 @@ def spread_order(count: int) -> list[int]:
 
 
 def rotated_segments(size_bytes: int) -> int:
-    """Return how many segments of a table are read in rotation, so that what comes at any time is from all over it.
+    """Return how many segments of a table are read in rotation, so that its items come from all of it at any time.
 
-    A table of unknown size, as a new one's is for hours, gets some: each costs half a unit at least.
+    A table of unknown size (a new one, for hours) gets a moderate number: each segment costs at least half a unit.
     """
     if not size_bytes:
         return ROTATED_SEGMENTS_UNKNOWN
     return min(ROTATED_SEGMENTS, math.ceil(2 * size_bytes / ROTATED_PAGE_BYTES))
 
 
-def budget_of(facts: TableDescription, options: ScanOptions) -> float | None:
+def budget_of(table: TableDescription, options: ScanOptions) -> float | None:
     """Return the read units per second the job may use, or None for no bound.
 
     Raises
     ------
     OptionError
-        If a share is asked of a table that states no rate.
+        If a ratio is given and the table states no rate.
     """
     if options.rcu_per_second is not None:
         return options.rcu_per_second
     if options.read_ratio is None:
         return None
-    index = facts.index(options.index) if options.index else None
-    rate = index.rcu if index is not None and index.is_global else facts.rcu
+    index = table.index(options.index) if options.index else None
+    rate = index.rcu if index is not None and index.is_global else table.rcu
     if rate is None:
         raise OptionError(
-            f"read_ratio needs a rate to take a share of, and on-demand table {facts.name!r} has no maximum: "
+            f"read_ratio needs a rate to take a share of, and on-demand table {table.name!r} has no maximum: "
             "give rcu_per_second instead"
         )
     return rate * options.read_ratio
 
 
-def check_scan(facts: TableDescription, options: ScanOptions) -> None:
+def check_scan(table: TableDescription, options: ScanOptions) -> None:
     """Refuse what the service would refuse, before anything is read.
 
     Raises
@@ -147,10 +147,10 @@ def check_scan(facts: TableDescription, options: ScanOptions) -> None:
     """
     if options.index is None:
         return
-    index = facts.index(options.index)
+    index = table.index(options.index)
     if index is None:
-        known = ", ".join(each.name for each in facts.indexes) or "none"
-        raise OptionError(f"table {facts.name!r} has no index {options.index!r}; it has: {known}")
+        known = ", ".join(each.name for each in table.indexes) or "none"
+        raise OptionError(f"table {table.name!r} has no index {options.index!r}; it has: {known}")
     # https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/HowItWorks.ReadConsistency.html
     if index.is_global and options.consistent:
         raise OptionError(f"global index {index.name!r} cannot be read strongly consistent: leave consistent out")
@@ -158,9 +158,9 @@ def check_scan(facts: TableDescription, options: ScanOptions) -> None:
 
 @dataclass(frozen=True)
 class Resources:
-    """Say what there is to run on.
+    """What a plan can run on.
 
-    ``cores`` are this process's; ``spark_parallelism`` is a running session's, None without one; ``can_start_spark``
+    ``cores`` are those of this process, ``spark_parallelism`` that of a running session or None, ``can_start_spark``
     whether pyspark is installed.
     """
 
@@ -169,17 +169,17 @@ class Resources:
     can_start_spark: bool = True
 
 
-def plan_scan(facts: TableDescription, sample: Sample, options: ScanOptions, resources: Resources) -> ScanPlan:
+def plan_scan(table: TableDescription, sample: Sample, options: ScanOptions, resources: Resources) -> ScanPlan:
     """Return the plan of a scan: segments from size, budget and lanes; an explicit number wins.
 
     Segments are ``clamp(max(size / 512 MiB, 4 × lanes, budget / 250), 1, 1,000,000)``; a table below 256 MiB, or of
-    unknown size, gets one to four, and one where the sample was the whole table.
+    unknown size, gets one to four, and one if the sample was the whole table.
     """
-    index = facts.index(options.index) if options.index else None
-    count, size = (index.item_count, index.size_bytes) if index else (facts.item_count, facts.size_bytes)
+    index = table.index(options.index) if options.index else None
+    count, size = (index.item_count, index.size_bytes) if index else (table.item_count, table.size_bytes)
     if sample.complete:
         count, size = sample.items, math.ceil(sample.items * sample.item_bytes)
-    budget = budget_of(facts, options)
+    budget = budget_of(table, options)
     engine, reason = _choose_engine(size, options, resources)
     parallelism = (resources.spark_parallelism or resources.cores) if engine == "spark" else resources.cores
     lanes = options.lanes or _lanes(budget, parallelism, sample, options)
@@ -191,7 +191,7 @@ def plan_scan(facts: TableDescription, sample: Sample, options: ScanOptions, res
     tasks = min(asked_tasks or parallelism, segments) if engine == "spark" else 1
     units = read_units(size, options.consistent)
     return ScanPlan(
-        table=facts.name,
+        table=table.name,
         index=options.index,
         consistent=options.consistent,
         item_count=count,

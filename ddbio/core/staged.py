@@ -1,4 +1,4 @@
-"""Describe files that are written but not yet visible; refuse to know where they lie."""
+"""Describe staged files, stored objects and job ids, and name the files of a job."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _FILE_NAME = re.compile(r"part-([A-Za-z0-9_]+)-\d+-\d+-\d+\.")
 
 @dataclass(frozen=True, slots=True)
 class StagedFile:
-    """Hold what completes one staged file, in any process: plain JSON values and no credential.
+    """A staged file: plain JSON values, from which any process can complete it; no credential.
 
     Attributes
     ----------
@@ -40,7 +40,7 @@ class StagedFile:
 
 @dataclass(frozen=True, slots=True)
 class SmallObject:
-    """Hold an object that a commit writes as it is: a manifest of the files' format, say."""
+    """A small object that a commit writes, such as a manifest of the files' format."""
 
     path: str
     text: str
@@ -48,14 +48,14 @@ class SmallObject:
 
 @dataclass(frozen=True, slots=True)
 class StoredObject:
-    """Describe a visible object.
+    """A visible object of a store.
 
     Attributes
     ----------
     path
         Its path relative to the target.
     version
-        What changes when it is replaced.
+        A text that changes when the object is replaced.
     modified_at
         When it was written, in seconds since 1970 by the store's clock.
     """
@@ -68,7 +68,7 @@ class StoredObject:
 
 @dataclass(frozen=True, slots=True)
 class FileNaming:
-    """Name the files of one attempt of one task so that no other attempt uses the same names.
+    """Name the files of one attempt of one task; no other attempt uses the same names.
 
     Raises
     ------
@@ -89,7 +89,7 @@ class FileNaming:
 
 
 def check_job_id(job_id: str) -> None:
-    """Refuse a job id that a file name could not carry unmistakably.
+    """Refuse a job id that could not be recognised in a file name.
 
     Raises
     ------
@@ -101,7 +101,7 @@ def check_job_id(job_id: str) -> None:
 
 
 def started_at(job_id: str) -> datetime | None:
-    """Return when a job of a text that begins with its id started, or None where the id does not tell."""
+    """Return when a job started, by a text that begins with its id; None if the id does not tell."""
     match = _INSTANT.match(job_id)
     try:
         return None if match is None else datetime.strptime(match[0], "%Y%m%dT%H%M%SZ").replace(tzinfo=UTC)
@@ -110,6 +110,6 @@ def started_at(job_id: str) -> datetime | None:
 
 
 def job_of(path: str) -> str:
-    """Return the id of the job that a path was named for, or an empty text where no job named it."""
+    """Return the id of the job whose file a path names, or an empty text."""
     match = _FILE_NAME.match(path.rpartition("/")[2])
     return match[1] if match else ""

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class IndexKey:
-    """Say what an attribute has to be, where an item has it, for the index whose key it is in."""
+    """Say what an attribute of an index's key must be in the items that have it."""
 
     name: str
     tag: str
@@ -37,10 +37,10 @@ class IndexDescription:
 
 @dataclass(frozen=True)
 class TableDescription(Result):
-    """Describe a table as DescribeTable does, in ddbio's words.
+    """Describe a table by what DescribeTable returns.
 
     ``item_count`` and ``size_bytes`` are the service's own, refreshed about every six hours: 0 can mean unknown.
-    ``rcu`` and ``wcu`` are the provisioned rates, or the on-demand maxima where they are set, else None.
+    ``rcu`` and ``wcu`` are the provisioned rates, or the on-demand maxima if they are set, else None.
     """
 
     name: str
@@ -55,7 +55,7 @@ class TableDescription(Result):
     indexes: tuple[IndexDescription, ...] = field(default=())
     wcu: float | None = None
     warm_wcu: float | None = None
-    """Write units per second that the service says the table bears at once, or None."""
+    """Write units per second of the table's warm throughput, or None."""
 
     def index(self, name: str) -> IndexDescription | None:
         """Return the index of that name, or None."""

@@ -1,1 +1,1 @@
-"""Write files and commit them; reach no service: an object store is handed in."""
+"""Files: formats, object stores, and the commit that publishes files whole or not at all."""

@@ -1,8 +1,8 @@
 """Claim a target for a running job, and tell jobs that run from jobs that died.
 
-A claim is a small object ``_ddbio/<job_id>.claim.json`` that its job writes again every few seconds. Ages are
-differences of the store's own timestamps, so no two clocks are compared. A job whose claim has not been renewed for the
-lease is dead; one of this machine whose process is gone is dead at once.
+A claim is a small object, ``_ddbio/<job_id>.claim.json``, which its job writes again every few seconds. Its age is the
+difference of two timestamps of the store, so that no two clocks are compared. A job is dead if its claim was not
+renewed for the time of the lease, or if its process ran on this machine and is gone.
 """
 
 from __future__ import annotations
@@ -31,16 +31,16 @@ if TYPE_CHECKING:
 WriteMode: TypeAlias = Literal["error", "append", "overwrite"]
 
 META = "_ddbio/"
-"""Folder of a target for what jobs write beside their files; Spark, Athena and pyarrow pass over it."""
+"""Folder of a target for what jobs write beside their files; Spark, Athena and pyarrow ignore it."""
 
 FORMAT = 1
 """Version of the layout of claims, intents and manifests."""
 
 PROBE = ".probe"
-"""How the name of an empty object ends by which a job tries what it may do; it is there for a moment."""
+"""End of the name of an empty object that a job writes and deletes to try its permissions."""
 
 LEASE_SECONDS = 90.0
-"""A claim that was not renewed for so long belongs to a dead job."""
+"""A job whose claim was not renewed for so long is dead."""
 
 _RENEWALS = 6
 _SHORTEST_RENEWAL_SECONDS = 0.05
@@ -50,7 +50,7 @@ _LOG = logging.getLogger("ddbio.commit")
 
 @dataclass(frozen=True)
 class ForeignClaim:
-    """Hold what another job's claim says, and how long ago it was renewed."""
+    """The claim of another job, and how long ago it was renewed."""
 
     job_id: str
     mode: WriteMode
@@ -72,14 +72,14 @@ class ForeignClaim:
 
 
 class Claim:
-    """Hold a target for one job from before its first look at the target until after its last write.
+    """Claim a target for one job, from before its first look at the target until after its last write.
 
     Parameters
     ----------
     mode
-        Jobs of mode ``append`` share a target with any other; of ``error`` and ``overwrite`` there is one at a time.
+        A job of mode ``append`` shares a target with any other job; of ``error`` and ``overwrite`` one runs at a time.
     lease_seconds
-        Age at which a claim counts as dead; it is renewed several times within that.
+        Age at which a claim counts as dead; it is renewed several times before.
     """
 
     def __init__(
@@ -90,14 +90,14 @@ class Claim:
         self._path = claim_path(job_id)
 
     def take(self) -> list[ForeignClaim]:
-        """Write the claim, once no other job excludes this one; return the claims of all others.
+        """Write the claim once no other job excludes this one; return the claims of all others.
 
-        A job that seems to run is given one lease to show that it does.
+        A job that may run or have died is given one lease to renew its claim.
 
         Raises
         ------
         TargetError
-            If another job writes to this target that may not be there at the same time, or one of the same id.
+            If another job writes to this target that excludes this one, or one of the same id.
         """
         began, ages = time.monotonic(), dict[str, float]()
         while True:
@@ -117,19 +117,19 @@ class Claim:
             time.sleep(self._renew_seconds * random.uniform(0.05, 0.2))
 
     @contextlib.contextmanager
-    def kept(self) -> Iterator[None]:
+    def renewed(self) -> Iterator[None]:
         """Renew the claim while the context is open."""
         ended = threading.Event()
-        keeper = threading.Thread(target=self._keep, args=(ended,), name="ddbio-claim", daemon=True)
-        keeper.start()
+        renewer = threading.Thread(target=self._renew, args=(ended,), name="ddbio-claim", daemon=True)
+        renewer.start()
         try:
             yield
         finally:
             ended.set()
-            keeper.join()
+            renewer.join()
 
     def require(self) -> None:
-        """Refuse to go on where another job has found this one dead and cleaned up after it.
+        """Refuse to go on if another job took this one for dead and cleaned up after it.
 
         Raises
         ------
@@ -145,15 +145,15 @@ class Claim:
 
     def _refusal(self, rival: ForeignClaim) -> TargetError:
         if rival.job_id == self._job_id:
-            told = f"{rival} runs already: wait for its end, or choose another job id"
+            message = f"{rival} runs already: wait for its end, or choose another job id"
         else:
             ways = "wait for its end, choose another target, or let both jobs append"
-            told = f"target {self._store.uri} is being written to by {rival}: {ways}"
-        return TargetError(told, self._store.uri)
+            message = f"target {self._store.uri} is being written to by {rival}: {ways}"
+        return TargetError(message, self._store.uri)
 
     def _namesakes(self) -> list[ForeignClaim]:
-        """Return the claim of another process that runs, or ran, under this job's id."""
-        # It tells the store's time, and that objects may be written and deleted here.
+        """Return the claim of another process that runs, or ran, under this job's id, if there is one."""
+        # The probe tells the store's time, and that objects may be written and deleted here.
         path = f"{META}{self._job_id}{PROBE}"
         self._store.put(path, b"")
         now = next((each.modified_at for each in self._store.list(path)), 0.0)
@@ -171,21 +171,21 @@ class Claim:
         for each in found:
             # Gone in between: its job has just ended.
             with contextlib.suppress(NotFoundError):
-                stated = parse_state(self._store.read(each.path), each.path)
-                job_id, mode, owner = (stated[name] for name in ("job_id", "mode", "owner"))
+                state = parse_state(self._store.read(each.path), each.path)
+                job_id, mode, owner = (state[name] for name in ("job_id", "mode", "owner"))
                 claims.append(ForeignClaim(job_id, mode, owner, now - each.modified_at, self._lease_seconds))
         return claims
 
     def write(self) -> None:
         """Write the claim, or renew it."""
-        stated = {"format": FORMAT, "job_id": self._job_id, "mode": self._mode, "owner": _this_process()}
-        self._store.put(self._path, format_state(stated))
+        state = {"format": FORMAT, "job_id": self._job_id, "mode": self._mode, "owner": _this_process()}
+        self._store.put(self._path, format_state(state))
 
     def release(self) -> None:
         """Remove the claim."""
         self._store.delete([self._path])
 
-    def _keep(self, ended: threading.Event) -> None:
+    def _renew(self, ended: threading.Event) -> None:
         while not ended.wait(self._renew_seconds):
             try:
                 # A claim that is gone was taken away: to write it again would hide that.
@@ -205,13 +205,13 @@ def is_claim(path: str) -> bool:
     return path.startswith(META) and path.endswith(_ENDING)
 
 
-def format_state(stated: dict[str, Any]) -> bytes:
+def format_state(state: dict[str, Any]) -> bytes:
     """Return a claim, an intent or a manifest as JSON text."""
-    return json.dumps(stated, ensure_ascii=False, indent=1).encode()
+    return json.dumps(state, ensure_ascii=False, indent=1).encode()
 
 
 def parse_state(text: bytes, path: str) -> dict[str, Any]:
-    """Return what a claim, an intent or a manifest states.
+    """Return the contents of a claim, an intent or a manifest.
 
     Raises
     ------
@@ -219,13 +219,13 @@ def parse_state(text: bytes, path: str) -> dict[str, Any]:
         If it was not written by ddbio, or by a version whose layout this one does not know.
     """
     try:
-        stated = json.loads(text)
-        version = stated.get("format", 0)
+        state = json.loads(text)
+        version = state.get("format", 0)
     except (ValueError, AttributeError) as error:
         raise TargetError(f"{path} is not a state that ddbio wrote ({error}): move it away") from None
     if version > FORMAT:
         raise TargetError(f"{path} has format {version}, this ddbio knows {FORMAT}: use the newer ddbio that wrote it")
-    return stated  # type: ignore[no-any-return]
+    return state  # type: ignore[no-any-return]
 
 
 def _this_process() -> dict[str, Any]:
@@ -234,7 +234,7 @@ def _this_process() -> dict[str, Any]:
 
 
 def _process(number: int) -> dict[str, Any]:
-    """Return the number of a process, and the tick at which it started, where the system tells."""
+    """Return the number of a process, and the tick at which it started, if the system tells."""
     with contextlib.suppress(OSError, IndexError):
         # https://man7.org/linux/man-pages/man5/proc_pid_stat.5.html: field 22, the second may hold blanks.
         return {"process": number, "started": Path(f"/proc/{number}/stat").read_text().rpartition(")")[2].split()[19]}
@@ -242,7 +242,7 @@ def _process(number: int) -> dict[str, Any]:
 
 
 def _system() -> str | None:
-    """Return what tells this boot of this machine, or container, from all others; None where nothing does."""
+    """Return what identifies this boot of this machine or container; None if the system does not tell."""
     with contextlib.suppress(OSError):
         boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
         return f"{boot}/{Path('/proc/self/ns/pid').readlink()}"
@@ -250,7 +250,7 @@ def _system() -> str | None:
 
 
 def _has_ended(owner: dict[str, Any]) -> bool:
-    """Return whether a process of this machine has ended; False where that cannot be told."""
+    """Return whether a process of this machine has ended; False if that cannot be known."""
     if owner.get("system") is None or owner.get("system") != _system() or owner.get("started") is None:
         return False
     return bool(_process(owner["process"])["started"] != owner["started"])

@@ -1,8 +1,8 @@
-"""Make one job's output appear whole or not at all on any object store; write no data itself.
+"""Publish the files of a job whole or not at all, on any object store.
 
-A job claims the target. Its commit writes an intent, completes the staged files, deletes what the job replaces, writes
-the small objects of the files' format and the manifest, and drops intent and claim. The commit of a job that died is
-finished by whoever comes next, or undone if staged files are gone; that of a job that runs is left alone.
+A job claims the target and stages its files. Its commit writes an intent, completes the staged files, deletes what the
+job replaces, writes the small objects of the files' format and then the manifest, and deletes intent and claim. The
+next job finishes the commit of a job that died, or undoes it if staged files are gone. It leaves running jobs alone.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 _INTENT = ".intent.json"
 _STAGING = f"{META}staging/"
-# What a job without a claim staged is swept when its id is so much older: its claim went with an attempt to mend it.
+# What a job without a claim staged is deleted when its id is so old: an attempt to repair it deleted the claim.
 _DEAD_AFTER = timedelta(days=7)
 # Completing an upload takes S3 a tenth of a second or more, mostly waiting.
 _THREADS = 16
@@ -39,7 +39,7 @@ _LOG = logging.getLogger("ddbio.commit")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommitInfo:
-    """Hold what the manifest says of a job beside its files.
+    """What a manifest says of a job beside its files.
 
     Attributes
     ----------
@@ -52,9 +52,9 @@ class CommitInfo:
     digest
         Digest of all rows, if one was taken.
     objects
-        What the format of the files wants beside them, in the order in which it is written: after all files.
+        Small objects that the format needs beside the files, in the order in which they are written after the files.
     report
-        What the job reports; whoever runs it again under its id gets this.
+        The job's report; running the job again under its id returns it.
     """
 
     created_at: str
@@ -66,7 +66,7 @@ class CommitInfo:
 
 
 class AlreadyCommittedError(Exception):
-    """Report that an earlier run of the same job is committed: there is nothing to do.
+    """Raised if an earlier run of the same job is committed: there is nothing to do.
 
     Attributes
     ----------
@@ -81,7 +81,7 @@ class AlreadyCommittedError(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
-    """Say where a job's output goes, and what it may do to what is there.
+    """Say where a job's output goes, and what the job may do to what is there.
 
     Attributes
     ----------
@@ -122,9 +122,9 @@ class _Intent:
 
 @contextlib.contextmanager
 def publishing(target: Target, job_id: str) -> Iterator[Publish]:
-    """Claim and prepare a target and hand out what commits to it; leave nothing of the job there if the block raises.
+    """Claim and prepare a target, and hand out the function that publishes files there.
 
-    The job's tasks are to have ended when the block does.
+    Nothing of the job stays at the target if the block raises. The job's tasks must have ended when the block ends.
 
     Raises
     ------
@@ -133,30 +133,30 @@ def publishing(target: Target, job_id: str) -> Iterator[Publish]:
     """
     replaced, claim = prepare(target, job_id), target.claim(job_id)
     try:
-        with claim.kept():
-            yield lambda staged, facts: commit(target, job_id, staged, facts, replaced)
+        with claim.renewed():
+            yield lambda staged, info: commit(target, job_id, staged, info, replaced)
     except BaseException:
         abort(target.store, job_id)
         raise
-    # A renewal may have met the commit's end.
+    # A renewal may have written the claim again after the commit deleted it.
     with contextlib.suppress(DdbioError):
         claim.release()
 
 
 def prepare(target: Target, job_id: str) -> tuple[str, ...]:
-    """Claim a target; return the objects that the job replaces, once it is whole, writable and fit for the mode.
+    """Claim a target and bring it in order; return the objects that the job replaces.
 
-    Commits of jobs that died are finished, or undone where that is impossible, and what such jobs staged is deleted.
-    What an uncommitted job staged is no content; a manifest is content, even one without files.
+    Commits of jobs that died are finished, or undone if that is impossible, and what such jobs staged is deleted. A
+    staged file does not make a target non-empty; a manifest does, even one without files.
 
     Raises
     ------
     AlreadyCommittedError
-        If an earlier run of this job is committed, be it that this call had to finish its commit.
+        If an earlier run of this job is committed; perhaps this call finished its commit.
     TargetError
-        If another job writes to the target that may not be there too; if it holds something and the mode is ``error``;
-        if the mode is ``overwrite`` and it holds what no manifest names, or is no folder of its own; if it is not
-        writable.
+        If another job writes to the target and excludes this one; if the target is not empty and the mode is
+        ``error``; if the mode is ``overwrite`` and the target holds objects that no manifest names, or is more than a
+        folder of output; if it is not writable.
     """
     check_job_id(job_id)
     store, claim = target.store, target.claim(job_id)
@@ -165,7 +165,7 @@ def prepare(target: Target, job_id: str) -> tuple[str, ...]:
     try:
         live, finished = _clean_up(store, others, job_id)
         _require_not_done(target, job_id, finished)
-        # It went with what an earlier run of this job left.
+        # Cleaning up after an earlier run of this job deleted the claim as well.
         claim.write()
         # Better refused now than after the scan.
         store.create(FileNaming(job_id, 0).path(0, "probe")).abort()
@@ -176,23 +176,23 @@ def prepare(target: Target, job_id: str) -> tuple[str, ...]:
 
 
 def commit(
-    target: Target, job_id: str, staged: Sequence[StagedFile], facts: CommitInfo, replaced: Sequence[str] = ()
+    target: Target, job_id: str, staged: Sequence[StagedFile], info: CommitInfo, replaced: Sequence[str] = ()
 ) -> str:
-    """Make the staged files and then their manifest visible; return the manifest's path.
+    """Publish the staged files and then their manifest; return the manifest's path.
 
-    Should it fail, ``abort`` or the next ``prepare`` brings the target to all or nothing.
+    If it fails, ``abort`` or the next ``prepare`` finishes or undoes it.
 
     Parameters
     ----------
     staged
-        The files of the one attempt that counts of every task.
+        The files of one attempt of every task.
     replaced
         What ``prepare`` returned.
 
     Raises
     ------
     TargetError
-        If the job lost its claim, or something came into a target that was to be its own.
+        If the job lost its claim, or another job published files in a target that was to be this job's alone.
     """
     store, claim = target.store, target.claim(job_id)
     claim.require()
@@ -201,22 +201,22 @@ def commit(
         job_id=job_id,
         staged=tuple(staged),
         replaced=tuple(replaced),
-        manifest=_manifest(target, job_id, staged, facts),
-        objects=facts.objects,
+        manifest=_manifest(target, job_id, staged, info),
+        objects=info.objects,
     )
     store.put(intent.path, format_state(asdict(intent)))
     _carry_out(store, intent, claim)
-    # The job is committed: what stays behind now is swept by the next prepare.
+    # The job is committed: the next job deletes what stays behind now.
     with contextlib.suppress(DdbioError):
         _tidy(store, intent)
     return manifest_path(job_id)
 
 
 def abort(store: ObjectStore, job_id: str) -> None:
-    """Leave nothing of the job: no file, no upload, no staging folder, no claim.
+    """Delete everything of the job: files, uploads, staging folder and claim.
 
-    A job that has its manifest stays, and one whose commit has begun to delete what it replaces is finished: either way
-    the target is whole. Call it when the job's tasks have ended, since a running one stages on.
+    A job that has its manifest stays, and a commit that has begun to delete what it replaces is finished: either way
+    the target is whole. Call it after the job's tasks have ended, since a running task stages more.
     """
     intent = _read_intent(store, f"{META}{job_id}{_INTENT}")
     if intent is not None:
@@ -226,12 +226,12 @@ def abort(store: ObjectStore, job_id: str) -> None:
 
 
 def manifest_path(job_id: str) -> str:
-    """Return where a job's manifest lies."""
+    """Return the path of a job's manifest."""
     return f"{META}{job_id}.json"
 
 
 def check_target(target: Target) -> None:
-    """Refuse a target that the mode does not fit, as ``prepare`` would; write nothing, and leave nothing claimed.
+    """Refuse a target that ``prepare`` would refuse because of the mode, without writing anything.
 
     Raises
     ------
@@ -252,37 +252,37 @@ def _require_no_hazard(target: Target) -> None:
         )
 
 
-def _manifest(target: Target, job_id: str, staged: Sequence[StagedFile], facts: CommitInfo) -> dict[str, Any]:
+def _manifest(target: Target, job_id: str, staged: Sequence[StagedFile], info: CommitInfo) -> dict[str, Any]:
     return {
         "format": FORMAT,
         "job_id": job_id,
         "ddbio_version": __version__,
         "mode": target.mode,
         "command": target.command,
-        "created_at": facts.created_at,
-        "source": facts.source,
-        "schema": facts.schema,
-        "digest": facts.digest,
+        "created_at": info.created_at,
+        "source": info.source,
+        "schema": info.schema,
+        "digest": info.digest,
         "rows": sum(each.rows for each in staged),
         "files": [{"path": each.path, "bytes": each.size_bytes, "rows": each.rows} for each in staged],
-        "objects": [each.path for each in facts.objects],
-        "report": facts.report,
+        "objects": [each.path for each in info.objects],
+        "report": info.report,
     }
 
 
 def _clean_up(store: ObjectStore, others: Sequence[ForeignClaim], job_id: str) -> tuple[set[str], list[dict[str, Any]]]:
-    """Finish or undo what dead jobs left; return the ids of jobs that run, and the manifests of commits finished."""
+    """Finish or undo what dead jobs left; return the ids of running jobs, and the manifests of finished commits."""
     live, finished = set[str](), list[dict[str, Any]]()
     for other in others:
         if other.is_live:
             live.add(other.job_id)
         else:
             _LOG.info("%s at %s has died: cleaning up after it", other, store.uri)
-            # First, so that it cannot go on should it only have slept.
+            # First, so that it cannot go on if it was only suspended.
             store.delete([claim_path(other.job_id)])
             finished += _recover(store, other.job_id)
     for each in list(store.list(META)):
-        # A commit without a claim: whoever began to mend it died as well, or the job itself at its very end.
+        # A commit without a claim: a job that began to repair it died too, or the job itself did at its very end.
         if _is_intent(each.path) and (dead := each.path[len(META) : -len(_INTENT)]) not in live:
             finished += _recover(store, dead)
     for staged in store.staged_jobs() - live - {job_id}:
@@ -294,17 +294,17 @@ def _clean_up(store: ObjectStore, others: Sequence[ForeignClaim], job_id: str) -
 
 
 def _recover(store: ObjectStore, job_id: str) -> list[dict[str, Any]]:
-    """Finish the commit of a job that died, and return its manifest; or undo it where staged files are gone."""
+    """Finish the commit of a job that died and return its manifest, or undo it if staged files are gone."""
     intent = _read_intent(store, f"{META}{job_id}{_INTENT}")
     if intent is None:
         store.abort(job_id)
         return []
-    _mend(store, intent)
+    _finish(store, intent)
     return [intent.manifest] if _has_manifest(store, job_id) else []
 
 
 def _require_not_done(target: Target, job_id: str, finished: Sequence[dict[str, Any]]) -> None:
-    """Tell a job that is asked for again from a new one."""
+    """Raise if this job is a run of one that is committed."""
     store, path = target.store, manifest_path(job_id)
     if _has_manifest(store, job_id):
         raise AlreadyCommittedError(parse_state(store.read(path), path))
@@ -321,7 +321,7 @@ def _require_not_done(target: Target, job_id: str, finished: Sequence[dict[str, 
 
 
 def _replaced(target: Target, live: set[str], job_id: str) -> tuple[str, ...]:
-    """Return what the job replaces, or refuse a target that the mode does not fit."""
+    """Return what the job replaces, or refuse a target that the mode does not allow."""
     store = target.store
     if target.mode == "append":
         return ()
@@ -331,11 +331,11 @@ def _replaced(target: Target, live: set[str], job_id: str) -> tuple[str, ...]:
             ways = "choose another target, empty this one, or use mode append or overwrite"
             raise TargetError(f"target {store.uri} is not empty (it holds {first}): {ways}", store.uri)
         return ()
-    # Jobs that append meanwhile are not replaced, also where they ended between the two looks.
+    # Files of jobs that append meanwhile are not replaced, even if such a job ended between the two listings.
     paths = list(found)
     added = {each.path for each in store.list(META)} - set(paths)
-    spared = live | {path[len(META) : -len(".json")] for path in added if _is_manifest(path)} - {job_id}
-    replaced = [path for path in paths if job_of(path) not in spared]
+    retained = live | {path[len(META) : -len(".json")] for path in added if _is_manifest(path)} - {job_id}
+    replaced = [path for path in paths if job_of(path) not in retained]
     foreign = None if target.overwrite_foreign else _foreign(store, replaced)
     if foreign:
         raise TargetError(
@@ -347,19 +347,19 @@ def _replaced(target: Target, live: set[str], job_id: str) -> tuple[str, ...]:
 
 
 def _foreign(store: ObjectStore, paths: Sequence[str]) -> list[str]:
-    """Return the paths that neither lie in ddbio's own folder nor are named by a manifest there."""
+    """Return the paths outside ddbio's own folder that no manifest names."""
     foreign = {path for path in paths if not path.startswith(META)}
     manifests = [path for path in paths if _is_manifest(path)] if foreign else []
     with ThreadPoolExecutor(_THREADS, thread_name_prefix="ddbio-manifest") as pool:
         for path, text in zip(manifests, pool.map(store.read, manifests), strict=True):
-            stated = parse_state(text, path)
-            foreign.difference_update(file["path"] for file in stated.get("files", []))
-            foreign.difference_update(stated.get("objects", []))
+            state = parse_state(text, path)
+            foreign.difference_update(file["path"] for file in state.get("files", []))
+            foreign.difference_update(state.get("objects", []))
     return sorted(foreign)
 
 
 def _require_unchanged(target: Target, job_id: str, replaced: Sequence[str]) -> None:
-    """Refuse to commit beside what another job, that took this one for dead, committed meanwhile."""
+    """Refuse to commit beside what another job, which took this one for dead, committed meanwhile."""
     store = target.store
     if target.mode == "append":
         return
@@ -385,12 +385,12 @@ def _carry_out(store: ObjectStore, intent: _Intent, claim: Claim | None = None) 
     for each in intent.objects:
         store.put(each.path, each.text.encode())
     path, text = manifest_path(intent.job_id), format_state(intent.manifest)
-    # Another process that mends this job writes the same bytes.
+    # Another process that repairs this job writes the same bytes.
     if not store.put_if_absent(path, text) and store.read(path) != text:
         raise TargetError(f"{store.uri}/{path} belongs to another job: job ids must be unique", store.uri)
 
 
-def _mend(store: ObjectStore, intent: _Intent) -> None:
+def _finish(store: ObjectStore, intent: _Intent) -> None:
     if not _has_manifest(store, intent.job_id):
         try:
             _carry_out(store, intent)
@@ -400,10 +400,10 @@ def _mend(store: ObjectStore, intent: _Intent) -> None:
 
 
 def _undo(store: ObjectStore, intent: _Intent) -> None:
-    """Roll a commit back, or mend it where it has deleted what it replaces."""
+    """Roll a commit back, or finish it if it has deleted what it replaces."""
     there = {each.path for each in store.list()} if intent.replaced else set()
     if _has_manifest(store, intent.job_id) or not there.issuperset(intent.replaced):
-        _mend(store, intent)
+        _finish(store, intent)
     else:
         _roll_back(store, intent)
         _tidy(store, intent)
@@ -417,10 +417,10 @@ def _roll_back(store: ObjectStore, intent: _Intent) -> None:
 
 
 def _tidy(store: ObjectStore, intent: _Intent) -> None:
-    # The intent first: without a claim it is anybody's to mend.
+    # The intent first: without a claim any job may repair it.
     store.delete([intent.path])
     store.delete([claim_path(intent.job_id)])
-    # Attempts that lost, or died unheard, staged files that nobody committed.
+    # Attempts that lost or died staged files that nobody committed.
     store.abort(intent.job_id)
 
 
@@ -431,16 +431,16 @@ def _has_manifest(store: ObjectStore, job_id: str) -> bool:
 
 def _read_intent(store: ObjectStore, path: str) -> _Intent | None:
     try:
-        stated = parse_state(store.read(path), path)
+        state = parse_state(store.read(path), path)
     except NotFoundError:
         # Gone in between: its job has just finished.
         return None
     return _Intent(
-        job_id=stated["job_id"],
-        staged=tuple(StagedFile(**each) for each in stated["staged"]),
-        replaced=tuple(stated["replaced"]),
-        manifest=stated["manifest"],
-        objects=tuple(SmallObject(**each) for each in stated.get("objects", [])),
+        job_id=state["job_id"],
+        staged=tuple(StagedFile(**each) for each in state["staged"]),
+        replaced=tuple(state["replaced"]),
+        manifest=state["manifest"],
+        objects=tuple(SmallObject(**each) for each in state.get("objects", [])),
     )
 
 
@@ -458,5 +458,5 @@ def _is_manifest(path: str) -> bool:
 
 
 def _is_content(path: str) -> bool:
-    """Return whether a reader of the target would take an object into account, or a job have ended by it."""
+    """Return whether an object makes a target non-empty: a file that readers see, or a manifest."""
     return not path.startswith(META) or _is_manifest(path)

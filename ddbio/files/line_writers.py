@@ -32,14 +32,14 @@ _GZIP_WINDOW_BITS = 31
 
 
 class StagedGzipFile(NamedTuple):
-    """Hold a staged file and the MD5 of its bytes."""
+    """A staged file and the MD5 of its bytes."""
 
     staged: StagedFile
     md5: bytes
 
 
 class RollingGzipWriter:
-    """Stage one task's lines as gzip files close to the target size.
+    """Stage one task's lines as gzip files close to the target size, as an export has them.
 
     Parameters
     ----------
@@ -48,7 +48,7 @@ class RollingGzipWriter:
     naming
         Names of this attempt of this task.
     folder
-        Of the target, in which the files appear.
+        Folder of the target in which the files appear.
     target_file_bytes
         Compressed size at which a file is closed.
     """
@@ -60,7 +60,7 @@ class RollingGzipWriter:
         self._staged: list[StagedGzipFile] = []
 
     def write(self, lines: bytes, count: int) -> None:
-        """Take so many whole lines."""
+        """Take ``count`` whole lines."""
         if self._file is None:
             path = self._naming.path(len(self._staged), EXTENSION)
             self._file = _GzipFile(self._store.create(f"{self._folder}/{path}"))
@@ -74,7 +74,7 @@ class RollingGzipWriter:
         return self._staged
 
     def abort(self) -> None:
-        """Discard the open file; the finished ones fall with the job."""
+        """Discard the open file; the job's abort discards the finished ones."""
         if self._file:
             self._file.sink.abort()
             self._file = None
@@ -95,13 +95,13 @@ class _GzipFile:
 
     def write(self, lines: bytes, count: int) -> None:
         self._rows += count
-        self._pass_on(self._deflater.compress(lines))
+        self._emit(self._deflater.compress(lines))
 
     def finish(self) -> StagedGzipFile:
-        self._pass_on(self._deflater.flush())
+        self._emit(self._deflater.flush())
         return StagedGzipFile(self.sink.finish(self._rows), self._md5.digest())
 
-    def _pass_on(self, data: bytes) -> None:
+    def _emit(self, data: bytes) -> None:
         if data:
             self._md5.update(data)
             self.size_bytes += self.sink.write(data)
@@ -115,16 +115,16 @@ _THREADS = 2
 
 
 class LineBuffer:
-    """Hold a window of lines in one buffer, which the next window uses again.
+    """Hold a window of lines in one buffer, which the next window reuses.
 
     Parameters
     ----------
-    room_bytes
-        What the window is meant to hold; it grows where that is too little.
+    window_bytes
+        Expected size of a window; the buffer grows if that is too little.
     """
 
-    def __init__(self, room_bytes: int) -> None:
-        self._text = np.empty(room_bytes, np.uint8)
+    def __init__(self, window_bytes: int) -> None:
+        self._text = np.empty(window_bytes, np.uint8)
         self._offsets = [np.zeros(1, np.int64)]
         self.size_bytes = 0
 
@@ -143,7 +143,7 @@ class LineBuffer:
         return self._text[offsets[number] : offsets[number + 1]].tobytes()
 
     def take(self, order: _Words) -> pa.Buffer:
-        """Return the lines of an order, back to back, and forget all lines."""
+        """Return the lines with these numbers, in this order, back to back, and forget all lines."""
         offsets = np.concatenate(self._offsets)
         parts = [None, pa.py_buffer(offsets.data), pa.py_buffer(self._text.data)]
         array: Any = pa.LargeBinaryArray.from_buffers(pa.large_binary(), len(offsets) - 1, parts)
@@ -154,16 +154,16 @@ class LineBuffer:
 
 
 class ImportObjectWriter:
-    """Stage an object for each window of lines, compressed beside the caller's next window.
+    """Stage an object for each window of lines; threads compress it while the caller fills the next window.
 
     Parameters
     ----------
     folder
-        Where below the store's target the objects appear.
+        Folder of the store's target in which the objects appear.
     naming
         Names of the objects.
     ending
-        How they end before the compression's own ending, like ``json``.
+        How names end before the compression's own ending, like ``json``.
     """
 
     def __init__(
@@ -176,28 +176,28 @@ class ImportObjectWriter:
         self._staged: list[StagedFile] = []
         self._random = np.random.default_rng()
 
-    def write(self, lines: LineBuffer, kept: _Words, header: bytes = b"") -> int:
-        """Stage a header and the kept lines of a window, in random order; return their bytes before compression."""
-        text = lines.take(self._random.permutation(kept))
-        if not len(kept):
+    def write(self, lines: LineBuffer, chosen: _Words, header: bytes = b"") -> int:
+        """Stage a header and the chosen lines of a window, in random order; return their bytes before compression."""
+        text = lines.take(self._random.permutation(chosen))
+        if not len(chosen):
             return 0
         if header:
             text = pa.py_buffer(header + text.to_pybytes())
         if len(self._pending) == _THREADS:
             self._staged.append(self._pending.popleft().result())
         path = f"{self._folder}{self._naming.path(len(self._staged) + len(self._pending), self._ending)}"
-        self._pending.append(self._pool.submit(self._put, path, text, len(kept)))
+        self._pending.append(self._pool.submit(self._put, path, text, len(chosen)))
         return text.size
 
     def finish(self) -> list[StagedFile]:
-        """Return what completes the objects."""
+        """Return the staged objects."""
         while self._pending:
             self._staged.append(self._pending.popleft().result())
         self._pool.shutdown()
         return self._staged
 
     def abort(self) -> None:
-        """Wait for what is under way; what was staged is left to the job's abort."""
+        """Wait for objects that are being staged; the job's abort discards them."""
         self._pool.shutdown(cancel_futures=True)
 
     def _put(self, path: str, text: pa.Buffer, count: int) -> StagedFile:
@@ -212,15 +212,15 @@ class ImportObjectWriter:
 
 
 class LineCounter:
-    """Take the place of a writer and keep nothing."""
+    """Count what an ``ImportObjectWriter`` would write."""
 
-    def write(self, lines: LineBuffer, kept: _Words, header: bytes = b"") -> int:
-        """Return the bytes of a header and the kept lines of a window."""
-        return lines.take(kept).size + len(header) * bool(len(kept))
+    def write(self, lines: LineBuffer, chosen: _Words, header: bytes = b"") -> int:
+        """Return the bytes of a header and the chosen lines of a window."""
+        return lines.take(chosen).size + len(header) * bool(len(chosen))
 
 
 def compress(text: pa.Buffer, compression: ImportCompression) -> Any:
-    """Return text as one frame of a codec that the service's import reads.
+    """Return text compressed as the service's import reads it, in one frame.
 
     References
     ----------

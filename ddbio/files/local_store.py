@@ -1,4 +1,4 @@
-"""Keep output in a folder of this machine; stage beside the target, so that completing a file is one rename."""
+"""An object store in a folder of this machine. Files are staged below the target, and completed by a rename."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 _STAGING = "_ddbio/staging"
 # How many folders, from the target upwards, did not exist before the first job came.
-_MADE = "made"
+_CREATED = "made"
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 _NOT_A_FOLDER = frozenset({errno.ENOTDIR, errno.EEXIST})
 _CHUNK_BYTES = 1024 * 1024
@@ -30,27 +30,27 @@ _serial = itertools.count()
 
 
 class LocalSink:
-    """Write one staged file; raise TargetError where the disk is full or refuses."""
+    """Write one staged file; raise TargetError if the disk is full or refuses the write."""
 
     def __init__(self, staged_at: Path, path: str, root: Path) -> None:
         self._staged_at, self._path, self._root = staged_at, path, root
         self._size_bytes = 0
         self.closed = False
-        with _told(root):
+        with _target_errors(root):
             self._file = staged_at.open("wb")
 
     def write(self, data: Buffer, /) -> int:
         """Take all of the bytes; return how many that were."""
         size_bytes = memoryview(data).nbytes
         if not self.closed:
-            with _told(self._root):
+            with _target_errors(self._root):
                 self._file.write(data)
             self._size_bytes += size_bytes
         return size_bytes
 
     def finish(self, rows: int) -> StagedFile:
-        """Return what completes the file once its bytes are on the disk."""
-        with _told(self._root):
+        """Return the staged file once its bytes are on the disk."""
+        with _target_errors(self._root):
             self._file.flush()
             os.fsync(self._file.fileno())
             self._file.close()
@@ -68,7 +68,7 @@ class LocalSink:
 
 
 class LocalStore:
-    """Satisfy an object store in a folder.
+    """Store objects as files of a folder.
 
     Parameters
     ----------
@@ -89,7 +89,7 @@ class LocalStore:
 
     @property
     def hazard(self) -> str | None:
-        """What else would go if the whole target were deleted."""
+        """What else deleting the whole target would delete."""
         here, home = Path.cwd(), Path.home()
         if self._root == self._root.parent:
             return "the root of the file system"
@@ -101,12 +101,12 @@ class LocalStore:
         """Return a sink in the staging folder of the job that the file's name carries."""
         # No pattern for data files matches a staged one.
         staged_at = self._root / _STAGING / job_of(path) / f"{path}.staged"
-        with _told(self._root):
+        with _target_errors(self._root):
             self._make(staged_at.parent)
         return LocalSink(staged_at, path, self._root)
 
     def complete(self, staged: StagedFile) -> None:
-        """Rename the staged file to its place; succeed as well if an earlier call did.
+        """Rename the staged file to its path; do nothing if an earlier call did.
 
         Raises
         ------
@@ -114,7 +114,7 @@ class LocalStore:
             If neither is there.
         """
         source, place = self._root / staged.token["staged_at"], self._root / staged.path
-        with _told(self._root):
+        with _target_errors(self._root):
             place.parent.mkdir(parents=True, exist_ok=True)
             try:
                 source.replace(place)
@@ -126,24 +126,24 @@ class LocalStore:
     def abort(self, job_id: str) -> None:
         """Remove the job's staging folder, and the folders made for it that are empty now."""
         staging = self._root / _STAGING
-        with _told(self._root):
+        with _target_errors(self._root):
             if (staging / job_id).exists():
                 shutil.rmtree(staging / job_id)
-            if not staging.is_dir() or any(entry.name != _MADE for entry in staging.iterdir()):
+            if not staging.is_dir() or any(entry.name != _CREATED for entry in staging.iterdir()):
                 return
-            made = self._made()
-            (staging / _MADE).unlink(missing_ok=True)
+            made = self._created()
+            (staging / _CREATED).unlink(missing_ok=True)
         _remove_empty([staging, staging.parent, *self._from_target()[:made]])
 
     def staged_jobs(self) -> set[str]:
         """Return the ids of the jobs that have a staging folder."""
         staging = self._root / _STAGING
-        with _told(self._root):
+        with _target_errors(self._root):
             return {entry.name for entry in staging.iterdir() if entry.is_dir()} if staging.is_dir() else set()
 
     def list(self, prefix: str = "") -> Iterator[StoredObject]:
         """Yield the files whose path starts with ``prefix``, in the order of their paths; staged ones are not shown."""
-        with _told(self._root):
+        with _target_errors(self._root):
             for folder, folders, names in os.walk(self._root, onerror=_refuse):
                 if Path(folder) == (self._root / _STAGING).parent:
                     folders[:] = [each for each in folders if each != "staging"]
@@ -164,7 +164,7 @@ class LocalStore:
             If there is no such file.
         """
         place = self._root / path
-        with _told_reading(place):
+        with _read_errors(place):
             return place.read_bytes()
 
     def read_chunks(self, path: str) -> Iterator[bytes]:
@@ -176,7 +176,7 @@ class LocalStore:
             If there is no such file.
         """
         place = self._root / path
-        with _told_reading(place):
+        with _read_errors(place):
             file = place.open("rb", buffering=0)
         with file:
             while chunk := file.read(_CHUNK_BYTES):
@@ -191,7 +191,7 @@ class LocalStore:
             If there is no such file.
         """
         place = self._root / entry.path
-        with _told_reading(place), place.open("rb", buffering=0) as file:
+        with _read_errors(place), place.open("rb", buffering=0) as file:
             return os.pread(file.fileno(), length, start)
 
     def put(self, path: str, data: bytes) -> None:
@@ -212,7 +212,7 @@ class LocalStore:
         """Delete files and the folders this leaves empty; those that are not there are passed over."""
         for path in paths:
             place = self._root / path
-            with _told(self._root):
+            with _target_errors(self._root):
                 place.unlink(missing_ok=True)
             _remove_empty([parent for parent in place.parents if self._root in parent.parents])
 
@@ -220,7 +220,7 @@ class LocalStore:
     def _written(self, path: str, data: bytes) -> Iterator[tuple[Path, Path]]:
         place = self._root / path
         temporary = self._root / _STAGING / f"{os.getpid()}.{next(_serial)}"
-        with _told(self._root):
+        with _target_errors(self._root):
             self._make(temporary.parent)
             place.parent.mkdir(parents=True, exist_ok=True)
             try:
@@ -237,12 +237,12 @@ class LocalStore:
         missing = sum(not each.exists() for each in self._from_target())
         folder.mkdir(parents=True, exist_ok=True)
         if missing:
-            (self._root / _STAGING / _MADE).write_text(str(missing))
+            (self._root / _STAGING / _CREATED).write_text(str(missing))
 
-    def _made(self) -> int:
+    def _created(self) -> int:
         # Another task of the job may just be writing it: without a number no folder is taken for made.
         with contextlib.suppress(FileNotFoundError, ValueError):
-            return int((self._root / _STAGING / _MADE).read_text())
+            return int((self._root / _STAGING / _CREATED).read_text())
         return 0
 
     def _may_hold(self, folder: Path, prefix: str) -> bool:
@@ -254,8 +254,8 @@ class LocalStore:
 
 
 @contextlib.contextmanager
-def _told(root: Path) -> Iterator[None]:
-    """Turn the system's refusals into errors that name the target and the way out."""
+def _target_errors(root: Path) -> Iterator[None]:
+    """Turn errors of the operating system into TargetError, which names the target and says what to do."""
     try:
         yield
     except (NotFoundError, TargetError):
@@ -265,8 +265,8 @@ def _told(root: Path) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _told_reading(place: Path) -> Iterator[None]:
-    """Turn the system's refusals to read into errors that name the file."""
+def _read_errors(place: Path) -> Iterator[None]:
+    """Turn errors of reading into errors that name the file."""
     try:
         yield
     except (FileNotFoundError, IsADirectoryError, NotADirectoryError) as error:

@@ -1,4 +1,4 @@
-"""Define what a store of objects must offer so that files appear whole or not at all, and read its objects as files."""
+"""The interface of an object store in which files appear whole or not at all, and a file over one of its objects."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class Sink(Protocol):
-    """Take the bytes of one file without showing any of it; enough of a file for ``pyarrow.PythonFile``."""
+    """Take the bytes of one staged file, which stays invisible; enough of a file for ``pyarrow.PythonFile``."""
 
     closed: bool
 
@@ -23,7 +23,7 @@ class Sink(Protocol):
         ...
 
     def finish(self, rows: int) -> StagedFile:
-        """Return what completes the file once every byte is safe in the store; the file stays invisible."""
+        """Return the staged file, from which the store completes it, once every byte is stored durably."""
         ...
 
     def abort(self) -> None:
@@ -32,7 +32,7 @@ class Sink(Protocol):
 
 
 class ObjectStore(Protocol):
-    """Hold objects under one target; paths are relative to it and use ``/``. Picklable."""
+    """Store objects below one target; paths are relative to it and use ``/``. Picklable."""
 
     @property
     def uri(self) -> str:
@@ -41,15 +41,15 @@ class ObjectStore(Protocol):
 
     @property
     def hazard(self) -> str | None:
-        """What else would go if the whole target were deleted: the working folder, a bucket; None if nothing."""
+        """What else deleting the whole target would delete: the working folder, a bucket; None if nothing."""
         ...
 
     def create(self, path: str) -> Sink:
-        """Return a sink for a file that appears at ``path``, as FileNaming names it, when it is completed."""
+        """Return a sink for a file that appears at ``path``, a name of ``FileNaming``, when it is completed."""
         ...
 
     def complete(self, staged: StagedFile) -> None:
-        """Make a staged file visible; succeed as well if an earlier call did.
+        """Make a staged file visible; do nothing if an earlier call did.
 
         Raises
         ------
@@ -59,7 +59,7 @@ class ObjectStore(Protocol):
         ...
 
     def abort(self, job_id: str) -> None:
-        """Discard all that was staged for a job, also by tasks that were killed."""
+        """Discard everything that was staged for a job, also by tasks that were killed."""
         ...
 
     def staged_jobs(self) -> set[str]:
@@ -67,7 +67,7 @@ class ObjectStore(Protocol):
         ...
 
     def list(self, prefix: str = "") -> Iterator[StoredObject]:
-        """Yield the visible objects whose path starts with ``prefix``; nothing where there is no target."""
+        """Yield the visible objects whose path starts with ``prefix``; nothing if there is no target."""
         ...
 
     def read(self, path: str) -> bytes:
@@ -81,11 +81,11 @@ class ObjectStore(Protocol):
         ...
 
     def read_chunks(self, path: str) -> Iterator[bytes]:
-        """Yield an object's bytes in pieces of about a megabyte; as ``read`` for the rest."""
+        """Yield an object's bytes in pieces of about a megabyte; errors are those of ``read``."""
         ...
 
     def read_range(self, entry: StoredObject, start: int, length: int) -> bytes:
-        """Return a range of an object that ``list`` has shown; fail if it was replaced since, where that can be told.
+        """Return a range of an object that ``list`` has shown; fail if it was replaced since and the store can tell.
 
         Raises
         ------
@@ -108,7 +108,7 @@ class ObjectStore(Protocol):
 
 
 class RangeFile(io.RawIOBase):
-    """Be a readable, seekable file over ranges of one object; every read is a request of its own."""
+    """A seekable file over one object, so that reading a footer costs no whole file; every read is a request."""
 
     def __init__(self, store: ObjectStore, entry: StoredObject) -> None:
         self._store, self._entry = store, entry
@@ -127,16 +127,16 @@ class RangeFile(io.RawIOBase):
         return self._entry.size_bytes
 
     def tell(self) -> int:
-        """Return the place of the next read."""
+        """Return the position of the next read."""
         return self._at
 
     def seek(self, offset: int, whence: int = io.SEEK_SET, /) -> int:
-        """Set the place of the next read; return it."""
+        """Set the position of the next read, and return it."""
         self._at = offset + {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self.size()}[whence]
         return self._at
 
     def read(self, size: int | None = -1, /) -> bytes:
-        """Return so many bytes from here, fewer at the end, all that follow if no number is given."""
+        """Return at most ``size`` bytes from the current position; all that follow if it is None or negative."""
         left = max(0, self.size() - self._at)
         wanted = left if size is None or size < 0 else min(size, left)
         data = self._store.read_range(self._entry, self._at, wanted) if wanted else b""

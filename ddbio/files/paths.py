@@ -1,7 +1,7 @@
-"""Say which paths a glob takes, and what folders called ``name=value`` say of the rows below them; read no file.
+"""Match paths against globs, and take columns from Hive-style folder names, ``name=value``.
 
-Globs are those of a shell: ``*`` and ``?`` stay within a folder, ``**`` crosses folders. A folder that a glob takes is
-taken with all that is in it.
+Globs are those of a shell: ``*`` and ``?`` stay within a folder, ``**`` crosses folders. A folder that a glob matches
+is taken with everything in it.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
 WILD = ("*", "?", "[")
-"""What makes a glob of a path."""
+"""A path that holds one of these is a glob."""
 
 # https://hive.apache.org/docs/latest/user/configuration-properties/ - hive.exec.default.partition.name
 _NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
 _WHOLE = re.compile(r"0|-?[1-9][0-9]{0,37}")
 
 FolderColumns: TypeAlias = tuple[tuple[str, str, str | None], ...]
-"""Name, type S or N, and value of each column that the folders of a file stand for."""
+"""Name, type (S, N or B) and value of each column that the folders of a file give to its rows."""
 
 
 def matcher(pattern: str) -> re.Pattern[str]:
-    """Return what matches whole paths that a glob takes, itself or by one of the folders they are in."""
+    """Return a pattern that fully matches the paths of a glob: files, or files in a folder that the glob matches."""
     parts, place = [], 0
     while place < len(pattern):
         sign = pattern[place]
@@ -51,9 +51,9 @@ def matcher(pattern: str) -> re.Pattern[str]:
 
 
 def folder_columns(paths: Iterable[str], keys: Mapping[str, str]) -> dict[str, FolderColumns]:
-    """Return the columns of each file by the folders ``name=value`` of its path, their types one for all files.
+    """Return the columns that the folders ``name=value`` of each path give; a column has one type in all files.
 
-    A column is a number where all of its values are whole numbers as one writes them, and text otherwise; a key
+    A column is a number if all of its values are whole numbers in their usual form, and text otherwise; a key
     attribute has its own type.
     """
     found = {path: _pairs(path) for path in paths}
@@ -75,14 +75,14 @@ def _pairs(path: str) -> dict[str, str | None]:
 
 
 def with_columns(batch: pa.RecordBatch, columns: Sequence[tuple[str, str, str | None]]) -> pa.RecordBatch:
-    """Return a batch with columns of one value each behind its own; one that the rows have themselves stays."""
+    """Return a batch with constant columns appended; a column that the rows have themselves stays as it is."""
     own = {name_of_field(field) for field in batch.schema}
     for name, tag, value in columns:
         if name in own:
             continue
         # The text of a number keeps every digit.
         field = pa.field(name, pa.binary() if tag == "B" else pa.string(), metadata={DDB_TYPE: tag.encode()})
-        given = value.encode() if tag == "B" and value is not None else value
-        scalar: Any = pa.scalar(given, field.type)
+        exact = value.encode() if tag == "B" and value is not None else value
+        scalar: Any = pa.scalar(exact, field.type)
         batch = batch.append_column(field, pa.repeat(scalar, batch.num_rows))
     return batch

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 # Large enough for Spark and Athena to skip and read in long ranges, small enough to hold beside the pages of a scan.
 _ROW_GROUP_BYTES = 32 * 1024 * 1024
 _ROW_GROUP_ROWS = 1_000_000
-# A file this close to its target is closed: the rest would be a row group of crumbs.
+# A file this close to its target is closed: the rest would be a tiny row group.
 _CLOSE_RATIO = 0.95
 
 
@@ -66,16 +66,16 @@ class RollingWriter:
         self._gathered: list[pa.RecordBatch] = []
         self._gathered_bytes = 0
         self._gathered_rows = 0
-        # Bytes in the file per byte of Arrow, as the last row group had it; at first as if nothing could be saved.
+        # Bytes in the file per byte of Arrow, from the last row group; at first as if nothing were saved.
         self._ratio = 1.0
 
     def write(self, batch: pa.RecordBatch) -> None:
-        """Take a batch's rows; write a row group when enough have come.
+        """Take a batch's rows; write a row group when there are enough.
 
         Raises
         ------
         TargetError, EndpointError, ServiceError, AccessDeniedError
-            If the store refuses bytes; only ``abort`` makes sense then.
+            If the store refuses bytes; call ``abort`` then.
         """
         while batch.num_rows:
             row_bytes = max(1.0, batch.nbytes / batch.num_rows)
@@ -93,12 +93,12 @@ class RollingWriter:
                 self._write_group()
 
     def finish(self, *, keep_empty: bool = False) -> list[StagedFile]:
-        """Return the files of this task, all staged; none if no row came.
+        """Return the staged files of this task; none if there was no row.
 
         Parameters
         ----------
         keep_empty
-            Stage a file without rows where no row came, so that readers find the columns.
+            Stage a file without rows if there was no row, so that readers find the columns.
         """
         self._write_group()
         if keep_empty and self._file is None and not self._staged:
@@ -107,7 +107,7 @@ class RollingWriter:
         return self._staged
 
     def abort(self) -> None:
-        """Discard the open file; the finished ones fall with the job."""
+        """Discard the open file; the job's abort discards the finished ones."""
         if self._file:
             self._file.abort()
             self._file = None

@@ -1,6 +1,6 @@
-"""Read rows of plain JSON and of CSV as exactly as they are written; refuses to guess what a value means.
+"""Read rows of plain JSON and of CSV exactly as they are written.
 
-Arrow's readers do the work wherever they change nothing: they round numbers of more than 15 digits, take texts for
+Arrow's readers do the work unless they would change a value: they round numbers of more than 15 digits, take text for
 times, lose nulls at the head of lists, and have no form for objects that are all empty.
 """
 
@@ -24,18 +24,18 @@ from ddbio.files.file_format import NO_KEYS
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping
 
-# Fewer digits than these a double keeps, but not with every exponent.
+# A double keeps numbers of fewer digits, but not with every exponent.
 _LONG_NUMBER = re.compile(rb"[0-9][0-9.]{15,}(?:[eE][+-]?[0-9]+)?|(?<![0-9.])[0-9.]++[eE][+-]?[0-9]{3,}")
-# What is no plain number, though Arrow reads one: the number of a house, a phone or a piece.
+# Arrow reads a number here, but these are texts: the number of a house, a phone or a part.
 _MARKED = r"^\s*(?:\+|-?0[0-9xX])"
 _MARKED_CELL = re.compile(rb"""(?:^|[,\n\r"])[ \t]*(?:\+|-?0[0-9xX])""")
-# A row that is too large for an item is refused by itself, so it has to be read.
+# A row that is too large for an item is rejected by itself, so it has to be read.
 _BLOCK_BYTES = 16 * 1024 * 1024
 _NUMBER_FIELD = {b"ddb:type": b"N"}
 
 
 def read_json(data: bytes, keys: Mapping[str, str] = NO_KEYS) -> pa.Table:
-    """Return the rows of JSON objects, one after the other.
+    """Return the rows of a sequence of JSON objects.
 
     Parameters
     ----------
@@ -45,7 +45,7 @@ def read_json(data: bytes, keys: Mapping[str, str] = NO_KEYS) -> pa.Table:
     Raises
     ------
     DecodeError
-        If it is anything else.
+        If the text is anything else.
     """
     try:
         table = _read_json_by_arrow(data, _of_type("S", keys))
@@ -55,12 +55,12 @@ def read_json(data: bytes, keys: Mapping[str, str] = NO_KEYS) -> pa.Table:
 
 
 def read_csv(data: bytes, keys: Mapping[str, str] = NO_KEYS) -> pa.Table:
-    """Return the rows of CSV; times stay the texts they are, as do numbers that begin with +, 0x or needless zeros.
+    """Return the rows of CSV; times stay text, as do numbers that begin with +, 0x or needless zeros.
 
     Parameters
     ----------
     keys
-        As for ``read_json``; one of type N is a number in every row, so that a cell that is none spoils its row alone.
+        As for ``read_json``; a key of type N is a number in every row, so that another cell rejects only its row.
 
     Raises
     ------
@@ -95,7 +95,7 @@ def _of_type(tag: str, keys: Mapping[str, str]) -> list[str]:
 
 
 def _as_written(table: pa.Table, written: pa.Table) -> pa.Table:
-    """Return a table with the cells of some columns as they are written, where Arrow has changed one."""
+    """Return a table in which columns that Arrow has changed are the text that is written."""
     for name in written.schema.names:
         place, read = table.schema.get_field_index(name), table.column(name)
         shown = pc.if_else(read.is_valid(), written.column(name), pa.scalar(None, pa.string()))
@@ -109,14 +109,14 @@ def _as_written(table: pa.Table, written: pa.Table) -> pa.Table:
 
 def _csv(data: bytes, texts: Collection[str], only: Collection[str] = ()) -> pa.Table:
     options = pa.csv.ConvertOptions(column_types=dict.fromkeys(texts, pa.string()), include_columns=list(only))
-    # Where cells may hold line ends, blocks are cut with care; that takes longer.
+    # If cells may hold line ends, Arrow cuts blocks with care, which takes longer.
     parsing = pa.csv.ParseOptions(newlines_in_values=b'"' in data)
     reading = pa.csv.ReadOptions(block_size=_BLOCK_BYTES)
     return pa.csv.read_csv(io.BytesIO(data), reading, parsing, options)
 
 
 def _read_json_by_arrow(data: bytes, texts: Collection[str]) -> pa.Table | None:
-    """Return the rows, or None where Arrow cannot read them, or not as they are."""
+    """Return the rows, or None if Arrow cannot read them, or not exactly."""
     try:
         table = pa.json.read_json(io.BytesIO(data))
         wanted = pa.schema(
@@ -145,7 +145,7 @@ def _read_json_exactly(data: bytes) -> pa.Table:
         given.update(item)
         named |= dict.fromkeys(row)
     table = pa.Table.from_batches([from_dynamodb_json(b"\n".join(lines))])
-    # What is null in every row is a column all the same: an update removes it.
+    # An attribute that is null in every row is a column too: an update removes it.
     for name in named:
         if name not in given:
             table = table.append_column(name, pa.nulls(len(lines)))
@@ -162,7 +162,7 @@ def _utf8_json(item: dict[str, Any], line: int) -> bytes:
 
 
 def _members_of(row: dict[str, Any]) -> dict[str, Any]:
-    """Return an object's members as DynamoDB JSON; a null is a missing one."""
+    """Return an object's members as DynamoDB JSON; a null member is missing."""
     return {name: _attribute_of(value) for name, value in row.items() if value is not None}
 
 
@@ -182,7 +182,7 @@ def _attribute_of(value: Any) -> dict[str, Any]:
 
 
 def _timeless(kind: Any) -> Any:
-    """Return a type with texts in the place of times."""
+    """Return a type with text in the place of times."""
     if pa.types.is_timestamp(kind):
         return pa.string()
     if pa.types.is_list(kind):
@@ -207,7 +207,7 @@ def _is_number(kind: Any) -> bool:
 
 
 def _are_exact(texts: Iterable[str]) -> bool:
-    """Return whether doubles stand for the very numbers of some texts."""
+    """Return whether doubles hold the numbers of these texts exactly."""
     return all(_is_exact(text) for text in texts)
 
 
@@ -215,5 +215,5 @@ def _is_exact(text: str) -> bool:
     try:
         return Decimal(repr(float(text))) == Decimal(text.strip())
     except (ValueError, ArithmeticError):
-        # Digits that are no number are a part of some text.
+        # Digits that are no number are part of some text.
         return True

@@ -1,4 +1,4 @@
-"""Make backups and restore them, each awaited, and hold a restored table against what it should be; delete none."""
+"""Make backups and restore them, wait for both, and verify a restored table by count and digest."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 def describe_source(options: BackupCreateOptions) -> TableDescription:
-    """Return what is known of the table that would be backed up."""
+    """Return the description of the table that would be backed up."""
     return describe_table(dynamodb_spec(options), options.table)
 
 
@@ -58,7 +58,7 @@ def list_of(table: str | None, options: ConnectionOptions) -> list[BackupJob]:
 
 
 def plan_of(options: RestoreOptions) -> RestorePlan:
-    """Return the plan of a restore after looking at backup or table, and finding no table of the new name.
+    """Return the plan of a restore, after describing the source and finding no table of the new name.
 
     Raises
     ------
@@ -87,7 +87,7 @@ def plan_of(options: RestoreOptions) -> RestorePlan:
 
 
 def restore(options: RestoreOptions, watch: Watch | None = None) -> RestoreJob:
-    """Make a new table of a backup or of a table's past; return once it can be used and is what it should be.
+    """Make a new table of a backup or of a table's past; return once it can be used and was verified.
 
     Raises
     ------

@@ -136,7 +136,7 @@ def plan_copy(options: CopyOptions) -> CopyPlan:
     created = _must_create(options)
     write = _plan_write(options, created=created)
     facts, options_of_scan = _scan_of(options)
-    scan = plan_of(options_of_scan, facts=facts)
+    scan = plan_of(options_of_scan, table=facts)
     if created:
         described, _ = read_table_definition(dynamodb_spec(options), options.source)
         return CopyPlan(scan, None, create_table_request(described, options))

@@ -24,14 +24,14 @@ _JSON = tuple(f"{ending}{packed}" for ending in (".json", ".jsonl", ".ndjson") f
 
 
 def is_data(name: str) -> bool:
-    """Return whether the name is that of files: an ``s3://`` URI, a path with a slash, or a data file here.
+    """Return whether a name means files (an ``s3://`` URI, a path with a slash, a data file here) rather than a table.
 
     Raises
     ------
     NotFoundError
         There is no such path, and no table can be called so.
     OptionError
-        There is a folder or a file called so, and a table may be too.
+        There is a folder or file of that name, and there may be a table too.
     """
     if name.startswith(("s3://", "s3a://", "file://")):
         return True
@@ -48,7 +48,7 @@ def is_data(name: str) -> bool:
 
 @contextmanager
 def named_errors(store: ObjectStore, path: str) -> Iterator[None]:
-    """Tell which file it is that holds something else than DynamoDB JSON."""
+    """Name the file in errors of decoding."""
     try:
         yield
     except DecodeError as error:
@@ -59,7 +59,7 @@ def named_errors(store: ObjectStore, path: str) -> Iterator[None]:
 
 
 def find_data(name: str, options: ConnectionOptions) -> tuple[ObjectStore, list[str]]:
-    """Return a store and the data files in it, sorted: a single file, or those of a folder without its metadata.
+    """Return a store and the data files in it, sorted: a single file, or those of a folder except metadata.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""Digest the items of a source: a table, files, bytes or Arrow data, in bounded memory."""
+"""Digest the items of a source (a table, files, bytes, Arrow data, a DataFrame) in bounded memory."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def digest_source(source: Source, options: ScanOptions) -> Digest:
     name = os.fspath(source)
     if isinstance(source, os.PathLike) or is_data(name):
         return _of_files(name, options)
-    # What is dropped, refused or no longer told from missing, is so only once it is in columns.
+    # Only the decoder into columns drops or refuses values, and merges NULL and missing.
     if options.nulls == "keep" and options.on_misfit == "rescue" and not options.drop:
         return digest_of_scan(options)
     return digest_of_batches(scan_batches(options))

@@ -1,4 +1,4 @@
-"""Infer a schema from a table, from files of DynamoDB JSON, or from bytes; keep none of the data."""
+"""Infer a schema from a table, from files of DynamoDB JSON, or from bytes."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _FILES_SAMPLED = 4
 
 
 def infer_schema(source: Source, options: ScanOptions) -> ItemSchema:
-    """Return what the items of a source, or a sample of them, look like.
+    """Return the schema of a source's items, or of a sample of them.
 
     Parameters
     ----------
@@ -53,20 +53,20 @@ def infer_schema(source: Source, options: ScanOptions) -> ItemSchema:
     name = os.fspath(source)
     if isinstance(source, os.PathLike) or is_data(name):
         return _of_files(name, options)
-    facts = describe_scan(options)
-    return observe_table(facts, options, LocalBudget(budget_of(facts, options)))
+    table = describe_scan(options)
+    return observe_table(table, options, LocalBudget(budget_of(table, options)))
 
 
 def _of_files(name: str, options: ScanOptions) -> ItemSchema:
     store, paths = find_data(name, options)
     if paths[0].endswith(PARQUET):
         return ItemSchema.from_arrow(read_schema(store, paths[0]))
-    share = -(-options.sample_items // min(len(paths), _FILES_SAMPLED))
+    count_per_file = -(-options.sample_items // min(len(paths), _FILES_SAMPLED))
     sampled = _spread(paths, _FILES_SAMPLED)
     with suppress(DecodeError):
-        return infer_schema_of_bodies([framed_items(read_lines(store, path, share)) for path in sampled])
-    # A document goes on behind those lines, or a file is broken: its whole tells.
-    return ItemSchema.of_items(item for path in sampled for item in _sample(store, path, share))
+        return infer_schema_of_bodies([framed_items(read_lines(store, path, count_per_file)) for path in sampled])
+    # A document is longer than those lines, or a file is broken: read it whole.
+    return ItemSchema.of_items(item for path in sampled for item in _sample(store, path, count_per_file))
 
 
 def _sample(store: ObjectStore, path: str, count: int) -> Iterator[Item]:

@@ -1,4 +1,4 @@
-"""Compile all loops in several processes, for this processor or for all of its kind; decide nothing about loops."""
+"""Compile all loops in several processes, for this processor or for every processor of its kind."""
 
 from __future__ import annotations
 
@@ -16,30 +16,30 @@ from ddbio.errors import OptionError
 _LOG = logging.getLogger("ddbio.kernel")
 
 MOST_PROCESSES = 4
-"""More would compile again what several loops call: the longest loop takes a third of the time."""
+"""More processes would only compile again what several loops call: the longest loop takes a third of the time."""
 
 
 def warm_all(to: str | None = None) -> Path | None:
-    """Compile all loops, or see that they are there; return the folder where they are kept, or None if nowhere.
+    """Compile all loops that are not compiled yet; return the folder that holds them, or None if there is none.
 
     Parameters
     ----------
     to
-        A folder for loops that every processor of this kind runs, to be shipped; by default they are compiled for
-        this one, and kept where the next process of this user looks.
+        A folder for loops to ship, which every processor of this kind runs; by default loops are compiled for this
+        processor, and stored where the next process of this user looks.
 
     Raises
     ------
     OptionError
         If the folder cannot be made.
     """
-    folder = kept_folder() if to is None else _made(to)
+    folder = kept_folder() if to is None else _created(to)
     if folder is None:
         warm()
         return None
     before = dict(os.environ)
     if to is not None:
-        # The processes read it when they start.
+        # The processes read the environment when they start.
         os.environ.update(portable_environment(), DDBIO_KERNEL_DIR="")
     processes = min(MOST_PROCESSES, os.cpu_count() or 1)
     try:
@@ -61,19 +61,19 @@ def warm_all(to: str | None = None) -> Path | None:
 def _begin(folder: Path) -> None:
     threading.Thread(target=_end_with_parent, daemon=True).start()
     keep_in(folder)
-    # Whoever asks for all loops to be compiled need not be warned by each process that this takes its time.
+    # Who compiles all loops need not be warned by each process that this takes time.
     _LOG.setLevel(logging.ERROR)
 
 
 def _end_with_parent() -> None:
-    """End this process where its parent was killed, which tells its pool nothing."""
+    """End this process if its parent was killed, which the pool does not notice."""
     parent = multiprocessing.parent_process()
     if parent is not None:
         parent.join()
         os._exit(1)
 
 
-def _made(to: str) -> Path:
+def _created(to: str) -> Path:
     folder = Path(to).resolve()
     try:
         folder.mkdir(parents=True, exist_ok=True)

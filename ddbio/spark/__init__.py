@@ -1,4 +1,4 @@
-"""Run on Spark: the only package that imports pyspark."""
+"""Everything that runs on Spark; no other package imports pyspark."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ try:
 except ModuleNotFoundError as error:
     raise ModuleNotFoundError(f"ddbio.spark needs {error.name}: pip install 'ddbio[spark]'", name=error.name) from None
 
-from ddbio.spark.batches import write_batch
-from ddbio.spark.registration import register
+from ddbio.spark.registration import register, write_batch
 
 __all__ = ["register", "write_batch"]

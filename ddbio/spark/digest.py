@@ -1,4 +1,4 @@
-"""Digest a DataFrame's rows where they lie, partition by partition; the driver gets one sum from each."""
+"""Digest a DataFrame's rows in its own partitions; the driver merges one digest of each."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def digest_frame(frame: DataFrame, schema: pa.Schema | None) -> Digest:
     """
     declared = _declared_by(frame.schema) if schema is None else schema
     whole = Digest()
-    # Spark looks names with dots up as paths, and its workers cut names at a NUL.
+    # Spark looks up names with dots as paths, and its workers cut names at a NUL.
     numbered = frame.toDF(*[f"_{number}" for number in range(len(frame.columns))])
     for row in numbered.mapInArrow(_digesting(frame.columns, declared), _OUTCOME).collect():
         if row.error is not None:
@@ -52,7 +52,7 @@ def _declared_by(spark_schema: StructType) -> pa.Schema:
         try:
             fields += to_arrow_schema(StructType([field]))
         except SchemaError:
-            # A type that no attribute has, as Spark's times: it has nothing to declare.
+            # A type that no attribute has, as Spark's times: there is nothing to declare.
             continue
     return pa.schema(fields)
 
@@ -61,7 +61,7 @@ def _digesting(names: list[str], declared: pa.Schema) -> Callable[[Iterable[pa.R
     def digest(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         columns, error = ColumnDigest(), None
         for batch in batches:
-            # After an error the rest is only taken, else the worker could not be used again.
+            # After an error the rest is only drained, else Spark could not use the worker again.
             if error is None:
                 try:
                     columns.add_batch(declare_types(batch.rename_columns(names), declared))

@@ -1,15 +1,25 @@
-"""Run the tasks of a job on Spark, one per partition, under one budget that the driver keeps."""
+"""The Spark engine: run the tasks of a job, one per partition, under one budget that the driver serves.
+
+A job runs in a thread of its own, so that the caller can stop it and know when its tasks have ended.
+"""
 
 from __future__ import annotations
 
 import logging
+import signal
+import threading
 import time
+import uuid
+from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from ddbio.budget import BudgetServer
-from ddbio.spark.cpu import CpuMeter
-from ddbio.spark.job import Job
+from pyspark import InheritableThread
+
+from ddbio.budget import BudgetClosedError, BudgetServer
+from ddbio.errors import DdbioError, ServiceError
 from ddbio.spark.session import (
+    CpuMeter,
     budget_place,
     cluster_of,
     is_connect,
@@ -18,18 +28,18 @@ from ddbio.spark.session import (
     start_session,
     task_attempts,
 )
-from ddbio.spark.shuffle import shuffled
-from ddbio.spark.task import FailureList, TaskRunner
+from ddbio.spark.worker import Failure, FailureList, TaskRunner, WorkerTracebackError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    from pyspark import RDD
+    from pyspark import RDD, SparkContext
     from pyspark.accumulators import Accumulator
 
     from ddbio.budget import Budget, LocalBudget
     from ddbio.engine import Shuffle
-    from ddbio.spark.task import Failure
+    from ddbio.spark.worker import Outcome
+
 
 TaskT = TypeVar("TaskT")
 ResultT = TypeVar("ResultT")
@@ -92,10 +102,10 @@ class SparkEngine:
             As :meth:`run`.
         """
 
-        def exchanged(failures: Accumulator[list[Failure]]) -> RDD[TaskT]:
+        def shuffled_tasks(failures: Accumulator[list[Failure]]) -> RDD[TaskT]:
             return shuffled(self._context.parallelize(tasks, len(tasks)), shuffle, failures)
 
-        return self._run(exchanged, shuffle.partitions if tasks else 0, function, budget)
+        return self._run(shuffled_tasks, shuffle.partitions if tasks else 0, function, budget)
 
     def _run(
         self,
@@ -110,8 +120,8 @@ class SparkEngine:
         host, bind, ports = budget_place(self._context)
         with BudgetServer(budget, host, bind=bind, ports=ports) as server:
             rate = budget.units_per_second
-            share = None if rate is None else rate / count
-            runner = TaskRunner(function, server.address, share, task_attempts(self._context), failures, time.time())
+            portion = None if rate is None else rate / count
+            runner = TaskRunner(function, server.address, portion, task_attempts(self._context), failures, time.time())
             job = Job(self._context, tasks(failures).mapPartitions(runner))
             try:
                 job.wait(lambda: failures.value)
@@ -138,7 +148,152 @@ class SparkEngine:
             self._session.stop()
 
 
-def active_parallelism() -> int | None:
+def open_engine(master: str | None, conf: dict[str, str]) -> SparkEngine:
+    """Return an engine on the session that runs in this process, or on one of its own.
+
+    Raises
+    ------
+    OptionError
+        As :class:`SparkEngine` says.
+    """
+    return SparkEngine(master, conf)
+
+
+def running_parallelism() -> int | None:
     """Return the parallelism of the session that runs in this process, or None; start nothing."""
     session = running_session()
     return None if session is None or is_connect(session) else session.sparkContext.defaultParallelism
+
+
+_LOOK_SECONDS = 0.05
+
+# Tasks that watch their budget end by themselves within a page; only then are they interrupted.
+_LEAVE_SECONDS = 5.0
+
+# Spark kills an interrupted Python worker after spark.python.task.killTimeout, 2 s:
+# https://spark.apache.org/docs/4.0.0/configuration.html
+_KILL_SECONDS = 30.0
+
+
+class Job:
+    """Collect an RDD's outcomes in a thread, under a job group of its own."""
+
+    def __init__(self, context: SparkContext, rdd: RDD[Outcome]) -> None:
+        self.group = f"ddbio-{uuid.uuid4().hex}"
+        self.outcomes: list[Outcome] = []
+        self._error: BaseException | None = None
+        self._context = context
+        self._rdd = rdd
+        # Not Thread.join: an interrupt inside it makes CPython 3.11 take a running thread for ended (gh-90882).
+        self._ended = threading.Event()
+
+    def _collect(self) -> None:
+        try:
+            self._context.setJobGroup(self.group, "ddbio", interruptOnCancel=True)
+            self.outcomes = self._rdd.collect()
+        except BaseException as error:  # noqa: BLE001 - whatever ended the job is the caller's business
+            self._error = error
+        finally:
+            self._ended.set()
+
+    def wait(self, failures: Callable[[], list[Failure]]) -> None:
+        """Start the job and return when it has ended well, or raise as soon as a task has failed.
+
+        Raises
+        ------
+        KeyboardInterrupt
+            In the main thread; :meth:`stop` is to follow this as any other error.
+        """
+        with _plain_interrupt():
+            InheritableThread(target=self._collect, name=self.group, daemon=True).start()
+            while not self._ended.wait(_LOOK_SECONDS) and not failures():
+                pass
+        if self._error or failures():
+            raise _first_error(failures(), self._error)
+
+    def stop(self) -> None:
+        """End the job and return when none of its tasks is active, or after half a minute."""
+        self._ended.wait(_LEAVE_SECONDS)
+        self._context.cancelJobGroup(self.group)
+        end = time.monotonic() + _KILL_SECONDS
+        while time.monotonic() < end and not (self._ended.is_set() and self._active_tasks() == 0):
+            time.sleep(_LOOK_SECONDS)
+
+    def stage_ids(self) -> list[int]:
+        """Return the stages that Spark made of this job."""
+        tracker = self._context.statusTracker()
+        jobs = [tracker.getJobInfo(job) for job in tracker.getJobIdsForGroup(self.group)]
+        return [stage for job in jobs if job is not None for stage in job.stageIds]
+
+    def _active_tasks(self) -> int:
+        tracker = self._context.statusTracker()
+        stages = [tracker.getStageInfo(stage) for stage in self.stage_ids()]
+        return sum(stage.numActiveTasks for stage in stages if stage is not None)
+
+
+@contextmanager
+def _plain_interrupt() -> Iterator[None]:
+    """Let Ctrl-C raise KeyboardInterrupt: PySpark's handler would cancel every job before ours can stop its tasks."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before: Any = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def _first_error(failures: list[Failure], ended: BaseException | None) -> BaseException:
+    """Return what the caller is to see: the error that a task raised, rather than that the other tasks were stopped."""
+    for failure in failures:
+        if failure.error is not None:
+            failure.error.__cause__ = WorkerTracebackError(failure.traceback)
+            return failure.error
+    if failures:
+        return BudgetClosedError()
+    # A Java exception's text goes on with its stack; what a Python worker raised is the last line before that.
+    text = str(getattr(ended, "java_exception", None) or ended).partition("\n\tat ")[0].strip()
+    error = ServiceError(f"Spark ended the job: {text.splitlines()[-1] if text else type(ended).__name__}")
+    error.__cause__ = ended
+    return error
+
+
+@dataclass(frozen=True)
+class Splitter:
+    """Split tasks into parts. An error that no retry can mend is reported as a value, and the driver stops the job."""
+
+    split: Callable[[Any], Iterable[tuple[tuple[int, ...], bytes]]]
+    failures: Accumulator[list[Failure]]
+
+    def __call__(self, tasks: Iterator[Any]) -> Iterator[tuple[tuple[int, ...], bytes]]:
+        """Yield the parts of every task of a partition."""
+        try:
+            for task in tasks:
+                yield from self.split(task)
+        except DdbioError as error:
+            if error.retryable:
+                raise
+            self.failures.add([Failure(error, "")])
+
+
+@dataclass(frozen=True)
+class Gather:
+    """Make the one task of a partition out of what arrived there."""
+
+    make: Callable[[int, Iterable[bytes]], Any]
+
+    def __call__(self, partition: int, parts: Iterator[tuple[tuple[int, ...], bytes]]) -> Iterator[Any]:
+        """Yield the task."""
+        yield self.make(partition, (data for _, data in parts))
+
+
+def shuffled(tasks: RDD[Any], shuffle: Shuffle, failures: Accumulator[list[Failure]]) -> RDD[Any]:
+    """Return an RDD with one task in each partition, made of all the parts that are for it."""
+    parts = tasks.mapPartitions(Splitter(shuffle.split, failures))
+    ordered = parts.repartitionAndSortWithinPartitions(shuffle.partitions, _partition_of)
+    return ordered.mapPartitionsWithIndex(Gather(shuffle.gather))
+
+
+def _partition_of(key: tuple[int, ...]) -> int:
+    return key[0]

@@ -1,4 +1,4 @@
-"""Plan and read the DataFrame of a native export: open it in the planner, stream its files in the tasks."""
+"""Read a native export as a DataFrame: Spark's planner opens and samples the export, its tasks stream files."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from ddbio.options import ExportReadOptions, parse_options
 from ddbio.spark.lease_server import request_lease_terms
 from ddbio.spark.reading import fit_batch, rename_option, slice_batch
 from ddbio.spark.types import to_arrow_schema, to_spark_schema
-from ddbio.spark.upkeep import leave_worker
+from ddbio.spark.worker import tidy_worker
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -43,7 +43,7 @@ class ExportFrameOptions(ExportReadOptions):
 
 
 @dataclass(frozen=True)
-class ExportSurvey:
+class ExportReadDescription:
     """Hold an export whose manifests were verified, and the columns of its rows."""
 
     options: ExportFrameOptions
@@ -55,7 +55,7 @@ class ExportSurvey:
         return to_spark_schema(self.columns.rows)
 
 
-def survey_export(values: Mapping[str, str]) -> ExportSurvey:
+def describe_export_read(values: Mapping[str, str]) -> ExportReadDescription:
     """Return the export that the options name, and the columns that a sample of it needs.
 
     Raises
@@ -65,11 +65,11 @@ def survey_export(values: Mapping[str, str]) -> ExportSurvey:
     """
     options = parse_options(ExportFrameOptions, rename_option(values, "source", {"path"}))
     source = open_export(options.source, options)
-    return ExportSurvey(options, source, export_columns(source, options))
+    return ExportReadDescription(options, source, export_columns(source, options))
 
 
-def open_reader(values: Mapping[str, str], survey: ExportSurvey | None, schema: StructType) -> ExportReader:
-    """Return the reader of these columns, of an export surveyed before or, where the user gives the columns, now.
+def open_reader(values: Mapping[str, str], described: ExportReadDescription | None, schema: StructType) -> ExportReader:
+    """Return the reader of these columns, of an export described before or, if the user gives the columns, now.
 
     Raises
     ------
@@ -78,27 +78,27 @@ def open_reader(values: Mapping[str, str], survey: ExportSurvey | None, schema: 
     SchemaError
         If a change has no such column.
     """
-    if survey is not None:
-        return ExportReader(survey, schema, is_given=False)
-    survey = survey_export(values)
-    if survey.columns.keys is None and survey.options.schema is not None:
+    if described is not None:
+        return ExportReader(described, schema, is_given=False)
+    described = describe_export_read(values)
+    if described.columns.keys is None and described.options.schema is not None:
         raise OptionError("the columns are given twice, by .schema() and by the option 'schema': keep one")
-    return ExportReader(_with_columns(survey, to_arrow_schema(schema)), schema, is_given=True)
+    return ExportReader(_with_columns(described, to_arrow_schema(schema)), schema, is_given=True)
 
 
-def _with_columns(survey: ExportSurvey, given: pa.Schema) -> ExportSurvey:
-    """Return the survey with the given types; other attributes keep the sampled ones, in which they decode fastest."""
-    columns = survey.columns
+def _with_columns(described: ExportReadDescription, given: pa.Schema) -> ExportReadDescription:
+    """Return the description with the given types; other attributes keep the sampled types, which decode fastest."""
+    columns = described.columns
     if columns.keys is not None:
         for name in given.names:
             if name not in columns.rows.names:
                 known = ", ".join(columns.rows.names)
                 raise SchemaError(f"{name}: no column of changes; they are {known}: give items' types as option schema")
-        return survey
+        return described
     own = [field for field in given if field.name != RESCUE_NAME]
     names = {name_of_field(field) for field in own} | {field.name for field in own}
     others = [field for field in columns.items if not names & {field.name, name_of_field(field)}]
-    return dataclasses.replace(survey, columns=ExportColumns(pa.schema([*own, *others])))
+    return dataclasses.replace(described, columns=ExportColumns(pa.schema([*own, *others])))
 
 
 @dataclass
@@ -109,27 +109,27 @@ class FileGroup(InputPartition):  # type: ignore[misc]
 
 
 class ExportReader(DataSourceReader):  # type: ignore[misc]
-    """Read an export into the columns that Spark expects; a file that is not what it should be fails its task.
+    """Read an export into the columns that Spark expects; a file that fails its checks fails its task.
 
-    Where the user gives the columns, a value that fits none of them fails the read, unless ``_rescue`` is one of them.
+    If the user gives the columns, a value that does not fit its column fails the read unless ``_rescue`` is one.
     """
 
-    def __init__(self, survey: ExportSurvey, schema: StructType, *, is_given: bool) -> None:
-        self._survey = survey
+    def __init__(self, described: ExportReadDescription, schema: StructType, *, is_given: bool) -> None:
+        self._described = described
         self._columns = to_arrow_schema(schema).remove_metadata()
         self._names = {name_of_field(field) for field in to_arrow_schema(schema)} if is_given else None
 
     def partitions(self) -> list[FileGroup]:
-        """Return the tasks of the Spark partitions, alike in bytes; together they read every file once."""
-        survey = self._survey
+        """Return the tasks of the Spark partitions, about equal in bytes; together they read every file once."""
+        described = self._described
         terms = request_lease_terms(SparkFiles.getRootDirectory(), None)
-        sizes = survey.source.sizes()
+        sizes = described.source.sizes()
         usual = spark_task_count(sizes, available_cores() if terms is None else terms.parallelism)
-        options = survey.options
+        options = described.options
         if self._names is not None and options.on_misfit == "fail":
             # Attributes that nobody asked for may be anything.
             options = dataclasses.replace(options, on_misfit="rescue")
-        tasks = export_tasks(survey.source, survey.columns, options, options.tasks or usual, sizes)
+        tasks = export_tasks(described.source, described.columns, options, options.tasks or usual, sizes)
         return [FileGroup(task) for task in tasks]
 
     def read(self, partition: FileGroup | None) -> Iterator[pa.RecordBatch]:
@@ -141,7 +141,7 @@ class ExportReader(DataSourceReader):  # type: ignore[misc]
                 for batch in batches:
                     yield from slice_batch(fit_batch(self._of_given_columns(batch), self._columns))
         finally:
-            leave_worker()
+            tidy_worker()
 
     def _of_given_columns(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         place = batch.num_columns - 1
@@ -156,7 +156,7 @@ class ExportReader(DataSourceReader):  # type: ignore[misc]
         members = {name: value for name, value in found.items() if name in (self._names or ())}
         if not members:
             return None
-        if RESCUE_NAME not in self._columns.names or self._survey.options.on_misfit == "fail":
+        if RESCUE_NAME not in self._columns.names or self._described.options.on_misfit == "fail":
             advice = f"add '{RESCUE_NAME} string' to .schema(), and do not ask for on_misfit=fail, to have it there"
             raise SchemaError(f"{next(iter(members))}: a value does not fit its column: {advice}")
         return compact_json(members)

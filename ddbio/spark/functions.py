@@ -1,7 +1,7 @@
-"""Turn DynamoDB JSON in a Spark column into a typed struct, and a struct into DynamoDB JSON.
+"""Functions of Spark columns: DynamoDB JSON to a typed struct and back, and keys that identify rows.
 
-Rows hold ``{"Item":{…}}`` or bare ``{…}``. Refuses malformed rows, and items that DynamoDB would not take, unless told
-to make them null.
+Rows hold ``{"Item":{…}}`` or bare ``{…}``. Malformed rows, and items that DynamoDB would not take, are errors; mode
+``PERMISSIVE`` makes them null.
 """
 
 from __future__ import annotations
@@ -13,20 +13,21 @@ import pyarrow as pa
 from pyspark.sql import functions as sql
 from pyspark.sql.types import ArrayType, BinaryType, DataType, MapType, StringType, StructField, StructType
 
+from ddbio.core.loads.idempotency import ADVICE, NULL_PART
 from ddbio.core.schema.arrow import normalize_schema
 from ddbio.core.schema.file import schema_to_json
 from ddbio.core.schema.item_schema import ItemSchema, arrow_schema_of
 from ddbio.errors import OptionError
-from ddbio.spark import columns, pandas_columns
-from ddbio.spark.idempotency import idempotency_key
+from ddbio.spark import column_functions
 from ddbio.spark.types import to_arrow_schema, to_spark_schema, written_schema
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
-    from ddbio.spark.columns import Mode, Nulls
+    from ddbio.spark.column_functions import Mode, Nulls
 
     Schema: TypeAlias = ItemSchema | pa.Schema | StructType
+
 
 __all__ = ["decode_column", "encode_column", "from_dynamodb_json", "idempotency_key", "to_dynamodb_json"]
 
@@ -54,11 +55,11 @@ def from_dynamodb_json(col: Column | str, schema: Schema, *, mode: Mode = "FAILF
     SchemaError
         DynamoDB or Spark has no type for a column.
     """
-    _require("mode", mode, columns.MODES)
-    _require("nulls", nulls, columns.NULLS)
+    _require("mode", mode, column_functions.MODES)
+    _require("nulls", nulls, column_functions.NULLS)
     schema_json, spark_schema = _described(schema)
     column = sql.col(col) if isinstance(col, str) else col
-    # Spark runs a function of another's function in one worker where nothing is between them: a cast it keeps is.
+    # Spark fuses nested Python functions into one worker; casts between them prevent that.
     texts = column.cast(StringType()).cast(BinaryType())
     return _apply(_decoding(schema_json, mode, nulls), texts, _bare(spark_schema)).cast(spark_schema)
 
@@ -82,7 +83,7 @@ def to_dynamodb_json(struct_col: Column | str, schema: Schema, *, mode: Mode = "
     SchemaError
         DynamoDB or Spark has no type for a field.
     """
-    _require("mode", mode, columns.MODES)
+    _require("mode", mode, column_functions.MODES)
     stored, members = _written(schema)
     column = sql.col(struct_col) if isinstance(struct_col, str) else struct_col
     return _apply(_encoding(stored, mode), _struct_of(column, members), StringType())
@@ -93,15 +94,15 @@ def decode_column(
 ) -> DataFrame:
     """Return the frame with a column of DynamoDB JSON replaced by what ``from_dynamodb_json`` makes of it.
 
-    It goes by Arrow in every version of Spark, all columns of the frame with it: select those that are wanted before.
+    Every version of Spark does this through Arrow, with all columns of the frame: select those you need before.
 
     Raises
     ------
     OptionError, SchemaError
         As ``from_dynamodb_json``; the frame has no such column.
     """
-    _require("mode", mode, columns.MODES)
-    _require("nulls", nulls, columns.NULLS)
+    _require("mode", mode, column_functions.MODES)
+    _require("nulls", nulls, column_functions.NULLS)
     schema_json, spark_schema = _described(schema)
     texts = sql.col(_quoted(name)).cast(StringType())
     return _replace(frame, name, texts, _decoding(schema_json, mode, nulls), spark_schema)
@@ -110,7 +111,7 @@ def decode_column(
 def encode_column(frame: DataFrame, name: str, schema: Schema | None = None, *, mode: Mode = "FAILFAST") -> DataFrame:
     """Return the frame with a column of structs replaced by what ``to_dynamodb_json`` makes of it.
 
-    It goes by Arrow in every version of Spark, all columns of the frame with it: select those that are wanted before.
+    Every version of Spark does this through Arrow, with all columns of the frame: select those you need before.
 
     Parameters
     ----------
@@ -122,7 +123,7 @@ def encode_column(frame: DataFrame, name: str, schema: Schema | None = None, *, 
     OptionError, SchemaError
         As ``to_dynamodb_json``; the frame has no such column, or it holds no structs.
     """
-    _require("mode", mode, columns.MODES)
+    _require("mode", mode, column_functions.MODES)
     own = _field_of(frame, name).dataType
     if not isinstance(own, StructType):
         raise OptionError(f"{name}: it holds {own.simpleString()}: name a column of structs")
@@ -145,14 +146,14 @@ def _described(schema: Schema) -> tuple[str, StructType]:
 
 def _decoding(schema_json: str, mode: Mode, nulls: Nulls) -> Callable[[Any], Any]:
     def decode(texts: Any) -> Any:
-        return columns.decode_texts(schema_json, mode, nulls, texts)
+        return column_functions.decode_texts(schema_json, mode, nulls, texts)
 
     return decode
 
 
 def _encoding(stored: bytes, mode: Mode) -> Callable[[Any], Any]:
     def encode(structs: Any) -> Any:
-        return columns.encode_structs(stored, mode, structs)
+        return column_functions.encode_structs(stored, mode, structs)
 
     return encode
 
@@ -187,7 +188,7 @@ def _replace(
 
     fields = [*frame.schema.fields]
     fields[place] = StructField(name, returned, metadata=fields[place].metadata)
-    # Under names that Spark takes from every frame: those with dots it would look up as paths.
+    # Under names that Spark takes from every frame: it would look up those with dots as paths.
     carried = [StructField(f"_{n}", _bare(field.dataType), field.nullable) for n, field in enumerate(fields)]
     numbered = frame.withColumn(name, argument).toDF(*[field.name for field in carried])
     replaced = numbered.mapInArrow(replace, StructType(carried))
@@ -219,7 +220,7 @@ def _apply(function: Callable[[Any], Any], column: Column, returned: DataType) -
     import pandas as pd  # noqa: PLC0415 - heavy
 
     def map_series(batches: Any) -> Any:
-        return pandas_columns.map_series(function, batches)
+        return column_functions.map_series(function, batches)
 
     # Spark reads from the annotations what the function takes and returns.
     map_series.__annotations__ = {"batches": Iterator[pd.Series], "return": Iterator[pd.Series]}
@@ -237,3 +238,64 @@ def _bare(spark_type: Any) -> Any:
             fields = [StructField(field.name, _bare(field.dataType), field.nullable) for field in spark_type.fields]
             return StructType(fields)
     return spark_type
+
+
+# https://spark.apache.org/docs/4.0.0/sql-ref-datetime-pattern.html
+_SECONDS = "yyyy-MM-dd'T'HH:mm:ss.SSSSSS"
+_TIMES = {"timeZone": "UTC", "timestampFormat": _SECONDS + "'Z'", "timestampNTZFormat": _SECONDS}
+
+
+def idempotency_key(*cols: Column | str) -> Column:
+    """Return a key for each row, 64 hexadecimal digits: equal exactly where all the columns are equal.
+
+    It is the key that :func:`ddbio.idempotency_key` makes of the same values in Arrow. A column of floats or of nested
+    values fails the query.
+
+    Raises
+    ------
+    OptionError
+        If no column is named.
+    """
+    if not cols:
+        raise OptionError("idempotency_key needs at least one column")
+    return sql.sha2(sql.concat(*(_part(sql.col(each) if isinstance(each, str) else each) for each in cols)), 256)
+
+
+def _part(column: Column) -> Column:
+    # A column's type is known when Spark plans: it keeps one of these branches.
+    kind, text = sql.typeof(column), column.cast("string")
+    found = (
+        sql.when(kind == "string", _prefixed("S", text))
+        .when(kind.isin("tinyint", "smallint", "int", "bigint"), _prefixed("N", text))
+        .when(kind.startswith("decimal"), _prefixed("N", _plain(text)))
+        .when(kind == "binary", _prefixed("B", text))
+        .when(kind == "boolean", _prefixed("Z", text))
+        .when(kind == "date", _prefixed("D", text))
+        .when(kind == "timestamp", _prefixed("T", _time(column)))
+        .when(kind == "timestamp_ntz", _prefixed("L", _time(column)))
+        .when(kind == "void", sql.lit(None).cast("binary"))
+        .otherwise(sql.raise_error(sql.concat(sql.lit("a column is of type "), kind, sql.lit(f": {ADVICE}"))))
+    )
+    return sql.coalesce(found, sql.lit(NULL_PART.decode()).cast("binary"))
+
+
+def _prefixed(letter: str, text: Column) -> Column:
+    content = text.cast("binary")
+    head = sql.concat(sql.lit(letter), sql.octet_length(content).cast("string"), sql.lit(":"))
+    return sql.concat(head.cast("binary"), content)
+
+
+def _plain(text: Column) -> Column:
+    """Return a decimal's text without exponent and superfluous zeros."""
+    sign = sql.when(text.startswith("-"), "-").otherwise("")
+    # Small ones are spelled like 1.23E-7; there are no large exponents.
+    digits = sql.regexp_replace(text, r"[-.]|E.*", "")
+    exponent = sql.call_function("try_to_number", sql.regexp_extract(text, r"E-(\d+)", 1), sql.lit("99")).cast("int")
+    zeros = sql.call_function("repeat", sql.lit("0"), exponent - 1)
+    spelled = sql.when(text.contains("E"), sql.concat(sign, sql.lit("0."), zeros, digits)).otherwise(text)
+    return sql.when(spelled.contains("."), sql.regexp_replace(spelled, r"\.?0+$", "")).otherwise(spelled)
+
+
+def _time(column: Column) -> Column:
+    # The one way to print a time of either kind independently of the session's zone.
+    return sql.get_json_object(sql.to_json(sql.struct(column.alias("at")), _TIMES), "$.at")

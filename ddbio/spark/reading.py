@@ -1,4 +1,4 @@
-"""Plan and read one DataFrame: survey the table in the planner, stream its segments in the tasks."""
+"""Read a table as a DataFrame: Spark's planner describes and samples the table, its tasks stream segments."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from ddbio.ops.scans.stream import SegmentStream
 from ddbio.options import ScanOptions, parse_options
 from ddbio.spark.lease_server import request_lease_terms
 from ddbio.spark.types import to_arrow_schema, to_spark_schema
-from ddbio.spark.upkeep import leave_worker
+from ddbio.spark.worker import tidy_worker
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -57,17 +57,17 @@ class DataFrameOptions(ScanOptions):
 
 
 @dataclass(frozen=True)
-class Survey:
-    """Hold what is known of a table before its read is planned."""
+class ReadDescription:
+    """Hold what is known of a table when its read is planned."""
 
     options: DataFrameOptions
-    facts: TableDescription
+    table: TableDescription
     sample: Sample
     terms: LeaseTerms | None
 
     @property
     def lease(self) -> BudgetAddress | None:
-        """Return where the driver serves this read's budget."""
+        """Return where the driver serves this read's budget, or None."""
         return None if self.terms is None else self.terms.lease
 
     def spark_schema(self) -> StructType:
@@ -113,13 +113,13 @@ def rename_option(values: Mapping[str, str], own: str, aliases: set[str]) -> dic
     return renamed
 
 
-def survey_table(values: Mapping[str, str]) -> Survey:
-    """Return the facts and a sample of the table that the options name."""
-    return _survey(parse_read_options(values))
+def describe_read(values: Mapping[str, str]) -> ReadDescription:
+    """Return the description and a sample of the table that the options name."""
+    return _described(parse_read_options(values))
 
 
-def survey_columns(values: Mapping[str, str], schema: StructType) -> Survey:
-    """Return the facts of the table, for columns that the user gives; no attribute beyond them is asked for.
+def describe_read_of(values: Mapping[str, str], schema: StructType) -> ReadDescription:
+    """Return the description of the table, for columns that the user gives; no other attribute is read.
 
     A value of another type fails the read unless the schema has the column ``_rescue`` to keep it.
 
@@ -138,15 +138,15 @@ def survey_columns(values: Mapping[str, str], schema: StructType) -> Survey:
         if options.on_misfit == "drop":
             raise OptionError("on_misfit=drop keeps what it does not drop in _rescue: add that column to the schema")
         options = dataclasses.replace(options, on_misfit="fail")
-    return _survey(dataclasses.replace(options, schema=given, columns=columns))
+    return _described(dataclasses.replace(options, schema=given, columns=columns))
 
 
-def _survey(options: DataFrameOptions) -> Survey:
-    facts = describe_scan(options)
-    rate = budget_of(facts, options)
+def _described(options: DataFrameOptions) -> ReadDescription:
+    table = describe_scan(options)
+    rate = budget_of(table, options)
     terms = request_lease_terms(SparkFiles.getRootDirectory(), rate)
     with closing(open_budget(None if terms is None else terms.lease, rate)) as budget:
-        return Survey(options, facts, sample_table(facts, options, budget), terms)
+        return ReadDescription(options, table, sample_table(table, options, budget), terms)
 
 
 def open_budget(lease: BudgetAddress | None, portion: float | None) -> Budget:
@@ -163,20 +163,20 @@ class SegmentGroup(InputPartition):  # type: ignore[misc]
 
 
 class TableReader(DataSourceReader):  # type: ignore[misc]
-    """Read a surveyed table into the columns that Spark expects; asks DynamoDB nothing until a task runs."""
+    """Read a described table into the columns that Spark expects; nothing is requested until a task runs."""
 
-    def __init__(self, survey: Survey, schema: StructType) -> None:
-        self._survey = survey
+    def __init__(self, described: ReadDescription, schema: StructType) -> None:
+        self._described = described
         self._columns = to_arrow_schema(schema).remove_metadata()
 
     def partitions(self) -> list[SegmentGroup]:
         """Return a task for each Spark partition, together every segment once."""
-        survey = self._survey
-        resources = Resources(available_cores(), None if survey.terms is None else survey.terms.parallelism)
-        plan = plan_scan(survey.facts, survey.sample, survey.options, resources)
-        tasks = scan_tasks(plan, survey.options, survey.facts)
+        described = self._described
+        resources = Resources(available_cores(), None if described.terms is None else described.terms.parallelism)
+        plan = plan_scan(described.table, described.sample, described.options, resources)
+        tasks = scan_tasks(plan, described.options, described.table)
         portion = None if plan.rcu_per_second is None else plan.rcu_per_second / len(tasks)
-        if portion is not None and survey.lease is None and len(tasks) > 1:
+        if portion is not None and described.lease is None and len(tasks) > 1:
             log.warning(
                 "each of %d tasks may consume %g read units/s, and leaves what it does not use: "
                 "call ddbio.register(spark) to share %g among those that run",
@@ -186,7 +186,7 @@ class TableReader(DataSourceReader):  # type: ignore[misc]
 
     def read(self, partition: SegmentGroup) -> Iterator[pa.RecordBatch]:
         """Yield the rows of one partition's segments."""
-        budget = open_budget(self._survey.lease, partition.portion_per_second)
+        budget = open_budget(self._described.lease, partition.portion_per_second)
         batches: Any = iter(SegmentStream(partition.task, budget))
         try:
             for batch in batches:
@@ -197,9 +197,10 @@ class TableReader(DataSourceReader):  # type: ignore[misc]
             raise SchemaError(f"{error} (to have that column, add '{RESCUE_NAME} string' to .schema())") from error
         finally:
             # If Spark has seen enough, this ends the waits of the lanes.
+            # If Spark has seen enough, this wakes the lanes that wait for the budget.
             budget.close()
             batches.close()
-            leave_worker()
+            tidy_worker()
 
 
 def fit_batch(batch: pa.RecordBatch, columns: pa.Schema) -> pa.RecordBatch:
@@ -219,7 +220,7 @@ def fit_batch(batch: pa.RecordBatch, columns: pa.Schema) -> pa.RecordBatch:
 
 
 def slice_batch(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-    """Yield the batch in pieces that the JVM's memory is made for."""
+    """Yield the batch in slices that the JVM's default memory can take."""
     pieces = max(1, math.ceil(batch.nbytes / BATCH_BYTES))
     rows = max(1, math.ceil(batch.num_rows / pieces))
     for first in range(0, batch.num_rows, rows):

@@ -1,10 +1,10 @@
-"""Register the data sources with a session so that each read's budget holds over all its tasks."""
+"""Register the data sources with a session, whose driver then serves the budget of each read and write."""
 
 from __future__ import annotations
 
 import atexit
 import logging
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pyspark
 from pyspark import SparkFiles
@@ -15,8 +15,11 @@ from ddbio.spark.lease_server import LeaseServer
 from ddbio.spark.session import budget_place, is_connect
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from collections.abc import Callable
+
+    from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.datasource import DataSource
+
 
 log = logging.getLogger(__name__)
 
@@ -24,7 +27,7 @@ _lease_servers: dict[str, LeaseServer] = {}
 
 
 def register(spark: SparkSession) -> None:
-    """Make the formats ``dynamodb``, ``ddbio`` and ``dynamodb-export`` known, with the budgets of reads kept here.
+    """Make the formats ``dynamodb``, ``ddbio`` and ``dynamodb-export`` known; this process then serves their budgets.
 
     May be called again. A name that PySpark has found by itself, or that another connector owns, stays as it is. On
     Spark Connect, where the driver is elsewhere, each task gets a static share of its read's budget.
@@ -71,3 +74,22 @@ def _keep_budgets(spark: SparkSession) -> None:
         log.warning("each task gets a static share of its read's budget: %s", error)
     else:
         atexit.register(_lease_servers[application].close)
+
+
+def write_batch(table: str, **options: Any) -> Callable[[DataFrame, int], None]:
+    """Return a function for ``foreachBatch`` that writes each micro-batch into a table.
+
+    Parameters
+    ----------
+    table
+        Name or ARN.
+    **options
+        Those of ``df.write.format("dynamodb")``, in snake_case or camelCase.
+    """
+    texts = {name: str(value) for name, value in options.items() if value is not None}
+
+    def write(frame: DataFrame, _: int) -> None:
+        register(frame.sparkSession)
+        frame.write.format("dynamodb").mode("append").options(**texts).save(table)
+
+    return write

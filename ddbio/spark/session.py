@@ -1,4 +1,4 @@
-"""Find the running Spark session or start one; never stop a session that somebody else started."""
+"""The Spark session: find the running one or start one, ask what it runs on, and count its processor time."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import time
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
@@ -21,7 +22,10 @@ from pyspark.sql import SparkSession
 from ddbio.errors import OptionError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
+
+    from ddbio.spark.worker import ProcessTime
+
 
 log = logging.getLogger(__name__)
 
@@ -102,12 +106,12 @@ def driver_host(context: SparkContext) -> str:
 
 
 def is_local(context: SparkContext) -> bool:
-    """Return whether the session's workers run beside the driver, in its JVM's care."""
+    """Return whether the session is in local mode: its workers run on the driver's machine."""
     return bool(context._jsc.sc().isLocal())  # noqa: SLF001 - PySpark's door to the JVM
 
 
 def cluster_of(master: str | None, conf: Mapping[str, str]) -> str | None:
-    """Return the master of the session that runs, or would be started, where its workers are other machines."""
+    """Return the master of the session that runs, or would be started, if its workers are other machines; else None."""
     session = running_session()
     if session is not None and not is_connect(session):
         context = session.sparkContext
@@ -155,17 +159,17 @@ def _launch_jvm(asked: Mapping[str, str]) -> None:
     # Data source planning runs in the JVM's idea of the driver's Python.
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
     settings = SparkConf(loadDefaults=False).setAll([("spark.ui.showConsoleProgress", "false"), *asked.items()])
-    with tempfile.TemporaryFile() as words:
+    with tempfile.TemporaryFile() as log_file:
         # What the JVM and log4j say while they start is noise, unless they fail.
-        quiet: dict[str, Any] = {} if log.isEnabledFor(logging.DEBUG) else {"stderr": words}
+        quiet: dict[str, Any] = {} if log.isEnabledFor(logging.DEBUG) else {"stderr": log_file}
         try:
             SparkContext._ensure_initialized(gateway=launch_gateway(settings, quiet))  # noqa: SLF001
         except PySparkException as error:
-            raise OptionError(f"Spark did not start: {_last_words(words) or error}; check master and conf") from error
+            raise OptionError(f"Spark did not start: {_reason_in(log_file) or error}; check master and conf") from error
 
 
 def _defaults() -> dict[str, str]:
-    """Return our settings where spark-submit, its defaults file and the environment decided nothing."""
+    """Return our settings, as far as spark-submit, its defaults file and the environment decide nothing."""
     decided = SparkConf()
     if not decided.get("spark.master", "").startswith("local"):
         return {}
@@ -173,7 +177,7 @@ def _defaults() -> dict[str, str]:
     return {name: value for name, value in _LOCAL_DEFAULTS.items() if not decided.contains(name)}
 
 
-def _last_words(stream: IO[bytes]) -> str:
+def _reason_in(stream: IO[bytes]) -> str:
     stream.seek(0)
     lines = [line.strip() for line in stream.read().decode(errors="replace").splitlines()]
     telling = [line for line in lines if "Error" in line or "Exception" in line]
@@ -197,3 +201,59 @@ def _java_version(java: str) -> str:
         return subprocess.run([java, "-version"], capture_output=True, text=True, check=False).stderr  # noqa: S603
     except OSError:
         return ""
+
+
+_NANOSECONDS = 1e9
+
+
+class CpuMeter:
+    """Count user + system seconds of driver, workers and JVM: of the whole session if the engine started it.
+
+    A worker counts with its highest value, so that one that is used again is not counted twice. In local mode one JVM
+    does everything; on a cluster it is the driver's, and the executors' time comes from their stages.
+    """
+
+    def __init__(self, context: SparkContext, *, whole_session: bool, began_seconds: float) -> None:
+        self._context = context
+        self._whole_session = whole_session
+        self._driver_began = began_seconds
+        self._jvm_began = 0.0 if whole_session else jvm_seconds(context)
+        self._marks: dict[tuple[str, int], tuple[float, float]] = {}
+        self._stages: set[int] = set()
+
+    def add(self, times: Iterable[ProcessTime]) -> None:
+        """Count what workers report."""
+        for each in times:
+            # What the session's processes did before is ours only if the session is.
+            before = each.ended_seconds if each.began_seconds is None else each.began_seconds
+            new = 0.0 if self._whole_session else before
+            began, ended = self._marks.get(each.process, (new, 0.0))
+            self._marks[each.process] = (began, max(ended, each.ended_seconds))
+
+    def add_stages(self, stages: Iterable[int]) -> None:
+        """Count the executors' time of these stages; in local mode the JVM's process time holds it already."""
+        if not is_local(self._context):
+            self._stages.update(stages)
+
+    def seconds(self) -> float:
+        """Return the sum so far."""
+        driver = time.process_time() - self._driver_began
+        workers = sum(ended - began for began, ended in self._marks.values())
+        jvm = jvm_seconds(self._context) - self._jvm_began
+        return driver + workers + jvm + self._executor_seconds()
+
+    def _executor_seconds(self) -> float:
+        store = self._context._jsc.sc().statusStore()  # noqa: SLF001 - the Python status tracker has no times
+        return sum(float(store.lastStageAttempt(stage).executorCpuTime()) for stage in self._stages) / _NANOSECONDS
+
+
+def jvm_seconds(context: SparkContext) -> float:
+    """Return user + system seconds of the JVM beside this process."""
+    # https://docs.oracle.com/en/java/javase/17/docs/api/jdk.management/com/sun/management/OperatingSystemMXBean.html
+    # The bean's class is hidden by its module, so its public interface is asked for the method.
+    jvm: Any = context._jvm  # noqa: SLF001 - PySpark's door to the JVM
+    gateway: Any = context._gateway  # noqa: SLF001
+    bean = jvm.java.lang.management.ManagementFactory.getOperatingSystemMXBean()
+    interface = jvm.java.lang.Class.forName("com.sun.management.OperatingSystemMXBean")
+    method = interface.getMethod("getProcessCpuTime", gateway.new_array(jvm.java.lang.Class, 0))
+    return float(method.invoke(bean, gateway.new_array(jvm.java.lang.Object, 0))) / _NANOSECONDS

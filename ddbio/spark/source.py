@@ -1,4 +1,4 @@
-"""Be the data sources of ``spark.read.format``; what they do is in ``reading``, ``writing`` and ``export_reading``.
+"""The data sources of ``spark.read.format``; ``reading``, ``writing`` and ``export_reading`` do their work.
 
 PySpark imports this module whenever it looks for data sources, so it imports nothing heavy before it is asked to read.
 """
@@ -13,15 +13,15 @@ if TYPE_CHECKING:
     from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceReader, DataSourceStreamWriter
     from pyspark.sql.types import StructType
 
-    from ddbio.spark.export_reading import ExportSurvey
-    from ddbio.spark.reading import Survey
+    from ddbio.spark.export_reading import ExportReadDescription
+    from ddbio.spark.reading import ReadDescription
 
 
 class DynamoDBSource(DataSource):  # type: ignore[misc]
     """Read or write a DynamoDB table as a DataFrame; its options are those of every scan or write, and ``tasks``."""
 
     # Spark keeps the instance that inferred the schema, and asks the same one for its reader.
-    _survey: Survey | None = None
+    _described: ReadDescription | None = None
 
     @classmethod
     def name(cls) -> str:
@@ -32,15 +32,15 @@ class DynamoDBSource(DataSource):  # type: ignore[misc]
         """Return the columns that a sample of the table shows, or those of the option ``schema``."""
         from ddbio.spark import reading  # noqa: PLC0415 - see above
 
-        self._survey = reading.survey_table(self.options)
-        return self._survey.spark_schema()
+        self._described = reading.describe_read(self.options)
+        return self._described.spark_schema()
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """Return the reader of these columns; a schema given by the user reads no other attributes."""
         from ddbio.spark import reading  # noqa: PLC0415 - see above
 
-        survey = self._survey or reading.survey_columns(self.options, schema)
-        return reading.TableReader(survey, schema)
+        described = self._described or reading.describe_read_of(self.options, schema)
+        return reading.TableReader(described, schema)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:  # noqa: FBT001 - PySpark's own
         """Return the writer of these columns."""
@@ -50,9 +50,9 @@ class DynamoDBSource(DataSource):  # type: ignore[misc]
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802, FBT001 - PySpark's own
         """Return the writer of a stream's micro-batches."""
-        from ddbio.spark import streaming  # noqa: PLC0415 - see above
+        from ddbio.spark import writing  # noqa: PLC0415 - see above
 
-        return streaming.stream_writer(self.options, schema, overwrite=overwrite)
+        return writing.stream_writer(self.options, schema, overwrite=overwrite)
 
 
 class DdbioSource(DynamoDBSource):
@@ -67,7 +67,7 @@ class DdbioSource(DynamoDBSource):
 class ExportSource(DataSource):  # type: ignore[misc]
     """Read a native export of a table as a DataFrame; its options are those of reading an export, and ``tasks``."""
 
-    _survey: ExportSurvey | None = None
+    _described: ExportReadDescription | None = None
 
     @classmethod
     def name(cls) -> str:
@@ -78,11 +78,11 @@ class ExportSource(DataSource):  # type: ignore[misc]
         """Return the columns that a sample of the export shows, or those of the option ``schema``."""
         from ddbio.spark import export_reading  # noqa: PLC0415 - see above
 
-        self._survey = export_reading.survey_export(self.options)
-        return self._survey.spark_schema()
+        self._described = export_reading.describe_export_read(self.options)
+        return self._described.spark_schema()
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """Return the reader of these columns; a schema given by the user leaves out all others."""
         from ddbio.spark import export_reading  # noqa: PLC0415 - see above
 
-        return export_reading.open_reader(self.options, self._survey, schema)
+        return export_reading.open_reader(self.options, self._described, schema)

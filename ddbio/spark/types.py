@@ -1,4 +1,4 @@
-"""Map the Arrow types of item schemas to Spark's and back; refuses what Spark cannot hold exactly."""
+"""Map Arrow types to Spark's and back; a type that the other cannot hold exactly is a SchemaError."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ _SPARK_TYPES = {**dict(_PLAIN), pa.large_string(): StringType, pa.large_binary()
 
 
 def to_spark_schema(schema: pa.Schema) -> StructType:
-    """Return the Spark schema, all nullable; what Arrow's field metadata says of DynamoDB's types stays on the fields.
+    """Return the Spark schema, all nullable; the fields keep the metadata that names DynamoDB's types.
 
     Raises
     ------
@@ -65,7 +65,7 @@ def to_spark_schema(schema: pa.Schema) -> StructType:
 
 
 def to_arrow_schema(schema: StructType) -> pa.Schema:
-    """Return the Arrow schema that Spark expects of record batches for its schema, fields' metadata kept.
+    """Return the Arrow schema of the record batches that Spark expects for its schema; fields keep their metadata.
 
     Raises
     ------
@@ -76,7 +76,7 @@ def to_arrow_schema(schema: StructType) -> pa.Schema:
 
 
 def written_schema(schema: StructType) -> pa.Schema:
-    """Return the Arrow schema of batches that Spark hands out to be written: dates, times and void have a form there.
+    """Return the Arrow schema of the batches that Spark hands to a writer, which may hold dates, times and void.
 
     Raises
     ------

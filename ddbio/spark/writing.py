@@ -1,4 +1,7 @@
-"""Write a DataFrame's partitions into a live table: plan in the planner, write Arrow batches in the tasks."""
+"""Write DataFrames and streams into a live table: Spark's planner plans, its tasks write Arrow batches.
+
+A task or micro-batch that Spark repeats writes its rows again, which the modes make the same as once.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,7 @@ import pyarrow as pa
 from pydantic import Field
 from pydantic.dataclasses import dataclass as options_dataclass
 from pyspark import SparkFiles
-from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
+from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamWriter, WriterCommitMessage
 
 from ddbio.errors import OptionError
 from ddbio.ops.job.storage import dynamodb_spec, new_job_id
@@ -35,18 +38,18 @@ class FrameWriteOptions(WriteOptions):
     """Say how a DataFrame is written."""
 
     tasks: Annotated[int, Field(ge=1, le=100_000)] | None = None
-    """Tasks that write at the same time at most; a rate is divided by it where no driver shares it out."""
+    """Tasks that write at the same time at most; a rate is divided by it if no driver serves a budget."""
 
 
 @dataclass
 class Written(WriterCommitMessage):  # type: ignore[misc]
-    """Carry what one task wrote."""
+    """Count what one task wrote."""
 
     counts: WriteCounts
 
 
 class TableWriter(DataSourceArrowWriter):  # type: ignore[misc]
-    """Write every partition's rows; a task that Spark repeats writes its rows again, to the same end.
+    """Write every partition's rows; a task that Spark repeats writes its rows again, with the same result.
 
     Raises
     ------
@@ -83,3 +86,26 @@ class TableWriter(DataSourceArrowWriter):  # type: ignore[misc]
         # Spark hands on types and drops the fields' metadata, where DynamoDB's own types are.
         fields = [pa.field(field.name, field.type, metadata=self._metadata[field.name]) for field in batch.schema]
         return pa.RecordBatch.from_arrays(batch.columns, schema=pa.schema(fields))
+
+
+# Options of a query that Spark hands to its sink as well.
+_QUERY_OPTIONS = frozenset({"checkpointlocation"})
+
+
+class StreamTableWriter(TableWriter, DataSourceStreamWriter):  # type: ignore[misc]
+    """Write the partitions of every micro-batch; a batch that Spark repeats is written again, with the same result.
+
+    Spark 4.0 hands Arrow batches only to the writers of batches, so this is one of those as well.
+    """
+
+    def commit(self, messages: list[WriterCommitMessage | None], batchId: int | None = None) -> None:  # noqa: N803 - PySpark's own
+        """Do nothing: what a task has written is in the table."""
+
+    def abort(self, messages: list[WriterCommitMessage | None], batchId: int | None = None) -> None:  # noqa: N803 - PySpark's own
+        """Do nothing: the batch comes again."""
+
+
+def stream_writer(values: Mapping[str, str], schema: StructType, *, overwrite: bool) -> DataSourceStreamWriter:
+    """Return the writer of a stream."""
+    ours = {name: value for name, value in values.items() if name.lower() not in _QUERY_OPTIONS}
+    return StreamTableWriter(ours, schema, overwrite=overwrite)

@@ -11,7 +11,7 @@ import pytest
 from ddbio.core.staged import FileNaming, StoredObject
 from ddbio.errors import NotFoundError, TargetError
 from ddbio.files.commit import Target, prepare
-from ddbio.files.local_store import LocalSink, LocalStore, _told
+from ddbio.files.local_store import LocalSink, LocalStore, _target_errors
 
 PART = FileNaming("job", 0).path(0, "parquet")
 
@@ -167,7 +167,7 @@ def test_a_folder_without_permission_is_no_target(locked):
 )
 def test_refusals_of_the_system_are_told_apart(tmp_path, number, text):
     """Every refusal of the system becomes a TargetError that says what to do."""
-    with pytest.raises(TargetError, match=text), _told(tmp_path):
+    with pytest.raises(TargetError, match=text), _target_errors(tmp_path):
         raise OSError(number, os.strerror(number))
 
 

@@ -19,7 +19,7 @@ from ddbio.budget import BudgetClosedError, LocalBudget
 from ddbio.engine import open_engine, running_spark_parallelism
 from ddbio.errors import EndpointError, ServiceError, TargetError
 from ddbio.spark.engine import SparkEngine
-from ddbio.spark.task import WorkerTracebackError
+from ddbio.spark.worker import WorkerTracebackError
 
 # Workers cannot import this file: what they run is defined inside the tests, and travels by value.
 

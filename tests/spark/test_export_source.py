@@ -105,9 +105,9 @@ def test_damaged_file_fails_the_read(home, read):
 def test_missing_file_is_told_before_any_task(home, read):
     """A file that the store does not list is named while the read is planned."""
     path = max((home / "data").iterdir(), key=lambda each: each.stat().st_size)
-    survey = export_reading.survey_export({"path": str(home)})
+    described = export_reading.describe_export_read({"path": str(home)})
     path.unlink()
-    reader = export_reading.ExportReader(survey, survey.spark_schema(), is_given=False)
+    reader = export_reading.ExportReader(described, described.spark_schema(), is_given=False)
     with pytest.raises(ddbio.errors.ExportIncompleteError, match=f"{path.name} is missing"):
         reader.partitions()
 

@@ -177,9 +177,9 @@ def test_register_again(spark, registered):
 def test_static_portions_without_register(things, spark, monkeypatch, caplog):
     """Where nobody registered, each task gets a share of the rate, and the log says once what to do."""
     monkeypatch.setattr("tempfile.tempdir", "/nowhere")
-    survey = reading.survey_table({"table": "things", "endpointurl": things.endpoint_url, "rcupersecond": "300",
+    described = reading.describe_read({"table": "things", "endpointurl": things.endpoint_url, "rcupersecond": "300",
                                    "segments": "6", "tasks": "3"})  # fmt: skip
-    groups = reading.TableReader(survey, survey.spark_schema()).partitions()
+    groups = reading.TableReader(described, described.spark_schema()).partitions()
     assert [group.portion_per_second for group in groups] == [100.0] * 3
     assert len([record for record in caplog.records if "ddbio.register(spark)" in record.message]) == 1
 
@@ -187,7 +187,7 @@ def test_static_portions_without_register(things, spark, monkeypatch, caplog):
 def test_schema_given_twice():
     """The user's schema and the option ``schema`` exclude each other."""
     with pytest.raises(OptionError, match="given twice"):
-        reading.survey_columns({"table": "t", "schema": "{}"}, StructType())
+        reading.describe_read_of({"table": "t", "schema": "{}"}, StructType())
 
 
 def test_batches_fit_sparks_columns():

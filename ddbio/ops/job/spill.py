@@ -1,4 +1,4 @@
-"""Set rows aside by the bucket of their key, where every worker finds them again; keep nothing after the job."""
+"""Spill rows into buckets by the hashes of their keys, to be read again by any worker of the job."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ _OPTIONS = pa.ipc.IpcWriteOptions(compression="lz4")
 
 @dataclass(frozen=True)
 class Spill:
-    """Say where rows are set aside, and in how many buckets; travels to workers."""
+    """Say where rows are spilled, and into how many buckets. Picklable."""
 
     store: ObjectStore
     buckets: int
 
     def put_hashes(self, name: str, hashes: Hashes) -> None:
-        """Keep the hashes of keys."""
+        """Write the hashes of keys."""
         self.store.put(f"hashes/{name}", np.unique(hashes).tobytes())
 
     def hashes(self) -> Hashes:
@@ -37,7 +37,7 @@ class Spill:
         return np.unique(np.concatenate([np.zeros(0, np.uint64), *found]))
 
     def tables(self, kind: str, bucket: int) -> list[pa.Table]:
-        """Return what was set aside in a bucket, in the order of the writers' names."""
+        """Return what was spilled into a bucket, in the order of the writers' names."""
         paths = sorted(each.path for each in self.store.list(f"{kind}/{bucket:05d}/"))
         return [pa.ipc.open_file(self.store.read(path)).read_all() for path in paths]
 
@@ -48,14 +48,14 @@ class Spill:
 
 
 class SpillWriter:
-    """Set one task's rows aside; what a task repeats replaces what it did before.
+    """Spill one task's rows; a repeated task replaces what it wrote before.
 
     Parameters
     ----------
     spill
         The place.
     kind, name
-        Of what, and by whom: rows come back in the order of the names.
+        The kind of the rows, and the writer: rows come back in the order of the writers' names.
     """
 
     def __init__(self, spill: Spill, kind: str, name: str) -> None:
@@ -81,7 +81,7 @@ class SpillWriter:
             self.flush()
 
     def flush(self) -> None:
-        """Put what is held into the store."""
+        """Write the rows held in memory to the store."""
         for bucket, batches in enumerate(self._held):
             if batches:
                 sink = io.BytesIO()

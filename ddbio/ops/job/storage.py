@@ -40,17 +40,17 @@ _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+)://")
 
 
 def dynamodb_spec(options: ConnectionOptions) -> ClientSpec:
-    """Return the recipe of the DynamoDB client that the options ask for."""
+    """Return the recipe of the DynamoDB client for these options."""
     return ClientSpec(options.endpoint_url, options.region, options.profile, options.role_arn, _role(options))
 
 
 def s3_spec(options: ConnectionOptions) -> ClientSpec:
-    """Return the recipe of the S3 client that the options ask for."""
+    """Return the recipe of the S3 client for these options."""
     return ClientSpec(options.s3_endpoint_url, options.region, options.profile, options.role_arn, _role(options))
 
 
 def _role(options: ConnectionOptions) -> tuple[tuple[str, Any], ...]:
-    """Return what the AssumeRole request has beside the role, as the service names it."""
+    """Return the parameters of AssumeRole beside the role, under the service's names."""
     given = {
         "ExternalId": options.external_id,
         "RoleSessionName": options.role_session_name,
@@ -66,7 +66,7 @@ def open_store(uri: str, options: ConnectionOptions) -> ObjectStore:
     Raises
     ------
     OptionError
-        If the URI has another scheme, or is no whole one of S3.
+        If the URI has another scheme, or is not a complete one of S3.
     """
     scheme = _SCHEME.match(uri)
     if _ONE_SLASH.match(uri):
@@ -79,7 +79,7 @@ def open_store(uri: str, options: ConnectionOptions) -> ObjectStore:
 
 
 def protect_sources(target: ObjectStore, mode: WriteMode, sources: Iterable[str]) -> None:
-    """Refuse to overwrite a target that holds what the job reads, told by the sources' whole names.
+    """Refuse to overwrite a target that holds what the job reads.
 
     Raises
     ------
@@ -96,14 +96,14 @@ def protect_sources(target: ObjectStore, mode: WriteMode, sources: Iterable[str]
 
 
 def require_shared(cluster: str | None, places: Mapping[str, str | None], *, shared_paths: bool) -> None:
-    """Refuse local paths that the workers of a cluster would each look for on a disk of their own.
+    """Refuse local paths if the tasks run on a cluster, whose workers have disks of their own.
 
     Parameters
     ----------
     cluster
-        The master of the cluster that runs the tasks; None where this machine does.
+        The master of the cluster that runs the tasks; None if this machine does.
     places
-        What the job reads or writes in its tasks, by the option that names it.
+        The paths or URIs that the tasks read or write, by the option that names them.
 
     Raises
     ------
@@ -129,16 +129,16 @@ _LOG = logging.getLogger("ddbio.commit")
 
 @dataclass(frozen=True)
 class Staging:
-    """Say where a job's files are staged, and what they are like; travels to workers."""
+    """Say where a job's files are staged, and their format and size. Picklable."""
 
     store: ObjectStore
     job_id: str
     files: FileOptions
 
     def write(self, batches: Iterable[pa.RecordBatch], schema: pa.Schema, task: int) -> tuple[StagedFile, ...]:
-        """Stage the batches of one attempt of one task; leave nothing staged when it fails.
+        """Stage the batches of one attempt of one task; if it fails, nothing stays staged.
 
-        The attempt in the file names is drawn at random: no attempt, speculative or not, meets another's files.
+        The attempt's number in the file names is random, so that no two attempts use the same names.
         """
         writer = RollingWriter(self.store, FileNaming(self.job_id, task, secrets.randbelow(10**6)), schema, self.files)
         try:
@@ -150,7 +150,7 @@ class Staging:
             raise
 
     def empty(self, schema: pa.Schema) -> tuple[StagedFile, ...]:
-        """Stage a file without rows: whoever reads the output of an empty source finds its columns."""
+        """Stage a file without rows, so that readers of an empty source's output find its columns."""
         writer = RollingWriter(self.store, FileNaming(self.job_id, 0), schema, self.files)
         return tuple(writer.finish(keep_empty=True))
 
@@ -170,15 +170,15 @@ def open_staging(options: FilesOptions, file_format: Literal["parquet", "orc"] =
 
 
 def target_of(options: FilesOptions | ImportFilesOptions, store: ObjectStore) -> Target:
-    """Return what a job's commit has to know of its target."""
-    asked = {field.name: getattr(options, field.name) for field in dataclasses.fields(options)}
-    del asked["job_id"]
-    command = hashlib.blake2b(f"{type(options).__name__} {asked}".encode(), digest_size=16).hexdigest()
+    """Return the target of a job's commit."""
+    given = {field.name: getattr(options, field.name) for field in dataclasses.fields(options)}
+    del given["job_id"]
+    command = hashlib.blake2b(f"{type(options).__name__} {given}".encode(), digest_size=16).hexdigest()
     return Target(store=store, mode=options.mode, overwrite_foreign=options.overwrite_foreign, command=command)
 
 
 def committed_report(kind: type[ReportT], committed: AlreadyCommittedError) -> ReportT:
-    """Return the report of an earlier run of the same job, and log that nothing was done.
+    """Return the report of an earlier run of the same job, and log that nothing was run.
 
     Raises
     ------
@@ -194,5 +194,5 @@ def committed_report(kind: type[ReportT], committed: AlreadyCommittedError) -> R
 
 
 def new_job_id() -> str:
-    """Return a new job id: its UTC instant, so that ids sort by age, and eight random digits."""
+    """Return a new job id: the UTC time, so that ids sort by age, and eight random digits."""
     return f"{datetime.now(UTC):%Y%m%dT%H%M%SZ}_{secrets.token_hex(4)}"

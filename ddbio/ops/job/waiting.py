@@ -1,4 +1,4 @@
-"""Look at a job of the service until it ends, ever less often; change nothing about it."""
+"""Wait for a job of the service: describe it until it ends, ever less often."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 _FIRST_PAUSE_SECONDS = 0.5
 _GROWTH = 1.5
-# Of exports, imports, bulk puts, backups and tables. What is none of these runs, also if it is new to this version.
+# Of exports, imports, bulk puts, backups and tables. Any other status, even one new to this version, is a running one.
 _ENDED = frozenset(
     {
         "ACTIVE",
@@ -30,7 +30,7 @@ _ENDED = frozenset(
 
 
 class Job(Protocol):
-    """Tell of a job what every kind has."""
+    """What every kind of job has."""
 
     @property
     def arn(self) -> str:
@@ -39,7 +39,7 @@ class Job(Protocol):
 
     @property
     def status(self) -> str:
-        """Return where it is, in the service's own word."""
+        """Return its status as the service names it."""
         ...
 
 
@@ -49,12 +49,12 @@ JobT = TypeVar("JobT", bound=Job)
 def await_end(
     describe: Callable[[], JobT], options: WaitPolicyOptions, watch: Callable[[JobT, float], None] | None = None
 ) -> JobT:
-    """Return a job as it is described once it runs no longer.
+    """Return the description of a job once it has ended.
 
     Parameters
     ----------
     watch
-        Is told the job and the seconds waited so far, after each look.
+        Called with the job and the seconds waited so far, after each description.
 
     Raises
     ------
@@ -63,7 +63,7 @@ def await_end(
     EndpointError, ThrottledError
         If the endpoint has not answered for ``deadline_seconds``.
     KeyboardInterrupt
-        With the news that the job goes on.
+        Its message says that the job goes on.
     """
     clock = Clock()
     seen_at, pause = 0.0, _FIRST_PAUSE_SECONDS

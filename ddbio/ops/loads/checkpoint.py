@@ -163,7 +163,7 @@ def open_checkpoints(
     claim = Claim(store, job_id, "append")
     claim.take()
     try:
-        with claim.kept():
+        with claim.renewed():
             yield _read(store, job_id)
     finally:
         claim.release()

@@ -49,17 +49,17 @@ def read_table(options: ScanOptions) -> pa.Table:
 
 
 def digest_of_scan(options: ScanOptions) -> Digest:
-    """Return count and digest of what a scan reads, by the bytes of its pages; nothing becomes a column.
+    """Return count and digest of what a scan reads, computed from the bytes of its pages without any columns.
 
     Raises
     ------
     DdbioError
         As :func:`scan_batches` says.
     """
-    facts = describe_scan(options)
-    budget = LocalBudget(budget_of(facts, options))
+    table = describe_scan(options)
+    budget = LocalBudget(budget_of(table, options))
     try:
-        (task,) = scan_tasks(plan_of(options, budget, facts), options, facts)
+        (task,) = scan_tasks(plan_of(options, budget, table), options, table)
         stream = PageStream(replace(task, digest=True), budget, _Nothing)
         with closing(iter(stream)) as blocks:
             deque(blocks, 0)
@@ -69,7 +69,7 @@ def digest_of_scan(options: ScanOptions) -> Digest:
 
 
 class _Nothing:
-    """Make nothing of pages."""
+    """Decode nothing."""
 
     def __init__(self) -> None:
         self.log = MisfitLog()
@@ -81,10 +81,10 @@ class _Nothing:
 
 
 def _open(options: ScanOptions) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
-    facts = describe_scan(options)
-    budget = LocalBudget(budget_of(facts, options))
-    plan = plan_of(options, budget, facts)
-    (task,) = scan_tasks(plan, options, facts)
+    table = describe_scan(options)
+    budget = LocalBudget(budget_of(table, options))
+    plan = plan_of(options, budget, table)
+    (task,) = scan_tasks(plan, options, table)
     return plan.schema, _batches(SegmentStream(task, budget), budget)
 
 
@@ -98,12 +98,12 @@ def _batches(stream: SegmentStream, budget: LocalBudget) -> Iterator[pa.RecordBa
 
 
 def digest_of_table(table: str, options: ConnectionOptions) -> Digest:
-    """Return count and digest of a table's items, read as the options' connection says.
+    """Return count and digest of a table's items, read over the connection of other options.
 
     Raises
     ------
     NotFoundError, AccessDeniedError, EndpointError, ThrottledError
         As of any scan.
     """
-    # NULL is told from missing, and what was written last is seen.
+    # NULL differs from missing, and the scan sees the last writes.
     return digest_of_scan(ScanOptions(**connection_of(options), table=table, nulls="keep", consistent=True))

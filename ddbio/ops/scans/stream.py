@@ -1,4 +1,4 @@
-"""Read one task's segments on several lanes and hand out record batches; write nothing."""
+"""Read the segments of one task on several lanes, and yield what becomes of the pages: record batches, or lines."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ QUEUED_BYTES = 8 * 1024 * 1024
 
 @dataclass(frozen=True)
 class ScanTask:
-    """Give a worker everything it needs, picklable: what to read, into which columns, by how many lanes."""
+    """Everything that a worker needs, picklable: what to read, into which columns, on how many lanes."""
 
     number: int
     spec: ClientSpec
@@ -49,7 +49,7 @@ class ScanTask:
     deadline_seconds: float = 600.0
     accept_encoding: AcceptEncoding = "identity"
     rotates: bool = False
-    """Whether all segments are read at once, a page of each in turn, and not one after the other."""
+    """Whether a lane reads one page of each segment in turn, rather than one segment after the other."""
 
 
 @dataclass
@@ -72,23 +72,23 @@ MadeT_co = TypeVar("MadeT_co", bound=_Sized, covariant=True)
 
 
 class PageDecoder(Protocol[MadeT_co]):
-    """Make blocks of pages; used by one lane at a time."""
+    """Make blocks of the items of pages; one lane uses it at a time."""
 
     @property
     def log(self) -> MisfitLog:
-        """Return the count of what fitted no column so far."""
+        """Return the misfits so far."""
         ...
 
     def decode_batches(self, data: bytes, framing: Literal["page"], /) -> Sequence[MadeT_co]:
-        """Return what becomes of a page's items."""
+        """Return the blocks that a page's items become."""
         ...
 
 
 class PageStream(Generic[BlockT]):
-    """Iterate over what becomes of a task's pages; ``counts`` is complete when the iteration has ended.
+    """Iterate over the blocks that a task's pages become; ``counts`` is complete when the iteration has ended.
 
-    Each lane is a thread that takes the next segment when it has finished one, so a long segment holds up no other;
-    where segments are read in rotation, it does so after each page. The first error of any lane ends the stream.
+    Each lane is a thread that takes the next segment when it has finished one, so that a long segment holds up no
+    other; if segments are read in rotation, it does so after each page. The first error of any lane ends the stream.
     Closing the iterator early stops the lanes.
 
     Parameters
@@ -105,7 +105,7 @@ class PageStream(Generic[BlockT]):
         self._retry_policy = RetryPolicy(task.deadline_seconds, threading.Event())
         self._waiting: deque[SegmentRequest | Iterator[Page]] = deque(task.requests)
         self._being_read = 0
-        # A decoder holds several pages' worth of scratch: no more of them than cores can work at once.
+        # A decoder holds several pages' worth of scratch: there are no more of them than cores.
         self._decoders: SimpleQueue[PageDecoder[BlockT]] = SimpleQueue()
         self._queue: deque[BlockT] = deque()
         self._queued_bytes = 0
@@ -178,9 +178,9 @@ class PageStream(Generic[BlockT]):
             self._changed.notify_all()
 
     def _next(self) -> Iterator[Page] | None:
-        """Return the pages of the next segment, or what is left of them; None when there are no more."""
+        """Return the pages of the next segment, or the rest of them; None if there are no more."""
         with self._changed:
-            # What another lane reads now may have to be read on.
+            # A segment that another lane reads now may come back.
             self._changed.wait_for(lambda: self._is_ending or self._waiting or not self._being_read)
             if self._is_ending or not self._waiting:
                 return None
@@ -195,7 +195,7 @@ class PageStream(Generic[BlockT]):
         return self._stop.is_set() or self._error is not None
 
     def _read(self, pages: Iterator[Page], digest: JsonDigest) -> bool:
-        """Deliver what a turn brings; return whether there may be more."""
+        """Deliver one segment's pages, or one page in rotation; return whether there may be more."""
         for page in pages:
             self._count(page)
             for block in self._decode(page, digest) if page.count else ():
@@ -216,7 +216,7 @@ class PageStream(Generic[BlockT]):
         try:
             if self._task.digest:
                 digest.add(page.items, "page")
-            # In pieces: one batch of a wide table would be copied once more.
+            # As several batches: one batch of a wide table would be copied once more.
             return decoder.decode_batches(page.items, "page")
         finally:
             self._decoders.put(decoder)

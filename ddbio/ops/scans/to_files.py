@@ -1,4 +1,4 @@
-"""Scan a table into Parquet files, on any engine: whole, or not at all."""
+"""Scan a table into files on any engine: the job, its tasks, and the manifests of a scan in the format of an export."""
 
 from __future__ import annotations
 
@@ -42,15 +42,15 @@ _LOG = logging.getLogger("ddbio.scan")
 
 
 class Watch(Protocol):
-    """Follow a running job, to show it to somebody."""
+    """Follow a running job, to show its progress."""
 
     def running(self, plan: ScanPlan, budget: LocalBudget) -> AbstractContextManager[None]:
-        """Show the plan, then the budget's usage while the context is open."""
+        """Show the plan, then the use of the budget while the context is open."""
         ...
 
 
 class Unwatched:
-    """Follow nothing."""
+    """Show nothing."""
 
     def running(self, plan: ScanPlan, budget: LocalBudget) -> AbstractContextManager[None]:
         """Return a context that does nothing."""
@@ -82,12 +82,12 @@ def scan_to_files(
     clock = Clock()
     if options.engine == "spark":
         require_shared(cluster_of(master, conf), {"dest": options.dest}, shared_paths=options.shared_paths)
-    facts = describe_scan(options)
+    table = describe_scan(options)
     staging = open_staging(options)
     try:
         # An engine raises only after its tasks have ended.
-        with commit.publishing(target_of(options, staging.store), staging.job_id) as complete:
-            return _run(_Job(options, facts, staging), complete, clock, _Settings(master, conf, watch or Unwatched()))
+        with commit.publishing(target_of(options, staging.store), staging.job_id) as publish:
+            return _run(_Job(options, table, staging), publish, clock, _Settings(master, conf, watch or Unwatched()))
     except commit.AlreadyCommittedError as done:
         return committed_report(ScanReport, done)
 
@@ -95,7 +95,7 @@ def scan_to_files(
 @dataclass(frozen=True)
 class _Job:
     options: ScanToFilesOptions
-    facts: TableDescription
+    table: TableDescription
     staging: Staging
 
     @property
@@ -106,15 +106,15 @@ class _Job:
         return () if self.is_export else self.staging.empty(plan.schema)
 
     def tasks(self, plan: ScanPlan) -> list[FilesTask]:
-        return [FilesTask(scan, self.staging) for scan in scan_tasks(plan, self.options, self.facts)]
+        return [FilesTask(scan, self.staging) for scan in scan_tasks(plan, self.options, self.table)]
 
-    def facts_of(self, plan: ScanPlan, report: ScanReport, objects: tuple[SmallObject, ...]) -> commit.CommitInfo:
+    def commit_info(self, plan: ScanPlan, report: ScanReport, objects: tuple[SmallObject, ...]) -> commit.CommitInfo:
         return commit.CommitInfo(
             created_at=datetime.now(UTC).isoformat(timespec="seconds"),
             source={
-                "table_arn": self.facts.arn,
-                "table_id": self.facts.table_id,
-                "key": dict(self.facts.key_types),
+                "table_arn": self.table.arn,
+                "table_id": self.table.table_id,
+                "key": dict(self.table.key_types),
                 "index": plan.index,
                 "columns": plan.columns,
             },
@@ -132,11 +132,11 @@ class _Settings:
     watch: Watch
 
 
-def _run(job: _Job, complete: commit.Publish, clock: Clock, settings: _Settings) -> ScanReport:
+def _run(job: _Job, publish: commit.Publish, clock: Clock, settings: _Settings) -> ScanReport:
     options, staging = job.options, job.staging
-    budget = LocalBudget(budget_of(job.facts, options))
+    budget = LocalBudget(budget_of(job.table, options))
     began_at = datetime.now(UTC)
-    plan = plan_of(options, budget, job.facts)
+    plan = plan_of(options, budget, job.table)
     if plan.engine == "spark":
         cluster = cluster_of(settings.master, settings.conf)
         require_shared(cluster, {"dest": options.dest}, shared_paths=options.shared_paths)
@@ -150,7 +150,7 @@ def _run(job: _Job, complete: commit.Publish, clock: Clock, settings: _Settings)
             results = engine.run(write_lines_task if job.is_export else write_task, job.tasks(plan), budget)
         files = [file for result in results for file in result.staged] or job.without_rows(plan)
         digest = _merged([result.digest for result in results]).hexdigest() if options.digest else None
-        objects = export_objects(staging, options, job.facts, began_at, results) if job.is_export else ()
+        objects = export_objects(staging, options, job.table, began_at, results) if job.is_export else ()
         usage = budget.usage()
         report = ScanReport(
             table=plan.table,
@@ -174,7 +174,7 @@ def _run(job: _Job, complete: commit.Publish, clock: Clock, settings: _Settings)
             files=file_reports(options.dest, files),
             digest=digest,
         )
-        complete(files, job.facts_of(plan, report, objects))
+        publish(files, job.commit_info(plan, report, objects))
         cpu_seconds = round(cpu_planned + engine.cpu_seconds(), 3)
     _LOG.info("scan %s: %d rows in %.1f s, %.1f RCU", plan.table, report.rows, clock.seconds(), report.rcu_consumed)
     return replace(report, seconds=round(clock.seconds(), 3), cpu_seconds=cpu_seconds)
@@ -189,7 +189,7 @@ def _merged(digests: Sequence[Digest]) -> Digest:
 
 @dataclass(frozen=True)
 class FilesTask:
-    """Give a worker one task's scan and the place its rows go to."""
+    """Everything that a worker needs to scan one task into files."""
 
     scan: ScanTask
     staging: Staging
@@ -197,7 +197,7 @@ class FilesTask:
 
 @dataclass(frozen=True)
 class FilesResult:
-    """Carry back what a task read, and what completes its files; of an export's files their checksums, in order."""
+    """What a task read, and its staged files; if they are an export's, their checksums in the same order."""
 
     staged: tuple[StagedFile, ...]
     items: int
@@ -209,7 +209,7 @@ class FilesResult:
 
 
 def write_task(task: FilesTask, budget: Budget) -> FilesResult:
-    """Read one task's segments into staged files; leave nothing staged when it fails."""
+    """Read one task's segments into staged files; if it fails, nothing stays staged."""
     stream = SegmentStream(task.scan, budget)
     rescued = 0
 
@@ -219,7 +219,7 @@ def write_task(task: FilesTask, budget: Budget) -> FilesResult:
             rescued += batch.num_rows - batch.column(batch.num_columns - 1).null_count
             yield batch
 
-    # Closed in any case, so that no lane reads on for a writer that failed.
+    # Closed in any case, so that no lane goes on reading for a writer that failed.
     with closing(iter(stream)) as batches:
         staged = task.staging.write(counted(batches), task.scan.schema, task.scan.number)
     counts = stream.counts
@@ -231,7 +231,7 @@ FOLDER = "data"
 
 
 def write_lines_task(task: FilesTask, budget: Budget) -> FilesResult:
-    """Write one task's segments into staged files of lines; leave nothing staged when it fails."""
+    """Write one task's segments into staged files of lines, as an export has; if it fails, nothing stays staged."""
     stream = PageStream(task.scan, budget, PageSplitter)
     staging = task.staging
     naming = FileNaming(staging.job_id, task.scan.number, secrets.randbelow(10**6))
@@ -254,11 +254,11 @@ def write_lines_task(task: FilesTask, budget: Budget) -> FilesResult:
 def export_objects(
     staging: Staging,
     options: ScanToFilesOptions,
-    facts: TableDescription,
+    table: TableDescription,
     began: datetime,
     results: Sequence[FilesResult],
 ) -> tuple[SmallObject, ...]:
-    """Return what makes the files an export: the summary, by which readers know that it has completed, comes last."""
+    """Return the manifests of an export; the last is the summary, which tells readers that the export is complete."""
     files = [
         manifest.ExportFile(staged.path.rpartition("/")[2], staged.rows, md5)
         for result in results
@@ -268,8 +268,8 @@ def export_objects(
     listed = manifest.files_text(files, prefix)
     summary = manifest.summary_text(
         export_id=f"{int(began.timestamp() * 1000):014d}-{secrets.token_hex(4)}",
-        table_arn=facts.arn,
-        table_id=facts.table_id,
+        table_arn=table.arn,
+        table_id=table.table_id,
         times=(began, datetime.now(UTC)),
         bucket=bucket,
         prefix=prefix,
@@ -284,7 +284,7 @@ def export_objects(
 
 
 def _place(uri: str) -> tuple[str, str]:
-    """Return bucket and prefix of a target, with its slash; neither of a local folder."""
+    """Return bucket and prefix (with its slash) of a target; empty texts for a local folder."""
     scheme, _, path = uri.rpartition("://")
     if not scheme:
         return "", ""

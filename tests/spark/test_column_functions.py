@@ -11,8 +11,8 @@ from pyspark.sql import functions as sql
 from pyspark.sql.pandas.serializers import ArrowStreamPandasUDFSerializer
 
 from ddbio.errors import OptionError
+from ddbio.spark.column_functions import map_series
 from ddbio.spark.functions import from_dynamodb_json, to_dynamodb_json
-from ddbio.spark.pandas_columns import map_series
 
 pytestmark = pytest.mark.skipif(hasattr(sql, "arrow_udf"), reason="Spark has Arrow functions")
 

@@ -10,7 +10,7 @@ import pytest
 
 from ddbio.budget import LocalBudget
 from ddbio.engine import open_engine
-from ddbio.spark import upkeep
+from ddbio.spark import worker
 
 
 @pytest.fixture
@@ -28,7 +28,7 @@ def archives(tmp_path, monkeypatch):
 
 def test_only_spark_s_archives_are_forgotten(archives):
     """An archive of the user's, which may be replaced, stays known, so that it is looked at before the next task."""
-    upkeep._forget_archives()
+    worker._forget_archives()
     assert {name for name, path in archives.items() if path in sys.path_importer_cache} == {
         "mine.zip",
         "my-pyspark.zip",
@@ -37,7 +37,7 @@ def test_only_spark_s_archives_are_forgotten(archives):
 
 def test_modules_of_a_forgotten_archive_are_still_found(archives, monkeypatch):
     """What lies in an archive can be imported after its importer was forgotten."""
-    upkeep._forget_archives()
+    worker._forget_archives()
     monkeypatch.syspath_prepend(archives["pyspark.zip"])
     assert importlib.import_module("inside_0").VALUE == 1
 

@@ -1,8 +1,13 @@
-"""Run one task inside a Spark worker and carry its result, or what it raised, back to the driver as a value."""
+"""What runs in a Spark worker: one task, whose result or error goes back to the driver as a value.
+
+It also makes what PySpark does around every task cheap, without changing anything that PySpark can observe.
+"""
 
 from __future__ import annotations
 
+import gc
 import os
+import re
 import socket
 import sys
 import time
@@ -10,13 +15,13 @@ import traceback
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
+from zipimport import zipimporter
 
 from pyspark import TaskContext
 from pyspark.accumulators import AccumulatorParam
 
 from ddbio.budget import BudgetClient, BudgetClosedError
 from ddbio.errors import DdbioError, ServiceError
-from ddbio.spark.upkeep import leave_worker
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -26,13 +31,14 @@ if TYPE_CHECKING:
     from ddbio.budget import Budget, BudgetAddress
     from ddbio.budget.local import RequestCounts
 
+
 # Processor time this worker had used before it saw any of our code.
 _cpu_at_import = time.process_time()
 
 
 @dataclass(frozen=True)
 class ProcessTime:
-    """State a process's user + system seconds at a task's begin and end; no begin where the session is older."""
+    """Give a process's user + system seconds at a task's begin and end; no begin for a daemon older than the job."""
 
     process: tuple[str, int]
     began_seconds: float | None
@@ -40,7 +46,7 @@ class ProcessTime:
 
 
 class WorkerTracebackError(Exception):
-    """Show where in a worker an error was raised, as the cause of that error in the driver."""
+    """Show where in a worker an error was raised: the cause of that error in the driver."""
 
 
 @dataclass(frozen=True)
@@ -53,7 +59,7 @@ class Failure:
 
 @dataclass(frozen=True)
 class Outcome:
-    """Carry one task's result or failure, the time its processes took, and what its driver could not be told before."""
+    """Carry a task's result or failure, the time of its processes, and counts that have not reached the driver yet."""
 
     result: Any
     failure: Failure | None
@@ -77,7 +83,7 @@ class FailureList(AccumulatorParam):  # type: ignore[misc]
 
 @dataclass(frozen=True)
 class TaskRunner:
-    """Run a partition's tasks; what can be carried as a value is, so that Spark neither retries nor rewords it.
+    """Run a partition's tasks. Errors become values where possible, so that Spark neither retries nor rewords them.
 
     Retryable errors, and exceptions nobody expected, are raised for Spark to retry; at the last attempt they are
     values like the others.
@@ -91,7 +97,7 @@ class TaskRunner:
     job_began_at: float
 
     def __call__(self, tasks: Iterator[Any]) -> Iterator[Outcome]:
-        """Yield every task's outcome; drains its input, else the worker could not be used again."""
+        """Yield every task's outcome. The input is drained, else Spark could not use the worker again."""
         for task in tasks:
             yield self._outcome(task)
 
@@ -106,7 +112,7 @@ class TaskRunner:
             self.failures.add([failure])
         finally:
             unreported = client.close()
-        leave_worker()
+        tidy_worker()
         ended = ProcessTime((socket.gethostname(), os.getpid()), began, time.process_time())
         return Outcome(result, failure, (ended, *_daemon_time(self.job_began_at)), unreported)
 
@@ -128,17 +134,17 @@ def _unexpected(error: Exception) -> ServiceError:
 
 
 def _worker_began(job_began_at: float) -> float:
-    """Return the time to count this task from; a worker's first task answers for its start and the imports as well."""
+    """Return the time to count this task from; a worker's first task includes its start and the imports."""
     global _cpu_at_import
     began, _cpu_at_import = min(_cpu_at_import, time.process_time()), float("inf")
-    seen = _look_at(os.getpid())
+    seen = _process_of(os.getpid())
     return 0.0 if seen is not None and seen.started_at > job_began_at else began
 
 
 def _daemon_time(job_began_at: float) -> tuple[ProcessTime, ...]:
-    """Return what PySpark's forking parent of this worker has used, where the system tells."""
+    """Return what PySpark's daemon, which forks the workers, has used, if the system tells."""
     spec = getattr(sys.modules["__main__"], "__spec__", None)
-    seen = _look_at(os.getppid()) if spec is not None and spec.name == "pyspark.daemon" else None
+    seen = _process_of(os.getppid()) if spec is not None and spec.name == "pyspark.daemon" else None
     if seen is None:
         return ()
     began = 0.0 if seen.started_at > job_began_at else None
@@ -150,7 +156,7 @@ class _Process(NamedTuple):
     cpu_seconds: float
 
 
-def _look_at(pid: int) -> _Process | None:
+def _process_of(pid: int) -> _Process | None:
     try:
         # https://man7.org/linux/man-pages/man5/proc_pid_stat.5.html: fields 14, 15 and 22, counted after the name.
         fields = Path(f"/proc/{pid}/stat").read_text("ascii", "replace").rpartition(")")[2].split()
@@ -158,3 +164,37 @@ def _look_at(pid: int) -> _Process | None:
         return None
     user, system, start = (int(fields[place]) / os.sysconf("SC_CLK_TCK") for place in (11, 12, 19))
     return _Process(time.time() - time.clock_gettime(time.CLOCK_BOOTTIME) + start, user + system)
+
+
+# Spark's own, on a worker's path, do not change while it runs; a user's may be replaced, and must be looked at again.
+_OWN_ARCHIVE = re.compile(r"(pyspark|py4j-[\w.]+-src)\.zip|spark-core_[\w.-]+\.jar")
+
+_frozen_in: set[int] = set()
+
+
+def tidy_worker() -> None:
+    """Make the end of a task, and the begin of the next, cheap in this process."""
+    _forget_archives()
+    _keep_modules()
+
+
+def _forget_archives() -> None:
+    """Forget the importers of Spark's own archives; Python makes them again when needed, from what it knows of them.
+
+    PySpark invalidates all importers before each task. Until Python 3.13, each of them then reads its whole archive:
+    a tenth of a second.
+    """
+    for path, importer in list(sys.path_importer_cache.items()):
+        if isinstance(importer, zipimporter) and _OWN_ARCHIVE.fullmatch(re.split(r"[\\/]", importer.archive)[-1]):
+            del sys.path_importer_cache[path]
+
+
+def _keep_modules() -> None:
+    """Free the garbage, once a process, and let later collections leave alone what is loaded by then.
+
+    PySpark collects all garbage after each task: without this it looks at every object of every module each time.
+    """
+    if os.getpid() not in _frozen_in:
+        _frozen_in.add(os.getpid())
+        gc.collect()
+        gc.freeze()
