@@ -15,7 +15,7 @@ def register(spark: Any) -> None:
     """Make the formats ``dynamodb``, ``ddbio`` and ``dynamodb-export`` known to a Spark session.
 
     May be called again. A name that PySpark has found by itself, or that another connector owns, stays as it is. On
-    Spark Connect, whose driver is elsewhere, each task gets a static share of its read's budget.
+    Spark Connect, whose driver is elsewhere, each task gets a static portion of its read's budget.
 
     Parameters
     ----------

@@ -30,7 +30,7 @@ def register(spark: SparkSession) -> None:
     """Make the formats ``dynamodb``, ``ddbio`` and ``dynamodb-export`` known; this process then serves their budgets.
 
     May be called again. A name that PySpark has found by itself, or that another connector owns, stays as it is. On
-    Spark Connect, where the driver is elsewhere, each task gets a static share of its read's budget.
+    Spark Connect, where the driver is elsewhere, each task gets a static portion of its read's budget.
 
     Raises
     ------
@@ -71,7 +71,7 @@ def _keep_budgets(spark: SparkSession) -> None:
         _lease_servers[application] = LeaseServer(application, host, context.defaultParallelism, bind=bind, ports=ports)
     except (OSError, AttributeError) as error:
         # No Unix sockets here, or no private folder: what is left is safe, only slower.
-        log.warning("each task gets a static share of its read's budget: %s", error)
+        log.warning("each task gets a static portion of its read's budget: %s", error)
     else:
         atexit.register(_lease_servers[application].close)
 
