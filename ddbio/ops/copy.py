@@ -1,4 +1,4 @@
-"""Copy a table into another one, which may lie in another region or account; create it like the first where asked."""
+"""Copy a table into another one, also across regions and accounts; create the target like the source if asked."""
 
 from __future__ import annotations
 
@@ -41,9 +41,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class CopyPlan(Result):
-    """State a copy before it starts: its scan, its write, and the request that creates the target, if any.
+    """Describe a copy before it starts: its scan, its write, and the CreateTable request of a new target.
 
-    ``write`` is None where the target does not exist yet.
+    ``write`` is None if the target does not exist yet.
     """
 
     scan: ScanPlan
@@ -53,7 +53,7 @@ class CopyPlan(Result):
 
 @dataclass(frozen=True)
 class CopyReport(Report):
-    """State what a copy did.
+    """Report what a copy did.
 
     Attributes
     ----------
@@ -72,9 +72,9 @@ class CopyReport(Report):
     seconds, cpu_seconds
         Wall time, and user + system seconds of this process.
     verified
-        Whether the target was found to hold what was read; null where nobody asked.
+        Whether the target was found to hold what was read; null without ``verify``.
     digest
-        Digest of what was read, where it was compared.
+        Digest of what was read, with ``verify``.
     """
 
     source: str
@@ -109,7 +109,7 @@ def create_like(options: CreateLikeOptions) -> CreatedTable:
     TargetError
         If the target exists.
     DdbioError
-        If the source cannot be described or the target not be created.
+        If the source cannot be described, or the target cannot be created.
     """
     described, expiry = read_table_definition(dynamodb_spec(options), options.source)
     request = create_table_request(described, options)
@@ -131,7 +131,7 @@ def plan_copy(options: CopyOptions) -> CopyPlan:
     SchemaError
         If the tables' keys differ.
     DdbioError
-        As :func:`copy` says.
+        See :func:`copy`.
     """
     created = _must_create(options)
     write = _plan_write(options, created=created)
@@ -144,21 +144,21 @@ def plan_copy(options: CopyOptions) -> CopyPlan:
 
 
 class CopyWatch(Protocol):
-    """Follow a running copy, to show it to somebody."""
+    """Follow a running copy, to show its progress."""
 
     def writing(self, scan: ScanPlan, write: WritePlan, budget: LocalBudget) -> AbstractContextManager[None]:
-        """Show the plan, then the usage of the budget of writes while the context is open."""
+        """Show the plan, then the usage of the write budget while the context is open."""
         ...
 
     def verifying(self, table: str) -> None:
-        """Show that the target is read to compare it."""
+        """Show that the target is being read to verify it."""
         ...
 
 
 def copy(options: CopyOptions, watch: CopyWatch | None = None) -> CopyReport:
-    """Copy every item of a table, exactly as it is, into another table.
+    """Copy every item of a table, unchanged, into another table.
 
-    Each item is read once; what is written to the source meanwhile may be missed. Running it again is safe.
+    Each item is read once; writes to the source in the meantime may be missed. Running the copy again is safe.
 
     Raises
     ------
@@ -167,9 +167,9 @@ def copy(options: CopyOptions, watch: CopyWatch | None = None) -> CopyReport:
     PartialWriteError
         If the target refuses an item and ``reject_to`` is not given.
     ValidationError
-        If ``verify`` is asked for and the target then holds something else.
+        If ``verify`` is given and the target then holds something else.
     DdbioError
-        What ended the copy; what was acknowledged before stays written.
+        The error that ended the copy; items that were acknowledged before stay written.
     """
     clock = Clock()
     created = _must_create(options)
@@ -180,7 +180,7 @@ def copy(options: CopyOptions, watch: CopyWatch | None = None) -> CopyReport:
     budget = LocalBudget(budget_of(facts, scan))
     plan = plan_of(scan, budget, facts)
     (task,) = scan_tasks(plan, scan, facts)
-    # Items stay the bytes that came: whatever is copied, no value is read and written anew.
+    # Raw items: the bytes that the source answered go into the target's requests, and no value is decoded.
     stream = PageStream(replace(_in_rotation(task), digest=options.verify), budget, partial(raw_item_reader, write))
     progress = None if watch is None else partial(watch.writing, plan)
     try:
@@ -224,7 +224,7 @@ def _is_table(spec: ClientSpec, table: str) -> bool:
 
 
 def _plan_write(options: CopyOptions, *, created: bool) -> WritePlan:
-    """Return how the target is written; whatever speaks against it is said before it is created."""
+    """Return the plan of the write; problems are raised before the target is created."""
     source = describe_table(dynamodb_spec(options), options.source)
     if created:
         like = options.billing == "like"
@@ -238,13 +238,13 @@ def _plan_write(options: CopyOptions, *, created: bool) -> WritePlan:
             raise OptionError(f"source and target are one table, {source.arn}: name another target")
     if source.key_types != target.key_types:
         raise SchemaError(
-            f"table {options.source!r} has the key {_spelled(source.key_types)}, table {options.target!r} "
-            f"{_spelled(target.key_types)}: copy to a table with the same key, or let create_target make one"
+            f"table {options.source!r} has the key {_key_text(source.key_types)}, table {options.target!r} "
+            f"{_key_text(target.key_types)}: copy to a table with the same key, or let create_target make one"
         )
     return plan_write(target, _write_options(options))
 
 
-def _spelled(keys: tuple[tuple[str, str], ...]) -> str:
+def _key_text(keys: tuple[tuple[str, str], ...]) -> str:
     return ", ".join(f"{name}:{tag}" for name, tag in keys)
 
 
@@ -266,8 +266,8 @@ def _scan_of(options: CopyOptions) -> tuple[TableDescription, ScanOptions]:
 def _in_rotation(task: ScanTask) -> ScanTask:
     """Return a task that reads a small page of each segment in turn.
 
-    A scan goes through the partitions of its table one after the other, and the target's are cut alike: read in a row,
-    items would be written at the rate of one partition.
+    A scan goes through the table's partitions one after the other, and the target has the same hash ranges: items read
+    in that order would be written at the rate of one partition.
     """
     requests = []
     for request in task.requests:
@@ -293,11 +293,16 @@ def _write_options(options: CopyOptions) -> WriteOptions:
 def _verify(read: Digest, options: CopyOptions) -> bool:
     held = digest_of_table(options.target, options.target_connection)
     if (held.count, held.hexdigest()) != (read.count, read.hexdigest()):
-        told = {"read": read.hexdigest(), "read_items": read.count, "held": held.hexdigest(), "held_items": held.count}
+        details = {
+            "read": read.hexdigest(),
+            "read_items": read.count,
+            "held": held.hexdigest(),
+            "held_items": held.count,
+        }
         raise ValidationError(
             f"table {options.target!r} holds {held.count:,} items of digest {held.hexdigest()}, and {read.count:,} of "
             f"digest {read.hexdigest()} were read from {options.source!r}: one of them was written to meanwhile, or "
             "the target was not empty; copy again",
-            told,
+            details,
         )
     return True
