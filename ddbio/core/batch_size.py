@@ -1,4 +1,4 @@
-"""Measure how much memory the rows of a batch take; refuses to look where an array without entries may have nothing."""
+"""Measure how much memory the rows of a record batch take."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ if TYPE_CHECKING:
 
 
 def batch_bytes(batch: pa.RecordBatch) -> int:
-    """Return the bytes of a batch's own rows, but for the bits that say which structs and lists are null.
+    """Return the bytes of a batch's own rows, without the validity bits of structs and lists.
 
-    It is what ``batch.nbytes`` is for; that of pyarrow 25 ends the process where a list without entries holds lists and
-    has no offsets, as Spark's JVM writes them.
+    This replaces ``batch.nbytes``, which in pyarrow 25 crashes the process for an empty list of lists without offsets,
+    as Spark's JVM writes it.
     """
     return sum(_array_bytes(column) for column in batch.columns)
 

@@ -1,4 +1,4 @@
-"""Count what an item weighs and what a read costs by DynamoDB's documented rules; refuses to guess at prices."""
+"""Compute the size of an item and the capacity units of a read by DynamoDB's documented rules."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def item_size_bytes(item: Item) -> int:
     Parameters
     ----------
     item
-        A checked item in wire form.
+        A checked item in DynamoDB JSON.
 
     References
     ----------
@@ -40,15 +40,15 @@ def item_size_bytes(item: Item) -> int:
 
 
 def read_units(size_bytes: int, consistent: bool) -> float:  # noqa: FBT001 - the service's own name for the choice
-    """Return the read units of reading ``size_bytes`` in one request: 4 KiB a unit, half of it when eventual."""
+    """Return the read units of one request that reads ``size_bytes``: one per 4 KiB, half if eventually consistent."""
     units = max(1, math.ceil(size_bytes / READ_UNIT_BYTES))
     return float(units) if consistent else units * EVENTUAL_RATIO
 
 
 def page_limit(rcu_per_second: float, item_bytes: float, consistent: bool) -> int | None:  # noqa: FBT001 - as above
-    """Return the ``Limit`` under which a page costs at most a twentieth of the budget, or None where none is needed.
+    """Return the ``Limit`` with which a page costs at most 1/20 of a second's budget, or None if none is needed.
 
-    One item is the least a page can hold, whatever it costs.
+    A page holds at least one item, whatever that costs.
     """
     if rcu_per_second >= UNBOUNDED_PAGE_RCU_PER_SECOND:
         return None

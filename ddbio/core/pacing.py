@@ -26,11 +26,11 @@ __all__ = [
     "parse_throttle_reason",
 ]
 
-# A window of 10 s then holds 99 % + 0.75 % saved up + 0.5 % one page (which costs up to 1/20 s of budget), and has room
-# for bunching below 102 %. A bucket of 0.05 s would cost a lone lane 3 % of its rate, one of 0.1 s gains nothing more.
+# A window of 10 s then holds at most 99 % + 0.75 % saved up + 0.5 % for one page (up to 1/20 s of budget), which leaves
+# 1.75 % for bunching below 102 %. A bucket of 0.05 s would cost a single lane 3 % of its rate; 0.1 s gains nothing.
 PACE_RATIO = 0.99
 CAPACITY_SECONDS = 0.075
-# Less would charge for the ordinary unevenness of latencies and miss 97 % a minute; more misses 102 % after a stall.
+# Less would charge for ordinary variation of latencies and miss 97 % in a minute; more exceeds 102 % after a stall.
 BUNCHING_SECONDS = 0.18
 
 CUT_RATIO = 0.7
@@ -48,7 +48,7 @@ DEFAULT_QUOTA_WCU = 40_000.0
 
 
 class ThrottleScope(StrEnum):
-    """Name what was too much for the service, and so who has to slow down."""
+    """Name the limit that a throttled request exceeded, which decides who has to slow down."""
 
     KEY_RANGE = "key_range"
     TABLE = "table"
@@ -67,14 +67,14 @@ _LIMITS = {
 
 
 def parse_throttle_reason(reasons: Iterable[str], code: str) -> ThrottleScope:
-    """Return the widest scope among the response's throttling reasons, else the one its error code implies.
+    """Return the widest scope among a response's throttling reasons, else the one that its error code implies.
 
     Parameters
     ----------
     reasons
-        Values of ``ThrottlingReasons[].reason``; unknown ones are passed over.
+        Values of ``ThrottlingReasons[].reason``; unknown ones are ignored.
     code
-        The error code, which decides when no reason is known.
+        The error code, which decides if no reason is known.
     """
     given = tuple(reasons)
     for limit, scope in _LIMITS.items():
@@ -85,18 +85,18 @@ def parse_throttle_reason(reasons: Iterable[str], code: str) -> ThrottleScope:
 
 
 def full_jitter_seconds(attempt: int, fraction: float, base_seconds: float = 0.05, cap_seconds: float = 20.0) -> float:
-    """Return how long to wait before a retry: a random share of an exponentially growing ceiling.
+    """Return how long to wait before a retry: a random part of an exponentially growing maximum.
 
     Parameters
     ----------
     attempt
-        Failed attempts before this retry's predecessor: 0 for the first retry.
+        The number of retries so far: 0 for the first retry.
     fraction
         The caller's random number in [0, 1).
     base_seconds
-        The ceiling at attempt 0.
+        The maximum at attempt 0.
     cap_seconds
-        The highest ceiling.
+        The largest maximum.
 
     References
     ----------
@@ -106,21 +106,21 @@ def full_jitter_seconds(attempt: int, fraction: float, base_seconds: float = 0.0
 
 
 class TokenBucket:
-    """Grant units at a steady rate, first come first served, without ever making anybody hold them.
+    """Grant units at a steady rate, in the order of reservations.
 
-    A request reserves a place in line, measured in units, and asks how long until the units up to there are paid for.
-    The bucket starts empty, every grant is paid in full before it is due, and idle time saves up at most
-    ``capacity_seconds`` of the rate. In any closed interval of length T the grants that fall due sum up to at most
-    ``rate * (T + capacity_seconds)``, plus the largest single grant (it falls due at one instant), plus the correction
-    error: what the interval's settlements gave back. What they charge holds up everybody still in line. A reservation
-    that is never used costs its own units once and holds up nobody.
+    A request reserves a position in a queue, measured in units, and asks how long until all units up to that position
+    are paid for. The bucket starts empty, every grant is paid for in full before it is due, and an idle bucket saves up
+    at most ``capacity_seconds`` of the rate. In any closed interval of length T the grants that fall due add up to at
+    most ``rate * (T + capacity_seconds)``, plus the largest single grant (which is due at one instant), plus the units
+    that settlements in the interval gave back. Units that settlements charge delay all later positions. A reservation
+    that is never used costs its units once and does not block others.
 
     Parameters
     ----------
     rate_per_second
-        Units granted a second.
+        Units granted per second.
     capacity_seconds
-        What an idle bucket saves up, in seconds of the rate.
+        The most that an idle bucket saves up, in seconds of the rate.
     """
 
     def __init__(self, rate_per_second: float, capacity_seconds: float = CAPACITY_SECONDS) -> None:
@@ -136,23 +136,23 @@ class TokenBucket:
         return self._rate_per_second
 
     def reserve(self, units: float, now: float) -> float:
-        """Put ``units`` at the end of the line and return their place in it."""
+        """Append ``units`` to the queue and return their position."""
         self._pay(now)
         self._reserved += units
         return self._reserved
 
-    def wait_seconds(self, place: float, now: float) -> float:
-        """Return the seconds until a place is due, 0 if it is; later settlements may move it, so ask again."""
+    def wait_seconds(self, position: float, now: float) -> float:
+        """Return the seconds until a position is due, 0 if it is; settlements may move it, so ask again."""
         self._pay(now)
-        return max(0.0, (place - self._paid) / self._rate_per_second)
+        return max(0.0, (position - self._paid) / self._rate_per_second)
 
     def settle(self, delta_units: float, now: float) -> None:
-        """Charge the line with ``delta_units`` that an earlier grant cost more (or less, if negative)."""
+        """Charge ``delta_units`` that an earlier grant cost more than reserved (or less, if negative)."""
         self._pay(now)
         self._paid -= delta_units
 
     def set_rate(self, rate_per_second: float, now: float) -> None:
-        """Grant at another rate from ``now`` on, to those in line too."""
+        """Grant at another rate from ``now`` on, also for earlier reservations."""
         self._pay(now)
         self._rate_per_second = rate_per_second
 
@@ -165,11 +165,11 @@ class TokenBucket:
 
 @dataclass(frozen=True, slots=True)
 class ThrottleResponse:
-    """Hold the rate that remains of the asked one after throttling: cut at once, regained slowly.
+    """Hold the rate after throttling: cut at once, recovered slowly.
 
-    A table or account throttle cuts the rate to 70 %; it grows back by 5 % of the asked rate a second. The on-demand
-    maximum also lowers the ceiling to just under the rate that met it, for good. Under unbroken throttling the rate
-    settles at about 12 % of the asked one, so it never needs a floor.
+    Throttling of a table or an account cuts the rate to 70 %; it grows back by 5 % of the requested rate per second.
+    Throttling at the on-demand maximum also lowers the upper limit, permanently, to just below the rate that reached
+    it. Under continuous throttling the rate settles at about 12 % of the requested one, so it needs no lower limit.
     """
 
     ceiling_per_second: float
@@ -179,7 +179,7 @@ class ThrottleResponse:
 
     @classmethod
     def asked(cls, rate_per_second: float) -> ThrottleResponse:
-        """Return the answer to no throttling at all: the asked rate."""
+        """Return the response before any throttling: the requested rate."""
         return cls(rate_per_second, rate_per_second * RECOVERY_RATIO_PER_SECOND)
 
     def rate_per_second(self, now: float) -> float:
@@ -189,7 +189,7 @@ class ThrottleResponse:
         return min(self.ceiling_per_second, self.cut_per_second + self.growth_per_second * (now - self.cut_at))
 
     def after(self, scope: ThrottleScope, now: float) -> ThrottleResponse:
-        """Return the response to one more throttle; a hot key range concerns its own lane and changes nothing."""
+        """Return the response to another throttled request; a hot key range slows only its own lane, not this rate."""
         if scope is ThrottleScope.KEY_RANGE or (self.cut_at is not None and now - self.cut_at < EVENT_SECONDS):
             return self
         rate = self.rate_per_second(now)
@@ -209,21 +209,20 @@ class Ramp:
 
 
 class Pacer:
-    """Keep a job's spending within a budget, as the service sees it.
+    """Keep the units that a job consumes within its budget, as the service sees it.
 
-    One bucket plans when requests are sent. A stall anywhere (a busy machine, a slow network or service) makes
-    planned requests reach the service in a bunch, which the plan cannot know; but their responses come back bunched
-    too. So a second bucket watches the responses, and whatever they run ahead of the rate by more than
-    ``BUNCHING_SECONDS`` is charged to the plan: time lost in a stall is not caught up in a burst. Pages that cost more
-    than a tenth of a second of budget, and not always the same, look bunched too: they get up to a tenth less than
-    asked, never more.
+    One bucket schedules the requests. A stall (a busy machine, a slow network or service) makes scheduled requests
+    reach the service in a bunch, which that bucket cannot see; but their responses come back bunched too. So a second
+    bucket watches the responses. If they run ahead of the rate by more than ``BUNCHING_SECONDS``, the excess is charged
+    to the first bucket: time lost in a stall is not made up for by a burst. Pages of varying cost above a tenth of a
+    second of budget look bunched too: they get up to a tenth less than the budget, never more.
 
     Parameters
     ----------
     asked_per_second
-        The budget, in units a second.
+        The budget, in units per second.
     ramp
-        Bounds the rate besides, for a table that has to get used to it.
+        A further limit of the rate, for a table that needs time to scale.
 
     Raises
     ------
@@ -240,20 +239,20 @@ class Pacer:
         self._returning = TokenBucket(asked_per_second * PACE_RATIO, BUNCHING_SECONDS)
 
     def reserve(self, units: float, now: float) -> float:
-        """Charge a request with its estimated ``units`` and return its place in line."""
+        """Reserve the estimated ``units`` of a request and return its position."""
         self._follow(now)
         return self._sending.reserve(units, now)
 
-    def wait_seconds(self, place: float, now: float) -> float:
-        """Return the seconds until the request at a place may be sent, 0 if it may; ask again after waiting."""
+    def wait_seconds(self, position: float, now: float) -> float:
+        """Return the seconds until the request at a position may be sent, 0 if it may; ask again after waiting."""
         self._follow(now)
-        return self._sending.wait_seconds(place, now)
+        return self._sending.wait_seconds(position, now)
 
     def settle(self, charged: float, consumed: float, now: float) -> None:
-        """Correct a request's charge, when its response is there, by what it really consumed."""
+        """Replace the reserved units of a request, after its response, by the units that it consumed."""
         self._follow(now)
-        place = self._returning.reserve(charged, now)
-        early = self._returning.wait_seconds(place, now) * self._returning.rate_per_second - charged
+        position = self._returning.reserve(charged, now)
+        early = self._returning.wait_seconds(position, now) * self._returning.rate_per_second - charged
         if early > 0:
             self._returning.settle(-early, now)
             consumed += early
