@@ -412,8 +412,8 @@ def _undo(store: ObjectStore, intent: _Intent) -> None:
 def _roll_back(store: ObjectStore, intent: _Intent) -> None:
     store.abort(intent.job_id)
     store.delete([each.path for each in intent.staged])
-    kept = set(intent.replaced)
-    store.delete([each.path for each in intent.objects if each.path not in kept])
+    replaced = set(intent.replaced)
+    store.delete([each.path for each in intent.objects if each.path not in replaced])
 
 
 def _tidy(store: ObjectStore, intent: _Intent) -> None:

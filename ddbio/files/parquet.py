@@ -131,7 +131,7 @@ def _open(file: pa.NativeFile, **options: Any) -> pq.ParquetFile:
 
 
 def _open_streaming(file: pa.NativeFile, buffer_bytes: int, **options: Any) -> pq.ParquetFile:
-    # Each column is read through a buffer of its own. Unless told otherwise, Arrow reads row groups whole before that.
+    # Each column is read through a buffer of its own. By default Arrow reads row groups whole before that.
     return _open(file, pre_buffer=False, buffer_size=buffer_bytes, **options)
 
 

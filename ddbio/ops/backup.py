@@ -72,13 +72,13 @@ def plan_of(options: RestoreOptions) -> RestorePlan:
         made = service_jobs.describe_backup(spec, options.source)
         plan = RestorePlan(options.target, options.source, made.table, made.arn, None, made.size_bytes)
     else:
-        facts = describe_table(spec, options.source)
+        table = describe_table(spec, options.source)
         recovery = describe_recovery(spec, options.source)
         if not recovery.is_on:
-            raise OptionError(f"table {facts.name!r} has no point-in-time recovery: restore a backup of it")
+            raise OptionError(f"table {table.name!r} has no point-in-time recovery: restore a backup of it")
         if options.at is not None:
             recovery.check("at", options.at)
-        plan = RestorePlan(options.target, options.source, facts.name, None, options.at, facts.size_bytes)
+        plan = RestorePlan(options.target, options.source, table.name, None, options.at, table.size_bytes)
     try:
         describe_table(spec, options.target)
     except NotFoundError:

@@ -41,7 +41,7 @@ def from_dynamodb_json(col: Column | str, schema: Schema, *, mode: Mode = "FAILF
     Parameters
     ----------
     schema
-        Of ``ddbio.infer_schema`` or Spark's own. A value that fits no column is kept in ``_rescue``.
+        Of ``ddbio.infer_schema`` or Spark's own. A value that fits no column is in ``_rescue``.
     mode
         What a malformed row does, as in Spark's ``from_json``: ``FAILFAST`` fails with a DecodeError that names the row
         of its batch, ``PERMISSIVE`` makes all its columns null.
@@ -288,12 +288,12 @@ def _prefixed(letter: str, text: Column) -> Column:
 def _plain(text: Column) -> Column:
     """Return a decimal's text without exponent and superfluous zeros."""
     sign = sql.when(text.startswith("-"), "-").otherwise("")
-    # Small ones are spelled like 1.23E-7; there are no large exponents.
+    # Small ones look like 1.23E-7; there are no large exponents.
     digits = sql.regexp_replace(text, r"[-.]|E.*", "")
     exponent = sql.call_function("try_to_number", sql.regexp_extract(text, r"E-(\d+)", 1), sql.lit("99")).cast("int")
     zeros = sql.call_function("repeat", sql.lit("0"), exponent - 1)
-    spelled = sql.when(text.contains("E"), sql.concat(sign, sql.lit("0."), zeros, digits)).otherwise(text)
-    return sql.when(spelled.contains("."), sql.regexp_replace(spelled, r"\.?0+$", "")).otherwise(spelled)
+    written = sql.when(text.contains("E"), sql.concat(sign, sql.lit("0."), zeros, digits)).otherwise(text)
+    return sql.when(written.contains("."), sql.regexp_replace(written, r"\.?0+$", "")).otherwise(written)
 
 
 def _time(column: Column) -> Column:

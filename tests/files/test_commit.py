@@ -18,7 +18,7 @@ from ddbio.files.claim import claim_path, is_claim
 from ddbio.files.commit import AlreadyCommittedError, CommitInfo, Target, abort, manifest_path, publishing
 from ddbio.files.local_store import LocalStore
 
-FACTS = CommitInfo(created_at="2025-01-02T03:04:05Z", source={"table": "flights"}, schema="{}", digest="7f")
+INFO = CommitInfo(created_at="2025-01-02T03:04:05Z", source={"table": "flights"}, schema="{}", digest="7f")
 
 
 class Death(BaseException):
@@ -78,9 +78,9 @@ def prepare(store, mode, job_id, **more):
     return commits.prepare(at(store, mode, **more), job_id)
 
 
-def commit(store, job_id, staged, facts, replaced=(), mode=None):
+def commit(store, job_id, staged, info, replaced=(), mode=None):
     """Commit what a job staged."""
-    return commits.commit(at(store, mode or ("overwrite" if replaced else "append")), job_id, staged, facts, replaced)
+    return commits.commit(at(store, mode or ("overwrite" if replaced else "append")), job_id, staged, info, replaced)
 
 
 def stage(store, job_id, task, data=b"rows"):
@@ -93,7 +93,7 @@ def stage(store, job_id, task, data=b"rows"):
 def run(store, job_id, mode="append", tasks=2):
     """Run a whole job; return its manifest's path."""
     replaced = prepare(store, mode, job_id)
-    return commit(store, job_id, [stage(store, job_id, task) for task in range(tasks)], FACTS, replaced, mode)
+    return commit(store, job_id, [stage(store, job_id, task) for task in range(tasks)], INFO, replaced, mode)
 
 
 def visible(store):
@@ -207,7 +207,7 @@ def test_attempts_that_lost_are_swept(make_store, staged_left):
     prepare(store, "error", "one")
     stage(store, "one", 0, b"lost")
     store.create(FileNaming("one", 0, attempt=1).path(0, "parquet")).finish(0)
-    commit(store, "one", [], FACTS)
+    commit(store, "one", [], INFO)
     assert staged_left(store) == []
 
 
@@ -222,16 +222,16 @@ def test_a_death_anywhere_in_a_commit_is_mended(make_store, staged_left, mode):
         staged = [stage(store, "one", task) for task in range(2)]
         dying = DyingStore(store, dies_at, after_effect=after_effect)
         try:
-            commit(dying, "one", staged, FACTS, replaced)
+            commit(dying, "one", staged, INFO, replaced)
         except Death:
             prepare(store, "append", "two")
             abort(store, "two")
-        kept = committed("old") if mode == "append" else set()
-        done = visible(store) == committed("one") | kept
+        older = committed("old") if mode == "append" else set()
+        done = visible(store) == committed("one") | older
         assert done or visible(store) == committed("old")
         outcomes.add(done)
         abort(store, "one")
-        assert visible(store) == (committed("one") | kept if done else committed("old"))
+        assert visible(store) == (committed("one") | older if done else committed("old"))
         assert staged_left(store) == []
         if dying.survived:
             break
@@ -249,11 +249,11 @@ def test_an_abort_after_a_death_anywhere_leaves_all_or_none(make_store, staged_l
         staged = [stage(store, "one", task) for task in range(2)]
         dying = DyingStore(store, dies_at, after_effect=after_effect)
         try:
-            commit(dying, "one", staged, FACTS, replaced)
+            commit(dying, "one", staged, INFO, replaced)
         except Death:
             abort(store, "one")
-        kept = committed("old") if mode == "append" else set()
-        done = visible(store) == committed("one") | kept
+        older = committed("old") if mode == "append" else set()
+        done = visible(store) == committed("one") | older
         assert done or visible(store) == committed("old")
         assert staged_left(store) == []
         outcomes.add(done)
@@ -272,7 +272,7 @@ def test_mending_itself_may_die_anywhere(tmp_path, local_store, staged_left, gon
         staged = [stage(store, "one", task) for task in range(2)]
         with pytest.raises(Death):
             # Its intent is written and one file is completed.
-            commit(DyingStore(store, 3, after_effect=False), "one", staged, FACTS, replaced)
+            commit(DyingStore(store, 3, after_effect=False), "one", staged, INFO, replaced)
         if gone:
             store.abort("one")
         dying = DyingStore(store, dies_at, after_effect=after_effect)
@@ -295,7 +295,7 @@ def test_uploads_that_are_gone_undo_the_commit(local_store):
     store.complete(staged[0])
     store.abort("one")
     with pytest.raises(NotFoundError):
-        commit(store, "one", staged, FACTS)
+        commit(store, "one", staged, INFO)
     assert prepare(store, "error", "two") == ()
     assert visible(store) == set()
 
@@ -307,7 +307,7 @@ def test_a_mended_job_is_not_replaced_twice(make_store):
     replaced = prepare(store, "overwrite", "one", overwrite_foreign=True)
     with pytest.raises(Death):
         # Dies at the sweep, after put, complete, delete and put_if_absent.
-        commit(DyingStore(store, 5, after_effect=False), "one", [stage(store, "one", 0)], FACTS, replaced)
+        commit(DyingStore(store, 5, after_effect=False), "one", [stage(store, "one", 0)], INFO, replaced)
     assert visible(store) == committed("one", tasks=1) | {"_ddbio/one.intent.json"}
     store.put("data.parquet", b"newer")
     prepare(store, "append", "two")
@@ -320,7 +320,7 @@ def test_job_ids_must_be_unique(make_store):
     prepare(store, "append", "one")
     store.put(manifest_path("one"), b"{}")
     with pytest.raises(TargetError, match="belongs to another job"):
-        commit(store, "one", [], FACTS)
+        commit(store, "one", [], INFO)
 
 
 @pytest.mark.parametrize("mode", ["error", "append", "overwrite"])
@@ -329,9 +329,9 @@ def test_a_job_that_is_committed_is_not_run_again(make_store, mode):
     store = make_store()
     path = run(store, "one", mode=mode)
     before = visible(store)
-    with pytest.raises(AlreadyCommittedError) as told:
+    with pytest.raises(AlreadyCommittedError) as raised:
         prepare(store, mode, "one")
-    assert told.value.manifest == json.loads(store.read(path))
+    assert raised.value.manifest == json.loads(store.read(path))
     assert {each.path for each in store.list()} == before
 
 
@@ -343,7 +343,7 @@ def test_the_same_command_after_a_death_in_its_commit_does_not_append_twice(make
     commits.prepare(at(store, **command), "one")
     dying, staged = DyingStore(store, 2, after_effect=True), [stage(store, "one", task) for task in range(2)]
     with pytest.raises(Death):
-        commits.commit(at(dying, **command), "one", staged, FACTS)
+        commits.commit(at(dying, **command), "one", staged, INFO)
     with pytest.raises(AlreadyCommittedError if mode == "error" else TargetError):
         commits.prepare(at(store, **command), "two")
     assert {each.path for each in store.list()} == committed("one")
@@ -357,7 +357,7 @@ def test_a_live_commit_is_left_alone(make_store, staged_left):
     prepare(store, "append", "one")
     staged = [stage(store, "one", task) for task in range(2)]
     with pytest.raises(Death):
-        commit(DyingStore(store, 3, after_effect=False), "one", staged, FACTS)
+        commit(DyingStore(store, 3, after_effect=False), "one", staged, INFO)
     before = {each.path for each in store.list()}
     prepare(store, "append", "two", lease_seconds=60)
     assert {each.path for each in store.list()} == before | {claim_path("two")}
@@ -372,7 +372,7 @@ def test_jobs_that_exclude_each_other_do_not_both_succeed(make_store, modes):
         with pytest.raises(TargetError, match=r"written to by job one \(mode .*, process \d+"):
             prepare(store, modes[1], "two", lease_seconds=6)
         run_beside(store, "three")
-        complete([stage(store, "one", 0)], FACTS)
+        complete([stage(store, "one", 0)], INFO)
     assert visible(store) == committed("one", tasks=1) | committed("three")
 
 
@@ -380,7 +380,7 @@ def run_beside(store, job_id):
     """Append beside jobs that run."""
     target = Target(store=store, mode="append")
     with publishing(target, job_id) as complete:
-        complete([stage(store, job_id, task) for task in range(2)], FACTS)
+        complete([stage(store, job_id, task) for task in range(2)], INFO)
 
 
 def test_what_appends_during_an_overwrite_stays(make_store):
@@ -390,9 +390,9 @@ def test_what_appends_during_an_overwrite_stays(make_store):
     prepare(store, "append", "new")
     staged = [stage(store, "new", task) for task in range(2)]
     with pytest.raises(Death):
-        commit(DyingStore(store, 3, after_effect=False), "new", staged, FACTS)
+        commit(DyingStore(store, 3, after_effect=False), "new", staged, INFO)
     with publishing(Target(store=store, mode="overwrite"), "one") as complete:
-        complete([stage(store, "one", task) for task in range(2)], FACTS)
+        complete([stage(store, "one", task) for task in range(2)], INFO)
     prepare(store, "append", "later")
     abort(store, "later")
     assert visible(store) == committed("one") | committed("new")
@@ -407,7 +407,7 @@ def test_a_job_that_was_taken_for_dead_does_not_commit(make_store):
     run(store, "two", mode="error")
     # A renewal that met the other's start may have written the claim again: then the other's manifest tells.
     with pytest.raises(TargetError, match=r"has lost its claim|was written to meanwhile by job two") as lost:
-        complete(staged, FACTS)
+        complete(staged, INFO)
     assert not job.__exit__(TargetError, lost.value, None)
     assert visible(store) == committed("two")
 
@@ -447,7 +447,7 @@ def test_overwrite_deletes_what_ddbio_wrote_and_no_more(make_store):
         prepare(store, "overwrite", "two")
     assert visible(store) == committed("one") | {"precious.csv"}
     replaced = prepare(store, "overwrite", "three", overwrite_foreign=True)
-    commit(store, "three", [], FACTS, replaced)
+    commit(store, "three", [], INFO, replaced)
     assert visible(store) == {manifest_path("three")}
 
 
@@ -463,16 +463,16 @@ def test_overwrite_spares_roots_and_the_working_folder(tmp_path, s3_spec, monkey
 
 
 def test_small_objects_are_part_of_the_commit(make_store):
-    """What a format wants beside its files is written after them, whoever ends the commit, and replaced as one."""
-    facts = replace(FACTS, objects=(SmallObject("manifest.md5", "1"), SmallObject("manifest.json", "{}")))
+    """Small objects of a format are written after its files, whichever job ends the commit, and replaced with them."""
+    info = replace(INFO, objects=(SmallObject("manifest.md5", "1"), SmallObject("manifest.json", "{}")))
     for dies_at, after_effect in deaths():
         store = make_store()
         first = prepare(store, "overwrite", "old")
-        commits.commit(at(store, "overwrite"), "old", [stage(store, "old", 0)], facts, first)
+        commits.commit(at(store, "overwrite"), "old", [stage(store, "old", 0)], info, first)
         replaced = prepare(store, "overwrite", "one")
         staged = [stage(store, "one", 0)]
         dying = DyingStore(store, dies_at, after_effect=after_effect)
-        newer = replace(facts, objects=(SmallObject("manifest.md5", "2"), SmallObject("manifest.json", "[]")))
+        newer = replace(info, objects=(SmallObject("manifest.md5", "2"), SmallObject("manifest.json", "[]")))
         with contextlib.suppress(Death):
             commits.commit(at(dying, "overwrite"), "one", staged, newer, replaced)
         prepare(store, "append", "two")

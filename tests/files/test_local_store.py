@@ -18,7 +18,7 @@ PART = FileNaming("job", 0).path(0, "parquet")
 
 @pytest.fixture
 def locked(tmp_path):
-    """Return a folder that whoever runs the test may not write, as a user whom permissions bind."""
+    """Return a folder that the user of the test may not write, as a user whom permissions bind."""
     tmp_path.chmod(0o555)
     is_root = os.geteuid() == 0
     if is_root:
@@ -70,7 +70,7 @@ def test_a_relative_target_stays_where_it_was_named(tmp_path, monkeypatch):
 
 
 def test_put_if_absent_has_one_winner(local_store):
-    """Of many writers at once exactly one is told that it wrote, and its bytes are there."""
+    """Of many writers at once exactly one learns that it wrote, and its bytes are there."""
     with ThreadPoolExecutor(8) as pool:
         won = list(pool.map(lambda n: local_store.put_if_absent("_ddbio/m.json", str(n).encode()), range(16)))
     assert won.count(True) == 1
@@ -182,7 +182,7 @@ def test_a_range_of_a_file(local_store):
 
 
 def test_a_replaced_file_has_another_version(local_store):
-    """What is listed again after a change can be told from what it was."""
+    """An object that changed is listed with another version."""
     local_store.put("a", b"1")
     (before,) = local_store.list()
     os.utime(Path(local_store.uri) / "a", (1, 1))

@@ -49,8 +49,8 @@ def without_nulls(value):
 )
 def test_json_is_taken_as_it_is_written(lines):
     """Digits, times, nulls in lists, empty objects and columns of mixed types arrive unchanged."""
-    told = [json.loads(line, parse_float=Decimal, parse_int=Decimal) for line in lines.splitlines()]
-    assert items(read_json(lines.encode())) == told
+    expected = [json.loads(line, parse_float=Decimal, parse_int=Decimal) for line in lines.splitlines()]
+    assert items(read_json(lines.encode())) == expected
 
 
 def value_of(draw, depth=0):
@@ -67,14 +67,14 @@ def test_any_json_is_taken_as_it_is_written():
     """Whatever rows are drawn, regular or not, the items are those of the text."""
     for seed in range(300):
         draw = random.Random(seed)
-        kept = [value_of(draw) for _ in range(3)]
+        columns = [value_of(draw) for _ in range(3)]
         rows = [
-            {f"c{n}": kept[n] if draw.random() < 0.7 else value_of(draw) for n in range(3)}
+            {f"c{n}": columns[n] if draw.random() < 0.7 else value_of(draw) for n in range(3)}
             for _ in range(draw.randrange(1, 5))
         ]
         text = "\n".join(map(json.dumps, rows))
-        told = [json.loads(line, parse_float=Decimal, parse_int=Decimal) for line in text.splitlines()]
-        assert items(read_json(text.encode())) == [without_nulls(row) for row in told], seed
+        expected = [json.loads(line, parse_float=Decimal, parse_int=Decimal) for line in text.splitlines()]
+        assert items(read_json(text.encode())) == [without_nulls(row) for row in expected], seed
 
 
 def test_a_column_of_nulls_stays_one():
@@ -116,7 +116,7 @@ def test_csv_keeps_digits_and_spellings(cells, values):
 
 
 def test_csv_of_another_encoding_is_refused():
-    """What is not UTF-8 is told, not taken for binary."""
+    """What is not UTF-8 is an error, not binary."""
     with pytest.raises(DecodeError, match="column 'v' holds bytes that are not UTF-8: write the file in UTF-8"):
         read_csv("id,v\na,é\n".encode("latin-1"), {"id": "S"})
 

@@ -33,7 +33,7 @@ def schema():
 
 @pytest.fixture
 def table(schema):
-    """Return the items as Arrow rows, NULL told from missing."""
+    """Return the items as Arrow rows, NULL distinct from missing."""
     return pa.Table.from_batches([Decoder(schema.to_arrow(), nulls="keep").decode(LINES, "items")])
 
 
@@ -61,7 +61,7 @@ def test_a_schema_declares_what_metadata_does_not(frame, table, schema):
 
 
 def test_a_frame_of_a_table(spark, fake):
-    """A DataFrame read from a table has the table's digest, NULLs kept."""
+    """A DataFrame read from a table has the table's digest, NULLs included."""
     fake.load("digested", LINES, "pk:S")
     reader = spark.read.format("dynamodb").option("endpointUrl", fake.endpoint_url).option("nulls", "keep")
     assert ddbio.digest(reader.load("digested")) == ddbio.digest("digested", endpoint_url=fake.endpoint_url)

@@ -35,9 +35,9 @@ def exports(tmp_path, spark):
 def test_spark_folds_what_one_process_does(exports, tmp_path, capsys):
     """The files hold the state at the end, and nothing that was set aside is left in the target."""
     assert not run(["export", "fold", *exports, str(tmp_path / "out"), "--engine", "spark", "--tasks", "3", "--json"])
-    told = json.loads(capsys.readouterr().out)
+    report = json.loads(capsys.readouterr().out)
     state = {n: 1 if n % 3 == 0 else 0 for n in range(COUNT) if n % 5} | dict.fromkeys(range(COUNT, COUNT + 10), 2)
-    assert (told["engine"], told["rows"], told["items"], told["windows"]) == ("spark", len(state), COUNT, 2)
+    assert (report["engine"], report["rows"], report["items"], report["windows"]) == ("spark", len(state), COUNT, 2)
     rows = ds.dataset(tmp_path / "out", format="parquet", exclude_invalid_files=True).to_table().to_pylist()
     assert {row["pk"]: row["v"] for row in rows} == {f"key-{n:03d}": v for n, v in state.items()}
     assert not (tmp_path / "out/_ddbio/staging").exists()

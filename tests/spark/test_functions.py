@@ -164,7 +164,7 @@ def test_columns_need_no_names(rows, schema):
 
 
 def test_columns_that_are_not_there_are_refused(rows, schema):
-    """A name the frame lacks, or a column without structs, is told before anything runs."""
+    """A name the frame lacks, or a column without structs, is refused before anything runs."""
     frame = rows(BARE)
     with pytest.raises(OptionError, match=r"^other: the frame has 0 such columns: it has \['json'\]"):
         decode_column(frame, "other", schema)

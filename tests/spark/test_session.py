@@ -41,7 +41,7 @@ def test_java_that_is_there_passes():
 
 
 def test_java_home_without_java(monkeypatch, tmp_path):
-    """A JAVA_HOME that holds no Java is told from no Java at all."""
+    """A JAVA_HOME that holds no Java is another error than no Java at all."""
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
     with pytest.raises(OptionError, match="does not run"):
         session._check_java()

@@ -31,8 +31,8 @@ SCHEMA = normalize_schema(
 
 def test_round_trip_through_sparks_json():
     """A schema comes back from Spark as it was, DynamoDB's types on its fields included."""
-    told = _parse_datatype_json_string(to_spark_schema(SCHEMA).json())
-    back = to_arrow_schema(told)
+    parsed = _parse_datatype_json_string(to_spark_schema(SCHEMA).json())
+    back = to_arrow_schema(parsed)
     assert back == SCHEMA
     assert [field.metadata for field in back] == [field.metadata for field in SCHEMA]
 

@@ -39,18 +39,18 @@ def options(**values):
 
 @pytest.mark.parametrize("end", ["COMPLETED", "FAILED", "CANCELLED", "AVAILABLE", "COMPLETED_WITH_ERRORS"])
 def test_a_job_is_looked_at_until_it_ends(end):
-    """Every look is told, the last one is the result, whatever the end."""
-    told = []
-    job = await_end(looks("IN_PROGRESS", "CANCELLING", end), options(), lambda job, _: told.append(job.status))
-    assert (job.status, told) == (end, ["IN_PROGRESS", "CANCELLING", end])
+    """The watcher sees every description; the last one is the result, whatever the end."""
+    seen = []
+    job = await_end(looks("IN_PROGRESS", "CANCELLING", end), options(), lambda job, _: seen.append(job.status))
+    assert (job.status, seen) == (end, ["IN_PROGRESS", "CANCELLING", end])
 
 
 def test_an_endpoint_may_be_away_for_a_while():
-    """Looks that meet no endpoint are tried again; nobody is told of them."""
-    told = []
+    """Looks that meet no endpoint are tried again; the watcher does not see them."""
+    seen = []
     away = EndpointError("away")
-    job = await_end(looks("CREATING", away, away, "AVAILABLE"), options(), lambda job, _: told.append(job.status))
-    assert (job.status, told) == ("AVAILABLE", ["CREATING", "AVAILABLE"])
+    job = await_end(looks("CREATING", away, away, "AVAILABLE"), options(), lambda job, _: seen.append(job.status))
+    assert (job.status, seen) == ("AVAILABLE", ["CREATING", "AVAILABLE"])
 
 
 def test_a_throttled_look_does_not_end_the_waiting():

@@ -52,7 +52,7 @@ def test_a_compressed_scan_brings_the_same_rows(wire, monkeypatch):
 
 
 def test_the_option_has_all_its_spellings():
-    """Spark's spelling and the flag mean the same; another encoding is refused."""
+    """Spark's option and the flag mean the same; another encoding is refused."""
     assert parse_options(ScanOptions, {"table": "t", "acceptencoding": "gzip"}).accept_encoding == "gzip"
     assert any("--accept-encoding" in each.opts for each in cli.commands["scan"].params)
     with pytest.raises(OptionError, match=r"accept_encoding.*deflate"):

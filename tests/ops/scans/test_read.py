@@ -63,10 +63,10 @@ def test_limit_is_exact(endpoint):
 
 
 def test_nulls_are_kept_on_request(endpoint):
-    """NULL is told from missing when asked, and merged when not."""
-    kept = ddbio.read_table("types", endpoint_url=endpoint, nulls="keep", limit=3)
+    """NULL differs from missing if asked for, and is merged with it if not."""
+    retained = ddbio.read_table("types", endpoint_url=endpoint, nulls="keep", limit=3)
     merged = ddbio.read_table("types", endpoint_url=endpoint, limit=3)
-    assert kept["_rescue"].to_pylist() == ['{"none":{"NULL":true}}'] * 3
+    assert retained["_rescue"].to_pylist() == ['{"none":{"NULL":true}}'] * 3
     assert merged["_rescue"].null_count == merged.num_rows
 
 
@@ -119,7 +119,7 @@ def test_a_sample_ends_with_an_item(tmp_path):
 
 
 def test_the_file_and_the_line_are_named(tmp_path):
-    """Among many files it is told which one is broken; what can be no table is not looked for as one."""
+    """Among many files the error names the broken one; a name that no table can have is not looked up as one."""
     (tmp_path / "good.json").write_bytes(LINE)
     (tmp_path / "x.json").write_bytes(LINE + b'{"Item":{"pk":{"S":1}}}')
     for call in (ddbio.infer_schema, ddbio.digest):

@@ -27,8 +27,8 @@ def stream_of(server, *, lanes, rotates):
     """Return a stream of the table's segments, in pages of some 20 items, and the keys of each segment."""
     given = {"table": "numbers", "endpoint_url": server.endpoint_url, "region": "us-east-1"}
     options = parse_options(ScanOptions, {**given, "segments": SEGMENTS, "lanes": lanes})
-    facts = describe_scan(options)
-    (task,) = scan_tasks(plan_of(options, facts=facts), options, facts)
+    table = describe_scan(options)
+    (task,) = scan_tasks(plan_of(options, table=table), options, table)
     requests = tuple(replace(request, page_units=0.1, item_units=0.005) for request in task.requests)
     budget = LocalBudget(None)
     keys = [

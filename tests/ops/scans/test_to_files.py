@@ -61,7 +61,7 @@ def test_digest_of_files_equals_that_of_the_wire(scan):
 
 
 def test_types_reach_the_files_exactly(scan):
-    """Ten types arrive as the Arrow types that hold them, DynamoDB's own kept beside."""
+    """Ten types arrive as the Arrow types that hold them, with DynamoDB's own in the metadata."""
     report = scan("types")
     table = pq.read_table(report.files[0].path)
     types = {field.name: (str(field.type), field.metadata[b"ddb:type"].decode()) for field in table.schema}
@@ -75,7 +75,7 @@ def test_types_reach_the_files_exactly(scan):
 
 
 def test_misfits_are_rescued_and_counted(scan):
-    """A value of another type and an attribute the sample lacked are kept as DynamoDB JSON and reported."""
+    """A value of another type and an attribute the sample lacked are rescued as DynamoDB JSON and reported."""
     report = scan("drifted", sample_items=100)
     assert report.rescued == 2
     assert {(misfit.path, misfit.kind) for misfit in report.misfits} == {
@@ -165,7 +165,7 @@ def test_read_units_are_the_service_s(scan, fake):
     ],
 )
 def test_bad_input_is_one_clear_error_and_no_output(scan, tmp_path, options, error, message):
-    """What cannot work is told before anything is written."""
+    """What cannot work is refused before anything is written."""
     with pytest.raises(error) as caught:
         scan(options.pop("table", "types"), **options)
     assert message.replace("s3:// nor", "s3://bucket/prefix nor") in str(caught.value)
