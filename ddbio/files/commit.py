@@ -281,6 +281,8 @@ def _clean_up(store: ObjectStore, others: Sequence[ForeignClaim], job_id: str) -
             # First, so that it cannot go on if it was only suspended.
             store.delete([claim_path(other.job_id)])
             finished += _recover(store, other.job_id)
+            # What a fold on Spark has spilled.
+            store.delete([each.path for each in store.list(f"{_STAGING}{other.job_id}/")])
     for each in list(store.list(META)):
         # A commit without a claim: a job that began to repair it died too, or the job itself did at its very end.
         if _is_intent(each.path) and (dead := each.path[len(META) : -len(_INTENT)]) not in live:

@@ -124,7 +124,7 @@ def test_a_commit_shows_files_and_manifest(make_store, staged_left):
 
 
 def test_nothing_is_visible_before_the_commit(make_store):
-    """StagedFile files are neither listed nor in the way of a job that wants an empty target."""
+    """Staged files are neither listed nor in the way of a job that wants an empty target."""
     store = make_store()
     prepare(store, "error", "one")
     stage(store, "one", 0)
@@ -153,6 +153,14 @@ def test_what_killed_jobs_set_aside_is_no_content(s3_store, mode):
     assert visible(s3_store) == {*paths[1:]} | committed("20250109T000000Z_00000004")
     run(s3_store, "five", mode="append")
     assert visible(s3_store).issuperset(paths[1:])
+
+
+def test_what_a_dead_job_spilled_goes_with_its_claim(s3_store):
+    """The next job need not wait a week where a claim says that its job has died."""
+    prepare(s3_store, "append", "dead")
+    s3_store.put("_ddbio/staging/dead/spill/items/00000-00000", b"rows")
+    run(s3_store, "two", mode="error")
+    assert visible(s3_store) == committed("two")
 
 
 def test_a_manifest_without_files_counts_as_content(make_store):

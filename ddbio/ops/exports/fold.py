@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import itertools
-import tempfile
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
@@ -27,9 +26,9 @@ from ddbio.ops.exports.fold_tasks import (
 )
 from ddbio.ops.exports.read import engine_name, read_source
 from ddbio.ops.exports.source import open_export
+from ddbio.ops.exports.spill import Spill, claimed_folder, temporary_folder
 from ddbio.ops.exports.tasks import ExportColumns, ExportCounts, export_columns, export_tasks, spark_task_count
 from ddbio.ops.job.report import Clock, FileReport, MisfitReport, Report, file_reports, misfit_reports
-from ddbio.ops.job.spill import Spill
 from ddbio.ops.job.storage import committed_report, open_staging, open_store, protect_sources, require_shared, target_of
 
 if TYPE_CHECKING:
@@ -253,7 +252,7 @@ class _Job:
             changes = engine.run(spill_changes, self._changes_tasks(spill), budget)
             items_tasks = self._items_tasks(spill)
             passed = engine.run(split_items, items_tasks, budget)
-            groups = [tuple(range(spill.buckets))[number :: self._parallelism] for number in range(self._parallelism)]
+            groups = _neighbours(spill.buckets, self._parallelism)
             tasks = [
                 BucketsTask(
                     len(items_tasks) + number, buckets, sources.keys, sources.columns.items, spill, self.staging
@@ -274,14 +273,15 @@ class _Job:
         size = sum(sum(source.sizes().values()) for source, _ in self.sources.changed)
         buckets = min(_MOST_BUCKETS, max(self._parallelism, -(-size // _BUCKET_BYTES)))
         options, job_id = self.options, self.staging.job_id
-        with tempfile.TemporaryDirectory(prefix="ddbio-") as folder:
+        with contextlib.ExitStack() as stack:
             if options.spill is not None:
+                stack.enter_context(claimed_folder(open_store(options.spill, options), job_id))
                 place = f"{options.spill.rstrip('/')}/{job_id}"
             elif self.engine.name == "spark":
                 # In the staging folder of the job, which is deleted with the job.
                 place = f"{options.dest.rstrip('/')}/_ddbio/staging/{job_id}/spill"
             else:
-                place = folder
+                place = f"{stack.enter_context(temporary_folder())}/rows"
             spill = Spill(open_store(place, options), buckets)
             try:
                 yield spill
@@ -341,6 +341,11 @@ class _Job:
             misfits=misfit_reports([items.misfits, changes.misfits]),
             files=file_reports(self.options.dest, files),
         )
+
+
+def _neighbours(buckets: int, tasks: int) -> list[range]:
+    """Return the buckets of each task: neighbours, which lie side by side in each spilled object."""
+    return [range(buckets * number // tasks, buckets * (number + 1) // tasks) for number in range(tasks)]
 
 
 def _sum(counts: Sequence[ExportCounts]) -> ExportCounts:

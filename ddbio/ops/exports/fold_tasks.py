@@ -15,16 +15,16 @@ import pyarrow as pa
 
 from ddbio.core.exports.fold import fold, require_keys
 from ddbio.core.item_key import key_hashes
+from ddbio.ops.exports.spill import SpillReader, SpillWriter
 from ddbio.ops.exports.tasks import ExportCounts, ExportFilesResult, ExportStream
-from ddbio.ops.job.spill import SpillWriter
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from ddbio.budget import Budget
     from ddbio.core.staged import StagedFile
+    from ddbio.ops.exports.spill import Spill
     from ddbio.ops.exports.tasks import ExportTask
-    from ddbio.ops.job.spill import Spill
     from ddbio.ops.job.storage import Staging
 
 _CHANGES, _ITEMS = "changes", "items"
@@ -54,7 +54,7 @@ class BucketsTask:
     """Name the buckets that one task folds."""
 
     number: int
-    buckets: tuple[int, ...]
+    buckets: range
     keys: tuple[str, ...]
     schema: pa.Schema
     spill: Spill
@@ -107,9 +107,9 @@ def fold_buckets(task: BucketsTask, budget: Budget) -> tuple[StagedFile, ...]:
     del budget  # What was spilled is counted already.
 
     def folded() -> Iterator[pa.RecordBatch]:
+        items_of, changes_of = (SpillReader(task.spill, kind, task.buckets) for kind in (_ITEMS, _CHANGES))
         for bucket in task.buckets:
-            items = task.spill.tables(_ITEMS, bucket)
-            changes = task.spill.tables(_CHANGES, bucket)
+            items, changes = items_of.tables(bucket), changes_of.tables(bucket)
             before = pa.concat_tables(items) if items else task.schema.empty_table()
             yield from fold(before, changes, task.keys).to_batches()
 

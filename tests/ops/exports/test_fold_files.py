@@ -11,8 +11,7 @@ import ddbio
 from ddbio.cli.main import run
 from ddbio.core.reference import items_of
 from ddbio.errors import ExportIncompleteError, SchemaError, TargetError
-from ddbio.ops.exports import fold
-from ddbio.ops.job import spill
+from ddbio.ops.exports import fold, spill
 from ddbio.testing.export import Change, ExportWriter
 
 # Where a Spark session runs already, it does the work; PySpark leaves its sockets to the garbage collector.
@@ -34,7 +33,7 @@ def by_key(items):
 def test_files_hold_the_state_of_the_model(tmp_path, seed, monkeypatch):
     """Whatever changed in whatever windows and buckets, the files hold what the table held at the end."""
     monkeypatch.setattr(fold, "_BUCKET_BYTES", 200)
-    monkeypatch.setattr(spill, "_HELD_BYTES", 2_000 if seed % 2 else 1)
+    monkeypatch.setattr(spill, "_FLUSH_BYTES", 2_000 if seed % 2 else 1)
     rng = random.Random(seed)
     writer = ExportWriter(tmp_path / "in", seed=seed)
     state = {number: item(number, rng) for number in range(0 if seed == 0 else 15)}
