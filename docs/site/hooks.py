@@ -60,3 +60,8 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Files) -> str
         return f"{found[1]}{posixpath.relpath(target, posixpath.dirname(here) or '.')}"
 
     return _LINK.sub(lead, markdown)
+
+
+def on_page_content(html: str, page: Any, config: Any, files: Files) -> str:  # noqa: ARG001 - mkdocs names them
+    """Show the roles of docstrings, such as ``:class:``, as the names that they mark."""
+    return re.sub(r":(?:attr|class|data|func|meth|mod):<code>~?", "<code>", html)

@@ -21,7 +21,7 @@ import click
 import ddbio
 import ddbio.spark
 import ddbio.testing
-from ddbio import errors
+from ddbio import errors, options
 from ddbio.cli.main import cli
 from ddbio.options import camel_case, descriptions_of
 from ddbio.spark import functions
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from types import ModuleType
 
 _DEFAULT = re.compile(r"\s*\[default: .*?\]")
+_ORDER = {name: place for place, name in enumerate(["reading", "writing", "files", "service_jobs", "decode", "encode"])}
 TARGET = Path(__file__).parents[2] / "build/reference"
 
 
@@ -48,6 +49,23 @@ def plain(text: str) -> str:
     return re.sub(r"`+([^`]+)`+", r"`\1`", text).replace("|", "\\|").replace("\n", " ")
 
 
+def options_of(function: Any) -> Iterator[str]:
+    """Yield the table of the keyword arguments that a function hands on to a verb, folded."""
+    keywords = re.fullmatch(r"Unpack\[(\w+)Keywords\]", function.__annotations__.get("options", ""))
+    if not keywords:
+        return
+    cls = getattr(options, f"{keywords[1]}Options")
+    described, own = descriptions_of(cls), function.__annotations__
+    yield '??? note "Options"\n'
+    yield "    | option | type | default | meaning |\n    |---|---|---|---|"
+    for parameter in inspect.signature(function).parameters.values():
+        if parameter.name in described and parameter.name not in own:
+            kind = str(parameter.annotation).replace("'", '"')
+            told = plain(described[parameter.name])
+            yield f"    | `{parameter.name}` | {plain(f'`{kind}`')} | {_default(parameter.default)} | {told} |"
+    yield ""
+
+
 def python_page() -> str:
     """Return the page of the functions, with a table of all of them first."""
     offered = {name: getattr(ddbio, name) for name in ddbio.__all__ if not name.startswith("_")}
@@ -55,6 +73,8 @@ def python_page() -> str:
     for name, value in offered.items():
         if inspect.isfunction(value):
             by_module.setdefault(value.__module__, []).append(name)
+    # The package's own verbs come before what they stand on, and reading before writing.
+    by_module = dict(sorted(by_module.items(), key=lambda each: _ORDER.get(each[0].rpartition(".")[2], len(_ORDER))))
     lines = ["# Python API", "", "Every function of `ddbio`. Their options are keyword arguments.", ""]
     lines += ["| function | does |", "|---|---|"]
     lines += [
@@ -64,7 +84,8 @@ def python_page() -> str:
     ]
     for module, names in by_module.items():
         lines += ["", f"## {plain(first_sentence(importlib.import_module(module))).rstrip('.')}", ""]
-        lines += [f"::: ddbio.{name}\n" for name in names]
+        for name in names:
+            lines += [f"::: ddbio.{name}\n", *options_of(offered[name])]
     lines += ["", "## Functions of Spark columns and frames", "", plain(first_sentence(functions)), ""]
     lines += [f"::: ddbio.spark.functions.{name}\n" for name in functions.__all__]
     return "\n".join(lines) + "\n"
@@ -75,7 +96,8 @@ def classes_page() -> str:
     lines = ["# Classes", "", "What the functions take and return, and the endpoint for tests.", ""]
     for name in ddbio.__all__:
         value = getattr(ddbio, name)
-        if inspect.isclass(value) and not issubclass(value, Exception):
+        # Keywords are shown with the functions that take them.
+        if inspect.isclass(value) and not issubclass(value, Exception) and not name.endswith("Keywords"):
             first_sentence(value)
             lines.append(f"::: ddbio.{name}\n")
     lines += ["## For tests", "", plain(first_sentence(ddbio.testing)), ""]
@@ -192,7 +214,7 @@ def spark_page() -> str:
 
 def _default(value: Any) -> str:
     value = getattr(value, "default", value)
-    if value is MISSING or repr(value) == "PydanticUndefined":
+    if value is MISSING or value is inspect.Parameter.empty or repr(value) == "PydanticUndefined":
         return "required"
     return "" if value is None or value == () else f"`{str(value).lower() if isinstance(value, bool) else value}`"
 
