@@ -5,10 +5,13 @@ from __future__ import annotations
 import ast
 import re
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
+import ddbio
+from ddbio.cli.main import cli
 from ddbio.core.backups import BackupJob, RestoreJob
 from ddbio.core.exports.jobs import ExportJob
 from ddbio.core.imports.jobs import BulkJob, ImportJob
@@ -125,3 +128,14 @@ def test_guarantees_name_tests_that_exist():
             text = (ROOT / path).read_text("utf-8")
             assert f"def {name.partition('::')[2]}" in text, name
     assert files > 30
+
+
+def test_reference_has_every_public_name():
+    """The pages that are made from the code name every public name, each with a docstring, and every command."""
+    subprocess.run([sys.executable, ROOT / "docs/site/reference.py"], cwd=ROOT, check=True)
+    pages = {path.stem: path.read_text("utf-8") for path in (ROOT / "build/reference").glob("*.md")}
+    shown = set(re.findall(r"^::: ddbio\.(\w+)$", pages["python"] + pages["classes"], re.MULTILINE))
+    shown |= set(re.findall(r"^\| `(\w+Error)`", pages["errors"], re.MULTILINE))
+    listed = {name for name in ddbio.__all__ if not name.endswith("Keywords")} - {"DdbioError", "__version__"}
+    assert listed <= shown
+    assert {name for name in cli.commands if f"`ddbio {name}" not in pages["cli"]} == set()
