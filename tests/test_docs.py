@@ -139,3 +139,11 @@ def test_reference_has_every_public_name():
     listed = {name for name in ddbio.__all__ if not name.endswith("Keywords")} - {"DdbioError", "__version__"}
     assert listed <= shown
     assert {name for name in cli.commands if f"`ddbio {name}" not in pages["cli"]} == set()
+
+
+def test_environment_page_names_every_variable():
+    """The page of environment variables has each that the package reads under a name of its own."""
+    text = "".join(path.read_text("utf-8") for path in (ROOT / "ddbio").rglob("*.py"))
+    page = (ROOT / "docs/environment.md").read_text("utf-8")
+    named = set(re.findall(r"\b(?:DDBIO_[A-Z_]+|XDG_[A-Z_]+)\b", text))
+    assert {name for name in named if f"`{name}`" not in page} == set()
