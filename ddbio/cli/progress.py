@@ -71,13 +71,14 @@ class LoadProgress:
         self.brought = 0
 
     @contextmanager
-    def running(self, plan: LoadPlan, budget: LocalBudget, done_rows: int) -> Iterator[None]:
+    def running(self, plan: LoadPlan, budget: LocalBudget) -> Iterator[None]:
         """Show the load while the context is open."""
         if self._show_plan:
-            before = f", after {done_rows:,} rows of earlier runs" if done_rows else ""
-            sys.stderr.write(f"{format_load_plan(plan)}\njob      {self._job_id}{before}\n\n")
+            sys.stderr.write(f"{format_load_plan(plan)}\njob      {self._job_id}\n\n")
         try:
-            course = Course(f"load {plan.table}", "WCU", plan.rows, plan.wcu_per_second, done_rows)
+            done = plan.finished_rows
+            goal = None if plan.rows is None else plan.rows + done
+            course = Course(f"load {plan.table}", "WCU", goal, plan.wcu_per_second, done)
             with nullcontext() if self._quiet else shown(course, budget):
                 yield
         finally:

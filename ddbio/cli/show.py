@@ -96,6 +96,8 @@ def format_load_plan(plan: LoadPlan) -> str:
         ("budget", budget),
         ("estimate", estimate),
     ]
+    if plan.finished_rows:
+        lines.insert(1, ("finished", f"{counted(plan.finished_rows, 'row')} by earlier runs; the plan is without them"))
     return "\n".join(f"{name:<9}{value}" for name, value in lines)
 
 

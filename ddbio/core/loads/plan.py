@@ -6,7 +6,7 @@ A plan is a value. It is made from a description of the table and of the source,
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
 from ddbio.core.pacing import DEFAULT_QUOTA_WCU, NEW_TABLE_WCU, Ramp
@@ -201,6 +201,8 @@ class LoadPlan(Result):
     key_partitions
         Partitions of the keys into which rows are shuffled, so that one task writes all rows of a key; None if the
         rows need no shuffle.
+    finished_rows
+        Rows that earlier runs of the same job have finished; units, bytes, rows and estimates are without them.
     estimated_units, estimated_seconds
         For new items; None if the number of rows is unknown.
     """
@@ -226,6 +228,31 @@ class LoadPlan(Result):
     key_partitions: int | None
     estimated_units: float | None
     estimated_seconds: float | None
+    finished_rows: int = 0
+
+    def without_finished(self, units: int, size_bytes: int, finished_rows: int) -> LoadPlan:
+        """Return the plan of what earlier runs have left.
+
+        Parameters
+        ----------
+        units, size_bytes
+            What is still read.
+        finished_rows
+            The rows that earlier runs have finished.
+        """
+        if self.rows is None:
+            return replace(self, units=units, size_bytes=size_bytes, finished_rows=finished_rows)
+        rows = max(0, self.rows - finished_rows) if units else 0
+        share = rows / max(1, self.rows)
+        return replace(
+            self,
+            units=units,
+            size_bytes=size_bytes,
+            rows=rows,
+            estimated_units=None if self.estimated_units is None else self.estimated_units * share,
+            estimated_seconds=None if self.estimated_seconds is None else self.estimated_seconds * share,
+            finished_rows=finished_rows,
+        )
 
 
 def plan_load(

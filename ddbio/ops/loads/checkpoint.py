@@ -17,7 +17,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ddbio.errors import OptionError, TargetError
+from ddbio.errors import NotFoundError, OptionError, TargetError
 from ddbio.files.claim import Claim
 from ddbio.ops.job.storage import open_store
 
@@ -169,6 +169,23 @@ def open_checkpoints(
         claim.release()
 
 
+def read_checkpoints(options: LoadOptions, job_id: str, identity: Mapping[str, Any]) -> CheckpointStore:
+    """Return the checkpoints that earlier runs of a job have stored, without claiming the job.
+
+    Raises
+    ------
+    OptionError
+        If the job was begun with another source, table or mode.
+    """
+    store = open_store(options.state or state_folder(), options)
+    try:
+        begun = json.loads(store.read(_head(job_id)))
+    except NotFoundError:
+        return CheckpointStore(None, job_id, frozenset(), 0)
+    _require_same(begun, identity, job_id)
+    return _read(store, job_id)
+
+
 def _read(store: ObjectStore, job_id: str) -> CheckpointStore:
     files = [json.loads(store.read(entry.path)) for entry in store.list(f"_ddbio/{job_id}.load/")]
     # Two runs may have finished the same unit.
@@ -178,12 +195,15 @@ def _read(store: ObjectStore, job_id: str) -> CheckpointStore:
     return CheckpointStore(store, job_id, frozenset(finished), sum(finished.values()))
 
 
+def _head(job_id: str) -> str:
+    return f"_ddbio/{job_id}.load.json"
+
+
 def _begin(store: ObjectStore, job_id: str, identity: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return the identity with which the job was begun; begin it if it is new."""
-    head = f"_ddbio/{job_id}.load.json"
-    if store.put_if_absent(head, json.dumps(dict(identity)).encode()):
+    if store.put_if_absent(_head(job_id), json.dumps(dict(identity)).encode()):
         return identity
-    begun: Mapping[str, Any] = json.loads(store.read(head))
+    begun: Mapping[str, Any] = json.loads(store.read(_head(job_id)))
     return begun
 
 

@@ -19,7 +19,7 @@ from ddbio.engine import available_cores, cluster_of, is_spark_installed, open_e
 from ddbio.errors import DdbioError, OptionError
 from ddbio.ops.job.report import Clock, WriteReport
 from ddbio.ops.job.storage import dynamodb_spec, new_job_id, require_shared
-from ddbio.ops.loads.checkpoint import identity_of, open_checkpoints
+from ddbio.ops.loads.checkpoint import identity_of, open_checkpoints, read_checkpoints
 from ddbio.ops.loads.rejects import RejectWriter, check_rejects, read_rejects
 from ddbio.ops.loads.scheduler import WriteTask, write_batches
 from ddbio.ops.loads.sources import batches_of, is_one_scan, open_source
@@ -51,8 +51,8 @@ _ROTATED_WINDOW_BYTES = 32 * 1024 * 1024
 class LoadWatch(Protocol):
     """Follow a running load, to show its progress."""
 
-    def running(self, plan: LoadPlan, budget: LocalBudget, done_rows: int) -> AbstractContextManager[None]:
-        """Show the plan, then the budget's usage while the context is open; ``done_rows`` are written already."""
+    def running(self, plan: LoadPlan, budget: LocalBudget) -> AbstractContextManager[None]:
+        """Show the plan of what is left, then the budget's usage while the context is open."""
         ...
 
 
@@ -77,7 +77,11 @@ def load_plan_of(options: LoadOptions) -> LoadPlan:
     """
     if options.retry_rejects:
         raise OptionError("a retry has no plan: its rows are few, and are tried as they are")
-    return _describe_and_plan(options)[1]
+    found, plan = _describe_and_plan(options)
+    if options.job_id is None:
+        return plan
+    identity = identity_of(options, found.facts, found.source, plan.key_partitions)
+    return _remaining(found, plan, read_checkpoints(options, options.job_id, identity))
 
 
 def write_table(data: Rows, options: WriteOptions) -> WriteReport:
@@ -176,11 +180,13 @@ def _load(
     is_done = len(checkpoints.finished) == (plan.key_partitions or len(found.source.units))
     engine = open_engine("local" if is_done else plan.engine, master=run.master, conf=run.conf)
     _check_speculation(engine, plan)
+    remaining = _remaining(found, plan, checkpoints)
     _LOG.info(
         "load %s into %s: job %s, %d units, %d tasks on %s, %d rows done before",
-        *(options.source, options.table, checkpoints.job_id, plan.units, plan.tasks, plan.engine, checkpoints.rows),
+        *(options.source, options.table, checkpoints.job_id, remaining.units),
+        *(plan.tasks, plan.engine, checkpoints.rows),
     )
-    progress = nullcontext() if run.watch is None else run.watch.running(plan, budget, checkpoints.rows)
+    progress = nullcontext() if run.watch is None else run.watch.running(remaining, budget)
     try:
         with progress, _with_advice(options, checkpoints):
             counts_of_tasks = [] if is_done else run_load(job, found.source.units, plan, engine, budget)
@@ -202,6 +208,17 @@ def _load(
         job_id=checkpoints.job_id,
         resumed_rows=checkpoints.rows,
     )
+
+
+def _remaining(found: _Described, plan: LoadPlan, checkpoints: CheckpointStore) -> LoadPlan:
+    """Return the plan without the units that earlier runs have finished."""
+    if not checkpoints.finished:
+        return plan
+    left = [unit for unit in found.source.units if unit.number not in checkpoints.finished]
+    if plan.key_partitions is not None:
+        # Each key partition may have rows in every unit.
+        left = list(found.source.units) if len(checkpoints.finished) < plan.key_partitions else []
+    return plan.without_finished(len(left), sum(unit.size_bytes for unit in left), checkpoints.rows)
 
 
 def _check_speculation(engine: Engine, plan: LoadPlan) -> None:

@@ -16,6 +16,8 @@ from ddbio.aws.client import ClientSpec
 from ddbio.errors import OptionError, PartialWriteError, TargetError, ThrottledError
 from ddbio.files.claim import Claim
 from ddbio.files.local_store import LocalStore
+from ddbio.ops.loads.load import load_plan_of
+from ddbio.options import LoadOptions, parse_options
 from ddbio.testing import FakeDynamoDB
 from ddbio.testing.faults import Faults, Storm
 
@@ -68,6 +70,24 @@ def test_a_finished_load_writes_nothing_again(load, server):
     again = load()
     assert (again.rows, again.resumed_rows, again.job_id) == (0, ROWS, "job_1")
     assert server.requests()["BatchWriteItem"] == sent
+
+
+def test_the_plan_counts_what_is_left(load, server, source, tmp_path):
+    """Units of earlier runs are in none of the plan's numbers but that of the rows that are finished."""
+    options = {"table": "rows", "state": str(tmp_path / "state"), "job_id": "job_1", "wcu_per_second": 100}
+
+    def plan():
+        values = {"source": str(source), "endpoint_url": server.endpoint_url, **options}
+        made = load_plan_of(parse_options(LoadOptions, values))
+        return made.units, made.rows, made.estimated_units, made.estimated_seconds, made.finished_rows
+
+    assert plan() == (20, ROWS, ROWS, ROWS / 100, 0)
+    load()
+    for note in (tmp_path / "state").glob("_ddbio/job_1.load/*.json"):
+        note.write_text(json.dumps({"finished": [[0, 14, GROUP]]}))
+    assert plan() == (5, 5 * GROUP, 5 * GROUP, 5 * GROUP / 100, 15 * GROUP)
+    load()
+    assert plan() == (0, 0, 0, 0, ROWS)
 
 
 def test_a_killed_load_goes_on(load, server, source, tmp_path):
@@ -188,7 +208,7 @@ def test_two_runs_of_one_job_exclude_each_other(source, tmp_path):
         options = {"endpoint_url": server.endpoint_url, "state": str(state), "job_id": "job_1"}
         running = Claim(LocalStore(state), "job_1", "append", lease_seconds=3)
         running.take()
-        with running.kept(), pytest.raises(TargetError, match=r"job job_1 .*process \d+.* runs already"):
+        with running.renewed(), pytest.raises(TargetError, match=r"job job_1 .*process \d+.* runs already"):
             ddbio.load_files(source, "rows", **options)
         running.release()
         assert ddbio.load_files(source, "rows", **options).written == ROWS
