@@ -29,6 +29,7 @@ if TYPE_CHECKING:
         ConnectionKeywords,
         CopyKeywords,
         CreateLikeKeywords,
+        CreateTableKeywords,
         ExportFoldKeywords,
         ExportReadKeywords,
         ExportStartKeywords,
@@ -65,7 +66,8 @@ if TYPE_CHECKING:
         wait_import,
     )
     from ddbio.api.setup import register, warm
-    from ddbio.api.writing import copy_table, create_table_like, load_files, plan_copy, plan_load, write_table
+    from ddbio.api.tables import create_table, create_table_like, describe_table
+    from ddbio.api.writing import copy_table, load_files, plan_copy, plan_load, write_table
     from ddbio.core.backups import BackupJob, RestoreJob
     from ddbio.core.changes import ChangeDecoder
     from ddbio.core.decode import from_dynamodb_json
@@ -77,6 +79,7 @@ if TYPE_CHECKING:
     from ddbio.core.loads.plan import LoadPlan, WritePlan
     from ddbio.core.plan import ScanPlan
     from ddbio.core.schema.item_schema import ItemSchema
+    from ddbio.core.table_description import TableDescription
     from ddbio.errors import (
         AccessDeniedError,
         DdbioError,
@@ -93,12 +96,13 @@ if TYPE_CHECKING:
         ThrottledError,
         ValidationError,
     )
-    from ddbio.ops.copy import CopyPlan, CopyReport, CreatedTable
+    from ddbio.ops.copy import CopyPlan, CopyReport
     from ddbio.ops.exports.fold import ExportFoldReport
     from ddbio.ops.exports.read import ExportReadPlan, ExportReadReport
     from ddbio.ops.imports.bulk import BulkReport, BulkSummary
     from ddbio.ops.imports.files import ImportFilesReport
     from ddbio.ops.job.report import FileReport, MisfitReport, ScanReport, WarmReport, WriteReport
+    from ddbio.ops.tables import CreatedTable
 
 __all__ = [
     "AccessDeniedError",
@@ -116,6 +120,7 @@ __all__ = [
     "CopyPlan",
     "CopyReport",
     "CreateLikeKeywords",
+    "CreateTableKeywords",
     "CreatedTable",
     "DdbioError",
     "DecodeError",
@@ -154,6 +159,7 @@ __all__ = [
     "ScanToFilesKeywords",
     "SchemaError",
     "ServiceError",
+    "TableDescription",
     "TargetError",
     "ThrottledError",
     "ValidationError",
@@ -168,10 +174,12 @@ __all__ = [
     "check_import_files",
     "copy_table",
     "create_backup",
+    "create_table",
     "create_table_like",
     "describe_bulk_put",
     "describe_export",
     "describe_import",
+    "describe_table",
     "digest",
     "export_windows",
     "fold_exports",
@@ -217,9 +225,9 @@ _NAMES = {
     ),
     "ddbio.api.keywords": (
         "BackupCreateKeywords BulkReportKeywords BulkStartKeywords ConnectionKeywords CopyKeywords "
-        "CreateLikeKeywords ExportFoldKeywords ExportReadKeywords ExportStartKeywords ExportToFilesKeywords "
-        "ExportWindowsKeywords ImportFilesFromKeywords ImportStartKeywords ImportWaitKeywords LoadKeywords "
-        "RestoreKeywords ScanKeywords ScanToFilesKeywords WaitKeywords WriteKeywords"
+        "CreateLikeKeywords CreateTableKeywords ExportFoldKeywords ExportReadKeywords ExportStartKeywords "
+        "ExportToFilesKeywords ExportWindowsKeywords ImportFilesFromKeywords ImportStartKeywords ImportWaitKeywords "
+        "LoadKeywords RestoreKeywords ScanKeywords ScanToFilesKeywords WaitKeywords WriteKeywords"
     ),
     "ddbio.api.reading": "digest infer_schema plan_scan read_table scan_batches scan_to_files",
     "ddbio.api.service_jobs": (
@@ -228,7 +236,8 @@ _NAMES = {
         "start_import wait_bulk_put wait_export wait_import"
     ),
     "ddbio.api.setup": "register warm",
-    "ddbio.api.writing": "copy_table create_table_like load_files plan_copy plan_load write_table",
+    "ddbio.api.tables": "create_table create_table_like describe_table",
+    "ddbio.api.writing": "copy_table load_files plan_copy plan_load write_table",
     "ddbio.core.backups": "BackupJob RestoreJob",
     "ddbio.core.changes": "ChangeDecoder",
     "ddbio.core.decode": "from_dynamodb_json",
@@ -240,16 +249,18 @@ _NAMES = {
     "ddbio.core.loads.plan": "LoadPlan WritePlan",
     "ddbio.core.plan": "ScanPlan",
     "ddbio.core.schema.item_schema": "ItemSchema",
+    "ddbio.core.table_description": "TableDescription",
     "ddbio.errors": (
         "AccessDeniedError DdbioError DecodeError EncodeError EndpointError ExportIncompleteError NotFoundError "
         "OptionError PartialWriteError SchemaError ServiceError TargetError ThrottledError ValidationError"
     ),
-    "ddbio.ops.copy": "CopyPlan CopyReport CreatedTable",
+    "ddbio.ops.copy": "CopyPlan CopyReport",
     "ddbio.ops.exports.fold": "ExportFoldReport",
     "ddbio.ops.exports.read": "ExportReadPlan ExportReadReport",
     "ddbio.ops.imports.bulk": "BulkReport BulkSummary",
     "ddbio.ops.imports.files": "ImportFilesReport",
     "ddbio.ops.job.report": "FileReport MisfitReport ScanReport WarmReport WriteReport",
+    "ddbio.ops.tables": "CreatedTable",
 }
 _HOMES = {name: module for module, names in _NAMES.items() for name in names.split()}
 

@@ -273,6 +273,21 @@ class CreateLikeKeywords(WaitPolicyKeywords, total=False):
     """Read units per second that the new table bears from the start (warm throughput); AWS bills those over 12,000."""
 
 
+class CreateTableKeywords(WaitPolicyKeywords, total=False):
+    """Keywords of :class:`ddbio.options.CreateTableOptions`."""
+
+    key: str
+    """Key of the table: ``pk:S`` or ``pk:S,sk:N``."""
+    gsi: str | Sequence[str]
+    """Global indexes, separated by ``;``: ``name=pk:S,sk:N``, with ``/KEYS_ONLY`` appended to project keys only."""
+    billing: Literal["on_demand", "provisioned"]
+    """How the table is billed."""
+    rcu: int | None
+    """Read units per second of a provisioned table and of each of its indexes."""
+    wcu: int | None
+    """Write units per second likewise."""
+
+
 class ExportReadKeywords(ColumnKeywords, total=False):
     """Keywords of :class:`ddbio.options.ExportReadOptions`."""
 
@@ -374,6 +389,10 @@ class LoadKeywords(SourceKeywords, WriteKeywords, total=False):
     """All workers of the cluster see local paths as this machine does, for example through NFS."""
     retry_rejects: bool
     """Read the source as a folder of rejected rows, and try those again."""
+    create_table: bool
+    """Create the table, on demand, if it does not exist; ``key`` says its key."""
+    key: str | None
+    """Key of the table that ``create_table`` creates: ``pk:S`` or ``pk:S,sk:N``."""
 
 
 class ExportToFilesKeywords(FilesKeywords, ExportReadKeywords, total=False):

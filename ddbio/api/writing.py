@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING
 from ddbio.api.signature import takes
 from ddbio.ops import copy as copying
 from ddbio.ops.loads import load
-from ddbio.options import CopyOptions, CreateLikeOptions, LoadOptions, WriteOptions, parse_options
+from ddbio.options import CopyOptions, LoadOptions, WriteOptions, parse_options
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Unpack
 
-    from ddbio.api.keywords import CopyKeywords, CreateLikeKeywords, LoadKeywords, WriteKeywords
+    from ddbio.api.keywords import CopyKeywords, LoadKeywords, WriteKeywords
     from ddbio.core.loads.plan import LoadPlan
-    from ddbio.ops.copy import CopyPlan, CopyReport, CreatedTable
+    from ddbio.ops.copy import CopyPlan, CopyReport
     from ddbio.ops.job.report import WriteReport
     from ddbio.ops.loads.sources import Rows
 
@@ -63,7 +63,8 @@ def load_files(
         Spark master and configuration, for a session that has to be started.
     **options
         Those of :func:`write_table`, and: ``job_id`` names the load, so that it can be continued; ``engine`` says where
-        it runs; ``json_format`` and ``hive_partitions`` how files are read; see :class:`ddbio.LoadKeywords` for all.
+        it runs; ``json_format`` and ``hive_partitions`` how files are read; ``create_table`` and ``key`` create a
+        missing table; see :class:`ddbio.LoadKeywords` for all.
 
     Raises
     ------
@@ -127,30 +128,3 @@ def plan_copy(source: str, target: str, **options: Unpack[CopyKeywords]) -> Copy
         If the copy would be refused.
     """
     return copying.plan_copy(parse_options(CopyOptions, {**options, "source": source, "target": target}))
-
-
-@takes(CreateLikeOptions)
-def create_table_like(source: str, target: str, **options: Unpack[CreateLikeKeywords]) -> CreatedTable:
-    """Create a table like another one, wait until it is ACTIVE, and return its name and the request that created it.
-
-    Keys, indexes, billing, streams, encryption, table class, deletion protection and time to live are the source's.
-
-    Parameters
-    ----------
-    source
-        Name or ARN of the model.
-    target
-        Name of the new table.
-    **options
-        ``billing``, ``kms_key`` and ``warm_write_units`` differ from the source's if given; ``target_region``,
-        ``target_profile`` and ``target_role_arn`` say where the table is created; see
-        :class:`ddbio.CreateLikeKeywords` for all.
-
-    Raises
-    ------
-    TargetError
-        If the target exists.
-    DdbioError
-        With what happened, to what, and what to do.
-    """
-    return copying.create_like(parse_options(CreateLikeOptions, {**options, "source": source, "target": target}))

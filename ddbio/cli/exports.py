@@ -20,6 +20,7 @@ from ddbio.options import (
     ExportToFilesOptions,
     ExportWindowsOptions,
     WaitOptions,
+    connection_of,
 )
 
 if TYPE_CHECKING:
@@ -75,15 +76,23 @@ def _print_plan(options: ExportToFilesOptions, *, as_json: bool) -> None:
 @click.argument("dest")
 @flags_of(ExportStartOptions, without=["table", "dest"])
 @click.option("--dry-run", is_flag=True, help="Check everything, print the plan, start nothing.")
+@click.option("--wait", "waits", is_flag=True, help="Wait until the export has completed, as export wait does.")
 @output_flags
-def start(*, as_json: bool, dry_run: bool, **flags: Any) -> None:
+def start(*, as_json: bool, dry_run: bool, waits: bool, **flags: Any) -> None:
     """Start the service's own export of TABLE to DEST, s3://bucket/prefix; it costs no read units.
 
     With --from and --to it is incremental.
     """
     options = parse_flags(ExportStartOptions, flags)
-    result = jobs.plan_of(options) if dry_run else jobs.start(options)
-    click.echo(result.to_json() if as_json else format_values(result.to_dict()))
+    if dry_run:
+        plan = jobs.plan_of(options)
+        click.echo(plan.to_json() if as_json else format_values(plan.to_dict()))
+        return
+    job = jobs.start(options)
+    if waits:
+        awaited = WaitOptions(**connection_of(options), arn=job.arn)
+        job = jobs.wait(awaited, JobWatch("export", quiet=is_quiet()).look)
+    click.echo(job.to_json() if as_json else format_export(job))
 
 
 @export.command()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -11,8 +11,11 @@ from ddbio.cli.flags import flags_of, is_quiet, output_flags, parse_flags
 from ddbio.cli.progress import JobWatch
 from ddbio.cli.show import format_bytes, format_values
 from ddbio.ops import backup as ops
-from ddbio.ops import copy as copying
-from ddbio.options import BackupCreateOptions, ConnectionOptions, CreateLikeOptions, RestoreOptions
+from ddbio.ops import tables
+from ddbio.options import BackupCreateOptions, ConnectionOptions, CreateLikeOptions, CreateTableOptions, RestoreOptions
+
+if TYPE_CHECKING:
+    from ddbio.core.table_description import TableDescription
 
 _DRY_RUN = click.option("--dry-run", is_flag=True, help="Check everything, print what would be done, do none of it.")
 
@@ -22,6 +25,26 @@ def table() -> None:
     """Create and describe tables."""
 
 
+@table.command("create")
+@click.argument("table")
+@flags_of(CreateTableOptions, without=["table"])
+@output_flags
+def create_table(*, as_json: bool, **flags: Any) -> None:
+    """Create table TABLE with the key --key, and wait until it is ACTIVE."""
+    made = tables.create(parse_flags(CreateTableOptions, flags))
+    click.echo(made.to_json() if as_json else f"table {made.table} is ACTIVE")
+
+
+@table.command()
+@click.argument("table")
+@flags_of(ConnectionOptions)
+@output_flags
+def describe(*, as_json: bool, table: str, **flags: Any) -> None:
+    """Print key, size, billing and indexes of TABLE."""
+    found = tables.describe(table, parse_flags(ConnectionOptions, flags))
+    click.echo(found.to_json() if as_json else format_table(found))
+
+
 @table.command("create-like")
 @click.argument("source")
 @click.argument("target")
@@ -29,7 +52,7 @@ def table() -> None:
 @output_flags
 def create_like(*, as_json: bool, **flags: Any) -> None:
     """Create table TARGET like table SOURCE, without its items, and wait until it is ACTIVE."""
-    made = copying.create_like(parse_flags(CreateLikeOptions, flags))
+    made = tables.create_like(parse_flags(CreateLikeOptions, flags))
     click.echo(made.to_json() if as_json else f"table {made.table} is ACTIVE")
 
 
@@ -82,3 +105,21 @@ def restore(*, as_json: bool, dry_run: bool, **flags: Any) -> None:
     options = parse_flags(RestoreOptions, flags)
     result: Any = ops.plan_of(options) if dry_run else ops.restore(options, JobWatch("restore", quiet=is_quiet()).look)
     click.echo(result.to_json() if as_json else format_values(result.to_dict()))
+
+
+# Also `table restore`: what is made is a table.
+table.add_command(restore)
+
+
+def format_table(found: TableDescription) -> str:
+    """Return a table's description as lines of name and value."""
+    billing = "on-demand" if found.on_demand else f"provisioned, {found.rcu:g} RCU/s and {found.wcu:g} WCU/s"
+    rows = [
+        ("table", f"{found.name} ({found.status})"),
+        ("arn", found.arn),
+        ("key", ", ".join(f"{name}:{tag}" for name, tag in found.key_types)),
+        ("size", f"{found.item_count:,} items, {format_bytes(found.size_bytes)}, as the service last counted"),
+        ("billing", billing),
+    ]
+    rows += [("index", f"{index.name} ({', '.join(index.key_names)})") for index in found.indexes]
+    return "\n".join(f"{name:<9}{value}" for name, value in rows)

@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import shutil
+import sys
+import tempfile
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -29,6 +33,9 @@ if TYPE_CHECKING:
     from ddbio.ops.copy import CopyPlan, CopyReport
     from ddbio.ops.job.report import WriteReport
 
+_STDIN = "-"
+_STDIN_FORMATS = ["csv", "json", "jsonl", "parquet", "orc", "arrow"]
+
 
 @click.command()
 @click.argument("source")
@@ -36,10 +43,27 @@ if TYPE_CHECKING:
 @flags_of(LoadOptions, without=["source", "table"])
 @MASTER_FLAG
 @CONF_FLAG
+@click.option("--format", "form", type=click.Choice(_STDIN_FORMATS), help="Format of stdin, for a SOURCE of -.")
 @click.option("--dry-run", is_flag=True, help="Stop after the plan; write nothing.")
 @output_flags
-def load(*, as_json: bool, dry_run: bool, master: str | None, conf: tuple[str, ...], **flags: Any) -> None:
-    """Write the rows of SOURCE, a file, folder or glob of any format, here or on S3, into TABLE."""
+def load(*, source: str, form: str | None, **flags: Any) -> None:
+    """Write the rows of SOURCE, a file, folder or glob of any format, here or on S3, into TABLE.
+
+    A SOURCE of - is stdin, whose format --format says.
+    """
+    if (source == _STDIN) != (form is not None):
+        raise click.UsageError("--format is for a SOURCE of -, which is stdin, and is needed there")
+    if form is None:
+        _load(source=source, **flags)
+        return
+    with tempfile.TemporaryDirectory(prefix="ddbio-stdin-") as folder:
+        path = Path(folder) / f"stdin.{form}"
+        with path.open("wb") as file:
+            shutil.copyfileobj(sys.stdin.buffer, file)
+        _load(source=str(path), **flags)
+
+
+def _load(*, as_json: bool, dry_run: bool, master: str | None, conf: tuple[str, ...], **flags: Any) -> None:
     options = parse_flags(LoadOptions, flags)
     if dry_run:
         _print_plan(options, as_json=as_json)

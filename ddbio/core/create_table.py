@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+from ddbio.core.table_description import IndexKey
 from ddbio.errors import OptionError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from ddbio.options import CreateLikeOptions
 
@@ -16,6 +17,8 @@ _AWS_KEY = "aws/dynamodb"
 _OWNED_KEY = "none"
 _KEY_TYPES = frozenset({"S", "N", "B"})
 _MAX_KEY_ATTRIBUTES = 2
+# https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/Constraints.html
+_LONGEST_KEY_BYTES = (2048, 1024)
 
 
 def parse_key(text: str) -> tuple[tuple[str, str], ...]:
@@ -118,3 +121,77 @@ def _encryption(described: Mapping[str, Any], options: CreateLikeOptions) -> dic
         return None
     named = {} if key == _AWS_KEY else {"KMSMasterKeyId": key}
     return {"Enabled": True, "SSEType": "KMS", **named}
+
+
+class NewTable(NamedTuple):
+    """A table to create: name, key, global indexes, and its rates if it is provisioned, all as people write them."""
+
+    table: str
+    key: str
+    indexes: tuple[str, ...] = ()
+    rcu: int | None = None
+    wcu: int | None = None
+
+
+def new_table_request(plan: NewTable) -> dict[str, Any]:
+    """Return the CreateTable request for a table of a key and indexes.
+
+    Raises
+    ------
+    OptionError
+        If an index is not written as ``name=key``, or an attribute has two types.
+    """
+    indexes = [_parse_index(text) for text in plan.indexes]
+    types: dict[str, str] = {}
+    for key in (parse_key(plan.key), *(key for _, key, _ in indexes)):
+        for name, tag in key:
+            if types.setdefault(name, tag) != tag:
+                raise OptionError(f"attribute {name} is {types[name]} in one key and {tag} in another")
+    units = {"ReadCapacityUnits": plan.rcu, "WriteCapacityUnits": plan.wcu}
+    throughput = {} if plan.rcu is None else {"ProvisionedThroughput": units}
+    definition: dict[str, Any] = {
+        "TableName": plan.table,
+        "AttributeDefinitions": [{"AttributeName": name, "AttributeType": tag} for name, tag in types.items()],
+        "KeySchema": _key_schema(parse_key(plan.key)),
+        "BillingMode": "PROVISIONED" if throughput else "PAY_PER_REQUEST",
+        **throughput,
+    }
+    if indexes:
+        definition["GlobalSecondaryIndexes"] = [
+            {
+                "IndexName": name,
+                "KeySchema": _key_schema(key),
+                "Projection": {"ProjectionType": projection},
+                **throughput,
+            }
+            for name, key, projection in indexes
+        ]
+    return definition
+
+
+def index_keys(indexes: Iterable[str]) -> tuple[IndexKey, ...]:
+    """Return name, type and size limit of each key attribute of the indexes.
+
+    Raises
+    ------
+    OptionError
+        If an index is not written as ``name=key``.
+    """
+    parsed = [(name, key) for name, key, _ in map(_parse_index, indexes)]
+    return tuple(
+        IndexKey(attribute, tag, longest, name)
+        for name, key in parsed
+        for (attribute, tag), longest in zip(key, _LONGEST_KEY_BYTES, strict=False)
+    )
+
+
+def _parse_index(text: str) -> tuple[str, tuple[tuple[str, str], ...], str]:
+    name, mark, rest = text.partition("=")
+    key, slash, projection = rest.partition("/")
+    if not mark or not name or (slash and projection not in {"ALL", "KEYS_ONLY"}):
+        raise OptionError(f"{text!r} is no index: write name=pk:S,sk:N, and /KEYS_ONLY behind it if wanted")
+    return name, parse_key(key), projection or "ALL"
+
+
+def _key_schema(key: tuple[tuple[str, str], ...]) -> list[dict[str, str]]:
+    return [{"AttributeName": name, "KeyType": kind} for (name, _), kind in zip(key, ("HASH", "RANGE"), strict=False)]

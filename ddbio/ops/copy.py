@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
-from ddbio.aws.control_plane import create_table, describe_table, enable_time_to_live, read_table_definition
+from ddbio.aws.control_plane import describe_table, read_table_definition
 from ddbio.budget import LocalBudget
 from ddbio.core.capacity import read_units
 from ddbio.core.create_table import create_table_request
@@ -16,27 +16,26 @@ from ddbio.core.loads.encode import raw_item_reader
 from ddbio.core.loads.plan import BATCH_LANES, plan_write
 from ddbio.core.plan import ROTATED_PAGE_BYTES, budget_of, rotated_segments
 from ddbio.core.result import Result
-from ddbio.errors import NotFoundError, OptionError, SchemaError, TargetError, ValidationError
+from ddbio.errors import NotFoundError, OptionError, SchemaError, ValidationError
 from ddbio.ops.job.report import Clock, Report
 from ddbio.ops.job.storage import dynamodb_spec
-from ddbio.ops.job.waiting import await_end
 from ddbio.ops.loads.load import write_raw_items
 from ddbio.ops.scans.plan import describe_scan, plan_of, scan_tasks
 from ddbio.ops.scans.read import digest_of_table
 from ddbio.ops.scans.stream import PageStream
+from ddbio.ops.tables import create_like, is_table
 from ddbio.options import ScanOptions, WriteOptions, connection_of
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
     from typing import Any
 
-    from ddbio.aws.client import ClientSpec
     from ddbio.core.digest import Digest
     from ddbio.core.loads.plan import WritePlan
     from ddbio.core.plan import ScanPlan
     from ddbio.core.table_description import TableDescription
     from ddbio.ops.scans.stream import ScanTask
-    from ddbio.options import CopyOptions, CreateLikeOptions
+    from ddbio.options import CopyOptions
 
 
 @dataclass(frozen=True)
@@ -91,36 +90,6 @@ class CopyReport(Report):
     cpu_seconds: float
     verified: bool | None = None
     digest: str | None = None
-
-
-@dataclass(frozen=True)
-class CreatedTable(Result):
-    """Name a table that was created, and hold the CreateTable request that did it."""
-
-    table: str
-    request: dict[str, Any]
-
-
-def create_like(options: CreateLikeOptions) -> CreatedTable:
-    """Create a table like another one, and wait until it is ACTIVE.
-
-    Raises
-    ------
-    TargetError
-        If the target exists.
-    DdbioError
-        If the source cannot be described, or the target cannot be created.
-    """
-    described, expiry = read_table_definition(dynamodb_spec(options), options.source)
-    request = create_table_request(described, options)
-    spec = dynamodb_spec(options.target_connection)
-    if _is_table(spec, options.target):
-        raise TargetError(f"table {options.target!r} exists already: choose another name", options.target)
-    create_table(spec, request)
-    await_end(lambda: describe_table(spec, options.target), options)
-    if expiry is not None:
-        enable_time_to_live(spec, options.target, expiry)
-    return CreatedTable(options.target, request)
 
 
 def plan_copy(options: CopyOptions) -> CopyPlan:
@@ -212,15 +181,7 @@ def copy(options: CopyOptions, watch: CopyWatch | None = None) -> CopyReport:
 
 
 def _must_create(options: CopyOptions) -> bool:
-    return options.create_target and not _is_table(dynamodb_spec(options.target_connection), options.target)
-
-
-def _is_table(spec: ClientSpec, table: str) -> bool:
-    try:
-        describe_table(spec, table)
-    except NotFoundError:
-        return False
-    return True
+    return options.create_target and not is_table(dynamodb_spec(options.target_connection), options.target)
 
 
 def _plan_write(options: CopyOptions, *, created: bool) -> WritePlan:

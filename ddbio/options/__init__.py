@@ -36,6 +36,7 @@ from ddbio.options.service_jobs import (
 from ddbio.options.writing import (
     CopyOptions,
     CreateLikeOptions,
+    CreateTableOptions,
     ImportFilesFromOptions,
     ImportFilesOptions,
     JsonFormat,
@@ -54,6 +55,7 @@ __all__ = [
     "ConnectionOptions",
     "CopyOptions",
     "CreateLikeOptions",
+    "CreateTableOptions",
     "Engine",
     "ExportFoldOptions",
     "ExportReadOptions",

@@ -87,11 +87,41 @@ class LoadOptions(SourceOptions, WriteOptions):
     """All workers of the cluster see local paths as this machine does, for example through NFS."""
     retry_rejects: bool = False
     """Read the source as a folder of rejected rows, and try those again."""
+    create_table: bool = False
+    """Create the table, on demand, if it does not exist; ``key`` says its key."""
+    key: str | None = None
+    """Key of the table that ``create_table`` creates: ``pk:S`` or ``pk:S,sk:N``."""
 
     @model_validator(mode="after")
     def _check_load(self) -> LoadOptions:
+        if self.create_table != (self.key is not None):
+            raise ValueError("create_table and key belong together: give both or neither")
         if self.retry_rejects and (self.job_id is not None or self.state is not None):
             raise ValueError("retry_rejects moves aside what was tried: it has no use for job_id and state")
+        return self
+
+
+@dataclass(frozen=True, kw_only=True, config=CONFIG)
+class CreateTableOptions(WaitPolicyOptions):
+    """Choose the key, the indexes and the billing of a new table."""
+
+    table: Annotated[str, Field(min_length=3, max_length=255)]
+    """Name of the new table."""
+    key: Annotated[str, Field(min_length=1)]
+    """Key of the table: ``pk:S`` or ``pk:S,sk:N``."""
+    gsi: Annotated[tuple[str, ...], BeforeValidator(split_indexes)] = ()
+    """Global indexes, separated by ``;``: ``name=pk:S,sk:N``, with ``/KEYS_ONLY`` appended to project keys only."""
+    billing: Literal["on_demand", "provisioned"] = "on_demand"
+    """How the table is billed."""
+    rcu: Annotated[int, Field(ge=1)] | None = None
+    """Read units per second of a provisioned table and of each of its indexes."""
+    wcu: Annotated[int, Field(ge=1)] | None = None
+    """Write units per second likewise."""
+
+    @model_validator(mode="after")
+    def _check_billing(self) -> CreateTableOptions:
+        if (self.billing == "provisioned") != (self.rcu is not None and self.wcu is not None):
+            raise ValueError("billing=provisioned and both rcu and wcu belong together")
         return self
 
 

@@ -58,6 +58,7 @@ _PAGE_PARTS = [
     ("Writing a table: `write_table`", "WriteOptions", "ConnectionOptions"),
     ("Loading files: `load`, besides those of writing", "LoadOptions", "WriteOptions"),
     ("Copying: `copy`, `table create-like`", "CopyOptions", "ConnectionOptions"),
+    ("`table create`", "CreateTableOptions", "ConnectionOptions"),
     ("Files for an import: `import files`", "ImportFilesFromOptions", "ConnectionOptions"),
     ("`import start`", "ImportStartOptions", "ConnectionOptions"),
     ("`import wait`", "ImportWaitOptions", "ConnectionOptions"),

@@ -6,23 +6,18 @@ import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ddbio.core.create_table import format_key, parse_key
+from ddbio.core.create_table import NewTable, format_key, new_table_request, parse_key
 from ddbio.core.jobs import s3_place
 from ddbio.core.result import Result
-from ddbio.core.table_description import IndexKey
 from ddbio.errors import OptionError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from ddbio.core.table_description import TableDescription
     from ddbio.options import BulkStartOptions, ImportStartOptions
 
 
 # https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/S3DataImport.Validation.html
 _MAX_OBJECTS = 50_000
-# https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/Constraints.html
-_LONGEST_KEY_BYTES = (2048, 1024)
 
 
 @dataclass(frozen=True)
@@ -199,60 +194,7 @@ def table_definition(plan: ImportPlan) -> dict[str, Any]:
     OptionError
         If an index is not written as ``name=key``, or an attribute has two types.
     """
-    indexes = [_index(text) for text in plan.indexes]
-    types: dict[str, str] = {}
-    for key in (parse_key(plan.key), *(key for _, key, _ in indexes)):
-        for name, tag in key:
-            if types.setdefault(name, tag) != tag:
-                raise OptionError(f"attribute {name} is {types[name]} in one key and {tag} in another")
-    units = {"ReadCapacityUnits": plan.rcu, "WriteCapacityUnits": plan.wcu}
-    throughput = {} if plan.rcu is None else {"ProvisionedThroughput": units}
-    definition: dict[str, Any] = {
-        "TableName": plan.table,
-        "AttributeDefinitions": [{"AttributeName": name, "AttributeType": tag} for name, tag in types.items()],
-        "KeySchema": _key_schema(parse_key(plan.key)),
-        "BillingMode": "PROVISIONED" if throughput else "PAY_PER_REQUEST",
-        **throughput,
-    }
-    if indexes:
-        definition["GlobalSecondaryIndexes"] = [
-            {
-                "IndexName": name,
-                "KeySchema": _key_schema(key),
-                "Projection": {"ProjectionType": projection},
-                **throughput,
-            }
-            for name, key, projection in indexes
-        ]
-    return definition
-
-
-def index_keys(indexes: Iterable[str]) -> tuple[IndexKey, ...]:
-    """Return name, type and size limit of each key attribute of the indexes.
-
-    Raises
-    ------
-    OptionError
-        If an index is not written as ``name=key``.
-    """
-    parsed = [(name, key) for name, key, _ in map(_index, indexes)]
-    return tuple(
-        IndexKey(attribute, tag, longest, name)
-        for name, key in parsed
-        for (attribute, tag), longest in zip(key, _LONGEST_KEY_BYTES, strict=False)
-    )
-
-
-def _index(text: str) -> tuple[str, tuple[tuple[str, str], ...], str]:
-    name, mark, rest = text.partition("=")
-    key, slash, projection = rest.partition("/")
-    if not mark or not name or (slash and projection not in {"ALL", "KEYS_ONLY"}):
-        raise OptionError(f"{text!r} is no index: write name=pk:S,sk:N, and /KEYS_ONLY behind it if wanted")
-    return name, parse_key(key), projection or "ALL"
-
-
-def _key_schema(key: tuple[tuple[str, str], ...]) -> list[dict[str, str]]:
-    return [{"AttributeName": name, "KeyType": kind} for (name, _), kind in zip(key, ("HASH", "RANGE"), strict=False)]
+    return new_table_request(NewTable(plan.table, plan.key, plan.indexes, plan.rcu, plan.wcu))
 
 
 def resolved(name: str, given: str | None, recorded: str | None) -> str:

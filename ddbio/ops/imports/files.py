@@ -13,9 +13,8 @@ import numpy as np
 
 from ddbio.aws.control_plane import describe_table, parse_table_description
 from ddbio.core.batch_size import batch_bytes
-from ddbio.core.create_table import format_key, parse_key
+from ddbio.core.create_table import format_key, index_keys, parse_key
 from ddbio.core.digest_columns import ColumnDigest
-from ddbio.core.imports.jobs import index_keys
 from ddbio.core.imports.lines import LineFormat, line_encoder
 from ddbio.core.item_key import Fingerprints, KeySet, key_fingerprints
 from ddbio.core.kernel.encode.encoder import PIECE_BYTES

@@ -26,6 +26,7 @@ from ddbio.ops.loads.sources import batches_of, is_one_scan, open_source
 from ddbio.ops.loads.spreading import RowSpreader
 from ddbio.ops.loads.task import LoadJob, run_load
 from ddbio.ops.loads.unit_reader import describe_source
+from ddbio.ops.tables import create_target, describe_target
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -151,6 +152,7 @@ def load_files(
     cluster = cluster_of(master, conf) if plan.engine == "spark" else None
     places = {"reject_to": options.reject_to, "state": options.state}
     require_shared(cluster, places, shared_paths=options.shared_paths)
+    create_target(options)
     job_id = options.job_id or new_job_id()
     identity = identity_of(options, found.facts, found.source, plan.key_partitions)
     with open_checkpoints(options, job_id, identity, cluster) as checkpoints:
@@ -239,7 +241,7 @@ class _Described:
 
 
 def _describe_and_plan(options: LoadOptions) -> tuple[_Described, LoadPlan]:
-    facts = describe_table(dynamodb_spec(options), options.table)
+    facts = describe_target(options)
     write = plan_write(facts, options)
     source = open_source(options, dict(write.key_types))
     resources = Resources(available_cores(), running_spark_parallelism(), is_spark_installed())

@@ -1,0 +1,83 @@
+"""The commands that create and describe tables, and loads that create theirs or read stdin."""
+
+import json
+
+import pytest
+from click.testing import CliRunner
+
+import ddbio
+from ddbio.cli.main import cli
+from ddbio.testing import FakeDynamoDB
+
+
+@pytest.fixture(scope="module")
+def server():
+    """Serve no table yet."""
+    with FakeDynamoDB() as fake:
+        yield fake
+
+
+@pytest.fixture
+def run(server, tmp_path):
+    """Return a function that runs a command in this process, and returns its exit code and what it prints."""
+
+    def call(*arguments, stdin=None):
+        words = [*map(str, arguments), "--endpoint-url", server.endpoint_url]
+        done = CliRunner().invoke(cli, words, input=stdin)
+        return done.exit_code, done.stdout
+
+    return call
+
+
+def test_a_table_is_created_and_described(server, run):
+    """Key, indexes and capacity are as asked; a second one of its name is an error."""
+    words = [
+        "--key",
+        "pk:S,sk:N",
+        "--gsi",
+        "by_day=day:S/KEYS_ONLY",
+        "--billing",
+        "provisioned",
+        "--rcu",
+        5,
+        "--wcu",
+        6,
+    ]
+    code, out = run("table", "create", "made", *words, "--json")
+    assert (code, json.loads(out)["table"]) == (0, "made")
+    found = ddbio.describe_table("made", endpoint_url=server.endpoint_url)
+    assert (found.key_types, found.rcu, found.wcu) == ((("pk", "S"), ("sk", "N")), 5, 6)
+    assert [index.key_names for index in found.indexes] == [("day",)]
+    assert json.loads(run("table", "describe", "made", "--json")[1])["name"] == "made"
+    assert "key      pk:S, sk:N" in run("table", "describe", "made")[1]
+    with pytest.raises(ddbio.TargetError, match="'made' exists already"):
+        ddbio.create_table("made", key="pk:S", endpoint_url=server.endpoint_url)
+
+
+@pytest.mark.parametrize("options", [{}, {"key": "pk:S", "billing": "provisioned"}, {"key": "pk:X"}])
+def test_a_table_needs_its_key_and_its_rates(server, options):
+    """What is missing or malformed is an error before anything is asked of the service."""
+    with pytest.raises(ddbio.OptionError):
+        ddbio.create_table("bad", endpoint_url=server.endpoint_url, **options)
+
+
+def test_a_load_creates_its_table(server, run, tmp_path):
+    """The dry run plans for the new table and creates none; the load creates it, and the next one finds it."""
+    (tmp_path / "rows.jsonl").write_text('{"pk":"a","n":1}\n{"pk":"b","n":2}\n')
+    words = ["load", tmp_path / "rows.jsonl", "new", "--state", tmp_path / "state", "--create-table", "--key", "pk"]
+    plan = json.loads(run(*words, "--dry-run", "--json")[1])
+    assert (plan["rows"], plan["on_demand"]) == (2, True)
+    with pytest.raises(ddbio.NotFoundError, match="or give create_table and key"):
+        ddbio.load_files(tmp_path / "rows.jsonl", "new", endpoint_url=server.endpoint_url)
+    for _ in range(2):
+        assert json.loads(run(*words, "--json")[1])["written"] == 2
+    assert ddbio.read_table("new", endpoint_url=server.endpoint_url).num_rows == 2
+
+
+def test_a_load_reads_stdin(server, run, tmp_path):
+    """A source of - is stdin in the format that --format says; without it that is wrong usage."""
+    server.load("piped", b"", "pk:S")
+    words = ["load", "-", "piped", "--state", tmp_path / "state", "--json"]
+    code, out = run(*words, "--format", "csv", stdin="pk,n\na,1\nb,2\nc,3\n")
+    assert (code, json.loads(out)["written"]) == (0, 3)
+    assert run(*words, stdin="x")[0] == 2
