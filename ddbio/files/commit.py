@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
     from typing import TypeAlias
 
+    from ddbio.core.staged import StoredObject
     from ddbio.files.claim import ForeignClaim, WriteMode
     from ddbio.files.object_store import ObjectStore
 
@@ -424,6 +425,11 @@ def _tidy(store: ObjectStore, intent: _Intent) -> None:
     store.delete([claim_path(intent.job_id)])
     # Attempts that lost or died staged files that nobody committed.
     store.abort(intent.job_id)
+
+
+def list_manifests(store: ObjectStore) -> list[StoredObject]:
+    """Return the manifests of the jobs that are committed to a target."""
+    return [each for each in store.list(META) if _is_manifest(each.path)]
 
 
 def _has_manifest(store: ObjectStore, job_id: str) -> bool:

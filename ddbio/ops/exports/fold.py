@@ -29,7 +29,15 @@ from ddbio.ops.exports.source import open_export
 from ddbio.ops.exports.spill import Spill, claimed_folder, temporary_folder
 from ddbio.ops.exports.tasks import ExportColumns, ExportCounts, export_columns, export_tasks, spark_task_count
 from ddbio.ops.job.report import Clock, FileReport, MisfitReport, Report, file_reports, misfit_reports
-from ddbio.ops.job.storage import committed_report, open_staging, open_store, protect_sources, require_shared, target_of
+from ddbio.ops.job.storage import (
+    committed_report,
+    open_staging,
+    open_store,
+    protect_sources,
+    require_same_types,
+    require_shared,
+    target_of,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -174,6 +182,7 @@ def fold_to_files(
     try:
         # An engine raises only after its tasks have ended.
         with commit.publishing(target_of(options, staging.store), staging.job_id) as complete:
+            require_same_types(options, staging.store, sources.columns.rows)
             cpu_planned = clock.cpu_seconds()
             with contextlib.closing(open_engine(engine_name(options), master=master, conf=conf)) as engine:
                 job = _Job(options, sources, staging, engine)

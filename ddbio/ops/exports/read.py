@@ -26,7 +26,14 @@ from ddbio.ops.exports.tasks import (
     write_export_task,
 )
 from ddbio.ops.job.report import Clock, FileReport, MisfitReport, Report, file_reports, misfit_reports
-from ddbio.ops.job.storage import committed_report, open_staging, protect_sources, require_shared, target_of
+from ddbio.ops.job.storage import (
+    committed_report,
+    open_staging,
+    protect_sources,
+    require_same_types,
+    require_shared,
+    target_of,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -240,6 +247,7 @@ def read_export_to_files(
     try:
         # An engine raises only after its tasks have ended.
         with commit.publishing(target_of(options, staging.store), staging.job_id) as complete:
+            require_same_types(options, staging.store, job.columns.rows)
             cpu_planned = clock.cpu_seconds()
             with closing(open_engine(engine_name(options), master=master, conf=conf)) as engine:
                 results = job.run(engine, watch)

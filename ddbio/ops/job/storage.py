@@ -19,6 +19,7 @@ from ddbio.aws.client import ClientSpec
 from ddbio.aws.s3_store import S3Store
 from ddbio.core.staged import FileNaming, StagedFile
 from ddbio.errors import OptionError, TargetError
+from ddbio.files import appending
 from ddbio.files.commit import Target
 from ddbio.files.local_store import LocalStore
 from ddbio.files.rolling_writer import FileOptions, RollingWriter
@@ -175,6 +176,18 @@ def target_of(options: FilesOptions | ImportFilesOptions, store: ObjectStore) ->
     del given["job_id"]
     command = hashlib.blake2b(f"{type(options).__name__} {given}".encode(), digest_size=16).hexdigest()
     return Target(store=store, mode=options.mode, overwrite_foreign=options.overwrite_foreign, command=command)
+
+
+def require_same_types(options: FilesOptions, store: ObjectStore, schema: pa.Schema) -> None:
+    """Refuse columns to append that have another type in the files of the target.
+
+    Raises
+    ------
+    TargetError
+        As :func:`ddbio.files.appending.require_same_types` says.
+    """
+    if options.mode == "append":
+        appending.require_same_types(store, schema)
 
 
 def committed_report(kind: type[ReportT], committed: AlreadyCommittedError) -> ReportT:

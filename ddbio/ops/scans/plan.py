@@ -22,7 +22,7 @@ from ddbio.core.schema.item_schema import ItemSchema, arrow_schema_of
 from ddbio.engine import available_cores, is_spark_installed, running_spark_parallelism
 from ddbio.errors import SchemaError
 from ddbio.files import commit
-from ddbio.ops.job.storage import dynamodb_spec, open_store, target_of
+from ddbio.ops.job.storage import dynamodb_spec, open_store, require_same_types, target_of
 from ddbio.ops.scans.stream import ScanTask
 
 if TYPE_CHECKING:
@@ -124,7 +124,10 @@ def plan_to_files(options: ScanToFilesOptions) -> ScanPlan:
     if options.job_id is None:
         # The job of a given id may be committed already; its run then returns the report.
         commit.check_target(target_of(options, store))
-    return plan_of(options)
+    plan = plan_of(options)
+    if options.format == "parquet":
+        require_same_types(options, store, plan.schema)
+    return plan
 
 
 def available_resources() -> Resources:

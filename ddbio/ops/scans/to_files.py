@@ -21,7 +21,7 @@ from ddbio.errors import DecodeError
 from ddbio.files import commit
 from ddbio.files.line_writers import RollingGzipWriter
 from ddbio.ops.job.report import Clock, ScanReport, file_reports, misfit_reports
-from ddbio.ops.job.storage import committed_report, open_staging, require_shared, target_of
+from ddbio.ops.job.storage import committed_report, open_staging, require_same_types, require_shared, target_of
 from ddbio.ops.scans.plan import describe_scan, plan_of, scan_tasks
 from ddbio.ops.scans.stream import PageStream, ScanTask, SegmentStream
 
@@ -137,6 +137,8 @@ def _run(job: _Job, publish: commit.Publish, clock: Clock, settings: _Settings) 
     budget = LocalBudget(budget_of(job.table, options))
     began_at = datetime.now(UTC)
     plan = plan_of(options, budget, job.table)
+    if not job.is_export:
+        require_same_types(options, staging.store, plan.schema)
     if plan.engine == "spark":
         cluster = cluster_of(settings.master, settings.conf)
         require_shared(cluster, {"dest": options.dest}, shared_paths=options.shared_paths)

@@ -211,3 +211,12 @@ def test_a_job_id_runs_once(fake, tmp_path):
     rows = pa.table({"pk": ["a"]})
     with pytest.raises(OptionError, match="job of another kind"):
         ddbio.write_import_files(rows, dest, key="pk:S", mode="overwrite", overwrite_foreign=True, job_id="nightly_7")
+
+
+def test_appended_columns_have_the_types_that_are_there(scan, tmp_path):
+    """A scan that would append a column of another type is refused before it reads, and leaves nothing behind."""
+    scan("flights", schema=pa.schema([("dep_delay", pa.int64())]), columns="dep_delay")
+    before = _visible(tmp_path / "out")
+    with pytest.raises(TargetError, match=r"column 'dep_delay' as int64, .* as string"):
+        scan("flights", schema=pa.schema([("dep_delay", pa.string())]), columns="dep_delay", mode="append")
+    assert _visible(tmp_path / "out") == before
