@@ -69,6 +69,7 @@ if TYPE_CHECKING:
     from ddbio.api.tables import create_table, create_table_like, describe_table
     from ddbio.api.writing import copy_table, load_files, plan_copy, plan_load, write_table
     from ddbio.core.backups import BackupJob, RestoreJob
+    from ddbio.core.batch_stream import RecordBatchStream
     from ddbio.core.changes import ChangeDecoder
     from ddbio.core.decode import from_dynamodb_json
     from ddbio.core.encode import to_dynamodb_json
@@ -151,6 +152,7 @@ __all__ = [
     "NotFoundError",
     "OptionError",
     "PartialWriteError",
+    "RecordBatchStream",
     "RestoreJob",
     "RestoreKeywords",
     "ScanKeywords",
@@ -239,6 +241,7 @@ _NAMES = {
     "ddbio.api.tables": "create_table create_table_like describe_table",
     "ddbio.api.writing": "copy_table load_files plan_copy plan_load write_table",
     "ddbio.core.backups": "BackupJob RestoreJob",
+    "ddbio.core.batch_stream": "RecordBatchStream",
     "ddbio.core.changes": "ChangeDecoder",
     "ddbio.core.decode": "from_dynamodb_json",
     "ddbio.core.encode": "to_dynamodb_json",

@@ -19,7 +19,7 @@ from ddbio.options import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
     from typing import Unpack
 
     import pyarrow as pa
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
         ExportWindowsKeywords,
         ImportFilesFromKeywords,
     )
+    from ddbio.core.batch_stream import RecordBatchStream
     from ddbio.core.exports.fold import Window
     from ddbio.ops.exports.fold import ExportFoldReport
     from ddbio.ops.exports.read import ExportReadPlan, ExportReadReport
@@ -60,10 +61,8 @@ def read_export(source: str | os.PathLike[str], **options: Unpack[ExportReadKeyw
 
 
 @takes(ExportReadOptions)
-def read_export_batches(
-    source: str | os.PathLike[str], **options: Unpack[ExportReadKeywords]
-) -> Iterator[pa.RecordBatch]:
-    """Yield a native export as record batches of one schema, in bounded memory.
+def read_export_batches(source: str | os.PathLike[str], **options: Unpack[ExportReadKeywords]) -> RecordBatchStream:
+    """Return a native export as an iterator of record batches of one schema, in bounded memory.
 
     A file is known to be whole only when its last row has been yielded.
 

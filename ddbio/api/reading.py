@@ -12,12 +12,13 @@ from ddbio.ops.scans import plan, read, to_files
 from ddbio.options import ScanOptions, ScanToFilesOptions, parse_options
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Mapping
     from typing import Unpack
 
     import pyarrow as pa
 
     from ddbio.api.keywords import ScanKeywords, ScanToFilesKeywords
+    from ddbio.core.batch_stream import RecordBatchStream
     from ddbio.core.plan import ScanPlan
     from ddbio.core.schema.item_schema import ItemSchema
     from ddbio.ops.digest import Source as DigestSource
@@ -54,10 +55,11 @@ def read_table(table: str, **options: Unpack[ScanKeywords]) -> pa.Table:
 
 
 @takes(ScanOptions)
-def scan_batches(table: str, **options: Unpack[ScanKeywords]) -> Iterator[pa.RecordBatch]:
-    """Yield a DynamoDB table as record batches of one schema, while several lanes read ahead.
+def scan_batches(table: str, **options: Unpack[ScanKeywords]) -> RecordBatchStream:
+    """Return a DynamoDB table as an iterator of record batches of one schema, while several lanes read ahead.
 
-    Memory is bounded whatever the table's size. Closing the iterator stops the lanes.
+    Memory is bounded whatever the table's size. Closing the iterator stops the lanes. What reads Arrow streams takes it
+    whole: DuckDB, polars, Delta.
 
     Parameters
     ----------

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
+from ddbio.core.batch_stream import RecordBatchStream
 from ddbio.core.kernel.encode.load import bits_of, offsets_of
 from ddbio.errors import DecodeError, SchemaError
 
@@ -41,6 +42,8 @@ def record_batch_reader(data: Any) -> pa.RecordBatchReader:
             return data.to_reader()
         case pa.RecordBatchReader():
             return data
+        case RecordBatchStream():
+            return data.to_reader()
     is_pandas = hasattr(data, "iloc") and hasattr(data, "columns")
     if not (is_pandas or hasattr(data, "__arrow_c_stream__")):
         raise SchemaError(f"a {type(data).__name__} holds no columns: give a record batch, a table or a data frame")

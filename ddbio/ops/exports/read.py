@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Literal, Protocol
 import pyarrow as pa
 
 from ddbio.budget import LocalBudget
+from ddbio.core.batch_stream import RecordBatchStream
 from ddbio.core.schema.arrow import normalize_schema
 from ddbio.core.schema.file import schema_to_json
 from ddbio.engine import LocalEngine, available_cores, cluster_of, open_engine, running_spark_parallelism
@@ -36,7 +37,7 @@ from ddbio.ops.job.storage import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from ddbio.core.staged import StagedFile
     from ddbio.engine import Engine
@@ -134,8 +135,8 @@ class ExportReadReport(Report):
     files: tuple[FileReport, ...] = ()
 
 
-def read_export_batches(options: ExportReadOptions) -> Iterator[pa.RecordBatch]:
-    """Yield an export's rows as record batches of one schema, one file after the other, in bounded memory.
+def read_export_batches(options: ExportReadOptions) -> RecordBatchStream:
+    """Return an export's rows as a stream of record batches, one file after the other, in bounded memory.
 
     The manifests are verified when the function is called, each file when its last row has been yielded.
 
@@ -145,8 +146,9 @@ def read_export_batches(options: ExportReadOptions) -> Iterator[pa.RecordBatch]:
         As :func:`read_export` says.
     """
     source = open_export(options.source, options)
-    tasks = export_tasks(source, export_columns(source, options), options, 1)
-    return iter(batch for task in tasks for batch in ExportStream(task))
+    columns = export_columns(source, options)
+    tasks = export_tasks(source, columns, options, 1)
+    return RecordBatchStream(columns.rows, (batch for task in tasks for batch in ExportStream(task)))
 
 
 def read_export(options: ExportReadOptions) -> pa.Table:

@@ -7,9 +7,8 @@ from contextlib import closing
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-import pyarrow as pa
-
 from ddbio.budget import LocalBudget
+from ddbio.core.batch_stream import RecordBatchStream
 from ddbio.core.plan import budget_of
 from ddbio.core.rescue import MisfitLog
 from ddbio.ops.scans.plan import describe_scan, plan_of, scan_tasks
@@ -17,23 +16,29 @@ from ddbio.ops.scans.stream import PageStream, SegmentStream
 from ddbio.options import ScanOptions, connection_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Generator
+
+    import pyarrow as pa
 
     from ddbio.core.digest import Digest
     from ddbio.options import ConnectionOptions
 
 
-def scan_batches(options: ScanOptions) -> Iterator[pa.RecordBatch]:
-    """Yield a table's rows as record batches while several lanes read ahead; all batches have one schema.
+def scan_batches(options: ScanOptions) -> RecordBatchStream:
+    """Return a table's rows as a stream of record batches of one schema, while several lanes read ahead.
 
-    Closing the iterator stops the lanes. Order is not defined.
+    Closing the stream stops the lanes. The order of rows is not defined.
 
     Raises
     ------
     DdbioError
         At the call: what is wrong with table, credentials or endpoint; later: what ended the scan.
     """
-    return _open(options)[1]
+    table = describe_scan(options)
+    budget = LocalBudget(budget_of(table, options))
+    plan = plan_of(options, budget, table)
+    (task,) = scan_tasks(plan, options, table)
+    return RecordBatchStream(plan.schema, _batches(SegmentStream(task, budget), budget))
 
 
 def read_table(options: ScanOptions) -> pa.Table:
@@ -44,8 +49,7 @@ def read_table(options: ScanOptions) -> pa.Table:
     DdbioError
         As :func:`scan_batches` says.
     """
-    schema, batches = _open(options)
-    return pa.Table.from_batches(list(batches), schema)
+    return scan_batches(options).read_all()
 
 
 def digest_of_scan(options: ScanOptions) -> Digest:
@@ -80,15 +84,7 @@ class _Nothing:
         return ()
 
 
-def _open(options: ScanOptions) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
-    table = describe_scan(options)
-    budget = LocalBudget(budget_of(table, options))
-    plan = plan_of(options, budget, table)
-    (task,) = scan_tasks(plan, options, table)
-    return plan.schema, _batches(SegmentStream(task, budget), budget)
-
-
-def _batches(stream: SegmentStream, budget: LocalBudget) -> Iterator[pa.RecordBatch]:
+def _batches(stream: SegmentStream, budget: LocalBudget) -> Generator[pa.RecordBatch, None, None]:
     with closing(iter(stream)) as batches:
         try:
             yield from batches
