@@ -40,7 +40,7 @@ _ROW_CODES = frozenset(
 _CONFLICT_CODES = frozenset(
     {"ReplicatedWriteConflictException", "TransactionConflictException", "TransactionInProgressException"}
 )
-_LOST_CODE = "ConditionalCheckFailedException"
+_CONDITION_CODE = "ConditionalCheckFailedException"
 # The weight of the last request in the moving ratio of consumed to expected units.
 _LAST_WEIGHT = 0.2
 
@@ -171,7 +171,7 @@ class Lane:
         EndpointError
             If the endpoint stayed out of reach.
         DdbioError
-            If the service refuses the table, the credentials or the operation itself.
+            If the service rejects the table, the credentials or the operation itself.
         """
         packer = Packer(writes)
         self._counted.clear()
@@ -198,10 +198,10 @@ class Lane:
             self._failing_since = sent_at
         if error is None:
             return self._answered(self._parse(body), grant, expected, sent)
-        # A failed condition is billed, a lost answer may have been; an error of the service is not.
-        lost = error_code(error) == _LOST_CODE
-        self._budget.settle(grant, grant.units if lost or is_transient(error) else 0.0, items=int(lost))
-        return self._refused(error, *sent)
+        # A failed condition is billed, a request whose answer was lost may be; a request that was turned down is not.
+        is_skipped = error_code(error) == _CONDITION_CODE
+        self._budget.settle(grant, grant.units if is_skipped or is_transient(error) else 0.0, items=int(is_skipped))
+        return self._failed(error, *sent)
 
     def _parse(self, body: bytes) -> _Result:
         # Requests with equal units whose rows are all written have equal answers.
@@ -219,6 +219,7 @@ class Lane:
     def _answered(
         self, result: _Result, grant: Grant, expected: float, sent: tuple[Writes, Packer, Sequence[int]]
     ) -> int:
+        """Take what an answer says was written; give the other rows back, and return how many those are."""
         writes, packer, batch = sent
         left: list[int] = []
         self._failure = None
@@ -236,9 +237,10 @@ class Lane:
         self.counts.written += written
         return len(left)
 
-    def _refused(self, error: ClientError | BotoCoreError, writes: Writes, packer: Packer, batch: Sequence[int]) -> int:
+    def _failed(self, error: ClientError | BotoCoreError, writes: Writes, packer: Packer, batch: Sequence[int]) -> int:
+        """Skip, halve, reject or give back the rows of a request that failed; return how many were given back."""
         code = error_code(error)
-        if code == _LOST_CODE:
+        if code == _CONDITION_CODE:
             self.counts.skipped += 1
             return 0
         if code in _ROW_CODES:
@@ -268,6 +270,7 @@ class Lane:
         self._counted.update(places)
 
     def _check_deadline(self) -> None:
+        """Fail if no row got through for ``deadline_seconds``."""
         now = self._clock()
         idle_seconds = now - (now if self._failing_since is None else self._failing_since)
         if idle_seconds <= self._deadline_seconds:

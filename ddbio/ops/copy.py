@@ -104,8 +104,8 @@ def plan_copy(options: CopyOptions) -> CopyPlan:
     """
     created = _must_create(options)
     write = _plan_write(options, created=created)
-    facts, options_of_scan = _scan_of(options)
-    scan = plan_of(options_of_scan, table=facts)
+    table, options_of_scan = _scan_of(options)
+    scan = plan_of(options_of_scan, table=table)
     if created:
         described, _ = read_table_definition(dynamodb_spec(options), options.source)
         return CopyPlan(scan, None, create_table_request(described, options))
@@ -145,10 +145,10 @@ def copy(options: CopyOptions, watch: CopyWatch | None = None) -> CopyReport:
     write = _plan_write(options, created=created)
     if created:
         create_like(options)
-    facts, scan = _scan_of(options)
-    budget = LocalBudget(budget_of(facts, scan))
-    plan = plan_of(scan, budget, facts)
-    (task,) = scan_tasks(plan, scan, facts)
+    table, scan = _scan_of(options)
+    budget = LocalBudget(budget_of(table, scan))
+    plan = plan_of(scan, budget, table)
+    (task,) = scan_tasks(plan, scan, table)
     # Raw items: the bytes that the source answered go into the target's requests, and no value is decoded.
     stream = PageStream(replace(_in_rotation(task), digest=options.verify), budget, partial(raw_item_reader, write))
     progress = None if watch is None else partial(watch.writing, plan)
@@ -220,8 +220,8 @@ def _scan_of(options: CopyOptions) -> tuple[TableDescription, ScanOptions]:
         read_ratio=options.read_ratio,
         nulls="keep",
     )
-    facts = describe_scan(scan)
-    return facts, replace(scan, segments=options.segments or rotated_segments(facts.size_bytes))
+    table = describe_scan(scan)
+    return table, replace(scan, segments=options.segments or rotated_segments(table.size_bytes))
 
 
 def _in_rotation(task: ScanTask) -> ScanTask:

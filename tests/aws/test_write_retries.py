@@ -71,7 +71,7 @@ def test_whatever_happens_every_acknowledged_row_is_there(tenth):
 
 
 def test_a_poisoned_batch_costs_only_its_bad_row():
-    """Halves are sent until the bad row is alone; the reason is kept, the other 24 rows are written."""
+    """Halves are sent until the bad row is alone; the reason is recorded, the other 24 rows are written."""
 
     def misbehave(service, writes):
         if any(write["PutRequest"]["Item"]["pk"]["S"] == "k7" for write in writes):
@@ -86,7 +86,7 @@ def test_a_poisoned_batch_costs_only_its_bad_row():
 
 
 def test_unprocessed_rows_are_known_by_value():
-    """The service may spell a number key in its own way when it gives a row back."""
+    """The service may write a number key in another form when it gives a row back."""
     writes = laid_out(np.arange(1), np.arange(1, dtype=np.uint64), np.ones(1), [b'{"pk":{"N":"1E1"}}'], TEMPLATE)
 
     class Speller(Service):
@@ -173,7 +173,7 @@ CONFLICTS = ["TransactionConflictException", "TransactionInProgressException", "
 
 @pytest.mark.parametrize("code", CONFLICTS)
 def test_a_conflict_with_another_writer_is_waited_out(code):
-    """An item that a transaction or another region holds is written when it is free, and told by its name if never."""
+    """An item that a transaction or another region holds is written when it is free; if never, the error names it."""
 
     def misbehave(service, writes):
         if service.calls <= service.held:
@@ -222,7 +222,7 @@ def test_a_refusal_of_the_job_is_raised_at_once():
     ],
 )
 def test_throttles_reach_the_budget_by_their_reason(code, reason, scope):
-    """Who has to slow down is told by the reason, not by the code alone."""
+    """Who has to slow down is decided by the reason, not by the code alone."""
 
     def misbehave(service, writes):
         if service.calls == 1:

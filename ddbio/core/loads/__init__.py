@@ -1,1 +1,1 @@
-"""Plan writes, and turn rows into the requests that carry them."""
+"""Plan writes, and encode rows as the requests that carry them."""

@@ -1,10 +1,10 @@
-"""Make one key of the values of some columns: the same for equal values wherever it is made, and for no others.
+"""Make a key from the values of some columns: equal values have the same key on any machine, and others have not.
 
 The key is the SHA-256, as 64 hexadecimal digits, of each value in the order of the columns: a letter for its kind, the
-number of its bytes, a colon and the bytes. Kinds are text ``S`` (UTF-8), numbers ``N`` (plain, without exponent and
-superfluous zeros: 1, 1.0 and 1.00 are one), binary ``B``, booleans ``Z``, days ``D``, instants ``T`` (UTC, in
-microseconds), local times ``L``, and null ``_`` without bytes. Names are no part of it. Refuses floats, whose spelling
-is nobody's, and nested values.
+number of its bytes, a colon and the bytes. Kinds are text ``S`` (UTF-8), numbers ``N`` (plain digits without exponent
+and trailing zeros, so that 1, 1.0 and 1.00 are equal), binary ``B``, booleans ``Z``, dates ``D``, instants ``T`` (UTC,
+in microseconds), local times ``L``, and null ``_`` without bytes. Column names do not matter. Floats are an error,
+since their digits depend on the program that prints them, and so are nested values.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ _YEAR_DIGITS = 4
 
 
 def idempotency_key(rows: pa.Table | pa.RecordBatch, columns: Sequence[str]) -> pa.Array[Any]:
-    """Return a key for each row: equal exactly where all the columns are equal.
+    """Return a key for each row; two keys are equal if and only if all the columns are equal.
 
     Raises
     ------
     OptionError
-        If no column is named, or one that is not there.
+        If no column is named, or one that does not exist.
     SchemaError
         If a column is of floats or nested, or a timestamp finer than microseconds.
     """

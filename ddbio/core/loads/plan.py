@@ -79,7 +79,7 @@ class WritePlan(Result):
         return self.operation_by is not None or (self.mode != "delete" and self.newer_by is None)
 
 
-def plan_write(facts: TableDescription, options: WriteOptions) -> WritePlan:
+def plan_write(table: TableDescription, options: WriteOptions) -> WritePlan:
     """Return how rows are written to a table.
 
     Raises
@@ -87,20 +87,20 @@ def plan_write(facts: TableDescription, options: WriteOptions) -> WritePlan:
     OptionError
         If the table cannot be written now, or ``write_ratio`` is given and the table has no declared capacity.
     """
-    if facts.status not in {"ACTIVE", "UPDATING"}:
-        raise OptionError(f"table {facts.name!r} is {facts.status}: wait until it is ACTIVE")
-    budget = write_budget_of(facts, options)
+    if table.status not in {"ACTIVE", "UPDATING"}:
+        raise OptionError(f"table {table.name!r} is {table.status}: wait until it is ACTIVE")
+    budget = write_budget_of(table, options)
     return WritePlan(
         table=options.table,
-        key_types=facts.key_types,
+        key_types=table.key_types,
         mode=options.mode,
         newer_by=options.newer_by,
         operation_by=options.operation_by,
-        lanes=options.lanes or _lanes(options, budget, facts.wcu),
+        lanes=options.lanes or _lanes(options, budget, table.wcu),
         wcu_per_second=budget,
-        ramp=ramp_of(facts, options),
+        ramp=ramp_of(table, options),
         compress_requests=options.compress_requests,
-        index_keys=tuple(key for index in facts.indexes for key in index.keys),
+        index_keys=tuple(key for index in table.indexes for key in index.keys),
     )
 
 
@@ -121,7 +121,7 @@ def _lanes(options: WriteOptions, *rates: float | None) -> int:
     return min(most, max(BATCH_LANES, asked))
 
 
-def ramp_of(facts: TableDescription, options: WriteOptions) -> Ramp | None:
+def ramp_of(table: TableDescription, options: WriteOptions) -> Ramp | None:
     """Return the ramp of a warm-up, which starts at the rate that the table can serve at once.
 
     Raises
@@ -131,12 +131,12 @@ def ramp_of(facts: TableDescription, options: WriteOptions) -> Ramp | None:
     """
     if not options.warm_up:
         return None
-    if not facts.on_demand:
-        raise OptionError(f"table {facts.name!r} has provisioned capacity, which needs no warm_up: leave it out")
-    return Ramp(max(NEW_TABLE_WCU, facts.warm_wcu or 0.0))
+    if not table.on_demand:
+        raise OptionError(f"table {table.name!r} has provisioned capacity, which needs no warm_up: leave it out")
+    return Ramp(max(NEW_TABLE_WCU, table.warm_wcu or 0.0))
 
 
-def write_budget_of(facts: TableDescription, options: WriteOptions) -> float | None:
+def write_budget_of(table: TableDescription, options: WriteOptions) -> float | None:
     """Return the write units per second that a job may use, at least one, or None for no limit.
 
     Raises
@@ -147,12 +147,12 @@ def write_budget_of(facts: TableDescription, options: WriteOptions) -> float | N
     if options.write_ratio is None:
         # A warm-up ends at the default quota of a table, unless a rate is given.
         return options.wcu_per_second or (DEFAULT_QUOTA_WCU if options.warm_up else None)
-    if facts.wcu is None:
+    if table.wcu is None:
         raise OptionError(
-            f"write_ratio is a share of the table's write capacity, and on-demand table {facts.name!r} states none: "
+            f"write_ratio is a share of the table's write capacity, and on-demand table {table.name!r} states none: "
             "give wcu_per_second"
         )
-    return max(1.0, facts.wcu * options.write_ratio)
+    return max(1.0, table.wcu * options.write_ratio)
 
 
 @dataclass(frozen=True)
@@ -256,14 +256,14 @@ class LoadPlan(Result):
 
 
 def plan_load(
-    options: LoadOptions, write: WritePlan, facts: TableDescription, found: SourceDescription, resources: Resources
+    options: LoadOptions, write: WritePlan, table: TableDescription, found: SourceDescription, resources: Resources
 ) -> LoadPlan:
-    """Return what a load would do."""
-    indexes = tuple(index.name for index in facts.indexes if set(index.key_names) <= set(found.columns))
+    """Return the plan of a load."""
+    indexes = tuple(index.name for index in table.indexes if set(index.key_names) <= set(found.columns))
     units = None
     if found.rows is not None and found.row_units is not None:
         units = found.rows * found.row_units * (1 + len(indexes))
-    rates = [rate for rate in (write.wcu_per_second, facts.wcu) if rate is not None]
+    rates = [rate for rate in (write.wcu_per_second, table.wcu) if rate is not None]
     rate = min(rates) if rates else ON_DEMAND_START
     engine, reason = _engine(options, write, found, resources)
     tasks = (options.tasks or _tasks(found)) if engine == "spark" else 1
@@ -281,8 +281,8 @@ def plan_load(
         rows_exact=found.exact,
         indexes=indexes,
         wcu_per_second=write.wcu_per_second,
-        table_wcu=facts.wcu,
-        on_demand=facts.on_demand,
+        table_wcu=table.wcu,
+        on_demand=table.on_demand,
         lanes=write.lanes,
         engine=engine,
         engine_reason=reason,

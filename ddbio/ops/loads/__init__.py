@@ -1,1 +1,1 @@
-"""Write rows to tables: sources, lanes, retries, rejects, and the record a load resumes from."""
+"""Write rows into tables: sources, the scheduler of requests, rejects, and checkpoints to continue from."""

@@ -62,7 +62,7 @@ def state_folder() -> str:
 
 
 def identity_of(
-    options: LoadOptions, facts: TableDescription, source: FileSource, key_partitions: int | None
+    options: LoadOptions, table: TableDescription, source: FileSource, key_partitions: int | None
 ) -> dict[str, Any]:
     """Return what must stay the same for a job to continue; rates, lanes and ``reject_to`` may change."""
     listed = hashlib.sha256()
@@ -73,7 +73,7 @@ def identity_of(
         "files": listed.hexdigest(),
         "units": len(source.units),
         "shares": key_partitions,
-        "table": f"{facts.arn} {facts.table_id}",
+        "table": f"{table.arn} {table.table_id}",
         "mode": options.mode,
         "newer_by": options.newer_by,
         "operation_by": options.operation_by,

@@ -81,7 +81,7 @@ def load_plan_of(options: LoadOptions) -> LoadPlan:
     found, plan = _describe_and_plan(options)
     if options.job_id is None:
         return plan
-    identity = identity_of(options, found.facts, found.source, plan.key_partitions)
+    identity = identity_of(options, found.table, found.source, plan.key_partitions)
     return _remaining(found, plan, read_checkpoints(options, options.job_id, identity))
 
 
@@ -154,7 +154,7 @@ def load_files(
     require_shared(cluster, places, shared_paths=options.shared_paths)
     create_target(options)
     job_id = options.job_id or new_job_id()
-    identity = identity_of(options, found.facts, found.source, plan.key_partitions)
+    identity = identity_of(options, found.table, found.source, plan.key_partitions)
     with open_checkpoints(options, job_id, identity, cluster) as checkpoints:
         return _load(options, found, plan, checkpoints, _Run(clock, master, conf, watch))
 
@@ -235,18 +235,18 @@ def _check_speculation(engine: Engine, plan: LoadPlan) -> None:
 
 @dataclass(frozen=True)
 class _Described:
-    facts: TableDescription
+    table: TableDescription
     write: WritePlan
     source: FileSource
 
 
 def _describe_and_plan(options: LoadOptions) -> tuple[_Described, LoadPlan]:
-    facts = describe_target(options)
-    write = plan_write(facts, options)
+    table = describe_target(options)
+    write = plan_write(table, options)
     source = open_source(options, dict(write.key_types))
     resources = Resources(available_cores(), running_spark_parallelism(), is_spark_installed())
-    plan = plan_load(options, write, facts, describe_source(source, write), resources)
-    return _Described(facts, write, source), plan
+    plan = plan_load(options, write, table, describe_source(source, write), resources)
+    return _Described(table, write, source), plan
 
 
 def _write_here(

@@ -209,7 +209,7 @@ class WriteScheduler:
     Parameters
     ----------
     nulls
-        Whether rejected rows tell NULL from missing attributes.
+        Whether rejected rows distinguish NULL from missing attributes.
 
     Attributes
     ----------
@@ -466,7 +466,7 @@ class ThreadRunner:
             self.scheduler.abandon()
 
     def _take(self) -> None:
-        """Add what came in, and tell the other thread whether there is room for more."""
+        """Add what came in, and let the other thread know whether more is accepted."""
         taken = bool(self._inbox)
         if taken:
             self._inbox[0]()

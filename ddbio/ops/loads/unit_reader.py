@@ -1,7 +1,7 @@
 """Read the units of a source: a sample for the plan, then all rows, with a checkpoint after each unit.
 
-If rows may be written in any order, units that are far apart in the source are read in rotation: neighbours in a file
-that was scanned from DynamoDB belong to one partition, which can take only a part of the table's rate.
+If rows may be written in any order, units that are far apart in the source are read in rotation: adjacent rows of a
+scanned table belong to one partition, and writing them together would reach only that partition's rate.
 """
 
 from __future__ import annotations
@@ -223,7 +223,7 @@ class RowOrigins:
 
 
 def split_streams(units: Sequence[Unit]) -> list[Sequence[Unit]]:
-    """Return units as streams of neighbours with about the same size, as many as memory lets be open at once."""
+    """Split units into streams of about the same size, each of adjacent units; memory limits how many."""
     heaviest = max((_weight(unit) for unit in units), default=1)
     count = max(1, min(_MOST_STREAMS, len(units), _OPEN_BYTES // max(1, heaviest)))
     ends = np.cumsum([0, *(unit.size_bytes for unit in units)])

@@ -28,9 +28,9 @@ def plan_of(mode="upsert", newer_by=None, lanes=3):
     return WritePlan("t", (("pk", "S"), ("sk", "N")), mode, newer_by, None, lanes, None, index_keys=INDEX_KEYS)
 
 
-def lines_of(items, **spelling):
+def lines_of(items, **style):
     """Return items as lines."""
-    return "\n".join(json.dumps(item, **spelling) for item in items).encode()
+    return "\n".join(json.dumps(item, **style) for item in items).encode()
 
 
 def requests_of(encoded):
@@ -56,9 +56,9 @@ def refusals_of(encoded):
     return {each.row: (each.attribute, each.rule, each.message.partition(": ")[2]) for each in encoded.refusals}
 
 
-def by_text(items, plan, **spelling):
+def by_text(items, plan, **style):
     """Return what becomes of items that are written as text."""
-    read = joined_items(raw_item_reader(plan).decode_batches(lines_of(items, **spelling), "items"))
+    read = joined_items(raw_item_reader(plan).decode_batches(lines_of(items, **style), "items"))
     return RawItemEncoder(plan).encode(read, 100)
 
 
@@ -117,13 +117,13 @@ def test_refusals_are_told_in_the_same_words(rule):
 def test_all_rows_may_have_a_key_of_another_type():
     """Where no row has the key's type, each is refused for it; no column is at fault as a whole."""
     found = by_text([GOOD | {"pk": {"N": "1"}}, GOOD | {"pk": {"NULL": True}}], plan_of())
-    told = ["the key is N, the table's is S", "the key is NULL, the table's is S"]
-    assert [each[2].rpartition(": ")[2] for each in refusals_of(found).values()] == told
+    messages = ["the key is N, the table's is S", "the key is NULL, the table's is S"]
+    assert [each[2].rpartition(": ")[2] for each in refusals_of(found).values()] == messages
     assert sum(map(len, found.lanes)) == 0
 
 
 def test_bytes_go_out_as_they_came():
-    """Numbers, escapes and the order of attributes are those of the source; only what is unusual is spelled anew."""
+    """Numbers, escapes and the order of attributes are those of the source; only what is unusual is encoded again."""
     items = [{"z": {"N": "1.500"}, **GOOD, "a": {"S": "\u00e9"}}, GOOD | {"w": {"N": "0e5"}}]
     (writes,) = by_text(items, plan_of(lanes=1), separators=(",", ":")).lanes
     parts = {row - 100: writes.part(place) for place, row in enumerate(writes.rows.tolist())}

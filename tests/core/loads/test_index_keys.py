@@ -70,12 +70,12 @@ CASES = {
 }
 
 
-@pytest.mark.parametrize(("column", "index_keys", "metadata", "rule", "told"), CASES.values(), ids=CASES.keys())
-def test_a_bad_index_key_is_refused_by_row(column, index_keys, metadata, rule, told):
-    """The row, the attribute, the index and the reason are told; the other row is taken."""
+@pytest.mark.parametrize(("column", "index_keys", "metadata", "rule", "reason"), CASES.values(), ids=CASES.keys())
+def test_a_bad_index_key_is_refused_by_row(column, index_keys, metadata, rule, reason):
+    """The row, the attribute, the index and the reason are in the refusal; the other row is taken."""
     ((row, found, message),) = refused(column, *index_keys, metadata=metadata)
     assert (row, found) == (1, rule)
-    assert message.startswith(f"row 1: mail: {told}")
+    assert message.startswith(f"row 1: mail: {reason}")
 
 
 def test_the_rescue_column_is_checked_too():

@@ -158,8 +158,8 @@ def test_updates_break_no_batch():
 
 
 @pytest.mark.parametrize("rescued", [False, True])
-def test_updates_of_any_pattern_share_a_frame(rescued):
-    """Nothing is kept for a pattern of nulls: rows of all patterns have one frame, or share those of their names."""
+def test_updates_of_any_pattern_share_a_template(rescued):
+    """Nothing is stored for a pattern of nulls: all patterns share one template, or those of their names."""
     names = [f"c{n}" for n in range(12)]
     patterns = range(1 << len(names))
     columns = {name: [1 if pattern >> n & 1 else None for pattern in patterns] for n, name in enumerate(names)}

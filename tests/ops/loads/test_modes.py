@@ -67,7 +67,7 @@ def test_newer_by_orders_rows_of_one_load(write, stored):
 
 
 def test_a_row_without_the_compared_value_is_rejected(write, tmp_path):
-    """Nothing to compare by is the row's fault, and told."""
+    """Nothing to compare by is the row's fault, and its reason."""
     report = write({"pk": ["a", "b"], "version": [1, None]}, newer_by="version", reject_to=str(tmp_path))
     assert (report.written, report.rejected) == (1, 1)
 
@@ -166,7 +166,7 @@ def test_a_lost_answer_may_count_as_skipped():
 
 
 def test_update_touches_only_the_given_attributes(write, stored):
-    """Given attributes are set, null ones removed, all others kept; a missing item is made; twice is once."""
+    """Given attributes are set, null ones removed, all others stay; a missing item is made; twice is once."""
     write({"pk": ["a"], "v": [1], "size": [2], "other": ["kept"]})
     for _ in range(2):
         assert write({"pk": ["a", "b"], "v": [9, 8], "size": [None, 7]}, mode="update").written == 2
@@ -206,7 +206,7 @@ def test_update_writes_attributes_not_columns(write, item):
 
 
 def test_an_update_given_twice_is_rejected_whole(write, stored, tmp_path):
-    """A row with a value in its column and another in the rescue column is kept as it came, and not written."""
+    """A row with a value in its column and another in the rescue column is stored as it came, and not written."""
     columns = {"pk": ["a", "b"], "v": [1, 2], "w": [None, 1], "_rescue": ['{"v":{"S":"x"}}', None]}
     report = write(columns, mode="update", reject_to=str(tmp_path))
     assert (report.written, report.rejected, stored()) == (1, 1, {"b": {"v": 2, "w": 1}})
@@ -215,7 +215,7 @@ def test_an_update_given_twice_is_rejected_whole(write, stored, tmp_path):
 
 
 def test_a_rejected_update_keeps_what_is_rescued(write, tmp_path):
-    """An attribute in the rescue column is not told as a null of its column as well."""
+    """An attribute in the rescue column does not count as a null of its column as well."""
     columns = {"pk": ["", "b"], "v": pa.array([None, 2]), "_rescue": ['{"v":{"S":"x"}}', None]}
     assert write(columns, mode="update", reject_to=str(tmp_path)).rejected == 1
     (path,) = tmp_path.glob("*.jsonl")
@@ -243,7 +243,7 @@ def test_operations_are_mixed_in_the_order_of_each_key(write, stored, server):
 
 
 def test_an_unknown_operation_is_rejected(write, tmp_path):
-    """A row whose operation is none is kept with its reason; the others are written."""
+    """A row whose operation is none is stored with its reason; the others are written."""
     report = write({"pk": ["a", "b", "c"], "op": ["put", "merge", None]}, operation_by="op", reject_to=str(tmp_path))
     assert (report.written, report.rejected) == (1, 2)
     (path,) = tmp_path.glob("*.jsonl")
@@ -251,7 +251,7 @@ def test_an_unknown_operation_is_rejected(write, tmp_path):
 
 
 def test_rejected_updates_keep_their_nulls(write, tmp_path):
-    """The whole row is kept, whatever of it was sent, and a null that would have removed an attribute is told."""
+    """The whole row is stored, whatever of it was sent, and a null that would have removed an attribute is in it."""
     report = write({"pk": ["a", ""], "v": [1, 2], "w": [3, None]}, mode="update", reject_to=str(tmp_path))
     assert (report.written, report.rejected) == (1, 1)
     (path,) = tmp_path.glob("*.jsonl")

@@ -38,9 +38,9 @@ def test_a_key_twice_in_a_batch(server):
 
 
 def test_numbers_that_are_equal_are_one_key(server):
-    """Keys 1, 1.0 and 1.00 are one key to the service, however a writer spells them."""
-    spellings = pa.array([Decimal("1.00"), Decimal(1), Decimal("2.50"), Decimal("2.5")], pa.decimal128(9, 2))
-    report = write(server, {"pk": spellings, "v": [1, 2, 3, 4]}, "numbers")
+    """Keys 1, 1.0 and 1.00 are one key to the service, however a writer writes them."""
+    numbers = pa.array([Decimal("1.00"), Decimal(1), Decimal("2.50"), Decimal("2.5")], pa.decimal128(9, 2))
+    report = write(server, {"pk": numbers, "v": [1, 2, 3, 4]}, "numbers")
     assert (report.written, report.rejected, count(server, "numbers")) == (4, 0, 2)
 
 
@@ -129,7 +129,7 @@ def test_units_of_indexes_count_in_the_budget():
 
 
 def test_the_accounts_limit_ends_nothing():
-    """EMR's connector dies of RequestLimitExceeded; here the job waits until the account has room again."""
+    """EMR's connector dies of RequestLimitExceeded; here the job waits until the account has capacity again."""
     with FakeDynamoDB(faults=Faults(storms=(Storm(0, 10, "AccountLimitExceeded"),))) as running:
         running.load("rows", b"", "pk:S")
         report = write(running, {"pk": [f"k{n}" for n in range(100)]})
@@ -178,6 +178,6 @@ def test_values_arrive_as_they_are(server):
 
 def test_items_near_the_limit_are_written(server, tmp_path):
     """EMR's connector failed with large items: 400 KB goes through, and a byte more is the row's own fault."""
-    room = 400 * 1024 - len("pkav")
-    report = write(server, {"pk": ["a", "b"], "v": ["x" * room, "x" * (room + 1)]}, reject_to=str(tmp_path))
+    free_bytes = 400 * 1024 - len("pkav")
+    report = write(server, {"pk": ["a", "b"], "v": ["x" * free_bytes, "x" * (free_bytes + 1)]}, reject_to=str(tmp_path))
     assert (report.written, report.rejected, report.wcu_consumed) == (1, 1, 400)

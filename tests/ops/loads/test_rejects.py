@@ -1,4 +1,4 @@
-"""Rejected rows are kept whole, in either format, and can be tried again."""
+"""Rejected rows are stored whole, in either format, and can be tried again."""
 
 import json
 import math
@@ -49,7 +49,7 @@ BAD_ROWS = {
 
 @pytest.mark.parametrize("rule", BAD_ROWS)
 def test_every_rule_rejects_its_row_alone(server, tmp_path, rule):
-    """What breaks a rule is kept with the rule's name, and the rows beside it are written."""
+    """What breaks a rule is stored with the rule's name, and the rows beside it are written."""
     given = {"pk": pa.array(["bad"]), "sk": pa.array([1]), "v": pa.array(["x"]), "tag": "S", **BAD_ROWS[rule]}
     metadata = {"v": {"ddb:type": given.pop("tag")}} if "tag" in BAD_ROWS[rule] else {}
     given.pop("tag", None)
@@ -60,8 +60,8 @@ def test_every_rule_rejects_its_row_alone(server, tmp_path, rule):
     report = ddbio.write_table([*bad.to_batches(), *good.to_batches()], "rows", **options)
     assert (report.written, report.rejected) == (2, 1)
     (path,) = tmp_path.glob("rejects-*.jsonl")
-    kept = json.loads(path.read_text())
-    assert (kept["row"], kept["rule"]) == (0, rule)
+    stored = json.loads(path.read_text())
+    assert (stored["row"], stored["rule"]) == (0, rule)
 
 
 def test_parquet_has_a_column_for_each_part(server, tmp_path):
@@ -70,10 +70,10 @@ def test_parquet_has_a_column_for_each_part(server, tmp_path):
     report = ddbio.write_table(ROWS, "rows", **options)
     assert (report.written, report.rejected, report.rejects_uri) == (3, 2, str(tmp_path))
     (path,) = tmp_path.glob("rejects-*.parquet")
-    kept = pq.read_table(path)
-    assert kept.schema.names == ["row", "file", "file_row", "rule", "reason", "item"]
-    assert kept.column("row").to_pylist() == [1, 3]
-    assert json.loads(kept.column("item")[1].as_py()) == {"pk": {"S": ""}, "sk": {"N": "4"}, "v": {"S": "zü"}}
+    stored = pq.read_table(path)
+    assert stored.schema.names == ["row", "file", "file_row", "rule", "reason", "item"]
+    assert stored.column("row").to_pylist() == [1, 3]
+    assert json.loads(stored.column("item")[1].as_py()) == {"pk": {"S": ""}, "sk": {"N": "4"}, "v": {"S": "zü"}}
 
 
 @pytest.mark.parametrize("mode", ["upsert", "delete"])
@@ -88,16 +88,16 @@ def test_rejects_name_their_file_and_the_row_in_it(server, tmp_path, mode):
     (source / "c.csv").write_text("pk,sk\nx,1\ny,2\nz,0x\n")
     options = {"endpoint_url": server.endpoint_url, "mode": mode, "reject_to": str(tmp_path / "rejects")}
     report = ddbio.load_files(str(source), "rows", **options)
-    kept = [
+    stored = [
         json.loads(line) for path in (tmp_path / "rejects").glob("*.jsonl") for line in path.read_text().splitlines()
     ]
-    found = sorted((each["file"].removeprefix(f"{source}/"), each["file_row"]) for each in kept)
+    found = sorted((each["file"].removeprefix(f"{source}/"), each["file_row"]) for each in stored)
     bad = range(0, 1000, 97)
     assert found == [*(("a.parquet", row) for row in bad), *(("b.jsonl", row) for row in bad), ("c.csv", 2)]
-    assert all(each["item"]["sk"] == {"N": str(each["file_row"])} for each in kept if "c.csv" not in each["file"])
-    assert report.rejected == len(kept)
-    told = rf"cannot be written to table 'rows' \({source}/a.parquet, row 0\): key_empty"
-    with pytest.raises(PartialWriteError, match=told):
+    assert all(each["item"]["sk"] == {"N": str(each["file_row"])} for each in stored if "c.csv" not in each["file"])
+    assert report.rejected == len(stored)
+    message = rf"cannot be written to table 'rows' \({source}/a.parquet, row 0\): key_empty"
+    with pytest.raises(PartialWriteError, match=message):
         ddbio.load_files(str(source / "a.parquet"), "rows", endpoint_url=server.endpoint_url)
 
 
@@ -110,7 +110,7 @@ def test_the_failure_counts_what_was_accepted(server):
 
 @pytest.mark.parametrize("most", [0, 1, 2])
 def test_more_rejects_than_allowed_fail_the_job(server, tmp_path, most):
-    """As many as were allowed are a success; one more ends the job, and is kept like the others."""
+    """As many as were allowed are a success; one more ends the job, and is stored like the others."""
     options = {"endpoint_url": server.endpoint_url, "reject_to": str(tmp_path), "max_rejects": most}
     batches = [batch for row in range(ROWS.num_rows) for batch in ROWS.slice(row, 1).to_batches()]
     if most == 2:
@@ -187,8 +187,8 @@ def test_rows_that_all_lack_something_are_rejected_again(server, tmp_path, rule)
     report = ddbio.load_files(tmp_path, "rows", retry_rejects=True, reject_to=str(tmp_path / "again"), **options)
     assert (report.written, report.rejected) == (1, len(LACKING[rule]))
     (path,) = (tmp_path / "again").glob("*.jsonl")
-    kept = [json.loads(line) for line in path.read_text().splitlines()]
-    assert [(each["rule"], each["item"]) for each in kept] == [(rule, item) for item in LACKING[rule]]
+    stored = [json.loads(line) for line in path.read_text().splitlines()]
+    assert [(each["rule"], each["item"]) for each in stored] == [(rule, item) for item in LACKING[rule]]
 
 
 def test_rows_are_tried_again_in_their_order(server, tmp_path):
@@ -240,7 +240,7 @@ def test_a_file_is_moved_when_what_was_rejected_again_is_kept(tmp_path):
 
 
 def test_values_without_a_form_are_never_written(server, tmp_path):
-    """What DynamoDB has no form for is kept as text, and a retry rejects it again instead of writing that text."""
+    """What DynamoDB has no form for is stored as text, and a retry rejects it again instead of writing that text."""
     table = pa.table({"pk": ["a", "b"], "sk": [1, 2], "v": [math.nan, 1.5]})
     ddbio.write_table(table, "rows", endpoint_url=server.endpoint_url, reject_to=str(tmp_path / "bad"))
     options = {"endpoint_url": server.endpoint_url, "retry_rejects": True, "reject_to": str(tmp_path / "worse")}

@@ -162,7 +162,7 @@ def test_what_ends_a_lane_ends_all_and_leaves_nothing_unanswered():
 
 
 def test_rejects_are_known_of_a_share_that_was_abandoned():
-    """Rows that the service had refused before the end are told, though their share was not finished."""
+    """Rows that the service had refused before the end are reported, though the work of their lane was not finished."""
 
     def misbehave(service, writes):
         keys = [write["PutRequest"]["Item"]["pk"]["S"] for write in writes]
@@ -241,7 +241,7 @@ def background(source, lanes):
 
 
 def test_a_scheduler_in_a_thread_works_while_rows_are_read():
-    """What was handed over is sent though nobody waits for it, and more is taken only when there is room."""
+    """What was handed over is sent though nobody waits for it, and more is taken only when a lane is idle."""
     gate = Gate()
     runner, poller = background(gate, 2)
     runner.put(*dealt([0, 1], 2, 0))
@@ -300,7 +300,7 @@ def test_an_error_in_the_thread_is_raised_where_rows_are_handed_over():
 
 
 def test_an_answer_that_does_not_come_is_taken_when_its_time_is_over():
-    """Whoever asks for its result then is told so; one that comes in time is taken first."""
+    """Whoever asks for its result then gets an error; one that comes in time is taken first."""
     poller, may = ResponsePoller(), [threading.Event(), threading.Event()]
     late, other = map(Bell, may)
     late.expires_at = time.monotonic() + 0.2

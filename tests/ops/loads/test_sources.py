@@ -1,6 +1,5 @@
 """Files as units that can be read one by one: row groups, stripes, whole files of text."""
 
-import itertools
 import json
 
 import pyarrow as pa
@@ -11,13 +10,12 @@ import pytest
 import ddbio
 from ddbio.core.loads.plan import plan_write
 from ddbio.core.reference import items_of
-from ddbio.core.staged import StoredObject
 from ddbio.core.table_description import TableDescription
 from ddbio.errors import DecodeError, NotFoundError, OptionError, SchemaError
 from ddbio.files.row_files import RowFiles
 from ddbio.ops.loads.checkpoint import Checkpoint
-from ddbio.ops.loads.sources import Unit, is_one_scan, open_source
-from ddbio.ops.loads.unit_reader import UnitReader, describe_source, read_unit, split_streams
+from ddbio.ops.loads.sources import is_one_scan, open_source
+from ddbio.ops.loads.unit_reader import UnitReader, describe_source, read_unit
 from ddbio.options import LoadOptions, parse_options
 from ddbio.testing import FakeDynamoDB
 
@@ -61,50 +59,6 @@ def test_units_are_row_groups_stripes_and_files(folder):
     assert opened(f"{folder}/a*").rows == 1000
 
 
-def test_a_unit_is_read_without_the_others(folder):
-    """Any unit may be left out, and a checkpoint tells when each has been read."""
-    source = opened(folder)
-    assert read(source, source.units) == {0: 300, 1: 300, 2: 300, 3: 100, 4: 1000, 5: 1, 6: 1000}
-    assert read(source, source.units[3:6:2]) == {3: 100, 5: 1}
-
-
-def test_units_far_apart_are_read_in_turn(folder):
-    """Where any order will do, what comes first is from all over the source, and every unit is still told."""
-    source = opened(folder)
-    plan = plan_write(FACTS, parse_options(LoadOptions, {"source": "x", "table": "rows"}))
-    first = list(itertools.islice(UnitReader(source.store, plan).read(source.units[:4], print, any_order=True), 4))
-    assert sorted(batch.column(0)[0].as_py() for batch in first) == ["0000", "0300", "0600", "0900"]
-    assert read(source, source.units, any_order=True) == read(source, source.units)
-
-
-def test_turns_of_large_rows_are_small(tmp_path):
-    """However large rows are, what is held at once comes from every place that is read at the same time."""
-    texts = pa.array(["x" * 20_000] * 4000)
-    table = pa.table({"pk": [f"{number:04}" for number in range(4000)], "text": texts})
-    pq.write_table(table, tmp_path / "large.parquet", 1000)
-    source = opened(tmp_path)
-    plan = plan_write(FACTS, parse_options(LoadOptions, {"source": "x", "table": "rows"}))
-    first = list(itertools.islice(UnitReader(source.store, plan).read(source.units, print, any_order=True), 4))
-    assert sorted(batch.column(0)[0].as_py() for batch in first) == ["0000", "1000", "2000", "3000"]
-    assert sum(batch.nbytes for batch in first) <= 64 << 20
-    assert read(source, source.units, any_order=True) == read(source, source.units)
-
-
-def test_streams_of_units_are_alike_and_few():
-    """Neighbours make runs of about the same size; large ones are not read at the same time."""
-
-    def units_of(sizes, path="a.parquet"):
-        return [Unit(number, StoredObject(path, size), 0, size) for number, size in enumerate(sizes)]
-
-    units = units_of([10] * 500)
-    streams = split_streams(units)
-    assert [unit for stream in streams for unit in stream] == units
-    assert {len(stream) for stream in streams} <= {15, 16}
-    assert [len(stream) for stream in split_streams(units_of([1 << 30] * 3))] == [3]
-    assert [len(stream) for stream in split_streams(units_of([1 << 26] * 4, "a.json.gz"))] == [4]
-    assert split_streams([]) == [[]]
-
-
 @pytest.mark.parametrize(
     ("name", "found"),
     [("a.parquet", ["a.parquet"]), ("sub", ["d.parquet"]), ("*.orc", ["b.orc"]), ("sub/d*", ["d.parquet"])],
@@ -125,7 +79,7 @@ def test_folders_named_like_files_and_files_named_like_globs(tmp_path, name):
 
 
 def test_a_file_of_other_columns_is_named(tmp_path):
-    """A file none of whose rows has the key is told by its name."""
+    """A file none of whose rows has the key is named in the error."""
     (tmp_path / "a.jsonl").write_text('{"pk":"a"}\n')
     (tmp_path / "b.jsonl").write_text('{"v":1}\n')
     source = opened(tmp_path)

@@ -73,8 +73,8 @@ def test_numbers_of_rows_are_kept_while_they_may_be_asked_for():
     spreading = RowSpreader(plan_of(), any_order=True, window_bytes=1)
     feed = [pa.record_batch({"pk": [f"{n}-{place}" for place in range(1000)]}) for n in range(200)]
     handed = [each.column(0).to_pylist() for each in spreading.spread(feed)]
-    told = spreading.number_of(150_003)
-    assert handed[150][3] == f"150-{told - 150_000}"
+    number = spreading.number_of(150_003)
+    assert handed[150][3] == f"150-{number - 150_000}"
     assert spreading.number_of(3) == 3
 
 
@@ -87,8 +87,8 @@ def test_rows_in_the_order_of_partitions_are_spread():
     ]
     chunks, _ = spread(feed, window_bytes=1 << 26)
     for chunk in chunks:
-        shares = [sum(value * 4 // count == part for value in chunk.column(1).to_pylist()) for part in range(4)]
-        assert max(shares) <= 1.1 * chunk.num_rows / 4
+        portions = [sum(value * 4 // count == part for value in chunk.column(1).to_pylist()) for part in range(4)]
+        assert max(portions) <= 1.1 * chunk.num_rows / 4
 
 
 def test_the_same_column_as_list_and_set_stays_apart():

@@ -1,0 +1,89 @@
+"""Units are read one by one, or in rotation, each with its checkpoint."""
+
+import itertools
+
+import pyarrow as pa
+import pyarrow.orc
+import pyarrow.parquet as pq
+import pytest
+
+from ddbio.core.loads.plan import plan_write
+from ddbio.core.staged import StoredObject
+from ddbio.core.table_description import TableDescription
+from ddbio.ops.loads.checkpoint import Checkpoint
+from ddbio.ops.loads.sources import Unit, open_source
+from ddbio.ops.loads.unit_reader import UnitReader, split_streams
+from ddbio.options import LoadOptions, parse_options
+
+FACTS = TableDescription("rows", "arn", "id", "ACTIVE", (("pk", "S"),), 0, 0, on_demand=True)
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """Return a folder of three formats, one file in row groups."""
+    table = pa.table({"pk": [f"{n:04}" for n in range(1000)]})
+    pq.write_table(table, tmp_path / "a.parquet", row_group_size=300)
+    pa.orc.write_table(table, tmp_path / "b.orc")
+    (tmp_path / "c.jsonl").write_text('{"pk":"0001"}\n')
+    (tmp_path / "sub").mkdir()
+    pq.write_table(table, tmp_path / "sub" / "d.parquet")
+    return tmp_path
+
+
+def opened(source, keys=None, **options):
+    """Return the source of that name."""
+    return open_source(parse_options(LoadOptions, {"source": str(source), "table": "rows", **options}), keys or {})
+
+
+def read(source, units, **options):
+    """Return how many rows each unit had, by the checkpoints between them."""
+    plan = plan_write(FACTS, parse_options(LoadOptions, {"source": "x", "table": "rows"}))
+    counts = {}
+    for batch in UnitReader(source.store, plan).read(units, counts.__setitem__, **options):
+        if isinstance(batch, Checkpoint):
+            batch.reached()
+    return counts
+
+
+def test_a_unit_is_read_without_the_others(folder):
+    """Any unit may be left out, and a checkpoint says when each has been read."""
+    source = opened(folder)
+    assert read(source, source.units) == {0: 300, 1: 300, 2: 300, 3: 100, 4: 1000, 5: 1, 6: 1000}
+    assert read(source, source.units[3:6:2]) == {3: 100, 5: 1}
+
+
+def test_units_far_apart_are_read_in_rotation(folder):
+    """If any order will do, what comes first is from all over the source, and every unit still gets its checkpoint."""
+    source = opened(folder)
+    plan = plan_write(FACTS, parse_options(LoadOptions, {"source": "x", "table": "rows"}))
+    first = list(itertools.islice(UnitReader(source.store, plan).read(source.units[:4], print, any_order=True), 4))
+    assert sorted(batch.column(0)[0].as_py() for batch in first) == ["0000", "0300", "0600", "0900"]
+    assert read(source, source.units, any_order=True) == read(source, source.units)
+
+
+def test_slices_of_large_rows_are_small(tmp_path):
+    """However large rows are, what is held at once comes from every place that is read at the same time."""
+    texts = pa.array(["x" * 20_000] * 4000)
+    table = pa.table({"pk": [f"{number:04}" for number in range(4000)], "text": texts})
+    pq.write_table(table, tmp_path / "large.parquet", 1000)
+    source = opened(tmp_path)
+    plan = plan_write(FACTS, parse_options(LoadOptions, {"source": "x", "table": "rows"}))
+    first = list(itertools.islice(UnitReader(source.store, plan).read(source.units, print, any_order=True), 4))
+    assert sorted(batch.column(0)[0].as_py() for batch in first) == ["0000", "1000", "2000", "3000"]
+    assert sum(batch.nbytes for batch in first) <= 64 << 20
+    assert read(source, source.units, any_order=True) == read(source, source.units)
+
+
+def test_streams_of_units_are_alike_and_few():
+    """Adjacent units make streams of about the same size; large ones are not read at the same time."""
+
+    def units_of(sizes, path="a.parquet"):
+        return [Unit(number, StoredObject(path, size), 0, size) for number, size in enumerate(sizes)]
+
+    units = units_of([10] * 500)
+    streams = split_streams(units)
+    assert [unit for stream in streams for unit in stream] == units
+    assert {len(stream) for stream in streams} <= {15, 16}
+    assert [len(stream) for stream in split_streams(units_of([1 << 30] * 3))] == [3]
+    assert [len(stream) for stream in split_streams(units_of([1 << 26] * 4, "a.json.gz"))] == [4]
+    assert split_streams([]) == [[]]
