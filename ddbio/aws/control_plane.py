@@ -102,7 +102,7 @@ def describe_table(spec: ClientSpec, table: str) -> TableDescription:
     AccessDeniedError
         If credentials are missing or lack ``dynamodb:DescribeTable``.
     EndpointError
-        If the endpoint does not answer.
+        If the endpoint does not respond.
 
     References
     ----------

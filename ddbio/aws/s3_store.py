@@ -158,11 +158,11 @@ class S3Store:
         https://docs.aws.amazon.com/AmazonS3/latest/API/API_GetObject.html
         """
         with self._translated("s3:GetObject", path):
-            answer = self._client.get_object(**self._place(path))
-            done_bytes, size_bytes, breaks = 0, answer["ContentLength"], 0
+            response = self._client.get_object(**self._place(path))
+            done_bytes, size_bytes, breaks = 0, response["ContentLength"], 0
             while True:
                 try:
-                    for chunk in answer["Body"].iter_chunks(_CHUNK_BYTES):
+                    for chunk in response["Body"].iter_chunks(_CHUNK_BYTES):
                         done_bytes, breaks = done_bytes + len(chunk), 0
                         yield chunk
                 except BotoCoreError:
@@ -170,12 +170,12 @@ class S3Store:
                     if breaks > _MAX_BREAKS:
                         raise
                 finally:
-                    answer["Body"].close()
+                    response["Body"].close()
                 if done_bytes >= size_bytes:
                     return
                 # The same object, or none.
-                rest = {"Range": f"bytes={done_bytes}-", "IfMatch": answer["ETag"]}
-                answer = self._client.get_object(**self._place(path), **rest)
+                rest = {"Range": f"bytes={done_bytes}-", "IfMatch": response["ETag"]}
+                response = self._client.get_object(**self._place(path), **rest)
 
     def read_range(self, entry: StoredObject, start: int, length: int) -> bytes:
         """Return a range of an object's bytes, as it was when it was listed; a body that breaks off is requested again.
@@ -225,8 +225,8 @@ class S3Store:
         keys = iter([{"Key": self._key(path)} for path in paths])
         while some := list(itertools.islice(keys, _KEYS_PER_DELETE)):
             with self._translated("s3:DeleteObject", ""):
-                answer = self._client.delete_objects(Bucket=self._bucket, Delete={"Objects": some, "Quiet": True})
-                for refusal in answer.get("Errors", []):
+                response = self._client.delete_objects(Bucket=self._bucket, Delete={"Objects": some, "Quiet": True})
+                for refusal in response.get("Errors", []):
                     raise ClientError({"Error": refusal}, "DeleteObjects")
 
     @property
@@ -348,11 +348,11 @@ class MultipartSink:
     def _upload(self, number: int, body: bytes) -> dict[str, Any]:
         request = {**self._place, "UploadId": self._upload_id, "PartNumber": number, "Body": body, **self._checksum}
         try:
-            answer = self._client.upload_part(**request)
+            response = self._client.upload_part(**request)
         except (BotoCoreError, ClientError) as error:
             raise to_ddbio_error(error, action="s3:PutObject", resource=_uri(self._place)) from error
-        part = {"PartNumber": number, "ETag": answer["ETag"]}
-        return part | ({"ChecksumCRC32": answer["ChecksumCRC32"]} if "ChecksumCRC32" in answer else {})
+        part = {"PartNumber": number, "ETag": response["ETag"]}
+        return part | ({"ChecksumCRC32": response["ChecksumCRC32"]} if "ChecksumCRC32" in response else {})
 
 
 def abort_upload(client: Any, place: dict[str, str], upload_id: str) -> None:

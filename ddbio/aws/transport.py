@@ -154,7 +154,7 @@ def _open_light(spec: ClientSpec, lanes: int, accept_encoding: AcceptEncoding = 
 
 
 class LightTransport:
-    """Send requests over own keep-alive connections, one for each request in flight. Safe for threads."""
+    """Send requests over keep-alive connections of its own, one for each request in flight. Safe for threads."""
 
     def __init__(self, client: Any, spec: ClientSpec, accept_encoding: AcceptEncoding = "identity") -> None:
         self._client = client

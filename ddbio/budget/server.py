@@ -142,13 +142,13 @@ class _Worker(socketserver.BaseRequestHandler):
             self.server.count_worker(1)
             try:
                 while True:
-                    self._answer(channel, *channel.receive())
+                    self._respond(channel, *channel.receive())
             finally:
                 self.server.count_worker(-1)
         finally:
             channel.close()
 
-    def _answer(self, channel: MessageChannel, verb: str, *values: Any) -> None:
+    def _respond(self, channel: MessageChannel, verb: str, *values: Any) -> None:
         budget = self.server.budget
         match verb:
             case "reserve":
