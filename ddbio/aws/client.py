@@ -49,6 +49,8 @@ class ClientSpec:
     role_arn: str | None = None
     role: tuple[tuple[str, Any], ...] = ()
     """Further members of the AssumeRole request, like ``("ExternalId", "…")``."""
+    members: tuple[tuple[str, Any], ...] = ()
+    """Members of every S3 request whose operation has them, like ``("ExpectedBucketOwner", "…")``."""
 
     def client(self, service: str, max_pool_connections: int = 10) -> BaseClient:
         """Return this process's client for a service, made at the first call.
@@ -85,7 +87,7 @@ def _client(spec: ClientSpec, service: str, max_pool_connections: int) -> BaseCl
     try:
         with _SESSION_LOCK:
             environment = frozenset(pair for pair in os.environ.items() if pair[0].startswith("AWS_"))
-            session = _session(dataclasses.replace(spec, endpoint_url=None), environment)
+            session = _session(dataclasses.replace(spec, endpoint_url=None, members=()), environment)
         region = _region(session) or (DEFAULT_REGION if spec.endpoint_url else None)
         make: Any = functools.partial(session.client, service, endpoint_url=spec.endpoint_url, region_name=region)
         client = make(config=config)
@@ -95,7 +97,14 @@ def _client(spec: ClientSpec, service: str, max_pool_connections: int) -> BaseCl
     except (BotoCoreError, ValueError) as error:
         resource = spec.endpoint_url or service
         raise to_ddbio_error(error, action=f"make a client for {service}", resource=resource) from error
+    if service == "s3" and spec.members:
+        client.meta.events.register("provide-client-params.s3", functools.partial(_add_members, dict(spec.members)))
     return client  # type: ignore[no-any-return]
+
+
+def _add_members(members: dict[str, Any], params: dict[str, Any], model: Any, **_: Any) -> dict[str, Any]:
+    known = {} if model.input_shape is None else model.input_shape.members
+    return {**{name: value for name, value in members.items() if name in known}, **params}
 
 
 @functools.lru_cache(maxsize=32)

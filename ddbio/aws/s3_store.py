@@ -39,6 +39,9 @@ _KEYS_PER_DELETE = 1000
 _CHUNK_BYTES = 1024 * 1024
 # How often in a row a body may break off without any progress.
 _MAX_BREAKS = 5
+# https://docs.aws.amazon.com/AmazonS3/latest/userguide/access-points-naming.html: their ARNs have a slash.
+_ACCESS_POINT = r"arn:[^:/]+:s3[\w-]*:[^:/]*:\d*:(?:outpost[:/][^:/]+[:/])?accesspoint[:/][^:/]+"
+_LOCATION = re.compile(rf"s3://(?P<bucket>{_ACCESS_POINT}|[^/]+)(?:/(?P<prefix>.*))?", re.DOTALL)
 _MD5 = re.compile(r"[0-9a-f]{32}")
 
 
@@ -50,7 +53,7 @@ class S3Store:
     spec
         Recipe of the S3 client.
     target
-        ``s3://bucket`` or ``s3://bucket/prefix``.
+        ``s3://bucket`` or ``s3://bucket/prefix``. The bucket may be an access point, by its alias or its ARN.
 
     Raises
     ------
@@ -59,11 +62,10 @@ class S3Store:
     """
 
     def __init__(self, spec: ClientSpec, target: str) -> None:
-        scheme, _, rest = target.partition("://")
-        bucket, _, prefix = rest.partition("/")
-        if scheme != "s3" or not bucket:
+        found = _LOCATION.fullmatch(target)
+        if found is None:
             raise OptionError(f"target {target!r} is not an S3 location: write s3://bucket/prefix")
-        self._spec, self._bucket, self._prefix = spec, bucket, prefix.strip("/")
+        self._spec, self._bucket, self._prefix = spec, found["bucket"], (found["prefix"] or "").strip("/")
 
     @property
     def uri(self) -> str:

@@ -65,6 +65,8 @@ _WORDS = {
     "region": "NAME",
     "reject_to": "FOLDER",
     "role_arn": "ARN",
+    "s3_expected_bucket_owner": "ACCOUNT",
+    "s3_sse_kms_key_id": "KEY",
     "schema": "FILE",
     "spill": "FOLDER",
     "state": "FOLDER",

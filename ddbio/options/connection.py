@@ -33,6 +33,10 @@ class ConnectionOptions:
     """Source identity of the role's session, which CloudTrail keeps through role chaining."""
     s3_endpoint_url: str | None = None
     """Endpoint of S3; the environment variable AWS_ENDPOINT_URL_S3 works as well."""
+    s3_sse_kms_key_id: str | None = None
+    """KMS key that encrypts what is written to S3: its ARN, or ``aws/s3`` for S3's own; default is the bucket's way."""
+    s3_expected_bucket_owner: Annotated[str, Field(pattern=r"^\d{12}$")] | None = None
+    """Account that must own every bucket that is read or written; S3 refuses requests to buckets of others."""
     deadline_seconds: Annotated[float, Field(gt=0)] = 600.0
     """Give up if throttling or an unreachable endpoint has let no request through for this long."""
 

@@ -1,6 +1,6 @@
 """Open the stores that a job reads and writes, by their URIs, and stage its files in them.
 
-StagedFile files stay invisible until the job's commit.
+Staged files stay invisible until the job's commit.
 """
 
 from __future__ import annotations
@@ -47,7 +47,8 @@ def dynamodb_spec(options: ConnectionOptions) -> ClientSpec:
 
 def s3_spec(options: ConnectionOptions) -> ClientSpec:
     """Return the recipe of the S3 client for these options."""
-    return ClientSpec(options.s3_endpoint_url, options.region, options.profile, options.role_arn, _role(options))
+    role = _role(options)
+    return ClientSpec(options.s3_endpoint_url, options.region, options.profile, options.role_arn, role, _s3(options))
 
 
 def _role(options: ConnectionOptions) -> tuple[tuple[str, Any], ...]:
@@ -57,6 +58,18 @@ def _role(options: ConnectionOptions) -> tuple[tuple[str, Any], ...]:
         "RoleSessionName": options.role_session_name,
         "DurationSeconds": options.role_duration_seconds,
         "SourceIdentity": options.source_identity,
+    }
+    return tuple((name, value) for name, value in given.items() if value is not None)
+
+
+def _s3(options: ConnectionOptions) -> tuple[tuple[str, Any], ...]:
+    """Return the members of S3 requests for these options, under the service's names."""
+    key = options.s3_sse_kms_key_id
+    given = {
+        "ExpectedBucketOwner": options.s3_expected_bucket_owner,
+        "ServerSideEncryption": None if key is None else "aws:kms",
+        # https://docs.aws.amazon.com/AmazonS3/latest/userguide/UsingKMSEncryption.html: without a key, S3's own.
+        "SSEKMSKeyId": None if key == "aws/s3" else key,
     }
     return tuple((name, value) for name, value in given.items() if value is not None)
 

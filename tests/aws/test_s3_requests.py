@@ -1,0 +1,174 @@
+"""Where S3 requests go, and what every one of them says, as real buckets require it."""
+
+from __future__ import annotations
+
+import io
+
+import pytest
+from botocore.awsrequest import AWSResponse
+
+from ddbio.aws import client
+from ddbio.aws.client import ClientSpec
+from ddbio.aws.control_plane import check_bucket
+from ddbio.aws.s3_store import S3Store
+from ddbio.core.staged import FileNaming, StoredObject
+from ddbio.errors import AccessDeniedError, OptionError
+from ddbio.ops.job.storage import s3_spec
+from ddbio.options import ConnectionOptions
+from ddbio.testing import MotoServer
+
+KEY = "arn:aws:kms:us-east-1:123456789012:key/1234abcd-12ab-34cd-56ef-1234567890ab"
+OWNER = "123456789012"
+POINT = "arn:aws:s3:eu-west-1:123456789012:accesspoint/lake"
+PART = FileNaming("job", 0).path(0, "parquet")
+
+
+class Body(io.BytesIO):
+    """Stand for the raw stream of an HTTP response."""
+
+    def stream(self):
+        """Yield all bytes at once."""
+        yield self.read()
+
+
+@pytest.fixture(scope="module")
+def moto():
+    """Return the endpoint of moto."""
+    with MotoServer() as server:
+        yield server.endpoint_url
+
+
+@pytest.fixture(autouse=True)
+def new_clients():
+    """Leave no client to another test, which may set other variables."""
+    client._client.cache_clear()
+    yield
+    client._client.cache_clear()
+
+
+@pytest.fixture
+def sent():
+    """Return a function that records the requests of a store, and answers them itself if it is to."""
+
+    def record(spec, body=None):
+        requests = []
+
+        def keep(request, **_):
+            requests.append(request)
+            return None if body is None else AWSResponse(request.url, 200, {}, Body(body))
+
+        spec.client("s3", 32).meta.events.register("before-send.s3", keep)
+        spec.client("s3").meta.events.register("before-send.s3", keep)
+        return requests
+
+    return record
+
+
+def _use(store):
+    """Do all that a store can."""
+    sink = store.create(PART)
+    sink.write(b"rows")
+    store.complete(sink.finish(1))
+    store.create(PART).abort()
+    assert store.read(PART) == b"".join(store.read_chunks(PART)) == b"rows"
+    assert store.put_if_absent("claim", b"{}")
+    store.put("note", b"{}")
+    (entry,) = store.list("note")
+    assert store.read_range(StoredObject("note", 2, entry.version), 0, 2) == b"{}"
+    store.abort("job")
+    store.delete(["claim"])
+
+
+def _heading(name, requests):
+    return [request.headers.get(name, b"").decode() for request in requests]
+
+
+def test_every_request_names_the_owner_and_every_write_the_key(moto, sent):
+    """Reads, lists, writes and deletes expect the owner; objects and uploads are encrypted under the key."""
+    spec = s3_spec(
+        ConnectionOptions(
+            s3_endpoint_url=moto, region="us-east-1", s3_sse_kms_key_id=KEY, s3_expected_bucket_owner=OWNER
+        )
+    )
+    spec.client("s3").create_bucket(Bucket="keyed")
+    requests = sent(spec)
+    _use(S3Store(spec, "s3://keyed/out"))
+    check_bucket(spec, "keyed")
+    assert len(requests) > 10
+    assert set(_heading("x-amz-expected-bucket-owner", requests)) == {OWNER}
+    puts = [each for each in requests if each.method == "PUT" and "?" not in each.url]
+    writes = puts + [each for each in requests if each.url.endswith("?uploads")]
+    assert len(writes) == 4
+    assert set(_heading("x-amz-server-side-encryption", writes)) == {"aws:kms"}
+    assert set(_heading("x-amz-server-side-encryption-aws-kms-key-id", writes)) == {KEY}
+    found = spec.client("s3").head_object(Bucket="keyed", Key=f"out/{PART}")
+    assert (found["ServerSideEncryption"], found["SSEKMSKeyId"]) == ("aws:kms", KEY)
+
+
+def test_the_key_of_s3_is_named_by_none(moto, sent):
+    """Without a key of one's own only the way of encryption is given; without an option nothing is."""
+    for key, expected in (("aws/s3", "aws:kms"), (None, "")):
+        spec = s3_spec(ConnectionOptions(s3_endpoint_url=moto, region="us-east-1", s3_sse_kms_key_id=key))
+        spec.client("s3").create_bucket(Bucket="plain")
+        requests = sent(spec)
+        S3Store(spec, "s3://plain").put("note", b"{}")
+        assert _heading("x-amz-server-side-encryption", requests) == [expected]
+        assert _heading("x-amz-server-side-encryption-aws-kms-key-id", requests) == [""]
+        assert _heading("x-amz-expected-bucket-owner", requests) == [""]
+
+
+def test_a_bucket_of_another_account_is_refused(moto):
+    """What S3 refuses for its owner is an error of permissions that names the bucket."""
+    ClientSpec(endpoint_url=moto, region="us-east-1").client("s3").create_bucket(Bucket="others")
+    spec = s3_spec(ConnectionOptions(s3_endpoint_url=moto, region="us-east-1", s3_expected_bucket_owner="999999999999"))
+
+    def refuse(request, **_):
+        assert request.headers["x-amz-expected-bucket-owner"] == b"999999999999"
+        text = b"<Error><Code>AccessDenied</Code><Message>Access Denied</Message></Error>"
+        return AWSResponse(request.url, 403, {"Content-Type": "application/xml"}, Body(text))
+
+    spec.client("s3", 32).meta.events.register("before-send.s3", refuse)
+    with pytest.raises(AccessDeniedError, match="s3://others/note"):
+        S3Store(spec, "s3://others").put("note", b"{}")
+
+
+def test_an_owner_is_an_account():
+    """An owner that is no account number is refused with the option's name."""
+    with pytest.raises(ValueError, match="s3_expected_bucket_owner"):
+        ConnectionOptions(s3_expected_bucket_owner="me")
+
+
+@pytest.mark.parametrize(
+    ("environment", "target", "url"),
+    [
+        ({}, "s3://lake/out", "https://lake.s3.eu-west-1.amazonaws.com/out/note"),
+        ({}, f"s3://{POINT}", "https://lake-123456789012.s3-accesspoint.eu-west-1.amazonaws.com/note"),
+        ({}, f"s3://{POINT}/a/b/", "https://lake-123456789012.s3-accesspoint.eu-west-1.amazonaws.com/a/b/note"),
+        ({}, "s3://lake-abc-s3alias/out", "https://lake-abc-s3alias.s3.eu-west-1.amazonaws.com/out/note"),
+        ({"AWS_USE_FIPS_ENDPOINT": "true"}, "s3://lake", "https://lake.s3-fips.us-east-1.amazonaws.com/note"),
+        ({"AWS_USE_DUALSTACK_ENDPOINT": "true"}, "s3://lake", "https://lake.s3.dualstack.eu-west-1.amazonaws.com/note"),
+        (
+            {"AWS_USE_DUALSTACK_ENDPOINT": "true"},
+            f"s3://{POINT}",
+            "https://lake-123456789012.s3-accesspoint.dualstack.eu-west-1.amazonaws.com/note",
+        ),
+    ],
+)
+def test_requests_go_to_the_endpoint_of_bucket_and_environment(monkeypatch, sent, environment, target, url):
+    """Access points, by ARN or alias, FIPS and dual-stack endpoints are addressed as botocore does."""
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    # FIPS endpoints are in few regions.
+    spec = ClientSpec(region="us-east-1" if "AWS_USE_FIPS_ENDPOINT" in environment else "eu-west-1")
+    requests = sent(spec, b"")
+    store = S3Store(spec, target)
+    store.put("note", b"{}")
+    assert [request.url for request in requests] == [url]
+    assert store.uri == target.rstrip("/")
+
+
+@pytest.mark.parametrize("target", ["s3://", "s3:///out", "lake/out", "s3a://lake"])
+def test_what_names_no_bucket_is_refused(target):
+    """A location without a bucket is refused with the form that is meant."""
+    with pytest.raises(OptionError, match="write s3://bucket/prefix"):
+        S3Store(ClientSpec(), target)
