@@ -166,8 +166,8 @@ def prepare(target: Target, job_id: str) -> tuple[str, ...]:
     try:
         live, finished = _clean_up(store, others, job_id)
         _require_not_done(target, job_id, finished)
-        # Cleaning up after an earlier run of this job deleted the claim as well.
-        claim.write()
+        # If cleaning up took longer than the lease, another job may have taken the target over.
+        claim.require()
         # Better refused now than after the scan.
         store.create(FileNaming(job_id, 0).path(0, "probe")).abort()
         return _replaced(target, live, job_id)
@@ -217,10 +217,14 @@ def abort(store: ObjectStore, job_id: str) -> None:
     """Delete everything of the job: files, uploads, staging folder and claim.
 
     A job that has its manifest stays, and a commit that has begun to delete what it replaces is finished: either way
-    the target is whole. Call it after the job's tasks have ended, since a running task stages more.
+    the target is whole. The commit of a job that has lost its claim belongs to the job that took it over: it is left
+    alone. Call this after the tasks of the job have ended, since a running task stages more.
     """
     intent = _read_intent(store, f"{META}{job_id}{_INTENT}")
     if intent is not None:
+        if not any(each.path == claim_path(job_id) for each in store.list(claim_path(job_id))):
+            # Another job took this one for dead, and may just be finishing this very commit.
+            return
         _undo(store, intent)
     store.delete([claim_path(job_id)])
     store.abort(job_id)
@@ -287,7 +291,7 @@ def _clean_up(store: ObjectStore, others: Sequence[ForeignClaim], job_id: str) -
     for each in list(store.list(META)):
         # A commit without a claim: a job that began to repair it died too, or the job itself did at its very end.
         if _is_intent(each.path) and (dead := each.path[len(META) : -len(_INTENT)]) not in live:
-            finished += _recover(store, dead)
+            finished += _recover(store, dead, keeps_claim=dead == job_id)
     for staged in store.staged_jobs() - live - {job_id}:
         if _is_old(staged, job_id):
             store.abort(staged)
@@ -296,13 +300,16 @@ def _clean_up(store: ObjectStore, others: Sequence[ForeignClaim], job_id: str) -
     return live, finished
 
 
-def _recover(store: ObjectStore, job_id: str) -> list[dict[str, Any]]:
-    """Finish the commit of a job that died and return its manifest, or undo it if staged files are gone."""
+def _recover(store: ObjectStore, job_id: str, *, keeps_claim: bool = False) -> list[dict[str, Any]]:
+    """Finish the commit of a job that died and return its manifest, or undo it if staged files are gone.
+
+    A later run of the same job has a claim of its own, and keeps it.
+    """
     intent = _read_intent(store, f"{META}{job_id}{_INTENT}")
     if intent is None:
         store.abort(job_id)
         return []
-    _finish(store, intent)
+    _finish(store, intent, keeps_claim=keeps_claim)
     return [intent.manifest] if _has_manifest(store, job_id) else []
 
 
@@ -338,7 +345,7 @@ def _replaced(target: Target, live: set[str], job_id: str) -> tuple[str, ...]:
     paths = list(found)
     added = {each.path for each in store.list(META)} - set(paths)
     retained = live | {path[len(META) : -len(".json")] for path in added if _is_manifest(path)} - {job_id}
-    replaced = [path for path in paths if job_of(path) not in retained]
+    replaced = [path for path in paths if _owner_of(path) not in retained]
     foreign = None if target.overwrite_foreign else _foreign(store, replaced)
     if foreign:
         raise TargetError(
@@ -393,13 +400,13 @@ def _carry_out(store: ObjectStore, intent: _Intent, claim: Claim | None = None) 
         raise TargetError(f"{store.uri}/{path} belongs to another job: job ids must be unique", store.uri)
 
 
-def _finish(store: ObjectStore, intent: _Intent) -> None:
+def _finish(store: ObjectStore, intent: _Intent, *, keeps_claim: bool = False) -> None:
     if not _has_manifest(store, intent.job_id):
         try:
             _carry_out(store, intent)
         except NotFoundError:
             _roll_back(store, intent)
-    _tidy(store, intent)
+    _tidy(store, intent, keeps_claim=keeps_claim)
 
 
 def _undo(store: ObjectStore, intent: _Intent) -> None:
@@ -419,10 +426,11 @@ def _roll_back(store: ObjectStore, intent: _Intent) -> None:
     store.delete([each.path for each in intent.objects if each.path not in replaced])
 
 
-def _tidy(store: ObjectStore, intent: _Intent) -> None:
+def _tidy(store: ObjectStore, intent: _Intent, *, keeps_claim: bool = False) -> None:
     # The intent first: without a claim any job may repair it.
     store.delete([intent.path])
-    store.delete([claim_path(intent.job_id)])
+    if not keeps_claim:
+        store.delete([claim_path(intent.job_id)])
     # Attempts that lost or died staged files that nobody committed.
     store.abort(intent.job_id)
 
@@ -463,6 +471,11 @@ def _is_intent(path: str) -> bool:
 
 def _is_manifest(path: str) -> bool:
     return path.startswith(META) and path.endswith(".json") and "." not in path[len(META) : -len(".json")]
+
+
+def _owner_of(path: str) -> str:
+    """Return the id of the job whose file or manifest this is, as far as its name tells."""
+    return path[len(META) : -len(".json")] if _is_manifest(path) else job_of(path)
 
 
 def _is_content(path: str) -> bool:

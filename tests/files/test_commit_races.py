@@ -1,0 +1,280 @@
+"""Jobs that share a target, interleaved call by call in the order that a seed draws, some of them killed.
+
+Only one thread runs at a time, and hands over before each call to the store: a seed is one repeatable schedule.
+"""
+
+from __future__ import annotations
+
+import itertools
+import random
+import threading
+from collections import Counter
+
+import pytest
+
+from ddbio.core.staged import FileNaming, StagedFile, StoredObject
+from ddbio.errors import NotFoundError, TargetError
+from ddbio.files.claim import META, is_claim
+from ddbio.files.commit import CommitInfo, Target, abort, commit, manifest_path, prepare
+
+INFO = CommitInfo(created_at="2025-01-02T03:04:05Z", source={}, schema="{}")
+TENTHS = range(10)
+LONGEST = 10**9
+LEASE_SECONDS = 0.3
+WAKES = 0.02
+NOW = 1_000.0
+
+
+class KilledError(BaseException):
+    """Stand for the end of a process: all its later calls end likewise."""
+
+
+class Schedule:
+    """Run threads one at a time, in an order drawn by a seed; some are suspended for longer than any lease."""
+
+    def __init__(self, seed, suspends):
+        self.rng = random.Random(seed)
+        self.suspended = set()
+        self._suspends = suspends
+        self._turns = {}
+        self._returned = threading.Semaphore(0)
+
+    def run(self, works):
+        """Run all of the works to their ends; each is called with its number."""
+        threads = {}
+        for number, work in enumerate(works):
+            self._turns[number] = threading.Semaphore(0)
+            threads[number] = threading.Thread(target=self._thread, args=(number, work), daemon=True)
+            threads[number].start()
+        while threads:
+            if self.suspended and self.rng.random() < WAKES:
+                self.suspended.remove(self.rng.choice(sorted(self.suspended)))
+            awake = [number for number in threads if number not in self.suspended]
+            number = self.rng.choice(awake or list(threads))
+            self.suspended.discard(number)
+            self._turns[number].release()
+            self._returned.acquire()
+            if number not in self._turns:
+                threads.pop(number).join()
+
+    def hand_over(self, number, *, may_suspend):
+        """Let others run until it is this thread's turn again."""
+        if may_suspend and self.rng.random() < self._suspends:
+            self.suspended.add(number)
+        self._returned.release()
+        self._turns[number].acquire()
+
+    def _thread(self, number, work):
+        self._turns[number].acquire()
+        try:
+            work(number)
+        finally:
+            del self._turns[number]
+            self._returned.release()
+
+
+class MemoryStore:
+    """Hold objects in memory. A handle belongs to one job: it hands over before each call, and may die at one.
+
+    Calls of a job's own pool of threads happen within its turn.
+    """
+
+    uri, hazard = "memory://target", None
+
+    def __init__(self, world=None):
+        self.world = world or {"objects": {}, "staged": {}, "ticks": itertools.count(1), "dead": set()}
+        self._schedule = self._number = self._thread = None
+        self._left = LONGEST
+
+    def handle(self, schedule, number, calls):
+        """Return a handle for the job in this thread, which dies after so many calls."""
+        made = MemoryStore(self.world)
+        made._schedule, made._number, made._thread, made._left = schedule, number, threading.get_ident(), calls
+        return made
+
+    def _call(self, *, may_suspend=False):
+        self._left -= 1
+        if self._left < 0:
+            self.world["dead"].add(self._number)
+            raise KilledError
+        if self._schedule is not None and threading.get_ident() == self._thread:
+            self._schedule.hand_over(self._number, may_suspend=may_suspend)
+
+    def create(self, path):
+        """Return a sink for a staged file."""
+        self._call(may_suspend=True)
+        return MemorySink(self.world["staged"], path)
+
+    def complete(self, staged):
+        """Make a staged file visible."""
+        self._call(may_suspend=True)
+        data = self.world["staged"].pop(staged.path, None)
+        if data is not None:
+            self._write(staged.path, data)
+        elif staged.path not in self.world["objects"]:
+            raise NotFoundError(staged.path)
+
+    def abort(self, job_id):
+        """Discard what is staged for a job."""
+        self._call()
+        for path in [path for path in self.world["staged"] if job_id in path]:
+            del self.world["staged"][path]
+
+    def staged_jobs(self):
+        """Return no job: what one staged that lost its claim and was killed goes after a week."""
+        return set()
+
+    def list(self, prefix=""):
+        """Return the objects below a prefix."""
+        self._call()
+        found = sorted((path, entry) for path, entry in self.world["objects"].items() if path.startswith(prefix))
+        return iter([StoredObject(path, len(data), str(at), self._written_at(path, at)) for path, (data, at) in found])
+
+    def read(self, path):
+        """Return an object."""
+        self._call()
+        if path not in self.world["objects"]:
+            raise NotFoundError(path)
+        return self.world["objects"][path][0]
+
+    def put(self, path, data):
+        """Write an object."""
+        self._call(may_suspend=True)
+        self._write(path, data)
+
+    def put_if_absent(self, path, data):
+        """Write an object that is not there."""
+        self._call()
+        if path in self.world["objects"]:
+            return False
+        self._write(path, data)
+        return True
+
+    def delete(self, paths):
+        """Delete objects, one after the other."""
+        for path in paths:
+            self._call()
+            self.world["objects"].pop(path, None)
+
+    def _written_at(self, path, at):
+        """Return when an object was written: jobs that run have renewed their claims lately, others long ago."""
+        if self._schedule is None or not is_claim(path):
+            return NOW
+        number = int(path.removeprefix(f"{META}job")[0])
+        if number in self._schedule.suspended or number in self.world["dead"]:
+            return 0.0
+        return NOW - self._schedule.rng.uniform(0, LEASE_SECONDS / 2) * (number != self._number)
+
+    def _write(self, path, data):
+        self.world["objects"][path] = data, float(next(self.world["ticks"]))
+
+
+class MemorySink:
+    """Stage one file when it is finished."""
+
+    def __init__(self, staged, path):
+        self._staged, self._path = staged, path
+
+    def finish(self, rows):
+        """Stage the file."""
+        self._staged[self._path] = b"x" * rows
+        return StagedFile(self._path, rows, rows, {})
+
+    def abort(self):
+        """Discard the file."""
+
+
+class Jobs:
+    """Run jobs at one target by a schedule, and note what became of each."""
+
+    def __init__(self, seed, modes, *, suspends, killed):
+        self.schedule, self.store = Schedule(seed, suspends), MemoryStore()
+        rng = self.schedule.rng
+        self.modes = [rng.choice(modes) for _ in range(rng.randint(2, 4))]
+        self._calls = [rng.randrange(60) if rng.random() < killed else LONGEST for _ in self.modes]
+        self.committed, self.failed, self.replaced = set(), {}, {}
+        self.schedule.run([self._job] * len(self.modes))
+
+    def _job(self, number):
+        job_id, mode = f"job{number}", self.modes[number]
+        store = self.store.handle(self.schedule, number, self._calls[number])
+        target = Target(store=store, mode=mode, lease_seconds=LEASE_SECONDS)
+        try:
+            self.replaced[number] = replaced = prepare(target, job_id)
+            try:
+                staged = [store.create(FileNaming(job_id, task).path(0, "parquet")).finish(1 + task) for task in (0, 1)]
+                commit(target, job_id, staged, INFO, replaced)
+            except BaseException:
+                abort(store, job_id)
+                raise
+        except KilledError:
+            return
+        except (TargetError, NotFoundError) as error:
+            self.failed[number] = error
+        else:
+            self.committed.add(number)
+
+    def clean_up(self):
+        """Do what the next job at the target does first; return the paths of all that is left."""
+        last = Target(store=self.store, mode="append", lease_seconds=0)
+        prepare(last, "last")
+        abort(self.store, "last")
+        return set(self.store.world["objects"])
+
+    def check(self):
+        """Check what holds whatever happened; return the numbers of the jobs whose files are there.
+
+        Each job is there with all its files or not at all; what was committed stays unless an overwrite replaced it.
+        """
+        left = self.clean_up()
+        shown = {number for number in range(len(self.modes)) if manifest_path(f"job{number}") in left}
+        files = {FileNaming(f"job{number}", task).path(0, "parquet") for number in shown for task in (0, 1)}
+        assert left == files | {manifest_path(f"job{number}") for number in shown}
+        for number in self.committed - shown:
+            by = [each for each, paths in self.replaced.items() if manifest_path(f"job{number}") in paths]
+            assert any(self.modes[each] == "overwrite" for each in by)
+        return shown
+
+
+def sweep(seeds):
+    """Run and check one schedule for each seed; return how many jobs committed and failed."""
+    outcomes = Counter()
+    for seed in seeds:
+        jobs = Jobs(seed, ["error", "append", "overwrite"], suspends=seed % 3 * 0.1, killed=0.3)
+        shown = jobs.check()
+        assert sum(jobs.modes[number] == "error" for number in shown) <= 1, seed
+        outcomes.update(committed=len(jobs.committed), failed=len(jobs.failed))
+    return outcomes
+
+
+@pytest.mark.parametrize("tenth", TENTHS)
+def test_jobs_of_all_modes(tenth):
+    """Jobs that exclude each other, are suspended and taken for dead, or killed: the target is always whole."""
+    outcomes = sweep(range(tenth * 50, tenth * 50 + 50))
+    assert min(outcomes["committed"], outcomes["failed"]) > 0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("part", range(20))
+def test_jobs_of_all_modes_at_length(part):
+    """The same for 10,000 schedules."""
+    sweep(range(500 + part * 500, 1000 + part * 500))
+
+
+@pytest.mark.parametrize("tenth", TENTHS)
+def test_jobs_that_append(tenth):
+    """Jobs that append all succeed, also beside one that overwrites, which deletes nothing they append meanwhile."""
+    for seed in range(tenth * 20, tenth * 20 + 20):
+        jobs = Jobs(seed, ["append"], suspends=0, killed=0)
+        assert jobs.check() == set(range(len(jobs.modes))), seed
+        beside = Jobs(seed, ["append", "append", "overwrite"], suspends=0, killed=0.2)
+        if beside.modes.count("overwrite") == 1:
+            beside.check()
+            assert not beside.failed, (seed, beside.failed)
+
+
+def test_a_schedule_is_repeatable():
+    """One seed is one order of calls."""
+    first, second = (Jobs(7, ["append", "overwrite"], suspends=0.1, killed=0.5) for _ in range(2))
+    assert first.committed == second.committed
+    assert first.store.world["objects"].keys() == second.store.world["objects"].keys()
