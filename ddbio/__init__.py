@@ -104,6 +104,7 @@ if TYPE_CHECKING:
     from ddbio.ops.imports.files import ImportFilesReport
     from ddbio.ops.job.report import FileReport, MisfitReport, ScanReport, WarmReport, WriteReport
     from ddbio.ops.tables import CreatedTable
+    from ddbio.options import Credentials
 
 __all__ = [
     "AccessDeniedError",
@@ -123,6 +124,7 @@ __all__ = [
     "CreateLikeKeywords",
     "CreateTableKeywords",
     "CreatedTable",
+    "Credentials",
     "DdbioError",
     "DecodeError",
     "EncodeError",
@@ -264,6 +266,7 @@ _NAMES = {
     "ddbio.ops.imports.files": "ImportFilesReport",
     "ddbio.ops.job.report": "FileReport MisfitReport ScanReport WarmReport WriteReport",
     "ddbio.ops.tables": "CreatedTable",
+    "ddbio.options": "Credentials",
 }
 _HOMES = {name: module for module, names in _NAMES.items() for name in names.split()}
 

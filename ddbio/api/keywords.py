@@ -5,15 +5,16 @@ Each class mirrors a class of :mod:`ddbio.options`, which checks the values. Gen
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal, TypedDict
+from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
     from datetime import datetime
 
     import pyarrow as pa
 
     from ddbio.core.schema.item_schema import ItemSchema
+    from ddbio.options import Credentials
 
 
 class ConnectionKeywords(TypedDict, total=False):
@@ -25,6 +26,10 @@ class ConnectionKeywords(TypedDict, total=False):
     """AWS region of the table."""
     profile: str | None
     """Named profile of the shared AWS configuration."""
+    session: Any
+    """A ``boto3.Session`` to use instead of the default chain; Python only, and not for Spark workers."""
+    credentials: Credentials | Mapping[str, str] | None
+    """``Credentials``, or those of botocore, to use as they are; Python only. They travel to Spark workers."""
     role_arn: str | None
     """Role to assume before the first call; botocore refreshes its credentials before they expire."""
     external_id: str | None

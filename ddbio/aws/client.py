@@ -1,6 +1,6 @@
 """Make AWS clients from a picklable description, one of each kind in a process; assume roles.
 
-A description holds no credentials: each process finds its own.
+A description holds no credentials, and each process finds its own, unless it was given some to travel with it.
 """
 
 from __future__ import annotations
@@ -29,6 +29,8 @@ from ddbio.version import __version__
 if TYPE_CHECKING:
     from botocore.client import BaseClient
 
+    from ddbio.options import Credentials, LocalSession
+
 CONNECT_TIMEOUT_SECONDS = 5.0
 READ_TIMEOUT_SECONDS = 30.0
 
@@ -51,6 +53,10 @@ class ClientSpec:
     """Further members of the AssumeRole request, like ``("ExternalId", "…")``."""
     members: tuple[tuple[str, Any], ...] = ()
     """Members of every S3 request whose operation has them, like ``("ExpectedBucketOwner", "…")``."""
+    credentials: Credentials | None = None
+    """Credentials to use as they are; they travel with the description."""
+    session: LocalSession | None = None
+    """A session of this process; a description that has one cannot be pickled."""
 
     def client(self, service: str, max_pool_connections: int = 10) -> BaseClient:
         """Return this process's client for a service, made at the first call.
@@ -88,7 +94,7 @@ def _client(spec: ClientSpec, service: str, max_pool_connections: int) -> BaseCl
         with _SESSION_LOCK:
             environment = frozenset(pair for pair in os.environ.items() if pair[0].startswith("AWS_"))
             session = _session(dataclasses.replace(spec, endpoint_url=None, members=()), environment)
-        region = _region(session) or (DEFAULT_REGION if spec.endpoint_url else None)
+        region = spec.region or _region(session) or (DEFAULT_REGION if spec.endpoint_url else None)
         make: Any = functools.partial(session.client, service, endpoint_url=spec.endpoint_url, region_name=region)
         client = make(config=config)
         if service == "s3" and "amazonaws.com" not in client.meta.endpoint_url:
@@ -112,9 +118,15 @@ def _session(spec: ClientSpec, environment: frozenset[tuple[str, str]]) -> boto3
     """Return this process's session of an identity: its clients share one set of credentials."""
     # The environment is part of the cache's key only: a session reads its variables once.
     del environment
+    if spec.session is not None and not spec.role_arn:
+        return spec.session.session  # type: ignore[no-any-return]
     session = _botocore_session(spec)
     if spec.role_arn:
-        role = _AssumedRole(_botocore_session(spec), spec.role_arn, dict(spec.role))
+        source = _botocore_session(spec)
+        if spec.session is not None:
+            # The session itself is not changed, but its credentials refresh themselves.
+            source._credentials = spec.session.session.get_credentials()  # noqa: SLF001 - botocore sets frozen ones only
+        role = _AssumedRole(source, spec.role_arn, dict(spec.role))
         session.register_component("credential_provider", CredentialResolver([role]))
     return boto3.Session(botocore_session=session)
 
@@ -123,6 +135,9 @@ def _botocore_session(spec: ClientSpec) -> Any:
     session: Any = botocore.session.Session(profile=spec.profile)
     if spec.region:
         session.set_config_variable("region", spec.region)
+    if spec.credentials is not None:
+        given = spec.credentials
+        session.set_credentials(given.access_key_id, given.secret_access_key, given.session_token)
     return session
 
 

@@ -14,6 +14,7 @@ import click
 
 from ddbio.errors import OptionError
 from ddbio.options import descriptions_of, parse_options
+from ddbio.options.parsing import PYTHON_ONLY
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -101,7 +102,7 @@ def flags_of(options: type[ConnectionOptions], without: Iterable[str] = ()) -> C
     """
     helps = descriptions_of(options)
     hints = typing.get_type_hints(options)
-    left_out = set(without)
+    left_out = {*without, *PYTHON_ONLY}
 
     def decorate(command: CommandT) -> CommandT:
         for field in reversed(fields(options)):

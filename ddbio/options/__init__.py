@@ -4,7 +4,7 @@ Each verb has one frozen options class. A name may be written in snake_case, in 
 data source, in lower case. Values may be text. Any mistake is one :class:`~ddbio.errors.OptionError`.
 """
 
-from ddbio.options.connection import ConnectionOptions, connection_of
+from ddbio.options.connection import ConnectionOptions, Credentials, LocalSession, connection_of
 from ddbio.options.files import (
     Compression,
     Engine,
@@ -56,6 +56,7 @@ __all__ = [
     "CopyOptions",
     "CreateLikeOptions",
     "CreateTableOptions",
+    "Credentials",
     "Engine",
     "ExportFoldOptions",
     "ExportReadOptions",
@@ -69,6 +70,7 @@ __all__ = [
     "ImportWaitOptions",
     "JsonFormat",
     "LoadOptions",
+    "LocalSession",
     "Mode",
     "RestoreOptions",
     "ScanOptions",

@@ -2,13 +2,55 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
-from typing import Annotated, Any
+from dataclasses import dataclass as plain_dataclass
+from dataclasses import field, fields
+from typing import Annotated, Any, NoReturn
 
-from pydantic import Field
+from pydantic import BeforeValidator, Field, model_validator
 from pydantic.dataclasses import dataclass
 
+from ddbio.errors import OptionError
 from ddbio.options.parsing import CONFIG
+
+
+@plain_dataclass(frozen=True)
+class Credentials:
+    """Keys of an AWS identity, as they are: nothing refreshes them. They travel to Spark workers."""
+
+    access_key_id: str
+    secret_access_key: str = field(repr=False)
+    session_token: str | None = field(default=None, repr=False)
+
+
+class LocalSession:
+    """A ``boto3.Session`` that is used in this process and never leaves it."""
+
+    def __init__(self, session: Any) -> None:
+        self.session = session
+
+    def __reduce__(self) -> NoReturn:
+        """Refuse to travel: a session may hold credentials that nobody meant to send."""
+        raise OptionError(
+            "session stays in this process, and Spark workers cannot use it: give profile or role_arn, or credentials, "
+            "which travel to the workers"
+        )
+
+
+def _as_session(value: Any) -> Any:
+    if value is None or isinstance(value, LocalSession):
+        return value
+    if not (hasattr(value, "get_credentials") and hasattr(value, "client")):
+        raise ValueError("give a boto3.Session")
+    return LocalSession(value)
+
+
+def _as_credentials(value: Any) -> Any:
+    # Those of botocore: of a session, or frozen ones.
+    if hasattr(value, "get_frozen_credentials"):
+        value = value.get_frozen_credentials()
+    if all(hasattr(value, name) for name in ("access_key", "secret_key", "token")):
+        return Credentials(value.access_key, value.secret_key, value.token)
+    return value
 
 
 @dataclass(frozen=True, kw_only=True, config=CONFIG)
@@ -21,6 +63,10 @@ class ConnectionOptions:
     """AWS region of the table."""
     profile: str | None = None
     """Named profile of the shared AWS configuration."""
+    session: Annotated[LocalSession | None, BeforeValidator(_as_session), Field(repr=False)] = None
+    """A ``boto3.Session`` to use instead of the default chain; Python only, and not for Spark workers."""
+    credentials: Annotated[Credentials | None, BeforeValidator(_as_credentials), Field(repr=False)] = None
+    """``Credentials``, or those of botocore, to use as they are; Python only. They travel to Spark workers."""
     role_arn: str | None = None
     """Role to assume before the first call; botocore refreshes its credentials before they expire."""
     external_id: str | None = None
@@ -39,6 +85,13 @@ class ConnectionOptions:
     """Account that must own every bucket that is read or written; S3 refuses requests to buckets of others."""
     deadline_seconds: Annotated[float, Field(gt=0)] = 600.0
     """Give up if throttling or an unreachable endpoint has let no request through for this long."""
+
+    @model_validator(mode="after")
+    def _check_identity(self) -> ConnectionOptions:
+        given = [name for name in ("profile", "session", "credentials") if getattr(self, name) is not None]
+        if len(given) > 1:
+            raise ValueError(f"give {given[0]} or {given[1]}, not both")
+        return self
 
 
 def connection_of(options: ConnectionOptions) -> dict[str, Any]:

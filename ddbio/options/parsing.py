@@ -45,6 +45,10 @@ CONFIG = ConfigDict(
 """What every options class shares; give it to ``pydantic.dataclasses.dataclass``."""
 
 
+PYTHON_ONLY = frozenset({"credentials", "session"})
+"""Options that only Python has: no text stands for their values."""
+
+
 def parse_options(cls: type[OptionsT], values: Mapping[str, Any]) -> OptionsT:
     """Return checked options of one verb, or raise with the first thing that is wrong.
 
@@ -76,6 +80,9 @@ def _explain(cls: type[Any], error: PydanticError) -> str:
         return f"unknown option {name!r}: {advice}"
     if first["type"] in {"missing", "missing_argument"}:
         return f"option {name!r} is missing"
+    if name in PYTHON_ONLY:
+        # Its value may be a secret.
+        return f"option {name!r}: {str(first['msg']).removeprefix('Value error, ')}"
     message = str(first["msg"]).removeprefix("Value error, ")
     if not name:
         return f"options contradict each other: {message}"

@@ -160,6 +160,8 @@ class CreateLikeOptions(WaitPolicyOptions):
         if self.target_role_arn is not None:
             # Another role has an external id of its own, or none.
             own["external_id"] = None
+        if self.target_profile is not None:
+            own |= {"session": None, "credentials": None}
         return ConnectionOptions(**own | {name: value for name, value in given.items() if value is not None})
 
     @property

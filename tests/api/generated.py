@@ -17,6 +17,13 @@ KEYWORDS, PAGE = ROOT / "ddbio/api/keywords.py", ROOT / "docs/options.md"
 # What functions take as arguments of their own.
 ARGUMENTS = {"arn", "dest", "place", "reports", "source", "table", "target"}
 
+# What users give, if it is more than the type of the field says.
+_GIVEN = {
+    "credentials": "Credentials | Mapping[str, str] | None",
+    "schema": "ItemSchema | pa.Schema | str | None",
+    "session": "Any",
+}
+
 _HEADER = '''"""The keyword arguments of the public functions, for editors and type checkers.
 
 Each class mirrors a class of :mod:`ddbio.options`, which checks the values. Generated: ``tests/api/generated.py``.
@@ -24,15 +31,16 @@ Each class mirrors a class of :mod:`ddbio.options`, which checks the values. Gen
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal, TypedDict
+from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
     from datetime import datetime
 
     import pyarrow as pa
 
     from ddbio.core.schema.item_schema import ItemSchema
+    from ddbio.options import Credentials
 '''
 
 _PAGE_HEADER = """# Options
@@ -84,8 +92,8 @@ def keyword_name(cls: type) -> str:
 
 def keyword_type(name: str, hint: object) -> str:
     """Return the type, as text, of what users give for an option."""
-    if name == "schema":
-        return "ItemSchema | pa.Schema | str | None"
+    if name in _GIVEN:
+        return _GIVEN[name]
     origin, parts = typing.get_origin(hint), typing.get_args(hint)
     if origin is typing.Literal:
         return f"Literal[{', '.join(_quoted(part) for part in parts)}]"

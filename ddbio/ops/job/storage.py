@@ -24,6 +24,7 @@ from ddbio.files.commit import Target
 from ddbio.files.local_store import LocalStore
 from ddbio.files.rolling_writer import FileOptions, RollingWriter
 from ddbio.ops.job.report import Report
+from ddbio.options.parsing import PYTHON_ONLY
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -42,13 +43,24 @@ _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+)://")
 
 def dynamodb_spec(options: ConnectionOptions) -> ClientSpec:
     """Return the recipe of the DynamoDB client for these options."""
-    return ClientSpec(options.endpoint_url, options.region, options.profile, options.role_arn, _role(options))
+    return _spec(options, options.endpoint_url)
 
 
 def s3_spec(options: ConnectionOptions) -> ClientSpec:
     """Return the recipe of the S3 client for these options."""
-    role = _role(options)
-    return ClientSpec(options.s3_endpoint_url, options.region, options.profile, options.role_arn, role, _s3(options))
+    return dataclasses.replace(_spec(options, options.s3_endpoint_url), members=_s3(options))
+
+
+def _spec(options: ConnectionOptions, endpoint_url: str | None) -> ClientSpec:
+    return ClientSpec(
+        endpoint_url=endpoint_url,
+        region=options.region,
+        profile=options.profile,
+        role_arn=options.role_arn,
+        role=_role(options),
+        credentials=options.credentials,
+        session=options.session,
+    )
 
 
 def _role(options: ConnectionOptions) -> tuple[tuple[str, Any], ...]:
@@ -185,7 +197,8 @@ def open_staging(options: FilesOptions, file_format: Literal["parquet", "orc"] =
 
 def target_of(options: FilesOptions | ImportFilesOptions, store: ObjectStore) -> Target:
     """Return the target of a job's commit."""
-    given = {field.name: getattr(options, field.name) for field in dataclasses.fields(options)}
+    names = {field.name for field in dataclasses.fields(options)} - PYTHON_ONLY
+    given = {name: getattr(options, name) for name in sorted(names)}
     del given["job_id"]
     command = hashlib.blake2b(f"{type(options).__name__} {given}".encode(), digest_size=16).hexdigest()
     return Target(store=store, mode=options.mode, overwrite_foreign=options.overwrite_foreign, command=command)
