@@ -1,4 +1,4 @@
-"""Hypothesis strategies for items in wire form, numbers spelled as the service spells them."""
+"""Hypothesis strategies for items in DynamoDB JSON, numbers as the service writes them."""
 
 from __future__ import annotations
 
@@ -86,8 +86,8 @@ def shapes(draw: st.DrawFn, depth: int = 2) -> st.SearchStrategy[dict]:
         members = {name: draw(shapes(depth=depth - 1)) for name in names}
         return st.fixed_dictionaries({"M": st.fixed_dictionaries({}, optional=members)})
     if tag == "N":
-        spelled = st.sampled_from([st.integers(-999, 2**63 - 1).map(str), NUMBERS])
-        return st.fixed_dictionaries({"N": draw(spelled)})
+        texts = st.sampled_from([st.integers(-999, 2**63 - 1).map(str), NUMBERS])
+        return st.fixed_dictionaries({"N": draw(texts)})
     return values_of(tag, st.nothing())
 
 
@@ -104,7 +104,7 @@ def tables(draw: st.DrawFn) -> list[dict]:
 
 
 def meaning_of(value: dict) -> tuple:
-    """Return an attribute value as something that is equal for all its spellings, and for nothing else."""
+    """Return an attribute value as something that is equal for all its text forms, and for nothing else."""
     ((tag, content),) = value.items()
     match tag:
         case "N":
@@ -121,5 +121,5 @@ def meaning_of(value: dict) -> tuple:
 
 
 def meaning_of_item(item: dict) -> frozenset:
-    """Return an item, or what a map holds, as something that is equal for all its spellings, and for nothing else."""
+    """Return an item, or what a map holds, as something that is equal for all its text forms, and for nothing else."""
     return frozenset((name, meaning_of(value)) for name, value in item.items())

@@ -48,9 +48,9 @@ def view(start, size):
     return pa.Array.from_buffers(pa.list_view(pa.int64()), 1, buffers, children=[pa.array([1, 2])])
 
 
-def nulls(stated):
+def nulls(declared):
     """Return numbers, one of them null, that say another count of nulls."""
-    return pa.Array.from_buffers(pa.int64(), 3, [pa.py_buffer(b"\x05"), words(1, 2, 3, dtype=np.int64)], stated)
+    return pa.Array.from_buffers(pa.int64(), 3, [pa.py_buffer(b"\x05"), words(1, 2, 3, dtype=np.int64)], declared)
 
 
 DAMAGED = {
@@ -138,7 +138,7 @@ WHOLE = {
 
 @pytest.mark.parametrize("array", WHOLE.values(), ids=WHOLE)
 def test_what_is_whole_passes(array):
-    """Every layout passes as it is, sliced anywhere; a text that is not UTF-8 is left to who reads its row."""
+    """Every layout passes unchanged, sliced anywhere; a text that is not UTF-8 is left to who reads its row."""
     batch = pa.RecordBatch.from_arrays([pa.array(array)], ["a"])
     for start in range(4):
         for count in range(4 - start):

@@ -15,7 +15,7 @@ from ddbio.errors import DecodeError, SchemaError
 
 
 @pytest.mark.parametrize(
-    ("spelled", "canonical"),
+    ("text", "canonical"),
     [
         ("+1", "1"),
         ("001", "1"),
@@ -37,9 +37,9 @@ from ddbio.errors import DecodeError, SchemaError
         ("1E-" + "0" * 30 + "1", "0.1"),
     ],
 )
-def test_a_number_has_one_spelling(spelled, canonical):
-    """Every spelling of a number becomes the service's own."""
-    assert canonical_number(spelled) == canonical
+def test_a_number_has_one_canonical_form(text, canonical):
+    """Every text form of a number becomes the canonical one."""
+    assert canonical_number(text) == canonical
 
 
 @pytest.mark.parametrize(
@@ -68,7 +68,7 @@ def test_numbers_out_of_range_are_refused(text):
 
 @given(st.from_regex(r"[+-]?[0-9]{1,20}(\.[0-9]{0,20})?([eE][+-]?[0-9]{1,2})?", fullmatch=True))
 def test_canonical_spelling_keeps_the_value(text):
-    """The canonical spelling is the same number, and its own canonical spelling."""
+    """The canonical form is the same number, and its own canonical form."""
     try:
         canonical = canonical_number(text)
     except DecodeError:

@@ -103,7 +103,7 @@ def test_fitting_items_take_the_fast_path(framing, monkeypatch):
 
 @pytest.mark.parametrize("framing", FRAMINGS)
 def test_kept_nulls_take_the_fast_path(framing, monkeypatch):
-    """A NULL to be kept costs no slow path where it stands alone in a column or a list."""
+    """A NULL that is kept takes no slow path if it is alone in a column or a list."""
     items = [{"s": {"NULL": True}, "n": {"NULL": True}}, FITTING]
     decoder = Decoder(SCHEMA, nulls="keep")
     monkeypatch.setattr(decoder, "_decode_plainly", None)
@@ -134,7 +134,7 @@ def test_kept_nulls_take_the_fast_path(framing, monkeypatch):
 )
 @pytest.mark.parametrize("framing", FRAMINGS)
 def test_a_misfit_is_rescued_whole_and_counted(framing, value, misfit):
-    """What fits no column is null there, stands in the rescue column as it was on the wire, and is counted once."""
+    """What fits no column is null there, is in the rescue column as it was received, and is counted once."""
     items = [FITTING, {**FITTING, **value}, FITTING]
     decoder = Decoder(SCHEMA)
     batch = decoder.decode(framed(items, framing), framing)
@@ -239,7 +239,7 @@ def test_a_null_for_a_document_is_refused(framing, text):
     ],
 )
 def test_another_framing_is_refused(data, framing):
-    """Data in another frame than told is refused."""
+    """Data in another framing than the given one is refused."""
     with pytest.raises(DecodeError, match="expected"):
         Decoder(SCHEMA).decode(data, framing)
 
@@ -315,7 +315,7 @@ def test_any_bytes_like_is_taken(wrap):
     ],
 )
 def test_the_framing_is_found(data, column):
-    """Pages, export lines, bare item lines and nothing at all are told apart."""
+    """Pages, export lines, bare item lines and nothing at all are distinguished."""
     batch = from_dynamodb_json(data)
     assert batch.schema.names[-1] == "_rescue"
     if column is None:
@@ -429,7 +429,7 @@ def test_what_holds_no_bytes_is_refused(data):
 
 
 def test_nulls_are_kept_unless_a_schema_or_the_caller_says_otherwise():
-    """Without a schema NULL is told from a missing attribute; under one it is where asked."""
+    """Without a schema NULL is distinct from a missing attribute; with one it is on request."""
     data = b'{"a":{"NULL":true},"m":{"M":{"x":{"NULL":true}}}}\n{}\n'
     kept = ['{"a":{"NULL":true},"m":{"M":{"x":{"NULL":true}}}}', None]
     assert from_dynamodb_json(data).column("_rescue").to_pylist() == kept
@@ -475,7 +475,7 @@ def test_a_given_schema_is_kept():
 
 
 def test_json_columns_hold_any_value_exactly():
-    """A JSON column has the attribute value as compact text, numbers as they were spelled."""
+    """A JSON column has the attribute value as compact text, numbers as they were written."""
     schema = pa.schema([pa.field("j", pa.string(), metadata={"ddb:type": "JSON"})])
     values = [{"M": {"k": {"N": "1.50"}}}, {"S": "é"}, {"NULL": True}, {"L": []}]
     batch = from_dynamodb_json(framed([{"j": value} for value in values], "items", indent=None), schema)

@@ -83,7 +83,7 @@ def test_text_that_is_not_utf8_is_malformed():
 
 
 def test_nulls_can_be_kept():
-    """NULL is told from a missing attribute where it is to be kept."""
+    """With nulls=keep NULL is distinct from a missing attribute."""
     texts = pa.array(['{"a":{"NULL":true}}', "{}"])
     rescued = [RowDecoder(SCHEMA, nulls=nulls).decode(texts)["_rescue"].to_pylist() for nulls in ("merge", "keep")]
     assert rescued == [[None, None], ['{"a":{"NULL":true}}', None]]

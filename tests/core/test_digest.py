@@ -40,7 +40,7 @@ def test_order_and_partitioning_do_not_matter(items, random):
 
 @given(st.lists(ITEMS, max_size=6))
 def test_a_decoded_batch_has_the_digest_of_its_source(items):
-    """What was decoded without loss has the digest of the wire."""
+    """What was decoded without loss has the digest of its bytes."""
     page = json.dumps({"Items": items}).encode()
     batch = Decoder(ItemSchema.of_items(items).to_arrow(), nulls="keep").decode(page, "page")
     assert digest_of_batches([batch]) == digest_of(items)
@@ -79,7 +79,7 @@ def test_moved_values_do_not_cancel(one, other, data):
     ],
 )
 def test_spellings_of_one_value_agree(one, other):
-    """Spelling of numbers and base64, and the order of sets and maps, change nothing."""
+    """Text forms of numbers and base64, and the order of sets and maps, change nothing."""
     assert digest_of([{"a": one}]) == digest_of([{"a": other}])
 
 

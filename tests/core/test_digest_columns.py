@@ -80,10 +80,10 @@ def test_a_slice_has_its_own_rows(items, start, length):
 
 @given(tables(), st.randoms(use_true_random=False))
 def test_every_way_has_one_digest(items, random):
-    """Wire, Arrow, Parquet, any order and any partitioning give one digest."""
+    """Bytes, Arrow, Parquet, any order and any partitioning give one digest."""
     page = json.dumps({"Items": items}).encode()
-    wire = JsonDigest()
-    wire.add(page, "page")
+    walked = JsonDigest()
+    walked.add(page, "page")
     decoded = Decoder(ItemSchema.of_items(items).to_arrow(), nulls="keep").decode(page, "page")
     shuffled = decoded.take(pa.array(random.sample(range(len(items)), len(items)), pa.int64()))
     parts = ColumnDigest()
@@ -91,7 +91,7 @@ def test_every_way_has_one_digest(items, random):
     parts.add_batch(shuffled.slice(0, cut))
     for batch in through_parquet(shuffled.slice(cut)).to_batches():
         parts.add_batch(batch)
-    assert wire.digest == digest_of_batch(decoded) == parts.digest
+    assert walked.digest == digest_of_batch(decoded) == parts.digest
 
 
 @given(tables(), st.data())
@@ -271,7 +271,7 @@ def test_a_row_is_the_item_that_writing_it_sends(column):
 
 @given(st.lists(ITEMS | st.none(), max_size=6), st.booleans(), st.sampled_from([(",", ":"), (" , ", " : ")]))
 def test_rescued_attributes_have_the_digest_of_their_items(items, is_ascii, separators):
-    """What rescue texts hold is digested as their items are, however they are spelled, also where they are sliced."""
+    """What rescue texts hold is digested as their items are, whatever their text form, also where they are sliced."""
     texts = [None if item is None else json.dumps(item, ensure_ascii=is_ascii, separators=separators) for item in items]
     batch = pa.RecordBatch.from_pydict({"_rescue": pa.array(["{}", *texts], pa.string())}).slice(1)
     assert digest_of_batch(batch) == digest_of([item or {} for item in items])

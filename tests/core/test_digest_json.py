@@ -32,20 +32,20 @@ def walked(body, framing):
 def test_the_walk_has_the_digest_of_the_items(items, escaped, indent):
     """Pages, export lines and bare lines, with escapes and white space or without, have the digest of their items."""
 
-    def spell(value):
+    def print_json(value):
         return json.dumps(value, ensure_ascii=escaped, indent=indent).encode()
 
     wanted = digest_of(items)
-    assert walked(spell({"Items": items}), "page") == wanted
-    assert walked(b"\n".join(spell({"Item": item}) for item in items), "export") == wanted
-    assert walked(b"".join(spell(item) + b"\r\n" for item in items), "items") == wanted
+    assert walked(print_json({"Items": items}), "page") == wanted
+    assert walked(b"\n".join(print_json({"Item": item}) for item in items), "export") == wanted
+    assert walked(b"".join(print_json(item) + b"\r\n" for item in items), "items") == wanted
 
 
 @pytest.mark.parametrize(
     "number", ["1", "-1.50", "007", ".5", "5.", "+1", "-0", "1e3", "1" * 19, "9" * 38, "0.0001", "1" * 19 + ".5"]
 )
-def test_every_spelling_of_numbers(number):
-    """Short and long, plain and other spellings of numbers are what the reference reads."""
+def test_every_text_form_of_numbers(number):
+    """Short and long, plain and other text forms of numbers are what the reference reads."""
     items = [{"a": {"N": number}, "b": {"NS": [number, "2"]}}]
     assert walked(json.dumps({"Items": items}).encode(), "page") == digest_of(items)
 

@@ -31,7 +31,7 @@ def page_of(items):
 
 
 def batch_of(items, sample=None):
-    """Return a batch of the items, NULL told from missing."""
+    """Return a batch of the items, NULL distinct from missing."""
     return Decoder(ItemSchema.of_items(sample or items).to_arrow(), nulls="keep").decode(page_of(items), "page")
 
 
@@ -149,7 +149,7 @@ PYTHON = st.recursive(
 
 @given(st.dictionaries(st.sampled_from(["pk", "x", "y"]), PYTHON, max_size=3))
 def test_an_item_is_what_boto3_makes_of_it(values):
-    """What boto3's TypeSerializer accepts encodes to the same item, numbers in the service's own spelling."""
+    """What boto3's TypeSerializer accepts encodes to the same item, numbers in canonical form."""
 
     def plain(value):
         ((tag, content),) = value.items()

@@ -22,8 +22,8 @@ RULES = key_rules(KEYS, ())
 
 
 @st.composite
-def spelled(draw, values):
-    """Draw JSON of a value as some writer would spell it, sometimes damaged."""
+def text_forms(draw, values):
+    """Draw JSON of a value as some writer would write it, sometimes damaged."""
     text = json.dumps(
         draw(values), ensure_ascii=draw(st.booleans()), separators=draw(st.sampled_from([(",", ":"), (", ", ": ")]))
     )
@@ -62,15 +62,15 @@ def assert_rescues(texts, keys=None):
             assert encoded.sizes[row] == wanted[1]
 
 
-@given(st.lists(spelled(ITEMS), max_size=6), st.booleans())
+@given(st.lists(text_forms(ITEMS), max_size=6), st.booleans())
 def test_rescued_text_is_what_the_reference_makes_of_it(texts, has_keys):
-    """However attributes are spelled in the rescue column: the same text, size, keys or refusal."""
+    """Whatever the text form of attributes in the rescue column: the same text, size, keys or refusal."""
     assert_rescues(texts, KEYS if has_keys else None)
 
 
-@given(st.lists(spelled(VALUES), max_size=6), st.booleans())
+@given(st.lists(text_forms(VALUES), max_size=6), st.booleans())
 def test_json_text_is_what_the_reference_makes_of_it(texts, has_keys):
-    """However a value is spelled in a column of JSON text, alone or in a list: the same text, size or refusal."""
+    """Whatever the text form of a value in a JSON column, alone or in a list: the same text, size or refusal."""
     field = pa.field("pk", pa.string(), metadata={"ddb:type": "JSON"})
     for nested in (False, True):
         arrow_type = pa.list_(field.with_name("element")) if nested else field.type
@@ -110,7 +110,7 @@ EDGES = {
     "half a pair of escapes": '{"a":{"S":"\\ud83d"}}',
     "the last of ASCII": '{"a":{"S":"\x7f"}}',
     "a control character": '{"a":{"S":"\x01"}}',
-    "numbers of many spellings": '{"a":{"N":"1e3"},"b":{"N":"-0"},"c":{"N":"007.50"},"d":{"N":"-1.25"}}',
+    "numbers in many forms": '{"a":{"N":"1e3"},"b":{"N":"-0"},"c":{"N":"007.50"},"d":{"N":"-1.25"}}',
     "one number twice in a set": '{"a":{"NS":["1","1.0"]}}',
     "numbers in a set": '{"a":{"NS":["1","-2.5"]}}',
     "a text twice in a set": '{"a":{"SS":["x","y","x"]}}',
@@ -144,7 +144,7 @@ EDGES = {
 @pytest.mark.parametrize("text", EDGES.values(), ids=EDGES)
 @pytest.mark.parametrize("keys", [None, KEYS], ids=["no keys", "keys"])
 def test_rescued_text_at_the_edges(text, keys):
-    """What is just so, or just not, an item as the encoder would spell it is what the reference makes of it."""
+    """What is just so, or just not, an item as the encoder would print it is what the reference makes of it."""
     others = list(EDGES.values())
     random.Random(1).shuffle(others)
     assert_rescues([others[0], text, *others[1:9]], keys)
@@ -159,9 +159,9 @@ def test_rescued_null_beside_a_null_column():
     assert Encoder(batch.schema).encode_lines(batch).splitlines()[:2] == [text.encode() for text in texts[:2]]
 
 
-@pytest.mark.parametrize("text", ['{"a":{"S":"x"}}', '{"a":{"S":"x"} }'], ids=["compact", "spelled otherwise"])
+@pytest.mark.parametrize("text", ['{"a":{"S":"x"}}', '{"a":{"S":"x"} }'], ids=["compact", "white space"])
 def test_an_attribute_in_two_places(text):
-    """A row with an attribute in its column and in the rescue column is refused, also where the column's is unfit."""
+    """An attribute in its column and in the rescue column refuses the row, also if the column refuses its value."""
     columns = [pa.array([1, 2**62]).cast(pa.timestamp("s")), pa.array([text, text])]
     batch = pa.record_batch(columns, names=["a", "_rescue"])
     assert [each.row for each in Encoder(batch.schema).encode(batch).refusals] == [0, 1]
@@ -194,7 +194,7 @@ def test_rescued_text_is_the_same_however_arrow_keeps_it(kind):
 
 
 def test_rescued_text_that_is_not_utf8_spoils_its_row_alone():
-    """Bytes that are no text are told by their row, also where the next row begins with what would make them one."""
+    """Bytes that are not UTF-8 are reported with their row, also if the next row begins with the missing byte."""
     texts = pa.array([b'{"a":{"S":"x"}}', b'{"a":{"S":"\xc3', b'\xa9"}}'], pa.binary()).view(pa.string())
     batch = pa.record_batch([texts], names=["_rescue"])
     assert [(each.row, each.rule) for each in Encoder(batch.schema).encode(batch).refusals] == [

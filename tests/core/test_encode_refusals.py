@@ -292,7 +292,7 @@ def test_lines_raise_at_the_first_refusal():
 
 
 def test_a_key_of_another_type_is_refused():
-    """A key column of another type than the table's is told before any row."""
+    """A key column of another type than the table's is reported before any row."""
     with pytest.raises(SchemaError, match=r"^pk: a key of type S cannot come from a column of DynamoDB's N \(int64\)"):
         Encoder(pa.schema([("pk", pa.int64())]), keys={"pk": "S"})
 

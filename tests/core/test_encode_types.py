@@ -267,7 +267,7 @@ def test_json_columns_are_read_and_written_anew():
     ],
 )
 def test_schemas_without_a_form_are_refused(schema, options, message):
-    """What no row of a schema could be told from its types is told at once."""
+    """What a schema's types show to be wrong for every row is an error at once."""
     with pytest.raises(SchemaError, match=message):
         Encoder(schema, options=EncodeOptions(**options))
 

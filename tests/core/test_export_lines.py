@@ -21,7 +21,7 @@ def split(body):
 
 @given(st.lists(ITEMS, max_size=5), st.sampled_from([(",", ":"), (", ", ": ")]), st.booleans(), st.booleans())
 def test_lines_hold_the_items(items, separators, ascii_only, pretty):
-    """However a page is spelled, each item becomes one line of an export, its values untouched."""
+    """Whatever the text form of a page, each item becomes one line of an export, its values untouched."""
     body = json.dumps({"Items": items}, separators=separators, ensure_ascii=ascii_only, indent=1 if pretty else None)
     text, count = split(body.encode())
     assert [json.loads(line) for line in text.splitlines()] == [{"Item": item} for item in items]

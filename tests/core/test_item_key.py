@@ -165,7 +165,7 @@ ANY_KEY = st.one_of(
 
 @given(st.lists(st.tuples(ANY_KEY, ANY_KEY, st.sampled_from(["", " "])), min_size=1, max_size=8))
 def test_keys_of_any_type_are_found_in_the_rescue_column(rows):
-    """Keys of which some did not fit their columns have the hashes of their identities, however they are spelled."""
+    """Keys of which some did not fit their columns have the hashes of their identities, whatever their text form."""
     columns, rescued = {"pk": [], "sk": []}, []
     for pk, sk, blank in rows:
         others = {"x": {"S": "y"}, "m": {"M": {"pk": {"S": "z"}}}}
@@ -195,7 +195,7 @@ def test_keys_of_any_type_are_found_in_the_rescue_column(rows):
     ],
 )
 def test_rescued_text_without_a_key_is_refused(text, message):
-    """A row whose rescue column has no key is an error, as the reference tells it."""
+    """A row whose rescue column has no key is an error, as the reference reports it."""
     rescued = pa.array([None, text, '{"k":{"S":"x"}}'], pa.string())
     with pytest.raises(DdbioError, match=message):
         key_hashes(pa.record_batch([pa.array([1, None, None]), rescued], names=["k", "_rescue"]), ["k"])

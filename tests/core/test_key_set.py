@@ -9,14 +9,14 @@ from ddbio.core.item_key import Fingerprints, KeySet, key_fingerprints
 
 
 def prints_of(pairs):
-    """Return pairs of words as prints."""
+    """Return pairs of words as fingerprints."""
     high, low = zip(*pairs, strict=True)
     return Fingerprints(np.array(high, np.uint64), np.array(low, np.uint64))
 
 
 @given(st.lists(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3)), min_size=1, max_size=20), max_size=10))
 def test_first_of_equal_prints_is_new(stream):
-    """A print is new unless both its words came before, also where many share one word."""
+    """A fingerprint is new unless both its words came before, also where many share one word."""
     seen, keys = set(), KeySet()
     for pairs in stream:
         expected = []
@@ -28,7 +28,7 @@ def test_first_of_equal_prints_is_new(stream):
 
 @given(st.lists(st.integers(0, 500), min_size=1, max_size=200), st.integers(1, 50))
 def test_equal_keys_have_equal_prints(values, step):
-    """Keys are told apart by value: as many are new as there are different ones."""
+    """Keys are distinguished by value: as many are new as there are different ones."""
     keys, new = KeySet(), 0
     for start in range(0, len(values), step):
         part = values[start : start + step]

@@ -23,7 +23,7 @@ def test_what_was_given_back_is_taken_once():
 
 @pytest.mark.parametrize(("most", "most_bytes"), [(2, 100), (9, 20)])
 def test_what_was_used_longest_ago_goes_first(most, most_bytes):
-    """No more than so many, and so many bytes, are kept."""
+    """No more objects, and no more bytes, than the limits are held."""
     idle = ObjectPool[str, str](most, most_bytes)
     for name in "abc":
         idle.give_back(name, name, 10)
@@ -31,7 +31,7 @@ def test_what_was_used_longest_ago_goes_first(most, most_bytes):
 
 
 def test_what_is_too_large_is_not_kept():
-    """One value of more bytes than may be kept is let go."""
+    """A single object above the limit of bytes is dropped."""
     idle = ObjectPool[str, str](2, 100)
     idle.give_back("a", "a", 101)
     assert idle.take("a") is None

@@ -1,4 +1,4 @@
-"""Items that stay text: found where they are, checked, weighed and hashed as the plain reference has it."""
+"""Items that stay text: found where they are, checked, measured and hashed as the plain reference has it."""
 
 from __future__ import annotations
 
@@ -28,15 +28,15 @@ WRITTEN = st.builds(
 GOOD = {"pk": {"S": "a"}, "sk": {"N": "1"}}
 
 
-def framed(items, framing, **spelling):
+def framed(items, framing, **form):
     """Return items as text in a frame."""
 
-    def spell(value):
-        return json.dumps(value, **spelling).encode()
+    def print_json(value):
+        return json.dumps(value, **form).encode()
 
     if framing == "page":
-        return spell({"Items": items})
-    return b"\n".join(spell({"Item": item} if framing == "export" else item) for item in items)
+        return print_json({"Items": items})
+    return b"\n".join(print_json({"Item": item} if framing == "export" else item) for item in items)
 
 
 def read(items, framing="items", keys=KEYS, **given_to_reader):
@@ -52,7 +52,7 @@ def read(items, framing="items", keys=KEYS, **given_to_reader):
     st.sampled_from(["page", "export", "items"]),
 )
 def test_items_are_what_the_reference_reads(items, escaped, indent, framing):
-    """In every frame and spelling each item has its text, size, key's hash and the values asked for."""
+    """In every framing and text form each item has its text, size, key's hash and the values asked for."""
     body = framed(items, framing, ensure_ascii=escaped, indent=indent)
     found = joined_items(RawItemReader(KEYS, compared="seen").decode_batches(body, framing))
     assert not found.doubtful.any()
@@ -70,7 +70,7 @@ def test_items_are_what_the_reference_reads(items, escaped, indent, framing):
     [("S", "ü\n" * 9), ("N", "-12.50"), ("N", "9" * 38), ("N", "1e-130"), ("B", "AAEC"), ("B", "AA==")],
 )
 def test_keys_of_every_type(tag, value):
-    """A partition key alone, of any type and spelling, has the hash of its identity."""
+    """A partition key alone, of any type and text form, has the hash of its identity."""
     item = {"k": {tag: value}}
     found = read([item, item | {"v": {"S": "x"}}], keys={"k": tag})
     wanted = key_hashes(from_dynamodb_json(framed([item], "items")), ["k"])

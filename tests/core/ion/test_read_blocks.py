@@ -21,22 +21,22 @@ def documents(lines):
 
 @given(ITEMS)
 def test_items_come_out_as_by_the_reference(item):
-    """Both ways print the same values, every number in the same spelling."""
+    """Both ways print the same values, every number in the same form."""
     lines = ion_line({"Item": item}) + ion_line({"Keys": item, "NewImage": item})
     assert documents(b"".join(LINES.pieces(lines))) == documents(ion_to_json_lines(lines))
 
 
 @pytest.mark.parametrize(
-    ("spelled", "printed"),
+    ("text", "printed"),
     [
         ("103.", "103"), ("12.50", "12.5"), ("6d2", "600"), ("-1.5d-3", "-0.0015"), ("0.", "0"), ("-0.", "0"),
         ("0d0", "0"), ("1D+2", "100"), ("9.99d125", "999" + "0" * 123), ("-1d-130", "-0." + "0" * 129 + "1"),
         ("9" * 38 + ".", "9" * 38), ("5", "5"), ("0.10", "0.1"), ("100.0", "100"),
     ],
 )  # fmt: skip
-def test_numbers_are_printed_without_the_reference(spelled, printed):
-    """Every spelling of a decimal becomes the service's own within the compiled loop."""
-    place = numbers_place(f"{{Item:{{n:{spelled}}}}}".encode())
+def test_numbers_are_printed_without_the_reference(text, printed):
+    """Every text form of a decimal becomes canonical within the compiled loop."""
+    place = numbers_place(f"{{Item:{{n:{text}}}}}".encode())
     assert place == {"Item": {"n": {"N": printed}}}
 
 
@@ -70,7 +70,7 @@ def test_usual_lines_need_no_reference(line):
      b"{'Record':{Keys:{}}}", b"{Record:{},Keys:{}}"],
 )  # fmt: skip
 def test_unusual_lines_go_to_the_reference(line):
-    """Spellings that the loop does not know come out all the same, between lines that it does."""
+    """Text forms that the loop does not know come out as well, between lines that it does."""
     lines = b"\n".join([b"{Item:{a:1.}}", line, b"", b"{Item:{a:2.}}", b""])
     assert documents(b"".join(LINES.pieces(lines))) == documents(ion_to_json_lines(lines))
 

@@ -1,4 +1,4 @@
-"""Items printed as Ion all at once, beside the reference that spells them one by one."""
+"""Items printed as Ion all at once, beside the reference that writes them one by one."""
 
 import json
 

@@ -10,7 +10,7 @@ SCHEMAS = st.lists(ITEMS, max_size=4).map(ItemSchema.of_items)
 
 
 def test_every_kind_of_change_is_told():
-    """Attributes new and gone, types new and columns widened are told by path, nested ones too."""
+    """Attributes new and gone, types new and columns widened are reported by path, nested ones too."""
     before = ItemSchema.of_items([
         {"gone": {"S": "x"}, "n": {"N": "1"}, "t": {"S": "x"}, "same": {"BOOL": True},
          "m": {"M": {"x": {"N": "1"}}}, "l": {"L": [{"N": "1"}]}},

@@ -175,9 +175,9 @@ def test_columns_are_called_as_the_file_says():
     lines = [json.loads(line) for line in bytes(ddbio.to_dynamodb_json(batch)).splitlines()]
     assert lines == [CALLED, odd]
     assert set(json.loads(batch.column("_rescue")[1].as_py())) == {"Id", "m", "ident"}
-    wire = JsonDigest()
-    wire.add(page, "page")
-    assert digest_of_batches([batch]).hexdigest() == wire.digest.hexdigest()
+    walked = JsonDigest()
+    walked.add(page, "page")
+    assert digest_of_batches([batch]).hexdigest() == walked.digest.hexdigest()
 
 
 def test_chosen_names_of_columns_survive():
