@@ -154,7 +154,9 @@ def load_files(
     require_shared(cluster, places, shared_paths=options.shared_paths)
     create_target(options)
     job_id = options.job_id or new_job_id()
-    identity = identity_of(options, found.table, found.source, plan.key_partitions)
+    # Only the table itself has an id, which a later run compares.
+    table = found.table if found.table.table_id else describe_table(dynamodb_spec(options), options.table)
+    identity = identity_of(options, table, found.source, plan.key_partitions)
     with open_checkpoints(options, job_id, identity, cluster) as checkpoints:
         return _load(options, found, plan, checkpoints, _Run(clock, master, conf, watch))
 

@@ -90,6 +90,13 @@ def test_the_plan_counts_what_is_left(load, server, source, tmp_path):
     assert plan() == (0, 0, 0, 0, ROWS)
 
 
+def test_a_load_that_created_its_table_is_continued(server, source, tmp_path):
+    """The table that the first run made is the table of the second."""
+    options = {"create_table": True, "key": "pk:S", "state": str(tmp_path / "state"), "job_id": "job_1"}
+    reports = [ddbio.load_files(source, "made", endpoint_url=server.endpoint_url, **options) for _ in range(2)]
+    assert [(report.rows, report.resumed_rows) for report in reports] == [(ROWS, 0), (0, ROWS)]
+
+
 def test_a_killed_load_goes_on(load, server, source, tmp_path):
     """After SIGKILL the rows not noted are written, and no others."""
     flags = ["--endpoint-url", server.endpoint_url, "--state", str(tmp_path / "state"), "--job-id", "job_1"]
