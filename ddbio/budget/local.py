@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import logging
+import math
 import time
 from collections import deque
 from dataclasses import dataclass, field
 from itertools import islice
 from threading import Event, Lock
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from ddbio.budget.reservation import LONGEST_WAIT_SECONDS, BudgetClosedError, Grant
 from ddbio.core.pacing import Pacer, ThrottleScope
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
 __all__ = ["LocalBudget", "PeakWindow", "RequestCounts", "Usage"]
 
 _log = logging.getLogger("ddbio.budget")
+_progress_log = logging.getLogger("ddbio.progress")
+_PROGRESS_SECONDS = 60.0
 _ADVICE = {
     ThrottleScope.ACCOUNT: "the account's throughput quota is met; lower the budget or ask AWS to raise the quota",
     ThrottleScope.ON_DEMAND_MAX: "the table's on-demand maximum is met; the budget is clamped below it",
@@ -122,6 +125,15 @@ class PeakWindow:
         return highest
 
 
+class _Logged(NamedTuple):
+    """The last line of progress: when the next one is due, and what it was about."""
+
+    next_at: float
+    at: float = 0.0
+    items: int = 0
+    units: float = 0.0
+
+
 class LocalBudget:
     """Grants requests at the given rate and counts them: the one place where a job's units are counted.
 
@@ -129,6 +141,8 @@ class LocalBudget:
     ----------
     units_per_second
         The rate. None grants at once, whatever is throttled, and still counts everything.
+    job
+        What the job is called in the log: its progress is logged each minute. None logs nothing.
     ramp
         Bounds the rate further, beginning with the first request.
     clock
@@ -139,6 +153,7 @@ class LocalBudget:
         self,
         units_per_second: float | None,
         *,
+        job: str | None = None,
         ramp: Ramp | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -151,6 +166,8 @@ class LocalBudget:
         self._lock = Lock()
         self._counts = RequestCounts()
         self._peak = PeakWindow()
+        self._job = job
+        self._logged = _Logged(_PROGRESS_SECONDS if job is not None else math.inf)
 
     def acquire(self, units: float) -> Grant:
         """Wait until a request of estimated ``units`` may be sent; see `Budget.acquire`."""
@@ -184,10 +201,14 @@ class LocalBudget:
     def settle(self, grant: Grant, consumed: float, *, items: int = 0, wire_bytes: int = 0) -> None:
         """Correct a grant and count what it brought; see `Budget.settle`."""
         with self._lock:
+            run_seconds = self._run_seconds()
             self._counts.count_request(consumed, items, wire_bytes)
             if self._pacer is not None:
                 self._peak.record(grant.at_seconds, consumed)
-                self._pacer.settle(grant.units, consumed, self._run_seconds())
+                self._pacer.settle(grant.units, consumed, run_seconds)
+            progress = self._progress(run_seconds) if run_seconds >= self._logged.next_at else None
+        if progress is not None:
+            _progress_log.info(progress)
 
     def throttled(self, scope: ThrottleScope, detail: str) -> None:
         """Count a throttle and slow down as its scope demands; see `Budget.throttled`."""
@@ -228,6 +249,17 @@ class LocalBudget:
             if self._stopped_at is None:
                 self._stopped_at = self._run_seconds()
         self._closed.set()
+
+    def _progress(self, run_seconds: float) -> str:
+        """Return the line that tells how far the job is, and what it did since the line before."""
+        items, units, last = self._counts.items, self._counts.consumed_units, self._logged
+        seconds = run_seconds - last.at
+        rates = [f"{(items - last.items) / seconds:,.0f} items/s"]
+        if units:
+            limit = "" if self.units_per_second is None else f" of {self.units_per_second:,g}"
+            rates.append(f"{(units - last.units) / seconds:,.1f}{limit} units/s")
+        self._logged = _Logged(run_seconds + _PROGRESS_SECONDS, run_seconds, items, units)
+        return f"{self._job}: {items:,} items in {run_seconds:,.0f} s; {' and '.join(rates)} lately"
 
     def _enqueue(self, units: float) -> float:
         if self._started_at is None:

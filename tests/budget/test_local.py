@@ -144,6 +144,23 @@ def test_after_close_nothing_is_granted_but_pages_under_way_count() -> None:
     assert (budget.usage().items, budget.usage().elapsed_seconds) == (7, 3.0)
 
 
+def test_progress_is_logged_each_minute(caplog: pytest.LogCaptureFixture) -> None:
+    """A job that has a name logs what it has done once a minute, and nothing before; others log nothing."""
+    clock = Clock()
+    budget, silent = LocalBudget(100.0, job="scan of orders", clock=clock), LocalBudget(100.0, clock=clock)
+    with caplog.at_level(logging.INFO, "ddbio"):
+        for each in (budget, silent):
+            grant = each.acquire(0.0)
+            for seconds, items in ((59.0, 1000), (60.0, 200), (61.0, 5), (120.0, 9)):
+                clock.now = 1000.0 + seconds
+                each.settle(grant, 30.0, items=items)
+            clock.now = 1000.0
+    assert caplog.messages == [
+        "scan of orders: 1,200 items in 60 s; 20 items/s and 1.0 of 100 units/s lately",
+        "scan of orders: 1,214 items in 120 s; 0 items/s and 1.0 of 100 units/s lately",
+    ]
+
+
 def brute_force(records: list[tuple[int, float]]) -> float:
     """Return the highest sum over 100 neighbouring slots by looking at all of them."""
     slots = [0.0] * (max(slot for slot, _ in records) + 101)

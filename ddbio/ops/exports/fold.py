@@ -256,7 +256,7 @@ class _Job:
 
     def run(self) -> tuple[tuple[StagedFile, ...], list[ExportCounts]]:
         """Return the staged files, and the counts of the increments and of the full export."""
-        sources, engine, budget = self.sources, self.engine, LocalBudget(None)
+        sources, engine, budget = self.sources, self.engine, LocalBudget(None, job="fold of the exports")
         with self._spill() as spill:
             changes = engine.run(spill_changes, self._changes_tasks(spill), budget)
             items_tasks = self._items_tasks(spill)

@@ -270,7 +270,7 @@ class _Job:
     staging: Staging
 
     def run(self, engine: Engine, watch: ExportWatch | None) -> list[ExportFilesResult]:
-        sizes, budget = self.source.sizes(), LocalBudget(None)
+        sizes, budget = self.source.sizes(), LocalBudget(None, job="reading of the export")
         usual = spark_task_count(sizes, engine.parallelism) if engine.name == "spark" else engine.parallelism
         reads = export_tasks(self.source, self.columns, self.options, self.options.tasks or usual, sizes)
         tasks = [ExportFilesTask(read, self.staging) for read in reads]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
@@ -13,6 +14,8 @@ if TYPE_CHECKING:
 
     from ddbio.options import WaitPolicyOptions
 
+_log = logging.getLogger("ddbio.progress")
+_LINE_SECONDS = 60.0
 _FIRST_PAUSE_SECONDS = 0.5
 _GROWTH = 1.5
 # Of exports, imports, bulk puts, backups and tables. Any other status, even one new to this version, is a running one.
@@ -66,7 +69,7 @@ def await_end(
         Its message says that the job goes on.
     """
     clock = Clock()
-    seen_at, pause = 0.0, _FIRST_PAUSE_SECONDS
+    seen_at, pause, line_at = 0.0, _FIRST_PAUSE_SECONDS, _LINE_SECONDS
     name = "what the service was asked for"
     while True:
         try:
@@ -81,6 +84,9 @@ def await_end(
                 watch(job, seen_at)
             if job.status in _ENDED or job.status.startswith(("COMPLETED", "FAILED")):
                 return job
+            if seen_at >= line_at:
+                _log.info("%s is %s after %.0f s", job.arn, job.status, seen_at)
+                line_at = seen_at + _LINE_SECONDS
             if seen_at > options.wait_seconds:
                 message = f"{job.arn} is still {job.status} after {seen_at:.0f} s; it goes on: wait again"
                 raise ThrottledError(message, 0.0, seen_at)

@@ -179,7 +179,7 @@ def _load(
     any_order = is_unique or not found.write.order_matters
     first_row = checkpoints.rows if plan.engine == "local" else 0
     job = LoadJob(options, task, found.source.store, checkpoints, first_row, any_order, found.source.export)
-    budget = LocalBudget(plan.wcu_per_second, ramp=found.write.ramp)
+    budget = LocalBudget(plan.wcu_per_second, job=f"load of {plan.table}", ramp=found.write.ramp)
     cpu_seconds = clock.cpu_seconds()
     is_done = len(checkpoints.finished) == (plan.key_partitions or len(found.source.units))
     engine = open_engine("local" if is_done else plan.engine, master=run.master, conf=run.conf)
@@ -260,7 +260,10 @@ def _write_here(
 ) -> WriteReport:
     """Write rows without checkpoints, in this process."""
     clock, plan = Clock(), plan_of(options)
-    budget, rejects = LocalBudget(plan.wcu_per_second, ramp=plan.ramp), RejectWriter(options, new_job_id())
+    budget, rejects = (
+        LocalBudget(plan.wcu_per_second, job=f"write to {plan.table}", ramp=plan.ramp),
+        RejectWriter(options, new_job_id()),
+    )
     task = WriteTask(dynamodb_spec(options), plan, options.deadline_seconds, rows_are_here)
     try:
         with nullcontext() if progress is None else progress(plan, budget):

@@ -35,7 +35,7 @@ def scan_batches(options: ScanOptions) -> RecordBatchStream:
         At the call: what is wrong with table, credentials or endpoint; later: what ended the scan.
     """
     table = describe_scan(options)
-    budget = LocalBudget(budget_of(table, options))
+    budget = LocalBudget(budget_of(table, options), job=f"scan of {table.name}")
     plan = plan_of(options, budget, table)
     (task,) = scan_tasks(plan, options, table)
     return RecordBatchStream(plan.schema, _batches(SegmentStream(task, budget), budget))
@@ -61,7 +61,7 @@ def digest_of_scan(options: ScanOptions) -> Digest:
         As :func:`scan_batches` says.
     """
     table = describe_scan(options)
-    budget = LocalBudget(budget_of(table, options))
+    budget = LocalBudget(budget_of(table, options), job=f"scan of {table.name}")
     try:
         (task,) = scan_tasks(plan_of(options, budget, table), options, table)
         stream = PageStream(replace(task, digest=True), budget, _Nothing)

@@ -134,7 +134,7 @@ class _Settings:
 
 def _run(job: _Job, publish: commit.Publish, clock: Clock, settings: _Settings) -> ScanReport:
     options, staging = job.options, job.staging
-    budget = LocalBudget(budget_of(job.table, options))
+    budget = LocalBudget(budget_of(job.table, options), job=f"scan of {job.table.name}")
     began_at = datetime.now(UTC)
     plan = plan_of(options, budget, job.table)
     if not job.is_export:
