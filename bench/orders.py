@@ -1,4 +1,4 @@
-"""Make orders as people have them, about 650 bytes each, the same ones at every call; sizes follow ``$BENCH_SCALE``.
+"""Make realistic orders, about 650 bytes each, the same ones at every call; sizes follow ``$BENCH_SCALE``.
 
 Text in several scripts, escapes, NULL beside values, optional members, sets, numbers of many widths; and a long tail of
 attributes that no sample showed, in two rows of three.

@@ -1,4 +1,4 @@
-"""Take times side by side: each round runs every way once, so that what disturbs the machine disturbs them alike."""
+"""Time several ways of doing one thing in rounds, each way once a round, so that disturbances affect all alike."""
 
 from __future__ import annotations
 

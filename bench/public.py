@@ -1,6 +1,6 @@
 """Call every public function that works in memory, beside the loops under it and bare ``pyarrow.json``; check them all.
 
-Each way goes through all bodies once, so that every byte comes as one that was not seen before.
+Each way goes through all bodies once, so that no byte is in a cache already.
 """
 
 from __future__ import annotations

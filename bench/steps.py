@@ -1,6 +1,6 @@
 """Do each step of a verb alone, by the least there is: fetch, decode, check, encode, read and write files, send.
 
-A verb's share of its steps is the sum of their seconds over its own: what it adds is what is missing to 1.
+A verb's share of its steps is the sum of their seconds divided by its own: below 1 by what the verb adds.
 """
 
 from __future__ import annotations

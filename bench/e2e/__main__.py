@@ -1,6 +1,6 @@
-"""Take every row of README again, one case after the other, each in a process of its own; then renew the table.
+"""Run every case again, one after the other, each in a process of its own; then renew the table and the picture.
 
-``python -m bench.e2e`` takes all, ``python -m bench.e2e verbs write`` some; ``--dry-run`` keeps nothing.
+``python -m bench.e2e`` runs all, ``python -m bench.e2e verbs write`` some; ``--dry-run`` stores nothing.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from bench.figures import CASES
 
 
 def main() -> int:
-    """Return how many cases failed; the others' rows are kept."""
+    """Return how many cases failed; the others' rows are stored."""
     arguments = record.parser("")
     arguments.add_argument("cases", nargs="*", metavar="CASE", help=", ".join(CASES))
     asked = arguments.parse_args()

@@ -1,7 +1,6 @@
-"""Take every write and keep none, in a process of its own: the least that an endpoint does beside a measured client.
+"""An endpoint that acknowledges every write and stores none, in a process of its own, for measuring clients.
 
-It describes one table, answers writes as done, one or batches of them, and counts rows and bytes; refuses to look at
-an item.
+It describes one table, answers single writes and batches as done, and counts rows and bytes. It parses no item.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Load what ``scan`` wrote, and copy a table, into tables of 4 and of 40 partitions; goal: ≥ 0.9 of the tables' rate.
 
-A scan comes in the order of the keys' hashes, so that who writes as it comes writes to one partition after the other.
+A scan returns items in the order of their keys' hashes: written in that order, they go to one partition after another.
 Each partition of the fake bears 1,000 units a second; what was written when is the server's record. Source and target
 are processes of their own.
 """

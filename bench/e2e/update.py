@@ -1,4 +1,4 @@
-"""Write the same rows by requests of one row as boto3 does; goal: ≥ 6 × its items a CPU-second.
+"""Write rows in requests of one row each, as boto3 does; goal: ≥ 6 × its items per CPU-second.
 
 Updates beside ``update_item``, puts under a condition beside ``put_item``. What is counted, and the endpoint, are those
 of ``bench.e2e.write``; boto3's requests are put together before they are timed.

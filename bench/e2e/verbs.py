@@ -1,7 +1,7 @@
 """Run every verb as a process, beside the sum of its own steps alone, and beside boto3 doing the same.
 
-What counts is user + system time of the whole tree of processes, but for what the same verb takes for hardly any rows:
-that is its start, and has a figure of its own. Servers are other processes. boto3's items are Python objects before its
+What counts is user + system time of the whole tree of processes, less what the same verb takes for 20 rows: that is
+its start, which has a figure of its own. Servers are other processes. boto3's items are Python objects before its
 clock starts, and its process has started. Goals: every verb ≥ 0.7 × the sum of its steps.
 """
 

@@ -1,4 +1,4 @@
-"""Decode a column of base64 text to bytes, vectorised; refuses what the plain decoder refuses."""
+"""Decode a column of base64 text to bytes, vectorised; what the plain decoder refuses is an error here too."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Cast a column of number texts to numbers, vectorised and exactly.
 
-Refuses every spelling on which Arrow's own casts are lenient or wrong: hexadecimal, exponents, and more digits than a
+Raises for every form on which Arrow's own casts are lenient or wrong: hexadecimal, exponents, and more digits than a
 decimal holds, which wrap around silently. The plain reference then decides.
 """
 

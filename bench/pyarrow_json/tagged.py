@@ -1,6 +1,6 @@
 """Name the Arrow type that ``pyarrow.json`` parses an item into, tags and all, and take the tags off column-wise.
 
-Refuses, by raising, everything the plain reference would not read the same way.
+Raises for everything that the plain reference would read in another way.
 """
 
 from __future__ import annotations

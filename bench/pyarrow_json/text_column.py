@@ -1,4 +1,4 @@
-"""See a string column's buffers as numpy arrays, without a copy; refuses nothing and changes nothing."""
+"""See a string column's buffers as numpy arrays, without a copy."""
 
 from __future__ import annotations
 
