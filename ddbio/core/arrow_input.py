@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from ddbio.core.batch_stream import RecordBatchStream
-from ddbio.core.kernel.encode.load import bits_of, offsets_of
+from ddbio.core.kernel.arrays import bits_of, offsets_of
 from ddbio.errors import DecodeError, SchemaError
 
 if TYPE_CHECKING:

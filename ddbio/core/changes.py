@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ddbio.core.kernel import state as st
+from ddbio.core.kernel import codes
 from ddbio.core.kernel.decode.decoder import KernelDecoder
 from ddbio.core.kernel.decode.tables import plan_change_nodes
 from ddbio.core.reference import RowBuilder
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from typing_extensions import Buffer
 
-    from ddbio.core.kernel.decode.assemble import Assembly
+    from ddbio.core.kernel.decode.output import Assembly
     from ddbio.core.rescue import Misfit, MisfitLog, OnMisfit
     from ddbio.core.text.framing import Framing
 
@@ -32,7 +32,7 @@ __all__ = ["DELETE", "PUT", "ChangeDecoder"]
 PUT, DELETE = "put", "delete"
 """The values of the column ``operation``."""
 
-_IMAGES = {st.KEYS: "keys", st.NEW_IMAGE: "new_image", st.OLD_IMAGE: "old_image"}
+_IMAGES = {codes.KEYS: "keys", codes.NEW_IMAGE: "new_image", codes.OLD_IMAGE: "old_image"}
 
 
 class ChangeDecoder:
@@ -103,7 +103,7 @@ class _ChangeLoops(KernelDecoder):
     def __init__(self, schema: pa.Schema, keys: Sequence[str], drop: Sequence[str], **options: Any) -> None:
         super().__init__(pa.schema([]), **options)
         whole = normalize_schema(schema)
-        schemas = {st.KEYS: project_schema(whole, keys), st.NEW_IMAGE: whole, st.OLD_IMAGE: whole}
+        schemas = {codes.KEYS: project_schema(whole, keys), codes.NEW_IMAGE: whole, codes.OLD_IMAGE: whole}
         images = [_image_field(_IMAGES[node], each) for node, each in schemas.items()]
         columns: list[pa.Field[Any]] = [
             pa.field("write_time", pa.int64()),

@@ -12,13 +12,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from ddbio.core.kernel.arrays import offsets_of
 from ddbio.core.kernel.decode.decoder import SLICE_BYTES
 from ddbio.core.kernel.decode.decoder import KernelDecoder as Decoder
-from ddbio.core.kernel.decode.observer import Observed, observe_items
-from ddbio.core.kernel.encode.load import offsets_of
+from ddbio.core.kernel.decode.inference import Observed, observe_items
+from ddbio.core.kernel.lines import Rows, join_rows
 from ddbio.core.kernel.memory import PAD
-from ddbio.core.kernel.rows import Rows, join_rows
-from ddbio.core.kernel.utf8 import is_utf8
+from ddbio.core.kernel.text import is_utf8
 from ddbio.core.object_pool import ObjectPool
 from ddbio.core.schema.column import counts_decide
 from ddbio.core.schema.item_schema import ItemSchema, arrow_schema_of
@@ -110,7 +110,7 @@ def _decode(body: bytes | memoryview, framing: Framing, given: Any, nulls: Nulls
     decoder = _pool.take(key) or Decoder(arrow_schema_of(columns), nulls=nulls)
     batch = decoder.decode(body, framing)
     decoder.forget()
-    _pool.give_back(key, decoder, decoder.kept_bytes)
+    _pool.give_back(key, decoder, decoder.retained_bytes)
     return batch
 
 

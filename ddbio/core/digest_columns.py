@@ -19,26 +19,26 @@ from ddbio.core.attribute import check_item, check_value
 from ddbio.core.batch_size import batch_bytes
 from ddbio.core.digest import Digest
 from ddbio.core.encode import EncodeOptions
-from ddbio.core.kernel.encode.fields import plain_array, plain_fields, without_hidden
-from ddbio.core.kernel.encode.load import (
-    allocate,
-    allocate_words,
+from ddbio.core.kernel.arrays import (
     as_type,
     bytes_array,
     offsets_of,
+    plain_array,
     spans_of,
     valid_of,
     view_of,
+    without_hidden,
     words_of,
 )
-from ddbio.core.kernel.encode.state import BINARY, NUMBER, TEXT
-from ddbio.core.kernel.encode.times import time_array
-from ddbio.core.kernel.encode.unfit import broken_texts, unfit_times
+from ddbio.core.kernel.codes import STATE_LENGTH, UNESCAPED_END
+from ddbio.core.kernel.encode.codes import BINARY, NUMBER, TEXT
+from ddbio.core.kernel.encode.fields import plain_fields, time_array, unfit_times
+from ddbio.core.kernel.encode.load import allocate, allocate_words
 from ddbio.core.kernel.hash import columns as loops
-from ddbio.core.kernel.hash import texts as text_loops
-from ddbio.core.kernel.hash import wire as walk
+from ddbio.core.kernel.hash import columns as text_loops
+from ddbio.core.kernel.hash import items as walk
 from ddbio.core.kernel.memory import PAD
-from ddbio.core.kernel.state import SIDE_END, STATE_LENGTH
+from ddbio.core.kernel.text import broken_texts
 from ddbio.core.number import canonical_number
 from ddbio.core.reference import checked_json
 from ddbio.core.rescue import given_twice
@@ -329,12 +329,12 @@ def _workspace(texts: _Array) -> tuple[walk.Work, text_loops.Texts]:
         # The walk leaves a text that begins with a quote to the reference, which reports what is wrong.
         data[offsets[row]] = _QUOTE
     state = np.zeros(STATE_LENGTH, np.int64)
-    state[SIDE_END] = first
-    work = walk.Work(data, state, *walk.make_room())
+    state[UNESCAPED_END] = first
+    work = walk.Work(data, state, *walk.make_buffers())
     return work, text_loops.Texts(offsets, valid, allocate_words(len(texts)))
 
 
-def _beside(columns: Mapping[str, _Array], n_rows: int) -> text_loops.Beside:
+def _beside(columns: Mapping[str, _Array], n_rows: int) -> text_loops.OtherColumns:
     """Return a hash table of the columns, and which rows have a value in each."""
     keys = np.array([plain.name_key(name)[0] for name in columns], np.uint64)
     size = 1 << (2 * len(keys)).bit_length()
@@ -348,7 +348,7 @@ def _beside(columns: Mapping[str, _Array], n_rows: int) -> text_loops.Beside:
     for number, column in enumerate(columns.values()):
         if column.null_count:
             present[number * n_rows : (number + 1) * n_rows] = valid_of(column)
-    return text_loops.Beside(slots, keys, present)
+    return text_loops.OtherColumns(slots, keys, present)
 
 
 def warm() -> None:

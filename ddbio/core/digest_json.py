@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ddbio.core.digest import Digest
+from ddbio.core.kernel.codes import FRAMINGS, STATE_LENGTH, UNESCAPED_END
 from ddbio.core.kernel.encode.load import allocate
-from ddbio.core.kernel.hash import wire as walk
+from ddbio.core.kernel.hash import items as walk
 from ddbio.core.kernel.memory import PAD
-from ddbio.core.kernel.state import FRAMINGS, SIDE_END, STATE_LENGTH
-from ddbio.core.kernel.utf8 import is_utf8
+from ddbio.core.kernel.text import is_utf8
 from ddbio.core.raw_items import RawItemReader, shift_line
 from ddbio.core.text.framing import checked_items
 from ddbio.errors import DecodeError
@@ -35,7 +35,7 @@ class JsonDigest:
 
     def __init__(self) -> None:
         self.digest = Digest()
-        self._workspace = walk.make_room()
+        self._workspace = walk.make_buffers()
 
     def add(self, body: bytes, framing: Framing) -> None:
         """Add the items of ``body``: one page, or a sequence of documents.
@@ -102,7 +102,7 @@ class JsonDigest:
         # Texts without their escapes are shorter: there is space for all of them before the data.
         data = allocate(2 * len(piece) + 2 * PAD)
         state = np.zeros(STATE_LENGTH, np.int64)
-        state[SIDE_END] = len(piece) + PAD
+        state[UNESCAPED_END] = len(piece) + PAD
         stop = len(data) - PAD
         data[len(piece) + PAD : stop] = np.frombuffer(piece, np.uint8)
         data[stop:] = _QUOTE

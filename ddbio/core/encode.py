@@ -14,8 +14,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ddbio.core.arrow_input import checked_batches, record_batch_reader
+from ddbio.core.kernel.arrays import plain_array
 from ddbio.core.kernel.encode.encoder import KernelEncoder
-from ddbio.core.kernel.encode.fields import plain_array
 from ddbio.core.object_pool import ObjectPool
 from ddbio.core.schema.item_schema import arrow_schema_of
 from ddbio.errors import EncodeError, SchemaError
@@ -102,9 +102,9 @@ class Encoder:
         self._printers = {(b"", b""): KernelEncoder(schema, self._keys, self._options)}
 
     @property
-    def kept_bytes(self) -> int:
+    def retained_bytes(self) -> int:
         """Return the bytes of memory held for the next batch."""
-        return sum(printer.kept_bytes for printer in self._printers.values())
+        return sum(printer.retained_bytes for printer in self._printers.values())
 
     def encode(self, batch: pa.RecordBatch) -> EncodedItems:
         """Return the item of each row, its size, and the rows that DynamoDB would refuse.
@@ -208,7 +208,7 @@ def to_dynamodb_json(data: Any, schema: ItemSchema | pa.Schema | str | None = No
     for batch in checked_batches(reader):
         lines.append(encoder.encode_lines(_cast(batch, wanted), first_row=row))
         row += batch.num_rows
-    _pool.give_back(key, encoder, encoder.kept_bytes)
+    _pool.give_back(key, encoder, encoder.retained_bytes)
     return b"".join(lines)
 
 

@@ -17,14 +17,12 @@ import pyarrow as pa
 from ddbio.core.attribute import decode_base64
 from ddbio.core.decode import Decoder
 from ddbio.core.encode import EncodeOptions
-from ddbio.core.kernel.encode.fields import plain_array, plain_fields, take_rows
-from ddbio.core.kernel.encode.load import bytes_array, spans_of, words_of
-from ddbio.core.kernel.encode.number import LONGEST
-from ddbio.core.kernel.encode.state import BINARY, NUMBER
-from ddbio.core.kernel.encode.times import time_array
-from ddbio.core.kernel.hash.key_numbers import print_decimals, print_numbers
-from ddbio.core.kernel.hash.xxhash import PREFIX_BYTES, hash_keys
+from ddbio.core.kernel.arrays import bytes_array, plain_array, spans_of, take_rows, words_of
+from ddbio.core.kernel.encode.codes import BINARY, NUMBER
+from ddbio.core.kernel.encode.fields import plain_fields, time_array
+from ddbio.core.kernel.hash.keys import PREFIX_BYTES, hash_keys, print_decimals, print_numbers
 from ddbio.core.kernel.memory import PAD
+from ddbio.core.kernel.number import LONGEST_NUMBER
 from ddbio.core.number import MAX_DIGITS, canonical_number
 from ddbio.core.reference import items_of
 from ddbio.core.schema.arrow import RESCUE_NAME, name_of_field, normalize_schema, tag_of_field, tagged_field
@@ -131,7 +129,7 @@ def _hashes(columns: Sequence[tuple[pa.Array[Any], pa.Field[Any]]]) -> _Words:
 def _numbers(column: pa.Array[Any]) -> _Spans:
     """Return the canonical texts of numbers."""
     ends = np.zeros(len(column) + 1, np.int64)
-    out = np.empty(LONGEST * len(column) + PAD, np.uint8)
+    out = np.empty(LONGEST_NUMBER * len(column) + PAD, np.uint8)
     given: Any = column.type
     if pa.types.is_decimal128(given) and 0 <= given.scale <= MAX_DIGITS:
         print_decimals(words_of(column, 2), given.scale, out, ends[1:])

@@ -17,13 +17,12 @@ import numpy as np
 
 from ddbio.core.attribute import TAGS, check_item
 from ddbio.core.kernel import item_spans as walk
-from ddbio.core.kernel.decode.splitting import ROOM_RATIO, split_items
-from ddbio.core.kernel.encode.keys import key_rules
+from ddbio.core.kernel.codes import FRAMINGS, PLACE, ROWS, STATE_LENGTH, UNESCAPED, UNESCAPED_END
 from ddbio.core.kernel.encode.load import allocate
+from ddbio.core.kernel.encode.rules import key_rules
+from ddbio.core.kernel.lines import ROOM_RATIO, split_items
 from ddbio.core.kernel.memory import PAD
-from ddbio.core.kernel.state import FRAMINGS, PLACE, ROWS, SIDE, SIDE_END, STATE_LENGTH
-from ddbio.core.kernel.text import hash_bytes
-from ddbio.core.kernel.utf8 import is_utf8
+from ddbio.core.kernel.text import hash_text_plainly, is_utf8
 from ddbio.core.rescue import MisfitLog
 from ddbio.core.text.framing import NOT_ITEMS, checked_items
 from ddbio.core.text.json_text import compact_json, parse_json
@@ -35,7 +34,7 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from ddbio.core.kernel.encode.keys import KeyRule
+    from ddbio.core.kernel.encode.rules import KeyRule
     from ddbio.core.table_description import IndexKey
     from ddbio.core.text.framing import Framing
 
@@ -177,7 +176,7 @@ class RawItemReader:
             slots=np.zeros(2 * walk.MAX_ELEMENTS, np.int64),
             asked=np.array(asked, np.int64),
             rules=np.array([*sum(rows, ()), 0], np.int64),
-            rule_hashes=np.array([hash_bytes(name.encode()) for name in names], np.uint64),
+            rule_hashes=np.array([hash_text_plainly(name.encode()) for name in names], np.uint64),
             rule_names=np.frombuffer(text + bytes(PAD), np.uint8).copy(),
             contents=np.zeros(2 * len(keys), np.int64),
             found=np.zeros(2 * len(marks), np.int64),
@@ -268,7 +267,7 @@ class RawItemReader:
         while ended == walk.NO_ROOM:
             self._reserve(len(piece) // _LEAST_ITEM_BYTES + 1)
             work = self._work._replace(data=data)
-            state[SIDE], state[SIDE_END] = 0, begin
+            state[UNESCAPED], state[UNESCAPED_END] = 0, begin
             ended = walk.find_items(work, FRAMINGS[framing], stop)
             if ended == walk.NO_ROOM:
                 self._reserve(4 * int(work.asked[walk.ROOM]))

@@ -9,7 +9,7 @@ import threading
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from pathlib import Path
 
-from ddbio.core.kernel.store import keep_in, kept_folder, portable_environment
+from ddbio.core.kernel.cache import cache_folder, portable_environment, use_cache_folder
 from ddbio.core.warm import WARM_UPS, warm
 from ddbio.errors import OptionError
 
@@ -33,7 +33,7 @@ def warm_all(to: str | None = None) -> Path | None:
     OptionError
         If the folder cannot be made.
     """
-    folder = kept_folder() if to is None else _created(to)
+    folder = cache_folder() if to is None else _created(to)
     if folder is None:
         warm()
         return None
@@ -60,7 +60,7 @@ def warm_all(to: str | None = None) -> Path | None:
 
 def _begin(folder: Path) -> None:
     threading.Thread(target=_end_with_parent, daemon=True).start()
-    keep_in(folder)
+    use_cache_folder(folder)
     # Who compiles all loops need not be warned by each process that this takes time.
     _LOG.setLevel(logging.ERROR)
 

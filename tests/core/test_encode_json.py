@@ -11,8 +11,7 @@ from item_strategies import ITEMS, VALUES
 
 from ddbio.core.digest_columns import digest_of_batches
 from ddbio.core.encode import EncodeOptions, Encoder
-from ddbio.core.kernel.encode.json_values import RefusedValueError, read_members, read_value
-from ddbio.core.kernel.encode.keys import key_rules
+from ddbio.core.kernel.encode.rules import RefusedValueError, key_rules, read_members, read_value
 from ddbio.core.reference import items_of
 from ddbio.core.text.json_text import compact_json
 from ddbio.errors import DecodeError
@@ -41,7 +40,7 @@ def found_by_reference(read, text, *arguments):
         return refused.rule, refused.message
     except DecodeError as error:
         return "json", str(error)
-    return parsed.text, parsed.weight, parsed.keys
+    return parsed.text, parsed.size, parsed.keys
 
 
 def assert_rescues(texts, keys=None):

@@ -10,7 +10,7 @@ import pytest
 
 import ddbio
 from ddbio.core.encode import EncodeOptions, Encoder
-from ddbio.core.kernel.encode.fields import take_rows
+from ddbio.core.kernel.arrays import take_rows
 from ddbio.errors import SchemaError
 
 

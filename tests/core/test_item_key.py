@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from item_strategies import BINARIES, NUMBERS, TEXT
 
 from ddbio.core.item_key import key_hashes, key_identity
-from ddbio.core.kernel.hash.xxhash import hash_keys
+from ddbio.core.kernel.hash.keys import hash_keys
 from ddbio.core.reference import RowBuilder
 from ddbio.core.rescue import MisfitLog
 from ddbio.core.schema.arrow import normalize_schema

@@ -4,7 +4,7 @@ import importlib
 import pkgutil
 
 from ddbio.core import kernel
-from ddbio.core.kernel.cache import LOOPS
+from ddbio.core.kernel.jit import LOOPS
 from ddbio.core.warm import warm
 
 

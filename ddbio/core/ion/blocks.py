@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ddbio.core.ion.plain import ion_to_json_lines
+from ddbio.core.kernel import ion
 from ddbio.core.kernel.decode.scratch import allocate
-from ddbio.core.kernel.ion import lines as ion
-from ddbio.core.kernel.ion.parts import FULL, REFUSED
+from ddbio.core.kernel.ion import FULL, REFUSED
 from ddbio.core.kernel.memory import PAD
 from ddbio.core.kernel.number import LONGEST_NUMBER
 from ddbio.core.number import canonical_number

@@ -1,4 +1,4 @@
-"""Check and decode base64 with padding; refuses every other character, as the reference does."""
+"""Check, decode and encode base64 with padding; any other character is refused, as in the plain reference."""
 
 from __future__ import annotations
 
@@ -6,10 +6,11 @@ from typing import Any
 
 import numpy as np
 
-from ddbio.core.kernel.cache import inner
+from ddbio.core.kernel.jit import inner
 from ddbio.core.kernel.memory import out_of_line, peek, poke
 
 _ALPHABET = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
+_CHARACTERS = np.frombuffer(_ALPHABET, np.uint8)
 _PADDING = ord("=")
 _INVALID = 0x80
 _SEXTETS = np.full(256, _INVALID, dtype=np.uint8)
@@ -91,3 +92,26 @@ def decode_base64(target: int, at: int, data: Any, place: int, size: int) -> Any
         poke(target, at, quad >> 16)
         if rest == 2:  # noqa: PLR2004 - one padding character
             poke(target, at + 1, quad >> 8 & 0xFF)
+
+
+@inner
+def encode_base64(out: Any, at: int, data: Any, place: int, length: int) -> Any:
+    """Print bytes as base64 with padding; return the place after it."""
+    stop = place + length
+    while place < stop:
+        # What is read behind the bytes is overwritten below.
+        quad = peek(data, place) << 16 | peek(data, place + 1) << 8 | peek(data, place + 2)
+        left = stop - place
+        if left < 3:  # noqa: PLR2004 - the last of three bytes
+            quad &= 0xFF0000 if left == 1 else 0xFFFF00
+        poke(out, at, _CHARACTERS[quad >> 18])
+        poke(out, at + 1, _CHARACTERS[quad >> 12 & 63])
+        poke(out, at + 2, _CHARACTERS[quad >> 6 & 63])
+        poke(out, at + 3, _CHARACTERS[quad & 63])
+        at += 4
+        place += 3
+    if place > stop:
+        poke(out, at - 1, _PADDING)
+        if place - stop == 2:  # noqa: PLR2004 - two bytes are missing
+            poke(out, at - 2, _PADDING)
+    return at

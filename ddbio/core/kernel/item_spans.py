@@ -1,10 +1,11 @@
-"""Find the items of DynamoDB JSON where they lie, check each as the service would, and weigh it; make no value.
+"""Find the items in DynamoDB JSON, check each as the service would, and count its size; decode no value.
 
-An item that is not plainly legal is marked for the plain reference to decide. Refuses text in which not even the ends
-of items can be found.
+Input is a text in any framing. Output is, for each item, its span, its size, the hash of its key and the spans of the
+attributes asked for. An item that is not clearly legal is marked for the plain reference. If not even the ends of
+items can be found, the walk ends with ``BROKEN``.
 """
 
-# Compiled code has neither exceptions nor objects.
+# Compiled code has neither exceptions nor tables of functions.
 # ruff: noqa: C901, PLR0911, PLR0912, PLR0915
 
 from __future__ import annotations
@@ -16,24 +17,16 @@ import numpy.typing as npt
 
 from ddbio.core.capacity import CONTAINER_BYTES, ELEMENT_BYTES
 from ddbio.core.kernel.base64 import decode_base64, decoded_length, is_base64, is_exact_base64
-from ddbio.core.kernel.cache import inner, loop
-from ddbio.core.kernel.encode.number import LONGEST, put_number
-from ddbio.core.kernel.encode.state import MAX_DEPTH, MAX_ITEM_BYTES, MAX_NAME_BYTES
-from ddbio.core.kernel.encode.text import has_twice, put
-from ddbio.core.kernel.hash.wire import enter_document, leave_document, short_tag
-from ddbio.core.kernel.hash.xxhash import PREFIX_BYTES, hash_bytes
-from ddbio.core.kernel.memory import PAD, out_of_line, peek, pointers, poke
-from ddbio.core.kernel.number import MINUS, POINT, ZERO, read_digits
-from ddbio.core.kernel.skip import (
-    CLOSE_ARRAY,
-    CLOSE_OBJECT,
-    COLON,
-    COMMA,
-    OPEN_ARRAY,
-    OPEN_OBJECT,
-    read_literal,
-)
-from ddbio.core.kernel.state import ERROR, EXPORT, NULL, PLACE, ROWS, SIDE, SIDE_END, SS, B, L, M, N
+from ddbio.core.kernel.codes import ERROR, EXPORT, NULL, PLACE, ROWS, SS, UNESCAPED, UNESCAPED_END, B, L, M, N
+from ddbio.core.kernel.encode.codes import MAX_DEPTH, MAX_ITEM_BYTES, MAX_NAME_BYTES
+from ddbio.core.kernel.encode.printing import has_duplicates
+from ddbio.core.kernel.framing import enter_document, leave_document
+from ddbio.core.kernel.hash.items import read_short_tag
+from ddbio.core.kernel.hash.keys import PREFIX_BYTES, xxh64
+from ddbio.core.kernel.jit import inner, loop
+from ddbio.core.kernel.memory import PAD, copy_bytes, out_of_line, peek, pointers, poke
+from ddbio.core.kernel.number import LONGEST_NUMBER, MINUS, POINT, ZERO, canonicalise_number, read_digits
+from ddbio.core.kernel.skip import CLOSE_ARRAY, CLOSE_OBJECT, COLON, COMMA, OPEN_ARRAY, OPEN_OBJECT, read_literal
 from ddbio.core.kernel.text import BACKSLASH, QUOTE, hash_text, read_text, same_text, skip_blank, text_end
 
 MAX_LEVELS = MAX_DEPTH
@@ -77,7 +70,7 @@ class Work(NamedTuple):
 
 
 @inner
-def _plain_weight(data: Any, place: int, stop: int) -> Any:
+def _plain_number_size(data: Any, place: int, stop: int) -> Any:
     """Return what a number weighs that is spelled without exponent and in some forty digits, or -1."""
     negative = peek(data, place) == MINUS
     first = place + negative
@@ -107,24 +100,24 @@ def _plain_weight(data: Any, place: int, stop: int) -> Any:
 
 
 @inner
-def _weigh_number(w: Any, place: int, stop: int) -> Any:
+def _number_size(w: Any, place: int, stop: int) -> Any:
     """Return what a number weighs, or -1 if it is none or one that should be spelled anew."""
-    weight = _plain_weight(w.data, place, stop)
-    return weight if weight >= 0 else _weigh_rare_number(w, place, stop)
+    own_size = _plain_number_size(w.data, place, stop)
+    return own_size if own_size >= 0 else _rare_number_size(w, place, stop)
 
 
 @inner
-def _weigh_rare_number(w: Any, place: int, stop: int) -> Any:
+def _rare_number_size(w: Any, place: int, stop: int) -> Any:
     out_of_line()
-    at, weight = put_number(w.scratch, 0, w.data, place, stop - place, w.digits)
+    at, own_size = canonicalise_number(w.scratch, 0, w.data, place, stop - place, w.digits)
     # The service refuses some spellings of zero.
     if at < 0 or (at == 1 and peek(w.scratch, 0) == ZERO):
         return -1
-    return weight
+    return own_size
 
 
 @inner
-def _weigh_text(w: Any, place: int, tag: int) -> Any:
+def _text_size(w: Any, place: int, tag: int) -> Any:
     """Return the place after a text that is legal for a type, what it weighs, and where it is without escapes."""
     data, state = w.data, w.state
     if peek(data, place) != QUOTE:
@@ -132,41 +125,41 @@ def _weigh_text(w: Any, place: int, tag: int) -> Any:
     start, length, place = read_text(data, place + 1, state)
     if place < 0:
         return place, 0, 0, 0
-    weight = length
+    own_size = length
     if tag == N:
-        weight = _weigh_number(w, start, start + length)
+        own_size = _number_size(w, start, start + length)
     elif tag == B:
-        weight = decoded_length(data, start, length)
+        own_size = decoded_length(data, start, length)
         if not is_base64(data, start, length) or not is_exact_base64(data, start, length):
-            weight = -1
-    return -ERROR if weight < 0 else place, weight, start, length
+            own_size = -1
+    return -ERROR if own_size < 0 else place, own_size, start, length
 
 
 @inner
-def _weigh_set(w: Any, place: int, tag: int) -> Any:
+def _set_size(w: Any, place: int, tag: int) -> Any:
     """Return the place after a set that has elements, each once, and what it weighs."""
     out_of_line()
     data, state = w.data, w.state
-    side, total, count = state[SIDE], 0, 0
+    side, total, count = state[UNESCAPED], 0, 0
     if peek(data, place) != OPEN_ARRAY:
         return -ERROR, 0
     place = skip_blank(data, place + 1)
     while True:
         if count == MAX_ELEMENTS:
             return -ERROR, 0
-        place, weight, start, length = _weigh_text(w, place, tag - SS)
+        place, own_size, start, length = _text_size(w, place, tag - SS)
         if place < 0:
             return place, 0
         if tag - SS == N:
             # Elements are the same however they are spelled.
-            target = state[SIDE]
-            if target + LONGEST > state[SIDE_END]:
+            target = state[UNESCAPED]
+            if target + LONGEST_NUMBER > state[UNESCAPED_END]:
                 return -ERROR, 0
-            stop, _ = put_number(data, target, data, start, length, w.digits)
+            stop, _ = canonicalise_number(data, target, data, start, length, w.digits)
             start, length = target, stop - target
-            state[SIDE] = stop
+            state[UNESCAPED] = stop
         poke(w.marks, count, start << 32 | length)
-        total += weight
+        total += own_size
         count += 1
         place = skip_blank(data, place)
         byte = peek(data, place)
@@ -175,9 +168,9 @@ def _weigh_set(w: Any, place: int, tag: int) -> Any:
         if byte != COMMA:
             return -ERROR, 0
         place = skip_blank(data, place + 1)
-    if count > 1 and has_twice(data, 0, w.marks, 0, count, w.slots):
+    if count > 1 and has_duplicates(data, 0, w.marks, 0, count, w.slots):
         return -ERROR, 0
-    state[SIDE] = side
+    state[UNESCAPED] = side
     return place + 1, total
 
 
@@ -198,19 +191,19 @@ def _rule_of(w: Any, value: Any, start: int, length: int) -> Any:
 def _keep_content(w: Any, key: int, tag: int, start: int, length: int) -> Any:
     """Note where the content of a key lies as it is hashed; return whether there was room for it."""
     data, state = w.data, w.state
-    target = state[SIDE]
+    target = state[UNESCAPED]
     if tag == N:
-        if target + LONGEST > state[SIDE_END]:
+        if target + LONGEST_NUMBER > state[UNESCAPED_END]:
             return False
-        stop, _ = put_number(data, target, data, start, length, w.digits)
-        state[SIDE] = stop
+        stop, _ = canonicalise_number(data, target, data, start, length, w.digits)
+        state[UNESCAPED] = stop
         start, length = target, stop - target
     elif tag == B:
         size = decoded_length(data, start, length)
-        if target + size + PAD > state[SIDE_END]:
+        if target + size + PAD > state[UNESCAPED_END]:
             return False
         decode_base64(data, target, data, start, size)
-        state[SIDE] = target + size
+        state[UNESCAPED] = target + size
         start, length = target, size
     poke(w.contents, 2 * key, start)
     poke(w.contents, 2 * key + 1, length)
@@ -226,8 +219,8 @@ def _hash_of_key(w: Any) -> Any:
         poke(out, at, letters >> (8 * key) & 0xFF)
         for index in range(4):
             poke(out, at + 1 + index, length >> (8 * index) & 0xFF)
-        at = put(out, at + PREFIX_BYTES, w.data, start, length)
-    return hash_bytes(out, 0, at)
+        at = copy_bytes(out, at + PREFIX_BYTES, w.data, start, length)
+    return xxh64(out, 0, at)
 
 
 @inner
@@ -244,22 +237,22 @@ def _check_item(w: Any, place: int) -> Any:
         if frames[FRAMES * depth] == M:
             if peek(data, place) != QUOTE or n_names == MAX_NAMES:
                 return -ERROR, 0
-            side = state[SIDE]
+            side = state[UNESCAPED]
             start, length, place = read_text(data, place + 1, state)
             if place < 0 or length == 0 or length > MAX_NAME_BYTES:
                 return -ERROR, 0
             hashed = hash_text(data, start, length)
-            is_twice = False
+            is_duplicate = False
             for earlier in range(frames[FRAMES * depth + 1], n_names):
-                is_twice |= names[earlier] == hashed
-            if is_twice:
+                is_duplicate |= names[earlier] == hashed
+            if is_duplicate:
                 return -ERROR, 0
             names[n_names] = hashed
             n_names += 1
             size += length
             if depth == 0:
                 rule = _rule_of(w, hashed, start, length)
-            state[SIDE] = side
+            state[UNESCAPED] = side
             if peek(data, place) != COLON:
                 place = skip_blank(data, place)
                 if peek(data, place) != COLON:
@@ -270,28 +263,28 @@ def _check_item(w: Any, place: int) -> Any:
             return -ERROR, 0
         if depth == 0:
             value_start = place
-        tag, place = short_tag(data, skip_blank(data, place + 1), state)
+        tag, place = read_short_tag(data, skip_blank(data, place + 1), state)
         if place < 0:
             return -ERROR, 0
         if tag <= B:
-            side = state[SIDE]
-            place, weight, start, length = _weigh_text(w, place, tag)
+            side = state[UNESCAPED]
+            place, own_size, start, length = _text_size(w, place, tag)
             if place < 0:
                 return -ERROR, 0
-            size += weight
+            size += own_size
             if depth == 0 and rule >= 0:
                 at = rule * RULE_WIDTH
                 wanted, key = peek(w.rules, at + RULE_TAG), peek(w.rules, at + RULE_KEY)
                 if wanted >= 0 and wanted != tag:
                     return -ERROR, 0
-                if wanted >= 0 and tag != N and (weight == 0 or weight > peek(w.rules, at + RULE_LONGEST)):
+                if wanted >= 0 and tag != N and (own_size == 0 or own_size > peek(w.rules, at + RULE_LONGEST)):
                     return -ERROR, 0
                 if key < 0:
-                    state[SIDE] = side
+                    state[UNESCAPED] = side
                 elif not _keep_content(w, key, tag, start, length):
                     return -ERROR, 0
             else:
-                state[SIDE] = side
+                state[UNESCAPED] = side
         elif depth == 0 and rule >= 0 and peek(w.rules, rule * RULE_WIDTH + RULE_TAG) >= 0:
             return -ERROR, 0
         elif tag < SS:
@@ -301,10 +294,10 @@ def _check_item(w: Any, place: int) -> Any:
             place += 4 if literal == 1 else 5
             size += 1
         elif tag < L:
-            place, weight = _weigh_set(w, place, tag)
+            place, own_size = _set_size(w, place, tag)
             if place < 0:
                 return -ERROR, 0
-            size += weight
+            size += own_size
         else:
             if peek(data, place) != (OPEN_ARRAY if tag == L else OPEN_OBJECT):
                 return -ERROR, 0
@@ -384,7 +377,7 @@ def find_items(work: Any, framing: int, stop: int) -> Any:
 def _find_items(w: Any, framing: int, stop: int) -> Any:
     data, state = w.data, w.state
     n_values = 2 * peek(w.asked, N_MARKS)
-    place, side = skip_blank(data, state[SIDE_END]), state[SIDE]
+    place, side = skip_blank(data, state[UNESCAPED_END]), state[UNESCAPED]
     count = 0
     while place < stop:
         state[ROWS], state[PLACE] = count, place
@@ -396,7 +389,7 @@ def _find_items(w: Any, framing: int, stop: int) -> Any:
             if count == peek(w.asked, ROOM):
                 return NO_ROOM
             start = place
-            state[SIDE] = side
+            state[UNESCAPED] = side
             place, size = _check_item(w, start)
             is_doubtful = place < 0
             if is_doubtful:

@@ -1,6 +1,7 @@
-"""Load and store without bounds checks, eight or thirty-two bytes at a time; the checked build indexes arrays instead.
+"""Load, store, compare and copy bytes without bounds checks, eight or thirty-two at a time.
 
-Refuses to know what is in range: callers pad what they read by ``PAD`` bytes and what they write by as many.
+The checked build indexes arrays instead. Nothing here knows how long an array is: callers pad what they read and what
+they write by ``PAD`` bytes.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-from ddbio.core.kernel.cache import CHECKED, inner
+from ddbio.core.kernel.jit import CHECKED, inner
 
 PAD = 64
 """How many bytes beyond the data every array has: the longest step is half of it."""
@@ -269,3 +270,31 @@ is_utf8_32: Any = inner(_checked_is_utf8_32) if CHECKED else intrinsic(_raw_is_u
 
 copy32: Any = inner(_checked_copy32) if CHECKED else intrinsic(_raw_copy32)
 """Copy thirty-two bytes from the second array to the first."""
+
+_STEP = 32
+
+
+@inner
+def copy_bytes(out: Any, at: int, data: Any, place: int, length: int) -> Any:
+    """Copy bytes as they are; return the place after them."""
+    stop = at + length
+    while at < stop:
+        copy32(out, at, data, place)
+        at += _STEP
+        place += _STEP
+    return stop
+
+
+@inner
+def copy_bytes_unpadded(out: Any, at: int, data: Any, place: int, length: int, end: int) -> Any:
+    """Copy bytes of an array that ends at ``end``, without padding; return the place after them."""
+    stop = at + length
+    while at < stop and place + _STEP <= end:
+        copy32(out, at, data, place)
+        at += _STEP
+        place += _STEP
+    while at < stop:
+        poke(out, at, peek(data, place))
+        at += 1
+        place += 1
+    return stop

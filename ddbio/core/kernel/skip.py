@@ -1,4 +1,7 @@
-"""Check and pass over one attribute value of any shape; refuses what the reference refuses, and depth beyond 64."""
+"""Check values and skip them: an attribute value of any type, or any JSON value.
+
+Input is the offset of a value, output the offset after it. Duplicate names and more than 64 levels are refused.
+"""
 
 # Compiled code has neither exceptions nor tables of functions.
 # ruff: noqa: C901, PLR0911, PLR0912
@@ -10,10 +13,7 @@ from typing import Any
 import numpy as np
 
 from ddbio.core.kernel.base64 import is_base64
-from ddbio.core.kernel.cache import inner
-from ddbio.core.kernel.memory import load64, out_of_line, peek, poke
-from ddbio.core.kernel.number import parse_number
-from ddbio.core.kernel.state import (
+from ddbio.core.kernel.codes import (
     BOOL,
     BS,
     ERROR,
@@ -23,14 +23,17 @@ from ddbio.core.kernel.state import (
     NAMES,
     NAMES_MASK,
     NULL,
-    SIDE,
     SS,
+    UNESCAPED,
     B,
     L,
     M,
     N,
     S,
 )
+from ddbio.core.kernel.jit import inner
+from ddbio.core.kernel.memory import load64, out_of_line, peek, poke
+from ddbio.core.kernel.number import MINUS, NINE, POINT, ZERO, parse_number
 from ddbio.core.kernel.text import BACKSLASH, QUOTE, hash_text, read_text, skip_blank
 
 COMMA, COLON = ord(","), ord(":")
@@ -134,11 +137,11 @@ def _skip_text(data: Any, place: int, kind: int, digits: Any, state: Any) -> Any
     """Return the place after a text that is legal for a type."""
     if peek(data, place) != QUOTE:
         return -ERROR
-    side = state[SIDE]
+    side = state[UNESCAPED]
     start, length, place = read_text(data, place + 1, state)
     if place < 0:
         return place
-    state[SIDE] = side
+    state[UNESCAPED] = side
     if kind == N:
         is_number, _, _, _ = parse_number(data, start, start + length, digits)
         return place if is_number else -ERROR
@@ -185,12 +188,12 @@ def skip_name(data: Any, place: int, instance: int, names: Any, state: Any) -> A
     """Return the place of the value that belongs to the name at ``place``."""
     if peek(data, place) != QUOTE:
         return -ERROR
-    side = state[SIDE]
+    side = state[UNESCAPED]
     start, length, place = read_text(data, place + 1, state)
     if place < 0:
         return place
     status = remember_name(names, hash_text(data, start, length), instance, state)
-    state[SIDE] = side
+    state[UNESCAPED] = side
     if status != 0:
         return -status
     place = skip_blank(data, place)
@@ -281,7 +284,7 @@ def skip_value(data: Any, place: int, names: Any, levels: Any, digits: Any, stat
 
 
 @inner
-def is_plain(data: Any, place: int, stop: int) -> Any:
+def is_compact(data: Any, place: int, stop: int) -> Any:
     """Return whether JSON holds no white space between its parts and no escape, so that it is compact as it stands."""
     out_of_line()
     inside = False
@@ -293,3 +296,86 @@ def is_plain(data: Any, place: int, stop: int) -> Any:
             return False
         place += 1
     return True
+
+
+_NULL = int.from_bytes(b"null", "little")
+_WORD_OF_FOUR = 0xFFFFFFFF
+_EXPONENTS = (ord("e"), ord("E"))
+_SIGNS = (ord("+"), ord("-"))
+
+
+@inner
+def skip_json(work: Any, place: int) -> Any:
+    """Return the place after the value that begins at ``place``, or a negative status."""
+    out_of_line()
+    data, levels, state = work.data, work.levels, work.state
+    depth = 0
+    while True:
+        byte = peek(data, place)
+        if byte in (OPEN_OBJECT, OPEN_ARRAY):
+            place = skip_blank(data, place + 1)
+            if peek(data, place) != (CLOSE_OBJECT if byte == OPEN_OBJECT else CLOSE_ARRAY):
+                place = enter(data, place, byte == OPEN_OBJECT, depth, work.seen_names, levels, state)
+                if place < 0:
+                    return place
+                depth += 1
+                continue
+            place += 1
+        else:
+            place = _skip_atom(data, place, state)
+            if place < 0:
+                return place
+        # A value has ended: close what closes with it.
+        has_ended = True
+        while has_ended:
+            if depth == 0:
+                return place
+            has_ended, place = leave(data, place, depth, work.seen_names, levels, state)
+            if place < 0:
+                return place
+            depth -= has_ended
+
+
+@inner
+def is_null(data: Any, place: int) -> Any:
+    """Return whether JSON's null is at ``place``."""
+    return np.int64(load64(data, place)) & _WORD_OF_FOUR == _NULL
+
+
+@inner
+def _skip_atom(data: Any, place: int, state: Any) -> Any:
+    if peek(data, place) == QUOTE:
+        side = state[UNESCAPED]
+        _, _, place = read_text(data, place + 1, state)
+        state[UNESCAPED] = side
+        return place
+    literal = read_literal(data, place)
+    if literal >= 0:
+        return place + 5 - literal
+    return place + 4 if is_null(data, place) else _skip_number(data, place)
+
+
+@inner
+def _skip_number(data: Any, place: int) -> Any:
+    place += peek(data, place) == MINUS
+    first, place = place, _behind_digits(data, place)
+    if place == first or (place - first > 1 and peek(data, first) == ZERO):
+        return -ERROR
+    if peek(data, place) == POINT:
+        first, place = place + 1, _behind_digits(data, place + 1)
+        if place == first:
+            return -ERROR
+    if peek(data, place) in _EXPONENTS:
+        place += 1
+        place += peek(data, place) in _SIGNS
+        first, place = place, _behind_digits(data, place)
+        if place == first:
+            return -ERROR
+    return place
+
+
+@inner
+def _behind_digits(data: Any, place: int) -> Any:
+    while ZERO <= peek(data, place) <= NINE:
+        place += 1
+    return place

@@ -1,14 +1,19 @@
-"""Find where JSON's texts end, and take off their escapes; refuses control characters and halves of surrogate pairs."""
+"""Read JSON strings: find where they end, replace escapes, hash them; check that bytes are UTF-8.
+
+Control characters and unpaired surrogates are refused, as in the plain reference.
+"""
 
 from __future__ import annotations
 
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
 
-from ddbio.core.kernel.cache import inner
-from ddbio.core.kernel.memory import copy32, load64, out_of_line, peek, poke, special32
-from ddbio.core.kernel.state import ERROR, GROW_SIDE, SIDE, SIDE_END
+from ddbio.core.kernel.codes import ERROR, GROW_UNESCAPED, UNESCAPED, UNESCAPED_END
+from ddbio.core.kernel.jit import inner, loop
+from ddbio.core.kernel.memory import PAD, copy32, is_ascii35, is_utf8_32, load64, out_of_line, peek, poke, special32
 
 QUOTE, BACKSLASH = ord('"'), ord("\\")
 _SPACE, _TAB, _NEWLINE, _RETURN = ord(" "), ord("\t"), ord("\n"), ord("\r")
@@ -58,25 +63,25 @@ def read_text(data: Any, place: int, state: Any) -> Any:
 @inner
 def _read_escaped(data: Any, place: int, stop: int, state: Any) -> Any:
     out_of_line()
-    target = state[SIDE]
+    target = state[UNESCAPED]
     start = target
     while True:
         # All before ``stop`` is as it is meant.
         while place < stop:
-            if target + _LONGEST_STEP > state[SIDE_END]:
-                return 0, 0, -GROW_SIDE
+            if target + _LONGEST_STEP > state[UNESCAPED_END]:
+                return 0, 0, -GROW_UNESCAPED
             copy32(data, target, data, place)
             step = min(stop - place, 32)
             target += step
             place += step
         byte = peek(data, place)
         if byte == QUOTE:
-            state[SIDE] = target
+            state[UNESCAPED] = target
             return start, target - start, place + 1
         if byte != BACKSLASH:
             return 0, 0, -ERROR
-        if target + _LONGEST_STEP > state[SIDE_END]:
-            return 0, 0, -GROW_SIDE
+        if target + _LONGEST_STEP > state[UNESCAPED_END]:
+            return 0, 0, -GROW_UNESCAPED
         place, target = _unescape(data, place + 1, target)
         if place < 0:
             return 0, 0, place
@@ -158,7 +163,7 @@ def hash_text(data: Any, place: int, length: int) -> Any:
     return value
 
 
-def hash_bytes(text: bytes) -> int:
+def hash_text_plainly(text: bytes) -> int:
     """Return what ``hash_text`` returns, in plain Python."""
     whole, multiplier = (1 << 64) - 1, int(_MULTIPLIER)
     value = len(text) * multiplier & whole
@@ -174,4 +179,77 @@ def same_text(data: Any, place: int, other: Any, start: int, length: int) -> Any
     for index in range(length):  # noqa: SIM110 - compiled code has no generators
         if peek(data, place + index) != peek(other, start + index):
             return False
+    return True
+
+
+# So many bytes are checked at once, and so many before them say what they must be.
+_STEP, _BEFORE = 32, 3
+
+
+def is_utf8(body: bytes | memoryview | npt.NDArray[np.uint8]) -> bool:
+    """Return whether the bytes are UTF-8."""
+    data = np.frombuffer(body, np.uint8)
+    # The loop is compiled for arrays that cannot be written.
+    data.flags.writeable = False
+    return bool(check_utf8(data, np.zeros(PAD + _STEP, np.uint8)))
+
+
+@loop
+def check_utf8(data: Any, edge: Any) -> Any:
+    """Return whether ``data`` is UTF-8.
+
+    Parameters
+    ----------
+    edge
+        Zeros, of which the first and the last bytes of the data take some: nothing is read outside of both.
+    """
+    length = len(data)
+    place = min(length, _STEP)
+    for index in range(place):
+        edge[_BEFORE + index] = data[index]
+    if not is_utf8_32(edge, _BEFORE):
+        return False
+    while place + _STEP <= length:
+        if not is_ascii35(data, place) and not is_utf8_32(data, place):
+            return False
+        place += _STEP
+    # At least one zero follows the data, which goes on with no character.
+    for index in range(_BEFORE + _STEP):
+        at = place - _BEFORE + index
+        edge[index] = data[at] if 0 <= at < length else 0
+    return is_utf8_32(edge, _BEFORE)
+
+
+NOT_UTF8 = "the text is not UTF-8"
+_FIRST_BITS, _GOES_ON = 0xC0, 0x80
+
+
+def broken_texts(array: Any, offsets: npt.NDArray[Any], data: npt.NDArray[np.uint8]) -> list[int]:
+    """Return which entries are not UTF-8.
+
+    Parameters
+    ----------
+    array
+        Texts with offsets.
+    offsets
+        Where each begins, and where the last ends.
+    data
+        All their bytes, from the first offset on.
+    """
+    if not len(data) or data.view(np.int8).min() >= 0:
+        return []
+    starts = offsets[: np.searchsorted(offsets, offsets[-1])] - offsets[0]
+    # Texts side by side are UTF-8 where all their bytes are, and none begins within a character.
+    if is_utf8(data) and not (data[starts] & _FIRST_BITS == _GOES_ON).any():
+        return []
+    texts = array.cast(pa.large_binary()).to_pylist()
+    return [entry for entry, text in enumerate(texts) if text is not None and not _is_utf8(text)]
+
+
+def _is_utf8(text: bytes) -> bool:
+    # For one short text Python's own check is quicker to call.
+    try:
+        text.decode()
+    except UnicodeDecodeError:
+        return False
     return True

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from ddbio.core.kernel.arrange import arrange
+from ddbio.core.kernel.lines import take_texts
 from ddbio.core.kernel.memory import PAD
 from ddbio.core.plan import spread_order
 
@@ -234,7 +234,7 @@ class LaneSplitter:
         n_bytes = int((texts.ends[rows] - texts.begins[rows]).sum()) + len(rows) * len(separator)
         buffer, starts = self._buffer(n_bytes + PAD), np.empty(len(rows) + 1, np.int64)
         padded = np.frombuffer(separator + bytes(PAD), np.uint8)
-        arrange(texts.data, texts.begins, texts.ends, rows, padded, buffer, starts)
+        take_texts(texts.data, texts.begins, texts.ends, rows, padded, buffer, starts)
         own = {}
         if templates:
             own = {place: templates[row] for place, row in enumerate(rows.tolist()) if row in templates}

@@ -17,7 +17,7 @@ from ddbio.core.batch_size import batch_bytes
 from ddbio.core.decode import Decoder
 from ddbio.core.encode import Refusal
 from ddbio.core.item_key import key_hashes
-from ddbio.core.kernel.encode.fields import take_rows
+from ddbio.core.kernel.arrays import take_rows
 from ddbio.core.loads.batches import MOST_WRITES, LaneSplitter, RowBytes, Writes, write_units
 from ddbio.core.loads.requests import VALUES, EncodedRows, columns_of, request_encoder
 from ddbio.core.raw_items import RawItemReader, RawItems

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ddbio.core.kernel.encode.fields import plain_array
+from ddbio.core.kernel.arrays import plain_array
 from ddbio.core.schema.arrow import is_binary, is_text
 from ddbio.errors import OptionError, SchemaError
 

@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from ddbio.core.encode import EncodeOptions, Encoder, Refusal
-from ddbio.core.kernel.encode.fields import take_rows
+from ddbio.core.kernel.arrays import take_rows
 from ddbio.core.loads.batches import RequestTemplate, write_units
 from ddbio.core.rescue import twice_reason
 from ddbio.core.schema.arrow import RESCUE_NAME, is_item_bytes, name_of_field, set_attribute_name

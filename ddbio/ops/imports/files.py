@@ -17,8 +17,8 @@ from ddbio.core.create_table import format_key, index_keys, parse_key
 from ddbio.core.digest_columns import ColumnDigest
 from ddbio.core.imports.lines import LineFormat, line_encoder
 from ddbio.core.item_key import Fingerprints, KeySet, key_fingerprints
+from ddbio.core.kernel.arrays import take_rows
 from ddbio.core.kernel.encode.encoder import PIECE_BYTES
-from ddbio.core.kernel.encode.fields import take_rows
 from ddbio.core.staged import FileNaming
 from ddbio.errors import EncodeError, OptionError
 from ddbio.files import commit

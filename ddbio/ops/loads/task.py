@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from ddbio.core.item_key import key_hashes
-from ddbio.core.kernel.encode.fields import take_rows
+from ddbio.core.kernel.arrays import take_rows
 from ddbio.core.loads.counts import WriteCounts
 from ddbio.core.loads.requests import ItemEncoder, columns_of
 from ddbio.engine import Shuffle

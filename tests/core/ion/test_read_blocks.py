@@ -8,7 +8,7 @@ from item_strategies import ITEMS
 
 from ddbio.core.ion.blocks import PIECE_BYTES, IonReader
 from ddbio.core.ion.plain import ion_line, ion_to_json_lines
-from ddbio.core.kernel.ion import lines as ion
+from ddbio.core.kernel import ion
 from ddbio.errors import DecodeError
 
 LINES = IonReader(1 << 20)

@@ -21,9 +21,9 @@ from item_generator import Generator
 from mutation import mutate
 
 from ddbio.core.changes import ChangeDecoder
-from ddbio.core.kernel.cache import CHECKED
 from ddbio.core.kernel.decode import scratch
 from ddbio.core.kernel.decode.decoder import KernelDecoder
+from ddbio.core.kernel.jit import CHECKED
 from ddbio.errors import DecodeError
 
 IS_BROKEN = sys.argv[3:] == ["broken"]

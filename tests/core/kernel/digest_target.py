@@ -22,8 +22,8 @@ from mutation import mutate
 from ddbio.core import digest_columns
 from ddbio.core.digest import Digest
 from ddbio.core.digest_columns import digest_of_batches
-from ddbio.core.kernel.cache import CHECKED
-from ddbio.core.kernel.encode import load as encode_load
+from ddbio.core.kernel import arrays
+from ddbio.core.kernel.jit import CHECKED
 from ddbio.core.reference import RowBuilder, items_of
 from ddbio.core.rescue import MisfitLog
 from ddbio.core.schema.arrow import normalize_schema
@@ -32,7 +32,7 @@ from ddbio.errors import DdbioError
 IS_BROKEN = sys.argv[3:] == ["broken"]
 N_ROWS = 20
 
-plain_view, plain_offsets = encode_load.view_of, encode_load.offsets_of
+plain_view, plain_offsets = arrays.view_of, arrays.offsets_of
 
 
 def before_guard(data: np.ndarray) -> np.ndarray:
@@ -93,12 +93,12 @@ def check_texts(generator) -> None:
 
 def main() -> None:
     """Digest as many batches as were asked for, and say so."""
-    encode_load.view_of = digest_columns.view_of = guarded_view
+    arrays.view_of = digest_columns.view_of = guarded_view
     digest_columns.allocate = allocate_before_guard
     digest_columns.allocate_words = lambda count: allocate_before_guard(8 * count).view(np.int64)
     digest_columns.new_sums = lambda n_entries: before_guard(np.zeros(2 * n_entries, np.uint64))
     if IS_BROKEN:
-        encode_load.offsets_of = stretched_offsets
+        arrays.offsets_of = stretched_offsets
     seed, count = int(sys.argv[1]), int(sys.argv[2])
     for number in range(seed, seed + count):
         generator = Generator(number)

@@ -18,11 +18,11 @@ from item_generator import Generator
 from mutation import mutate
 
 from ddbio.core.encode import Encoder
-from ddbio.core.kernel.cache import CHECKED
 from ddbio.core.kernel.encode import encoder
 from ddbio.core.kernel.encode import load as encode_load
-from ddbio.core.kernel.encode.compact import Checker, make_checker
-from ddbio.core.kernel.encode.json_values import RefusedValueError, read_members
+from ddbio.core.kernel.encode.json_columns import Checker, make_checker
+from ddbio.core.kernel.encode.rules import RefusedValueError, read_members
+from ddbio.core.kernel.jit import CHECKED
 from ddbio.core.reference import RowBuilder, items_of
 from ddbio.core.rescue import MisfitLog
 from ddbio.core.schema.arrow import normalize_schema
@@ -91,7 +91,7 @@ def check_texts(generator) -> None:
             assert refused[row] == f"row {row}: _rescue: {reason}", (text, refused[row])
             continue
         assert body[encoded.offsets[row] : encoded.offsets[row + 1]] == b"{" + parsed.text + b"}", text
-        assert encoded.sizes[row] == parsed.weight, text
+        assert encoded.sizes[row] == parsed.size, text
 
 
 def main() -> None:

@@ -21,8 +21,8 @@ from ddbio.core.digest import item_hash
 from ddbio.core.ion import blocks as ion_blocks
 from ddbio.core.ion.blocks import IonReader
 from ddbio.core.ion.plain import ion_line, ion_to_json_lines
-from ddbio.core.kernel.cache import CHECKED
-from ddbio.core.kernel.ion import lines as ion
+from ddbio.core.kernel import ion
+from ddbio.core.kernel.jit import CHECKED
 from ddbio.core.text.change_lines import Change, checked_changes
 from ddbio.core.text.framing import checked_items
 from ddbio.errors import DecodeError

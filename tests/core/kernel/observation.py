@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ddbio.core.kernel.decode.observer import shape_of_items
+from ddbio.core.kernel.decode.inference import shape_of_items
 from ddbio.core.schema.shape import Shape, infer_shape
 from ddbio.core.text.framing import checked_items
 from ddbio.errors import DecodeError

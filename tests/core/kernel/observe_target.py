@@ -17,8 +17,8 @@ from item_generator import Generator
 from mutation import mutate
 from observation import assert_same_shape
 
-from ddbio.core.kernel.cache import CHECKED
-from ddbio.core.kernel.decode import observer
+from ddbio.core.kernel.decode import inference as observer
+from ddbio.core.kernel.jit import CHECKED
 
 IS_BROKEN = sys.argv[3:] == ["broken"]
 

@@ -17,9 +17,9 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 from guard import allocate_before_guard
 
-from ddbio.core.kernel.cache import CHECKED
+from ddbio.core.kernel.jit import CHECKED
+from ddbio.core.kernel.lines import Rows, join_rows
 from ddbio.core.kernel.memory import PAD
-from ddbio.core.kernel.rows import Rows, join_rows
 
 IS_BROKEN = sys.argv[3:] == ["broken"]
 MOST_BYTES = 200

@@ -19,7 +19,7 @@ from mutation import mutate
 
 from ddbio.core import raw_items
 from ddbio.core.capacity import item_size_bytes
-from ddbio.core.kernel.cache import CHECKED
+from ddbio.core.kernel.jit import CHECKED
 from ddbio.core.raw_items import RawItemReader
 from ddbio.core.text.framing import checked_items
 from ddbio.errors import DecodeError

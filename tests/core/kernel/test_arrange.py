@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ddbio.core.kernel.arrange import arrange
+from ddbio.core.kernel.lines import take_texts
 from ddbio.core.kernel.memory import PAD
 
 
@@ -22,6 +22,6 @@ def test_rows_stand_in_the_order_asked_for(parts, separator, data):
     padded = np.frombuffer(separator + bytes(PAD), np.uint8)
     # No padding behind the texts: they end where their array does.
     texts = np.frombuffer(bytearray(b"".join(parts)), np.uint8)
-    arrange(texts, offsets[:-1], offsets[1:], np.asarray(rows, np.int64), padded, out, starts)
+    take_texts(texts, offsets[:-1], offsets[1:], np.asarray(rows, np.int64), padded, out, starts)
     assert out[: len(expected)].tobytes() == expected
     assert starts.tolist() == np.cumsum([0, *(len(parts[row] + separator) for row in rows)]).tolist()

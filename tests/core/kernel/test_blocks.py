@@ -19,7 +19,7 @@ def _small_blocks(monkeypatch):
     """Scan 64 rows at a time, and keep the values of every block apart."""
     monkeypatch.setattr(scratch_module, "_MOST_FIRST_ROWS", 64)
     monkeypatch.setattr(scratch_module, "_SLOTS_RATIO", 0)
-    monkeypatch.setattr(scratch_module, "_LEAST_SIDE_BYTES", 256)
+    monkeypatch.setattr(scratch_module, "_LEAST_UNESCAPED_BYTES", 256)
 
 
 def drawn(seed, framing, count=200):

@@ -14,7 +14,7 @@ from ddbio.core.digest import Digest
 from ddbio.core.digest_columns import digest_of_batches
 from ddbio.core.encode import Encoder
 from ddbio.core.item_key import key_hashes
-from ddbio.core.kernel import state as st
+from ddbio.core.kernel import codes
 from ddbio.core.kernel.decode.scratch import Scratch
 from ddbio.core.kernel.decode.tables import plan_nodes
 from ddbio.core.schema.arrow import normalize_schema
@@ -116,4 +116,4 @@ def test_more_than_places_can_name_is_refused():
     scratch.load(memoryview(b"{}"))
     scratch.origin = 1 << 30
     with pytest.raises(DecodeError, match="in several pieces"):
-        scratch.grow(st.GROW_SIDE)
+        scratch.grow(codes.GROW_UNESCAPED)

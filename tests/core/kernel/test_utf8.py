@@ -11,8 +11,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from own_process import BOTH_BUILDS, assert_dies_at_the_guard_page, assert_fails_a_check, assert_writes
 
-from ddbio.core.kernel.encode.unfit import broken_texts
-from ddbio.core.kernel.utf8 import is_utf8
+from ddbio.core.kernel.text import broken_texts, is_utf8
 
 TARGET = "utf8_target.py"
 # Both ends of every range of bytes that some table of UTF-8 tells apart.

@@ -18,9 +18,9 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 from guard import allocate_before_guard
 
-from ddbio.core.kernel.cache import CHECKED
+from ddbio.core.kernel.jit import CHECKED
 from ddbio.core.kernel.memory import is_utf8_32
-from ddbio.core.kernel.utf8 import is_utf8
+from ddbio.core.kernel.text import is_utf8
 
 IS_BROKEN = sys.argv[3:] == ["broken"]
 

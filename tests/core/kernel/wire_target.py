@@ -18,7 +18,7 @@ from mutation import mutate
 
 from ddbio.core import digest_json
 from ddbio.core.digest import Digest
-from ddbio.core.kernel.cache import CHECKED
+from ddbio.core.kernel.jit import CHECKED
 from ddbio.core.text.framing import checked_items
 from ddbio.errors import DecodeError
 

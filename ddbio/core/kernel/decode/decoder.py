@@ -1,6 +1,6 @@
 """Decode DynamoDB JSON to record batches by the compiled loops, a few megabytes at a time.
 
-What the loops do not take goes through the plain reference, which decides whether it is broken and says where.
+What the loops refuse goes to the plain reference, which decides whether it is broken and says where.
 """
 
 from __future__ import annotations
@@ -12,18 +12,17 @@ import numpy as np
 import pyarrow as pa
 
 from ddbio.core.capacity import item_size_bytes
-from ddbio.core.kernel import state as st
+from ddbio.core.kernel import codes
 from ddbio.core.kernel.decode import scratch as scratch_module
-from ddbio.core.kernel.decode.assemble import Assembly, sparse_texts
-from ddbio.core.kernel.decode.backlog import Backlog
-from ddbio.core.kernel.decode.gather import fill_output, plan_output
-from ddbio.core.kernel.decode.measure import measure
-from ddbio.core.kernel.decode.misfits import Rescuer, respell
+from ddbio.core.kernel.decode.item_size import add_item_sizes
+from ddbio.core.kernel.decode.output import Assembly, fill_output, plan_output, row_texts
+from ddbio.core.kernel.decode.rescue import Rescuer, canonicalise_json
 from ddbio.core.kernel.decode.scan import scan
 from ddbio.core.kernel.decode.scratch import Block, Scratch, Work
+from ddbio.core.kernel.decode.sparse import SparseRows
 from ddbio.core.kernel.decode.tables import Node, compile_tables, plan_nodes
 from ddbio.core.kernel.memory import PAD
-from ddbio.core.kernel.utf8 import is_utf8
+from ddbio.core.kernel.text import is_utf8
 from ddbio.core.reference import RowBuilder
 from ddbio.core.rescue import Misfit, MisfitLog, OnMisfit
 from ddbio.core.schema.arrow import ITEM_BYTES_FIELD, ITEM_BYTES_NAME, normalize_schema
@@ -36,7 +35,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
     from typing_extensions import Buffer
 
-    from ddbio.core.kernel.decode.assemble import SparseTexts
+    from ddbio.core.kernel.decode.output import RowTexts
 
 SLICE_BYTES = 4 << 20
 """Lines are decoded this much at a time: fresh buffers of far more cost page faults, far less costs assembly."""
@@ -100,8 +99,8 @@ class KernelDecoder:
         self._nodes = nodes
         self._tables = compile_tables(nodes)
         self._scratch = Scratch(nodes)
-        self._backlog = Backlog(nodes, self._tables)
-        self._plan = np.zeros(len(nodes) * st.PLAN_WIDTH, np.int64)
+        self._sparse = SparseRows(nodes, self._tables)
+        self._plan = np.zeros(len(nodes) * codes.PLAN_WIDTH, np.int64)
         self._rows = rows
         self._rescuer = Rescuer(nodes, rows)
         self.log = MisfitLog()
@@ -112,9 +111,9 @@ class KernelDecoder:
         return self.log.misfits()
 
     @property
-    def kept_bytes(self) -> int:
+    def retained_bytes(self) -> int:
         """Return how much memory is kept for the next data."""
-        return self._scratch.kept_bytes + self._backlog.kept_bytes
+        return self._scratch.retained_bytes + self._sparse.retained_bytes
 
     def forget(self) -> None:
         """Forget what fitted no column so far."""
@@ -223,9 +222,9 @@ class KernelDecoder:
         return batches
 
     def _is_sparse(self, body: bytes | memoryview) -> bool:
-        """Return whether the columns are larger than the data: to join those of several batches would be dear."""
+        """Return whether the columns are larger than the data: to join those of several batches would be costly."""
         sample = np.frombuffer(body, np.uint8, min(len(body), _SAMPLE_BYTES))
-        return self._backlog.row_bytes * int(np.count_nonzero(sample == _LINE_END)) > len(sample)
+        return self._sparse.row_bytes * int(np.count_nonzero(sample == _LINE_END)) > len(sample)
 
     def _decode_piece(  # noqa: C901 - one state machine
         self, piece: memoryview, framing: Framing, log: MisfitLog, batches: list[pa.RecordBatch], *, in_one: bool
@@ -234,85 +233,85 @@ class KernelDecoder:
 
         The place is negative within an array of records: documents cannot be told apart there.
         """
-        scratch, backlog = self._scratch, self._backlog
+        scratch, sparse = self._scratch, self._sparse
         scratch.load(piece)
-        backlog.clear()
+        sparse.clear()
         first = block = Block()
         max_rows, is_refused = scratch.max_rows, False
         while True:
             work = scratch.begin(block, max_rows)
             status = self._scan(work, scratch.origin + len(piece), framing)
-            n_rows, stop = int(work.state[st.ROWS]), int(work.state[st.PLACE]) - scratch.origin
-            if status == st.ERROR and n_rows:
+            n_rows, stop = int(work.state[codes.ROWS]), int(work.state[codes.PLACE]) - scratch.origin
+            if status == codes.ERROR and n_rows:
                 # Once more up to the item that is refused, for it has left traces.
                 max_rows, is_refused = n_rows, True
-            elif status == st.ERROR:
-                if backlog.n_rows:
-                    batches.append(self._finish_backlog(work, log))
+            elif status == codes.ERROR:
+                if sparse.n_rows:
+                    batches.append(self._finish_sparse(work, log))
                 return _place_refused(work, stop)
-            elif status in {st.DONE, st.FULL}:
-                is_last = status == st.DONE or is_refused
-                if not backlog.n_rows and is_last:
+            elif status in {codes.DONE, codes.FULL}:
+                is_last = status == codes.DONE or is_refused
+                if not sparse.n_rows and is_last:
                     batches.append(self._finish(work, log))
                     return _place_refused(work, stop) if is_refused else None
                 rows_left = (len(piece) - block.place) * n_rows / (stop - block.place)
-                if not backlog.n_rows and scratch.grow_rows(int(rows_left * _ROWS_RATIO)):
+                if not sparse.n_rows and scratch.grow_rows(int(rows_left * _ROWS_RATIO)):
                     # Once more, for with a slot for every row nothing is kept apart.
                     max_rows = scratch.max_rows
                     continue
-                backlog.add(work, self._rescued(work, backlog.log))
-                block = Block(stop, int(work.state[st.INSIDE]), int(work.state[st.SIDE]))
-                if is_last or (not in_one and backlog.column_bytes > _BATCH_BYTES):
-                    batches.append(self._finish_backlog(work, log))
+                sparse.add(work, self._rescued(work, sparse.log))
+                block = Block(stop, int(work.state[codes.INSIDE]), int(work.state[codes.UNESCAPED]))
+                if is_last or (not in_one and sparse.column_bytes > _BATCH_BYTES):
+                    batches.append(self._finish_sparse(work, log))
                     if is_last:
                         return _place_refused(work, stop) if is_refused else None
                     first = block = block._replace(side=0)
             else:
                 del work
                 scratch.grow(status)
-                if status == st.GROW_SIDE:
+                if status == codes.GROW_UNESCAPED:
                     # The texts have moved.
-                    backlog.clear()
+                    sparse.clear()
                     block, is_refused = first, False
                 max_rows = max_rows if is_refused else scratch.max_rows
 
     def _scan(self, work: Work, end: int, framing: Framing) -> int:
-        status = int(scan(self._tables, work, end, st.FRAMINGS[framing], self._keep_nulls))
-        if status not in {st.DONE, st.FULL}:
+        status = int(scan(self._tables, work, end, codes.FRAMINGS[framing], self._keep_nulls))
+        if status not in {codes.DONE, codes.FULL}:
             return status
-        if not respell(work):
-            return st.GROW_SIDE
+        if not canonicalise_json(work):
+            return codes.GROW_UNESCAPED
         if self._with_sizes:
             places = np.concatenate([[0], np.cumsum(work.count)])
-            measured = int(measure(self._tables, work, np.empty(places[-1], np.int64), places))
-            return status if measured == st.DONE else measured
+            measured = int(add_item_sizes(self._tables, work, np.empty(places[-1], np.int64), places))
+            return status if measured == codes.DONE else measured
         return status
 
     def _finish(self, work: Work, log: MisfitLog) -> pa.RecordBatch:
-        n_rows = int(work.state[st.ROWS])
+        n_rows = int(work.state[codes.ROWS])
         output = scratch_module.allocate(plan_output(self._tables, work, self._plan) + PAD)
         fill_output(self._tables, work, self._plan, output, output.view(np.int32), output.view(np.int64))
         return self._assemble(output, work.sizes[:n_rows].copy(), self._rescued(work, log), n_rows)
 
-    def _finish_backlog(self, work: Work, log: MisfitLog) -> pa.RecordBatch:
-        backlog = self._backlog
-        output = scratch_module.allocate_zeros(backlog.plan(self._plan) + PAD)
-        backlog.fill(work, self._plan, output)
-        log.merge(backlog.log)
-        batch = self._assemble(output, np.concatenate(backlog.sizes), backlog.texts, backlog.n_rows)
-        backlog.clear()
+    def _finish_sparse(self, work: Work, log: MisfitLog) -> pa.RecordBatch:
+        sparse = self._sparse
+        output = scratch_module.allocate_zeros(sparse.plan(self._plan) + PAD)
+        sparse.fill(work, self._plan, output)
+        log.merge(sparse.log)
+        batch = self._assemble(output, np.concatenate(sparse.sizes), sparse.texts, sparse.n_rows)
+        sparse.clear()
         return batch
 
     def _assemble(
-        self, output: npt.NDArray[np.uint8], sizes: npt.NDArray[np.int64], texts: Sequence[SparseTexts], n_rows: int
+        self, output: npt.NDArray[np.uint8], sizes: npt.NDArray[np.int64], texts: Sequence[RowTexts], n_rows: int
     ) -> pa.RecordBatch:
         arrays = self._arrays(Assembly(self._plan, pa.py_buffer(output.data)))
         if self._with_sizes:
             arrays.append(pa.array(sizes))
-        return pa.RecordBatch.from_arrays([*arrays, sparse_texts(texts, n_rows)], schema=self.schema)
+        return pa.RecordBatch.from_arrays([*arrays, row_texts(texts, n_rows)], schema=self.schema)
 
-    def _rescued(self, work: Work, log: MisfitLog) -> list[SparseTexts]:
-        return [self._rescuer.texts(work, log)] if work.state[st.MISFITS] else []
+    def _rescued(self, work: Work, log: MisfitLog) -> list[RowTexts]:
+        return [self._rescuer.texts(work, log)] if work.state[codes.MISFITS] else []
 
     def _arrays(self, assembly: Assembly) -> list[Any]:
         return [assembly.array(node) for node in self._nodes[0].children]
@@ -328,7 +327,7 @@ class KernelDecoder:
 
 
 def _place_refused(work: Work, stop: int) -> int:
-    return stop if work.state[st.INSIDE] >= 0 else _WITHIN_RECORDS
+    return stop if work.state[codes.INSIDE] >= 0 else _WITHIN_RECORDS
 
 
 def _with_item_bytes(schema: pa.Schema) -> pa.Schema:

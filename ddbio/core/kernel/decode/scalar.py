@@ -1,4 +1,7 @@
-"""Read one text, number or truth value into its slot; refuses, by a negative place, what no reader would accept."""
+"""Read one string, number or boolean into its slot.
+
+Returned is the offset after it and whether the value fits its column, or a negative status if no reader accepts it.
+"""
 
 # Compiled code has neither exceptions nor tables of functions.
 # ruff: noqa: C901, PLR0911, PLR0913, PLR0917
@@ -10,7 +13,20 @@ from typing import Any
 import numpy as np
 
 from ddbio.core.kernel.base64 import is_base64
-from ddbio.core.kernel.cache import inlined, inner
+from ddbio.core.kernel.codes import (
+    BINARY,
+    BOOLEAN,
+    DECIMAL,
+    ERROR,
+    FITS,
+    GROW_UNESCAPED,
+    INTEGER,
+    IS_UNFIT,
+    NUMBER_TEXT,
+    UNESCAPED,
+    UNESCAPED_END,
+)
+from ddbio.core.kernel.jit import inlined, inner
 from ddbio.core.kernel.memory import out_of_line, peek, poke
 from ddbio.core.kernel.number import (
     LONGEST_NUMBER,
@@ -26,19 +42,6 @@ from ddbio.core.kernel.number import (
     unscaled,
 )
 from ddbio.core.kernel.skip import read_literal
-from ddbio.core.kernel.state import (
-    BINARY,
-    BOOLEAN,
-    DECIMAL,
-    ERROR,
-    FITS,
-    GROW_SIDE,
-    INTEGER,
-    IS_UNFIT,
-    NUMBER_TEXT,
-    SIDE,
-    SIDE_END,
-)
 from ddbio.core.kernel.text import QUOTE, read_text, skip_blank, text_end
 from ddbio.core.schema.arrow import MAX_FLOAT32
 
@@ -56,7 +59,7 @@ def read_scalar(data: Any, place: int, kind: int, node: int, slot: int, tables: 
         magnitude, stop = read_digits(data, first)
         count = stop - first
         if count == 0 or count > MAX_SHORT_DIGITS or peek(data, stop) != QUOTE:
-            return _read_spelled(data, place, kind, node, slot, tables, work)
+            return _read_any_number(data, place, kind, node, slot, tables, work)
         if magnitude > (np.uint64(peek(tables.least, node)) if negative else np.uint64(peek(tables.most, node))):
             return stop + 1, IS_UNFIT
         poke(work.values, slot, -np.int64(magnitude) if negative else np.int64(magnitude))
@@ -73,7 +76,7 @@ def read_scalar(data: Any, place: int, kind: int, node: int, slot: int, tables: 
         poke(work.values, slot, literal)
         return place + 5 - literal, FITS
     if kind == NUMBER_TEXT:
-        return _read_spelled(data, place, kind, node, slot, tables, work)
+        return _read_any_number(data, place, kind, node, slot, tables, work)
     stop = text_end(data, place)
     if peek(data, stop) == QUOTE:
         start, length, place = place, stop - place, stop + 1
@@ -102,7 +105,7 @@ def _read_decimal(data: Any, place: int, kind: int, node: int, slot: int, tables
             n_whole = 0
     room = min(tables.precision[node] - scale, _MAX_SHIFTED_DIGITS - scale)
     if n_whole == 0 or n_whole > room or peek(data, stop) != QUOTE:
-        return _read_spelled(data, place, kind, node, slot, tables, work)
+        return _read_any_number(data, place, kind, node, slot, tables, work)
     value = np.int64(magnitude * power_of_ten(scale - n_fraction))
     poke(work.values, slot, -value if negative else value)
     poke(work.values, slot + 1, -1 if negative and value != 0 else 0)
@@ -110,11 +113,11 @@ def _read_decimal(data: Any, place: int, kind: int, node: int, slot: int, tables
 
 
 @inner
-def _read_spelled(data: Any, place: int, kind: int, node: int, slot: int, tables: Any, work: Any) -> Any:
+def _read_any_number(data: Any, place: int, kind: int, node: int, slot: int, tables: Any, work: Any) -> Any:
     """Read a number of any spelling."""
     out_of_line()
     state, digits = work.state, work.digits
-    side = state[SIDE]
+    side = state[UNESCAPED]
     start, length, place = read_text(data, place, state)
     if place < 0:
         return place, FITS
@@ -130,13 +133,13 @@ def _read_spelled(data: Any, place: int, kind: int, node: int, slot: int, tables
             return place, IS_UNFIT
         if precision < 0 and _is_beyond_float32(digits, count, point):
             return place, IS_UNFIT
-        if state[SIDE] + LONGEST_NUMBER > state[SIDE_END]:
-            return -GROW_SIDE, FITS
-        stop = print_number(data, state[SIDE], negative, digits, count, point)
-        poke(work.values, slot, state[SIDE] << 32 | (stop - state[SIDE]))
-        state[SIDE] = stop
+        if state[UNESCAPED] + LONGEST_NUMBER > state[UNESCAPED_END]:
+            return -GROW_UNESCAPED, FITS
+        stop = print_number(data, state[UNESCAPED], negative, digits, 0, count, point)
+        poke(work.values, slot, state[UNESCAPED] << 32 | (stop - state[UNESCAPED]))
+        state[UNESCAPED] = stop
         return place, FITS
-    state[SIDE] = side
+    state[UNESCAPED] = side
     if kind == INTEGER:
         if not _fits(count, point, 20, 0):
             return place, IS_UNFIT

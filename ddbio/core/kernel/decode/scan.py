@@ -1,7 +1,9 @@
-"""Scan items into spans and numbers, guided by the schema's tables; refuses by saying where it stopped.
+"""Scan items into spans and numbers, guided by the tables of a schema.
 
-Compact JSON in the usual order costs one comparison per name and one per type. White space, escapes, other orders and
-other types take the general way through the same states.
+Compact JSON in the usual order costs one comparison per name and one per type; white space, escapes, other orders and
+other types take the general branches of the same state machine. Values go to the slots of ``Work``, misfits to its
+list. Input that is not DynamoDB JSON ends the scan with ``ERROR`` at the item: the plain reference says what is
+wrong.
 """
 
 # Compiled code has neither exceptions nor tables of functions.
@@ -13,23 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from ddbio.core.kernel.cache import inlined, inner, loop
-from ddbio.core.kernel.decode.change import next_image
-from ddbio.core.kernel.decode.document import close_document, open_document
-from ddbio.core.kernel.decode.member import find_member, inside_value, mark_seen, predict_member
-from ddbio.core.kernel.decode.scalar import read_scalar
-from ddbio.core.kernel.decode.span import put_misfit, scan_json, scan_key, undo, weigh_null
-from ddbio.core.kernel.memory import load64, peek, pointers, poke
-from ddbio.core.kernel.skip import (
-    CLOSE_ARRAY,
-    CLOSE_OBJECT,
-    COMMA,
-    OPEN_ARRAY,
-    OPEN_OBJECT,
-    read_literal,
-    read_tag,
-)
-from ddbio.core.kernel.state import (
+from ddbio.core.kernel.codes import (
     BOOLEAN,
     CHANGES,
     DECIMAL,
@@ -46,7 +32,7 @@ from ddbio.core.kernel.state import (
     GROW_ELEMENTS,
     INSIDE,
     INSTANCE,
-    IS_KEPT_NULL,
+    IS_NULL,
     IS_OTHER_TYPE,
     IS_UNKNOWN,
     ITEMS,
@@ -68,6 +54,23 @@ from ddbio.core.kernel.state import (
     SPACE,
     STRUCT,
 )
+from ddbio.core.kernel.decode.attributes import (
+    add_null_size,
+    find_member,
+    inside_value,
+    mark_seen,
+    predict_member,
+    put_misfit,
+    scan_json,
+    scan_key,
+    undo_attribute,
+)
+from ddbio.core.kernel.decode.changes import next_image
+from ddbio.core.kernel.decode.scalar import read_scalar
+from ddbio.core.kernel.framing import close_document, open_document
+from ddbio.core.kernel.jit import inlined, inner, loop
+from ddbio.core.kernel.memory import load64, peek, pointers, poke
+from ddbio.core.kernel.skip import CLOSE_ARRAY, CLOSE_OBJECT, COMMA, OPEN_ARRAY, OPEN_OBJECT, read_literal, read_tag
 from ddbio.core.kernel.text import QUOTE, skip_blank
 
 _NULL_START = int.from_bytes(b'NULL":tr', "little")
@@ -236,10 +239,10 @@ def scan_item(tables: Any, work: Any, place: int, row: int, root: int, keep_null
                         return -ERROR
                     place += 1
             if is_null and keep_nulls and context_kind == STRUCT:
-                bad = IS_KEPT_NULL
+                bad = IS_NULL
         # What does it hold?
         if is_null and bad == FITS:
-            weigh_null(tables, work, node, row)
+            add_null_size(tables, work, node, row)
         if bad == FITS and not is_null:
             slot = peek(work.value_place, node) + (index << 1 if kind == DECIMAL else index)
             if kind > MAP:
@@ -298,7 +301,7 @@ def scan_item(tables: Any, work: Any, place: int, row: int, root: int, keep_null
         if bad != FITS:
             bad_node = context if bad == IS_UNKNOWN else node
             if depth > 0:
-                undo(tables, work, top, row)
+                undo_attribute(tables, work, top, row)
                 context, index, depth = root, row, 0
                 instance, last = peek(stack, FRAME_INSTANCE), peek(stack, FRAME_LAST)
                 place = top_start

@@ -1,4 +1,4 @@
-"""Keep the arrays that a scan writes to from one piece of data to the next; refuses to shrink."""
+"""Hold the arrays that a scan writes to, and use them again for the next piece of data; they only grow."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from ddbio.core.kernel import state as st
+from ddbio.core.kernel import codes
 from ddbio.core.kernel.memory import PAD
 from ddbio.errors import DecodeError
 
@@ -18,7 +18,7 @@ MOST_BYTES = (1 << 31) - 1
 """Places in the data, and Arrow's offsets of what is made of it, are kept in 31 bits."""
 
 _QUOTE = ord('"')
-_LEAST_SIDE_BYTES = 4096
+_LEAST_UNESCAPED_BYTES = 4096
 _SLOTS_RATIO = 1.5
 _SLOT_BYTES = 9
 _MOST_FIRST_ROWS, _LEAST_FIRST_ROWS = 256, 64
@@ -82,12 +82,12 @@ class Scratch:
         fitting = _FIRST_SLOTS_BYTES // (_SLOT_BYTES * len(nodes)) // PAD * PAD
         n_rows = min(max(fitting, _LEAST_FIRST_ROWS), _MOST_FIRST_ROWS)
         self._capacity = [n_rows] + [2 * n_rows] * max(node.space for node in nodes)
-        self._side_bytes = _LEAST_SIDE_BYTES
+        self._unescaped_bytes = _LEAST_UNESCAPED_BYTES
         self.origin = 0
         self._work = self._allocate(allocate(0), 0)
 
     @property
-    def kept_bytes(self) -> int:
+    def retained_bytes(self) -> int:
         """Return how much memory the arrays take."""
         return sum(array.nbytes for array in self._work)
 
@@ -99,9 +99,9 @@ class Scratch:
     def _allocate(self, data: npt.NDArray[np.uint8], instance: int) -> Work:
         nodes, count = self._nodes, len(self._nodes)
         slots = [self._capacity[node.space] for node in nodes]
-        words = [n_slots * (2 if node.kind == st.DECIMAL else 1) for node, n_slots in zip(nodes, slots, strict=True)]
-        state = np.zeros(st.STATE_LENGTH, np.int64)
-        state[st.INSTANCE] = instance
+        words = [n_slots * (2 if node.kind == codes.DECIMAL else 1) for node, n_slots in zip(nodes, slots, strict=True)]
+        state = np.zeros(codes.STATE_LENGTH, np.int64)
+        state[codes.INSTANCE] = instance
         return Work(
             data=data,
             valid=np.zeros(sum(slots) + PAD, np.uint8),
@@ -113,10 +113,10 @@ class Scratch:
             saved=np.zeros(len(self._capacity), np.int64),
             follower=_followers(nodes),
             seen=np.zeros(count, np.int64),
-            stack=np.zeros((count + 1) * st.FRAME_WIDTH, np.int64),
-            misfits=np.empty(64 * st.MISFIT_WIDTH, np.int64),
+            stack=np.zeros((count + 1) * codes.FRAME_WIDTH, np.int64),
+            misfits=np.empty(64 * codes.MISFIT_WIDTH, np.int64),
             seen_names=np.zeros(1024, np.uint64),
-            levels=np.zeros(st.MAX_SKIPPED_DEPTH, np.int64),
+            levels=np.zeros(codes.MAX_SKIPPED_DEPTH, np.int64),
             digits=np.zeros(PAD, np.uint8),
             sizes=np.zeros(self._capacity[0], np.int64),
             state=state,
@@ -130,7 +130,7 @@ class Scratch:
         DecodeError
             It is too much for places of 31 bits, with the room for texts that are not as they are written.
         """
-        size = self._side_bytes + len(piece) + PAD
+        size = self._unescaped_bytes + len(piece) + PAD
         data = self._work.data
         if len(data) < size:
             if size > MOST_BYTES:
@@ -149,25 +149,25 @@ class Scratch:
         work.seen_names[:] = 0
         work.sizes[:max_rows] = 0
         state = work.state
-        state[st.PLACE], state[st.INSIDE] = self.origin + block.place, block.inside
-        state[st.ROWS], state[st.MAX_ROWS] = 0, max_rows
-        state[st.SIDE], state[st.SIDE_END] = block.side, self.origin
-        state[st.MISFITS], state[st.ROUGH], state[st.NAMES] = 0, 0, 0
+        state[codes.PLACE], state[codes.INSIDE] = self.origin + block.place, block.inside
+        state[codes.ROWS], state[codes.MAX_ROWS] = 0, max_rows
+        state[codes.UNESCAPED], state[codes.UNESCAPED_END] = block.side, self.origin
+        state[codes.MISFITS], state[codes.NEEDS_CANONICAL_JSON], state[codes.NAMES] = 0, 0, 0
         return work
 
     def grow(self, status: int) -> None:
         """Make room for what the last scan had no room for."""
         work = self._work
         match status:
-            case st.GROW_ELEMENTS:
-                self._capacity[int(work.state[st.SPACE])] *= 2
+            case codes.GROW_ELEMENTS:
+                self._capacity[int(work.state[codes.SPACE])] *= 2
                 self._grow_slots()
-            case st.GROW_SIDE:
-                self._side_bytes = 2 * self.origin
+            case codes.GROW_UNESCAPED:
+                self._unescaped_bytes = 2 * self.origin
                 self.load(work.data[self.origin : -PAD].copy())
-            case st.GROW_MISFITS:
+            case codes.GROW_MISFITS:
                 self._work = work._replace(misfits=np.empty(2 * len(work.misfits), np.int64))
-            case st.GROW_NAMES:
+            case codes.GROW_NAMES:
                 self._work = work._replace(seen_names=np.zeros(2 * len(work.seen_names), np.uint64))
 
     def grow_rows(self, n_rows: int) -> bool:
@@ -183,7 +183,7 @@ class Scratch:
         # The old slots go first: wide tables have more of them than data.
         nothing = np.empty(0, np.int64)
         old = self._work = self._work._replace(valid=nothing.view(np.uint8), values=nothing)
-        new = self._allocate(old.data, int(old.state[st.INSTANCE]))
+        new = self._allocate(old.data, int(old.state[codes.INSTANCE]))
         self._work = new._replace(misfits=old.misfits, seen_names=old.seen_names, follower=old.follower)
 
 

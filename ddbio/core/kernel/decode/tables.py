@@ -1,4 +1,4 @@
-"""Compile a schema to flat tables for the loops, and keep its tree for the assembly; refuses to look at any data."""
+"""Compile a schema to the flat tables that the decoding loops read, and to the tree of nodes for the assembly."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from ddbio.core.capacity import ELEMENT_BYTES
-from ddbio.core.kernel import state as st
-from ddbio.core.kernel.text import HASH_HIGH_BITS, hash_bytes
+from ddbio.core.kernel import codes
+from ddbio.core.kernel.text import HASH_HIGH_BITS, hash_text_plainly
 from ddbio.core.schema.arrow import SETS, is_decimal, name_of_field, tag_of_field
 from ddbio.errors import SchemaError
 
@@ -66,7 +66,7 @@ class Tables(NamedTuple):
     name_length: npt.NDArray[np.int64]
     name_hash: npt.NDArray[np.int64]
     lookup: npt.NDArray[np.int64]
-    beside_bytes: npt.NDArray[np.int64]
+    overhead_bytes: npt.NDArray[np.int64]
 
 
 def plan_nodes(schema: pa.Schema) -> list[Node]:
@@ -76,18 +76,18 @@ def plan_nodes(schema: pa.Schema) -> list[Node]:
 
 def plan_change_nodes(images: list[pa.Field[Any]]) -> list[Node]:
     """Return the nodes of a change: the time of its write, a struct for each image, and whether it deleted."""
-    time = Node("write_time", st.INTEGER, pa.int64(), stored_type=pa.int64())
+    time = Node("write_time", codes.INTEGER, pa.int64(), stored_type=pa.int64())
     structs = [
-        Node(image.name, st.STRUCT, image.type, image, children=[_node(member) for member in image.type])
+        Node(image.name, codes.STRUCT, image.type, image, children=[_node(member) for member in image.type])
         for image in images
     ]
-    deleted = Node("deleted", st.BOOLEAN, pa.bool_(), stored_type=pa.bool_())
+    deleted = Node("deleted", codes.BOOLEAN, pa.bool_(), stored_type=pa.bool_())
     return _number_nodes([time, *structs, deleted])
 
 
 def _number_nodes(columns: list[Node]) -> list[Node]:
     """Return the root of the columns and all nodes below it: level by level, children side by side."""
-    root = Node("", st.STRUCT, None, children=columns)
+    root = Node("", codes.STRUCT, None, children=columns)
     nodes = [root]
     for node in nodes:
         for child in node.children:
@@ -99,7 +99,7 @@ def _number_nodes(columns: list[Node]) -> list[Node]:
 
 def _number_spaces(node: Node, counter: list[int]) -> None:
     space = node.space
-    if node.kind in {st.LIST, st.SET, st.MAP}:
+    if node.kind in {codes.LIST, codes.SET, codes.MAP}:
         counter[0] += 1
         space = counter[0]
     for child in node.children:
@@ -111,14 +111,14 @@ def _node(arrow_field: pa.Field[Any]) -> Node:
     tag, arrow_type = tag_of_field(arrow_field), arrow_field.type
     name = name_of_field(arrow_field)
     node = Node(name, _kind(name, tag, arrow_type), arrow_type, arrow_field)
-    node.tag = st.TAGS.index(tag) if tag in st.TAGS else -1
+    node.tag = codes.TAGS.index(tag) if tag in codes.TAGS else -1
     match node.kind:
-        case st.STRUCT:
+        case codes.STRUCT:
             node.children = [_node(arrow_type.field(index)) for index in range(arrow_type.num_fields)]
-        case st.LIST | st.SET:
+        case codes.LIST | codes.SET:
             node.children = [_node(arrow_type.field(0))]
-        case st.MAP:
-            key = Node("key", st.TEXT, arrow_type.key_type, arrow_type.key_field, stored_type=pa.string())
+        case codes.MAP:
+            key = Node("key", codes.TEXT, arrow_type.key_type, arrow_type.key_field, stored_type=pa.string())
             node.children = [_node(arrow_type.item_field), key]
     node.stored_type = _stored_type(node)
     return node
@@ -126,28 +126,33 @@ def _node(arrow_field: pa.Field[Any]) -> Node:
 
 def _kind(name: str, tag: str, arrow_type: Any) -> int:
     if tag in SETS:
-        return st.SET
+        return codes.SET
     if tag == "M":
-        return st.MAP if pa.types.is_map(arrow_type) else st.STRUCT
+        return codes.MAP if pa.types.is_map(arrow_type) else codes.STRUCT
     if tag != "N":
-        return {"S": st.TEXT, "B": st.BINARY, "BOOL": st.BOOLEAN, "NULL": st.NOTHING, "JSON": st.JSON, "L": st.LIST}[
-            tag
-        ]
+        return {
+            "S": codes.TEXT,
+            "B": codes.BINARY,
+            "BOOL": codes.BOOLEAN,
+            "NULL": codes.NOTHING,
+            "JSON": codes.JSON,
+            "L": codes.LIST,
+        }[tag]
     if pa.types.is_integer(arrow_type):
-        return st.INTEGER
+        return codes.INTEGER
     if is_decimal(arrow_type) and not 0 <= arrow_type.scale <= arrow_type.precision:
         raise SchemaError(f"{name}: no column is read as {arrow_type}: declare a scale from 0 to the precision")
-    return st.DECIMAL if pa.types.is_decimal128(arrow_type) else st.NUMBER_TEXT
+    return codes.DECIMAL if pa.types.is_decimal128(arrow_type) else codes.NUMBER_TEXT
 
 
 def _stored_type(node: Node) -> pa.DataType:
     """Return the type in which a leaf leaves the loops; a cast to the field's own type costs nothing or is rare."""
     match node.kind:
-        case st.INTEGER:
+        case codes.INTEGER:
             return pa.uint64() if node.arrow_type == pa.uint64() else pa.int64()
-        case st.TEXT | st.NUMBER_TEXT | st.JSON | st.NOTHING:
+        case codes.TEXT | codes.NUMBER_TEXT | codes.JSON | codes.NOTHING:
             return pa.string()
-        case st.BINARY:
+        case codes.BINARY:
             return pa.binary()
     same: pa.DataType = node.arrow_type
     return same
@@ -158,7 +163,7 @@ def compile_tables(nodes: list[Node]) -> Tables:
     count = len(nodes)
     names = [node.name.encode() for node in nodes]
     places = np.concatenate([[0], np.cumsum([len(name) for name in names])]).astype(np.int64)
-    hashes = [hash_bytes(name) for name in names]
+    hashes = [hash_text_plainly(name) for name in names]
     prefixes = [b'"' + name + b'":{"' for name in names]
     tags = [_tag_prefix(node) for node in nodes]
     below = [_below(node) for node in nodes]
@@ -200,7 +205,7 @@ def compile_tables(nodes: list[Node]) -> Tables:
         name_length=_words(len(name) for name in names),
         name_hash=_signed(hashes),
         lookup=_lookup(nodes, hashes),
-        beside_bytes=_words(_beside_bytes(nodes, node) for node in nodes),
+        overhead_bytes=_words(_overhead_bytes(nodes, node) for node in nodes),
     )
 
 
@@ -214,10 +219,12 @@ def _signed(values: Any) -> npt.NDArray[np.int64]:
 
 def _tag_prefix(node: Node) -> bytes:
     # A tag that is never met sends NULL columns the general way; a JSON column has no tag of its own.
-    if node.kind in {st.JSON, st.NOTHING} or node.tag < 0:
-        return b"" if node.kind == st.JSON else b"\0" * 8
-    opening = {st.LIST: "[", st.SET: "[", st.STRUCT: "{", st.MAP: "{", st.BOOLEAN: ""}.get(node.kind, '"')
-    return f'{st.TAGS[node.tag]}":{opening}'.encode()
+    if node.kind in {codes.JSON, codes.NOTHING} or node.tag < 0:
+        return b"" if node.kind == codes.JSON else b"\0" * 8
+    opening = {codes.LIST: "[", codes.SET: "[", codes.STRUCT: "{", codes.MAP: "{", codes.BOOLEAN: ""}.get(
+        node.kind, '"'
+    )
+    return f'{codes.TAGS[node.tag]}":{opening}'.encode()
 
 
 def _below(node: Node) -> list[int]:
@@ -235,7 +242,7 @@ def _prefix_mask(node: Node, text: bytes) -> int:
 
 
 def _bounds(node: Node) -> tuple[int, int]:
-    if node.kind != st.INTEGER:
+    if node.kind != codes.INTEGER:
         return 0, 0
     bits = node.arrow_type.bit_width
     if pa.types.is_signed_integer(node.arrow_type):
@@ -250,13 +257,13 @@ def _digits(node: Node) -> tuple[int, int]:
     return (-1 if node.arrow_type == pa.float32() else 0), 0
 
 
-def _beside_bytes(nodes: list[Node], node: Node) -> int:
+def _overhead_bytes(nodes: list[Node], node: Node) -> int:
     """Return what an item's size counts of a value beside its content."""
     parent = nodes[node.parent]
-    if parent.kind == st.SET:
+    if parent.kind == codes.SET:
         return 0
-    name_bytes = len(node.name.encode()) if parent.kind == st.STRUCT else 0
-    is_key = parent.kind == st.MAP and node is not parent.children[0]
+    name_bytes = len(node.name.encode()) if parent.kind == codes.STRUCT else 0
+    is_key = parent.kind == codes.MAP and node is not parent.children[0]
     return name_bytes + (ELEMENT_BYTES if parent.number and not is_key else 0)
 
 
@@ -266,7 +273,7 @@ def _lookup(nodes: list[Node], hashes: list[int]) -> npt.NDArray[np.int64]:
         size *= 2
     slots = np.full(size, -1, np.int64)
     for node in nodes[1:]:
-        if nodes[node.parent].kind == st.STRUCT:
+        if nodes[node.parent].kind == codes.STRUCT:
             slot = ((hashes[node.number] >> HASH_HIGH_BITS) + node.parent) & (size - 1)
             while slots[slot] >= 0:
                 slot = (slot + 1) & (size - 1)

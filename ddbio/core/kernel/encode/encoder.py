@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from ddbio.core.batch_size import batch_bytes
-from ddbio.core.kernel.encode import state as st
+from ddbio.core.kernel.encode import codes
 from ddbio.core.kernel.encode.fields import plain_fields
-from ddbio.core.kernel.encode.keys import key_rules
 from ddbio.core.kernel.encode.load import Loader, TooLargeError, allocate
-from ddbio.core.kernel.encode.plan import compile_tables, plan_program
 from ddbio.core.kernel.encode.printing import print_rows
+from ddbio.core.kernel.encode.program import compile_tables, plan_program
+from ddbio.core.kernel.encode.rules import key_rules
 from ddbio.core.kernel.memory import PAD
 from ddbio.core.number import canonical_number
 from ddbio.core.schema.arrow import name_of_field
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
     import pyarrow as pa
 
-    from ddbio.core.kernel.encode.keys import KeyRule
+    from ddbio.core.kernel.encode.rules import KeyRule
 
 PIECE_BYTES = 2 << 20
 """Columns are encoded this much at a time, so that what is laid out and printed stays in the processor's caches."""
@@ -74,9 +74,9 @@ class KernelEncoder:
         """How much of it was ever written to: memory that was not is none yet."""
 
     @property
-    def kept_bytes(self) -> int:
+    def retained_bytes(self) -> int:
         """Return how much memory is kept for the next batch."""
-        return self._touched + self._loader.kept_bytes
+        return self._touched + self._loader.retained_bytes
 
     def print_batch(self, batch: pa.RecordBatch, first_row: int = 0) -> Printed:
         """Return the printed rows, back to back, and the refused ones.
@@ -115,29 +115,29 @@ class KernelEncoder:
                 return
             row = first_row + start
             printed.offsets[start + 1] = at
-            message = self._message(row, st.LARGE, -1, batch_bytes(rows))[1]
+            message = self._message(row, codes.LARGE, -1, batch_bytes(rows))[1]
             printed.refused.append(Refused(row, "", "item_size", message))
             return
         # As much as the rows before let expect, so that what is printed moves once.
         expected = at * len(printed.sizes) // start if start else 0
-        self._make_room(at, _AHEAD * (expected - at) + loader.room + n_rows * self._frame_bytes + PAD)
+        self._ensure_space(at, _AHEAD * (expected - at) + loader.output_bytes + n_rows * self._frame_bytes + PAD)
         n_refused = print_rows(self._tables, work, self._out[at:], n_rows)
         np.add(work.ends, at, out=printed.offsets[start + 1 : start + n_rows + 1])
         printed.sizes[start : start + n_rows] = work.sizes
-        for place, rule, node, entry in work.refusals.reshape(-1, st.REFUSAL_WIDTH)[:n_refused].tolist():
+        for place, rule, node, entry in work.refusals.reshape(-1, codes.REFUSAL_WIDTH)[:n_refused].tolist():
             row = first_row + start + place
             name, message = self._message(row, rule, node, entry)
             printed.refused.append(Refused(row, self._path(rule, node, entry), name, message))
 
-    def _make_room(self, at: int, n_bytes: int) -> None:
-        """Grow what is printed to, so that so many bytes have room behind what is there."""
+    def _ensure_space(self, at: int, n_bytes: int) -> None:
+        """Grow the output, so that so many bytes fit behind what is there."""
         if len(self._out) < at + n_bytes:
             grown = allocate(at + n_bytes)
             grown[:at] = self._out[:at]
             self._out = grown
 
     def _path(self, rule: int, node: int, entry: int) -> str:
-        if rule == st.NO_KEY:
+        if rule == codes.NO_KEY:
             return list(self._keys)[entry - 1]
         return self._program.nodes[node].path if node >= 0 else ""
 
@@ -149,28 +149,28 @@ class KernelEncoder:
 
     def _explain(self, rule: int, node: int, entry: int) -> tuple[str, str]:  # noqa: C901, PLR0911 - one line a rule
         match rule:
-            case st.PREPARED:
+            case codes.PREPARED:
                 return self._loader.messages[node, entry]
-            case st.NOT_A_NUMBER:
+            case codes.NOT_A_NUMBER:
                 return "number", self._number_message(node, entry)
-            case st.NO_KEY:
+            case codes.NO_KEY:
                 return "key_missing", "the key is missing: every item needs it"
-            case st.EMPTY_KEY:
+            case codes.EMPTY_KEY:
                 return "key_empty", f"{self._rule(node).owner} is empty: DynamoDB takes no empty key"
-            case st.LONG_KEY:
+            case codes.LONG_KEY:
                 return "key_length", self._rule(node).length_message
-            case st.LARGE:
-                return "item_size", f"the item has {entry:,} bytes, DynamoDB takes {st.MAX_ITEM_BYTES:,}"
-            case st.DEEP:
-                return "depth", f"it is nested deeper than {st.MAX_DEPTH} levels"
-            case st.EMPTY_SET:
+            case codes.LARGE:
+                return "item_size", f"the item has {entry:,} bytes, DynamoDB takes {codes.MAX_ITEM_BYTES:,}"
+            case codes.DEEP:
+                return "depth", f"it is nested deeper than {codes.MAX_DEPTH} levels"
+            case codes.EMPTY_SET:
                 return "empty_set", "the set is empty: make it null, or a list"
-            case st.NULL_IN_SET:
+            case codes.NULL_IN_SET:
                 return "null_in_set", "the set has a null: DynamoDB's sets hold values only"
-            case st.NAME if (node, entry) in self._loader.messages:
+            case codes.NAME if (node, entry) in self._loader.messages:
                 return self._loader.messages[node, entry]
-            case st.NAME:
-                return "name", f"an attribute's name has 1 to {st.MAX_NAME_BYTES:,} bytes"
+            case codes.NAME:
+                return "name", f"an attribute's name has 1 to {codes.MAX_NAME_BYTES:,} bytes"
         what = "an element is twice in the set" if self._program.nodes[node].is_set else "a name is twice in the map"
         return "duplicate", what
 

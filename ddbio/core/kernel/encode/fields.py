@@ -1,6 +1,6 @@
-"""Bring any Arrow schema to fields that DynamoDB has a type for, and its arrays to fewer layouts.
+"""Map any Arrow schema to fields that DynamoDB has a type for; write dates and times as texts or counts, exactly.
 
-Refuses what DynamoDB has no exact form for.
+Types without an exact form in DynamoDB are refused, calendar intervals among them.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from ddbio.core.kernel.encode.times import form_of, is_time, refuse_interval, scale_of
 from ddbio.core.schema.arrow import (
     DDB_TYPE,
     RESCUE_FIELD,
@@ -99,80 +99,114 @@ def _as_set(each: pa.Field[Any]) -> pa.Field[Any]:
     return each.with_metadata({**(each.metadata or {}), DDB_TYPE: tag.encode()})  # type: ignore[dict-item] # stubs
 
 
-def plain_array(array: Any) -> Any:
-    """Return the array without extension, dictionary, run ends, views and fixed sizes."""
-    while True:
-        arrow_type = array.type
-        if isinstance(arrow_type, pa.BaseExtensionType):
-            array = array.storage
-        elif pa.types.is_dictionary(arrow_type):
-            array = _taken(array.dictionary, array.indices)
-        elif pa.types.is_run_end_encoded(arrow_type):
-            entries = np.arange(array.offset, array.offset + len(array))
-            array = _taken(array.values, pa.array(np.searchsorted(array.run_ends, entries, side="right")))
-        elif pa.types.is_fixed_size_list(arrow_type):
-            return _without_fixed_size(array)
-        elif pa.types.is_list_view(arrow_type) or pa.types.is_large_list_view(arrow_type):
-            return _without_view(array)
-        else:
-            return array
+_EXPONENTS = {"s": 0, "ms": 3, "us": 6, "ns": 9}
+_DAY_MULTIPLES = {"d": 1, "s": 86_400, "ms": 86_400_000}
+_LONGEST_COUNT = 19
 
 
-def take_rows(batch: pa.RecordBatch, rows: npt.NDArray[np.int64]) -> pa.RecordBatch:
-    """Return rows of a batch in an order, of the same schema."""
-    try:
-        return batch.take(pa.array(rows, pa.int64()))
-    except pa.ArrowNotImplementedError:
-        # pyarrow 25 takes nothing from views, nor from run ends, wherever they are; it joins slices of them.
-        firsts = np.flatnonzero(np.diff(rows, prepend=rows[:1] - 2) != 1)
-        runs = [(int(run[0]), len(run)) for run in np.split(rows, firsts[1:])] if len(rows) else [(0, 0)]
-        columns = [pa.concat_arrays([column.slice(*run) for run in runs]) for column in batch.columns]
-        return pa.RecordBatch.from_arrays(columns, schema=batch.schema)
+def is_time(arrow_type: Any) -> bool:
+    """Return whether Arrow keeps the type as a date, a time of day, a moment or a duration."""
+    return (pa.types.is_temporal(arrow_type) and not pa.types.is_interval(arrow_type)) or pa.types.is_duration(
+        arrow_type
+    )
 
 
-def _taken(values: Any, places: Any) -> Any:
-    plain = plain_array(values)
-    # pyarrow 25 takes nothing from views.
-    if pa.types.is_string_view(plain.type):
-        plain = plain.cast(pa.large_string())
-    elif pa.types.is_binary_view(plain.type):
-        plain = plain.cast(pa.large_binary())
-    return plain.take(places)
+def form_of(arrow_type: Any, options: Any) -> str:
+    """Return the form that the options ask for: ``iso`` or a unit."""
+    if pa.types.is_timestamp(arrow_type):
+        return str(options.timestamps)
+    if pa.types.is_date(arrow_type):
+        return str(options.dates)
+    return str(options.durations if pa.types.is_duration(arrow_type) else options.times)
 
 
-def _without_fixed_size(array: Any) -> Any:
-    # The cast of pyarrow 25 loses the texts of views.
-    size = array.type.list_size
-    offsets = size * np.arange(len(array) + 1)
-    return _lists(offsets, array.values.slice(size * array.offset, offsets[-1]), array.is_null())
+def scale_of(arrow_type: Any, options: Any) -> int:
+    """Return how many decimal places the count of the column's unit has in the asked unit; negative for zeros."""
+    form = form_of(arrow_type, options)
+    if form == "iso" or pa.types.is_date(arrow_type):
+        return 0
+    return _EXPONENTS[arrow_type.unit] - _EXPONENTS[form]
 
 
-def _without_view(array: Any) -> Any:
-    lengths = np.where(array.is_valid(), array.sizes, 0)
-    return _lists(_ends_of(lengths), _gathered(array.values, array.offsets.to_numpy(), lengths), array.is_null())
+def time_array(array: Any, options: Any) -> Any:
+    """Return texts or counts for an array of dates or times, any other array as it is."""
+    given = array.type
+    if not is_time(given):
+        return array
+    form = form_of(given, options)
+    if form != "iso":
+        return _counts(array, form)
+    if pa.types.is_timestamp(given):
+        if given.tz is not None:
+            array = array.cast(pa.timestamp(given.unit, "UTC"))
+        return pc.replace_substring(array.cast(pa.string()), " ", "T")
+    if pa.types.is_duration(given):
+        return pc.binary_join_element_wise("PT", *_seconds(array.cast(pa.int64()), _EXPONENTS[given.unit]), "S", "")
+    return array.cast(pa.date32() if pa.types.is_date(given) else given).cast(pa.string())
 
 
-def without_hidden(array: Any, offsets: npt.NDArray[np.int64], values: Any) -> tuple[npt.NDArray[np.int64], Any]:
-    """Return the offsets and the values of a list or map, or its keys, without what lies under its nulls."""
-    lengths = np.where(array.is_valid(), np.diff(offsets), 0)
-    return _ends_of(lengths), _gathered(values, offsets[:-1], lengths)
+def _counts(array: Any, form: str) -> Any:
+    given = array.type
+    if pa.types.is_date(given):
+        days = array.cast(pa.date32()).cast(pa.int32()).cast(pa.int64())
+        return pc.multiply_checked(days, _DAY_MULTIPLES[form])
+    return array.cast(pa.int32()).cast(pa.int64()) if pa.types.is_time32(given) else array.cast(pa.int64())
 
 
-def _lists(offsets: npt.NDArray[np.int64], values: Any, mask: Any) -> Any:
-    places: Any = pa.array(offsets)
-    return pa.LargeListArray.from_arrays(places, values, mask=mask)
+def _seconds(counts: Any, places: int) -> list[Any]:
+    """Return the sign, and the digits before and behind the point, of counts of 10^-``places``."""
+    whole = counts.cast(pa.decimal128(_LONGEST_COUNT, 0))
+    sign = pc.if_else(pc.less(counts, pa.scalar(0)), "-", "")
+    digits = pc.utf8_lpad(pc.abs(whole).cast(pa.string()), places + 1, "0")
+    if not places:
+        return [sign, digits]
+    return [sign, pc.utf8_slice_codeunits(digits, 0, -places), ".", pc.utf8_slice_codeunits(digits, -places)]
 
 
-def _ends_of(lengths: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
-    return np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)])
+def refuse_interval(path: str, arrow_type: Any) -> None:
+    """Raise SchemaError if the type is a calendar interval."""
+    if pa.types.is_interval(arrow_type):
+        raise SchemaError(f"{path}: an Arrow {arrow_type} has months and days of no fixed length: write text instead")
 
 
-def _gathered(values: Any, starts: npt.NDArray[Any], lengths: npt.NDArray[Any]) -> Any:
-    """Return so many values from each start on, one stretch after the other."""
-    # pyarrow 25 loses the texts of extensions that are views, and cannot make nothing of every type.
-    plain = plain_array(values)
-    if not lengths.any():
-        return plain.slice(0, 0)
-    views: Any = pa.LargeListViewArray
-    places = [pa.array(each, pa.int64()) for each in (np.where(lengths, starts, 0), lengths)]
-    return views.from_arrays(*places, plain).flatten()
+_PER_SECOND = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
+_DAY_SECONDS = 86_400
+# The first day of the year 0 and the last of the year 9999: years between have four digits.
+_FIRST_DAY, _LAST_DAY = -719_528, 2_932_896
+_INT64 = np.iinfo(np.int64)
+
+
+def unfit_times(array: Any, options: Any) -> tuple[list[int], str]:
+    """Return which entries have no form, and what to tell of them; none, where the array holds no times."""
+    given = array.type
+    if not is_time(given) or pa.types.is_duration(given) or not len(array):
+        return [], ""
+    counts: npt.NDArray[np.int64] = _raw_counts(array)
+    unfit = np.zeros(len(array), np.bool_)
+    if pa.types.is_date64(given):
+        unfit = counts % (_DAY_SECONDS * _PER_SECOND["ms"]) != 0
+    if form_of(given, options) == "iso":
+        first, last = _range(given)
+        unfit |= (counts < first) | (counts > last)
+    return (np.flatnonzero(unfit).tolist(), _message(given)) if unfit.any() else ([], "")
+
+
+def _message(given: Any) -> str:
+    if pa.types.is_time(given):
+        return "it is no time of a day"
+    what = "no whole day within" if pa.types.is_date(given) else "not within"
+    return f"it is {what} the years 0000 to 9999"
+
+
+def _raw_counts(array: Any) -> Any:
+    is_short = pa.types.is_date32(array.type) or pa.types.is_time32(array.type)
+    return array.view(pa.int32() if is_short else pa.int64()).fill_null(0).to_numpy().astype(np.int64, copy=False)
+
+
+def _range(given: Any) -> tuple[int, int]:
+    if pa.types.is_date32(given):
+        return _FIRST_DAY, _LAST_DAY
+    per_day = _DAY_SECONDS * _PER_SECOND["ms" if pa.types.is_date64(given) else given.unit]
+    if pa.types.is_time(given):
+        return 0, per_day - 1
+    return max(_FIRST_DAY * per_day, int(_INT64.min)), min((_LAST_DAY + 1) * per_day - 1, int(_INT64.max))

@@ -1,10 +1,10 @@
-"""Check and weigh DynamoDB JSON that is spelled as the encoder spells it, so that a row's text is printed as it stands.
+"""Check columns of DynamoDB JSON whose text is what the encoder would print, so that it can be copied.
 
-Refuses what the plain reference has to read: white space, other spellings, escapes in names, and whatever DynamoDB
-would not take.
+Input is a column of texts. Output is each text's span, size and keys. White space, other spellings, escapes in names
+and values that DynamoDB would not take are left to the plain reference (``rules``).
 """
 
-# Compiled code has neither exceptions nor objects.
+# Compiled code has neither exceptions nor tables of functions.
 # ruff: noqa: C901, PLR0911, PLR0912, PLR0915
 
 from __future__ import annotations
@@ -15,28 +15,21 @@ import numpy as np
 
 from ddbio.core.capacity import CONTAINER_BYTES, ELEMENT_BYTES
 from ddbio.core.kernel.base64 import decoded_length, is_base64
-from ddbio.core.kernel.cache import inner, loop
-from ddbio.core.kernel.encode.state import ABSENT, BAD, MAX_DEPTH, MAX_NAME_BYTES, RAW_WORDS, VALUE
-from ddbio.core.kernel.encode.text import has_twice
+from ddbio.core.kernel.codes import TAGS, L, N, S
+from ddbio.core.kernel.encode.codes import ABSENT, BAD, MAX_DEPTH, MAX_NAME_BYTES, RAW_WORDS, VALUE
+from ddbio.core.kernel.encode.printing import has_duplicates
+from ddbio.core.kernel.jit import inner, loop
 from ddbio.core.kernel.memory import load64, out_of_line, peek, pointers, poke
 from ddbio.core.kernel.number import is_canonical, parse_number
-from ddbio.core.kernel.skip import (
-    CLOSE_ARRAY,
-    CLOSE_OBJECT,
-    COLON,
-    COMMA,
-    OPEN_ARRAY,
-    OPEN_OBJECT,
-)
-from ddbio.core.kernel.state import TAGS, L, N, S
-from ddbio.core.kernel.text import BACKSLASH, QUOTE, hash_bytes, hash_text, same_text, text_end
+from ddbio.core.kernel.skip import CLOSE_ARRAY, CLOSE_OBJECT, COLON, COMMA, OPEN_ARRAY, OPEN_OBJECT
+from ddbio.core.kernel.text import BACKSLASH, QUOTE, hash_text, hash_text_plainly, same_text, text_end
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     import numpy.typing as npt
 
-    from ddbio.core.kernel.encode.keys import KeyRule
+    from ddbio.core.kernel.encode.rules import KeyRule
 
 MAX_NAMES = 1 << 10
 """Each name is compared to those before it in its object: rows with more names are read by the reference."""
@@ -90,7 +83,7 @@ class Checker(NamedTuple):
     levels: npt.NDArray[np.int64]
     """For each open container where its names begin, or that it has none."""
     marks: npt.NDArray[np.int64]
-    twice: npt.NDArray[np.int64]
+    duplicate_slots: npt.NDArray[np.int64]
     digits: npt.NDArray[np.uint8]
 
 
@@ -122,7 +115,7 @@ def make_checker(nodes: Mapping[str, int], rules: Mapping[str, KeyRule]) -> tupl
     for number, name in enumerate(dict.fromkeys([*nodes, *rules])):
         encoded, rule = name.encode(), rules.get(name)
         key = (-1, 0, 0) if rule is None else (TAGS.index(rule.tag), rule.bit, rule.longest)
-        hashed = int(np.uint64(hash_bytes(encoded)).astype(np.int64))
+        hashed = int(np.uint64(hash_text_plainly(encoded)).astype(np.int64))
         entries.append([hashed, len(names), len(encoded), nodes.get(name, -1), *key])
         names += encoded
         places[name] = number * KNOWN_WIDTH
@@ -140,7 +133,7 @@ def make_checker(nodes: Mapping[str, int], rules: Mapping[str, KeyRule]) -> tupl
         seen=np.empty(MAX_NAMES, np.uint64),
         levels=np.empty(MAX_DEPTH + 1, np.int64),
         marks=np.empty(MAX_ELEMENTS, np.int64),
-        twice=np.empty(_SLOTS, np.int64),
+        duplicate_slots=np.empty(_SLOTS, np.int64),
         digits=np.empty(_DIGITS_ROOM, np.uint8),
     )
     return checker, places
@@ -174,27 +167,27 @@ def _check_texts(t: Any, c: Any, mask: int, column: Any) -> Any:
         span = peek(t.words, word)
         place = span >> 32
         stop = place + (span & 0xFFFFFFFF)
-        end, weight, keys = _walk(t, c, place, (depth, is_members, key, row, mask))
+        end, size, keys = _walk(t, c, place, (depth, is_members, key, row, mask))
         if end != stop:
             poke(t.others, n_others, row)
             n_others += 1
             continue
         if is_members:
             poke(t.words, word, (place + 1) << 32 | (stop - place - _BRACES))
-            if weight == 0:
+            if size == 0:
                 # No attribute: each has a name.
                 poke(t.states, row, ABSENT)
-        poke(t.words, word + 1, weight)
+        poke(t.words, word + 1, size)
         poke(t.words, word + 2, keys)
     return n_others
 
 
 @inner
 def _walk(t: Any, c: Any, place: int, within: Any) -> Any:
-    """Return the place after a text, its weight and its keys; a negative place if the reference has to read it."""
+    """Return the place after a text, its size and its keys; a negative place if the reference has to read it."""
     data = t.data
     first_depth, is_members, known, row, mask = within
-    depth, n_names, weight, keys = 0, 0, 0, 0
+    depth, n_names, size, keys = 0, 0, 0, 0
     poke(c.levels, 0, 0 if is_members else _ROOT)
     if is_members:
         if peek(data, place) != OPEN_OBJECT:
@@ -220,14 +213,14 @@ def _walk(t: Any, c: Any, place: int, within: Any) -> Any:
                     return _FAILED, 0, 0
             poke(c.seen, n_names, hashed)
             n_names += 1
-            weight += length
+            size += length
             place = stop + 2
             if depth == 0:
                 known = _find(t, c, start, length, np.int64(hashed), mask)
                 if known >= 0 and not _take_over(t, c, known, row):
                     return _FAILED, 0, 0
         if depth > 0:
-            weight += ELEMENT_BYTES
+            size += ELEMENT_BYTES
         rule = peek(c.entries, known + KNOWN_TAG) if depth == 0 and known >= 0 else -1
         head = load64(data, place)
         if head in (_NULL_HEAD, _BOOL_HEAD):
@@ -235,7 +228,7 @@ def _walk(t: Any, c: Any, place: int, within: Any) -> Any:
             is_true = tail & _FIVE_BYTES == _TRUE_TAIL
             if rule >= 0 or not (is_true or (head == _BOOL_HEAD and tail & _SIX_BYTES == _FALSE_TAIL)):
                 return _FAILED, 0, 0
-            weight += 1
+            size += 1
             place += 13 if is_true else 14
         elif head & _AROUND_LETTER == _LETTER_HEAD:
             tag = np.int64(_LETTER_TAGS[np.int64(head >> _LETTER_BITS & _BYTE)])
@@ -245,7 +238,7 @@ def _walk(t: Any, c: Any, place: int, within: Any) -> Any:
                 opening = OPEN_ARRAY if tag == L else OPEN_OBJECT
                 if peek(data, place + 5) != opening or first_depth + depth >= MAX_DEPTH:
                     return _FAILED, 0, 0
-                weight += CONTAINER_BYTES
+                size += CONTAINER_BYTES
                 place += 6
                 if peek(data, place) != (CLOSE_ARRAY if tag == L else CLOSE_OBJECT):
                     depth += 1
@@ -255,10 +248,10 @@ def _walk(t: Any, c: Any, place: int, within: Any) -> Any:
             elif tag < 0 or peek(data, place + 5) != QUOTE:
                 return _FAILED, 0, 0
             else:
-                place, own = _weigh(data, place + 6, tag, c.digits)
+                place, own = _text_size(data, place + 6, tag, c.digits)
                 if place < 0:
                     return _FAILED, 0, 0
-                weight += own
+                size += own
                 if rule >= 0:
                     if tag != N and (own == 0 or own > peek(c.entries, known + KNOWN_LONGEST)):
                         return _FAILED, 0, 0
@@ -270,15 +263,15 @@ def _walk(t: Any, c: Any, place: int, within: Any) -> Any:
             tag = np.int64(_LETTER_TAGS[np.int64(head >> _LETTER_BITS & _BYTE)])
             if head & _AROUND_SET != _SET_HEAD or tag < 0 or tag >= L or rule >= 0:
                 return _FAILED, 0, 0
-            place, own = _weigh_set(data, c, place + 7, tag)
+            place, own = _set_size(data, c, place + 7, tag)
             if place < 0:
                 return _FAILED, 0, 0
-            weight += own
+            size += own
         # A value has ended: close what closes with it.
         while True:
             first_name = peek(c.levels, depth)
             if first_name == _ROOT:
-                return place, weight, keys
+                return place, size, keys
             byte = peek(data, place)
             place += 1
             if byte == COMMA:
@@ -286,7 +279,7 @@ def _walk(t: Any, c: Any, place: int, within: Any) -> Any:
             if byte != (CLOSE_OBJECT if first_name >= 0 else CLOSE_ARRAY):
                 return _FAILED, 0, 0
             if depth == 0:
-                return place, weight, keys
+                return place, size, keys
             if first_name >= 0:
                 n_names = first_name
             depth -= 1
@@ -324,7 +317,7 @@ def _take_over(t: Any, c: Any, known: int, row: int) -> Any:
 
 
 @inner
-def _weigh(data: Any, place: int, tag: int, digits: Any) -> Any:
+def _text_size(data: Any, place: int, tag: int, digits: Any) -> Any:
     """Return the place after the text that begins at ``place``, and what it counts; a negative place if it is unfit."""
     stop = text_end(data, place)
     length = stop - place
@@ -377,17 +370,17 @@ def _behind_escapes(data: Any, place: int, stop: int) -> Any:
 
 
 @inner
-def _weigh_set(data: Any, c: Any, place: int, tag: int) -> Any:
-    """Return the place after the set whose first element is at ``place``, and what it counts, as ``_weigh`` does."""
-    count, weight = 0, 0
+def _set_size(data: Any, c: Any, place: int, tag: int) -> Any:
+    """Return the place after the set that begins at ``place``, and its size, or a negative place if it is unfit."""
+    count, size = 0, 0
     while True:
         if peek(data, place) != QUOTE or count == MAX_ELEMENTS:
             return _FAILED, 0
         start = place + 1
-        place, own = _weigh(data, start, tag, c.digits)
+        place, own = _text_size(data, start, tag, c.digits)
         if place < 0 or (tag == N and not is_canonical(data, start, place - 1)):
             return _FAILED, 0
-        weight += own
+        size += own
         # One spelling a text: what differs as it is printed differs.
         poke(c.marks, count, start << 32 | (place - 1 - start))
         count += 1
@@ -397,6 +390,6 @@ def _weigh_set(data: Any, c: Any, place: int, tag: int) -> Any:
             continue
         if byte != CLOSE_ARRAY or peek(data, place) != CLOSE_OBJECT:
             return _FAILED, 0
-        if count > 1 and has_twice(data, 0, c.marks, 0, count, c.twice):
+        if count > 1 and has_duplicates(data, 0, c.marks, 0, count, c.duplicate_slots):
             return _FAILED, 0
-        return place + 1, weight
+        return place + 1, size

@@ -1,7 +1,7 @@
-"""Keep a node for every path of attributes: its name, the types and digits of its values, what followed it.
+"""Record what inference sees: a node for every path of attributes, with its name, types and digits.
 
-Nodes and the texts of their names stand in arrays that Python makes larger when a walk has no room left. Refuses to
-keep the names of a map beyond so many: its other values have one node together.
+Nodes and the texts of their names stand in arrays that Python enlarges when the walk needs more space. Only so many
+names of one map are recorded: its other values share one node.
 """
 
 # Compiled code has neither exceptions nor tables of functions.
@@ -14,12 +14,44 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from ddbio.core.kernel.cache import inner
-from ddbio.core.kernel.decode.member import inside_value
+from ddbio.core.kernel.base64 import is_base64
+from ddbio.core.kernel.codes import (
+    BOOL,
+    ERROR,
+    NULL,
+    SS,
+    STATE_LENGTH,
+    TAGS,
+    UNESCAPED,
+    B,
+    L,
+    M,
+    N,
+)
+from ddbio.core.kernel.decode.attributes import inside_value
+from ddbio.core.kernel.jit import inlined, inner
 from ddbio.core.kernel.memory import copy32, load64, out_of_line, peek, poke
-from ddbio.core.kernel.skip import COLON, OPEN_ARRAY, OPEN_OBJECT, read_tag, remember_name
-from ddbio.core.kernel.state import BOOL, ERROR, NULL, SIDE, SS, STATE_LENGTH, TAGS, L, M
-from ddbio.core.kernel.text import BACKSLASH, HASH_HIGH_BITS, QUOTE, hash_text, read_text, same_text, skip_blank
+from ddbio.core.kernel.number import MINUS, POINT, ZERO, parse_number, read_digits, unscaled
+from ddbio.core.kernel.skip import (
+    CLOSE_ARRAY,
+    COLON,
+    COMMA,
+    OPEN_ARRAY,
+    OPEN_OBJECT,
+    read_literal,
+    read_tag,
+    remember_name,
+)
+from ddbio.core.kernel.text import (
+    BACKSLASH,
+    HASH_HIGH_BITS,
+    QUOTE,
+    hash_text,
+    read_text,
+    same_text,
+    skip_blank,
+    text_end,
+)
 from ddbio.core.schema.shape import MAX_STRUCT_FIELDS
 
 ELEMENTS, OTHERS = -1, -2
@@ -42,7 +74,7 @@ NODE_WIDTH: Final = 32
 PREFIX_BYTES: Final = 32
 """A name is predicted if it, and what JSON has around it, are no longer."""
 
-_BESIDE_NAME = len('"":{"')
+_AROUND_NAME = len('"":{"')
 _HIGH_BITS = np.uint64(HASH_HIGH_BITS)
 _FIRST_PRINTED = ord(" ")
 _FOUR_BYTES = 0xFFFFFFFF
@@ -86,9 +118,9 @@ def find_path(walk: Any, place: int, context: int, instance: int, sizes: Any) ->
         place = skip_blank(data, place)
         if peek(data, place) != QUOTE:
             return 0, -ERROR
-    side = state[SIDE]
+    side = state[UNESCAPED]
     start, length, after = read_text(data, place + 1, state)
-    state[SIDE] = side
+    state[UNESCAPED] = side
     if after < 0:
         return 0, -ERROR
     value = hash_text(data, start, length)
@@ -180,7 +212,7 @@ def _add_member(walk: Any, context: int, start: int, length: int, value: int) ->
     for step in range(0, length, PREFIX_BYTES):
         copy32(walk.texts, place + step, data, start + step)
     state[TEXTS] = place + length
-    if length + _BESIDE_NAME > PREFIX_BYTES:
+    if length + _AROUND_NAME > PREFIX_BYTES:
         return node
     prefix = record
     poke(walk.prefixes, prefix, QUOTE)
@@ -192,8 +224,8 @@ def _add_member(walk: Any, context: int, start: int, length: int, value: int) ->
         poke(walk.prefixes, prefix + 1 + index, byte)
     for index in range(4):
         poke(walk.prefixes, prefix + 1 + length + index, (_CLOSE_OF_NAME >> 8 * index) & 0xFF)
-    poke(nodes, record + PREFIX_LENGTH, length + _BESIDE_NAME)
-    poke(nodes, record + PREFIX_MASK, (1 << (length + _BESIDE_NAME)) - 1)
+    poke(nodes, record + PREFIX_LENGTH, length + _AROUND_NAME)
+    poke(nodes, record + PREFIX_MASK, (1 << (length + _AROUND_NAME)) - 1)
     return node
 
 
@@ -202,9 +234,9 @@ def other_type(walk: Any, place: int, record: int, sizes: Any) -> Any:
     """Return the type that begins at ``place``, and where its content does; it is expected the next time."""
     out_of_line()
     data, nodes, state = walk.data, walk.nodes, walk.state
-    side = state[SIDE]
+    side = state[UNESCAPED]
     tag, place = read_tag(data, place - 1, state)
-    state[SIDE] = side
+    state[UNESCAPED] = side
     if place < 0:
         return -1, -ERROR
     if tag not in (BOOL, NULL):
@@ -222,3 +254,124 @@ def other_type(walk: Any, place: int, record: int, sizes: Any) -> Any:
         poke(nodes, record + TAG_MASK, _OPENING_MASKS[tag])
         poke(nodes, record + TAG_LENGTH, _OPENING_LENGTHS[tag])
     return tag, place
+
+
+_SURE_DIGITS = 18
+_MOST_DIGITS_OF_INT64 = 19
+_MOST = np.uint64(1 << 63)
+
+
+@inlined
+def skip_string(data: Any, place: int, state: Any) -> Any:
+    """Return the place after a text whose quote is passed, or a negative status."""
+    stop = text_end(data, place)
+    if peek(data, stop) == QUOTE:
+        return stop + 1
+    return _skip_escaped(data, place, state)
+
+
+@inner
+def _skip_escaped(data: Any, place: int, state: Any) -> Any:
+    out_of_line()
+    side = state[UNESCAPED]
+    _, _, place = read_text(data, place, state)
+    state[UNESCAPED] = side
+    return place if place >= 0 else -ERROR
+
+
+@inlined
+def observe_number(walk: Any, place: int, record: int) -> Any:
+    """Return the place after a number whose quote is passed, its digits counted, or a negative status."""
+    data, nodes = walk.data, walk.nodes
+    first = place + (peek(data, place) == MINUS)
+    _, stop = read_digits(data, first)
+    whole = stop - first
+    byte = peek(data, stop)
+    if 0 < whole <= _SURE_DIGITS:
+        has_zero = peek(data, first) == ZERO
+        if byte == QUOTE and (whole == 1 or not has_zero):
+            if whole - has_zero > peek(nodes, record + WHOLE):
+                poke(nodes, record + WHOLE, whole - has_zero)
+            return stop + 1
+        if byte == POINT and (whole == 1 or not has_zero):
+            _, end = read_digits(data, stop + 1)
+            scale = end - stop - 1
+            if 0 < scale <= _SURE_DIGITS and peek(data, end) == QUOTE and peek(data, end - 1) != ZERO:
+                if whole - has_zero > peek(nodes, record + WHOLE):
+                    poke(nodes, record + WHOLE, whole - has_zero)
+                if scale > peek(nodes, record + SCALE):
+                    poke(nodes, record + SCALE, scale)
+                poke(nodes, record + IS_WIDE, 1)
+                return end + 1
+    return _observe_any_number(walk, place, record)
+
+
+@inner
+def _observe_any_number(walk: Any, place: int, record: int) -> Any:
+    """Count the digits of a number of any spelling."""
+    out_of_line()
+    data, nodes, state, digits = walk.data, walk.nodes, walk.state, walk.digits
+    side = state[UNESCAPED]
+    start, length, place = read_text(data, place, state)
+    state[UNESCAPED] = side
+    if place < 0:
+        return -ERROR
+    is_number, negative, count, point = parse_number(data, start, start + length, digits)
+    if not is_number:
+        return -ERROR
+    if count == 0:
+        return place
+    if point > peek(nodes, record + WHOLE):
+        poke(nodes, record + WHOLE, point)
+    if count - point > peek(nodes, record + SCALE):
+        poke(nodes, record + SCALE, count - point)
+    is_wide = count > point or point > _MOST_DIGITS_OF_INT64
+    if not is_wide:
+        _, magnitude = unscaled(digits, count, point, 0)
+        is_wide = magnitude > _MOST or (magnitude == _MOST and not negative)
+    if is_wide:
+        poke(nodes, record + IS_WIDE, 1)
+    return place
+
+
+@inner
+def observe_rare(walk: Any, place: int, record: int, tag: int) -> Any:
+    """Return the place after a content that is neither text nor number, map nor list, or a negative status."""
+    out_of_line()
+    data, state = walk.data, walk.state
+    if tag in (BOOL, NULL):
+        place = skip_blank(data, place)
+        literal = read_literal(data, place)
+        return -ERROR if literal < 0 or (tag == NULL and literal == 0) else place + 5 - literal
+    if tag == B:
+        return _skip_binary(data, place, state)
+    place = skip_blank(data, place)
+    if peek(data, place) == CLOSE_ARRAY:
+        return place + 1
+    while True:
+        if peek(data, place) != QUOTE:
+            return -ERROR
+        place += 1
+        if tag - SS == N:
+            place = observe_number(walk, place, record)
+        elif tag - SS == B:
+            place = _skip_binary(data, place, state)
+        else:
+            place = skip_string(data, place, state)
+        if place < 0:
+            return place
+        place = skip_blank(data, place)
+        byte = peek(data, place)
+        if byte == CLOSE_ARRAY:
+            return place + 1
+        if byte != COMMA:
+            return -ERROR
+        place = skip_blank(data, place + 1)
+
+
+@inner
+def _skip_binary(data: Any, place: int, state: Any) -> Any:
+    side = state[UNESCAPED]
+    start, length, place = read_text(data, place, state)
+    state[UNESCAPED] = side
+    return place if place >= 0 and is_base64(data, start, length) else -ERROR

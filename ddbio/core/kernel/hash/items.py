@@ -1,10 +1,10 @@
-"""Hash items where they lie in DynamoDB JSON, whatever their shape: no schema, no columns, no object per value.
+"""Hash the items of DynamoDB JSON, whatever their shape: no schema, no columns, no object per value.
 
-Refuses what the plain reference has to decide: text that is no DynamoDB JSON, a name that comes again, and more depth
-or names than there is room for.
+Text that is no DynamoDB JSON, a duplicate name, and more levels or names than the buffers hold are left to the plain
+reference.
 """
 
-# Compiled code has neither exceptions nor objects.
+# Compiled code has neither exceptions nor tables of functions.
 # ruff: noqa: C901, PLR0911, PLR0912, PLR0913, PLR0915, PLR0917
 
 from __future__ import annotations
@@ -16,8 +16,9 @@ import numpy.typing as npt
 
 from ddbio.core.digest import ELEMENT_KEY, INDEX, ITEM, NAME, START
 from ddbio.core.kernel.base64 import decode_base64, decoded_length, is_base64
-from ddbio.core.kernel.cache import inner, loop
-from ddbio.core.kernel.hash.hashing import (
+from ddbio.core.kernel.codes import BOOL, ERROR, EXPORT, NULL, SS, TAGS, UNESCAPED, UNESCAPED_END, L, M, N, S
+from ddbio.core.kernel.framing import enter_document, leave_document
+from ddbio.core.kernel.hash.mixing import (
     BLOCK_BYTES,
     NOT_A_NUMBER,
     absorb,
@@ -27,6 +28,7 @@ from ddbio.core.kernel.hash.hashing import (
     text_number,
     word_number,
 )
+from ddbio.core.kernel.jit import inner, loop
 from ddbio.core.kernel.memory import load64, peek, pointers
 from ddbio.core.kernel.number import MAX_SHORT_DIGITS, MINUS, POINT, power_of_ten, read_digits
 from ddbio.core.kernel.skip import (
@@ -39,7 +41,6 @@ from ddbio.core.kernel.skip import (
     read_literal,
     read_tag,
 )
-from ddbio.core.kernel.state import BOOL, ERROR, EXPORT, ITEMS, NULL, SIDE, SIDE_END, SS, TAGS, L, M, N, S
 from ddbio.core.kernel.text import QUOTE, read_text, skip_blank
 
 MAX_LEVELS = 32
@@ -60,7 +61,7 @@ class Work(NamedTuple):
     digits: npt.NDArray[np.uint8]
 
 
-class Room(NamedTuple):
+class Buffers(NamedTuple):
     """Hold what a walk needs beside its data."""
 
     lanes: npt.NDArray[np.uint64]
@@ -69,9 +70,9 @@ class Room(NamedTuple):
     digits: npt.NDArray[np.uint8]
 
 
-def make_room() -> Room:
+def make_buffers() -> Buffers:
     """Return room for the deepest item, and the one with the most names, that a walk does not refuse."""
-    return Room(
+    return Buffers(
         lanes=np.empty(LANES * MAX_LEVELS, np.uint64),
         frames=np.empty(FRAMES * MAX_LEVELS, np.int64),
         names=np.empty(MAX_NAMES, np.uint64),
@@ -87,16 +88,12 @@ _LETTER_TAGS = np.full(256, -1, np.int8)
 for _number_of_type, _tag in enumerate(TAGS):
     if len(_tag) == 1:
         _LETTER_TAGS[ord(_tag)] = _number_of_type
-_FIVE_BYTES = np.uint64(0xFFFFFFFFFF)
 _LONE = -1
 """In place of a type: what holds one attribute value, whose key is known."""
 
-_ITEM_NAME = np.uint64(int.from_bytes(b'Item"', "little"))
-_ITEMS_NAME = np.uint64(int.from_bytes(b"Items", "little"))
-
 
 @inner
-def short_tag(data: Any, place: int, state: Any) -> Any:
+def read_short_tag(data: Any, place: int, state: Any) -> Any:
     """Return what ``read_tag`` returns, with a short way for tags of one letter and no white space."""
     word = load64(data, place)
     tag = np.int64(_LETTER_TAGS[np.int64(word >> np.uint64(8) & np.uint64(0xFF))])
@@ -126,7 +123,7 @@ def _hash_text(data: Any, place: int, tag: int, left: Any, right: Any, digits: A
     """Return the hash of a text that is legal for a type, and the place after it."""
     if peek(data, place) != QUOTE:
         return left, right, -ERROR
-    side = state[SIDE]
+    side = state[UNESCAPED]
     start, length, place = read_text(data, place + 1, state)
     if place < 0:
         return left, right, place
@@ -136,17 +133,17 @@ def _hash_text(data: Any, place: int, tag: int, left: Any, right: Any, digits: A
             return left, right, -ERROR
         left, right = absorb(left, right, low, high)
         left, right = finish(left, right, last)
-        state[SIDE] = side
+        state[UNESCAPED] = side
         return left, right, place
     if tag != S:
-        size, target = decoded_length(data, start, length), state[SIDE]
-        if size < 0 or not is_base64(data, start, length) or target + size > state[SIDE_END]:
+        size, target = decoded_length(data, start, length), state[UNESCAPED]
+        if size < 0 or not is_base64(data, start, length) or target + size > state[UNESCAPED_END]:
             return left, right, -ERROR
         decode_base64(data, target, data, start, size)
         start, length = target, size
     left, right = absorb_bytes(left, right, data, start, start + length, start + length + BLOCK_BYTES)
     left, right = finish(left, right, last_of(length, tag + 1))
-    state[SIDE] = side
+    state[UNESCAPED] = side
     return left, right, place
 
 
@@ -188,13 +185,13 @@ def _hash_name(data: Any, place: int, state: Any) -> Any:
     """Return the key of a name and the place of its value."""
     if peek(data, place) != QUOTE:
         return _ZERO, _ZERO, -ERROR
-    side = state[SIDE]
+    side = state[UNESCAPED]
     start, length, place = read_text(data, place + 1, state)
     if place < 0:
         return _ZERO, _ZERO, place
     left, right = absorb_bytes(_LEFT_START, _RIGHT_START, data, start, start + length, start + length + BLOCK_BYTES)
     left, right = finish(left, right, last_of(length, NAME))
-    state[SIDE] = side
+    state[UNESCAPED] = side
     place = skip_blank(data, place)
     if peek(data, place) != COLON:
         return left, right, -ERROR
@@ -250,7 +247,7 @@ def _hash_values(w: Any, place: int) -> Any:
             frames[FRAMES * depth + 1] += 1
         if peek(data, place) != OPEN_OBJECT:
             return -ERROR, 0
-        tag, place = short_tag(data, skip_blank(data, place + 1), state)
+        tag, place = read_short_tag(data, skip_blank(data, place + 1), state)
         if place < 0:
             return place, 0
         if tag < L:
@@ -300,47 +297,6 @@ def _hash_values(w: Any, place: int) -> Any:
             depth -= 1
 
 
-@inner
-def enter_document(data: Any, place: int, framing: int) -> Any:
-    """Return the place of the first item of a document, or of the end of a page without items."""
-    if framing == ITEMS:
-        return place
-    if peek(data, place) != OPEN_OBJECT:
-        return -ERROR
-    place = skip_blank(data, place + 1)
-    if peek(data, place) != QUOTE:
-        return -ERROR
-    if load64(data, place + 1) & _FIVE_BYTES != (_ITEM_NAME if framing == EXPORT else _ITEMS_NAME):
-        return -ERROR
-    place += 6
-    if framing != EXPORT:
-        if peek(data, place) != QUOTE:
-            return -ERROR
-        place += 1
-    place = skip_blank(data, place)
-    if peek(data, place) != COLON:
-        return -ERROR
-    place = skip_blank(data, place + 1)
-    if framing == EXPORT:
-        return place
-    return skip_blank(data, place + 1) if peek(data, place) == OPEN_ARRAY else -ERROR
-
-
-@inner
-def leave_document(data: Any, place: int, framing: int) -> Any:
-    """Return the place after a document whose last item has ended, and after what is blank."""
-    if framing != ITEMS:
-        place = skip_blank(data, place)
-        if framing != EXPORT:
-            if peek(data, place) != CLOSE_ARRAY:
-                return -ERROR
-            place = skip_blank(data, place + 1)
-        if peek(data, place) != CLOSE_OBJECT:
-            return -ERROR
-        place += 1
-    return skip_blank(data, place)
-
-
 @loop
 def hash_documents(work: Any, framing: int, stop: int) -> Any:
     """Return how many items there are, or -1, and the two words, high first, of the sum of their hashes.
@@ -353,7 +309,7 @@ def hash_documents(work: Any, framing: int, stop: int) -> Any:
 @inner
 def _hash_documents(w: Any, framing: int, stop: int) -> Any:
     data, state, lanes = w.data, w.state, w.lanes
-    place = skip_blank(data, state[SIDE_END])
+    place = skip_blank(data, state[UNESCAPED_END])
     count, high, low = 0, _ZERO, _ZERO
     while place < stop:
         place = enter_document(data, place, framing)

@@ -1,23 +1,62 @@
-"""Read the DynamoDB JSON that text columns hold, and check it as the printing loop checks columns.
+"""Say what keys have to be, and check the DynamoDB JSON of text columns in plain Python.
 
-Refuses, with a RefusedValueError, what DynamoDB would not take.
+The printing loop checks columns by the same rules. ``RefusedValueError`` says which rule a value breaks.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from ddbio.core.attribute import check_item, check_value
 from ddbio.core.capacity import item_size_bytes
-from ddbio.core.kernel.encode import state as st
+from ddbio.core.kernel.encode import codes
 from ddbio.core.number import canonical_number
 from ddbio.core.schema.arrow import SETS
 from ddbio.core.text.json_text import compact_json, parse_json
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
-    from ddbio.core.kernel.encode.keys import KeyRule
+    from ddbio.core.table_description import IndexKey
+
+INDEX_BIT: Final = 4
+"""What an index key adds to the keys seen in a row; no row needs it."""
+
+
+class KeyRule(NamedTuple):
+    """Hold what one attribute has to be."""
+
+    tag: str
+    bit: int
+    longest: int
+    index_name: str
+
+    @property
+    def owner(self) -> str:
+        """Return whose key it is, for a message."""
+        return f"the key of index {self.index_name!r}" if self.index_name else "the key"
+
+    @property
+    def length_message(self) -> str:
+        """Return what to tell of a key that is too long."""
+        return f"{self.owner} has more than {self.longest:,} bytes"
+
+    def type_message(self, tag: str) -> str:
+        """Return what to tell of a key of another type."""
+        return f"{self.owner} is {tag}, the table's is {self.tag}"
+
+
+def key_rules(keys: Mapping[str, str], index_keys: Iterable[IndexKey]) -> dict[str, KeyRule]:
+    """Return the rule of each key attribute; of several indexes' the one that allows the fewest bytes."""
+    rules = {
+        name: KeyRule(tag, 1 << number, codes.MAX_KEY_BYTES[number], "")
+        for number, (name, tag) in enumerate(keys.items())
+    }
+    for key in index_keys:
+        known = rules.get(key.name, KeyRule(key.tag, INDEX_BIT, key.longest_bytes + 1, ""))
+        if key.longest_bytes < known.longest:
+            rules[key.name] = known._replace(longest=key.longest_bytes, index_name=key.index)
+    return rules
 
 
 class RefusedValueError(Exception):
@@ -33,7 +72,7 @@ class Parsed(NamedTuple):
     """Hold what a text comes to: JSON that is ready to print, its size, and which keys it has."""
 
     text: bytes
-    weight: int
+    size: int
     keys: int
     names: list[str]
 
@@ -102,8 +141,8 @@ def _check_limits(value: dict[str, Any], depth: int) -> None:
         if len(set(texts)) < len(texts):
             raise RefusedValueError("duplicate", "an element is twice in the set")
     elif tag in {"L", "M"}:
-        if depth >= st.MAX_DEPTH:
-            raise RefusedValueError("depth", f"it is nested deeper than {st.MAX_DEPTH} levels")
+        if depth >= codes.MAX_DEPTH:
+            raise RefusedValueError("depth", f"it is nested deeper than {codes.MAX_DEPTH} levels")
         if tag == "M":
             for name in content:
                 _check_name(name)
@@ -112,5 +151,5 @@ def _check_limits(value: dict[str, Any], depth: int) -> None:
 
 
 def _check_name(name: str) -> None:
-    if not 1 <= len(name.encode()) <= st.MAX_NAME_BYTES:
-        raise RefusedValueError("name", f"an attribute's name has 1 to {st.MAX_NAME_BYTES:,} bytes")
+    if not 1 <= len(name.encode()) <= codes.MAX_NAME_BYTES:
+        raise RefusedValueError("name", f"an attribute's name has 1 to {codes.MAX_NAME_BYTES:,} bytes")

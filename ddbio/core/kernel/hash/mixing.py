@@ -1,7 +1,4 @@
-"""Mix words, bytes and numbers into the two lanes of a hash, as ``digest`` defines it.
-
-Refuses text that is no number of DynamoDB's.
-"""
+"""Mix words, bytes and numbers into the two halves of a hash, as ``core.digest`` defines it."""
 
 from __future__ import annotations
 
@@ -13,7 +10,7 @@ from numba import types
 from numba.extending import intrinsic
 
 from ddbio.core.digest import BLOCK, FINAL, LEAST_EXPONENT, N
-from ddbio.core.kernel.cache import inlined, inner
+from ddbio.core.kernel.jit import inlined, inner
 from ddbio.core.kernel.memory import load64, out_of_line, peek
 from ddbio.core.kernel.number import parse_number, unscaled
 

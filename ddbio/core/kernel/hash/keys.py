@@ -1,4 +1,7 @@
-"""Hash bytes to 64 bits by XXH64 with seed 0, the same on every machine and in every release; refuses nothing."""
+"""Hash the keys of rows to 64 bits by XXH64 with seed 0, the same on every machine and in every release.
+
+Numbers are hashed in canonical form, which is printed here; text that is no number is refused.
+"""
 
 from __future__ import annotations
 
@@ -6,9 +9,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from ddbio.core.kernel.cache import inner, loop
-from ddbio.core.kernel.encode.text import put
-from ddbio.core.kernel.memory import load64, peek, pointers, poke
+from ddbio.core.kernel.jit import inner, loop
+from ddbio.core.kernel.memory import copy_bytes, load64, peek, pointers, poke
+from ddbio.core.kernel.number import canonicalise_number, print_decimal128
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -54,7 +57,7 @@ def _stripes(data: Any, place: int, stop: int) -> Any:
 
 
 @inner
-def hash_bytes(data: Any, place: int, stop: int) -> Any:
+def xxh64(data: Any, place: int, stop: int) -> Any:
     """Return the hash of some bytes."""
     size = stop - place
     value = _PRIME_5
@@ -106,5 +109,35 @@ def _hash_keys(data: Any, contents: Any, tags: Any, at: int, hashes: Any) -> Non
                 for index in range(4):
                     poke(data, stop + 1 + index, size >> (8 * index) & 0xFF)
                 stop += PREFIX_BYTES
-            stop = put(data, stop, data, place, size)
-        hashes[row] = hash_bytes(data, at, stop)
+            stop = copy_bytes(data, stop, data, place, size)
+        hashes[row] = xxh64(data, at, stop)
+
+
+_DIGITS_ROOM = 64
+
+
+@loop
+def print_decimals(words: Any, scale: int, out: Any, ends: Any) -> None:
+    """Print numbers of two words, low first, over ten to the power of ``scale``; fill in where each one ends."""
+    digits = np.zeros(_DIGITS_ROOM, np.uint8)
+    at = 0
+    for row in range(len(ends)):
+        at, _ = print_decimal128(out, at, np.int64(words[2 * row]), np.int64(words[2 * row + 1]), scale, digits)
+        ends[row] = at
+
+
+@loop
+def print_numbers(data: Any, offsets: Any, out: Any, ends: Any) -> Any:
+    """Print numbers given as texts, and fill in where each one ends; return the first that is none, else -1.
+
+    An entry without text has none.
+    """
+    digits = np.zeros(_DIGITS_ROOM, np.uint8)
+    at = 0
+    for row in range(len(offsets) - 1):
+        if offsets[row + 1] > offsets[row]:
+            at, _ = canonicalise_number(out, at, data, offsets[row], offsets[row + 1] - offsets[row], digits)
+            if at < 0:
+                return row
+        ends[row] = at
+    return -1

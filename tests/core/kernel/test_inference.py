@@ -15,7 +15,7 @@ from mutation import mutate
 from observation import assert_same_shape
 from own_process import BOTH_BUILDS, assert_dies_at_the_guard_page, assert_fails_a_check, assert_writes
 
-from ddbio.core.kernel.decode import observer
+from ddbio.core.kernel.decode import inference as observer
 from ddbio.core.text.json_text import compact_json
 
 CORPUS = sorted((Path(__file__).parent / "corpus").glob("*.json"), key=lambda path: path.name)

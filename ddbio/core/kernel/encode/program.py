@@ -1,4 +1,4 @@
-"""Compile a schema to the program that prints a row: its nodes, steps and constant texts; refuses to look at data."""
+"""Compile a schema to the program that prints a row: its nodes, steps and constant texts."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from ddbio.core.kernel.encode import state as st
-from ddbio.core.kernel.encode.keys import INDEX_BIT
+from ddbio.core.kernel.encode import codes
+from ddbio.core.kernel.encode.rules import INDEX_BIT
 from ddbio.core.schema.arrow import SETS, is_float, name_of_field, tag_of_field
 from ddbio.core.text.json_text import compact_json
 from ddbio.errors import SchemaError
@@ -20,11 +20,18 @@ from ddbio.errors import SchemaError
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from ddbio.core.kernel.encode.keys import KeyRule
+    from ddbio.core.kernel.encode.rules import KeyRule
 
 _NARROW_SCALE = 100
-_OPENINGS = {st.STRUCT: '{"M":{', st.MAP: '{"M":{', st.LIST: '{"L":[', st.BOOLEAN: '{"BOOL":'}
-_ENDINGS = {st.STRUCT: "}},", st.MAP: "}},", st.LIST: "]},", st.BOOLEAN: "},", st.RAW: ",", st.MEMBERS: ","}
+_OPENINGS = {codes.STRUCT: '{"M":{', codes.MAP: '{"M":{', codes.LIST: '{"L":[', codes.BOOLEAN: '{"BOOL":'}
+_ENDINGS = {
+    codes.STRUCT: "}},",
+    codes.MAP: "}},",
+    codes.LIST: "]},",
+    codes.BOOLEAN: "},",
+    codes.RAW: ",",
+    codes.MEMBERS: ",",
+}
 _WIDTH = 32
 
 
@@ -52,12 +59,12 @@ class Node:
     @property
     def is_set(self) -> bool:
         """Return whether it holds one of the three sets."""
-        return self.tag in SETS and self.kind == st.LIST
+        return self.tag in SETS and self.kind == codes.LIST
 
     @property
     def name_text(self) -> str:
         """Return the member's name as JSON writes it, and what follows it."""
-        named = self.place == "member" and self.kind != st.MEMBERS
+        named = self.place == "member" and self.kind != codes.MEMBERS
         return f"{compact_json(name_of_field(self.field))}:" if named else ""
 
     @property
@@ -65,7 +72,7 @@ class Node:
         """Return what stands before the content of a value."""
         if self.place == "element":
             return '"'
-        if self.kind in {st.RAW, st.MEMBERS}:
+        if self.kind in {codes.RAW, codes.MEMBERS}:
             return self.name_text
         opening = f'{{"{self.tag}":[' if self.is_set else _OPENINGS.get(self.kind, f'{{"{self.tag}":"')
         return self.name_text + opening
@@ -76,9 +83,9 @@ class Node:
         return '",' if self.place == "element" else _ENDINGS.get(self.kind, '"},')
 
     @property
-    def weight(self) -> int:
+    def fixed_size(self) -> int:
         """Return what each value adds to an item's size beside its content."""
-        name = len(name_of_field(self.field).encode()) if self.place == "member" and self.kind != st.MEMBERS else 0
+        name = len(name_of_field(self.field).encode()) if self.place == "member" and self.kind != codes.MEMBERS else 0
         return name + (self.depth > 1 and self.place != "element")
 
 
@@ -96,7 +103,7 @@ class Tables(NamedTuple):
     tail_length: npt.NDArray[np.int64]
     null: npt.NDArray[np.int64]
     null_length: npt.NDArray[np.int64]
-    weight: npt.NDArray[np.int64]
+    fixed_size: npt.NDArray[np.int64]
     scale: npt.NDArray[np.int64]
     depth: npt.NDArray[np.int64]
     key: npt.NDArray[np.int64]
@@ -139,54 +146,60 @@ def plan_program(fields: Iterable[pa.Field[Any]], rules: Mapping[str, KeyRule], 
         _number(column, 0, program.nodes, counter)
         _check_key(column, rules)
         _emit(column, program.steps)
-    program.steps.append((st.END, 0, 0))
+    program.steps.append((codes.END, 0, 0))
     for node in program.nodes:
         node.scale = scales.get(node.path, node.scale)
     return program._replace(n_spaces=counter[0] + 1)
 
 
 def _node(each: pa.Field[Any], path: str, depth: int, place: str) -> Node:
-    if place == "member" and not 1 <= len(name_of_field(each).encode()) <= st.MAX_NAME_BYTES:
-        raise SchemaError(f"{path[:60]!r}: an attribute's name has 1 to {st.MAX_NAME_BYTES:,} bytes: rename the field")
+    if place == "member" and not 1 <= len(name_of_field(each).encode()) <= codes.MAX_NAME_BYTES:
+        raise SchemaError(
+            f"{path[:60]!r}: an attribute's name has 1 to {codes.MAX_NAME_BYTES:,} bytes: rename the field"
+        )
     arrow_type: Any = each.type
     tag = tag_of_field(each)
     node = Node(each, path, _kind(tag, arrow_type), tag, depth, place)
     match node.kind:
-        case st.STRUCT:
+        case codes.STRUCT:
             members = [arrow_type.field(index) for index in range(arrow_type.num_fields)]
             node.children = [_node(member, f"{path}.{member.name}", depth + 1, "member") for member in members]
-        case st.LIST:
+        case codes.LIST:
             inside = "element" if node.is_set else "value"
             node.children = [_node(arrow_type.field(0), f"{path}[]", depth + 1, inside)]
-        case st.MAP:
+        case codes.MAP:
             value = _node(arrow_type.item_field, f"{path}.*", depth + 1, "value")
-            node.children = [Node(arrow_type.key_field, f"{path}.*", st.KEY, "S", depth + 1, "key"), value]
-        case st.WIDE:
+            node.children = [Node(arrow_type.key_field, f"{path}.*", codes.KEY, "S", depth + 1, "key"), value]
+        case codes.WIDE:
             node.scale = arrow_type.scale
     return node
 
 
 def _kind(tag: str, arrow_type: Any) -> int:
     if tag in SETS or tag == "L":
-        return st.LIST
+        return codes.LIST
     if tag == "M":
-        return st.MAP if pa.types.is_map(arrow_type) else st.STRUCT
+        return codes.MAP if pa.types.is_map(arrow_type) else codes.STRUCT
     if tag != "N":
-        return {"S": st.TEXT, "B": st.BINARY, "BOOL": st.BOOLEAN, "NULL": st.NOTHING, "JSON": st.RAW}.get(
-            tag, st.MEMBERS
-        )
+        return {
+            "S": codes.TEXT,
+            "B": codes.BINARY,
+            "BOOL": codes.BOOLEAN,
+            "NULL": codes.NOTHING,
+            "JSON": codes.RAW,
+        }.get(tag, codes.MEMBERS)
     if pa.types.is_integer(arrow_type):
-        return st.UNSIGNED if arrow_type == pa.uint64() else st.INTEGER
+        return codes.UNSIGNED if arrow_type == pa.uint64() else codes.INTEGER
     if is_float(arrow_type) or not pa.types.is_decimal128(arrow_type):
-        return st.NUMBER
-    return st.WIDE if 0 <= arrow_type.scale <= _NARROW_SCALE else st.NUMBER
+        return codes.NUMBER
+    return codes.WIDE if 0 <= arrow_type.scale <= _NARROW_SCALE else codes.NUMBER
 
 
 def _number(node: Node, space: int, nodes: list[Node], counter: list[int]) -> None:
     node.number, node.space = len(nodes), space
     nodes.append(node)
     inside = space
-    if node.kind in {st.LIST, st.MAP}:
+    if node.kind in {codes.LIST, codes.MAP}:
         counter[0] += 1
         inside = node.inner_space = counter[0]
     for child in node.children:
@@ -196,7 +209,7 @@ def _number(node: Node, space: int, nodes: list[Node], counter: list[int]) -> No
 def _check_key(column: Node, rules: Mapping[str, KeyRule]) -> None:
     name = name_of_field(column.field)
     rule = rules.get(name)
-    if rule is None or column.kind in {st.RAW, st.MEMBERS}:
+    if rule is None or column.kind in {codes.RAW, codes.MEMBERS}:
         return
     if column.tag == rule.tag:
         column.key, column.longest = rule.bit, rule.longest
@@ -212,11 +225,11 @@ def _check_key(column: Node, rules: Mapping[str, KeyRule]) -> None:
 def _emit(node: Node, steps: list[tuple[int, int, int]]) -> None:
     place = len(steps)
     steps.append((node.kind, node.number, place + 1))
-    if node.kind not in {st.STRUCT, st.LIST, st.MAP}:
+    if node.kind not in {codes.STRUCT, codes.LIST, codes.MAP}:
         return
     for child in node.children:
         _emit(child, steps)
-    ending = {st.STRUCT: st.STRUCT_END, st.LIST: st.LIST_END, st.MAP: st.MAP_END}[node.kind]
+    ending = {codes.STRUCT: codes.STRUCT_END, codes.LIST: codes.LIST_END, codes.MAP: codes.MAP_END}[node.kind]
     steps.append((ending, node.number, place + 1))
     steps[place] = (node.kind, node.number, len(steps))
 
@@ -251,7 +264,7 @@ def compile_tables(program: Program, n_keys: int, prefix: bytes, suffix: bytes) 
         tail_length=_words(tails[1]),
         null=_words(nulls[0]),
         null_length=_words(nulls[1]),
-        weight=_words(node.weight for node in nodes),
+        fixed_size=_words(node.fixed_size for node in nodes),
         scale=_words(node.scale for node in nodes),
         depth=_words(node.depth for node in nodes),
         key=_words(node.key for node in nodes),

@@ -1,18 +1,22 @@
-"""Plan and fill the buffers of a record batch from what a scan has kept; refuses nothing: the scan has decided."""
+"""Make Arrow arrays from the slots of a scan.
+
+``plan_output`` counts entries and bytes, ``fill_output`` fills the buffers, ``Assembly`` wraps them as arrays without
+a copy. No value is refused here: the scan has checked all.
+"""
 
 # Compiled code has neither exceptions nor tables of functions.
 # ruff: noqa: C901, PLR0913, PLR0917
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+import pyarrow as pa
 
+from ddbio.core.kernel import codes
 from ddbio.core.kernel.base64 import decode_base64, decoded_length
-from ddbio.core.kernel.cache import inner, loop
-from ddbio.core.kernel.memory import PAD, copy32, load64, out_of_line, peek, pointers, poke
-from ddbio.core.kernel.state import (
+from ddbio.core.kernel.codes import (
     BINARY,
     BOOLEAN,
     DECIMAL,
@@ -29,6 +33,15 @@ from ddbio.core.kernel.state import (
     ROWS,
     STRUCT,
 )
+from ddbio.core.kernel.jit import inner, loop
+from ddbio.core.kernel.memory import PAD, copy32, load64, out_of_line, peek, pointers, poke
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import numpy.typing as npt
+
+    from ddbio.core.kernel.decode.tables import Node
 
 _ONES = np.uint64(0x0101010101010101)
 _TO_BITS = np.uint64(0x0102040810204080)
@@ -207,3 +220,101 @@ def _fill_binary(output: Any, offsets: Any, plan: Any, node: int, work: Any) -> 
             decode_base64(output, target, work.data, source, size)
             target += size
     poke(offsets, at + length, target - start)
+
+
+@loop
+def spread_texts(rows: Any, lengths: Any, offsets: Any, bits: Any) -> None:
+    """Fill the offsets and the validity of a column of which some rows, in their order, have a text.
+
+    ``bits`` are zeros, and cover all rows of ``offsets``.
+    """
+    at, total = 0, 0
+    for index in range(len(rows)):
+        row = peek(rows, index)
+        for before in range(at, row + 1):
+            poke(offsets, before, total)
+        at = row + 1
+        total += peek(lengths, index)
+        poke(bits, row >> 3, peek(bits, row >> 3) | 1 << (row & 7))
+    for before in range(at, len(offsets)):
+        poke(offsets, before, total)
+
+
+_OFFSET_BYTES = 4
+
+
+class RowTexts(NamedTuple):
+    """Hold the texts of some rows, one behind the other."""
+
+    rows: npt.NDArray[np.int64]
+    lengths: npt.NDArray[np.int64]
+    data: npt.NDArray[np.uint8]
+
+
+class Assembly:
+    """Build the arrays of one record batch.
+
+    Parameters
+    ----------
+    plan
+        A row per node, as the loops planned it.
+    """
+
+    def __init__(self, plan: npt.NDArray[np.int64], output: pa.Buffer) -> None:
+        self._plan = plan.reshape(-1, codes.PLAN_WIDTH).tolist()
+        self._output = output
+
+    def array(self, node: Node) -> Any:
+        """Return the column of a node."""
+        length, n_valid, bits, first, second, n_bytes = self._plan[node.number]
+        n_null = length - n_valid
+        cut = self._output.slice
+        validity = cut(bits, (length + 7) // 8) if n_null else None
+        match node.kind:
+            case codes.TEXT | codes.NUMBER_TEXT | codes.JSON | codes.BINARY | codes.NOTHING:
+                buffers = [validity, cut(first, (length + 1) * _OFFSET_BYTES), cut(second, n_bytes)]
+            case codes.INTEGER:
+                buffers = [validity, cut(first, length * 8)]
+            case codes.DECIMAL:
+                buffers = [validity, cut(first, length * 16)]
+            case codes.BOOLEAN:
+                buffers = [validity, cut(first, (length + 7) // 8)]
+            case _:
+                return self._container(node, length, validity, n_null)
+        array: Any = pa.Array.from_buffers(node.stored_type, length, buffers, n_null)
+        if node.stored_type is node.arrow_type:
+            return array
+        return _cast(array, node.arrow_type)
+
+    def _container(self, node: Node, length: int, validity: Any, n_null: int) -> Any:
+        children = [self.array(child) for child in node.children]
+        if node.kind == codes.STRUCT:
+            return pa.Array.from_buffers(node.arrow_type, length, [validity], n_null, children=children)
+        first = self._plan[node.number][codes.PLAN_FIRST]
+        offsets = self._output.slice(first, (length + 1) * _OFFSET_BYTES)
+        if node.kind == codes.MAP:
+            entries = pa.StructArray.from_arrays(
+                [children[1], children[0]], fields=[node.arrow_type.key_field, node.arrow_type.item_field]
+            )
+            return pa.Array.from_buffers(node.arrow_type, length, [validity, offsets], n_null, children=[entries])
+        stored = pa.list_(node.arrow_type.field(0))
+        array: Any = pa.Array.from_buffers(stored, length, [validity, offsets], n_null, children=children)
+        return _cast(array, node.arrow_type)
+
+
+def _cast(array: Any, arrow_type: pa.DataType) -> Any:
+    if array.type == arrow_type:
+        return array
+    # Rounded once to a double, then to a float, as Python does.
+    return array.cast(pa.float64()).cast(arrow_type) if arrow_type == pa.float32() else array.cast(arrow_type)
+
+
+def row_texts(texts: Sequence[RowTexts], length: int) -> Any:
+    """Return a string column of ``length`` rows, null but for the given ones."""
+    if not sum(len(each.rows) for each in texts):
+        return pa.nulls(length, pa.string())
+    rows, lengths, data = texts[0] if len(texts) == 1 else map(np.concatenate, zip(*texts, strict=True))
+    offsets, bits = np.empty(length + 1, np.int32), np.zeros((length + 7) // 8, np.uint8)
+    spread_texts(rows, lengths, offsets, bits)
+    buffers: list[pa.Buffer | None] = [pa.py_buffer(bits.data), pa.py_buffer(offsets.data), pa.py_buffer(data.data)]
+    return pa.Array.from_buffers(pa.string(), length, buffers, length - len(rows))

@@ -1,4 +1,4 @@
-"""Name the numbers that the printing loop and Python exchange: steps, states, rules; holds no logic."""
+"""Number what the printing loop and Python exchange: steps, states of values, reasons of refusals, limits."""
 
 from __future__ import annotations
 
@@ -15,7 +15,9 @@ STRUCT, STRUCT_END, LIST, LIST_END, MAP, KEY, MAP_END, END = range(10, 18)
 RAW_WORDS: Final = 3
 
 # Why a row is refused.
-FINE, PREPARED, NOT_A_NUMBER, NO_KEY, EMPTY_KEY, LONG_KEY, LARGE, DEEP, EMPTY_SET, NULL_IN_SET, TWICE, NAME = range(12)
+FINE, PREPARED, NOT_A_NUMBER, NO_KEY, EMPTY_KEY, LONG_KEY, LARGE, DEEP, EMPTY_SET, NULL_IN_SET, DUPLICATE, NAME = range(
+    12
+)
 REFUSAL_WIDTH: Final = 4
 
 # https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/Constraints.html#limits-items

@@ -1,6 +1,6 @@
-"""Weigh the scanned items by DynamoDB's rule, as ``core.capacity`` does, by what the scan keeps of their values.
+"""Compute the size of scanned items by DynamoDB's rule, as ``core.capacity`` does.
 
-Only what has no column of its own, JSON text and misfits, is walked. Checks nothing again.
+Sizes come from the slots of the scan. Only what has no column of its own, JSON text and misfits, is walked again.
 """
 
 # Compiled code has neither exceptions nor tables of functions.
@@ -14,11 +14,7 @@ import numpy as np
 
 from ddbio.core.capacity import CONTAINER_BYTES, ELEMENT_BYTES
 from ddbio.core.kernel.base64 import decoded_length
-from ddbio.core.kernel.cache import inner, loop
-from ddbio.core.kernel.memory import out_of_line, peek, pointers, poke
-from ddbio.core.kernel.number import MINUS, NINE, ZERO
-from ddbio.core.kernel.skip import CLOSE_ARRAY, CLOSE_OBJECT, COMMA, read_literal, read_tag
-from ddbio.core.kernel.state import (
+from ddbio.core.kernel.codes import (
     BINARY,
     BOOL,
     BOOLEAN,
@@ -26,6 +22,7 @@ from ddbio.core.kernel.state import (
     DONE,
     INTEGER,
     JSON,
+    JSON_TO_CANONICALISE,
     MAP,
     MISFIT_KIND,
     MISFIT_NAME_LENGTH,
@@ -38,15 +35,18 @@ from ddbio.core.kernel.state import (
     NUMBER_TEXT,
     ROWS,
     SET,
-    SIDE,
     SS,
     STRUCT,
-    TEXT_OF_VALUE,
+    UNESCAPED,
     L,
     M,
     N,
     S,
 )
+from ddbio.core.kernel.jit import inner, loop
+from ddbio.core.kernel.memory import out_of_line, peek, pointers, poke
+from ddbio.core.kernel.number import MINUS, NINE, ZERO
+from ddbio.core.kernel.skip import CLOSE_ARRAY, CLOSE_OBJECT, COMMA, read_literal, read_tag
 from ddbio.core.kernel.text import read_text, skip_blank
 
 _EXPONENTS = (ord("e"), ord("E"))
@@ -58,20 +58,20 @@ _POWERS = np.array([100**pairs for pairs in range(_MAX_PAIRS)], np.uint64)
 
 
 @loop
-def measure(tables: Any, work: Any, owners: Any, owner_place: Any) -> Any:
+def add_item_sizes(tables: Any, work: Any, owners: Any, owner_place: Any) -> Any:
     """Add the bytes of all values of each row to its size, which knows of its NULLs; return how it ended.
 
     ``owners`` has room for the row of each element, ``owner_place`` says where those of each list space begin.
     """
     n_nodes = len(tables.kind)
-    return _measure_rows(pointers(tables), pointers(work), owners, owner_place, n_nodes)
+    return _add_row_sizes(pointers(tables), pointers(work), owners, owner_place, n_nodes)
 
 
 @inner
-def _measure_rows(tables: Any, work: Any, owners: Any, owner_place: Any, n_nodes: int) -> Any:
+def _add_row_sizes(tables: Any, work: Any, owners: Any, owner_place: Any, n_nodes: int) -> Any:
     sizes = work.sizes
     for node in range(1, n_nodes):
-        kind, space, beside = tables.kind[node], tables.space[node], tables.beside_bytes[node]
+        kind, space, beside = tables.kind[node], tables.space[node], tables.overhead_bytes[node]
         if kind <= MAP and kind != SET:
             beside += CONTAINER_BYTES
         valid_place, value_place = work.valid_place[node], work.value_place[node]
@@ -102,14 +102,14 @@ def _measure_rows(tables: Any, work: Any, owners: Any, owner_place: Any, n_nodes
                 else:
                     size = _span_bytes(work.data, value >> 32, value & _LENGTH_MASK, kind)
             poke(sizes, row, peek(sizes, row) + beside + size)
-    return _measure_misfits(tables, work)
+    return _add_misfit_sizes(tables, work)
 
 
 @inner
-def _measure_misfits(tables: Any, work: Any) -> Any:
+def _add_misfit_sizes(tables: Any, work: Any) -> Any:
     out_of_line()
     for entry in range(0, work.state[MISFITS] * MISFIT_WIDTH, MISFIT_WIDTH):
-        if peek(work.misfits, entry + MISFIT_KIND) == TEXT_OF_VALUE:
+        if peek(work.misfits, entry + MISFIT_KIND) == JSON_TO_CANONICALISE:
             continue
         row, node = peek(work.misfits, entry + MISFIT_ROW), peek(work.misfits, entry + MISFIT_NODE)
         name_bytes = tables.name_length[node] if node >= 0 else peek(work.misfits, entry + MISFIT_NAME_LENGTH)
@@ -195,9 +195,9 @@ def _value_bytes(data: Any, place: int, levels: Any, state: Any) -> Any:
     out_of_line()
     total, depth, in_map = 0, 0, 0
     while True:
-        side = state[SIDE]
+        side = state[UNESCAPED]
         tag, place = read_tag(data, skip_blank(data, place + 1), state)
-        state[SIDE] = side
+        state[UNESCAPED] = side
         if place < 0:
             return place
         is_open = False
@@ -241,9 +241,9 @@ def _value_bytes(data: Any, place: int, levels: Any, state: Any) -> Any:
 @inner
 def _read(data: Any, place: int, state: Any) -> Any:
     """Return where the text at ``place`` begins, its length and the place after it, for as long as no other is read."""
-    side = state[SIDE]
+    side = state[UNESCAPED]
     start, length, place = read_text(data, place + 1, state)
-    state[SIDE] = side
+    state[UNESCAPED] = side
     return start, length, place
 
 

@@ -1,7 +1,7 @@
-"""Print lines of text Ion, as exports have them, as lines of DynamoDB JSON; refuses spellings that exports rarely hold.
+"""Convert lines of Amazon Ion text, as exports have them, to lines of DynamoDB JSON.
 
-What is refused is the plain reference's to judge. A number is printed in the service's own spelling; whether names
-are twice in a struct, base64 is whole and text is UTF-8 is for whoever decodes the lines.
+Numbers are printed in canonical form. A line with a rare spelling is refused and left to the plain reference.
+Duplicate names, base64 and UTF-8 are checked by whoever decodes the printed lines.
 """
 
 # Compiled code has neither exceptions nor tables of functions.
@@ -13,22 +13,200 @@ from typing import Any
 
 import numpy as np
 
-from ddbio.core.kernel.cache import inner, loop
-from ddbio.core.kernel.ion.parts import (
-    FULL,
-    REFUSED,
-    SPACE,
-    is_end,
-    print_blob,
-    print_decimal,
-    print_name,
-    print_text,
-    skip_spaces,
+from ddbio.core.kernel.jit import inner, loop
+from ddbio.core.kernel.memory import copy32, load64, out_of_line, peek, poke, special32
+from ddbio.core.kernel.number import (
+    LONGEST_NUMBER,
+    MINUS,
+    NINE,
+    PLUS,
+    POINT,
+    ZERO,
+    is_canonical,
+    parse_number,
+    print_number,
 )
-from ddbio.core.kernel.memory import copy32, load64, peek, poke
-from ddbio.core.kernel.number import LONGEST_NUMBER, MINUS, NINE, ZERO
-from ddbio.core.kernel.skip import CLOSE_ARRAY, CLOSE_OBJECT, COMMA, OPEN_ARRAY, OPEN_OBJECT, read_literal
-from ddbio.core.kernel.text import QUOTE
+from ddbio.core.kernel.skip import CLOSE_ARRAY, CLOSE_OBJECT, COLON, COMMA, OPEN_ARRAY, OPEN_OBJECT, read_literal
+from ddbio.core.kernel.text import BACKSLASH, QUOTE
+
+FULL, REFUSED = 1, 2
+"""Why printing ends, negated: the room is used up; the line is for the reference."""
+
+SPACE = ord(" ")
+_TAB, _RETURN, _APOSTROPHE, _DOLLAR = ord("\t"), ord("\r"), ord("'"), ord("$")
+_LETTER_D, _LETTER_E, _LOWER_CASE = ord("d"), ord("e"), 32
+_LONGEST_EXPONENT = 16
+_STEP = 32
+
+# Characters of names without quotes and of base64, and the escapes that mean the same in JSON.
+_IS_NAME = np.zeros(256, np.uint8)
+_IS_BASE64 = np.zeros(256, np.uint8)
+for _letter in b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789":
+    _IS_NAME[_letter] = _IS_BASE64[_letter] = 1
+for _letter in b"$_":
+    _IS_NAME[_letter] = 1
+for _letter in b"+/=":
+    _IS_BASE64[_letter] = 1
+_ESCAPES = np.zeros(256, np.uint8)
+for _letter in b'"\\/bfnrtu':
+    _ESCAPES[_letter] = 1
+
+
+@inner
+def skip_spaces(data: Any, place: int) -> Any:
+    """Return the first place that holds no white space; a line's end is none."""
+    while True:
+        byte = peek(data, place)
+        if byte not in (SPACE, _TAB, _RETURN):
+            return place
+        place += 1
+
+
+@inner
+def is_end(data: Any, place: int) -> Any:
+    """Return whether a number or a word has ended here."""
+    return peek(data, place) in (COMMA, CLOSE_OBJECT, CLOSE_ARRAY, SPACE)
+
+
+@inner
+def print_text(data: Any, place: int, out: Any, at: int, limit: int) -> Any:
+    """Print what stands between quotes; return the places behind the closing quote and behind the print."""
+    while True:
+        if at > limit:
+            return -FULL, at
+        step = special32(data, place)
+        copy32(out, at, data, place)
+        place += step
+        at += step
+        if step == _STEP:
+            continue
+        byte = peek(data, place)
+        if byte == QUOTE:
+            return place + 1, at
+        letter = peek(data, place + 1)
+        if byte != BACKSLASH or _ESCAPES[letter] == 0:
+            return -REFUSED, at
+        poke(out, at, byte)
+        poke(out, at + 1, letter)
+        place += 2
+        at += 2
+
+
+@inner
+def print_name(data: Any, place: int, out: Any, at: int, limit: int) -> Any:
+    """Print the name of a field and its colon; return the place of its value, and the one behind the print."""
+    poke(out, at, QUOTE)
+    byte = peek(data, place)
+    if byte == QUOTE:
+        place, at = print_text(data, place + 1, out, at + 1, limit)
+    elif byte == _APOSTROPHE:
+        place, at = _print_quoted(data, place + 1, out, at + 1, limit)
+    else:
+        place, at = _print_bare(data, place, out, at + 1, limit)
+    if place < 0:
+        return place, at
+    place = skip_spaces(data, place)
+    if peek(data, place) != COLON:
+        return -REFUSED, at
+    poke(out, at, QUOTE)
+    poke(out, at + 1, COLON)
+    at += 2
+    return (skip_spaces(data, place + 1) if at <= limit else -FULL), at
+
+
+@inner
+def _print_quoted(data: Any, place: int, out: Any, at: int, limit: int) -> Any:
+    """Print a name that stands between apostrophes; refuse escapes in it."""
+    out_of_line()
+    while at <= limit:
+        byte = peek(data, place)
+        place += 1
+        if byte == _APOSTROPHE:
+            return place, at
+        if byte == BACKSLASH or byte < SPACE:
+            return -REFUSED, at
+        if byte == QUOTE:
+            poke(out, at, BACKSLASH)
+            at += 1
+        poke(out, at, byte)
+        at += 1
+    return -FULL, at
+
+
+@inner
+def _print_bare(data: Any, place: int, out: Any, at: int, limit: int) -> Any:
+    """Print a name that stands without quotes: an identifier, and no number of a symbol."""
+    first = peek(data, place)
+    if ZERO <= first <= NINE or (first == _DOLLAR and ZERO <= peek(data, place + 1) <= NINE):
+        return -REFUSED, at
+    start = place
+    while at <= limit:
+        byte = peek(data, place)
+        if _IS_NAME[byte] == 0:
+            return (place if place > start else -REFUSED), at
+        poke(out, at, byte)
+        place += 1
+        at += 1
+    return -FULL, at
+
+
+@inner
+def print_blob(data: Any, place: int, out: Any, at: int, limit: int) -> Any:
+    """Print the base64 of a blob; return the places behind its braces and behind the print."""
+    while at <= limit:
+        byte = peek(data, place)
+        if _IS_BASE64[byte] == 0:
+            is_end = byte == CLOSE_OBJECT and peek(data, place + 1) == CLOSE_OBJECT
+            return (place + 2 if is_end else -REFUSED), at
+        poke(out, at, byte)
+        place += 1
+        at += 1
+    return -FULL, at
+
+
+@inner
+def print_decimal(data: Any, place: int, out: Any, at: int, digits: Any) -> Any:
+    """Print a decimal in the service's own spelling, which has no exponent and no idle zero."""
+    start, stop = place, at
+    place += peek(data, place) == MINUS
+    _, place = _behind_digits(data, place)
+    if peek(data, place) == POINT:
+        _, place = _behind_digits(data, place + 1)
+    if place - start > LONGEST_NUMBER:
+        return -REFUSED, at
+    for index in range(start, place):
+        poke(out, stop, peek(data, index))
+        stop += 1
+    if peek(out, stop - 1) == POINT:
+        stop -= 1
+    if peek(data, place) | _LOWER_CASE == _LETTER_D:
+        poke(out, stop, _LETTER_E)
+        stop += 1
+        start = place + 1
+        count, place = _behind_digits(data, start + (peek(data, start) in (PLUS, MINUS)))
+        if count == 0 or count > _LONGEST_EXPONENT:
+            return -REFUSED, at
+        for index in range(start, place):
+            poke(out, stop, peek(data, index))
+            stop += 1
+    if not is_end(data, place):
+        return -REFUSED, at
+    if is_canonical(out, at, stop):
+        return place, stop
+    is_number, negative, count, point = parse_number(out, at, stop, digits)
+    if not is_number:
+        return -REFUSED, at
+    return place, print_number(out, at, negative, digits, 0, count, point)
+
+
+@inner
+def _behind_digits(data: Any, place: int) -> Any:
+    """Return how many digits there are, and the place behind them."""
+    start = place
+    while ZERO <= peek(data, place) <= NINE:
+        place += 1
+    return place - start, place
+
 
 DONE = 0
 """All of the data is printed; ``FULL`` and ``REFUSED`` say why it is not."""
@@ -39,7 +217,7 @@ MAX_DEPTH = 64
 ROOM = 2 * LONGEST_NUMBER + 64
 """Bytes that are free before each value: more than any but a text, a blob or a name is printed as."""
 
-_NEWLINE, _DOLLAR, _COLON = ord("\n"), ord("$"), ord(":")
+_NEWLINE = ord("\n")
 _LETTER_S, _LETTER_N, _LETTER_B = ord("S"), ord("N"), ord("B")
 
 _HEAD_BYTES = 32
@@ -176,7 +354,7 @@ def _record_at(data: Any, place: int) -> Any:
     if np.int64(load64(data, place)) & _SIX_BYTES != _RECORD:
         return -1
     place = skip_spaces(data, place + _RECORD_BYTES)
-    if peek(data, place) != _COLON:
+    if peek(data, place) != COLON:
         return -1
     place = skip_spaces(data, place + 1)
     return place + 1 if peek(data, place) == OPEN_OBJECT else -1

@@ -1,4 +1,4 @@
-"""Name the numbers that loops and Python exchange: statuses, places in the state, kinds, tags; holds no logic."""
+"""Number what loops and Python exchange: statuses, places in the state array, kinds of nodes, type tags."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ DONE: Final = 0
 ERROR: Final = 1
 FULL: Final = 2
 GROW_ELEMENTS: Final = 3
-GROW_SIDE: Final = 4
+GROW_UNESCAPED: Final = 4
 GROW_MISFITS: Final = 5
 GROW_NAMES: Final = 6
 
@@ -18,8 +18,8 @@ PLACE: Final = 0
 INSIDE: Final = 1
 ROWS: Final = 2
 MAX_ROWS: Final = 3
-SIDE: Final = 4
-SIDE_END: Final = 5
+UNESCAPED: Final = 4
+UNESCAPED_END: Final = 5
 MISFITS: Final = 6
 INSTANCE: Final = 7
 NAMES: Final = 8
@@ -35,7 +35,7 @@ CHANGE_INSTANCE: Final = 17
 AROUND: Final = 18
 TIME: Final = 19
 TIME_POWER: Final = 20
-ROUGH: Final = 21
+NEEDS_CANONICAL_JSON: Final = 21
 STATE_LENGTH: Final = 22
 
 FRAMINGS: Final = {"items": 0, "export": 1, "page": 2, "changes": 3}
@@ -57,11 +57,11 @@ TEXT, NUMBER_TEXT, INTEGER, DECIMAL, BOOLEAN, BINARY, JSON, NOTHING = 4, 5, 6, 7
 
 # The columns of the misfit list.
 MISFIT_ROW, MISFIT_NODE, MISFIT_NAME, MISFIT_NAME_LENGTH, MISFIT_START, MISFIT_STOP = range(6)
-MISFIT_KIND, MISFIT_PLAIN = 6, 7
+MISFIT_KIND, MISFIT_IS_COMPACT = 6, 7
 MISFIT_WIDTH: Final = 8
 
-# Why a value is in the misfit list; TEXT_OF_VALUE is no misfit but a value whose JSON text is to be spelled anew.
-FITS, IS_UNKNOWN, IS_OTHER_TYPE, IS_UNFIT, IS_KEPT_NULL, TEXT_OF_VALUE = range(6)
+# Why a value is in the misfit list; JSON_TO_CANONICALISE is no misfit: a value whose JSON text is not compact.
+FITS, IS_UNKNOWN, IS_OTHER_TYPE, IS_UNFIT, IS_NULL, JSON_TO_CANONICALISE = range(6)
 
 # What the stack keeps of a container.
 FRAME_CONTEXT, FRAME_INDEX, FRAME_INSTANCE, FRAME_LAST, FRAME_FIRST = range(5)
@@ -74,4 +74,4 @@ PLAN_LENGTH, PLAN_VALID, PLAN_BITS, PLAN_FIRST, PLAN_SECOND, PLAN_BYTES = range(
 PLAN_WIDTH: Final = 6
 
 # How far the values are kept of a block, and how much of each array is used.
-KEPT_NODE, KEPT_RUNS, KEPT_INDICES, KEPT_WORDS = range(4)
+STORED_NODE, STORED_RUNS, STORED_INDICES, STORED_WORDS = range(4)

@@ -1,0 +1,173 @@
+"""Bring Arrow arrays to few layouts, and view their buffers as NumPy arrays.
+
+``plain_array`` removes dictionaries, run ends, extension types, views and fixed sizes; the other functions return
+offsets, bytes, words and validity of plain arrays for the loops.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from ddbio.core.kernel.encode import codes
+
+
+def plain_array(array: Any) -> Any:
+    """Return the array without extension, dictionary, run ends, views and fixed sizes."""
+    while True:
+        arrow_type = array.type
+        if isinstance(arrow_type, pa.BaseExtensionType):
+            array = array.storage
+        elif pa.types.is_dictionary(arrow_type):
+            array = _taken(array.dictionary, array.indices)
+        elif pa.types.is_run_end_encoded(arrow_type):
+            entries = np.arange(array.offset, array.offset + len(array))
+            array = _taken(array.values, pa.array(np.searchsorted(array.run_ends, entries, side="right")))
+        elif pa.types.is_fixed_size_list(arrow_type):
+            return _without_fixed_size(array)
+        elif pa.types.is_list_view(arrow_type) or pa.types.is_large_list_view(arrow_type):
+            return _without_view(array)
+        else:
+            return array
+
+
+def take_rows(batch: pa.RecordBatch, rows: npt.NDArray[np.int64]) -> pa.RecordBatch:
+    """Return rows of a batch in an order, of the same schema."""
+    try:
+        return batch.take(pa.array(rows, pa.int64()))
+    except pa.ArrowNotImplementedError:
+        # pyarrow 25 takes nothing from views, nor from run ends, wherever they are; it joins slices of them.
+        firsts = np.flatnonzero(np.diff(rows, prepend=rows[:1] - 2) != 1)
+        runs = [(int(run[0]), len(run)) for run in np.split(rows, firsts[1:])] if len(rows) else [(0, 0)]
+        columns = [pa.concat_arrays([column.slice(*run) for run in runs]) for column in batch.columns]
+        return pa.RecordBatch.from_arrays(columns, schema=batch.schema)
+
+
+def _taken(values: Any, places: Any) -> Any:
+    plain = plain_array(values)
+    # pyarrow 25 takes nothing from views.
+    if pa.types.is_string_view(plain.type):
+        plain = plain.cast(pa.large_string())
+    elif pa.types.is_binary_view(plain.type):
+        plain = plain.cast(pa.large_binary())
+    return plain.take(places)
+
+
+def _without_fixed_size(array: Any) -> Any:
+    # The cast of pyarrow 25 loses the texts of views.
+    size = array.type.list_size
+    offsets = size * np.arange(len(array) + 1)
+    return _lists(offsets, array.values.slice(size * array.offset, offsets[-1]), array.is_null())
+
+
+def _without_view(array: Any) -> Any:
+    lengths = np.where(array.is_valid(), array.sizes, 0)
+    return _lists(_ends_of(lengths), _gathered(array.values, array.offsets.to_numpy(), lengths), array.is_null())
+
+
+def without_hidden(array: Any, offsets: npt.NDArray[np.int64], values: Any) -> tuple[npt.NDArray[np.int64], Any]:
+    """Return the offsets and the values of a list or map, or its keys, without what lies under its nulls."""
+    lengths = np.where(array.is_valid(), np.diff(offsets), 0)
+    return _ends_of(lengths), _gathered(values, offsets[:-1], lengths)
+
+
+def _lists(offsets: npt.NDArray[np.int64], values: Any, mask: Any) -> Any:
+    places: Any = pa.array(offsets)
+    return pa.LargeListArray.from_arrays(places, values, mask=mask)
+
+
+def _ends_of(lengths: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
+    return np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)])
+
+
+def _gathered(values: Any, starts: npt.NDArray[Any], lengths: npt.NDArray[Any]) -> Any:
+    """Return so many values from each start on, one stretch after the other."""
+    # pyarrow 25 loses the texts of extensions that are views, and cannot make nothing of every type.
+    plain = plain_array(values)
+    if not lengths.any():
+        return plain.slice(0, 0)
+    views: Any = pa.LargeListViewArray
+    places = [pa.array(each, pa.int64()) for each in (np.where(lengths, starts, 0), lengths)]
+    return views.from_arrays(*places, plain).flatten()
+
+
+_NOTHING: npt.NDArray[np.uint8] = np.frombuffer(b"", np.uint8)
+
+
+def as_type(array: Any, arrow_type: pa.DataType) -> Any:
+    """Return an array cast, or itself where its type is that already: a cast is costly for a few rows."""
+    return array if array.type == arrow_type else array.cast(arrow_type)
+
+
+def bytes_array(array: Any, kind: int) -> Any:
+    """Return an array of texts, bytes or numbers as one that has offsets."""
+    arrow_type = array.type
+    if kind == codes.BINARY:
+        return (
+            array
+            if pa.types.is_binary(arrow_type) or pa.types.is_large_binary(arrow_type)
+            else array.cast(pa.large_binary())
+        )
+    if pa.types.is_float16(arrow_type) or pa.types.is_float32(arrow_type):
+        array = array.cast(pa.float32()).cast(pa.float64())
+    return (
+        array
+        if pa.types.is_string(arrow_type) or pa.types.is_large_string(arrow_type)
+        else array.cast(pa.large_string())
+    )
+
+
+def view_of(buffer: Any, dtype: Any) -> Any:
+    """Return what a buffer holds, not to be written: the loops that take it are compiled for no other."""
+    if buffer is None or not buffer.size:
+        return _NOTHING.view(dtype)
+    width = np.dtype(dtype).itemsize
+    view: npt.NDArray[Any] = np.frombuffer(buffer, dtype, buffer.size // width)
+    if not view.flags.aligned:
+        view = view.copy()
+    view.flags.writeable = False
+    return view
+
+
+def spans_of(array: Any) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64]]:
+    """Return the bytes of an array of texts or bytes, and where each entry's begin and end."""
+    return view_of(array.buffers()[2], np.uint8), offsets_of(array).astype(np.int64)
+
+
+def words_of(array: Any, width: int) -> npt.NDArray[np.uint64]:
+    """Return the words of an array of whole numbers or decimals, so many each."""
+    words: npt.NDArray[np.uint64] = view_of(array.buffers()[1], np.uint64)
+    return words[width * array.offset : width * (array.offset + len(array))]
+
+
+def offsets_of(array: Any) -> npt.NDArray[Any]:
+    """Return the offsets of the array's own entries."""
+    is_wide = (
+        pa.types.is_large_list(array.type)
+        or pa.types.is_large_string(array.type)
+        or pa.types.is_large_binary(array.type)
+    )
+    buffer = array.buffers()[1]
+    if buffer is None or buffer.size == 0:
+        return np.zeros(1, np.int64)
+    offsets = view_of(buffer, np.int64 if is_wide else np.int32)
+    return offsets[array.offset : array.offset + len(array) + 1]  # type: ignore[no-any-return]
+
+
+def bits_of(buffer: pa.Buffer, offset: int, length: int) -> npt.NDArray[np.uint8]:
+    """Return a byte, 0 or 1, for each of Arrow's bits."""
+    first = offset // 8
+    packed: npt.NDArray[np.uint8] = np.frombuffer(buffer, np.uint8)  # type: ignore[call-overload] # any buffer will do
+    packed = packed[first : (offset + length + 7) // 8]
+    return np.unpackbits(packed, bitorder="little")[offset - 8 * first :][:length]
+
+
+def valid_of(array: Any) -> npt.NDArray[Any]:
+    """Return which entries are not null."""
+    buffer = array.buffers()[0]
+    if buffer is None:
+        return np.asarray(array.is_valid().to_numpy(zero_copy_only=False))
+    return bits_of(buffer, array.offset, len(array)).view(np.bool_)

@@ -1,1 +1,0 @@
-"""Print text Ion as DynamoDB JSON."""

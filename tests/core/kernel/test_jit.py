@@ -1,0 +1,25 @@
+"""What a process says of the loops that it compiles."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+
+
+def test_a_compilation_is_told_once_and_only_if_it_is_ours():
+    """Whoever waits for a loop to be compiled reads so once; functions of others are nobody's news here."""
+    script = """
+import numba
+from ddbio.core.kernel.cache import LOOPS
+numba.njit(lambda number: number + 1)(1)
+print("theirs", flush=True)
+LOOPS.append(numba.njit(lambda number: number - 1))
+LOOPS[0](1), LOOPS[0](1.5)
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", script], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=True
+    )
+    theirs, ours = done.stdout.splitlines()
+    assert theirs == "theirs"
+    assert re.fullmatch(r"compiling loops, .* (kept in \S+|in every process: .*)", ours)
