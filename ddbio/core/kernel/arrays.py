@@ -84,7 +84,7 @@ def _ends_of(lengths: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
 
 
 def _gathered(values: Any, starts: npt.NDArray[Any], lengths: npt.NDArray[Any]) -> Any:
-    """Return so many values from each start on, one stretch after the other."""
+    """Return so many values from each start on, one run after the other."""
     # pyarrow 25 loses the texts of extensions that are views, and cannot make nothing of every type.
     plain = plain_array(values)
     if not lengths.any():

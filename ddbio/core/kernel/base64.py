@@ -19,7 +19,7 @@ _SEXTETS[np.frombuffer(_ALPHABET, dtype=np.uint8)] = np.arange(64, dtype=np.uint
 
 @inner
 def decoded_length(data: Any, place: int, length: int) -> Any:
-    """Return how many bytes a text of base64 stands for, or -1 if its length or padding is wrong."""
+    """Return how many bytes a text of base64 decodes to, or -1 if its length or padding is wrong."""
     if length == 0:
         return 0
     if length & 3:
@@ -67,7 +67,7 @@ def is_base64(data: Any, place: int, length: int) -> Any:
 
 @inner
 def is_exact_base64(data: Any, place: int, length: int) -> Any:
-    """Return whether a text of base64 is the one that stands for its bytes: the bits behind them are not set."""
+    """Return whether a text is the canonical base64 of its bytes: the unused bits of its last character are 0."""
     stop = place + length
     if length == 0 or peek(data, stop - 1) != _PADDING:
         return True
@@ -78,7 +78,7 @@ def is_exact_base64(data: Any, place: int, length: int) -> Any:
 
 @inner
 def decode_base64(target: int, at: int, data: Any, place: int, size: int) -> Any:
-    """Write the ``size`` bytes that a checked text of base64 stands for."""
+    """Write the ``size`` bytes that a checked text of base64 decodes to."""
     for _ in range(size // 3):
         quad = _quad(data, place)
         poke(target, at, quad >> 16)
@@ -99,7 +99,7 @@ def encode_base64(out: Any, at: int, data: Any, place: int, length: int) -> Any:
     """Print bytes as base64 with padding; return the place after it."""
     stop = place + length
     while place < stop:
-        # What is read behind the bytes is overwritten below.
+        # Bytes read beyond the end are overwritten below.
         quad = peek(data, place) << 16 | peek(data, place + 1) << 8 | peek(data, place + 2)
         left = stop - place
         if left < 3:  # noqa: PLR2004 - the last of three bytes

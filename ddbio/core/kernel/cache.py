@@ -135,7 +135,7 @@ def _describe_type(value: Any) -> str:
     return repr(value)
 
 
-# --- where it is kept --------------------------------------------------------------------------------------------
+# --- where files are ---------------------------------------------------------------------------------------------
 
 
 def _candidates() -> Iterator[Path]:
@@ -178,13 +178,13 @@ def _make(candidate: Path) -> Path | None:
 
 
 class _Folders:
-    """Choose once where loops are kept and from where they are read."""
+    """Choose once which folder loops are cached in, and which shipped folders are read too."""
 
     def __init__(self) -> None:
         self._chosen: tuple[Path | None] | None = None
         self._shipped: list[Traversable] | None = None
 
-    def kept(self) -> Path | None:
+    def cache(self) -> Path | None:
         if self._chosen is None:
             self._chosen = (next(filter(None, map(_make, _candidates())), None),)
         return self._chosen[0]
@@ -218,17 +218,17 @@ _FOLDERS = _Folders()
 
 
 def cache_folder() -> Path | None:
-    """Return where compiled loops are kept: in the user's cache folder or the temporary one, or None if nowhere."""
-    return _FOLDERS.kept()
+    """Return where loops are cached: in the user's cache folder or the temporary one, or None."""
+    return _FOLDERS.cache()
 
 
 def use_cache_folder(folder: Path) -> None:
-    """Keep the loops that this process compiles in a folder that exists, whoever else writes to it."""
+    """Cache the loops that this process compiles in a folder that exists, whoever else may write to it."""
     _FOLDERS.use_cache_folder(folder)
 
 
 class LoopCache(NullCache):  # type: ignore[misc]
-    """Load what was compiled of a loop, and keep what is compiled of it: numba calls it before and after."""
+    """Cache one loop, as numba asks before and after it compiles."""
 
     def __init__(self, function: Any, dispatcher: Any) -> None:
         self._name = f"{function.__module__.rpartition('.')[2]}.{function.__qualname__}"
@@ -238,7 +238,7 @@ class LoopCache(NullCache):  # type: ignore[misc]
 
     @property
     def cache_path(self) -> str:
-        """Where it is kept; empty if nowhere."""
+        """The folder; empty if there is none."""
         return str(cache_folder() or "")
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
@@ -261,15 +261,15 @@ class LoopCache(NullCache):  # type: ignore[misc]
         return CompileResult._rebuild(target_context, *pickle.loads(found))  # noqa: S301, SLF001 - from private folders
 
     def save_overload(self, sig: Any, data: Any) -> None:
-        """Keep what was compiled for types of arguments, if anywhere."""
+        """Cache what was compiled for types of arguments, if there is a folder."""
         for environment in data._find_referenced_environments():  # noqa: SLF001 - numba's own cache asks so too
             # Parts have no machine code by which numba would have found where theirs belongs.
             data.library.codegen.set_env(environment.env_name, environment)
         folder = cache_folder()
         if folder is not None and not data.library.has_dynamic_globals:
-            kept = serialize.dumps(data._reduce())  # noqa: SLF001 - numba's own cache asks so too
+            data_bytes = serialize.dumps(data._reduce())  # noqa: SLF001 - numba's own cache asks so too
             with suppress(OSError):
-                _write_whole(folder / self._file(sig, *data.codegen.magic_tuple()), _digest(kept) + kept)
+                _write_whole(folder / self._file(sig, *data.codegen.magic_tuple()), _digest(data_bytes) + data_bytes)
         self.release()
 
     def release(self) -> None:

@@ -13,7 +13,7 @@ GROW_UNESCAPED: Final = 4
 GROW_MISFITS: Final = 5
 GROW_NAMES: Final = 6
 
-# Where the state keeps what.
+# Places in the state array.
 PLACE: Final = 0
 INSIDE: Final = 1
 ROWS: Final = 2
@@ -51,7 +51,7 @@ RECORDS_FIRST, RECORDS_LATER = -1, -2
 TAGS: Final = ("S", "N", "B", "BOOL", "NULL", "SS", "NS", "BS", "L", "M")
 S, N, B, BOOL, NULL, SS, NS, BS, L, M = range(10)
 
-# What a node keeps: the containers first.
+# The kinds of nodes: the containers first.
 STRUCT, LIST, SET, MAP = 0, 1, 2, 3
 TEXT, NUMBER_TEXT, INTEGER, DECIMAL, BOOLEAN, BINARY, JSON, NOTHING = 4, 5, 6, 7, 8, 9, 10, 11
 
@@ -63,7 +63,7 @@ MISFIT_WIDTH: Final = 8
 # Why a value is in the misfit list; JSON_TO_CANONICALISE is no misfit: a value whose JSON text is not compact.
 FITS, IS_UNKNOWN, IS_OTHER_TYPE, IS_UNFIT, IS_NULL, JSON_TO_CANONICALISE = range(6)
 
-# What the stack keeps of a container.
+# What the stack holds of an open container.
 FRAME_CONTEXT, FRAME_INDEX, FRAME_INSTANCE, FRAME_LAST, FRAME_FIRST = range(5)
 FRAME_WIDTH: Final = 6
 
@@ -73,5 +73,5 @@ MAX_SKIPPED_DEPTH: Final = 64
 PLAN_LENGTH, PLAN_VALID, PLAN_BITS, PLAN_FIRST, PLAN_SECOND, PLAN_BYTES = range(6)
 PLAN_WIDTH: Final = 6
 
-# How far the values are kept of a block, and how much of each array is used.
+# How far the values of a block are stored, and how much of each array is used.
 STORED_NODE, STORED_RUNS, STORED_INDICES, STORED_WORDS = range(4)

@@ -1,6 +1,6 @@
 """Convert lines of Amazon Ion text, as exports have them, to lines of DynamoDB JSON.
 
-Numbers are printed in canonical form. A line with a rare spelling is refused and left to the plain reference.
+Numbers are printed in canonical form. A line with rare syntax is refused and left to the plain reference.
 Duplicate names, base64 and UTF-8 are checked by whoever decodes the printed lines.
 """
 
@@ -30,7 +30,7 @@ from ddbio.core.kernel.skip import CLOSE_ARRAY, CLOSE_OBJECT, COLON, COMMA, OPEN
 from ddbio.core.kernel.text import BACKSLASH, QUOTE
 
 FULL, REFUSED = 1, 2
-"""Why printing ends, negated: the room is used up; the line is for the reference."""
+"""Why printing ends, negated: the output is full; the line is left to the reference."""
 
 SPACE = ord(" ")
 _TAB, _RETURN, _APOSTROPHE, _DOLLAR = ord("\t"), ord("\r"), ord("'"), ord("$")
@@ -70,7 +70,7 @@ def is_end(data: Any, place: int) -> Any:
 
 @inner
 def print_text(data: Any, place: int, out: Any, at: int, limit: int) -> Any:
-    """Print what stands between quotes; return the places behind the closing quote and behind the print."""
+    """Print a text whose quote is passed; return the places after the closing quote and after the output."""
     while True:
         if at > limit:
             return -FULL, at
@@ -94,7 +94,7 @@ def print_text(data: Any, place: int, out: Any, at: int, limit: int) -> Any:
 
 @inner
 def print_name(data: Any, place: int, out: Any, at: int, limit: int) -> Any:
-    """Print the name of a field and its colon; return the place of its value, and the one behind the print."""
+    """Print the name of a field and its colon; return the place of its value, and the one after the output."""
     poke(out, at, QUOTE)
     byte = peek(data, place)
     if byte == QUOTE:
@@ -116,7 +116,7 @@ def print_name(data: Any, place: int, out: Any, at: int, limit: int) -> Any:
 
 @inner
 def _print_quoted(data: Any, place: int, out: Any, at: int, limit: int) -> Any:
-    """Print a name that stands between apostrophes; refuse escapes in it."""
+    """Print a name between apostrophes; refuse escapes in it."""
     out_of_line()
     while at <= limit:
         byte = peek(data, place)
@@ -135,7 +135,7 @@ def _print_quoted(data: Any, place: int, out: Any, at: int, limit: int) -> Any:
 
 @inner
 def _print_bare(data: Any, place: int, out: Any, at: int, limit: int) -> Any:
-    """Print a name that stands without quotes: an identifier, and no number of a symbol."""
+    """Print a name without quotes: an identifier, and no symbol number."""
     first = peek(data, place)
     if ZERO <= first <= NINE or (first == _DOLLAR and ZERO <= peek(data, place + 1) <= NINE):
         return -REFUSED, at
@@ -152,7 +152,7 @@ def _print_bare(data: Any, place: int, out: Any, at: int, limit: int) -> Any:
 
 @inner
 def print_blob(data: Any, place: int, out: Any, at: int, limit: int) -> Any:
-    """Print the base64 of a blob; return the places behind its braces and behind the print."""
+    """Print the base64 of a blob; return the places after its braces and after the output."""
     while at <= limit:
         byte = peek(data, place)
         if _IS_BASE64[byte] == 0:
@@ -166,7 +166,7 @@ def print_blob(data: Any, place: int, out: Any, at: int, limit: int) -> Any:
 
 @inner
 def print_decimal(data: Any, place: int, out: Any, at: int, digits: Any) -> Any:
-    """Print a decimal in the service's own spelling, which has no exponent and no idle zero."""
+    """Print a decimal in canonical form, without exponent and superfluous zeros."""
     start, stop = place, at
     place += peek(data, place) == MINUS
     _, place = _behind_digits(data, place)
@@ -201,7 +201,7 @@ def print_decimal(data: Any, place: int, out: Any, at: int, digits: Any) -> Any:
 
 @inner
 def _behind_digits(data: Any, place: int) -> Any:
-    """Return how many digits there are, and the place behind them."""
+    """Return how many digits there are, and the place after them."""
     start = place
     while ZERO <= peek(data, place) <= NINE:
         place += 1
@@ -215,7 +215,7 @@ MAX_DEPTH = 64
 """More levels than an item may have, and the structs around it."""
 
 ROOM = 2 * LONGEST_NUMBER + 64
-"""Bytes that are free before each value: more than any but a text, a blob or a name is printed as."""
+"""Bytes that are free before each value: more than any value is printed as, except a text, a blob or a name."""
 
 _NEWLINE = ord("\n")
 _LETTER_S, _LETTER_N, _LETTER_B = ord("S"), ord("N"), ord("B")
@@ -231,7 +231,7 @@ _HEADS = np.frombuffer(
     ),
     np.uint8,
 )  # fmt: skip
-# What is open: the line's own struct, one of its images, a struct, a list or a set; where it stands among the heads.
+# What is open: the line's own struct, an image, a struct, a list or a set; each is numbered as its head.
 _OUTER, _MEMBERS, _STRUCT, _LIST, _SET, _NOTHING = 0, 1, 2, 3, 4, 7
 _HEAD_OF_S, _HEAD_OF_N, _HEAD_OF_B, _NULL, _TRUE, _FALSE = 7, 8, 9, 10, 11, 12
 _SCALAR_BYTES, _SET_BYTES, _WORD_BYTES = 6, 7, 13

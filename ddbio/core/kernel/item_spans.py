@@ -31,18 +31,18 @@ from ddbio.core.kernel.text import BACKSLASH, QUOTE, hash_text, read_text, same_
 
 MAX_LEVELS = MAX_DEPTH
 MAX_NAMES = 1 << 12
-"""Names of one item, at all its levels; what has more is left to the plain reference, as are longer sets."""
+"""The most names of an item, at all its levels; one with more is left to the plain reference, as are longer sets."""
 MAX_ELEMENTS = 1 << 13
 FRAMES = 2
-"""What a level of nesting takes of ``frames``: its type and where its names begin."""
+"""What a level of nesting has in ``frames``: its type and where its names begin."""
 RULE_KEY, RULE_TAG, RULE_LONGEST, RULE_MARK, RULE_PLACE, RULE_LENGTH, RULE_WIDTH = range(7)
-"""What is known of an attribute that is looked at: which key it is, or -1; its type, or -1; the most bytes that it may
-have; which of the values that are noted it is, or -1; and where its name is in the names' text."""
+"""What is known of an attribute of interest: which key it is, or -1; its type, or -1; the most bytes that it may have;
+which of the noted values it is, or -1; and where its name is in the names' text."""
 N_RULES, N_KEYS, N_MARKS, LETTERS, NEEDED, ROOM = range(6)
-"""What is asked for: how many attributes are looked at, how many of them are keys, how many values are noted, the
-letters of the keys' types, a bit for each value that every item needs, and how many items there is room for."""
+"""What is asked for: how many attributes are of interest, how many of them are keys, how many values are noted, the
+letters of the keys' types, a bit for each value that every item needs, and for how many items the arrays are."""
 WHOLE, BROKEN, NO_ROOM = range(3)
-"""How a walk ends: with the text, where documents are none, or where there are more items than room."""
+"""How a walk ends: at the end of the text, at a broken document, or at more items than the arrays hold."""
 
 
 class Work(NamedTuple):
@@ -71,7 +71,7 @@ class Work(NamedTuple):
 
 @inner
 def _plain_number_size(data: Any, place: int, stop: int) -> Any:
-    """Return what a number weighs that is spelled without exponent and in some forty digits, or -1."""
+    """Return the size of a number without exponent and of at most some forty digits, or -1."""
     negative = peek(data, place) == MINUS
     first = place + negative
     _, end = read_digits(data, first)
@@ -101,7 +101,7 @@ def _plain_number_size(data: Any, place: int, stop: int) -> Any:
 
 @inner
 def _number_size(w: Any, place: int, stop: int) -> Any:
-    """Return what a number weighs, or -1 if it is none or one that should be spelled anew."""
+    """Return the size of a number, or -1 if it is none, or one that the service would refuse."""
     own_size = _plain_number_size(w.data, place, stop)
     return own_size if own_size >= 0 else _rare_number_size(w, place, stop)
 
@@ -110,7 +110,7 @@ def _number_size(w: Any, place: int, stop: int) -> Any:
 def _rare_number_size(w: Any, place: int, stop: int) -> Any:
     out_of_line()
     at, own_size = canonicalise_number(w.scratch, 0, w.data, place, stop - place, w.digits)
-    # The service refuses some spellings of zero.
+    # The service refuses some forms of zero.
     if at < 0 or (at == 1 and peek(w.scratch, 0) == ZERO):
         return -1
     return own_size
@@ -118,7 +118,7 @@ def _rare_number_size(w: Any, place: int, stop: int) -> Any:
 
 @inner
 def _text_size(w: Any, place: int, tag: int) -> Any:
-    """Return the place after a text that is legal for a type, what it weighs, and where it is without escapes."""
+    """Return the place after a text that is legal for a type, its size, and its span without escapes."""
     data, state = w.data, w.state
     if peek(data, place) != QUOTE:
         return -ERROR, 0, 0, 0
@@ -137,7 +137,7 @@ def _text_size(w: Any, place: int, tag: int) -> Any:
 
 @inner
 def _set_size(w: Any, place: int, tag: int) -> Any:
-    """Return the place after a set that has elements, each once, and what it weighs."""
+    """Return the place after a set without duplicates that is not empty, and its size."""
     out_of_line()
     data, state = w.data, w.state
     side, total, count = state[UNESCAPED], 0, 0
@@ -151,7 +151,7 @@ def _set_size(w: Any, place: int, tag: int) -> Any:
         if place < 0:
             return place, 0
         if tag - SS == N:
-            # Elements are the same however they are spelled.
+            # Equal numbers have one canonical form.
             target = state[UNESCAPED]
             if target + LONGEST_NUMBER > state[UNESCAPED_END]:
                 return -ERROR, 0
@@ -176,7 +176,7 @@ def _set_size(w: Any, place: int, tag: int) -> Any:
 
 @inner
 def _rule_of(w: Any, value: Any, start: int, length: int) -> Any:
-    """Return which of the attributes that are looked at has a name, or -1."""
+    """Return which of the attributes of interest has a name, or -1."""
     for rule in range(peek(w.asked, N_RULES)):
         if w.rule_hashes[rule] == value:
             at = rule * RULE_WIDTH
@@ -189,7 +189,7 @@ def _rule_of(w: Any, value: Any, start: int, length: int) -> Any:
 
 @inner
 def _keep_content(w: Any, key: int, tag: int, start: int, length: int) -> Any:
-    """Note where the content of a key lies as it is hashed; return whether there was room for it."""
+    """Note the span of a key's content, in the form in which it is hashed; return whether there was space for it."""
     data, state = w.data, w.state
     target = state[UNESCAPED]
     if tag == N:
@@ -350,7 +350,7 @@ def _end_of_item(data: Any, place: int, stop: int) -> Any:
                 byte = peek(data, place - 1)
                 if byte == QUOTE:
                     break
-                # What is escaped is no quote that ends the text; what else stands there, the reference refuses.
+                # An escaped character does not end the text; whether it is legal, the reference decides.
                 place += byte == BACKSLASH
         elif byte in (OPEN_OBJECT, OPEN_ARRAY):
             depth += 1
@@ -368,7 +368,7 @@ def find_items(work: Any, framing: int, stop: int) -> Any:
     Otherwise it is ``BROKEN``, or there is ``NO_ROOM`` for more items. The state has how many items there are in whole
     documents, and where these end.
 
-    Before the data is room for texts without escapes, as the state says; behind ``stop`` there are ``PAD`` quotes.
+    The space before the data is for unescaped texts, as the state says; ``PAD`` quotes follow ``stop``.
     """
     return _find_items(pointers(work), framing, stop)
 

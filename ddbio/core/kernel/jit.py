@@ -42,7 +42,7 @@ class _PartLowering(typed_passes.NativeLowering):  # type: ignore[misc]
     _name = "ddbio_part_lowering"
 
     def run_pass(self, state: Any) -> bool:
-        """Lower, and stand an empty function where numba's own pass puts the executable one."""
+        """Lower, and put an empty function where numba's own pass puts the executable one."""
         state.library = _PartLibrary(state.targetctx.codegen(), state.func_id.func_qualname)
         state.flags.no_compile = True
         super().run_pass(state)
@@ -85,7 +85,7 @@ _PART_OPTIONS = {**_OPTIONS, "no_cpython_wrapper": True, "pipeline_class": PartC
 
 
 def inner(function: Callable[..., Any]) -> Any:
-    """Compile a part of a loop; it is kept within the loops that call it."""
+    """Compile a part of a loop; it is cached within the loops that call it."""
     return numba.njit(forceinline=False, **_PART_OPTIONS)(function)
 
 
@@ -99,7 +99,7 @@ LOOPS: list[Any] = []
 
 
 def loop(function: Callable[..., Any]) -> Any:
-    """Compile a loop that Python calls, and keep it for the next process where a folder can be written."""
+    """Compile a loop that Python calls, and cache it for the next process if there is a folder."""
     compiled = numba.njit(**_OPTIONS)(function)
     compiled._cache = LoopCache(function, compiled)  # noqa: SLF001 - numba's own cache is put there, too
     LOOPS.append(compiled)
@@ -107,10 +107,10 @@ def loop(function: Callable[..., Any]) -> Any:
 
 
 class _Watch(compiler_event.Listener):  # type: ignore[misc]
-    """Log once a process that loops are compiled: those that no earlier process has left to load.
+    """Log once a process that loops are compiled, if they are not cached.
 
-    Garbage is not collected meanwhile: the compiler keeps nearly all that it makes, and looking through that again and
-    again is a sixth of its time.
+    Garbage is not collected meanwhile: nearly all that the compiler makes stays alive, and collecting takes a sixth of
+    its time.
     """
 
     def __init__(self) -> None:

@@ -27,7 +27,7 @@ _HEAD_BYTES = 8
 
 @loop
 def split_items(data: Any, place: int, out: Any) -> Any:
-    """Print the items behind the bracket at ``place``; return how many, or -1, and how many bytes were printed.
+    """Print the items after the bracket at ``place``; return how many, or -1, and how many bytes were printed.
 
     ``data`` has ``PAD`` zeros beyond its end, where every search ends.
     """
@@ -62,7 +62,7 @@ def _split_items(data: Any, place: int, out: Any) -> Any:
 
 @inner
 def _print_value(data: Any, place: int, out: Any, at: int) -> Any:
-    """Print an object without white space between its parts; return the places behind it and behind the print."""
+    """Print an object without white space between tokens; return the places after it and after the output."""
     depth = 0
     while True:
         byte = peek(data, place)
@@ -87,7 +87,7 @@ def _print_value(data: Any, place: int, out: Any, at: int) -> Any:
 
 @inner
 def _print_text(data: Any, place: int, out: Any, at: int) -> Any:
-    """Print what stands before the closing quote, and that."""
+    """Print a text up to its closing quote, and that."""
     while True:
         step = special32(data, place)
         copy32(out, at, data, place)
@@ -114,7 +114,7 @@ _BLANKS = 1 << ord(" ") | 1 << ord("\t") | 1 << ord("\r") | 1 << ord("\n")
 
 
 class Rows(NamedTuple):
-    """Hold the texts of a column, and room for as many of them as are joined at a time."""
+    """Hold the texts of a column, and the array that they are joined in."""
 
     data: npt.NDArray[np.uint8]
     offsets: npt.NDArray[np.int64]
@@ -127,7 +127,7 @@ class Rows(NamedTuple):
 def join_rows(rows: Any, row: int, most_rows: int, most_bytes: int) -> Any:
     """Join rows from ``row`` on; return the next row, and how many bytes these are.
 
-    ``joined`` has room for ``most_bytes`` and ``PAD`` more.
+    ``joined`` has ``most_bytes`` and ``PAD`` more.
     """
     end = min(row + most_rows, len(rows.offsets) - 1)
     return _join_rows(pointers(rows), len(rows.data), row, end, most_bytes)
@@ -176,7 +176,7 @@ class _Texts(NamedTuple):
 def take_texts(  # noqa: PLR0913, PLR0917 - compiled code has no objects
     texts: Any, begins: Any, ends: Any, rows: Any, separator: Any, out: Any, starts: Any
 ) -> None:
-    """Copy the texts of some rows in their order, the separator behind each, and note where each begins.
+    """Copy the texts of the given rows in this order, the separator after each, and note where each begins.
 
     A row's text lies from ``begins`` to ``ends``. ``separator`` and ``out`` are padded; ``starts`` has one place more
     than ``rows``: where the last copy ends.

@@ -266,7 +266,7 @@ is_ascii35: Any = inner(_checked_is_ascii35) if CHECKED else intrinsic(_raw_is_a
 """Return whether thirty-two bytes and the three before them are ASCII."""
 
 is_utf8_32: Any = inner(_checked_is_utf8_32) if CHECKED else intrinsic(_raw_is_utf8_32)
-"""Return whether thirty-two bytes go on as UTF-8 after the three before them; a character may go on behind them."""
+"""Return whether thirty-two bytes continue the three before them as UTF-8; a character may continue after them."""
 
 copy32: Any = inner(_checked_copy32) if CHECKED else intrinsic(_raw_copy32)
 """Copy thirty-two bytes from the second array to the first."""

@@ -22,7 +22,7 @@ LONGEST_NUMBER = MAX_DIGITS - MIN_EXPONENT + 16
 """More bytes than the canonical text of any number has."""
 
 MAX_SHORT_DIGITS = 19
-"""Any so many digits fit an unsigned word."""
+"""As many digits as always fit an unsigned word."""
 
 PLUS, MINUS, POINT, ZERO, NINE = ord("+"), ord("-"), ord("."), ord("0"), ord("9")
 _EXPONENTS = (ord("e"), ord("E"))
@@ -138,7 +138,7 @@ def _exponent(data: Any, place: int, stop: int) -> Any:
 
 @inner
 def is_canonical(data: Any, place: int, stop: int) -> Any:
-    """Return whether a text is a number in the service's own spelling, short enough to be in range for sure."""
+    """Return whether a text is a number in canonical form, short enough to be in range for certain."""
     out_of_line()
     if stop - place > MAX_DIGITS:
         return False

@@ -113,7 +113,7 @@ def read_tag(data: Any, place: int, state: Any) -> Any:
 
 @inner
 def remember_name(names: Any, value: Any, instance: int, state: Any) -> Any:
-    """Return 0 if an object has no such name yet, ERROR if it perhaps has, GROW_NAMES if there is no room."""
+    """Return 0 if an object has no such name yet, ERROR if it may have, GROW_NAMES if the table of names is full."""
     key = (value ^ np.uint64(instance)) * _MIX
     key ^= key >> _MIX_SHIFT
     key |= np.uint64(1)
@@ -214,7 +214,7 @@ def enter(  # noqa: PLR0913, PLR0917 - compiled code has no objects
 ) -> Any:
     """Return the place of the first value of the container whose first member is at ``place``, or a negative status.
 
-    ``levels`` keeps the number of each open object, or 0 for an array.
+    ``levels`` holds the number of each open object, or 0 for an array.
     """
     if depth == MAX_SKIPPED_DEPTH:
         return -ERROR
@@ -229,9 +229,9 @@ def enter(  # noqa: PLR0913, PLR0917 - compiled code has no objects
 
 @inner
 def leave(data: Any, place: int, depth: int, names: Any, levels: Any, state: Any) -> Any:
-    """Return whether a container ends behind one of its values, and the place after it or of its next value.
+    """Return whether a container ends after one of its values, and the place after it or of its next value.
 
-    The place is a negative status where neither is there.
+    The place is a negative status if neither is there.
     """
     instance = peek(levels, depth - 1)
     place = skip_blank(data, place)
@@ -285,7 +285,7 @@ def skip_value(data: Any, place: int, names: Any, levels: Any, digits: Any, stat
 
 @inner
 def is_compact(data: Any, place: int, stop: int) -> Any:
-    """Return whether JSON holds no white space between its parts and no escape, so that it is compact as it stands."""
+    """Return whether JSON has no white space between tokens and no escape: whether it is canonical already."""
     out_of_line()
     inside = False
     while place < stop:

@@ -52,7 +52,7 @@ def text_end(data: Any, place: int) -> Any:
 def read_text(data: Any, place: int, state: Any) -> Any:
     """Return where a text begins, its length without escapes, and the place after its quote, or a negative status.
 
-    A text with escapes is written beside the data first.
+    A text with escapes is first written without them to the space before the data.
     """
     stop = text_end(data, place)
     if peek(data, stop) == QUOTE:

@@ -123,7 +123,7 @@ def mark_seen(seen: Any, node: int, instance: int) -> Any:
 
 @inner
 def scan_key(work: Any, place: int, node: int, index: int, instance: int) -> Any:
-    """Return the place of the value whose name is at ``place``, and keep the name as the map's key."""
+    """Store the name at ``place`` as a map's key; return the place of its value."""
     out_of_line()
     data = work.data
     place = skip_blank(data, place)
@@ -143,7 +143,7 @@ def scan_key(work: Any, place: int, node: int, index: int, instance: int) -> Any
 
 @inner
 def scan_json(work: Any, start: int, node: int, index: int, slot: int) -> Any:
-    """Return the place after the value at ``start``, and keep its text, or its place among those to be spelled anew."""
+    """Store the value at ``start`` as JSON text, and note it if it is not canonical; return the place after it."""
     out_of_line()
     data = work.data
     place = skip_value(data, start, work.seen_names, work.levels, work.digits, work.state)
@@ -158,7 +158,7 @@ def scan_json(work: Any, start: int, node: int, index: int, slot: int) -> Any:
 
 @inner
 def put_misfit(work: Any, row: int, node: int, name: int, name_length: int, start: int, kind: int) -> Any:
-    """Return the place after the value at ``start``, once it is in the misfit list, or a negative status."""
+    """Add the value at ``start`` to the misfit list; return the place after it, or a negative status."""
     out_of_line()
     data, state, misfits = work.data, work.state, work.misfits
     place = skip_value(data, start, work.seen_names, work.levels, work.digits, state)
@@ -184,7 +184,7 @@ def put_misfit(work: Any, row: int, node: int, name: int, name_length: int, star
 
 @inner
 def undo_attribute(tables: Any, work: Any, top: int, row: int) -> None:
-    """Forget what was kept of the attribute that a misfit was met in."""
+    """Remove what was stored of a top-level attribute, since a misfit was found in it."""
     out_of_line()
     for entry in range(tables.first_below[top], tables.last_below[top]):
         node = tables.below[entry]
@@ -194,7 +194,7 @@ def undo_attribute(tables: Any, work: Any, top: int, row: int) -> None:
             poke(work.valid, work.valid_place[node] + index, 0)
     for space in range(tables.first_space[top], tables.last_space[top]):
         work.count[space] = work.saved[space]
-    # Texts to be spelled anew for places that others will take.
+    # Texts that were noted to be made compact, for slots that others will take.
     work.state[MISFITS] = work.state[SAVED_MISFITS]
     poke(work.sizes, row, work.state[SAVED_SIZE])
 

@@ -210,7 +210,7 @@ _LENGTHS = np.array([len(name) for name in _NAMES], np.int64)
 _PLACES = np.cumsum(_LENGTHS) - _LENGTHS
 _REMOVE = np.frombuffer(bytearray(b"REMOVE"), np.uint8)
 
-# What is known of a change beside the members it has.
+# What is known of a change, above a bit for each of its members.
 _HAS_OTHERS, _IS_EXPORTED, _IS_REMOVED, _IS_WITHIN = 1 << 0, 1 << 16, 1 << 17, 1 << 18
 _EXPORTED_NEEDS = 1 << WRITE_TIME | 1 << KEYS
 _RECORD_NEEDS = 1 << _CREATED | 1 << KEYS
@@ -218,7 +218,7 @@ _RECORD_NEEDS = 1 << _CREATED | 1 << KEYS
 
 @inner
 def next_image(work: Any, place: int, row: int, inside: int) -> Any:
-    """Return where the next image begins and its node; or where it goes on behind the change, and what is around it.
+    """Return the place of the next image and its node, or the place after the change and what it is in.
 
     The third value is whether a change has ended.
     """
@@ -350,7 +350,7 @@ def _end_change(work: Any, place: int, row: int) -> Any:
 
 @inner
 def _enter_records(work: Any, place: int, members: int) -> Any:
-    """Return where the first record begins, and what is around it; other members may only precede or only follow."""
+    """Return the place of the first record, and what it is in; other members are all before it or all after."""
     data, state = work.data, work.state
     if state[AROUND] < 0 or members & ~_HAS_OTHERS or peek(data, place) != OPEN_ARRAY:
         return -ERROR, 0, False
@@ -363,7 +363,7 @@ def _enter_records(work: Any, place: int, members: int) -> Any:
 
 @inner
 def _behind_record(work: Any, place: int) -> Any:
-    """Return where the next record begins, or the next line, and what is around it."""
+    """Return the place of the next record, or of the next line, and what it is in."""
     data, state = work.data, work.state
     place = skip_blank(data, place)
     if peek(data, place) == COMMA:
@@ -375,7 +375,7 @@ def _behind_record(work: Any, place: int) -> Any:
 
 @inner
 def _end_records(work: Any, place: int, around: int) -> Any:
-    """Return the place behind the body whose records end at ``place``, and 0."""
+    """Return the place after the body whose records end at ``place``, and 0."""
     data, state = work.data, work.state
     place = skip_blank(data, place + 1)
     if around == RECORDS_FIRST:

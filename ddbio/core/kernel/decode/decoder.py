@@ -41,7 +41,7 @@ SLICE_BYTES = 4 << 20
 """Lines are decoded this much at a time: fresh buffers of far more cost page faults, far less costs assembly."""
 
 MAX_PIECE_BYTES = 1 << 30
-"""Places in a piece and beside it are kept in 31 bits."""
+"""Places in a piece and in the unescaped texts before it have 31 bits."""
 
 _WITHIN_RECORDS = -1
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
@@ -63,12 +63,12 @@ class KernelDecoder:
         A schema of items; it is normalised.
     on_misfit
         ``rescue`` puts a value that fits no column into ``_rescue``; ``fail`` raises SchemaError at the first; ``drop``
-        is ``rescue`` but for the attributes of ``drop``.
+        is ``rescue`` for all attributes but those of ``drop``.
     nulls
-        ``merge`` turns NULL into null; ``keep`` puts it into ``_rescue`` too, so that it is told from a missing value.
+        ``merge`` turns NULL into null; ``keep`` also puts it into ``_rescue``, where a missing value has nothing.
 
     drop
-        Attributes whose values are counted but not kept where they do not fit.
+        Attributes whose misfits are counted but not rescued.
     item_size
         Whether the column before the last is ``_item_bytes``: the item's size by DynamoDB's rule.
 
@@ -112,7 +112,7 @@ class KernelDecoder:
 
     @property
     def retained_bytes(self) -> int:
-        """Return how much memory is kept for the next data."""
+        """Return how much memory is retained for the next data."""
         return self._scratch.retained_bytes + self._sparse.retained_bytes
 
     def forget(self) -> None:
@@ -222,7 +222,7 @@ class KernelDecoder:
         return batches
 
     def _is_sparse(self, body: bytes | memoryview) -> bool:
-        """Return whether the columns are larger than the data: to join those of several batches would be costly."""
+        """Return whether the columns are larger than the data, so that joining several batches would be costly."""
         sample = np.frombuffer(body, np.uint8, min(len(body), _SAMPLE_BYTES))
         return self._sparse.row_bytes * int(np.count_nonzero(sample == _LINE_END)) > len(sample)
 
@@ -231,7 +231,7 @@ class KernelDecoder:
     ) -> int | None:
         """Add the piece's batches; return None, or the place of the document that the loops refuse.
 
-        The place is negative within an array of records: documents cannot be told apart there.
+        The place is negative within an array of records, where the start of a document cannot be found again.
         """
         scratch, sparse = self._scratch, self._sparse
         scratch.load(piece)
@@ -243,7 +243,7 @@ class KernelDecoder:
             status = self._scan(work, scratch.origin + len(piece), framing)
             n_rows, stop = int(work.state[codes.ROWS]), int(work.state[codes.PLACE]) - scratch.origin
             if status == codes.ERROR and n_rows:
-                # Once more up to the item that is refused, for it has left traces.
+                # Once more up to the item that is refused, since it has filled slots.
                 max_rows, is_refused = n_rows, True
             elif status == codes.ERROR:
                 if sparse.n_rows:
@@ -256,7 +256,7 @@ class KernelDecoder:
                     return _place_refused(work, stop) if is_refused else None
                 rows_left = (len(piece) - block.place) * n_rows / (stop - block.place)
                 if not sparse.n_rows and scratch.grow_rows(int(rows_left * _ROWS_RATIO)):
-                    # Once more, for with a slot for every row nothing is kept apart.
+                    # Once more: with a slot for every row there is one block.
                     max_rows = scratch.max_rows
                     continue
                 sparse.add(work, self._rescued(work, sparse.log))
@@ -265,7 +265,7 @@ class KernelDecoder:
                     batches.append(self._finish_sparse(work, log))
                     if is_last:
                         return _place_refused(work, stop) if is_refused else None
-                    first = block = block._replace(side=0)
+                    first = block = block._replace(unescaped=0)
             else:
                 del work
                 scratch.grow(status)
@@ -337,7 +337,7 @@ def _with_item_bytes(schema: pa.Schema) -> pa.Schema:
 
 
 def cut_lines(body: bytes | memoryview, start: int, slice_bytes: int) -> int:
-    """Return the end of the last line within so many bytes, or else of the first line that ends behind them."""
+    """Return the end of the last line within so many bytes, or else of the first line that ends after them."""
     stop = start + slice_bytes
     if stop >= len(body):
         return len(body)

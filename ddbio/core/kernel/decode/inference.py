@@ -73,7 +73,7 @@ if TYPE_CHECKING:
     from ddbio.core.schema.shape import Shape
     from ddbio.core.text.framing import Framing
 
-# Where the state keeps how to go on, behind what it keeps of the paths.
+# Places in the state from which an interrupted walk goes on.
 IS_INSERTED, _IS_WITHIN, _CONTEXT, _INSTANCE, _LAST, _DEPTH = range(TEXTS + 1, TEXTS + 7)
 STATE_WIDTH: Final = TEXTS + 7
 
@@ -141,7 +141,7 @@ def _observe_items(walk: Any, end: int, framing: int, sizes: Any) -> Any:
 def _observe_item(walk: Any, place: int, sizes: Any) -> Any:
     """Return the place after the item whose first attribute is at ``place``, or a negative status.
 
-    An item that was left for want of room goes on at the state's place.
+    An item that was interrupted, since an array was full, goes on at the state's place.
     """
     data, nodes, state, stack = walk.data, walk.nodes, walk.state, walk.stack
     if state[_IS_WITHIN]:
@@ -267,21 +267,21 @@ def _observe_item(walk: Any, place: int, sizes: Any) -> Any:
 
 @inner
 def _leave(state: Any, place: int, context: int, instance: int, last: int, depth: int) -> None:
-    """Keep where the walk is to go on."""
+    """Note where the walk is to go on."""
     out_of_line()
     state[PLACE], state[_IS_WITHIN] = place, 1
     state[_CONTEXT], state[_INSTANCE], state[_LAST], state[_DEPTH] = context, instance, last, depth
 
 
 MAX_NODES = 1 << 18
-"""Of items with more paths than this the plain inference makes what it can; of a map few names are kept."""
+"""Items with more paths are left to the plain inference; only few names of a map count."""
 
 PIECE_BYTES = 1 << 20
 _PIECE_GROWTH = 8
 _FIRST_NODES, _FIRST_TEXT_BYTES, _FIRST_NAMES, _SLOTS_RATIO = 128, 4096, 1024, 4
 _NAME_SLOT_BITS = np.uint64(32)
 _QUOTE = ord('"')
-# What makes the columns of a path, but for how many digits and values it had.
+# What decides the columns of a path, except for its counts and digits.
 _OUTLINED = [paths.PARENT, paths.PLACE_AMONG, paths.SCALE, paths.IS_WIDE, paths.NAME, paths.NAME_LENGTH]
 _COUNTED = slice(paths.COUNTS, paths.COUNTS + len(codes.TAGS))
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
@@ -299,7 +299,7 @@ def allocate_zeros(n_bytes: int) -> npt.NDArray[np.uint8]:
 
 @dataclass(frozen=True)
 class Observed:
-    """Hold what a walk has seen of so many items: what it keeps of each path, and the texts of the names in them."""
+    """Hold what a walk has seen of so many items: the nodes of all paths, and the texts of their names."""
 
     n_items: int
     nodes: bytes
@@ -322,9 +322,9 @@ class Observed:
         return root.shape_of_items(self.n_items)
 
     def outline(self) -> Observed:
-        """Return the same for all items that get the same columns, where how many values have a type decides nothing.
+        """Return what decides the columns: the same for all items that get the same columns.
 
-        Of numbers it keeps the places, and whether an integer or a decimal holds them.
+        Counts become whether there is any; numbers have their decimal places, and whether an integer can hold them.
         """
         given = self._table()
         nodes = np.zeros_like(given)
@@ -388,7 +388,7 @@ class _Observer:
         return True
 
     def _add_piece(self, piece: memoryview, framing: Framing) -> bool:
-        # A text without its escapes is shorter: each has room before the data.
+        # A text without its escapes is shorter: all of them fit before the data.
         size = 2 * len(piece) + 2 * PAD
         if len(self._walk.data) < size:
             self._walk = self._walk._replace(data=allocate(size))
@@ -409,7 +409,7 @@ class _Observer:
                 return bool(status == codes.DONE)
 
     def _grow(self, status: int) -> bool:
-        """Make room for what the walk had no room for; return whether that may be."""
+        """Enlarge the array that was full; return whether it may grow so far."""
         arrays = self._walk
         if status == paths.GROW_TEXTS:
             texts = allocate_zeros(2 * len(arrays.texts))
@@ -444,11 +444,11 @@ def _words(count: int) -> npt.NDArray[np.int64]:
 
 
 def _rehashed(names: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
-    """Return twice the room for the names that one item's maps have, each where it will be looked for."""
-    room = _words(2 * len(names)).view(np.uint64)
+    """Return a table of names of twice the size, each name where it will be looked for."""
+    table = _words(2 * len(names)).view(np.uint64)
     for name in names[names > 0]:
-        slot = int(name >> _NAME_SLOT_BITS) % len(room)
-        while room[slot]:
-            slot = (slot + 1) % len(room)
-        room[slot] = name
-    return room
+        slot = int(name >> _NAME_SLOT_BITS) % len(table)
+        while table[slot]:
+            slot = (slot + 1) % len(table)
+        table[slot] = name
+    return table

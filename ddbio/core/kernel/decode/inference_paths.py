@@ -1,6 +1,6 @@
 """Record what inference sees: a node for every path of attributes, with its name, types and digits.
 
-Nodes and the texts of their names stand in arrays that Python enlarges when the walk needs more space. Only so many
+Nodes and the texts of their names are in arrays that Python enlarges when they are full. Only so many
 names of one map are recorded: its other values share one node.
 """
 
@@ -55,17 +55,17 @@ from ddbio.core.kernel.text import (
 from ddbio.core.schema.shape import MAX_STRUCT_FIELDS
 
 ELEMENTS, OTHERS = -1, -2
-"""What nodes without a name have for its length: a list's elements, and a map's members beyond the names it keeps."""
+"""In place of the length of a name: a list's elements, and a map's members beyond the names that are recorded."""
 
-# How a walk ended beside DONE and ERROR: called again with more room it goes on where it was.
+# How a walk ended, other than DONE and ERROR: called again with a larger array, it goes on where it was.
 GROW_NODES: Final = 2
 GROW_TEXTS: Final = 3
 GROW_NAMES: Final = 4
 
-# Where the state keeps what, beside what all loops keep: how much of the arrays is used.
+# Places in the state, after those of all loops: how much of the arrays is used.
 N_SEEN, TEXTS = STATE_LENGTH, STATE_LENGTH + 1
 
-# What is kept of a node.
+# The columns of a node.
 TAG, TAG_WORD, TAG_MASK, TAG_LENGTH, FOLLOWER, FIRST, LAST_SEEN, PREFIX_MASK, PREFIX_LENGTH = range(9)
 PARENT, ELEMENT, MEMBERS, PLACE_AMONG, WHOLE, SCALE, IS_WIDE, NAME, NAME_LENGTH, NAME_HASH = range(9, 19)
 COUNTS, REST = 19, 29
@@ -82,7 +82,7 @@ _CLOSE_OF_NAME = int.from_bytes(b'":{"', "little")
 
 
 def _openings() -> list[bytes]:
-    """Return what stands between the quote before a type and its content, for each type."""
+    """Return the bytes between the quote before a type and its content, for each type."""
     after = {"BOOL": "", "NULL": "", "SS": "[", "NS": "[", "BS": "[", "L": "[", "M": "{"}
     return [f'{tag}":{after.get(tag, chr(QUOTE))}'.encode() for tag in TAGS]
 
@@ -108,9 +108,9 @@ class Walk(NamedTuple):
 
 @inner
 def find_path(walk: Any, place: int, context: int, instance: int, sizes: Any) -> Any:
-    """Return where the node of the name at ``place`` is kept, a new one if need be, and the place of its type's text.
+    """Return the record of the node of the name at ``place``, a new one if need be, and the place of its type's text.
 
-    The place is a negative status where there is no such value, or no room for its node.
+    The place is a negative status if there is no such value, or if the array of nodes is full.
     """
     out_of_line()
     data, nodes, state = walk.data, walk.nodes, walk.state
@@ -138,7 +138,7 @@ def find_path(walk: Any, place: int, context: int, instance: int, sizes: Any) ->
         slot = (slot + 1) & sizes[2]
         node = peek(walk.lookup, slot)
     if node <= 0:
-        # Room for the elements of a list, too: no name is remembered twice.
+        # The elements of a list may need a second node: no name is recorded twice.
         if state[N_SEEN] + 2 > sizes[0]:
             return 0, -GROW_NODES
         if context > 0 and peek(nodes, context * NODE_WIDTH + MEMBERS) == MAX_STRUCT_FIELDS:
@@ -173,7 +173,7 @@ def insert_path(walk: Any, node: int, mask: int) -> None:
 
 @inner
 def _rest_of(walk: Any, context: int) -> Any:
-    """Return the node of all members of a map whose names are not kept."""
+    """Return the node that all members share whose names are not recorded."""
     record = context * NODE_WIDTH
     if peek(walk.nodes, record + REST) == 0:
         poke(walk.nodes, record + REST, _add_node(walk, context, OTHERS))
@@ -308,7 +308,7 @@ def observe_number(walk: Any, place: int, record: int) -> Any:
 
 @inner
 def _observe_any_number(walk: Any, place: int, record: int) -> Any:
-    """Count the digits of a number of any spelling."""
+    """Count the digits of a number in any form."""
     out_of_line()
     data, nodes, state, digits = walk.data, walk.nodes, walk.state, walk.digits
     side = state[UNESCAPED]

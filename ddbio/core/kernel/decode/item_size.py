@@ -59,9 +59,9 @@ _POWERS = np.array([100**pairs for pairs in range(_MAX_PAIRS)], np.uint64)
 
 @loop
 def add_item_sizes(tables: Any, work: Any, owners: Any, owner_place: Any) -> Any:
-    """Add the bytes of all values of each row to its size, which knows of its NULLs; return how it ended.
+    """Add the bytes of all values of each row to its size, in which NULLs are counted already; return how it ended.
 
-    ``owners`` has room for the row of each element, ``owner_place`` says where those of each list space begin.
+    ``owners`` is filled with the row of each element; ``owner_place`` is where those of each list space begin.
     """
     n_nodes = len(tables.kind)
     return _add_row_sizes(pointers(tables), pointers(work), owners, owner_place, n_nodes)

@@ -47,7 +47,7 @@ _ONES = np.uint64(0x0101010101010101)
 _TO_BITS = np.uint64(0x0102040810204080)
 _TOP = np.uint64(56)
 LENGTH_MASK = 0xFFFFFFFF
-"""A text's slot holds its place above its length."""
+"""The slot of a text holds its place in the high half, its length in the low one."""
 
 
 @loop
@@ -244,7 +244,7 @@ _OFFSET_BYTES = 4
 
 
 class RowTexts(NamedTuple):
-    """Hold the texts of some rows, one behind the other."""
+    """Hold the texts of some rows, one after the other."""
 
     rows: npt.NDArray[np.int64]
     lengths: npt.NDArray[np.int64]

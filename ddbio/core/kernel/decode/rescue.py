@@ -45,21 +45,21 @@ GROUP_WIDTH = 3
 
 NAME_ROOT, NAME_OUTER, NAME_INNER, NAME_STOP = range(4)
 NAME_WIDTH = 4
-"""Where what opens a group's values stands: its root's name, if any is to be told, then its own."""
+"""Where the texts before a group's values are: the root's name, if it has one, then the attribute's."""
 
 OVERHEAD_BYTES = 4
-"""The most that stands in a text beside each name and value."""
+"""The most bytes of punctuation for each name and value."""
 
 _MIX, _HALF = np.uint64(0xD6E8FEB86659FD93), np.uint64(32)
 
 
 class Found(NamedTuple):
-    """Hold the misfits of a block, and room to tell them apart."""
+    """Hold the misfits of a block, and the arrays in which they are grouped."""
 
     data: npt.NDArray[np.uint8]
     misfits: npt.NDArray[np.int64]
     order: npt.NDArray[np.int64]
-    """The numbers of those that are misfits indeed."""
+    """The numbers of the entries that are misfits."""
     group: npt.NDArray[np.int64]
     """The group of each by its number."""
     groups: npt.NDArray[np.int64]
@@ -68,13 +68,13 @@ class Found(NamedTuple):
 
 
 class Rescue(NamedTuple):
-    """Hold what the rescue texts are written from, and room for them."""
+    """Hold what the rescue texts are written from, and the arrays that they are written to."""
 
     data: npt.NDArray[np.uint8]
     misfits: npt.NDArray[np.int64]
     group: npt.NDArray[np.int64]
     order: npt.NDArray[np.int64]
-    """The misfits that are kept: by row, by root, by name."""
+    """The misfits that are rescued: by row, by root, by name."""
     names: npt.NDArray[np.int64]
     name_text: npt.NDArray[np.uint8]
     text: npt.NDArray[np.uint8]
@@ -153,9 +153,9 @@ def _is_alike(f: Any, entry: int, other: int) -> Any:
 
 @loop
 def write_rescues(rescue: Any) -> Any:
-    """Write an object for each row that keeps a misfit; return how many rows and bytes these are.
+    """Write an object for each row that has a rescued misfit; return how many rows and bytes these are.
 
-    ``text`` has room for every name and value that is kept, ``OVERHEAD_BYTES`` more for each, and ``PAD``.
+    ``text`` is long enough for every name and value, ``OVERHEAD_BYTES`` more for each, and ``PAD``.
     """
     return _write_rescues(pointers(rescue), len(rescue.order))
 
@@ -215,7 +215,7 @@ def name_paths(nodes: list[Node]) -> list[str]:
 
 
 class _Group(NamedTuple):
-    """Say of misfits that are alike where their values stand in the rescue column; sorts as they do."""
+    """Describe misfits that are alike; groups sort as their values do in the rescue column."""
 
     image: str
     """The name of the root, empty for items."""
@@ -223,11 +223,11 @@ class _Group(NamedTuple):
     root: int
     n_values: int
     n_bytes: int
-    """What the values take."""
+    """The bytes of the values."""
     is_dropped: bool
 
     def opening(self) -> tuple[bytes, bytes]:
-        """Return what opens the root's object, if it has a name, and what stands before each value."""
+        """Return the text that opens the root's object, if it has a name, and the text before each value."""
         return (_quoted(self.image) + b":{" if self.root else b""), _quoted(self.name) + b":"
 
 
@@ -304,17 +304,17 @@ def _written(
     order: npt.NDArray[np.int64],
     groups: list[_Group],
 ) -> RowTexts:
-    places, texts, room = [], bytearray(), PAD
+    places, texts, n_bytes = [], bytearray(), PAD
     for group in groups:
         outer, inner = group.opening()
         start = len(texts)
         texts += outer + inner
         places.append((group.root, start, start + len(outer), len(texts)))
         if not group.is_dropped:
-            room += group.n_bytes + group.n_values * (len(outer) + len(inner) + OVERHEAD_BYTES)
+            n_bytes += group.n_bytes + group.n_values * (len(outer) + len(inner) + OVERHEAD_BYTES)
     openings = scratch.allocate(len(texts) + PAD)
     openings[: len(texts)] = np.frombuffer(texts, np.uint8)
-    text, rows, lengths = scratch.allocate(room), np.empty_like(order), np.empty_like(order)
+    text, rows, lengths = scratch.allocate(n_bytes), np.empty_like(order), np.empty_like(order)
     names = np.array(places, np.int64).ravel()
     n_rows, n_bytes = write_rescues(Rescue(data, misfits, numbers, order, names, openings, text, rows, lengths))
     return RowTexts(rows[:n_rows], lengths[:n_rows], text[:n_bytes])
@@ -326,7 +326,7 @@ def _quoted(name: str) -> bytes:
 
 
 def canonicalise_json(work: Work) -> bool:
-    """Write the values that were not compact beside the data, compact; return whether there was room."""
+    """Write the values that were not compact anew, before the data; return whether there was space."""
     if not work.state[codes.NEEDS_CANONICAL_JSON]:
         return True
     misfits = work.misfits[: int(work.state[codes.MISFITS]) * codes.MISFIT_WIDTH].reshape(-1, codes.MISFIT_WIDTH)

@@ -114,7 +114,7 @@ def _read_decimal(data: Any, place: int, kind: int, node: int, slot: int, tables
 
 @inner
 def _read_any_number(data: Any, place: int, kind: int, node: int, slot: int, tables: Any, work: Any) -> Any:
-    """Read a number of any spelling."""
+    """Read a number in any form."""
     out_of_line()
     state, digits = work.state, work.digits
     side = state[UNESCAPED]

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from ddbio.core.kernel.decode.tables import Node
 
 MOST_BYTES = (1 << 31) - 1
-"""Places in the data, and Arrow's offsets of what is made of it, are kept in 31 bits."""
+"""Places in the data, and Arrow's offsets of what is made of it, have 31 bits."""
 
 _QUOTE = ord('"')
 _LEAST_UNESCAPED_BYTES = 4096
@@ -34,8 +34,8 @@ class Block(NamedTuple):
     inside: int = 0
     """Whether it is inside a document."""
 
-    side: int = 0
-    """How much of the room before the data is taken by texts of earlier rows."""
+    unescaped: int = 0
+    """How much of the space before the data is used by unescaped texts of earlier rows."""
 
 
 class Work(NamedTuple):
@@ -73,8 +73,8 @@ def allocate_zeros(n_bytes: int) -> npt.NDArray[np.uint8]:
 class Scratch:
     """Hold the arrays of one decoder, grown to what its data needed so far.
 
-    The data stands at the end of its array, followed by ``PAD`` quotes, at which every search ends; before it is room
-    for texts that are not as they are written.
+    The data is at the end of its array, followed by ``PAD`` quotes, at which every search ends. Before it is space for
+    unescaped texts and for numbers and JSON in canonical form.
     """
 
     def __init__(self, nodes: list[Node]) -> None:
@@ -128,7 +128,7 @@ class Scratch:
         Raises
         ------
         DecodeError
-            It is too much for places of 31 bits, with the room for texts that are not as they are written.
+            It is too much for places of 31 bits, with the space for unescaped texts.
         """
         size = self._unescaped_bytes + len(piece) + PAD
         data = self._work.data
@@ -151,12 +151,12 @@ class Scratch:
         state = work.state
         state[codes.PLACE], state[codes.INSIDE] = self.origin + block.place, block.inside
         state[codes.ROWS], state[codes.MAX_ROWS] = 0, max_rows
-        state[codes.UNESCAPED], state[codes.UNESCAPED_END] = block.side, self.origin
+        state[codes.UNESCAPED], state[codes.UNESCAPED_END] = block.unescaped, self.origin
         state[codes.MISFITS], state[codes.NEEDS_CANONICAL_JSON], state[codes.NAMES] = 0, 0, 0
         return work
 
     def grow(self, status: int) -> None:
-        """Make room for what the last scan had no room for."""
+        """Enlarge the array that was full in the last scan."""
         work = self._work
         match status:
             case codes.GROW_ELEMENTS:
@@ -171,7 +171,7 @@ class Scratch:
                 self._work = work._replace(seen_names=np.zeros(2 * len(work.seen_names), np.uint64))
 
     def grow_rows(self, n_rows: int) -> bool:
-        """Make room for as many rows, if it takes no more than one and a half times the memory of the data."""
+        """Enlarge the slots to so many rows, if they take no more than one and a half times the memory of the data."""
         if n_rows * _SLOT_BYTES * len(self._nodes) > _SLOTS_RATIO * (len(self._work.data) - self.origin):
             return False
         if n_rows > self._capacity[0]:

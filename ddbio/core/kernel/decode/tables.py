@@ -23,7 +23,7 @@ _ESCAPED = re.compile(rb'[\x00-\x1f"\\\\]')
 
 @dataclass(slots=True)
 class Node:
-    """Hold one field of the schema, or a map's key, and what the loops keep for it."""
+    """Hold one field of the schema, or a map's key, and where the loops store its values."""
 
     name: str
     kind: int
@@ -258,7 +258,7 @@ def _digits(node: Node) -> tuple[int, int]:
 
 
 def _overhead_bytes(nodes: list[Node], node: Node) -> int:
-    """Return what an item's size counts of a value beside its content."""
+    """Return what a value adds to an item's size apart from its content."""
     parent = nodes[node.parent]
     if parent.kind == codes.SET:
         return 0

@@ -11,7 +11,7 @@ ABSENT, VALUE, NULL, BAD = range(4)
 TEXT, NUMBER, INTEGER, UNSIGNED, WIDE, BOOLEAN, BINARY, RAW, MEMBERS, NOTHING = range(10)
 STRUCT, STRUCT_END, LIST, LIST_END, MAP, KEY, MAP_END, END = range(10, 18)
 
-# What RAW and MEMBERS have for each entry: a span, the weight, and a bit for each key.
+# What RAW and MEMBERS have for each entry: a span, the size, and a bit for each key.
 RAW_WORDS: Final = 3
 
 # Why a row is refused.

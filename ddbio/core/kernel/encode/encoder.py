@@ -75,7 +75,7 @@ class KernelEncoder:
 
     @property
     def retained_bytes(self) -> int:
-        """Return how much memory is kept for the next batch."""
+        """Return how much memory is retained for the next batch."""
         return self._touched + self._loader.retained_bytes
 
     def print_batch(self, batch: pa.RecordBatch, first_row: int = 0) -> Printed:
@@ -103,7 +103,7 @@ class KernelEncoder:
         return printed._replace(text=self._out[: int(offsets[n_rows])])
 
     def _print_rows(self, rows: pa.RecordBatch, start: int, first_row: int, printed: Printed) -> None:
-        """Print some rows of a batch, of which ``start`` is the first, behind those before it."""
+        """Print some rows of a batch, of which ``start`` is the first, after those before it."""
         loader, n_rows, at = self._loader, rows.num_rows, int(printed.offsets[start])
         try:
             work = loader.load(rows)
@@ -142,7 +142,7 @@ class KernelEncoder:
         return self._program.nodes[node].path if node >= 0 else ""
 
     def _message(self, row: int, rule: int, node: int, entry: int) -> tuple[str, str]:
-        """Return the rule's name and what to tell."""
+        """Return the rule's name and the message."""
         path = self._path(rule, node, entry)
         name, message = self._explain(rule, node, entry)
         return name, f"row {row}: {path}: {message}" if path else f"row {row}: {message}"

@@ -105,7 +105,7 @@ _LONGEST_COUNT = 19
 
 
 def is_time(arrow_type: Any) -> bool:
-    """Return whether Arrow keeps the type as a date, a time of day, a moment or a duration."""
+    """Return whether the type is a date, a time of day, a timestamp or a duration."""
     return (pa.types.is_temporal(arrow_type) and not pa.types.is_interval(arrow_type)) or pa.types.is_duration(
         arrow_type
     )
@@ -154,7 +154,7 @@ def _counts(array: Any, form: str) -> Any:
 
 
 def _seconds(counts: Any, places: int) -> list[Any]:
-    """Return the sign, and the digits before and behind the point, of counts of 10^-``places``."""
+    """Return the sign, and the digits before and after the point, of counts of 10^-``places``."""
     whole = counts.cast(pa.decimal128(_LONGEST_COUNT, 0))
     sign = pc.if_else(pc.less(counts, pa.scalar(0)), "-", "")
     digits = pc.utf8_lpad(pc.abs(whole).cast(pa.string()), places + 1, "0")
@@ -177,7 +177,7 @@ _INT64 = np.iinfo(np.int64)
 
 
 def unfit_times(array: Any, options: Any) -> tuple[list[int], str]:
-    """Return which entries have no form, and what to tell of them; none, where the array holds no times."""
+    """Return which entries have no form in text, and the message about them; none if the array holds no times."""
     given = array.type
     if not is_time(given) or pa.types.is_duration(given) or not len(array):
         return [], ""

@@ -72,7 +72,7 @@ _HAS_SHORT_ESCAPE[np.frombuffer(b"\b\f\n\r\t", np.uint8)] = 1
 
 
 class Checker(NamedTuple):
-    """Hold the attributes that are columns or keys, to be found by name, and room to check a text."""
+    """Hold the attributes that are columns or keys, to be found by name, and the arrays that a check writes to."""
 
     slots: npt.NDArray[np.int64]
     """The number of an attribute, or -1; a power of two, more than there are attributes."""
@@ -88,7 +88,7 @@ class Checker(NamedTuple):
 
 
 class Texts(NamedTuple):
-    """Hold a column of texts with what is known of the schema, and room to check them."""
+    """Hold a column of texts, and the states of all columns."""
 
     data: npt.NDArray[np.uint8]
     """Behind the texts are ``PAD`` quotes."""
@@ -100,7 +100,7 @@ class Texts(NamedTuple):
     columns: npt.NDArray[np.int64]
     """Where each node's states begin."""
     others: npt.NDArray[np.int64]
-    """Room for the number of each row."""
+    """Filled with the rows that are left to the reference."""
 
 
 def make_checker(nodes: Mapping[str, int], rules: Mapping[str, KeyRule]) -> tuple[Checker, dict[str, int]]:
@@ -381,7 +381,7 @@ def _set_size(data: Any, c: Any, place: int, tag: int) -> Any:
         if place < 0 or (tag == N and not is_canonical(data, start, place - 1)):
             return _FAILED, 0
         size += own
-        # One spelling a text: what differs as it is printed differs.
+        # All are in canonical form: equal texts are equal values.
         poke(c.marks, count, start << 32 | (place - 1 - start))
         count += 1
         byte = peek(data, place)

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from ddbio.core.kernel.encode.rules import KeyRule
 
 MAX_PIECE_BYTES = 1 << 30
-"""Places in a piece are kept in 31 bits."""
+"""Places in a piece have 31 bits."""
 
 _LEAST_BYTES, _LEAST_WORDS = 1 << 16, 1 << 13
 _GROWTH = 2
@@ -104,7 +104,7 @@ class Loader:
 
     @property
     def retained_bytes(self) -> int:
-        """Return how much memory is kept for the next batch."""
+        """Return how much memory is retained for the next batch."""
         return len(self._data) + len(self._states) + self._words.nbytes
 
     def load(self, batch: pa.RecordBatch) -> Work:
@@ -280,7 +280,7 @@ class Loader:
         return data, np.subtract(offsets[:-1], start - data, dtype=np.int64) << _SHIFT | np.diff(offsets)
 
     def _load_parsed(self, node: Node, array: Any, states: npt.NDArray[np.uint8]) -> None:
-        """Lay out JSON text: as it stands where the loop finds it so, else read and written anew."""
+        """Lay out JSON text: copied if the loop finds it canonical, else parsed and written anew."""
         if not (states == codes.VALUE).any():
             return
         texts = bytes_array(array, codes.TEXT)
@@ -309,12 +309,12 @@ class Loader:
             self._words[entry : entry + codes.RAW_WORDS] = data << _SHIFT | len(parsed.text), parsed.size, parsed.keys
 
     def _lay_out(self, node: Node, texts: Any) -> int:
-        """Copy texts as they stand, quotes behind them; return where the words of their spans begin."""
+        """Copy texts, with quotes after them; return where the words of their spans begin."""
         data, spans = self._copy_texts(texts)
         end = self._data_end
         self._data[end : end + PAD] = _QUOTE
         for row in broken_texts(texts, offsets_of(texts), self._data[data:end]):
-            # Without a length it is left to the reference, which knows what to tell.
+            # Without a length it is left to the reference, which has the message.
             spans[row] = 0
         self.output_bytes += end - data
         place = self._tables.words[node.number] = self._take_words(len(texts) * codes.RAW_WORDS)

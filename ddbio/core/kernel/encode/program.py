@@ -69,7 +69,7 @@ class Node:
 
     @property
     def head(self) -> str:
-        """Return what stands before the content of a value."""
+        """Return the text before the content of a value."""
         if self.place == "element":
             return '"'
         if self.kind in {codes.RAW, codes.MEMBERS}:
@@ -79,12 +79,12 @@ class Node:
 
     @property
     def tail(self) -> str:
-        """Return what stands behind the content of a value."""
+        """Return the text after the content of a value."""
         return '",' if self.place == "element" else _ENDINGS.get(self.kind, '"},')
 
     @property
     def fixed_size(self) -> int:
-        """Return what each value adds to an item's size beside its content."""
+        """Return what each value adds to an item's size apart from its content."""
         name = len(name_of_field(self.field).encode()) if self.place == "member" and self.kind != codes.MEMBERS else 0
         return name + (self.depth > 1 and self.place != "element")
 
@@ -132,7 +132,7 @@ def plan_program(fields: Iterable[pa.Field[Any]], rules: Mapping[str, KeyRule], 
     Parameters
     ----------
     scales
-        The decimal places of the numbers under each path that Arrow keeps as times.
+        The decimal places of the counts of time under each path.
 
     Raises
     ------
@@ -235,7 +235,7 @@ def _emit(node: Node, steps: list[tuple[int, int, int]]) -> None:
 
 
 def compile_tables(program: Program, n_keys: int, prefix: bytes, suffix: bytes) -> Tables:
-    """Return the tables of a program; ``prefix`` and ``suffix`` stand around each item."""
+    """Return the tables of a program; ``prefix`` and ``suffix`` are printed around each item."""
     nodes = program.nodes
     text = bytearray(b"true".ljust(8) + b"false".ljust(8))
     places: Counter[bytes] = Counter()

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from ddbio.core.table_description import IndexKey
 
 INDEX_BIT: Final = 4
-"""What an index key adds to the keys seen in a row; no row needs it."""
+"""The bit of index keys among the keys seen in a row; no row needs it."""
 
 
 class KeyRule(NamedTuple):
@@ -38,11 +38,11 @@ class KeyRule(NamedTuple):
 
     @property
     def length_message(self) -> str:
-        """Return what to tell of a key that is too long."""
+        """Return the message about a key that is too long."""
         return f"{self.owner} has more than {self.longest:,} bytes"
 
     def type_message(self, tag: str) -> str:
-        """Return what to tell of a key of another type."""
+        """Return the message about a key of another type."""
         return f"{self.owner} is {tag}, the table's is {self.tag}"
 
 

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
 FINE = -1
-"""What a loop returns that refuses no entry."""
+"""What a loop returns if it refuses no entry."""
 
 _LEFT_START, _RIGHT_START = (np.uint64(word) for word in START)
 _ZERO = np.uint64(0)
@@ -90,7 +90,7 @@ def add_bytes(
 
 @loop
 def add_number_texts(data: Any, offsets: Any, valid: Any, offset: int, keys: Any, nulls_count: bool, sums: Any) -> Any:
-    """Add numbers in any spelling; return the first entry that is none."""
+    """Add numbers in any form; return the first entry that is none."""
     digits = np.zeros(_DIGITS_ROOM, np.uint8)
     for entry in range(len(offsets) - 1):
         if not _is_valid(valid, offset, entry):
@@ -232,14 +232,14 @@ def sum_items(sums: Any) -> Any:
 
 
 class Texts(NamedTuple):
-    """Hold a column of texts, and room to note those that are left to the reference."""
+    """Hold a column of texts, and an array for the numbers of those that are left to the reference."""
 
     offsets: npt.NDArray[np.int64]
-    """Where each text begins in the data of the walk; behind the last are ``PAD`` quotes."""
+    """Where each text begins in the data of the walk; ``PAD`` quotes follow the last."""
     valid: npt.NDArray[np.uint8]
     """A byte a text, 0 where it is null."""
     others: npt.NDArray[np.int64]
-    """Room for the number of each text."""
+    """As long as there are texts."""
 
 
 class OtherColumns(NamedTuple):

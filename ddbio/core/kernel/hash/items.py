@@ -47,7 +47,7 @@ MAX_LEVELS = 32
 MAX_NAMES = 1 << 14
 _DIGITS_ROOM = 64
 LANES, FRAMES = 4, 2
-"""What a level of nesting takes of ``lanes``, its key and its sum, and of ``frames``, its type and where it stands."""
+"""What a level of nesting has: in ``lanes`` its key and its sum, in ``frames`` its type and its index or first name."""
 
 
 class Work(NamedTuple):
@@ -62,7 +62,7 @@ class Work(NamedTuple):
 
 
 class Buffers(NamedTuple):
-    """Hold what a walk needs beside its data."""
+    """Hold the arrays that a walk writes to."""
 
     lanes: npt.NDArray[np.uint64]
     frames: npt.NDArray[np.int64]
@@ -71,7 +71,7 @@ class Buffers(NamedTuple):
 
 
 def make_buffers() -> Buffers:
-    """Return room for the deepest item, and the one with the most names, that a walk does not refuse."""
+    """Return arrays for the deepest item, and the one with the most names, that a walk does not refuse."""
     return Buffers(
         lanes=np.empty(LANES * MAX_LEVELS, np.uint64),
         frames=np.empty(FRAMES * MAX_LEVELS, np.int64),
@@ -301,7 +301,7 @@ def _hash_values(w: Any, place: int) -> Any:
 def hash_documents(work: Any, framing: int, stop: int) -> Any:
     """Return how many items there are, or -1, and the two words, high first, of the sum of their hashes.
 
-    Before the data is room for texts without escapes, as the state says; behind ``stop`` there are ``PAD`` quotes.
+    The space before the data is for unescaped texts, as the state says; ``PAD`` quotes follow ``stop``.
     """
     return _hash_documents(pointers(work), framing, stop)
 

@@ -25,7 +25,7 @@ _PRIME_5 = np.uint64(0x27D4EB2F165667C5)
 _STRIPE_BYTES = 32
 
 PREFIX_BYTES = 1 + 4
-"""What stands before the content of each key: its tag and its length."""
+"""The bytes before the content of each key: its tag and its length."""
 
 
 @inner
@@ -91,7 +91,7 @@ def hash_keys(data: Any, contents: Any, tags: Any, at: int, hashes: Any) -> None
     """Hash per row each key's tag, its content's length and its content, put together from ``at``.
 
     A key's content lies in ``data`` from ``contents[key, row]`` to ``contents[key, row + 1]``; a tag of 0 is left out,
-    with the length. There is room for the longest row.
+    with the length. ``data`` is long enough for the longest row.
     """
     _hash_keys(pointers(_Data(data)).data, contents, tags, at, hashes)
 

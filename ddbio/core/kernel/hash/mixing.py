@@ -136,7 +136,7 @@ def _very_wide_number(low: Any, high: Any, exponent: int) -> Any:
 
 @inner
 def text_number(data: Any, place: int, stop: int, digits: Any) -> Any:
-    """Return the same of a number in any spelling; ``NOT_A_NUMBER`` goes last if it is none."""
+    """Return the same of a number in any form; ``NOT_A_NUMBER`` goes last if it is none."""
     is_number, negative, count, point = parse_number(data, place, stop, digits)
     if not is_number:
         return np.uint64(0), np.uint64(0), NOT_A_NUMBER
