@@ -21,17 +21,17 @@ from ddbio.core.digest import Digest
 from ddbio.core.encode import EncodeOptions
 from ddbio.core.kernel.arrays import (
     as_type,
-    bytes_array,
+    binary_array,
     offsets_of,
     plain_array,
     spans_of,
+    text_array,
     valid_of,
     view_of,
     without_hidden,
     words_of,
 )
 from ddbio.core.kernel.codes import STATE_LENGTH, UNESCAPED_END
-from ddbio.core.kernel.encode.codes import BINARY, NUMBER, TEXT
 from ddbio.core.kernel.encode.fields import plain_fields, time_array, unfit_times
 from ddbio.core.kernel.encode.load import allocate, allocate_words
 from ddbio.core.kernel.hash import columns as loops
@@ -202,7 +202,7 @@ def _add_numbers(array: _Array, path: str, under: tuple[_Words, bool], sums: _Wo
         words = words_of(as_type(array, pa.decimal128(given.precision, given.scale)), 2)
         loops.add_decimals(words, given.scale, *_validity(array), *under, sums)
         return
-    texts = bytes_array(array, NUMBER)
+    texts = text_array(array)
     refused = loops.add_number_texts(*spans_of(texts), *_validity(texts), *under, sums)
     if refused != loops.FINE:
         _refuse_number(texts[refused].as_buffer().to_pybytes(), path)
@@ -216,7 +216,7 @@ def _refuse_number(text: bytes, path: str) -> None:
 
 
 def _add_bytes(array: _Array, tag: str, under: tuple[_Words, bool], sums: _Words) -> None:
-    array = bytes_array(array, BINARY if tag == "B" else TEXT)
+    array = binary_array(array) if tag == "B" else text_array(array)
     loops.add_bytes(*spans_of(array), _CODES[tag], *_validity(array), *under, sums)
 
 
@@ -239,7 +239,7 @@ def _add_container(
     else:
         keys = new_sums(len(values))
         _, names = _entries(array, array.keys)
-        loops.key_names(*spans_of(bytes_array(prepare(names), TEXT)), keys)
+        loops.key_names(*spans_of(text_array(prepare(names))), keys)
         _add(values, element, prepare, (keys, _NULLS_COUNT), inner)
         longest = int(np.diff(bounds).max(initial=0))
         slots = np.zeros(1 << (2 * longest).bit_length(), np.int64)
@@ -282,7 +282,7 @@ def _add_members(array: _Array, columns: Mapping[str, _Array], sums: _Words, fir
     EncodeError
         An attribute is in its column too.
     """
-    texts = bytes_array(plain_array(array), TEXT)
+    texts = text_array(plain_array(array))
     work, column = _workspace(texts)
     n_others = text_loops.add_members(work, column, _beside(columns, len(texts)), sums)
     for row in column.others[:n_others].tolist():
@@ -302,7 +302,7 @@ def _add_values(array: _Array, path: str, under: tuple[_Words, bool], sums: _Wor
         A text does not hold an attribute value; its message begins with ``path``.
     """
     keys, _ = under
-    texts = bytes_array(array, TEXT)
+    texts = text_array(array)
     work, column = _workspace(texts)
     n_others = text_loops.add_values(work, column, *under, sums)
     for entry in column.others[:n_others].tolist():

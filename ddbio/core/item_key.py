@@ -17,8 +17,7 @@ import pyarrow as pa
 from ddbio.core.attribute import decode_base64
 from ddbio.core.decode import Decoder
 from ddbio.core.encode import EncodeOptions
-from ddbio.core.kernel.arrays import bytes_array, plain_array, spans_of, take_rows, words_of
-from ddbio.core.kernel.encode.codes import BINARY, NUMBER
+from ddbio.core.kernel.arrays import binary_array, plain_array, spans_of, take_rows, text_array, words_of
 from ddbio.core.kernel.encode.fields import plain_fields, time_array
 from ddbio.core.kernel.hash.keys import PREFIX_BYTES, hash_keys, print_decimals, print_numbers
 from ddbio.core.kernel.memory import PAD
@@ -134,7 +133,7 @@ def _numbers(column: pa.Array[Any]) -> _Spans:
     if pa.types.is_decimal128(given) and 0 <= given.scale <= MAX_DIGITS:
         print_decimals(words_of(column, 2), given.scale, out, ends[1:])
         return out, ends
-    texts: Any = bytes_array(column, NUMBER)
+    texts: Any = text_array(column)
     data, offsets = spans_of(texts)
     if pa.types.is_integer(given):
         return data, offsets
@@ -163,7 +162,7 @@ def _rescued_keys(batch: pa.RecordBatch, names: Sequence[str]) -> list[list[tupl
     found: list[list[tuple[pa.Array[Any], pa.Field[Any]]]] = [[] for _ in names]
     if RESCUE_NAME not in batch.schema.names:
         return found
-    texts = [text or b"{}" for text in bytes_array(batch.column(RESCUE_NAME), BINARY).to_pylist()]
+    texts = [text or b"{}" for text in binary_array(batch.column(RESCUE_NAME)).to_pylist()]
     if not all(text.startswith(b"{") and text.endswith(b"}") for text in texts):
         return found
     for tag in _CONTENTS:

@@ -12,8 +12,6 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from ddbio.core.kernel.encode import codes
-
 
 def plain_array(array: Any) -> Any:
     """Return the array without extension, dictionary, run ends, views and fixed sizes."""
@@ -102,22 +100,18 @@ def as_type(array: Any, arrow_type: pa.DataType) -> Any:
     return array if array.type == arrow_type else array.cast(arrow_type)
 
 
-def bytes_array(array: Any, kind: int) -> Any:
-    """Return an array of texts, bytes or numbers as one that has offsets."""
-    arrow_type = array.type
-    if kind == codes.BINARY:
-        return (
-            array
-            if pa.types.is_binary(arrow_type) or pa.types.is_large_binary(arrow_type)
-            else array.cast(pa.large_binary())
-        )
-    if pa.types.is_float16(arrow_type) or pa.types.is_float32(arrow_type):
+def binary_array(array: Any) -> Any:
+    """Return an array of bytes as one that has offsets."""
+    has_offsets = pa.types.is_binary(array.type) or pa.types.is_large_binary(array.type)
+    return array if has_offsets else array.cast(pa.large_binary())
+
+
+def text_array(array: Any) -> Any:
+    """Return an array of texts or numbers as texts with offsets."""
+    if pa.types.is_float16(array.type) or pa.types.is_float32(array.type):
         array = array.cast(pa.float32()).cast(pa.float64())
-    return (
-        array
-        if pa.types.is_string(arrow_type) or pa.types.is_large_string(arrow_type)
-        else array.cast(pa.large_string())
-    )
+    has_offsets = pa.types.is_string(array.type) or pa.types.is_large_string(array.type)
+    return array if has_offsets else array.cast(pa.large_string())
 
 
 def view_of(buffer: Any, dtype: Any) -> Any:

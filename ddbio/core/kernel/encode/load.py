@@ -13,7 +13,16 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ddbio.core.kernel.arrays import as_type, bits_of, bytes_array, offsets_of, plain_array, valid_of, view_of
+from ddbio.core.kernel.arrays import (
+    as_type,
+    binary_array,
+    bits_of,
+    offsets_of,
+    plain_array,
+    text_array,
+    valid_of,
+    view_of,
+)
 from ddbio.core.kernel.encode import codes
 from ddbio.core.kernel.encode.fields import time_array, unfit_times
 from ddbio.core.kernel.encode.json_columns import Texts, check_texts, make_checker
@@ -217,7 +226,7 @@ class Loader:
         length = len(array)
         match node.kind:
             case codes.TEXT | codes.KEY | codes.BINARY | codes.NUMBER:
-                self._load_spans(node, bytes_array(array, node.kind), states)
+                self._load_spans(node, binary_array(array) if node.kind == codes.BINARY else text_array(array), states)
             case codes.INTEGER | codes.UNSIGNED:
                 self.output_bytes += length * (LONGEST_NUMBER + max(-node.scale, node.scale))
                 self._load_words(node, as_type(array, pa.uint64() if node.kind == codes.UNSIGNED else pa.int64()), 1)
@@ -283,7 +292,7 @@ class Loader:
         """Lay out JSON text: copied if the loop finds it canonical, else parsed and written anew."""
         if not (states == codes.VALUE).any():
             return
-        texts = bytes_array(array, codes.TEXT)
+        texts = text_array(array)
         place = self._lay_out(node, texts)
         rule = self._rules.get(name_of_field(node.field)) if node.depth == 1 else None
         for row in self._other_rows(node, place, states, rule).tolist():
