@@ -13,13 +13,11 @@ from item_generator import Generator
 from item_strategies import ITEMS, tables
 from mutation import mutate
 from observation import assert_same_shape
-from own_process import BOTH_BUILDS, assert_dies_at_the_guard_page, assert_fails_a_check, assert_writes
 
 from ddbio.core.kernel.decode import inference as observer
 from ddbio.core.text.json_text import compact_json
 
 CORPUS = sorted((Path(__file__).parent / "corpus").glob("*.json"), key=lambda path: path.name)
-TARGET = "observe_target.py"
 
 
 def lines(*items):
@@ -160,19 +158,3 @@ def test_items_have_as_many_names_as_they_like():
     assert len(assert_same_shape([lines(*wide)], "items").members) == 240
     keys = {"m": {"M": {f"k{number}": {"N": "1"} for number in range(50_000)}}}
     assert assert_same_shape([lines(keys, keys, wide[0])], "items").members["m"].others.tags == {"N": 100_000}
-
-
-@BOTH_BUILDS
-def test_no_document_makes_the_walk_leave_its_arrays(checked):
-    """Damaged documents touch no guard page and use no index out of range, and look as the plain inference has it."""
-    assert_writes("True, ", TARGET, "60000", "150", checked=checked)
-
-
-def test_a_broken_bound_is_seen_at_the_guard_page():
-    """Without padding the production build dies of a segmentation fault."""
-    assert_dies_at_the_guard_page(TARGET, "60000", "50", "broken")
-
-
-def test_a_broken_bound_is_seen_by_the_checked_build():
-    """Without padding the checked build raises IndexError."""
-    assert_fails_a_check(TARGET, "60000", "50", "broken")

@@ -9,11 +9,9 @@ import pyarrow as pa
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
-from own_process import BOTH_BUILDS, assert_dies_at_the_guard_page, assert_fails_a_check, assert_writes
 
 from ddbio.core.kernel.text import broken_texts, is_utf8
 
-TARGET = "utf8_target.py"
 # Both ends of every range of bytes that some table of UTF-8 tells apart.
 EDGES = [
     0x00, 0x7F, 0x80, 0x8F, 0x90, 0x9F, 0xA0, 0xBF, 0xC0, 0xC1, 0xC2, 0xDF, 0xE0, 0xE1, 0xEC, 0xED, 0xEE, 0xEF, 0xF0,
@@ -78,19 +76,3 @@ def test_broken_texts_of_an_array_are_those_that_python_refuses(texts, start):
     data = np.frombuffer(plain.buffers()[2] or b"", np.uint8)[offsets[0] : offsets[-1]]
     wanted = [row for row, text in enumerate(texts[start:]) if text is not None and not is_utf8_plainly(text)]
     assert broken_texts(array, offsets, data) == wanted
-
-
-@BOTH_BUILDS
-def test_no_bytes_make_the_loop_leave_its_arrays(checked):
-    """Bodies that end where their memory ends are told as Python tells them."""
-    assert_writes("", TARGET, "1", "500", checked=checked)
-
-
-def test_a_broken_bound_is_seen_at_the_guard_page():
-    """With a step behind the data the production build dies of a segmentation fault: the guard page works."""
-    assert_dies_at_the_guard_page(TARGET, "1", "0", "broken")
-
-
-def test_a_broken_bound_is_seen_by_the_checked_build():
-    """With a step behind the data the checked build raises IndexError: its checks work."""
-    assert_fails_a_check(TARGET, "1", "0", "broken")

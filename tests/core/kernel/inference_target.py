@@ -1,7 +1,7 @@
 """Observe damaged documents in a process of its own, with every array that grows and the bytes at a guard page.
 
-``python observe_target.py SEED COUNT [broken]``: ``broken`` takes the padding away, so that a load must overrun. Every
-document is held against the plain inference: the same shape, or the same refusal.
+``python inference_target.py SEED COUNT [broken]``: ``broken`` takes the padding away, so that a load must overrun.
+Every document is held against the plain inference: the same shape, or the same refusal.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from item_generator import Generator
 from mutation import mutate
 from observation import assert_same_shape
 
-from ddbio.core.kernel.decode import inference as observer
+from ddbio.core.kernel.decode import inference
 from ddbio.core.kernel.jit import CHECKED
 
 IS_BROKEN = sys.argv[3:] == ["broken"]
@@ -25,11 +25,11 @@ IS_BROKEN = sys.argv[3:] == ["broken"]
 
 def main() -> None:
     """Observe as many documents as were asked for, and say so."""
-    observer.allocate = observer.allocate_zeros = allocate_before_guard
+    inference.allocate = inference.allocate_zeros = allocate_before_guard
     # Every document needs more room than there is.
-    observer._FIRST_NODES, observer._FIRST_TEXT_BYTES, observer._FIRST_NAMES, observer.PIECE_BYTES = 1, 65, 2, 200
+    inference._FIRST_NODES, inference._FIRST_TEXT_BYTES, inference._FIRST_NAMES, inference.PIECE_BYTES = 1, 65, 2, 200
     if IS_BROKEN:
-        observer.PAD = 0
+        inference.PAD = 0
     seed, count = int(sys.argv[1]), int(sys.argv[2])
     n_observed = n_refused = 0
     for number in range(seed, seed + count):
@@ -38,7 +38,7 @@ def main() -> None:
         whole = generator.document([generator.item(list(generator.schema())) for _ in range(3)], framing)
         for body in [whole, *(mutate(whole, generator.random) for _ in range(20))]:
             if IS_BROKEN:
-                observer.shape_of_items([(body, framing)])
+                inference.shape_of_items([(body, framing)])
             elif assert_same_shape([body], framing) is None:
                 n_refused += 1
             else:

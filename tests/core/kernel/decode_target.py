@@ -1,6 +1,6 @@
 """Decode damaged documents in a process of its own, with every array that is read or written freely at a guard page.
 
-``python bounds_target.py SEED COUNT [broken]``: ``broken`` takes the padding away, so that a load must overrun.
+``python decode_target.py SEED COUNT [broken]``: ``broken`` takes the padding away, so that a load must overrun.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Digest generated rows in a process of its own, with every array that is read or written freely at a guard page.
 
-``python digest_target.py SEED COUNT [broken]``: ``broken`` makes the last text of each column longer than its bytes, so
-that a load must overrun. Every batch is held against the plain reference, and slices of it too.
+``python digest_columns_target.py SEED COUNT [broken]``: ``broken`` makes the last text of each column longer than its
+bytes, so that a load must overrun. Every batch is held against the plain reference, and slices of it too.
 """
 
 from __future__ import annotations

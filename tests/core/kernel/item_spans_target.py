@@ -1,7 +1,7 @@
 """Find the items of damaged documents in a process of its own, with their bytes at a guard page.
 
-``python spans_target.py SEED COUNT [broken]``: ``broken`` takes the padding away, so that a load must overrun. Every
-document is held against the plain reference: the same items and sizes, or the same refusal.
+``python item_spans_target.py SEED COUNT [broken]``: ``broken`` takes the padding away, so that a load must overrun.
+Every document is held against the plain reference: the same items and sizes, or the same refusal.
 """
 
 from __future__ import annotations

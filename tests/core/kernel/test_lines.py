@@ -1,4 +1,4 @@
-"""Arranging texts: the rows asked for, in the order asked for, each with its separator."""
+"""Taking texts: the rows asked for, in the order asked for, each with its separator."""
 
 import numpy as np
 from hypothesis import given

@@ -1,7 +1,7 @@
 """Digest damaged documents in a process of its own, with their bytes at a guard page.
 
-``python wire_target.py SEED COUNT [broken]``: ``broken`` takes the padding away, so that a load must overrun. Every
-document is held against the plain reference: the same digest, or the same refusal.
+``python digest_json_target.py SEED COUNT [broken]``: ``broken`` takes the padding away, so that a load must overrun.
+Every document is held against the plain reference: the same digest, or the same refusal.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Join generated rows in a process of its own, their data and what is written at a guard page.
 
-``python rows_target.py SEED COUNT [broken]``: ``broken`` gives offsets that end behind the data, so that a load must
+``python lines_target.py SEED COUNT [broken]``: ``broken`` gives offsets that end behind the data, so that a load must
 overrun.
 """
 
