@@ -31,6 +31,17 @@ if TYPE_CHECKING:
 
 _STOP_SECONDS = 10.0
 _OK = 200
+_LAST_PORT = 65_535
+_LEAST = {
+    "port": 0,
+    "rcu": 0,
+    "wcu": 0,
+    "latency_seconds": 0,
+    "partitions": 1,
+    "burst_seconds": 0,
+    "burst_at_creation": 0,
+    "job_seconds": 0,
+}
 
 
 class ChildServer:
@@ -109,19 +120,6 @@ def _line(item: Mapping[str, Any] | bytes | str) -> bytes:
 def _raised(result: Mapping[str, Any]) -> DdbioError:
     kind: type[DdbioError] = getattr(errors, result["type"])
     return kind(result["error"])
-
-
-_LAST_PORT = 65_535
-_LEAST = {
-    "port": 0,
-    "rcu": 0,
-    "wcu": 0,
-    "latency_seconds": 0,
-    "partitions": 1,
-    "burst_seconds": 0,
-    "burst_at_creation": 0,
-    "job_seconds": 0,
-}
 
 
 class _ThreadServer:

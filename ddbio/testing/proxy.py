@@ -44,6 +44,9 @@ _OWN_REQUEST_HEADERS = frozenset(
 _OWN_REPLY_HEADERS = frozenset(
     {"connection", "content-length", "date", "keep-alive", "server", "transfer-encoding", "x-amz-crc32"}
 )
+_INDEX_MEMBERS = ("IndexName", "KeySchema", "Projection")
+_OK = 200
+_CHANGES_TABLES = frozenset({"CreateTable", "DeleteTable", "UpdateTable"})
 
 
 class Upstream:
@@ -74,8 +77,8 @@ class Upstream:
         else:
             with self._lock:
                 self._idle.append(connection)
-        kept = {name: value for name, value in response.getheaders() if name.lower() not in _OWN_REPLY_HEADERS}
-        return HttpReply(response.status, [body], kept)
+        passed_on = {name: value for name, value in response.getheaders() if name.lower() not in _OWN_REPLY_HEADERS}
+        return HttpReply(response.status, [body], passed_on)
 
     def close(self) -> None:
         """Close the idle connections."""
@@ -87,9 +90,6 @@ class Upstream:
     def _connection(self) -> HTTPConnection:
         kind = HTTPSConnection if self._scheme == "https" else HTTPConnection
         return kind(self._netloc, timeout=_TIMEOUT_SECONDS)
-
-
-_INDEX_MEMBERS = ("IndexName", "KeySchema", "Projection")
 
 
 def described_table(described: Mapping[str, Any], defaults: Defaults) -> Table:
@@ -152,10 +152,6 @@ def _place(table: Table, index_name: str | None, item: Item) -> tuple[str, int]:
     if value is None or source.keys.partition.tag not in value:
         return source.arn, 0
     return source.arn, part_of_hash(hash_of(source.keys.partition.bytes_of(value)), source.throughput.partitions)
-
-
-_OK = 200
-_CHANGES_TABLES = frozenset({"CreateTable", "DeleteTable", "UpdateTable"})
 
 
 class ProxyService(Service):

@@ -29,6 +29,21 @@ MAX_DEPTH = 32
 _SURELY_SHORT = MAX_NAME_BYTES // 4
 
 _encode = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False, check_circular=False).encode
+_T = TypeVar("_T")
+# https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/HowItWorks.NamingRulesDataTypes.html#HowItWorks.NamingRules
+_NAME = re.compile(r"[a-zA-Z0-9_.-]{3,255}")
+_SURROGATE = re.compile(r"\\u[dD]")
+_TABLE_ARN = re.compile(r"arn:[^:]*:dynamodb:[^:]*:[^:]*:table/([^/]+)")
+# Expressions that decide over items belong to a full emulator.
+_LACKING = (
+    "AttributeUpdates",
+    "ConditionalOperator",
+    "Expected",
+    "FilterExpression",
+    "KeyConditions",
+    "QueryFilter",
+    "ScanFilter",
+)
 
 
 def to_json(value: Any) -> bytes:
@@ -183,25 +198,6 @@ _CANONICAL: dict[str, Callable[[Any, int], Any]] = {
     "L": _list,
     "M": _map,
 }
-
-
-_T = TypeVar("_T")
-
-# https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/HowItWorks.NamingRulesDataTypes.html#HowItWorks.NamingRules
-_NAME = re.compile(r"[a-zA-Z0-9_.-]{3,255}")
-_SURROGATE = re.compile(r"\\u[dD]")
-_TABLE_ARN = re.compile(r"arn:[^:]*:dynamodb:[^:]*:[^:]*:table/([^/]+)")
-
-# Expressions that decide over items belong to a full emulator.
-_LACKING = (
-    "AttributeUpdates",
-    "ConditionalOperator",
-    "Expected",
-    "FilterExpression",
-    "KeyConditions",
-    "QueryFilter",
-    "ScanFilter",
-)
 
 
 class Request:

@@ -32,6 +32,11 @@ MAX_BODY_BYTES = 16 << 20
 _MIN_COMPRESSED_BYTES: Final = 4096
 _FASTEST = 1
 _GZIP_FRAME, _ZLIB_FRAME = 31, 15
+LOOPBACK = "127.0.0.1"
+_MAX_HEAD_BYTES = 16 << 10
+_RECEIVE_BYTES = 256 << 10
+_LARGEST_BODY_BYTES = 2 << 30
+_BACKLOG = 512
 
 
 def reply_coding(accepted: str | None) -> str | None:
@@ -115,12 +120,6 @@ def _inflate(body: bytes) -> bytes:
 
 _INFLATES: dict[str, Callable[[bytes], bytes]] = {"gzip": _gunzip, "deflate": _inflate}
 
-
-LOOPBACK = "127.0.0.1"
-_MAX_HEAD_BYTES = 16 << 10
-_RECEIVE_BYTES = 256 << 10
-_LARGEST_BODY_BYTES = 2 << 30
-_BACKLOG = 512
 
 _log = logging.getLogger(__name__)
 

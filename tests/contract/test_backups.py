@@ -45,9 +45,9 @@ class DynamoContract:
 
     def _check_restored(self, client, dynamo, table):
         self._until(lambda: client.describe_table(TableName=table)["Table"]["TableStatus"], "ACTIVE")
-        told = client.describe_table(TableName=table)["Table"]
-        assert [each["IndexName"] for each in told["GlobalSecondaryIndexes"]] == ["byg"]
-        assert told["RestoreSummary"]["RestoreInProgress"] is False
+        described = client.describe_table(TableName=table)["Table"]
+        assert [each["IndexName"] for each in described["GlobalSecondaryIndexes"]] == ["byg"]
+        assert described["RestoreSummary"]["RestoreInProgress"] is False
         assert sorted(item["pk"]["S"] for item in dynamo.items("scan", TableName=table)) == ["0", "1", "2"]
         client.delete_table(TableName=table)
 

@@ -33,7 +33,7 @@ class DynamoContract:
         return client.describe_table(TableName=table)["Table"]
 
     def test_a_description_is_enough_to_make_the_same_table(self, client, make_table):
-        """Keys, types, indexes with their projections and the billing mode are told as they were asked for."""
+        """Keys, types, indexes with their projections and the billing mode are described as requested."""
         table = make_table(
             "pk:S",
             "sk:N",
@@ -41,14 +41,14 @@ class DynamoContract:
             GlobalSecondaryIndexes=[index("byg", "KEYS_ONLY", "g", "sk")],
             LocalSecondaryIndexes=[index("byl", "ALL", "pk", "l")],
         )
-        told = self._described(client, table)
-        assert sorted(part["AttributeName"] for part in told["AttributeDefinitions"]) == ["g", "l", "pk", "sk"]
-        assert [(part["AttributeName"], part["KeyType"]) for part in told["KeySchema"]] == [
+        described = self._described(client, table)
+        assert sorted(part["AttributeName"] for part in described["AttributeDefinitions"]) == ["g", "l", "pk", "sk"]
+        assert [(part["AttributeName"], part["KeyType"]) for part in described["KeySchema"]] == [
             ("pk", "HASH"),
             ("sk", "RANGE"),
         ]
-        assert told["BillingModeSummary"]["BillingMode"] == "PAY_PER_REQUEST"
-        (whole,), (local,) = told["GlobalSecondaryIndexes"], told["LocalSecondaryIndexes"]
+        assert described["BillingModeSummary"]["BillingMode"] == "PAY_PER_REQUEST"
+        (whole,), (local,) = described["GlobalSecondaryIndexes"], described["LocalSecondaryIndexes"]
         for found, expected in (
             (whole, index("byg", "KEYS_ONLY", "g", "sk")),
             (local, index("byl", "ALL", "pk", "l")),
@@ -61,9 +61,9 @@ class DynamoContract:
         assert "StreamSpecification" not in self._described(client, plain)
         specification = {"StreamEnabled": True, "StreamViewType": "NEW_AND_OLD_IMAGES"}
         table = make_table("pk:S", StreamSpecification=specification)
-        told = self._described(client, table)
-        assert told["StreamSpecification"] == specification
-        assert told["LatestStreamArn"].startswith(told["TableArn"] + "/stream/")
+        described = self._described(client, table)
+        assert described["StreamSpecification"] == specification
+        assert described["LatestStreamArn"].startswith(described["TableArn"] + "/stream/")
 
     def test_a_stream_is_turned_on_and_off(self, client, dynamo, make_table):
         """UpdateTable turns a stream on once and off once."""
@@ -88,8 +88,8 @@ class DynamoContract:
         assert self._described(client, table)["BillingModeSummary"]["BillingMode"] == "PAY_PER_REQUEST"
 
     def _assert_numbers(self, client, table, read, write):
-        told = self._described(client, table)["ProvisionedThroughput"]
-        assert (told["ReadCapacityUnits"], told["WriteCapacityUnits"]) == (read, write)
+        described = self._described(client, table)["ProvisionedThroughput"]
+        assert (described["ReadCapacityUnits"], described["WriteCapacityUnits"]) == (read, write)
 
     def test_an_index_is_added_to_items_that_are_there(self, client, dynamo, make_table):
         """A new index holds the items that have its key; those with a value it cannot hold are left out."""
@@ -118,7 +118,7 @@ class DynamoContract:
         client.put_item(TableName=table, Item={"pk": {"S": "a"}, "g": {"N": "1"}})
 
     def test_time_to_live_is_named_once(self, client, dynamo, make_table):
-        """The attribute is told while it is set; setting it twice is refused, and so is taking away another."""
+        """The attribute is described while it is set; setting it twice is refused, and so is taking away another."""
         table = make_table("pk:S")
         assert client.describe_time_to_live(TableName=table)["TimeToLiveDescription"] == {
             "TimeToLiveStatus": "DISABLED"
@@ -126,9 +126,9 @@ class DynamoContract:
         asked = {"Enabled": True, "AttributeName": "expires"}
         reply = client.update_time_to_live(TableName=table, TimeToLiveSpecification=asked)
         assert reply["TimeToLiveSpecification"] == asked
-        told = client.describe_time_to_live(TableName=table)["TimeToLiveDescription"]
-        assert told["AttributeName"] == "expires"
-        assert told["TimeToLiveStatus"] in {"ENABLED", "ENABLING"}
+        described = client.describe_time_to_live(TableName=table)["TimeToLiveDescription"]
+        assert described["AttributeName"] == "expires"
+        assert described["TimeToLiveStatus"] in {"ENABLED", "ENABLING"}
         for wrong in (asked, {"Enabled": False, "AttributeName": "other"}):
             code = dynamo.refusal("update_time_to_live", TableName=table, TimeToLiveSpecification=wrong)
             assert code == "ValidationException"
@@ -139,9 +139,9 @@ class DynamoContract:
         client.update_continuous_backups(
             TableName=table, PointInTimeRecoverySpecification={"PointInTimeRecoveryEnabled": True}
         )
-        told = client.describe_continuous_backups(TableName=table)["ContinuousBackupsDescription"]
-        assert told["ContinuousBackupsStatus"] == "ENABLED"
-        window = told["PointInTimeRecoveryDescription"]
+        described = client.describe_continuous_backups(TableName=table)["ContinuousBackupsDescription"]
+        assert described["ContinuousBackupsStatus"] == "ENABLED"
+        window = described["PointInTimeRecoveryDescription"]
         assert window["PointInTimeRecoveryStatus"] == "ENABLED"
         assert window["EarliestRestorableDateTime"] <= window["LatestRestorableDateTime"]
         absent = "ddbio-contract-absent"

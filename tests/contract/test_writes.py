@@ -17,7 +17,7 @@ class DynamoContract:
     gaps_are_certain = True
 
     @pytest.mark.parametrize(
-        ("spelling", "canonical"),
+        ("text", "canonical"),
         [
             ("1e3", "1000"),
             ("+1000", "1000"),
@@ -32,9 +32,9 @@ class DynamoContract:
             ("12345678901234567890123456789012345678", "12345678901234567890123456789012345678"),
         ],
     )
-    def test_numbers_come_back_in_plain_spelling(self, client, spread, spelling, canonical):
-        """Any spelling of a number comes back as plain decimal, deep inside an item too."""
-        numbers = {"n": {"N": spelling}, "ns": {"NS": [spelling]}, "l": {"L": [{"M": {"n": {"N": spelling}}}]}}
+    def test_numbers_come_back_in_canonical_form(self, client, spread, text, canonical):
+        """Any form of a number comes back as a plain decimal, deep inside an item too."""
+        numbers = {"n": {"N": text}, "ns": {"NS": [text]}, "l": {"L": [{"M": {"n": {"N": text}}}]}}
         client.put_item(TableName=spread, Item={**ONE, **numbers})
         item = client.get_item(TableName=spread, Key=ONE, ConsistentRead=True)["Item"]
         assert item["n"] == {"N": canonical}
@@ -222,17 +222,17 @@ class TestMoto(DynamoContract):
 
     backend = "moto"
     gaps: ClassVar = {
-        "numbers are stored as they are spelled": (
-            "test_numbers_come_back_in_plain_spelling[1e3-1000]",
-            "test_numbers_come_back_in_plain_spelling[+1000-1000]",
-            "test_numbers_come_back_in_plain_spelling[001000-1000]",
-            "test_numbers_come_back_in_plain_spelling[1000.0-1000]",
-            "test_numbers_come_back_in_plain_spelling[1.10-1.1]",
-            "test_numbers_come_back_in_plain_spelling[.5-0.5]",
-            "test_numbers_come_back_in_plain_spelling[-0-0]",
-            "test_numbers_come_back_in_plain_spelling[1e125-canonical7]",
-            "test_numbers_come_back_in_plain_spelling[1e-20-0.00000000000000000001]",
-            "test_numbers_come_back_in_plain_spelling[-1E-130-canonical9]",
+        "numbers are stored as they are written": (
+            "test_numbers_come_back_in_canonical_form[1e3-1000]",
+            "test_numbers_come_back_in_canonical_form[+1000-1000]",
+            "test_numbers_come_back_in_canonical_form[001000-1000]",
+            "test_numbers_come_back_in_canonical_form[1000.0-1000]",
+            "test_numbers_come_back_in_canonical_form[1.10-1.1]",
+            "test_numbers_come_back_in_canonical_form[.5-0.5]",
+            "test_numbers_come_back_in_canonical_form[-0-0]",
+            "test_numbers_come_back_in_canonical_form[1e125-canonical7]",
+            "test_numbers_come_back_in_canonical_form[1e-20-0.00000000000000000001]",
+            "test_numbers_come_back_in_canonical_form[-1E-130-canonical9]",
         ),
         "numbers are parsed by Python": (
             "test_other_numbers_are_refused[111111111111111111111111111111111111111]",

@@ -122,7 +122,7 @@ def test_storms_begin_and_end():
 
 
 def test_a_storm_is_spelled_on_the_command_line():
-    """A storm's spelling says its times and its reason; anything else is an error with the choices."""
+    """The text form of a storm has its times and its reason; anything else is an error with the choices."""
     assert Storm.parse("5-7.5") == Storm(5.0, 7.5)
     assert Storm.parse(str(Storm(1.5, 2.0, "AccountLimitExceeded"))) == Storm(1.5, 2.0, "AccountLimitExceeded")
     for text in ("", "5", "5-7:Nothing"):

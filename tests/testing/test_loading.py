@@ -37,7 +37,7 @@ def rows(database, name="tab"):
 
 @given(item=ITEMS, compact=st.booleans(), escapes=st.booleans(), wrapped=st.booleans())
 def test_line_is_stored_as_if_it_was_put(item, compact, escapes, wrapped):
-    """However a line is spelled, what is stored and its size are those of the parsed item."""
+    """However a line is written, what is stored and its size are those of the parsed item."""
     item = {"pk": {"S": "key"}, **item}
     separators = (",", ":") if compact else None
     line = json.dumps({"Item": item} if wrapped else item, ensure_ascii=escapes, separators=separators).encode()

@@ -22,8 +22,8 @@ def send(fake, body=b"{}", path="/", method="POST", **headers):
     """Send one request and return status, headers and body."""
     connection = HTTPConnection(urlsplit(fake.endpoint_url).netloc)
     try:
-        kept = {name.replace("_", "-"): value for name, value in (HEADERS | headers).items() if value is not None}
-        connection.request(method, path, body, kept)
+        sent = {name.replace("_", "-"): value for name, value in (HEADERS | headers).items() if value is not None}
+        connection.request(method, path, body, sent)
         response = connection.getresponse()
         return response.status, response.headers, response.read()
     finally:
@@ -98,7 +98,7 @@ def test_wrong_requests_have_their_errors(fake, changed, expected):
     ids=ascii,
 )
 def test_values_of_wrong_json_type_are_serialization_errors(fake, value, expected):
-    """A wrong JSON type is told apart from a wrong value, and nothing is stored."""
+    """A wrong JSON type has another error than a wrong value, and nothing is stored."""
     fake.load("tab", [], "pk")
     item = json.dumps({"TableName": "tab", "Item": {"pk": {"S": "a"}, "a": value}}).encode()
     status, _, body = send(fake, item, X_Amz_Target="DynamoDB_20120810.PutItem")

@@ -45,6 +45,8 @@ _KINDS: dict[str, Kind] = {"FULL_EXPORT": "full", "INCREMENTAL_EXPORT": "increme
 _ENCODINGS: dict[str, Encoding] = {"DYNAMODB_JSON": "json", "ION": "ion"}
 _Known = TypeVar("_Known")
 _FILTER_MEMBERS = ("filterSpecification", "FilterSpecification")
+# https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/S3DataExport.Output.html
+_FULL_VERSION = "2020-06-30"
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,10 +214,6 @@ def _text(members: dict[str, Any], name: str, place: str) -> str | None:
 
 def _short(value: object) -> str:
     return repr(value)[:100]
-
-
-# https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/S3DataExport.Output.html
-_FULL_VERSION = "2020-06-30"
 
 
 def files_text(files: Iterable[ExportFile], prefix: str) -> bytes:

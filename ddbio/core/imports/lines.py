@@ -37,6 +37,12 @@ if TYPE_CHECKING:
     Bytes: TypeAlias = npt.NDArray[np.uint8]
     Offsets: TypeAlias = npt.NDArray[np.int64]
 
+# https://docs.aws.amazon.com/amazondynamodb/latest/APIReference/API_CsvOptions.html
+MAX_COLUMNS = 255
+_NAME_CHARACTERS = frozenset(map(chr, range(0x20, 0x7F))) - {'"', ","}
+_NEWLINE = ord("\n")
+_WRITTEN_BY_TAG = {"S": "text", "N": "numbers"}
+
 
 @dataclass(frozen=True)
 class LineFormat:
@@ -197,13 +203,6 @@ def _framed(made: EncodedRows, prefix: bytes, suffix: bytes) -> tuple[Bytes, Off
     _, offsets, text = lines.buffers()
     ends = np.frombuffer(offsets, np.int64)[: len(lines) + 1]
     return np.frombuffer(text, np.uint8)[: ends[-1]], ends
-
-
-# https://docs.aws.amazon.com/amazondynamodb/latest/APIReference/API_CsvOptions.html
-MAX_COLUMNS = 255
-_NAME_CHARACTERS = frozenset(map(chr, range(0x20, 0x7F))) - {'"', ","}
-_NEWLINE = ord("\n")
-_WRITTEN_BY_TAG = {"S": "text", "N": "numbers"}
 
 
 class CsvColumns:

@@ -51,6 +51,10 @@ if TYPE_CHECKING:
     from ddbio.ops.job.storage import Staging
     from ddbio.options import ExportFoldOptions, ExportReadOptions, ExportWindowsOptions
 
+# Of compressed text. As rows in memory it is about five times as much, and as much again for each step of folding.
+_BUCKET_BYTES = 8 * 1024 * 1024
+_MOST_BUCKETS = 4096
+
 
 @dataclass(frozen=True)
 class FoldSources:
@@ -141,11 +145,6 @@ def windows_to_request(options: ExportWindowsOptions, increments: Sequence[str])
     until = options.until or datetime.now(UTC)
     full = open_export(options.source, options)
     return missing_windows(full.summary, [open_export(each, options).summary for each in increments], until)
-
-
-# Of compressed text. As rows in memory it is about five times as much, and as much again for each step of folding.
-_BUCKET_BYTES = 8 * 1024 * 1024
-_MOST_BUCKETS = 4096
 
 
 def fold_to_files(

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from ddbio.files.object_store import ObjectStore
     from ddbio.options import ConnectionOptions
 
+_LINE = re.compile(r"line (\d+): ")
+
 
 @dataclass(frozen=True)
 class ExportSource:
@@ -128,9 +130,6 @@ def _above(store: ObjectStore, options: ConnectionOptions) -> ObjectStore:
     if not above:
         raise OptionError(f"{store.uri} has no folder above it, where the data of an incremental export lies")
     return open_store(f"{scheme}{mark}{above}", options)
-
-
-_LINE = re.compile(r"line (\d+): ")
 
 
 class FileText:

@@ -33,6 +33,14 @@ if TYPE_CHECKING:
     from ddbio.ops.job.storage import Staging
     from ddbio.options import ExportReadOptions
 
+# On Spark each report is a round trip to the driver: a few a second are enough to show progress and to stop a job.
+_PROGRESS_SECONDS = 0.1
+_FILES_SAMPLED = 4
+# About twenty seconds of one core: much more than Spark spends on starting a task, and little to do again if one fails.
+_TASK_BYTES = 256 * 1024 * 1024
+# The time to open a file, as bytes that could be read meanwhile: many small files cost more than their bytes.
+_FILE_BYTES = 256 * 1024
+
 
 class LineDecoder(Protocol):
     """Decode blocks of an export's lines. An instance belongs to one thread."""
@@ -134,10 +142,6 @@ class ExportCounts:
         self.misfits.merge(other.misfits)
 
 
-# On Spark each report is a round trip to the driver: a few a second are enough to show progress and to stop a job.
-_PROGRESS_SECONDS = 0.1
-
-
 class ExportStream:
     """Iterate over the batches of a task's files; ``counts`` is complete when the iteration has ended.
 
@@ -190,8 +194,8 @@ class ExportStream:
 
     def _report_progress(self) -> None:
         """Report what was read since the last report; raise if the job is being stopped."""
-        grant = self._budget.acquire(0)
-        self._budget.settle(grant, 0, items=self._unreported_items, wire_bytes=self._unreported_bytes)
+        reservation = self._budget.acquire(0)
+        self._budget.settle(reservation, 0, items=self._unreported_items, wire_bytes=self._unreported_bytes)
         self._unreported_items, self._unreported_bytes, self._reported_at = 0, 0, time.monotonic()
 
 
@@ -221,15 +225,6 @@ def write_export_task(task: ExportFilesTask, budget: Budget) -> ExportFilesResul
 def collect_export_task(task: ExportTask, budget: Budget) -> list[pa.RecordBatch]:
     """Return all batches of one task's files."""
     return list(ExportStream(task, budget))
-
-
-_FILES_SAMPLED = 4
-
-# About twenty seconds of one core: much more than Spark spends on starting a task, and little to do again if one fails.
-_TASK_BYTES = 256 * 1024 * 1024
-
-# The time to open a file, as bytes that could be read meanwhile: many small files cost more than their bytes.
-_FILE_BYTES = 256 * 1024
 
 
 def export_columns(source: ExportSource, options: ExportReadOptions) -> ExportColumns:

@@ -36,6 +36,8 @@ if TYPE_CHECKING:
     from ddbio.files.object_store import ObjectStore
     from ddbio.options import BulkReportOptions, BulkStartOptions, ConnectionOptions, WaitOptions
 
+_CHECKSUM_ENDINGS = (".md5", ".checksum")
+
 
 def plan_of(options: BulkStartOptions) -> BulkPlan:
     """Return the plan of a bulk put, after checking the table, the objects, their manifest and the bucket for reports.
@@ -115,9 +117,6 @@ def cancel(arn: str, options: ConnectionOptions) -> BulkJob:
 def list_of(options: ConnectionOptions) -> list[BulkEntry]:
     """Return the bulk operations of the last 90 days."""
     return service_jobs.list_bulk(dynamodb_spec(options))
-
-
-_CHECKSUM_ENDINGS = (".md5", ".checksum")
 
 
 @dataclass(frozen=True)

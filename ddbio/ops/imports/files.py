@@ -42,6 +42,10 @@ if TYPE_CHECKING:
 
     Key: TypeAlias = tuple[tuple[str, str], ...]
 
+FOLDER = "data/"
+"""The folder of the objects below the target. The service reads everything below the prefix that it imports."""
+_ENDINGS = {"dynamodb_json": "json", "ion": "ion", "csv": "csv"}
+
 
 @dataclass(frozen=True)
 class ImportFilesReport(Report):
@@ -90,12 +94,6 @@ class ImportFilesReport(Report):
     seconds: float
     cpu_seconds: float
     files: tuple[FileReport, ...] = ()
-
-
-FOLDER = "data/"
-"""The folder of the objects below the target. The service reads everything below the prefix that it imports."""
-
-_ENDINGS = {"dynamodb_json": "json", "ion": "ion", "csv": "csv"}
 
 
 def write_files(options: ImportFilesFromOptions) -> ImportFilesReport:

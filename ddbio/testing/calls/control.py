@@ -26,6 +26,9 @@ if TYPE_CHECKING:
 
 # https://docs.aws.amazon.com/amazondynamodb/latest/APIReference/API_ListTables.html
 _MAX_LISTED = 100
+_BILLING_MEMBERS = ("BillingMode", "ProvisionedThroughput", "OnDemandThroughput")
+# https://docs.aws.amazon.com/amazondynamodb/latest/APIReference/API_PointInTimeRecoverySpecification.html
+MAX_RECOVERY_DAYS = 35
 
 
 def create_table(database: Database, request: Request) -> dict[str, Any]:
@@ -91,9 +94,6 @@ def existing_table(database: Database, request: Request) -> Table:
     if name not in database.tables:
         raise not_found(f"Requested resource not found: Table: {name} not found")
     return database.tables[name]
-
-
-_BILLING_MEMBERS = ("BillingMode", "ProvisionedThroughput", "OnDemandThroughput")
 
 
 def update_table(database: Database, request: Request) -> dict[str, Any]:
@@ -222,10 +222,6 @@ def _redescribe(description: dict[str, Any], billing: dict[str, Any]) -> None:
     for member in ("ProvisionedThroughput", "OnDemandThroughput"):
         description.pop(member, None)
     description |= billing
-
-
-# https://docs.aws.amazon.com/amazondynamodb/latest/APIReference/API_PointInTimeRecoverySpecification.html
-MAX_RECOVERY_DAYS = 35
 
 
 def update_time_to_live(database: Database, request: Request) -> dict[str, Any]:

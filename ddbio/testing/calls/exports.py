@@ -31,6 +31,17 @@ if TYPE_CHECKING:
 
 _NAME_LETTERS = "abcdefghijklmnopqrstuvwxyz234567"
 _NAME_LENGTH = 26
+_ECHOED = ("ExportType", "S3BucketOwner", "S3Prefix", "S3SseKmsKeyId")
+_TOKEN_MEMBERS = (
+    *("TableArn", "S3Bucket", "ExportTime", "ExportFormat", "IncrementalExportSpecification", "S3SseAlgorithm"),
+    *_ECHOED,
+)
+_VIEWS = ("NEW_AND_OLD_IMAGES", "NEW_IMAGE")
+_MAX_LISTED = 25
+# https://docs.aws.amazon.com/amazondynamodb/latest/APIReference/API_IncrementalExportSpecification.html
+_SHORTEST_SECONDS, _LONGEST_SECONDS = 15 * 60, 24 * 60 * 60
+# https://aws.amazon.com/dynamodb/pricing/on-demand/
+_LEAST_BILLED_BYTES = 10 * 1024 * 1024
 
 
 def put_export(
@@ -109,19 +120,6 @@ def _summary(description: dict[str, Any]) -> dict[str, Any]:
 
 def _iso(at: float) -> str:
     return datetime.fromtimestamp(at, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-
-
-_ECHOED = ("ExportType", "S3BucketOwner", "S3Prefix", "S3SseKmsKeyId")
-_TOKEN_MEMBERS = (
-    *("TableArn", "S3Bucket", "ExportTime", "ExportFormat", "IncrementalExportSpecification", "S3SseAlgorithm"),
-    *_ECHOED,
-)
-_VIEWS = ("NEW_AND_OLD_IMAGES", "NEW_IMAGE")
-_MAX_LISTED = 25
-# https://docs.aws.amazon.com/amazondynamodb/latest/APIReference/API_IncrementalExportSpecification.html
-_SHORTEST_SECONDS, _LONGEST_SECONDS = 15 * 60, 24 * 60 * 60
-# https://aws.amazon.com/dynamodb/pricing/on-demand/
-_LEAST_BILLED_BYTES = 10 * 1024 * 1024
 
 
 def export_table(database: Database, request: Request) -> dict[str, Any]:

@@ -40,6 +40,8 @@ _LOG_GROUP = "arn:aws:logs:us-east-1:000000000000:log-group:/aws-dynamodb/import
 _BULK_ECHOED = ("InputS3Configuration", "OutputS3Configuration", "MaxWriteRequestUnits")
 _BULK_LISTED = ("BulkOperationArn", "BulkOperationStatus", "StartTime", "EndTime")
 _MAX_LISTED = 25
+_MEMBERS = {"Item", "ConditionExpression", "ExpressionAttributeNames", "ExpressionAttributeValues"}
+_ERROR, _CONDITION = "ERROR", "CONDITION_CHECK_FAILURE"
 
 
 def import_table(database: Database, request: Request) -> dict[str, Any]:
@@ -182,10 +184,6 @@ def _csv_items(text: bytes, options: dict[str, Any], tags: dict[str, str]) -> It
     rows = csv.DictReader(io.StringIO(text.decode(), newline=""), names, delimiter=options.get("Delimiter", ","))
     # Only keys have types of their own.
     return ({name: {tags.get(name, "S"): value} for name, value in row.items()} for row in rows)
-
-
-_MEMBERS = {"Item", "ConditionExpression", "ExpressionAttributeNames", "ExpressionAttributeValues"}
-_ERROR, _CONDITION = "ERROR", "CONDITION_CHECK_FAILURE"
 
 
 class BulkRun:

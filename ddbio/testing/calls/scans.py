@@ -28,6 +28,10 @@ if TYPE_CHECKING:
 
 
 SELECTS = ("SPECIFIC_ATTRIBUTES", "COUNT", "ALL_ATTRIBUTES", "ALL_PROJECTED_ATTRIBUTES")
+# https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/Scan.html#Scan.Pagination
+MAX_PAGE_BYTES = 1 << 20
+# https://docs.aws.amazon.com/amazondynamodb/latest/APIReference/API_Scan.html
+MAX_SEGMENTS = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,12 +158,6 @@ def _unprojected(index: Index | None, select: str | None, paths: list[Path] | No
 def parsed(text: bytes | memoryview) -> Any:
     """Return an item as Python values."""
     return json.loads(bytes(text))
-
-
-# https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/Scan.html#Scan.Pagination
-MAX_PAGE_BYTES = 1 << 20
-# https://docs.aws.amazon.com/amazondynamodb/latest/APIReference/API_Scan.html
-MAX_SEGMENTS = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 # https://docs.aws.amazon.com/amazondynamodb/latest/APIReference/API_BatchWriteItem.html
 MAX_BATCH_WRITES = 25
+_RETURNS = ("ALL_NEW", "UPDATED_OLD", "ALL_OLD", "NONE", "UPDATED_NEW")
+_LACKING_SECTIONS = ("ADD", "DELETE")
 
 
 class Write(NamedTuple):
@@ -128,10 +130,6 @@ def _batched(table: Table, original: Any) -> Write:
             raise invalid("Supplied AttributeValue has more than one datatypes set or no PutRequest or DeleteRequest")
         case _:
             raise malformed()
-
-
-_RETURNS = ("ALL_NEW", "UPDATED_OLD", "ALL_OLD", "NONE", "UPDATED_NEW")
-_LACKING_SECTIONS = ("ADD", "DELETE")
 
 
 @dataclass(slots=True)

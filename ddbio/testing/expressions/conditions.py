@@ -31,6 +31,9 @@ _ORDERS: dict[str, Callable[[Any, Any], bool]] = {
 _ORDERED_TAGS = frozenset({"S", "N", "B"})
 _LACKING_FUNCTIONS = frozenset({"attribute_type", "begins_with", "contains", "size"})
 EXPRESSIONS = ("ConditionExpression", "UpdateExpression")
+_COMPARATORS = {"=": "=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
+"""Each comparator with the one that means the same from the other side."""
+_HIGHEST_BYTE = 0xFF
 
 
 class Guard(NamedTuple):
@@ -178,9 +181,6 @@ def checked_return(request: Request, allowed: tuple[str, ...]) -> str:
     return returned
 
 
-_COMPARATORS = {"=": "=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
-"""Each comparator with the one that means the same from the other side."""
-_HIGHEST_BYTE = 0xFF
 _sort_value: Any = itemgetter(2)
 
 

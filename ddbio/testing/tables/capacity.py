@@ -25,6 +25,9 @@ BURST_SECONDS = 300.0
 # Unused capacity is saved for the table; a single partition never serves more than its own rate.
 _PARTITION_BURST_SECONDS = 1.0
 _ROUNDING_UNITS = 1e-9
+INTERVAL_SECONDS = 0.1
+_INTERVALS_PER_SECOND = 10
+_TABLE_PART = 1
 
 
 class Draw(NamedTuple):
@@ -151,11 +154,6 @@ class Capacity:
                 made.whole[draw.kind].take(draw.units, now)
             if draw.kind in made.parts:
                 made.parts[draw.kind][draw.partition].take(draw.units, now)
-
-
-INTERVAL_SECONDS = 0.1
-_INTERVALS_PER_SECOND = 10
-_TABLE_PART = 1
 
 
 class ConsumptionLog:

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from ddbio.testing.tables.jobs import S3Access
     from ddbio.testing.tables.table import Change, Table
 
+_RETURN_CONSUMED = ("INDEXES", "TOTAL", "NONE")
+
 
 @dataclass(slots=True)
 class Backup:
@@ -57,9 +59,6 @@ class Backup:
             **{name: described[name] for name in ("TableId", "KeySchema", "ProvisionedThroughput")},
             "BillingMode": "PAY_PER_REQUEST" if "BillingModeSummary" in described else "PROVISIONED",
         }
-
-
-_RETURN_CONSUMED = ("INDEXES", "TOTAL", "NONE")
 
 
 @dataclass(slots=True)

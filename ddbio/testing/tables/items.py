@@ -33,6 +33,7 @@ MAX_PARTITION_KEY_BYTES, MAX_SORT_KEY_BYTES = 2048, 1024
 KEY_TAGS = ("S", "N", "B")
 
 _MISMATCH = "The provided key element does not match the schema"
+_MICROS = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -251,9 +252,6 @@ class ItemStore:
             self._snapshot = snapshot_of(sorted(chain(unchanged, added), key=itemgetter(0)))
             self._changes = {}
         return self._snapshot
-
-
-_MICROS = 1_000_000
 
 
 class Write(NamedTuple):

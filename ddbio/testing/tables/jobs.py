@@ -18,6 +18,11 @@ if TYPE_CHECKING:
 
     End = Callable[[], dict[str, Any]]
 
+_OK, _NOT_FOUND = 200, 404
+# Fakes of S3 check no signature, but reads without any are refused.
+_IDENTITY = {"Authorization": "AWS any:any"}
+_KEY = re.compile(r"<Key>([^<]*)</Key>")
+
 
 class WallClock:
     """Tell the time of day, which a test can advance."""
@@ -32,12 +37,6 @@ class WallClock:
     def advance(self, seconds: float) -> None:
         """Advance the clock."""
         self._ahead_seconds += max(0.0, seconds)
-
-
-_OK, _NOT_FOUND = 200, 404
-# Fakes of S3 check no signature, but reads without any are refused.
-_IDENTITY = {"Authorization": "AWS any:any"}
-_KEY = re.compile(r"<Key>([^<]*)</Key>")
 
 
 class NoSuchBucketError(Exception):

@@ -30,7 +30,7 @@ def test_old_full_manifest_lacks_its_type():
 
 
 def test_incremental_summary_has_its_window():
-    """Kind, window and view of an incremental export are kept."""
+    """Kind, window and view of an incremental export are parsed."""
     read = summary(exportType="INCREMENTAL_EXPORT", exportFromTime="a", exportToTime="b", outputView="NEW_IMAGE")
     assert (read.kind, read.from_time, read.to_time, read.view) == ("incremental", "a", "b", "NEW_IMAGE")
 

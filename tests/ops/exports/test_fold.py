@@ -115,7 +115,7 @@ def test_increment_is_no_base(tmp_path):
 
 
 def test_key_that_fits_no_column_is_refused(tmp_path):
-    """Items whose keys were rescued could not be told apart."""
+    """Items whose keys were rescued could not be distinguished."""
     writer = ExportWriter(tmp_path)
     full = writer.full([{"pk": {"N": "1"}}])
     increment = writer.incremental([Change(1, {"pk": {"N": "1.5"}}, new={"pk": {"N": "1.5"}})])
@@ -177,7 +177,7 @@ def summary(start, end, kind="incremental"):
     ],
 )
 def test_windows_to_request_make_a_fold_possible(there, requested):
-    """With what is told to be missing, the fold reaches the time that was asked for, but for a quarter of an hour."""
+    """With the windows that are missing, the fold reaches the requested time except for a quarter of an hour."""
     base = summary(0, 0, "full")
     until = datetime(2026, 11, 1, 5, tzinfo=UTC)
     increments = [summary(*each) for each in there]

@@ -59,7 +59,7 @@ def story(tmp_path):
 
 
 def test_state_as_of_the_end_of_a_window(story, tmp_path):
-    """Later windows are left out; a time within a window cannot be told."""
+    """Later windows are left out; a time within a window cannot be restored."""
     full, increments, after_first = story
     end = json.loads((increments[0] / "manifest-summary.json").read_bytes())["exportToTime"]
     report = ddbio.fold_exports_to_files(full, increments, tmp_path / "out", as_of=end, engine="local")
@@ -79,7 +79,7 @@ def test_missing_window_leaves_nothing(story, tmp_path):
 
 
 def test_damaged_increment_leaves_nothing(story, tmp_path):
-    """A file that is not the exported one is named; neither output nor what was set aside stays."""
+    """A file that is not the exported one is named; neither output nor spilled rows stay."""
     full, increments, _ = story
     for path in (increments[0].parent / "data").iterdir():
         path.write_bytes(path.read_bytes() + b"x")
@@ -108,7 +108,7 @@ def test_nothing_changed(tmp_path):
 
 
 def test_key_that_fits_no_column_is_refused(tmp_path):
-    """Items whose keys were rescued could not be told apart."""
+    """Items whose keys were rescued could not be distinguished."""
     writer = ExportWriter(tmp_path / "in")
     full = writer.full([{"pk": {"N": "1"}}])
     increment = writer.incremental([Change(1, {"pk": {"N": "1.5"}}, new={"pk": {"N": "1.5"}})])
@@ -124,8 +124,8 @@ def test_commands(story, tmp_path, capsys):
     assert json.loads(capsys.readouterr().out)["rows"] == 3
     until = ["--until", "2026-11-01T06:00:00Z"]
     assert not run(["export", "windows", str(full), str(second), *until, "--json"])
-    told = json.loads(capsys.readouterr().out)["windows"]
-    found = [(each["from_time"][11:16], each["to_time"][11:16]) for each in told]
+    windows = json.loads(capsys.readouterr().out)["windows"]
+    found = [(each["from_time"][11:16], each["to_time"][11:16]) for each in windows]
     assert found == [("01:00", "02:00"), ("03:00", "06:00")]
     assert not run(["export", "windows", str(full), str(first), str(second), "--until", "2026-11-01T03:10:00Z"])
     assert capsys.readouterr().out == "nothing to request yet\n"

@@ -1,4 +1,4 @@
-"""Exports spelled out byte for byte, as the format is documented: every form of line, both kinds and encodings."""
+"""Exports written out byte for byte, as the format is documented: every form of line, both kinds and encodings."""
 
 import base64
 import gzip

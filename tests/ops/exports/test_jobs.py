@@ -46,8 +46,8 @@ class Side:
     def latest(self):
         """Return the service's own time, a second from now at the earliest."""
         self.fake.pass_time(1)
-        told = self.client.describe_continuous_backups(TableName=TABLE)["ContinuousBackupsDescription"]
-        latest = told["PointInTimeRecoveryDescription"]["LatestRestorableDateTime"]
+        described = self.client.describe_continuous_backups(TableName=TABLE)["ContinuousBackupsDescription"]
+        latest = described["PointInTimeRecoveryDescription"]["LatestRestorableDateTime"]
         return latest.astimezone(UTC).replace(microsecond=0)
 
 

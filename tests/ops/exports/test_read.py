@@ -148,7 +148,7 @@ def test_orc_without_rows_is_a_file(tmp_path, items):
 
 
 def test_values_that_fit_no_column_are_rescued(tmp_path, items):
-    """What the sample did not show is kept, counted and reported."""
+    """Values that the sample did not show are rescued, counted and reported."""
     items[250]["late"] = {"S": "attribute"}
     home = ExportWriter(tmp_path / "in", files=1).full(items)
     report = ddbio.read_export_to_files(home, tmp_path / "out", sample_items=10)
@@ -301,14 +301,14 @@ def test_damaged_export_leaves_nothing(home, tmp_path, damage):
     assert not (tmp_path / "out").exists()
 
 
-@pytest.mark.parametrize(("line", "told"), [(b'{"Item":{"a":{"X":1}}}', "a: "), (b'{"Item":x}', "column 9: ")])
-def test_files_of_another_kind_are_refused_by_line(home, line, told):
+@pytest.mark.parametrize(("line", "problem"), [(b'{"Item":{"a":{"X":1}}}', "a: "), (b'{"Item":x}', "column 9: ")])
+def test_files_of_another_kind_are_refused_by_line(home, line, problem):
     """A file with the right checksum that holds no items is named with the line, once."""
     file = filled(home)[0]
     text = gzip.decompress(file.read_bytes()).splitlines()
     text[2] = line
     replace_data(home, file, b"\n".join(text))
-    with pytest.raises(DecodeError, match=rf"{file.name}, line 3: {told}") as raised:
+    with pytest.raises(DecodeError, match=rf"{file.name}, line 3: {problem}") as raised:
         ddbio.read_export(home)
     assert (raised.value.line, raised.value.uri) == (3, str(file))
 

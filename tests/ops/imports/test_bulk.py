@@ -76,7 +76,7 @@ def test_a_bulk_put_can_be_cancelled(serve):
 
 
 def test_what_cannot_start_does_not(serve):
-    """Files of another key, reports below the source, no files, no table, no bucket: each is told before the start."""
+    """Files of another key, reports below the source, no files, no table, no bucket: each is found before the start."""
     fake, options = serve()
     source = files("refused", options)
     with pytest.raises(OptionError, match="written for the key"):

@@ -90,9 +90,9 @@ def test_refused_items_can_be_tried_again(options, s3, tmp_path):
     words = [job.arn, "--reject-to", str(tmp_path / "kept"), "--json"]
     reach = [word for name, value in options.items() for word in (f"--{name.replace('_', '-')}", value)]
     ran = CliRunner().invoke(cli, ["bulk", "report", *words, *reach], catch_exceptions=False)
-    told = json.loads(ran.stdout)
-    assert (told["records"], told["errors"], told["conditions"], told["rejects"]) == (2, 2, 0, 1)
-    assert told["reasons"] == {"ValidationException": 2}
+    counts = json.loads(ran.stdout)
+    assert (counts["records"], counts["errors"], counts["conditions"], counts["rejects"]) == (2, 2, 0, 1)
+    assert counts["reasons"] == {"ValidationException": 2}
     (rejects,) = (tmp_path / "kept").glob("rejects-*")
     rejects.write_text(rejects.read_text().replace('"other"', '"pk"'))
     assert ddbio.load_files(tmp_path / "kept", "orders", retry_rejects=True, **options).rows == 1

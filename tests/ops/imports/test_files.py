@@ -145,8 +145,8 @@ def test_the_key_comes_from_a_table(tmp_path):
         report = ddbio.write_import_files(
             rows(0, 10), tmp_path / "out", like="orders", endpoint_url=fake.endpoint_url, region="us-east-1"
         )
-        told = ClientSpec(endpoint_url=fake.endpoint_url, region="us-east-1").client("dynamodb")
-        described = told.describe_table(TableName="orders")
+        client = ClientSpec(endpoint_url=fake.endpoint_url, region="us-east-1").client("dynamodb")
+        described = client.describe_table(TableName="orders")
     assert report.key == KEY
     (tmp_path / "orders.json").write_text(json.dumps(described, default=str))
     like = str(tmp_path / "orders.json")
@@ -183,7 +183,7 @@ def test_the_command_line_writes_files(tmp_path):
     ],
 )
 def test_keys_of_indexes_are_checked(tmp_path, column, match):
-    """An empty, overlong or differently typed key of an index is told by its row; a missing one is none."""
+    """An empty, overlong or differently typed key of an index is an error with its row; a missing one is fine."""
     table = pa.table({"pk": ["a", "b"], "day": column})
     with pytest.raises(DdbioError, match=match):
         ddbio.write_import_files(table, tmp_path / "no", key="pk:S", gsi="by_day=day:S,pk:S")

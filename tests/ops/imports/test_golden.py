@@ -1,4 +1,4 @@
-"""Files for imports spelled out byte for byte, as their formats are documented."""
+"""Files for imports written out byte for byte, as their formats are documented."""
 
 import gzip
 import json
@@ -93,7 +93,7 @@ def test_conditions(tmp_path, options, members):
 
 
 def test_the_manifest_lies_outside_the_prefix(tmp_path):
-    """Everything below the prefix is imported, so the manifest is beside it; it says what the service is to be told."""
+    """Everything below the prefix is imported, so the manifest is beside it; it has what the request has to say."""
     report = ddbio.write_import_files(
         pa.table({"pk": ["a"], "day": ["x"]}), tmp_path, key="pk", gsi="by_day=day:S", format="csv", delimiter="|"
     )

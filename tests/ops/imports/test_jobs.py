@@ -90,8 +90,8 @@ def test_the_table_has_its_indexes_and_billing(serve):
         **options,
     )
     ddbio.wait_import(job.arn, **options)
-    told = ClientSpec(endpoint_url=fake.endpoint_url, region="us-east-1").client("dynamodb")
-    table = told.describe_table(TableName="indexed")["Table"]
+    client = ClientSpec(endpoint_url=fake.endpoint_url, region="us-east-1").client("dynamodb")
+    table = client.describe_table(TableName="indexed")["Table"]
     assert {each["IndexName"]: each["Projection"]["ProjectionType"] for each in table["GlobalSecondaryIndexes"]} == {
         "by_name": "ALL",
         "by_sk": "KEYS_ONLY",

@@ -29,7 +29,7 @@ def exporting(connect, tmp_path):
 
 
 def test_an_export_is_written_to_the_letter(exporting, tmp_path):
-    """Manifests, sums and data files say the same, and hold every item once in its canonical spelling."""
+    """Manifests, sums and data files say the same, and hold every item once in canonical form."""
     client, arn = exporting
     started = client.export_table_to_point_in_time(TableArn=arn, S3Bucket="b", S3Prefix="a/b")["ExportDescription"]
     assert started["ExportStatus"] == "IN_PROGRESS"

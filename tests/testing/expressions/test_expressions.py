@@ -57,7 +57,7 @@ def test_range_selects_what_its_condition_says(keys, condition, bounds):
 
 
 def test_numbers_are_compared_by_value():
-    """Nine is less than ten, whatever the spelling."""
+    """Nine is less than ten, however it is written."""
     values = {":p": {"S": "p"}, ":n": {"N": "1e1"}}
     wanted = key_range("(h = :p) and (s < :n)", placeholders(values=values), parse_key("h:S,s:N"))
     assert wanted == KeyRange(b"p", high=Decimal(10), includes_high=False)

@@ -46,7 +46,7 @@ def test_bucket_admits_while_not_below_zero_and_may_be_overdrawn():
 
 
 def test_bucket_keeps_at_most_its_ceiling():
-    """Unused units are kept up to the ceiling."""
+    """Unused units are saved up to the ceiling."""
     bucket = Bucket(rate=10, ceiling=30, units=500, now=0)
     assert bucket.level(0) == 30
     bucket.take(30, 0)
