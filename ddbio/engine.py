@@ -33,7 +33,7 @@ class Engine(Protocol):
     name: str
     parallelism: int
     cluster: str | None
-    """The master of a cluster whose workers have file systems of their own; None where tasks run on this machine."""
+    """The master of a cluster whose workers have file systems of their own; None if tasks run on this machine."""
     speculates: bool
     """Whether a task may run twice at the same time."""
 

@@ -82,7 +82,7 @@ class RecoveryDescription:
             raise OptionError(
                 f"{name} is {at.isoformat()}, but recovery that is turned on only now reaches nothing before"
             )
-        # The service itself goes by whole seconds.
+        # The service itself compares whole seconds.
         if not self.earliest.replace(microsecond=0) <= at <= self.latest:
             span = f"{self.earliest.isoformat()} to {self.latest.isoformat()}"
             raise OptionError(f"{name} is {at.isoformat()}, but the table can be recovered from {span}")

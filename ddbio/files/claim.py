@@ -113,7 +113,7 @@ class Claim:
             if renewed or time.monotonic() - began > self._lease_seconds + self._renew_seconds:
                 raise self._refusal((renewed or rivals)[0])
             ages = {each.job_id: each.age_seconds for each in rivals}
-            # Two jobs that met take their next look at different times.
+            # Two jobs that wait for each other look again at different times.
             time.sleep(self._renew_seconds * random.uniform(0.05, 0.2))
 
     @contextlib.contextmanager
@@ -196,7 +196,7 @@ class Claim:
 
 
 def claim_path(job_id: str) -> str:
-    """Return where a job's claim lies."""
+    """Return the path of a job's claim."""
     return f"{META}{job_id}{_ENDING}"
 
 

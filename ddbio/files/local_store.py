@@ -61,7 +61,7 @@ class LocalSink:
     def abort(self) -> None:
         """Remove the staged file; later writes are discarded."""
         self.closed = True
-        # What the buffer still holds may not fit on the disk; nobody needs it.
+        # What the buffer still holds may not fit on the disk, and is not needed.
         with contextlib.suppress(OSError):
             self._file.close()
         self._staged_at.unlink(missing_ok=True)

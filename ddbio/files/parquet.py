@@ -119,7 +119,7 @@ class ParquetReader:
 
     def _group_bytes(self) -> tuple[int, ...]:
         """Return about how many bytes each row group takes of the file."""
-        # pyarrow 25 ends the process where the footer says something impossible of a group's columns.
+        # pyarrow 25 ends the process if the footer has an impossible size of a row group's columns.
         footer = self._opened.metadata
         groups = [max(0, footer.row_group(number).total_byte_size) for number in range(footer.num_row_groups)]
         whole = max(1, sum(groups))

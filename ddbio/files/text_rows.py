@@ -182,7 +182,7 @@ def _attribute_of(value: Any) -> dict[str, Any]:
 
 
 def _timeless(kind: Any) -> Any:
-    """Return a type with text in the place of times."""
+    """Return a type with text instead of times."""
     if pa.types.is_timestamp(kind):
         return pa.string()
     if pa.types.is_list(kind):

@@ -29,9 +29,9 @@ def is_data(name: str) -> bool:
     Raises
     ------
     NotFoundError
-        There is no such path, and no table can be called so.
+        If there is no such path, and no table can have that name.
     OptionError
-        There is a folder or file of that name, and there may be a table too.
+        If there is a folder or file of that name, so that there may be a table too.
     """
     if name.startswith(("s3://", "s3a://", "file://")):
         return True
@@ -71,7 +71,7 @@ def find_data(name: str, options: ConnectionOptions) -> tuple[ObjectStore, list[
         return open_store(folder or ".", options), [last]
     store = open_store(name, options)
     data = sorted(entry.path for entry in store.list() if entry.size_bytes and is_row_file(entry.path))
-    # A folder holds one or the other; beside an export's lines Parquet is a copy of them.
+    # A folder holds lines or Parquet; Parquet in the folder of an export is a copy of its lines.
     lines = [path for path in data if path.endswith(_JSON)]
     paths = lines or [path for path in data if path.endswith(PARQUET)]
     if not paths:

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 __all__ = ["decode_column", "encode_column", "from_dynamodb_json", "idempotency_key", "to_dynamodb_json"]
 
-# Spark 4.1 is the first that hands a column's function what it got from the JVM.
+# Spark 4.1 is the first version whose functions of columns get Arrow data.
 _HAS_ARROW_FUNCTIONS = hasattr(sql, "arrow_udf")
 
 
@@ -61,7 +61,8 @@ def from_dynamodb_json(col: Column | str, schema: Schema, *, mode: Mode = "FAILF
     column = sql.col(col) if isinstance(col, str) else col
     # Spark fuses nested Python functions into one worker; casts between them prevent that.
     texts = column.cast(StringType()).cast(BinaryType())
-    return _apply(_decoding(schema_json, mode, nulls), texts, _bare(spark_schema)).cast(spark_schema)
+    structs = _apply(_decoding(schema_json, mode, nulls), texts, _bare(spark_schema)).cast(spark_schema)
+    return structs.alias(_name_of("from_dynamodb_json", col))
 
 
 def to_dynamodb_json(struct_col: Column | str, schema: Schema, *, mode: Mode = "FAILFAST") -> Column:
@@ -86,7 +87,8 @@ def to_dynamodb_json(struct_col: Column | str, schema: Schema, *, mode: Mode = "
     _require("mode", mode, column_functions.MODES)
     stored, members = _written(schema)
     column = sql.col(struct_col) if isinstance(struct_col, str) else struct_col
-    return _apply(_encoding(stored, mode), _struct_of(column, members), StringType())
+    texts = _apply(_encoding(stored, mode), _struct_of(column, members), StringType())
+    return texts.alias(_name_of("to_dynamodb_json", struct_col))
 
 
 def decode_column(
@@ -130,6 +132,11 @@ def encode_column(frame: DataFrame, name: str, schema: Schema | None = None, *, 
     stored, members = _written(own if schema is None else schema)
     structs = _struct_of(sql.col(_quoted(name)), members)
     return _replace(frame, name, structs, _encoding(stored, mode), StringType())
+
+
+def _name_of(function: str, col: Column | str) -> str:
+    """Return the name of a function's column, as those of Spark's own functions if the argument is a name."""
+    return f"{function}({col})" if isinstance(col, str) else function
 
 
 def _require(option: str, value: str, known: tuple[str, ...]) -> None:
@@ -246,7 +253,7 @@ _TIMES = {"timeZone": "UTC", "timestampFormat": _SECONDS + "'Z'", "timestampNTZF
 
 
 def idempotency_key(*cols: Column | str) -> Column:
-    """Return a key for each row, 64 hexadecimal digits: equal exactly where all the columns are equal.
+    """Return a key for each row, 64 hexadecimal digits: equal if and only if all the columns are equal.
 
     It is the key that :func:`ddbio.idempotency_key` makes of the same values in Arrow. A column of floats or of nested
     values fails the query.

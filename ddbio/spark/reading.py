@@ -53,7 +53,7 @@ class DataFrameOptions(ScanOptions):
     engine: ClassVar[str] = "spark"
 
     tasks: Annotated[int, Field(ge=1, le=100_000)] | None = None
-    """Spark partitions; default is the session's parallelism where it is known, fewer for small tables."""
+    """Spark partitions; default is the session's parallelism if it is known, fewer for small tables."""
 
 
 @dataclass(frozen=True)

@@ -29,8 +29,8 @@ _lease_servers: dict[str, LeaseServer] = {}
 def register(spark: SparkSession) -> None:
     """Make the formats ``dynamodb``, ``ddbio`` and ``dynamodb-export`` known; this process then serves their budgets.
 
-    May be called again. A name that PySpark has found by itself, or that another connector owns, stays as it is. On
-    Spark Connect, where the driver is elsewhere, each task gets a static portion of its read's budget.
+    Calling it again is harmless. A name that PySpark has found by itself, or that another connector owns, does not
+    change. On Spark Connect, whose driver is elsewhere, each task gets a static portion of its read's budget.
 
     Raises
     ------

@@ -153,7 +153,7 @@ def _launch_jvm(asked: Mapping[str, str]) -> None:
     """Start the JVM unless this process has one (spark-submit, an earlier session)."""
     if SparkContext._gateway is not None:  # noqa: SLF001 - where PySpark keeps its JVM
         return
-    # Under spark-submit the JVM is there already; where SPARK_HOME is set, its spark-env.sh may choose the Java.
+    # Under spark-submit the JVM is there already; if SPARK_HOME is set, its spark-env.sh may choose the Java.
     if "PYSPARK_GATEWAY_PORT" not in os.environ and "SPARK_HOME" not in os.environ:
         _check_java()
     # Data source planning runs in the JVM's idea of the driver's Python.

@@ -46,12 +46,12 @@ class ProcessTime:
 
 
 class WorkerTracebackError(Exception):
-    """Show where in a worker an error was raised: the cause of that error in the driver."""
+    """Show the traceback in the worker, as the cause of the error in the driver."""
 
 
 @dataclass(frozen=True)
 class Failure:
-    """Carry what ended a task, and where in the worker that was; no error means that the job was being stopped."""
+    """Carry the error that ended a task, and its traceback; no error means that the job was being stopped."""
 
     error: DdbioError | None
     traceback: str
@@ -85,7 +85,7 @@ class FailureList(AccumulatorParam):  # type: ignore[misc]
 class TaskRunner:
     """Run a partition's tasks. Errors become values where possible, so that Spark neither retries nor rewords them.
 
-    Retryable errors, and exceptions nobody expected, are raised for Spark to retry; at the last attempt they are
+    Retryable errors, and unexpected exceptions, are raised for Spark to retry; at the last attempt they are
     values like the others.
     """
 

@@ -83,12 +83,12 @@ class TableWriter(DataSourceArrowWriter):  # type: ignore[misc]
             return Written(write_batches(task, map(self._tagged, iterator), rejects, budget))
 
     def _tagged(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        # Spark hands on types and drops the fields' metadata, where DynamoDB's own types are.
+        # Spark passes types but drops the fields' metadata, which has DynamoDB's own types.
         fields = [pa.field(field.name, field.type, metadata=self._metadata[field.name]) for field in batch.schema]
         return pa.RecordBatch.from_arrays(batch.columns, schema=pa.schema(fields))
 
 
-# Options of a query that Spark hands to its sink as well.
+# Options of a query that Spark passes to its sink as well.
 _QUERY_OPTIONS = frozenset({"checkpointlocation"})
 
 

@@ -319,3 +319,14 @@ def test_an_unknown_mode_is_refused():
     """A mode that Spark's from_json has and this has not is an error that lists the modes."""
     with pytest.raises(OptionError, match="choose one of FAILFAST, PERMISSIVE"):
         from_dynamodb_json("json", pa.schema([("a", pa.string())]), mode="DROPMALFORMED")
+
+
+def test_columns_are_named_as_spark_s_own(rows, schema):
+    """A column of a function is called like those of Spark's functions; of an expression, like the function."""
+    frame = rows(ROWS)
+    typed = frame.select(from_dynamodb_json("json", schema))
+    assert typed.columns == ["from_dynamodb_json(json)"]
+    structs = by_column(frame, schema)
+    kind = structs.schema["item"].dataType
+    assert structs.select(to_dynamodb_json("item", kind)).columns == ["to_dynamodb_json(item)"]
+    assert structs.select(to_dynamodb_json(sql.col("item"), kind)).columns == ["to_dynamodb_json"]

@@ -43,7 +43,7 @@ ASSUMED_ITEM_BYTES = 400.0
 
 
 def describe_scan(options: ScanOptions) -> TableDescription:
-    """Return the description of a table, once the service would accept such a scan of it.
+    """Return the description of a table, after checking that the service would accept the scan.
 
     Raises
     ------

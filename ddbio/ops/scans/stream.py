@@ -94,7 +94,7 @@ class PageStream(Generic[BlockT]):
     Parameters
     ----------
     open_decoder
-        Returns a new decoder: no two lanes ever share one at the same time.
+        Returns a new decoder: no two lanes use one at the same time.
     """
 
     def __init__(self, task: ScanTask, budget: Budget, open_decoder: Callable[[], PageDecoder[BlockT]]) -> None:
