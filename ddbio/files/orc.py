@@ -10,6 +10,7 @@ import pyarrow.orc
 
 from ddbio.files.file_format import BATCH_ROWS, FileFormat, Parts, Sample
 from ddbio.files.object_store import RangeFile
+from ddbio.files.orc_process import OrcProcess
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -28,6 +29,9 @@ _CODECS: dict[Compression, Literal["UNCOMPRESSED", "ZLIB", "SNAPPY", "LZ4", "ZST
     "lz4": "LZ4",
     "none": "UNCOMPRESSED",
 }
+# A damaged file may keep the reader busy for ever; a whole one is read at many megabytes a second.
+_LIMIT_SECONDS = 30.0
+_LIMIT_BYTES_PER_SECOND = 1_000_000
 
 
 class OrcFileWriter:
@@ -72,30 +76,38 @@ class OrcFileWriter:
 
 
 class OrcReader:
-    """Read one ORC file by its stripes."""
+    """Read one ORC file by its stripes, in a child process.
 
-    def __init__(self, store: ObjectStore, entry: StoredObject, _: ReadOptions) -> None:
-        self._entry = entry
-        self._opened: Any = pyarrow.orc.ORCFile(pa.PythonFile(RangeFile(store, entry), "r"))
+    Parameters
+    ----------
+    limit_seconds
+        Processor time that a file may take to be opened, or a stripe to be read; a second more for each megabyte.
+    """
+
+    def __init__(
+        self, store: ObjectStore, entry: StoredObject, _: ReadOptions, *, limit_seconds: float = _LIMIT_SECONDS
+    ) -> None:
+        self._size_bytes = entry.size_bytes
+        limit_seconds += entry.size_bytes / _LIMIT_BYTES_PER_SECOND
+        self._opened = OrcProcess(RangeFile(store, entry), entry.path, entry.size_bytes, limit_seconds)
 
     def parts(self) -> Parts:
         """Return the stripes, by the footer; it tells neither their bytes nor their rows."""
-        count = self._opened.nstripes
-        sizes = (self._entry.size_bytes // max(1, count),) * count
-        return Parts(sizes, self._opened.nrows, (0, *[None] * (count - 1))[:count])
+        count = self._opened.stripes
+        sizes = (self._size_bytes // max(1, count),) * count
+        return Parts(sizes, self._opened.rows, (0, *[None] * (count - 1))[:count])
 
     def schema(self) -> pa.Schema:
         """Return the Arrow schema."""
-        return self._opened.schema  # type: ignore[no-any-return]
+        return self._opened.schema
 
     def read(self, part: int, _: int) -> Iterator[pa.RecordBatch]:
         """Yield the rows of one stripe, as it was written."""
-        rows = self._opened.read_stripe(part)
-        yield from rows.to_batches() if isinstance(rows, pa.Table) else [rows]
+        return self._opened.read_stripe(part)
 
     def sample(self, rows: int) -> Sample | None:
         """Return the first rows of the first stripe, which is read whole."""
-        if not self._opened.nstripes:
+        if not self._opened.stripes:
             return None
         return next((Sample(batch.slice(0, rows), None) for batch in self.read(0, BATCH_ROWS)), None)
 

@@ -35,8 +35,7 @@ def test_no_byte_of_a_file_ends_the_process():
 
 @pytest.mark.slow
 @pytest.mark.timeout(3600)
-# One such byte in a thousand has the ORC reader of pyarrow 25 read for hours.
-@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "orc"])
+@pytest.mark.parametrize("kind", KINDS)
 def test_no_byte_of_many_ends_the_process(kind):
     """The same of two thousand bytes of each format."""
     assert_harmless(outcomes([kind], 1, 2000), 2000)

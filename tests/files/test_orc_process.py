@@ -1,0 +1,72 @@
+"""ORC in a child process: damaged files that crash the reader or keep it busy are errors, others are read."""
+
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.orc
+import pytest
+
+from ddbio.errors import DecodeError, NotFoundError
+from ddbio.files.file_format import ReadOptions
+from ddbio.files.local_store import LocalStore
+from ddbio.files.orc import OrcReader
+from ddbio.files.row_files import RowFiles
+
+DAMAGED = Path(__file__).parent / "damaged"
+ROWS = pa.table({"pk": ["a", "b", "c"], "n": [1, None, 3]})
+
+
+def entry_of(store, name):
+    """Return the entry of a file."""
+    return next(each for each in store.list() if each.path == name)
+
+
+@pytest.fixture
+def store(tmp_path):
+    """Return a store with a whole file."""
+    pyarrow.orc.write_table(ROWS, tmp_path / "whole.orc")
+    return LocalStore(tmp_path)
+
+
+@pytest.mark.parametrize("name", ["endless.orc", "crash.orc"])
+def test_a_damaged_file_ends(name):
+    """One byte that has pyarrow 25 loop or crash is an error of that file; another version may read it."""
+    store = LocalStore(DAMAGED)
+    reader = OrcReader(store, entry_of(store, name), ReadOptions(), limit_seconds=1.0)
+    found = None
+    try:
+        list(reader.read(0, 0))
+    except DecodeError as error:
+        found = error
+    assert found is None or (found.uri == name and f"{name} cannot be read as its name says" in str(found))
+
+
+def test_reading_is_bounded(tmp_path):
+    """A file that takes more processor time than it may ends in an error that says so, and the next one is read."""
+    pyarrow.orc.write_table(pa.table({"n": np.random.default_rng(1).random(3_000_000)}), tmp_path / "large.orc")
+    store = LocalStore(tmp_path)
+    large = entry_of(store, "large.orc")
+    with pytest.raises(DecodeError, match=r"large\.orc .* did not come to an end within 0\.0.* s of processor time"):
+        list(OrcReader(store, large, ReadOptions(), limit_seconds=0.001 - large.size_bytes / 1_000_000).read(0, 0))
+    assert OrcReader(store, large, ReadOptions()).parts().rows == 3_000_000
+
+
+def test_a_child_reads_many_files(store):
+    """After one file the same child reads the next, and what was no ORC does it no harm."""
+    (Path(store.uri) / "other.orc").write_bytes(b"no ORC at all")
+    files = RowFiles(store)
+    for _ in range(3):
+        with pytest.raises(DecodeError, match=r"other\.orc cannot be read as its name says"):
+            files.parts(entry_of(store, "other.orc"))
+        whole = entry_of(store, "whole.orc")
+        assert files.parts(whole).rows == len(ROWS)
+        assert pa.Table.from_batches(files.read(whole, 0)) == ROWS
+
+
+def test_a_file_that_goes_is_not_found(store):
+    """What goes wrong in the parent, where the file is read, is the parent's own error."""
+    whole = entry_of(store, "whole.orc")
+    (Path(store.uri) / "whole.orc").unlink()
+    with pytest.raises(NotFoundError, match=r"whole\.orc"):
+        RowFiles(store).parts(whole)
