@@ -39,13 +39,13 @@ _KNOWN = {
 }  # fmt: skip
 
 
-def write_text(seen: Shape, declared: Declared) -> str:
+def item_schema_to_json(seen: Shape, declared: Declared) -> str:
     """Return the text of an item schema's file: an entry per attribute, in the order of the columns."""
     document = {"version": VERSION, "items": seen.tags.get("M", 0), "attributes": _members(seen, declared)}
     return json.dumps(document, indent=2, ensure_ascii=False)
 
 
-def read_text(text: str) -> tuple[Shape, Declared]:
+def item_schema_from_json(text: str) -> tuple[Shape, Declared]:
     """Return the shape and the declared columns that a schema's text holds, of either version.
 
     Raises
@@ -54,7 +54,7 @@ def read_text(text: str) -> tuple[Shape, Declared]:
         The text is not a schema's.
     """
     try:
-        document = load_text(text)
+        document = parse_schema(text)
         version = document["version"]
         if version == ARROW_VERSION:
             return NOTHING_SEEN, Declared(members=declared_by(list(schema_from_json(text))[:-1]))
@@ -185,7 +185,7 @@ def schema_to_json(schema: pa.Schema) -> str:
     return json.dumps({"version": ARROW_VERSION, "fields": fields}, indent=2, ensure_ascii=False)
 
 
-def load_text(text: str | bytes) -> Any:
+def parse_schema(text: str | bytes) -> Any:
     """Return the parsed JSON of a schema's text, without the byte order mark that some editors put before it."""
     return json.loads(text.removeprefix("\ufeff") if isinstance(text, str) else text)
 
@@ -199,7 +199,7 @@ def schema_from_json(text: str) -> pa.Schema:
         The text is not such JSON, has another version, or names an unknown type.
     """
     try:
-        document = load_text(text)
+        document = parse_schema(text)
         if document["version"] != ARROW_VERSION:
             raise SchemaError(
                 f"schema version {document['version']!r} is not {ARROW_VERSION}: write it again with this release"

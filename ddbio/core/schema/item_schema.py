@@ -12,11 +12,16 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from ddbio.core.schema import file as schema_file
 from ddbio.core.schema.arrow import RESCUE_FIELD, format_schema, normalize_schema
 from ddbio.core.schema.column import declared_by, fields_of
 from ddbio.core.schema.evolution import Evolution, compare
-from ddbio.core.schema.file import ARROW_VERSION, load_text, schema_from_json
+from ddbio.core.schema.file import (
+    ARROW_VERSION,
+    item_schema_from_json,
+    item_schema_to_json,
+    parse_schema,
+    schema_from_json,
+)
 from ddbio.core.schema.shape import (
     NOTHING_DECLARED,
     NOTHING_SEEN,
@@ -80,7 +85,7 @@ class ItemSchema:
         SchemaError
             The text is no such file, or of another version.
         """
-        seen, declared = schema_file.read_text(text)
+        seen, declared = item_schema_from_json(text)
         schema = cls(seen, declared)
         schema.to_arrow()
         return schema
@@ -106,7 +111,7 @@ class ItemSchema:
 
     def to_json(self) -> str:
         """Return the JSON text of a file to save, edit and read back; the same schema gives the same text."""
-        return schema_file.write_text(self.seen, self.declared)
+        return item_schema_to_json(self.seen, self.declared)
 
     def merge(self, other: ItemSchema) -> ItemSchema:
         """Return what both know, whatever the order, grouping and number of merges.
@@ -183,7 +188,7 @@ def _require_schema(other: object) -> None:
 
 def _is_arrow_text(text: str) -> bool:
     try:
-        document = load_text(text)
+        document = parse_schema(text)
     except (ValueError, RecursionError):
         return False
     return isinstance(document, dict) and document.get("version") == ARROW_VERSION
