@@ -6,9 +6,12 @@ scanned table belong to one partition, and writing them together would reach onl
 
 from __future__ import annotations
 
+import codecs
 import itertools
+import zlib
 from bisect import bisect_right
 from collections import deque
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from operator import attrgetter, itemgetter
@@ -23,8 +26,9 @@ from ddbio.core.loads.plan import SourceDescription
 from ddbio.core.plan import spread_order
 from ddbio.core.raw_items import RawItems
 from ddbio.errors import SchemaError
+from ddbio.files.decompress import decompress_head
 from ddbio.files.file_format import BATCH_ROWS
-from ddbio.files.formats import is_splittable
+from ddbio.files.formats import FORMATS, format_of, is_splittable
 from ddbio.files.paths import with_columns
 from ddbio.files.row_files import RowFiles
 from ddbio.ops.exports.source import FileText
@@ -42,6 +46,8 @@ if TYPE_CHECKING:
     from ddbio.ops.loads.sources import FileSource, Unit
 
 _SAMPLE_ROWS = 1000
+_HEAD_BYTES = 4096
+_HEADS_AT_ONCE = 16
 # Streams of units that are read in rotation, their stored bytes, and the rows that each yields in its turn.
 _MOST_STREAMS = 32
 _OPEN_BYTES = 256 * 1024 * 1024
@@ -54,7 +60,7 @@ _T = TypeVar("_T")
 
 
 def describe_source(source: FileSource, plan: WritePlan) -> SourceDescription:
-    """Describe a source by its footers and a sample of its largest file.
+    """Describe a source by its footers and a sample of its largest file; check how its JSON files begin.
 
     Raises
     ------
@@ -63,10 +69,9 @@ def describe_source(source: FileSource, plan: WritePlan) -> SourceDescription:
     DecodeError
         If the file is not in the format of its name.
     """
-    files, largest = (
-        RowFiles(source.store, dict(plan.key_types)),
-        max(source.units, key=attrgetter("entry.size_bytes"), default=None),
-    )
+    files = RowFiles(source.store, dict(plan.key_types))
+    _check_json(source, files)
+    largest = max(source.units, key=attrgetter("entry.size_bytes"), default=None)
     sample = None if largest is None else files.sample(largest.entry, _SAMPLE_ROWS, largest.json_format)
     rows, units, columns = source.rows, None, list[str]()
     if largest is not None and sample is not None and sample.batch.num_rows:
@@ -80,6 +85,25 @@ def describe_source(source: FileSource, plan: WritePlan) -> SourceDescription:
     size_bytes = sum(unit.size_bytes for unit in source.units)
     exact = source.rows is not None
     return SourceDescription(len(source.files), len(source.units), size_bytes, rows, exact, units, tuple(columns))
+
+
+def _check_json(source: FileSource, files: RowFiles) -> None:
+    """Read the JSON files that do not begin with an object, so that their error comes before anything is written."""
+
+    def is_suspicious(unit: Unit) -> bool:
+        head = source.store.read_range(unit.entry, 0, min(unit.entry.size_bytes, _HEAD_BYTES))
+        try:
+            text, _ = decompress_head(head, _HEAD_BYTES)
+        except zlib.error:
+            return True
+        text = text.removeprefix(codecs.BOM_UTF8).lstrip()
+        return bool(text) and not text.startswith(b"{")
+
+    units = [unit for unit in source.units if unit.exported is None and format_of(unit.entry.path) is FORMATS["json"]]
+    with ThreadPoolExecutor(_HEADS_AT_ONCE, thread_name_prefix="ddbio-head") as pool:
+        suspicious = list(itertools.compress(units, pool.map(is_suspicious, units)))
+    for unit in suspicious:
+        next(read_unit(files, unit), None)
 
 
 def read_unit(files: RowFiles, unit: Unit, batch_rows: int = BATCH_ROWS) -> Iterator[pa.RecordBatch]:

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from ddbio.errors import OptionError, SchemaError
+from ddbio.errors import DecodeError, OptionError, SchemaError
 from ddbio.ops.loads.load import load_plan_of
 from ddbio.options import LoadOptions, parse_options
 from ddbio.testing import FakeDynamoDB
@@ -115,4 +115,17 @@ def test_what_would_stop_the_load_stops_the_plan(plan, tmp_path):
     """Rows without the table's key are refused before anything is written."""
     pq.write_table(pa.table({"id": ["a"]}), tmp_path / "a.parquet")
     with pytest.raises(SchemaError, match="no column 'pk'"):
+        plan(tmp_path)
+
+
+@pytest.mark.parametrize("name", ["array.json", "array.json.gz", "array.jsonl.gz"])
+def test_a_bad_file_among_others_is_found_by_the_plan(plan, tmp_path, name):
+    """A list of rows is no JSON that can be loaded, however small its file; it is named before anything is written."""
+    (tmp_path / "a.jsonl").write_text('{"pk":"a"}\n' * 100)
+    (tmp_path / "empty.jsonl").write_text("\n")
+    (tmp_path / "mark.jsonl").write_bytes(b'\xef\xbb\xbf {"pk":"b"}')
+    assert plan(tmp_path).files == 3
+    text = b'[{"pk":"x"}]'
+    (tmp_path / name).write_bytes(gzip.compress(text) if name.endswith(".gz") else text)
+    with pytest.raises(DecodeError, match=name):
         plan(tmp_path)
