@@ -40,11 +40,17 @@ if TYPE_CHECKING:
     from ddbio.engine import Shuffle
     from ddbio.spark.worker import Outcome
 
-
 TaskT = TypeVar("TaskT")
 ResultT = TypeVar("ResultT")
 
 log = logging.getLogger(__name__)
+
+_LOOK_SECONDS = 0.05
+# Tasks that watch their budget end by themselves within a page; only then are they interrupted.
+_LEAVE_SECONDS = 5.0
+# Spark kills an interrupted Python worker after spark.python.task.killTimeout, 2 s:
+# https://spark.apache.org/docs/4.0.0/configuration.html
+_KILL_SECONDS = 30.0
 
 
 class SparkEngine:
@@ -163,16 +169,6 @@ def running_parallelism() -> int | None:
     """Return the parallelism of the session that runs in this process, or None; start nothing."""
     session = running_session()
     return None if session is None or is_connect(session) else session.sparkContext.defaultParallelism
-
-
-_LOOK_SECONDS = 0.05
-
-# Tasks that watch their budget end by themselves within a page; only then are they interrupted.
-_LEAVE_SECONDS = 5.0
-
-# Spark kills an interrupted Python worker after spark.python.task.killTimeout, 2 s:
-# https://spark.apache.org/docs/4.0.0/configuration.html
-_KILL_SECONDS = 30.0
 
 
 class Job:

@@ -28,11 +28,14 @@ if TYPE_CHECKING:
 
     Schema: TypeAlias = ItemSchema | pa.Schema | StructType
 
-
 __all__ = ["decode_column", "encode_column", "from_dynamodb_json", "idempotency_key", "to_dynamodb_json"]
 
 # Spark 4.1 is the first version whose functions of columns get Arrow data.
 _HAS_ARROW_FUNCTIONS = hasattr(sql, "arrow_udf")
+
+# https://spark.apache.org/docs/4.0.0/sql-ref-datetime-pattern.html
+_SECONDS = "yyyy-MM-dd'T'HH:mm:ss.SSSSSS"
+_TIMES = {"timeZone": "UTC", "timestampFormat": _SECONDS + "'Z'", "timestampNTZFormat": _SECONDS}
 
 
 def from_dynamodb_json(col: Column | str, schema: Schema, *, mode: Mode = "FAILFAST", nulls: Nulls = "merge") -> Column:
@@ -245,11 +248,6 @@ def _bare(spark_type: Any) -> Any:
             fields = [StructField(field.name, _bare(field.dataType), field.nullable) for field in spark_type.fields]
             return StructType(fields)
     return spark_type
-
-
-# https://spark.apache.org/docs/4.0.0/sql-ref-datetime-pattern.html
-_SECONDS = "yyyy-MM-dd'T'HH:mm:ss.SSSSSS"
-_TIMES = {"timeZone": "UTC", "timestampFormat": _SECONDS + "'Z'", "timestampNTZFormat": _SECONDS}
 
 
 def idempotency_key(*cols: Column | str) -> Column:

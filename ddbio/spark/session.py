@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 
     from ddbio.spark.worker import ProcessTime
 
-
 log = logging.getLogger(__name__)
 
 # https://spark.apache.org/docs/4.0.0/#downloading
@@ -45,6 +44,8 @@ _INSTALLERS = (
     ("dnf", f"sudo dnf install -y java-{OLDEST_JAVA}-amazon-corretto-headless"),
     ("brew", f"brew install openjdk@{OLDEST_JAVA}"),
 )
+
+_NANOSECONDS = 1e9
 
 
 def running_session() -> SparkSession | None:
@@ -201,9 +202,6 @@ def _java_version(java: str) -> str:
         return subprocess.run([java, "-version"], capture_output=True, text=True, check=False).stderr  # noqa: S603
     except OSError:
         return ""
-
-
-_NANOSECONDS = 1e9
 
 
 class CpuMeter:

@@ -31,9 +31,12 @@ if TYPE_CHECKING:
     from ddbio.budget import Budget, BudgetAddress
     from ddbio.budget.local import RequestCounts
 
-
 # Processor time this worker had used before it saw any of our code.
 _cpu_at_import = time.process_time()
+
+# Spark's own, on a worker's path, do not change while it runs; a user's may be replaced, and must be looked at again.
+_OWN_ARCHIVE = re.compile(r"(pyspark|py4j-[\w.]+-src)\.zip|spark-core_[\w.-]+\.jar")
+_frozen_in: set[int] = set()
 
 
 @dataclass(frozen=True)
@@ -164,12 +167,6 @@ def _process_of(pid: int) -> _Process | None:
         return None
     user, system, start = (int(fields[place]) / os.sysconf("SC_CLK_TCK") for place in (11, 12, 19))
     return _Process(time.time() - time.clock_gettime(time.CLOCK_BOOTTIME) + start, user + system)
-
-
-# Spark's own, on a worker's path, do not change while it runs; a user's may be replaced, and must be looked at again.
-_OWN_ARCHIVE = re.compile(r"(pyspark|py4j-[\w.]+-src)\.zip|spark-core_[\w.-]+\.jar")
-
-_frozen_in: set[int] = set()
 
 
 def tidy_worker() -> None:

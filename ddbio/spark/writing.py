@@ -32,6 +32,9 @@ if TYPE_CHECKING:
 
     from ddbio.core.loads.counts import WriteCounts
 
+# Options of a query that Spark passes to its sink as well.
+_QUERY_OPTIONS = frozenset({"checkpointlocation"})
+
 
 @options_dataclass(frozen=True, kw_only=True)
 class FrameWriteOptions(WriteOptions):
@@ -86,10 +89,6 @@ class TableWriter(DataSourceArrowWriter):  # type: ignore[misc]
         # Spark passes types but drops the fields' metadata, which has DynamoDB's own types.
         fields = [pa.field(field.name, field.type, metadata=self._metadata[field.name]) for field in batch.schema]
         return pa.RecordBatch.from_arrays(batch.columns, schema=pa.schema(fields))
-
-
-# Options of a query that Spark passes to its sink as well.
-_QUERY_OPTIONS = frozenset({"checkpointlocation"})
 
 
 class StreamTableWriter(TableWriter, DataSourceStreamWriter):  # type: ignore[misc]

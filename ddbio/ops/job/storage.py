@@ -36,9 +36,10 @@ if TYPE_CHECKING:
     from ddbio.files.object_store import ObjectStore
     from ddbio.options import ConnectionOptions, FilesOptions, ImportFilesOptions
 
-
 _ONE_SLASH = re.compile(r"s3[an]?:/?(?!/)")
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+)://")
+
+_LOG = logging.getLogger("ddbio.commit")
 
 
 def dynamodb_spec(options: ConnectionOptions) -> ClientSpec:
@@ -150,7 +151,6 @@ def _real(uri: str) -> str:
 
 
 ReportT = TypeVar("ReportT", bound=Report)
-_LOG = logging.getLogger("ddbio.commit")
 
 
 @dataclass(frozen=True)

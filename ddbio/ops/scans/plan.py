@@ -41,6 +41,9 @@ PROBE_ITEMS = 100
 # Bounds the first pages of a table that does not state its size.
 ASSUMED_ITEM_BYTES = 400.0
 
+# The type of a column that no sampled item has: text; of numbers, the text form of the service.
+_KEY_ARROW: dict[str, pa.DataType] = {"S": pa.string(), "N": pa.string(), "B": pa.binary(), "NULL": pa.string()}
+
 
 def describe_scan(options: ScanOptions) -> TableDescription:
     """Return the description of a table, after checking that the service would accept the scan.
@@ -243,7 +246,3 @@ def _with_requested(observed: ItemSchema, table: TableDescription, options: Scan
         )
     schema = observed.merge(ItemSchema.from_arrow(pa.schema(missing)))
     return schema.project(options.columns) if options.columns else schema
-
-
-# The type of a column that no sampled item has: text; of numbers, the text form of the service.
-_KEY_ARROW: dict[str, pa.DataType] = {"S": pa.string(), "N": pa.string(), "B": pa.binary(), "NULL": pa.string()}

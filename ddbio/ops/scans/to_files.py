@@ -37,8 +37,10 @@ if TYPE_CHECKING:
     from ddbio.ops.job.storage import Staging
     from ddbio.options import ScanToFilesOptions
 
-
 _LOG = logging.getLogger("ddbio.scan")
+
+FOLDER = "data"
+"""Where readers look for an export's files."""
 
 
 class Watch(Protocol):
@@ -226,10 +228,6 @@ def write_task(task: FilesTask, budget: Budget) -> FilesResult:
         staged = task.staging.write(counted(batches), task.scan.schema, task.scan.number)
     counts = stream.counts
     return FilesResult(staged, counts.items, rescued, counts.wire_bytes, counts.misfits, counts.digest)
-
-
-FOLDER = "data"
-"""Where readers look for an export's files."""
 
 
 def write_lines_task(task: FilesTask, budget: Budget) -> FilesResult:
