@@ -7,7 +7,6 @@ of the two shows when a test compares them.
 from __future__ import annotations
 
 import base64
-from decimal import Decimal
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
@@ -80,10 +79,8 @@ def _container_bytes(tag: str, content: Any) -> int:
 def number_bytes(text: str) -> int:
     """Return the size of a number: 1 byte, 1 for each two significant digits, and 1 for a minus sign.
 
-    The guide calls its rule approximate and does not speak of the sign; measurements of the service show it.
+    The guide calls its rule approximate and does not mention the sign; calculators of item sizes add a byte for it.
     """
-    number = Decimal(text)
-    if not number:
-        return 1
-    digits = "".join(map(str, number.as_tuple().digits)).strip("0")
-    return 1 + _begun(len(digits), 2) + number.is_signed()
+    coefficient = text.upper().split("E")[0]
+    digits = coefficient.replace(".", "").strip("-+").strip("0")
+    return 1 + _begun(len(digits), 2) + (text[0] == "-" and digits != "")
