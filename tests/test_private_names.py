@@ -58,12 +58,7 @@ NAMES = {
         "numba.extending intrinsic",
     ],
     "ddbio/files/decompress.py": ["isal.isal_zlib _GzipReader"],
-    "ddbio/spark/cpu.py": [
-        "pyspark SparkContext._gateway",
-        "pyspark SparkContext._jsc",
-        "pyspark SparkContext._jvm",
-    ],
-    "ddbio/spark/pandas_columns.py": [
+    "ddbio/spark/column_functions.py": [
         "pyspark.sql.pandas.serializers ArrowStreamPandasUDFSerializer.arrow_to_pandas",
     ],
     "ddbio/spark/session.py": [
@@ -71,6 +66,7 @@ NAMES = {
         "pyspark SparkContext._ensure_initialized",
         "pyspark SparkContext._gateway",
         "pyspark SparkContext._jsc",
+        "pyspark SparkContext._jvm",
         "pyspark.java_gateway launch_gateway",
     ],
 }

@@ -118,26 +118,31 @@ def _session(spec: ClientSpec, environment: frozenset[tuple[str, str]]) -> boto3
     """Return this process's session of an identity: its clients share one set of credentials."""
     # The environment is part of the cache's key only: a session reads its variables once.
     del environment
-    if spec.session is not None and not spec.role_arn:
-        return spec.session.session  # type: ignore[no-any-return]
-    session = _botocore_session(spec)
-    if spec.role_arn:
-        source = _botocore_session(spec)
-        if spec.session is not None:
-            # The session itself is not changed, but its credentials refresh themselves.
-            source._credentials = spec.session.session.get_credentials()  # noqa: SLF001 - botocore sets frozen ones only
-        role = _AssumedRole(source, spec.role_arn, dict(spec.role))
-        session.register_component("credential_provider", CredentialResolver([role]))
+    own: boto3.Session
+    if spec.session is not None:
+        own = spec.session.session
+    else:
+        given = _botocore_session(spec.profile, spec.region)
+        if spec.credentials is not None:
+            keys = spec.credentials
+            given.set_credentials(keys.access_key_id, keys.secret_access_key, keys.session_token)
+        own = boto3.Session(botocore_session=given)
+    if not spec.role_arn:
+        return own
+    credentials = own.get_credentials()
+    if credentials is None:
+        raise NoCredentialsError
+    region = spec.region or _region(own)
+    role = _AssumedRole(_botocore_session(spec.profile, region), credentials, spec.role_arn, dict(spec.role))
+    session = _botocore_session(spec.profile, region)
+    session.register_component("credential_provider", CredentialResolver([role]))
     return boto3.Session(botocore_session=session)
 
 
-def _botocore_session(spec: ClientSpec) -> Any:
-    session: Any = botocore.session.Session(profile=spec.profile)
-    if spec.region:
-        session.set_config_variable("region", spec.region)
-    if spec.credentials is not None:
-        given = spec.credentials
-        session.set_credentials(given.access_key_id, given.secret_access_key, given.session_token)
+def _botocore_session(profile: str | None, region: str | None) -> Any:
+    session: Any = botocore.session.Session(profile=profile)
+    if region:
+        session.set_config_variable("region", region)
     return session
 
 
@@ -147,21 +152,28 @@ def _region(session: boto3.Session) -> str | None:
 
 
 class _AssumedRole(CredentialProvider):
-    """Provides the credentials of a role, assumed with the credentials of another session."""
+    """Provides the credentials of a role.
+
+    Parameters
+    ----------
+    session
+        The session that makes the client of STS.
+    source
+        The credentials with which the role is assumed.
+    more
+        Further members of the AssumeRole request.
+    """
 
     METHOD = "assume-role"
     CANONICAL_NAME = "custom-ddbio-role"
 
-    def __init__(self, session: Any, role_arn: str, more: dict[str, Any]) -> None:
+    def __init__(self, session: Any, source: Any, role_arn: str, more: dict[str, Any]) -> None:
         super().__init__(session)
         self._role_arn = role_arn
         # The global endpoint serves neither other partitions nor networks that reach only their own region.
         # https://docs.aws.amazon.com/sdkref/latest/guide/feature-sts-regionalized-endpoints.html
         session.set_config_variable("sts_regional_endpoints", "regional")
-        region = session.get_config_variable("region") or os.environ.get("AWS_REGION") or DEFAULT_REGION
-        source = session.get_credentials()
-        if source is None:
-            raise NoCredentialsError
+        region = session.get_config_variable("region") or DEFAULT_REGION
         self._fetch: Any = AssumeRoleCredentialFetcher(
             client_creator=functools.partial(session.create_client, region_name=region),
             source_credentials=source,

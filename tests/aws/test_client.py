@@ -6,6 +6,7 @@ import threading
 from typing import ClassVar
 from urllib.parse import parse_qsl
 
+import boto3
 import pytest
 from botocore.exceptions import (
     ClientError,
@@ -27,6 +28,7 @@ from ddbio.errors import (
     ServiceError,
     ThrottledError,
 )
+from ddbio.options import Credentials, LocalSession
 from ddbio.testing import FakeDynamoDB
 
 
@@ -112,6 +114,22 @@ def test_one_role_serves_all_clients_of_a_process(sts, monkeypatch):
     assert "/cn-north-1/sts/" in signed
     assert {name: asked[name] for name, _ in role} == {name: str(value) for name, value in role}
     assert clients[0].meta.region_name == "cn-north-1"
+
+
+@pytest.mark.parametrize("given", ["credentials", "session"])
+def test_a_role_is_assumed_by_what_was_given(sts, given):
+    """Given credentials, or those of a session, sign for STS in their region; the role's sign everything else."""
+    role = {"role_arn": f"arn:aws:iam::1:role/{given}"}
+    if given == "credentials":
+        spec = ClientSpec(region="eu-west-3", credentials=Credentials("AKGIVEN", "secret"), **role)
+    else:
+        session = boto3.Session("AKGIVEN", "secret", region_name="eu-west-3")
+        spec = ClientSpec(session=LocalSession(session), **role)
+    assert _frozen(spec.client("dynamodb")).access_key == "AKROLE"
+    ((signed, _),) = sts.asked
+    assert "Credential=AKGIVEN/" in signed
+    assert "/eu-west-3/sts/" in signed
+    assert spec.client("s3").meta.region_name == "eu-west-3"
 
 
 def test_a_role_without_credentials_is_said(monkeypatch):

@@ -260,10 +260,8 @@ def _write_here(
 ) -> WriteReport:
     """Write rows without checkpoints, in this process."""
     clock, plan = Clock(), plan_of(options)
-    budget, rejects = (
-        LocalBudget(plan.wcu_per_second, job=f"write to {plan.table}", ramp=plan.ramp),
-        RejectWriter(options, new_job_id()),
-    )
+    budget = LocalBudget(plan.wcu_per_second, job=f"write to {plan.table}", ramp=plan.ramp)
+    rejects = RejectWriter(options, new_job_id())
     task = WriteTask(dynamodb_spec(options), plan, options.deadline_seconds, rows_are_here)
     try:
         with nullcontext() if progress is None else progress(plan, budget):
