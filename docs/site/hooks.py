@@ -14,14 +14,18 @@ from mkdocs.structure.files import File, Files
 
 ROOT = Path(__file__).parents[2]
 FROM_ROOT = {"CHANGELOG.md": "changelog.md", "CONTRIBUTING.md": "contributing.md", "README.md": "index.md"}
-MERMAID = ROOT / "build/mermaid.min.js"
+SCRIPTS = {f"assets/{path.name}": path for path in sorted((ROOT / "build/scripts").glob("*.js"))}
 _LINK = re.compile(r"(\]\()(?!https?://|#|mailto:)([^)#\s]+)")
 
 
 def on_config(config: Any) -> Any:
-    """Draw diagrams by the copy that ./task site fetched; without one the theme asks for it when a page is opened."""
-    if MERMAID.exists():
-        config.extra_javascript.append("assets/mermaid.min.js")
+    """Use the scripts that ./task site fetched; without them a page asks for them when it is opened."""
+    for name in SCRIPTS:
+        if "iframe-worker" in name:
+            # Search runs in a worker, which pages that are opened as files have by this script only, loaded first.
+            config.extra["polyfills"] = [name]
+        else:
+            config.extra_javascript.append(name)
     config.nav = [_with_decisions(each) for each in config.nav]
     return config
 
@@ -39,8 +43,7 @@ def on_files(files: Files, config: Any) -> Files:
     """Add the pages and the script that are outside docs/."""
     added = {f"reference/{path.name}": path for path in (ROOT / "build/reference").glob("*.md")}
     added |= {page: ROOT / name for name, page in FROM_ROOT.items() if page != "index.md"}
-    if MERMAID.exists():
-        added["assets/mermaid.min.js"] = MERMAID
+    added |= SCRIPTS
     for name, path in added.items():
         files.append(File.generated(config, name, abs_src_path=str(path)))
     return files
@@ -56,7 +59,7 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Files) -> str
         path = posixpath.normpath(posixpath.join(folder, found[2]))
         target = FROM_ROOT.get(path) or (path.removeprefix("docs/") if path.startswith("docs/") else None)
         if target is None:
-            return f"{found[1]}{config.repo_url}/blob/HEAD/{path}"
+            return f"{found[1]}{config.extra['repository']}/blob/HEAD/{path}"
         return f"{found[1]}{posixpath.relpath(target, posixpath.dirname(here) or '.')}"
 
     return _LINK.sub(lead, markdown)
