@@ -28,7 +28,8 @@ def write_table(data: Rows, table: str, **options: Unpack[WriteKeywords]) -> Wri
     Parameters
     ----------
     data
-        Arrow table, record batch, reader, any iterable of these, or a data frame. Null means missing.
+        Arrow table, record batch, reader, any iterable of these, or a data frame; or dictionaries: an iterable of rows,
+        or one of lists by column. Null means missing.
     table
         Name or ARN.
     **options

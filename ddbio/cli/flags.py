@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
+import re
 import shlex
 import types
 import typing
@@ -12,7 +14,9 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import click
 
-from ddbio.errors import OptionError
+import ddbio.options as options_package
+from ddbio.core.schema.item_schema import arrow_schema_of
+from ddbio.errors import OptionError, SchemaError
 from ddbio.options import descriptions_of, parse_options
 from ddbio.options.parsing import PYTHON_ONLY
 
@@ -115,7 +119,7 @@ def flags_of(options: type[ConnectionOptions], without: Iterable[str] = ()) -> C
 
 
 def _flag(name: str, hint: Any, help_text: str, default: object) -> Callable[[CommandT], CommandT]:
-    flag = _SPELLINGS.get(name) or f"--{name.replace('_', '-')}"
+    flag = _flag_of(name)
     text = help_text.replace("``", "")
     shown = None if default in (None, MISSING, False, ()) else str(default)
     if shown is not None:
@@ -169,7 +173,7 @@ def parse_flags(options: type[OptionsT], flags: Mapping[str, Any]) -> OptionsT:
     values = dict(flags)
     try:
         if values.get("schema") is not None:
-            values["schema"] = read_schema_text(values["schema"])
+            values["schema"] = _read_schema(values["schema"])
         return parse_options(options, values)
     except OptionError as error:
         raise click.UsageError(str(error)) from None
@@ -181,7 +185,7 @@ def command_of(verb: str, arguments: Sequence[str], given: Mapping[str, Any]) ->
     for name, value in given.items():
         if name in arguments:
             continue
-        flag = _SPELLINGS.get(name) or f"--{name.replace('_', '-')}"
+        flag = _flag_of(name)
         if value is True:
             words.append(flag)
         elif value not in (None, False, ()):
@@ -191,6 +195,49 @@ def command_of(verb: str, arguments: Sequence[str], given: Mapping[str, Any]) ->
 
 def _each(value: Any) -> Iterable[Any]:
     return value if isinstance(value, tuple) else (value,)
+
+
+def in_flags(message: str) -> str:
+    """Return a message in which options are called by their flags: ``--wcu-per-second``, ``--mode append``.
+
+    Only what cannot be anything else is renamed: names of two words, ``option 'mode'`` and ``mode=append``.
+    """
+    for pattern, form in _MENTIONS:
+        message = re.sub(pattern, lambda found, form=form: _renamed(found, form), message)  # type: ignore[misc]
+    return message
+
+
+# How messages mention an option, and how they mention its flag.
+_BEFORE = r"(?<![\w'\"/.=-])"
+_MENTIONS = (
+    (r"\boption '(?P<name>\w+)'", "option {flag}"),
+    (_BEFORE + r"(?P<name>\w+)=(?P<value>\w+)\b", "{flag} {value}"),
+    (_BEFORE + r"(?P<name>[a-z0-9]+_\w+)\b(?!['\"/=])", "{flag}"),
+)
+
+
+def _renamed(found: re.Match[str], form: str) -> str:
+    name = found["name"]
+    return form.format(flag=_flag_of(name), **found.groupdict()) if name in _option_names() else found[0]
+
+
+@functools.cache
+def _option_names() -> frozenset[str]:
+    classes = [value for name, value in vars(options_package).items() if name.endswith("Options")]
+    return frozenset(field.name for each in classes for field in fields(each)) - {"table", "source", "target", "dest"}
+
+
+def _flag_of(name: str) -> str:
+    return _SPELLINGS.get(name) or f"--{name.replace('_', '-')}"
+
+
+def _read_schema(path: str) -> str:
+    text = read_schema_text(path)
+    try:
+        arrow_schema_of(text)
+    except SchemaError as error:
+        raise SchemaError(f"schema file {path!r}: {error}") from None
+    return text
 
 
 def read_schema_text(path: str) -> str:

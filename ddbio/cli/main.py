@@ -128,6 +128,8 @@ def run(argv: Sequence[str]) -> None:
             click.echo(error.message, err=True)
             raise SystemExit(USAGE_EXIT) from None
         ways = "" if error.ctx is None else f"; '{error.ctx.command_path} --help' says how it is used"
+        if error.ctx is not None and not as_json:
+            click.echo(error.ctx.get_usage(), err=True)
         _fail("OptionError", error.format_message() + ways, USAGE_EXIT, as_json=as_json)
     except BrokenPipeError:
         # Whoever reads stdout, as head does, has what it wanted; closing it must not fail again.
@@ -143,7 +145,9 @@ def _is_no_interrupt(record: logging.LogRecord) -> bool:
 
 
 def _fail(kind: str, message: str, code: int, *, as_json: bool) -> None:
-    line = " ".join(message.split())
+    from ddbio.cli.flags import in_flags  # noqa: PLC0415 - a command line that only lists its commands needs no options
+
+    line = in_flags(" ".join(message.split()))
     sys.stderr.write(f"ddbio: {line}\n")
     if as_json:
         sys.stdout.write(json.dumps({"error": {"type": kind, "message": line}}, ensure_ascii=False) + "\n")

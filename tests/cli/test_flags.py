@@ -4,7 +4,8 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from ddbio.cli.flags import flags_of, parse_flags
+from ddbio.cli.flags import flags_of, in_flags, parse_flags
+from ddbio.errors import SchemaError
 from ddbio.options import ScanOptions
 
 
@@ -28,3 +29,30 @@ def test_names_add_up(arguments, columns):
     """A flag that takes names may be given again: no name is lost."""
     done = CliRunner().invoke(command, arguments)
     assert done.output == f"{columns}\n"
+
+
+@pytest.mark.parametrize(
+    ("message", "shown"),
+    [
+        ("give wcu_per_second or write_ratio, not both", "give --wcu-per-second or --write-ratio, not both"),
+        ("option 'mode' has value 'x'", "option --mode has value 'x'"),
+        ("delimiter is for format=csv", "delimiter is for --format csv"),
+        ("from_time and to_time belong together", "--from and --to belong together"),
+        ("column 'wcu_per_second' of my_rows.csv", "column 'wcu_per_second' of my_rows.csv"),
+        ("s3://bucket/job_id/x is not empty", "s3://bucket/job_id/x is not empty"),
+        ("option 'table' is missing", "option 'table' is missing"),
+    ],
+)
+def test_messages_name_flags(message, shown):
+    """Options are called as the command line calls them; names in data and in paths stay."""
+    assert in_flags(message) == shown
+
+
+def test_a_broken_schema_file_is_named(tmp_path):
+    """Whatever is wrong with a schema file, the message names the file."""
+    for number, text in enumerate(["{", "{}", "[]", '{"fields": 1}', '{"version": 99}']):
+        path = tmp_path / f"{number}.json"
+        path.write_text(text)
+        done = CliRunner().invoke(command, ["--schema", str(path)])
+        assert isinstance(done.exception, SchemaError), (text, done.exception)
+        assert str(path) in str(done.exception)

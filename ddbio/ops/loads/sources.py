@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from operator import attrgetter
@@ -14,6 +15,7 @@ import pyarrow as pa
 
 from ddbio.core.arrow_input import checked_batches, record_batch_reader
 from ddbio.core.exports.manifest import SUMMARY
+from ddbio.core.python_rows import python_columns, python_rows
 from ddbio.errors import DdbioError, NotFoundError, OptionError
 from ddbio.files.claim import parse_state
 from ddbio.files.commit import manifest_path
@@ -24,7 +26,7 @@ from ddbio.ops.exports.source import open_export
 from ddbio.ops.job.storage import open_store
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Sequence
 
     from ddbio.core.exports.manifest import ExportFile
     from ddbio.core.staged import StoredObject
@@ -33,9 +35,11 @@ if TYPE_CHECKING:
     from ddbio.options import ConnectionOptions, JsonFormat, SourceOptions
 
 Rows: TypeAlias = "pa.Table | pa.RecordBatch | pa.RecordBatchReader | Iterable[pa.RecordBatch] | Any"
-"""What can be written: Arrow rows, record batches, or any data frame that offers an Arrow stream."""
+"""What can be written: Arrow rows, any data frame that offers an Arrow stream, dictionaries of rows or of columns."""
 
 _FOOTERS_AT_ONCE = 16
+# So many dictionaries become a batch, whose columns have one type each.
+_PYTHON_ROWS = 10_000
 # How jobs of ddbio name their files.
 _SCANNED = re.compile(r"part-(\w+)-\d+-\d+-\d+\.")
 
@@ -62,13 +66,26 @@ def _batches_of(data: Rows) -> Iterator[pa.RecordBatch]:
         yield from data.to_batches()
     elif hasattr(data, "__arrow_c_stream__") or (hasattr(data, "iloc") and hasattr(data, "columns")):
         yield from record_batch_reader(data)
-    elif isinstance(data, Iterable) and not isinstance(data, (str, bytes, dict)):
-        for batch in data:
-            yield from _batches_of(batch)
+    elif isinstance(data, Mapping):
+        yield from python_columns(data).to_batches()
+    elif isinstance(data, Iterable) and not isinstance(data, (str, bytes)):
+        yield from _batches_of_each(data)
     elif hasattr(data, "writeTo"):
         raise OptionError("a DataFrame of Spark holds no rows here: write it as Parquet and give that folder")
     else:
-        raise OptionError(f"a {type(data).__name__} holds no rows: give an Arrow table, batches, or a data frame")
+        raise OptionError(
+            f"a {type(data).__name__} holds no rows: give an Arrow table, batches, a data frame, or dictionaries"
+        )
+
+
+def _batches_of_each(data: Iterable[Any]) -> Iterator[pa.RecordBatch]:
+    for is_row, group in itertools.groupby(data, lambda each: isinstance(each, Mapping)):
+        if is_row:
+            while rows := list(itertools.islice(group, _PYTHON_ROWS)):
+                yield from python_rows(rows).to_batches()
+        else:
+            for batch in group:
+                yield from _batches_of(batch)
 
 
 @dataclass(frozen=True)
