@@ -104,6 +104,12 @@ class PeakWindow:
     def record(self, at_seconds: float, units: float) -> None:
         """Add units to the slot of a time."""
         offset = int(at_seconds / SLOT_SECONDS) - self._first_slot
+        if offset >= len(self._slots) + RETAINED_SLOTS:
+            # After a pause longer than all that is retained, no earlier slot can be part of a later window.
+            self._highest_past = self.highest()
+            self._slots = deque([0.0] * RETAINED_SLOTS)
+            self._first_slot += offset - RETAINED_SLOTS + 1
+            offset = RETAINED_SLOTS - 1
         while offset >= len(self._slots):
             self._slots.append(0.0)
         while len(self._slots) > RETAINED_SLOTS:

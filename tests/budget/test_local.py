@@ -186,6 +186,17 @@ def test_records_may_come_out_of_order_within_a_minute() -> None:
     assert window.highest() == 20.0
 
 
+def test_a_pause_of_days_costs_nothing() -> None:
+    """After days without a request the peak is that of before, and late records of the last minute count."""
+    window = PeakWindow()
+    window.record(5.0, 10.0)
+    for at_seconds in (1e9, 1e9 - 1, 1e9 - 60):
+        window.record(at_seconds, 4.0)
+    assert window.highest() == 10.0
+    window.record(1e9 + 1, 5.0)
+    assert window.highest() == 13.0
+
+
 def test_counts_add_up() -> None:
     """Adding counts adds every count, and throttles by scope."""
     total = RequestCounts(1, 2, 3.0, 4, {"table": 1})
