@@ -45,6 +45,7 @@ if TYPE_CHECKING:
         WaitKeywords,
         WriteKeywords,
     )
+    from ddbio.api.progress import Progress
     from ddbio.api.reading import digest, infer_schema, plan_scan, read_table, scan_batches, scan_to_files
     from ddbio.api.service_jobs import (
         cancel_bulk_put,
@@ -154,6 +155,7 @@ __all__ = [
     "NotFoundError",
     "OptionError",
     "PartialWriteError",
+    "Progress",
     "RecordBatchStream",
     "RestoreJob",
     "RestoreKeywords",
@@ -233,6 +235,7 @@ _NAMES = {
         "ExportToFilesKeywords ExportWindowsKeywords ImportFilesFromKeywords ImportStartKeywords ImportWaitKeywords "
         "LoadKeywords RestoreKeywords ScanKeywords ScanToFilesKeywords WaitKeywords WriteKeywords"
     ),
+    "ddbio.api.progress": "Progress",
     "ddbio.api.reading": "digest infer_schema plan_scan read_table scan_batches scan_to_files",
     "ddbio.api.service_jobs": (
         "cancel_bulk_put create_backup describe_bulk_put describe_export describe_import list_backups "

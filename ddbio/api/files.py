@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
+from ddbio.api.progress import ProgressReporter
 from ddbio.api.signature import takes
 from ddbio.ops.exports import fold, read
 from ddbio.ops.imports import files
@@ -19,7 +20,7 @@ from ddbio.options import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from typing import Unpack
 
     import pyarrow as pa
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
         ExportWindowsKeywords,
         ImportFilesFromKeywords,
     )
+    from ddbio.api.progress import Progress
     from ddbio.core.batch_stream import RecordBatchStream
     from ddbio.core.exports.fold import Window
     from ddbio.ops.exports.fold import ExportFoldReport
@@ -82,7 +84,8 @@ def read_export_batches(source: str | os.PathLike[str], **options: Unpack[Export
 @takes(ExportToFilesOptions)
 def read_export_to_files(
     source: str | os.PathLike[str], dest: str | os.PathLike[str], *, master: str | None = None,
-    conf: Mapping[str, str] | None = None, **options: Unpack[ExportToFilesKeywords],
+    conf: Mapping[str, str] | None = None, progress: Callable[[Progress], None] | None = None,
+    **options: Unpack[ExportToFilesKeywords],
 ) -> ExportReadReport:  # fmt: skip
     """Turn a native export into files that appear all together, once everything is verified, or not at all.
 
@@ -94,6 +97,8 @@ def read_export_to_files(
         ``s3://bucket/prefix`` or a local folder.
     master, conf
         Spark master and configuration, for a session that has to be started.
+    progress
+        Is called about once a second, and at the end, with a :class:`ddbio.Progress`.
     **options
         Those of :func:`read_export`, and ``format``, ``mode``, ``engine``, ``target_file_bytes``, ``compression``; see
         :class:`ddbio.ExportToFilesKeywords` for all.
@@ -104,7 +109,8 @@ def read_export_to_files(
         Nothing of the job is then visible at the target.
     """
     values = {**options, "source": os.fspath(source), "dest": os.fspath(dest)}
-    return read.read_export_to_files(parse_options(ExportToFilesOptions, values), master=master, conf=conf)
+    watch = None if progress is None else ProgressReporter(progress)
+    return read.read_export_to_files(parse_options(ExportToFilesOptions, values), master=master, conf=conf, watch=watch)
 
 
 @takes(ExportToFilesOptions)

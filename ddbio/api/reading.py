@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
+from ddbio.api.progress import ProgressReporter
 from ddbio.api.signature import takes
 from ddbio.ops import infer
 from ddbio.ops.digest import digest_source
@@ -12,12 +13,13 @@ from ddbio.ops.scans import plan, read, to_files
 from ddbio.options import ScanOptions, ScanToFilesOptions, parse_options
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
     from typing import Unpack
 
     import pyarrow as pa
 
     from ddbio.api.keywords import ScanKeywords, ScanToFilesKeywords
+    from ddbio.api.progress import Progress
     from ddbio.core.batch_stream import RecordBatchStream
     from ddbio.core.plan import ScanPlan
     from ddbio.core.schema.item_schema import ItemSchema
@@ -79,7 +81,7 @@ def scan_batches(table: str, **options: Unpack[ScanKeywords]) -> RecordBatchStre
 @takes(ScanToFilesOptions)
 def scan_to_files(
     table: str, dest: str | os.PathLike[str], *, master: str | None = None, conf: Mapping[str, str] | None = None,
-    **options: Unpack[ScanToFilesKeywords],
+    progress: Callable[[Progress], None] | None = None, **options: Unpack[ScanToFilesKeywords],
 ) -> ScanReport:  # fmt: skip
     """Scan a DynamoDB table into Parquet files that appear all together, with a manifest, or not at all.
 
@@ -91,6 +93,8 @@ def scan_to_files(
         ``s3://bucket/prefix`` or a local folder.
     master, conf
         Spark master and configuration, for a session that has to be started.
+    progress
+        Is called about once a second, and at the end, with a :class:`ddbio.Progress`.
     **options
         Those of :func:`read_table`, and: ``mode`` says what to do if files are there, ``engine`` where the job runs,
         ``target_file_bytes`` and ``compression`` what the files are like, ``digest`` that the report has the digest of
@@ -102,7 +106,8 @@ def scan_to_files(
         Nothing of the job is then visible at the target.
     """
     values = {**options, "table": table, "dest": os.fspath(dest)}
-    return to_files.scan_to_files(parse_options(ScanToFilesOptions, values), master=master, conf=conf)
+    watch = None if progress is None else ProgressReporter(progress)
+    return to_files.scan_to_files(parse_options(ScanToFilesOptions, values), master=master, conf=conf, watch=watch)
 
 
 @takes(ScanToFilesOptions)

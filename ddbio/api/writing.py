@@ -5,16 +5,18 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
+from ddbio.api.progress import ProgressReporter
 from ddbio.api.signature import takes
 from ddbio.ops import copy as copying
 from ddbio.ops.loads import load
 from ddbio.options import CopyOptions, LoadOptions, WriteOptions, parse_options
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
     from typing import Unpack
 
     from ddbio.api.keywords import CopyKeywords, LoadKeywords, WriteKeywords
+    from ddbio.api.progress import Progress
     from ddbio.core.loads.plan import LoadPlan
     from ddbio.ops.copy import CopyPlan, CopyReport
     from ddbio.ops.job.report import WriteReport
@@ -50,7 +52,7 @@ def write_table(data: Rows, table: str, **options: Unpack[WriteKeywords]) -> Wri
 @takes(LoadOptions)
 def load_files(
     source: str | os.PathLike[str], table: str, *, master: str | None = None, conf: Mapping[str, str] | None = None,
-    **options: Unpack[LoadKeywords],
+    progress: Callable[[Progress], None] | None = None, **options: Unpack[LoadKeywords],
 ) -> WriteReport:  # fmt: skip
     """Write the rows of files into a live table; see :func:`write_table`.
 
@@ -62,6 +64,8 @@ def load_files(
         Name or ARN.
     master, conf
         Spark master and configuration, for a session that has to be started.
+    progress
+        Is called about once a second, and at the end, with a :class:`ddbio.Progress`.
     **options
         Those of :func:`write_table`, and: ``job_id`` names the load, so that it can be continued; ``engine`` says where
         it runs; ``json_format`` and ``hive_partitions`` how files are read; ``create_table`` and ``key`` create a
@@ -73,7 +77,8 @@ def load_files(
         As :func:`write_table`.
     """
     values = {**options, "source": os.fspath(source), "table": table}
-    return load.load_files(parse_options(LoadOptions, values), master=master, conf=conf)
+    watch = None if progress is None else ProgressReporter(progress)
+    return load.load_files(parse_options(LoadOptions, values), master=master, conf=conf, watch=watch)
 
 
 @takes(LoadOptions)
@@ -94,13 +99,17 @@ def plan_load(source: str | os.PathLike[str], table: str, **options: Unpack[Load
 
 
 @takes(CopyOptions)
-def copy_table(source: str, target: str, **options: Unpack[CopyKeywords]) -> CopyReport:
+def copy_table(
+    source: str, target: str, *, progress: Callable[[Progress], None] | None = None, **options: Unpack[CopyKeywords]
+) -> CopyReport:
     """Copy every item of a table, exactly as it is, into another table, also of another region or account.
 
     Parameters
     ----------
     source, target
         Names or ARNs; the tables have the same key.
+    progress
+        Is called about once a second, and at the end, with a :class:`ddbio.Progress`.
     **options
         ``create_target`` creates a missing target like the source; ``target_region``, ``target_profile`` and
         ``target_role_arn`` say where it is; ``rcu_per_second`` and ``wcu_per_second`` are the budgets; ``verify``
@@ -111,7 +120,8 @@ def copy_table(source: str, target: str, **options: Unpack[CopyKeywords]) -> Cop
     DdbioError
         What ended the copy; what was acknowledged before stays written, and running it again is safe.
     """
-    return copying.copy(parse_options(CopyOptions, {**options, "source": source, "target": target}))
+    watch = None if progress is None else ProgressReporter(progress)
+    return copying.copy(parse_options(CopyOptions, {**options, "source": source, "target": target}), watch)
 
 
 @takes(CopyOptions)
