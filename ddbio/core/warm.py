@@ -26,6 +26,7 @@ _ITEM = (
     b'"z":{"NULL":true},"ss":{"SS":["a"]},"ns":{"NS":["1"]},"bs":{"BS":["AA=="]},"l":{"L":[{"N":"1"}]},'
     b'"m":{"M":{"a":{"S":"a"}}},"p":{"M":{"a":{"S":"a"}}}}\n'
 )
+_CHANGE = b'{"Metadata":{"WriteTimestampMicros":{"N":"1"}},"Keys":{"a":{"S":"a"}},"NewImage":{"a":{"S":"a"}}}\n'
 _WIDE_COLUMNS, _WIDE_ROWS = 200, 300
 
 
@@ -46,7 +47,7 @@ def _decode_misfits() -> None:
 
 
 def _decode_changes() -> None:
-    ChangeDecoder(pa.schema([("a", pa.string())]), ["a"]).decode(b"")
+    ChangeDecoder(pa.schema([("a", pa.string())]), ["a"]).decode(_CHANGE)
 
 
 def _hash_keys() -> None:
@@ -65,6 +66,7 @@ def _split_page() -> None:
 WARM_UPS: tuple[Callable[[], object], ...] = (
     _decode_sparsely,
     encode.warm,
+    _decode_changes,
     ion_blocks.warm,
     digest_json.warm,
     digest_columns.warm,
@@ -74,7 +76,6 @@ WARM_UPS: tuple[Callable[[], object], ...] = (
     _write,
     _split_page,
     _decode_misfits,
-    _decode_changes,
 )
 """Functions that together call every loop with every type of argument: whoever adds a loop adds a call of it.
 

@@ -11,7 +11,7 @@ def test_a_compilation_is_told_once_and_only_if_it_is_ours():
     """Whoever waits for a loop to be compiled reads so once; functions of others are nobody's news here."""
     script = """
 import numba
-from ddbio.core.kernel.cache import LOOPS
+from ddbio.core.kernel.jit import LOOPS
 numba.njit(lambda number: number + 1)(1)
 print("theirs", flush=True)
 LOOPS.append(numba.njit(lambda number: number - 1))

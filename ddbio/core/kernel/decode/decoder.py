@@ -17,7 +17,7 @@ from ddbio.core.kernel.decode import scratch as scratch_module
 from ddbio.core.kernel.decode.item_size import add_item_sizes
 from ddbio.core.kernel.decode.output import Assembly, fill_output, plan_output, row_texts
 from ddbio.core.kernel.decode.rescue import Rescuer, canonicalise_json
-from ddbio.core.kernel.decode.scan import scan
+from ddbio.core.kernel.decode.scan import scan, scan_changes
 from ddbio.core.kernel.decode.scratch import Block, Scratch, Work
 from ddbio.core.kernel.decode.sparse import SparseRows
 from ddbio.core.kernel.decode.tables import Node, compile_tables, plan_nodes
@@ -276,7 +276,8 @@ class KernelDecoder:
                 max_rows = max_rows if is_refused else scratch.max_rows
 
     def _scan(self, work: Work, end: int, framing: Framing) -> int:
-        status = int(scan(self._tables, work, end, codes.FRAMINGS[framing], self._keep_nulls))
+        loop = scan_changes if framing == "changes" else scan
+        status = int(loop(self._tables, work, end, codes.FRAMINGS[framing], self._keep_nulls))
         if status not in {codes.DONE, codes.FULL}:
             return status
         if not canonicalise_json(work):

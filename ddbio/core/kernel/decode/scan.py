@@ -81,17 +81,32 @@ _NULL_LENGTH = len('NULL":true}')
 
 @loop
 def scan(tables: Any, work: Any, end: int, framing: int, keep_nulls: bool) -> Any:  # noqa: FBT001
-    """Scan items from the state's place on; return how it ended."""
+    """Scan items from the state's place on, in any framing but changes; return how it ended."""
+    _note_sizes(tables, work)
+    return _scan_items(pointers(tables), pointers(work), end, framing, keep_nulls, None)
+
+
+@loop
+def scan_changes(tables: Any, work: Any, end: int, framing: int, keep_nulls: bool) -> Any:  # noqa: FBT001
+    """Scan the images of changes as ``scan`` scans items.
+
+    The branches for changes take long to compile: with a loop of their own, whoever reads items need not wait for them.
+    """
+    _note_sizes(tables, work)
+    return _scan_items(pointers(tables), pointers(work), end, framing, keep_nulls, CHANGES)
+
+
+@inner
+def _note_sizes(tables: Any, work: Any) -> None:
     work.state[N_NODES] = len(tables.kind)
     work.state[LOOKUP_MASK] = len(tables.lookup) - 1
     work.state[NAMES_MASK] = len(work.seen_names) - 1
     work.state[MISFITS_END] = len(work.misfits)
-    return scan_items(pointers(tables), pointers(work), end, framing, keep_nulls)
 
 
 @inner
-def scan_items(tables: Any, work: Any, end: int, framing: int, keep_nulls: bool) -> Any:  # noqa: FBT001
-    """Scan items as ``scan`` does, by pointers."""
+def _scan_items(tables: Any, work: Any, end: int, framing: int, keep_nulls: bool, changes: Any) -> Any:  # noqa: FBT001
+    """Scan by pointers; the branches for changes are compiled only if ``changes`` is not None."""
     data, state = work.data, work.state
     place, inside, row, root = state[PLACE], state[INSIDE], 0, 0
     status = DONE
@@ -100,12 +115,12 @@ def scan_items(tables: Any, work: Any, end: int, framing: int, keep_nulls: bool)
             place = skip_blank(data, place)
             if place >= end:
                 break
-        if inside <= 0 or framing != CHANGES:
+        if changes is None or inside <= 0:
             state[PLACE], state[INSIDE], state[ROWS] = place, inside, row
             if row == state[MAX_ROWS]:
                 status = FULL
                 break
-        if framing == CHANGES:
+        if changes is not None:
             place, inside, is_end = next_image(work, place, row, inside)
             if place < 0 or place > end:
                 status = -place if place < 0 else ERROR
