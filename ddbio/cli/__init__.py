@@ -1,1 +1,1 @@
-"""Turn argv into options, run one verb and print its report; decide nothing that a verb should decide."""
+"""The command line: one module for the commands of a kind, which parse flags, call ``ddbio.ops`` and print."""

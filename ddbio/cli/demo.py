@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 BUCKET = "ddbio-demo"
 RCU_PER_SECOND = 400
 
-# Any key opens the stand-ins; a real one must not reach them, nor must a real endpoint be reached.
+# Any key opens the fakes; a real key must not reach them, nor any request a real endpoint.
 _KEYS = {
     "AWS_ACCESS_KEY_ID": "demo",
     "AWS_SECRET_ACCESS_KEY": "demo",

@@ -47,7 +47,7 @@ MASTER_FLAG = click.option("--master", metavar="URL", help="Spark master, for a 
 CONF_FLAG = click.option("--conf", multiple=True, metavar="KEY=VALUE", help="Spark configuration; may be repeated.")
 
 # Words that Python keeps for itself, and flags may have.
-_SPELLINGS = {"from_time": "--from", "to_time": "--to"}
+_FLAG_NAMES = {"from_time": "--from", "to_time": "--to"}
 
 # What a flag's value is, if neither its name nor its choices say so.
 _WORDS = {
@@ -157,7 +157,7 @@ def _metavar(name: str, choices: list[str]) -> str | None:
         return "SIZE"
     if name.endswith("_url"):
         return "URL"
-    if name in {*_SPELLINGS, "as_of", "at", "until"}:
+    if name in {*_FLAG_NAMES, "as_of", "at", "until"}:
         return "TIME"
     return _WORDS.get(name.removeprefix("target_"), "N")
 
@@ -228,7 +228,7 @@ def _option_names() -> frozenset[str]:
 
 
 def _flag_of(name: str) -> str:
-    return _SPELLINGS.get(name) or f"--{name.replace('_', '-')}"
+    return _FLAG_NAMES.get(name) or f"--{name.replace('_', '-')}"
 
 
 def _read_schema(path: str) -> str:

@@ -95,7 +95,7 @@ VERBS = Verbs(
             "Print the columns inferred from SOURCE: a table, an export, or files of DynamoDB JSON.",
         ),
         "table": ("tables:table", "Create and describe tables."),
-        "warm": ("warm:warm", "Compile all loops ahead of their first use, or load them from where they are kept."),
+        "warm": ("warm:warm", "Compile all loops ahead of their first use, or load stored ones."),
     }
 )
 
@@ -120,8 +120,8 @@ def run(argv: Sequence[str]) -> None:
     except click.exceptions.Exit as ended:
         raise SystemExit(ended.exit_code) from None
     except (click.Abort, KeyboardInterrupt) as ended:
-        told = str(ended.__cause__ or ended) or "no file of this job is visible"
-        _fail("Interrupted", f"interrupted; {told}", INTERRUPTED_EXIT, as_json=as_json)
+        message = str(ended.__cause__ or ended) or "no file of this job is visible"
+        _fail("Interrupted", f"interrupted; {message}", INTERRUPTED_EXIT, as_json=as_json)
     except click.UsageError as error:
         if error.ctx is not None and error.message == error.ctx.get_help():
             # A group without a verb: newer versions of click raise its help.
@@ -140,7 +140,7 @@ def run(argv: Sequence[str]) -> None:
 
 
 def _is_no_interrupt(record: logging.LogRecord) -> bool:
-    """Return False for Ctrl-C, of which py4j logs a traceback: it is told once, when all is cleared away."""
+    """Return False for Ctrl-C, of which py4j logs a traceback: it is reported once, after the clean-up."""
     return not (record.exc_info and isinstance(record.exc_info[1], KeyboardInterrupt))
 
 

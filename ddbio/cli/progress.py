@@ -33,7 +33,7 @@ JOB_LINE_SECONDS = 30.0
 
 
 @dataclass(frozen=True)
-class Course:
+class JobOutline:
     """Say what a job is called, how many rows it is to bring, and what it may use.
 
     ``done`` are rows that were there before it began. A job without a unit consumes none.
@@ -59,7 +59,7 @@ class ScanProgress:
             sys.stderr.write(format_plan(plan, most_columns=MOST_COLUMNS) + "\n\n")
         goals = [count for count in (plan.item_count, plan.limit) if count]
         goal = min(goals) if goals else None
-        with shown(Course(f"scan {plan.table}", "RCU", goal, plan.rcu_per_second), budget):
+        with shown(JobOutline(f"scan {plan.table}", "RCU", goal, plan.rcu_per_second), budget):
             yield
 
 
@@ -68,7 +68,7 @@ class LoadProgress:
 
     def __init__(self, *, show_plan: bool, job_id: str | None, quiet: bool = False) -> None:
         self._show_plan, self._job_id, self._quiet = show_plan, job_id, quiet
-        self.brought = 0
+        self.written = 0
 
     @contextmanager
     def running(self, plan: LoadPlan, budget: LocalBudget) -> Iterator[None]:
@@ -78,11 +78,11 @@ class LoadProgress:
         try:
             done = plan.finished_rows
             goal = None if plan.rows is None else plan.rows + done
-            course = Course(f"load {plan.table}", "WCU", goal, plan.wcu_per_second, done)
-            with nullcontext() if self._quiet else shown(course, budget):
+            outline = JobOutline(f"load {plan.table}", "WCU", goal, plan.wcu_per_second, done)
+            with nullcontext() if self._quiet else shown(outline, budget):
                 yield
         finally:
-            self.brought = budget.usage().items
+            self.written = budget.usage().items
 
 
 class CopyProgress:
@@ -90,25 +90,27 @@ class CopyProgress:
 
     Attributes
     ----------
-    brought
+    written
         Items that were written, when the writing has ended.
     """
 
     def __init__(self, *, show_plan: bool, quiet: bool = False) -> None:
         self._show_plan, self._quiet = show_plan, quiet
-        self.brought = 0
+        self.written = 0
 
     @contextmanager
     def writing(self, scan: ScanPlan, write: WritePlan, budget: LocalBudget) -> Iterator[None]:
         """Show the copy while the context is open."""
         if self._show_plan:
             sys.stderr.write(format_plan(scan, most_columns=MOST_COLUMNS) + "\n\n")
-        course = Course(f"copy {scan.table} to {write.table}", "WCU", scan.item_count or None, write.wcu_per_second)
+        outline = JobOutline(
+            f"copy {scan.table} to {write.table}", "WCU", scan.item_count or None, write.wcu_per_second
+        )
         try:
-            with nullcontext() if self._quiet else shown(course, budget):
+            with nullcontext() if self._quiet else shown(outline, budget):
                 yield
         finally:
-            self.brought = budget.usage().items
+            self.written = budget.usage().items
 
     def verifying(self, table: str) -> None:
         """Say that the target is being read."""
@@ -128,20 +130,20 @@ class ExportProgress:
         """Show the job while the context is open."""
         if self._show_plan:
             sys.stderr.write(format_export_plan(plan) + "\n\n")
-        with nullcontext() if self._quiet else shown(Course("export read", "", plan.items, None), budget):
+        with nullcontext() if self._quiet else shown(JobOutline("export read", "", plan.items, None), budget):
             yield
 
 
 @contextmanager
-def shown(course: Course, budget: LocalBudget) -> Iterator[None]:
-    """Show on stderr what a budget has brought, while the context is open."""
+def shown(outline: JobOutline, budget: LocalBudget) -> Iterator[None]:
+    """Show on stderr what a budget has counted, while the context is open."""
     console = Console(stderr=True)
     end = _End()
     # Here: what comes while the thread starts is part of the job.
-    pace = Pace(course, budget.usage())
+    pace = Pace(outline, budget.usage())
     show = _bar if console.is_terminal else _lines
     thread = threading.Thread(
-        target=show, args=(course, budget, pace, end, console), name="ddbio-progress", daemon=True
+        target=show, args=(outline, budget, pace, end, console), name="ddbio-progress", daemon=True
     )
     thread.start()
     try:
@@ -159,13 +161,13 @@ class _End:
     """Whether the job came to its own end, and was not interrupted."""
 
 
-def _bar(course: Course, budget: LocalBudget, pace: Pace, end: _End, console: Console) -> None:
+def _bar(outline: JobOutline, budget: LocalBudget, pace: Pace, end: _End, console: Console) -> None:
     columns = (
         TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(),
         TextColumn("{task.fields[detail]}"), TimeElapsedColumn(),
     )  # fmt: skip
     with Progress(*columns, console=console) as progress:
-        bar = progress.add_task(course.name, total=course.goal, detail="starting")
+        bar = progress.add_task(outline.name, total=outline.goal, detail="starting")
         while not end.came.wait(REFRESH_SECONDS):
             usage = budget.usage()
             progress.update(bar, completed=pace.items(usage), detail=pace.describe(usage))
@@ -173,20 +175,20 @@ def _bar(course: Course, budget: LocalBudget, pace: Pace, end: _End, console: Co
         progress.update(bar, total=items if end.is_whole else None, completed=items, detail=f"{items:,} items")
 
 
-def _lines(course: Course, budget: LocalBudget, pace: Pace, end: _End, _: Console) -> None:
+def _lines(outline: JobOutline, budget: LocalBudget, pace: Pace, end: _End, _: Console) -> None:
     while not end.came.wait(LINE_SECONDS):
-        sys.stderr.write(f"{course.name}: {pace.describe(budget.usage())}\n")
+        sys.stderr.write(f"{outline.name}: {pace.describe(budget.usage())}\n")
         sys.stderr.flush()
 
 
 class Pace:
-    """Tell how fast a job goes, by what the last ``WINDOW_SECONDS`` brought."""
+    """Tell how fast a job goes, by the items of the last ``WINDOW_SECONDS``."""
 
-    def __init__(self, course: Course, begun: Usage) -> None:
-        self._course = course
+    def __init__(self, outline: JobOutline, begun: Usage) -> None:
+        self._outline = outline
         self._seen = deque([begun])
         # What was read before, as a sample, is no part of the job.
-        self._before = begun.items - course.done
+        self._before = begun.items - outline.done
 
     def items(self, usage: Usage) -> int:
         """Return how many items or rows are there."""
@@ -200,14 +202,14 @@ class Pace:
         self._seen.append(usage)
         seconds = max(usage.elapsed_seconds - before.elapsed_seconds, 1e-9)
         rate = (usage.items - before.items) / seconds
-        course = self._course
-        asked = "" if course.units_per_second is None else f" of {course.units_per_second:g}"
+        outline = self._outline
+        asked = "" if outline.units_per_second is None else f" of {outline.units_per_second:g}"
         words = [f"{self.items(usage):,} items"]
         if usage.wire_bytes:
             words.append(f"{(usage.wire_bytes - before.wire_bytes) / 1e6 / seconds:.1f} MB/s")
-        if course.unit:
-            words.append(f"{(usage.consumed_units - before.consumed_units) / seconds:.0f}{asked} {course.unit}/s")
-        left = (course.goal or 0) - self.items(usage)
+        if outline.unit:
+            words.append(f"{(usage.consumed_units - before.consumed_units) / seconds:.0f}{asked} {outline.unit}/s")
+        left = (outline.goal or 0) - self.items(usage)
         if rate > 0 and left > 0:
             words.append(f"{format_duration(left / rate)} left")
         return "  ".join(words)
@@ -216,21 +218,21 @@ class Pace:
 class JobWatch:
     """Write a line when a job's status changes, and every half minute while it does not.
 
-    Exports, imports and backups count nothing before they end; bulk puts do, and so the time left can be told.
+    Exports, imports and backups count nothing before they end; bulk puts do, so that the time left is known.
     """
 
     def __init__(self, kind: str, *, quiet: bool = False) -> None:
         self._kind, self._quiet = kind, quiet
         self._status = ""
-        self._told_at = 0.0
+        self._reported_at = 0.0
 
     def look(self, job: Job, waited: float) -> None:
         """Take note of how a job is, and how long it has been waited for."""
         if self._quiet:
             return
-        if job.status == self._status and waited - self._told_at < JOB_LINE_SECONDS:
+        if job.status == self._status and waited - self._reported_at < JOB_LINE_SECONDS:
             return
-        self._status, self._told_at = job.status, waited
+        self._status, self._reported_at = job.status, waited
         name = job.arn.rpartition("/")[2]
         sys.stderr.write(f"{self._kind} {name}: {job.status}, waited {format_duration(waited)}{_left(job, waited)}\n")
         sys.stderr.flush()

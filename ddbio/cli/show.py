@@ -1,4 +1,4 @@
-"""Write plans, reports and errors for people; results go to stdout, all else to stderr."""
+"""Format plans, reports, sizes and durations as text for people."""
 
 from __future__ import annotations
 
@@ -125,14 +125,14 @@ def format_report(report: ScanReport) -> str:
 
 def format_values(values: dict[str, Any]) -> str:
     """Return names and values as lines, those that say nothing left out."""
-    shown = {name: _spelled(value) for name, value in values.items() if value not in (None, "", False, ())}
+    shown = {name: _as_text(value) for name, value in values.items() if value not in (None, "", False, ())}
     width = max(map(len, shown), default=0) + 2
     return "\n".join(f"{name:<{width}}{text}" for name, text in shown.items())
 
 
-def _spelled(value: Any) -> str:
+def _as_text(value: Any) -> str:
     if isinstance(value, tuple):
-        return ", ".join(map(_spelled, value))
+        return ", ".join(map(_as_text, value))
     return f"{value:,}" if type(value) is int else str(value)
 
 

@@ -15,9 +15,9 @@ from ddbio.ops.warm import warm_all
 @click.option("--to", metavar="FOLDER", help="Compile for every processor of this kind, into a folder to be shipped.")
 @output_flags
 def warm(*, as_json: bool, to: str | None) -> None:
-    """Compile all loops ahead of their first use, or load them from where they are kept."""
+    """Compile all loops ahead of their first use, or load stored ones."""
     began = time.monotonic()
     folder = warm_all(to)
     seconds = round(time.monotonic() - began, 3)
     done = {"seconds": seconds, "folder": None if folder is None else str(folder)}
-    click.echo(json.dumps(done) if as_json else f"the kernel is ready after {seconds:.1f} s; kept in {folder}")
+    click.echo(json.dumps(done) if as_json else f"the kernel is ready after {seconds:.1f} s; stored in {folder}")

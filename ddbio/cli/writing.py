@@ -85,8 +85,8 @@ def _load(*, as_json: bool, dry_run: bool, master: str | None, conf: tuple[str, 
         }
         command = command_of("load", ["source", "table"], given)
         ways = "try the others again by" if options.retry_rejects else "go on after what is finished by"
-        told = f"{counted(watch.brought, 'row')} reached table {options.table!r}; {ways}: {command}"
-        raise KeyboardInterrupt(told) from None
+        message = f"{counted(watch.written, 'row')} reached table {options.table!r}; {ways}: {command}"
+        raise KeyboardInterrupt(message) from None
     click.echo(report.to_json() if as_json else format_write(report))
 
 
@@ -122,8 +122,8 @@ def copy(*, as_json: bool, dry_run: bool, **flags: Any) -> None:
         report = copying.copy(options, watch)
     except KeyboardInterrupt:
         command = command_of("copy", ["source", "target"], {**flags, "json": as_json, "quiet": is_quiet()})
-        told = f"{counted(watch.brought, 'item')} reached table {options.target!r}; copy all again by: {command}"
-        raise KeyboardInterrupt(told) from None
+        message = f"{counted(watch.written, 'item')} reached table {options.target!r}; copy all again by: {command}"
+        raise KeyboardInterrupt(message) from None
     click.echo(report.to_json() if as_json else format_copy(report))
 
 
@@ -168,11 +168,11 @@ def format_write(report: WriteReport) -> str:
 def format_copy_plan(plan: CopyPlan) -> str:
     """Return a copy's plan as lines: how the source is read, and how the target is written or created."""
     if plan.write is None:
-        told = f"is created by {json.dumps(plan.creates)}"
+        message = f"is created by {json.dumps(plan.creates)}"
     else:
         budget = "unbounded" if plan.write.wcu_per_second is None else f"{plan.write.wcu_per_second:g} WCU/s"
-        told = f"{plan.write.table}: {plan.write.mode}, {counted(plan.write.lanes, 'lane')}, {budget}"
-    return f"{format_plan(plan.scan)}\n\n{'target':<10}{told}"
+        message = f"{plan.write.table}: {plan.write.mode}, {counted(plan.write.lanes, 'lane')}, {budget}"
+    return f"{format_plan(plan.scan)}\n\n{'target':<10}{message}"
 
 
 def format_copy(report: CopyReport) -> str:

@@ -1,4 +1,4 @@
-"""Parse option names and values wherever they come from; refuse unknown names with the nearest known one."""
+"""Parse option names and values wherever they come from; an error about an unknown name suggests the nearest one."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ OptionsT = TypeVar("OptionsT")
 
 
 def camel_case(name: str) -> str:
-    """Return the Spark spelling of a field name: ``rcu_per_second`` is ``rcuPerSecond``."""
+    """Return the Spark name of a field: ``rcu_per_second`` is ``rcuPerSecond``."""
     head, *rest = name.split("_")
     return head + "".join(part.capitalize() for part in rest)
 
 
-def _spellings(name: str) -> AliasChoices:
+def _names_of(name: str) -> AliasChoices:
     camel = camel_case(name)
     return AliasChoices(name, camel, camel.lower())
 
@@ -37,7 +37,7 @@ def _split_names(value: object) -> object:
 Names = Annotated[tuple[str, ...], BeforeValidator(_split_names), Field(min_length=1)]
 
 CONFIG = ConfigDict(
-    alias_generator=AliasGenerator(validation_alias=_spellings),
+    alias_generator=AliasGenerator(validation_alias=_names_of),
     arbitrary_types_allowed=True,
     extra="forbid",
     use_attribute_docstrings=True,

@@ -5,7 +5,7 @@ import contextlib
 import pytest
 
 from ddbio.budget import LocalBudget, Usage
-from ddbio.cli.progress import Course, Pace, shown
+from ddbio.cli.progress import JobOutline, Pace, shown
 
 
 def _usage(seconds, items, item_bytes=500):
@@ -13,7 +13,7 @@ def _usage(seconds, items, item_bytes=500):
 
 
 def _pace(rcu_per_second=None):
-    return Pace(Course("scan t", "RCU", 1000, rcu_per_second), _usage(0.0, 0))
+    return Pace(JobOutline("scan t", "RCU", 1000, rcu_per_second), _usage(0.0, 0))
 
 
 def test_rates_are_those_of_the_last_seconds():
@@ -37,19 +37,19 @@ def test_nothing_is_left_at_the_end():
 
 def test_a_load_goes_on_from_what_is_done():
     """Rows of earlier runs count as brought, and not for the speed; writes tell no bytes."""
-    pace = Pace(Course("load t", "WCU", 1000, None, done=400), _usage(0.0, 0))
+    pace = Pace(JobOutline("load t", "WCU", 1000, None, done=400), _usage(0.0, 0))
     assert pace.describe(_usage(1.0, 100, 0)) == "500 items  3 WCU/s  5.0 s left"
 
 
 def test_a_sample_is_no_part_of_the_job():
     """What was read before the job began is neither shown as brought nor taken off what is left."""
-    pace = Pace(Course("scan t", "RCU", 1000, None), _usage(1.0, 400))
+    pace = Pace(JobOutline("scan t", "RCU", 1000, None), _usage(1.0, 400))
     assert pace.describe(_usage(2.0, 900)) == "500 items  0.2 MB/s  15 RCU/s  1.0 s left"
 
 
 def test_a_job_that_consumes_nothing_tells_no_units():
     """Reading an export shows items, megabytes of text and the time left, and nothing of capacity."""
-    pace = Pace(Course("export read", "", 1000, None), _usage(0.0, 0))
+    pace = Pace(JobOutline("export read", "", 1000, None), _usage(0.0, 0))
     assert pace.describe(_usage(1.0, 500, 10_000)) == "500 items  5.0 MB/s  1.0 s left"
 
 
@@ -58,7 +58,7 @@ def test_only_a_job_that_ended_is_shown_as_whole(capsys, monkeypatch, is_interru
     """Ctrl-C leaves the bar where it was."""
     monkeypatch.setenv("FORCE_COLOR", "1")
     budget = LocalBudget(None)
-    with contextlib.suppress(KeyboardInterrupt), shown(Course("load t", "WCU", 1000, None), budget):
+    with contextlib.suppress(KeyboardInterrupt), shown(JobOutline("load t", "WCU", 1000, None), budget):
         budget.settle(budget.acquire(1.0), 1.0, items=10)
         if is_interrupted:
             raise KeyboardInterrupt
