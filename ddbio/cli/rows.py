@@ -6,6 +6,7 @@ import base64
 import csv
 import json
 from datetime import date, datetime, time
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 from ddbio.core.schema.arrow import RESCUE_NAME
@@ -60,7 +61,11 @@ def _json(value: Any) -> str:
         value = value.isoformat()
     if value is None or isinstance(value, (bool, str)):
         return json.dumps(value, ensure_ascii=False)
-    # Integers, decimals and floating-point numbers: their text is a number of JSON.
+    if isinstance(value, Decimal):
+        # A column has one scale: what it adds to a number is no part of it.
+        text = f"{value:f}"
+        return text.rstrip("0").rstrip(".") if "." in text else text
+    # The text of integers and floating-point numbers is a number of JSON.
     return str(value)
 
 

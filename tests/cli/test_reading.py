@@ -3,12 +3,15 @@
 import csv
 import io
 import json
+from decimal import Decimal
 
+import pyarrow as pa
 import pytest
 from click.testing import CliRunner
 
 import ddbio
 from ddbio.cli.main import cli
+from ddbio.cli.rows import print_json
 from ddbio.testing import FakeDynamoDB
 
 ITEMS = [
@@ -51,6 +54,16 @@ def test_read_prints_lines_of_json(server):
         "a": {"pk": "a", "n": "12345678901234567890.5", "m": {"x": 1}, "s": ["u"]},
         "b": {"pk": "b", "t": 'say "é", twice', "b": "AAE=", "f": False},
     }
+
+
+def test_read_prints_numbers_as_they_are():
+    """A number has no digits that only its column's scale adds."""
+    scaled = pa.array(
+        [Decimal("100.0"), Decimal("2.5"), Decimal("-0.0"), Decimal("12345678901234567890.5")], pa.decimal128(38, 1)
+    )
+    out = io.StringIO()
+    print_json([pa.record_batch({"n": scaled})], out)
+    assert out.getvalue().splitlines() == ['{"n":100}', '{"n":2.5}', '{"n":0}', '{"n":12345678901234567890.5}']
 
 
 def test_read_prints_csv(server):
