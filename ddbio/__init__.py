@@ -79,7 +79,7 @@ if TYPE_CHECKING:
     from ddbio.core.imports.jobs import BulkEntry, BulkJob, ImportEntry, ImportJob
     from ddbio.core.loads.idempotency import idempotency_key
     from ddbio.core.loads.plan import LoadPlan, WritePlan
-    from ddbio.core.plan import ScanPlan
+    from ddbio.core.scan_plan import ScanPlan
     from ddbio.core.schema.item_schema import ItemSchema
     from ddbio.core.table_description import TableDescription
     from ddbio.errors import (
@@ -255,7 +255,7 @@ _NAMES = {
     "ddbio.core.imports.jobs": "BulkEntry BulkJob ImportEntry ImportJob",
     "ddbio.core.loads.idempotency": "idempotency_key",
     "ddbio.core.loads.plan": "LoadPlan WritePlan",
-    "ddbio.core.plan": "ScanPlan",
+    "ddbio.core.scan_plan": "ScanPlan",
     "ddbio.core.schema.item_schema": "ItemSchema",
     "ddbio.core.table_description": "TableDescription",
     "ddbio.errors": (

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from ddbio.budget import LocalBudget
     from ddbio.core.loads.plan import LoadPlan, WritePlan
-    from ddbio.core.plan import ScanPlan
+    from ddbio.core.scan_plan import ScanPlan
     from ddbio.ops.exports.read import ExportReadPlan
 
 REPORT_SECONDS = 1.0

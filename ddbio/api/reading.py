@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from ddbio.api.keywords import ScanKeywords, ScanToFilesKeywords
     from ddbio.api.progress import Progress
     from ddbio.core.batch_stream import RecordBatchStream
-    from ddbio.core.plan import ScanPlan
+    from ddbio.core.scan_plan import ScanPlan
     from ddbio.core.schema.item_schema import ItemSchema
     from ddbio.ops.digest import Source as DigestSource
     from ddbio.ops.infer import Source

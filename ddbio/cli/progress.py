@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from ddbio.budget import LocalBudget, Usage
     from ddbio.core.loads.plan import LoadPlan, WritePlan
-    from ddbio.core.plan import ScanPlan
+    from ddbio.core.scan_plan import ScanPlan
     from ddbio.ops.exports.read import ExportReadPlan
     from ddbio.ops.job.waiting import Job
 

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from ddbio.core.loads.plan import LoadPlan
-    from ddbio.core.plan import ScanPlan
+    from ddbio.core.scan_plan import ScanPlan
     from ddbio.ops.exports.read import ExportReadPlan, ExportReadReport
     from ddbio.ops.job.report import FileReport, ScanReport
 

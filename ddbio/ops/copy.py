@@ -14,8 +14,8 @@ from ddbio.core.capacity import read_units
 from ddbio.core.create_table import create_table_request
 from ddbio.core.loads.encode import raw_item_reader
 from ddbio.core.loads.plan import BATCH_LANES, plan_write
-from ddbio.core.plan import ROTATED_PAGE_BYTES, budget_of, rotated_segments
 from ddbio.core.result import Result
+from ddbio.core.scan_plan import ROTATED_PAGE_BYTES, budget_of, rotated_segments
 from ddbio.errors import NotFoundError, OptionError, SchemaError, ValidationError
 from ddbio.ops.job.report import Clock, Report
 from ddbio.ops.job.storage import dynamodb_spec
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from ddbio.core.digest import Digest
     from ddbio.core.loads.plan import WritePlan
-    from ddbio.core.plan import ScanPlan
+    from ddbio.core.scan_plan import ScanPlan
     from ddbio.core.table_description import TableDescription
     from ddbio.ops.scans.stream import ScanTask
     from ddbio.options import CopyOptions

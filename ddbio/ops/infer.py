@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from ddbio.budget import LocalBudget
 from ddbio.core.decode import infer_schema_of_bodies, infer_schema_of_body, iterate_items
-from ddbio.core.plan import budget_of
+from ddbio.core.scan_plan import budget_of
 from ddbio.core.schema.item_schema import ItemSchema
 from ddbio.core.text.framing import framed_items
 from ddbio.errors import DecodeError

@@ -17,7 +17,7 @@ import numpy as np
 
 from ddbio.core.kernel.lines import take_texts
 from ddbio.core.kernel.memory import PAD
-from ddbio.core.plan import spread_order
+from ddbio.core.scan_plan import spread_order
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

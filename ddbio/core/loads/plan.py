@@ -14,7 +14,7 @@ from ddbio.core.result import Result
 from ddbio.errors import OptionError
 
 if TYPE_CHECKING:
-    from ddbio.core.plan import Resources
+    from ddbio.core.scan_plan import Resources
     from ddbio.core.table_description import IndexKey, TableDescription
     from ddbio.options import LoadOptions, WriteOptions
 

@@ -14,7 +14,7 @@ from ddbio.aws.control_plane import describe_table
 from ddbio.budget import LocalBudget
 from ddbio.core.loads.counts import WriteCounts
 from ddbio.core.loads.plan import LoadPlan, plan_load, plan_write
-from ddbio.core.plan import Resources
+from ddbio.core.scan_plan import Resources
 from ddbio.engine import available_cores, cluster_of, is_spark_installed, open_engine, running_spark_parallelism
 from ddbio.errors import DdbioError, OptionError
 from ddbio.ops.job.report import Clock, WriteReport

@@ -23,8 +23,8 @@ import pyarrow as pa
 from ddbio.core.batch_size import batch_bytes
 from ddbio.core.loads.encode import RowEncoder, check_columns, raw_item_reader, takes_raw_items
 from ddbio.core.loads.plan import SourceDescription
-from ddbio.core.plan import spread_order
 from ddbio.core.raw_items import RawItems
+from ddbio.core.scan_plan import spread_order
 from ddbio.errors import SchemaError
 from ddbio.files.decompress import decompress_head
 from ddbio.files.file_format import BATCH_ROWS

@@ -16,7 +16,7 @@ from ddbio.aws.transport import open_page_source
 from ddbio.budget import LocalBudget
 from ddbio.core.capacity import PAGES_PER_SECOND, READ_UNIT_BYTES, read_units
 from ddbio.core.decode import infer_schema_of_bodies
-from ddbio.core.plan import Resources, Sample, ScanPlan, budget_of, check_scan, plan_scan
+from ddbio.core.scan_plan import Resources, Sample, ScanPlan, budget_of, check_scan, plan_scan
 from ddbio.core.schema.arrow import name_of_field, project_schema, tag_of_field, tagged_field
 from ddbio.core.schema.item_schema import ItemSchema, arrow_schema_of
 from ddbio.engine import available_cores, is_spark_installed, running_spark_parallelism
@@ -51,7 +51,7 @@ def describe_scan(options: ScanOptions) -> TableDescription:
     Raises
     ------
     OptionError, NotFoundError, AccessDeniedError, EndpointError
-        See :func:`ddbio.aws.control_plane.describe_table` and :func:`ddbio.core.plan.check_scan`.
+        See :func:`ddbio.aws.control_plane.describe_table` and :func:`ddbio.core.scan_plan.check_scan`.
     """
     table = describe_table(dynamodb_spec(options), options.table)
     check_scan(table, options)

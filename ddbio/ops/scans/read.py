@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 from ddbio.budget import LocalBudget
 from ddbio.core.batch_stream import RecordBatchStream
-from ddbio.core.plan import budget_of
 from ddbio.core.rescue import MisfitLog
+from ddbio.core.scan_plan import budget_of
 from ddbio.ops.scans.plan import describe_scan, plan_of, scan_tasks
 from ddbio.ops.scans.stream import PageStream, SegmentStream
 from ddbio.options import ScanOptions, connection_of

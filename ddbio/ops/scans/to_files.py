@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Protocol
 from ddbio.budget import LocalBudget
 from ddbio.core.digest import Digest
 from ddbio.core.exports import manifest
-from ddbio.core.plan import ScanPlan, budget_of
 from ddbio.core.raw_items import PageSplitter
+from ddbio.core.scan_plan import ScanPlan, budget_of
 from ddbio.core.schema.file import schema_to_json
 from ddbio.core.staged import FileNaming, SmallObject
 from ddbio.engine import cluster_of, open_engine

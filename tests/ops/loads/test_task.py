@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ddbio.core.loads.plan import SPARK_BYTES, SourceDescription, plan_load, plan_write
-from ddbio.core.plan import Resources
+from ddbio.core.scan_plan import Resources
 from ddbio.core.staged import StoredObject
 from ddbio.core.table_description import TableDescription
 from ddbio.ops.loads.sources import Unit

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from ddbio.budget import LocalBudget
-from ddbio.core.plan import rotated_segments
+from ddbio.core.scan_plan import rotated_segments
 from ddbio.ops.scans.plan import describe_scan, plan_of, scan_tasks
 from ddbio.ops.scans.stream import SegmentStream
 from ddbio.options import ScanOptions, parse_options

@@ -1,1 +1,1 @@
-"""Hash values, items and keys, in columns and on the wire."""
+"""Hash values, items and keys: in columns, and in DynamoDB JSON."""

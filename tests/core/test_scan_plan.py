@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ddbio.core.plan import Resources, Sample, budget_of, check_scan, plan_scan, spread_order
+from ddbio.core.scan_plan import Resources, Sample, budget_of, check_scan, plan_scan, spread_order
 from ddbio.core.table_description import IndexDescription, TableDescription
 from ddbio.errors import OptionError
 from ddbio.options import ScanOptions, ScanToFilesOptions, parse_options
