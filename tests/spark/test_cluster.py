@@ -34,7 +34,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     [
         (["scan", "orders", "out"], "dest"),
         (["load", "in", "copies", "--state", "notes"], "state"),
-        (["load", "in", "copies", "--reject-to", "bad"], "reject_to"),
+        (["load", "in", "copies", "--reject-to", "bad"], "--reject-to"),
     ],
 )
 def test_paths_of_this_machine_are_refused_before_anything_is_read(cluster, words, option):
@@ -46,7 +46,7 @@ def test_paths_of_this_machine_are_refused_before_anything_is_read(cluster, word
     code, answer = cluster.run(*words)
     assert code != 0
     assert f"{option} is '{words[-1]}', a path of this machine" in answer["error"]["message"]
-    assert "s3:// URI, or shared_paths" in answer["error"]["message"]
+    assert "s3:// URI, or --shared-paths" in answer["error"]["message"]
     assert cluster.dynamodb.requests().get("Scan", 0) == scans
     assert not (cluster.disk / "out").exists()
 
