@@ -39,7 +39,6 @@ Names = Annotated[tuple[str, ...], BeforeValidator(_split_names), Field(min_leng
 CONFIG = ConfigDict(
     alias_generator=AliasGenerator(validation_alias=_names_of),
     arbitrary_types_allowed=True,
-    defer_build=True,
     extra="forbid",
     use_attribute_docstrings=True,
 )
