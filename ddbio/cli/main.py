@@ -56,7 +56,11 @@ class Verbs(MutableMapping[str, click.Command]):
 
 
 class LazyGroup(click.Group):
-    """List its verbs by their summaries."""
+    """List its verbs by their summaries, and load the one that is called."""
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002 - click's signature
+        """Return the command of that name; an error in loading it is raised, not taken for an unknown name."""
+        return self.commands[cmd_name] if cmd_name in list(self.commands) else None
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002 - click's signature
         """Write the names of all verbs, and what each does."""

@@ -12,7 +12,7 @@ import time
 import pyarrow.dataset as ds
 import pytest
 
-from ddbio.cli.main import VERBS
+from ddbio.cli.main import VERBS, LazyGroup, Verbs
 from ddbio.testing import FakeDynamoDB
 from ddbio.testing.flights import KEY, flight_lines
 
@@ -111,6 +111,19 @@ def test_help_imports_no_verb():
 def test_the_list_of_verbs_says_what_each_says_of_itself(name):
     """The summary in the list is the first line of the verb's own help."""
     assert VERBS.summaries[name] == VERBS[name].help.splitlines()[0]
+
+
+def test_an_error_in_loading_a_command_is_no_unknown_command():
+    """A KeyError of its module is raised; only a name that is not listed is unknown."""
+
+    class Broken(Verbs):
+        def __getitem__(self, name):
+            raise KeyError("within the module")
+
+    group = LazyGroup(commands=Broken({"scan": ("reading:scan", "Scan.")}))
+    with pytest.raises(KeyError, match="within the module"):
+        group.get_command(None, "scan")
+    assert group.get_command(None, "scn") is None
 
 
 @pytest.mark.parametrize(
