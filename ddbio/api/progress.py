@@ -8,11 +8,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ddbio.core.result import Result
+from ddbio.ops.copy import outline_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from ddbio.budget import LocalBudget
+    from ddbio.core.job_outline import JobOutline
     from ddbio.core.loads.plan import LoadPlan, WritePlan
     from ddbio.core.scan_plan import ScanPlan
     from ddbio.ops.exports.read import ExportReadPlan
@@ -29,7 +31,7 @@ class Progress(Result):
     job
         What runs, like ``scan orders``.
     items
-        Items or rows that are done.
+        Items or rows that are done, those of earlier runs of a load included.
     goal
         How many they will be, as the plan expects; None if unknown.
     consumed_units
@@ -55,35 +57,30 @@ class ProgressReporter:
         self._report = report
 
     @contextmanager
-    def running(
-        self, plan: ScanPlan | LoadPlan | ExportReadPlan, budget: LocalBudget, done_rows: int = 0
-    ) -> Iterator[None]:
+    def running(self, plan: ScanPlan | LoadPlan | ExportReadPlan, budget: LocalBudget) -> Iterator[None]:
         """Report a scan, a load or the reading of an export while the context is open."""
-        names = {"ScanPlan": "scan", "LoadPlan": "load"}
-        job = f"{names.get(type(plan).__name__, 'read')} {getattr(plan, 'table', getattr(plan, 'source', ''))}"
-        goals = [getattr(plan, name, None) for name in ("limit", "rows", "item_count", "items")]
-        with self._reporting(job, next((goal for goal in goals if goal), None), budget, done_rows):
+        with self._reporting(plan.outline, budget):
             yield
 
     @contextmanager
     def writing(self, scan: ScanPlan, write: WritePlan, budget: LocalBudget) -> Iterator[None]:
         """Report a copy while the context is open."""
-        with self._reporting(f"copy {scan.table} to {write.table}", scan.item_count or None, budget, 0):
+        with self._reporting(outline_of(scan, write), budget):
             yield
 
     def verifying(self, table: str) -> None:
         """Report nothing: a copy that verifies has written everything."""
 
     @contextmanager
-    def _reporting(self, job: str, goal: int | None, budget: LocalBudget, done_rows: int) -> Iterator[None]:
+    def _reporting(self, outline: JobOutline, budget: LocalBudget) -> Iterator[None]:
         ended = threading.Event()
         # What was read before, as a sample, is no part of the job.
-        before = budget.usage().items - done_rows
+        before = budget.usage().items - outline.done
 
         def report(*, is_done: bool) -> None:
             usage = budget.usage()
-            items = usage.items - before
-            self._report(Progress(job, items, goal, usage.consumed_units, usage.elapsed_seconds, is_done))
+            done = (usage.items - before, outline.goal, usage.consumed_units, usage.elapsed_seconds)
+            self._report(Progress(outline.name, *done, is_done))
 
         def repeat() -> None:
             while not ended.wait(REPORT_SECONDS):

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from ddbio.aws.http_connection import Endpoint, HttpResponse
     from ddbio.options import AcceptEncoding
 
-_log = logging.getLogger("ddbio.wire")
+_log = logging.getLogger("ddbio.transport")
 _OK = 200
 
 # https://docs.aws.amazon.com/IAM/latest/UserGuide/reference_sigv-troubleshooting.html: 5 minutes; less is no skew.

@@ -14,11 +14,13 @@ from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, T
 
 from ddbio.cli.show import format_duration, format_export_plan, format_load_plan, format_plan
 from ddbio.core.imports.jobs import BulkJob
+from ddbio.ops.copy import outline_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from ddbio.budget import LocalBudget, Usage
+    from ddbio.core.job_outline import JobOutline
     from ddbio.core.loads.plan import LoadPlan, WritePlan
     from ddbio.core.scan_plan import ScanPlan
     from ddbio.ops.exports.read import ExportReadPlan
@@ -32,20 +34,6 @@ WINDOW_SECONDS = 5.0
 JOB_LINE_SECONDS = 30.0
 
 
-@dataclass(frozen=True)
-class JobOutline:
-    """Say what a job is called, how many rows it is to bring, and what it may use.
-
-    ``done`` are rows that were there before it began. A job without a unit consumes none.
-    """
-
-    name: str
-    unit: str
-    goal: int | None
-    units_per_second: float | None
-    done: int = 0
-
-
 class ScanProgress:
     """Print the plan of a scan, then items, MB/s, RCU/s against the budget and the time left."""
 
@@ -57,9 +45,7 @@ class ScanProgress:
         """Show the job while the context is open."""
         if self._show_plan:
             sys.stderr.write(format_plan(plan, most_columns=MOST_COLUMNS) + "\n\n")
-        goals = [count for count in (plan.item_count, plan.limit) if count]
-        goal = min(goals) if goals else None
-        with shown(JobOutline(f"scan {plan.table}", "RCU", goal, plan.rcu_per_second), budget):
+        with shown(plan.outline, budget):
             yield
 
 
@@ -76,10 +62,7 @@ class LoadProgress:
         if self._show_plan:
             sys.stderr.write(f"{format_load_plan(plan)}\njob      {self._job_id}\n\n")
         try:
-            done = plan.finished_rows
-            goal = None if plan.rows is None else plan.rows + done
-            outline = JobOutline(f"load {plan.table}", "WCU", goal, plan.wcu_per_second, done)
-            with nullcontext() if self._quiet else shown(outline, budget):
+            with nullcontext() if self._quiet else shown(plan.outline, budget):
                 yield
         finally:
             self.written = budget.usage().items
@@ -103,11 +86,8 @@ class CopyProgress:
         """Show the copy while the context is open."""
         if self._show_plan:
             sys.stderr.write(format_plan(scan, most_columns=MOST_COLUMNS) + "\n\n")
-        outline = JobOutline(
-            f"copy {scan.table} to {write.table}", "WCU", scan.item_count or None, write.wcu_per_second
-        )
         try:
-            with nullcontext() if self._quiet else shown(outline, budget):
+            with nullcontext() if self._quiet else shown(outline_of(scan, write), budget):
                 yield
         finally:
             self.written = budget.usage().items
@@ -130,7 +110,7 @@ class ExportProgress:
         """Show the job while the context is open."""
         if self._show_plan:
             sys.stderr.write(format_export_plan(plan) + "\n\n")
-        with nullcontext() if self._quiet else shown(JobOutline("export read", "", plan.items, None), budget):
+        with nullcontext() if self._quiet else shown(plan.outline, budget):
             yield
 
 

@@ -56,14 +56,18 @@ def load(*, source: str, form: str | None, **flags: Any) -> None:
     if form is None:
         _load(source=source, **flags)
         return
+    if flags["job_id"] is not None or flags["state"] is not None:
+        raise click.UsageError("a load of stdin cannot be continued: give neither --job-id nor --state")
     with tempfile.TemporaryDirectory(prefix="ddbio-stdin-") as folder:
         path = Path(folder) / f"stdin.{form}"
         with path.open("wb") as file:
             shutil.copyfileobj(sys.stdin.buffer, file)
-        _load(source=str(path), **flags)
+        _load(source=str(path), can_continue=False, **flags)
 
 
-def _load(*, as_json: bool, dry_run: bool, master: str | None, conf: tuple[str, ...], **flags: Any) -> None:
+def _load(
+    *, as_json: bool, dry_run: bool, master: str | None, conf: tuple[str, ...], can_continue: bool = True, **flags: Any
+) -> None:
     options = parse_flags(LoadOptions, flags)
     if dry_run:
         _print_plan(options, as_json=as_json)
@@ -73,8 +77,11 @@ def _load(*, as_json: bool, dry_run: bool, master: str | None, conf: tuple[str, 
         options = dataclasses.replace(options, job_id=options.job_id or new_job_id())
     watch = LoadProgress(show_plan=not (as_json or is_quiet()), quiet=is_quiet(), job_id=options.job_id)
     try:
-        report = load_files(options, master=master, conf=parse_conf(conf), watch=watch)
+        report = load_files(options, master=master, conf=parse_conf(conf), watch=watch, can_continue=can_continue)
     except KeyboardInterrupt:
+        reached = f"{counted(watch.written, 'row')} reached table {options.table!r}"
+        if not can_continue:
+            raise KeyboardInterrupt(f"{reached}; a load of stdin cannot be continued: load all rows again") from None
         given = {
             **flags,
             "master": master,
@@ -85,8 +92,7 @@ def _load(*, as_json: bool, dry_run: bool, master: str | None, conf: tuple[str, 
         }
         command = command_of("load", ["source", "table"], given)
         ways = "try the others again by" if options.retry_rejects else "go on after what is finished by"
-        message = f"{counted(watch.written, 'row')} reached table {options.table!r}; {ways}: {command}"
-        raise KeyboardInterrupt(message) from None
+        raise KeyboardInterrupt(f"{reached}; {ways}: {command}") from None
     click.echo(report.to_json() if as_json else format_write(report))
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, Literal
 
 from ddbio.core.capacity import page_limit, read_units
+from ddbio.core.job_outline import JobOutline
 from ddbio.core.result import Result
 from ddbio.core.schema.file import schema_to_json
 from ddbio.errors import OptionError
@@ -81,6 +82,12 @@ class ScanPlan(Result):
     def lanes_per_task(self) -> int:
         """Return how many segments one task reads at the same time."""
         return math.ceil(self.lanes / self.tasks)
+
+    @property
+    def outline(self) -> JobOutline:
+        """Return what is known of the scan's extent."""
+        goals = [count for count in (self.item_count, self.limit) if count]
+        return JobOutline(f"scan {self.table}", "RCU", min(goals, default=None), self.rcu_per_second)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the plan as plain values, its schema in the form that ``schema`` and ``--schema`` take."""

@@ -12,6 +12,7 @@ from ddbio.aws.control_plane import describe_table, read_table_definition
 from ddbio.budget import LocalBudget
 from ddbio.core.capacity import read_units
 from ddbio.core.create_table import create_table_request
+from ddbio.core.job_outline import JobOutline
 from ddbio.core.loads.encode import raw_item_reader
 from ddbio.core.loads.plan import BATCH_LANES, plan_write
 from ddbio.core.result import Result
@@ -110,6 +111,11 @@ def plan_copy(options: CopyOptions) -> CopyPlan:
         described, _ = read_table_definition(dynamodb_spec(options), options.source)
         return CopyPlan(scan, None, create_table_request(described, options))
     return CopyPlan(scan, write, None)
+
+
+def outline_of(scan: ScanPlan, write: WritePlan) -> JobOutline:
+    """Return what is known of a copy's extent."""
+    return JobOutline(f"copy {scan.table} to {write.table}", "WCU", scan.item_count or None, write.wcu_per_second)
 
 
 class CopyWatch(Protocol):

@@ -29,6 +29,16 @@ def test_jobs_report_their_end(here, tmp_path):
     assert ends == [("scan", 50, 50), ("load", 50, 50), ("copy", 50, 50), ("read", 50, 50)]
 
 
+def test_a_continued_load_counts_what_is_done(here, tmp_path):
+    """Rows of earlier runs are done from the start, and part of the goal."""
+    ddbio.scan_to_files("orders", tmp_path / "out", engine="local", **here)
+    seen = []
+    for _ in range(2):
+        job = {"job_id": "again", "state": str(tmp_path / "state")}
+        ddbio.load_files(tmp_path / "out", "empty", progress=seen.append, **job, **here)
+    assert [(each.items, each.goal) for each in seen if each.is_done] == [(50, 50), (50, 50)]
+
+
 def test_an_error_of_the_job_is_its_end(here, tmp_path):
     """A job that fails reports no end, and its own error is raised."""
     seen = []

@@ -5,7 +5,8 @@ import contextlib
 import pytest
 
 from ddbio.budget import LocalBudget, Usage
-from ddbio.cli.progress import JobOutline, Pace, shown
+from ddbio.cli.progress import Pace, shown
+from ddbio.core.job_outline import JobOutline
 
 
 def _usage(seconds, items, item_bytes=500):

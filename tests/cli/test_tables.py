@@ -74,10 +74,19 @@ def test_a_load_creates_its_table(server, run, tmp_path):
     assert ddbio.read_table("new", endpoint_url=server.endpoint_url).num_rows == 2
 
 
-def test_a_load_reads_stdin(server, run, tmp_path):
+def test_a_load_reads_stdin(server, run):
     """A source of - is stdin in the format that --format says; without it that is wrong usage."""
     server.load("piped", b"", "pk:S")
-    words = ["load", "-", "piped", "--state", tmp_path / "state", "--json"]
+    words = ["load", "-", "piped", "--json"]
     code, out = run(*words, "--format", "csv", stdin="pk,n\na,1\nb,2\nc,3\n")
     assert (code, json.loads(out)["written"]) == (0, 3)
     assert run(*words, stdin="x")[0] == 2
+
+
+def test_a_load_of_stdin_promises_no_continuation(server, run):
+    """Its file is gone when it ends: a failure names no command to go on, and a job id is wrong usage."""
+    words = ["load", "-", "piped", "--create-table", "--key", "pk:S", "--format", "csv"]
+    failed = CliRunner().invoke(cli, [*words, "--endpoint-url", server.endpoint_url], input="pk,n\n,1\n").exception
+    assert isinstance(failed, ddbio.DdbioError)
+    assert "go on from there" not in str(failed)
+    assert run(*words, "--job-id", "night", stdin="pk\na\n")[0] == 2

@@ -9,6 +9,7 @@ import math
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
+from ddbio.core.job_outline import JobOutline
 from ddbio.core.pacing import DEFAULT_QUOTA_WCU, NEW_TABLE_WCU, Ramp
 from ddbio.core.result import Result
 from ddbio.errors import OptionError
@@ -229,6 +230,12 @@ class LoadPlan(Result):
     estimated_units: float | None
     estimated_seconds: float | None
     finished_rows: int = 0
+
+    @property
+    def outline(self) -> JobOutline:
+        """Return what is known of the load's extent."""
+        goal = None if self.rows is None else self.rows + self.finished_rows
+        return JobOutline(f"load {self.table}", "WCU", goal, self.wcu_per_second, self.finished_rows)
 
     def without_finished(self, units: int, size_bytes: int, finished_rows: int) -> LoadPlan:
         """Return the plan of what earlier runs have left.

@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from ddbio.budget import LocalBudget
 from ddbio.core.batch_stream import RecordBatchStream
+from ddbio.core.job_outline import JobOutline
 from ddbio.core.schema.arrow import normalize_schema
 from ddbio.core.schema.file import schema_to_json
 from ddbio.engine import LocalEngine, available_cores, cluster_of, open_engine, running_spark_parallelism
@@ -79,6 +80,11 @@ class ExportReadPlan(Report):
     files: int
     file_bytes: int
     columns: dict[str, str]
+
+    @property
+    def outline(self) -> JobOutline:
+        """Return what is known of the job's extent."""
+        return JobOutline(f"read {self.source}", "", self.items, None)
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ from ddbio.engine import available_cores, cluster_of, is_spark_installed, open_e
 from ddbio.errors import DdbioError, OptionError
 from ddbio.ops.job.report import Clock, WriteReport
 from ddbio.ops.job.storage import dynamodb_spec, new_job_id, require_shared
-from ddbio.ops.loads.checkpoint import identity_of, open_checkpoints, read_checkpoints
+from ddbio.ops.loads.checkpoint import CheckpointStore, identity_of, open_checkpoints, read_checkpoints
 from ddbio.ops.loads.rejects import RejectWriter, check_rejects, read_rejects
 from ddbio.ops.loads.scheduler import WriteTask, write_batches
 from ddbio.ops.loads.sources import batches_of, is_one_scan, open_source
@@ -36,7 +36,6 @@ if TYPE_CHECKING:
     from ddbio.core.raw_items import RawItems
     from ddbio.core.table_description import TableDescription
     from ddbio.engine import Engine
-    from ddbio.ops.loads.checkpoint import CheckpointStore
     from ddbio.ops.loads.scheduler import WriteInput
     from ddbio.ops.loads.sources import FileSource, Rows
     from ddbio.options import LoadOptions, WriteOptions
@@ -126,6 +125,7 @@ def load_files(
     master: str | None = None,
     conf: Mapping[str, str] | None = None,
     watch: LoadWatch | None = None,
+    can_continue: bool = True,
 ) -> WriteReport:
     """Write the rows of files into a table; a load that was stopped continues without its finished units.
 
@@ -135,6 +135,8 @@ def load_files(
         Spark master and configuration, if a session has to be started.
     watch
         Follows the load while it runs.
+    can_continue
+        Whether the files will be there for another run. If not, no checkpoints are stored.
 
     Raises
     ------
@@ -157,7 +159,8 @@ def load_files(
     # Only the table itself has an id, which a later run compares.
     table = found.table if found.table.table_id else describe_table(dynamodb_spec(options), options.table)
     identity = identity_of(options, table, found.source, plan.key_partitions)
-    with open_checkpoints(options, job_id, identity, cluster) as checkpoints:
+    none = CheckpointStore(None, job_id, frozenset(), 0)
+    with open_checkpoints(options, job_id, identity, cluster) if can_continue else nullcontext(none) as checkpoints:
         return _load(options, found, plan, checkpoints, _Run(clock, master, conf, watch))
 
 
