@@ -57,7 +57,9 @@ def test_metadata_says_where_it_runs_and_where_it_comes_from(metadata):
     systems = {line.split(" :: ", 1)[1] for line in metadata.get_all("Classifier") if line.startswith("Operating")}
     assert systems == {"MacOS", "POSIX :: Linux"}
     assert {line.partition(",")[0] for line in metadata.get_all("Project-URL")} >= {"Repository", "Documentation"}
-    assert set(metadata.get_all("Provides-Extra")) == {"bench", "cli", "demo", "lint", "spark", "test"}
+    assert set(metadata.get_all("Provides-Extra")) == {
+        *("avro", "bench", "charts", "cli", "demo", "lint", "quality", "spark", "test"),
+    }
 
 
 def test_readme_renders_on_a_package_index(metadata):
