@@ -30,12 +30,28 @@ class StagedFile:
         Rows in the file.
     token
         What the store that staged the file needs to complete it.
+    partition
+        Hive column and text of each folder that the file lies in; None is null. Empty if rows are not partitioned.
+    statistics
+        ``nulls``, ``min`` and ``max`` of key and partition columns; None if none were taken.
     """
 
     path: str
     size_bytes: int
     rows: int
     token: dict[str, Any]
+    partition: dict[str, str | None] = field(default_factory=dict)
+    statistics: dict[str, dict[str, Any]] | None = None
+
+    def manifest_entry(self) -> dict[str, Any]:
+        """Return what a manifest says of the file."""
+        return {
+            "path": self.path,
+            "bytes": self.size_bytes,
+            "rows": self.rows,
+            "partition": self.partition,
+            "statistics": self.statistics,
+        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,9 +99,9 @@ class FileNaming:
     def __post_init__(self) -> None:
         check_job_id(self.job_id)
 
-    def path(self, number: int, extension: str) -> str:
-        """Return the name of this attempt's file with that number, counted from 0."""
-        return f"part-{self.job_id}-{self.task:05d}-{self.attempt}-{number:04d}.{extension}"
+    def path(self, number: int, extension: str, folder: str = "") -> str:
+        """Return the path of this attempt's file with that number, counted from 0, in a folder that ends in a slash."""
+        return f"{folder}part-{self.job_id}-{self.task:05d}-{self.attempt}-{number:04d}.{extension}"
 
 
 def check_job_id(job_id: str) -> None:

@@ -269,7 +269,7 @@ def _manifest(target: Target, job_id: str, staged: Sequence[StagedFile], info: C
         "schema": info.schema,
         "digest": info.digest,
         "rows": sum(each.rows for each in staged),
-        "files": [{"path": each.path, "bytes": each.size_bytes, "rows": each.rows} for each in staged],
+        "files": [each.manifest_entry() for each in staged],
         "objects": [each.path for each in info.objects],
         "report": info.report,
     }

@@ -17,7 +17,8 @@ FORMATS: dict[str, FileFormat] = {each.name: each for each in (PARQUET, ORC, JSO
 ENDINGS: dict[str, FileFormat] = {ending: each for each in FORMATS.values() for ending in each.endings}
 
 # What the files of AWS and Spark are named that hold no rows.
-_NO_ROWS = re.compile(r"(?:^|/)(?:_|\.|manifest-)")
+# A folder of a partition may begin with an underscore, as its column may.
+_NO_ROWS = re.compile(r"(?:^|/)(?:_(?![^/=]*=[^/]*/)|\.|manifest-)")
 
 
 def format_of(path: str) -> FileFormat | None:

@@ -26,6 +26,8 @@ _CREATED = "made"
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 _NOT_A_FOLDER = frozenset({errno.ENOTDIR, errno.EEXIST})
 _CHUNK_BYTES = 1024 * 1024
+# How often the folder of a file is made again if it vanishes.
+_MOVES = 3
 _serial = itertools.count()
 
 
@@ -115,9 +117,8 @@ class LocalStore:
         """
         source, place = self._root / staged.token["staged_at"], self._root / staged.path
         with _target_errors(self._root):
-            place.parent.mkdir(parents=True, exist_ok=True)
             try:
-                source.replace(place)
+                self._move(source, place)
             except FileNotFoundError:
                 if not (place.is_file() and place.stat().st_size == staged.size_bytes):
                     raise NotFoundError(f"staged file {source} is gone: run the job again") from None
@@ -215,6 +216,18 @@ class LocalStore:
             with _target_errors(self._root):
                 place.unlink(missing_ok=True)
             _remove_empty([parent for parent in place.parents if self._root in parent.parents])
+
+    def _move(self, source: Path, place: Path) -> None:
+        for _ in range(_MOVES):
+            made = [each for each in (place.parent, *place.parent.parents) if not each.exists()]
+            place.parent.mkdir(parents=True, exist_ok=True)
+            for each in made:
+                _sync_folder(each.parent)
+            # Another job may just have deleted the last file of the folder, and the folder with it.
+            with contextlib.suppress(FileNotFoundError):
+                source.replace(place)
+                return
+        raise FileNotFoundError(source)
 
     @contextlib.contextmanager
     def _written(self, path: str, data: bytes) -> Iterator[tuple[Path, Path]]:

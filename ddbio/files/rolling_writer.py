@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
 import pyarrow as pa
 
+from ddbio.core.file_statistics import FileStatistics
 from ddbio.errors import OptionError
 from ddbio.files.formats import FORMATS
 
@@ -36,11 +37,14 @@ class FileOptions:
         Size of a file on the target; only the last one of a task may be much smaller.
     format
         Parquet, or ORC, which keeps no field metadata.
+    statistics
+        Attributes whose nulls, least and greatest value are noted for each file.
     """
 
     compression: Compression = "zstd"
     target_file_bytes: int = 256 * 1024 * 1024
     format: Literal["parquet", "orc"] = "parquet"
+    statistics: tuple[str, ...] = ()
 
 
 class RollingWriter:
@@ -62,6 +66,7 @@ class RollingWriter:
         self._store, self._naming, self._schema, self._options = store, naming, schema, options
         self._format = FORMATS[options.format]
         self._file: FileWriter | None = None
+        self._statistics = FileStatistics(schema, options.statistics)
         self._staged: list[StagedFile] = []
         self._gathered: list[pa.RecordBatch] = []
         self._gathered_bytes = 0
@@ -125,6 +130,7 @@ class RollingWriter:
             self._file = self._open_file(table)
         before = self._file.size_bytes
         self._file.write_group(table)
+        self._statistics.add(table)
         self._ratio = max(1, self._file.size_bytes - before) / max(1, self._gathered_bytes)
         self._gathered, self._gathered_bytes, self._gathered_rows = [], 0, 0
         if self._file.size_bytes >= _CLOSE_RATIO * self._options.target_file_bytes:
@@ -143,5 +149,6 @@ class RollingWriter:
 
     def _close_file(self) -> None:
         if self._file:
-            self._staged.append(self._file.finish())
+            self._staged.append(replace(self._file.finish(), statistics=self._statistics.to_dict()))
+            self._statistics = FileStatistics(self._schema, self._options.statistics)
             self._file = None

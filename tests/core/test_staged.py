@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import json
 import pickle
-from dataclasses import asdict
+from dataclasses import asdict, replace
 
 import pytest
 from hypothesis import given
@@ -18,7 +18,8 @@ JOB_IDS = st.text("abcXYZ019_", min_size=1, max_size=8)
 def test_a_name_tells_its_job(job_id, task, attempt, number):
     """The job of a file is found in its name, whatever folder it lies in."""
     path = FileNaming(job_id, task, attempt).path(number, "zstd.parquet")
-    assert job_of(path) == job_of(f"year=2025/{path}") == job_id
+    inside = FileNaming(job_id, task, attempt).path(number, "zstd.parquet", "year=2025/place=a b%2F/")
+    assert job_of(path) == job_of(inside) == job_id
 
 
 def test_a_name_says_job_task_attempt_and_number():
@@ -44,5 +45,7 @@ def test_unfit_job_ids_are_refused(job_id):
 def test_staged_survives_json_and_pickle():
     """What completes a file goes through the intent and between processes unchanged."""
     staged = StagedFile("part-j-0-0-0.parquet", 7, 2, {"upload_id": "u", "parts": [{"PartNumber": 1, "ETag": "e"}]})
-    assert StagedFile(**json.loads(json.dumps(asdict(staged)))) == staged
-    assert pickle.loads(pickle.dumps(staged)) == staged
+    in_partition = replace(staged, partition={"day": "1", "x": None}, statistics={"pk": {"nulls": 0, "min": 1}})
+    for each in (staged, in_partition):
+        assert StagedFile(**json.loads(json.dumps(asdict(each)))) == each
+        assert pickle.loads(pickle.dumps(each)) == each

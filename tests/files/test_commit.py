@@ -83,9 +83,14 @@ def commit(store, job_id, staged, info, replaced=(), mode=None):
     return commits.commit(at(store, mode or ("overwrite" if replaced else "append")), job_id, staged, info, replaced)
 
 
+def path_of(job_id, task):
+    """Return the path of a task's file: those of odd tasks lie in folders, as files of partitions do."""
+    return FileNaming(job_id, task).path(0, "parquet", "day=1/place=a%2Fb c/" if task % 2 else "")
+
+
 def stage(store, job_id, task, data=b"rows"):
     """Stage one small file of a task."""
-    sink = store.create(FileNaming(job_id, task).path(0, "parquet"))
+    sink = store.create(path_of(job_id, task))
     sink.write(data)
     return sink.finish(len(data))
 
@@ -103,7 +108,7 @@ def visible(store):
 
 def committed(job_id, tasks=2):
     """Return the paths that a committed job has."""
-    return {FileNaming(job_id, task).path(0, "parquet") for task in range(tasks)} | {manifest_path(job_id)}
+    return {path_of(job_id, task) for task in range(tasks)} | {manifest_path(job_id)}
 
 
 def deaths():
@@ -119,7 +124,8 @@ def test_a_commit_shows_files_and_manifest(make_store, staged_left):
     assert staged_left(store) == []
     manifest = json.loads(store.read(path))
     assert manifest["rows"] == 8
-    assert manifest["files"][1] == {"path": FileNaming("one", 1).path(0, "parquet"), "bytes": 4, "rows": 4}
+    known = {"partition": {}, "statistics": None}
+    assert manifest["files"][1] == {"path": path_of("one", 1), "bytes": 4, "rows": 4, **known}
     assert (manifest["source"], manifest["digest"]) == ({"table": "flights"}, "7f")
 
 
@@ -188,7 +194,7 @@ def test_abort_before_the_commit_leaves_nothing(make_store, staged_left, tmp_pat
     before = set(tmp_path.rglob("*"))
     prepare(store, "error", "one")
     stage(store, "one", 0)
-    killed = store.create(FileNaming("one", 1).path(0, "parquet"))
+    killed = store.create(path_of("one", 1))
     killed.write(b"half")
     abort(store, "one")
     killed.abort()

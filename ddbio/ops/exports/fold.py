@@ -176,7 +176,7 @@ def fold_to_files(
         require_shared(
             cluster_of(master, conf), {"dest": options.dest, "spill": options.spill}, shared_paths=options.shared_paths
         )
-    staging = open_staging(options, options.format)
+    staging = open_staging(options, options.format, sources.keys)
     protect_sources(staging.store, options.mode, sources.folders)
     try:
         # An engine raises only after its tasks have ended.

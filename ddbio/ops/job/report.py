@@ -28,17 +28,20 @@ class FileReport(Result):
         Size.
     rows
         Number of rows.
+    partition
+        Hive column and text of each folder that the file lies in; null is the null partition.
     """
 
     path: str
     bytes: int
     rows: int
+    partition: dict[str, str | None] = field(default_factory=dict)
 
 
 def file_reports(dest: str, files: Iterable[StagedFile]) -> tuple[FileReport, ...]:
     """Return the files of a target by their whole names."""
     folder = dest.rstrip("/")
-    return tuple(FileReport(f"{folder}/{each.path}", each.size_bytes, each.rows) for each in files)
+    return tuple(FileReport(f"{folder}/{each.path}", each.size_bytes, each.rows, each.partition) for each in files)
 
 
 @dataclass(frozen=True)

@@ -181,8 +181,15 @@ class Staging:
         return tuple(writer.finish(keep_empty=True))
 
 
-def open_staging(options: FilesOptions, file_format: Literal["parquet", "orc"] = "parquet") -> Staging:
+def open_staging(
+    options: FilesOptions, file_format: Literal["parquet", "orc"] = "parquet", keys: Iterable[str] = ()
+) -> Staging:
     """Return the staging of a job at the target that its options name.
+
+    Parameters
+    ----------
+    keys
+        Key attributes, of which each file's statistics are noted.
 
     Raises
     ------
@@ -190,7 +197,10 @@ def open_staging(options: FilesOptions, file_format: Literal["parquet", "orc"] =
         As :func:`ddbio.ops.job.storage.open_store` says.
     """
     files = FileOptions(
-        compression=options.compression, target_file_bytes=int(options.target_file_bytes), format=file_format
+        compression=options.compression,
+        target_file_bytes=int(options.target_file_bytes),
+        format=file_format,
+        statistics=tuple(keys),
     )
     return Staging(open_store(options.dest, options), options.job_id or new_job_id(), files)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import re
 from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
@@ -16,6 +15,7 @@ import pyarrow as pa
 from ddbio.core.arrow_input import checked_batches, record_batch_reader
 from ddbio.core.exports.manifest import SUMMARY
 from ddbio.core.python_rows import python_columns, python_rows
+from ddbio.core.staged import job_of
 from ddbio.errors import DdbioError, NotFoundError, OptionError
 from ddbio.files.claim import parse_state
 from ddbio.files.commit import manifest_path
@@ -40,8 +40,6 @@ Rows: TypeAlias = "pa.Table | pa.RecordBatch | pa.RecordBatchReader | Iterable[p
 _FOOTERS_AT_ONCE = 16
 # So many dictionaries become a batch, whose columns have one type each.
 _PYTHON_ROWS = 10_000
-# How jobs of ddbio name their files.
-_SCANNED = re.compile(r"part-(\w+)-\d+-\d+-\d+\.")
 
 
 def batches_of(data: Rows) -> Iterator[pa.RecordBatch]:
@@ -173,9 +171,9 @@ def is_one_scan(source: FileSource, key_types: Iterable[tuple[str, str]]) -> boo
 
     It is False if the manifest of the scan cannot be read.
     """
-    jobs = {match[1] if (match := _SCANNED.match(entry.path)) else None for entry in source.files}
+    jobs = {job_of(entry.path) for entry in source.files}
     job_id = jobs.pop()
-    if jobs or job_id is None:
+    if jobs or not job_id:
         return False
     path = manifest_path(job_id)
     try:
