@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from ddbio.version import __version__
 
 if TYPE_CHECKING:
+    from ddbio import capacity as capacity
     from ddbio.api.files import (
         check_import_files,
         export_windows,
@@ -276,6 +277,8 @@ _HOMES = {name: module for module, names in _NAMES.items() for name in names.spl
 
 def __getattr__(name: str) -> Any:
     """Load a public name from its module at first use."""
+    if name == "capacity":
+        return importlib.import_module("ddbio.capacity")
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     value = getattr(importlib.import_module(_HOMES[name]), name)

@@ -1,12 +1,13 @@
-"""Compute the size of an item and the capacity units of a read by DynamoDB's documented rules."""
+"""Compute the size of an item, and the capacity units of reads and writes, by DynamoDB's documented rules."""
 
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from ddbio.core.attribute import AttributeValue, Item
 
@@ -16,6 +17,14 @@ CONTAINER_BYTES, ELEMENT_BYTES, NULL_BYTES = 3, 1, 1
 READ_UNIT_BYTES = 4096
 # https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/read-write-operations.html#read-operation-consumption
 EVENTUAL_RATIO = 0.5
+# https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/read-write-operations.html#write-operation-consumption
+WRITE_UNIT_BYTES = 1024
+# https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/transaction-apis.html#transaction-capacity-handling
+TRANSACTION_RATIO = 2
+# https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/Scan.html: a page ends with the item that reaches it.
+PAGE_BYTES = 1024 * 1024
+# https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/kds.html: a change is billed by the KB.
+CHANGE_UNIT_BYTES = 1024
 
 # A full eventually consistent page costs 128 units: from this budget on, it is at most a twentieth of a second's units.
 UNBOUNDED_PAGE_RCU_PER_SECOND = 2560
@@ -43,6 +52,226 @@ def read_units(size_bytes: int, consistent: bool) -> float:  # noqa: FBT001 - th
     """Return the read units of one request that reads ``size_bytes``: one per 4 KiB, half if eventually consistent."""
     units = max(1, math.ceil(size_bytes / READ_UNIT_BYTES))
     return float(units) if consistent else units * EVENTUAL_RATIO
+
+
+def get_units(item_bytes: int, *, consistent: bool = False) -> float:
+    """Return the read units of GetItem; an item that is not there has 0 bytes, and costs the least.
+
+    References
+    ----------
+    https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/read-write-operations.html#read-operation-consumption
+    """
+    return read_units(item_bytes, consistent)
+
+
+def batch_get_units(item_bytes: Iterable[int], *, consistent: bool = False) -> float:
+    """Return the read units of BatchGetItem: each item is rounded up on its own.
+
+    References
+    ----------
+    https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/read-write-operations.html#read-operation-consumption
+    """
+    return sum(read_units(each, consistent) for each in item_bytes)
+
+
+def transact_get_units(item_bytes: Iterable[int]) -> float:
+    """Return the read units of TransactGetItems: twice those of consistent reads, also if it is cancelled.
+
+    References
+    ----------
+    https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/transaction-apis.html#transaction-capacity-handling
+    """
+    return TRANSACTION_RATIO * batch_get_units(item_bytes, consistent=True)
+
+
+def query_units(page_bytes: int, *, consistent: bool = False) -> float:
+    """Return the read units of one page of Query or Scan: the sizes of its items are summed, then rounded up once.
+
+    What a filter drops and a projection leaves out counts as well. An empty page costs the least.
+
+    References
+    ----------
+    https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/read-write-operations.html#read-operation-consumption
+    """
+    return read_units(page_bytes, consistent)
+
+
+def scan_units(
+    size_bytes: float, item_bytes: float, *, consistent: bool = False, segments: int = 1, page_items: int | None = None
+) -> float:
+    """Return the read units that a whole scan is expected to cost, with what its pages are rounded up by.
+
+    A page ends with the item that reaches 1 MiB, so that a full page costs a unit more than 1 MiB would.
+
+    Parameters
+    ----------
+    size_bytes, item_bytes
+        Size of the table or index, and the mean size of an item.
+    page_items
+        Items of a page at most, by ``Limit``.
+
+    References
+    ----------
+    https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/Scan.html
+    """
+    ratio = 1.0 if consistent else EVENTUAL_RATIO
+    segment_bytes = size_bytes / segments
+    page_bytes = PAGE_BYTES + item_bytes / 2
+    page_units = PAGE_BYTES / READ_UNIT_BYTES + _mean_units(item_bytes)
+    if page_items is not None and page_items * item_bytes < PAGE_BYTES:
+        page_bytes = page_items * item_bytes
+        page_units = max(1.0, page_bytes / READ_UNIT_BYTES + 0.5)
+    if segment_bytes <= page_bytes:
+        return segments * ratio * max(1.0, segment_bytes / READ_UNIT_BYTES + (0.5 if segments > 1 else 0.0))
+    # The last page of a segment is half full on average.
+    full_pages = segment_bytes / page_bytes - 0.5
+    last_units = max(1.0, page_bytes / 2 / READ_UNIT_BYTES + 0.5)
+    return segments * ratio * (full_pages * page_units + last_units)
+
+
+def _mean_units(item_bytes: float) -> float:
+    """Return the mean of ``ceil(x / 4 KiB)`` over all ``x`` up to the size of an item: what a page exceeds 1 MiB by."""
+    ratio = max(item_bytes, 1.0) / READ_UNIT_BYTES
+    whole = math.floor(ratio)
+    return (whole * (whole + 1) / 2 + (whole + 1) * (ratio - whole)) / ratio
+
+
+def write_units(item_bytes: int, old_bytes: int = 0) -> float:
+    """Return the write units of a put, update or delete: one for each KiB of the larger of both images, at least one.
+
+    An update counts the whole item, not what changes. A delete has no new image, and one of an absent item costs one.
+    A write whose condition fails costs as much as the item that is there.
+
+    References
+    ----------
+    https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/read-write-operations.html#write-operation-consumption
+    """
+    return float(max(1, math.ceil(max(item_bytes, old_bytes) / WRITE_UNIT_BYTES)))
+
+
+@dataclass(frozen=True)
+class SecondaryIndex:
+    """Describe a secondary index by what its writes cost.
+
+    Attributes
+    ----------
+    key_names
+        Attributes of its own key; an item without one of them is not in the index.
+    projected
+        Attributes that it holds besides its own key and the table's, or None for all.
+    is_global
+        Whether it has capacity of its own; a local index draws on the table's.
+    """
+
+    name: str
+    key_names: tuple[str, ...]
+    projected: tuple[str, ...] | None = None
+    is_global: bool = True
+
+
+@dataclass(frozen=True)
+class WriteCost:
+    """Count the write units of one or more writes.
+
+    Attributes
+    ----------
+    table
+        Units of the table itself, without those of its indexes.
+    indexes
+        Units by index, global and local; those of local indexes draw on the table's capacity.
+    """
+
+    table: float
+    indexes: dict[str, float] = field(default_factory=dict)
+
+    @property
+    def total(self) -> float:
+        """Return the units of table and indexes together, as ConsumedCapacity has them."""
+        return self.table + sum(self.indexes.values())
+
+
+def write_cost(
+    old: Item | None,
+    new: Item | None,
+    table_keys: Iterable[str],
+    indexes: Iterable[SecondaryIndex] = (),
+    *,
+    transactional: bool = False,
+) -> WriteCost:
+    """Return what one write costs the table and each of its indexes.
+
+    Parameters
+    ----------
+    old, new
+        The item before and after, in DynamoDB JSON; None if there is none. Both None is the delete of an absent item.
+    table_keys
+        Names of the table's key attributes, which every index holds.
+    transactional
+        Whether it is a part of TransactWriteItems, which costs twice.
+
+    References
+    ----------
+    https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/GSI.html#GSI.ThroughputConsiderations.Writes
+    """
+    ratio, keys = (TRANSACTION_RATIO if transactional else 1), tuple(table_keys)
+    units = write_units(_bytes_of(new), _bytes_of(old))
+    own = {index.name: ratio * _entry_units(old, new, keys, index) for index in indexes}
+    return WriteCost(ratio * units, {name: value for name, value in own.items() if value})
+
+
+def expired_cost() -> WriteCost:
+    """Return what a delete by time to live costs: nothing, in the region where the item expires.
+
+    References
+    ----------
+    https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/TTL.html
+    """
+    return WriteCost(0.0)
+
+
+def stream_read_units(requests: int) -> int:
+    """Return the stream read units of GetRecords: one for each request, of at most 1 MB, whatever it returns.
+
+    References
+    ----------
+    https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/CostOptimization_StreamsUsage.html
+    """
+    return requests
+
+
+def change_units(old_bytes: int, new_bytes: int) -> int:
+    """Return the change data capture units of one change for Kinesis: one for each KB of the larger image.
+
+    References
+    ----------
+    https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/kds.html
+    """
+    return max(1, math.ceil(max(old_bytes, new_bytes) / CHANGE_UNIT_BYTES))
+
+
+def _bytes_of(item: Item | None) -> int:
+    return 0 if item is None else item_size_bytes(item)
+
+
+def _entry_units(old: Item | None, new: Item | None, table_keys: tuple[str, ...], index: SecondaryIndex) -> float:
+    """Return the units of an index: a changed key deletes one entry and writes another, an unchanged entry is free."""
+    before, after = _entry(old, table_keys, index), _entry(new, table_keys, index)
+    if before == after:
+        return 0.0
+    if before is not None and after is not None:
+        if all(before[name] == after[name] for name in index.key_names):
+            return write_units(item_size_bytes(after), item_size_bytes(before))
+        return write_units(item_size_bytes(before)) + write_units(item_size_bytes(after))
+    return write_units(_bytes_of(after), _bytes_of(before))
+
+
+def _entry(item: Item | None, table_keys: tuple[str, ...], index: SecondaryIndex) -> Item | None:
+    if item is None or not all(name in item for name in index.key_names):
+        return None
+    if index.projected is None:
+        return item
+    held = {*table_keys, *index.key_names, *index.projected}
+    return {name: value for name, value in item.items() if name in held}
 
 
 def page_limit(rcu_per_second: float, item_bytes: float, consistent: bool) -> int | None:  # noqa: FBT001 - as above

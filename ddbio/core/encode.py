@@ -64,6 +64,8 @@ class Refusal:
     """``name``, ``map.name``, ``list[]``; empty if the item as a whole is refused."""
     rule: str
     message: str
+    item_bytes: int = 0
+    """The size of an item that is too large; 0 for other rules, and for a row of gigabytes."""
 
 
 @dataclass(frozen=True)
@@ -117,9 +119,14 @@ class Encoder:
         encoded = self.encode_view(batch)
         return replace(encoded, buffer=encoded.buffer.copy())
 
-    def encode_view(self, batch: pa.RecordBatch, *, prefix: bytes = b"", suffix: bytes = b"") -> EncodedItems:
-        """Return the same in memory that the next batch overwrites, each item between ``prefix`` and ``suffix``."""
-        printed = self._printer(prefix, suffix).print_batch(batch)
+    def encode_view(
+        self, batch: pa.RecordBatch, *, prefix: bytes = b"", suffix: bytes = b"", first_row: int = 0
+    ) -> EncodedItems:
+        """Return the same in memory that the next batch overwrites, each item between ``prefix`` and ``suffix``.
+
+        Refused rows are numbered from ``first_row``.
+        """
+        printed = self._printer(prefix, suffix).print_batch(batch, first_row)
         refusals = tuple(Refusal(*each) for each in printed.refused)
         return EncodedItems(printed.text, printed.offsets, printed.sizes, refusals)
 
@@ -140,7 +147,7 @@ class Encoder:
         """
         items = self.encode(batch)
         if strict:
-            _require_all(items.refusals)
+            require_all(items.refusals)
         buffers = [None, pa.py_buffer(items.offsets.data), pa.py_buffer(items.buffer.data)]
         texts: Any = pa.Array.from_buffers(pa.large_string(), batch.num_rows, buffers).cast(pa.string())
         if items.refusals:
@@ -167,7 +174,7 @@ class Encoder:
             DynamoDB would refuse a row; the first is named.
         """
         printed = self._printer(prefix, suffix + b"\n").print_batch(batch, first_row)
-        _require_all(Refusal(*each) for each in printed.refused)
+        require_all(Refusal(*each) for each in printed.refused)
         return printed.text.tobytes()
 
     def _printer(self, prefix: bytes, suffix: bytes) -> KernelEncoder:
@@ -201,27 +208,30 @@ def to_dynamodb_json(data: Any, schema: ItemSchema | pa.Schema | str | None = No
         An array points outside its own memory.
     """
     reader = record_batch_reader(data)
-    wanted = reader.schema if schema is None else _with_types(reader.schema, arrow_schema_of(schema))
+    wanted = reader.schema if schema is None else with_types(reader.schema, arrow_schema_of(schema))
     # Arrow takes schemas that differ in their metadata for equal, their bytes differ.
     key = wanted.serialize().to_pybytes()
     encoder, lines, row = _pool.take(key) or Encoder(wanted), list[bytes](), 0
     for batch in checked_batches(reader):
-        lines.append(encoder.encode_lines(_cast(batch, wanted), first_row=row))
+        lines.append(encoder.encode_lines(cast_batch(batch, wanted), first_row=row))
         row += batch.num_rows
     _pool.give_back(key, encoder, encoder.retained_bytes)
     return b"".join(lines)
 
 
-def _require_all(refusals: Iterable[Refusal]) -> None:
+def require_all(refusals: Iterable[Refusal]) -> None:
+    """Raise an EncodeError for the first refused row, if there is one."""
     for refusal in refusals:
         raise EncodeError(refusal.message, refusal.row, refusal.attribute, refusal.rule)
 
 
-def _with_types(found: pa.Schema, wanted: pa.Schema) -> pa.Schema:
+def with_types(found: pa.Schema, wanted: pa.Schema) -> pa.Schema:
+    """Return a schema with the fields of another in place of its own of the same names."""
     return pa.schema([wanted.field(field.name) if field.name in wanted.names else field for field in found])
 
 
-def _cast(batch: pa.RecordBatch, wanted: pa.Schema) -> pa.RecordBatch:
+def cast_batch(batch: pa.RecordBatch, wanted: pa.Schema) -> pa.RecordBatch:
+    """Return a batch with the types of a schema; a value that would change is a SchemaError."""
     columns = []
     for column, target in zip(batch.columns, wanted, strict=True):
         if column.type == target.type:

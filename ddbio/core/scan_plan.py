@@ -7,7 +7,7 @@ import math
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, Literal
 
-from ddbio.core.capacity import page_limit, read_units
+from ddbio.core.capacity import PAGE_BYTES, page_limit, read_units
 from ddbio.core.job_outline import JobOutline
 from ddbio.core.result import Result
 from ddbio.core.schema.file import schema_to_json
@@ -26,9 +26,6 @@ SMALL_TABLE_BYTES = 256 * MIB
 
 # https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/Scan.html#Scan.ParallelScan
 MAX_SEGMENTS = 1_000_000
-
-# https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/Scan.html: a page holds 1 MB.
-PAGE_BYTES = MIB
 
 PAGE_LATENCY_SECONDS = 0.1
 """Assumed time of one full page, for the number of lanes; real tables answer in 50–100 ms."""

@@ -21,7 +21,7 @@ import click
 import ddbio
 import ddbio.spark
 import ddbio.testing
-from ddbio import errors, options
+from ddbio import capacity, errors, options
 from ddbio.cli.main import cli
 from ddbio.options import camel_case, descriptions_of
 from ddbio.spark import functions
@@ -86,6 +86,8 @@ def python_page() -> str:
         lines += ["", f"## {plain(first_sentence(importlib.import_module(module))).rstrip('.')}", ""]
         for name in names:
             lines += [f"::: ddbio.{name}\n", *options_of(offered[name])]
+    lines += ["", "## Capacity", "", plain(first_sentence(capacity)), ""]
+    lines += [f"::: ddbio.capacity.{name}\n" for name in capacity.__all__ if not name.isupper()]
     lines += ["", "## Functions of Spark columns and frames", "", plain(first_sentence(functions)), ""]
     lines += [f"::: ddbio.spark.functions.{name}\n" for name in functions.__all__]
     return "\n".join(lines) + "\n"

@@ -2,7 +2,25 @@ from __future__ import annotations
 
 import pytest
 
-from ddbio.core.capacity import item_size_bytes, page_limit, read_units
+from ddbio.core.capacity import (
+    SecondaryIndex,
+    batch_get_units,
+    change_units,
+    expired_cost,
+    get_units,
+    item_size_bytes,
+    page_limit,
+    query_units,
+    read_units,
+    scan_units,
+    stream_read_units,
+    transact_get_units,
+    write_cost,
+    write_units,
+)
+
+KIB = 1024
+TEXT = SecondaryIndex("by-text", ("text",))
 
 
 @pytest.mark.parametrize(
@@ -69,3 +87,85 @@ def test_a_large_item_still_gets_through():
 def test_large_budgets_bound_no_page():
     """From 2,560 units a second on, pages are as long as the service makes them."""
     assert page_limit(2560, 100, consistent=False) is None
+
+
+# https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/read-write-operations.html
+@pytest.mark.parametrize(
+    ("units", "expected"),
+    [
+        pytest.param(get_units(int(3.5 * KIB), consistent=True), 1, id="GetItem rounds 3.5 KB to 4"),
+        pytest.param(get_units(0, consistent=True), 1, id="an absent item costs one"),
+        pytest.param(get_units(0), 0.5, id="an absent item costs a half"),
+        pytest.param(batch_get_units([1536, 6656], consistent=True), 3, id="BatchGetItem rounds 1.5 + 6.5 KB to 12"),
+        pytest.param(query_units(int(40.8 * KIB), consistent=True), 11, id="Query rounds 40.8 KB to 44"),
+        pytest.param(query_units(1500 * 64), 12, id="Query of 1,500 items of 64 bytes: 96 KB"),
+        pytest.param(query_units(0), 0.5, id="an empty page costs the least"),
+        pytest.param(transact_get_units([500, 5 * KIB]), 6, id="a transaction reads twice"),
+        pytest.param(write_units(500), 1, id="PutItem rounds 500 bytes to 1 KB"),
+        pytest.param(write_units(3584), 4, id="3.5 KB are 4"),
+        pytest.param(write_units(512, 1536), 2, id="the larger of both images counts"),
+        pytest.param(write_units(0, 3 * KIB), 3, id="DeleteItem counts the deleted item"),
+        pytest.param(write_units(0), 1, id="deleting an absent item costs one"),
+        pytest.param(expired_cost().total, 0, id="an expiry is free"),
+        pytest.param(stream_read_units(7), 7, id="GetRecords costs one, whatever it returns"),
+        pytest.param(change_units(300, 2049), 3, id="a change for Kinesis counts the larger image by the KB"),
+    ],
+)
+def test_operations_cost_what_the_guide_says(units, expected):
+    """The guide's own examples, and the smallest cost of each operation."""
+    assert units == expected
+
+
+def test_eight_kib_are_8192_bytes():
+    """A well-known calculator divides by 8,096: eventual reads of 8,192 bytes cost one unit, not a little more."""
+    assert query_units(8192) == 1
+    assert query_units(8193) == 1.5
+
+
+# https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/GSI.html#GSI.ThroughputConsiderations.Writes
+@pytest.mark.parametrize(
+    ("old", "new", "units"),
+    [
+        pytest.param(None, {"text": {"S": "a"}}, 1, id="a new indexed attribute puts one entry"),
+        pytest.param({"text": {"S": "a"}}, {"text": {"S": "b"}}, 2, id="a changed key deletes one and puts one"),
+        pytest.param({"text": {"S": "a"}}, {}, 1, id="a removed key deletes one"),
+        pytest.param({}, {"other": {"S": "a"}}, 0, id="absent before and after: nothing"),
+        pytest.param(
+            {"text": {"S": "a"}}, {"text": {"S": "a"}, "o": {"S": "b"}}, 1, id="a projected attribute changed"
+        ),
+        pytest.param({"text": {"S": "a"}}, {"text": {"S": "a"}}, 0, id="an unchanged entry: nothing"),
+        pytest.param({"text": {"S": "a"}}, None, 1, id="a deleted item deletes its entry"),
+    ],
+)
+def test_an_index_costs_what_the_guide_says(old, new, units):
+    """The guide's list of what a write does to a global secondary index."""
+    keyed = [None if item is None else {"pk": {"S": "k"}, **item} for item in (old, new)]
+    assert write_cost(*keyed, ["pk"], [TEXT]).indexes == ({"by-text": units} if units else {})
+
+
+def test_only_what_an_index_projects_counts():
+    """An index that does not hold the large attribute costs little, and nothing when only that changes."""
+    keys_only = SecondaryIndex("keys", ("text",), projected=())
+    small, large = ({"pk": {"S": "k"}, "text": {"S": "t"}, "body": {"S": "x" * size}} for size in (10, 5000))
+    assert write_cost(None, large, ["pk"], [keys_only, TEXT]).indexes == {"keys": 1, "by-text": 5}
+    assert write_cost(small, large, ["pk"], [keys_only]).indexes == {}
+
+
+def test_transactions_cost_twice():
+    """Table and indexes alike."""
+    cost = write_cost(None, {"pk": {"S": "k"}, "text": {"S": "t"}}, ["pk"], [TEXT], transactional=True)
+    assert (cost.table, cost.indexes, cost.total) == (2, {"by-text": 2}, 4)
+
+
+@pytest.mark.parametrize("consistent", [True, False])
+def test_full_pages_cost_a_unit_more(consistent):
+    """A page ends with the item that reaches 1 MiB: one of 1,042 bytes takes 257 units, or 128.5."""
+    pages = 1000
+    units = scan_units(pages * (1024 * KIB + 521), 1042, consistent=consistent)
+    assert units == pytest.approx(pages * (257 if consistent else 128.5), rel=0.001)
+
+
+def test_every_segment_costs_at_least_a_page():
+    """A scan of an empty table, or of more segments than it has items, costs the least for each segment."""
+    assert scan_units(0, 100) == 0.5
+    assert scan_units(0, 100, segments=8, consistent=True) == 8

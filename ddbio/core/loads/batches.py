@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from ddbio.core.capacity import WRITE_UNIT_BYTES
 from ddbio.core.kernel.lines import take_texts
 from ddbio.core.kernel.memory import PAD
 from ddbio.core.scan_plan import spread_order
@@ -28,8 +29,6 @@ if TYPE_CHECKING:
 MOST_WRITES = 25
 # https://docs.aws.amazon.com/amazondynamodb/latest/APIReference/API_BatchWriteItem.html: 16 MB for the whole body.
 MOST_BODY_BYTES = 16 * 1024 * 1024 - 64 * 1024
-# https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/read-write-operations.html#write-operation-consumption
-WRITE_UNIT_BYTES = 1024
 
 PLACES = 512
 """Rows of a window are taken in turn from so many places: several in each partition that a process keeps busy."""

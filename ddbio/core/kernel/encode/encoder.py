@@ -51,6 +51,8 @@ class Refused(NamedTuple):
     attribute: str
     rule: str
     message: str
+    item_bytes: int = 0
+    """The size of an item that is too large; 0 for other rules, and for a row of gigabytes."""
 
 
 class KernelEncoder:
@@ -127,7 +129,8 @@ class KernelEncoder:
         for place, rule, node, entry in work.refusals.reshape(-1, codes.REFUSAL_WIDTH)[:n_refused].tolist():
             row = first_row + start + place
             name, message = self._message(row, rule, node, entry)
-            printed.refused.append(Refused(row, self._path(rule, node, entry), name, message))
+            too_large_bytes = entry if rule == codes.LARGE else 0
+            printed.refused.append(Refused(row, self._path(rule, node, entry), name, message, too_large_bytes))
 
     def _ensure_space(self, at: int, n_bytes: int) -> None:
         """Grow the output, so that so many bytes fit behind what is there."""
