@@ -23,6 +23,7 @@ if TYPE_CHECKING:
         read_export_to_files,
         write_import_files,
     )
+    from ddbio.api.folders import list_files
     from ddbio.api.keywords import (
         BackupCreateKeywords,
         BulkReportKeywords,
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
         ExportStartKeywords,
         ExportToFilesKeywords,
         ExportWindowsKeywords,
+        FilesListKeywords,
         ImportFilesFromKeywords,
         ImportStartKeywords,
         ImportWaitKeywords,
@@ -102,6 +104,7 @@ if TYPE_CHECKING:
     from ddbio.ops.copy import CopyPlan, CopyReport
     from ddbio.ops.exports.fold import ExportFoldReport
     from ddbio.ops.exports.read import ExportReadPlan, ExportReadReport
+    from ddbio.ops.folders.listing import FileList, ListedFile
     from ddbio.ops.imports.bulk import BulkReport, BulkSummary
     from ddbio.ops.imports.files import ImportFilesReport
     from ddbio.ops.job.report import FileReport, MisfitReport, ScanReport, WarmReport, WriteReport
@@ -142,7 +145,9 @@ __all__ = [
     "ExportStartKeywords",
     "ExportToFilesKeywords",
     "ExportWindowsKeywords",
+    "FileList",
     "FileReport",
+    "FilesListKeywords",
     "ImportEntry",
     "ImportFilesFromKeywords",
     "ImportFilesReport",
@@ -150,6 +155,7 @@ __all__ = [
     "ImportStartKeywords",
     "ImportWaitKeywords",
     "ItemSchema",
+    "ListedFile",
     "LoadKeywords",
     "LoadPlan",
     "MisfitReport",
@@ -197,6 +203,7 @@ __all__ = [
     "list_backups",
     "list_bulk_puts",
     "list_exports",
+    "list_files",
     "list_imports",
     "load_files",
     "plan_copy",
@@ -230,11 +237,12 @@ _NAMES = {
         "check_import_files export_windows fold_exports fold_exports_to_files plan_read_export read_export "
         "read_export_batches read_export_to_files write_import_files"
     ),
+    "ddbio.api.folders": "list_files",
     "ddbio.api.keywords": (
         "BackupCreateKeywords BulkReportKeywords BulkStartKeywords ConnectionKeywords CopyKeywords "
         "CreateLikeKeywords CreateTableKeywords ExportFoldKeywords ExportReadKeywords ExportStartKeywords "
-        "ExportToFilesKeywords ExportWindowsKeywords ImportFilesFromKeywords ImportStartKeywords ImportWaitKeywords "
-        "LoadKeywords RestoreKeywords ScanKeywords ScanToFilesKeywords WaitKeywords WriteKeywords"
+        "ExportToFilesKeywords ExportWindowsKeywords FilesListKeywords ImportFilesFromKeywords ImportStartKeywords "
+        "ImportWaitKeywords LoadKeywords RestoreKeywords ScanKeywords ScanToFilesKeywords WaitKeywords WriteKeywords"
     ),
     "ddbio.api.progress": "Progress",
     "ddbio.api.reading": "digest infer_schema plan_scan read_table scan_batches scan_to_files",
@@ -266,6 +274,7 @@ _NAMES = {
     "ddbio.ops.copy": "CopyPlan CopyReport",
     "ddbio.ops.exports.fold": "ExportFoldReport",
     "ddbio.ops.exports.read": "ExportReadPlan ExportReadReport",
+    "ddbio.ops.folders.listing": "FileList ListedFile",
     "ddbio.ops.imports.bulk": "BulkReport BulkSummary",
     "ddbio.ops.imports.files": "ImportFilesReport",
     "ddbio.ops.job.report": "FileReport MisfitReport ScanReport WarmReport WriteReport",

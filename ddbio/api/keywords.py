@@ -121,6 +121,13 @@ class ExportWindowsKeywords(ConnectionKeywords, total=False):
     """Time, with its zone, until which changes are wanted; default is now."""
 
 
+class FilesListKeywords(ConnectionKeywords, total=False):
+    """Keywords of :class:`ddbio.options.FilesListOptions`."""
+
+    at_version: int | None
+    """Version of the folder; default is the newest."""
+
+
 class FilesKeywords(ConnectionKeywords, total=False):
     """Keywords of :class:`ddbio.options.FilesOptions`."""
 

@@ -47,7 +47,7 @@ MASTER_FLAG = click.option("--master", metavar="URL", help="Spark master, for a 
 CONF_FLAG = click.option("--conf", multiple=True, metavar="KEY=VALUE", help="Spark configuration; may be repeated.")
 
 # Words that Python keeps for itself, and flags may have.
-_FLAG_NAMES = {"from_time": "--from", "to_time": "--to"}
+_FLAG_NAMES = {"at_version": "--at", "from_time": "--from", "to_time": "--to"}
 
 # What a flag's value is, if neither its name nor its choices say so.
 _WORDS = {
@@ -157,7 +157,7 @@ def _metavar(name: str, choices: list[str]) -> str | None:
         return "SIZE"
     if name.endswith("_url"):
         return "URL"
-    if name in {*_FLAG_NAMES, "as_of", "at", "until"}:
+    if name in {"as_of", "at", "from_time", "to_time", "until"}:
         return "TIME"
     return _WORDS.get(name.removeprefix("target_"), "N")
 

@@ -86,6 +86,10 @@ VERBS = Verbs(
             "Print the digest of SOURCE: a table, an export, or files of Parquet or JSON Lines.",
         ),
         "export": ("exports:export", "Work with DynamoDB's native exports to S3."),
+        "files": (
+            "folders:files",
+            "Print the live files of folder PATH, one a line: those that belong to its newest, or another, version.",
+        ),
         "import": ("imports:import_table", "Work with DynamoDB's own import of new tables from S3."),
         "load": (
             "writing:load",

@@ -14,9 +14,9 @@ import pyarrow as pa
 from ddbio.core.schema.arrow import RESCUE_NAME
 from ddbio.core.schema.file import schema_from_json
 from ddbio.errors import DecodeError, NotFoundError, SchemaError, TargetError
-from ddbio.files.claim import parse_state
 from ddbio.files.commit import list_manifests
 from ddbio.files.formats import is_row_file, is_splittable
+from ddbio.files.meta import parse_state
 from ddbio.files.row_files import read_schema
 
 if TYPE_CHECKING:

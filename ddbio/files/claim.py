@@ -8,7 +8,6 @@ renewed for the time of the lease, or if its process ran on this machine and is 
 from __future__ import annotations
 
 import contextlib
-import json
 import logging
 import os
 import random
@@ -21,6 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from ddbio.errors import DdbioError, NotFoundError, TargetError
+from ddbio.files.meta import FORMAT, META, PROBE, claim_path, format_state, is_claim, parse_state
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -30,21 +30,11 @@ if TYPE_CHECKING:
 
 WriteMode: TypeAlias = Literal["error", "append", "overwrite"]
 
-META = "_ddbio/"
-"""Folder of a target for what jobs write beside their files; Spark, Athena and pyarrow ignore it."""
-
-FORMAT = 1
-"""Version of the layout of claims, intents and manifests."""
-
-PROBE = ".probe"
-"""End of the name of an empty object that a job writes and deletes to try its permissions."""
-
 LEASE_SECONDS = 90.0
 """A job whose claim was not renewed for so long is dead."""
 
 _RENEWALS = 6
 _SHORTEST_RENEWAL_SECONDS = 0.05
-_ENDING = ".claim.json"
 _LOG = logging.getLogger("ddbio.commit")
 
 
@@ -193,39 +183,6 @@ class Claim:
                     self.write()
             except DdbioError as error:
                 _LOG.warning("the claim of job %s to %s could not be renewed: %s", self._job_id, self._store.uri, error)
-
-
-def claim_path(job_id: str) -> str:
-    """Return the path of a job's claim."""
-    return f"{META}{job_id}{_ENDING}"
-
-
-def is_claim(path: str) -> bool:
-    """Return whether an object is a claim."""
-    return path.startswith(META) and path.endswith(_ENDING)
-
-
-def format_state(state: dict[str, Any]) -> bytes:
-    """Return a claim, an intent or a manifest as JSON text."""
-    return json.dumps(state, ensure_ascii=False, indent=1).encode()
-
-
-def parse_state(text: bytes, path: str) -> dict[str, Any]:
-    """Return the contents of a claim, an intent or a manifest.
-
-    Raises
-    ------
-    TargetError
-        If it was not written by ddbio, or by a version whose layout this one does not know.
-    """
-    try:
-        state = json.loads(text)
-        version = state.get("format", 0)
-    except (ValueError, AttributeError) as error:
-        raise TargetError(f"{path} is not a state that ddbio wrote ({error}): move it away") from None
-    if version > FORMAT:
-        raise TargetError(f"{path} has format {version}, this ddbio knows {FORMAT}: use the newer ddbio that wrote it")
-    return state  # type: ignore[no-any-return]
 
 
 def _this_process() -> dict[str, Any]:

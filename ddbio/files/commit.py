@@ -16,7 +16,21 @@ from typing import TYPE_CHECKING, Any
 
 from ddbio.core.staged import FileNaming, SmallObject, StagedFile, check_job_id, job_of, started_at
 from ddbio.errors import DdbioError, NotFoundError, TargetError
-from ddbio.files.claim import FORMAT, LEASE_SECONDS, META, PROBE, Claim, claim_path, format_state, parse_state
+from ddbio.files.claim import LEASE_SECONDS, Claim
+from ddbio.files.meta import (
+    FORMAT,
+    META,
+    PROBE,
+    STAGING,
+    claim_path,
+    format_state,
+    intent_path,
+    is_intent,
+    is_manifest,
+    job_of_state,
+    manifest_path,
+    parse_state,
+)
 from ddbio.version import __version__
 
 if TYPE_CHECKING:
@@ -29,8 +43,6 @@ if TYPE_CHECKING:
 
     Publish: TypeAlias = Callable[[Sequence[StagedFile], "CommitInfo"], object]
 
-_INTENT = ".intent.json"
-_STAGING = f"{META}staging/"
 # What a job without a claim staged is deleted when its id is so old: an attempt to repair it deleted the claim.
 _DEAD_AFTER = timedelta(days=7)
 # Completing an upload takes S3 a tenth of a second or more, mostly waiting.
@@ -118,7 +130,7 @@ class _Intent:
 
     @property
     def path(self) -> str:
-        return f"{META}{self.job_id}{_INTENT}"
+        return intent_path(self.job_id)
 
 
 @contextlib.contextmanager
@@ -220,7 +232,7 @@ def abort(store: ObjectStore, job_id: str) -> None:
     the target is whole. The commit of a job that has lost its claim belongs to the job that took it over: it is left
     alone. Call this after the tasks of the job have ended, since a running task stages more.
     """
-    intent = _read_intent(store, f"{META}{job_id}{_INTENT}")
+    intent = _read_intent(store, intent_path(job_id))
     if intent is not None:
         if not any(each.path == claim_path(job_id) for each in store.list(claim_path(job_id))):
             # Another job took this one for dead, and may just be finishing this very commit.
@@ -228,11 +240,6 @@ def abort(store: ObjectStore, job_id: str) -> None:
         _undo(store, intent)
     store.delete([claim_path(job_id)])
     store.abort(job_id)
-
-
-def manifest_path(job_id: str) -> str:
-    """Return the path of a job's manifest."""
-    return f"{META}{job_id}.json"
 
 
 def check_target(target: Target) -> None:
@@ -287,16 +294,16 @@ def _clean_up(store: ObjectStore, others: Sequence[ForeignClaim], job_id: str) -
             store.delete([claim_path(other.job_id)])
             finished += _recover(store, other.job_id)
             # What a fold on Spark has spilled.
-            store.delete([each.path for each in store.list(f"{_STAGING}{other.job_id}/")])
+            store.delete([each.path for each in store.list(f"{STAGING}{other.job_id}/")])
     for each in list(store.list(META)):
         # A commit without a claim: a job that began to repair it died too, or the job itself did at its very end.
-        if _is_intent(each.path) and (dead := each.path[len(META) : -len(_INTENT)]) not in live:
+        if is_intent(each.path) and (dead := job_of_state(each.path)) not in live:
             finished += _recover(store, dead, keeps_claim=dead == job_id)
     for staged in store.staged_jobs() - live - {job_id}:
         if _is_old(staged, job_id):
             store.abort(staged)
     store.delete([each.path for each in store.list(META) if each.path.endswith(PROBE)])
-    store.delete([each.path for each in store.list(_STAGING) if _is_old(each.path.removeprefix(_STAGING), job_id)])
+    store.delete([each.path for each in store.list(STAGING) if _is_old(each.path.removeprefix(STAGING), job_id)])
     return live, finished
 
 
@@ -305,7 +312,7 @@ def _recover(store: ObjectStore, job_id: str, *, keeps_claim: bool = False) -> l
 
     A later run of the same job has a claim of its own, and keeps it.
     """
-    intent = _read_intent(store, f"{META}{job_id}{_INTENT}")
+    intent = _read_intent(store, intent_path(job_id))
     if intent is None:
         store.abort(job_id)
         return []
@@ -344,7 +351,7 @@ def _replaced(target: Target, live: set[str], job_id: str) -> tuple[str, ...]:
     # Files of jobs that append meanwhile are not replaced, even if such a job ended between the two listings.
     paths = list(found)
     added = {each.path for each in store.list(META)} - set(paths)
-    retained = live | {path[len(META) : -len(".json")] for path in added if _is_manifest(path)} - {job_id}
+    retained = live | {job_of_state(path) for path in added if is_manifest(path)} - {job_id}
     replaced = [path for path in paths if _owner_of(path) not in retained]
     foreign = None if target.overwrite_foreign else _foreign(store, replaced)
     if foreign:
@@ -359,7 +366,7 @@ def _replaced(target: Target, live: set[str], job_id: str) -> tuple[str, ...]:
 def _foreign(store: ObjectStore, paths: Sequence[str]) -> list[str]:
     """Return the paths outside ddbio's own folder that no manifest names."""
     foreign = {path for path in paths if not path.startswith(META)}
-    manifests = [path for path in paths if _is_manifest(path)] if foreign else []
+    manifests = [path for path in paths if is_manifest(path)] if foreign else []
     with ThreadPoolExecutor(_THREADS, thread_name_prefix="ddbio-manifest") as pool:
         for path, text in zip(manifests, pool.map(store.read, manifests), strict=True):
             state = parse_state(text, path)
@@ -375,11 +382,11 @@ def _require_unchanged(target: Target, job_id: str, replaced: Sequence[str]) -> 
         return
     known = {*replaced, manifest_path(job_id)}
     for each in store.list(META):
-        if _is_manifest(each.path) and each.path not in known:
+        if is_manifest(each.path) and each.path not in known:
             mode = parse_state(store.read(each.path), each.path).get("mode")
             if mode != "append":
                 raise TargetError(
-                    f"target {store.uri} was written to meanwhile by job {each.path[len(META) : -len('.json')]} (mode "
+                    f"target {store.uri} was written to meanwhile by job {job_of_state(each.path)} (mode "
                     f"{mode}): nothing of this job was committed; run it again if it is still wanted",
                     store.uri,
                 )
@@ -437,7 +444,7 @@ def _tidy(store: ObjectStore, intent: _Intent, *, keeps_claim: bool = False) -> 
 
 def list_manifests(store: ObjectStore) -> list[StoredObject]:
     """Return the manifests of the jobs that are committed to a target."""
-    return [each for each in store.list(META) if _is_manifest(each.path)]
+    return [each for each in store.list(META) if is_manifest(each.path)]
 
 
 def _has_manifest(store: ObjectStore, job_id: str) -> bool:
@@ -465,19 +472,11 @@ def _is_old(text: str, job_id: str) -> bool:
     return began is not None and now is not None and now - began > _DEAD_AFTER
 
 
-def _is_intent(path: str) -> bool:
-    return path.startswith(META) and path.endswith(_INTENT)
-
-
-def _is_manifest(path: str) -> bool:
-    return path.startswith(META) and path.endswith(".json") and "." not in path[len(META) : -len(".json")]
-
-
 def _owner_of(path: str) -> str:
     """Return the id of the job whose file or manifest this is, as far as its name tells."""
-    return path[len(META) : -len(".json")] if _is_manifest(path) else job_of(path)
+    return job_of_state(path) if is_manifest(path) else job_of(path)
 
 
 def _is_content(path: str) -> bool:
     """Return whether an object makes a target non-empty: a file that readers see, or a manifest."""
-    return not path.startswith(META) or _is_manifest(path)
+    return not path.startswith(META) or is_manifest(path)

@@ -56,7 +56,7 @@ def folder_columns(paths: Iterable[str], keys: Mapping[str, str]) -> dict[str, F
     A column is a number if all of its values are whole numbers in their usual form, and text otherwise; a key
     attribute has its own type.
     """
-    found = {path: _pairs(path) for path in paths}
+    found = {path: hive_partition(path) for path in paths}
     values: dict[str, list[str]] = {}
     for pairs in found.values():
         for name, value in pairs.items():
@@ -65,7 +65,8 @@ def folder_columns(paths: Iterable[str], keys: Mapping[str, str]) -> dict[str, F
     return {path: tuple((name, tags[name], value) for name, value in pairs.items()) for path, pairs in found.items()}
 
 
-def _pairs(path: str) -> dict[str, str | None]:
+def hive_partition(path: str) -> dict[str, str | None]:
+    """Return the values of the partition columns that the folders ``name=value`` of a path name; None is null."""
     pairs: dict[str, str | None] = {}
     for folder in path.split("/")[:-1]:
         name, sign, value = folder.partition("=")

@@ -14,6 +14,7 @@ from ddbio.options.files import (
     Mode,
     ScanToFilesOptions,
 )
+from ddbio.options.folders import FilesListOptions
 from ddbio.options.parsing import camel_case, descriptions_of, parse_options
 from ddbio.options.reading import (
     AcceptEncoding,
@@ -63,6 +64,7 @@ __all__ = [
     "ExportStartOptions",
     "ExportToFilesOptions",
     "ExportWindowsOptions",
+    "FilesListOptions",
     "FilesOptions",
     "ImportFilesFromOptions",
     "ImportFilesOptions",

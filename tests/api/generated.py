@@ -15,7 +15,7 @@ ROOT = Path(__file__).parents[2]
 KEYWORDS, PAGE = ROOT / "ddbio/api/keywords.py", ROOT / "docs/options.md"
 
 # What functions take as arguments of their own.
-ARGUMENTS = {"arn", "dest", "place", "reports", "source", "table", "target"}
+ARGUMENTS = {"arn", "dest", "path", "place", "reports", "source", "table", "target"}
 
 # What users give, if it is more than the type of the field says.
 _GIVEN = {
@@ -63,6 +63,7 @@ _PAGE_PARTS = [
     ("Files of an export: `export read`, besides those of reading it", "ExportToFilesOptions", "ExportReadOptions"),
     ("Folding: `export fold`, besides those of `export read`", "ExportFoldOptions", "ExportToFilesOptions"),
     ("Windows of increments: `export windows`", "ExportWindowsOptions", "ConnectionOptions"),
+    ("Folders: `files`", "FilesListOptions", "ConnectionOptions"),
     ("Writing a table: `write_table`", "WriteOptions", "ConnectionOptions"),
     ("Loading files: `load`, besides those of writing", "LoadOptions", "WriteOptions"),
     ("Copying: `copy`, `table create-like`", "CopyOptions", "ConnectionOptions"),

@@ -14,9 +14,9 @@ from ddbio.aws.s3_store import S3Store
 from ddbio.core.staged import FileNaming, SmallObject
 from ddbio.errors import NotFoundError, OptionError, TargetError
 from ddbio.files import commit as commits
-from ddbio.files.claim import claim_path, is_claim
-from ddbio.files.commit import AlreadyCommittedError, CommitInfo, Target, abort, manifest_path, publishing
+from ddbio.files.commit import AlreadyCommittedError, CommitInfo, Target, abort, publishing
 from ddbio.files.local_store import LocalStore
+from ddbio.files.meta import claim_path, is_claim, manifest_path
 
 INFO = CommitInfo(created_at="2025-01-02T03:04:05Z", source={"table": "flights"}, schema="{}", digest="7f")
 

@@ -14,8 +14,8 @@ import pytest
 
 from ddbio.core.staged import FileNaming, StagedFile, StoredObject
 from ddbio.errors import NotFoundError, TargetError
-from ddbio.files.claim import META, is_claim
-from ddbio.files.commit import CommitInfo, Target, abort, commit, manifest_path, prepare
+from ddbio.files.commit import CommitInfo, Target, abort, commit, prepare
+from ddbio.files.meta import META, is_claim, manifest_path
 
 INFO = CommitInfo(created_at="2025-01-02T03:04:05Z", source={}, schema="{}")
 TENTHS = range(10)

@@ -21,7 +21,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from ddbio.files.claim import Claim, claim_path
+from ddbio.files.claim import Claim
+from ddbio.files.meta import claim_path
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -17,9 +17,8 @@ from ddbio.core.exports.manifest import SUMMARY
 from ddbio.core.python_rows import python_columns, python_rows
 from ddbio.core.staged import job_of
 from ddbio.errors import DdbioError, NotFoundError, OptionError
-from ddbio.files.claim import parse_state
-from ddbio.files.commit import manifest_path
 from ddbio.files.formats import is_row_file
+from ddbio.files.meta import manifest_path, parse_state
 from ddbio.files.paths import WILD, FolderColumns, folder_columns, matcher
 from ddbio.files.row_files import RowFiles
 from ddbio.ops.exports.source import open_export

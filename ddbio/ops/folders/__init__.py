@@ -1,0 +1,1 @@
+"""The verbs about folders of files: list, compact, vacuum, publish."""

@@ -1,0 +1,78 @@
+from __future__ import annotations
+
+import pytest
+
+from ddbio.core.snapshot import LiveFile, Snapshot, format_snapshot, parse_snapshot
+from ddbio.core.staged import FileNaming
+from ddbio.errors import NotFoundError, TargetError
+from ddbio.files.commit import CommitInfo, Target, commit, prepare
+from ddbio.files.meta import claim_path, snapshot_path
+from ddbio.files.snapshot import live_files, read_history
+
+INFO = CommitInfo(created_at="2025-01-02T03:04:05Z", source={}, schema="{}")
+
+
+def run(store, job_id, mode="append"):
+    """Commit a job of one small file."""
+    target = Target(store=store, mode=mode, lease_seconds=0)
+    replaced = prepare(target, job_id)
+    sink = store.create(FileNaming(job_id, 0).path(0, "parquet"))
+    sink.write(b"rows")
+    commit(target, job_id, [sink.finish(4)], INFO, replaced)
+
+
+def test_live_files_are_those_of_all_manifests(make_store):
+    """Files of other programs and of jobs that did not commit are not live; an overwrite leaves only its own."""
+    store = make_store()
+    run(store, "one")
+    run(store, "two")
+    store.put("part-three-00000-0-0000.parquet", b"never committed")
+    assert [(each.path, each.size_bytes, each.rows) for each in live_files(store).files] == [
+        (FileNaming(job_id, 0).path(0, "parquet"), 4, 4) for job_id in ("one", "two")
+    ]
+    store.delete(["part-three-00000-0-0000.parquet"])
+    run(store, "four", "overwrite")
+    assert [each.path for each in live_files(store).files] == [FileNaming("four", 0).path(0, "parquet")]
+
+
+def test_a_folder_without_manifests_is_its_row_files(make_store):
+    """Partitions come from the folders' names; files of a job that is still committing are left out."""
+    store = make_store()
+    store.put("day=2024-01-01/kind=a%2Fb/x.parquet", b"1")
+    store.put("day=__HIVE_DEFAULT_PARTITION__/y.parquet", b"22")
+    store.put("_SUCCESS", b"")
+    store.put("part-one-00000-0-0000.parquet", b"333")
+    store.put(claim_path("one"), b"{}")
+    found = live_files(store)
+    assert (found.version, [each.rows for each in found.files]) == (0, [None, None])
+    assert [each.partition for each in found.files] == [{"day": "2024-01-01", "kind": "a/b"}, {"day": None}]
+
+
+def test_a_version_that_is_not_there_is_named(make_store):
+    """The error says that a vacuum may have removed it."""
+    with pytest.raises(NotFoundError, match=r"no version 7: .*vacuum"):
+        live_files(make_store(), 7)
+
+
+def test_snapshots_are_text_and_back(make_store):
+    """Everything that a snapshot knows of a file comes back, and the newest snapshot counts."""
+    store = make_store()
+    file = LiveFile("day=1/ü.parquet", 9, 2, {"day": "1"}, {"pk": {"min": "a", "max": "b", "nulls": 0}})
+    first = Snapshot(0, (LiveFile("old", 1),)).changed(("job", "append", "now"), [file])
+    second = first.changed(("job2", "replace", "later"), [LiveFile("new", 3)], ["old", "never"])
+    for each in (first, second):
+        assert parse_snapshot(format_snapshot(each), "") == each
+        store.put(snapshot_path(each.version), format_snapshot(each))
+    assert live_files(store) == second
+    assert (second.version, second.added, second.removed) == (2, ("new",), ("old",))
+    assert second.paths == {"day=1/ü.parquet", "new"}
+    assert live_files(store, 1) == first
+    assert read_history(store) == [first, second]
+
+
+def test_what_is_no_snapshot_is_refused():
+    """Text of somebody else, or of a newer ddbio, is not guessed at."""
+    with pytest.raises(TargetError, match="not a snapshot"):
+        parse_snapshot(b"[]", "x")
+    with pytest.raises(TargetError, match="newer ddbio"):
+        parse_snapshot(b'{"format": 9}', "x")
