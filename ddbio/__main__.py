@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import os
 import signal
 import sys
 from typing import TYPE_CHECKING
@@ -14,6 +15,8 @@ if TYPE_CHECKING:
 def main() -> None:
     """Run the command line, or say how to install what it needs."""
     signal.signal(signal.SIGTERM, _interrupt)
+    # numpy starts threads for linear algebra, which no verb does.
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     missing = [name for name in ("click", "rich") if importlib.util.find_spec(name) is None]
     if missing:
         sys.stderr.write(f"ddbio: the command line needs {missing[0]}: pip install 'ddbio[cli]'\n")

@@ -90,6 +90,27 @@ def test_importing_costs_nothing():
     assert not loaded & HEAVY_LIBRARIES
 
 
+def test_help_does_not_wait_for_what_a_command_does():
+    """The help of every command is printed without the libraries, and without the verbs, that do its work."""
+    script = """
+import sys
+from click.testing import CliRunner
+from ddbio.cli.main import VERBS, cli
+def help_of(command, words):
+    for name, each in getattr(command, "commands", {}).items():
+        help_of(each, [*words, name])
+    assert not CliRunner().invoke(cli, [*words, "--help"]).exit_code
+for name in set(VERBS) - {"demo"}:
+    help_of(VERBS[name], [name])
+print(*{".".join(name.split(".")[: 2 if name[:6] == "ddbio." else 1]) for name in sys.modules})
+"""
+    done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True)
+    loaded = set(done.stdout.split())
+    assert "ddbio.cli" in loaded
+    found = loaded & (HEAVY_LIBRARIES - {"click", "pydantic"} | {"ddbio.ops", "ddbio.core", "ddbio.aws"})
+    assert not found, "import what a command does within the command's function"
+
+
 def test_a_missing_extra_is_named():
     """Without PySpark every public name can be had, and what needs it says how to install it."""
     script = """

@@ -10,9 +10,6 @@ import click
 from ddbio.cli.flags import CONF_FLAG, MASTER_FLAG, flags_of, is_quiet, output_flags, parse_conf, parse_flags
 from ddbio.cli.progress import ExportProgress, JobWatch
 from ddbio.cli.show import counted, file_rows, format_bytes, format_export_plan, format_values, time_row
-from ddbio.ops.exports import jobs
-from ddbio.ops.exports.fold import fold_to_files, windows_to_request
-from ddbio.ops.exports.read import plan_of, read_export_to_files
 from ddbio.options import (
     ConnectionOptions,
     ExportFoldOptions,
@@ -47,6 +44,8 @@ def read(*, as_json: bool, dry_run: bool, master: str | None, conf: tuple[str, .
 
     Both are s3://bucket/prefix or a local folder; SOURCE holds manifest-summary.json.
     """
+    from ddbio.ops.exports.read import read_export_to_files
+
     options = parse_flags(ExportToFilesOptions, flags)
     if dry_run:
         _print_plan(options, as_json=as_json)
@@ -67,6 +66,8 @@ def plan_export_read(*, as_json: bool, **flags: Any) -> None:
 
 
 def _print_plan(options: ExportToFilesOptions, *, as_json: bool) -> None:
+    from ddbio.ops.exports.read import plan_of
+
     plan = plan_of(options)
     click.echo(plan.to_json() if as_json else format_export_plan(plan))
 
@@ -83,6 +84,8 @@ def start(*, as_json: bool, dry_run: bool, waits: bool, **flags: Any) -> None:
 
     With --from and --to it is incremental.
     """
+    from ddbio.ops.exports import jobs
+
     options = parse_flags(ExportStartOptions, flags)
     if dry_run:
         plan = jobs.plan_of(options)
@@ -101,6 +104,8 @@ def start(*, as_json: bool, dry_run: bool, waits: bool, **flags: Any) -> None:
 @output_flags
 def wait(*, as_json: bool, **flags: Any) -> None:
     """Wait until the export ARN has completed; fail if it fails."""
+    from ddbio.ops.exports import jobs
+
     job = jobs.wait(parse_flags(WaitOptions, flags), JobWatch("export", quiet=is_quiet()).look)
     click.echo(job.to_json() if as_json else format_export(job))
 
@@ -111,6 +116,8 @@ def wait(*, as_json: bool, **flags: Any) -> None:
 @output_flags
 def list_exports(*, as_json: bool, table: str | None, **flags: Any) -> None:
     """List the exports of the last 90 days, of TABLE or of all."""
+    from ddbio.ops.exports import jobs
+
     found = jobs.list_of(table, parse_flags(ConnectionOptions, flags))
     if as_json:
         click.echo(json.dumps({"exports": [each.to_dict() for each in found]}))
@@ -124,6 +131,8 @@ def list_exports(*, as_json: bool, table: str | None, **flags: Any) -> None:
 @output_flags
 def describe(*, as_json: bool, arn: str, **flags: Any) -> None:
     """Show what is known of the export ARN."""
+    from ddbio.ops.exports import jobs
+
     job = jobs.describe(arn, parse_flags(ConnectionOptions, flags))
     click.echo(job.to_json() if as_json else format_export(job))
 
@@ -143,6 +152,8 @@ def fold(
 
     Each is the folder of one export; increments come in any order, and each begins where what is before it ends.
     """
+    from ddbio.ops.exports.fold import fold_to_files
+
     options = parse_flags(ExportFoldOptions, {**flags, "source": base})
     report = fold_to_files(options, increments, master=master, conf=parse_conf(conf))
     click.echo(report.to_json() if as_json else format_fold_report(report))
@@ -158,6 +169,8 @@ def windows(*, as_json: bool, base: str, increments: tuple[str, ...], **flags: A
 
     INCREMENTS are those that are there already. Nothing is requested: each line has the flags of ddbio export start.
     """
+    from ddbio.ops.exports.fold import windows_to_request
+
     found = windows_to_request(parse_flags(ExportWindowsOptions, {**flags, "source": base}), increments)
     times = [{"from_time": each.start.isoformat(), "to_time": each.end.isoformat()} for each in found]
     if as_json:

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 import click
 
 import ddbio.options as options_package
-from ddbio.core.schema.item_schema import arrow_schema_of
 from ddbio.errors import OptionError, SchemaError
 from ddbio.options import descriptions_of, parse_options
 from ddbio.options.parsing import PYTHON_ONLY
@@ -223,7 +222,7 @@ def _renamed(found: re.Match[str], form: str) -> str:
 
 @functools.cache
 def _option_names() -> frozenset[str]:
-    classes = [value for name, value in vars(options_package).items() if name.endswith("Options")]
+    classes = [getattr(options_package, name) for name in options_package.__all__ if name.endswith("Options")]
     return frozenset(field.name for each in classes for field in fields(each)) - {"table", "source", "target", "dest"}
 
 
@@ -232,6 +231,8 @@ def _flag_of(name: str) -> str:
 
 
 def _read_schema(path: str) -> str:
+    from ddbio.core.schema.item_schema import arrow_schema_of
+
     text = read_schema_text(path)
     try:
         arrow_schema_of(text)

@@ -8,7 +8,6 @@ from typing import Any
 import click
 
 from ddbio.cli.flags import JSON_FLAG, flags_of, parse_flags
-from ddbio.ops.folders.listing import list_files, list_versions
 from ddbio.options import FilesListOptions
 
 
@@ -20,6 +19,8 @@ from ddbio.options import FilesListOptions
 @JSON_FLAG
 def files(*, as_json: bool, form: str, history: bool, **flags: Any) -> None:
     """Print the live files of folder PATH, one a line: those that belong to its newest, or another, version."""
+    from ddbio.ops.folders.listing import list_files, list_versions
+
     options = parse_flags(FilesListOptions, flags)
     if history:
         versions = list_versions(options)

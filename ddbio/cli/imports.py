@@ -10,9 +10,6 @@ import click
 from ddbio.cli.flags import flags_of, is_quiet, output_flags, parse_flags
 from ddbio.cli.progress import JobWatch
 from ddbio.cli.show import counted, file_rows, format_values
-from ddbio.ops.imports import bulk as bulk_puts
-from ddbio.ops.imports import files as import_files
-from ddbio.ops.imports import jobs
 from ddbio.options import (
     BulkReportOptions,
     BulkStartOptions,
@@ -43,6 +40,8 @@ def files(*, as_json: bool, dry_run: bool, **flags: Any) -> None:
 
     Every item is checked and every key occurs once, or nothing is written.
     """
+    from ddbio.ops.imports import files as import_files
+
     options = parse_flags(ImportFilesFromOptions, flags)
     report = import_files.check_files(options) if dry_run else import_files.write_files(options)
     click.echo(report.to_json() if as_json else format_import_files(report))
@@ -56,6 +55,8 @@ def files(*, as_json: bool, dry_run: bool, **flags: Any) -> None:
 @output_flags
 def start(*, as_json: bool, dry_run: bool, **flags: Any) -> None:
     """Start the service's own import of the objects below SOURCE, s3://bucket/prefix, into a new TABLE."""
+    from ddbio.ops.imports import jobs
+
     options = parse_flags(ImportStartOptions, flags)
     result = jobs.plan_of(options) if dry_run else jobs.start(options)
     click.echo(result.to_json() if as_json else format_values(result.to_dict()))
@@ -67,6 +68,8 @@ def start(*, as_json: bool, dry_run: bool, **flags: Any) -> None:
 @output_flags
 def wait(*, as_json: bool, **flags: Any) -> None:
     """Wait until the import ARN has completed; fail if it fails, or wrote another number of items than its files."""
+    from ddbio.ops.imports import jobs
+
     job = jobs.wait(parse_flags(ImportWaitOptions, flags), JobWatch("import", quiet=is_quiet()).look)
     click.echo(job.to_json() if as_json else format_values(job.to_dict()))
 
@@ -77,6 +80,8 @@ def wait(*, as_json: bool, **flags: Any) -> None:
 @output_flags
 def list_imports(*, as_json: bool, table: str | None, **flags: Any) -> None:
     """List the imports of the last 90 days, of TABLE or of all."""
+    from ddbio.ops.imports import jobs
+
     found = jobs.list_of(table, parse_flags(ConnectionOptions, flags))
     if as_json:
         click.echo(json.dumps({"imports": [each.to_dict() for each in found]}))
@@ -90,6 +95,8 @@ def list_imports(*, as_json: bool, table: str | None, **flags: Any) -> None:
 @output_flags
 def describe(*, as_json: bool, arn: str, **flags: Any) -> None:
     """Show what is known of the import ARN."""
+    from ddbio.ops.imports import jobs
+
     job = jobs.describe(arn, parse_flags(ConnectionOptions, flags))
     click.echo(job.to_json() if as_json else format_values(job.to_dict()))
 
@@ -108,6 +115,8 @@ def bulk() -> None:
 @output_flags
 def start_bulk_put(*, as_json: bool, dry_run: bool, **flags: Any) -> None:
     """Start to put the objects below SOURCE into TABLE; what is refused goes to REPORTS. All on S3."""
+    from ddbio.ops.imports import bulk as bulk_puts
+
     options = parse_flags(BulkStartOptions, flags)
     result: Any = bulk_puts.plan_of(options) if dry_run else bulk_puts.start(options)
     click.echo(result.to_json() if as_json else format_values(result.to_dict()))
@@ -119,6 +128,8 @@ def start_bulk_put(*, as_json: bool, dry_run: bool, **flags: Any) -> None:
 @output_flags
 def wait_bulk_put(*, as_json: bool, **flags: Any) -> None:
     """Wait until the bulk operation ARN has put every item; fail if it fails or refuses some."""
+    from ddbio.ops.imports import bulk as bulk_puts
+
     job = bulk_puts.wait(parse_flags(WaitOptions, flags), JobWatch("bulk put", quiet=is_quiet()).look)
     click.echo(job.to_json() if as_json else format_values(job.to_dict()))
 
@@ -128,6 +139,8 @@ def wait_bulk_put(*, as_json: bool, **flags: Any) -> None:
 @output_flags
 def list_operations(*, as_json: bool, **flags: Any) -> None:
     """List the bulk operations of the last 90 days."""
+    from ddbio.ops.imports import bulk as bulk_puts
+
     found = bulk_puts.list_of(parse_flags(ConnectionOptions, flags))
     if as_json:
         click.echo(json.dumps({"bulk_puts": [each.to_dict() for each in found]}))
@@ -141,6 +154,8 @@ def list_operations(*, as_json: bool, **flags: Any) -> None:
 @output_flags
 def describe_bulk_put(*, as_json: bool, arn: str, **flags: Any) -> None:
     """Show what is known of the bulk operation ARN."""
+    from ddbio.ops.imports import bulk as bulk_puts
+
     job = bulk_puts.describe(arn, parse_flags(ConnectionOptions, flags))
     click.echo(job.to_json() if as_json else format_values(job.to_dict()))
 
@@ -151,6 +166,8 @@ def describe_bulk_put(*, as_json: bool, arn: str, **flags: Any) -> None:
 @output_flags
 def cancel(*, as_json: bool, arn: str, **flags: Any) -> None:
     """Ask that the bulk operation ARN stops; what it has put stays."""
+    from ddbio.ops.imports import bulk as bulk_puts
+
     job = bulk_puts.cancel(arn, parse_flags(ConnectionOptions, flags))
     click.echo(job.to_json() if as_json else format_values(job.to_dict()))
 
@@ -161,6 +178,8 @@ def cancel(*, as_json: bool, arn: str, **flags: Any) -> None:
 @output_flags
 def report(*, as_json: bool, **flags: Any) -> None:
     """Count what the bulk operation PLACE, an ARN, or reports below a prefix, say was not put, by reason."""
+    from ddbio.ops.imports import bulk as bulk_puts
+
     found = bulk_puts.read_reports(parse_flags(BulkReportOptions, flags)).summary
     click.echo(found.to_json() if as_json else format_values(found.to_dict()))
 

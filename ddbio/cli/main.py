@@ -153,7 +153,7 @@ def _is_no_interrupt(record: logging.LogRecord) -> bool:
 
 
 def _fail(kind: str, message: str, code: int, *, as_json: bool) -> None:
-    from ddbio.cli.flags import in_flags  # noqa: PLC0415 - a command line that only lists its commands needs no options
+    from ddbio.cli.flags import in_flags
 
     line = in_flags(" ".join(message.split()))
     sys.stderr.write(f"ddbio: {line}\n")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import threading
 from collections import deque
@@ -9,12 +10,7 @@ from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from rich.console import Console
-from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
-
 from ddbio.cli.show import format_duration, format_export_plan, format_load_plan, format_plan
-from ddbio.core.imports.jobs import BulkJob
-from ddbio.ops.copy import outline_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -84,6 +80,8 @@ class CopyProgress:
     @contextmanager
     def writing(self, scan: ScanPlan, write: WritePlan, budget: LocalBudget) -> Iterator[None]:
         """Show the copy while the context is open."""
+        from ddbio.ops.copy import outline_of
+
         if self._show_plan:
             sys.stderr.write(format_plan(scan, most_columns=MOST_COLUMNS) + "\n\n")
         try:
@@ -117,14 +115,12 @@ class ExportProgress:
 @contextmanager
 def shown(outline: JobOutline, budget: LocalBudget) -> Iterator[None]:
     """Show on stderr what a budget has counted, while the context is open."""
-    console = Console(stderr=True)
     end = _End()
     # Here: what comes while the thread starts is part of the job.
     pace = Pace(outline, budget.usage())
-    show = _bar if console.is_terminal else _lines
-    thread = threading.Thread(
-        target=show, args=(outline, budget, pace, end, console), name="ddbio-progress", daemon=True
-    )
+    # As rich decides, which is imported if there is a bar to be drawn.
+    show = _bar if sys.stderr.isatty() or os.environ.get("FORCE_COLOR") else _lines
+    thread = threading.Thread(target=show, args=(outline, budget, pace, end), name="ddbio-progress", daemon=True)
     thread.start()
     try:
         yield
@@ -141,12 +137,15 @@ class _End:
     """Whether the job came to its own end, and was not interrupted."""
 
 
-def _bar(outline: JobOutline, budget: LocalBudget, pace: Pace, end: _End, console: Console) -> None:
+def _bar(outline: JobOutline, budget: LocalBudget, pace: Pace, end: _End) -> None:
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
+
     columns = (
         TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(),
         TextColumn("{task.fields[detail]}"), TimeElapsedColumn(),
     )  # fmt: skip
-    with Progress(*columns, console=console) as progress:
+    with Progress(*columns, console=Console(stderr=True)) as progress:
         bar = progress.add_task(outline.name, total=outline.goal, detail="starting")
         while not end.came.wait(REFRESH_SECONDS):
             usage = budget.usage()
@@ -155,7 +154,7 @@ def _bar(outline: JobOutline, budget: LocalBudget, pace: Pace, end: _End, consol
         progress.update(bar, total=items if end.is_whole else None, completed=items, detail=f"{items:,} items")
 
 
-def _lines(outline: JobOutline, budget: LocalBudget, pace: Pace, end: _End, _: Console) -> None:
+def _lines(outline: JobOutline, budget: LocalBudget, pace: Pace, end: _End) -> None:
     while not end.came.wait(LINE_SECONDS):
         sys.stderr.write(f"{outline.name}: {pace.describe(budget.usage())}\n")
         sys.stderr.flush()
@@ -219,6 +218,8 @@ class JobWatch:
 
 
 def _left(job: Job, waited: float) -> str:
+    from ddbio.core.imports.jobs import BulkJob
+
     if not isinstance(job, BulkJob) or not job.total_bytes or not job.processed_bytes:
         return ""
     done = job.processed_bytes / job.total_bytes

@@ -22,23 +22,16 @@ from ddbio.cli.flags import (
     read_schema_text,
 )
 from ddbio.cli.progress import ScanProgress
-from ddbio.cli.rows import print_csv, print_json
 from ddbio.cli.show import format_plan, format_report
-from ddbio.core.schema.item_schema import ItemSchema
 from ddbio.errors import SchemaError
-from ddbio.ops.data_files import is_data
-from ddbio.ops.digest import digest_source
-from ddbio.ops.exports.read import read_export_batches
-from ddbio.ops.infer import infer_schema
-from ddbio.ops.scans.plan import plan_of, plan_to_files
-from ddbio.ops.scans.read import scan_batches
-from ddbio.ops.scans.to_files import scan_to_files
 from ddbio.options import ExportReadOptions, ScanOptions, ScanToFilesOptions, connection_of, parse_options
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     import pyarrow as pa
+
+    from ddbio.core.schema.item_schema import ItemSchema
 
 _DIGEST_NOTE = "          of the table: where items hold NULL the files have another, unless --nulls keep is given"
 # A plan needs no target; no path has a NUL.
@@ -56,6 +49,8 @@ CHANGED_EXIT = 1
 @output_flags
 def scan(*, as_json: bool, dry_run: bool, master: str | None, conf: tuple[str, ...], **flags: Any) -> None:
     """Scan TABLE into Parquet files at DEST: s3://bucket/prefix or a local folder."""
+    from ddbio.ops.scans.to_files import scan_to_files
+
     options = parse_flags(ScanToFilesOptions, flags)
     if dry_run:
         _print_plan(options, as_json=as_json)
@@ -78,6 +73,8 @@ def plan_scan(*, as_json: bool, **flags: Any) -> None:
 
 
 def _print_plan(options: ScanToFilesOptions, *, as_json: bool) -> None:
+    from ddbio.ops.scans.plan import plan_of, plan_to_files
+
     dest = None if options.dest == _UNPLANNED else options.dest
     made = plan_of(options) if dest is None else plan_to_files(options)
     if as_json:
@@ -98,11 +95,17 @@ def read(*, source: str, form: str, **flags: Any) -> None:
     Numbers are exact. What is missing or NULL is left out; sets are lists; binary is base64; values that do not fit
     their column are in _rescue, as DynamoDB JSON.
     """
+    from ddbio.cli.rows import print_csv, print_json
+
     batches = _batches(source, parse_flags(ScanOptions, {**flags, "table": source}))
     (print_csv if form == "csv" else print_json)(batches, sys.stdout)
 
 
 def _batches(source: str, options: ScanOptions) -> Iterator[pa.RecordBatch]:
+    from ddbio.ops.data_files import is_data
+    from ddbio.ops.exports.read import read_export_batches
+    from ddbio.ops.scans.read import scan_batches
+
     if not is_data(source):
         return scan_batches(options)
     chosen = {name: getattr(options, name) for name in ("schema", "on_misfit", "drop", "nulls", "sample_items")}
@@ -129,6 +132,8 @@ def digest(*, source: str, as_json: bool, **flags: Any) -> None:
 
     It is the same for the same items, whatever their order, files or column types.
     """
+    from ddbio.ops.digest import digest_source
+
     found = digest_source(source, parse_flags(ScanOptions, {"nulls": "keep", **given(flags), "table": source}))
     click.echo(
         json.dumps({"source": source, "items": found.count, "digest": found.hexdigest()})
@@ -153,6 +158,8 @@ def schema(*, source: str, out: str | None, diff: str | None, exit_code: bool, a
 
     The --json form is what --schema takes.
     """
+    from ddbio.ops.infer import infer_schema
+
     if exit_code and diff is None:
         raise click.UsageError("--exit-code tells whether anything changed: give --diff, the file to compare with")
     before = None if diff is None else _read(diff)
@@ -169,6 +176,8 @@ def schema(*, source: str, out: str | None, diff: str | None, exit_code: bool, a
 
 
 def _read(path: str) -> ItemSchema:
+    from ddbio.core.schema.item_schema import ItemSchema
+
     try:
         return ItemSchema.from_json(read_schema_text(path))
     except SchemaError as error:

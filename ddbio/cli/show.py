@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ddbio.core.schema.arrow import format_schema
-
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
@@ -53,6 +51,8 @@ def file_rows(files: Iterable[FileReport], noun: str = "row") -> list[tuple[str,
 
 def format_plan(plan: ScanPlan, most_columns: int | None = None) -> str:
     """Return a scan's plan as lines of name and value, then its columns, or how many they are."""
+    from ddbio.core.schema.arrow import format_schema
+
     budget = "unbounded" if plan.rcu_per_second is None else f"{plan.rcu_per_second:g} RCU/s"
     pages = "" if plan.page_limit is None else f", pages of at most {counted(plan.page_limit, 'item')}"
     rows = [

@@ -10,8 +10,6 @@ import click
 from ddbio.cli.flags import flags_of, is_quiet, output_flags, parse_flags
 from ddbio.cli.progress import JobWatch
 from ddbio.cli.show import format_bytes, format_values
-from ddbio.ops import backup as ops
-from ddbio.ops import tables
 from ddbio.options import BackupCreateOptions, ConnectionOptions, CreateLikeOptions, CreateTableOptions, RestoreOptions
 
 if TYPE_CHECKING:
@@ -31,6 +29,8 @@ def table() -> None:
 @output_flags
 def create_table(*, as_json: bool, **flags: Any) -> None:
     """Create table TABLE with the key --key, and wait until it is ACTIVE."""
+    from ddbio.ops import tables
+
     made = tables.create(parse_flags(CreateTableOptions, flags))
     click.echo(made.to_json() if as_json else f"table {made.table} is ACTIVE")
 
@@ -41,6 +41,8 @@ def create_table(*, as_json: bool, **flags: Any) -> None:
 @output_flags
 def describe(*, as_json: bool, table: str, **flags: Any) -> None:
     """Print key, size, billing and indexes of TABLE."""
+    from ddbio.ops import tables
+
     found = tables.describe(table, parse_flags(ConnectionOptions, flags))
     click.echo(found.to_json() if as_json else format_table(found))
 
@@ -52,6 +54,8 @@ def describe(*, as_json: bool, table: str, **flags: Any) -> None:
 @output_flags
 def create_like(*, as_json: bool, **flags: Any) -> None:
     """Create table TARGET like table SOURCE, without its items, and wait until it is ACTIVE."""
+    from ddbio.ops import tables
+
     made = tables.create_like(parse_flags(CreateLikeOptions, flags))
     click.echo(made.to_json() if as_json else f"table {made.table} is ACTIVE")
 
@@ -68,6 +72,8 @@ def backup() -> None:
 @output_flags
 def create(*, as_json: bool, dry_run: bool, **flags: Any) -> None:
     """Back TABLE up, and wait until the backup can be restored."""
+    from ddbio.ops import backup as ops
+
     options = parse_flags(BackupCreateOptions, flags)
     result: Any = (
         ops.describe_source(options) if dry_run else ops.create(options, JobWatch("backup", quiet=is_quiet()).look)
@@ -81,6 +87,8 @@ def create(*, as_json: bool, dry_run: bool, **flags: Any) -> None:
 @output_flags
 def list_backups(*, as_json: bool, table: str | None, **flags: Any) -> None:
     """List the backups of TABLE or of all tables, those of AWS Backup included."""
+    from ddbio.ops import backup as ops
+
     found = ops.list_of(table, parse_flags(ConnectionOptions, flags))
     if as_json:
         click.echo(json.dumps({"backups": [each.to_dict() for each in found]}))
@@ -102,6 +110,8 @@ def restore(*, as_json: bool, dry_run: bool, **flags: Any) -> None:
 
     SOURCE is the ARN of a backup, or a table that has point-in-time recovery: then as of --at, or of the latest time.
     """
+    from ddbio.ops import backup as ops
+
     options = parse_flags(RestoreOptions, flags)
     result: Any = ops.plan_of(options) if dry_run else ops.restore(options, JobWatch("restore", quiet=is_quiet()).look)
     click.echo(result.to_json() if as_json else format_values(result.to_dict()))

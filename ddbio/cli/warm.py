@@ -8,7 +8,6 @@ import time
 import click
 
 from ddbio.cli.flags import output_flags
-from ddbio.ops.warm import warm_all
 
 
 @click.command()
@@ -16,6 +15,8 @@ from ddbio.ops.warm import warm_all
 @output_flags
 def warm(*, as_json: bool, to: str | None) -> None:
     """Compile all loops ahead of their first use, or load stored ones."""
+    from ddbio.ops.warm import warm_all
+
     began = time.monotonic()
     folder = warm_all(to)
     seconds = round(time.monotonic() - began, 3)

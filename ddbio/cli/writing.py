@@ -24,9 +24,6 @@ from ddbio.cli.flags import (
 )
 from ddbio.cli.progress import CopyProgress, LoadProgress
 from ddbio.cli.show import counted, format_load_plan, format_plan
-from ddbio.ops import copy as copying
-from ddbio.ops.job.storage import new_job_id
-from ddbio.ops.loads.load import load_files, load_plan_of
 from ddbio.options import CopyOptions, LoadOptions
 
 if TYPE_CHECKING:
@@ -68,6 +65,9 @@ def load(*, source: str, form: str | None, **flags: Any) -> None:
 def _load(
     *, as_json: bool, dry_run: bool, master: str | None, conf: tuple[str, ...], can_continue: bool = True, **flags: Any
 ) -> None:
+    from ddbio.ops.job.storage import new_job_id
+    from ddbio.ops.loads.load import load_files
+
     options = parse_flags(LoadOptions, flags)
     if dry_run:
         _print_plan(options, as_json=as_json)
@@ -107,6 +107,8 @@ def plan_load(*, as_json: bool, **flags: Any) -> None:
 
 
 def _print_plan(options: LoadOptions, *, as_json: bool) -> None:
+    from ddbio.ops.loads.load import load_plan_of
+
     made = load_plan_of(options)
     click.echo(made.to_json() if as_json else format_load_plan(made))
 
@@ -119,6 +121,8 @@ def _print_plan(options: LoadOptions, *, as_json: bool) -> None:
 @output_flags
 def copy(*, as_json: bool, dry_run: bool, **flags: Any) -> None:
     """Copy every item of table SOURCE into table TARGET, also of another region or account."""
+    from ddbio.ops import copy as copying
+
     options = parse_flags(CopyOptions, flags)
     if dry_run:
         _print_copy_plan(options, as_json=as_json)
@@ -144,6 +148,8 @@ def plan_copy(*, as_json: bool, **flags: Any) -> None:
 
 
 def _print_copy_plan(options: CopyOptions, *, as_json: bool) -> None:
+    from ddbio.ops import copy as copying
+
     made = copying.plan_copy(options)
     click.echo(made.to_json() if as_json else format_copy_plan(made))
 

@@ -2,49 +2,57 @@
 
 Each verb has one frozen options class. A name may be written in snake_case, in camelCase or, as PySpark passes it to a
 data source, in lower case. Values may be text. Any mistake is one :class:`~ddbio.errors.OptionError`.
+
+Each module is loaded when a name of it is first used.
 """
 
-from ddbio.options.connection import ConnectionOptions, Credentials, LocalSession, connection_of
-from ddbio.options.files import (
-    Compression,
-    Engine,
-    ExportFoldOptions,
-    ExportToFilesOptions,
-    FilesOptions,
-    Mode,
-    ScanToFilesOptions,
-)
-from ddbio.options.folders import FilesListOptions
-from ddbio.options.parsing import camel_case, descriptions_of, parse_options
-from ddbio.options.reading import (
-    AcceptEncoding,
-    ColumnOptions,
-    ExportReadOptions,
-    ExportWindowsOptions,
-    ScanOptions,
-)
-from ddbio.options.service_jobs import (
-    BackupCreateOptions,
-    BulkReportOptions,
-    BulkStartOptions,
-    ExportStartOptions,
-    ImportStartOptions,
-    ImportWaitOptions,
-    RestoreOptions,
-    WaitOptions,
-    WaitPolicyOptions,
-)
-from ddbio.options.writing import (
-    CopyOptions,
-    CreateLikeOptions,
-    CreateTableOptions,
-    ImportFilesFromOptions,
-    ImportFilesOptions,
-    JsonFormat,
-    LoadOptions,
-    SourceOptions,
-    WriteOptions,
-)
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from ddbio.options.connection import ConnectionOptions, Credentials, LocalSession, connection_of
+    from ddbio.options.files import (
+        Compression,
+        Engine,
+        ExportFoldOptions,
+        ExportToFilesOptions,
+        FilesOptions,
+        Mode,
+        ScanToFilesOptions,
+    )
+    from ddbio.options.folders import FilesListOptions
+    from ddbio.options.parsing import camel_case, descriptions_of, parse_options
+    from ddbio.options.reading import (
+        AcceptEncoding,
+        ColumnOptions,
+        ExportReadOptions,
+        ExportWindowsOptions,
+        ScanOptions,
+    )
+    from ddbio.options.service_jobs import (
+        BackupCreateOptions,
+        BulkReportOptions,
+        BulkStartOptions,
+        ExportStartOptions,
+        ImportStartOptions,
+        ImportWaitOptions,
+        RestoreOptions,
+        WaitOptions,
+        WaitPolicyOptions,
+    )
+    from ddbio.options.writing import (
+        CopyOptions,
+        CreateLikeOptions,
+        CreateTableOptions,
+        ImportFilesFromOptions,
+        ImportFilesOptions,
+        JsonFormat,
+        LoadOptions,
+        SourceOptions,
+        WriteOptions,
+    )
 
 __all__ = [
     "AcceptEncoding",
@@ -86,3 +94,30 @@ __all__ = [
     "descriptions_of",
     "parse_options",
 ]
+
+# The names of each module.
+_NAMES = {
+    "connection": "ConnectionOptions Credentials LocalSession connection_of",
+    "files": "Compression Engine ExportFoldOptions ExportToFilesOptions FilesOptions Mode ScanToFilesOptions",
+    "folders": "FilesListOptions",
+    "parsing": "camel_case descriptions_of parse_options",
+    "reading": "AcceptEncoding ColumnOptions ExportReadOptions ExportWindowsOptions ScanOptions",
+    "service_jobs": (
+        "BackupCreateOptions BulkReportOptions BulkStartOptions ExportStartOptions ImportStartOptions "
+        "ImportWaitOptions RestoreOptions WaitOptions WaitPolicyOptions"
+    ),
+    "writing": (
+        "CopyOptions CreateLikeOptions CreateTableOptions ImportFilesFromOptions ImportFilesOptions JsonFormat "
+        "LoadOptions SourceOptions WriteOptions"
+    ),
+}
+_HOMES = {name: module for module, names in _NAMES.items() for name in names.split()}
+
+
+def __getattr__(name: str) -> Any:
+    """Load a name from its module at first use."""
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(importlib.import_module(f"{__name__}.{_HOMES[name]}"), name)
+    globals()[name] = value
+    return value

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import ast
 import difflib
-from dataclasses import fields
+import functools
+import inspect
+import itertools
+import sys
+from dataclasses import fields, is_dataclass
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 from pydantic import AliasChoices, AliasGenerator, BeforeValidator, ConfigDict, Field, TypeAdapter
 from pydantic import ValidationError as PydanticError
+from pydantic.dataclasses import rebuild_dataclass
 
 from ddbio.errors import OptionError
 
@@ -39,8 +45,8 @@ Names = Annotated[tuple[str, ...], BeforeValidator(_split_names), Field(min_leng
 CONFIG = ConfigDict(
     alias_generator=AliasGenerator(validation_alias=_names_of),
     arbitrary_types_allowed=True,
+    defer_build=True,
     extra="forbid",
-    use_attribute_docstrings=True,
 )
 """What every options class shares; give it to ``pydantic.dataclasses.dataclass``."""
 
@@ -57,6 +63,8 @@ def parse_options(cls: type[OptionsT], values: Mapping[str, Any]) -> OptionsT:
     OptionError
         If a name is unknown (with the nearest known one), a value malformed, or two options contradict each other.
     """
+    # Its validator is built when it is first used; an adapter of the oldest pydantic does not do that.
+    rebuild_dataclass(cls)  # type: ignore[arg-type]
     try:
         return TypeAdapter(cls).validate_python({name: value for name, value in values.items() if value is not None})
     except PydanticError as error:
@@ -65,9 +73,26 @@ def parse_options(cls: type[OptionsT], values: Mapping[str, Any]) -> OptionsT:
 
 def descriptions_of(cls: type[Any]) -> dict[str, str]:
     """Return what each option is for, by field name: the docstrings of the fields, inherited ones included."""
-    own = (vars(each).get("__pydantic_fields__", {}) for each in cls.__mro__)
-    found = [(name, field.description) for described in own for name, field in described.items()]
-    return {name: text for name, text in found if text is not None}
+    found: dict[str, str] = {}
+    for each in reversed(cls.__mro__):
+        found |= _field_docstrings(each.__module__).get(each.__name__, {}) if is_dataclass(each) else {}
+    return found
+
+
+@functools.cache
+def _field_docstrings(module: str) -> dict[str, dict[str, str]]:
+    """Return the docstring of every field of every class of a module, from its source: only who asks for help pays."""
+    tree = ast.parse(inspect.getsource(sys.modules[module]))
+    return {
+        node.name: {
+            field.target.id: inspect.cleandoc(text.value.value)
+            for field, text in itertools.pairwise(node.body)
+            if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name)
+            if isinstance(text, ast.Expr) and isinstance(text.value, ast.Constant) and isinstance(text.value.value, str)
+        }
+        for node in tree.body
+        if isinstance(node, ast.ClassDef)
+    }
 
 
 def _explain(cls: type[Any], error: PydanticError) -> str:
