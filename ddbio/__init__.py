@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 from ddbio.version import __version__
 
 if TYPE_CHECKING:
-    from ddbio import capacity as capacity
     from ddbio.api.files import (
         check_import_files,
         export_windows,
@@ -24,6 +23,7 @@ if TYPE_CHECKING:
         write_import_files,
     )
     from ddbio.api.folders import list_files
+    from ddbio.api.inspection import layout
     from ddbio.api.keywords import (
         BackupCreateKeywords,
         BulkReportKeywords,
@@ -41,6 +41,7 @@ if TYPE_CHECKING:
         ImportFilesFromKeywords,
         ImportStartKeywords,
         ImportWaitKeywords,
+        LayoutKeywords,
         LoadKeywords,
         RestoreKeywords,
         ScanKeywords,
@@ -80,6 +81,7 @@ if TYPE_CHECKING:
     from ddbio.core.exports.fold import Window
     from ddbio.core.exports.jobs import ExportEntry, ExportJob
     from ddbio.core.imports.jobs import BulkEntry, BulkJob, ImportEntry, ImportJob
+    from ddbio.core.layout import LayoutReport
     from ddbio.core.loads.idempotency import idempotency_key
     from ddbio.core.loads.plan import LoadPlan, WritePlan
     from ddbio.core.scan_plan import ScanPlan
@@ -155,6 +157,8 @@ __all__ = [
     "ImportStartKeywords",
     "ImportWaitKeywords",
     "ItemSchema",
+    "LayoutKeywords",
+    "LayoutReport",
     "ListedFile",
     "LoadKeywords",
     "LoadPlan",
@@ -200,6 +204,7 @@ __all__ = [
     "from_dynamodb_json",
     "idempotency_key",
     "infer_schema",
+    "layout",
     "list_backups",
     "list_bulk_puts",
     "list_exports",
@@ -238,18 +243,19 @@ _NAMES = {
         "read_export_batches read_export_to_files write_import_files"
     ),
     "ddbio.api.folders": "list_files",
+    "ddbio.api.inspection": "layout",
     "ddbio.api.keywords": (
-        "BackupCreateKeywords BulkReportKeywords BulkStartKeywords ConnectionKeywords CopyKeywords "
-        "CreateLikeKeywords CreateTableKeywords ExportFoldKeywords ExportReadKeywords ExportStartKeywords "
-        "ExportToFilesKeywords ExportWindowsKeywords FilesListKeywords ImportFilesFromKeywords ImportStartKeywords "
-        "ImportWaitKeywords LoadKeywords RestoreKeywords ScanKeywords ScanToFilesKeywords WaitKeywords WriteKeywords"
+        "BackupCreateKeywords BulkReportKeywords BulkStartKeywords ConnectionKeywords CopyKeywords CreateLikeKeywords "
+        "CreateTableKeywords ExportFoldKeywords ExportReadKeywords ExportStartKeywords ExportToFilesKeywords "
+        "ExportWindowsKeywords FilesListKeywords ImportFilesFromKeywords ImportStartKeywords ImportWaitKeywords "
+        "LayoutKeywords LoadKeywords RestoreKeywords ScanKeywords ScanToFilesKeywords WaitKeywords WriteKeywords"
     ),
     "ddbio.api.progress": "Progress",
     "ddbio.api.reading": "digest infer_schema plan_scan read_table scan_batches scan_to_files",
     "ddbio.api.service_jobs": (
-        "cancel_bulk_put create_backup describe_bulk_put describe_export describe_import list_backups "
-        "list_bulk_puts list_exports list_imports read_bulk_report restore_table start_bulk_put start_export "
-        "start_import wait_bulk_put wait_export wait_import"
+        "cancel_bulk_put create_backup describe_bulk_put describe_export describe_import list_backups list_bulk_puts "
+        "list_exports list_imports read_bulk_report restore_table start_bulk_put start_export start_import "
+        "wait_bulk_put wait_export wait_import"
     ),
     "ddbio.api.setup": "register warm",
     "ddbio.api.tables": "create_table create_table_like describe_table",
@@ -262,6 +268,7 @@ _NAMES = {
     "ddbio.core.exports.fold": "Window",
     "ddbio.core.exports.jobs": "ExportEntry ExportJob",
     "ddbio.core.imports.jobs": "BulkEntry BulkJob ImportEntry ImportJob",
+    "ddbio.core.layout": "LayoutReport",
     "ddbio.core.loads.idempotency": "idempotency_key",
     "ddbio.core.loads.plan": "LoadPlan WritePlan",
     "ddbio.core.scan_plan": "ScanPlan",

@@ -212,6 +212,17 @@ class ImportStartKeywords(ConnectionKeywords, total=False):
     """Idempotency token: while an import runs, the same start with it is the same import; default is a new one."""
 
 
+class LayoutKeywords(ConnectionKeywords, total=False):
+    """Keywords of :class:`ddbio.options.LayoutOptions`."""
+
+    small_than: int | str
+    """Size below which a file is small."""
+    html: str | None
+    """File to write the report to as a page of HTML with charts, besides."""
+    png: str | None
+    """File to write the charts to as a PNG, besides."""
+
+
 class SourceKeywords(ConnectionKeywords, total=False):
     """Keywords of :class:`ddbio.options.SourceOptions`."""
 

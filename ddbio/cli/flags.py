@@ -57,6 +57,7 @@ _WORDS = {
     "expect_digest": "HEX",
     "drop": "A,B,…",
     "gsi": "INDEXES",
+    "html": "FILE",
     "index": "NAME",
     "job_id": "NAME",
     "key": "PK:S,SK:N",
@@ -65,6 +66,7 @@ _WORDS = {
     "name": "NAME",
     "newer_by": "ATTRIBUTE",
     "operation_by": "COLUMN",
+    "png": "FILE",
     "profile": "NAME",
     "region": "NAME",
     "reject_to": "FOLDER",
@@ -72,6 +74,7 @@ _WORDS = {
     "s3_expected_bucket_owner": "ACCOUNT",
     "s3_sse_kms_key_id": "KEY",
     "schema": "FILE",
+    "small_than": "SIZE",
     "spill": "FOLDER",
     "state": "FOLDER",
 }

@@ -91,6 +91,10 @@ VERBS = Verbs(
             "Print the live files of folder PATH, one a line: those that belong to its newest, or another, version.",
         ),
         "import": ("imports:import_table", "Work with DynamoDB's own import of new tables from S3."),
+        "layout": (
+            "inspection:layout",
+            "Report how a dataset at PATH lies in files: sizes, small files, partitions, columns.",
+        ),
         "load": (
             "writing:load",
             "Write the rows of SOURCE, a file, folder or glob of any format, here or on S3, into TABLE.",

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
         ScanToFilesOptions,
     )
     from ddbio.options.folders import FilesListOptions
+    from ddbio.options.inspection import LayoutOptions
     from ddbio.options.parsing import camel_case, descriptions_of, parse_options
     from ddbio.options.reading import (
         AcceptEncoding,
@@ -79,6 +80,7 @@ __all__ = [
     "ImportStartOptions",
     "ImportWaitOptions",
     "JsonFormat",
+    "LayoutOptions",
     "LoadOptions",
     "LocalSession",
     "Mode",
@@ -100,6 +102,7 @@ _NAMES = {
     "connection": "ConnectionOptions Credentials LocalSession connection_of",
     "files": "Compression Engine ExportFoldOptions ExportToFilesOptions FilesOptions Mode ScanToFilesOptions",
     "folders": "FilesListOptions",
+    "inspection": "LayoutOptions",
     "parsing": "camel_case descriptions_of parse_options",
     "reading": "AcceptEncoding ColumnOptions ExportReadOptions ExportWindowsOptions ScanOptions",
     "service_jobs": (

@@ -55,6 +55,7 @@ _PAGE_PARTS = [
     ("Connection: every verb", "ConnectionOptions", "ConnectionOptions"),
     ("Reading a table: `scan`, `schema`, `digest`, `read_table`, `scan_batches`", "ScanOptions", "ConnectionOptions"),
     ("Writing files: `scan`, besides those of reading", "ScanToFilesOptions", "ScanOptions"),
+    ("The layout of files: `layout`", "LayoutOptions", "ConnectionOptions"),
     (
         "Reading an export: `read_export`, `read_export_batches`, `fold_exports`",
         "ExportReadOptions",
@@ -82,7 +83,7 @@ _PAGE_PARTS = [
 
 def options_classes() -> list[type]:
     """Return the options classes, each after those it derives from."""
-    found = [value for name, value in vars(package).items() if name.endswith("Options") and isinstance(value, type)]
+    found = [getattr(package, name) for name in package.__all__ if name.endswith("Options")]
     return sorted(found, key=lambda cls: (len(cls.__mro__), cls.__name__))
 
 
