@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from ddbio.core.staged import StoredObject
     from ddbio.files.object_store import ObjectStore
 
-WriteMode: TypeAlias = Literal["error", "append", "overwrite"]
+WriteMode: TypeAlias = Literal["error", "append", "overwrite", "replace"]
 
 LEASE_SECONDS = 90.0
 """A job whose claim was not renewed for so long is dead."""
@@ -67,7 +67,7 @@ class Claim:
     Parameters
     ----------
     mode
-        A job of mode ``append`` shares a target with any other job; of ``error`` and ``overwrite`` one runs at a time.
+        A job of mode ``append`` shares a target with any other job; of all other modes one runs at a time.
     lease_seconds
         Age at which a claim counts as dead; it is renewed several times before.
     """

@@ -1,8 +1,9 @@
 """Publish the files of a job whole or not at all, on any object store.
 
-A job claims the target and stages its files. Its commit writes an intent, completes the staged files, deletes what the
-job replaces, writes the small objects of the files' format and then the manifest, and deletes intent and claim. The
-next job finishes the commit of a job that died, or undoes it if staged files are gone. It leaves running jobs alone.
+A job claims the target and stages its files. Its commit writes an intent, completes the staged files, writes the next
+snapshot, deletes what the job replaces, writes the small objects of the files' format and then the manifest, and
+deletes intent and claim. The next job finishes the commit of a job that died, or undoes it if staged files are gone.
+It leaves running jobs alone.
 """
 
 from __future__ import annotations
@@ -10,13 +11,15 @@ from __future__ import annotations
 import contextlib
 import logging
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from ddbio.core.staged import FileNaming, SmallObject, StagedFile, check_job_id, job_of, started_at
-from ddbio.errors import DdbioError, NotFoundError, TargetError
+from ddbio.core.staged import FileNaming, StagedFile, check_job_id, job_of, started_at
+from ddbio.errors import DdbioError, TargetError
 from ddbio.files.claim import LEASE_SECONDS, Claim
+from ddbio.files.committer import AlreadyCommittedError
+from ddbio.files.intent import Intent, carry_out, finish, has_manifest, read_intent, tidy, undo
 from ddbio.files.meta import (
     FORMAT,
     META,
@@ -31,81 +34,42 @@ from ddbio.files.meta import (
     manifest_path,
     parse_state,
 )
+from ddbio.files.snapshot import change_of
 from ddbio.version import __version__
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
-    from typing import TypeAlias
+    from collections.abc import Sequence
 
     from ddbio.core.staged import StoredObject
     from ddbio.files.claim import ForeignClaim, WriteMode
+    from ddbio.files.committer import CommitInfo
     from ddbio.files.object_store import ObjectStore
-
-    Publish: TypeAlias = Callable[[Sequence[StagedFile], "CommitInfo"], object]
 
 # What a job without a claim staged is deleted when its id is so old: an attempt to repair it deleted the claim.
 _DEAD_AFTER = timedelta(days=7)
-# Completing an upload takes S3 a tenth of a second or more, mostly waiting.
 _THREADS = 16
 _LOG = logging.getLogger("ddbio.commit")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CommitInfo:
-    """What a manifest says of a job beside its files.
-
-    Attributes
-    ----------
-    created_at
-        When the job started, as ISO 8601 in UTC.
-    source
-        Where the rows came from.
-    schema
-        Schema of the files as JSON text.
-    digest
-        Digest of all rows, if one was taken.
-    objects
-        Small objects that the format needs beside the files, in the order in which they are written after the files.
-    report
-        The job's report; running the job again under its id returns it.
-    """
-
-    created_at: str
-    source: Mapping[str, Any]
-    schema: str
-    digest: str | None = None
-    objects: tuple[SmallObject, ...] = ()
-    report: Mapping[str, Any] | None = None
-
-
-class AlreadyCommittedError(Exception):
-    """Raised if an earlier run of the same job is committed: there is nothing to do.
-
-    Attributes
-    ----------
-    manifest
-        What that run's manifest says.
-    """
-
-    def __init__(self, manifest: dict[str, Any]) -> None:
-        super().__init__(manifest)
-        self.manifest = manifest
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
-    """Say where a job's output goes, and what the job may do to what is there.
+    """Commit to a folder: say where a job's output goes, and what the job may do to what is there.
 
     Attributes
     ----------
     mode
-        ``error`` wants an empty target, ``append`` adds to it, ``overwrite`` replaces what is there.
+        ``error`` wants an empty target, ``append`` adds to it, ``overwrite`` replaces what is there, ``replace`` the
+        live files that the job names when it commits.
     overwrite_foreign
         Whether ``overwrite`` may delete what no manifest of ddbio names.
     command
         What is the same when the same job is asked for again, but for its id.
     lease_seconds
         Age at which the claims of other jobs count as dead.
+    operation
+        What history calls the job; default is the mode.
+    keeps_replaced
+        Leave what the job replaces in place until a vacuum, for readers of older versions.
     """
 
     store: ObjectStore
@@ -113,47 +77,32 @@ class Target:
     overwrite_foreign: bool = False
     command: str = ""
     lease_seconds: float = LEASE_SECONDS
+    operation: str = ""
+    keeps_replaced: bool = False
 
     def claim(self, job_id: str) -> Claim:
         """Return the claim of a job to this target; it is not yet taken."""
         return Claim(self.store, job_id, self.mode, lease_seconds=self.lease_seconds)
 
+    def prepare(self, job_id: str) -> tuple[str, ...]:
+        """Claim the target for a job and bring it in order; see :func:`prepare`."""
+        return prepare(self, job_id)
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Intent:
-    job_id: str
-    staged: tuple[StagedFile, ...]
-    replaced: tuple[str, ...]
-    manifest: dict[str, Any]
-    objects: tuple[SmallObject, ...] = ()
-    format: int = field(default=FORMAT)
+    def renewed(self, job_id: str) -> contextlib.AbstractContextManager[None]:
+        """Renew the job's claim while the context is open."""
+        return self.claim(job_id).renewed()
 
-    @property
-    def path(self) -> str:
-        return intent_path(self.job_id)
+    def commit(self, job_id: str, staged: Sequence[StagedFile], info: CommitInfo, replaced: Sequence[str] = ()) -> str:
+        """Publish the staged files of a job; see :func:`commit`."""
+        return commit(self, job_id, staged, info, replaced)
 
+    def abort(self, job_id: str) -> None:
+        """Delete everything of a job that is not committed; see :func:`abort`."""
+        abort(self.store, job_id)
 
-@contextlib.contextmanager
-def publishing(target: Target, job_id: str) -> Iterator[Publish]:
-    """Claim and prepare a target, and hand out the function that publishes files there.
-
-    Nothing of the job stays at the target if the block raises. The job's tasks must have ended when the block ends.
-
-    Raises
-    ------
-    AlreadyCommittedError, TargetError
-        As :func:`prepare` says.
-    """
-    replaced, claim = prepare(target, job_id), target.claim(job_id)
-    try:
-        with claim.renewed():
-            yield lambda staged, info: commit(target, job_id, staged, info, replaced)
-    except BaseException:
-        abort(target.store, job_id)
-        raise
-    # A renewal may have written the claim again after the commit deleted it.
-    with contextlib.suppress(DdbioError):
-        claim.release()
+    def release(self, job_id: str) -> None:
+        """Remove the claim of a job."""
+        self.claim(job_id).release()
 
 
 def prepare(target: Target, job_id: str) -> tuple[str, ...]:
@@ -200,44 +149,48 @@ def commit(
     staged
         The files of one attempt of every task.
     replaced
-        What ``prepare`` returned.
+        What ``prepare`` returned; in mode ``replace`` the live files that go.
 
     Raises
     ------
     TargetError
-        If the job lost its claim, or another job published files in a target that was to be this job's alone.
+        If the job lost its claim, or another job published files in a target that was to be this job's alone, or
+        replaced what this one replaces.
     """
     store, claim = target.store, target.claim(job_id)
     claim.require()
+    change = change_of(store, target.mode, target.operation or target.mode, replaced)
     _require_unchanged(target, job_id, replaced)
-    intent = _Intent(
+    intent = Intent(
         job_id=job_id,
         staged=tuple(staged),
         replaced=tuple(replaced),
         manifest=_manifest(target, job_id, staged, info),
         objects=info.objects,
+        change=change,
+        deletes=not target.keeps_replaced,
     )
     store.put(intent.path, format_state(asdict(intent)))
-    _carry_out(store, intent, claim)
+    carry_out(store, intent, claim)
     # The job is committed: the next job deletes what stays behind now.
     with contextlib.suppress(DdbioError):
-        _tidy(store, intent)
+        tidy(store, intent)
     return manifest_path(job_id)
 
 
 def abort(store: ObjectStore, job_id: str) -> None:
     """Delete everything of the job: files, uploads, staging folder and claim.
 
-    A job that has its manifest stays, and a commit that has begun to delete what it replaces is finished: either way
-    the target is whole. The commit of a job that has lost its claim belongs to the job that took it over: it is left
+    A job that has its manifest stays, and a commit that has written its snapshot is finished: either way the target is
+    whole. The commit of a job that has lost its claim belongs to the job that took it over: it is left
     alone. Call this after the tasks of the job have ended, since a running task stages more.
     """
-    intent = _read_intent(store, intent_path(job_id))
+    intent = read_intent(store, intent_path(job_id))
     if intent is not None:
         if not any(each.path == claim_path(job_id) for each in store.list(claim_path(job_id))):
             # Another job took this one for dead, and may just be finishing this very commit.
             return
-        _undo(store, intent)
+        undo(store, intent)
     store.delete([claim_path(job_id)])
     store.abort(job_id)
 
@@ -312,18 +265,18 @@ def _recover(store: ObjectStore, job_id: str, *, keeps_claim: bool = False) -> l
 
     A later run of the same job has a claim of its own, and keeps it.
     """
-    intent = _read_intent(store, intent_path(job_id))
+    intent = read_intent(store, intent_path(job_id))
     if intent is None:
         store.abort(job_id)
         return []
-    _finish(store, intent, keeps_claim=keeps_claim)
-    return [intent.manifest] if _has_manifest(store, job_id) else []
+    finish(store, intent, keeps_claim=keeps_claim)
+    return [intent.manifest] if has_manifest(store, job_id) else []
 
 
 def _require_not_done(target: Target, job_id: str, finished: Sequence[dict[str, Any]]) -> None:
     """Raise if this job is a run of one that is committed."""
     store, path = target.store, manifest_path(job_id)
-    if _has_manifest(store, job_id):
+    if has_manifest(store, job_id):
         raise AlreadyCommittedError(parse_state(store.read(path), path))
     for manifest in finished if target.command else ():
         if manifest.get("command") == target.command and target.mode == "error":
@@ -340,7 +293,7 @@ def _require_not_done(target: Target, job_id: str, finished: Sequence[dict[str, 
 def _replaced(target: Target, live: set[str], job_id: str) -> tuple[str, ...]:
     """Return what the job replaces, or refuse a target that the mode does not allow."""
     store = target.store
-    if target.mode == "append":
+    if target.mode in {"append", "replace"}:
         return ()
     found = (each.path for each in store.list() if _is_content(each.path))
     if target.mode == "error":
@@ -378,7 +331,7 @@ def _foreign(store: ObjectStore, paths: Sequence[str]) -> list[str]:
 def _require_unchanged(target: Target, job_id: str, replaced: Sequence[str]) -> None:
     """Refuse to commit beside what another job, which took this one for dead, committed meanwhile."""
     store = target.store
-    if target.mode == "append":
+    if target.mode in {"append", "replace"}:
         return
     known = {*replaced, manifest_path(job_id)}
     for each in store.list(META):
@@ -392,79 +345,9 @@ def _require_unchanged(target: Target, job_id: str, replaced: Sequence[str]) -> 
                 )
 
 
-def _carry_out(store: ObjectStore, intent: _Intent, claim: Claim | None = None) -> None:
-    with ThreadPoolExecutor(_THREADS, thread_name_prefix="ddbio-commit") as pool:
-        for _ in pool.map(store.complete, intent.staged):
-            pass
-    if claim is not None:
-        claim.require()
-    store.delete(intent.replaced)
-    for each in intent.objects:
-        store.put(each.path, each.text.encode())
-    path, text = manifest_path(intent.job_id), format_state(intent.manifest)
-    # Another process that repairs this job writes the same bytes.
-    if not store.put_if_absent(path, text) and store.read(path) != text:
-        raise TargetError(f"{store.uri}/{path} belongs to another job: job ids must be unique", store.uri)
-
-
-def _finish(store: ObjectStore, intent: _Intent, *, keeps_claim: bool = False) -> None:
-    if not _has_manifest(store, intent.job_id):
-        try:
-            _carry_out(store, intent)
-        except NotFoundError:
-            _roll_back(store, intent)
-    _tidy(store, intent, keeps_claim=keeps_claim)
-
-
-def _undo(store: ObjectStore, intent: _Intent) -> None:
-    """Roll a commit back, or finish it if it has deleted what it replaces."""
-    there = {each.path for each in store.list()} if intent.replaced else set()
-    if _has_manifest(store, intent.job_id) or not there.issuperset(intent.replaced):
-        _finish(store, intent)
-    else:
-        _roll_back(store, intent)
-        _tidy(store, intent)
-
-
-def _roll_back(store: ObjectStore, intent: _Intent) -> None:
-    store.abort(intent.job_id)
-    store.delete([each.path for each in intent.staged])
-    replaced = set(intent.replaced)
-    store.delete([each.path for each in intent.objects if each.path not in replaced])
-
-
-def _tidy(store: ObjectStore, intent: _Intent, *, keeps_claim: bool = False) -> None:
-    # The intent first: without a claim any job may repair it.
-    store.delete([intent.path])
-    if not keeps_claim:
-        store.delete([claim_path(intent.job_id)])
-    # Attempts that lost or died staged files that nobody committed.
-    store.abort(intent.job_id)
-
-
 def list_manifests(store: ObjectStore) -> list[StoredObject]:
     """Return the manifests of the jobs that are committed to a target."""
     return [each for each in store.list(META) if is_manifest(each.path)]
-
-
-def _has_manifest(store: ObjectStore, job_id: str) -> bool:
-    path = manifest_path(job_id)
-    return any(each.path == path for each in store.list(path))
-
-
-def _read_intent(store: ObjectStore, path: str) -> _Intent | None:
-    try:
-        state = parse_state(store.read(path), path)
-    except NotFoundError:
-        # Gone in between: its job has just finished.
-        return None
-    return _Intent(
-        job_id=state["job_id"],
-        staged=tuple(StagedFile(**each) for each in state["staged"]),
-        replaced=tuple(state["replaced"]),
-        manifest=state["manifest"],
-        objects=tuple(SmallObject(**each) for each in state.get("objects", [])),
-    )
 
 
 def _is_old(text: str, job_id: str) -> bool:

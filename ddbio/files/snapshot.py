@@ -7,11 +7,13 @@ pointer, and the version it moves. A snapshot names all live files: a reader nee
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
-from ddbio.core.snapshot import LiveFile, Snapshot, parse_snapshot, sorted_files
+from ddbio.core.snapshot import LiveFile, Snapshot, format_snapshot, parse_snapshot, sorted_files
 from ddbio.core.staged import job_of
-from ddbio.errors import NotFoundError
+from ddbio.errors import NotFoundError, TargetError
 from ddbio.files.formats import is_row_file
 from ddbio.files.meta import (
     META,
@@ -27,9 +29,10 @@ from ddbio.files.meta import (
 from ddbio.files.paths import hive_partition
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from ddbio.core.staged import StoredObject
+    from ddbio.files.claim import WriteMode
     from ddbio.files.object_store import ObjectStore
 
 _THREADS = 16
@@ -50,10 +53,8 @@ def live_files(store: ObjectStore, version: int | None = None) -> Snapshot:
         return read_snapshot(store, version)
     while True:
         found = list(store.list(META))
-        if newest := max(versions(found), default=0):
-            return read_snapshot(store, newest)
-        if manifests := [each.path for each in found if is_manifest(each.path)]:
-            return Snapshot(0, _of_manifests(store, manifests))
+        if versions(found) or any(is_manifest(each.path) for each in found):
+            return _committed(store, found)
         listed = [each for each in store.list() if is_row_file(each.path)]
         after = list(store.list(META))
         # A job may have committed meanwhile: then some of its files may be missing in the listing.
@@ -89,6 +90,100 @@ def read_history(store: ObjectStore) -> list[Snapshot]:
     found = versions(store.list(SNAPSHOTS))
     with ThreadPoolExecutor(_THREADS, thread_name_prefix="ddbio-snapshots") as pool:
         return list(pool.map(lambda version: read_snapshot(store, version), found))
+
+
+class ConflictError(TargetError):
+    """Raised if other jobs changed what a commit would replace; running the job again plans anew."""
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """Say how a commit changes the live files, beside adding its own.
+
+    Attributes
+    ----------
+    mode
+        The job's mode: appended files meet any others, all other modes exclude each other.
+    operation
+        What history calls the job.
+    removed
+        Paths that are live no more.
+    base_version
+        The version when the commit began.
+    """
+
+    mode: WriteMode
+    operation: str
+    removed: tuple[str, ...]
+    base_version: int
+
+
+def change_of(store: ObjectStore, mode: WriteMode, operation: str, replaced: Sequence[str]) -> Change:
+    """Return the change that a commit which begins now makes."""
+    removed, base = tuple(replaced), max(versions(store.list(SNAPSHOTS)), default=0)
+    if mode == "error" and base:
+        # The target was empty: somebody deleted what the last snapshot names.
+        there = {each.path for each in store.list()}
+        removed = tuple(sorted(read_snapshot(store, base).paths - there))
+    return Change(mode, operation, removed, base)
+
+
+def is_recorded(store: ObjectStore, change: Change, job_id: str) -> bool:
+    """Return whether a job's commit has written its snapshot."""
+    return any(each.job_id == job_id for each in _since(store, change, store.list(SNAPSHOTS)))
+
+
+def record(store: ObjectStore, change: Change, manifest: Mapping[str, Any]) -> None:
+    """Write the snapshot of a commit; do nothing if another process, which mends the job, did.
+
+    Parameters
+    ----------
+    manifest
+        The job's manifest, which names the files that it adds.
+
+    Raises
+    ------
+    ConflictError
+        If a job that excludes this one changed the target since the commit began, or a file to be replaced is gone.
+    """
+    job = manifest["job_id"], change.operation, manifest["created_at"]
+    added = [LiveFile.from_dict(each) for each in manifest["files"]]
+    while True:
+        found = list(store.list(META))
+        since = _since(store, change, found)
+        if any(each.job_id == manifest["job_id"] for each in since):
+            return
+        base = since[-1] if since else _committed(store, found)
+        if not base.version and change.mode == "replace":
+            # Files of others that are listed may be replaced, too.
+            base = live_files(store)
+        rivals = [] if change.mode == "append" else [each for each in since if each.operation != "append"]
+        gone = set(change.removed) - base.paths if change.mode == "replace" else set()
+        if rivals or gone:
+            by = f"job {rivals[-1].job_id} ({rivals[-1].operation})" if rivals else f"another job ({min(gone)} is gone)"
+            raise ConflictError(
+                f"{store.uri} was changed meanwhile by {by}: nothing of this job was committed; run it again", store.uri
+            )
+        made = base.changed(job, added, change.removed)
+        if store.put_if_absent(snapshot_path(made.version), format_snapshot(made)):
+            return
+
+
+def _since(store: ObjectStore, change: Change, found: Iterable[StoredObject]) -> list[Snapshot]:
+    """Return the versions, among some objects, that were committed since a commit began."""
+    since = []
+    for version in versions(found):
+        # A vacuum may have removed it just now; never the newest.
+        with suppress(NotFoundError):
+            since += [read_snapshot(store, version)] if version > change.base_version else []
+    return since
+
+
+def _committed(store: ObjectStore, found: Sequence[StoredObject]) -> Snapshot:
+    """Return what jobs have committed; files of others that are listed are no part of it."""
+    if newest := max(versions(found), default=0):
+        return read_snapshot(store, newest)
+    return Snapshot(0, _of_manifests(store, [each.path for each in found if is_manifest(each.path)]))
 
 
 def _of_manifests(store: ObjectStore, paths: Sequence[str]) -> tuple[LiveFile, ...]:

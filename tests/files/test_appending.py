@@ -11,7 +11,8 @@ from ddbio.core.schema.file import schema_to_json
 from ddbio.core.staged import FileNaming
 from ddbio.errors import TargetError
 from ddbio.files.appending import require_same_types
-from ddbio.files.commit import CommitInfo, Target, commit, prepare
+from ddbio.files.commit import Target, commit, prepare
+from ddbio.files.committer import CommitInfo
 from ddbio.files.local_store import LocalStore
 from ddbio.files.rolling_writer import FileOptions, RollingWriter
 

@@ -14,8 +14,10 @@ import pytest
 
 from ddbio.core.staged import FileNaming, StagedFile, StoredObject
 from ddbio.errors import NotFoundError, TargetError
-from ddbio.files.commit import CommitInfo, Target, abort, commit, prepare
-from ddbio.files.meta import META, is_claim, manifest_path
+from ddbio.files.commit import Target, abort, commit, prepare
+from ddbio.files.committer import CommitInfo
+from ddbio.files.meta import META, is_claim, manifest_path, version_at
+from ddbio.files.snapshot import live_files
 
 INFO = CommitInfo(created_at="2025-01-02T03:04:05Z", source={}, schema="{}")
 TENTHS = range(10)
@@ -219,7 +221,7 @@ class Jobs:
         last = Target(store=self.store, mode="append", lease_seconds=0)
         prepare(last, "last")
         abort(self.store, "last")
-        return set(self.store.world["objects"])
+        return {path for path in self.store.world["objects"] if version_at(path) is None}
 
     def check(self):
         """Check what holds whatever happened; return the numbers of the jobs whose files are there.
@@ -230,6 +232,7 @@ class Jobs:
         shown = {number for number in range(len(self.modes)) if manifest_path(f"job{number}") in left}
         files = {FileNaming(f"job{number}", task).path(0, "parquet") for number in shown for task in (0, 1)}
         assert left == files | {manifest_path(f"job{number}") for number in shown}
+        assert live_files(self.store).paths == files
         for number in self.committed - shown:
             by = [each for each, paths in self.replaced.items() if manifest_path(f"job{number}") in paths]
             assert any(self.modes[each] == "overwrite" for each in by)

@@ -5,7 +5,8 @@ import pytest
 from ddbio.core.snapshot import LiveFile, Snapshot, format_snapshot, parse_snapshot
 from ddbio.core.staged import FileNaming
 from ddbio.errors import NotFoundError, TargetError
-from ddbio.files.commit import CommitInfo, Target, commit, prepare
+from ddbio.files.commit import Target, commit, prepare
+from ddbio.files.committer import CommitInfo
 from ddbio.files.meta import claim_path, snapshot_path
 from ddbio.files.snapshot import live_files, read_history
 

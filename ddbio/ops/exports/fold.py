@@ -15,7 +15,7 @@ from ddbio.core.schema.arrow import normalize_schema
 from ddbio.core.schema.file import schema_to_json
 from ddbio.engine import cluster_of, open_engine
 from ddbio.errors import ExportIncompleteError
-from ddbio.files import commit
+from ddbio.files import committer
 from ddbio.ops.exports.fold_tasks import (
     BucketsTask,
     ChangesTask,
@@ -180,7 +180,7 @@ def fold_to_files(
     protect_sources(staging.store, options.mode, sources.folders)
     try:
         # An engine raises only after its tasks have ended.
-        with commit.publishing(target_of(options, staging.store), staging.job_id) as complete:
+        with committer.publishing(target_of(options, staging.store), staging.job_id) as complete:
             require_same_types(options, staging.store, sources.columns.rows)
             cpu_planned = clock.cpu_seconds()
             with contextlib.closing(open_engine(engine_name(options), master=master, conf=conf)) as engine:
@@ -190,7 +190,7 @@ def fold_to_files(
                 report = job.report(files, counts, clock.seconds(), cpu_planned + engine.cpu_seconds())
                 complete(files, job.facts(report))
                 cpu_seconds = round(cpu_planned + engine.cpu_seconds(), 3)
-    except commit.AlreadyCommittedError as done:
+    except committer.AlreadyCommittedError as done:
         return committed_report(ExportFoldReport, done)
     return dataclasses.replace(report, seconds=round(clock.seconds(), 3), cpu_seconds=cpu_seconds)
 
@@ -314,10 +314,10 @@ class _Job:
         reads = export_tasks(sources.full, sources.columns, sources.options, usual, sizes)
         return [ItemsTask(read, sources.keys, spill, self.staging) for read in reads]
 
-    def facts(self, report: ExportFoldReport) -> commit.CommitInfo:
+    def facts(self, report: ExportFoldReport) -> committer.CommitInfo:
         summary = self.sources.full.summary
         names = ("export_arn", "table_arn", "table_id", "export_time")
-        return commit.CommitInfo(
+        return committer.CommitInfo(
             created_at=datetime.now(UTC).isoformat(timespec="seconds"),
             source={
                 **{name: getattr(summary, name) for name in names},

@@ -16,7 +16,7 @@ from ddbio.core.job_outline import JobOutline
 from ddbio.core.schema.arrow import normalize_schema
 from ddbio.core.schema.file import schema_to_json
 from ddbio.engine import LocalEngine, available_cores, cluster_of, open_engine, running_spark_parallelism
-from ddbio.files import commit
+from ddbio.files import committer
 from ddbio.ops.exports.source import open_export
 from ddbio.ops.exports.tasks import (
     ExportFilesTask,
@@ -254,7 +254,7 @@ def read_export_to_files(
     protect_sources(staging.store, options.mode, source.folders)
     try:
         # An engine raises only after its tasks have ended.
-        with commit.publishing(target_of(options, staging.store), staging.job_id) as complete:
+        with committer.publishing(target_of(options, staging.store), staging.job_id) as complete:
             require_same_types(options, staging.store, job.columns.rows)
             cpu_planned = clock.cpu_seconds()
             with closing(open_engine(engine_name(options), master=master, conf=conf)) as engine:
@@ -263,7 +263,7 @@ def read_export_to_files(
                 report = job.report(engine.name, results, files, clock.seconds(), cpu_planned + engine.cpu_seconds())
                 complete(files, job.facts(report))
                 cpu_seconds = round(cpu_planned + engine.cpu_seconds(), 3)
-    except commit.AlreadyCommittedError as done:
+    except committer.AlreadyCommittedError as done:
         return committed_report(ExportReadReport, done)
     return dataclasses.replace(report, seconds=round(clock.seconds(), 3), cpu_seconds=cpu_seconds)
 
@@ -284,10 +284,10 @@ class _Job:
         with nullcontext() if watch is None else watch.running(plan, budget):
             return engine.run(write_export_task, tasks, budget)
 
-    def facts(self, report: ExportReadReport) -> commit.CommitInfo:
+    def facts(self, report: ExportReadReport) -> committer.CommitInfo:
         summary = self.source.summary
         names = ("export_arn", "table_arn", "table_id", "kind", "export_time", "from_time", "to_time", "filtered")
-        return commit.CommitInfo(
+        return committer.CommitInfo(
             created_at=datetime.now(UTC).isoformat(timespec="seconds"),
             source={name: getattr(summary, name) for name in names},
             schema=schema_to_json(normalize_schema(self.columns.rows)),

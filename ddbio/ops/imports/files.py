@@ -21,7 +21,7 @@ from ddbio.core.kernel.arrays import take_rows
 from ddbio.core.kernel.encode.encoder import PIECE_BYTES
 from ddbio.core.staged import FileNaming
 from ddbio.errors import EncodeError, OptionError
-from ddbio.files import commit
+from ddbio.files import committer
 from ddbio.files.line_writers import ImportObjectWriter, LineBuffer, LineCounter
 from ddbio.files.row_files import RowFiles
 from ddbio.ops.job.report import Clock, FileReport, Report, file_reports
@@ -179,7 +179,7 @@ def _write(batches: Iterable[pa.RecordBatch], key: Key, options: ImportFilesOpti
     clock = Clock()
     store, job_id = open_store(options.dest, options), options.job_id or new_job_id()
     try:
-        with commit.publishing(target_of(options, store), job_id) as complete:
+        with committer.publishing(target_of(options, store), job_id) as complete:
             writer = ImportObjectWriter(
                 store, FOLDER, FileNaming(job_id, 0), _ENDINGS[options.format], options.compression
             )
@@ -191,7 +191,7 @@ def _write(batches: Iterable[pa.RecordBatch], key: Key, options: ImportFilesOpti
                 raise
             report = _report(buffer, options, job_id, clock, staged)
             complete(staged, _facts(report, source))
-    except commit.AlreadyCommittedError as done:
+    except committer.AlreadyCommittedError as done:
         return committed_report(ImportFilesReport, done)
     return report
 
@@ -230,10 +230,10 @@ def _report(
     )
 
 
-def _facts(report: ImportFilesReport, source: str) -> commit.CommitInfo:
+def _facts(report: ImportFilesReport, source: str) -> committer.CommitInfo:
     names = ("key", "format", "compression", "delimiter", "gsi", "condition", "items", "json_bytes", "digest")
     settings: dict[str, Any] = {name: getattr(report, name) for name in names}
-    return commit.CommitInfo(
+    return committer.CommitInfo(
         created_at=datetime.now(UTC).isoformat(timespec="seconds"),
         source={"rows": source, "import": settings},
         schema="",

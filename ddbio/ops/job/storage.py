@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from ddbio.files.claim import WriteMode
-    from ddbio.files.commit import AlreadyCommittedError
+    from ddbio.files.committer import AlreadyCommittedError
     from ddbio.files.object_store import ObjectStore
     from ddbio.options import ConnectionOptions, FilesOptions, ImportFilesOptions
 

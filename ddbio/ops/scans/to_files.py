@@ -18,7 +18,7 @@ from ddbio.core.schema.file import schema_to_json
 from ddbio.core.staged import FileNaming, SmallObject
 from ddbio.engine import cluster_of, open_engine
 from ddbio.errors import DecodeError
-from ddbio.files import commit
+from ddbio.files import committer
 from ddbio.files.line_writers import RollingGzipWriter
 from ddbio.ops.job.report import Clock, ScanReport, file_reports, misfit_reports
 from ddbio.ops.job.storage import committed_report, open_staging, require_same_types, require_shared, target_of
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from ddbio.core.rescue import MisfitLog
     from ddbio.core.staged import StagedFile
     from ddbio.core.table_description import TableDescription
+    from ddbio.files.committer import Publish
     from ddbio.ops.job.storage import Staging
     from ddbio.options import ScanToFilesOptions
 
@@ -88,9 +89,9 @@ def scan_to_files(
     staging = open_staging(options, keys=[name for name, _ in table.key_types])
     try:
         # An engine raises only after its tasks have ended.
-        with commit.publishing(target_of(options, staging.store), staging.job_id) as publish:
+        with committer.publishing(target_of(options, staging.store), staging.job_id) as publish:
             return _run(_Job(options, table, staging), publish, clock, _Settings(master, conf, watch or Unwatched()))
-    except commit.AlreadyCommittedError as done:
+    except committer.AlreadyCommittedError as done:
         return committed_report(ScanReport, done)
 
 
@@ -110,8 +111,8 @@ class _Job:
     def tasks(self, plan: ScanPlan) -> list[FilesTask]:
         return [FilesTask(scan, self.staging) for scan in scan_tasks(plan, self.options, self.table)]
 
-    def commit_info(self, plan: ScanPlan, report: ScanReport, objects: tuple[SmallObject, ...]) -> commit.CommitInfo:
-        return commit.CommitInfo(
+    def commit_info(self, plan: ScanPlan, report: ScanReport, objects: tuple[SmallObject, ...]) -> committer.CommitInfo:
+        return committer.CommitInfo(
             created_at=datetime.now(UTC).isoformat(timespec="seconds"),
             source={
                 "table_arn": self.table.arn,
@@ -134,7 +135,7 @@ class _Settings:
     watch: Watch
 
 
-def _run(job: _Job, publish: commit.Publish, clock: Clock, settings: _Settings) -> ScanReport:
+def _run(job: _Job, publish: Publish, clock: Clock, settings: _Settings) -> ScanReport:
     options, staging = job.options, job.staging
     budget = LocalBudget(budget_of(job.table, options), job=f"scan of {job.table.name}")
     began_at = datetime.now(UTC)
