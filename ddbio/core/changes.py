@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
     from typing_extensions import Buffer
 
-    from ddbio.core.kernel.decode.output import Assembly
     from ddbio.core.rescue import Misfit, MisfitLog, OnMisfit
     from ddbio.core.text.framing import Framing
 
@@ -115,12 +114,13 @@ class _ChangeLoops(KernelDecoder):
             node: RowBuilder(each, keep_nulls=self._keep_nulls, above=f"{_IMAGES[node]}.", drop=drop)
             for node, each in schemas.items()
         }
+        self._without_rescue = pa.schema(columns[:-1])
         self._prepare(pa.schema(columns), plan_change_nodes(images), rows)
 
-    def _arrays(self, assembly: Assembly) -> list[Any]:
-        write_time, keys, new_image, old_image, deleted = super()._arrays(assembly)
-        operation = pc.if_else(deleted, DELETE, PUT)
-        return [write_time, operation, keys, new_image, old_image]
+    def _columns(self, scanned: pa.RecordBatch) -> pa.RecordBatch:
+        write_time, keys, new_image, old_image, deleted = scanned.columns
+        columns = [write_time, pc.if_else(deleted, DELETE, PUT), keys, new_image, old_image]
+        return pa.RecordBatch.from_arrays(columns, schema=self._without_rescue)
 
     def _decode_plainly(self, body: bytes, framing: Framing, log: MisfitLog) -> pa.RecordBatch:
         del framing

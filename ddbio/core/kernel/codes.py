@@ -24,7 +24,7 @@ MISFITS: Final = 6
 INSTANCE: Final = 7
 NAMES: Final = 8
 SPACE: Final = 9
-SAVED_MISFITS: Final = 10
+OUTPUT_BYTES: Final = 10
 N_NODES: Final = 11
 LOOKUP_MASK: Final = 12
 NAMES_MASK: Final = 13
@@ -35,8 +35,7 @@ CHANGE_INSTANCE: Final = 17
 AROUND: Final = 18
 TIME: Final = 19
 TIME_POWER: Final = 20
-NEEDS_CANONICAL_JSON: Final = 21
-STATE_LENGTH: Final = 22
+STATE_LENGTH: Final = 21
 
 FRAMINGS: Final = {"items": 0, "export": 1, "page": 2, "changes": 3}
 ITEMS, EXPORT, PAGE, CHANGES = 0, 1, 2, 3
@@ -57,11 +56,11 @@ TEXT, NUMBER_TEXT, INTEGER, DECIMAL, BOOLEAN, BINARY, JSON, NOTHING = 4, 5, 6, 7
 
 # The columns of the misfit list.
 MISFIT_ROW, MISFIT_NODE, MISFIT_NAME, MISFIT_NAME_LENGTH, MISFIT_START, MISFIT_STOP = range(6)
-MISFIT_KIND, MISFIT_IS_COMPACT = 6, 7
+MISFIT_KIND = 6
 MISFIT_WIDTH: Final = 8
 
-# Why a value is in the misfit list; JSON_TO_CANONICALISE is no misfit: a value whose JSON text is not compact.
-FITS, IS_UNKNOWN, IS_OTHER_TYPE, IS_UNFIT, IS_NULL, JSON_TO_CANONICALISE = range(6)
+# Why a value is in the misfit list.
+FITS, IS_UNKNOWN, IS_OTHER_TYPE, IS_UNFIT, IS_NULL = range(5)
 
 # What the stack holds of an open container.
 FRAME_CONTEXT, FRAME_INDEX, FRAME_INSTANCE, FRAME_LAST, FRAME_FIRST = range(5)
@@ -69,9 +68,10 @@ FRAME_WIDTH: Final = 6
 
 MAX_SKIPPED_DEPTH: Final = 64
 
-# What the plan of the output knows of a node: entries, valid entries, places and sizes in the output in bytes.
-PLAN_LENGTH, PLAN_VALID, PLAN_BITS, PLAN_FIRST, PLAN_SECOND, PLAN_BYTES = range(6)
-PLAN_WIDTH: Final = 6
+# What the plan of the output knows of a node: entries, those that are null, places and sizes of its buffers in bytes.
+PLAN_LENGTH, PLAN_NULLS, PLAN_BITS, PLAN_BITS_BYTES, PLAN_FIRST, PLAN_FIRST_BYTES = range(6)
+PLAN_SECOND, PLAN_SECOND_BYTES = 6, 7
+PLAN_WIDTH: Final = 8
 
 # How far the values of a block are stored, and how much of each array is used.
 STORED_NODE, STORED_RUNS, STORED_INDICES, STORED_WORDS = range(4)

@@ -34,7 +34,7 @@ from ddbio.core.kernel.codes import (
 from ddbio.core.kernel.jit import inner
 from ddbio.core.kernel.memory import load64, out_of_line, peek, poke
 from ddbio.core.kernel.number import MINUS, NINE, POINT, ZERO, parse_number
-from ddbio.core.kernel.text import BACKSLASH, QUOTE, hash_text, read_text, skip_blank
+from ddbio.core.kernel.text import QUOTE, hash_text, read_text, skip_blank
 
 COMMA, COLON = ord(","), ord(":")
 OPEN_OBJECT, CLOSE_OBJECT, OPEN_ARRAY, CLOSE_ARRAY = ord("{"), ord("}"), ord("["), ord("]")
@@ -281,21 +281,6 @@ def skip_value(data: Any, place: int, names: Any, levels: Any, digits: Any, stat
             if place < 0:
                 return place
             depth -= has_ended
-
-
-@inner
-def is_compact(data: Any, place: int, stop: int) -> Any:
-    """Return whether JSON has no white space between tokens and no escape: whether it is canonical already."""
-    out_of_line()
-    inside = False
-    while place < stop:
-        byte = peek(data, place)
-        if byte == QUOTE:
-            inside = not inside
-        elif byte == BACKSLASH or (not inside and byte <= _LAST_BLANK):
-            return False
-        place += 1
-    return True
 
 
 _NULL = int.from_bytes(b"null", "little")

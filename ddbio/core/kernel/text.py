@@ -21,6 +21,12 @@ _ESCAPES = np.zeros(128, dtype=np.uint8)
 for _letter, _meant in zip(b'"\\/bfnrt', b'"\\/\b\f\n\r\t', strict=True):
     _ESCAPES[_letter] = _meant
 _UNICODE = ord("u")
+# What stands behind the backslash for a byte that JSON must escape.
+_LETTERS = np.zeros(256, dtype=np.uint8)
+_LETTERS[:32] = _UNICODE
+for _letter, _meant in zip(b'"\\bfnrt', b'"\\\b\f\n\r\t', strict=True):
+    _LETTERS[_meant] = _letter
+_HEXADECIMAL = np.frombuffer(b"0123456789abcdef", np.uint8)
 _LONGEST_STEP = 40
 _WORD_BYTES = 8
 _MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)
@@ -113,6 +119,73 @@ def _unescape(data: Any, place: int, target: int) -> Any:
 
 
 @inner
+def canonical_json(data: Any, place: int, stop: int, state: Any) -> Any:
+    """Return where JSON text without white space between tokens and needless escapes begins and stops.
+
+    It is the text itself if it has neither; else it is written to the space before the data. The text must be JSON; the
+    stop is a negative status if there is no space.
+    """
+    if _is_canonical(data, place, stop):
+        return place, stop
+    return _write_canonical(data, place, stop, state)
+
+
+@inner
+def _is_canonical(data: Any, place: int, stop: int) -> Any:
+    inside = False
+    while place < stop:
+        byte = peek(data, place)
+        if byte == QUOTE:
+            inside = not inside
+        elif byte == BACKSLASH or (not inside and byte <= _SPACE):
+            return False
+        place += 1
+    return True
+
+
+@inner
+def _write_canonical(data: Any, place: int, stop: int, state: Any) -> Any:
+    out_of_line()
+    # No form of a character is shorter than the one that is written.
+    start = at = state[UNESCAPED]
+    if start + stop - place + PAD > state[UNESCAPED_END]:
+        return 0, -GROW_UNESCAPED
+    inside = False
+    while place < stop:
+        byte = peek(data, place)
+        if byte == BACKSLASH:
+            place, after = _unescape(data, place + 1, at)
+            at = _escape(data, at) if after == at + 1 else after
+            continue
+        if byte == QUOTE:
+            inside = not inside
+        if inside or byte > _SPACE:
+            poke(data, at, byte)
+            at += 1
+        place += 1
+    state[UNESCAPED] = at
+    return start, at
+
+
+@inner
+def _escape(data: Any, at: int) -> Any:
+    """Write the byte at ``at`` as JSON has it within a text; return the place after it."""
+    byte = peek(data, at)
+    letter = _LETTERS[byte]
+    if letter == 0:
+        return at + 1
+    poke(data, at, BACKSLASH)
+    poke(data, at + 1, letter)
+    if letter != _UNICODE:
+        return at + 2
+    poke(data, at + 2, _HEXADECIMAL[0])
+    poke(data, at + 3, _HEXADECIMAL[0])
+    poke(data, at + 4, _HEXADECIMAL[byte >> 4])
+    poke(data, at + 5, _HEXADECIMAL[byte & 15])
+    return at + 6
+
+
+@inner
 def _hexadecimal(data: Any, place: int) -> Any:
     code = 0
     for index in range(place, place + 4):
@@ -194,6 +267,13 @@ def is_utf8(body: bytes | memoryview | npt.NDArray[np.uint8]) -> bool:
     return bool(check_utf8(data, np.zeros(PAD + _STEP, np.uint8)))
 
 
+def copy_utf8(body: bytes | memoryview | npt.NDArray[np.uint8], target: npt.NDArray[np.uint8], at: int) -> bool:
+    """Copy the bytes to a place in ``target``; return whether they are UTF-8: if not, not all may be copied."""
+    data = np.frombuffer(body, np.uint8)
+    data.flags.writeable = False
+    return bool(check_and_copy_utf8(data, np.zeros(PAD + _STEP, np.uint8), target, at))
+
+
 @loop
 def check_utf8(data: Any, edge: Any) -> Any:
     """Return whether ``data`` is UTF-8.
@@ -203,16 +283,35 @@ def check_utf8(data: Any, edge: Any) -> Any:
     edge
         Zeros, of which the first and the last bytes of the data take some: nothing is read outside of both.
     """
+    return _check_utf8(data, edge, None, 0)
+
+
+@loop
+def check_and_copy_utf8(data: Any, edge: Any, target: Any, at: int) -> Any:
+    """Copy ``data`` to a place in ``target`` while it is UTF-8; return whether all of it is."""
+    return _check_utf8(data, edge, target, at)
+
+
+@inner
+def _check_utf8(data: Any, edge: Any, target: Any, at: int) -> Any:
+    """Check, and copy if ``target`` is not None."""
     length = len(data)
     place = min(length, _STEP)
     for index in range(place):
         edge[_BEFORE + index] = data[index]
+        if target is not None:
+            poke(target, at + index, data[index])
     if not is_utf8_32(edge, _BEFORE):
         return False
     while place + _STEP <= length:
+        if target is not None:
+            copy32(target, at + place, data, place)
         if not is_ascii35(data, place) and not is_utf8_32(data, place):
             return False
         place += _STEP
+    if target is not None:
+        for index in range(place, length):
+            poke(target, at + index, data[index])
     # At least one zero follows the data, which goes on with no character.
     for index in range(_BEFORE + _STEP):
         at = place - _BEFORE + index

@@ -27,6 +27,7 @@ NOT_ITEMS = "these are changes of items, not items: decode them by ChangeDecoder
 # https://docs.aws.amazon.com/amazondynamodb/latest/APIReference/API_Scan.html#API_Scan_ResponseSyntax
 _RESPONSE = re.compile(rb'\s*\{\s*"(?:ConsumedCapacity|Count|Items|LastEvaluatedKey|ScannedCount)"')
 
+_OPEN = ord("{")
 _HEAD_BYTES = 1 << 12
 # The first document of any other framing has one of these names, or letters written as escapes.
 _OF_OTHER_FRAMES = (b'"Item', b'"Count"', b'"Records"', b'"dynamodb"', b'"Metadata"', b"\\u")
@@ -61,7 +62,7 @@ def _begins_with_item(body: bytes | memoryview) -> bool:
     head = bytes(body[:_HEAD_BYTES])
     # No document has this inside: objects are separated by commas, and strings hold no line end.
     end = head.find(b"}\n{")
-    return head[:1] == b"{" and end > 0 and not any(head.find(each, 0, end) >= 0 for each in _OF_OTHER_FRAMES)
+    return end > 0 and head[0] == _OPEN and not any(map(head[:end].__contains__, _OF_OTHER_FRAMES))
 
 
 def framed_items(data: Buffer) -> tuple[bytes | memoryview, Framing]:

@@ -38,6 +38,7 @@ class UnpaddedScratch(scratch.Scratch):
         data[4096:] = np.frombuffer(piece, np.uint8)
         self.origin = 4096
         self._work = self._work._replace(data=data)
+        return True
 
 
 def decode_changes(generator: Generator, schema: pa.Schema) -> int:

@@ -44,3 +44,21 @@ def test_a_row_without_a_misfit_has_no_text():
     assert dropping.decode(body, "items").column("_rescue").to_pylist() == texts
     dropping = KernelDecoder(SCHEMA, on_misfit="drop", drop=["b", "c"])
     assert dropping.decode(body, "items").column("_rescue").null_count == 6
+
+
+@pytest.mark.parametrize("spell", ["json", "all escaped", "spaced"])
+def test_json_in_any_spelling_is_written_in_the_canonical_one(spell):
+    """White space goes and escapes are those that are needed, in JSON columns and in the rescue column alike."""
+    text = "".join(map(chr, [*range(0x100), 0x7FF, 0x800, 0xD7FF, 0xFFFF, 0x10000, 0x10FFFF]))
+    value = {"M": {text: {"L": [{"S": text}, {"BOOL": True}, {"NS": ["1"]}, {"M": {}}]}, "/": {"S": "\\\\u0041/"}}}
+    item = json.dumps({"j": value, "unknown": value, "z": {"S": "a"}})
+    if spell == "all escaped":
+        codes = (text[place : place + 1].encode("utf-16-be").hex() for place in range(len(text)))
+        escaped = "".join(f"\\u{code[:4]}" + (f"\\u{code[4:]}" if code[4:] else "") for code in codes)
+        item = item.replace(json.dumps(text)[1:-1], escaped).replace('"/"', '"\\/"')
+    if spell == "spaced":
+        item = json.dumps(json.loads(item), indent="\t", ensure_ascii=False).replace("\n", " \n\r\t ")
+    schema = pa.schema([pa.field("j", pa.string(), metadata={"ddb:type": "JSON"}), ("z", pa.int64())])
+    body = item.encode()
+    assert json.loads(body)["j"] == value
+    assert_same(by_kernel(KernelDecoder(schema), body, "items"), by_reference(body, schema, "items"), body)

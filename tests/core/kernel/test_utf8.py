@@ -10,7 +10,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from ddbio.core.kernel.text import broken_texts, is_utf8
+from ddbio.core.kernel.text import broken_texts, copy_utf8, is_utf8
 
 # Both ends of every range of bytes that some table of UTF-8 tells apart.
 EDGES = [
@@ -59,10 +59,14 @@ def test_every_character_is_utf8():
 @example([b"x" * 32, "\U0001f600".encode()[:3], b"x" * 32])
 @example(["\U0001f600".encode() * 16, b"\x80"])
 def test_any_bytes_are_told_as_python_tells_them(pieces):
-    """Texts in all scripts and other bytes, of any length, are what Python finds."""
+    """Texts in all scripts and other bytes, of any length, are what Python finds, also while they are copied."""
     body = b"".join(pieces)
     assert is_utf8(body) == is_utf8_plainly(body)
     assert is_utf8(memoryview(b"\xff" + body)[1:]) == is_utf8_plainly(body)
+    target = np.full(len(body) + 2, 0xFF, np.uint8)
+    assert copy_utf8(body, target, 1) == is_utf8_plainly(body)
+    assert [target[0], target[-1]] == [0xFF, 0xFF]
+    assert target[1:-1].tobytes() == body or not is_utf8_plainly(body)
 
 
 @given(st.lists(st.one_of(st.none(), PIECES), max_size=8), st.integers(0, 3))

@@ -20,7 +20,7 @@ from guard import allocate_before_guard
 
 from ddbio.core.kernel.jit import CHECKED
 from ddbio.core.kernel.memory import is_utf8_32
-from ddbio.core.kernel.text import is_utf8
+from ddbio.core.kernel.text import copy_utf8, is_utf8
 
 IS_BROKEN = sys.argv[3:] == ["broken"]
 
@@ -40,6 +40,7 @@ def main() -> None:
         data = allocate_before_guard(len(body))
         data[:] = np.frombuffer(body, np.uint8)
         assert is_utf8(data.data) == (body.decode(errors="ignore").encode() == body)
+        copy_utf8(data.data, allocate_before_guard(len(body)), 0)
     if IS_BROKEN:
         overrun(allocate_before_guard(100))
     sys.stdout.write(f"checked: {CHECKED}\n")

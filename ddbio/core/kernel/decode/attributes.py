@@ -16,9 +16,7 @@ from ddbio.core.capacity import NULL_BYTES
 from ddbio.core.kernel.codes import (
     ERROR,
     GROW_MISFITS,
-    JSON_TO_CANONICALISE,
     LOOKUP_MASK,
-    MISFIT_IS_COMPACT,
     MISFIT_KIND,
     MISFIT_NAME,
     MISFIT_NAME_LENGTH,
@@ -29,14 +27,12 @@ from ddbio.core.kernel.codes import (
     MISFIT_WIDTH,
     MISFITS,
     MISFITS_END,
-    NEEDS_CANONICAL_JSON,
-    SAVED_MISFITS,
     SAVED_SIZE,
 )
 from ddbio.core.kernel.jit import inlined, inner
 from ddbio.core.kernel.memory import equal32, load64, out_of_line, peek, poke
-from ddbio.core.kernel.skip import COLON, OPEN_OBJECT, is_compact, remember_name, skip_value
-from ddbio.core.kernel.text import HASH_HIGH_BITS, QUOTE, hash_text, read_text, same_text, skip_blank
+from ddbio.core.kernel.skip import COLON, OPEN_OBJECT, remember_name, skip_value
+from ddbio.core.kernel.text import HASH_HIGH_BITS, QUOTE, canonical_json, hash_text, read_text, same_text, skip_blank
 
 _FOUR_BYTES = 0xFFFFFFFF
 _HIGH_BITS = np.uint64(HASH_HIGH_BITS)
@@ -143,16 +139,16 @@ def scan_key(work: Any, place: int, node: int, index: int, instance: int) -> Any
 
 @inner
 def scan_json(work: Any, start: int, node: int, index: int, slot: int) -> Any:
-    """Store the value at ``start`` as JSON text, and note it if it is not canonical; return the place after it."""
+    """Store the value at ``start`` as canonical JSON text; return the place after it."""
     out_of_line()
-    data = work.data
-    place = skip_value(data, start, work.seen_names, work.levels, work.digits, work.state)
+    place = skip_value(work.data, start, work.seen_names, work.levels, work.digits, work.state)
     if place < 0:
         return place
+    start, stop = canonical_json(work.data, start, place, work.state)
+    if stop < 0:
+        return stop
     poke(work.valid, peek(work.valid_place, node) + index, 1)
-    poke(work.values, slot, start << 32 | (place - start))
-    if not is_compact(data, start, place):
-        return put_misfit(work, index, node, 0, 0, start, JSON_TO_CANONICALISE)
+    poke(work.values, slot, start << 32 | (stop - start))
     return place
 
 
@@ -167,17 +163,16 @@ def put_misfit(work: Any, row: int, node: int, name: int, name_length: int, star
     entry = state[MISFITS] * MISFIT_WIDTH
     if entry == state[MISFITS_END]:
         return -GROW_MISFITS
+    start, stop = canonical_json(data, start, place, state)
+    if stop < 0:
+        return stop
     poke(misfits, entry + MISFIT_ROW, row)
     poke(misfits, entry + MISFIT_NODE, node)
     poke(misfits, entry + MISFIT_NAME, name)
     poke(misfits, entry + MISFIT_NAME_LENGTH, name_length)
     poke(misfits, entry + MISFIT_START, start)
-    poke(misfits, entry + MISFIT_STOP, place)
+    poke(misfits, entry + MISFIT_STOP, stop)
     poke(misfits, entry + MISFIT_KIND, kind)
-    plain = is_compact(data, start, place)
-    poke(misfits, entry + MISFIT_IS_COMPACT, plain)
-    if not plain:
-        state[NEEDS_CANONICAL_JSON] = 1
     state[MISFITS] += 1
     return place
 
@@ -194,8 +189,6 @@ def undo_attribute(tables: Any, work: Any, top: int, row: int) -> None:
             poke(work.valid, work.valid_place[node] + index, 0)
     for space in range(tables.first_space[top], tables.last_space[top]):
         work.count[space] = work.saved[space]
-    # Texts that were noted to be made compact, for slots that others will take.
-    work.state[MISFITS] = work.state[SAVED_MISFITS]
     poke(work.sizes, row, work.state[SAVED_SIZE])
 
 

@@ -6,7 +6,7 @@ What the loops refuse goes to the plain reference, which decides whether it is b
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 import pyarrow as pa
@@ -14,18 +14,18 @@ import pyarrow as pa
 from ddbio.core.capacity import item_size_bytes
 from ddbio.core.kernel import codes
 from ddbio.core.kernel.decode import scratch as scratch_module
+from ddbio.core.kernel.decode.assembly import Assembler
 from ddbio.core.kernel.decode.item_size import add_item_sizes
-from ddbio.core.kernel.decode.output import Assembly, fill_output, plan_output, row_texts
-from ddbio.core.kernel.decode.rescue import Rescuer, canonicalise_json
+from ddbio.core.kernel.decode.output import fill_output, row_texts
+from ddbio.core.kernel.decode.rescue import Rescuer
 from ddbio.core.kernel.decode.scan import scan, scan_changes
 from ddbio.core.kernel.decode.scratch import Block, Scratch, Work
 from ddbio.core.kernel.decode.sparse import SparseRows
 from ddbio.core.kernel.decode.tables import Node, compile_tables, plan_nodes
 from ddbio.core.kernel.memory import PAD
-from ddbio.core.kernel.text import is_utf8
 from ddbio.core.reference import RowBuilder
 from ddbio.core.rescue import Misfit, MisfitLog, OnMisfit
-from ddbio.core.schema.arrow import ITEM_BYTES_FIELD, ITEM_BYTES_NAME, normalize_schema
+from ddbio.core.schema.arrow import ITEM_BYTES_FIELD, ITEM_BYTES_NAME, RESCUE_FIELD, normalize_schema
 from ddbio.core.text.framing import Framing, bytes_of, checked_items
 from ddbio.errors import DecodeError, SchemaError
 
@@ -43,7 +43,7 @@ SLICE_BYTES = 4 << 20
 MAX_PIECE_BYTES = 1 << 30
 """Places in a piece and in the unescaped texts before it have 31 bits."""
 
-_WITHIN_RECORDS = -1
+_WITHIN_RECORDS, _NOT_UTF8 = -1, -2
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _BLANKS = b" \t\r\n"
 _ROWS_RATIO = 1.25
@@ -101,6 +101,7 @@ class KernelDecoder:
         self._scratch = Scratch(nodes)
         self._sparse = SparseRows(nodes, self._tables)
         self._plan = np.zeros(len(nodes) * codes.PLAN_WIDTH, np.int64)
+        self._assembler = Assembler(nodes[0].children)
         self._rows = rows
         self._rescuer = Rescuer(nodes, rows)
         self.log = MisfitLog()
@@ -144,7 +145,7 @@ class KernelDecoder:
     def _decode(self, data: Buffer, framing: Framing, *, in_one: bool) -> list[pa.RecordBatch]:
         body = bytes_of(data)
         log = MisfitLog()
-        batches = self._decode_all(body, framing, log, in_one=in_one) if is_utf8(body) else None
+        batches = self._decode_all(body, framing, log, in_one=in_one)
         if batches is None:
             log = MisfitLog()
             batches = [self._decode_plainly(bytes(body), framing, log)]
@@ -199,6 +200,8 @@ class KernelDecoder:
                 raise DecodeError(f"{stop - start} bytes in one piece: decode the data in several pieces")
             found, found_log = list[pa.RecordBatch](), MisfitLog()
             refused = self._decode_piece(memoryview(body)[start:stop], framing, found_log, found, in_one=in_one)
+            if refused == _NOT_UTF8:
+                return None
             if refused == _WITHIN_RECORDS:
                 if stop == len(body):
                     return None
@@ -231,10 +234,12 @@ class KernelDecoder:
     ) -> int | None:
         """Add the piece's batches; return None, or the place of the document that the loops refuse.
 
-        The place is negative within an array of records, where the start of a document cannot be found again.
+        The place is negative within an array of records, where the start of a document cannot be found again, and where
+        the piece is not UTF-8.
         """
         scratch, sparse = self._scratch, self._sparse
-        scratch.load(piece)
+        if not scratch.load(piece):
+            return _NOT_UTF8
         sparse.clear()
         first = block = Block()
         max_rows, is_refused = scratch.max_rows, False
@@ -277,12 +282,8 @@ class KernelDecoder:
 
     def _scan(self, work: Work, end: int, framing: Framing) -> int:
         loop = scan_changes if framing == "changes" else scan
-        status = int(loop(self._tables, work, end, codes.FRAMINGS[framing], self._keep_nulls))
-        if status not in {codes.DONE, codes.FULL}:
-            return status
-        if not canonicalise_json(work):
-            return codes.GROW_UNESCAPED
-        if self._with_sizes:
+        status = int(loop(self._tables, work, self._plan, end, codes.FRAMINGS[framing], self._keep_nulls))
+        if self._with_sizes and status in {codes.DONE, codes.FULL}:
             places = np.concatenate([[0], np.cumsum(work.count)])
             measured = int(add_item_sizes(self._tables, work, np.empty(places[-1], np.int64), places))
             return status if measured == codes.DONE else measured
@@ -290,14 +291,17 @@ class KernelDecoder:
 
     def _finish(self, work: Work, log: MisfitLog) -> pa.RecordBatch:
         n_rows = int(work.state[codes.ROWS])
-        output = scratch_module.allocate(plan_output(self._tables, work, self._plan) + PAD)
-        fill_output(self._tables, work, self._plan, output, output.view(np.int32), output.view(np.int64))
+        head_bytes = self._assembler.head_bytes
+        output = scratch_module.allocate(head_bytes + int(work.state[codes.OUTPUT_BYTES]) + PAD)
+        body = output[head_bytes:]
+        fill_output(self._tables.kind, work, self._plan, body, body.view(np.int32), body.view(np.int64))
         return self._assemble(output, work.sizes[:n_rows].copy(), self._rescued(work, log), n_rows)
 
     def _finish_sparse(self, work: Work, log: MisfitLog) -> pa.RecordBatch:
         sparse = self._sparse
-        output = scratch_module.allocate_zeros(sparse.plan(self._plan) + PAD)
-        sparse.fill(work, self._plan, output)
+        head_bytes = self._assembler.head_bytes
+        output = scratch_module.allocate_zeros(head_bytes + sparse.plan(self._plan) + PAD)
+        sparse.fill(work, self._plan, output[head_bytes:])
         log.merge(sparse.log)
         batch = self._assemble(output, np.concatenate(sparse.sizes), sparse.texts, sparse.n_rows)
         sparse.clear()
@@ -306,16 +310,17 @@ class KernelDecoder:
     def _assemble(
         self, output: npt.NDArray[np.uint8], sizes: npt.NDArray[np.int64], texts: Sequence[RowTexts], n_rows: int
     ) -> pa.RecordBatch:
-        arrays = self._arrays(Assembly(self._plan, pa.py_buffer(output.data)))
+        batch = self._columns(self._assembler.batch(output, self._plan, n_rows))
         if self._with_sizes:
-            arrays.append(pa.array(sizes))
-        return pa.RecordBatch.from_arrays([*arrays, row_texts(texts, n_rows)], schema=self.schema)
+            batch = batch.append_column(ITEM_BYTES_FIELD, pa.array(sizes))
+        return batch.append_column(RESCUE_FIELD, row_texts(texts, n_rows))
 
     def _rescued(self, work: Work, log: MisfitLog) -> list[RowTexts]:
         return [self._rescuer.texts(work, log)] if work.state[codes.MISFITS] else []
 
-    def _arrays(self, assembly: Assembly) -> list[Any]:
-        return [assembly.array(node) for node in self._nodes[0].children]
+    def _columns(self, scanned: pa.RecordBatch) -> pa.RecordBatch:
+        """Return the columns of items, made of those that were scanned."""
+        return scanned
 
     def _decode_plainly(self, body: bytes, framing: Framing, log: MisfitLog) -> pa.RecordBatch:
         items = list(checked_items(body, framing))

@@ -22,9 +22,7 @@ from ddbio.core.kernel.codes import (
     DONE,
     INTEGER,
     JSON,
-    JSON_TO_CANONICALISE,
     MAP,
-    MISFIT_KIND,
     MISFIT_NAME_LENGTH,
     MISFIT_NODE,
     MISFIT_ROW,
@@ -109,8 +107,6 @@ def _add_row_sizes(tables: Any, work: Any, owners: Any, owner_place: Any, n_node
 def _add_misfit_sizes(tables: Any, work: Any) -> Any:
     out_of_line()
     for entry in range(0, work.state[MISFITS] * MISFIT_WIDTH, MISFIT_WIDTH):
-        if peek(work.misfits, entry + MISFIT_KIND) == JSON_TO_CANONICALISE:
-            continue
         row, node = peek(work.misfits, entry + MISFIT_ROW), peek(work.misfits, entry + MISFIT_NODE)
         name_bytes = tables.name_length[node] if node >= 0 else peek(work.misfits, entry + MISFIT_NAME_LENGTH)
         size = _value_bytes(work.data, peek(work.misfits, entry + MISFIT_START), work.levels, work.state)

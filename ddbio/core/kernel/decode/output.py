@@ -1,11 +1,11 @@
-"""Make Arrow arrays from the slots of a scan.
+"""Fill Arrow's buffers from the slots of a scan.
 
-``plan_output`` counts entries and bytes, ``fill_output`` fills the buffers, ``Assembly`` wraps them as arrays without
-a copy. No value is refused here: the scan has checked all.
+``plan_output`` counts entries and bytes, ``fill_output`` fills the buffers, of which ``assembly.py`` makes a record
+batch without a copy. No value is refused here: the scan has checked all.
 """
 
 # Compiled code has neither exceptions nor tables of functions.
-# ruff: noqa: C901, PLR0913, PLR0917
+# ruff: noqa: C901
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from ddbio.core.kernel import codes
 from ddbio.core.kernel.base64 import decode_base64, decoded_length
 from ddbio.core.kernel.codes import (
     BINARY,
@@ -24,11 +23,13 @@ from ddbio.core.kernel.codes import (
     MAP,
     NOTHING,
     PLAN_BITS,
-    PLAN_BYTES,
+    PLAN_BITS_BYTES,
     PLAN_FIRST,
+    PLAN_FIRST_BYTES,
     PLAN_LENGTH,
+    PLAN_NULLS,
     PLAN_SECOND,
-    PLAN_VALID,
+    PLAN_SECOND_BYTES,
     PLAN_WIDTH,
     ROWS,
     STRUCT,
@@ -41,7 +42,6 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from ddbio.core.kernel.decode.tables import Node
 
 _ONES = np.uint64(0x0101010101010101)
 _TO_BITS = np.uint64(0x0102040810204080)
@@ -50,16 +50,10 @@ LENGTH_MASK = 0xFFFFFFFF
 """The slot of a text holds its place in the high half, its length in the low one."""
 
 
-@loop
-def plan_output(tables: Any, work: Any, plan: Any) -> Any:
-    """Put into ``plan`` how many entries each node has and where its buffers lie; return the bytes of all."""
-    n_nodes = len(tables.kind)
-    _count_entries(pointers(tables), pointers(work), plan, n_nodes)
-    return place_buffers(tables.kind, plan, n_nodes)
-
-
 @inner
-def _count_entries(tables: Any, work: Any, plan: Any, n_nodes: int) -> None:
+def plan_output(tables: Any, work: Any, plan: Any, n_nodes: int) -> Any:
+    """Put into ``plan`` how many entries each node has and where its buffers lie; return the bytes of all."""
+    out_of_line()
     for node in range(1, n_nodes):
         kind, space = tables.kind[node], tables.space[node]
         length = work.state[ROWS] if space == 0 else work.count[space]
@@ -68,7 +62,10 @@ def _count_entries(tables: Any, work: Any, plan: Any, n_nodes: int) -> None:
         if kind > MAP and kind not in (INTEGER, DECIMAL, BOOLEAN, NOTHING):
             n_bytes = _count_bytes(work, node, kind, length)
         entry = node * PLAN_WIDTH
-        plan[entry + PLAN_LENGTH], plan[entry + PLAN_VALID], plan[entry + PLAN_BYTES] = length, n_valid, n_bytes
+        poke(plan, entry + PLAN_LENGTH, length)
+        poke(plan, entry + PLAN_NULLS, length - n_valid)
+        poke(plan, entry + PLAN_SECOND_BYTES, n_bytes)
+    return place_buffers(tables.kind, plan, n_nodes)
 
 
 @inner
@@ -77,13 +74,17 @@ def place_buffers(kinds: Any, plan: Any, n_nodes: int) -> Any:
     total = 0
     for node in range(1, n_nodes):
         entry = node * PLAN_WIDTH
-        length = plan[entry + PLAN_LENGTH]
-        plan[entry + PLAN_BITS] = total
-        total += _room((length + 7) // 8 if plan[entry + PLAN_VALID] < length else 0)
-        plan[entry + PLAN_FIRST] = total
-        total += _room(_first_bytes(kinds[node], length))
-        plan[entry + PLAN_SECOND] = total
-        total += _room(plan[entry + PLAN_BYTES])
+        length = peek(plan, entry + PLAN_LENGTH)
+        bits_bytes = (length + 7) // 8 if peek(plan, entry + PLAN_NULLS) > 0 else 0
+        first_bytes = _first_bytes(kinds[node], length)
+        poke(plan, entry + PLAN_BITS, total)
+        poke(plan, entry + PLAN_BITS_BYTES, bits_bytes)
+        total += _room(bits_bytes)
+        poke(plan, entry + PLAN_FIRST, total)
+        poke(plan, entry + PLAN_FIRST_BYTES, first_bytes)
+        total += _room(first_bytes)
+        poke(plan, entry + PLAN_SECOND, total)
+        total += _room(peek(plan, entry + PLAN_SECOND_BYTES))
     return total
 
 
@@ -126,22 +127,21 @@ def _count_bytes(work: Any, node: int, kind: int, length: int) -> Any:
 
 
 @loop
-def fill_output(tables: Any, work: Any, plan: Any, output: Any, offsets: Any, words: Any) -> None:
+def fill_output(kinds: Any, work: Any, plan: Any, output: Any, offsets: Any, words: Any) -> None:
     """Fill the planned buffers.
 
     ``offsets`` and ``words`` are the same memory as ``output``.
     """
-    n_nodes = len(tables.kind)
-    _fill_nodes(pointers(tables), pointers(work), plan, output, offsets, words, n_nodes)
+    _fill_nodes(kinds, pointers(work), plan, output, offsets, words)
 
 
 @inner
-def _fill_nodes(tables: Any, work: Any, plan: Any, output: Any, offsets: Any, words: Any, n_nodes: int) -> None:
-    for node in range(1, n_nodes):
-        kind, entry = tables.kind[node], node * PLAN_WIDTH
+def _fill_nodes(kinds: Any, work: Any, plan: Any, output: Any, offsets: Any, words: Any) -> None:
+    for node in range(1, len(kinds)):
+        kind, entry = kinds[node], node * PLAN_WIDTH
         length, first = plan[entry + PLAN_LENGTH], plan[entry + PLAN_FIRST]
         valid_place, value_place = work.valid_place[node], work.value_place[node]
-        if plan[entry + PLAN_VALID] < length:
+        if plan[entry + PLAN_NULLS] > 0:
             _fill_bits(output, plan[entry + PLAN_BITS], work.valid, valid_place, length)
         if kind in (INTEGER, DECIMAL):
             width = 2 if kind == DECIMAL else 1
@@ -240,73 +240,12 @@ def spread_texts(rows: Any, lengths: Any, offsets: Any, bits: Any) -> None:
         poke(offsets, before, total)
 
 
-_OFFSET_BYTES = 4
-
-
 class RowTexts(NamedTuple):
     """Hold the texts of some rows, one after the other."""
 
     rows: npt.NDArray[np.int64]
     lengths: npt.NDArray[np.int64]
     data: npt.NDArray[np.uint8]
-
-
-class Assembly:
-    """Build the arrays of one record batch.
-
-    Parameters
-    ----------
-    plan
-        A row per node, as the loops planned it.
-    """
-
-    def __init__(self, plan: npt.NDArray[np.int64], output: pa.Buffer) -> None:
-        self._plan = plan.reshape(-1, codes.PLAN_WIDTH).tolist()
-        self._output = output
-
-    def array(self, node: Node) -> Any:
-        """Return the column of a node."""
-        length, n_valid, bits, first, second, n_bytes = self._plan[node.number]
-        n_null = length - n_valid
-        cut = self._output.slice
-        validity = cut(bits, (length + 7) // 8) if n_null else None
-        match node.kind:
-            case codes.TEXT | codes.NUMBER_TEXT | codes.JSON | codes.BINARY | codes.NOTHING:
-                buffers = [validity, cut(first, (length + 1) * _OFFSET_BYTES), cut(second, n_bytes)]
-            case codes.INTEGER:
-                buffers = [validity, cut(first, length * 8)]
-            case codes.DECIMAL:
-                buffers = [validity, cut(first, length * 16)]
-            case codes.BOOLEAN:
-                buffers = [validity, cut(first, (length + 7) // 8)]
-            case _:
-                return self._container(node, length, validity, n_null)
-        array: Any = pa.Array.from_buffers(node.stored_type, length, buffers, n_null)
-        if node.stored_type is node.arrow_type:
-            return array
-        return _cast(array, node.arrow_type)
-
-    def _container(self, node: Node, length: int, validity: Any, n_null: int) -> Any:
-        children = [self.array(child) for child in node.children]
-        if node.kind == codes.STRUCT:
-            return pa.Array.from_buffers(node.arrow_type, length, [validity], n_null, children=children)
-        first = self._plan[node.number][codes.PLAN_FIRST]
-        offsets = self._output.slice(first, (length + 1) * _OFFSET_BYTES)
-        if node.kind == codes.MAP:
-            entries = pa.StructArray.from_arrays(
-                [children[1], children[0]], fields=[node.arrow_type.key_field, node.arrow_type.item_field]
-            )
-            return pa.Array.from_buffers(node.arrow_type, length, [validity, offsets], n_null, children=[entries])
-        stored = pa.list_(node.arrow_type.field(0))
-        array: Any = pa.Array.from_buffers(stored, length, [validity, offsets], n_null, children=children)
-        return _cast(array, node.arrow_type)
-
-
-def _cast(array: Any, arrow_type: pa.DataType) -> Any:
-    if array.type == arrow_type:
-        return array
-    # Rounded once to a double, then to a float, as Python does.
-    return array.cast(pa.float64()).cast(arrow_type) if arrow_type == pa.float32() else array.cast(arrow_type)
 
 
 def row_texts(texts: Sequence[RowTexts], length: int) -> Any:

@@ -13,7 +13,6 @@ import numpy as np
 
 from ddbio.core.kernel import codes
 from ddbio.core.kernel.codes import (
-    JSON_TO_CANONICALISE,
     MISFIT_KIND,
     MISFIT_NAME,
     MISFIT_NAME_LENGTH,
@@ -96,8 +95,6 @@ def _group_misfits(f: Any, n_entries: int, mask: int) -> Any:
     n_groups, n_misfits, last_row, is_repeated = 0, 0, -1, False
     for number in range(n_entries):
         entry = number * MISFIT_WIDTH
-        if peek(f.misfits, entry + MISFIT_KIND) == JSON_TO_CANONICALISE:
-            continue
         slot = np.int64(_hash(f, entry) >> _HALF) & mask
         while True:
             group = peek(f.slots, slot) - 1
@@ -323,23 +320,3 @@ def _written(
 @functools.lru_cache(maxsize=4096)
 def _quoted(name: str) -> bytes:
     return compact_json(name).encode()
-
-
-def canonicalise_json(work: Work) -> bool:
-    """Write the values that were not compact anew, before the data; return whether there was space."""
-    if not work.state[codes.NEEDS_CANONICAL_JSON]:
-        return True
-    misfits = work.misfits[: int(work.state[codes.MISFITS]) * codes.MISFIT_WIDTH].reshape(-1, codes.MISFIT_WIDTH)
-    for number in np.flatnonzero(misfits[:, codes.MISFIT_IS_COMPACT] == 0):
-        index, node, _, _, start, stop, kind, _ = misfits[number].tolist()
-        text = compact_json(json.loads(work.data[start:stop].tobytes())).encode()
-        side = int(work.state[codes.UNESCAPED])
-        if side + len(text) > work.state[codes.UNESCAPED_END]:
-            return False
-        work.data[side : side + len(text)] = memoryview(text)
-        if kind == codes.JSON_TO_CANONICALISE:
-            work.values[work.value_place[node] + index] = side << 32 | len(text)
-        else:
-            misfits[number, [codes.MISFIT_START, codes.MISFIT_STOP]] = side, side + len(text)
-        work.state[codes.UNESCAPED] += len(text)
-    return True

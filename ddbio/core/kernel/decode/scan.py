@@ -7,7 +7,7 @@ wrong.
 """
 
 # Compiled code has neither exceptions nor tables of functions.
-# ruff: noqa: C901, PLR0911, PLR0912, PLR0915
+# ruff: noqa: C901, PLR0911, PLR0912, PLR0913, PLR0915, PLR0917
 
 from __future__ import annotations
 
@@ -41,14 +41,13 @@ from ddbio.core.kernel.codes import (
     LOOKUP_MASK,
     MAP,
     MAX_ROWS,
-    MISFITS,
     MISFITS_END,
     N_NODES,
     NAMES_MASK,
     NULL,
+    OUTPUT_BYTES,
     PLACE,
     ROWS,
-    SAVED_MISFITS,
     SAVED_SIZE,
     SET,
     SPACE,
@@ -66,6 +65,7 @@ from ddbio.core.kernel.decode.attributes import (
     undo_attribute,
 )
 from ddbio.core.kernel.decode.changes import next_image
+from ddbio.core.kernel.decode.output import plan_output
 from ddbio.core.kernel.decode.scalar import read_scalar
 from ddbio.core.kernel.framing import close_document, open_document
 from ddbio.core.kernel.jit import inlined, inner, loop
@@ -80,20 +80,20 @@ _NULL_LENGTH = len('NULL":true}')
 
 
 @loop
-def scan(tables: Any, work: Any, end: int, framing: int, keep_nulls: bool) -> Any:  # noqa: FBT001
-    """Scan items from the state's place on, in any framing but changes; return how it ended."""
+def scan(tables: Any, work: Any, plan: Any, end: int, framing: int, keep_nulls: bool) -> Any:  # noqa: FBT001
+    """Scan items from the state's place on, in any framing but changes, and plan their columns; return how it ended."""
     _note_sizes(tables, work)
-    return _scan_items(pointers(tables), pointers(work), end, framing, keep_nulls, None)
+    return _scan_items(pointers(tables), pointers(work), plan, end, framing, keep_nulls, None)
 
 
 @loop
-def scan_changes(tables: Any, work: Any, end: int, framing: int, keep_nulls: bool) -> Any:  # noqa: FBT001
+def scan_changes(tables: Any, work: Any, plan: Any, end: int, framing: int, keep_nulls: bool) -> Any:  # noqa: FBT001
     """Scan the images of changes as ``scan`` scans items.
 
     The branches for changes take long to compile: with a loop of their own, whoever reads items need not wait for them.
     """
     _note_sizes(tables, work)
-    return _scan_items(pointers(tables), pointers(work), end, framing, keep_nulls, CHANGES)
+    return _scan_items(pointers(tables), pointers(work), plan, end, framing, keep_nulls, CHANGES)
 
 
 @inner
@@ -105,7 +105,15 @@ def _note_sizes(tables: Any, work: Any) -> None:
 
 
 @inner
-def _scan_items(tables: Any, work: Any, end: int, framing: int, keep_nulls: bool, changes: Any) -> Any:  # noqa: FBT001
+def _scan_items(
+    tables: Any,
+    work: Any,
+    plan: Any,
+    end: int,
+    framing: int,
+    keep_nulls: bool,  # noqa: FBT001
+    changes: Any,
+) -> Any:
     """Scan by pointers; the branches for changes are compiled only if ``changes`` is not None."""
     data, state = work.data, work.state
     place, inside, row, root = state[PLACE], state[INSIDE], 0, 0
@@ -151,6 +159,8 @@ def _scan_items(tables: Any, work: Any, end: int, framing: int, keep_nulls: bool
             break
     if status == DONE:
         state[PLACE], state[INSIDE], state[ROWS] = place, inside, row
+    if status in (DONE, FULL):
+        state[OUTPUT_BYTES] = plan_output(tables, work, plan, state[N_NODES])
     return status
 
 
@@ -285,7 +295,6 @@ def scan_item(tables: Any, work: Any, place: int, row: int, root: int, keep_null
                     place = skip_blank(data, place)
                     byte = peek(data, place)
                 if depth == 0:
-                    state[SAVED_MISFITS] = state[MISFITS]
                     state[SAVED_SIZE] = peek(work.sizes, row)
                     for space in range(peek(tables.first_space, node), peek(tables.last_space, node)):
                         poke(work.saved, space, peek(count, space))

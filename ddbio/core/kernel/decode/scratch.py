@@ -9,6 +9,7 @@ import numpy.typing as npt
 
 from ddbio.core.kernel import codes
 from ddbio.core.kernel.memory import PAD
+from ddbio.core.kernel.text import copy_utf8
 from ddbio.errors import DecodeError
 
 if TYPE_CHECKING:
@@ -85,11 +86,15 @@ class Scratch:
         self._unescaped_bytes = _LEAST_UNESCAPED_BYTES
         self.origin = 0
         self._work = self._allocate(allocate(0), 0)
+        self._measured: Work | None = None
+        self._bytes = 0
 
     @property
     def retained_bytes(self) -> int:
         """Return how much memory the arrays take."""
-        return sum(array.nbytes for array in self._work)
+        if self._measured is not self._work:
+            self._measured, self._bytes = self._work, sum(array.nbytes for array in self._work)
+        return self._bytes
 
     @property
     def max_rows(self) -> int:
@@ -122,8 +127,8 @@ class Scratch:
             state=state,
         )
 
-    def load(self, piece: memoryview | npt.NDArray[np.uint8]) -> None:
-        """Copy the data to be scanned to its place.
+    def load(self, piece: memoryview | npt.NDArray[np.uint8]) -> bool:
+        """Copy the data to be scanned to its place; return whether it is UTF-8.
 
         Raises
         ------
@@ -139,7 +144,7 @@ class Scratch:
             data[-PAD:] = _QUOTE
             self._work = self._work._replace(data=data)
         self.origin = len(data) - PAD - len(piece)
-        data[self.origin : -PAD] = np.frombuffer(piece, np.uint8)
+        return copy_utf8(piece, data, self.origin)
 
     def begin(self, block: Block, max_rows: int) -> Work:
         """Return the arrays, clear of what an earlier scan left, to scan a block."""
@@ -152,7 +157,7 @@ class Scratch:
         state[codes.PLACE], state[codes.INSIDE] = self.origin + block.place, block.inside
         state[codes.ROWS], state[codes.MAX_ROWS] = 0, max_rows
         state[codes.UNESCAPED], state[codes.UNESCAPED_END] = block.unescaped, self.origin
-        state[codes.MISFITS], state[codes.NEEDS_CANONICAL_JSON], state[codes.NAMES] = 0, 0, 0
+        state[codes.MISFITS], state[codes.NAMES] = 0, 0
         return work
 
     def grow(self, status: int) -> None:

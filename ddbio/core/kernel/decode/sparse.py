@@ -23,11 +23,11 @@ from ddbio.core.kernel.codes import (
     INTEGER,
     MAP,
     PLAN_BITS,
-    PLAN_BYTES,
     PLAN_FIRST,
     PLAN_LENGTH,
+    PLAN_NULLS,
     PLAN_SECOND,
-    PLAN_VALID,
+    PLAN_SECOND_BYTES,
     PLAN_WIDTH,
     ROWS,
     STORED_INDICES,
@@ -116,9 +116,10 @@ def plan_stored(tables: Any, stored: Any, plan: Any) -> Any:
     n_nodes = len(tables.kind)
     for node in range(1, n_nodes):
         entry = node * PLAN_WIDTH
-        plan[entry + PLAN_LENGTH] = stored.length[tables.space[node]]
-        plan[entry + PLAN_VALID] = stored.n_valid[node]
-        plan[entry + PLAN_BYTES] = stored.n_bytes[node]
+        length = stored.length[tables.space[node]]
+        plan[entry + PLAN_LENGTH] = length
+        plan[entry + PLAN_NULLS] = length - stored.n_valid[node]
+        plan[entry + PLAN_SECOND_BYTES] = stored.n_bytes[node]
     return place_buffers(tables.kind, plan, n_nodes)
 
 
@@ -133,7 +134,7 @@ def fill_stored(tables: Any, work: Any, stored: Any, plan: Any, output: Any, off
     _fill_runs(pointers(tables), work.data, pointers(stored), plan, output, offsets, words, n_runs)
     for node in range(1, n_nodes):
         kind, entry = tables.kind[node], node * PLAN_WIDTH
-        if plan[entry + PLAN_VALID] > 0 and kind not in (STRUCT, INTEGER, DECIMAL, BOOLEAN):
+        if plan[entry + PLAN_NULLS] < plan[entry + PLAN_LENGTH] and kind not in (STRUCT, INTEGER, DECIMAL, BOOLEAN):
             _sum_sizes(offsets, plan[entry + PLAN_FIRST] >> 2, plan[entry + PLAN_LENGTH])
 
 
@@ -146,7 +147,7 @@ def _fill_runs(
         node, count = peek(stored.runs, run) >> 32, peek(stored.runs, run) & LENGTH_MASK
         kind, entry, end = tables.kind[node], node * PLAN_WIDTH, begin + count
         first = plan[entry + PLAN_FIRST]
-        if plan[entry + PLAN_VALID] < plan[entry + PLAN_LENGTH]:
+        if plan[entry + PLAN_NULLS] > 0:
             bits = plan[entry + PLAN_BITS]
             for at in range(begin, end):
                 _set_bit(output, bits, peek(stored.indices, at), 1)
@@ -242,6 +243,7 @@ class SparseRows:
             np.zeros(n_spaces, np.int64),
             *counts,
         )
+        self._is_clear = False
         self.clear()
 
     @property
@@ -266,6 +268,9 @@ class SparseRows:
 
     def clear(self) -> None:
         """Forget all rows."""
+        if self._is_clear:
+            return
+        self._is_clear = True
         stored = self._stored
         for counts in (stored.used, stored.length, stored.n_valid, stored.n_bytes):
             counts[:] = 0
@@ -276,6 +281,7 @@ class SparseRows:
 
     def add(self, work: Work, texts: Sequence[RowTexts]) -> None:
         """Keep the rows of a block, and the rescue texts of some of them."""
+        self._is_clear = False
         self.texts += [each._replace(rows=each.rows + self.n_rows) for each in texts]
         self.sizes.append(work.sizes[: int(work.state[codes.ROWS])].copy())
         while not store_block(self._tables, work, self._stored):
