@@ -85,6 +85,12 @@ class ColumnKeywords(ConnectionKeywords, total=False):
     """``rescue``: keep misfits in ``_rescue``; ``fail``: raise; ``drop``: discard those of attributes in ``drop``."""
     drop: str | Sequence[str] | None
     """Attributes whose misfits are counted and discarded; those of other attributes go to ``_rescue``."""
+    timestamps: Mapping[str, str] | str | None
+    """Attributes that are dates and times, and how they are written: ``created_at=iso,ts=epoch_s,day=date``."""
+    types: Mapping[str, str] | str | None
+    """Types of columns by attribute, instead of those inferred: ``price=decimal(38, 9),payload=json``."""
+    numbers: Literal["exact", "float64", "text"]
+    """Type of columns of numbers: ``float64`` takes the nearest double unless all are whole; ``text`` is exact too."""
     nulls: Literal["merge", "keep"]
     """``merge``: NULL and missing are both null; ``keep``: each NULL is kept in ``_rescue``."""
     sample_items: int
@@ -156,6 +162,8 @@ class ImportFilesKeywords(ConnectionKeywords, total=False):
     """Key of the new table: ``pk:S`` or ``pk:S,sk:N``."""
     like: str | None
     """Table, by name or ARN, whose key the new one gets; or a ``.json`` file with DescribeTable's answer about one."""
+    timestamps: Mapping[str, str] | str | None
+    """How columns of dates and times are written, by column: ``created_at=iso,ttl=epoch_s``; default is ISO 8601."""
     duplicates: Literal["fail", "first", "last"]
     """If rows share a key: refuse them, or write the first or the last of them."""
     gsi: str | Sequence[str]
@@ -248,6 +256,8 @@ class WriteKeywords(ConnectionKeywords, total=False):
     """Replace the item of each row's key, insert it only if there is none, delete it, or set the row's attributes."""
     newer_by: str | None
     """Attribute by which an older row never replaces or deletes a newer item."""
+    timestamps: Mapping[str, str] | str | None
+    """How columns of dates and times are written, by column: ``created_at=iso,ttl=epoch_s``; default is ISO 8601."""
     operation_by: str | None
     """Column that says put, delete or update for each row; it is not written as an attribute."""
     wcu_per_second: float | None

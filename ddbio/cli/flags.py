@@ -77,6 +77,8 @@ _WORDS = {
     "small_than": "SIZE",
     "spill": "FOLDER",
     "state": "FOLDER",
+    "timestamps": "A=FORM,…",
+    "types": "A=TYPE,…",
 }
 
 
@@ -137,7 +139,7 @@ def _flag(name: str, hint: Any, help_text: str, default: object) -> Callable[[Co
 
 
 def _is_names(hint: Any) -> bool:
-    return tuple[str, ...] in typing.get_args(hint)
+    return bool({tuple[str, ...], tuple[tuple[str, str], ...]} & {hint, *typing.get_args(hint)})
 
 
 def _joined(_: click.Context, __: click.Parameter, values: Sequence[str]) -> str | None:

@@ -37,6 +37,7 @@ _DIGEST_NOTE = "          of the table: where items hold NULL the files have ano
 # A plan needs no target; no path has a NUL.
 _UNPLANNED = "\0"
 CHANGED_EXIT = 1
+_COLUMN_OPTIONS = ("schema", "on_misfit", "drop", "timestamps", "types", "numbers", "nulls", "sample_items")
 
 
 @click.command()
@@ -108,7 +109,7 @@ def _batches(source: str, options: ScanOptions) -> Iterator[pa.RecordBatch]:
 
     if not is_data(source):
         return scan_batches(options)
-    chosen = {name: getattr(options, name) for name in ("schema", "on_misfit", "drop", "nulls", "sample_items")}
+    chosen = {name: getattr(options, name) for name in _COLUMN_OPTIONS}
     found = read_export_batches(
         parse_options(ExportReadOptions, {**connection_of(options), **chosen, "source": source})
     )

@@ -13,25 +13,30 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ddbio.core.kernel.arrays import offsets_of
-from ddbio.core.kernel.decode.decoder import SLICE_BYTES
-from ddbio.core.kernel.decode.decoder import KernelDecoder as Decoder
+from ddbio.core.kernel.decode.decoder import SLICE_BYTES, KernelDecoder
 from ddbio.core.kernel.decode.inference import Observed, observe_items
 from ddbio.core.kernel.lines import Rows, join_rows
 from ddbio.core.kernel.memory import PAD
 from ddbio.core.kernel.text import is_utf8
 from ddbio.core.object_pool import ObjectPool
+from ddbio.core.rescue import MisfitLog
+from ddbio.core.schema.arrow import normalize_schema
 from ddbio.core.schema.column import counts_decide
+from ddbio.core.schema.declare import ColumnRules, time_forms
 from ddbio.core.schema.item_schema import ItemSchema, arrow_schema_of
+from ddbio.core.schema.times import stored_schema
 from ddbio.core.text.change_lines import images_of
 from ddbio.core.text.framing import NOT_ITEMS, Framing, checked_items, framed_items, framing_of
+from ddbio.core.time_columns import TimeColumns, sampled_forms
 from ddbio.errors import DecodeError, OptionError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from typing_extensions import Buffer
 
     from ddbio.core.attribute import Item
+    from ddbio.core.rescue import OnMisfit
 
     Nulls = Literal["merge", "keep"]
 
@@ -52,11 +57,88 @@ _NOTHING = b"{}"
 _EMPTY: dict[Framing, str] = {"items": "{}", "export": '{"Item":{}}'}
 # By the identity of schemas, which stays theirs as long as they are held here.
 _serialized: dict[int, tuple[pa.Schema, bytes]] = {}
+
+
+class Decoder(KernelDecoder):
+    """Decode DynamoDB JSON to record batches of exactly ``schema``, time columns among them; keep one per thread.
+
+    Parameters
+    ----------
+    schema
+        A schema of items; it is normalised.
+    on_misfit, nulls, drop, item_size
+        As for ``KernelDecoder``.
+
+    Raises
+    ------
+    SchemaError
+        The schema names types that DynamoDB has no exact form for.
+    """
+
+    def __init__(
+        self,
+        schema: pa.Schema,
+        *,
+        on_misfit: OnMisfit = "rescue",
+        nulls: Nulls = "merge",
+        drop: Sequence[str] = (),
+        item_size: bool = False,
+    ) -> None:
+        schema = normalize_schema(schema)
+        self._times = TimeColumns(schema, drop)
+        stored = stored_schema(schema) if self._times else schema
+        super().__init__(stored, on_misfit=on_misfit, nulls=nulls, drop=drop, item_size=item_size)
+
+    def decode(self, data: Buffer, framing: Framing) -> pa.RecordBatch:
+        """Return a row per item, in their order.
+
+        Raises
+        ------
+        DecodeError
+            The bytes are not DynamoDB JSON in this framing; the message has the line, and the item's place in a page.
+        SchemaError
+            A value fits no column, and ``on_misfit`` is ``fail``.
+        """
+        batch = super().decode(data, framing)
+        return self._with_times(batch) if self._times else batch
+
+    def decode_batches(self, data: Buffer, framing: Framing) -> list[pa.RecordBatch]:
+        """Return what ``decode`` returns in pieces of a few megabytes.
+
+        Raises
+        ------
+        DecodeError, SchemaError
+            As ``decode``.
+        """
+        batches = super().decode_batches(data, framing)
+        return [self._with_times(batch) for batch in batches] if self._times else batches
+
+    def decode_stored(self, data: Buffer, framing: Framing) -> pa.RecordBatch:
+        """Return what ``decode`` returns without its times: the text and numbers that ``with_times`` takes."""
+        return super().decode(data, framing)
+
+    def with_times(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """Return a batch of ``decode_stored`` or ``decode_documents`` with its times."""
+        return self._with_times(batch) if self._times else batch
+
+    def _with_times(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        log = MisfitLog()
+        batch = self._times.convert(batch, log)
+        self._add_log(log)
+        return batch
+
+
 _pool = ObjectPool[tuple[bytes, "Nulls"], Decoder](_MAX_POOLED, _MAX_POOLED_BYTES)
 
 
 def from_dynamodb_json(
-    data: Buffer, schema: ItemSchema | pa.Schema | str | None = None, *, nulls: Nulls | None = None
+    data: Buffer,
+    schema: ItemSchema | pa.Schema | str | None = None,
+    *,
+    nulls: Nulls | None = None,
+    timestamps: Mapping[str, str] | None = None,
+    types: Mapping[str, str] | None = None,
+    numbers: Literal["exact", "float64", "text"] = "exact",
 ) -> pa.RecordBatch:
     """Return a row per item of one Scan or Query page, of export lines, or of bare item lines.
 
@@ -69,6 +151,12 @@ def from_dynamodb_json(
     nulls
         ``merge`` turns NULL into null; ``keep`` also puts it into ``_rescue``, which tells it from a missing attribute.
         None means ``keep`` without a schema, and ``merge`` with one.
+    timestamps
+        Attributes that are dates and times, and how they are written: ``{"created_at": "iso", "ts": "epoch_s"}``.
+    types
+        Types of columns by attribute, in the place of others: ``{"price": "decimal(38, 9)", "payload": "json"}``.
+    numbers
+        ``float64`` takes the nearest double unless all numbers of a column are whole; ``text`` is exact too.
 
     Raises
     ------
@@ -77,7 +165,7 @@ def from_dynamodb_json(
     SchemaError
         The schema names types that DynamoDB has no exact form for.
     OptionError
-        ``nulls`` is neither.
+        ``nulls`` is neither, or a time has no such form.
     """
     if nulls not in {None, "merge", "keep"}:
         raise OptionError(f"nulls: {nulls!r} is neither 'merge' nor 'keep'")
@@ -85,6 +173,9 @@ def from_dynamodb_json(
     if framing == "changes":
         raise DecodeError(NOT_ITEMS)
     given = _columns_of(body, framing) if schema is None else schema
+    if timestamps or types or numbers != "exact":
+        rules = ColumnRules(time_forms((timestamps or {}).items()), types or {}, numbers)
+        given = rules.apply(arrow_schema_of(given), sampled_forms(rules.sampled, [(body, framing)]))
     return _decode(body, framing, given, nulls or ("keep" if schema is None else "merge"))
 
 
@@ -206,7 +297,7 @@ class RowDecoder:
                 batches.append(self._decode_alone(_text(rows, row), row, strict=strict))
                 # After a refused row the next may be refused too: the work lost stays small beside the rows decoded.
                 row, step = row + 1, max(taken, 1)
-        return self._decoder.combine(batches)
+        return self._decoder.with_times(self._decoder.combine(batches))
 
     def _rows(self, texts: Any) -> Rows:
         offsets = offsets_of(texts).astype(np.int64)
@@ -236,10 +327,10 @@ class RowDecoder:
         except DecodeError as error:
             if strict:
                 raise DecodeError(f"row {row}: {error}") from None
-        return self._decoder.decode(_NOTHING, "items")
+        return self._decoder.decode_stored(_NOTHING, "items")
 
     def _decode_one(self, text: bytes) -> pa.RecordBatch:
-        batch = self._decoder.decode(text, _framing(text))
+        batch = self._decoder.decode_stored(text, _framing(text))
         if batch.num_rows != 1:
             raise DecodeError(f"expected one item, found {batch.num_rows}")
         return batch

@@ -43,6 +43,7 @@ from ddbio.core.number import canonical_number
 from ddbio.core.reference import checked_json
 from ddbio.core.rescue import given_twice
 from ddbio.core.schema.arrow import DDB_TYPE, RESCUE_NAME, SETS, fields_within, name_of_field, tag_of_field
+from ddbio.core.time_columns import stored_batch
 from ddbio.errors import DecodeError, EncodeError, SchemaError
 
 if TYPE_CHECKING:
@@ -101,6 +102,7 @@ class ColumnDigest:
         """
         if not batch.num_rows:
             return
+        batch = stored_batch(batch)
         if self._schema is None or not batch.schema.equals(self._schema, check_metadata=True):
             self._columns = _columns_of(_SchemaKey(batch.schema.serialize().to_pybytes(), batch.schema))
             self._schema = batch.schema

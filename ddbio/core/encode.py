@@ -17,7 +17,9 @@ from ddbio.core.arrow_input import checked_batches, record_batch_reader
 from ddbio.core.kernel.arrays import plain_array
 from ddbio.core.kernel.encode.encoder import KernelEncoder
 from ddbio.core.object_pool import ObjectPool
+from ddbio.core.schema.declare import time_forms
 from ddbio.core.schema.item_schema import arrow_schema_of
+from ddbio.core.time_columns import stored_batch, stored_columns, with_forms
 from ddbio.errors import EncodeError, SchemaError
 
 if TYPE_CHECKING:
@@ -99,9 +101,10 @@ class Encoder:
         self, schema: pa.Schema, *, keys: Mapping[str, str] | None = None, options: EncodeOptions | None = None
     ) -> None:
         self.schema = schema
+        self._stored = stored_columns(schema)
         self._keys = dict(keys or {})
         self._options = options or EncodeOptions()
-        self._printers = {(b"", b""): KernelEncoder(schema, self._keys, self._options)}
+        self._printers = {(b"", b""): KernelEncoder(self._stored, self._keys, self._options)}
 
     @property
     def retained_bytes(self) -> int:
@@ -126,7 +129,7 @@ class Encoder:
 
         Refused rows are numbered from ``first_row``.
         """
-        printed = self._printer(prefix, suffix).print_batch(batch, first_row)
+        printed = self._printer(prefix, suffix).print_batch(self._stored_batch(batch), first_row)
         refusals = tuple(Refusal(*each) for each in printed.refused)
         return EncodedItems(printed.text, printed.offsets, printed.sizes, refusals)
 
@@ -173,14 +176,20 @@ class Encoder:
         EncodeError
             DynamoDB would refuse a row; the first is named.
         """
-        printed = self._printer(prefix, suffix + b"\n").print_batch(batch, first_row)
+        printed = self._printer(prefix, suffix + b"\n").print_batch(self._stored_batch(batch), first_row)
         require_all(Refusal(*each) for each in printed.refused)
         return printed.text.tobytes()
+
+    def _stored_batch(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        # Schemas that differ in their metadata are equal to Arrow: the encoder's says the forms.
+        if self._stored is self.schema or not batch.schema.equals(self.schema):
+            return batch
+        return stored_batch(pa.RecordBatch.from_arrays(batch.columns, schema=self.schema))
 
     def _printer(self, prefix: bytes, suffix: bytes) -> KernelEncoder:
         printer = self._printers.get((prefix, suffix))
         if printer is None:
-            printer = KernelEncoder(self.schema, self._keys, self._options, prefix, suffix)
+            printer = KernelEncoder(self._stored, self._keys, self._options, prefix, suffix)
             self._printers[prefix, suffix] = printer
         return printer
 
@@ -188,7 +197,12 @@ class Encoder:
 _pool = ObjectPool[bytes, Encoder](_MAX_POOLED, _MAX_POOLED_BYTES)
 
 
-def to_dynamodb_json(data: Any, schema: ItemSchema | pa.Schema | str | None = None) -> bytes:
+def to_dynamodb_json(
+    data: Any,
+    schema: ItemSchema | pa.Schema | str | None = None,
+    *,
+    timestamps: Mapping[str, str] | None = None,
+) -> bytes:
     """Return rows as DynamoDB JSON, an item per line, without white space.
 
     Parameters
@@ -197,6 +211,8 @@ def to_dynamodb_json(data: Any, schema: ItemSchema | pa.Schema | str | None = No
         A record batch, a table, a reader of batches, or any other data frame that exports itself as Arrow.
     schema
         DynamoDB's types of the columns, by name, if a file format has lost them.
+    timestamps
+        How columns of dates and times are written, by column: ``{"created_at": "iso_ms", "ttl": "epoch_s"}``.
 
     Raises
     ------
@@ -206,9 +222,13 @@ def to_dynamodb_json(data: Any, schema: ItemSchema | pa.Schema | str | None = No
         DynamoDB would refuse a row; the first is named.
     DecodeError
         An array points outside its own memory.
+    OptionError
+        A time has no such form.
     """
     reader = record_batch_reader(data)
     wanted = reader.schema if schema is None else with_types(reader.schema, arrow_schema_of(schema))
+    if timestamps:
+        wanted = with_forms(wanted, time_forms(timestamps.items()))
     # Arrow takes schemas that differ in their metadata for equal, their bytes differ.
     key = wanted.serialize().to_pybytes()
     encoder, lines, row = _pool.take(key) or Encoder(wanted), list[bytes](), 0

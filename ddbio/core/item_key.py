@@ -25,6 +25,7 @@ from ddbio.core.kernel.number import LONGEST_NUMBER
 from ddbio.core.number import MAX_DIGITS, canonical_number
 from ddbio.core.reference import items_of
 from ddbio.core.schema.arrow import RESCUE_NAME, name_of_field, normalize_schema, tag_of_field, tagged_field
+from ddbio.core.time_columns import stored_batch
 from ddbio.errors import DecodeError, SchemaError
 
 if TYPE_CHECKING:
@@ -114,8 +115,10 @@ def key_hashes(batch: pa.RecordBatch, keys: Sequence[str]) -> _Words:
 
 def _key_columns(batch: pa.RecordBatch, keys: Sequence[str]) -> pa.RecordBatch:
     """Return the columns that may hold keys, converted to types that DynamoDB has."""
-    kept = [field for field in batch.schema if field.name == RESCUE_NAME or name_of_field(field) in keys]
-    fields, _ = plain_fields(pa.schema(kept), _OPTIONS)
+    kept = [place for place, field in enumerate(batch.schema)
+            if field.name == RESCUE_NAME or name_of_field(field) in keys]  # fmt: skip
+    batch = stored_batch(batch.select(kept))
+    fields, _ = plain_fields(batch.schema, _OPTIONS)
     columns = [time_array(plain_array(batch.column(field.name)), _OPTIONS).cast(field.type) for field in fields]
     return pa.RecordBatch.from_arrays(columns, schema=pa.schema(fields))
 

@@ -10,8 +10,11 @@ from typing import TYPE_CHECKING
 from ddbio.budget import LocalBudget
 from ddbio.core.decode import infer_schema_of_bodies, infer_schema_of_body, iterate_items
 from ddbio.core.scan_plan import budget_of
+from ddbio.core.schema.arrow import normalize_schema
+from ddbio.core.schema.declare import ColumnRules
 from ddbio.core.schema.item_schema import ItemSchema
 from ddbio.core.text.framing import framed_items
+from ddbio.core.time_columns import sampled_forms
 from ddbio.errors import DecodeError
 from ddbio.files.row_files import read_schema
 from ddbio.ops.data_files import PARQUET, find_data, is_data, named_errors, read_decompressed, read_lines
@@ -49,7 +52,8 @@ def infer_schema(source: Source, options: ScanOptions) -> ItemSchema:
         If the data is not DynamoDB JSON.
     """
     if not isinstance(source, (str, os.PathLike)):
-        return infer_schema_of_body(source)
+        rules, found = ColumnRules.of(options), infer_schema_of_body(source)
+        return rules.declare(found, sampled_forms(rules.sampled, [framed_items(source)]) if rules.sampled else {})
     name = os.fspath(source)
     if isinstance(source, os.PathLike) or is_data(name):
         return _of_files(name, options)
@@ -59,14 +63,16 @@ def infer_schema(source: Source, options: ScanOptions) -> ItemSchema:
 
 def _of_files(name: str, options: ScanOptions) -> ItemSchema:
     store, paths = find_data(name, options)
+    rules = ColumnRules.of(options)
     if paths[0].endswith(PARQUET):
-        return ItemSchema.from_arrow(read_schema(store, paths[0]))
+        return ItemSchema.from_arrow(rules.apply(normalize_schema(read_schema(store, paths[0]))))
     count_per_file = -(-options.sample_items // min(len(paths), _FILES_SAMPLED))
     sampled = _spread(paths, _FILES_SAMPLED)
     with suppress(DecodeError):
-        return infer_schema_of_bodies([framed_items(read_lines(store, path, count_per_file)) for path in sampled])
+        bodies = [framed_items(read_lines(store, path, count_per_file)) for path in sampled]
+        return rules.declare(infer_schema_of_bodies(bodies), sampled_forms(rules.sampled, bodies))
     # A document is longer than those lines, or a file is broken: read it whole.
-    return ItemSchema.of_items(item for path in sampled for item in _sample(store, path, count_per_file))
+    return rules.declare(ItemSchema.of_items(item for path in sampled for item in _sample(store, path, count_per_file)))
 
 
 def _sample(store: ObjectStore, path: str, count: int) -> Iterator[Item]:

@@ -7,18 +7,17 @@ import difflib
 import functools
 import inspect
 import itertools
+import re
 import sys
+from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from typing import Annotated, Any, TypeVar
 
 from pydantic import AliasChoices, AliasGenerator, BeforeValidator, ConfigDict, Field, TypeAdapter
 from pydantic import ValidationError as PydanticError
 from pydantic.dataclasses import rebuild_dataclass
 
 from ddbio.errors import OptionError
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 OptionsT = TypeVar("OptionsT")
 
@@ -41,6 +40,22 @@ def _split_names(value: object) -> object:
 
 
 Names = Annotated[tuple[str, ...], BeforeValidator(_split_names), Field(min_length=1)]
+
+
+def _split_pairs(value: object) -> object:
+    if isinstance(value, Mapping):
+        return tuple(value.items())
+    if isinstance(value, str):
+        # A comma within brackets belongs to a type.
+        parts = [part.strip() for part in re.split(r",(?![^(\[]*[)\]])", value)]
+        if any("=" not in part for part in parts if part):
+            raise ValueError("write NAME=VALUE, separated by commas")
+        return tuple((name.strip(), text.strip()) for name, _, text in (part.partition("=") for part in parts if part))
+    return value
+
+
+Pairs = Annotated[tuple[tuple[str, str], ...], BeforeValidator(_split_pairs), Field(min_length=1)]
+"""Texts by name: a mapping in Python, ``a=x,b=y`` as text."""
 
 CONFIG = ConfigDict(
     alias_generator=AliasGenerator(validation_alias=_names_of),

@@ -9,7 +9,7 @@ from pydantic.dataclasses import dataclass
 
 from ddbio.options.connection import ConnectionOptions, connection_of
 from ddbio.options.files import Engine  # noqa: TC001 - pydantic reads it
-from ddbio.options.parsing import CONFIG
+from ddbio.options.parsing import CONFIG, Pairs
 from ddbio.options.service_jobs import WaitPolicyOptions, split_indexes
 
 JsonFormat: TypeAlias = Literal["auto", "plain", "dynamodb"]
@@ -37,6 +37,8 @@ class WriteOptions(ConnectionOptions):
     """Replace the item of each row's key, insert it only if there is none, delete it, or set the row's attributes."""
     newer_by: str | None = None
     """Attribute by which an older row never replaces or deletes a newer item."""
+    timestamps: Pairs | None = None
+    """How columns of dates and times are written, by column: ``created_at=iso,ttl=epoch_s``; default is ISO 8601."""
     operation_by: str | None = None
     """Column that says put, delete or update for each row; it is not written as an attribute."""
     wcu_per_second: Annotated[float, Field(ge=1)] | None = None
@@ -225,6 +227,8 @@ class ImportFilesOptions(ConnectionOptions):
     """Key of the new table: ``pk:S`` or ``pk:S,sk:N``."""
     like: str | None = None
     """Table, by name or ARN, whose key the new one gets; or a ``.json`` file with DescribeTable's answer about one."""
+    timestamps: Pairs | None = None
+    """How columns of dates and times are written, by column: ``created_at=iso,ttl=epoch_s``; default is ISO 8601."""
     duplicates: Literal["fail", "first", "last"] = "fail"
     """If rows share a key: refuse them, or write the first or the last of them."""
     gsi: Annotated[tuple[str, ...], BeforeValidator(split_indexes)] = ()

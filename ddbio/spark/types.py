@@ -47,10 +47,11 @@ _TIMES: _Known = (
     (pa.timestamp("us", "UTC"), TimestampType),
     (pa.timestamp("us"), TimestampNTZType),
     (pa.date32(), DateType),
-    (pa.duration("us"), DayTimeIntervalType),
 )
-_WRITTEN: _Known = (*_PLAIN, *_TIMES, (pa.null(), NullType))
-_SPARK_TYPES = {**dict(_PLAIN), pa.large_string(): StringType, pa.large_binary(): BinaryType}
+_DURATIONS: _Known = ((pa.duration("us"), DayTimeIntervalType),)
+_WRITTEN: _Known = (*_PLAIN, *_TIMES, *_DURATIONS, (pa.null(), NullType))
+_READ: _Known = (*_PLAIN, *_TIMES)
+_SPARK_TYPES = {**dict(_READ), pa.large_string(): StringType, pa.large_binary(): BinaryType}
 
 
 def to_spark_schema(schema: pa.Schema) -> StructType:
@@ -72,7 +73,7 @@ def to_arrow_schema(schema: StructType) -> pa.Schema:
     SchemaError
         If a column has a type that no DynamoDB attribute has.
     """
-    return pa.schema([_to_arrow_field(field, field.name, _PLAIN) for field in schema.fields])
+    return pa.schema([_to_arrow_field(field, field.name, _READ) for field in schema.fields])
 
 
 def written_schema(schema: StructType) -> pa.Schema:
@@ -94,6 +95,9 @@ def _to_spark_field(field: pa.Field[Any], path: str) -> StructField:
 def _to_spark_type(arrow_type: pa.DataType, path: str) -> DataType:
     if (plain := _SPARK_TYPES.get(arrow_type)) is not None:
         return plain()
+    if pa.types.is_timestamp(arrow_type) and arrow_type.unit != "ns":
+        # Spark has microseconds, which hold the coarser units.
+        return TimestampNTZType() if arrow_type.tz is None else TimestampType()
     if pa.types.is_decimal128(arrow_type):
         return DecimalType(arrow_type.precision, arrow_type.scale)
     if pa.types.is_list(arrow_type) or pa.types.is_large_list(arrow_type):
@@ -135,7 +139,7 @@ def _to_arrow_type(spark_type: DataType, path: str, known: _Known) -> pa.DataTyp
             return arrow_type
     convert = (
         "write text instead"
-        if known is not _PLAIN
+        if known is not _READ
         else ("read string, a number type, binary, boolean, array, struct or map<string, …>, and convert afterwards")
     )
     raise SchemaError(f"{path}: no DynamoDB attribute has Spark's type {spark_type.simpleString()}: {convert}")

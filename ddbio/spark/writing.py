@@ -15,6 +15,8 @@ from pydantic.dataclasses import dataclass as options_dataclass
 from pyspark import SparkFiles
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamWriter, WriterCommitMessage
 
+from ddbio.core.schema.declare import time_forms
+from ddbio.core.time_columns import declare_forms
 from ddbio.errors import OptionError
 from ddbio.ops.job.storage import dynamodb_spec, new_job_id
 from ddbio.ops.loads.load import plan_of
@@ -65,6 +67,7 @@ class TableWriter(DataSourceArrowWriter):  # type: ignore[misc]
             raise OptionError("a table cannot be overwritten: write with mode('append'), which replaces item by item")
         self._options = parse_options(FrameWriteOptions, rename_table(values))
         self._plan = plan_of(self._options)
+        self._forms = time_forms(self._options.timestamps)
         self._job_id = new_job_id()
         self._metadata = {field.name: field.metadata for field in written_schema(schema)}
         rate = self._plan.wcu_per_second
@@ -88,7 +91,7 @@ class TableWriter(DataSourceArrowWriter):  # type: ignore[misc]
     def _tagged(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         # Spark passes types but drops the fields' metadata, which has DynamoDB's own types.
         fields = [pa.field(field.name, field.type, metadata=self._metadata[field.name]) for field in batch.schema]
-        return pa.RecordBatch.from_arrays(batch.columns, schema=pa.schema(fields))
+        return declare_forms(pa.RecordBatch.from_arrays(batch.columns, schema=pa.schema(fields)), self._forms)
 
 
 class StreamTableWriter(TableWriter, DataSourceStreamWriter):  # type: ignore[misc]

@@ -22,6 +22,8 @@ _GIVEN = {
     "credentials": "Credentials | Mapping[str, str] | None",
     "schema": "ItemSchema | pa.Schema | str | None",
     "session": "Any",
+    "timestamps": "Mapping[str, str] | str | None",
+    "types": "Mapping[str, str] | str | None",
 }
 
 _HEADER = '''"""The keyword arguments of the public functions, for editors and type checkers.

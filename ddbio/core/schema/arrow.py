@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from ddbio.core.schema.times import is_time_column, normalize_time
 from ddbio.errors import SchemaError
 
 if TYPE_CHECKING:
@@ -203,7 +204,8 @@ def normalize_schema(schema: pa.Schema) -> pa.Schema:
     """
     require_unique(list(schema), "schema")
     attributes = [field for field in schema if field.name != RESCUE_NAME and not is_item_bytes(field)]
-    columns = [normalize_field(field, field.name) for field in attributes]
+    columns = [normalize_time(each) if is_time_column(each.type) else normalize_field(each, each.name)
+               for each in attributes]  # fmt: skip
     if RESCUE_NAME in schema.names and not is_text(schema.field(RESCUE_NAME).type):
         raise SchemaError(f"{RESCUE_NAME}: this name is kept for the rescue column, a string: rename or drop the field")
     return pa.schema([*columns, RESCUE_FIELD])

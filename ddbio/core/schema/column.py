@@ -28,6 +28,7 @@ from ddbio.core.schema.arrow import (
     tagged_field,
 )
 from ddbio.core.schema.shape import NOTHING_DECLARED, NOTHING_SEEN, Declared, Shape, join_all
+from ddbio.core.schema.times import form_of_field, parse_form, time_type_of_text, with_form
 from ddbio.errors import SchemaError
 
 if TYPE_CHECKING:
@@ -144,8 +145,10 @@ def _field(column: str, name: str, shape: Shape, declared: Declared) -> pa.Field
         children = [_field("value", "value", values_of(shape), declared.inner or NOTHING_DECLARED)]
     elif tag == "L":
         children = [_field(ELEMENT, ELEMENT, shape.element or NOTHING_SEEN, declared.inner or NOTHING_DECLARED)]
+    arrow, _, form = arrow.partition("] ") if _TIMED.fullmatch(arrow) else (arrow, "", "")
     try:
-        return tagged_field(column, _arrow_type(tag, arrow, children), tag, attribute=name)
+        field = tagged_field(column, _arrow_type(tag, f"{arrow}]" if form else arrow, children), tag, attribute=name)
+        return with_form(field, parse_form(form)) if form else field
     except (ValueError, TypeError, pa.ArrowException):
         raise SchemaError(
             f"{name}: {chosen!r} is no column: write a DynamoDB type and an Arrow type, as in 'N int64'"
@@ -158,10 +161,11 @@ def _arrow_type(tag: str, arrow: str, children: Sequence[pa.Field[Any]]) -> pa.D
     return type_of_text(arrow, children)
 
 
+_TIMED = re.compile(r"(timestamp|date)\S*( tz=\S+)? \S+")
 _DECIMAL = re.compile(r"decimal(128|256)\(([0-9]+), ?([0-9]+)\)")
 
 
-def type_of_text(arrow: str, children: Sequence[pa.Field[Any]]) -> pa.DataType:
+def type_of_text(arrow: str, children: Sequence[pa.Field[Any]]) -> pa.DataType:  # noqa: PLR0911 - one line a type
     """Return the Arrow type with this name and these inner fields.
 
     Raises
@@ -178,6 +182,8 @@ def type_of_text(arrow: str, children: Sequence[pa.Field[Any]]) -> pa.DataType:
             return pa.large_list(element.with_name(ELEMENT))
         case "map", [item]:
             return pa.map_(pa.string(), item)  # type: ignore[call-overload, no-any-return] # the stubs lack fields
+    if (time := time_type_of_text(arrow)) is not None:
+        return time
     if decimal := _DECIMAL.fullmatch(arrow):
         width, precision, scale = map(int, decimal.groups())
         return pa.decimal128(precision, scale) if width == 128 else pa.decimal256(precision, scale)  # noqa: PLR2004
@@ -207,7 +213,8 @@ def _declared(field: pa.Field[Any], place: int) -> Declared:
     if is_list(arrow_type):
         container = str(arrow_type).partition("<")[0]
         return Declared(f"{tag} {container}", place, _declared(arrow_type.field(0), 0))
-    return Declared(f"{tag} {arrow_type}", place)
+    form = form_of_field(field)
+    return Declared(f"{tag} {arrow_type}" if form is None else f"{tag} {arrow_type} {form}", place)
 
 
 def column_names(attributes: Collection[str], chosen: Mapping[str, str] | None = None) -> dict[str, str]:

@@ -25,6 +25,7 @@ from ddbio.core.schema.arrow import (
 )
 from ddbio.core.schema.column import column_of, declared_by, names_of, type_of_text
 from ddbio.core.schema.shape import NOTHING_DECLARED, NOTHING_SEEN, Declared, Shape
+from ddbio.core.schema.times import form_of_field, parse_form, with_form
 from ddbio.errors import SchemaError
 
 VERSION = 2
@@ -222,10 +223,13 @@ def _field_to_json(field: pa.Field[Any]) -> dict[str, Any]:
     described["arrow"] = str(field.type) if not children else str(field.type).partition("<")[0]
     if children:
         described["fields"] = children
+    if (form := form_of_field(field)) is not None:
+        described["time"] = str(form)
     return described
 
 
 def _field_from_json(described: dict[str, Any]) -> pa.Field[Any]:
     children = [_field_from_json(child) for child in described.get("fields", ())]
     arrow_type = type_of_text(described["arrow"], children)
-    return tagged_field(described["name"], arrow_type, described["type"], attribute=described.get("attribute"))
+    field = tagged_field(described["name"], arrow_type, described["type"], attribute=described.get("attribute"))
+    return with_form(field, parse_form(described["time"])) if "time" in described else field

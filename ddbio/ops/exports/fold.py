@@ -9,10 +9,15 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
+
 from ddbio.budget import LocalBudget
 from ddbio.core.exports.fold import fold, missing_windows, plan_fold
+from ddbio.core.rescue import MisfitLog
 from ddbio.core.schema.arrow import normalize_schema
+from ddbio.core.schema.declare import ColumnRules
 from ddbio.core.schema.file import schema_to_json
+from ddbio.core.schema.times import stored_schema
 from ddbio.engine import cluster_of, open_engine
 from ddbio.errors import ExportIncompleteError
 from ddbio.files import committer
@@ -20,6 +25,7 @@ from ddbio.ops.exports.fold_tasks import (
     BucketsTask,
     ChangesTask,
     ItemsTask,
+    ResultColumns,
     fold_buckets,
     spill_changes,
     split_items,
@@ -42,8 +48,6 @@ from ddbio.ops.job.storage import (
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    import pyarrow as pa
-
     from ddbio.core.exports.fold import Window
     from ddbio.core.staged import StagedFile
     from ddbio.engine import Engine
@@ -64,6 +68,8 @@ class FoldSources:
     ----------
     options
         How everything is read, with the columns as schema.
+    rows
+        The columns of the result, which may be times.
     windows
         Number of increments that follow the full export, including those without changes.
     reached
@@ -75,10 +81,16 @@ class FoldSources:
     options: ExportReadOptions
     full: ExportSource
     columns: ExportColumns
+    rows: pa.Schema
     changed: tuple[tuple[ExportSource, ExportColumns], ...]
     windows: int
     reached: datetime
     folders: tuple[str, ...]
+
+    @property
+    def result(self) -> ResultColumns:
+        """Return what the rows of the result are."""
+        return ResultColumns(self.rows, self.options.on_misfit, self.options.drop or ())
 
     @property
     def keys(self) -> tuple[str, ...]:
@@ -100,10 +112,14 @@ def open_fold(options: ExportReadOptions, increments: Sequence[str], as_of: date
     opened = [open_export(each, options) for each in increments]
     plan = plan_fold(full.summary, [each.summary for each in opened], as_of)
     columns = export_columns(full, options)
+    # Times are compared, and spilled, as what the items hold.
+    rules = ColumnRules.of(options)
+    options = dataclasses.replace(options, timestamps=None, types=None, numbers="exact")
     changed = [opened[place] for place in plan.chosen if opened[place].files]
     if changed and not full.files and options.schema is None:
         first = export_columns(changed[0], options)
-        columns = ExportColumns(normalize_schema(first.items))
+        columns = ExportColumns(rules.apply(normalize_schema(first.items)))
+    rows, columns = normalize_schema(columns.items), ExportColumns(stored_schema(columns.items))
     given = dataclasses.replace(options, schema=columns.items)
     pairs = tuple((source, export_columns(source, given)) for source in changed)
     for (before, one), (after, other) in itertools.pairwise(pairs):
@@ -113,7 +129,7 @@ def open_fold(options: ExportReadOptions, increments: Sequence[str], as_of: date
                 f"of {one.keys}: a table keeps its key; copy the exports again"
             )
     folders = tuple(folder for each in (full, *opened) for folder in each.folders)
-    return FoldSources(given, full, columns, pairs, len(plan.chosen), plan.reached, folders)
+    return FoldSources(given, full, columns, rows, pairs, len(plan.chosen), plan.reached, folders)
 
 
 def fold_exports(options: ExportReadOptions, increments: Sequence[str]) -> pa.Table:
@@ -128,10 +144,10 @@ def fold_exports(options: ExportReadOptions, increments: Sequence[str]) -> pa.Ta
     """
     sources = open_fold(options, increments)
     items = read_source(sources.full, sources.columns, sources.options)
-    if not sources.changed:
-        return items
-    changes = [read_source(source, columns, sources.options) for source, columns in sources.changed]
-    return fold(items, changes, sources.keys)
+    if sources.changed:
+        changes = [read_source(source, columns, sources.options) for source, columns in sources.changed]
+        items = fold(items, changes, sources.keys)
+    return pa.Table.from_batches(sources.result.convert(items.to_batches(), MisfitLog()), sources.rows)
 
 
 def windows_to_request(options: ExportWindowsOptions, increments: Sequence[str]) -> list[Window]:
@@ -181,12 +197,12 @@ def fold_to_files(
     try:
         # An engine raises only after its tasks have ended.
         with committer.publishing(target_of(options, staging.store), staging.job_id) as complete:
-            require_same_types(options, staging.store, sources.columns.rows)
+            require_same_types(options, staging.store, sources.rows)
             cpu_planned = clock.cpu_seconds()
             with contextlib.closing(open_engine(engine_name(options), master=master, conf=conf)) as engine:
                 job = _Job(options, sources, staging, engine)
                 staged, counts = job.run()
-                files = staged or staging.empty(sources.columns.rows)
+                files = staged or staging.empty(sources.rows)
                 report = job.report(files, counts, clock.seconds(), cpu_planned + engine.cpu_seconds())
                 complete(files, job.facts(report))
                 cpu_seconds = round(cpu_planned + engine.cpu_seconds(), 3)
@@ -263,14 +279,21 @@ class _Job:
             groups = _neighbours(spill.buckets, self._parallelism)
             tasks = [
                 BucketsTask(
-                    len(items_tasks) + number, buckets, sources.keys, sources.columns.items, spill, self.staging
+                    number=len(items_tasks) + number,
+                    buckets=buckets,
+                    keys=sources.keys,
+                    schema=sources.columns.items,
+                    spill=spill,
+                    staging=self.staging,
+                    result=sources.result,
                 )
                 for number, buckets in enumerate(groups)
                 if buckets and sources.changed
             ]
             folded = engine.run(fold_buckets, tasks, budget)
-        staged = [file for result in passed for file in result.staged] + [file for files in folded for file in files]
-        return tuple(staged), [_sum(changes), _sum([result.counts for result in passed])]
+        results = [*passed, *folded]
+        staged = tuple(file for result in results for file in result.staged)
+        return staged, [_sum(changes), _sum([result.counts for result in results])]
 
     @property
     def _parallelism(self) -> int:
@@ -312,7 +335,7 @@ class _Job:
         if self.engine.name == "spark" and self.options.tasks is None:
             usual = spark_task_count(sizes, usual)
         reads = export_tasks(sources.full, sources.columns, sources.options, usual, sizes)
-        return [ItemsTask(read, sources.keys, spill, self.staging) for read in reads]
+        return [ItemsTask(read, sources.keys, spill, self.staging, sources.result) for read in reads]
 
     def facts(self, report: ExportFoldReport) -> committer.CommitInfo:
         summary = self.sources.full.summary
@@ -324,7 +347,7 @@ class _Job:
                 "increments": [source.summary.export_arn for source, _ in self.sources.changed],
                 "state_at": self.sources.reached.isoformat(),
             },
-            schema=schema_to_json(normalize_schema(self.sources.columns.rows)),
+            schema=schema_to_json(self.sources.rows),
             report=report.to_dict(),
         )
 

@@ -15,19 +15,38 @@ import pyarrow as pa
 
 from ddbio.core.exports.fold import fold, require_keys
 from ddbio.core.item_key import key_hashes
+from ddbio.core.rescue import MisfitLog
+from ddbio.core.time_columns import TimeColumns
 from ddbio.ops.exports.spill import SpillReader, SpillWriter
 from ddbio.ops.exports.tasks import ExportCounts, ExportFilesResult, ExportStream
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from ddbio.budget import Budget
-    from ddbio.core.staged import StagedFile
+    from ddbio.core.rescue import OnMisfit
     from ddbio.ops.exports.spill import Spill
     from ddbio.ops.exports.tasks import ExportTask
     from ddbio.ops.job.storage import Staging
 
 _CHANGES, _ITEMS = "changes", "items"
+
+
+@dataclass(frozen=True)
+class ResultColumns:
+    """Say what the rows of the result are: their columns, which may be times, and what becomes of misfits."""
+
+    rows: pa.Schema
+    on_misfit: OnMisfit
+    drop: tuple[str, ...]
+
+    def convert(self, batches: Iterable[pa.RecordBatch], log: MisfitLog) -> Iterator[pa.RecordBatch]:
+        """Yield batches that hold times as text or numbers with these columns."""
+        times = TimeColumns(self.rows, self.drop)
+        for batch in batches:
+            yield times.convert(batch, log) if times else batch
+            if self.on_misfit == "fail":
+                log.require_empty()
 
 
 @dataclass(frozen=True)
@@ -47,6 +66,7 @@ class ItemsTask:
     keys: tuple[str, ...]
     spill: Spill
     staging: Staging
+    result: ResultColumns
 
 
 @dataclass(frozen=True)
@@ -59,6 +79,7 @@ class BucketsTask:
     schema: pa.Schema
     spill: Spill
     staging: Staging
+    result: ResultColumns
 
 
 def spill_changes(task: ChangesTask, budget: Budget) -> ExportCounts:
@@ -97,12 +118,14 @@ def split_items(task: ItemsTask, budget: Budget) -> ExportFilesResult:
             writer.write(batch.filter(pa.array(hit)), hashes[hit])
             yield batch.filter(pa.array(~hit))
 
-    staged = task.staging.write(unchanged(), task.read.columns.rows, task.read.number)
+    log = MisfitLog()
+    staged = task.staging.write(task.result.convert(unchanged(), log), task.result.rows, task.read.number)
     writer.flush()
+    stream.counts.misfits.merge(log)
     return ExportFilesResult(staged, stream.counts)
 
 
-def fold_buckets(task: BucketsTask, budget: Budget) -> tuple[StagedFile, ...]:
+def fold_buckets(task: BucketsTask, budget: Budget) -> ExportFilesResult:
     """Fold the buckets of one task and stage the result; nothing stays staged if it fails."""
     del budget  # What was spilled is counted already.
 
@@ -113,4 +136,6 @@ def fold_buckets(task: BucketsTask, budget: Budget) -> tuple[StagedFile, ...]:
             before = pa.concat_tables(items) if items else task.schema.empty_table()
             yield from fold(before, changes, task.keys).to_batches()
 
-    return task.staging.write(folded(), task.schema, task.number)
+    counts = ExportCounts()
+    staged = task.staging.write(task.result.convert(folded(), counts.misfits), task.result.rows, task.number)
+    return ExportFilesResult(staged, counts)

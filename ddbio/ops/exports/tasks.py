@@ -15,10 +15,12 @@ from ddbio.budget import LocalBudget
 from ddbio.core.changes import ChangeDecoder
 from ddbio.core.decode import Decoder, infer_schema_of_bodies
 from ddbio.core.rescue import MisfitLog, OnMisfit
+from ddbio.core.schema.declare import ColumnRules
 from ddbio.core.schema.item_schema import ItemSchema, arrow_schema_of
 from ddbio.core.text.change_lines import checked_changes
 from ddbio.core.text.framing import checked_items
-from ddbio.errors import DecodeError
+from ddbio.core.time_columns import declares_times, sampled_forms
+from ddbio.errors import DecodeError, SchemaError
 from ddbio.ops.exports.source import FileText
 
 if TYPE_CHECKING:
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
     from ddbio.budget import Budget
     from ddbio.core.exports.manifest import ExportFile
     from ddbio.core.staged import StagedFile
+    from ddbio.core.text.framing import Framing
     from ddbio.ops.exports.source import ExportSource
     from ddbio.ops.job.storage import Staging
     from ddbio.options import ExportReadOptions
@@ -237,20 +240,25 @@ def export_columns(source: ExportSource, options: ExportReadOptions) -> ExportCo
     ExportIncompleteError, DecodeError
         If a sampled file is missing, or is not the file of an export.
     """
-    given = options.schema
+    given, rules = options.schema, ColumnRules.of(options)
     schema = None if given is None else arrow_schema_of(given)
-    if source.summary.kind == "full" and schema is not None:
-        return ExportColumns(schema)
+    if source.summary.kind == "full" and schema is not None and not rules.sampled:
+        return ExportColumns(rules.apply(schema))
     files = source.files[:: max(1, len(source.files) // _FILES_SAMPLED)][:_FILES_SAMPLED]
     count = -(-options.sample_items // max(1, len(files)))
     lines = [_sample(source, file, count) for file in files]
     if source.summary.kind == "full":
         with suppress(DecodeError):
-            return ExportColumns(
-                infer_schema_of_bodies([(_head(source, file, count), "export") for file in files]).to_arrow()
-            )
+            heads: list[tuple[bytes, Framing]] = [(_head(source, file, count), "export") for file in files]
+            found = infer_schema_of_bodies(heads).to_arrow() if schema is None else schema
+            return ExportColumns(rules.apply(found, sampled_forms(rules.sampled, heads)))
         # Once more, one line after the other: this error names the broken file.
-        return ExportColumns(ItemSchema.of_items(itertools.chain.from_iterable(lines)).to_arrow())
+        return ExportColumns(rules.apply(ItemSchema.of_items(itertools.chain.from_iterable(lines)).to_arrow()))
+    if rules or (schema is not None and declares_times(schema)):
+        raise SchemaError(
+            f"{source.summary.export_arn}: the images of changes have the types of their attributes: leave timestamps, "
+            "types and numbers out, or give them to a fold, whose rows are items"
+        )
     changes = list(itertools.chain.from_iterable(lines))
     images = (image for change in changes for image in (change.keys, change.new_image, change.old_image) if image)
     keys = tuple(changes[0].keys) if changes else ()

@@ -105,7 +105,7 @@ def write_files(options: ImportFilesFromOptions) -> ImportFilesReport:
         If there is no such file, or one is not what its name says.
     """
     key = key_of(options)
-    source = open_source(options, dict(key))
+    source = open_source(options, dict(key), options.timestamps)
     target = open_store(options.dest, options)
     protect_sources(target, options.mode, (f"{source.store.uri}/{each.path}" for each in source.files))
     return _write(_unit_batches(source, key, options.duplicates), key, options, options.source)
@@ -121,7 +121,7 @@ def check_files(options: ImportFilesFromOptions) -> ImportFilesReport:
     """
     clock = Clock()
     key = key_of(options)
-    source = open_source(options, dict(key))
+    source = open_source(options, dict(key), options.timestamps)
     buffer = _write_batches(LineCounter(), _unit_batches(source, key, options.duplicates), key, options)
     return _report(buffer, options, "", clock)
 
@@ -136,7 +136,7 @@ def write_rows(data: Rows, options: ImportFilesOptions) -> ImportFilesReport:
     DdbioError
         After any error nothing is visible at the target.
     """
-    batches: Iterable[pa.RecordBatch] = batches_of(data)
+    batches: Iterable[pa.RecordBatch] = batches_of(data, options.timestamps)
     if options.duplicates == "last":
         batches = map(_backwards, reversed(list(batches)))
     return _write(batches, key_of(options), options, "rows in memory")

@@ -96,7 +96,7 @@ def write_table(data: Rows, options: WriteOptions) -> WriteReport:
     """
     # Tables, batches, data frames and lists of batches; readers and generators may have to wait for their rows.
     rows_are_here = hasattr(data, "columns") or isinstance(data, Sequence)
-    return _write_here(options, lambda *_: batches_of(data), rows_are_here=rows_are_here)
+    return _write_here(options, lambda *_: batches_of(data, options.timestamps), rows_are_here=rows_are_here)
 
 
 def write_raw_items(items: Iterable[RawItems], options: WriteOptions, progress: Progress | None = None) -> WriteReport:
@@ -248,7 +248,7 @@ class _Described:
 def _describe_and_plan(options: LoadOptions) -> tuple[_Described, LoadPlan]:
     table = describe_target(options)
     write = plan_write(table, options)
-    source = open_source(options, dict(write.key_types))
+    source = open_source(options, dict(write.key_types), options.timestamps)
     resources = Resources(available_cores(), running_spark_parallelism(), is_spark_installed())
     plan = plan_load(options, write, table, describe_source(source, write), resources)
     return _Described(table, write, source), plan

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -15,7 +15,9 @@ import pyarrow as pa
 from ddbio.core.arrow_input import checked_batches, record_batch_reader
 from ddbio.core.exports.manifest import SUMMARY
 from ddbio.core.python_rows import python_columns, python_rows
+from ddbio.core.schema.declare import time_forms
 from ddbio.core.staged import job_of
+from ddbio.core.time_columns import declare_forms
 from ddbio.errors import DdbioError, NotFoundError, OptionError
 from ddbio.files.formats import is_row_file
 from ddbio.files.meta import manifest_path, parse_state
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from ddbio.core.exports.manifest import ExportFile
+    from ddbio.core.schema.times import TimeForm
     from ddbio.core.staged import StoredObject
     from ddbio.files.object_store import ObjectStore
     from ddbio.ops.exports.source import ExportSource
@@ -41,19 +44,26 @@ _FOOTERS_AT_ONCE = 16
 _PYTHON_ROWS = 10_000
 
 
-def batches_of(data: Rows) -> Iterator[pa.RecordBatch]:
-    """Yield rows in memory as record batches.
+def batches_of(data: Rows, timestamps: Iterable[tuple[str, str]] | None = None) -> Iterator[pa.RecordBatch]:
+    """Yield rows in memory as record batches, declared times as the text or numbers that they are written as.
+
+    Parameters
+    ----------
+    timestamps
+        The forms of time columns.
 
     Raises
     ------
     OptionError
-        If the data holds no rows.
+        If the data holds no rows, or a time has no such form.
     SchemaError
-        If Arrow has no type for a column of a data frame.
+        If Arrow has no type for a column of a data frame, or a column cannot have its form.
     DecodeError
         If an array points outside its own memory.
     """
-    yield from checked_batches(_batches_of(data))
+    forms = time_forms(timestamps)
+    for batch in checked_batches(_batches_of(data)):
+        yield declare_forms(batch, forms)
 
 
 def _batches_of(data: Rows) -> Iterator[pa.RecordBatch]:
@@ -99,6 +109,8 @@ class Unit:
     json_format: JsonFormat = "auto"
     first_row: int | None = 0
     """The number of its first row in the file, or None if that cannot be known without reading the file."""
+    forms: Mapping[str, TimeForm | None] = field(default_factory=dict)
+    """How time columns are written, where it is declared."""
 
 
 @dataclass(frozen=True)
@@ -120,7 +132,9 @@ class FileSource:
     export: ExportSource | None = None
 
 
-def open_source(options: SourceOptions, keys: Mapping[str, str]) -> FileSource:
+def open_source(
+    options: SourceOptions, keys: Mapping[str, str], timestamps: Iterable[tuple[str, str]] | None = None
+) -> FileSource:
     """Find the files of a file name, a folder or a glob, in the order of their names, and read their footers.
 
     In the folder of a native export, the files are those in its verified manifests.
@@ -129,6 +143,8 @@ def open_source(options: SourceOptions, keys: Mapping[str, str]) -> FileSource:
     ----------
     keys
         Key attributes and their types, which apply to columns of folders too.
+    timestamps
+        The forms of time columns.
 
     Raises
     ------
@@ -155,8 +171,9 @@ def open_source(options: SourceOptions, keys: Mapping[str, str]) -> FileSource:
     with ThreadPoolExecutor(_FOOTERS_AT_ONCE, thread_name_prefix="ddbio-footer") as pool:
         parts_of_files = list(pool.map(lambda entry: RowFiles(store).parts(entry), files))
     columns = _columns_of_folders(files, options, keys)
+    forms = time_forms(timestamps)
     places = [
-        (entry, part, size, None, columns[entry.path], options.json_format, first_row)
+        (entry, part, size, None, columns[entry.path], options.json_format, first_row, forms)
         for entry, parts in zip(files, parts_of_files, strict=True)
         for part, (size, first_row) in enumerate(zip(parts.sizes_bytes, parts.first_rows, strict=True))
     ]

@@ -18,7 +18,9 @@ from ddbio.core.capacity import PAGES_PER_SECOND, READ_UNIT_BYTES, read_units
 from ddbio.core.decode import infer_schema_of_bodies
 from ddbio.core.scan_plan import Resources, Sample, ScanPlan, budget_of, check_scan, plan_scan
 from ddbio.core.schema.arrow import name_of_field, project_schema, tag_of_field, tagged_field
+from ddbio.core.schema.declare import ColumnRules
 from ddbio.core.schema.item_schema import ItemSchema, arrow_schema_of
+from ddbio.core.time_columns import sampled_forms
 from ddbio.engine import available_cores, is_spark_installed, running_spark_parallelism
 from ddbio.errors import SchemaError
 from ddbio.files import commit
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from ddbio.budget import Budget
+    from ddbio.core.schema.times import TimeForm
     from ddbio.core.table_description import TableDescription
     from ddbio.core.text.page import Page
     from ddbio.options import ScanOptions, ScanToFilesOptions
@@ -68,8 +71,10 @@ def sample_table(table: TableDescription, options: ScanOptions, budget: Budget) 
     SchemaError
         If the given schema contradicts the table's keys.
     """
-    given = _given_schema(table, options)
-    if given is not None and table.item_count and table.size_bytes and not options.index:
+    given, rules = _given_schema(table, options), ColumnRules.of(options)
+    if given is not None and not rules.sampled:
+        given = rules.apply(given)
+    if given is not None and not rules.sampled and table.item_count and table.size_bytes and not options.index:
         return Sample(given, 0, table.size_bytes / table.item_count, 0.0, complete=False)
     wanted = _wanted(options) if given is None else PROBE_ITEMS
     pages = list(_sample_pages(table, options, budget, wanted))
@@ -78,6 +83,9 @@ def sample_table(table: TableDescription, options: ScanOptions, budget: Budget) 
     schema = given
     if schema is None:
         schema = _with_requested(_observed(pages), table, options).to_arrow()
+    if given is None or rules.sampled:
+        schema = rules.apply(schema, _sampled_forms(rules, pages), dict(table.key_types))
+    _require_key_types(table, schema)
     unit_bytes = READ_UNIT_BYTES / (1.0 if options.consistent else 0.5)
     complete = len(pages) == 1 and pages[0].last_evaluated_key is None
     return Sample(schema, scanned, units * unit_bytes / scanned if scanned else 0.0, units, complete)
@@ -93,11 +101,14 @@ def observe_table(table: TableDescription, options: ScanOptions, budget: Budget)
     SchemaError
         If the given schema contradicts the table's keys.
     """
-    given = _given_schema(table, options)
+    given, rules = _given_schema(table, options), ColumnRules.of(options)
+    if given is not None and not rules.sampled:
+        return ItemSchema.from_arrow(rules.apply(given))
+    pages = list(_sample_pages(table, options, budget, _wanted(options)))
+    forms = _sampled_forms(rules, pages)
     if given is not None:
-        return ItemSchema.from_arrow(given)
-    pages = _sample_pages(table, options, budget, _wanted(options))
-    return _with_requested(_observed(pages), table, options)
+        return ItemSchema.from_arrow(rules.apply(given, forms))
+    return rules.declare(_with_requested(_observed(pages), table, options), forms, dict(table.key_types))
 
 
 def plan_of(options: ScanOptions, budget: LocalBudget | None = None, table: TableDescription | None = None) -> ScanPlan:
@@ -217,10 +228,19 @@ def _observed(pages: Iterable[Page]) -> ItemSchema:
     return infer_schema_of_bodies([(page.items, "page") for page in pages])
 
 
+def _sampled_forms(rules: ColumnRules, pages: Iterable[Page]) -> dict[str, TimeForm]:
+    return sampled_forms(rules.sampled, [(page.items, "page") for page in pages])
+
+
 def _given_schema(table: TableDescription, options: ScanOptions) -> pa.Schema | None:
     if options.schema is None:
         return None
     schema = arrow_schema_of(options.schema)
+    _require_key_types(table, schema)
+    return project_schema(schema, options.columns) if options.columns else schema
+
+
+def _require_key_types(table: TableDescription, schema: pa.Schema) -> None:
     tags = {name_of_field(field): tag_of_field(field) for field in schema}
     for name, key_type in table.key_types:
         declared = tags.get(name, key_type)
@@ -229,7 +249,6 @@ def _given_schema(table: TableDescription, options: ScanOptions) -> pa.Schema | 
                 f"key attribute {name!r} of table {table.name!r} has type {key_type}, the schema says {declared}: "
                 "mend the schema, or leave it out to have it inferred"
             )
-    return project_schema(schema, options.columns) if options.columns else schema
 
 
 def _with_requested(observed: ItemSchema, table: TableDescription, options: ScanOptions) -> ItemSchema:
