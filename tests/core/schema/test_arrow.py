@@ -134,7 +134,7 @@ def test_a_given_schema_gets_its_dynamodb_types():
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
-        ([("t", pa.timestamp("us"))], r"^t: no DynamoDB type is an Arrow timestamp\[us\]: use string"),
+        ([("t", pa.time64("us"))], r"^t: no DynamoDB type is an Arrow time64\[us\]: use string"),
         ([("m", pa.struct([("d", pa.date32())]))], "^m.d: no DynamoDB type is an Arrow date32"),
         ([("l", pa.list_(pa.duration("s")))], r"^l\[\]: no DynamoDB type"),
         ([("m", pa.map_(pa.int64(), pa.string()))], "^m: an Arrow map<int64, string> does not hold DynamoDB's M"),
