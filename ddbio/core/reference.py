@@ -37,8 +37,9 @@ from ddbio.core.schema.arrow import (
     normalize_schema,
     tag_of_field,
 )
+from ddbio.core.schema.times import is_time_column
 from ddbio.core.text.json_text import compact_json, parse_json
-from ddbio.errors import DecodeError
+from ddbio.errors import DecodeError, SchemaError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -239,6 +240,9 @@ def items_of(batch: pa.RecordBatch) -> Iterator[Item]:
         An attribute is in its column and in the rescue column.
     """
     schema = normalize_schema(batch.schema)
+    for field in schema:
+        if is_time_column(field.type):
+            raise SchemaError(f"{field.name}: no DynamoDB type is an Arrow {field.type}: make text or numbers of it")
     columns = [_column(batch.column(field.name), field) for field in schema if field.name != RESCUE_NAME]
     has_rescue = RESCUE_NAME in batch.schema.names
     rescues = batch.column(RESCUE_NAME).to_pylist() if has_rescue else [None] * batch.num_rows

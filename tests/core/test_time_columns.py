@@ -28,12 +28,17 @@ _TEXTS = st.one_of(
         st.sampled_from(["Z", "z", "+00:00", "+02:00", ""]),
     ),
     st.dates().map(str),
-    st.sampled_from(["", "now", "2024-5-1", "12024-05-01T00:00:00Z", "2024-05-01 00:00:00Z", "\n2024-05-01", "２０２４-05-01"]),
+    st.sampled_from(
+        ["", "now", "2024-5-1", "12024-05-01T00:00:00Z", "2024-05-01 00:00:00Z", "\n2024-05-01", "\uff12024-05-01"]
+    ),
 )
 _NUMBERS = st.one_of(
-    st.integers(-(2**70), 2**70).map(str), st.sampled_from(["0", "-1", "1.5", "1e3", "1700000000", str(2**63), "-0.001"])
+    st.integers(-(2**70), 2**70).map(str),
+    st.sampled_from(["0", "-1", "1.5", "1e3", "1700000000", str(2**63), "-0.001"]),
 )
-_VALUES = st.one_of(_TEXTS.map(lambda text: {"S": text}), _NUMBERS.map(lambda text: {"N": text}), st.just({"NULL": True}))
+_VALUES = st.one_of(
+    _TEXTS.map(lambda text: {"S": text}), _NUMBERS.map(lambda text: {"N": text}), st.just({"NULL": True})
+)
 
 
 def _lines(values):
@@ -41,7 +46,7 @@ def _lines(values):
     return "".join(json.dumps(item) + "\n" for item in items).encode()
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(form=st.sampled_from(FORMS), values=st.lists(st.one_of(_VALUES, st.none()), max_size=6))
 def test_any_value_comes_back(form, values):
     """Whatever an attribute holds and however it is declared, writing what was read gives the same items."""
@@ -57,7 +62,7 @@ def test_any_value_comes_back(form, values):
         ("iso_s", "2024-05-01T12:00:00Z", dt.datetime(2024, 5, 1, 12, tzinfo=dt.UTC)),
         ("iso_ms", "2024-05-01T12:00:00.250Z", dt.datetime(2024, 5, 1, 12, 0, 0, 250_000, dt.UTC)),
         ("iso_us+00:00", "1969-12-31T23:59:59.999999+00:00", dt.datetime(1969, 12, 31, 23, 59, 59, 999_999, dt.UTC)),
-        ("iso_us_local", "2024-05-01T12:00:00.000001", dt.datetime(2024, 5, 1, 12, 0, 0, 1)),
+        ("iso_us_local", "2024-05-01T12:00:00.000001", dt.datetime(2024, 5, 1, 12, 0, 0, 1)),  # noqa: DTZ001 - of no zone
         ("date", "2024-02-29", dt.date(2024, 2, 29)),
     ],
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import json
 from decimal import Decimal
 from itertools import accumulate
@@ -92,6 +93,19 @@ def test_found_without_registering_and_every_value_is_there(read):
     assert odd.n is None
     assert json.loads(odd._rescue) == {"n": {"S": "odd"}}
     frame.unpersist()
+
+
+def test_times_are_sparks_own(read, things):
+    """Declared times are Spark's timestamps and dates, to the microsecond; what is no such time is rescued."""
+    lines = ['{"pk":{"S":"a"},"at":{"S":"2024-05-01T12:00:00.250Z"},"ttl":{"N":"1700000000"},"day":{"S":"1969-12-31"}}']
+    things.load("times", [*(line.encode() for line in lines), b'{"pk":{"S":"b"},"day":{"S":"2023-02-29"}}'], "pk:S")
+    frame = read(tableName="times", timestamps="at=iso,ttl=epoch_s,day=date").load()
+    assert {field.name: field.dataType.simpleString() for field in frame.schema} == {
+        "pk": "string", "at": "timestamp", "ttl": "timestamp", "day": "date", "_rescue": "string",
+    }  # fmt: skip
+    first, second = frame.selectExpr("unix_micros(at)", "unix_micros(ttl)", "day", "_rescue").orderBy("pk").collect()
+    assert tuple(first) == (1_714_564_800_250_000, 1_700_000_000_000_000, dt.date(1969, 12, 31), None)
+    assert tuple(second) == (None, None, None, '{"day":{"S":"2023-02-29"}}')
 
 
 def test_table_is_sampled_once(read, things):
