@@ -256,9 +256,10 @@ def _table(table: Mapping[str, Any]) -> TableDescription:
         size_bytes=int(table.get("TableSizeBytes", 0)),
         on_demand=on_demand,
         rcu=_rcu(table),
-        wcu=_units(table, "WriteCapacityUnits", "MaxWriteRequestUnits"),
+        wcu=_wcu(table),
         indexes=tuple(indexes),
         warm_wcu=table.get("WarmThroughput", {}).get("WriteUnitsPerSecond"),
+        warm_rcu=table.get("WarmThroughput", {}).get("ReadUnitsPerSecond"),
     )
 
 
@@ -272,6 +273,8 @@ def _index(index: Mapping[str, Any], types: Mapping[str, str], *, is_global: boo
         size_bytes=int(index.get("IndexSizeBytes", 0)),
         rcu=_rcu(index) if is_global else None,
         keys=tuple(IndexKey(name, types[name], max_bytes, index["IndexName"]) for name, max_bytes in keys),
+        wcu=_wcu(index) if is_global else None,
+        projected=_projected(index.get("Projection", {})),
     )
 
 
@@ -282,6 +285,16 @@ def _key_names(described: Mapping[str, Any]) -> list[str]:
 
 def _rcu(described: Mapping[str, Any]) -> float | None:
     return _units(described, "ReadCapacityUnits", "MaxReadRequestUnits")
+
+
+def _wcu(described: Mapping[str, Any]) -> float | None:
+    return _units(described, "WriteCapacityUnits", "MaxWriteRequestUnits")
+
+
+def _projected(projection: Mapping[str, Any]) -> tuple[str, ...] | None:
+    if projection.get("ProjectionType", "ALL") == "ALL":
+        return None
+    return tuple(projection.get("NonKeyAttributes", ()))
 
 
 def _units(described: Mapping[str, Any], provisioned: str, maximum: str) -> float | None:

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from ddbio.core.loads.plan import LoadPlan
+    from ddbio.core.prices import Cost
     from ddbio.core.scan_plan import ScanPlan
+    from ddbio.ops.copy import CopyPlan
     from ddbio.ops.exports.read import ExportReadPlan, ExportReadReport
     from ddbio.ops.job.report import FileReport, ScanReport
 
@@ -55,14 +59,18 @@ def format_plan(plan: ScanPlan, most_columns: int | None = None) -> str:
 
     budget = "unbounded" if plan.rcu_per_second is None else f"{plan.rcu_per_second:g} RCU/s"
     pages = "" if plan.page_limit is None else f", pages of at most {counted(plan.page_limit, 'item')}"
+    stated = "no capacity stated" if plan.table_rcu is None else f"{plan.table_rcu:g} RCU/s"
+    billing = "on-demand" if plan.on_demand else "provisioned"
+    name = plan.table if plan.index is None else f"{plan.table}, index {plan.index}"
     rows = [
-        ("table", plan.table if plan.index is None else f"{plan.table}, index {plan.index}"),
+        ("table", f"{name} ({billing}, {stated})"),
         ("size", f"{plan.item_count:,} items, {format_bytes(plan.size_bytes)}, as DescribeTable or the sample says"),
         ("engine", f"{plan.engine} ({plan.engine_reason})"),
         ("split", f"{counted(plan.segments, 'segment')}, {counted(plan.tasks, 'task')}, {counted(plan.lanes, 'lane')}"),
         ("budget", budget + pages),
         ("reads", "strongly consistent" if plan.consistent else "eventually consistent"),
-        ("estimate", f"{plan.estimated_units:,.0f} RCU, {format_duration(plan.estimated_seconds)}"),
+        ("estimate", f"{plan.estimated_units:,.0f} RCU, {_time(plan.estimated_seconds, plan.limited_by)}"),
+        *_cost_rows(plan.cost),
     ]
     if plan.limit is not None:
         rows.append(("limit", f"{counted(plan.limit, 'item')}, from one segment"))
@@ -71,6 +79,37 @@ def format_plan(plan: ScanPlan, most_columns: int | None = None) -> str:
         rows.append(("columns", f"{count}: 'ddbio plan scan' lists them"))
         return "\n".join(f"{name:<9}{value}" for name, value in rows)
     return "\n".join(f"{name:<9}{value}" for name, value in rows) + "\n\n" + format_schema(plan.schema)
+
+
+def format_copy_plan(plan: CopyPlan) -> str:
+    """Return a copy's plan as lines: how the source is read, how the target is written or created, and the cost."""
+    if plan.write is None:
+        target = f"is created by {json.dumps(plan.creates)}"
+    else:
+        budget = "unbounded" if plan.write.wcu_per_second is None else f"{plan.write.wcu_per_second:g} WCU/s"
+        target = f"{plan.write.table}: {plan.write.mode}, {counted(plan.write.lanes, 'lane')}, {budget}"
+    time = _time(plan.estimated_seconds, plan.limited_by)
+    rows = [
+        ("target", target),
+        ("writes", f"{plan.write_units:,.0f} WCU for new items; reads and writes: {time}"),
+        *_cost_rows(plan.cost),
+    ]
+    scan = format_plan(replace(plan.scan, cost=None))
+    return "\n".join([scan, "", *(f"{name:<10}{value}" for name, value in rows)])
+
+
+def _time(seconds: float, limited_by: str) -> str:
+    return format_duration(seconds) + (f", limited by {limited_by}" if limited_by else "")
+
+
+def _cost_rows(cost: Cost | None) -> list[tuple[str, str]]:
+    """Return the sum of a job's cost and its lines; provisioned capacity is paid by the hour, used or not."""
+    if cost is None or not cost.lines:
+        return []
+    parts = [f"{each.what} {each.quantity:,.0f} {each.unit}" for each in cost.lines if each.usd]
+    usd = f"{cost.usd:,.2f}" if cost.usd >= 1 else f"{cost.usd:.2g}"
+    paid = f"${usd}: {', '.join(parts)}" if parts else "nothing beside the provisioned capacity"
+    return [("cost", paid), *(("note", note) for note in cost.notes if parts)]
 
 
 def format_load_plan(plan: LoadPlan) -> str:
@@ -85,16 +124,21 @@ def format_load_plan(plan: LoadPlan) -> str:
     by = "".join(f", {name} {value}" for name, value in (("newer by", plan.newer_by), ("as says", plan.operation_by)) if value)  # fmt: skip # noqa: E501
     estimate = "unknown before the rows are read"
     if plan.estimated_units is not None and plan.estimated_seconds is not None:
-        estimate = f"{plan.estimated_units:,.0f} WCU for new items, {format_duration(plan.estimated_seconds)}"
+        time = _time(plan.estimated_seconds, plan.limited_by)
+        estimate = f"{plan.estimated_units:,.0f} WCU for new items, {time}"
     tasks = f"{counted(plan.tasks, 'task')} of {counted(plan.lanes, 'lane')}"
     lines = [
-        ("source", f"{plan.source}: {counted(plan.files, 'file')} in {counted(plan.units, 'unit')}, {size}, {rows}"),
+        (
+            "source",
+            f"{plan.source}: {counted(plan.files, 'file')} in {counted(plan.source_units, 'unit')}, {size}, {rows}",
+        ),
         ("table", f"{plan.table} ({billing}, {stated})"),
         ("indexes", ", ".join(plan.indexes) or "none to which the rows belong"),
         ("mode", plan.mode + by),
         ("engine", f"{plan.engine} ({plan.engine_reason}), {tasks}{shuffled}"),
         ("budget", budget),
         ("estimate", estimate),
+        *_cost_rows(plan.cost),
     ]
     if plan.finished_rows:
         lines.insert(1, ("finished", f"{counted(plan.finished_rows, 'row')} by earlier runs; the plan is without them"))

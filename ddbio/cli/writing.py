@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import shutil
 import sys
 import tempfile
@@ -23,11 +22,11 @@ from ddbio.cli.flags import (
     parse_flags,
 )
 from ddbio.cli.progress import CopyProgress, LoadProgress
-from ddbio.cli.show import counted, format_load_plan, format_plan
+from ddbio.cli.show import counted, format_copy_plan, format_load_plan
 from ddbio.options import CopyOptions, LoadOptions
 
 if TYPE_CHECKING:
-    from ddbio.ops.copy import CopyPlan, CopyReport
+    from ddbio.ops.copy import CopyReport
     from ddbio.ops.job.report import WriteReport
 
 _STDIN = "-"
@@ -175,16 +174,6 @@ def format_write(report: WriteReport) -> str:
         before = f", after {counted(report.resumed_rows, 'row')} of earlier runs" if report.resumed_rows else ""
         rows.append(("job", report.job_id + before))
     return "\n".join(f"{name:<10}{value}" for name, value in rows)
-
-
-def format_copy_plan(plan: CopyPlan) -> str:
-    """Return a copy's plan as lines: how the source is read, and how the target is written or created."""
-    if plan.write is None:
-        message = f"is created by {json.dumps(plan.creates)}"
-    else:
-        budget = "unbounded" if plan.write.wcu_per_second is None else f"{plan.write.wcu_per_second:g} WCU/s"
-        message = f"{plan.write.table}: {plan.write.mode}, {counted(plan.write.lanes, 'lane')}, {budget}"
-    return f"{format_plan(plan.scan)}\n\n{'target':<10}{message}"
 
 
 def format_copy(report: CopyReport) -> str:

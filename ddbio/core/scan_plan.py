@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import math
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any, Literal
 
-from ddbio.core.capacity import PAGE_BYTES, page_limit, read_units
+from ddbio.core.capacity import PAGE_BYTES, page_limit, read_units, scan_units
 from ddbio.core.job_outline import JobOutline
+from ddbio.core.prices import Cost, cost_values, read_line
 from ddbio.core.result import Result
 from ddbio.core.schema.file import schema_to_json
 from ddbio.errors import OptionError
@@ -16,6 +17,7 @@ from ddbio.errors import OptionError
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from ddbio.core.prices import PriceBook
     from ddbio.core.table_description import TableDescription
     from ddbio.options import Engine, ScanOptions
 
@@ -39,6 +41,8 @@ ROTATED_SEGMENTS = 256
 ROTATED_SEGMENTS_UNKNOWN = 64
 ROTATED_PAGE_BYTES = 256 * 1024
 ASSUMED_BYTES_PER_SECOND = 20 * MIB
+# https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/warm-throughput.html
+NEW_TABLE_RCU = 12_000.0
 
 
 @dataclass(frozen=True)
@@ -74,6 +78,14 @@ class ScanPlan(Result):
     schema: pa.Schema
     columns: tuple[str, ...] | None
     limit: int | None
+    on_demand: bool = True
+    table_rcu: float | None = None
+    """The provisioned read units of the table or index, or its on-demand maximum; None if it has neither."""
+    requests: int = 0
+    """Pages that are expected."""
+    limited_by: str = ""
+    """What the estimated seconds come from."""
+    cost: Cost | None = None
 
     @property
     def lanes_per_task(self) -> int:
@@ -88,8 +100,21 @@ class ScanPlan(Result):
 
     def to_dict(self) -> dict[str, Any]:
         """Return the plan as plain values, its schema in the form that ``schema`` and ``--schema`` take."""
-        values = {field.name: getattr(self, field.name) for field in fields(self) if field.name != "schema"}
-        return {**values, "lanes_per_task": self.lanes_per_task, "schema": json.loads(schema_to_json(self.schema))}
+        values = {
+            field.name: getattr(self, field.name) for field in fields(self) if field.name not in {"schema", "cost"}
+        }
+        return {
+            **values,
+            "lanes_per_task": self.lanes_per_task,
+            "schema": json.loads(schema_to_json(self.schema)),
+            "units": self.estimated_units,
+            "seconds": self.estimated_seconds,
+            **cost_values(self.cost),
+        }
+
+    def priced(self, book: PriceBook, notes: tuple[str, ...]) -> ScanPlan:
+        """Return the plan with what its reads cost."""
+        return replace(self, cost=Cost((read_line(book, self.estimated_units, on_demand=self.on_demand),), notes))
 
     def groups(self) -> list[tuple[int, ...]]:
         """Return the segments of each task, spread so that neighbours in hash order are read at different times."""
@@ -193,7 +218,19 @@ def plan_scan(table: TableDescription, sample: Sample, options: ScanOptions, res
     lanes = min(lanes, segments)
     asked_tasks: int | None = getattr(options, "tasks", None)
     tasks = min(asked_tasks or parallelism, segments) if engine == "spark" else 1
-    units = read_units(size, options.consistent)
+    limit = None if budget is None else page_limit(budget, sample.item_bytes, options.consistent)
+    read_bytes = size if options.limit is None else min(size, math.ceil(options.limit * sample.item_bytes))
+    units = scan_units(
+        read_bytes, sample.item_bytes, consistent=options.consistent, segments=segments, page_items=limit
+    )
+    rate = index.rcu if index is not None and index.is_global else table.rcu
+    requests = _pages(read_bytes, sample.item_bytes, segments, limit)
+    seconds, limited_by = _seconds(units, read_bytes, {
+        "the budget": budget,
+        "the provisioned capacity" if not table.on_demand else "the on-demand maximum": rate,
+        "an on-demand table": (table.warm_rcu or NEW_TABLE_RCU) if table.on_demand and rate is None else None,
+        "requests in flight": units / requests * max(lanes, tasks) / PAGE_LATENCY_SECONDS,
+    }, parallelism)  # fmt: skip
     return ScanPlan(
         table=table.name,
         index=options.index,
@@ -207,13 +244,33 @@ def plan_scan(table: TableDescription, sample: Sample, options: ScanOptions, res
         engine=engine,
         engine_reason=reason,
         rcu_per_second=budget,
-        page_limit=None if budget is None else page_limit(budget, sample.item_bytes, options.consistent),
+        page_limit=limit,
         estimated_units=units,
-        estimated_seconds=units / budget if budget else size / (ASSUMED_BYTES_PER_SECOND * parallelism),
+        estimated_seconds=seconds,
         schema=sample.schema,
         columns=options.columns,
         limit=options.limit,
+        on_demand=table.on_demand,
+        table_rcu=rate,
+        requests=requests,
+        limited_by=limited_by,
     )
+
+
+def _pages(size: int, item_bytes: float, segments: int, page_items: int | None) -> int:
+    """Return how many pages a scan is expected to have; each segment ends with one that is not full."""
+    page_bytes = PAGE_BYTES + item_bytes / 2
+    if page_items is not None:
+        page_bytes = min(page_bytes, page_items * max(item_bytes, 1.0))
+    return segments * max(1, math.ceil(size / segments / page_bytes))
+
+
+def _seconds(units: float, size: int, rates: dict[str, float | None], parallelism: int) -> tuple[float, str]:
+    """Return the longest of the times that rates of units and the machine's own speed ask for, and its reason."""
+    times = {reason: units / rate for reason, rate in rates.items() if rate}
+    times["the processors"] = size / (ASSUMED_BYTES_PER_SECOND * parallelism)
+    reason = max(times, key=lambda each: times[each])
+    return times[reason], reason
 
 
 def _choose_engine(size: int, options: ScanOptions, resources: Resources) -> tuple[Literal["local", "spark"], str]:

@@ -33,6 +33,9 @@ class IndexDescription:
     size_bytes: int
     rcu: float | None = None
     keys: tuple[IndexKey, ...] = ()
+    wcu: float | None = None
+    projected: tuple[str, ...] | None = None
+    """Attributes it holds besides the keys, or None for all."""
 
 
 @dataclass(frozen=True)
@@ -56,6 +59,8 @@ class TableDescription(Result):
     wcu: float | None = None
     warm_wcu: float | None = None
     """Write units per second of the table's warm throughput, or None."""
+    warm_rcu: float | None = None
+    """Read units per second likewise."""
 
     def index(self, name: str) -> IndexDescription | None:
         """Return the index of that name, or None."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from contextlib import closing
 from dataclasses import dataclass, replace
@@ -10,17 +11,19 @@ from typing import TYPE_CHECKING, Protocol
 
 from ddbio.aws.control_plane import describe_table, read_table_definition
 from ddbio.budget import LocalBudget
-from ddbio.core.capacity import read_units
+from ddbio.core.capacity import read_units, write_units
 from ddbio.core.create_table import create_table_request
 from ddbio.core.job_outline import JobOutline
 from ddbio.core.loads.encode import raw_item_reader
-from ddbio.core.loads.plan import BATCH_LANES, plan_write
+from ddbio.core.loads.plan import BATCH_LANES, plan_write, requests_of, write_estimate
+from ddbio.core.prices import Cost, cost_values, joined_cost, write_line
 from ddbio.core.result import Result
 from ddbio.core.scan_plan import ROTATED_PAGE_BYTES, budget_of, rotated_segments
 from ddbio.errors import NotFoundError, OptionError, SchemaError, ValidationError
 from ddbio.ops.job.report import Clock, Report
 from ddbio.ops.job.storage import dynamodb_spec
 from ddbio.ops.loads.load import write_raw_items
+from ddbio.ops.prices import prices_of
 from ddbio.ops.scans.plan import describe_scan, plan_of, scan_tasks
 from ddbio.ops.scans.read import digest_of_table
 from ddbio.ops.scans.stream import PageStream
@@ -43,12 +46,35 @@ if TYPE_CHECKING:
 class CopyPlan(Result):
     """Describe a copy before it starts: its scan, its write, and the CreateTable request of a new target.
 
-    ``write`` is None if the target does not exist yet.
+    Attributes
+    ----------
+    write
+        None if the target does not exist yet.
+    write_units
+        Write units of the target, its global indexes included, if every item is new there.
+    limited_by
+        What the estimated seconds come from.
     """
 
     scan: ScanPlan
     write: WritePlan | None
     creates: dict[str, Any] | None
+    write_units: float = 0.0
+    requests: int = 0
+    estimated_seconds: float = 0.0
+    limited_by: str = ""
+    cost: Cost | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the plan as plain values; ``units`` are those of reads and writes together."""
+        values = super().to_dict()
+        del values["cost"]
+        return {
+            **values,
+            "units": self.scan.estimated_units + self.write_units,
+            "seconds": self.estimated_seconds,
+            **cost_values(self.cost),
+        }
 
 
 @dataclass(frozen=True)
@@ -104,13 +130,31 @@ def plan_copy(options: CopyOptions) -> CopyPlan:
         See :func:`copy`.
     """
     created = _must_create(options)
-    write = _plan_write(options, created=created)
+    target = _target_of(options, created=created)
+    write = plan_write(target, _write_options(options))
     table, options_of_scan = _scan_of(options)
     scan = plan_of(options_of_scan, table=table)
+    row_units = write_units(math.ceil(scan.item_bytes))
+    units, seconds, limited_by = write_estimate(
+        target, target.indexes, scan.item_count, row_units, write.wcu_per_second
+    )
+    if scan.estimated_seconds > seconds:
+        seconds, limited_by = scan.estimated_seconds, f"reading: {scan.limited_by}"
+    book, notes = prices_of(target)
+    writes = Cost((write_line(book, units, on_demand=target.on_demand),), notes)
+    creates = None
     if created:
-        described, _ = read_table_definition(dynamodb_spec(options), options.source)
-        return CopyPlan(scan, None, create_table_request(described, options))
-    return CopyPlan(scan, write, None)
+        creates = create_table_request(read_table_definition(dynamodb_spec(options), options.source)[0], options)
+    return CopyPlan(
+        scan=scan,
+        write=None if created else write,
+        creates=creates,
+        write_units=units,
+        requests=scan.requests + requests_of(scan.item_count, write),
+        estimated_seconds=seconds,
+        limited_by=limited_by,
+        cost=joined_cost(filter(None, [scan.cost, writes])),
+    )
 
 
 def outline_of(scan: ScanPlan, write: WritePlan) -> JobOutline:
@@ -148,7 +192,7 @@ def copy(options: CopyOptions, watch: CopyWatch | None = None) -> CopyReport:
     """
     clock = Clock()
     created = _must_create(options)
-    write = _plan_write(options, created=created)
+    write = plan_write(_target_of(options, created=created), _write_options(options))
     if created:
         create_like(options)
     table, scan = _scan_of(options)
@@ -190,8 +234,8 @@ def _must_create(options: CopyOptions) -> bool:
     return options.create_target and not is_table(dynamodb_spec(options.target_connection), options.target)
 
 
-def _plan_write(options: CopyOptions, *, created: bool) -> WritePlan:
-    """Return the plan of the write; problems are raised before the target is created."""
+def _target_of(options: CopyOptions, *, created: bool) -> TableDescription:
+    """Return the description of the target, or of what it will be; problems are raised before it is created."""
     source = describe_table(dynamodb_spec(options), options.source)
     if created:
         like = options.billing == "like"
@@ -208,7 +252,7 @@ def _plan_write(options: CopyOptions, *, created: bool) -> WritePlan:
             f"table {options.source!r} has the key {_key_text(source.key_types)}, table {options.target!r} "
             f"{_key_text(target.key_types)}: copy to a table with the same key, or let create_target make one"
         )
-    return plan_write(target, _write_options(options))
+    return target
 
 
 def _key_text(keys: tuple[tuple[str, str], ...]) -> str:

@@ -21,7 +21,7 @@ def subclasses(cls):
 def test_type_checkers_see_the_same_homes():
     """The imports that type checkers read are those that are made at first use."""
     (block,) = [node for node in ast.parse(SOURCE).body if isinstance(node, ast.If)]
-    seen = {alias.name: node.module for node in block.body for alias in node.names}
+    seen = {alias.name: node.module for node in block.body for alias in node.names if node.module != "ddbio"}
     assert seen == ddbio._HOMES
     assert set(ddbio.__all__) == {*seen, "__version__"}
 

@@ -1,17 +1,21 @@
 """Scan plans: segments, lanes, tasks and engine follow from facts alone."""
 
+from datetime import date
+
 import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ddbio.core.prices import Price, PriceBook
 from ddbio.core.scan_plan import Resources, Sample, budget_of, check_scan, plan_scan, spread_order
+from ddbio.core.schema.arrow import tagged_field
 from ddbio.core.table_description import IndexDescription, TableDescription
 from ddbio.errors import OptionError
 from ddbio.options import ScanOptions, ScanToFilesOptions, parse_options
 
 MIB = 1024**2
-SCHEMA = pa.schema([pa.field("pk", pa.string())])
+SCHEMA = pa.schema([tagged_field("pk", pa.string(), "S")])
 
 
 def _facts(size_bytes=0, item_count=0, rcu=None, indexes=()):
@@ -135,3 +139,38 @@ def test_unknown_index_is_refused_with_the_known_ones():
         check_scan(table, parse_options(ScanOptions, {"table": "t", "index": "nope"}))
     with pytest.raises(OptionError, match="strongly consistent"):
         check_scan(table, parse_options(ScanOptions, {"table": "t", "index": "by_date", "consistent": True}))
+
+
+def test_a_plan_goes_by_the_capacity_of_the_table():
+    """651 units of a table of 20 units a second take half a minute, whatever budget is given beyond that."""
+    size_bytes = 651 * 2 * 4096
+    for options in ({}, {"rcu_per_second": 5000}):
+        made = _plan(size_bytes, rcu=20, **options)
+        assert made.estimated_units == pytest.approx(651, rel=0.01)
+        assert made.estimated_seconds == pytest.approx(32.5, rel=0.02)
+        assert (made.limited_by, made.table_rcu, made.on_demand) == ("the provisioned capacity", 20, False)
+
+
+def test_a_plan_names_what_limits_it():
+    """A low budget, a new on-demand table, and the requests in flight each decide in turn."""
+    assert _plan(1024**3, rcu_per_second=100, engine="local").limited_by == "the budget"
+    assert _plan(64 * 1024**3, engine="local", lanes=1024, cores=64).limited_by == "an on-demand table"
+    assert _plan(64 * 1024**3, engine="local", lanes=1, cores=64).limited_by == "requests in flight"
+
+
+def test_a_plan_in_json_has_units_requests_seconds_and_usd():
+    """What scripts read: the sums, and each line with its quantity, unit and price."""
+    book = PriceBook("r", {"read_request_units": Price(0.125, 1e6, "RRU", "", "", date(2026, 1, 1))})
+    made = _plan(1024**3, engine="local").priced(book, ("a note",)).to_dict()
+    assert made["units"] == pytest.approx(131_072, rel=0.005)
+    assert made["requests"] >= 1024
+    assert made["seconds"] > 1
+    assert made["usd"] == pytest.approx(made["units"] * 0.125e-6)
+    assert made["lines"] == [{"what": "reads", "quantity": made["units"], "unit": "RRU", "usd": made["usd"]}]
+    assert made["notes"] == ["a note"]
+    assert _plan(1024**3, rcu=100, engine="local").priced(book, ()).to_dict()["usd"] == 0
+
+
+def test_a_limited_scan_costs_what_its_items_cost():
+    """Ten items of 200 bytes are one page, however large the table is."""
+    assert _plan(1024**3, limit=10).estimated_units == 0.5

@@ -18,6 +18,7 @@ import numpy as np
 from ddbio.core.capacity import WRITE_UNIT_BYTES
 from ddbio.core.kernel.lines import take_texts
 from ddbio.core.kernel.memory import PAD
+from ddbio.core.loads.plan import MOST_WRITES
 from ddbio.core.scan_plan import spread_order
 
 if TYPE_CHECKING:
@@ -25,8 +26,6 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-# https://docs.aws.amazon.com/amazondynamodb/latest/APIReference/API_BatchWriteItem.html
-MOST_WRITES = 25
 # https://docs.aws.amazon.com/amazondynamodb/latest/APIReference/API_BatchWriteItem.html: 16 MB for the whole body.
 MOST_BODY_BYTES = 16 * 1024 * 1024 - 64 * 1024
 

@@ -18,7 +18,8 @@ from ddbio.core.decode import Decoder
 from ddbio.core.encode import Refusal
 from ddbio.core.item_key import key_hashes
 from ddbio.core.kernel.arrays import take_rows
-from ddbio.core.loads.batches import MOST_WRITES, LaneSplitter, RowBytes, Writes, write_units
+from ddbio.core.loads.batches import LaneSplitter, RowBytes, Writes, write_units
+from ddbio.core.loads.plan import MOST_WRITES
 from ddbio.core.loads.requests import VALUES, EncodedRows, columns_of, request_encoder
 from ddbio.core.raw_items import RawItemReader, RawItems
 from ddbio.core.schema.arrow import RESCUE_NAME, name_of_field, normalize_schema, tag_of_field, tagged_field

@@ -7,19 +7,25 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from ddbio.core.job_outline import JobOutline
 from ddbio.core.pacing import DEFAULT_QUOTA_WCU, NEW_TABLE_WCU, Ramp
+from ddbio.core.prices import Cost, cost_values, write_line
 from ddbio.core.result import Result
 from ddbio.errors import OptionError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ddbio.core.prices import PriceBook
     from ddbio.core.scan_plan import Resources
-    from ddbio.core.table_description import IndexKey, TableDescription
+    from ddbio.core.table_description import IndexDescription, IndexKey, TableDescription
     from ddbio.options import LoadOptions, WriteOptions
 
 BATCH_LANES = 8
+# https://docs.aws.amazon.com/amazondynamodb/latest/APIReference/API_BatchWriteItem.html
+MOST_WRITES = 25
 # A lane has one request in flight. At one row of one unit per request, and 50 ms per request, this gives the number of
 # lanes that a budget keeps busy. Idle lanes cost nothing, not even a connection.
 _ROW_SECONDS = 0.05
@@ -187,7 +193,7 @@ class LoadPlan(Result):
 
     Attributes
     ----------
-    files, units, size_bytes
+    files, source_units, size_bytes
         What is read. A unit is a row group, a stripe or a whole text file.
     rows, rows_exact
         How many rows, counted or estimated; None if unknown.
@@ -206,6 +212,10 @@ class LoadPlan(Result):
         Rows that earlier runs of the same job have finished; units, bytes, rows and estimates are without them.
     estimated_units, estimated_seconds
         For new items; None if the number of rows is unknown.
+    requests
+        BatchWriteItem takes 25 rows, other writes one.
+    limited_by
+        What the estimated seconds come from: the budget, the table, or one of its indexes.
     """
 
     source: str
@@ -214,7 +224,7 @@ class LoadPlan(Result):
     newer_by: str | None
     operation_by: str | None
     files: int
-    units: int
+    source_units: int
     size_bytes: int
     rows: int | None
     rows_exact: bool
@@ -230,6 +240,26 @@ class LoadPlan(Result):
     estimated_units: float | None
     estimated_seconds: float | None
     finished_rows: int = 0
+    requests: int | None = None
+    limited_by: str = ""
+    cost: Cost | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the plan as plain values."""
+        values = super().to_dict()
+        del values["cost"]
+        return {
+            **values,
+            "units": self.estimated_units,
+            "seconds": self.estimated_seconds,
+            **cost_values(self.cost),
+        }
+
+    def priced(self, book: PriceBook, notes: tuple[str, ...]) -> LoadPlan:
+        """Return the plan with what its writes cost."""
+        if self.estimated_units is None:
+            return replace(self, cost=Cost((), notes))
+        return replace(self, cost=Cost((write_line(book, self.estimated_units, on_demand=self.on_demand),), notes))
 
     @property
     def outline(self) -> JobOutline:
@@ -248,17 +278,19 @@ class LoadPlan(Result):
             The rows that earlier runs have finished.
         """
         if self.rows is None:
-            return replace(self, units=units, size_bytes=size_bytes, finished_rows=finished_rows)
+            return replace(self, source_units=units, size_bytes=size_bytes, finished_rows=finished_rows)
         rows = max(0, self.rows - finished_rows) if units else 0
         share = rows / max(1, self.rows)
         return replace(
             self,
-            units=units,
+            source_units=units,
             size_bytes=size_bytes,
             rows=rows,
             estimated_units=None if self.estimated_units is None else self.estimated_units * share,
             estimated_seconds=None if self.estimated_seconds is None else self.estimated_seconds * share,
             finished_rows=finished_rows,
+            requests=None if self.requests is None else math.ceil(self.requests * share),
+            cost=None if self.cost is None else self.cost.of_share(share),
         )
 
 
@@ -266,12 +298,10 @@ def plan_load(
     options: LoadOptions, write: WritePlan, table: TableDescription, found: SourceDescription, resources: Resources
 ) -> LoadPlan:
     """Return the plan of a load."""
-    indexes = tuple(index.name for index in table.indexes if set(index.key_names) <= set(found.columns))
-    units = None
+    indexes = [index for index in table.indexes if set(index.key_names) <= set(found.columns)]
+    units, seconds, limited_by = None, None, ""
     if found.rows is not None and found.row_units is not None:
-        units = found.rows * found.row_units * (1 + len(indexes))
-    rates = [rate for rate in (write.wcu_per_second, table.wcu) if rate is not None]
-    rate = min(rates) if rates else ON_DEMAND_START
+        units, seconds, limited_by = write_estimate(table, indexes, found.rows, found.row_units, write.wcu_per_second)
     engine, reason = _engine(options, write, found, resources)
     tasks = (options.tasks or _tasks(found)) if engine == "spark" else 1
     key_partitions = tasks if engine == "spark" and write.order_matters and not options.unique_keys else None
@@ -282,11 +312,11 @@ def plan_load(
         newer_by=write.newer_by,
         operation_by=write.operation_by,
         files=found.files,
-        units=found.units,
+        source_units=found.units,
         size_bytes=found.size_bytes,
         rows=found.rows,
         rows_exact=found.exact,
-        indexes=indexes,
+        indexes=tuple(index.name for index in indexes),
         wcu_per_second=write.wcu_per_second,
         table_wcu=table.wcu,
         on_demand=table.on_demand,
@@ -296,8 +326,34 @@ def plan_load(
         tasks=tasks,
         key_partitions=key_partitions,
         estimated_units=units,
-        estimated_seconds=None if units is None else units / rate,
+        estimated_seconds=seconds,
+        requests=None if found.rows is None else requests_of(found.rows, write),
+        limited_by=limited_by,
     )
+
+
+def requests_of(rows: int, write: WritePlan) -> int:
+    """Return how many requests write so many rows."""
+    return -(-rows // (1 if write.sends_single_items else MOST_WRITES))
+
+
+def write_estimate(
+    table: TableDescription, indexes: Sequence[IndexDescription], rows: int, row_units: float, budget: float | None
+) -> tuple[float, float, str]:
+    """Return the write units of new items, the seconds that they take, and what limits them.
+
+    The budget holds for table and indexes together; a global index has a rate of its own, a local one the table's.
+    """
+    # An index that holds only keys has entries of a few hundred bytes: one unit.
+    own = {index.name: rows * (row_units if index.projected is None or index.projected else 1.0) for index in indexes}
+    locals_units = sum(own[index.name] for index in indexes if not index.is_global)
+    start = (table.warm_wcu or ON_DEMAND_START) if table.on_demand else None
+    total = rows * row_units + sum(own.values())
+    limits = [("the budget", total, budget), ("the table", rows * row_units + locals_units, table.wcu or start)]
+    limits += [(f"index {each.name}", own[each.name], each.wcu or start) for each in indexes if each.is_global]
+    times = {reason: units / rate for reason, units, rate in limits if rate}
+    limited_by = max(times, key=lambda reason: times[reason], default="")
+    return total, times.get(limited_by, 0.0), limited_by
 
 
 def _engine(

@@ -26,6 +26,7 @@ from ddbio.ops.loads.sources import batches_of, is_one_scan, open_source
 from ddbio.ops.loads.spreading import RowSpreader
 from ddbio.ops.loads.task import LoadJob, run_load
 from ddbio.ops.loads.unit_reader import describe_source
+from ddbio.ops.prices import prices_of
 from ddbio.ops.tables import create_target, describe_target
 
 if TYPE_CHECKING:
@@ -190,7 +191,7 @@ def _load(
     remaining = _remaining(found, plan, checkpoints)
     _LOG.info(
         "load %s into %s: job %s, %d units, %d tasks on %s, %d rows done before",
-        *(options.source, options.table, checkpoints.job_id, remaining.units),
+        *(options.source, options.table, checkpoints.job_id, remaining.source_units),
         *(plan.tasks, plan.engine, checkpoints.rows),
     )
     progress = nullcontext() if run.watch is None else run.watch.running(remaining, budget)
@@ -250,7 +251,7 @@ def _describe_and_plan(options: LoadOptions) -> tuple[_Described, LoadPlan]:
     write = plan_write(table, options)
     source = open_source(options, dict(write.key_types), options.timestamps)
     resources = Resources(available_cores(), running_spark_parallelism(), is_spark_installed())
-    plan = plan_load(options, write, table, describe_source(source, write), resources)
+    plan = plan_load(options, write, table, describe_source(source, write), resources).priced(*prices_of(table))
     return _Described(table, write, source), plan
 
 

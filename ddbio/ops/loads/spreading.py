@@ -15,8 +15,9 @@ import pyarrow as pa
 
 from ddbio.core.batch_size import batch_bytes
 from ddbio.core.item_key import key_hashes
-from ddbio.core.loads.batches import MOST_WRITES, in_key_order, spread_rows
+from ddbio.core.loads.batches import in_key_order, spread_rows
 from ddbio.core.loads.encode import chunk_rows
+from ddbio.core.loads.plan import MOST_WRITES
 from ddbio.core.raw_items import RawItems, joined_items
 from ddbio.errors import DecodeError, SchemaError
 from ddbio.ops.loads.checkpoint import Checkpoint

@@ -25,6 +25,7 @@ from ddbio.engine import available_cores, is_spark_installed, running_spark_para
 from ddbio.errors import SchemaError
 from ddbio.files import commit
 from ddbio.ops.job.storage import dynamodb_spec, open_store, require_same_types, target_of
+from ddbio.ops.prices import prices_of
 from ddbio.ops.scans.stream import ScanTask
 
 if TYPE_CHECKING:
@@ -121,7 +122,7 @@ def plan_of(options: ScanOptions, budget: LocalBudget | None = None, table: Tabl
     """
     table = table or describe_scan(options)
     sample = sample_table(table, options, budget or LocalBudget(budget_of(table, options)))
-    return plan_scan(table, sample, options, available_resources())
+    return plan_scan(table, sample, options, available_resources()).priced(*prices_of(table))
 
 
 def plan_to_files(options: ScanToFilesOptions) -> ScanPlan:

@@ -54,15 +54,21 @@ def test_rows_of_parquet_are_counted(plan, tmp_path):
     """Footers count the rows, a sample prices them: items of 1.5 KB cost two units each."""
     pq.write_table(pa.table({"pk": list(map(str, range(1000))), "t": ["x" * 1500] * 1000}), tmp_path / "a.parquet", 100)
     made = plan(tmp_path, wcu_per_second=100)
-    assert (made.files, made.units, made.rows, made.rows_exact, made.estimated_units) == (1, 10, 1000, True, 2000)
+    assert (made.files, made.source_units, made.rows, made.rows_exact, made.estimated_units) == (
+        1,
+        10,
+        1000,
+        True,
+        2000,
+    )
     assert (made.estimated_seconds, made.on_demand, made.table_wcu) == (20, True, None)
 
 
 def test_indexes_cost_as_much_again(plan, tmp_path):
-    """An index counts where the rows have its key; the table's own rate bounds the time."""
+    """An index counts where the rows have its key; table and index each have a rate that bounds the time."""
     pq.write_table(pa.table({"pk": ["a", "b"], "g": ["x", "y"]}), tmp_path / "a.parquet")
     made = plan(tmp_path, "indexed", wcu_per_second=1000)
-    assert (made.indexes, made.estimated_units, made.estimated_seconds) == (("by_g",), 4, 0.04)
+    assert (made.indexes, made.estimated_units, made.estimated_seconds) == (("by_g",), 4, 0.02)
     pq.write_table(pa.table({"pk": ["a", "b"]}), tmp_path / "a.parquet")
     assert (plan(tmp_path, "indexed").indexes, plan(tmp_path, "indexed").estimated_units) == ((), 2)
 
@@ -129,3 +135,38 @@ def test_a_bad_file_among_others_is_found_by_the_plan(plan, tmp_path, name):
     (tmp_path / name).write_bytes(gzip.compress(text) if name.endswith(".gz") else text)
     with pytest.raises(DecodeError, match=name):
         plan(tmp_path)
+
+
+def test_a_narrow_index_makes_a_load_long(plan, server, tmp_path):
+    """An index of 5 units a second on a table of 1,000 decides how long a load takes, and is named."""
+    client = boto3.client("dynamodb", endpoint_url=server.endpoint_url, region_name="eu-west-1")
+    client.create_table(
+        TableName="narrow",
+        KeySchema=[{"AttributeName": "pk", "KeyType": "HASH"}],
+        AttributeDefinitions=[{"AttributeName": name, "AttributeType": "S"} for name in ("pk", "g")],
+        ProvisionedThroughput={"ReadCapacityUnits": 10, "WriteCapacityUnits": 1000},
+        GlobalSecondaryIndexes=[
+            {
+                "IndexName": "by_g",
+                "KeySchema": [{"AttributeName": "g", "KeyType": "HASH"}],
+                "Projection": {"ProjectionType": "KEYS_ONLY"},
+                "ProvisionedThroughput": {"ReadCapacityUnits": 10, "WriteCapacityUnits": 5},
+            }
+        ],
+    )
+    rows = {"pk": list(map(str, range(1000))), "g": ["x"] * 1000, "t": ["x" * 1500] * 1000}
+    pq.write_table(pa.table(rows), tmp_path / "a.parquet")
+    made = plan(tmp_path, "narrow", wcu_per_second=5000)
+    # The index holds keys only: one unit an item, while the table takes two.
+    assert (made.estimated_units, made.estimated_seconds, made.limited_by) == (3000, 200, "index by_g")
+    assert (made.requests, made.to_dict()["usd"]) == (40, 0)
+
+
+def test_a_load_has_a_price(plan, tmp_path):
+    """On demand, write units are priced by the line; a note says how old the prices are."""
+    pq.write_table(pa.table({"pk": ["a", "b"]}), tmp_path / "a.parquet")
+    made = plan(tmp_path).to_dict()
+    (line,) = made["lines"]
+    assert (made["units"], line["what"], line["quantity"], line["unit"]) == (2, "writes", 2, "WRU")
+    assert made["usd"] == line["usd"] == pytest.approx(2 * 0.625e-6)
+    assert "the oldest price is of" in made["notes"][0]

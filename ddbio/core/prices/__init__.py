@@ -1,0 +1,185 @@
+"""Read a book of prices, and price what a job consumes.
+
+``us-east-1.json`` beside this module is the book that ddbio has. Each price names its page, its usage type in AWS's
+bills and the day as of which it is known.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field, replace
+from datetime import date, timedelta
+from typing import TYPE_CHECKING, Any, Literal
+
+from ddbio.core.result import Result
+from ddbio.errors import OptionError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+OWN_REGION = "us-east-1"
+"""The region whose prices stand in for those of regions without a book."""
+
+PriceName = Literal[
+    "export",
+    "import",
+    "kms_requests",
+    "read_request_units",
+    "restore",
+    "s3_reads",
+    "s3_writes",
+    "write_request_units",
+]
+_OLD = timedelta(days=180)
+
+
+@dataclass(frozen=True)
+class Price:
+    """Hold one price.
+
+    Attributes
+    ----------
+    usd, per
+        What so many units cost.
+    unit, usage_type
+        The unit's name, and what bills and the AWS Price List call it.
+    source, date
+        The page that has the price, and the day as of which it is known.
+    """
+
+    usd: float
+    per: float
+    unit: str
+    usage_type: str
+    source: str
+    date: date
+
+
+@dataclass(frozen=True)
+class PriceBook:
+    """Hold the prices of one region, by name."""
+
+    region: str
+    prices: dict[str, Price] = field(default_factory=dict)
+
+    @staticmethod
+    def from_json(text: str, name: str) -> PriceBook:
+        """Return the book that a JSON text holds.
+
+        Parameters
+        ----------
+        name
+            The text's name in messages.
+
+        Raises
+        ------
+        OptionError
+            If it is not a book of prices.
+        """
+        try:
+            book = json.loads(text)
+            prices = {
+                each: Price(
+                    usd=float(price["usd"]),
+                    per=float(price["per"]),
+                    unit=str(price["unit"]),
+                    usage_type=str(price["usage_type"]),
+                    source=str(price["source"]),
+                    date=date.fromisoformat(price["date"]),
+                )
+                for each, price in book["prices"].items()
+            }
+            return PriceBook(str(book["region"]), prices)
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
+            raise OptionError(
+                f"prices {name} are no book of prices ({type(error).__name__}: {error}): give JSON with region and "
+                "prices, each with usd, per, unit, usage_type, source and date"
+            ) from None
+
+    def usd(self, name: PriceName, quantity: float) -> float | None:
+        """Return what a quantity costs, or None if the book has no such price."""
+        price = self.prices.get(name)
+        return None if price is None else quantity * price.usd / price.per
+
+    def notes(self, region: str | None, today: date) -> tuple[str, ...]:
+        """Return what a reader of a sum should know: prices of another region, and prices older than 180 days."""
+        found = []
+        if region not in {None, self.region}:
+            found.append(f"prices are those of {self.region}: there is no book for {region}")
+        oldest = min((price.date for price in self.prices.values()), default=today)
+        if today - oldest > _OLD:
+            found.append(f"the oldest price is of {oldest}: compare with AWS's pages, or give a book of your own")
+        return tuple(found)
+
+
+@dataclass(frozen=True)
+class CostLine(Result):
+    """Say what one part of a job costs.
+
+    Attributes
+    ----------
+    quantity, unit
+        How much of what.
+    usd
+        Its price, or None if the book has none.
+    """
+
+    what: str
+    quantity: float
+    unit: str
+    usd: float | None
+
+
+@dataclass(frozen=True)
+class Cost(Result):
+    """Hold the lines of a job's cost, and what a reader of the sum should know."""
+
+    lines: tuple[CostLine, ...]
+    notes: tuple[str, ...] = ()
+
+    @property
+    def usd(self) -> float:
+        """Return the sum of all lines that have a price."""
+        return sum(line.usd for line in self.lines if line.usd is not None)
+
+    def of_share(self, share: float) -> Cost:
+        """Return the cost of a share of the job."""
+        lines = (
+            replace(each, quantity=each.quantity * share, usd=None if each.usd is None else each.usd * share)
+            for each in self.lines
+        )
+        return replace(self, lines=tuple(lines))
+
+
+def read_line(book: PriceBook, units: float, *, on_demand: bool, what: str = "reads") -> CostLine:
+    """Return the cost of read units; provisioned ones are paid by the hour, used or not."""
+    return CostLine(what, units, "RRU" if on_demand else "RCU", _of(book, "read_request_units", units, on_demand))
+
+
+def write_line(book: PriceBook, units: float, *, on_demand: bool, what: str = "writes") -> CostLine:
+    """Return the cost of write units; provisioned ones are paid by the hour, used or not."""
+    return CostLine(what, units, "WRU" if on_demand else "WCU", _of(book, "write_request_units", units, on_demand))
+
+
+def line(book: PriceBook, what: str, name: PriceName, quantity: float) -> CostLine:
+    """Return the cost of a quantity by the price of a name."""
+    price = book.prices.get(name)
+    return CostLine(what, quantity, "" if price is None else price.unit, book.usd(name, quantity))
+
+
+def joined_cost(costs: Iterable[Cost]) -> Cost:
+    """Return the cost of several parts of one job."""
+    all_costs = tuple(costs)
+    notes = dict.fromkeys(note for cost in all_costs for note in cost.notes)
+    return Cost(tuple(line for cost in all_costs for line in cost.lines), tuple(notes))
+
+
+def cost_values(cost: Cost | None) -> dict[str, Any]:
+    """Return what a plan in JSON says of its cost: ``usd``, ``lines`` and ``notes``."""
+    if cost is None:
+        return {"usd": None, "lines": [], "notes": []}
+    return {"usd": cost.usd, "lines": [each.to_dict() for each in cost.lines], "notes": list(cost.notes)}
+
+
+def _of(book: PriceBook, name: PriceName, units: float, on_demand: bool) -> float | None:  # noqa: FBT001 - private
+    return book.usd(name, units) if on_demand else 0.0

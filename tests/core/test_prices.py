@@ -1,0 +1,71 @@
+"""Books of prices: ddbio's own, those of users, and what a job costs by them."""
+
+from __future__ import annotations
+
+import json
+from datetime import date
+from pathlib import Path
+
+import pytest
+
+from ddbio.core import prices
+from ddbio.core.prices import Cost, CostLine, PriceBook, line, read_line, write_line
+from ddbio.errors import OptionError
+
+OWN = (Path(prices.__file__).parent / "us-east-1.json").read_text("utf-8")
+
+
+def test_every_price_has_a_source_and_a_date():
+    """Ddbio's own book says where each price comes from and as of when it is known."""
+    book = PriceBook.from_json(OWN, "us-east-1.json")
+    assert book.region == "us-east-1"
+    for name, price in book.prices.items():
+        assert price.source.startswith("https://aws.amazon.com/"), name
+        assert price.usage_type, name
+        assert price.usd > 0, name
+        assert date(2023, 1, 1) <= price.date <= date(2026, 11, 22), name
+
+
+@pytest.mark.parametrize(
+    ("usd", "expected"),
+    [
+        pytest.param(lambda book: book.usd("read_request_units", 8_000_000), 1.00, id="8 M reads on demand"),
+        pytest.param(lambda book: book.usd("write_request_units", 3_000_000), 1.88, id="3 M writes on demand"),
+        pytest.param(lambda book: book.usd("export", 1024), 102.40, id="an export of 1 TB"),
+        pytest.param(lambda book: book.usd("s3_writes", 100_000), 0.50, id="1 TB as objects of 10 MB"),
+        pytest.param(lambda book: book.usd("read_request_units", 1024**4 / 8192), 16.78, id="1 TiB read eventually"),
+    ],
+)
+def test_sums_of_published_bills(usd, expected):
+    """Sums that others have published for these quantities."""
+    assert usd(PriceBook.from_json(OWN, "us-east-1.json")) == pytest.approx(expected, rel=0.005)
+
+
+def test_notes_tell_foreign_and_old_prices():
+    """Whose prices these are if not the table's region's, and how old the oldest is."""
+    book = PriceBook.from_json(OWN, "us-east-1.json")
+    assert book.notes("us-east-1", date(2023, 3, 1)) == ()
+    foreign, old = book.notes("eu-west-1", date(2026, 11, 22))
+    assert "no book for eu-west-1" in foreign
+    assert "2023-02-15" in old
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}", '{"region": "r", "prices": {"export": {"usd": "much"}}}'])
+def test_what_is_no_book_is_refused(text):
+    """A file of prices that cannot be used says what a book needs."""
+    with pytest.raises(OptionError, match=r"mine\.json are no book of prices"):
+        PriceBook.from_json(text, "mine.json")
+
+
+def test_provisioned_units_are_paid_by_the_hour():
+    """A job on provisioned capacity adds nothing to the bill; on demand each unit has its price."""
+    book = PriceBook.from_json(OWN, "us-east-1.json")
+    assert read_line(book, 1e6, on_demand=False) == CostLine("reads", 1e6, "RCU", 0.0)
+    assert write_line(book, 1e6, on_demand=True) == CostLine("writes", 1e6, "WRU", 0.625)
+
+
+def test_a_price_that_a_book_lacks_is_unknown():
+    """Not free: the line has no price, and the sum is of the others."""
+    book = PriceBook.from_json(json.dumps({"region": "r", "prices": {}}), "mine.json")
+    assert line(book, "export", "export", 5).usd is None
+    assert Cost((line(book, "export", "export", 5), CostLine("a", 1, "x", 2.0))).usd == 2.0
