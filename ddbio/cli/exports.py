@@ -9,7 +9,15 @@ import click
 
 from ddbio.cli.flags import CONF_FLAG, MASTER_FLAG, flags_of, is_quiet, output_flags, parse_conf, parse_flags
 from ddbio.cli.progress import ExportProgress, JobWatch
-from ddbio.cli.show import counted, file_rows, format_bytes, format_export_plan, format_values, time_row
+from ddbio.cli.show import (
+    counted,
+    file_rows,
+    format_bytes,
+    format_export_plan,
+    format_values,
+    merged_null_rows,
+    time_row,
+)
 from ddbio.options import (
     ConnectionOptions,
     ExportFoldOptions,
@@ -191,6 +199,7 @@ def format_export_report(report: ExportReadReport) -> str:
         ("speed", f"{speed:,.1f} MB of text a CPU-second"),
     ]
     rows += [("misfit", f"{m.count} × {m.path}: {m.kind}, e.g. {m.example}") for m in report.misfits]
+    rows += merged_null_rows(report.merged_nulls)
     rows += file_rows(report.files)
     return "\n".join(f"{name:<10}{value}" for name, value in rows)
 
@@ -204,6 +213,7 @@ def format_fold_report(report: ExportFoldReport) -> str:
         ("time", f"{report.seconds:.1f} s, of CPU {report.cpu_seconds:.1f} s ({report.engine})"),
     ]
     rows += [("misfit", f"{m.count} × {m.path}: {m.kind}, e.g. {m.example}") for m in report.misfits]
+    rows += merged_null_rows(report.merged_nulls)
     rows += file_rows(report.files)
     return "\n".join(f"{name:<10}{value}" for name, value in rows)
 

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from ddbio.ops.job.report import FileReport, ScanReport
 
 _KIB = 1024.0
+# Attributes whose merged NULLs a report names.
+_MOST_NULLS = 5
 
 
 def format_bytes(count: float) -> str:
@@ -51,6 +53,16 @@ def time_row(report: ScanReport | ExportReadReport) -> tuple[str, str]:
 def file_rows(files: Iterable[FileReport], noun: str = "row") -> list[tuple[str, str]]:
     """Return a name and a value for every file that was written."""
     return [("file", f"{file.path}  {format_bytes(file.bytes)}  {counted(file.rows, noun)}") for file in files]
+
+
+def merged_null_rows(merged_nulls: dict[str, int]) -> list[tuple[str, str]]:
+    """Return a row that says how many NULLs of which attributes were merged with missing values, if any were."""
+    if not merged_nulls:
+        return []
+    most = sorted(merged_nulls.items(), key=lambda each: -each[1])
+    named = ", ".join(f"{count:,} × {path}" for path, count in most[:_MOST_NULLS])
+    others = f", and {counted(len(most) - _MOST_NULLS, 'attribute')} more" if len(most) > _MOST_NULLS else ""
+    return [("NULLs", f"{named}{others}: now as missing values are; --nulls keep tells them apart")]
 
 
 def format_plan(plan: ScanPlan, most_columns: int | None = None) -> str:
@@ -161,6 +173,7 @@ def format_report(report: ScanReport) -> str:
     for m in report.misfits:
         dropped = f", {m.dropped} dropped" if m.dropped else ""
         rows.append(("misfit", f"{m.count} × {m.path}: {m.kind}{dropped}, e.g. {m.example}"))
+    rows += merged_null_rows(report.merged_nulls)
     if report.digest is not None:
         rows.append(("digest", report.digest))
     rows += file_rows(report.files)

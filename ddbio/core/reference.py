@@ -66,10 +66,10 @@ class RowBuilder:
         self.drop = frozenset(drop)
         self._schema = schema
         self._above = above
-        self._keep_nulls = keep_nulls
+        self._merged_nulls = 0
         fields = [schema.field(index) for index in range(len(schema) - 1)]
         self._converters = {
-            name: _converter(field, above + name, keep_nulls=keep_nulls)
+            name: _converter(field, above + name, on_null=_keep_null if keep_nulls else self._merge_null)
             for name, field in ((name_of_field(field), field) for field in fields)
         }
 
@@ -86,8 +86,11 @@ class RowBuilder:
                     if name not in self.drop:
                         rescued[name] = value
                     continue
+                self._merged_nulls = 0
                 try:
                     columns[name][row] = convert(value)
+                    if self._merged_nulls:
+                        log.add_merged_nulls(self._above + name, self._merged_nulls)
                 except MisfitError as misfit:
                     log.add(misfit, is_dropped=name in self.drop)
                     if name not in self.drop:
@@ -98,27 +101,34 @@ class RowBuilder:
         arrays = [pa.array([*columns.values(), rescues][index], field.type) for index, field in enumerate(self._schema)]
         return pa.RecordBatch.from_arrays(arrays, schema=self._schema)
 
+    def _merge_null(self) -> None:
+        self._merged_nulls += 1
 
-def _converter(field: pa.Field[Any], path: str, *, keep_nulls: bool) -> Convert:
-    """Return the conversion of a column or a struct's member, where null means missing, or NULL if those are merged."""
+
+def _keep_null() -> None:
+    raise KeptNull
+
+
+def _converter(field: pa.Field[Any], path: str, *, on_null: Callable[[], None]) -> Convert:
+    """Return the conversion of a column or a struct's member, where null means missing: a NULL is told ``on_null``."""
     if tag_of_field(field) == "JSON":
         return compact_json
-    convert = _element_converter(field, path, keep_nulls=keep_nulls)
+    convert = _element_converter(field, path, on_null=on_null)
 
     def convert_member(value: AttributeValue) -> Any:
-        if keep_nulls and "NULL" in value:
-            raise KeptNull
+        if "NULL" in value:
+            on_null()
         return convert(value)
 
     return convert_member
 
 
-def _element_converter(field: pa.Field[Any], path: str, *, keep_nulls: bool) -> Convert:
+def _element_converter(field: pa.Field[Any], path: str, *, on_null: Callable[[], None]) -> Convert:
     """Return the conversion of a list's element or a map's value, where null means NULL: none is ever missing."""
     tag = tag_of_field(field)
     if tag == "JSON":
         return compact_json
-    convert_content = _content_converter(field, path, keep_nulls=keep_nulls)
+    convert_content = _content_converter(field, path, on_null=on_null)
 
     def convert(value: AttributeValue) -> Any:
         if "NULL" in value:
@@ -138,7 +148,7 @@ class _DoesNotFitError(Exception):
 
 
 def _content_converter(  # noqa: PLR0911 - one line a type
-    field: pa.Field[Any], path: str, *, keep_nulls: bool
+    field: pa.Field[Any], path: str, *, on_null: Callable[[], None]
 ) -> Callable[[Any], Any]:
     tag, arrow_type = tag_of_field(field), field.type
     match tag:
@@ -148,24 +158,26 @@ def _content_converter(  # noqa: PLR0911 - one line a type
             return decode_base64
         case "NS" | "BS":
             element = arrow_type.field(0)
-            convert = _content_converter(element, path, keep_nulls=keep_nulls)
+            convert = _content_converter(element, path, on_null=on_null)
             return lambda content: [convert(text) for text in content]
         case "L":
-            convert = _element_converter(arrow_type.field(0), f"{path}[]", keep_nulls=keep_nulls)
+            convert = _element_converter(arrow_type.field(0), f"{path}[]", on_null=on_null)
             return lambda content: [convert(element) for element in content]
         case "M" if pa.types.is_map(arrow_type):
-            convert = _element_converter(arrow_type.item_field, f"{path}.*", keep_nulls=keep_nulls)
+            convert = _element_converter(arrow_type.item_field, f"{path}.*", on_null=on_null)
             return lambda content: [(name, convert(member)) for name, member in content.items()]
         case "M":
-            return _struct_converter(arrow_type, path, keep_nulls=keep_nulls)
+            return _struct_converter(arrow_type, path, on_null=on_null)
     return lambda content: content
 
 
-def _struct_converter(arrow_type: pa.DataType, path: str, *, keep_nulls: bool) -> Callable[[Item], dict[str, Any]]:
+def _struct_converter(
+    arrow_type: pa.DataType, path: str, *, on_null: Callable[[], None]
+) -> Callable[[Item], dict[str, Any]]:
     converters = {
         name_of_field(field): (
             field.name,
-            _converter(field, f"{path}.{name_of_field(field)}", keep_nulls=keep_nulls),
+            _converter(field, f"{path}.{name_of_field(field)}", on_null=on_null),
         )
         for field in fields_within(arrow_type)
     }

@@ -55,9 +55,11 @@ class KeptNull(Exception):  # noqa: N818 - no error: the value is fine, but null
 
 
 class MisfitLog:
-    """Count misfits by path and kind, in the order first met."""
+    """Count misfits by path and kind, in the order first met, and the NULLs that were merged with missing values."""
 
     def __init__(self) -> None:
+        self.merged_nulls: dict[str, int] = {}
+        """How many NULLs became missing values, by attribute; those within an attribute are counted with it."""
         self._counts: dict[tuple[str, str], int] = {}
         self._dropped: dict[tuple[str, str], int] = {}
         self._examples: dict[tuple[str, str], str] = {}
@@ -76,8 +78,14 @@ class MisfitLog:
         if key not in self._examples:
             self._examples[key] = first if len(first) <= _LONGEST_EXAMPLE else first[: _LONGEST_EXAMPLE - 1] + "…"
 
+    def add_merged_nulls(self, path: str, count: int) -> None:
+        """Count NULLs that became missing values of an attribute, or within it."""
+        self.merged_nulls[path] = self.merged_nulls.get(path, 0) + count
+
     def merge(self, other: MisfitLog) -> None:
         """Add the counts of another log."""
+        for path, count in other.merged_nulls.items():
+            self.add_merged_nulls(path, count)
         for key, count in other._counts.items():
             self._counts[key] = self._counts.get(key, 0) + count
             self._examples.setdefault(key, other._examples[key])

@@ -35,7 +35,11 @@ CHANGE_INSTANCE: Final = 17
 AROUND: Final = 18
 TIME: Final = 19
 TIME_POWER: Final = 20
-STATE_LENGTH: Final = 21
+HAS_MERGED_NULLS: Final = 21
+SAVED_MERGED_NULLS: Final = 22
+STATE_LENGTH: Final = 23
+# After the state of a decoder: the NULLs of each node's attribute that became missing values.
+MERGED_NULLS: Final = STATE_LENGTH
 
 FRAMINGS: Final = {"items": 0, "export": 1, "page": 2, "changes": 3}
 ITEMS, EXPORT, PAGE, CHANGES = 0, 1, 2, 3

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import itertools
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
@@ -34,7 +34,7 @@ from ddbio.ops.exports.read import engine_name, read_source
 from ddbio.ops.exports.source import open_export
 from ddbio.ops.exports.spill import Spill, claimed_folder, temporary_folder
 from ddbio.ops.exports.tasks import ExportColumns, ExportCounts, export_columns, export_tasks, spark_task_count
-from ddbio.ops.job.report import Clock, FileReport, MisfitReport, Report, file_reports, misfit_reports
+from ddbio.ops.job.report import Clock, FileReport, MisfitReport, Report, file_reports, merged_nulls, misfit_reports
 from ddbio.ops.job.storage import (
     committed_report,
     open_staging,
@@ -243,6 +243,8 @@ class ExportFoldReport(Report):
         Values that did not fit their column, in items and in images.
     files
         What was written.
+    merged_nulls
+        NULLs that are no longer told from missing values, by attribute, in items and in images: see ``nulls``.
     """
 
     source: str
@@ -260,6 +262,7 @@ class ExportFoldReport(Report):
     json_bytes: int
     misfits: tuple[MisfitReport, ...] = ()
     files: tuple[FileReport, ...] = ()
+    merged_nulls: dict[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -371,6 +374,7 @@ class _Job:
             json_bytes=items.json_bytes + changes.json_bytes,
             misfits=misfit_reports([items.misfits, changes.misfits]),
             files=file_reports(self.options.dest, files),
+            merged_nulls=merged_nulls([items.misfits, changes.misfits]),
         )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from contextlib import AbstractContextManager, closing, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Literal, Protocol
 
@@ -27,7 +27,7 @@ from ddbio.ops.exports.tasks import (
     spark_task_count,
     write_export_task,
 )
-from ddbio.ops.job.report import Clock, FileReport, MisfitReport, Report, file_reports, misfit_reports
+from ddbio.ops.job.report import Clock, FileReport, MisfitReport, Report, file_reports, merged_nulls, misfit_reports
 from ddbio.ops.job.storage import (
     committed_report,
     open_staging,
@@ -121,6 +121,8 @@ class ExportReadReport(Report):
         Values that did not fit their column.
     files
         What was written.
+    merged_nulls
+        NULLs that are no longer told from missing values, by attribute: see ``nulls``.
     """
 
     source: str
@@ -139,6 +141,7 @@ class ExportReadReport(Report):
     json_bytes: int
     misfits: tuple[MisfitReport, ...] = ()
     files: tuple[FileReport, ...] = ()
+    merged_nulls: dict[str, int] = field(default_factory=dict)
 
 
 def read_export_batches(options: ExportReadOptions) -> RecordBatchStream:
@@ -321,6 +324,7 @@ class _Job:
             json_bytes=sum(each.json_bytes for each in counts),
             misfits=misfit_reports(each.misfits for each in counts),
             files=file_reports(self.options.dest, files),
+            merged_nulls=merged_nulls(each.misfits for each in counts),
         )
 
 

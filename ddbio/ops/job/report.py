@@ -77,6 +77,14 @@ def misfit_reports(logs: Iterable[MisfitLog]) -> tuple[MisfitReport, ...]:
     return tuple(MisfitReport(each.path, each.kind, each.count, each.example, each.dropped) for each in whole.misfits())
 
 
+def merged_nulls(logs: Iterable[MisfitLog]) -> dict[str, int]:
+    """Return how many NULLs all tasks merged with missing values, by attribute."""
+    whole = MisfitLog()
+    for log in logs:
+        whole.merge(log)
+    return whole.merged_nulls
+
+
 @dataclass(frozen=True)
 class Report(Result):
     """Base of the reports; the fields are the keys of the JSON form."""
@@ -133,6 +141,8 @@ class ScanReport(Report):
         What was written.
     digest
         Order-independent digest of the items as the service returned them, or null.
+    merged_nulls
+        NULLs that are no longer told from missing values, by attribute: see ``nulls``.
     """
 
     table: str
@@ -155,6 +165,7 @@ class ScanReport(Report):
     misfits: tuple[MisfitReport, ...] = ()
     files: tuple[FileReport, ...] = ()
     digest: str | None = None
+    merged_nulls: dict[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

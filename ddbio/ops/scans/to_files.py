@@ -20,7 +20,7 @@ from ddbio.engine import cluster_of, open_engine
 from ddbio.errors import DecodeError
 from ddbio.files import committer
 from ddbio.files.line_writers import RollingGzipWriter
-from ddbio.ops.job.report import Clock, ScanReport, file_reports, misfit_reports
+from ddbio.ops.job.report import Clock, ScanReport, file_reports, merged_nulls, misfit_reports
 from ddbio.ops.job.storage import committed_report, open_staging, require_same_types, require_shared, target_of
 from ddbio.ops.scans.plan import describe_scan, plan_of, scan_tasks
 from ddbio.ops.scans.stream import PageStream, ScanTask, SegmentStream
@@ -178,6 +178,7 @@ def _run(job: _Job, publish: Publish, clock: Clock, settings: _Settings) -> Scan
             misfits=misfit_reports(result.misfits for result in results),
             files=file_reports(options.dest, files),
             digest=digest,
+            merged_nulls=merged_nulls(result.misfits for result in results),
         )
         publish(files, job.commit_info(plan, report, objects))
         cpu_seconds = round(cpu_planned + engine.cpu_seconds(), 3)

@@ -52,7 +52,7 @@ def test_batches_of_blocks_are_parts_of_the_whole(framing, monkeypatch):
         sizes = [size for batch in batches for size in batch.column("_item_bytes").to_pylist()]
         assert sizes == [item_size_bytes(item) for item in checked_items(body, framing)]
         joined = decoder.combine(batches).drop_columns(["_item_bytes"])
-        assert_same((joined, decoder.misfits), by_reference(body, schema, framing), body)
+        assert_same((joined, decoder.misfits, decoder.log.merged_nulls), by_reference(body, schema, framing), body)
     assert n_batches > 15
 
 

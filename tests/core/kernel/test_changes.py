@@ -73,7 +73,7 @@ def by_reference(decoder: ChangeDecoder, body: bytes) -> object:
         batch = change_batch(list(checked_changes(body)), loops.schema, loops._rows, log)
     except DecodeError as error:
         return error
-    return batch, sorted(log.misfits(), key=repr)
+    return batch, sorted(log.misfits(), key=repr), log.merged_nulls
 
 
 def by_loops(decoder: ChangeDecoder, body: bytes) -> object:
@@ -83,7 +83,7 @@ def by_loops(decoder: ChangeDecoder, body: bytes) -> object:
         batch = decoder.decode(body)
     except DecodeError as error:
         return error
-    return batch, sorted(decoder.misfits, key=repr)
+    return batch, sorted(decoder.misfits, key=repr), decoder.log.merged_nulls
 
 
 def stream_record(change: dict, chance: random.Random) -> dict:

@@ -67,7 +67,38 @@ def test_the_loops_drop_what_the_reference_drops(seed):
     log = MisfitLog()
     rows = RowBuilder(normalize_schema(schema), keep_nulls=nulls == "keep", drop=drop)
     expected = rows.batch(list(checked_items(body, "export")), log)
-    assert_same((decoder.decode(body, "export"), decoder.misfits), (expected, log.misfits()), body)
+    found = decoder.decode(body, "export"), decoder.misfits, decoder.log.merged_nulls
+    assert_same(found, (expected, log.misfits(), log.merged_nulls), body)
+
+
+def test_merged_nulls_are_counted_by_attribute():
+    """A NULL that becomes missing is counted with its attribute; one in a list or in a rescued value is not."""
+    fields = [("a", pa.int64()), ("m", pa.struct([("x", pa.int64())])), ("l", pa.list_(pa.int64()))]
+    decoder, null = KernelDecoder(pa.schema(fields)), {"NULL": True}
+    body = lines_of(
+        {"a": null, "m": {"M": {"x": null}}, "l": {"L": [null, {"N": "1"}]}},
+        {"a": null, "m": {"M": {"x": null, "y": null}}, "l": null, "other": null},
+        {"m": null},
+        {},
+    )
+    for _ in range(2):
+        decoder.decode(body, "items")
+        assert decoder.log.merged_nulls == {"a": 2, "m": 2, "l": 1}
+        decoder.forget()
+    decoder.decode(lines_of({"a": {"N": "1"}}), "items")
+    assert decoder.log.merged_nulls == {}
+    keeping = KernelDecoder(pa.schema(fields), nulls="keep")
+    keeping.decode(body, "items")
+    assert keeping.log.merged_nulls == {}
+
+
+def test_merged_nulls_of_changes_are_counted_by_image():
+    """The NULLs of each image are counted under its name."""
+    image = {"a": {"NULL": True}}
+    body = lines_of({"Metadata": {"WriteTimestampMicros": "1"}, "Keys": {}, "NewImage": image, "OldImage": image})
+    decoder = ChangeDecoder(SCHEMA, ["a"])
+    decoder.decode(body)
+    assert decoder.log.merged_nulls == {"new_image.a": 1, "old_image.a": 1}
 
 
 def test_changes_drop_in_every_image():

@@ -74,6 +74,14 @@ def test_types_reach_the_files_exactly(scan):
     assert (str(row["price"]), row["b"], row["flag"], row["none"]) == ("7.25", b"\0\0\0\7", False, None)
 
 
+def test_merged_nulls_are_counted(scan):
+    """The report says how many NULLs became missing values, in JSON too; with ``nulls="keep"`` none did."""
+    report = scan("types")
+    assert report.merged_nulls == {"none": 500}
+    assert ScanReport.from_dict(json.loads(report.to_json())) == report
+    assert scan("types", nulls="keep", mode="overwrite").merged_nulls == {}
+
+
 def test_misfits_are_rescued_and_counted(scan):
     """A value of another type and an attribute the sample lacked are rescued as DynamoDB JSON and reported."""
     report = scan("drifted", sample_items=100)

@@ -16,7 +16,9 @@ from ddbio.core.capacity import NULL_BYTES
 from ddbio.core.kernel.codes import (
     ERROR,
     GROW_MISFITS,
+    HAS_MERGED_NULLS,
     LOOKUP_MASK,
+    MERGED_NULLS,
     MISFIT_KIND,
     MISFIT_NAME,
     MISFIT_NAME_LENGTH,
@@ -27,7 +29,9 @@ from ddbio.core.kernel.codes import (
     MISFIT_WIDTH,
     MISFITS,
     MISFITS_END,
+    SAVED_MERGED_NULLS,
     SAVED_SIZE,
+    STRUCT,
 )
 from ddbio.core.kernel.jit import inlined, inner
 from ddbio.core.kernel.memory import equal32, load64, out_of_line, peek, poke
@@ -190,10 +194,14 @@ def undo_attribute(tables: Any, work: Any, top: int, row: int) -> None:
     for space in range(tables.first_space[top], tables.last_space[top]):
         work.count[space] = work.saved[space]
     poke(work.sizes, row, work.state[SAVED_SIZE])
+    poke(work.state, MERGED_NULLS + top, work.state[SAVED_MERGED_NULLS])
 
 
 @inner
-def add_null_size(tables: Any, work: Any, node: int, row: int) -> None:
-    """Add a NULL to the size of its row, for no column shows it."""
+def count_null(tables: Any, work: Any, node: int, row: int, top: int) -> None:
+    """Count a NULL, since no column shows it: in the size of its row, and with its attribute if it becomes missing."""
     out_of_line()
     poke(work.sizes, row, peek(work.sizes, row) + tables.overhead_bytes[node] + NULL_BYTES)
+    if tables.kind[tables.parent[node]] == STRUCT:
+        poke(work.state, MERGED_NULLS + top, peek(work.state, MERGED_NULLS + top) + 1)
+        work.state[HAS_MERGED_NULLS] = 1

@@ -316,6 +316,8 @@ class KernelDecoder:
         return batch.append_column(RESCUE_FIELD, row_texts(texts, n_rows))
 
     def _rescued(self, work: Work, log: MisfitLog) -> list[RowTexts]:
+        if work.state[codes.HAS_MERGED_NULLS]:
+            self._rescuer.count_merged_nulls(work, log)
         return [self._rescuer.texts(work, log)] if work.state[codes.MISFITS] else []
 
     def _columns(self, scanned: pa.RecordBatch) -> pa.RecordBatch:

@@ -260,6 +260,12 @@ class Rescuer:
             ]
         return _written(work.data, misfits, numbers, order, groups)
 
+    def count_merged_nulls(self, work: Work, log: MisfitLog) -> None:
+        """Count the NULLs that became missing values in ``log``, by attribute."""
+        counts = work.state[codes.MERGED_NULLS :]
+        for node in counts.nonzero()[0].tolist():
+            log.add_merged_nulls(self._paths[node], counts.item(node))
+
     def _count(self, work: Work, known: list[int], log: MisfitLog) -> _Group:
         """Count the misfits of a group in ``log``."""
         first, n_values, n_bytes = known

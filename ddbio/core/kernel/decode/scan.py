@@ -30,6 +30,7 @@ from ddbio.core.kernel.codes import (
     FRAME_WIDTH,
     FULL,
     GROW_ELEMENTS,
+    HAS_MERGED_NULLS,
     INSIDE,
     INSTANCE,
     IS_NULL,
@@ -41,6 +42,7 @@ from ddbio.core.kernel.codes import (
     LOOKUP_MASK,
     MAP,
     MAX_ROWS,
+    MERGED_NULLS,
     MISFITS_END,
     N_NODES,
     NAMES_MASK,
@@ -48,13 +50,14 @@ from ddbio.core.kernel.codes import (
     OUTPUT_BYTES,
     PLACE,
     ROWS,
+    SAVED_MERGED_NULLS,
     SAVED_SIZE,
     SET,
     SPACE,
     STRUCT,
 )
 from ddbio.core.kernel.decode.attributes import (
-    add_null_size,
+    count_null,
     find_member,
     inside_value,
     mark_seen,
@@ -82,7 +85,7 @@ _NULL_LENGTH = len('NULL":true}')
 @loop
 def scan(tables: Any, work: Any, plan: Any, end: int, framing: int, keep_nulls: bool) -> Any:  # noqa: FBT001
     """Scan items from the state's place on, in any framing but changes, and plan their columns; return how it ended."""
-    _note_sizes(tables, work)
+    _start(tables, work)
     return _scan_items(pointers(tables), pointers(work), plan, end, framing, keep_nulls, None)
 
 
@@ -92,16 +95,19 @@ def scan_changes(tables: Any, work: Any, plan: Any, end: int, framing: int, keep
 
     The branches for changes take long to compile: with a loop of their own, whoever reads items need not wait for them.
     """
-    _note_sizes(tables, work)
+    _start(tables, work)
     return _scan_items(pointers(tables), pointers(work), plan, end, framing, keep_nulls, CHANGES)
 
 
 @inner
-def _note_sizes(tables: Any, work: Any) -> None:
+def _start(tables: Any, work: Any) -> None:
     work.state[N_NODES] = len(tables.kind)
     work.state[LOOKUP_MASK] = len(tables.lookup) - 1
     work.state[NAMES_MASK] = len(work.seen_names) - 1
     work.state[MISFITS_END] = len(work.misfits)
+    if work.state[HAS_MERGED_NULLS]:
+        work.state[MERGED_NULLS:] = 0
+        work.state[HAS_MERGED_NULLS] = 0
 
 
 @inner
@@ -267,7 +273,7 @@ def scan_item(tables: Any, work: Any, place: int, row: int, root: int, keep_null
                 bad = IS_NULL
         # What does it hold?
         if is_null and bad == FITS:
-            add_null_size(tables, work, node, row)
+            count_null(tables, work, node, row, top)
         if bad == FITS and not is_null:
             slot = peek(work.value_place, node) + (index << 1 if kind == DECIMAL else index)
             if kind > MAP:
@@ -296,6 +302,7 @@ def scan_item(tables: Any, work: Any, place: int, row: int, root: int, keep_null
                     byte = peek(data, place)
                 if depth == 0:
                     state[SAVED_SIZE] = peek(work.sizes, row)
+                    state[SAVED_MERGED_NULLS] = peek(state, MERGED_NULLS + node)
                     for space in range(peek(tables.first_space, node), peek(tables.last_space, node)):
                         poke(work.saved, space, peek(count, space))
                 poke(work.valid, peek(work.valid_place, node) + index, 1)

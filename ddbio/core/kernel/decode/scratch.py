@@ -105,7 +105,7 @@ class Scratch:
         nodes, count = self._nodes, len(self._nodes)
         slots = [self._capacity[node.space] for node in nodes]
         words = [n_slots * (2 if node.kind == codes.DECIMAL else 1) for node, n_slots in zip(nodes, slots, strict=True)]
-        state = np.zeros(codes.STATE_LENGTH, np.int64)
+        state = np.zeros(codes.MERGED_NULLS + count, np.int64)
         state[codes.INSTANCE] = instance
         return Work(
             data=data,
