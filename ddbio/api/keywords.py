@@ -153,6 +153,16 @@ class FilesKeywords(ConnectionKeywords, total=False):
     """Codec of the files."""
     tasks: int | None
     """Number of tasks; default is the engine's parallelism, fewer for small jobs."""
+    partition_by: str | Sequence[str] | None
+    """Attributes that become folders ``name=value``; or ``year(ts)``, ``month(ts)``, ``day(ts)``, ``hour(ts)``."""
+    partition_time_unit: Literal["auto", "iso", "s", "ms", "us", "ns"]
+    """How ``year(ts)`` reads ``ts``: ISO 8601, or units since 1970; ``auto`` tells numbers by their magnitude."""
+    partition_time_zone: str
+    """Time zone of ``year(ts)`` and the like, such as ``Europe/Berlin``."""
+    keep_partition_columns: bool
+    """Keep the columns that folders say in the files, too."""
+    overwrite_partitions: bool
+    """Replace only the partitions that the job writes to, and leave the others (``mode`` is then ``overwrite``)."""
 
 
 class ImportFilesKeywords(ConnectionKeywords, total=False):

@@ -67,6 +67,8 @@ _WORDS = {
     "newer_by": "ATTRIBUTE",
     "operation_by": "COLUMN",
     "png": "FILE",
+    "partition_by": "A,B,…",
+    "partition_time_zone": "ZONE",
     "profile": "NAME",
     "region": "NAME",
     "reject_to": "FOLDER",

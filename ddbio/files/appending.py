@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from typing import TypeAlias
 
+    from ddbio.core.partitions import Partitioning
     from ddbio.files.object_store import ObjectStore
 
     _Conflict: TypeAlias = tuple[str, pa.DataType, pa.DataType]
@@ -56,6 +57,32 @@ def require_same_types(store: ObjectStore, schema: pa.Schema) -> None:
             "target %s: not all files have the columns %s: some readers fill what is missing only if they are told to",
             *(store.uri, ", ".join(differing)),
         )
+
+
+def require_same_partitions(store: ObjectStore, partitioning: Partitioning | None) -> None:
+    """Refuse to add files that are partitioned by other columns than those of the newest job at the target.
+
+    Raises
+    ------
+    TargetError
+        Naming both partitionings.
+    """
+    newest = sorted(list_manifests(store), key=lambda entry: entry.modified_at, reverse=True)
+    for entry in newest[:_MOST_MANIFESTS]:
+        with suppress(NotFoundError):
+            state = parse_state(store.read(entry.path), entry.path)
+            if not state["files"]:
+                continue
+            there = [each["name"] for each in state.get("partition_by", [])]
+            asked = [] if partitioning is None else [each.name for each in partitioning.columns]
+            if there != asked:
+                raise TargetError(
+                    f"target {store.uri} is partitioned by {', '.join(there) or 'nothing'}, and this job would add "
+                    f"files partitioned by {', '.join(asked) or 'nothing'}, which no engine reads together: give "
+                    "partition_by as it is there, or choose another target",
+                    store.uri,
+                )
+            return
 
 
 def _schema_of_target(store: ObjectStore) -> pa.Schema | None:

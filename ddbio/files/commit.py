@@ -38,7 +38,7 @@ from ddbio.files.snapshot import change_of
 from ddbio.version import __version__
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from ddbio.core.staged import StoredObject
     from ddbio.files.claim import ForeignClaim, WriteMode
@@ -62,6 +62,8 @@ class Target:
         live files that the job names when it commits.
     overwrite_foreign
         Whether ``overwrite`` may delete what no manifest of ddbio names.
+    partitions_only
+        Whether ``overwrite`` replaces only the files of those partitions that the job writes to.
     command
         What is the same when the same job is asked for again, but for its id.
     lease_seconds
@@ -75,6 +77,7 @@ class Target:
     store: ObjectStore
     mode: WriteMode
     overwrite_foreign: bool = False
+    partitions_only: bool = False
     command: str = ""
     lease_seconds: float = LEASE_SECONDS
     operation: str = ""
@@ -159,12 +162,13 @@ def commit(
     """
     store, claim = target.store, target.claim(job_id)
     claim.require()
-    change = change_of(store, target.mode, target.operation or target.mode, replaced)
+    removed = files_of_partitions(replaced, staged) if target.partitions_only else tuple(replaced)
+    change = change_of(store, target.mode, target.operation or target.mode, removed)
     _require_unchanged(target, job_id, replaced)
     intent = Intent(
         job_id=job_id,
         staged=tuple(staged),
-        replaced=tuple(replaced),
+        replaced=removed,
         manifest=_manifest(target, job_id, staged, info),
         objects=info.objects,
         change=change,
@@ -176,6 +180,12 @@ def commit(
     with contextlib.suppress(DdbioError):
         tidy(store, intent)
     return manifest_path(job_id)
+
+
+def files_of_partitions(paths: Iterable[str], staged: Iterable[StagedFile]) -> tuple[str, ...]:
+    """Return those of some paths that are files in the folders of the staged files; manifests stay."""
+    folders = {each.path.rpartition("/")[0] for each in staged}
+    return tuple(path for path in paths if path.rpartition("/")[0] in folders and not path.startswith(META))
 
 
 def abort(store: ObjectStore, job_id: str) -> None:
@@ -227,6 +237,7 @@ def _manifest(target: Target, job_id: str, staged: Sequence[StagedFile], info: C
         "created_at": info.created_at,
         "source": info.source,
         "schema": info.schema,
+        "partition_by": list(info.partition_by),
         "digest": info.digest,
         "rows": sum(each.rows for each in staged),
         "files": [each.manifest_entry() for each in staged],

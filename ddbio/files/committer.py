@@ -36,6 +36,8 @@ class CommitInfo:
         Small objects that the format needs beside the files, in the order in which they are written after the files.
     report
         The job's report; running the job again under its id returns it.
+    partition_by
+        Name, attribute and part of each column that the folders of the files say.
     """
 
     created_at: str
@@ -44,6 +46,7 @@ class CommitInfo:
     digest: str | None = None
     objects: tuple[SmallObject, ...] = ()
     report: Mapping[str, Any] | None = None
+    partition_by: Sequence[Mapping[str, Any]] = ()
 
 
 class AlreadyCommittedError(Exception):

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Literal
 
 import pyarrow as pa
 
 from ddbio.core.file_statistics import FileStatistics
+from ddbio.core.partitions import folder_of
 from ddbio.errors import OptionError
 from ddbio.files.formats import FORMATS
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from ddbio.core.staged import FileNaming, StagedFile
     from ddbio.files.file_format import FileWriter
     from ddbio.files.object_store import ObjectStore
@@ -23,6 +27,10 @@ _ROW_GROUP_BYTES = 32 * 1024 * 1024
 _ROW_GROUP_ROWS = 1_000_000
 # A file this close to its target is closed: the rest would be a tiny row group.
 _CLOSE_RATIO = 0.95
+# A file that grows by less has not been given the rows yet: its format gathers them.
+_NOTHING_BYTES = 64
+NO_PARTITION: Mapping[str, str | None] = MappingProxyType({})
+"""Files that lie in no folder of a partition."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,10 +68,20 @@ class RollingWriter:
         Schema of every batch; Parquet keeps its metadata, fields' included.
     options
         Size and compression.
+    partition
+        Column and value of each folder that the files lie in.
     """
 
-    def __init__(self, store: ObjectStore, naming: FileNaming, schema: pa.Schema, options: FileOptions) -> None:
+    def __init__(
+        self,
+        store: ObjectStore,
+        naming: FileNaming,
+        schema: pa.Schema,
+        options: FileOptions,
+        partition: Mapping[str, str | None] = NO_PARTITION,
+    ) -> None:
         self._store, self._naming, self._schema, self._options = store, naming, schema, options
+        self._partition, self._folder = dict(partition), folder_of(partition)
         self._format = FORMATS[options.format]
         self._file: FileWriter | None = None
         self._statistics = FileStatistics(schema, options.statistics)
@@ -72,7 +90,9 @@ class RollingWriter:
         self._gathered_bytes = 0
         self._gathered_rows = 0
         # Bytes in the file per byte of Arrow, from the last row group; at first as if nothing were saved.
-        self._ratio = 1.0
+        self.ratio = 1.0
+        # Bytes of Arrow that the format holds in memory yet, so that the file does not show them.
+        self._buffered_bytes, self._file_arrow_bytes = 0, 0
 
     def write(self, batch: pa.RecordBatch) -> None:
         """Take a batch's rows; write a row group when there are enough.
@@ -111,6 +131,20 @@ class RollingWriter:
         self._close_file()
         return self._staged
 
+    @property
+    def has_open_file(self) -> bool:
+        """Return whether rows were written to a file that is not full yet."""
+        return self._file is not None
+
+    def settle(self) -> list[pa.RecordBatch]:
+        """Write the gathered rows to the open file; return them instead if none is open."""
+        if self._file is not None:
+            self._write_group()
+            return []
+        gathered = self._gathered
+        self._gathered, self._gathered_bytes, self._gathered_rows = [], 0, 0
+        return gathered
+
     def abort(self) -> None:
         """Discard the open file; the job's abort discards the finished ones."""
         if self._file:
@@ -119,8 +153,11 @@ class RollingWriter:
 
     def _group_bytes(self) -> float:
         """Return the Arrow bytes after which the open row group is full, or the file with it."""
-        written = self._file.size_bytes if self._file else 0
-        return min(_ROW_GROUP_BYTES, (self._options.target_file_bytes - written) / self._ratio)
+        return min(_ROW_GROUP_BYTES, (self._options.target_file_bytes - self._expected_bytes()) / self.ratio)
+
+    def _expected_bytes(self) -> float:
+        """Return the size that the open file would have if it were closed now."""
+        return self._file.size_bytes + self._buffered_bytes * self.ratio if self._file else 0
 
     def _write_group(self) -> None:
         if not self._gathered:
@@ -131,16 +168,23 @@ class RollingWriter:
         before = self._file.size_bytes
         self._file.write_group(table)
         self._statistics.add(table)
-        self._ratio = max(1, self._file.size_bytes - before) / max(1, self._gathered_bytes)
+        self._buffered_bytes += self._gathered_bytes
+        self._file_arrow_bytes += self._gathered_bytes
+        if (added := self._file.size_bytes - before) > _NOTHING_BYTES:
+            # ORC writes a stripe of several tables at a time.
+            self.ratio = added / max(1, self._buffered_bytes)
+            self._buffered_bytes = 0
         self._gathered, self._gathered_bytes, self._gathered_rows = [], 0, 0
-        if self._file.size_bytes >= _CLOSE_RATIO * self._options.target_file_bytes:
+        if self._expected_bytes() >= _CLOSE_RATIO * self._options.target_file_bytes:
             self._close_file()
 
     def _open_file(self, first_rows: pa.Table) -> FileWriter:
         compression, open_writer = self._options.compression, self._format.open_writer
         if open_writer is None:
             raise OptionError(f"files of format {self._format.name} are not written")
-        sink = self._store.create(self._naming.path(len(self._staged), self._format.extensions[compression]))
+        sink = self._store.create(
+            self._naming.path(len(self._staged), self._format.extensions[compression], self._folder)
+        )
         try:
             return open_writer(sink, self._schema, compression, first_rows)
         except BaseException:
@@ -149,6 +193,10 @@ class RollingWriter:
 
     def _close_file(self) -> None:
         if self._file:
-            self._staged.append(replace(self._file.finish(), statistics=self._statistics.to_dict()))
+            staged = self._file.finish()
+            self._staged.append(replace(staged, partition=self._partition, statistics=self._statistics.to_dict()))
+            if self._buffered_bytes:
+                self.ratio = staged.size_bytes / self._file_arrow_bytes
+            self._buffered_bytes, self._file_arrow_bytes = 0, 0
             self._statistics = FileStatistics(self._schema, self._options.statistics)
             self._file = None

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from typing import Annotated, Literal
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from pydantic import AwareDatetime, ByteSize, Field, model_validator
 from pydantic.dataclasses import dataclass
 
 from ddbio.options.connection import ConnectionOptions
-from ddbio.options.parsing import CONFIG
+from ddbio.options.parsing import CONFIG, Names
 from ddbio.options.reading import ExportReadOptions, ScanOptions
 
 Engine = Literal["auto", "local", "spark"]
 Mode = Literal["error", "append", "overwrite"]
 Compression = Literal["zstd", "snappy", "gzip", "lz4", "none"]
+TimeUnit = Literal["auto", "iso", "s", "ms", "us", "ns"]
 
 
 @dataclass(frozen=True, kw_only=True, config=CONFIG)
@@ -38,6 +40,34 @@ class FilesOptions(ConnectionOptions):
     """Codec of the files."""
     tasks: Annotated[int, Field(ge=1, le=100_000)] | None = None
     """Number of tasks; default is the engine's parallelism, fewer for small jobs."""
+    partition_by: Names | None = None
+    """Attributes that become folders ``name=value``; or ``year(ts)``, ``month(ts)``, ``day(ts)``, ``hour(ts)``."""
+    partition_time_unit: TimeUnit = "auto"
+    """How ``year(ts)`` reads ``ts``: ISO 8601, or units since 1970; ``auto`` tells numbers by their magnitude."""
+    partition_time_zone: str = "UTC"
+    """Time zone of ``year(ts)`` and the like, such as ``Europe/Berlin``."""
+    keep_partition_columns: bool = False
+    """Keep the columns that folders say in the files, too."""
+    overwrite_partitions: bool = False
+    """Replace only the partitions that the job writes to, and leave the others (``mode`` is then ``overwrite``)."""
+
+    @model_validator(mode="after")
+    def _check_partitions(self) -> FilesOptions:
+        if self.partition_by is None:
+            for name in ("keep_partition_columns", "overwrite_partitions"):
+                if getattr(self, name):
+                    raise ValueError(f"{name} needs partition_by")
+        if self.overwrite_partitions:
+            if self.mode == "append":
+                raise ValueError("overwrite_partitions replaces files and mode=append keeps them: give one of them")
+            object.__setattr__(self, "mode", "overwrite")
+        try:
+            ZoneInfo(self.partition_time_zone)
+        except (ZoneInfoNotFoundError, ValueError, OSError):
+            raise ValueError(
+                f"there is no time zone {self.partition_time_zone!r}: give a name such as Europe/Berlin"
+            ) from None
+        return self
 
 
 @dataclass(frozen=True, kw_only=True, config=CONFIG)
@@ -53,6 +83,8 @@ class ScanToFilesOptions(FilesOptions, ScanOptions):
     def _check_format(self) -> ScanToFilesOptions:
         if self.format == "dynamodb-export" and self.mode == "append":
             raise ValueError("an export is made by one job: give mode error or overwrite")
+        if self.format == "dynamodb-export" and self.partition_by is not None:
+            raise ValueError("an export has no partitions: leave partition_by out, or give another format")
         return self
 
 

@@ -21,6 +21,7 @@ from ddbio.core.schema.times import stored_schema
 from ddbio.engine import cluster_of, open_engine
 from ddbio.errors import ExportIncompleteError
 from ddbio.files import committer
+from ddbio.files.temporary_folder import temporary_folder
 from ddbio.ops.exports.fold_tasks import (
     BucketsTask,
     ChangesTask,
@@ -32,7 +33,7 @@ from ddbio.ops.exports.fold_tasks import (
 )
 from ddbio.ops.exports.read import engine_name, read_source
 from ddbio.ops.exports.source import open_export
-from ddbio.ops.exports.spill import Spill, claimed_folder, temporary_folder
+from ddbio.ops.exports.spill import Spill, claimed_folder
 from ddbio.ops.exports.tasks import ExportColumns, ExportCounts, export_columns, export_tasks, spark_task_count
 from ddbio.ops.job.report import Clock, FileReport, MisfitReport, Report, file_reports, merged_nulls, misfit_reports
 from ddbio.ops.job.storage import (
@@ -40,7 +41,7 @@ from ddbio.ops.job.storage import (
     open_staging,
     open_store,
     protect_sources,
-    require_same_types,
+    require_same_columns,
     require_shared,
     target_of,
 )
@@ -197,12 +198,12 @@ def fold_to_files(
     try:
         # An engine raises only after its tasks have ended.
         with committer.publishing(target_of(options, staging.store), staging.job_id) as complete:
-            require_same_types(options, staging.store, sources.rows)
+            require_same_columns(options, staging, sources.rows)
             cpu_planned = clock.cpu_seconds()
             with contextlib.closing(open_engine(engine_name(options), master=master, conf=conf)) as engine:
                 job = _Job(options, sources, staging, engine)
                 staged, counts = job.run()
-                files = staged or staging.empty(sources.rows)
+                files = staged or job.without_rows()
                 report = job.report(files, counts, clock.seconds(), cpu_planned + engine.cpu_seconds())
                 complete(files, job.facts(report))
                 cpu_seconds = round(cpu_planned + engine.cpu_seconds(), 3)
@@ -298,6 +299,10 @@ class _Job:
         staged = tuple(file for result in results for file in result.staged)
         return staged, [_sum(changes), _sum([result.counts for result in results])]
 
+    def without_rows(self) -> tuple[StagedFile, ...]:
+        # Without rows no partition is touched.
+        return () if self.options.overwrite_partitions else self.staging.empty(self.sources.rows)
+
     @property
     def _parallelism(self) -> int:
         return self.options.tasks or self.engine.parallelism
@@ -352,6 +357,7 @@ class _Job:
             },
             schema=schema_to_json(self.sources.rows),
             report=report.to_dict(),
+            partition_by=self.staging.described_partitions(self.sources.rows),
         )
 
     def report(

@@ -119,14 +119,17 @@ def split_items(task: ItemsTask, budget: Budget) -> ExportFilesResult:
             yield batch.filter(pa.array(~hit))
 
     log = MisfitLog()
-    staged = task.staging.write(task.result.convert(unchanged(), log), task.result.rows, task.read.number)
+    staged = task.staging.write(task.result.convert(unchanged(), log), task.result.rows, task.read.number, log)
     writer.flush()
     stream.counts.misfits.merge(log)
     return ExportFilesResult(staged, stream.counts)
 
 
 def fold_buckets(task: BucketsTask, budget: Budget) -> ExportFilesResult:
-    """Fold the buckets of one task and stage the result; nothing stays staged if it fails."""
+    """Fold the buckets of one task and stage the result; nothing stays staged if it fails.
+
+    What was read is counted already: the counts hold misfits alone.
+    """
     del budget  # What was spilled is counted already.
 
     def folded() -> Iterator[pa.RecordBatch]:
@@ -137,5 +140,5 @@ def fold_buckets(task: BucketsTask, budget: Budget) -> ExportFilesResult:
             yield from fold(before, changes, task.keys).to_batches()
 
     counts = ExportCounts()
-    staged = task.staging.write(task.result.convert(folded(), counts.misfits), task.result.rows, task.number)
-    return ExportFilesResult(staged, counts)
+    rows = task.result.convert(folded(), counts.misfits)
+    return ExportFilesResult(task.staging.write(rows, task.result.rows, task.number, counts.misfits), counts)

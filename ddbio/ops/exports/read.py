@@ -32,7 +32,7 @@ from ddbio.ops.job.storage import (
     committed_report,
     open_staging,
     protect_sources,
-    require_same_types,
+    require_same_columns,
     require_shared,
     target_of,
 )
@@ -258,11 +258,11 @@ def read_export_to_files(
     try:
         # An engine raises only after its tasks have ended.
         with committer.publishing(target_of(options, staging.store), staging.job_id) as complete:
-            require_same_types(options, staging.store, job.columns.rows)
+            require_same_columns(options, staging, job.columns.rows)
             cpu_planned = clock.cpu_seconds()
             with closing(open_engine(engine_name(options), master=master, conf=conf)) as engine:
                 results = job.run(engine, watch)
-                files = [file for result in results for file in result.staged] or staging.empty(job.columns.rows)
+                files = [file for result in results for file in result.staged] or job.without_rows()
                 report = job.report(engine.name, results, files, clock.seconds(), cpu_planned + engine.cpu_seconds())
                 complete(files, job.facts(report))
                 cpu_seconds = round(cpu_planned + engine.cpu_seconds(), 3)
@@ -287,6 +287,10 @@ class _Job:
         with nullcontext() if watch is None else watch.running(plan, budget):
             return engine.run(write_export_task, tasks, budget)
 
+    def without_rows(self) -> tuple[StagedFile, ...]:
+        # Without rows no partition is touched.
+        return () if self.options.overwrite_partitions else self.staging.empty(self.columns.rows)
+
     def facts(self, report: ExportReadReport) -> committer.CommitInfo:
         summary = self.source.summary
         names = ("export_arn", "table_arn", "table_id", "kind", "export_time", "from_time", "to_time", "filtered")
@@ -295,6 +299,7 @@ class _Job:
             source={name: getattr(summary, name) for name in names},
             schema=schema_to_json(normalize_schema(self.columns.rows)),
             report=report.to_dict(),
+            partition_by=self.staging.described_partitions(self.columns.rows),
         )
 
     def report(

@@ -221,7 +221,9 @@ class ExportFilesResult:
 def write_export_task(task: ExportFilesTask, budget: Budget) -> ExportFilesResult:
     """Read one task's files and stage what they become; nothing stays staged if it fails."""
     stream = ExportStream(task.read, budget)
-    staged = task.staging.write(stream, task.read.columns.rows, task.read.number)
+    log = MisfitLog()
+    staged = task.staging.write(stream, task.read.columns.rows, task.read.number, log)
+    stream.counts.misfits.merge(log)
     return ExportFilesResult(staged, stream.counts)
 
 

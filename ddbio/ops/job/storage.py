@@ -17,11 +17,13 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from ddbio.aws.client import ClientSpec
 from ddbio.aws.s3_store import S3Store
+from ddbio.core.partitions import PartitionBy, Partitioning, partitioning_of
 from ddbio.core.staged import FileNaming, StagedFile
 from ddbio.errors import OptionError, TargetError
 from ddbio.files import appending
 from ddbio.files.commit import Target
 from ddbio.files.local_store import LocalStore
+from ddbio.files.partitioned_writer import PartitionedWriter
 from ddbio.files.rolling_writer import FileOptions, RollingWriter
 from ddbio.ops.job.report import Report
 from ddbio.options.parsing import PYTHON_ONLY
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
+    from ddbio.core.rescue import MisfitLog
     from ddbio.files.claim import WriteMode
     from ddbio.files.committer import AlreadyCommittedError
     from ddbio.files.object_store import ObjectStore
@@ -160,25 +163,58 @@ class Staging:
     store: ObjectStore
     job_id: str
     files: FileOptions
+    partition_by: PartitionBy | None = None
 
-    def write(self, batches: Iterable[pa.RecordBatch], schema: pa.Schema, task: int) -> tuple[StagedFile, ...]:
+    def write(
+        self, batches: Iterable[pa.RecordBatch], schema: pa.Schema, task: int, log: MisfitLog
+    ) -> tuple[StagedFile, ...]:
         """Stage the batches of one attempt of one task; if it fails, nothing stays staged.
 
         The attempt's number in the file names is random, so that no two attempts use the same names.
+
+        Parameters
+        ----------
+        log
+            Where values without a partition are counted.
         """
-        writer = RollingWriter(self.store, FileNaming(self.job_id, task, secrets.randbelow(10**6)), schema, self.files)
+        writer = self._writer(schema, FileNaming(self.job_id, task, secrets.randbelow(10**6)))
         try:
             for batch in batches:
                 writer.write(batch)
-            return tuple(writer.finish())
+            staged = tuple(writer.finish())
         except BaseException:
             writer.abort()
             raise
+        if isinstance(writer, PartitionedWriter):
+            log.merge(writer.log)
+        return staged
 
     def empty(self, schema: pa.Schema) -> tuple[StagedFile, ...]:
         """Stage a file without rows, so that readers of an empty source's output find its columns."""
-        writer = RollingWriter(self.store, FileNaming(self.job_id, 0), schema, self.files)
-        return tuple(writer.finish(keep_empty=True))
+        return tuple(self._writer(schema, FileNaming(self.job_id, 0)).finish(keep_empty=True))
+
+    def partitioning(self, schema: pa.Schema) -> Partitioning | None:
+        """Return how rows of a schema are partitioned, if they are.
+
+        Raises
+        ------
+        OptionError
+            If the schema lacks a column, or has one of the same name.
+        """
+        return None if self.partition_by is None else partitioning_of(self.partition_by, schema)
+
+    def described_partitions(self, schema: pa.Schema) -> list[dict[str, str | None]]:
+        """Return the columns of the folders as a manifest says them; none if rows are not partitioned."""
+        partitioning = self.partitioning(schema)
+        return [] if partitioning is None else partitioning.describe()
+
+    def _writer(self, schema: pa.Schema, naming: FileNaming) -> RollingWriter | PartitionedWriter:
+        partitioning = self.partitioning(schema)
+        if partitioning is None:
+            return RollingWriter(self.store, naming, schema, self.files)
+        times = tuple(column.attribute for column in partitioning.columns if column.part is not None)
+        files = dataclasses.replace(self.files, statistics=(*self.files.statistics, *times))
+        return PartitionedWriter(self.store, naming, schema, files, partitioning)
 
 
 def open_staging(
@@ -202,7 +238,18 @@ def open_staging(
         format=file_format,
         statistics=tuple(keys),
     )
-    return Staging(open_store(options.dest, options), options.job_id or new_job_id(), files)
+    by = None if options.partition_by is None else partition_by_of(options)
+    return Staging(open_store(options.dest, options), options.job_id or new_job_id(), files, by)
+
+
+def partition_by_of(options: FilesOptions) -> PartitionBy:
+    """Return what the options say of partitions."""
+    return PartitionBy(
+        texts=options.partition_by or (),
+        time_unit=options.partition_time_unit,
+        time_zone=options.partition_time_zone,
+        keep_columns=options.keep_partition_columns,
+    )
 
 
 def target_of(options: FilesOptions | ImportFilesOptions, store: ObjectStore) -> Target:
@@ -211,19 +258,29 @@ def target_of(options: FilesOptions | ImportFilesOptions, store: ObjectStore) ->
     given = {name: getattr(options, name) for name in sorted(names)}
     del given["job_id"]
     command = hashlib.blake2b(f"{type(options).__name__} {given}".encode(), digest_size=16).hexdigest()
-    return Target(store=store, mode=options.mode, overwrite_foreign=options.overwrite_foreign, command=command)
+    return Target(
+        store=store,
+        mode=options.mode,
+        overwrite_foreign=options.overwrite_foreign,
+        command=command,
+        partitions_only=getattr(options, "overwrite_partitions", False),
+    )
 
 
-def require_same_types(options: FilesOptions, store: ObjectStore, schema: pa.Schema) -> None:
-    """Refuse columns to append that have another type in the files of the target.
+def require_same_columns(options: FilesOptions, staging: Staging, schema: pa.Schema) -> None:
+    """Refuse columns to add that have another type in the files of the target, or other partitions.
 
     Raises
     ------
     TargetError
-        As :func:`ddbio.files.appending.require_same_types` says.
+        As :func:`ddbio.files.appending.require_same_types` and ``require_same_partitions`` say.
+    OptionError
+        If the rows cannot be partitioned as asked.
     """
-    if options.mode == "append":
-        appending.require_same_types(store, schema)
+    partitioning = staging.partitioning(schema)
+    if options.mode == "append" or options.overwrite_partitions:
+        appending.require_same_types(staging.store, schema)
+        appending.require_same_partitions(staging.store, partitioning)
 
 
 def committed_report(kind: type[ReportT], committed: AlreadyCommittedError) -> ReportT:

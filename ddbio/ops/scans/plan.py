@@ -24,7 +24,7 @@ from ddbio.core.time_columns import sampled_forms
 from ddbio.engine import available_cores, is_spark_installed, running_spark_parallelism
 from ddbio.errors import SchemaError
 from ddbio.files import commit
-from ddbio.ops.job.storage import dynamodb_spec, open_store, require_same_types, target_of
+from ddbio.ops.job.storage import dynamodb_spec, open_staging, open_store, require_same_columns, target_of
 from ddbio.ops.prices import prices_of
 from ddbio.ops.scans.stream import ScanTask
 
@@ -140,8 +140,8 @@ def plan_to_files(options: ScanToFilesOptions) -> ScanPlan:
         # The job of a given id may be committed already; its run then returns the report.
         commit.check_target(target_of(options, store))
     plan = plan_of(options)
-    if options.format == "parquet":
-        require_same_types(options, store, plan.schema)
+    if options.format != "dynamodb-export":
+        require_same_columns(options, open_staging(options), plan.schema)
     return plan
 
 

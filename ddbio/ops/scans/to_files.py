@@ -13,6 +13,7 @@ from ddbio.budget import LocalBudget
 from ddbio.core.digest import Digest
 from ddbio.core.exports import manifest
 from ddbio.core.raw_items import PageSplitter
+from ddbio.core.rescue import MisfitLog
 from ddbio.core.scan_plan import ScanPlan, budget_of
 from ddbio.core.schema.file import schema_to_json
 from ddbio.core.staged import FileNaming, SmallObject
@@ -21,7 +22,7 @@ from ddbio.errors import DecodeError
 from ddbio.files import committer
 from ddbio.files.line_writers import RollingGzipWriter
 from ddbio.ops.job.report import Clock, ScanReport, file_reports, merged_nulls, misfit_reports
-from ddbio.ops.job.storage import committed_report, open_staging, require_same_types, require_shared, target_of
+from ddbio.ops.job.storage import committed_report, open_staging, require_same_columns, require_shared, target_of
 from ddbio.ops.scans.plan import describe_scan, plan_of, scan_tasks
 from ddbio.ops.scans.stream import PageStream, ScanTask, SegmentStream
 
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from ddbio.budget import Budget
-    from ddbio.core.rescue import MisfitLog
     from ddbio.core.staged import StagedFile
     from ddbio.core.table_description import TableDescription
     from ddbio.files.committer import Publish
@@ -106,7 +106,9 @@ class _Job:
         return self.options.format == "dynamodb-export"
 
     def without_rows(self, plan: ScanPlan) -> tuple[StagedFile, ...]:
-        return () if self.is_export else self.staging.empty(plan.schema)
+        # Without rows no partition is touched.
+        is_none = self.is_export or self.options.overwrite_partitions
+        return () if is_none else self.staging.empty(plan.schema)
 
     def tasks(self, plan: ScanPlan) -> list[FilesTask]:
         return [FilesTask(scan, self.staging) for scan in scan_tasks(plan, self.options, self.table)]
@@ -125,6 +127,7 @@ class _Job:
             digest=report.digest,
             objects=objects,
             report=report.to_dict(),
+            partition_by=self.staging.described_partitions(plan.schema),
         )
 
 
@@ -141,7 +144,7 @@ def _run(job: _Job, publish: Publish, clock: Clock, settings: _Settings) -> Scan
     began_at = datetime.now(UTC)
     plan = plan_of(options, budget, job.table)
     if not job.is_export:
-        require_same_types(options, staging.store, plan.schema)
+        require_same_columns(options, staging, plan.schema)
     if plan.engine == "spark":
         cluster = cluster_of(settings.master, settings.conf)
         require_shared(cluster, {"dest": options.dest}, shared_paths=options.shared_paths)
@@ -225,10 +228,12 @@ def write_task(task: FilesTask, budget: Budget) -> FilesResult:
             rescued += batch.num_rows - batch.column(batch.num_columns - 1).null_count
             yield batch
 
+    log = MisfitLog()
     # Closed in any case, so that no lane goes on reading for a writer that failed.
     with closing(iter(stream)) as batches:
-        staged = task.staging.write(counted(batches), task.scan.schema, task.scan.number)
+        staged = task.staging.write(counted(batches), task.scan.schema, task.scan.number, log)
     counts = stream.counts
+    counts.misfits.merge(log)
     return FilesResult(staged, counts.items, rescued, counts.wire_bytes, counts.misfits, counts.digest)
 
 

@@ -18,7 +18,8 @@ from hypothesis import strategies as st
 from ddbio.errors import TargetError
 from ddbio.files.local_store import LocalStore
 from ddbio.files.meta import claim_path
-from ddbio.ops.exports.spill import Spill, SpillReader, SpillWriter, claimed_folder, temporary_folder
+from ddbio.files.temporary_folder import temporary_folder
+from ddbio.ops.exports.spill import Spill, SpillReader, SpillWriter, claimed_folder
 
 HASHES = st.lists(st.integers(0, 2**64 - 1), max_size=8)
 KILLED = """

@@ -1,0 +1,142 @@
+"""Rows by partition: other readers see the same values, files have their size, memory is bounded."""
+
+from __future__ import annotations
+
+import collections
+import tempfile
+from pathlib import Path
+
+import duckdb
+import numpy as np
+import polars as pl
+import pyarrow as pa
+import pyarrow.dataset as ds
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ddbio.core.partitions import PartitionBy, partitioning_of
+from ddbio.core.staged import FileNaming
+from ddbio.errors import TargetError
+from ddbio.files.local_store import LocalStore
+from ddbio.files.partitioned_writer import PartitionedWriter
+from ddbio.files.paths import hive_partition
+from ddbio.files.rolling_writer import FileOptions
+
+KIB = 1024
+VALUES = st.one_of(
+    st.none(),
+    st.sampled_from(
+        ["a/b", "a b", " ", "é日本 ☃", "100%", "%2F", "a=b", "x:y", "..", "'\"#*?\\{}[]^", "\t\n\x7f", "Ünï"]
+    ),
+    st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), min_size=1, max_size=12),
+)
+
+
+def write(folder, batches, *texts, memory_bytes=64 * KIB * KIB, **options):
+    """Write batches by partition into a folder; return what was staged."""
+    store, schema = LocalStore(folder), batches[0].schema
+    by = partitioning_of(PartitionBy(texts=texts), schema)
+    writer = PartitionedWriter(store, FileNaming("job", 1), schema, FileOptions(**options), by, memory_bytes)
+    for batch in batches:
+        writer.write(batch)
+    staged = writer.finish()
+    for each in staged:
+        store.complete(each)
+    store.abort("job")
+    return staged
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.lists(VALUES, min_size=1, max_size=12))
+def test_other_readers_see_the_values(values):
+    """DuckDB, polars and pyarrow read each row with the value that it had, whatever characters are in it."""
+    ids = [f"id-{number}" for number in range(len(values))]
+    batch = pa.record_batch({"id": ids, "t": pa.array(values, pa.string())})
+    wanted = sorted(zip(ids, values, strict=True))
+    with tempfile.TemporaryDirectory() as folder:
+        staged = write(folder, [batch], "t")
+        assert {each.partition["t"] for each in staged} == set(values)
+        assert all(hive_partition(each.path) == each.partition for each in staged)
+        files = ds.dataset(folder, partitioning=ds.partitioning(pa.schema([("t", pa.string())]), flavor="hive"))
+        assert _rows(files.to_table(columns=["id", "t"])) == wanted
+        read = pl.read_parquet(f"{folder}/**/*.parquet", hive_partitioning=True, hive_schema={"t": pl.String})
+        assert _rows(read.select("id", "t").to_arrow()) == wanted
+        sql = "select id, t from read_parquet($1, hive_partitioning = true, hive_types = {'t': varchar})"
+        assert sorted(duckdb.execute(sql, [f"{folder}/**/*.parquet"]).fetchall()) == wanted
+
+
+def _rows(table):
+    return sorted(zip(table["id"].to_pylist(), table["t"].to_pylist(), strict=True))
+
+
+def mixed(rows, seed=0, partitions=50):
+    """Return rows of many partitions, of which a few have most rows."""
+    rng = np.random.default_rng(seed)
+    places = (rng.pareto(1.0, rows) * 3).astype(np.int64) % partitions
+    payload = [bytes(each) for each in rng.integers(0, 256, (rows, 40), np.uint8)]
+    return pa.record_batch({"place": [f"p{each}" for each in places], "n": np.arange(rows) + rows * seed, "b": payload})
+
+
+@pytest.mark.parametrize("memory_bytes", [200 * KIB, 64 * KIB * KIB])
+def test_files_have_their_size(tmp_path, memory_bytes):
+    """At least 95 % of the bytes lie in files within 15 % of the target, or in the last file of a partition."""
+    batches = [mixed(4000, seed) for seed in range(12)]
+    staged = write(tmp_path, batches, "place", memory_bytes=memory_bytes, target_file_bytes=64 * KIB)
+    whole = ds.dataset(tmp_path).to_table()
+    assert sorted(whole["n"].to_pylist()) == list(range(48_000))
+    by_place = collections.defaultdict(list)
+    for each in staged:
+        by_place[each.partition["place"]].append(each.size_bytes)
+    assert all(path.endswith(".zstd.parquet") for path in {each.path for each in staged})
+    full = [size for sizes in by_place.values() for size in sizes[:-1]]
+    fitting = [size for size in full if abs(size - 64 * KIB) <= 0.15 * 64 * KIB]
+    assert sum(fitting) >= 0.95 * sum(full)
+    assert len(full) > 10
+    small = [sum(size < 0.85 * 64 * KIB for size in sizes) for sizes in by_place.values()]
+    assert max(small) <= 1
+
+
+def test_rows_that_wait_go_to_the_disk_and_come_back(tmp_path, monkeypatch):
+    """With many partitions and little memory rows wait in a temporary folder, which is gone at the end."""
+    monkeypatch.setenv("TMPDIR", str(tmp_path / "tmp"))
+    (tmp_path / "tmp").mkdir()
+    tempfile.tempdir = None
+    try:
+        batches = [mixed(2000, seed, partitions=150) for seed in range(5)]
+        staged = write(tmp_path / "out", batches, "place", memory_bytes=100 * KIB)
+        assert list((tmp_path / "tmp").iterdir()) == []
+    finally:
+        tempfile.tempdir = None
+    wanted = collections.Counter(place for batch in batches for place in batch["place"].to_pylist())
+    assert {each.partition["place"]: each.rows for each in staged} == dict(wanted)
+    assert len(staged) == len(wanted)
+
+
+def test_a_partition_without_rows_is_a_file_of_the_null_partition(tmp_path):
+    """A source without rows leaves a file with all columns, in a folder as the others are."""
+    schema = pa.schema([("t", pa.string()), ("n", pa.int64())])
+    by = partitioning_of(PartitionBy(texts=("t",)), schema)
+    writer = PartitionedWriter(LocalStore(tmp_path), FileNaming("job", 0), schema, FileOptions(), by)
+    [staged] = writer.finish(keep_empty=True)
+    assert staged.path.startswith("t=__HIVE_DEFAULT_PARTITION__/part-job-")
+    assert (staged.partition, staged.rows) == ({"t": None}, 0)
+
+
+def test_an_aborted_writer_leaves_nothing(tmp_path, staged_left):
+    """Open files and rows that wait are discarded."""
+    schema = mixed(1).schema
+    by = partitioning_of(PartitionBy(texts=("place",)), schema)
+    store = LocalStore(tmp_path / "out")
+    writer = PartitionedWriter(store, FileNaming("job", 0), schema, FileOptions(), by, 64 * KIB)
+    for seed in range(3):
+        writer.write(mixed(3000, seed))
+    writer.abort()
+    assert staged_left(store) == []
+
+
+def test_a_value_too_long_for_a_folder_is_an_error_of_the_target(tmp_path):
+    """A value that no folder can be called is refused by name, before a file system refuses it."""
+    with pytest.raises(TargetError, match="at most 255"):
+        write(tmp_path, [pa.record_batch({"t": ["x" * 300], "n": [1]})], "t")
+    assert [each for each in Path(tmp_path).rglob("*") if each.is_file()] == []

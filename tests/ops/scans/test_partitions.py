@@ -1,0 +1,129 @@
+"""Scans by partition: whole or not at all as ever, and overwritten partition by partition."""
+
+from __future__ import annotations
+
+import json
+
+import pyarrow as pa
+import pyarrow.dataset as ds
+import pyarrow.parquet as pq
+import pytest
+
+import ddbio
+from ddbio.errors import OptionError, TargetError
+from ddbio.files.local_store import LocalStore
+from ddbio.files.paths import hive_partition
+from ddbio.files.snapshot import live_files
+from ddbio.testing import FakeDynamoDB
+
+
+@pytest.fixture
+def trips():
+    """Serve a table of trips of two tenants on two days each."""
+    with FakeDynamoDB() as server:
+        items = [
+            {"pk": {"S": f"{tenant}#{day}#{n}"}, "tenant": {"S": tenant}, "at": {"N": str(day * 86_400 + n)}}
+            for tenant in ("a b", "c/d")
+            for day in (-1, 19_000)
+            for n in range(50)
+        ]
+        items.append({"pk": {"S": "none"}, "at": {"S": "never"}})
+        server.load("trips", b"".join(json.dumps(item).encode() + b"\n" for item in items), "pk:S")
+        yield server
+
+
+def visible(folder):
+    """Return the paths of the row files of a folder."""
+    return sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*.parquet"))
+
+
+def test_files_lie_in_folders_that_report_and_manifest_name(trips, tmp_path):
+    """Every row lies in the folder of its values; files leave out what folders say; NULL partitions have a name."""
+    out = tmp_path / "out"
+    by = ["tenant", "year(at)"]
+    report = ddbio.scan_to_files("trips", out, endpoint_url=trips.endpoint_url, engine="local", partition_by=by)
+    assert sum(file.rows for file in report.files) == report.items == 201
+    partitions = {tuple(file.partition.items()): file.rows for file in report.files}
+    assert partitions == {
+        **{(("tenant", tenant), ("year", year)): 50 for tenant in ("a b", "c/d") for year in ("1969", "2022")},
+        (("tenant", None), ("year", None)): 1,
+    }
+    assert {path.rpartition("/")[0] for path in visible(out)} == {
+        "tenant=a b/year=1969", "tenant=a b/year=2022", "tenant=c%2Fd/year=1969", "tenant=c%2Fd/year=2022",
+        "tenant=__HIVE_DEFAULT_PARTITION__/year=__HIVE_DEFAULT_PARTITION__",
+    }  # fmt: skip
+    manifest = json.loads((out / "_ddbio" / f"{report.job_id}.json").read_text())
+    for file in manifest["files"]:
+        assert file["partition"] == hive_partition(file["path"])
+        assert file["statistics"]["pk"]["nulls"] == 0
+    assert manifest["partition_by"][1] == {"name": "year", "attribute": "at", "part": "year"}
+    assert pq.read_schema(report.files[0].path).names == ["pk", "at", "_rescue"]
+    table = ds.dataset(out, partitioning="hive").to_table()
+    assert {row["pk"].partition("#")[0] for row in table.to_pylist() if row["tenant"] == "c/d"} == {"c/d"}
+
+
+def test_overwritten_partitions_are_those_that_are_written(trips, tmp_path):
+    """Files of partitions that the job writes are replaced, the others and their manifests stay, live and readable."""
+    out, options = tmp_path / "out", {"endpoint_url": trips.endpoint_url, "engine": "local"}
+    first = ddbio.scan_to_files("trips", out, **options, partition_by="tenant")
+    keep = {path for path in visible(out) if path.startswith("tenant=c%2Fd")}
+    second = ddbio.scan_to_files("trips", out, **options, partition_by="tenant", overwrite_partitions=True)
+    assert not keep & set(visible(out))
+    assert {file.path for file in live_files(LocalStore(out)).files} == set(visible(out))
+    assert len(visible(out)) == len(first.files) == len(second.files) == 3
+    assert ds.dataset(out, partitioning="hive").count_rows() == 201
+
+
+def test_a_job_without_rows_of_a_partition_leaves_it(trips, tmp_path):
+    """Only touched partitions are replaced, and a job without rows touches none."""
+    out, options = tmp_path / "out", {"endpoint_url": trips.endpoint_url, "engine": "local", "partition_by": "tenant"}
+    ddbio.scan_to_files("trips", out, **options)
+    before = visible(out)
+    with FakeDynamoDB() as server:
+        rows = [{"pk": {"S": "new"}, "tenant": {"S": "c/d"}, "at": {"N": "1"}}]
+        server.load("trips", json.dumps(rows[0]).encode() + b"\n", "pk:S")
+        server.load("empty", b"", "pk:S")
+        schema = ddbio.infer_schema("trips", endpoint_url=trips.endpoint_url)
+        options |= {"endpoint_url": server.endpoint_url, "overwrite_partitions": True, "schema": schema.to_arrow()}
+        ddbio.scan_to_files("empty", out, **options)
+        assert visible(out) == before
+        report = ddbio.scan_to_files("trips", out, **options)
+    assert [file.partition for file in report.files] == [{"tenant": "c/d"}]
+    assert len(set(before) - set(visible(out))) == 1
+    assert ds.dataset(out, partitioning="hive").count_rows() == 102
+    assert {file.path for file in live_files(LocalStore(out)).files} == set(visible(out))
+
+
+def test_appended_partitions_are_those_that_are_there(trips, tmp_path):
+    """A job that would add files with other folders is refused before it reads the table."""
+    out, options = tmp_path / "out", {"endpoint_url": trips.endpoint_url, "engine": "local"}
+    ddbio.scan_to_files("trips", out, **options, partition_by="tenant")
+    with pytest.raises(TargetError, match="partitioned by tenant, and this job would add files partitioned by nothing"):
+        ddbio.scan_to_files("trips", out, **options, mode="append")
+    ddbio.scan_to_files("trips", out, **options, mode="append", partition_by="tenant")
+    assert ds.dataset(out, partitioning="hive").count_rows() == 402
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"partition_by": "nobody"}, "no column for 'nobody'"),
+        ({"overwrite_partitions": True}, "needs partition_by"),
+        ({"partition_by": "tenant", "overwrite_partitions": True, "mode": "append"}, "give one of them"),
+        ({"partition_by": "tenant", "partition_time_zone": "Mars/Olympus"}, "no time zone 'Mars/Olympus'"),
+        ({"partition_by": "tenant", "format": "dynamodb-export"}, "an export has no partitions"),
+    ],
+)
+def test_bad_options_are_one_clear_error(trips, tmp_path, options, message):
+    """What cannot be partitioned is an error of options, and leaves nothing."""
+    with pytest.raises(OptionError, match=message):
+        ddbio.scan_to_files("trips", tmp_path / "out", endpoint_url=trips.endpoint_url, engine="local", **options)
+    assert not (tmp_path / "out").exists()
+
+
+def test_an_empty_table_has_a_file_with_columns(fake, tmp_path):
+    """The output of a table without items can be read with its partition columns."""
+    ddbio.scan_to_files("empty", tmp_path, endpoint_url=fake.endpoint_url, engine="local", partition_by="pk")
+    hive = ds.partitioning(pa.schema([("pk", pa.string())]), flavor="hive")
+    table = ds.dataset(tmp_path, partitioning=hive).to_table()
+    assert (table.num_rows, table.schema.names) == (0, ["sk", "_rescue", "pk"])
