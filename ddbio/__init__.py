@@ -61,6 +61,10 @@ if TYPE_CHECKING:
         list_bulk_puts,
         list_exports,
         list_imports,
+        plan_bulk_put,
+        plan_export,
+        plan_import,
+        plan_restore,
         read_bulk_report,
         restore_table,
         start_bulk_put,
@@ -73,14 +77,14 @@ if TYPE_CHECKING:
     from ddbio.api.setup import register, warm
     from ddbio.api.tables import create_table, create_table_like, describe_table
     from ddbio.api.writing import copy_table, load_files, plan_copy, plan_load, write_table
-    from ddbio.core.backups import BackupJob, RestoreJob
+    from ddbio.core.backups import BackupJob, RestoreJob, RestorePlan
     from ddbio.core.batch_stream import RecordBatchStream
     from ddbio.core.changes import ChangeDecoder
     from ddbio.core.decode import from_dynamodb_json
     from ddbio.core.encode import to_dynamodb_json
     from ddbio.core.exports.fold import Window
-    from ddbio.core.exports.jobs import ExportEntry, ExportJob
-    from ddbio.core.imports.jobs import BulkEntry, BulkJob, ImportEntry, ImportJob
+    from ddbio.core.exports.jobs import ExportEntry, ExportJob, ExportPlan
+    from ddbio.core.imports.jobs import BulkEntry, BulkJob, BulkPlan, ImportEntry, ImportJob, ImportPlan
     from ddbio.core.layout import LayoutReport
     from ddbio.core.loads.idempotency import idempotency_key
     from ddbio.core.loads.plan import LoadPlan, WritePlan
@@ -119,6 +123,7 @@ __all__ = [
     "BackupJob",
     "BulkEntry",
     "BulkJob",
+    "BulkPlan",
     "BulkReport",
     "BulkReportKeywords",
     "BulkStartKeywords",
@@ -141,6 +146,7 @@ __all__ = [
     "ExportFoldReport",
     "ExportIncompleteError",
     "ExportJob",
+    "ExportPlan",
     "ExportReadKeywords",
     "ExportReadPlan",
     "ExportReadReport",
@@ -154,6 +160,7 @@ __all__ = [
     "ImportFilesFromKeywords",
     "ImportFilesReport",
     "ImportJob",
+    "ImportPlan",
     "ImportStartKeywords",
     "ImportWaitKeywords",
     "ItemSchema",
@@ -170,6 +177,7 @@ __all__ = [
     "RecordBatchStream",
     "RestoreJob",
     "RestoreKeywords",
+    "RestorePlan",
     "ScanKeywords",
     "ScanPlan",
     "ScanReport",
@@ -211,9 +219,13 @@ __all__ = [
     "list_files",
     "list_imports",
     "load_files",
+    "plan_bulk_put",
     "plan_copy",
+    "plan_export",
+    "plan_import",
     "plan_load",
     "plan_read_export",
+    "plan_restore",
     "plan_scan",
     "read_bulk_report",
     "read_export",
@@ -254,20 +266,20 @@ _NAMES = {
     "ddbio.api.reading": "digest infer_schema plan_scan read_table scan_batches scan_to_files",
     "ddbio.api.service_jobs": (
         "cancel_bulk_put create_backup describe_bulk_put describe_export describe_import list_backups list_bulk_puts "
-        "list_exports list_imports read_bulk_report restore_table start_bulk_put start_export start_import "
-        "wait_bulk_put wait_export wait_import"
+        "list_exports list_imports plan_bulk_put plan_export plan_import plan_restore read_bulk_report restore_table "
+        "start_bulk_put start_export start_import wait_bulk_put wait_export wait_import"
     ),
     "ddbio.api.setup": "register warm",
     "ddbio.api.tables": "create_table create_table_like describe_table",
     "ddbio.api.writing": "copy_table load_files plan_copy plan_load write_table",
-    "ddbio.core.backups": "BackupJob RestoreJob",
+    "ddbio.core.backups": "BackupJob RestoreJob RestorePlan",
     "ddbio.core.batch_stream": "RecordBatchStream",
     "ddbio.core.changes": "ChangeDecoder",
     "ddbio.core.decode": "from_dynamodb_json",
     "ddbio.core.encode": "to_dynamodb_json",
     "ddbio.core.exports.fold": "Window",
-    "ddbio.core.exports.jobs": "ExportEntry ExportJob",
-    "ddbio.core.imports.jobs": "BulkEntry BulkJob ImportEntry ImportJob",
+    "ddbio.core.exports.jobs": "ExportEntry ExportJob ExportPlan",
+    "ddbio.core.imports.jobs": "BulkEntry BulkJob BulkPlan ImportEntry ImportJob ImportPlan",
     "ddbio.core.layout": "LayoutReport",
     "ddbio.core.loads.idempotency": "idempotency_key",
     "ddbio.core.loads.plan": "LoadPlan WritePlan",

@@ -437,9 +437,9 @@ class LoadKeywords(SourceKeywords, WriteKeywords, total=False):
     retry_rejects: bool
     """Read the source as a folder of rejected rows, and try those again."""
     create_table: bool
-    """Create the table, on demand, if it does not exist; ``key`` says its key."""
+    """Create the table, on demand, if it does not exist."""
     key: str | None
-    """Key of the table that ``create_table`` creates: ``pk:S`` or ``pk:S,sk:N``."""
+    """Key of the table that ``create_table`` creates: ``pk:S`` or ``pk:S,sk:N``; default is that which files state."""
 
 
 class ExportToFilesKeywords(FilesKeywords, ExportReadKeywords, total=False):

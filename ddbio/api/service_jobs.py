@@ -37,9 +37,9 @@ if TYPE_CHECKING:
         RestoreKeywords,
         WaitKeywords,
     )
-    from ddbio.core.backups import BackupJob, RestoreJob
-    from ddbio.core.exports.jobs import ExportEntry, ExportJob
-    from ddbio.core.imports.jobs import BulkEntry, BulkJob, ImportEntry, ImportJob
+    from ddbio.core.backups import BackupJob, RestoreJob, RestorePlan
+    from ddbio.core.exports.jobs import ExportEntry, ExportJob, ExportPlan
+    from ddbio.core.imports.jobs import BulkEntry, BulkJob, BulkPlan, ImportEntry, ImportJob, ImportPlan
     from ddbio.ops.imports.bulk import BulkReport
 
 
@@ -63,6 +63,23 @@ def start_export(table: str, dest: str, **options: Unpack[ExportStartKeywords]) 
         With what happened, to what, and what to do; nothing has then been started.
     """
     return exports.start(parse_options(ExportStartOptions, {**options, "table": table, "dest": dest}))
+
+
+@takes(ExportStartOptions)
+def plan_export(table: str, dest: str, **options: Unpack[ExportStartKeywords]) -> ExportPlan:
+    """Return what :func:`start_export` would request, after the same checks; nothing is started.
+
+    Parameters
+    ----------
+    table, dest, **options
+        As for :func:`start_export`.
+
+    Raises
+    ------
+    DdbioError
+        The error with which :func:`start_export` would fail at its start.
+    """
+    return exports.plan_of(parse_options(ExportStartOptions, {**options, "table": table, "dest": dest}))
 
 
 @takes(WaitOptions)
@@ -144,6 +161,23 @@ def start_import(source: str, table: str, **options: Unpack[ImportStartKeywords]
     return imports.start(parse_options(ImportStartOptions, {**options, "source": source, "table": table}))
 
 
+@takes(ImportStartOptions)
+def plan_import(source: str, table: str, **options: Unpack[ImportStartKeywords]) -> ImportPlan:
+    """Return what :func:`start_import` would request, after the same checks; nothing is started.
+
+    Parameters
+    ----------
+    source, table, **options
+        As for :func:`start_import`.
+
+    Raises
+    ------
+    DdbioError
+        The error with which :func:`start_import` would fail at its start.
+    """
+    return imports.plan_of(parse_options(ImportStartOptions, {**options, "source": source, "table": table}))
+
+
 @takes(ImportWaitOptions)
 def wait_import(arn: str, **options: Unpack[ImportWaitKeywords]) -> ImportJob:
     """Return an import once it has completed and wrote as many items as its files hold.
@@ -223,6 +257,24 @@ def start_bulk_put(source: str, table: str, reports: str, **options: Unpack[Bulk
     """
     values = {**options, "source": source, "table": table, "reports": reports}
     return bulk.start(parse_options(BulkStartOptions, values))
+
+
+@takes(BulkStartOptions)
+def plan_bulk_put(source: str, table: str, reports: str, **options: Unpack[BulkStartKeywords]) -> BulkPlan:
+    """Return what :func:`start_bulk_put` would request, after the same checks; nothing is started.
+
+    Parameters
+    ----------
+    source, table, reports, **options
+        As for :func:`start_bulk_put`.
+
+    Raises
+    ------
+    DdbioError
+        The error with which :func:`start_bulk_put` would fail at its start.
+    """
+    values = {**options, "source": source, "table": table, "reports": reports}
+    return bulk.plan_of(parse_options(BulkStartOptions, values))
 
 
 @takes(WaitOptions)
@@ -375,3 +427,20 @@ def restore_table(source: str, target: str, **options: Unpack[RestoreKeywords]) 
         With what happened, to what, and what to do.
     """
     return backup.restore(parse_options(RestoreOptions, {**options, "source": source, "target": target}))
+
+
+@takes(RestoreOptions)
+def plan_restore(source: str, target: str, **options: Unpack[RestoreKeywords]) -> RestorePlan:
+    """Return what :func:`restore_table` would do, after the same checks; nothing is started.
+
+    Parameters
+    ----------
+    source, target, **options
+        As for :func:`restore_table`.
+
+    Raises
+    ------
+    DdbioError
+        The error with which :func:`restore_table` would fail at its start.
+    """
+    return backup.plan_of(parse_options(RestoreOptions, {**options, "source": source, "target": target}))

@@ -2,19 +2,32 @@
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ddbio.aws.control_plane import create_table, describe_table, enable_time_to_live, read_table_definition
-from ddbio.core.create_table import NewTable, create_table_request, new_table_request, parse_key
+from ddbio.core.create_table import NewTable, create_table_request, format_key, new_table_request, parse_key
 from ddbio.core.result import Result
 from ddbio.core.table_description import TableDescription
-from ddbio.errors import NotFoundError, TargetError
-from ddbio.ops.job.storage import dynamodb_spec
+from ddbio.errors import (
+    AccessDeniedError,
+    EndpointError,
+    ExportIncompleteError,
+    NotFoundError,
+    OptionError,
+    TargetError,
+)
+from ddbio.files.formats import is_row_file
+from ddbio.files.meta import META, is_manifest, parse_state
+from ddbio.files.paths import WILD
+from ddbio.ops.exports.source import open_export
+from ddbio.ops.job.storage import dynamodb_spec, open_store
 from ddbio.ops.job.waiting import await_end
 from ddbio.options import WaitPolicyOptions, connection_of
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from typing import Any
 
     from ddbio.aws.client import ClientSpec
@@ -98,10 +111,53 @@ def describe_target(options: LoadOptions) -> TableDescription:
     try:
         return describe_table(dynamodb_spec(options), options.table)
     except NotFoundError as error:
-        if options.key is None:
+        if not options.create_table:
             raise NotFoundError(f"{error}; or give create_table and key to have it created") from error
-    name = options.table
-    return TableDescription(name, "", "", "ACTIVE", parse_key(options.key), 0, 0, on_demand=True)
+    key = parse_key(options.key) if options.key is not None else stated_key(options)
+    return TableDescription(options.table, "", "", "ACTIVE", key, 0, 0, on_demand=True)
+
+
+def stated_key(options: LoadOptions) -> tuple[tuple[str, str], ...]:
+    """Return the key of the table from which a load's source comes, as the source states it.
+
+    The manifests of ddbio's files state it. A native export names its table, which is described if it is still there.
+
+    Raises
+    ------
+    OptionError
+        If nothing states a key, or several are stated.
+    """
+    folder = options.source.rstrip("/")
+    if any(sign in folder for sign in WILD) or is_row_file(folder.rpartition("/")[2]):
+        folder = folder.rpartition("/")[0] or "."
+    with contextlib.suppress(AccessDeniedError, EndpointError, NotFoundError, ExportIncompleteError):
+        found = _keys_in(folder, options)
+        if len(found) == 1:
+            return parse_key(found.pop())
+        if found:
+            raise OptionError(f"{folder} holds rows of tables with the keys {' and '.join(sorted(found))}: give key")
+    raise OptionError(f"{options.source} states no key for the new table: give key, as in key='pk:S,sk:N'")
+
+
+def _keys_in(folder: str, options: LoadOptions) -> set[str]:
+    store = open_store(folder, options)
+    manifests = [entry.path for entry in store.list(META) if is_manifest(entry.path)]
+    stated = [parse_state(store.read(path), path).get("source") or {} for path in manifests]
+    if not manifests:
+        stated = [{"table_arn": open_export(folder, options).summary.table_arn}]
+    return set(filter(None, (_key_of(source, options) for source in stated)))
+
+
+def _key_of(source: Mapping[str, Any], options: LoadOptions) -> str | None:
+    """Return the key that a manifest's source states, as text, or that of the table it names."""
+    match source:
+        case {"key": dict(key)}:
+            return format_key(tuple(key.items()))
+        case {"import": {"key": str(key)}}:
+            return key
+        case {"table_arn": str(arn)}:
+            return format_key(describe_table(dynamodb_spec(options), arn).key_types)
+    return None
 
 
 def create_target(options: LoadOptions) -> None:
@@ -113,9 +169,10 @@ def create_target(options: LoadOptions) -> None:
         If it cannot be created.
     """
     spec = dynamodb_spec(options)
-    if options.key is None or is_table(spec, options.table):
+    if not options.create_table or is_table(spec, options.table):
         return
-    _create(spec, new_table_request(NewTable(options.table, options.key)), WaitPolicyOptions(**connection_of(options)))
+    key = options.key or format_key(stated_key(options))
+    _create(spec, new_table_request(NewTable(options.table, key)), WaitPolicyOptions(**connection_of(options)))
 
 
 def _create(spec: ClientSpec, request: dict[str, Any], options: WaitPolicyOptions) -> CreatedTable:

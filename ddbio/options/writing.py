@@ -90,14 +90,14 @@ class LoadOptions(SourceOptions, WriteOptions):
     retry_rejects: bool = False
     """Read the source as a folder of rejected rows, and try those again."""
     create_table: bool = False
-    """Create the table, on demand, if it does not exist; ``key`` says its key."""
+    """Create the table, on demand, if it does not exist."""
     key: str | None = None
-    """Key of the table that ``create_table`` creates: ``pk:S`` or ``pk:S,sk:N``."""
+    """Key of the table that ``create_table`` creates: ``pk:S`` or ``pk:S,sk:N``; default is that which files state."""
 
     @model_validator(mode="after")
     def _check_load(self) -> LoadOptions:
-        if self.create_table != (self.key is not None):
-            raise ValueError("create_table and key belong together: give both or neither")
+        if self.key is not None and not self.create_table:
+            raise ValueError("key is that of the table which create_table creates: give both, or leave key out")
         if self.retry_rejects and (self.job_id is not None or self.state is not None):
             raise ValueError("retry_rejects moves aside what was tried: it has no use for job_id and state")
         return self

@@ -74,6 +74,24 @@ def test_a_load_creates_its_table(server, run, tmp_path):
     assert ddbio.read_table("new", endpoint_url=server.endpoint_url).num_rows == 2
 
 
+def test_the_key_of_a_new_table_is_the_one_its_rows_had(server, run, tmp_path):
+    """Files of a scan and files for an import state their table's key; other files do not, and the error says so."""
+    server.load("model", [b'{"pk":{"S":"a"},"sk":{"N":"1"}}'], "pk:S,sk:N")
+    connection = {"endpoint_url": server.endpoint_url}
+    ddbio.scan_to_files("model", tmp_path / "scan", engine="local", **connection)
+    assert json.loads(run("load", tmp_path / "scan", "again", "--create-table", "--json")[1])["written"] == 1
+    assert ddbio.describe_table("again", **connection).key_types == (("pk", "S"), ("sk", "N"))
+    rows = ddbio.read_table("model", **connection)
+    made = ddbio.write_import_files(rows, tmp_path / "import", like="model", compression="gzip", **connection)
+    (tmp_path / "import" / "data" / "rows.jsonl").write_text('{"pk":"a","sk":1}\n')
+    source = f"{tmp_path}/import/data/rows.jsonl"
+    assert made.key == "pk:S,sk:N"
+    with pytest.raises(ddbio.OptionError, match="states no key for the new table: give key"):
+        ddbio.load_files(source, "third", create_table=True, **connection)
+    with pytest.raises(ddbio.OptionError, match="give both, or leave key out"):
+        ddbio.load_files(source, "third", key="pk:S", **connection)
+
+
 def test_a_load_reads_stdin(server, run):
     """A source of - is stdin in the format that --format says; without it that is wrong usage."""
     server.load("piped", b"", "pk:S")

@@ -118,6 +118,8 @@ def test_the_command_line_backs_up_and_restores(serve):
     assert (made["name"], made["items"]) == ("before-it", 50)
     plan = run("restore", made["arn"], "restored", "--dry-run")
     assert (plan["target"], plan["source_table"], plan["backup_arn"]) == ("restored", TABLE, made["arn"])
+    same = ddbio.plan_restore(made["arn"], "restored", endpoint_url=side.fake.endpoint_url, region="us-east-1")
+    assert same.to_dict() == plan
     assert run("restore", made["arn"], "restored", "--expect-digest", made["digest"])["verified"]
     assert run("list", TABLE)["backups"][0]["status"] == "AVAILABLE"
 

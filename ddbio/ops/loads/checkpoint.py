@@ -79,6 +79,8 @@ def identity_of(
         "operation_by": options.operation_by,
         "json_format": options.json_format,
         "hive_partitions": options.hive_partitions,
+        # The list that JSON reads back.
+        **({"timestamps": [list(pair) for pair in options.timestamps]} if options.timestamps else {}),
     }
 
 

@@ -198,6 +198,8 @@ def test_the_command_line_drives_an_export(serve):
 
     plan = run("start", TABLE, f"s3://{BUCKET}/cli", "--enable-pitr", "--dry-run")
     assert (plan["kind"], plan["prefix"], plan["enables_recovery"], plan["view"]) == ("full", "cli", True, None)
+    same = ddbio.plan_export(TABLE, f"s3://{BUCKET}/cli", enable_pitr=True, **side.options).to_dict()
+    assert same | {"client_token": plan["client_token"]} == plan
     assert run("list") == {"exports": []}
     done = run("start", TABLE, f"s3://{BUCKET}/awaited", "--enable-pitr", "--wait")
     assert (done["status"], done["items"]) == ("COMPLETED", 200)

@@ -111,6 +111,8 @@ def test_the_command_line_drives_a_bulk_put(serve):
 
     plan = run("start", source, "orders", REPORTS, "--dry-run")
     assert (plan["items"], plan["compression"], plan["objects"]) == (100, "zstd", 1)
+    same = ddbio.plan_bulk_put(source, "orders", REPORTS, **options).to_dict()
+    assert same | {"client_token": plan["client_token"]} == plan
     assert run("list") == {"bulk_puts": []}
     job = run("start", source, "orders", REPORTS)
     assert run("wait", job["arn"])["processed_items"] == 100

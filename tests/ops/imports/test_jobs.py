@@ -205,6 +205,8 @@ def test_the_command_line_drives_an_import(serve):
 
     plan = run("start", dest, "cli", "--dry-run")
     assert (plan["key"], plan["objects"], plan["items"], plan["compression"]) == (KEY, 1, 10, "zstd")
+    same = ddbio.plan_import(dest, "cli", **options).to_dict()
+    assert same | {"client_token": plan["client_token"]} == plan
     assert run("list") == {"imports": []}
     job = run("start", dest, "cli")
     assert run("wait", job["arn"], "--verify")["imported_items"] == 10
