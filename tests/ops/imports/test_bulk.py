@@ -111,7 +111,7 @@ def test_the_command_line_drives_a_bulk_put(serve):
 
     plan = run("start", source, "orders", REPORTS, "--dry-run")
     assert (plan["items"], plan["compression"], plan["objects"]) == (100, "zstd", 1)
-    same = ddbio.plan_bulk_put(source, "orders", REPORTS, **options).to_dict()
+    same = json.loads(ddbio.plan_bulk_put(source, "orders", REPORTS, **options).to_json())
     assert same | {"client_token": plan["client_token"]} == plan
     assert run("list") == {"bulk_puts": []}
     job = run("start", source, "orders", REPORTS)
