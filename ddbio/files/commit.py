@@ -15,11 +15,11 @@ from dataclasses import asdict, dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from ddbio.core.staged import FileNaming, StagedFile, check_job_id, job_of, started_at
+from ddbio.core.staged import FileNaming, StagedFile, check_job_id, started_at
 from ddbio.errors import DdbioError, TargetError
 from ddbio.files.claim import LEASE_SECONDS, Claim
 from ddbio.files.committer import AlreadyCommittedError
-from ddbio.files.intent import Intent, carry_out, finish, has_manifest, read_intent, tidy, undo
+from ddbio.files.intent import Intent, carry_out, finish, has_manifest, owner_of, published_by, read_intent, tidy, undo
 from ddbio.files.meta import (
     FORMAT,
     META,
@@ -316,7 +316,8 @@ def _replaced(target: Target, live: set[str], job_id: str) -> tuple[str, ...]:
     paths = list(found)
     added = {each.path for each in store.list(META)} - set(paths)
     retained = live | {job_of_state(path) for path in added if is_manifest(path)} - {job_id}
-    replaced = [path for path in paths if _owner_of(path) not in retained]
+    spared = published_by(store, retained)
+    replaced = [path for path in paths if owner_of(path) not in retained and path not in spared]
     foreign = None if target.overwrite_foreign else _foreign(store, replaced)
     if foreign:
         raise TargetError(
@@ -364,11 +365,6 @@ def list_manifests(store: ObjectStore) -> list[StoredObject]:
 def _is_old(text: str, job_id: str) -> bool:
     began, now = started_at(text), started_at(job_id)
     return began is not None and now is not None and now - began > _DEAD_AFTER
-
-
-def _owner_of(path: str) -> str:
-    """Return the id of the job whose file or manifest this is, as far as its name tells."""
-    return job_of_state(path) if is_manifest(path) else job_of(path)
 
 
 def _is_content(path: str) -> bool:

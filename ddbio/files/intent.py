@@ -5,16 +5,30 @@ Every step can be repeated, by the job or by any other process that mends it.
 
 from __future__ import annotations
 
+import contextlib
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from ddbio.core.staged import SmallObject, StagedFile
+from ddbio.core.staged import SmallObject, StagedFile, job_of
 from ddbio.errors import NotFoundError, TargetError
-from ddbio.files.meta import FORMAT, claim_path, format_state, intent_path, manifest_path, parse_state
+from ddbio.files.meta import (
+    FORMAT,
+    META,
+    claim_path,
+    format_state,
+    intent_path,
+    is_intent,
+    is_manifest,
+    job_of_state,
+    manifest_path,
+    parse_state,
+)
 from ddbio.files.snapshot import Change, ConflictError, is_recorded, record
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
     from ddbio.files.claim import Claim
     from ddbio.files.object_store import ObjectStore
 
@@ -72,7 +86,7 @@ def carry_out(store: ObjectStore, intent: Intent, claim: Claim | None = None) ->
         # The commit: whoever goes by snapshots sees all of it from now on.
         record(store, intent.change, intent.manifest)
     if intent.deletes:
-        store.delete(intent.replaced)
+        store.delete(_without_newer(store, intent, intent.replaced))
     for each in intent.objects:
         store.put(each.path, each.text.encode())
     path, text = manifest_path(intent.job_id), format_state(intent.manifest)
@@ -100,11 +114,21 @@ def undo(store: ObjectStore, intent: Intent) -> None:
         tidy(store, intent)
 
 
+def _without_newer(store: ObjectStore, intent: Intent, paths: Sequence[str]) -> list[str]:
+    """Return the paths without what other jobs at the target have published under the same names meanwhile."""
+    if all(map(owner_of, paths)):
+        return list(paths)
+    states = {each.path for each in store.list(META) if is_manifest(each.path) or is_intent(each.path)}
+    others = {job_of_state(path) for path in states.difference(intent.replaced)} - {intent.job_id}
+    spared = published_by(store, others)
+    return [path for path in paths if path not in spared]
+
+
 def _roll_back(store: ObjectStore, intent: Intent) -> None:
     store.abort(intent.job_id)
     store.delete([each.path for each in intent.staged])
     replaced = set(intent.replaced)
-    store.delete([each.path for each in intent.objects if each.path not in replaced])
+    store.delete(_without_newer(store, intent, [each.path for each in intent.objects if each.path not in replaced]))
 
 
 def tidy(store: ObjectStore, intent: Intent, *, keeps_claim: bool = False) -> None:
@@ -121,6 +145,27 @@ def has_manifest(store: ObjectStore, job_id: str) -> bool:
     """Return whether a job is committed."""
     path = manifest_path(job_id)
     return any(each.path == path for each in store.list(path))
+
+
+def owner_of(path: str) -> str:
+    """Return the id of the job whose file or manifest this is; empty for other objects, whose names do not tell."""
+    return job_of_state(path) if is_manifest(path) else job_of(path)
+
+
+def published_by(store: ObjectStore, job_ids: Iterable[str]) -> set[str]:
+    """Return what the manifests of jobs name, or the intents of those that are in their commit."""
+    named = set[str]()
+    for job_id in job_ids:
+        intent = read_intent(store, intent_path(job_id))
+        if intent is not None:
+            named.update(each.path for each in intent.staged)
+            named.update(each.path for each in intent.objects)
+        # After the intent: a commit that ends in between has its manifest by now.
+        path = manifest_path(job_id)
+        with contextlib.suppress(NotFoundError):
+            manifest = parse_state(store.read(path), path)
+            named.update((*(file["path"] for file in manifest["files"]), *manifest.get("objects", [])))
+    return named
 
 
 def read_intent(store: ObjectStore, path: str) -> Intent | None:

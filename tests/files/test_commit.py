@@ -413,6 +413,19 @@ def test_what_appends_during_an_overwrite_stays(make_store):
     assert visible(store) == committed("one") | committed("new")
 
 
+def test_small_objects_of_what_appends_during_an_overwrite_stay(make_store):
+    """An overwrite deletes the old objects of a name, not those that a job beside it published there meanwhile."""
+    store, info = make_store(), replace(INFO, objects=(SmallObject("summary.json", "new"),))
+    with publishing(Target(store=store, mode="error"), "old") as complete:
+        complete([stage(store, "old", 0)], replace(INFO, objects=(SmallObject("summary.json", "old"),)))
+    with publishing(Target(store=store, mode="overwrite"), "one") as complete_one:
+        with publishing(Target(store=store, mode="append"), "new") as complete:
+            complete([stage(store, "new", 0)], info)
+        complete_one([stage(store, "one", 0)], INFO)
+    assert visible(store) == committed("one", tasks=1) | committed("new", tasks=1) | {"summary.json"}
+    assert store.read("summary.json") == b"new"
+
+
 def test_a_job_that_was_taken_for_dead_does_not_commit(make_store):
     """A job that slept longer than its lease finds its claim gone, and leaves nothing."""
     store = make_store()

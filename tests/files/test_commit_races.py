@@ -9,10 +9,11 @@ import itertools
 import random
 import threading
 from collections import Counter
+from dataclasses import replace
 
 import pytest
 
-from ddbio.core.staged import FileNaming, StagedFile, StoredObject
+from ddbio.core.staged import FileNaming, SmallObject, StagedFile, StoredObject
 from ddbio.errors import NotFoundError, TargetError
 from ddbio.files.commit import Target, abort, commit, prepare
 from ddbio.files.committer import CommitInfo
@@ -140,8 +141,8 @@ class MemoryStore:
         return self.world["objects"][path][0]
 
     def put(self, path, data):
-        """Write an object."""
-        self._call(may_suspend=True)
+        """Write an object; who stands still at a small object has asked for its claim just before."""
+        self._call(may_suspend=path.startswith(META))
         self._write(path, data)
 
     def put_if_absent(self, path, data):
@@ -186,6 +187,11 @@ class MemorySink:
         """Discard the file."""
 
 
+def _small_object(number):
+    """Return what a job's format needs beside its files; the name does not tell the job."""
+    return SmallObject(f"{'abcd'[number]}.json", "{}")
+
+
 class Jobs:
     """Run jobs at one target by a schedule, and note what became of each."""
 
@@ -205,7 +211,7 @@ class Jobs:
             self.replaced[number] = replaced = prepare(target, job_id)
             try:
                 staged = [store.create(FileNaming(job_id, task).path(0, "parquet")).finish(1 + task) for task in (0, 1)]
-                commit(target, job_id, staged, INFO, replaced)
+                commit(target, job_id, staged, replace(INFO, objects=(_small_object(number),)), replaced)
             except BaseException:
                 abort(store, job_id)
                 raise
@@ -231,7 +237,8 @@ class Jobs:
         left = self.clean_up()
         shown = {number for number in range(len(self.modes)) if manifest_path(f"job{number}") in left}
         files = {FileNaming(f"job{number}", task).path(0, "parquet") for number in shown for task in (0, 1)}
-        assert left == files | {manifest_path(f"job{number}") for number in shown}
+        objects = {_small_object(number).path for number in shown}
+        assert left == files | objects | {manifest_path(f"job{number}") for number in shown}
         assert live_files(self.store).paths == files
         for number in self.committed - shown:
             by = [each for each, paths in self.replaced.items() if manifest_path(f"job{number}") in paths]
