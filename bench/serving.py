@@ -46,7 +46,11 @@ class Table:
 
 
 def isolate() -> None:
-    """Replace every AWS variable of this process and its children, so that no account and no proxy is reached."""
+    """Replace every AWS variable of this process and its children, so that no account and no proxy is reached.
+
+    Children find modules compiled, as pip leaves them.
+    """
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     for name in [name for name in os.environ if name.startswith("AWS_")]:
         del os.environ[name]
     os.environ.update(_ENVIRONMENT)

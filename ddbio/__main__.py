@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import atexit
+import gc
 import importlib.util
 import os
 import signal
 import sys
+import threading
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -15,8 +18,11 @@ if TYPE_CHECKING:
 def main() -> None:
     """Run the command line, or say how to install what it needs."""
     signal.signal(signal.SIGTERM, _interrupt)
-    # numpy starts threads for linear algebra, which no verb does.
+    # numpy starts threads for linear algebra, which no verb does; pydantic looks for plugins in all that is installed.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
+    # Nearly all that is made while modules are imported stays: `ddbio.cli.flags.begin` lets the collector work.
+    gc.disable()
     missing = [name for name in ("click", "rich") if importlib.util.find_spec(name) is None]
     if missing:
         sys.stderr.write(f"ddbio: the command line needs {missing[0]}: pip install 'ddbio[cli]'\n")
@@ -27,6 +33,21 @@ def main() -> None:
         sys.stderr.write("ddbio: interrupted before anything was begun\n")
         raise SystemExit(130) from None
     run(sys.argv[1:])
+    _end()
+
+
+def _end() -> None:
+    """End a process that did what it was to do, and leave its memory to the system: to free it takes longer."""
+    others = (each for each in threading.enumerate() if each is not threading.main_thread())
+    if any(not each.daemon for each in others) or "pyspark" in sys.modules:
+        return
+    atexit._run_exitfuncs()  # noqa: SLF001 - nothing else runs them, and children are stopped there
+    try:
+        sys.stdout.flush()
+        sys.stderr.flush()
+    except OSError:
+        return
+    os._exit(0)
 
 
 def _interrupt(_number: int, _frame: FrameType | None) -> None:

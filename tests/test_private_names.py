@@ -17,6 +17,7 @@ import pytest
 ROOT = Path(__file__).parents[1]
 # Which module uses which names.
 NAMES = {
+    "ddbio/__main__.py": ["atexit _run_exitfuncs"],
     "ddbio/aws/endpoint_route.py": [
         "botocore.credentials RefreshableCredentials._frozen_credentials",
         "botocore.credentials RefreshableCredentials._protected_refresh",
@@ -32,6 +33,7 @@ NAMES = {
         "numba.core.compiler CompileResult._rebuild",
         "numba.core.compiler CompileResult._reduce",
         "numba.core.dispatcher Dispatcher",
+        "numba.core.runtime rtsys",
         "numba.core.serialize dumps",
         "numba.extending _Intrinsic._defn",
     ],

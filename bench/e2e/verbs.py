@@ -107,7 +107,7 @@ VERBS: dict[str, Verb] = {
     "copy": Verb(_copy, ("fetch", "check", "send batches"), BATCH_WRITER),
     "import files": Verb(_import_files, ("read Parquet", "encode", "compress")),
     "schema": Verb(lambda places, _, __: ["schema", str(places.lines)], ("infer",)),
-    "digest": Verb(lambda places, _, __: [str(places.parquet)], ("read Parquet", "hash")),
+    "digest": Verb(lambda places, _, __: ["digest", str(places.parquet)], ("read Parquet", "hash")),
 }
 
 
@@ -212,9 +212,7 @@ class Run:
 
 
 def command_of(words: list[str]) -> list[str]:
-    """Return what runs a verb, or the digest of a path, which is no verb."""
-    if len(words) == 1:
-        return [sys.executable, "-c", "import ddbio, sys; print(ddbio.digest(sys.argv[1]))", *words]
+    """Return what runs a verb."""
     return [sys.executable, "-m", "ddbio", *words, "--json"]
 
 

@@ -37,6 +37,9 @@ READ_TIMEOUT_SECONDS = 30.0
 # A fake on this machine has no region of its own, but signing needs one.
 DEFAULT_REGION = "us-east-1"
 
+# Of which clients are made; the session of a role makes that of STS.
+_SERVICES = ["dynamodb", "s3", "sts"]
+
 # A session is made once, even if threads ask for their clients at the same time.
 _SESSION_LOCK = threading.Lock()
 
@@ -141,6 +144,8 @@ def _session(spec: ClientSpec, environment: frozenset[tuple[str, str]]) -> boto3
 
 def _botocore_session(profile: str | None, region: str | None) -> Any:
     session: Any = botocore.session.Session(profile=profile)
+    # To know whether a service exists, botocore lists the models of all, which takes longer than to load one.
+    session.get_component("data_loader").list_available_services = lambda _: _SERVICES
     if region:
         session.set_config_variable("region", region)
     return session

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ddbio.aws.client import ClientSpec
-from ddbio.cli.flags import CONF_FLAG, MASTER_FLAG, is_quiet, output_flags, parse_conf
+from ddbio.cli.flags import CONF_FLAG, MASTER_FLAG, begin, is_quiet, output_flags, parse_conf
 from ddbio.cli.progress import ScanProgress
 from ddbio.cli.show import format_report
 from ddbio.errors import ValidationError
@@ -52,6 +52,7 @@ _FORGOTTEN = (
 @output_flags
 def demo(*, as_json: bool, master: str | None, conf: tuple[str, ...], limit: int | None, **flags: Any) -> None:
     """Scan 336,776 real flights from an embedded DynamoDB through Spark into Parquet, and validate them."""
+    begin()
     os.environ.update(_KEYS)
     for name in _FORGOTTEN:
         os.environ.pop(name, None)

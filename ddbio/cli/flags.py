@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import gc
 import itertools
 import re
 import shlex
@@ -180,9 +181,17 @@ def parse_flags(options: type[OptionsT], flags: Mapping[str, Any]) -> OptionsT:
     try:
         if values.get("schema") is not None:
             values["schema"] = _read_schema(values["schema"])
-        return parse_options(options, values)
+        parsed = parse_options(options, values)
     except OptionError as error:
         raise click.UsageError(str(error)) from None
+    begin()
+    return parsed
+
+
+def begin() -> None:
+    """Let the collector of garbage begin, which slept while modules were imported, and never look at what they made."""
+    gc.freeze()
+    gc.enable()
 
 
 def command_of(verb: str, arguments: Sequence[str], given: Mapping[str, Any]) -> str:

@@ -17,7 +17,7 @@ import pyarrow as pa
 from ddbio.core.attribute import decode_base64
 from ddbio.core.decode import Decoder
 from ddbio.core.encode import EncodeOptions
-from ddbio.core.kernel.arrays import binary_array, plain_array, spans_of, take_rows, text_array, words_of
+from ddbio.core.kernel.arrays import binary_array, plain_array, spans_of, take_rows, text_array, valid_of, words_of
 from ddbio.core.kernel.encode.fields import plain_fields, time_array
 from ddbio.core.kernel.hash.keys import PREFIX_BYTES, hash_keys, print_decimals, print_numbers
 from ddbio.core.kernel.memory import PAD
@@ -102,7 +102,7 @@ def key_hashes(batch: pa.RecordBatch, keys: Sequence[str]) -> _Words:
         return _plain_hashes(batch, np.arange(batch.num_rows), keys)
     lacking = np.zeros(batch.num_rows, bool)
     for name in keys:
-        lacking |= batch.column(fields[name].name).is_null().to_numpy(zero_copy_only=False)
+        lacking |= ~valid_of(batch.column(fields[name].name))
     hashes = _hashes([(batch.column(fields[name].name), fields[name]) for name in keys])
     # A key that its column could not hold is in the rescue column.
     if lacking.any():
@@ -152,7 +152,7 @@ def _rescued_hashes(batch: pa.RecordBatch, fields: Sequence[pa.Field[Any]]) -> t
     rescued = _rescued_keys(batch, [name_of_field(field) for field in fields])
     places = [[(batch.column(field.name), field), *found] for field, found in zip(fields, rescued, strict=True)]
     for columns in itertools.product(*places):
-        has_all = [column.is_valid().to_numpy(zero_copy_only=False) for column, _ in columns]
+        has_all = [valid_of(column) for column, _ in columns]
         rows = np.flatnonzero(np.logical_and.reduce(has_all))
         if len(rows):
             hashes[rows] = _hashes([(column.take(pa.array(rows, pa.int64())), field) for column, field in columns])

@@ -15,6 +15,8 @@ import numpy as np
 import pyarrow as pa
 from isal import igzip_lib, isal_zlib
 
+from ddbio.core.kernel.arrays import int64_array
+
 if TYPE_CHECKING:
     from typing import TypeAlias
 
@@ -144,7 +146,7 @@ class LineBuffer:
         offsets = np.concatenate(self._offsets)
         parts = [None, pa.py_buffer(offsets.data), pa.py_buffer(self._text.data)]
         array: Any = pa.LargeBinaryArray.from_buffers(pa.large_binary(), len(offsets) - 1, parts)
-        taken = array.take(pa.array(order))
+        taken = array.take(int64_array(order))
         self._offsets, self.size_bytes = self._offsets[:1], 0
         size_bytes = int(np.frombuffer(taken.buffers()[1], np.int64)[len(order)])
         return taken.buffers()[2].slice(0, size_bytes)  # type: ignore[no-any-return]

@@ -32,10 +32,17 @@ def plain_array(array: Any) -> Any:
             return array
 
 
+def int64_array(values: npt.NDArray[np.int64]) -> Any:
+    """Return an array over the same memory: ``pa.array`` imports pandas to know what it is given."""
+    return pa.Array.from_buffers(
+        pa.int64(), len(values), [None, pa.py_buffer(np.ascontiguousarray(values, np.int64).data)]
+    )
+
+
 def take_rows(batch: pa.RecordBatch, rows: npt.NDArray[np.int64]) -> pa.RecordBatch:
     """Return rows of a batch in an order, of the same schema."""
     try:
-        return batch.take(pa.array(rows, pa.int64()))
+        return batch.take(int64_array(rows))
     except pa.ArrowNotImplementedError:
         # pyarrow 25 takes nothing from views, nor from run ends, wherever they are; it joins slices of them.
         firsts = np.flatnonzero(np.diff(rows, prepend=rows[:1] - 2) != 1)
@@ -163,5 +170,7 @@ def valid_of(array: Any) -> npt.NDArray[Any]:
     """Return which entries are not null."""
     buffer = array.buffers()[0]
     if buffer is None:
+        if not array.null_count:
+            return np.ones(len(array), np.bool_)
         return np.asarray(array.is_valid().to_numpy(zero_copy_only=False))
     return bits_of(buffer, array.offset, len(array)).view(np.bool_)

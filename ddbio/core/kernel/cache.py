@@ -31,6 +31,7 @@ from numba.core import serialize
 from numba.core.caching import NullCache
 from numba.core.compiler import CompileResult
 from numba.core.dispatcher import Dispatcher
+from numba.core.runtime import rtsys
 from numba.extending import _Intrinsic
 
 if TYPE_CHECKING:
@@ -243,7 +244,6 @@ class LoopCache(NullCache):  # type: ignore[misc]
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
         """Return what was compiled for types of arguments, or None."""
-        target_context.refresh()
         triple, *processor = target_context.codegen().magic_tuple()
         folder = cache_folder()
         own = None if folder is None else folder / self._file(sig, triple, *processor)
@@ -256,8 +256,11 @@ class LoopCache(NullCache):  # type: ignore[misc]
             self._claim = _claim(own.with_suffix(".lock"))
             found = _read_whole(own)
         if found is None:
+            # What numba knows how to compile: it takes longer to register than all loops to load.
+            target_context.refresh()
             return None
         self.release()
+        rtsys.initialize(target_context)
         return CompileResult._rebuild(target_context, *pickle.loads(found))  # noqa: S301, SLF001 - from private folders
 
     def save_overload(self, sig: Any, data: Any) -> None:

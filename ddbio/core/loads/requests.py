@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from ddbio.core.encode import EncodeOptions, Encoder, Refusal
-from ddbio.core.kernel.arrays import take_rows
+from ddbio.core.kernel.arrays import take_rows, valid_of
 from ddbio.core.loads.batches import RequestTemplate, write_units
 from ddbio.core.rescue import twice_reason
 from ddbio.core.schema.arrow import RESCUE_NAME, is_item_bytes, name_of_field, set_attribute_name
@@ -250,7 +250,7 @@ class UpdateEncoder:
         """Return the bytes of each row, and templates of the rows that set attributes without a column."""
         present = np.ones((batch.num_rows, len(self._names)), bool)
         for place, name in enumerate(self._names):
-            present[:, place] = batch.column(name).is_valid().to_numpy(zero_copy_only=False)
+            present[:, place] = valid_of(batch.column(name))
         values, more = self._with_rescued(self._values.encode(batch), batch, present)
         encoded = _with_values(self._keys.encode(batch), values, needed=False)
         if self._compared is not None:
