@@ -149,8 +149,8 @@ class FilesKeywords(ConnectionKeywords, total=False):
     """Run on threads of this process (``local``), on Spark, or choose by size."""
     target_file_bytes: int | str
     """Size at which a file is closed and the next one begun."""
-    compression: Literal["zstd", "snappy", "gzip", "lz4", "none"]
-    """Codec of the files."""
+    compression: Literal["zstd", "snappy", "gzip", "lz4", "none"] | None
+    """Codec of the files; default is zstd, and gzip for text, which every reader of text knows."""
     tasks: int | None
     """Number of tasks; default is the engine's parallelism, fewer for small jobs."""
     partition_by: str | Sequence[str] | None
@@ -445,15 +445,15 @@ class LoadKeywords(SourceKeywords, WriteKeywords, total=False):
 class ExportToFilesKeywords(FilesKeywords, ExportReadKeywords, total=False):
     """Keywords of :class:`ddbio.options.ExportToFilesOptions`."""
 
-    format: Literal["parquet", "orc"]
+    format: Literal["parquet", "orc", "avro", "csv", "json", "dynamodb-json"]
     """Format of the files."""
 
 
 class ScanToFilesKeywords(FilesKeywords, ScanKeywords, total=False):
     """Keywords of :class:`ddbio.options.ScanToFilesOptions`."""
 
-    format: Literal["parquet", "dynamodb-export"]
-    """Parquet files, or the layout of a native full export: gzipped DynamoDB JSON, unchanged, and manifests."""
+    format: Literal["parquet", "orc", "avro", "csv", "json", "dynamodb-json", "dynamodb-export"]
+    """Format of the files, or the layout of a native full export: gzipped DynamoDB JSON, unchanged, and manifests."""
     digest: bool
     """Compute the order-independent digest of the items as the service returned them."""
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 from isal import isal_zlib
 
-from ddbio.errors import DecodeError
+from ddbio.errors import DdbioError, DecodeError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -38,6 +38,7 @@ MAX_RATIO = 1000
 _RATIO_FROM_BYTES = 64 * 1024 * 1024
 _READ_BYTES = 256 * 1024
 _HEAD_BLOCK_BYTES = 64 * 1024
+_ZSTD_BLOCK_BYTES = 1024 * 1024
 
 _GZIP_MAGIC = b"\x1f\x8b"
 _ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
@@ -81,7 +82,7 @@ def decompress_head(head: bytes, most_bytes: int) -> tuple[bytes, int]:
 def line_blocks(
     chunks: Iterable[bytes], place: str, max_line_bytes: int = MAX_LINE_BYTES
 ) -> Iterator[bytes | memoryview]:
-    """Yield a file's text, decompressed if it is gzip, in blocks that end where a line ends.
+    """Yield a file's text, decompressed if it is gzip or zstd, in blocks that end where a line ends.
 
     Parameters
     ----------
@@ -91,15 +92,16 @@ def line_blocks(
     Raises
     ------
     DecodeError
-        It is a gzip file that is not whole.
+        It is a compressed file that is not whole.
     """
     chunks = iter(chunks)
     first = next(chunks, b"")
     if first.startswith(_GZIP_MAGIC):
         yield from GzipReader(itertools.chain([first], chunks), place, max_line_bytes)
         return
+    whole = itertools.chain([first], chunks)
     held, held_bytes = list[bytes](), 0
-    for chunk in itertools.chain([first], chunks):
+    for chunk in _inflated_zstd(whole, place) if first.startswith(_ZSTD_MAGIC) else whole:
         held.append(chunk)
         held_bytes += len(chunk)
         end = chunk.rfind(b"\n") + 1 if held_bytes >= BLOCK_BYTES else 0
@@ -109,6 +111,18 @@ def line_blocks(
             held, held_bytes = [chunk[end:]], len(chunk) - end
     if held_bytes:
         yield b"".join(held)
+
+
+def _inflated_zstd(chunks: Iterable[bytes], place: str) -> Iterator[bytes]:
+    stored: Any = _StoredBytes(chunks)
+    try:
+        with pa.CompressedInputStream(pa.PythonFile(stored, mode="r"), "zstd") as stream:
+            while block := stream.read(_ZSTD_BLOCK_BYTES):
+                yield block
+    except OSError as error:
+        if isinstance(error, DdbioError):
+            raise
+        raise DecodeError(f"{place} is not a whole zstd file: {error}", uri=place) from error
 
 
 class GzipReader:
@@ -204,6 +218,10 @@ class _StoredBytes(io.RawIOBase):
         self._rest = memoryview(b"")
         self._md5 = hashlib.md5(usedforsecurity=False)
         self.size_bytes = 0
+
+    def readable(self) -> bool:
+        """Return True."""
+        return True
 
     def readinto(self, buffer: Buffer, /) -> int:
         """Fill as much of the buffer as the present chunk does; return how much that was."""

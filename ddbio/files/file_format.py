@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Protocol
 
+from ddbio.errors import OptionError
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
     from typing import TypeAlias
@@ -21,7 +23,7 @@ if TYPE_CHECKING:
     from ddbio.options import Compression, JsonFormat
 
     OpenReader: TypeAlias = Callable[[ObjectStore, StoredObject, "ReadOptions"], "FileReader"]
-    OpenWriter: TypeAlias = Callable[[Sink, pa.Schema, Compression, pa.Table], "FileWriter"]
+    OpenWriter: TypeAlias = Callable[[Sink, pa.Schema, "WriterOptions"], "FileWriter"]
 
 BATCH_ROWS = 16_384
 """Rows of the batches that files are read in, unless a caller asks for another number."""
@@ -30,12 +32,31 @@ NO_KEYS: Mapping[str, str] = MappingProxyType({})
 """The keys of rows that belong to no table."""
 
 
+@dataclass(frozen=True)
+class WriterOptions:
+    """Say how a file is written.
+
+    Attributes
+    ----------
+    compression
+        The codec, one of those that the format has.
+    target_file_bytes
+        About how large the file will be: what a writer holds back is little of it.
+    first_rows
+        The rows that are written first, to choose encodings by.
+    """
+
+    compression: Compression
+    target_file_bytes: int
+    first_rows: pa.Table
+
+
 class FileWriter(Protocol):
     """Write one open file into its sink."""
 
     @property
     def size_bytes(self) -> int:
-        """Return the bytes that the sink has been given so far."""
+        """Return the size of the file so far, as far as it can be told: bytes that the writer holds are estimated."""
         ...
 
     def write_group(self, table: pa.Table) -> None:
@@ -88,10 +109,13 @@ class ReadOptions:
         Key attributes and their types: one of type S is text whatever its values look like.
     json_format
         Whether JSON is DynamoDB JSON or plain.
+    schema
+        The columns that were written, or None if nobody knows: text is then decoded by these types.
     """
 
     keys: Mapping[str, str] = field(default_factory=lambda: NO_KEYS)
     json_format: JsonFormat = "auto"
+    schema: pa.Schema | None = None
 
 
 class FileReader(Protocol):
@@ -129,9 +153,15 @@ class FileFormat:
     is_splittable
         Whether a file has parts that are read one by one.
     open_writer
-        Opens a file over a sink, for a schema, a codec and the first rows; None if ddbio does not write the format.
+        Opens a file over a sink, for rows of a schema; None if ddbio does not write the format.
     extensions
         How the names of written files end, by codec.
+    default_compression
+        The codec if none is asked for.
+    require
+        Raises OptionError if a library that the format needs is not installed.
+    keeps_types
+        Whether its files tell DynamoDB's types: those of others are known from a manifest.
     """
 
     name: str
@@ -140,3 +170,27 @@ class FileFormat:
     is_splittable: bool = False
     open_writer: OpenWriter | None = None
     extensions: Mapping[Compression, str] = field(default_factory=dict)
+    default_compression: Compression = "zstd"
+    keeps_types: bool = False
+    require: Callable[[], object] | None = None
+
+    def wrote(self, path: str) -> bool:
+        """Return whether a path ends as those of written files do."""
+        return path.endswith(tuple(f".{each}" for each in self.extensions.values()))
+
+    def codec(self, asked: Compression | None) -> Compression:
+        """Return the codec to write with.
+
+        Raises
+        ------
+        OptionError
+            If the format is not written, or has no such codec.
+        """
+        if not self.extensions:
+            raise OptionError(f"files of format {self.name} are not written")
+        chosen = asked or self.default_compression
+        if chosen not in self.extensions:
+            raise OptionError(f"format {self.name} has no compression {chosen}: give {', '.join(self.extensions)}")
+        if self.require is not None:
+            self.require()
+        return chosen

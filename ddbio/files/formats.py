@@ -5,14 +5,16 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from ddbio.files.arrow_ipc import ARROW
+from ddbio.files.avro import AVRO
 from ddbio.files.orc import ORC
 from ddbio.files.parquet import PARQUET
-from ddbio.files.whole_files import ARROW, CSV, JSON
+from ddbio.files.text_reader import CSV, DYNAMODB_JSON, JSON
 
 if TYPE_CHECKING:
     from ddbio.files.file_format import FileFormat
 
-FORMATS: dict[str, FileFormat] = {each.name: each for each in (PARQUET, ORC, JSON, CSV, ARROW)}
+FORMATS: dict[str, FileFormat] = {each.name: each for each in (PARQUET, ORC, AVRO, JSON, DYNAMODB_JSON, CSV, ARROW)}
 
 ENDINGS: dict[str, FileFormat] = {ending: each for each in FORMATS.values() for ending in each.endings}
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -134,6 +134,12 @@ class RangeFile(io.RawIOBase):
         """Set the position of the next read, and return it."""
         self._at = offset + {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self.size()}[whence]
         return self._at
+
+    def readinto(self, buffer: Any, /) -> int:
+        """Fill a buffer from the current position, as far as bytes follow; return how many those were."""
+        data = self.read(len(memoryview(buffer)))
+        memoryview(buffer)[: len(data)] = data
+        return len(data)
 
     def read(self, size: int | None = -1, /) -> bytes:
         """Return at most ``size`` bytes from the current position; all that follow if it is None or negative."""

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any, Literal
 import pyarrow as pa
 import pyarrow.orc
 
+from ddbio.core.declared_text import orc_type, restore_batch
+from ddbio.errors import EncodeError
 from ddbio.files.file_format import BATCH_ROWS, FileFormat, Parts, Sample
 from ddbio.files.object_store import RangeFile
 from ddbio.files.orc_process import OrcProcess
@@ -18,7 +20,7 @@ if TYPE_CHECKING:
     from typing_extensions import Buffer
 
     from ddbio.core.staged import StagedFile, StoredObject
-    from ddbio.files.file_format import ReadOptions
+    from ddbio.files.file_format import ReadOptions, WriterOptions
     from ddbio.files.object_store import ObjectStore, Sink
     from ddbio.options import Compression
 
@@ -29,35 +31,68 @@ _CODECS: dict[Compression, Literal["UNCOMPRESSED", "ZLIB", "SNAPPY", "LZ4", "ZST
     "lz4": "LZ4",
     "none": "UNCOMPRESSED",
 }
+# A stripe is held until it is full: so many make a file, so that its size is known well enough.
+_STRIPES = 8
+_STRIPE_BYTES, _LEAST_STRIPE_BYTES = 64 * 1024 * 1024, 64 * 1024
+_PIECE_BYTES = 2 * 1024 * 1024
+_FIRST_RATIO = 0.5
+# What stands before the first stripe.
+_MAGIC_BYTES = 3
 # A damaged file may keep the reader busy for ever; a whole one is read at many megabytes a second.
 _LIMIT_SECONDS = 30.0
 _LIMIT_BYTES_PER_SECOND = 1_000_000
 
 
 class OrcFileWriter:
-    """Write one ORC file into a sink, and count the bytes."""
+    """Write one ORC file into a sink, and count the bytes: those of an unfinished stripe are estimated."""
 
-    def __init__(self, sink: Sink, schema: pa.Schema, compression: Compression, _: pa.Table) -> None:
-        self._sink, self._schema = sink, schema
+    def __init__(self, sink: Sink, schema: pa.Schema, options: WriterOptions) -> None:
+        self._sink = sink
+        self._schema = pa.schema([each.with_type(orc_type(each.type)) for each in schema])
         self.closed = False
-        self.size_bytes = 0
         self._rows = 0
+        self._written_bytes = self._pending_bytes = 0
+        # Stored bytes of a byte of Arrow; before the first stripe is written, as tables usually have it.
+        self._ratio = _FIRST_RATIO
         handle: Any = self
-        self._writer: Any = pyarrow.orc.ORCWriter(pa.PythonFile(handle, mode="w"), compression=_CODECS[compression])
+        self._writer: Any = pyarrow.orc.ORCWriter(
+            pa.PythonFile(handle, mode="w"),
+            compression=_CODECS[options.compression],
+            stripe_size=min(_STRIPE_BYTES, max(_LEAST_STRIPE_BYTES, options.target_file_bytes // _STRIPES)),
+        )
+
+    @property
+    def size_bytes(self) -> int:
+        """Return the bytes of the finished stripes, and about those of the stripe that is held."""
+        return self._written_bytes + int(self._ratio * self._pending_bytes)
 
     def write(self, data: Buffer, /) -> int:
         """Pass the writer's bytes on to the sink."""
         taken = self._sink.write(data)
-        self.size_bytes += taken
+        self._written_bytes += taken
         return taken
 
     def flush(self) -> None:
         """Do nothing: the sink has its own pace."""
 
     def write_group(self, table: pa.Table) -> None:
-        """Write a table's rows."""
-        self._writer.write(table)
+        """Write a table's rows, some at a time, so that it shows when a stripe is finished."""
+        step = max(1, table.num_rows * _PIECE_BYTES // max(1, table.nbytes))
+        for start in range(0, table.num_rows, step):
+            self._write(table.slice(start, step))
+
+    def _write(self, table: pa.Table) -> None:
+        before = self._written_bytes
+        try:
+            cast = _unsliced(table).cast(self._schema)
+        except pa.ArrowInvalid as error:
+            raise EncodeError(f"ORC has no form for a value: {error}: choose another format", 0, "", "orc") from None
+        self._writer.write(cast)
         self._rows += table.num_rows
+        self._pending_bytes += table.nbytes
+        if self._written_bytes - before > _MAGIC_BYTES:
+            self._ratio = (self._written_bytes - before) / self._pending_bytes
+            self._pending_bytes = 0
 
     def finish(self) -> StagedFile:
         """Write the footer, and return the staged file."""
@@ -75,6 +110,16 @@ class OrcFileWriter:
             self._writer.close()
 
 
+def _unsliced(table: pa.Table) -> pa.Table:
+    """Return the table with copies of its nested columns: pyarrow 25 writes the first rows of slices of structs."""
+    for place, field in enumerate(table.schema):
+        if field.type.num_fields:
+            chunks: Any = table.column(place).chunks
+            whole = pa.concat_arrays([*chunks, chunks[0].slice(0, 0)]) if chunks else pa.array([], field.type)
+            table = table.set_column(place, field, whole)
+    return table
+
+
 class OrcReader:
     """Read one ORC file by its stripes, in a child process.
 
@@ -85,8 +130,9 @@ class OrcReader:
     """
 
     def __init__(
-        self, store: ObjectStore, entry: StoredObject, _: ReadOptions, *, limit_seconds: float = _LIMIT_SECONDS
+        self, store: ObjectStore, entry: StoredObject, options: ReadOptions, *, limit_seconds: float = _LIMIT_SECONDS
     ) -> None:
+        self._declared = options.schema
         self._size_bytes = entry.size_bytes
         limit_seconds += entry.size_bytes / _LIMIT_BYTES_PER_SECOND
         self._opened = OrcProcess(RangeFile(store, entry), entry.path, entry.size_bytes, limit_seconds)
@@ -98,18 +144,24 @@ class OrcReader:
         return Parts(sizes, self._opened.rows, (0, *[None] * (count - 1))[:count])
 
     def schema(self) -> pa.Schema:
-        """Return the Arrow schema."""
-        return self._opened.schema
+        """Return the Arrow schema; with DynamoDB's types if the columns are declared."""
+        found = self._opened.schema
+        return found if self._declared is None else restore_batch(_no_rows(found), self._declared).schema
 
     def read(self, part: int, _: int) -> Iterator[pa.RecordBatch]:
         """Yield the rows of one stripe, as it was written."""
-        return self._opened.read_stripe(part)
+        for batch in self._opened.read_stripe(part):
+            yield batch if self._declared is None else restore_batch(batch, self._declared)
 
     def sample(self, rows: int) -> Sample | None:
         """Return the first rows of the first stripe, which is read whole."""
         if not self._opened.stripes:
             return None
         return next((Sample(batch.slice(0, rows), None) for batch in self.read(0, BATCH_ROWS)), None)
+
+
+def _no_rows(schema: pa.Schema) -> pa.RecordBatch:
+    return pa.RecordBatch.from_pylist([], schema)
 
 
 ORC = FileFormat(

@@ -20,9 +20,8 @@ if TYPE_CHECKING:
     from typing_extensions import Buffer
 
     from ddbio.core.staged import StagedFile, StoredObject
-    from ddbio.files.file_format import ReadOptions
+    from ddbio.files.file_format import ReadOptions, WriterOptions
     from ddbio.files.object_store import ObjectStore, Sink
-    from ddbio.options import Compression
 
 # Runs of neighbours from all over the rows: values that repeat near by and values that repeat far off are both seen.
 _RUNS = 16
@@ -41,19 +40,19 @@ _SAMPLE_STREAM_BYTES = 64 * 1024
 class ParquetFileWriter:
     """Write one Parquet file into a sink, and count the bytes."""
 
-    def __init__(self, sink: Sink, schema: pa.Schema, compression: Compression, first_rows: pa.Table) -> None:
+    def __init__(self, sink: Sink, schema: pa.Schema, options: WriterOptions) -> None:
         self._sink = sink
         self.closed = False
         self.size_bytes = 0
         self._rows = 0
         handle: Any = self
         # Spark 4.0 fails on an LZ4_RAW dictionary of some size when a filter reads it.
-        dictionaries: Any = [] if compression == "lz4" else dictionary_columns(first_rows)
+        dictionaries: Any = [] if options.compression == "lz4" else dictionary_columns(options.first_rows)
         # Version 1 data pages: every reader of Parquet knows them. The Arrow schema keeps the fields' metadata.
         self._writer = pq.ParquetWriter(
             pa.PythonFile(handle, mode="w"),
             schema,
-            compression=compression,
+            compression=options.compression,
             use_dictionary=dictionaries,
             data_page_version="1.0",
             write_page_index=True,
@@ -180,6 +179,7 @@ PARQUET = FileFormat(
     endings=(".parquet",),
     open_reader=ParquetReader,
     is_splittable=True,
+    keeps_types=True,
     open_writer=ParquetFileWriter,
     # Spark's own names: the codec stands before the format, and pyarrow's lz4 is Parquet's LZ4_RAW.
     # https://github.com/apache/parquet-java/blob/master/parquet-common/src/main/java/org/apache/parquet/hadoop/metadata/CompressionCodecName.java

@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
 from ddbio.core.file_statistics import FileStatistics
 from ddbio.core.partitions import folder_of
 from ddbio.errors import OptionError
+from ddbio.files.file_format import WriterOptions
 from ddbio.files.formats import FORMATS
 
 if TYPE_CHECKING:
@@ -40,18 +41,18 @@ class FileOptions:
     Attributes
     ----------
     compression
-        Codec of every page; its name is part of the file's extension.
+        Codec of every page; its name is part of the file's extension. None is the format's own choice.
     target_file_bytes
         Size of a file on the target; only the last one of a task may be much smaller.
     format
-        Parquet, or ORC, which keeps no field metadata.
+        Name of a format in ``formats.py`` that is written.
     statistics
         Attributes whose nulls, least and greatest value are noted for each file.
     """
 
-    compression: Compression = "zstd"
+    compression: Compression | None = None
     target_file_bytes: int = 256 * 1024 * 1024
-    format: Literal["parquet", "orc"] = "parquet"
+    format: str = "parquet"
     statistics: tuple[str, ...] = ()
 
 
@@ -179,14 +180,15 @@ class RollingWriter:
             self._close_file()
 
     def _open_file(self, first_rows: pa.Table) -> FileWriter:
-        compression, open_writer = self._options.compression, self._format.open_writer
+        compression, open_writer = self._format.codec(self._options.compression), self._format.open_writer
         if open_writer is None:
             raise OptionError(f"files of format {self._format.name} are not written")
+        options = WriterOptions(compression, self._options.target_file_bytes, first_rows)
         sink = self._store.create(
             self._naming.path(len(self._staged), self._format.extensions[compression], self._folder)
         )
         try:
-            return open_writer(sink, self._schema, compression, first_rows)
+            return open_writer(sink, self._schema, options)
         except BaseException:
             sink.abort()
             raise

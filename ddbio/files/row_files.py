@@ -15,7 +15,7 @@ from ddbio.errors import DdbioError, DecodeError, NotFoundError
 from ddbio.files.decompress import line_blocks
 from ddbio.files.file_format import BATCH_ROWS, NO_KEYS, ReadOptions
 from ddbio.files.formats import ENDINGS, format_of
-from ddbio.files.whole_files import JSON, starts_with_item
+from ddbio.files.text_reader import JSON, starts_with_item
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -42,7 +42,7 @@ class RowFiles:
     def __init__(self, store: ObjectStore, keys: Mapping[str, str] = NO_KEYS) -> None:
         self._store = store
         self._keys = dict(keys)
-        self._opened: tuple[tuple[str, str], FileReader] | None = None
+        self._opened: tuple[tuple[str, str, bool], FileReader] | None = None
 
     def parts(self, entry: StoredObject) -> Parts:
         """Return the parts of a file by its footer, without reading its rows.
@@ -56,7 +56,12 @@ class RowFiles:
             return self._open(entry).parts()
 
     def read(
-        self, entry: StoredObject, part: int, json_format: JsonFormat = "auto", batch_rows: int = BATCH_ROWS
+        self,
+        entry: StoredObject,
+        part: int,
+        json_format: JsonFormat = "auto",
+        batch_rows: int = BATCH_ROWS,
+        schema: pa.Schema | None = None,
     ) -> Iterator[pa.RecordBatch]:
         """Yield the rows of one part; all batches of a file have one schema.
 
@@ -64,6 +69,8 @@ class RowFiles:
         ----------
         batch_rows
             Rows of a batch of Parquet; those of other formats are as large as they are read.
+        schema
+            The columns that were written, if they are known.
 
         Raises
         ------
@@ -71,10 +78,15 @@ class RowFiles:
             If the bytes are not of the format that the name tells, or the name tells none.
         """
         with _naming(entry.path):
-            yield from self._open(entry, json_format).read(part, batch_rows)
+            yield from self._open(entry, json_format, schema).read(part, batch_rows)
 
     def read_raw(
-        self, entry: StoredObject, part: int, reader: RawItemReader, json_format: JsonFormat = "auto"
+        self,
+        entry: StoredObject,
+        part: int,
+        reader: RawItemReader,
+        json_format: JsonFormat = "auto",
+        schema: pa.Schema | None = None,
     ) -> Iterator[pa.RecordBatch | RawItems]:
         """Yield the rows of one part; those of DynamoDB JSON as raw items, in bounded memory however large the file.
 
@@ -83,7 +95,7 @@ class RowFiles:
         DecodeError
             As ``read`` says.
         """
-        if format_of(entry.path) is JSON and json_format != "plain":
+        if format_of(entry.path) is JSON and json_format != "plain" and schema is None:
             with _naming(entry.path):
                 blocks = line_blocks(self._store.read_chunks(entry.path), entry.path)
                 first = bytes(next(blocks, b""))
@@ -91,9 +103,11 @@ class RowFiles:
                 if starts_with_item(text):
                     yield from reader.read_blocks(itertools.chain([first], blocks), framing_of(text))
                     return
-        yield from self.read(entry, part, json_format)
+        yield from self.read(entry, part, json_format, schema=schema)
 
-    def sample(self, entry: StoredObject, rows: int, json_format: JsonFormat = "auto") -> Sample | None:
+    def sample(
+        self, entry: StoredObject, rows: int, json_format: JsonFormat = "auto", schema: pa.Schema | None = None
+    ) -> Sample | None:
         """Return the first rows of a file, reading little of it; None if that cannot be done.
 
         Raises
@@ -102,15 +116,18 @@ class RowFiles:
             If the bytes are not of the format that the name tells.
         """
         with _naming(entry.path):
-            return self._open(entry, json_format).sample(rows)
+            return self._open(entry, json_format, schema).sample(rows)
 
-    def _open(self, entry: StoredObject, json_format: JsonFormat = "auto") -> FileReader:
+    def _open(
+        self, entry: StoredObject, json_format: JsonFormat = "auto", schema: pa.Schema | None = None
+    ) -> FileReader:
         found = format_of(entry.path)
         if found is None:
             raise DecodeError(f"{entry.path} has no known format: name it {', '.join(ENDINGS)}", uri=entry.path)
-        asked = entry.path, "auto" if found.is_splittable else json_format
+        asked = entry.path, "auto" if found.is_splittable else json_format, schema is not None
         if self._opened is None or self._opened[0] != asked:
-            self._opened = asked, found.open_reader(self._store, entry, ReadOptions(self._keys, json_format))
+            options = ReadOptions(self._keys, json_format, None if found.keeps_types else schema)
+            self._opened = asked, found.open_reader(self._store, entry, options)
         return self._opened[1]
 
 
@@ -128,8 +145,13 @@ def read_schema(store: ObjectStore, path: str) -> pa.Schema:
         return _open_path(store, path).schema()
 
 
-def read_batches(store: ObjectStore, path: str) -> Iterator[pa.RecordBatch]:
+def read_batches(store: ObjectStore, path: str, schema: pa.Schema | None = None) -> Iterator[pa.RecordBatch]:
     """Yield all rows of a file.
+
+    Parameters
+    ----------
+    schema
+        The columns that were written, if they are known.
 
     Raises
     ------
@@ -137,17 +159,17 @@ def read_batches(store: ObjectStore, path: str) -> Iterator[pa.RecordBatch]:
         As :func:`read_schema` says.
     """
     with _naming(f"{store.uri}/{path}"):
-        reader = _open_path(store, path)
+        reader = _open_path(store, path, schema)
         for part in range(len(reader.parts().sizes_bytes)):
             yield from reader.read(part, _WHOLE_BATCH_ROWS)
 
 
-def _open_path(store: ObjectStore, path: str) -> FileReader:
+def _open_path(store: ObjectStore, path: str, schema: pa.Schema | None = None) -> FileReader:
     entry = next((each for each in store.list(path) if each.path == path), None)
     found = format_of(path)
     if entry is None or found is None:
         raise NotFoundError(f"{store.uri}/{path}: there is no such file")
-    return found.open_reader(store, entry, ReadOptions())
+    return found.open_reader(store, entry, ReadOptions(schema=None if found.keeps_types else schema))
 
 
 @contextmanager

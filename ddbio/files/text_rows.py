@@ -22,7 +22,7 @@ from ddbio.errors import DecodeError
 from ddbio.files.file_format import NO_KEYS
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Mapping
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 # A double keeps numbers of fewer digits, but not with every exponent.
 _LONG_NUMBER = re.compile(rb"[0-9][0-9.]{15,}(?:[eE][+-]?[0-9]+)?|(?<![0-9.])[0-9.]++[eE][+-]?[0-9]{3,}")
@@ -54,13 +54,22 @@ def read_json(data: bytes, keys: Mapping[str, str] = NO_KEYS) -> pa.Table:
     return _read_json_exactly(data) if table is None else table
 
 
-def read_csv(data: bytes, keys: Mapping[str, str] = NO_KEYS) -> pa.Table:
+def read_csv(
+    data: bytes,
+    keys: Mapping[str, str] = NO_KEYS,
+    names: Sequence[str] | None = None,
+    columns: pa.Schema | None = None,
+) -> pa.Table:
     """Return the rows of CSV; times stay text, as do numbers that begin with +, 0x or needless zeros.
 
     Parameters
     ----------
     keys
         As for ``read_json``; a key of type N is a number in every row, so that another cell rejects only its row.
+    names
+        The names of the columns if the text does not begin with them.
+    columns
+        What :func:`joined_columns` has made of the columns of all parts of a file.
 
     Raises
     ------
@@ -69,9 +78,11 @@ def read_csv(data: bytes, keys: Mapping[str, str] = NO_KEYS) -> pa.Table:
     pyarrow.ArrowInvalid
         If it is no CSV.
     """
-    table = _csv(data, _of_type("S", keys))
+    if columns is not None:
+        return _with_number_keys(_csv_as(data, names, columns), keys)
+    table = _csv(data, _of_type("S", keys), names=names)
     try:
-        names = table.schema.names
+        found = table.schema.names
     except UnicodeDecodeError:
         raise DecodeError("the name of a column is not UTF-8: write the file in UTF-8") from None
     for field in table.schema:
@@ -79,10 +90,54 @@ def read_csv(data: bytes, keys: Mapping[str, str] = NO_KEYS) -> pa.Table:
             raise DecodeError(f"column {field.name!r} holds bytes that are not UTF-8: write the file in UTF-8")
     doubtful = bool(_MARKED_CELL.search(data) or _LONG_NUMBER.search(data))
     asked = [field.name for field in table.schema if _is_time(field.type) or (doubtful and _is_number(field.type))]
-    if len(set(names)) < len(names):
+    if len(set(found)) < len(found):
         return table
     if asked:
-        table = _as_written(table, _csv(data, asked, only=asked))
+        table = _as_written(table, _csv(data, asked, only=asked, names=names))
+    return _with_number_keys(table, keys)
+
+
+def joined_columns(one: pa.Schema, other: pa.Schema) -> pa.Schema:
+    """Return columns that hold the values of both, each exactly as it is written."""
+    fields = {field.name: field for field in one}
+    for field in other:
+        fields[field.name] = _joined(fields[field.name], field) if field.name in fields else field
+    return pa.schema(list(fields.values()))
+
+
+def _joined(one: Any, other: Any) -> Any:
+    if one.equals(other, check_metadata=True) or pa.types.is_null(other.type):
+        return one
+    if pa.types.is_null(one.type):
+        return other
+    kinds = one.type, other.type
+    if all(map(pa.types.is_struct, kinds)):
+        return pa.field(one.name, pa.struct(list(joined_columns(*(pa.schema(list(kind)) for kind in kinds)))))
+    if all(map(pa.types.is_list, kinds)):
+        return pa.field(one.name, pa.list_(_joined(one.type.value_field, other.type.value_field)))
+    if all(_is_number(each.type) or each.metadata == _NUMBER_FIELD for each in (one, other)):
+        return pa.field(one.name, pa.string(), metadata=_NUMBER_FIELD)
+    # Values of JSON that are no text are rescued.
+    return pa.field(one.name, pa.string())
+
+
+def _csv_as(data: bytes, names: Sequence[str] | None, columns: pa.Schema) -> pa.Table:
+    """Return the rows of CSV as columns that hold all of them."""
+    types = {each.name: each.type for each in columns}
+    options = pa.csv.ConvertOptions(column_types=types)
+    table = _csv(data, (), names=names, options=options)
+    for place, field in enumerate(table.schema):
+        declared = columns.field(field.name)
+        if declared.metadata == _NUMBER_FIELD:
+            texts = pc.utf8_trim_whitespace(table.column(place))
+            is_null = pc.is_in(table.column(place), pa.array(options.null_values or [], pa.string()))
+            texts = pc.if_else(is_null, pa.scalar(None, pa.string()), texts)
+            table = table.set_column(place, declared, texts)
+    return table
+
+
+def _with_number_keys(table: pa.Table, keys: Mapping[str, str]) -> pa.Table:
+    names = table.schema.names
     for name in _of_type("N", keys):
         if name in names and pa.types.is_string(table.column(name).type):
             field = pa.field(name, pa.string(), metadata=_NUMBER_FIELD)
@@ -107,11 +162,20 @@ def _as_written(table: pa.Table, written: pa.Table) -> pa.Table:
     return table
 
 
-def _csv(data: bytes, texts: Collection[str], only: Collection[str] = ()) -> pa.Table:
-    options = pa.csv.ConvertOptions(column_types=dict.fromkeys(texts, pa.string()), include_columns=list(only))
+def _csv(
+    data: bytes,
+    texts: Collection[str],
+    only: Collection[str] = (),
+    *,
+    names: Sequence[str] | None = None,
+    options: pa.csv.ConvertOptions | None = None,
+) -> pa.Table:
+    options = options or pa.csv.ConvertOptions(
+        column_types=dict.fromkeys(texts, pa.string()), include_columns=list(only)
+    )
     # If cells may hold line ends, Arrow cuts blocks with care, which takes longer.
     parsing = pa.csv.ParseOptions(newlines_in_values=b'"' in data)
-    reading = pa.csv.ReadOptions(block_size=_BLOCK_BYTES)
+    reading = pa.csv.ReadOptions(column_names=None if names is None else list(names), block_size=_BLOCK_BYTES)
     return pa.csv.read_csv(io.BytesIO(data), reading, parsing, options)
 
 
@@ -130,9 +194,14 @@ def _read_json_by_arrow(data: bytes, texts: Collection[str]) -> pa.Table | None:
     kinds = {kind for field in table.schema for kind in _kinds(field.type)}
     if "struct<>" in kinds or ("list" in kinds and b"null" in data):
         return None
-    if "double" in kinds and not _are_exact(token.decode() for token in _LONG_NUMBER.findall(data)):
+    if "double" in kinds and has_inexact_numbers(data):
         return None
     return table
+
+
+def has_inexact_numbers(data: bytes) -> bool:
+    """Return whether a text holds numbers that doubles would round."""
+    return not _are_exact(token.decode() for token in _LONG_NUMBER.findall(data))
 
 
 def _read_json_exactly(data: bytes) -> pa.Table:
@@ -141,7 +210,7 @@ def _read_json_exactly(data: bytes) -> pa.Table:
         if not isinstance(row, dict):
             raise DecodeError(f"line {line}: this is no object: write one for each row, and no list around", line=line)
         item = _members_of(row)
-        lines.append(_utf8_json(item, line))
+        lines.append(utf8_json(item, line))
         given.update(item)
         named |= dict.fromkeys(row)
     table = pa.Table.from_batches([from_dynamodb_json(b"\n".join(lines))])
@@ -152,7 +221,14 @@ def _read_json_exactly(data: bytes) -> pa.Table:
     return table
 
 
-def _utf8_json(item: dict[str, Any], line: int) -> bytes:
+def utf8_json(item: dict[str, Any], line: int) -> bytes:
+    """Return an item's text.
+
+    Raises
+    ------
+    DecodeError
+        If half of a surrogate pair is in it; the message has the line.
+    """
     try:
         return compact_json(item).encode()
     except UnicodeEncodeError as error:
@@ -163,10 +239,11 @@ def _utf8_json(item: dict[str, Any], line: int) -> bytes:
 
 def _members_of(row: dict[str, Any]) -> dict[str, Any]:
     """Return an object's members as DynamoDB JSON; a null member is missing."""
-    return {name: _attribute_of(value) for name, value in row.items() if value is not None}
+    return {name: self_typed(value) for name, value in row.items() if value is not None}
 
 
-def _attribute_of(value: Any) -> dict[str, Any]:
+def self_typed(value: Any) -> dict[str, Any]:
+    """Return a value of plain JSON as the attribute value that its own type makes of it."""
     match value:
         case None:
             return {"NULL": True}
@@ -177,7 +254,7 @@ def _attribute_of(value: Any) -> dict[str, Any]:
         case str():
             return {"S": value}
         case list():
-            return {"L": [_attribute_of(each) for each in value]}
+            return {"L": [self_typed(each) for each in value]}
     return {"M": _members_of(value)}
 
 

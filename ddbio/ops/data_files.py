@@ -1,4 +1,4 @@
-"""Find the files that hold items, as DynamoDB JSON or Parquet, and read their text."""
+"""Find the files that hold items, of any format, and read the text of DynamoDB JSON."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from ddbio.errors import DecodeError, NotFoundError, OptionError
 from ddbio.files.decompress import decompress, line_blocks
-from ddbio.files.formats import is_row_file
+from ddbio.files.formats import FORMATS, format_of, is_row_file
 from ddbio.ops.job.storage import open_store
 
 if TYPE_CHECKING:
@@ -18,9 +18,10 @@ if TYPE_CHECKING:
     from ddbio.files.object_store import ObjectStore
     from ddbio.options import ConnectionOptions
 
-PARQUET = ".parquet"
 
-_JSON = tuple(f"{ending}{packed}" for ending in (".json", ".jsonl", ".ndjson") for packed in ("", ".gz", ".zst"))
+def is_json(path: str) -> bool:
+    """Return whether a file's name says that it holds JSON."""
+    return format_of(path) is FORMATS["json"]
 
 
 def is_data(name: str) -> bool:
@@ -67,15 +68,19 @@ def find_data(name: str, options: ConnectionOptions) -> tuple[ObjectStore, list[
         If the folder holds none.
     """
     folder, _, last = name.rstrip("/").rpartition("/")
-    if last.endswith((*_JSON, PARQUET)):
-        return open_store(folder or ".", options), [last]
+    if is_row_file(last):
+        above = open_store(folder or ("/" if name.startswith("/") else "."), options)
+        # Spark writes folders that are named like files.
+        if any(entry.path == last for entry in above.list(last)):
+            return above, [last]
     store = open_store(name, options)
     data = sorted(entry.path for entry in store.list() if entry.size_bytes and is_row_file(entry.path))
-    # A folder holds lines or Parquet; Parquet in the folder of an export is a copy of its lines.
-    lines = [path for path in data if path.endswith(_JSON)]
-    paths = lines or [path for path in data if path.endswith(PARQUET)]
+    # A folder holds lines or other files; Parquet in the folder of an export is a copy of its lines.
+    paths = [path for path in data if is_json(path)] or data
     if not paths:
-        raise NotFoundError(f"{name} holds no file of DynamoDB JSON (*.json, *.json.gz) and no Parquet file")
+        raise NotFoundError(
+            f"{name} holds no file of rows: DynamoDB JSON (*.json, *.json.gz), Parquet or another format"
+        )
     return store, paths
 
 

@@ -18,18 +18,20 @@ from ddbio.core.schema.arrow import declare_types
 from ddbio.core.schema.item_schema import arrow_schema_of
 from ddbio.core.text.framing import framed_items, framing_of
 from ddbio.errors import DecodeError
+from ddbio.files.declared import declared_schemas
 from ddbio.files.decompress import decompress, line_blocks
 from ddbio.files.paths import folder_columns, with_columns
 from ddbio.files.row_files import read_batches
-from ddbio.ops.data_files import PARQUET, find_data, is_data, named_errors
+from ddbio.ops.data_files import find_data, is_data, is_json, named_errors
 from ddbio.ops.scans.read import digest_of_scan, scan_batches
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
     from typing import TypeAlias
 
     from typing_extensions import Buffer
 
+    from ddbio.core.staged import StoredObject
     from ddbio.files.object_store import ObjectStore
     from ddbio.options import ConnectionOptions, ScanOptions
 
@@ -105,13 +107,20 @@ def _of_json(data: Buffer) -> Digest:
 def _of_files(name: str, options: ConnectionOptions) -> Digest:
     store, paths = find_data(name, options)
     whole, columns = Digest(), folder_columns(paths, {})
+    schemas = declared_schemas(store, _entries(store, paths))
     for path in paths:
-        if path.endswith(PARQUET):
-            whole.merge(digest_of_batches(with_columns(batch, columns[path]) for batch in read_batches(store, path)))
-        else:
+        if is_json(path) and path not in schemas:
             with named_errors(store, path):
                 whole.merge(_of_json_file(store, path))
+        else:
+            batches = read_batches(store, path, schemas.get(path))
+            whole.merge(digest_of_batches(with_columns(batch, columns[path]) for batch in batches))
     return whole
+
+
+def _entries(store: ObjectStore, paths: list[str]) -> Iterator[StoredObject]:
+    wanted = set(paths)
+    return (entry for entry in store.list(paths[0] if len(paths) == 1 else "") if entry.path in wanted)
 
 
 def _of_json_file(store: ObjectStore, path: str) -> Digest:

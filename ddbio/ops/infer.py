@@ -17,7 +17,7 @@ from ddbio.core.text.framing import framed_items
 from ddbio.core.time_columns import sampled_forms
 from ddbio.errors import DecodeError
 from ddbio.files.row_files import read_schema
-from ddbio.ops.data_files import PARQUET, find_data, is_data, named_errors, read_decompressed, read_lines
+from ddbio.ops.data_files import find_data, is_data, is_json, named_errors, read_decompressed, read_lines
 from ddbio.ops.scans.plan import describe_scan, observe_table
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ def infer_schema(source: Source, options: ScanOptions) -> ItemSchema:
 def _of_files(name: str, options: ScanOptions) -> ItemSchema:
     store, paths = find_data(name, options)
     rules = ColumnRules.of(options)
-    if paths[0].endswith(PARQUET):
+    if not is_json(paths[0]):
         return ItemSchema.from_arrow(rules.apply(normalize_schema(read_schema(store, paths[0]))))
     count_per_file = -(-options.sample_items // min(len(paths), _FILES_SAMPLED))
     sampled = _spread(paths, _FILES_SAMPLED)

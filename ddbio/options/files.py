@@ -16,6 +16,7 @@ Engine = Literal["auto", "local", "spark"]
 Mode = Literal["error", "append", "overwrite"]
 Compression = Literal["zstd", "snappy", "gzip", "lz4", "none"]
 TimeUnit = Literal["auto", "iso", "s", "ms", "us", "ns"]
+FileFormatName = Literal["parquet", "orc", "avro", "csv", "json", "dynamodb-json"]
 
 
 @dataclass(frozen=True, kw_only=True, config=CONFIG)
@@ -36,8 +37,8 @@ class FilesOptions(ConnectionOptions):
     """Run on threads of this process (``local``), on Spark, or choose by size."""
     target_file_bytes: Annotated[ByteSize, Field(ge=64 * 1024, le=64 * 1024**3)] = ByteSize(256 * 1024 * 1024)
     """Size at which a file is closed and the next one begun."""
-    compression: Compression = "zstd"
-    """Codec of the files."""
+    compression: Compression | None = None
+    """Codec of the files; default is zstd, and gzip for text, which every reader of text knows."""
     tasks: Annotated[int, Field(ge=1, le=100_000)] | None = None
     """Number of tasks; default is the engine's parallelism, fewer for small jobs."""
     partition_by: Names | None = None
@@ -74,8 +75,8 @@ class FilesOptions(ConnectionOptions):
 class ScanToFilesOptions(FilesOptions, ScanOptions):
     """Choose what of a table is scanned, and the files that its rows go to."""
 
-    format: Literal["parquet", "dynamodb-export"] = "parquet"
-    """Parquet files, or the layout of a native full export: gzipped DynamoDB JSON, unchanged, and manifests."""
+    format: Literal[FileFormatName, "dynamodb-export"] = "parquet"
+    """Format of the files, or the layout of a native full export: gzipped DynamoDB JSON, unchanged, and manifests."""
     digest: bool = False
     """Compute the order-independent digest of the items as the service returned them."""
 
@@ -85,6 +86,8 @@ class ScanToFilesOptions(FilesOptions, ScanOptions):
             raise ValueError("an export is made by one job: give mode error or overwrite")
         if self.format == "dynamodb-export" and self.partition_by is not None:
             raise ValueError("an export has no partitions: leave partition_by out, or give another format")
+        if self.format == "dynamodb-export" and self.compression not in {None, "gzip"}:
+            raise ValueError("the files of an export are gzip: leave compression out")
         return self
 
 
@@ -92,7 +95,7 @@ class ScanToFilesOptions(FilesOptions, ScanOptions):
 class ExportToFilesOptions(FilesOptions, ExportReadOptions):
     """Choose an export, and the files that its rows go to."""
 
-    format: Literal["parquet", "orc"] = "parquet"
+    format: FileFormatName = "parquet"
     """Format of the files."""
 
 

@@ -13,7 +13,7 @@ import secrets
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from ddbio.aws.client import ClientSpec
 from ddbio.aws.s3_store import S3Store
@@ -22,6 +22,7 @@ from ddbio.core.staged import FileNaming, StagedFile
 from ddbio.errors import OptionError, TargetError
 from ddbio.files import appending
 from ddbio.files.commit import Target
+from ddbio.files.formats import FORMATS
 from ddbio.files.local_store import LocalStore
 from ddbio.files.partitioned_writer import PartitionedWriter
 from ddbio.files.rolling_writer import FileOptions, RollingWriter
@@ -217,9 +218,7 @@ class Staging:
         return PartitionedWriter(self.store, naming, schema, files, partitioning)
 
 
-def open_staging(
-    options: FilesOptions, file_format: Literal["parquet", "orc"] = "parquet", keys: Iterable[str] = ()
-) -> Staging:
+def open_staging(options: FilesOptions, file_format: str = "parquet", keys: Iterable[str] = ()) -> Staging:
     """Return the staging of a job at the target that its options name.
 
     Parameters
@@ -230,8 +229,10 @@ def open_staging(
     Raises
     ------
     OptionError, DdbioError
-        As :func:`ddbio.ops.job.storage.open_store` says.
+        As :func:`ddbio.ops.job.storage.open_store` says; or if the format has no such compression, or its library is
+        not installed.
     """
+    FORMATS[file_format].codec(options.compression)
     files = FileOptions(
         compression=options.compression,
         target_file_bytes=int(options.target_file_bytes),

@@ -19,6 +19,7 @@ from ddbio.core.schema.declare import time_forms
 from ddbio.core.staged import job_of
 from ddbio.core.time_columns import declare_forms
 from ddbio.errors import DdbioError, NotFoundError, OptionError
+from ddbio.files.declared import declared_schemas
 from ddbio.files.formats import is_row_file
 from ddbio.files.meta import manifest_path, parse_state
 from ddbio.files.paths import WILD, FolderColumns, folder_columns, matcher
@@ -111,6 +112,8 @@ class Unit:
     """The number of its first row in the file, or None if that cannot be known without reading the file."""
     forms: Mapping[str, TimeForm | None] = field(default_factory=dict)
     """How time columns are written, where it is declared."""
+    schema: pa.Schema | None = None
+    """The columns that the file was written with, if they are known and the file does not tell them."""
 
 
 @dataclass(frozen=True)
@@ -165,15 +168,15 @@ def open_source(
         raise NotFoundError(f"{source} does not exist: name a file, a folder, a glob, or s3://bucket/prefix")
     if not files:
         raise NotFoundError(
-            f"{source} holds no file of rows: their names end in .parquet, .orc, .json, .jsonl, .ndjson, .csv, .arrow, "
-            ".feather or .ipc, of text also in .gz or .zst, and empty files are passed over"
+            f"{source} holds no file of rows: their names end in .parquet, .orc, .avro, .json, .jsonl, .ndjson, .csv, "
+            ".arrow, .feather or .ipc, of text also in .gz or .zst, and empty files are passed over"
         )
     with ThreadPoolExecutor(_FOOTERS_AT_ONCE, thread_name_prefix="ddbio-footer") as pool:
         parts_of_files = list(pool.map(lambda entry: RowFiles(store).parts(entry), files))
-    columns = _columns_of_folders(files, options, keys)
+    columns, schemas = _columns_of_folders(files, options, keys), declared_schemas(store, files)
     forms = time_forms(timestamps)
     places = [
-        (entry, part, size, None, columns[entry.path], options.json_format, first_row, forms)
+        (entry, part, size, None, columns[entry.path], options.json_format, first_row, forms, schemas.get(entry.path))
         for entry, parts in zip(files, parts_of_files, strict=True)
         for part, (size, first_row) in enumerate(zip(parts.sizes_bytes, parts.first_rows, strict=True))
     ]

@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from ddbio.core.loads.plan import WritePlan
     from ddbio.core.raw_items import RawItemReader
     from ddbio.core.staged import StoredObject
+    from ddbio.files.file_format import Sample
     from ddbio.files.object_store import ObjectStore
     from ddbio.ops.exports.source import ExportSource
     from ddbio.ops.loads.sources import FileSource, Unit
@@ -73,7 +74,7 @@ def describe_source(source: FileSource, plan: WritePlan) -> SourceDescription:
     files = RowFiles(source.store, dict(plan.key_types))
     _check_json(source, files)
     largest = max(source.units, key=attrgetter("entry.size_bytes"), default=None)
-    sample = None if largest is None else files.sample(largest.entry, _SAMPLE_ROWS, largest.json_format)
+    sample = None if largest is None else _sample(files, largest)
     rows, units, columns = source.rows, None, list[str]()
     if largest is not None and sample is not None and sample.batch.num_rows:
         batch = declare_forms(with_columns(sample.batch, largest.columns), largest.forms)
@@ -86,6 +87,10 @@ def describe_source(source: FileSource, plan: WritePlan) -> SourceDescription:
     size_bytes = sum(unit.size_bytes for unit in source.units)
     exact = source.rows is not None
     return SourceDescription(len(source.files), len(source.units), size_bytes, rows, exact, units, tuple(columns))
+
+
+def _sample(files: RowFiles, unit: Unit) -> Sample | None:
+    return files.sample(unit.entry, _SAMPLE_ROWS, unit.json_format, unit.schema)
 
 
 def _check_json(source: FileSource, files: RowFiles) -> None:
@@ -109,7 +114,7 @@ def _check_json(source: FileSource, files: RowFiles) -> None:
 
 def read_unit(files: RowFiles, unit: Unit, batch_rows: int = BATCH_ROWS) -> Iterator[pa.RecordBatch]:
     """Yield the rows of a unit, with the columns of its folders; times as the text or numbers they are written as."""
-    for batch in files.read(unit.entry, unit.part, unit.json_format, batch_rows):
+    for batch in files.read(unit.entry, unit.part, unit.json_format, batch_rows, unit.schema):
         yield declare_forms(with_columns(batch, unit.columns), unit.forms)
 
 
@@ -206,7 +211,8 @@ class UnitReader:
         if raw_items is None or unit.columns or is_splittable(unit.entry.path):
             yield from self._columns(files, unit, batch_rows)
             return
-        for number, batch in enumerate(files.read_raw(unit.entry, unit.part, raw_items, unit.json_format)):
+        rows = files.read_raw(unit.entry, unit.part, raw_items, unit.json_format, unit.schema)
+        for number, batch in enumerate(rows):
             if not number and isinstance(batch, pa.RecordBatch):
                 check_file(unit.entry, batch.schema, self.plan)
             yield declare_forms(batch, unit.forms) if isinstance(batch, pa.RecordBatch) else batch

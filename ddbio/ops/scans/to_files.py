@@ -86,7 +86,8 @@ def scan_to_files(
     if options.engine == "spark":
         require_shared(cluster_of(master, conf), {"dest": options.dest}, shared_paths=options.shared_paths)
     table = describe_scan(options)
-    staging = open_staging(options, keys=[name for name, _ in table.key_types])
+    form = "dynamodb-json" if options.format == "dynamodb-export" else options.format
+    staging = open_staging(options, form, [name for name, _ in table.key_types])
     try:
         # An engine raises only after its tasks have ended.
         with committer.publishing(target_of(options, staging.store), staging.job_id) as publish:

@@ -1,0 +1,52 @@
+"""Read files of Arrow IPC and Feather whole, compressed or not."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from ddbio.core.arrow_input import checked_batches
+from ddbio.files.decompress import decompress
+from ddbio.files.file_format import BATCH_ROWS, FileFormat, Parts, ReadOptions, Sample
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ddbio.core.staged import StoredObject
+    from ddbio.files.object_store import ObjectStore
+
+_IPC_MAGIC = b"ARROW1"
+
+
+class ArrowReader:
+    """Read one file as one part."""
+
+    def __init__(self, store: ObjectStore, entry: StoredObject, _: ReadOptions) -> None:
+        self._store, self._entry = store, entry
+
+    def parts(self) -> Parts:
+        """Return the file as one part of unknown rows."""
+        return Parts((self._entry.size_bytes,), None)
+
+    def schema(self) -> pa.Schema:
+        """Return the Arrow schema of the rows, which are read for that."""
+        return next((batch.schema for batch in self.read(0, BATCH_ROWS)), pa.schema([]))
+
+    def read(self, _: int, __: int) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of the file."""
+        data = decompress(self._store.read(self._entry.path), self._entry.path)
+        source = pa.BufferReader(data)
+        if not data.startswith(_IPC_MAGIC):
+            yield from checked_batches(pa.ipc.open_stream(source))
+            return
+        file = pa.ipc.open_file(source)
+        yield from checked_batches(file.get_batch(number) for number in range(file.num_record_batches))
+
+    def sample(self, rows: int) -> Sample | None:
+        """Return the first rows."""
+        return next((Sample(batch.slice(0, rows), None) for batch in self.read(0, BATCH_ROWS)), None)
+
+
+# DynamoDB's types are in the fields' metadata, if they are anywhere.
+ARROW = FileFormat("arrow", (".arrow", ".feather", ".ipc"), ArrowReader, keeps_types=True)

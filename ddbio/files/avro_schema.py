@@ -1,0 +1,321 @@
+"""Translate between Arrow's columns and Avro's: schemas, names, and rows as the records that fastavro takes."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import pyarrow as pa
+
+from ddbio.core.schema.arrow import DDB_TYPE, RESCUE_NAME, is_binary, is_decimal, is_list, is_text, normalize_schema
+from ddbio.core.schema.file import schema_from_json, schema_to_json
+from ddbio.core.schema.times import is_time_column
+from ddbio.errors import DecodeError, SchemaError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+# The stubs do not know what nested arrays have.
+_Array: TypeAlias = Any
+
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_UNSIGNED_DIGITS = 20
+_SIMPLE: dict[pa.DataType, str] = {
+    pa.bool_(): "boolean",
+    pa.int8(): "int",
+    pa.int16(): "int",
+    pa.int32(): "int",
+    pa.int64(): "long",
+    pa.uint8(): "int",
+    pa.uint16(): "int",
+    pa.uint32(): "long",
+    pa.float32(): "float",
+    pa.float64(): "double",
+}
+_TIMES = {"ms": "timestamp-millis", "us": "timestamp-micros"}
+_OF_AVRO: dict[str, pa.DataType] = {
+    "null": pa.null(),
+    "boolean": pa.bool_(),
+    "int": pa.int32(),
+    "long": pa.int64(),
+    "float": pa.float32(),
+    "double": pa.float64(),
+    "bytes": pa.binary(),
+    "string": pa.string(),
+}
+_LOGICAL: dict[str, pa.DataType] = {
+    "date": pa.date32(),
+    "time-millis": pa.time32("ms"),
+    "time-micros": pa.time64("us"),
+    "timestamp-millis": pa.timestamp("ms", "UTC"),
+    "timestamp-micros": pa.timestamp("us", "UTC"),
+    "local-timestamp-millis": pa.timestamp("ms"),
+    "local-timestamp-micros": pa.timestamp("us"),
+    "uuid": pa.string(),
+}
+
+
+def parse_columns(schema: pa.Schema) -> str:
+    """Return the text that a file keeps its columns in."""
+    return schema_to_json(normalize_schema(schema))
+
+
+def avro_names(schema: pa.Schema) -> pa.Schema:
+    """Return the columns as Avro allows them: legal names, and types that it has; metadata stays."""
+    return pa.schema(_legal(list(schema)))
+
+
+def avro_schema_of(schema: pa.Schema, columns: pa.Schema) -> dict[str, Any]:
+    """Return Avro's schema of a row; every value may be null.
+
+    Parameters
+    ----------
+    columns
+        What :func:`avro_names` returns of the schema.
+
+    Raises
+    ------
+    SchemaError
+        If Avro has no type for a column.
+    """
+    return _record("row", list(schema), list(columns))
+
+
+def to_records(batch: pa.RecordBatch) -> list[dict[str, Any]]:
+    """Return rows as fastavro takes them: times are numbers, for Python has no year 0."""
+    for place, field in enumerate(batch.schema):
+        if is_time_column(field.type):
+            number = pa.int32() if pa.types.is_date32(field.type) else pa.int64()
+            batch = batch.set_column(place, field.name, batch.column(place).cast(number))
+    maps = [field.name for field in batch.schema if _has_map(field.type)]
+    rows = batch.to_pylist()
+    for name in maps:
+        convert = _dictionaries(batch.schema.field(name).type)
+        for row in rows:
+            row[name] = convert(row[name])
+    return rows
+
+
+def without_times(described: Any) -> Any:
+    """Return a schema of Avro by which times are read as the numbers that they are stored as."""
+    if isinstance(described, list):
+        return [without_times(each) for each in described]
+    if isinstance(described, dict):
+        found = {key: without_times(each) for key, each in described.items()}
+        if str(found.get("logicalType")).startswith(("date", "time", "local-time")):
+            del found["logicalType"]
+        return found
+    return described
+
+
+def from_records(records: list[dict[str, Any]], columns: pa.Schema, schema: pa.Schema) -> pa.RecordBatch:
+    """Return rows of fastavro as the columns of a schema, which ``columns`` has under Avro's names."""
+    for field in columns:
+        if _has_map(field.type):
+            convert = _pairs(field.type)
+            for record in records:
+                record[field.name] = convert(record[field.name])
+    batch = pa.RecordBatch.from_pylist(records, columns)
+    return pa.RecordBatch.from_arrays(renamed(batch.columns, schema), schema=schema)
+
+
+def renamed(columns: Iterable[_Array], schema: pa.Schema) -> list[_Array]:
+    """Return columns with the types of a schema, whose fields have other names, at every depth."""
+    return [_renamed(values, field.type) for values, field in zip(columns, schema, strict=True)]
+
+
+def arrow_schema_of_avro(described: Any, kept: bytes | None) -> tuple[pa.Schema, pa.Schema]:
+    """Return the columns of records by Avro's schema, and the same with their own names and types.
+
+    Parameters
+    ----------
+    kept
+        The text of :func:`parse_columns`, if the file has it.
+
+    Raises
+    ------
+    DecodeError
+        If a value may have several types, or contains itself.
+    """
+    if not isinstance(described, dict) or described.get("type") != "record":
+        raise DecodeError("its rows are no records")
+    if kept is not None:
+        own = schema_from_json(kept.decode())
+        names = {each["name"] for each in described["fields"]}
+        if RESCUE_NAME not in names:
+            own = pa.schema([each for each in own if each.name != RESCUE_NAME])
+        return avro_names(own), own
+    kinds = _Kinds()
+    found = pa.schema([pa.field(each["name"], kinds.of(each["type"])) for each in described["fields"]])
+    return found, found
+
+
+def _legal(fields: Sequence[pa.Field[Any]]) -> list[pa.Field[Any]]:
+    names = [re.sub(r"[^A-Za-z0-9_]", "_", field.name) for field in fields]
+    names = [name if _NAME.fullmatch(name) else f"_{name}" for name in names]
+    counts, given = Counter(names), set[str]()
+    legal = []
+    for number, (name, field) in enumerate(zip(names, fields, strict=True)):
+        chosen = name
+        if name != field.name and counts[name] > 1:
+            chosen = f"{name}_{number}"
+        while chosen in given or (chosen != field.name and chosen in counts and counts[chosen] > (chosen == name)):
+            chosen += "_"
+        given.add(chosen)
+        legal.append(pa.field(chosen, _legal_type(field.type), metadata=field.metadata))
+    return legal
+
+
+def _legal_type(kind: Any) -> Any:
+    if pa.types.is_struct(kind):
+        return pa.struct(_legal(list(kind)))
+    if pa.types.is_map(kind):
+        return pa.map_(pa.string(), kind.item_field.with_type(_legal_type(kind.item_type)))
+    if is_list(kind):
+        return pa.list_(kind.value_field.with_type(_legal_type(kind.value_type)))
+    if kind == pa.uint64():
+        return pa.decimal128(_UNSIGNED_DIGITS, 0)
+    if pa.types.is_timestamp(kind) and kind.unit not in _TIMES:
+        # Avro's shortest unit of times is a microsecond: finer ones are text.
+        return pa.timestamp("ms", kind.tz) if kind.unit == "s" else pa.string()
+    return {pa.float16(): pa.float32(), pa.date64(): pa.date32()}.get(kind, kind)
+
+
+def _record(name: str, fields: Sequence[pa.Field[Any]], legal: Sequence[pa.Field[Any]]) -> dict[str, Any]:
+    members = []
+    for field, column in zip(fields, legal, strict=True):
+        member = {
+            "name": column.name,
+            "type": ["null", _avro_type(f"{name}_{column.name}", field, column)],
+            "default": None,
+        }
+        tag = (field.metadata or {}).get(DDB_TYPE)
+        if tag is not None:
+            member["ddb:type"] = tag.decode()
+        if column.name != field.name:
+            member["ddb:name"] = field.name
+        members.append(member)
+    return {"type": "record", "name": name, "fields": members}
+
+
+def _avro_type(path: str, field: pa.Field[Any], column: pa.Field[Any]) -> Any:  # noqa: PLR0911 - one line a type
+    kind = column.type
+    if pa.types.is_struct(kind):
+        return _record(path, list(field.type), list(kind))
+    if pa.types.is_map(kind):
+        return {"type": "map", "values": ["null", _avro_type(path, field.type.item_field, kind.item_field)]}
+    if is_list(kind):
+        return {"type": "array", "items": ["null", _avro_type(path, field.type.value_field, kind.value_field)]}
+    if is_decimal(kind):
+        return {"type": "bytes", "logicalType": "decimal", "precision": kind.precision, "scale": kind.scale}
+    if is_text(kind) or is_binary(kind):
+        return "string" if is_text(kind) else "bytes"
+    if pa.types.is_timestamp(kind):
+        return {"type": "long", "logicalType": ("" if kind.tz else "local-") + _TIMES[kind.unit]}
+    if pa.types.is_date32(kind):
+        return {"type": "int", "logicalType": "date"}
+    if kind not in _SIMPLE:
+        raise SchemaError(f"{field.name}: Avro has no type for an Arrow {kind}: choose another column or format")
+    return _SIMPLE[kind]
+
+
+def _renamed(values: _Array, kind: Any) -> _Array:
+    if values.type.equals(kind):
+        return values
+    mask = values.is_null() if values.null_count else None
+    if pa.types.is_struct(kind):
+        children = [_renamed(values.field(place), kind.field(place).type) for place in range(kind.num_fields)]
+        return pa.StructArray.from_arrays(children, fields=list(kind), mask=mask)
+    if pa.types.is_map(kind):
+        offsets = pa.array(values.offsets.to_numpy().copy())
+        keys, items = values.keys.cast(kind.key_type), _renamed(values.items, kind.item_type)
+        maps: Any = pa.MapArray
+        return maps.from_arrays(offsets, keys, items, type=kind, mask=mask)
+    if is_list(kind):
+        width = "int64" if pa.types.is_large_list(kind) else "int32"
+        lists: Any = pa.LargeListArray if pa.types.is_large_list(kind) else pa.ListArray
+        offsets = pa.array(values.offsets.to_numpy().astype(width))
+        return lists.from_arrays(offsets, _renamed(values.values, kind.value_type), type=kind, mask=mask)
+    return values.cast(kind)
+
+
+def _has_map(kind: Any) -> bool:
+    return pa.types.is_map(kind) or any(_has_map(kind.field(place).type) for place in range(kind.num_fields))
+
+
+def _dictionaries(kind: Any) -> Callable[[Any], Any]:
+    """Return what makes dictionaries of the lists of pairs that Arrow returns for maps."""
+    return _converter(kind, dict, lambda pairs: dict(pairs).items())
+
+
+def _pairs(kind: Any) -> Callable[[Any], Any]:
+    """Return what makes lists of pairs, which Arrow takes for maps, of dictionaries."""
+    return _converter(kind, list, lambda found: found.items())
+
+
+def _converter(kind: Any, make: Callable[[Any], Any], items: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    if not _has_map(kind):
+        return lambda value: value
+    if pa.types.is_map(kind):
+        inner = _converter(kind.item_type, make, items)
+        return lambda value: None if value is None else make((key, inner(each)) for key, each in items(value))
+    if is_list(kind):
+        inner = _converter(kind.value_type, make, items)
+        return lambda value: None if value is None else [inner(each) for each in value]
+    members = {each.name: _converter(each.type, make, items) for each in kind}
+    return lambda value: None if value is None else {name: members[name](each) for name, each in value.items()}
+
+
+class _Kinds:
+    """Translate the types of an Avro schema, which may name types that it has defined before."""
+
+    def __init__(self) -> None:
+        self._named: dict[str, pa.DataType | None] = {}
+
+    def of(self, described: Any) -> Any:
+        """Return the Arrow type.
+
+        Raises
+        ------
+        DecodeError
+            As :func:`arrow_schema_of_avro` says.
+        """
+        if isinstance(described, list):
+            others = [each for each in described if each != "null"]
+            if len(others) > 1:
+                raise DecodeError("a value of it may have several types: make a file with one type for each column")
+            return self.of(others[0]) if others else pa.null()
+        if isinstance(described, str):
+            return self._of_name(described)
+        return self._of_described(described)
+
+    def _of_name(self, name: str) -> Any:
+        kind = _OF_AVRO.get(name) or self._named.get(name) or self._named.get(name.rpartition(".")[2])
+        if kind is None:
+            raise DecodeError(f"its type {name!r} contains itself, or is unknown")
+        return kind
+
+    def _of_described(self, described: Mapping[str, Any]) -> Any:
+        match described["type"]:
+            case "record":
+                self._named[described["name"]] = None
+                kind: Any = pa.struct([pa.field(each["name"], self.of(each["type"])) for each in described["fields"]])
+            case "array":
+                return pa.list_(self.of(described["items"]))
+            case "map":
+                return pa.map_(pa.string(), self.of(described["values"]))
+            case "enum":
+                kind = pa.string()
+            case "fixed" | "bytes" if described.get("logicalType") == "decimal":
+                digits, scale = described["precision"], described.get("scale", 0)
+                kind = pa.decimal128(digits, scale) if digits <= 38 else pa.decimal256(digits, scale)  # noqa: PLR2004
+            case "fixed":
+                kind = pa.binary()
+            case simple if isinstance(simple, str):
+                kind = _LOGICAL.get(described.get("logicalType", "")) or self._of_name(simple)
+            case inner:
+                return self.of(inner)
+        if "name" in described:
+            self._named[described["name"]] = kind
+        return kind

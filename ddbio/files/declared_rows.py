@@ -1,0 +1,167 @@
+"""Read rows of plain JSON and of CSV as the columns that are declared for them, without guessing any type."""
+
+from __future__ import annotations
+
+import io
+from typing import TYPE_CHECKING, Any, cast
+
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.json
+
+from ddbio.core.declared_text import csv_type, has_map, json_type, restore
+from ddbio.core.decode import from_dynamodb_json
+from ddbio.core.schema.arrow import RESCUE_NAME, is_list, name_of_field, tag_of_field
+from ddbio.core.text.json_text import parse_documents, parse_json
+from ddbio.errors import DecodeError
+from ddbio.files.text_rows import has_inexact_numbers, self_typed, utf8_json
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ddbio.core.attribute import Item
+
+_BLOCK_BYTES = 16 * 1024 * 1024
+_VALUE = "value"
+
+
+def read_json_as(data: bytes, schema: pa.Schema) -> pa.Table:
+    """Return the rows of a sequence of JSON objects; a value that fits no column is in ``_rescue``.
+
+    Raises
+    ------
+    DecodeError
+        If the text is anything else.
+    """
+    table = _json_by_arrow(data, schema)
+    return pa.Table.from_batches([_json_exactly(data, schema)]) if table is None else table
+
+
+def read_csv_as(data: bytes, schema: pa.Schema, names: Sequence[str] | None = None) -> pa.Table:
+    """Return the rows of CSV that ddbio wrote: a cell is null if it is empty and has no quotes.
+
+    Parameters
+    ----------
+    names
+        The names of the columns if the text does not begin with them.
+
+    Raises
+    ------
+    DecodeError
+        If a cell is no value of its column.
+    pyarrow.ArrowInvalid
+        If it is no CSV.
+    """
+    converting = pa.csv.ConvertOptions(
+        column_types={field.name: csv_type(field.type) for field in schema},
+        null_values=[""],
+        strings_can_be_null=True,
+        quoted_strings_can_be_null=False,
+        true_values=["true"],
+        false_values=["false"],
+    )
+    parsing = pa.csv.ParseOptions(newlines_in_values=b'"' in data)
+    reading = pa.csv.ReadOptions(column_names=None if names is None else list(names), block_size=_BLOCK_BYTES)
+    table = pa.csv.read_csv(io.BytesIO(data), reading, parsing, converting)
+    fields = [schema.field(name) for name in table.schema.names if name in schema.names]
+    columns = [_of_cells(table.column(field.name), field) for field in fields]
+    return pa.Table.from_arrays(columns, schema=pa.schema(fields))
+
+
+def _of_cells(cells: Any, field: pa.Field[Any]) -> Any:
+    if not field.type.num_fields:
+        return pa.chunked_array([restore(each, field.type, field.name) for each in cells.chunks], field.type)
+    texts = cells.combine_chunks()
+    texts = texts.combine_chunks() if isinstance(texts, pa.ChunkedArray) else texts
+    shown = (f'{{"{_VALUE}":{text}}}' for text in texts.drop_null().to_pylist())
+    found = read_json_as("\n".join(shown).encode(), pa.schema([field.with_name(_VALUE)]))
+    values: Any = found.column(_VALUE).combine_chunks() if found.num_rows else pa.nulls(0, field.type)
+    values = values.combine_chunks() if isinstance(values, pa.ChunkedArray) else values
+    return values.take(_places(texts))
+
+
+def _places(texts: Any) -> Any:
+    """Return for each entry its place among those that are valid, or null."""
+    valid = texts.is_valid().to_numpy(zero_copy_only=False)
+    return pa.array(valid.cumsum() - 1, mask=~valid)
+
+
+def _json_by_arrow(data: bytes, schema: pa.Schema) -> pa.Table | None:
+    """Return the rows, or None if Arrow cannot read them as these columns, or not exactly."""
+    if any(has_map(field.type) for field in schema) or not data.strip():
+        return None
+    if any(_has_float(field.type) for field in schema) and has_inexact_numbers(data):
+        return None
+    wanted = pa.schema([field.with_type(json_type(field.type)) for field in schema])
+    parsing = pa.json.ParseOptions(explicit_schema=wanted, unexpected_field_behavior="error")
+    try:
+        table = pa.json.read_json(io.BytesIO(data), pa.json.ReadOptions(block_size=_BLOCK_BYTES), parsing)
+        columns = [
+            pa.chunked_array([restore(each, field.type, field.name) for each in column.chunks], field.type)
+            for field, column in zip(schema, table.columns, strict=True)
+        ]
+    except (pa.ArrowException, DecodeError):
+        return None
+    return pa.Table.from_arrays(columns, schema=schema)
+
+
+def _has_float(kind: Any) -> bool:
+    return pa.types.is_floating(kind) or any(_has_float(kind.field(place).type) for place in range(kind.num_fields))
+
+
+def _json_exactly(data: bytes, schema: pa.Schema) -> pa.RecordBatch:
+    fields = {field.name: field for field in schema}
+    lines = list[bytes]()
+    for line, row in parse_documents(data, decimals=True):
+        if not isinstance(row, dict):
+            raise DecodeError(f"line {line}: this is no object: write one for each row, and no list around", line=line)
+        rescued = row.pop(RESCUE_NAME, None) if RESCUE_NAME in fields else None
+        item = _members(row, fields)
+        if rescued is not None:
+            item |= parse_json(rescued.encode())
+        lines.append(utf8_json(item, line))
+    batch = from_dynamodb_json(b"\n".join(lines), schema, nulls="keep")
+    # The decoder adds the rescue column, which is said to be there or was not written.
+    return batch if RESCUE_NAME in fields else _without_rescue(batch)
+
+
+def _without_rescue(batch: pa.RecordBatch) -> pa.RecordBatch:
+    rescued = batch.column(RESCUE_NAME)
+    if rescued.null_count < len(rescued):
+        raise DecodeError(f"a value does not fit its column: {rescued.drop_null()[0].as_py()}")
+    return batch.select([name for name in batch.schema.names if name != RESCUE_NAME])
+
+
+def _members(row: dict[str, Any], fields: dict[str, pa.Field[Any]]) -> Item:
+    return {
+        name_of_field(fields[name]) if name in fields else name: _attribute(value, fields.get(name))
+        for name, value in row.items()
+        if value is not None
+    }
+
+
+def _attribute(value: Any, field: pa.Field[Any] | None) -> dict[str, Any]:
+    """Return a value of plain JSON as the attribute value that the column's type makes of it."""
+    if field is None or value is None:
+        return self_typed(value)
+    tag, kind = tag_of_field(field), cast("Any", field.type)
+    match value:
+        case str():
+            return _of_text(value, tag)
+        case list() if is_list(kind):
+            elements = [_attribute(each, kind.value_field) for each in value]
+            return {"L": elements} if tag == "L" else {tag: [next(iter(each.values())) for each in elements]}
+        case dict() if pa.types.is_struct(kind):
+            return {"M": _members(value, {each.name: each for each in kind})}
+        case dict() if pa.types.is_map(kind):
+            return {"M": {name: _attribute(each, kind.item_field) for name, each in value.items()}}
+    return self_typed(value)
+
+
+def _of_text(text: str, tag: str) -> dict[str, Any]:
+    if tag == "JSON":
+        found: dict[str, Any] = parse_json(text.encode())
+        return found
+    if tag == "NULL":
+        return {"NULL": True}
+    return {tag: text} if tag in {"N", "B"} else {"S": text}

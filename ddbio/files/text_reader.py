@@ -1,0 +1,298 @@
+"""Read files of JSON and CSV in pieces of whole rows, compressed or not, in bounded memory.
+
+A file of one piece is read as it stands. A larger one whose columns nobody declares is read twice: first to choose the
+columns for all its rows, then for the rows.
+"""
+
+from __future__ import annotations
+
+import codecs
+import functools
+import itertools
+import re
+import sys
+from typing import TYPE_CHECKING, Any, Protocol
+
+import pyarrow as pa
+
+from ddbio.core.decode import from_dynamodb_json, infer_schema_of_body
+from ddbio.core.raw_items import shift_line
+from ddbio.core.schema.arrow import normalize_schema
+from ddbio.core.schema.item_schema import ItemSchema
+from ddbio.errors import DecodeError
+from ddbio.files.csv_records import header_names, whole_records
+from ddbio.files.declared_rows import read_csv_as, read_json_as
+from ddbio.files.decompress import decompress_head, line_blocks
+from ddbio.files.file_format import BATCH_ROWS, FileFormat, Parts, Sample
+from ddbio.files.text_rows import joined_columns, read_csv, read_json
+from ddbio.files.text_writers import write_csv, write_dynamodb_json, write_json
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+    from ddbio.core.staged import StoredObject
+    from ddbio.files.file_format import ReadOptions
+    from ddbio.files.object_store import ObjectStore
+
+PIECE_BYTES = 32 * 1024 * 1024
+"""Text that is read at once, unless one row is more."""
+
+_SAMPLE_BYTES = 512 * 1024
+_SAMPLE_TEXT_BYTES = 8 * _SAMPLE_BYTES
+_TAGS = rb"(?:S|N|B|BOOL|NULL|SS|NS|BS|L|M)"
+_FIRST = rb'\s*"(?:[^"\\]|\\.)*"\s*:\s*\{\s*"' + _TAGS + rb'"\s*:'
+# An item, or an export's line: the first value has one of DynamoDB's types. Plain JSON has none.
+_TYPED = re.compile(rb'\s*\{(?:\s*"Item"\s*:\s*\{)?' + _FIRST)
+# A saved answer of Scan or Query, of which no member but Items holds items.
+_ANSWER = re.compile(rb'\s*\{\s*"(?:ConsumedCapacity|Count|Items|LastEvaluatedKey|ScannedCount)"\s*:')
+_ITEMS = re.compile(rb'"Items"\s*:\s*\[\s*\{' + _FIRST)
+_NO_ITEMS = re.compile(rb'"Items"\s*:\s*\[\s*\][^\[]*\Z')
+# https://www.unicode.org/faq/utf_bom.html: what Excel and others write before "Unicode text".
+_OTHER_UNICODE = (codecs.BOM_UTF32_LE, codecs.BOM_UTF32_BE, codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
+
+
+class _Rows(Protocol):
+    """Read the rows of one file's text, piece by piece, in order."""
+
+    def cut(self, text: bytes) -> int:
+        """Return how many bytes of the text are whole rows, if more text follows; 0 if that cannot be told."""
+        ...
+
+    def whole(self, text: bytes) -> Iterable[pa.RecordBatch]:
+        """Return the rows of a file that is one piece."""
+        ...
+
+    def columns(self, pieces: Iterator[bytes]) -> pa.Schema:
+        """Return columns that hold the rows of all pieces."""
+        ...
+
+    def rows(self, piece: bytes, columns: pa.Schema) -> Iterable[pa.RecordBatch]:
+        """Return the rows of the next piece as these columns."""
+        ...
+
+
+class TextReader:
+    """Read one file of text as one part; its head is enough for a sample."""
+
+    def __init__(
+        self,
+        store: ObjectStore,
+        entry: StoredObject,
+        options: ReadOptions,
+        *,
+        make_rows: Callable[[ReadOptions], _Rows],
+    ) -> None:
+        self._store, self._entry, self._options, self._make_rows = store, entry, options, make_rows
+
+    def parts(self) -> Parts:
+        """Return the file as one part of unknown rows."""
+        return Parts((self._entry.size_bytes,), None)
+
+    def schema(self) -> pa.Schema:
+        """Return the Arrow schema of the rows, some of which are read for that."""
+        return next((batch.schema for batch in self.read(0, BATCH_ROWS)), pa.schema([]))
+
+    def read(self, _: int, __: int) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of the file."""
+        rows = self._make_rows(self._options)
+        pieces = self._pieces(rows)
+        first, second = next(pieces, b""), next(pieces, None)
+        if second is None:
+            yield from rows.whole(first)
+            return
+        columns = self._options.schema
+        if columns is None:
+            columns = rows.columns(itertools.chain([first, second], pieces))
+            rows = self._make_rows(self._options)
+            pieces = self._pieces(rows)
+        else:
+            pieces = itertools.chain([first, second], pieces)
+        lines = 0
+        for piece in pieces:
+            try:
+                yield from rows.rows(piece, columns)
+            except DecodeError as error:
+                raise shift_line(error, lines) from None
+            lines += piece.count(b"\n")
+
+    def sample(self, rows: int) -> Sample | None:
+        """Return the first rows of the file's head; None for one document of which that is only the beginning."""
+        entry = self._entry
+        head = self._store.read_range(entry, 0, min(entry.size_bytes, _SAMPLE_BYTES))
+        text, read_bytes = decompress_head(head, _SAMPLE_TEXT_BYTES)
+        is_whole, text_bytes = read_bytes == entry.size_bytes, len(text)
+        text = _utf8(text)
+        may_be_answer = self._options.json_format != "plain" and self._options.schema is None
+        if not is_whole and may_be_answer and _is_answer(text):
+            return None
+        reader = self._make_rows(self._options)
+        whole = text if is_whole else text[: reader.cut(text) or text.rfind(b"\n") + 1]
+        found = list(reader.whole(whole)) if whole else []
+        if not sum(batch.num_rows for batch in found):
+            return None
+        row_bytes = read_bytes * len(whole) / text_bytes / sum(batch.num_rows for batch in found)
+        return Sample(found[0].slice(0, rows), row_bytes)
+
+    def _pieces(self, rows: _Rows) -> Iterator[bytes]:
+        """Yield the text in pieces of whole rows."""
+        held, held_bytes, is_first = list[bytes](), 0, True
+        for block in line_blocks(self._store.read_chunks(self._entry.path), self._entry.path, sys.maxsize):
+            text = _utf8(bytes(block)) if is_first else bytes(block)
+            is_first = False
+            held.append(text)
+            held_bytes += len(text)
+            if held_bytes < PIECE_BYTES:
+                continue
+            joined = b"".join(held)
+            end = rows.cut(joined)
+            if end:
+                yield joined[:end]
+            held, held_bytes = [joined[end:]], len(joined) - end
+        if held_bytes:
+            yield b"".join(held)
+
+
+def starts_with_item(text: bytes) -> bool:
+    """Return whether a text begins with DynamoDB JSON: an item, or a line of an export."""
+    return bool(_TYPED.match(text))
+
+
+def _utf8(text: bytes) -> bytes:
+    """Return the beginning of a text without its byte order mark.
+
+    Raises
+    ------
+    DecodeError
+        If the mark is that of another encoding than UTF-8.
+    """
+    if text.startswith(_OTHER_UNICODE):
+        raise DecodeError(
+            "this is UTF-16 or UTF-32, as 'Unicode text' of Excel is: write it in UTF-8 ('CSV UTF-8' in Excel, or "
+            "iconv -f UTF-16 -t UTF-8)"
+        )
+    return text.removeprefix(codecs.BOM_UTF8)
+
+
+class JsonRows:
+    """Read JSON: plain rows, or DynamoDB JSON."""
+
+    def __init__(self, options: ReadOptions) -> None:
+        self._options = options
+        self._is_typed = None if options.json_format == "auto" else options.json_format == "dynamodb"
+
+    def cut(self, text: bytes) -> int:
+        """Return where the last document begins that is known to follow another one."""
+        end = len(text)
+        # No document has this inside: objects are separated by commas, and strings hold no line end.
+        while (end := text.rfind(b"\n{", 0, end)) >= 0:
+            if text[max(0, end - _LOOK_BACK) : end].rstrip().endswith(b"}"):
+                return end + 1
+        return 0
+
+    def whole(self, text: bytes) -> Iterable[pa.RecordBatch]:
+        """Return the rows of a file that is one piece."""
+        if not text.strip():
+            return []
+        if self._options.schema is not None:
+            return read_json_as(text, self._options.schema).to_batches(BATCH_ROWS)
+        if self._begins_typed(text):
+            return [from_dynamodb_json(text)]
+        return read_json(text, self._options.keys).to_batches(BATCH_ROWS)
+
+    def columns(self, pieces: Iterator[bytes]) -> pa.Schema:
+        """Return columns that hold the rows of all pieces."""
+        first = next(pieces, b"")
+        pieces = itertools.chain([first], pieces)
+        if self._begins_typed(first):
+            seen = functools.reduce(ItemSchema.merge, map(infer_schema_of_body, pieces))
+            return seen.to_arrow()
+        found = functools.reduce(joined_columns, (read_json(piece, self._options.keys).schema for piece in pieces))
+        return normalize_schema(found)
+
+    def rows(self, piece: bytes, columns: pa.Schema) -> Iterable[pa.RecordBatch]:
+        """Return the rows of the next piece as these columns."""
+        if self._options.schema is None and self._begins_typed(piece):
+            return [from_dynamodb_json(piece, columns, nulls="keep")]
+        return read_json_as(piece, columns).to_batches(BATCH_ROWS)
+
+    def _begins_typed(self, text: bytes) -> bool:
+        # The first row decides for all: a later piece may begin with one whose first value looks typed.
+        if self._is_typed is None:
+            self._is_typed = starts_with_item(text) or _is_answer(text)
+        return self._is_typed
+
+
+# More white space than this does not stand before a line end.
+_LOOK_BACK = 64
+
+
+def _is_answer(text: bytes) -> bool:
+    if not _ANSWER.match(text):
+        return False
+    return bool(_ITEMS.search(text) or (b'"ScannedCount"' in text and _NO_ITEMS.search(text)))
+
+
+class CsvRows:
+    """Read CSV; the first record has the names of the columns."""
+
+    def __init__(self, options: ReadOptions) -> None:
+        self._options = options
+        self._names: list[str] | None = None
+
+    def cut(self, text: bytes) -> int:
+        """Return where the last record ends that is known to be whole."""
+        return whole_records(text)
+
+    def whole(self, text: bytes) -> Iterable[pa.RecordBatch]:
+        """Return the rows of a file that is one piece."""
+        if self._options.schema is not None:
+            return read_csv_as(text, self._options.schema).to_batches(BATCH_ROWS)
+        return read_csv(text, self._options.keys).to_batches(BATCH_ROWS)
+
+    def columns(self, pieces: Iterator[bytes]) -> pa.Schema:
+        """Return columns that hold the rows of all pieces."""
+        tables = (read_csv(piece, self._options.keys, self._header(piece)) for piece in pieces)
+        return functools.reduce(joined_columns, (table.schema for table in tables))
+
+    def rows(self, piece: bytes, columns: pa.Schema) -> Iterable[pa.RecordBatch]:
+        """Return the rows of the next piece as these columns."""
+        names = self._header(piece)
+        if self._options.schema is not None:
+            return read_csv_as(piece, columns, names).to_batches(BATCH_ROWS)
+        return read_csv(piece, self._options.keys, names, columns).to_batches(BATCH_ROWS)
+
+    def _header(self, piece: bytes) -> list[str] | None:
+        """Return the names of the columns if the piece does not begin with them."""
+        known = self._names
+        if known is None:
+            self._names = header_names(piece)
+        return known
+
+
+_TEXT_EXTENSIONS: dict[Any, str] = {"gzip": ".gz", "zstd": ".zst", "none": ""}
+
+JSON = FileFormat(
+    name="json",
+    endings=(".jsonl", ".ndjson", ".json"),
+    open_reader=functools.partial(TextReader, make_rows=JsonRows),
+    open_writer=write_json,
+    extensions={codec: f"json{ending}" for codec, ending in _TEXT_EXTENSIONS.items()},
+    default_compression="gzip",
+)
+DYNAMODB_JSON = FileFormat(
+    name="dynamodb-json",
+    # Read as JSON, which knows it by its first value.
+    endings=(),
+    open_reader=JSON.open_reader,
+    open_writer=write_dynamodb_json,
+    extensions={codec: f"dynamodb.json{ending}" for codec, ending in _TEXT_EXTENSIONS.items()},
+    default_compression="gzip",
+)
+CSV = FileFormat(
+    name="csv",
+    endings=(".csv",),
+    open_reader=functools.partial(TextReader, make_rows=CsvRows),
+    open_writer=write_csv,
+    extensions={codec: f"csv{ending}" for codec, ending in _TEXT_EXTENSIONS.items()},
+    default_compression="gzip",
+)
