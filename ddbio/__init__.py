@@ -23,7 +23,7 @@ if TYPE_CHECKING:
         write_import_files,
     )
     from ddbio.api.folders import list_files
-    from ddbio.api.inspection import layout
+    from ddbio.api.inspection import layout, plan_validate, validate
     from ddbio.api.keywords import (
         BackupCreateKeywords,
         BulkReportKeywords,
@@ -46,6 +46,7 @@ if TYPE_CHECKING:
         RestoreKeywords,
         ScanKeywords,
         ScanToFilesKeywords,
+        ValidateKeywords,
         WaitKeywords,
         WriteKeywords,
     )
@@ -91,6 +92,7 @@ if TYPE_CHECKING:
     from ddbio.core.scan_plan import ScanPlan
     from ddbio.core.schema.item_schema import ItemSchema
     from ddbio.core.table_description import TableDescription
+    from ddbio.core.validation import ValidatePlan, ValidationReport
     from ddbio.errors import (
         AccessDeniedError,
         DdbioError,
@@ -187,7 +189,10 @@ __all__ = [
     "TableDescription",
     "TargetError",
     "ThrottledError",
+    "ValidateKeywords",
+    "ValidatePlan",
     "ValidationError",
+    "ValidationReport",
     "WaitKeywords",
     "WarmReport",
     "Window",
@@ -227,6 +232,7 @@ __all__ = [
     "plan_read_export",
     "plan_restore",
     "plan_scan",
+    "plan_validate",
     "read_bulk_report",
     "read_export",
     "read_export_batches",
@@ -240,6 +246,7 @@ __all__ = [
     "start_export",
     "start_import",
     "to_dynamodb_json",
+    "validate",
     "wait_bulk_put",
     "wait_export",
     "wait_import",
@@ -255,12 +262,13 @@ _NAMES = {
         "read_export_batches read_export_to_files write_import_files"
     ),
     "ddbio.api.folders": "list_files",
-    "ddbio.api.inspection": "layout",
+    "ddbio.api.inspection": "layout plan_validate validate",
     "ddbio.api.keywords": (
         "BackupCreateKeywords BulkReportKeywords BulkStartKeywords ConnectionKeywords CopyKeywords CreateLikeKeywords "
         "CreateTableKeywords ExportFoldKeywords ExportReadKeywords ExportStartKeywords ExportToFilesKeywords "
         "ExportWindowsKeywords FilesListKeywords ImportFilesFromKeywords ImportStartKeywords ImportWaitKeywords "
-        "LayoutKeywords LoadKeywords RestoreKeywords ScanKeywords ScanToFilesKeywords WaitKeywords WriteKeywords"
+        "LayoutKeywords LoadKeywords RestoreKeywords ScanKeywords ScanToFilesKeywords ValidateKeywords WaitKeywords "
+        "WriteKeywords"
     ),
     "ddbio.api.progress": "Progress",
     "ddbio.api.reading": "digest infer_schema plan_scan read_table scan_batches scan_to_files",
@@ -286,6 +294,7 @@ _NAMES = {
     "ddbio.core.scan_plan": "ScanPlan",
     "ddbio.core.schema.item_schema": "ItemSchema",
     "ddbio.core.table_description": "TableDescription",
+    "ddbio.core.validation": "ValidatePlan ValidationReport",
     "ddbio.errors": (
         "AccessDeniedError DdbioError DecodeError EncodeError EndpointError ExportIncompleteError NotFoundError "
         "OptionError PartialWriteError SchemaError ServiceError TargetError ThrottledError ValidationError"

@@ -15,6 +15,8 @@ from ddbio.cli.main import cli
 from ddbio.core.backups import BackupJob, RestoreJob
 from ddbio.core.exports.jobs import ExportJob
 from ddbio.core.imports.jobs import BulkJob, ImportJob
+from ddbio.core.layout import LayoutReport
+from ddbio.core.validation import ValidationReport
 from ddbio.ops.exports.fold import ExportFoldReport
 from ddbio.ops.exports.read import ExportReadReport
 from ddbio.ops.imports.bulk import BulkSummary
@@ -106,7 +108,9 @@ def test_decisions_are_listed_and_short():
         ("export", ExportReadReport),
         ("import", ImportFilesReport),
         ("import", ImportJob),
+        ("layout", LayoutReport),
         ("scan", ScanReport),
+        ("validate", ValidationReport),
     ],
 )
 def test_pages_list_every_key(page, report):

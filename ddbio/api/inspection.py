@@ -1,19 +1,25 @@
-"""Look at what is there, and change nothing: the layout of files."""
+"""Look at what is there, and change nothing: the layout of files, and whether two sides hold the same items."""
 
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ddbio.api.signature import takes
 from ddbio.ops import layout as layouts
-from ddbio.options import LayoutOptions, parse_options
+from ddbio.ops.validation import validate as validations
+from ddbio.options import LayoutOptions, ValidateOptions, parse_options
 
 if TYPE_CHECKING:
-    from typing import Unpack
+    from typing import TypeAlias, Unpack
 
-    from ddbio.api.keywords import LayoutKeywords
+    import pyarrow as pa
+
+    from ddbio.api.keywords import LayoutKeywords, ValidateKeywords
     from ddbio.core.layout import LayoutReport
+    from ddbio.core.validation import ValidatePlan, ValidationReport
+
+    Side: TypeAlias = str | os.PathLike[str] | pa.Table | pa.RecordBatch | Any
 
 
 @takes(LayoutOptions)
@@ -36,3 +42,53 @@ def layout(path: str | os.PathLike[str], **options: Unpack[LayoutKeywords]) -> L
         With what happened, to what, and what to do.
     """
     return layouts.layout(parse_options(LayoutOptions, {**options, "path": os.fspath(path)}))
+
+
+@takes(ValidateOptions)
+def validate(source: Side, target: Side | None = None, **options: Unpack[ValidateKeywords]) -> ValidationReport:
+    """Return whether two sides hold the same items, which keys differ, and which quality rules hold.
+
+    Parameters
+    ----------
+    source, target
+        A ``pyarrow`` table or batch, or a data frame that offers itself as Arrow; an ``s3://`` URI, a path with a slash
+        or the name of a data file, of files or of a native export; any other text is the name of a table. Without a
+        target only rules are evaluated.
+    **options
+        ``key`` names the key attributes where no table or manifest does, ``rules`` a YAML file of quality rules,
+        ``sample`` the share of the keys to compare, ``rcu_per_second`` or ``read_ratio`` the budget; see
+        :class:`ddbio.ValidateKeywords` for all.
+
+    Raises
+    ------
+    DdbioError
+        With what happened, to what, and what to do.
+    """
+    return validations.validate(_validate_options(source, target, options), source, target)
+
+
+@takes(ValidateOptions)
+def plan_validate(source: Side, target: Side | None = None, **options: Unpack[ValidateKeywords]) -> ValidatePlan:
+    """Return what a validation would read and cost, and by which key it would compare.
+
+    Parameters
+    ----------
+    source, target, **options
+        As for :func:`validate`.
+
+    Raises
+    ------
+    DdbioError
+        If the validation would be refused.
+    """
+    return validations.plan_validate(_validate_options(source, target, options), source, target)
+
+
+def _validate_options(source: Side, target: Side | None, given: Any) -> ValidateOptions:
+    names = {"source": source, "target": target}
+    shown = {
+        name: os.fspath(side) if isinstance(side, (str, os.PathLike)) else "data"
+        for name, side in names.items()
+        if side is not None
+    }
+    return parse_options(ValidateOptions, {**given, **shown})

@@ -1,15 +1,16 @@
-"""The commands that look at what is there: ``layout``."""
+"""The commands that look at what is there: ``layout`` and ``validate``."""
 
 from __future__ import annotations
 
+import json
 import sys
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from ddbio.cli.flags import flags_of, output_flags, parse_flags
-from ddbio.cli.show import counted, format_bytes
-from ddbio.options import LayoutOptions
+from ddbio.cli.show import counted, format_bytes, format_duration
+from ddbio.options import LayoutOptions, ValidateOptions
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -17,8 +18,10 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from ddbio.core.layout import LayoutReport
+    from ddbio.core.validation import SideOutline, ValidatePlan, ValidationReport
 
 _SHOWN = 20
+DIFFERENT_EXIT = 1
 
 
 @click.command()
@@ -95,3 +98,108 @@ def _print_table(console: Console, names: Sequence[str], rows: Iterable[Sequence
     console.print(shown)
     if whole > _SHOWN:
         console.print(f"… and {whole - _SHOWN:,} more: --json has all")
+
+
+@click.command()
+@click.argument("source")
+@click.argument("target", required=False)
+@flags_of(ValidateOptions, without=["source", "target"])
+@click.option("--dry-run", is_flag=True, help="Stop after the plan; read nothing but what it takes.")
+@output_flags
+def validate(*, as_json: bool, dry_run: bool, **flags: Any) -> None:
+    """Tell whether TARGET holds the same items as SOURCE, which keys differ, and which quality rules hold.
+
+    Each is a table, an export, or files. The exit code is 0 if they are equal and all rules hold, and 1 if not.
+    """
+    from ddbio.ops.validation.validate import validate as run_validation
+
+    options = parse_flags(ValidateOptions, flags)
+    if dry_run:
+        _print_plan(options, as_json=as_json)
+        return
+    report = run_validation(options)
+    click.echo(report.to_json() if as_json else format_validation(report))
+    if not report.passed:
+        raise SystemExit(DIFFERENT_EXIT)
+
+
+@click.command("validate")
+@click.argument("source")
+@click.argument("target", required=False)
+@flags_of(ValidateOptions, without=["source", "target"])
+@output_flags
+def plan_validate(*, as_json: bool, **flags: Any) -> None:
+    """Print what validating SOURCE against TARGET would read and cost."""
+    _print_plan(parse_flags(ValidateOptions, flags), as_json=as_json)
+
+
+def _print_plan(options: ValidateOptions, *, as_json: bool) -> None:
+    from ddbio.ops.validation.validate import plan_validate as make_plan
+
+    plan = make_plan(options)
+    click.echo(plan.to_json() if as_json else format_validate_plan(plan))
+
+
+def format_validate_plan(plan: ValidatePlan) -> str:
+    """Return the plan of a validation as lines of name and value."""
+    seconds = "" if plan.estimated_seconds is None else f", {format_duration(plan.estimated_seconds)} at the budget"
+    lines = [
+        ("source", _side_text(plan.source)),
+        ("target", "none" if plan.target is None else _side_text(plan.target)),
+        ("key", ", ".join(plan.key)),
+        ("compares", f"{plan.sample:.2%} of the keys; NULL and missing {_nulls_text(plan.nulls)}"),
+        ("rules", f"{plan.rules:,}"),
+        (
+            "estimate",
+            f"{plan.estimated_units:,.0f} RCU{seconds}; at most {plan.most_units:,.0f} RCU to show what differs",
+        ),
+    ]
+    return "\n".join(f"{name:<9}{value}" for name, value in lines)
+
+
+def _side_text(side: SideOutline) -> str:
+    rows = "rows not counted" if side.rows is None else counted(side.rows, "row")
+    size = "" if side.bytes is None else f", {format_bytes(side.bytes)}"
+    return f"{side.name} ({side.kind}), {rows}{size}"
+
+
+def _nulls_text(nulls: str) -> str:
+    return "differ" if nulls == "keep" else "are the same"
+
+
+def format_validation(report: ValidationReport) -> str:
+    """Return what a validation found as lines of name and value."""
+    lines = [("result", "passed" if report.passed else "FAILED"), ("key", ", ".join(report.key))]
+    if report.target is None:
+        lines.append(("rows", f"{report.source_rows:,}"))
+    else:
+        lines += [
+            ("rows", f"{report.source_rows:,} in the source, {report.target_rows:,} in the target"),
+            ("differ", f"{report.missing:,} missing, {report.extra:,} extra, {report.different:,} different"),
+        ]
+    if report.source_repeated or report.target_repeated:
+        in_source, in_target = f"{report.source_repeated:,} in the source", f"{report.target_repeated:,} in the target"
+        lines.append(("repeated", f"keys that come again: {in_source}, {in_target}"))
+    lines += [
+        (
+            "example",
+            f"{each.kind} {_json(each.key)}\n{'':<11}source {_json(each.source)}\n{'':<11}target {_json(each.target)}",
+        )
+        for each in report.examples
+    ]
+    lines += [("column", f"{each.name}: source {each.source}, target {each.target}") for each in report.columns]
+    lines += [("misfit", f"{each.count} × {each.path}: {each.kind}") for each in report.misfits]
+    for rule in report.rules:
+        column = "" if rule.column is None else f"{rule.column} "
+        result = "holds" if rule.passed else f"{rule.failures:,} failures"
+        lines.append(("rule", f"{column}{rule.rule}: {result}"))
+        lines += [("", _json(each)) for each in rule.examples]
+    lines += [
+        ("compared", f"{report.sample:.2%} of the keys; NULL and missing {_nulls_text(report.nulls)}"),
+        ("time", f"{report.seconds:.1f} s, of CPU {report.cpu_seconds:.1f} s, {report.rcu_consumed:,.1f} RCU"),
+    ]
+    return "\n".join(f"{name:<11}{value}" for name, value in lines)
+
+
+def _json(value: Any) -> str:
+    return "none" if value is None else json.dumps(value, ensure_ascii=False)

@@ -107,6 +107,10 @@ VERBS = Verbs(
             "Print the columns inferred from SOURCE: a table, an export, or files of DynamoDB JSON.",
         ),
         "table": ("tables:table", "Create and describe tables."),
+        "validate": (
+            "inspection:validate",
+            "Tell whether TARGET holds the same items as SOURCE, which keys differ, and which quality rules hold.",
+        ),
         "warm": ("warm:warm", "Compile all loops ahead of their first use, or load stored ones."),
     }
 )

@@ -47,7 +47,7 @@ from ddbio.core.time_columns import stored_batch
 from ddbio.errors import DecodeError, EncodeError, SchemaError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from typing import TypeAlias
 
     # The stubs lack what the classes of arrays have of their own.
@@ -100,6 +100,30 @@ class ColumnDigest:
         EncodeError
             An attribute is in its column and in the rescue column.
         """
+        for sums in self._sums(batch):
+            self._add(sums)
+
+    def add_rows(self, batch: pa.RecordBatch) -> _Words:
+        """Add the item of each row, and return two words a row, ``[n_rows × 2]``: equal exactly for equal items.
+
+        They are the sum of the attributes' hashes, from which the item's own hash is made.
+
+        Raises
+        ------
+        SchemaError, DecodeError, EncodeError
+            As ``add_batch``.
+        """
+        parts = list(self._sums(batch))
+        for sums in parts:
+            self._add(sums)
+        return np.concatenate([new_sums(0), *parts]).reshape(-1, 2)
+
+    def _add(self, sums: _Words) -> None:
+        high, low = loops.sum_items(sums)
+        self.digest.merge(Digest(len(sums) >> 1, int(high) << 64 | int(low)))
+
+    def _sums(self, batch: pa.RecordBatch) -> Iterator[_Words]:
+        """Yield the sums of the attributes' hashes of each row, some megabytes of rows at a time."""
         if not batch.num_rows:
             return
         batch = stored_batch(batch)
@@ -108,9 +132,7 @@ class ColumnDigest:
             self._schema = batch.schema
         n_rows = max(_LEAST_ROWS, _SLICE_BYTES * batch.num_rows // max(batch_bytes(batch), 1))
         for start in range(0, batch.num_rows, n_rows):
-            part = batch.slice(start, n_rows)
-            high, low = loops.sum_items(_sums_of_rows(part, self._columns, start))
-            self.digest.merge(Digest(part.num_rows, int(high) << 64 | int(low)))
+            yield _sums_of_rows(batch.slice(start, n_rows), self._columns, start)
 
 
 def digest_of_batches(batches: Iterable[pa.RecordBatch]) -> Digest:

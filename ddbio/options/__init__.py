@@ -23,7 +23,7 @@ if TYPE_CHECKING:
         ScanToFilesOptions,
     )
     from ddbio.options.folders import FilesListOptions
-    from ddbio.options.inspection import LayoutOptions
+    from ddbio.options.inspection import LayoutOptions, ValidateOptions
     from ddbio.options.parsing import camel_case, descriptions_of, parse_options
     from ddbio.options.reading import (
         AcceptEncoding,
@@ -88,6 +88,7 @@ __all__ = [
     "ScanOptions",
     "ScanToFilesOptions",
     "SourceOptions",
+    "ValidateOptions",
     "WaitOptions",
     "WaitPolicyOptions",
     "WriteOptions",
@@ -102,7 +103,7 @@ _NAMES = {
     "connection": "ConnectionOptions Credentials LocalSession connection_of",
     "files": "Compression Engine ExportFoldOptions ExportToFilesOptions FilesOptions Mode ScanToFilesOptions",
     "folders": "FilesListOptions",
-    "inspection": "LayoutOptions",
+    "inspection": "LayoutOptions ValidateOptions",
     "parsing": "camel_case descriptions_of parse_options",
     "reading": "AcceptEncoding ColumnOptions ExportReadOptions ExportWindowsOptions ScanOptions",
     "service_jobs": (

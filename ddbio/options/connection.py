@@ -97,3 +97,15 @@ class ConnectionOptions:
 def connection_of(options: ConnectionOptions) -> dict[str, Any]:
     """Return only the connection options, by name, for use with another verb."""
     return {field.name: getattr(options, field.name) for field in fields(ConnectionOptions)}
+
+
+def target_connection_of(options: ConnectionOptions) -> ConnectionOptions:
+    """Return the connection to the target of a verb: that of the source but for the options ``target_…``."""
+    own = connection_of(options)
+    given = {name: getattr(options, f"target_{name}", None) for name in own}
+    if given["role_arn"] is not None:
+        # Another role has an external id of its own, or none.
+        own["external_id"] = None
+    if given["profile"] is not None:
+        own |= {"session": None, "credentials": None}
+    return ConnectionOptions(**own | {name: value for name, value in given.items() if value is not None})

@@ -7,7 +7,7 @@ from typing import Annotated, Literal, TypeAlias
 from pydantic import BeforeValidator, ByteSize, Field, model_validator
 from pydantic.dataclasses import dataclass
 
-from ddbio.options.connection import ConnectionOptions, connection_of
+from ddbio.options.connection import ConnectionOptions, target_connection_of
 from ddbio.options.files import Engine  # noqa: TC001 - pydantic reads it
 from ddbio.options.parsing import CONFIG, Pairs
 from ddbio.options.service_jobs import WaitPolicyOptions, split_indexes
@@ -157,14 +157,7 @@ class CreateLikeOptions(WaitPolicyOptions):
     @property
     def target_connection(self) -> ConnectionOptions:
         """Return the connection to the target."""
-        own = connection_of(self)
-        given = {name: getattr(self, f"target_{name}", None) for name in own}
-        if self.target_role_arn is not None:
-            # Another role has an external id of its own, or none.
-            own["external_id"] = None
-        if self.target_profile is not None:
-            own |= {"session": None, "credentials": None}
-        return ConnectionOptions(**own | {name: value for name, value in given.items() if value is not None})
+        return target_connection_of(self)
 
     @property
     def crosses(self) -> bool:

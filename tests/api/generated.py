@@ -58,6 +58,7 @@ _PAGE_PARTS = [
     ("Reading a table: `scan`, `schema`, `digest`, `read_table`, `scan_batches`", "ScanOptions", "ConnectionOptions"),
     ("Writing files: `scan`, besides those of reading", "ScanToFilesOptions", "ScanOptions"),
     ("The layout of files: `layout`", "LayoutOptions", "ConnectionOptions"),
+    ("Validation: `validate`", "ValidateOptions", "ConnectionOptions"),
     (
         "Reading an export: `read_export`, `read_export_batches`, `fold_exports`",
         "ExportReadOptions",

@@ -123,6 +123,7 @@ class _Job:
                 "key": dict(self.table.key_types),
                 "index": plan.index,
                 "columns": plan.columns,
+                "nulls": self.options.nulls,
             },
             schema=schema_to_json(plan.schema),
             digest=report.digest,

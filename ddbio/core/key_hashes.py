@@ -1,0 +1,143 @@
+"""Compare two sets of rows by two words a row: the hash of its key, and a hash of its item.
+
+Rows belong to the bucket that the first bits of their key's hash say. Buckets whose rows are counted and summed to the
+same values hold the same rows; of the others the rows that differ are found by sorting.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import Self, TypeAlias
+
+    Words: TypeAlias = np.ndarray[Any, np.dtype[np.uint64]]
+    Counts: TypeAlias = np.ndarray[Any, np.dtype[np.int64]]
+
+BUCKET_BITS = 12
+BUCKETS = 1 << BUCKET_BITS
+_SHIFT = np.uint64(64 - BUCKET_BITS)
+
+# Odd numbers whose bits are evenly spread: the golden ratio, and the first digits of pi.
+_ONE, _OTHER = np.uint64(0x9E3779B97F4A7C15), np.uint64(0x243F6A8885A308D3)
+_HIGH, _LOW = np.uint64(32), np.uint64(29)
+
+
+class Rows(NamedTuple):
+    """Hold the hashes of the keys and of the items of some rows, in any order."""
+
+    keys: Words
+    items: Words
+
+    @classmethod
+    def joined(cls, parts: Sequence[Self]) -> Self:
+        """Return the rows of all parts."""
+        nothing = np.zeros(0, np.uint64)
+        return cls(
+            np.concatenate([nothing, *(part.keys for part in parts)]),
+            np.concatenate([nothing, *(part.items for part in parts)]),
+        )
+
+    def sorted(self) -> Self:
+        """Return the rows by the hashes of their keys."""
+        order = np.argsort(self.keys)
+        return type(self)(self.keys[order], self.items[order])
+
+    def taken(self, chosen: np.ndarray[Any, Any]) -> Self:
+        """Return some of the rows."""
+        return type(self)(self.keys[chosen], self.items[chosen])
+
+
+def rows_of(keys: Words, sums: Words) -> Rows:
+    """Return the rows of their keys' hashes and of the two words that ``ColumnDigest.add_rows`` has of each.
+
+    The hash of an item also depends on its key, so that two items that exchange their values change every sum.
+    """
+    mixed = (sums[:, 0] + keys) * _ONE
+    mixed ^= mixed >> _HIGH
+    mixed += sums[:, 1]
+    mixed *= _OTHER
+    mixed ^= mixed >> _LOW
+    return Rows(keys, mixed)
+
+
+def buckets_of(keys: Words) -> Counts:
+    """Return the bucket of each row."""
+    return (keys >> _SHIFT).astype(np.int64)
+
+
+def bucket_places(keys: Words) -> Counts:
+    """Return where each bucket begins among sorted keys, and where the last one ends."""
+    bounds = np.arange(1, BUCKETS, dtype=np.uint64) << _SHIFT
+    return np.concatenate([[0], np.searchsorted(keys, bounds), [len(keys)]]).astype(np.int64)
+
+
+class BucketSums:
+    """Count rows by bucket, and add up the hashes of their items."""
+
+    def __init__(self) -> None:
+        self.counts = np.zeros(BUCKETS, np.int64)
+        self._sums = np.zeros(BUCKETS, np.uint64)
+
+    def add(self, rows: Rows) -> None:
+        """Add some rows."""
+        buckets = buckets_of(rows.keys)
+        self.counts += np.bincount(buckets, minlength=BUCKETS)
+        np.add.at(self._sums, buckets, rows.items)
+
+    def differing(self, other: BucketSums) -> list[int]:
+        """Return the buckets that hold other rows than the same buckets of another side."""
+        found: list[int] = np.flatnonzero((self.counts != other.counts) | (self._sums != other._sums)).tolist()
+        return found
+
+
+class Differences(NamedTuple):
+    """Count rows that are on one side only, and keys with other items; ``keys`` of each kind are hashes, each once.
+
+    Of a key that a side has several times, as many rows are matched as both sides have alike.
+    """
+
+    missing: int
+    extra: int
+    different: int
+    missing_keys: Words
+    extra_keys: Words
+    different_keys: Words
+
+
+def differences(source: Rows, target: Rows) -> Differences:
+    """Return how the rows of some buckets differ."""
+    both = Rows.joined([source, target])
+    sides = np.repeat(np.array([1, -1], np.int64), [len(source.keys), len(target.keys)])
+    order = np.lexsort((both.items, both.keys))
+    rows, sides = both.taken(order), sides[order]
+    # Rows that both sides have alike cancel out.
+    starts = _starts((rows.keys[1:] != rows.keys[:-1]) | (rows.items[1:] != rows.items[:-1]), len(sides))
+    surplus = np.add.reduceat(sides, starts) if len(starts) else sides
+    keys = rows.keys[starts]
+    starts = _starts(keys[1:] != keys[:-1], len(keys))
+    left = np.add.reduceat(np.maximum(surplus, 0), starts) if len(starts) else surplus
+    right = np.add.reduceat(np.maximum(-surplus, 0), starts) if len(starts) else surplus
+    keys, changed = keys[starts], np.minimum(left, right)
+    return Differences(
+        int((left - changed).sum()),
+        int((right - changed).sum()),
+        int(changed.sum()),
+        keys[left > changed],
+        keys[right > changed],
+        keys[changed > 0],
+    )
+
+
+def repeated(keys: Words) -> int:
+    """Return how many rows have a key that an earlier one has; the keys are sorted in place."""
+    keys.sort()
+    return int((keys[1:] == keys[:-1]).sum())
+
+
+def _starts(changes: np.ndarray[Any, np.dtype[np.bool_]], count: int) -> Counts:
+    """Return where each run of equal entries starts, given where an entry differs from the one before."""
+    return np.flatnonzero(np.concatenate([[True], changes])) if count else np.zeros(0, np.int64)

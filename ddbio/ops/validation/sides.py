@@ -1,0 +1,299 @@
+"""Open the sides of a validation: a table, an export, files, or data in memory, each read as record batches."""
+
+from __future__ import annotations
+
+import os
+from contextlib import closing
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Literal, Protocol
+
+import pyarrow as pa
+
+from ddbio.budget import LocalBudget
+from ddbio.core.arrow_input import checked_batches, record_batch_reader
+from ddbio.core.exports.manifest import SUMMARY
+from ddbio.core.rescue import MisfitLog
+from ddbio.core.scan_plan import budget_of
+from ddbio.core.schema.arrow import declare_types
+from ddbio.core.schema.item_schema import arrow_schema_of
+from ddbio.core.staged import StoredObject
+from ddbio.core.validation import SideOutline
+from ddbio.errors import DdbioError, NotFoundError, OptionError
+from ddbio.files.meta import META, is_manifest, parse_state
+from ddbio.files.paths import folder_columns, with_columns
+from ddbio.files.row_files import RowFiles
+from ddbio.ops.data_files import is_data
+from ddbio.ops.exports.source import open_export
+from ddbio.ops.exports.tasks import ExportStream, export_columns, export_tasks
+from ddbio.ops.job.storage import open_store
+from ddbio.ops.layout import open_dataset
+from ddbio.ops.scans.plan import describe_scan, plan_of, scan_tasks
+from ddbio.ops.scans.stream import SegmentStream
+from ddbio.options import ExportReadOptions, ScanOptions, connection_of
+
+if TYPE_CHECKING:
+    from collections.abc import Generator, Iterator, Mapping
+
+    from ddbio.core.scan_plan import ScanPlan
+    from ddbio.core.snapshot import LiveFile
+    from ddbio.files.object_store import ObjectStore
+    from ddbio.options import ConnectionOptions, ValidateOptions
+
+Nulls = Literal["keep", "merge"]
+
+
+@dataclass(frozen=True)
+class Reading:
+    """Say how both sides are read, so that what is equal looks equal.
+
+    Attributes
+    ----------
+    schema
+        Types of columns by name; None where the side's own are taken.
+    keys
+        Key attributes and their types, by which text formats are read.
+    nulls
+        Whether NULL and missing are told apart.
+    """
+
+    schema: pa.Schema | None
+    keys: Mapping[str, str]
+    nulls: Nulls
+
+
+class Side(Protocol):
+    """Read one side, as often as is asked."""
+
+    name: str
+    keys: dict[str, str]
+    """Its key attributes and their types, as far as it knows them."""
+    has_unique_keys: bool
+    schema: pa.Schema | None
+    """The types of its columns as they are known before it is read."""
+    nulls: Nulls | None
+    """How its rows tell NULL from missing; None if it does as it is asked."""
+    rcu_consumed: float
+    misfits: MisfitLog
+
+    def outline(self, reading: Reading) -> SideOutline:
+        """Return what is known before reading."""
+        ...
+
+    def batches(self, reading: Reading) -> Generator[pa.RecordBatch, None, None]:
+        """Yield all rows."""
+        ...
+
+
+def open_side(given: Any, options: ValidateOptions, connection: ConnectionOptions) -> Side:
+    """Return a side.
+
+    Raises
+    ------
+    NotFoundError
+        If there is no such table, folder or file.
+    OptionError
+        If a name may be that of a table, and is that of a folder here; or if an export holds changes.
+    SchemaError
+        If the data holds no columns.
+    """
+    if not isinstance(given, (str, os.PathLike)):
+        return DataSide(given)
+    name = os.fspath(given)
+    if not isinstance(given, os.PathLike) and not is_data(name):
+        return TableSide(name, options, connection)
+    if any(each.path == f"{SUMMARY}.json" for each in open_store(name, connection).list(SUMMARY)):
+        return ExportSide(name, options, connection)
+    return FilesSide(name, connection)
+
+
+class TableSide:
+    """Scan a table; its plan is made, and its sample taken, once."""
+
+    has_unique_keys = True
+    schema: pa.Schema | None = None
+    nulls: Nulls | None = None
+
+    def __init__(self, name: str, options: ValidateOptions, connection: ConnectionOptions) -> None:
+        self.name = name
+        self._options = ScanOptions(
+            **connection_of(connection),
+            table=name,
+            consistent=options.consistent,
+            segments=options.segments,
+            lanes=options.lanes,
+            rcu_per_second=options.rcu_per_second,
+            read_ratio=options.read_ratio,
+            sample_items=options.sample_items,
+        )
+        self._table = describe_scan(self._options)
+        self.keys = dict(self._table.key_types)
+        self.rcu_consumed = 0.0
+        self.misfits = MisfitLog()
+        self._planned: tuple[ScanOptions, ScanPlan] | None = None
+
+    def outline(self, reading: Reading) -> SideOutline:
+        """Return what the service and the sample say."""
+        _, plan = self._plan(reading)
+        return SideOutline(
+            self.name, "table", plan.item_count, plan.size_bytes, plan.estimated_units, plan.rcu_per_second
+        )
+
+    def sampled_schema(self) -> pa.Schema:
+        """Return the schema of a sample."""
+        return self._plan(Reading(None, self.keys, "keep"))[1].schema
+
+    def batches(self, reading: Reading) -> Generator[pa.RecordBatch, None, None]:
+        """Yield the table's rows."""
+        options, plan = self._plan(reading)
+        budget = LocalBudget(budget_of(self._table, options), job=f"validation of {self.name}")
+        (task,) = scan_tasks(plan, replace(options, nulls=reading.nulls), self._table)
+        stream = SegmentStream(task, budget)
+        try:
+            with closing(iter(stream)) as batches:
+                yield from batches
+        finally:
+            budget.close()
+            self.rcu_consumed += budget.usage().consumed_units
+            self.misfits = stream.counts.misfits
+
+    def _plan(self, reading: Reading) -> tuple[ScanOptions, ScanPlan]:
+        if self._planned is None:
+            options = replace(self._options, schema=reading.schema)
+            budget = LocalBudget(budget_of(self._table, options))
+            self._planned = options, plan_of(options, budget, self._table)
+            self.rcu_consumed += budget.usage().consumed_units
+            budget.close()
+        return self._planned
+
+
+class ExportSide:
+    """Read a native full export, verified against its manifests."""
+
+    has_unique_keys = True
+    schema: pa.Schema | None = None
+    nulls: Nulls | None = None
+    rcu_consumed = 0.0
+
+    def __init__(self, name: str, options: ValidateOptions, connection: ConnectionOptions) -> None:
+        self.name = name
+        self._options = ExportReadOptions(**connection_of(connection), source=name, sample_items=options.sample_items)
+        self._export = open_export(name, connection)
+        if self._export.summary.kind != "full":
+            raise OptionError(f"{name} is an incremental export, whose changes are no rows: give a full export")
+        self.keys: dict[str, str] = {}
+        self.misfits = MisfitLog()
+
+    def outline(self, reading: Reading) -> SideOutline:
+        """Return what the manifests say."""
+        del reading
+        return SideOutline(
+            self.name, "export", sum(file.items for file in self._export.files), sum(self._export.sizes().values())
+        )
+
+    def batches(self, reading: Reading) -> Generator[pa.RecordBatch, None, None]:
+        """Yield the export's rows; a file is verified when its last row has been yielded."""
+        options = replace(self._options, schema=reading.schema, nulls=reading.nulls)
+        columns = export_columns(self._export, options)
+        for task in export_tasks(self._export, columns, options, 1):
+            stream = ExportStream(task)
+            yield from stream
+            self.misfits = stream.counts.misfits
+
+
+class FilesSide:
+    """Read the live files of a folder, or one file."""
+
+    has_unique_keys = False
+    rcu_consumed = 0.0
+
+    def __init__(self, name: str, connection: ConnectionOptions) -> None:
+        self.name = name
+        self._store, self._files = open_dataset(name, connection)
+        if not self._files:
+            raise NotFoundError(f"{name} holds no file of rows")
+        origin = _origin(self._store)
+        self.keys = origin.keys
+        self.schema = origin.schema
+        self.nulls: Nulls | None = origin.nulls
+        self.misfits = MisfitLog()
+
+    def outline(self, reading: Reading) -> SideOutline:
+        """Return what the snapshot, the manifests or the listing say."""
+        del reading
+        counts = [file.rows for file in self._files]
+        known = sum(count for count in counts if count is not None)
+        rows = None if None in counts else known
+        return SideOutline(self.name, "files", rows, sum(file.size_bytes for file in self._files))
+
+    def batches(self, reading: Reading) -> Generator[pa.RecordBatch, None, None]:
+        """Yield the rows of all files, with the columns of their folders."""
+        reader = RowFiles(self._store, reading.keys)
+        columns = folder_columns((file.path for file in self._files), reading.keys)
+        declared = self.schema or reading.schema or ()
+        for file in self._files:
+            for batch in _read(reader, file):
+                yield declare_types(with_columns(batch, columns[file.path]), declared)
+
+
+class DataSide:
+    """Read Arrow data, or a data frame that offers itself as Arrow."""
+
+    has_unique_keys = False
+    nulls: Nulls | None = "merge"
+    rcu_consumed = 0.0
+
+    def __init__(self, data: Any) -> None:
+        self.name = f"a {type(data).__name__}"
+        self._data = data
+        self._reads = 0
+        self.keys: dict[str, str] = {}
+        self.schema: pa.Schema | None = None
+        self.misfits = MisfitLog()
+
+    def outline(self, reading: Reading) -> SideOutline:
+        """Return what the data says of itself."""
+        del reading
+        rows = getattr(self._data, "num_rows", None)
+        return SideOutline(self.name, "data", rows if isinstance(rows, int) else None, None)
+
+    def batches(self, reading: Reading) -> Generator[pa.RecordBatch, None, None]:
+        """Yield the rows.
+
+        Raises
+        ------
+        OptionError
+            If the data is a stream that was read already.
+        """
+        self._reads += 1
+        if self._reads > 1 and isinstance(self._data, pa.RecordBatchReader):
+            raise OptionError(
+                "a stream can be read once, and examples take a second reading: give a table, or examples=0"
+            )
+        for batch in checked_batches(record_batch_reader(self._data)):
+            yield declare_types(batch, reading.schema or ())
+
+
+@dataclass(frozen=True)
+class _Origin:
+    keys: dict[str, str] = field(default_factory=dict)
+    schema: pa.Schema | None = None
+    nulls: Nulls = "merge"
+
+
+def _origin(store: ObjectStore) -> _Origin:
+    """Return what a manifest says of where rows came from; the first that tells a key."""
+    for entry in sorted(store.list(META), key=lambda each: each.path):
+        if is_manifest(entry.path):
+            try:
+                manifest = parse_state(store.read(entry.path), entry.path)
+                source = manifest["source"]
+                return _Origin(dict(source["key"]), arrow_schema_of(manifest["schema"]), source.get("nulls", "merge"))
+            except (DdbioError, KeyError, TypeError, ValueError):
+                continue
+    return _Origin()
+
+
+def _read(reader: RowFiles, file: LiveFile) -> Iterator[pa.RecordBatch]:
+    entry = StoredObject(file.path, file.size_bytes)
+    for part in range(len(reader.parts(entry).sizes_bytes)):
+        yield from reader.read(entry, part)

@@ -1,0 +1,291 @@
+"""Validate that two sides hold the same items, and evaluate quality rules in the same pass.
+
+Each side is read once. Of each row two words are held, in memory or in a temporary file: the hash of its key, and one
+of its item. Where both sides differ, the keys are known by their hashes; a second reading finds the items of a few.
+"""
+
+from __future__ import annotations
+
+from contextlib import ExitStack, closing
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, get_args
+
+import numpy as np
+import pyarrow as pa
+
+from ddbio.charts.page import write_page
+from ddbio.charts.validation import validation_page
+from ddbio.core.digest_columns import ColumnDigest
+from ddbio.core.item_key import key_hashes
+from ddbio.core.key_hashes import BUCKETS, BucketSums, differences, repeated, rows_of
+from ddbio.core.quality import RuleChecker, RuleResult, row_items
+from ddbio.core.rescue import MisfitLog
+from ddbio.core.schema.item_schema import arrow_schema_of
+from ddbio.core.validation import Example, Kind, ValidationReport, plan_validation
+from ddbio.errors import OptionError
+from ddbio.ops.job.report import Clock
+from ddbio.ops.validation.columns import ColumnsSeen, differing_columns
+from ddbio.ops.validation.row_store import RowStore
+from ddbio.ops.validation.sides import Reading, TableSide, open_side
+from ddbio.options.quality import QualityRules, read_rules
+
+if TYPE_CHECKING:
+    from ddbio.core.key_hashes import Differences, Words
+    from ddbio.core.validation import ValidatePlan
+    from ddbio.ops.validation.sides import Side
+    from ddbio.options import ValidateOptions
+
+_WORD = 1 << 64
+
+
+@dataclass(frozen=True)
+class _Job:
+    """Hold the opened sides, and how they are read."""
+
+    options: ValidateOptions
+    source: Side
+    target: Side | None
+    reading: Reading
+    rules: QualityRules | None
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        return tuple(self.reading.keys)
+
+    @property
+    def sides(self) -> tuple[Side, ...]:
+        return (self.source,) if self.target is None else (self.source, self.target)
+
+    @property
+    def checked(self) -> Side:
+        """Return the side that the rules are about."""
+        return self.source if self.target is None else self.target
+
+
+def plan_validate(options: ValidateOptions, source: Any = None, target: Any = None) -> ValidatePlan:
+    """Return what a validation would read, and by which key.
+
+    Raises
+    ------
+    DdbioError
+        As :func:`validate` says.
+    """
+    job = _open(options, source, target)
+    return plan_validation(
+        (job.source.outline(job.reading), None if job.target is None else job.target.outline(job.reading)),
+        job.keys,
+        job.reading.nulls,
+        options.sample,
+        0 if job.rules is None else job.rules.count,
+        examples=options.examples > 0 and job.target is not None,
+    )
+
+
+def validate(options: ValidateOptions, source: Any = None, target: Any = None) -> ValidationReport:
+    """Return how two sides compare, and which rules hold.
+
+    Parameters
+    ----------
+    source, target
+        What is read in place of what the options name: Arrow data, or a data frame.
+
+    Raises
+    ------
+    NotFoundError
+        If there is no such table, folder or file.
+    OptionError
+        If nothing says the key, or the file of rules is wrong.
+    SchemaError
+        If a row lacks its key, or a column has a type that DynamoDB has no exact form for.
+    DecodeError
+        If a file is damaged.
+    TargetError
+        If the page cannot be written.
+    """
+    clock = Clock()
+    job = _open(options, source, target)
+    with ExitStack() as stack:
+        readings = [_Pass(job, side, stack) for side in job.sides]
+        for each in readings:
+            each.read()
+        found = _Found() if job.target is None else _compare(*readings, most=options.examples)
+        repeats = [each.repeated() for each in readings]
+        wanted = {hash_ for kind in get_args(Kind) for hash_ in found.keys[kind]}
+        items = [_items_by_key(job, side, wanted) if wanted else {} for side in job.sides]
+        rules = readings[-1].rule_results()
+    first, last = readings[0], readings[-1]
+    has_target = job.target is not None
+    misfits = MisfitLog()
+    for side in job.sides:
+        misfits.merge(side.misfits)
+    report = ValidationReport(
+        source=job.source.name,
+        target=None if job.target is None else job.target.name,
+        equal=not any(found.counts.values()) if has_target else None,
+        source_rows=first.columns.digest.count,
+        target_rows=last.columns.digest.count if has_target else None,
+        **found.counts,
+        examples=tuple(_examples(found, items, job.keys)) if has_target else (),
+        key=job.keys,
+        source_digest=first.columns.digest.hexdigest(),
+        target_digest=last.columns.digest.hexdigest() if has_target else None,
+        source_repeated=repeats[0],
+        target_repeated=repeats[-1] if has_target else 0,
+        columns=differing_columns(first.seen, last.seen) if has_target else (),
+        misfits=tuple(misfits.misfits()),
+        nulls=job.reading.nulls,
+        sample=options.sample,
+        rules=tuple(rules),
+        rules_passed=None if job.rules is None else all(each.passed for each in rules),
+        rcu_consumed=sum(side.rcu_consumed for side in job.sides),
+        seconds=round(clock.seconds(), 3),
+        cpu_seconds=round(clock.cpu_seconds(), 3),
+    )
+    if options.html is not None:
+        write_page(validation_page(report), options.html, None)
+    return report
+
+
+def _open(options: ValidateOptions, source: Any, target: Any) -> _Job:
+    rules = None if options.rules is None else read_rules(options.rules)
+    first = open_side(options.source if source is None else source, options, options)
+    given = options.target if target is None else target
+    second = None if given is None else open_side(given, options, options.target_connection)
+    sides = [side for side in (first, second) if side is not None]
+    known = {name: tag for side in reversed(sides) for name, tag in side.keys.items()}
+    names = options.key or next((tuple(side.keys) for side in sides if side.keys), ())
+    if not names:
+        raise OptionError("nothing says by which key rows are told apart: give key, the names of the key attributes")
+    schema = None if options.schema is None else arrow_schema_of(options.schema)
+    if schema is None:
+        schema = next((side.schema for side in sides if side.schema is not None), None)
+    if schema is None:
+        schema = next((side.sampled_schema() for side in sides if isinstance(side, TableSide)), None)
+    nulls = options.nulls
+    if nulls == "auto":
+        nulls = "merge" if any(side.nulls == "merge" for side in sides) else "keep"
+    reading = Reading(schema, {name: known.get(name, "S") for name in names}, nulls)
+    return _Job(options, first, second, reading, rules)
+
+
+class _Pass:
+    """Read a side once: count, hash, and evaluate the rules that are about it."""
+
+    def __init__(self, job: _Job, side: Side, stack: ExitStack) -> None:
+        self._job, self._side = job, side
+        self.columns = ColumnDigest()
+        self.sums = BucketSums()
+        self.store = stack.enter_context(RowStore())
+        self.seen = ColumnsSeen()
+        rules = job.rules if side is job.checked else None
+        self._rules = rules
+        self._checker = None if rules is None else RuleChecker(rules, job.keys, job.options.examples)
+        self._unique = [
+            (names, BucketSums(), stack.enter_context(RowStore()))
+            for names in (() if rules is None else rules.unique_columns)
+        ]
+
+    def read(self) -> None:
+        limit = int(self._job.options.sample * _WORD)
+        keys = self._job.keys
+        with closing(self._side.batches(self._job.reading)) as batches:
+            for batch in batches:
+                hashes = key_hashes(batch, keys)
+                if limit < _WORD:
+                    chosen = hashes < np.uint64(limit)
+                    batch, hashes = batch.filter(pa.array(chosen)), hashes[chosen]  # noqa: PLW2901 - the rest is not looked at
+                if batch.num_rows:
+                    self._add(batch, hashes)
+
+    def _add(self, batch: pa.RecordBatch, hashes: Words) -> None:
+        rows = rows_of(hashes, self.columns.add_rows(batch))
+        self.sums.add(rows)
+        self.store.add(rows)
+        self.seen.add(batch)
+        if self._checker is not None:
+            self._checker.add_batch(batch)
+        for names, sums, store in self._unique:
+            present = _present(batch, names)
+            found = key_hashes(present, names)
+            ones = rows_of(found, np.zeros((len(found), 2), np.uint64))
+            sums.add(ones)
+            store.add(ones)
+
+    def repeated(self) -> int:
+        """Return how many rows have the key of another; reading tells that of a table's rows already."""
+        return 0 if self._side.has_unique_keys else _repeated(self.sums, self.store)
+
+    def rule_results(self) -> list[RuleResult]:
+        if self._rules is None or self._checker is None:
+            return []
+        results = self._checker.results()
+        for names, sums, store in self._unique:
+            count = _repeated(sums, store)
+            results.append(RuleResult("unique", ", ".join(names), not count, count))
+        if self._rules.row_count is not None:
+            least, most = self._rules.row_count.min, self._rules.row_count.max
+            rows = self.columns.digest.count
+            broken = (least is not None and rows < least) or (most is not None and rows > most)
+            shown = ", ".join(f"{name} {bound}" for name, bound in (("min", least), ("max", most)) if bound is not None)
+            results.append(RuleResult(f"row_count: {shown}", None, not broken, int(broken)))
+        return results
+
+
+def _present(batch: pa.RecordBatch, names: tuple[str, ...]) -> pa.RecordBatch:
+    present = np.ones(batch.num_rows, np.bool_)
+    for name in names:
+        present &= batch.column(name).is_valid().to_numpy(zero_copy_only=False)
+    return batch if present.all() else batch.filter(pa.array(present))
+
+
+def _repeated(sums: BucketSums, store: RowStore) -> int:
+    groups = store.groups(range(BUCKETS), sums.counts)
+    return sum(repeated(store.rows(group).keys.copy()) for group in groups)
+
+
+@dataclass
+class _Found:
+    """Count what differs, and hold the hashes of the keys of some of it."""
+
+    counts: dict[str, int] = field(default_factory=lambda: dict.fromkeys(get_args(Kind), 0))
+    keys: dict[str, list[int]] = field(default_factory=lambda: {kind: [] for kind in get_args(Kind)})
+
+    def add(self, given: Differences, most: int) -> None:
+        for kind in get_args(Kind):
+            self.counts[kind] += getattr(given, kind)
+            keys = getattr(given, f"{kind}_keys")
+            self.keys[kind] += keys[: max(0, most - len(self.keys[kind]))].tolist()
+
+
+def _compare(source: _Pass, target: _Pass, *, most: int) -> _Found:
+    """Return what differs, looking only at the buckets whose counts or sums do."""
+    found = _Found()
+    differing = source.sums.differing(target.sums)
+    for group in source.store.groups(differing, source.sums.counts + target.sums.counts):
+        found.add(differences(source.store.rows(group), target.store.rows(group)), most)
+    return found
+
+
+def _items_by_key(job: _Job, side: Side, wanted: set[int]) -> dict[int, dict[str, Any]]:
+    """Read a side again until every wanted key was found, and return the first item of each."""
+    hashes = np.array(sorted(wanted), np.uint64)
+    items: dict[int, dict[str, Any]] = {}
+    with closing(side.batches(job.reading)) as batches:
+        for batch in batches:
+            keys = key_hashes(batch, job.keys)
+            rows = np.flatnonzero(np.isin(keys, hashes))
+            for key, item in zip(keys[rows].tolist(), row_items(batch, rows), strict=True):
+                items.setdefault(key, item)
+            if len(items) == len(wanted):
+                break
+    return items
+
+
+def _examples(found: _Found, items: list[dict[int, dict[str, Any]]], keys: tuple[str, ...]) -> list[Example]:
+    examples = []
+    for kind in get_args(Kind):
+        for hash_ in found.keys[kind]:
+            source, target = (each.get(hash_) for each in items)
+            shown = source or target or {}
+            examples.append(Example(kind, {name: shown[name] for name in keys if name in shown}, source, target))
+    return examples

@@ -1,0 +1,204 @@
+"""``validate``: any two of table, export, files and data in memory; what differs is counted, named and shown."""
+
+import json
+from decimal import Decimal
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from click.testing import CliRunner
+
+import ddbio
+from ddbio.cli.main import cli
+from ddbio.testing import FakeDynamoDB
+
+N_ITEMS = 3_000
+
+
+def item(number):
+    """Return an item; some have NULL, some an attribute of another type."""
+    made = {
+        "pk": {"S": f"k{number % 100}"},
+        "sk": {"N": str(number)},
+        "total": {"N": f"{number}.25"},
+        "tags": {"SS": ["a", str(number)]},
+        "deep": {"M": {"x": {"L": [{"N": "1.50"}, {"NULL": True}]}}},
+    }
+    if number % 7 == 0:
+        made["gone"] = {"NULL": True}
+    if number % 11 == 0:
+        made["total"] = {"S": "n/a"}
+    return made
+
+
+def lines(items):
+    """Return items as export lines."""
+    return b"".join(json.dumps({"Item": each}).encode() + b"\n" for each in items)
+
+
+@pytest.fixture(scope="module")
+def server():
+    """Serve a table, and one that differs from it by one changed, one missing and one new item."""
+    with FakeDynamoDB() as fake:
+        items = [item(number) for number in range(N_ITEMS)]
+        fake.load("orders", lines(items), "pk:S,sk:N")
+        items[1234]["total"] = {"N": "0.1"}
+        fake.load("copied", lines([*items[1:], item(N_ITEMS)]), "pk:S,sk:N")
+        yield fake
+
+
+@pytest.fixture(scope="module")
+def at(server):
+    """Return the options that say where the tables are served."""
+    return {"endpoint_url": server.endpoint_url}
+
+
+@pytest.fixture(scope="module")
+def folders(at, tmp_path_factory):
+    """Scan the table to Parquet, to Parquet that keeps NULL, and to an export."""
+    root = tmp_path_factory.mktemp("sides")
+    ddbio.scan_to_files("orders", root / "merged", engine="local", **at)
+    ddbio.scan_to_files("orders", root / "kept", engine="local", nulls="keep", **at)
+    ddbio.scan_to_files("orders", root / "exported", engine="local", format="dynamodb-export", **at)
+    export = next(path.parent for path in (root / "exported").rglob("manifest-summary.json"))
+    return {"merged": root / "merged", "kept": root / "kept", "export": export}
+
+
+@pytest.mark.parametrize(("kind", "nulls"), [("merged", "merge"), ("kept", "keep"), ("export", "keep")])
+def test_a_table_equals_what_was_scanned_of_it(at, folders, kind, nulls):
+    """Files are told from the table by their items alone, and their manifest says whether they keep NULL."""
+    report = ddbio.validate("orders", folders[kind], **at)
+    assert report.equal
+    assert report.passed
+    assert (report.source_rows, report.target_rows, report.nulls) == (N_ITEMS, N_ITEMS, nulls)
+    assert report.source_digest == report.target_digest
+    assert (report.missing, report.extra, report.different, report.examples) == (0, 0, 0, ())
+    assert report.key == ("pk", "sk")
+
+
+def test_files_equal_an_export_and_data_in_memory(at, folders):
+    """Two sides need no table if one says its key."""
+    assert ddbio.validate(folders["export"], folders["kept"], nulls="keep").equal
+    table = ddbio.read_table("orders", **at)
+    assert ddbio.validate(table, folders["merged"]).equal
+    assert ddbio.validate(table.to_batches()[0], table, key="pk,sk").equal is (
+        table.num_rows == len(table.to_batches()[0])
+    )
+    with pytest.raises(ddbio.OptionError, match="give key"):
+        ddbio.validate(table, table)
+
+
+def test_two_tables_differ_by_named_keys(at):
+    """One changed, one missing and one new item are counted, and shown with both sides."""
+    report = ddbio.validate("orders", "copied", **at)
+    assert not report.equal
+    assert (report.missing, report.extra, report.different) == (1, 1, 1)
+    shown = {each.kind: each for each in report.examples}
+    assert shown["different"].key == {"pk": {"S": "k34"}, "sk": {"N": "1234"}}
+    assert shown["different"].source["total"] == {"N": "1234.25"}
+    assert shown["different"].target["total"] == {"N": "0.1"}
+    assert (shown["missing"].key["sk"], shown["missing"].target) == ({"N": "0"}, None)
+    assert (shown["extra"].key["sk"], shown["extra"].source) == ({"N": str(N_ITEMS)}, None)
+    assert shown["missing"].source["gone"] == {"NULL": True}
+    once = ddbio.validate("orders", "copied", examples=0, **at)
+    assert (once.missing, once.examples) == (1, ())
+    assert once.rcu_consumed < 0.7 * report.rcu_consumed
+
+
+def test_null_and_missing_differ_only_if_they_are_kept(at):
+    """A side that lost its NULLs equals the table unless NULL is to be kept."""
+    table = ddbio.read_table("orders", **at)
+    assert ddbio.validate("orders", table, **at).equal
+    assert ddbio.validate("orders", table, nulls="keep", **at).different == len(range(0, N_ITEMS, 7))
+
+
+def test_columns_that_differ_are_told(at, folders, tmp_path):
+    """An attribute that only one side has, and one of another type, are in the report; so are repeated keys."""
+    table = pq.read_table(next(folders["merged"].glob("*.parquet")))
+    place = table.schema.get_field_index("sk")
+    texts = pa.array([str(value) for value in table["sk"].to_pylist()])
+    changed = table.set_column(place, "sk", texts).append_column("more", pa.array([None, *["x"] * (len(table) - 1)]))
+    report = ddbio.validate(table, changed, key="pk,sk")
+    assert {each.name: (each.source[:1] if each.source else None, each.target) for each in report.columns} == {
+        "more": (None, "S (string)"),
+        "sk": ("N", "S (string)"),
+    }
+    assert (report.missing, report.extra) == (len(table), len(table))
+    again = ddbio.validate(table, pa.concat_tables([table, table.slice(0, 3)]), key="pk,sk")
+    assert (again.target_repeated, again.extra, again.different) == (3, 3, 0)
+
+
+def test_a_sample_takes_the_same_keys_of_both_sides(at, folders):
+    """A share of the keys is compared, the same of both sides."""
+    report = ddbio.validate("orders", folders["merged"], sample=0.2, **at)
+    assert report.equal
+    assert 0.1 < report.source_rows / N_ITEMS < 0.3
+
+
+def test_the_plan_states_both_readings(at, folders, tmp_path):
+    """The plan has each side's size and the units of one reading, and of two if examples are wanted."""
+    plan = ddbio.plan_validate("orders", folders["merged"], rcu_per_second=50, **at)
+    assert (plan.source.kind, plan.target.kind, plan.target.rows) == ("table", "files", N_ITEMS)
+    assert plan.source.rcu_per_second == 50
+    assert plan.most_units == 2 * plan.estimated_units > 0
+    assert plan.estimated_seconds == pytest.approx(plan.estimated_units / 50)
+    assert ddbio.plan_validate("orders", "copied", examples=0, **at).most_units == pytest.approx(
+        2 * plan.estimated_units, 0.1
+    )
+
+
+def test_rules_are_evaluated_in_the_same_pass(at, folders, tmp_path):
+    """Rules of columns, keys and rows are counted with examples; with a target they are about the target."""
+    rules = tmp_path / "rules.yaml"
+    rules.write_text(
+        "columns:\n  pk: {regex: 'k[0-9]+', unique: true}\n  total: {range: {min: 1, max: 1e6}}\nunique: [pk, sk]\n"
+        "row_count: {min: 1, max: 100}\n"
+    )
+    report = ddbio.validate("orders", rules=str(rules), examples=1, **at)
+    assert (report.equal, report.target, report.rules_passed, report.passed) == (None, None, False, False)
+    found = {(each.column, each.rule.partition(":")[0]): each for each in report.rules}
+    assert found["pk", "regex"].passed
+    assert found["pk", "unique"].failures == N_ITEMS - 100
+    assert found["pk, sk", "unique"].passed
+    assert found[None, "row_count"].failures == 1
+    # Values of another type are out of range too.
+    out_of_range = found["total", "range"]
+    assert out_of_range.failures == 1 + len(range(11, N_ITEMS, 11))
+    assert len(out_of_range.examples) == 1
+    assert set(out_of_range.examples[0]["key"]) == {"pk", "sk"}
+    both = ddbio.validate("copied", folders["merged"], rules=str(rules), **at)
+    assert (both.equal, len(both.rules)) == (False, 5)
+
+
+def test_command_prints_keys_and_exits_by_the_result(server, folders, tmp_path):
+    """Exit code 0 means equal, 1 not, 2 wrong usage; the JSON has the keys that scripts rely on; a page is written."""
+    flags, page = ["--endpoint-url", server.endpoint_url], tmp_path / "page.html"
+    equal = CliRunner().invoke(cli, ["validate", "orders", str(folders["merged"]), "--json", *flags])
+    assert (equal.exit_code, json.loads(equal.stdout)["equal"]) == (0, True)
+    differ = CliRunner().invoke(cli, ["validate", "orders", "copied", "--json", "--html", str(page), *flags])
+    found = json.loads(differ.stdout)
+    assert differ.exit_code == 1
+    assert {name: found[name] for name in ("equal", "source_rows", "target_rows", "missing", "extra", "different")} == {
+        "equal": False, "source_rows": N_ITEMS, "target_rows": N_ITEMS, "missing": 1, "extra": 1, "different": 1,
+    }  # fmt: skip
+    assert all({"key", "source", "target"} <= set(each) for each in found["examples"])
+    assert "FAILED" in page.read_text("utf-8")
+    shown = CliRunner().invoke(cli, ["validate", "orders", "copied", *flags])
+    assert "1 missing, 1 extra, 1 different" in shown.stdout
+    for command in (["plan", "validate", "orders", "copied"], ["validate", "orders", "copied", "--dry-run"]):
+        plan = CliRunner().invoke(cli, [*command, "--json", *flags])
+        assert json.loads(plan.stdout)["key"] == ["pk", "sk"]
+    assert CliRunner().invoke(cli, ["validate", "orders", *flags]).exit_code == 2
+
+
+def test_one_changed_value_is_found_and_named():
+    """Of many rows, the one whose last digit differs is named, with both values."""
+    keys, values = [f"key-{number}" for number in range(200_000)], list(range(200_000))
+    source = pa.table({"pk": keys, "n": pa.array([Decimal(value) for value in values], pa.decimal128(38, 5))})
+    values[123_456] += 1
+    target = pa.table({"n": values, "pk": keys})
+    report = ddbio.validate(source, target, key="pk")
+    assert (report.missing, report.extra, report.different) == (0, 0, 1)
+    (example,) = report.examples
+    assert example.key == {"pk": {"S": "key-123456"}}
+    assert (example.source["n"], example.target["n"]) == ({"N": "123456"}, {"N": "123457"})
