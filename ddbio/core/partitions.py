@@ -114,9 +114,17 @@ class Partitioning:
         said = {column.attribute for column in self.columns if column.part is None}
         return pa.schema([field for field in schema if name_of_field(field) not in said])
 
-    def describe(self) -> list[dict[str, str | None]]:
-        """Return the columns as a manifest says them."""
-        return [{"name": each.name, "attribute": each.attribute, "part": each.part} for each in self.columns]
+    def describe(self) -> list[dict[str, Any]]:
+        """Return the columns as a manifest says them; ``in_files`` is whether the files have the attribute, too."""
+        return [
+            {
+                "name": each.name,
+                "attribute": each.attribute,
+                "part": each.part,
+                "in_files": self.keep_columns or each.part is not None,
+            }
+            for each in self.columns
+        ]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -5,6 +5,9 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
+
+from ddbio.core.schema.arrow import name_of_field
 from ddbio.core.schema.file import schema_from_json
 from ddbio.core.staged import job_of
 from ddbio.errors import NotFoundError, SchemaError, TargetError
@@ -13,8 +16,6 @@ from ddbio.files.meta import manifest_path, parse_state
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
-
-    import pyarrow as pa
 
     from ddbio.core.staged import StoredObject
     from ddbio.files.object_store import ObjectStore
@@ -36,7 +37,10 @@ def declared_schemas(store: ObjectStore, files: Iterable[StoredObject]) -> dict[
             if not state["schema"] or state.get("objects"):
                 continue
             written = [file["path"] for file in state["files"] if sizes.get(file["path"]) == file["bytes"]]
-            found |= dict.fromkeys(written, schema_from_json(state["schema"]))
+            said = {each["attribute"] for each in state.get("partition_by", ()) if not each.get("in_files", True)}
+            schema = schema_from_json(state["schema"])
+            held = pa.schema([field for field in schema if name_of_field(field) not in said])
+            found |= dict.fromkeys(written, held)
     return found
 
 

@@ -109,7 +109,7 @@ def _of_files(name: str, options: ConnectionOptions) -> Digest:
     whole, columns = Digest(), folder_columns(paths, {})
     schemas = declared_schemas(store, _entries(store, paths))
     for path in paths:
-        if is_json(path) and path not in schemas:
+        if is_json(path) and path not in schemas and not columns[path]:
             with named_errors(store, path):
                 whole.merge(_of_json_file(store, path))
         else:

@@ -204,7 +204,7 @@ class Staging:
         """
         return None if self.partition_by is None else partitioning_of(self.partition_by, schema)
 
-    def described_partitions(self, schema: pa.Schema) -> list[dict[str, str | None]]:
+    def described_partitions(self, schema: pa.Schema) -> list[dict[str, Any]]:
         """Return the columns of the folders as a manifest says them; none if rows are not partitioned."""
         partitioning = self.partitioning(schema)
         return [] if partitioning is None else partitioning.describe()

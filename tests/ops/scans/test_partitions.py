@@ -56,7 +56,7 @@ def test_files_lie_in_folders_that_report_and_manifest_name(trips, tmp_path):
     for file in manifest["files"]:
         assert file["partition"] == hive_partition(file["path"])
         assert file["statistics"]["pk"]["nulls"] == 0
-    assert manifest["partition_by"][1] == {"name": "year", "attribute": "at", "part": "year"}
+    assert manifest["partition_by"][1] == {"name": "year", "attribute": "at", "part": "year", "in_files": True}
     assert pq.read_schema(report.files[0].path).names == ["pk", "at", "_rescue"]
     table = ds.dataset(out, partitioning="hive").to_table()
     assert {row["pk"].partition("#")[0] for row in table.to_pylist() if row["tenant"] == "c/d"} == {"c/d"}
