@@ -22,12 +22,13 @@ if TYPE_CHECKING:
         read_export_to_files,
         write_import_files,
     )
-    from ddbio.api.folders import list_files
+    from ddbio.api.folders import compact, list_files, plan_compact, publish, rollback, vacuum
     from ddbio.api.inspection import layout, plan_validate, validate
     from ddbio.api.keywords import (
         BackupCreateKeywords,
         BulkReportKeywords,
         BulkStartKeywords,
+        CompactKeywords,
         ConnectionKeywords,
         CopyKeywords,
         CreateLikeKeywords,
@@ -43,9 +44,12 @@ if TYPE_CHECKING:
         ImportWaitKeywords,
         LayoutKeywords,
         LoadKeywords,
+        PublishKeywords,
         RestoreKeywords,
+        RollbackKeywords,
         ScanKeywords,
         ScanToFilesKeywords,
+        VacuumKeywords,
         ValidateKeywords,
         WaitKeywords,
         WriteKeywords,
@@ -112,7 +116,10 @@ if TYPE_CHECKING:
     from ddbio.ops.copy import CopyPlan, CopyReport
     from ddbio.ops.exports.fold import ExportFoldReport
     from ddbio.ops.exports.read import ExportReadPlan, ExportReadReport
+    from ddbio.ops.folders.compact import CompactPlan, CompactReport
     from ddbio.ops.folders.listing import FileList, ListedFile
+    from ddbio.ops.folders.publish import PublishReport
+    from ddbio.ops.folders.vacuum import VacuumReport
     from ddbio.ops.imports.bulk import BulkReport, BulkSummary
     from ddbio.ops.imports.files import ImportFilesReport
     from ddbio.ops.job.report import FileReport, MisfitReport, ScanReport, WarmReport, WriteReport
@@ -131,6 +138,9 @@ __all__ = [
     "BulkStartKeywords",
     "BulkSummary",
     "ChangeDecoder",
+    "CompactKeywords",
+    "CompactPlan",
+    "CompactReport",
     "ConnectionKeywords",
     "CopyKeywords",
     "CopyPlan",
@@ -176,10 +186,13 @@ __all__ = [
     "OptionError",
     "PartialWriteError",
     "Progress",
+    "PublishKeywords",
+    "PublishReport",
     "RecordBatchStream",
     "RestoreJob",
     "RestoreKeywords",
     "RestorePlan",
+    "RollbackKeywords",
     "ScanKeywords",
     "ScanPlan",
     "ScanReport",
@@ -189,6 +202,8 @@ __all__ = [
     "TableDescription",
     "TargetError",
     "ThrottledError",
+    "VacuumKeywords",
+    "VacuumReport",
     "ValidateKeywords",
     "ValidatePlan",
     "ValidationError",
@@ -202,6 +217,7 @@ __all__ = [
     "__version__",
     "cancel_bulk_put",
     "check_import_files",
+    "compact",
     "copy_table",
     "create_backup",
     "create_table",
@@ -225,6 +241,7 @@ __all__ = [
     "list_imports",
     "load_files",
     "plan_bulk_put",
+    "plan_compact",
     "plan_copy",
     "plan_export",
     "plan_import",
@@ -233,6 +250,7 @@ __all__ = [
     "plan_restore",
     "plan_scan",
     "plan_validate",
+    "publish",
     "read_bulk_report",
     "read_export",
     "read_export_batches",
@@ -240,12 +258,14 @@ __all__ = [
     "read_table",
     "register",
     "restore_table",
+    "rollback",
     "scan_batches",
     "scan_to_files",
     "start_bulk_put",
     "start_export",
     "start_import",
     "to_dynamodb_json",
+    "vacuum",
     "validate",
     "wait_bulk_put",
     "wait_export",
@@ -261,14 +281,14 @@ _NAMES = {
         "check_import_files export_windows fold_exports fold_exports_to_files plan_read_export read_export "
         "read_export_batches read_export_to_files write_import_files"
     ),
-    "ddbio.api.folders": "list_files",
+    "ddbio.api.folders": "compact list_files plan_compact publish rollback vacuum",
     "ddbio.api.inspection": "layout plan_validate validate",
     "ddbio.api.keywords": (
-        "BackupCreateKeywords BulkReportKeywords BulkStartKeywords ConnectionKeywords CopyKeywords CreateLikeKeywords "
-        "CreateTableKeywords ExportFoldKeywords ExportReadKeywords ExportStartKeywords ExportToFilesKeywords "
-        "ExportWindowsKeywords FilesListKeywords ImportFilesFromKeywords ImportStartKeywords ImportWaitKeywords "
-        "LayoutKeywords LoadKeywords RestoreKeywords ScanKeywords ScanToFilesKeywords ValidateKeywords WaitKeywords "
-        "WriteKeywords"
+        "BackupCreateKeywords BulkReportKeywords BulkStartKeywords CompactKeywords ConnectionKeywords CopyKeywords "
+        "CreateLikeKeywords CreateTableKeywords ExportFoldKeywords ExportReadKeywords ExportStartKeywords "
+        "ExportToFilesKeywords ExportWindowsKeywords FilesListKeywords ImportFilesFromKeywords ImportStartKeywords "
+        "ImportWaitKeywords LayoutKeywords LoadKeywords PublishKeywords RestoreKeywords RollbackKeywords "
+        "ScanKeywords ScanToFilesKeywords VacuumKeywords ValidateKeywords WaitKeywords WriteKeywords"
     ),
     "ddbio.api.progress": "Progress",
     "ddbio.api.reading": "digest infer_schema plan_scan read_table scan_batches scan_to_files",
@@ -302,7 +322,10 @@ _NAMES = {
     "ddbio.ops.copy": "CopyPlan CopyReport",
     "ddbio.ops.exports.fold": "ExportFoldReport",
     "ddbio.ops.exports.read": "ExportReadPlan ExportReadReport",
+    "ddbio.ops.folders.compact": "CompactPlan CompactReport",
     "ddbio.ops.folders.listing": "FileList ListedFile",
+    "ddbio.ops.folders.publish": "PublishReport",
+    "ddbio.ops.folders.vacuum": "VacuumReport",
     "ddbio.ops.imports.bulk": "BulkReport BulkSummary",
     "ddbio.ops.imports.files": "ImportFilesReport",
     "ddbio.ops.job.report": "FileReport MisfitReport ScanReport WarmReport WriteReport",

@@ -97,6 +97,35 @@ class ColumnKeywords(ConnectionKeywords, total=False):
     """Items to read, from several segments or files, to infer the schema."""
 
 
+class CompactKeywords(ConnectionKeywords, total=False):
+    """Keywords of :class:`ddbio.options.CompactOptions`."""
+
+    target_bytes: int | str
+    """Size at which a file is closed and the next one begun."""
+    small_than: int | str | None
+    """Rewrite only files smaller than this; default is three quarters of ``target_bytes``."""
+    partition: str | Sequence[str] | None
+    """Rewrite only the partitions with these values, each as ``column=value``."""
+    format: Literal["parquet", "orc"] | None
+    """Format of the new files, to which files of others are converted; default is that of the old ones."""
+    compression: Literal["zstd", "snappy", "gzip", "lz4", "none"] | None
+    """Codec of the new files, to which files of others are converted; default is that of the old ones."""
+    verify: Literal["digest", "rows"]
+    """``digest``: read the new files again before the commit and compare the digests; ``rows``: only count rows."""
+    keep_old: bool
+    """Leave the old files until a vacuum, for readers of older versions; whoever lists the folder then sees both."""
+    max_seconds: float | None
+    """Begin to rewrite no more files after this time, and publish what is done."""
+    shared_paths: bool
+    """All workers of the cluster see local paths as this machine does, for example through NFS."""
+    job_id: str | None
+    """Name of this run: if a job of this name is committed, it is reported and not run again. Default is a new one."""
+    engine: Literal["auto", "local", "spark"]
+    """Run on threads of this process (``local``) or on Spark; ``auto`` is Spark if a session is running."""
+    tasks: int | None
+    """Number of tasks; default is the engine's parallelism."""
+
+
 class ExportStartKeywords(ConnectionKeywords, total=False):
     """Keywords of :class:`ddbio.options.ExportStartOptions`."""
 
@@ -241,6 +270,24 @@ class LayoutKeywords(ConnectionKeywords, total=False):
     """File to write the charts to as a PNG, besides."""
 
 
+class PublishKeywords(ConnectionKeywords, total=False):
+    """Keywords of :class:`ddbio.options.PublishOptions`."""
+
+    expect_rows: int | None
+    """Publish only if the files hold so many rows."""
+    expect_digest: str | None
+    """Publish only if the rows have this digest, as ``ddbio digest`` prints it."""
+    job_id: str | None
+    """Name of this run: if a job of this name is committed, it is reported and not run again. Default is a new one."""
+
+
+class RollbackKeywords(ConnectionKeywords, total=False):
+    """Keywords of :class:`ddbio.options.RollbackOptions`."""
+
+    to_version: int | None
+    """Version whose files are live again; default is the one before the newest."""
+
+
 class SourceKeywords(ConnectionKeywords, total=False):
     """Keywords of :class:`ddbio.options.SourceOptions`."""
 
@@ -248,6 +295,13 @@ class SourceKeywords(ConnectionKeywords, total=False):
     """Read JSON as plain rows or as DynamoDB JSON; ``auto`` decides by the first value of each file."""
     hive_partitions: Literal["add", "ignore", "refuse"]
     """Folders called name=value: ``add`` them as columns, ``ignore`` them, or ``refuse`` to load."""
+
+
+class VacuumKeywords(ConnectionKeywords, total=False):
+    """Keywords of :class:`ddbio.options.VacuumOptions`."""
+
+    older_than: str
+    """Keep versions that were the newest within this time, and files younger than it: ``12h``, ``7d``, ``4w``."""
 
 
 class ValidateKeywords(ConnectionKeywords, total=False):

@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 # 10,000 parts of 5 MiB to 5 GiB: parts of 8 MiB reach 78 GiB a file.
 # https://docs.aws.amazon.com/AmazonS3/latest/userguide/qfacts.html
 PART_BYTES = 8 * 1024 * 1024
+# At most 5 GiB; smaller parts can be repeated sooner.
+COPY_BYTES = 1024**3
 # With the part that is being filled, a sink holds at most 32 MiB.
 PARTS_IN_FLIGHT = 3
 # Several tasks of one process share a client, each with parts in flight.
@@ -81,6 +83,39 @@ class S3Store:
         """Return a sink over a new multipart upload."""
         with self._translated("s3:PutObject", path):
             return MultipartSink(self._client, self._place(path), path)
+
+    def stage_copy(self, source: object, entry: StoredObject, path: str, rows: int) -> StagedFile | None:
+        """Stage a copy that S3 makes; None if the object is not on S3, or is empty.
+
+        Raises
+        ------
+        NotFoundError
+            If the object is gone or was replaced.
+
+        References
+        ----------
+        https://docs.aws.amazon.com/AmazonS3/latest/API/API_UploadPartCopy.html
+        """
+        if not isinstance(source, S3Store) or not entry.size_bytes:
+            return None
+        place, origin = self._place(path), source._place(entry.path)  # noqa: SLF001 - its own class
+        guard = {"CopySource": origin, **({"CopySourceIfMatch": entry.version} if entry.version else {})}
+        with self._translated("s3:PutObject", path):
+            upload_id = self._client.create_multipart_upload(**place)["UploadId"]
+            try:
+                parts = []
+                for number, start in enumerate(range(0, entry.size_bytes, COPY_BYTES), 1):
+                    part = {"PartNumber": number, "UploadId": upload_id, **guard}
+                    last = min(start + COPY_BYTES, entry.size_bytes) - 1
+                    part["CopySourceRange"] = f"bytes={start}-{last}"
+                    copied = self._client.upload_part_copy(**place, **part)["CopyPartResult"]
+                    parts.append({"PartNumber": number, "ETag": copied["ETag"]})
+            except BaseException as error:
+                abort_upload(self._client, place, upload_id)
+                if isinstance(error, ClientError) and error_code(error) in {"NoSuchKey", "PreconditionFailed"}:
+                    raise NotFoundError(f"{_uri(origin)} is gone or was replaced: run the job again") from error
+                raise
+        return StagedFile(path, entry.size_bytes, rows, {"upload_id": upload_id, "parts": parts})
 
     def complete(self, staged: StagedFile) -> None:
         """Complete the upload; succeed as well if an earlier call did.

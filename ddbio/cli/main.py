@@ -73,6 +73,7 @@ VERBS = Verbs(
     {
         "backup": ("tables:backup", "Make backups of tables, and new tables of backups or of a table's past."),
         "bulk": ("imports:bulk", "Let the service put files from S3 into a table that is there (new; experimental)."),
+        "compact": ("folders:compact", "Rewrite the small files of folder PATH as few large ones, in one commit."),
         "copy": (
             "writing:copy",
             "Copy every item of table SOURCE into table TARGET, also of another region or account.",
@@ -100,6 +101,10 @@ VERBS = Verbs(
             "Write the rows of SOURCE, a file, folder or glob of any format, here or on S3, into TABLE.",
         ),
         "plan": ("plan:plan", "Print what a verb would do and cost, and do none of it."),
+        "publish": (
+            "folders:publish",
+            "Make the live files of folder STAGING the next version of folder CURATED; --rollback takes it back.",
+        ),
         "read": ("reading:read", "Print the items of SOURCE, a table or an export, on stdout, one a line."),
         "scan": ("reading:scan", "Scan TABLE into Parquet files at DEST: s3://bucket/prefix or a local folder."),
         "schema": (
@@ -111,6 +116,7 @@ VERBS = Verbs(
             "inspection:validate",
             "Tell whether TARGET holds the same items as SOURCE, which keys differ, and which quality rules hold.",
         ),
+        "vacuum": ("folders:vacuum", "Delete old versions of folder PATH, and the files that only they name."),
         "warm": ("warm:warm", "Compile all loops ahead of their first use, or load stored ones."),
     }
 )

@@ -240,7 +240,7 @@ def _manifest(target: Target, job_id: str, staged: Sequence[StagedFile], info: C
         "partition_by": list(info.partition_by),
         "digest": info.digest,
         "rows": sum(each.rows for each in staged),
-        "files": [each.manifest_entry() for each in staged],
+        "files": [*(each.manifest_entry() for each in staged), *(each.to_dict() for each in info.restored)],
         "objects": [each.path for each in info.objects],
         "report": info.report,
     }

@@ -15,6 +15,7 @@ from ddbio.errors import DdbioError
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
+    from ddbio.core.snapshot import LiveFile
     from ddbio.core.staged import SmallObject, StagedFile
 
 
@@ -34,6 +35,8 @@ class CommitInfo:
         Digest of all rows, if one was taken.
     objects
         Small objects that the format needs beside the files, in the order in which they are written after the files.
+    restored
+        Files of older versions that are live again.
     report
         The job's report; running the job again under its id returns it.
     partition_by
@@ -45,6 +48,7 @@ class CommitInfo:
     schema: str
     digest: str | None = None
     objects: tuple[SmallObject, ...] = ()
+    restored: tuple[LiveFile, ...] = ()
     report: Mapping[str, Any] | None = None
     partition_by: Sequence[Mapping[str, Any]] = ()
 

@@ -121,7 +121,8 @@ def _without_newer(store: ObjectStore, intent: Intent, paths: Sequence[str]) -> 
     states = {each.path for each in store.list(META) if is_manifest(each.path) or is_intent(each.path)}
     others = {job_of_state(path) for path in states.difference(intent.replaced)} - {intent.job_id}
     spared = published_by(store, others)
-    return [path for path in paths if path not in spared]
+    # Names that tell their job are given once: what is replaced under one is not what somebody published since.
+    return [path for path in paths if owner_of(path) or path not in spared]
 
 
 def _roll_back(store: ObjectStore, intent: Intent) -> None:

@@ -102,10 +102,23 @@ class LocalStore:
     def create(self, path: str) -> LocalSink:
         """Return a sink in the staging folder of the job that the file's name carries."""
         # No pattern for data files matches a staged one.
-        staged_at = self._root / _STAGING / job_of(path) / f"{path}.staged"
+        staged_at = self._staging_of(path)
         with _target_errors(self._root):
             self._make(staged_at.parent)
         return LocalSink(staged_at, path, self._root)
+
+    def stage_copy(self, source: object, entry: StoredObject, path: str, rows: int) -> StagedFile | None:
+        """Stage a hard link to a file of another folder; None if it is on another file system, or no file."""
+        if not isinstance(source, LocalStore):
+            return None
+        staged_at = self._staging_of(path)
+        with _target_errors(self._root):
+            self._make(staged_at.parent)
+        try:
+            staged_at.hardlink_to(source._root / entry.path)  # noqa: SLF001 - its own class
+        except OSError:
+            return None
+        return StagedFile(path, entry.size_bytes, rows, {"staged_at": str(staged_at.relative_to(self._root))})
 
     def complete(self, staged: StagedFile) -> None:
         """Rename the staged file to its path; do nothing if an earlier call did.
@@ -228,6 +241,9 @@ class LocalStore:
                 source.replace(place)
                 return
         raise FileNotFoundError(source)
+
+    def _staging_of(self, path: str) -> Path:
+        return self._root / _STAGING / job_of(path) / f"{path}.staged"
 
     @contextlib.contextmanager
     def _written(self, path: str, data: bytes) -> Iterator[tuple[Path, Path]]:

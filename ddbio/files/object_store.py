@@ -5,6 +5,8 @@ from __future__ import annotations
 import io
 from typing import TYPE_CHECKING, Any, Protocol
 
+from ddbio.errors import NotFoundError
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
@@ -46,6 +48,23 @@ class ObjectStore(Protocol):
 
     def create(self, path: str) -> Sink:
         """Return a sink for a file that appears at ``path``, a name of ``FileNaming``, when it is completed."""
+        ...
+
+    def stage_copy(self, source: object, entry: StoredObject, path: str, rows: int) -> StagedFile | None:
+        """Stage a copy that moves no byte through this process, made by S3 or a hard link; None if that cannot be.
+
+        Parameters
+        ----------
+        source
+            The store that has listed the object.
+        path
+            Where the copy will appear, a name of ``FileNaming``.
+
+        Raises
+        ------
+        NotFoundError
+            If the object is gone.
+        """
         ...
 
     def complete(self, staged: StagedFile) -> None:
@@ -105,6 +124,28 @@ class ObjectStore(Protocol):
     def delete(self, paths: Iterable[str]) -> None:
         """Delete objects; those that are not there are passed over."""
         ...
+
+
+def stage_copy(target: ObjectStore, source: ObjectStore, entry: StoredObject, path: str, rows: int) -> StagedFile:
+    """Stage a copy of an object of any store, by reading and writing its bytes if there is no cheaper way.
+
+    Raises
+    ------
+    NotFoundError
+        If the object is gone, or has another size.
+    """
+    if staged := target.stage_copy(source, entry, path, rows):
+        return staged
+    sink, size_bytes = target.create(path), 0
+    try:
+        for chunk in source.read_chunks(entry.path):
+            size_bytes += sink.write(chunk)
+        if size_bytes != entry.size_bytes:
+            raise NotFoundError(f"{source.uri}/{entry.path} was replaced meanwhile: run the job again")  # noqa: TRY301 - the sink is aborted
+        return sink.finish(rows)
+    except BaseException:
+        sink.abort()
+        raise
 
 
 class RangeFile(io.RawIOBase):

@@ -22,7 +22,13 @@ if TYPE_CHECKING:
         Mode,
         ScanToFilesOptions,
     )
-    from ddbio.options.folders import FilesListOptions
+    from ddbio.options.folders import (
+        CompactOptions,
+        FilesListOptions,
+        PublishOptions,
+        RollbackOptions,
+        VacuumOptions,
+    )
     from ddbio.options.inspection import LayoutOptions, ValidateOptions
     from ddbio.options.parsing import camel_case, descriptions_of, parse_options
     from ddbio.options.reading import (
@@ -61,6 +67,7 @@ __all__ = [
     "BulkReportOptions",
     "BulkStartOptions",
     "ColumnOptions",
+    "CompactOptions",
     "Compression",
     "ConnectionOptions",
     "CopyOptions",
@@ -84,10 +91,13 @@ __all__ = [
     "LoadOptions",
     "LocalSession",
     "Mode",
+    "PublishOptions",
     "RestoreOptions",
+    "RollbackOptions",
     "ScanOptions",
     "ScanToFilesOptions",
     "SourceOptions",
+    "VacuumOptions",
     "ValidateOptions",
     "WaitOptions",
     "WaitPolicyOptions",
@@ -102,8 +112,8 @@ __all__ = [
 _NAMES = {
     "connection": "ConnectionOptions Credentials LocalSession connection_of",
     "files": "Compression Engine ExportFoldOptions ExportToFilesOptions FilesOptions Mode ScanToFilesOptions",
-    "folders": "FilesListOptions",
     "inspection": "LayoutOptions ValidateOptions",
+    "folders": "CompactOptions FilesListOptions PublishOptions RollbackOptions VacuumOptions",
     "parsing": "camel_case descriptions_of parse_options",
     "reading": "AcceptEncoding ColumnOptions ExportReadOptions ExportWindowsOptions ScanOptions",
     "service_jobs": (

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import ByteSize, Field, model_validator
 from pydantic.dataclasses import dataclass
 
 from ddbio.options.connection import ConnectionOptions
-from ddbio.options.parsing import CONFIG
+from ddbio.options.files import Compression, Engine  # noqa: TC001 - pydantic reads the types at run time
+from ddbio.options.parsing import CONFIG, Names
 
 
 @dataclass(frozen=True, kw_only=True, config=CONFIG)
@@ -19,3 +20,77 @@ class FilesListOptions(ConnectionOptions):
     """``s3://bucket/prefix`` or a local folder."""
     at_version: Annotated[int, Field(ge=1)] | None = None
     """Version of the folder; default is the newest."""
+
+
+@dataclass(frozen=True, kw_only=True, config=CONFIG)
+class CompactOptions(ConnectionOptions):
+    """Choose the files of a folder that are rewritten as fewer, and how."""
+
+    path: Annotated[str, Field(min_length=1)]
+    """``s3://bucket/prefix`` or a local folder."""
+    target_bytes: Annotated[ByteSize, Field(ge=64 * 1024, le=64 * 1024**3)] = ByteSize(256 * 1024 * 1024)
+    """Size at which a file is closed and the next one begun."""
+    small_than: Annotated[ByteSize, Field(ge=1)] | None = None
+    """Rewrite only files smaller than this; default is three quarters of ``target_bytes``."""
+    partition: Names | None = None
+    """Rewrite only the partitions with these values, each as ``column=value``."""
+    format: Literal["parquet", "orc"] | None = None
+    """Format of the new files, to which files of others are converted; default is that of the old ones."""
+    compression: Compression | None = None
+    """Codec of the new files, to which files of others are converted; default is that of the old ones."""
+    verify: Literal["digest", "rows"] = "digest"
+    """``digest``: read the new files again before the commit and compare the digests; ``rows``: only count rows."""
+    keep_old: bool = False
+    """Leave the old files until a vacuum, for readers of older versions; whoever lists the folder then sees both."""
+    max_seconds: Annotated[float, Field(gt=0)] | None = None
+    """Begin to rewrite no more files after this time, and publish what is done."""
+    shared_paths: bool = False
+    """All workers of the cluster see local paths as this machine does, for example through NFS."""
+    job_id: Annotated[str, Field(pattern="^[A-Za-z0-9_]+$")] | None = None
+    """Name of this run: if a job of this name is committed, it is reported and not run again. Default is a new one."""
+    engine: Engine = "auto"
+    """Run on threads of this process (``local``) or on Spark; ``auto`` is Spark if a session is running."""
+    tasks: Annotated[int, Field(ge=1, le=100_000)] | None = None
+    """Number of tasks; default is the engine's parallelism."""
+
+    @model_validator(mode="after")
+    def _check_partition(self) -> CompactOptions:
+        if any("=" not in each for each in self.partition or ()):
+            raise ValueError("partition is column=value")
+        return self
+
+
+@dataclass(frozen=True, kw_only=True, config=CONFIG)
+class VacuumOptions(ConnectionOptions):
+    """Choose what of a folder's past is deleted."""
+
+    path: Annotated[str, Field(min_length=1)]
+    """``s3://bucket/prefix`` or a local folder."""
+    older_than: Annotated[str, Field(pattern=r"^\d+[smhdw]$")] = "7d"
+    """Keep versions that were the newest within this time, and files younger than it: ``12h``, ``7d``, ``4w``."""
+
+
+@dataclass(frozen=True, kw_only=True, config=CONFIG)
+class PublishOptions(ConnectionOptions):
+    """Choose the folder that is published, where, and what it must hold."""
+
+    source: Annotated[str, Field(min_length=1)]
+    """The folder whose live files are published."""
+    dest: Annotated[str, Field(min_length=1)]
+    """The folder that readers know: ``s3://bucket/prefix`` or a local one."""
+    expect_rows: Annotated[int, Field(ge=0)] | None = None
+    """Publish only if the files hold so many rows."""
+    expect_digest: Annotated[str, Field(pattern="^[0-9a-f]{32}$")] | None = None
+    """Publish only if the rows have this digest, as ``ddbio digest`` prints it."""
+    job_id: Annotated[str, Field(pattern="^[A-Za-z0-9_]+$")] | None = None
+    """Name of this run: if a job of this name is committed, it is reported and not run again. Default is a new one."""
+
+
+@dataclass(frozen=True, kw_only=True, config=CONFIG)
+class RollbackOptions(ConnectionOptions):
+    """Choose the folder and the version that becomes its newest again."""
+
+    path: Annotated[str, Field(min_length=1)]
+    """``s3://bucket/prefix`` or a local folder."""
+    to_version: Annotated[int, Field(ge=1)] | None = None
+    """Version whose files are live again; default is the one before the newest."""

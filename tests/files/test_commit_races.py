@@ -288,3 +288,61 @@ def test_a_schedule_is_repeatable():
     first, second = (Jobs(7, ["append", "overwrite"], suspends=0.1, killed=0.5) for _ in range(2))
     assert first.committed == second.committed
     assert first.store.world["objects"].keys() == second.store.world["objects"].keys()
+
+
+class Rewrites(Jobs):
+    """Jobs that append, and jobs that replace all live files by one with their rows."""
+
+    def __init__(self, seed, **chances):
+        self.rows = {}
+        super().__init__(seed, ["append", "append", "replace"], **chances)
+
+    def _job(self, number):
+        job_id, mode = f"job{number}", self.modes[number]
+        store = self.store.handle(self.schedule, number, self._calls[number])
+        target = Target(store=store, mode=mode, lease_seconds=LEASE_SECONDS)
+        path = FileNaming(job_id, 0).path(0, "parquet")
+        try:
+            prepare(target, job_id)
+            try:
+                replaced = () if mode == "append" else sorted(live_files(store).paths)
+                self.rows[path] = {number} if mode == "append" else set().union(*(self.rows[each] for each in replaced))
+                commit(target, job_id, [store.create(path).finish(1)], INFO, replaced)
+            except BaseException:
+                abort(store, job_id)
+                raise
+        except KilledError:
+            return
+        except (TargetError, NotFoundError) as error:
+            self.failed[number] = error
+        else:
+            self.committed.add(number)
+
+    def check(self):
+        """Check that each row that was appended is there once, and that a listing shows the live files."""
+        left = {path for path in self.clean_up() if not path.startswith(META)}
+        live = live_files(self.store).paths
+        rows = Counter(row for path in live for row in self.rows[path])
+        assert left == live
+        assert set(rows.values()) <= {1}
+        assert {number for number in self.committed if self.modes[number] == "append"} <= rows.keys()
+        assert {row for row in rows if self.modes[row] != "append"} == set()
+        return rows
+
+
+@pytest.mark.parametrize("tenth", TENTHS)
+def test_jobs_that_replace_files_lose_and_double_no_row(tenth):
+    """Compactions and appenders at once, suspended, taken for dead and killed: every row is live exactly once."""
+    outcomes = Counter()
+    for seed in range(tenth * 50, tenth * 50 + 50):
+        jobs = Rewrites(seed, suspends=seed % 3 * 0.1, killed=0.3)
+        jobs.check()
+        outcomes.update(jobs.modes[number] for number in jobs.committed)
+    assert min(outcomes["append"], outcomes["replace"]) > 0
+
+
+@pytest.mark.slow
+def test_jobs_that_replace_files_at_length():
+    """The same for 2,000 schedules, half of the jobs killed."""
+    for seed in range(500, 2500):
+        Rewrites(seed, suspends=seed % 3 * 0.1, killed=0.5).check()

@@ -94,7 +94,7 @@ class Report(Result):
         """Return the report that ``to_dict`` or ``to_json`` turned into plain values."""
         found = {name: tuple(value) if isinstance(value, list) else value for name, value in values.items()}
         for name, kind in (("files", FileReport), ("misfits", MisfitReport)):
-            if name in found:
+            if isinstance(found.get(name), tuple):
                 found[name] = tuple(kind(**each) for each in found[name])
         return cls(**found)
 

@@ -1,0 +1,336 @@
+"""Rewrite the small files of a folder as few large ones, on any engine, and publish them in place of the old ones."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from contextlib import closing, suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Literal
+
+from ddbio.budget import LocalBudget
+from ddbio.core.compaction import SMALL_RATIO, CompactRule, deal_groups, plan_groups
+from ddbio.core.digest import Digest
+from ddbio.core.result import Result
+from ddbio.core.schema.arrow import normalize_schema
+from ddbio.core.schema.file import schema_to_json
+from ddbio.engine import cluster_of, open_engine, running_spark_parallelism
+from ddbio.errors import NotFoundError, OptionError, SchemaError, TargetError
+from ddbio.files import committer
+from ddbio.files.commit import Target
+from ddbio.files.formats import FORMATS, format_of
+from ddbio.files.snapshot import live_files
+from ddbio.ops.folders.rewrite import RewriteGroup, RewriteTask, rewrite_task
+from ddbio.ops.job.report import Clock, Report
+from ddbio.ops.job.storage import committed_report, new_job_id, open_store, require_shared
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    import pyarrow as pa
+
+    from ddbio.core.compaction import CompactGroup
+    from ddbio.core.snapshot import LiveFile, Snapshot
+    from ddbio.files.object_store import ObjectStore
+    from ddbio.ops.folders.rewrite import RewriteResult
+    from ddbio.options import CompactOptions, Compression
+
+
+@dataclass(frozen=True)
+class CompactPlan(Result):
+    """What a compaction would do.
+
+    Attributes
+    ----------
+    path
+        The folder as given.
+    version
+        Its version.
+    files_before, bytes_before
+        The live files.
+    files_after
+        About how many there will be.
+    files_rewritten, bytes_rewritten
+        How many are read, and written again.
+    target_bytes
+        Size of the new files.
+    engine
+        ``local`` or ``spark``.
+    groups
+        The files that are rewritten together.
+    """
+
+    path: str
+    version: int
+    files_before: int
+    bytes_before: int
+    files_after: int
+    files_rewritten: int
+    bytes_rewritten: int
+    target_bytes: int
+    engine: str
+    groups: tuple[CompactGroup, ...]
+
+
+@dataclass(frozen=True)
+class CompactReport(Report):
+    """What a compaction did.
+
+    Attributes
+    ----------
+    path
+        The folder as given.
+    job_id
+        The job; its manifest is ``_ddbio/<job_id>.json`` in the folder.
+    engine, tasks
+        What ran it.
+    files_before, files_after, bytes_before, bytes_after
+        Live files of the whole folder, before and after.
+    rows
+        Rows that were rewritten.
+    digest_before, digest_after
+        Digest of the rows in the old and in the new files, equal; null with ``verify=rows``.
+    files_rewritten, files_written, bytes_rewritten, bytes_written
+        The old files that were replaced, and the new ones.
+    groups_left
+        Groups of files that were left as they are because ``max_seconds`` were over.
+    seconds, cpu_seconds
+        Wall time, and processor time of all that took part.
+    """
+
+    path: str
+    job_id: str
+    engine: str
+    tasks: int
+    files_before: int
+    files_after: int
+    bytes_before: int
+    bytes_after: int
+    rows: int
+    digest_before: str | None
+    digest_after: str | None
+    files_rewritten: int
+    files_written: int
+    bytes_rewritten: int
+    bytes_written: int
+    groups_left: int
+    seconds: float
+    cpu_seconds: float
+
+
+def plan_compact(options: CompactOptions) -> CompactPlan:
+    """Return what a compaction would do, from the list of the live files.
+
+    Raises
+    ------
+    NotFoundError
+        If the folder has no live file.
+    """
+    snapshot = _live(open_store(options.path, options), options)
+    return _plan(options, snapshot)
+
+
+def compact(
+    options: CompactOptions, *, master: str | None = None, conf: Mapping[str, str] | None = None
+) -> CompactReport:
+    """Rewrite the small files of a folder as few large ones, which replace them in one commit.
+
+    Raises
+    ------
+    NotFoundError
+        If the folder has no live file.
+    TargetError
+        If another job replaces files of the folder now, or did meanwhile; the folder is then as it was left by that
+        job.
+    """
+    clock = Clock()
+    store, job_id = open_store(options.path, options), options.job_id or new_job_id()
+    if _engine_of(options) == "spark":
+        require_shared(cluster_of(master, conf), {"path": options.path}, shared_paths=options.shared_paths)
+    operation = {"operation": "compact", "keeps_replaced": options.keep_old}
+    target = Target(store=store, mode="replace", **operation)  # type: ignore[arg-type]
+    try:
+        # An engine raises only after its tasks have ended.
+        with committer.publishing(target, job_id) as publish:
+            before = _live(store, options)
+            plan = _plan(options, before)
+            job = _Job(options, store, job_id, plan, clock)
+            if not plan.groups:
+                target.abort(job_id)
+                return job.report(before, [], 0, 0.0)
+            began = clock.cpu_seconds()
+            with closing(open_engine(_engine_of(options), master=master, conf=conf)) as engine:
+                tasks = job.tasks(options.tasks or engine.parallelism)
+                with closing(LocalBudget(None, job=f"compaction of {options.path}")) as budget:
+                    results = engine.run(rewrite_task, tasks, budget)
+                report = job.report(before, results, len(tasks), began + engine.cpu_seconds())
+                job.publish(publish, results, report)
+                cpu_seconds = round(began + engine.cpu_seconds(), 3)
+    except committer.AlreadyCommittedError as done:
+        return committed_report(CompactReport, done)
+    return dataclasses.replace(report, seconds=round(clock.seconds(), 3), cpu_seconds=cpu_seconds)
+
+
+@dataclass(frozen=True)
+class _Job:
+    options: CompactOptions
+    store: ObjectStore
+    job_id: str
+    plan: CompactPlan
+    clock: Clock
+
+    def tasks(self, count: int) -> list[RewriteTask]:
+        """Return the tasks; each knows its files as they are listed now."""
+        options, entries = self.options, {each.path: each for each in self.store.list()}
+        groups = {}
+        for group in self.plan.groups:
+            missing = [each.path for each in group.files if each.path not in entries]
+            if missing:
+                raise NotFoundError(
+                    f"{self.store.uri}/{missing[0]} is a live file, and is not there: something else than ddbio "
+                    "deleted it; restore it, or publish the folder anew"
+                )
+            form, codec = _written_as(options, group.files[0].path)
+            found = tuple(entries[each.path] for each in group.files)
+            groups[id(group)] = RewriteGroup(group.partition, found, form, codec)
+        ends_at = None if options.max_seconds is None else time.time() + options.max_seconds - self.clock.seconds()
+        return [
+            RewriteTask(
+                number=number,
+                store=self.store,
+                job_id=self.job_id,
+                groups=tuple(groups[id(each)] for each in hand),
+                target_bytes=int(options.target_bytes),
+                verifies=options.verify == "digest",
+                ends_at=ends_at,
+            )
+            for number, hand in enumerate(deal_groups(self.plan.groups, count))
+        ]
+
+    def report(
+        self, before: Snapshot, results: Sequence[RewriteResult], tasks: int, cpu_seconds: float
+    ) -> CompactReport:
+        replaced = {path for each in results for path in each.replaced}
+        staged = [file for each in results for file in each.staged]
+        old = sum(each.size_bytes for each in before.files if each.path in replaced)
+        new = sum(each.size_bytes for each in staged)
+        digests = _merged(each.before for each in results), _merged(each.after for each in results)
+        if digests[0].as_tuple() != digests[1].as_tuple() and self.options.verify == "digest":
+            raise TargetError(
+                f"the rewritten files of {self.store.uri} hold {digests[1].count:,} rows with digest "
+                f"{digests[1].hexdigest()}, the old ones {digests[0].count:,} with {digests[0].hexdigest()}: nothing "
+                "was committed; please report this",
+                self.store.uri,
+            )
+        shown = [each.hexdigest() if self.options.verify == "digest" else None for each in digests]
+        size = sum(each.size_bytes for each in before.files)
+        return CompactReport(
+            path=self.options.path,
+            job_id=self.job_id,
+            engine=self.plan.engine,
+            tasks=tasks,
+            files_before=len(before.files),
+            files_after=len(before.files) - len(replaced) + len(staged),
+            bytes_before=size,
+            bytes_after=size - old + new,
+            rows=sum(each.rows for each in results),
+            digest_before=shown[0],
+            digest_after=shown[1],
+            files_rewritten=len(replaced),
+            files_written=len(staged),
+            bytes_rewritten=old,
+            bytes_written=new,
+            groups_left=sum(each.groups_left for each in results),
+            seconds=round(self.clock.seconds(), 3),
+            cpu_seconds=round(cpu_seconds, 3),
+        )
+
+    def publish(self, publish: committer.Publish, results: Sequence[RewriteResult], report: CompactReport) -> None:
+        schemas = [each.schema for each in results if each.schema is not None]
+        info = committer.CommitInfo(
+            created_at=datetime.now(UTC).isoformat(timespec="seconds"),
+            source={"path": self.options.path, "version": self.plan.version},
+            schema=_schema_text(schemas[-1]) if schemas else "",
+            digest=None,
+            report=report.to_dict(),
+        )
+        staged = [file for each in results for file in each.staged]
+        publish(staged, info, [path for each in results for path in each.replaced])
+
+
+def _plan(options: CompactOptions, snapshot: Snapshot) -> CompactPlan:
+    target = int(options.target_bytes)
+    pairs = (each.partition("=") for each in options.partition or ())
+    rule = CompactRule(
+        target_bytes=target,
+        small_bytes=int(options.small_than or target * SMALL_RATIO),
+        partition={name: value for name, _, value in pairs},
+        is_other=lambda file: _is_other(options, file),
+    )
+    groups = plan_groups([each for each in snapshot.files if _is_compactable(each.path)], rule)
+    rewritten = sum(len(each.files) for each in groups)
+    return CompactPlan(
+        path=options.path,
+        version=snapshot.version,
+        files_before=len(snapshot.files),
+        bytes_before=sum(each.size_bytes for each in snapshot.files),
+        files_after=len(snapshot.files) - rewritten + sum(each.expected_files for each in groups),
+        files_rewritten=rewritten,
+        bytes_rewritten=sum(each.bytes for each in groups),
+        target_bytes=target,
+        engine=_engine_of(options),
+        groups=groups,
+    )
+
+
+def _live(store: ObjectStore, options: CompactOptions) -> Snapshot:
+    snapshot = live_files(store)
+    if not snapshot.files:
+        raise NotFoundError(f"{options.path} holds no live file: name the folder that a job wrote")
+    return snapshot
+
+
+def _engine_of(options: CompactOptions) -> Literal["local", "spark"]:
+    if options.engine != "auto":
+        return options.engine
+    return "local" if running_spark_parallelism() is None else "spark"
+
+
+def _is_compactable(path: str) -> bool:
+    found = format_of(path)
+    return found is not None and found.open_writer is not None and found.is_splittable
+
+
+def _is_other(options: CompactOptions, file: LiveFile) -> bool:
+    """Return whether a file has another format or codec than was asked for."""
+    if options.format is None and options.compression is None:
+        return False
+    form, codec = _written_as(options, file.path)
+    return not file.path.endswith(f".{FORMATS[form].extensions[codec]}")
+
+
+def _written_as(options: CompactOptions, path: str) -> tuple[str, Compression]:
+    """Return the format and the codec of what a file is rewritten as."""
+    found = format_of(path)
+    form = options.format or ("parquet" if found is None else found.name)
+    endings = sorted(FORMATS[form].extensions.items(), key=lambda each: -len(each[1]))
+    own: Compression = next((codec for codec, ending in endings if path.endswith(f".{ending}")), "zstd")
+    codec = options.compression or (own if own in FORMATS[form].extensions and own != "none" else "zstd")
+    if codec not in FORMATS[form].extensions:
+        raise OptionError(f"format {form} has no compression {codec}: give {', '.join(FORMATS[form].extensions)}")
+    return form, codec
+
+
+def _merged(digests: object) -> Digest:
+    whole = Digest()
+    for each in digests:  # type: ignore[attr-defined]
+        whole.merge(each)
+    return whole
+
+
+def _schema_text(schema: pa.Schema) -> str:
+    # Columns of other programs may have types that a schema file does not know.
+    with suppress(SchemaError):
+        return schema_to_json(normalize_schema(schema))
+    return ""

@@ -1,0 +1,242 @@
+"""Publish the live files of one folder as the next version of another, and take a version back."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from ddbio.core.snapshot import LiveFile, format_links
+from ddbio.core.staged import FileNaming
+from ddbio.errors import NotFoundError, TargetError
+from ddbio.files import committer
+from ddbio.files.commit import Target
+from ddbio.files.meta import manifest_path, parse_state
+from ddbio.files.object_store import stage_copy
+from ddbio.files.snapshot import live_files, read_history
+from ddbio.ops.digest import digest_files
+from ddbio.ops.job.report import Clock, Report
+from ddbio.ops.job.storage import committed_report, new_job_id, open_store
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from ddbio.core.snapshot import Snapshot
+    from ddbio.core.staged import StagedFile
+    from ddbio.files.object_store import ObjectStore
+    from ddbio.options import PublishOptions, RollbackOptions
+
+VERSIONS = "_versions/"
+"""Folder of the published files; whoever lists the folder that readers know sees none, not those of all versions."""
+
+LINKS = "_symlink_format_manifest/manifest"
+"""Symlink manifest of the newest version: https://docs.delta.io/latest/presto-integration.html has the layout."""
+
+_THREADS = 16
+
+
+@dataclass(frozen=True)
+class PublishReport(Report):
+    """What was published.
+
+    Attributes
+    ----------
+    source, dest
+        The folders as given; the source of a rollback is null.
+    job_id
+        The job; its manifest is ``_ddbio/<job_id>.json`` below ``dest``.
+    version, version_before
+        The newest version of ``dest`` after and before.
+    changed
+        Whether this run moved the pointer; false if the same files of the source were published last.
+    files, bytes, rows
+        What the version holds; rows are null where only reading would tell.
+    manifest
+        The symlink manifest, for Athena, Hive and Trino.
+    seconds
+        Wall time.
+    """
+
+    source: str | None
+    dest: str
+    job_id: str
+    version: int
+    version_before: int
+    changed: bool
+    files: int
+    bytes: int
+    rows: int | None
+    manifest: str
+    seconds: float
+
+
+def publish(options: PublishOptions, check: Callable[[list[str]], None] | None = None) -> PublishReport:
+    """Copy the live files of a folder beside those of another, and make them its next version in one step.
+
+    Parameters
+    ----------
+    check
+        Called with the URIs or local paths of the files; nothing is published if it raises.
+
+    Raises
+    ------
+    NotFoundError
+        If the source has no live file, or one of them is gone.
+    TargetError
+        If the files do not hold what is expected, or another job replaces files of the target now.
+    """
+    clock = Clock()
+    source, store = open_store(options.source, options), open_store(options.dest, options)
+    job_id, found = options.job_id or new_job_id(), live_files(source)
+    if not found.files:
+        raise NotFoundError(f"{options.source} holds no live file: name the folder that a job wrote")
+    target = Target(store=store, mode="replace", operation="publish", keeps_replaced=True)
+    try:
+        with committer.publishing(target, job_id) as move:
+            before = live_files(store)
+            facts = {"folder": source.uri, "version": found.version, "files": sorted(found.paths)}
+            if _was_published(store, before, facts):
+                target.abort(job_id)
+            else:
+                _require_expected(options, found, check)
+                staged = _stage(source, store, job_id, found)
+                added = [LiveFile.from_dict(each.manifest_entry()) for each in staged]
+                planned = before.changed((job_id, "publish", ""), added, before.paths)
+                report = _report(options.source, options.dest, planned, before, clock)
+                info = committer.CommitInfo(created_at=_now(), source=facts, schema="", report=report.to_dict())
+                move(staged, info, sorted(before.paths))
+    except committer.AlreadyCommittedError as done:
+        earlier = committed_report(PublishReport, done)
+        write_links(store, live_files(store))
+        return replace(earlier, changed=False)
+    after = live_files(store)
+    # Also where the run that published them was killed before it could.
+    write_links(store, after)
+    return _report(options.source, options.dest, after, before, clock)
+
+
+def rollback(options: RollbackOptions) -> PublishReport:
+    """Make an older version the newest again: a new version with its files.
+
+    Raises
+    ------
+    NotFoundError
+        If there is no such version, or its files are gone.
+    TargetError
+        If another job replaces files of the folder now.
+    """
+    clock, store, job_id = Clock(), open_store(options.path, options), new_job_id()
+    target = Target(store=store, mode="replace", operation="rollback", keeps_replaced=True)
+    with committer.publishing(target, job_id) as move:
+        history = read_history(store)
+        wanted = options.to_version or (history[-2].version if len(history) > 1 else 0)
+        found = next((each for each in history if each.version == wanted), None)
+        if found is None:
+            have = ", ".join(str(each.version) for each in history) or "none"
+            raise NotFoundError(f"{options.path} has no version {wanted or 'before its newest'}; it has {have}")
+        before, there = history[-1], {each.path for each in store.list()}
+        if gone := sorted(found.paths - there):
+            raise NotFoundError(
+                f"{len(gone):,} files of version {wanted} of {options.path} are gone (first: {gone[0]}): a compaction, "
+                "an overwrite or a vacuum deleted them"
+            )
+        restored = tuple(each for each in found.files if each.path not in before.paths)
+        info = committer.CommitInfo(created_at=_now(), source={"version": wanted}, schema="", restored=restored)
+        move((), info, sorted(before.paths - found.paths))
+    after = live_files(store)
+    write_links(store, after)
+    return _report(None, options.path, after, before, clock)
+
+
+def write_links(store: ObjectStore, snapshot: Snapshot) -> None:
+    """Write the symlink manifest of a version, in one step."""
+    store.put(LINKS, format_links(f"{store.uri}/{each.path}" for each in snapshot.files).encode())
+
+
+def _stage(source: ObjectStore, store: ObjectStore, job_id: str, found: Snapshot) -> list[StagedFile]:
+    """Stage copies of the files, in the folders of their partitions."""
+    entries = {each.path: each for each in source.list()}
+    if missing := sorted(found.paths - entries.keys()):
+        raise NotFoundError(f"{source.uri}/{missing[0]} is a live file, and is gone: run the job that wrote it again")
+    naming = FileNaming(job_id, 0)
+
+    def copy(number: int, file: LiveFile) -> StagedFile:
+        entry, (_, _, extension) = entries[file.path], file.path.rpartition("/")[2].partition(".")
+        path = naming.path(number, extension, f"{VERSIONS}{job_id}/{_folder(file)}")
+        staged = stage_copy(store, source, entry, path, file.rows or 0)
+        return replace(staged, partition=dict(file.partition), statistics=_plain(file.statistics))
+
+    with ThreadPoolExecutor(_THREADS, thread_name_prefix="ddbio-copy") as pool:
+        return list(pool.map(copy, range(len(found.files)), found.files))
+
+
+def _folder(file: LiveFile) -> str:
+    """Return the folders of a file's partition as they are."""
+    return "".join(f"{each}/" for each in file.path.split("/")[:-1] if "=" in each)
+
+
+def _plain(statistics: Mapping[str, Any] | None) -> dict[str, Any] | None:
+    return None if statistics is None else dict(statistics)
+
+
+def _require_expected(options: PublishOptions, found: Snapshot, check: Callable[[list[str]], None] | None) -> None:
+    """Refuse files that do not hold what was expected."""
+    rows: int | None = None
+    if options.expect_digest is not None:
+        digest = digest_files([options.source], options)
+        rows = digest.count
+        if digest.hexdigest() != options.expect_digest:
+            raise TargetError(
+                f"the rows of {options.source} have digest {digest.hexdigest()}, and {options.expect_digest} was "
+                "expected: nothing was published",
+                options.source,
+            )
+    if options.expect_rows is not None:
+        rows = rows if rows is not None else _rows(found)
+        rows = digest_files([options.source], options).count if rows is None else rows
+        if rows != options.expect_rows:
+            raise TargetError(
+                f"{options.source} holds {rows:,} rows, not {options.expect_rows:,} as expected: nothing was published",
+                options.source,
+            )
+    if check is not None:
+        folder = options.source.rstrip("/")
+        check([f"{folder}/{each.path}" for each in found.files])
+
+
+def _was_published(store: ObjectStore, newest: Snapshot, facts: dict[str, Any]) -> bool:
+    """Return whether the newest version is a copy of the same files."""
+    if newest.operation != "publish":
+        return False
+    path = manifest_path(newest.job_id)
+    # The manifest follows the snapshot at once; without it the job is still being mended.
+    with suppress(NotFoundError):
+        return bool(parse_state(store.read(path), path)["source"] == facts)
+    return False
+
+
+def _rows(found: Snapshot) -> int | None:
+    rows = [each.rows for each in found.files]
+    return None if None in rows else sum(each for each in rows if each is not None)
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds")
+
+
+def _report(source: str | None, dest: str, after: Snapshot, before: Snapshot, clock: Clock) -> PublishReport:
+    return PublishReport(
+        source=source,
+        dest=dest,
+        job_id=after.job_id,
+        version=after.version,
+        version_before=before.version,
+        changed=after.version != before.version,
+        files=len(after.files),
+        bytes=sum(each.size_bytes for each in after.files),
+        rows=_rows(after),
+        manifest=f"{dest.rstrip('/')}/{LINKS}",
+        seconds=round(clock.seconds(), 3),
+    )

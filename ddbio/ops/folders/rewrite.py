@@ -1,0 +1,249 @@
+"""Rewrite groups of files: stream the old ones into new ones, and read these again to compare the rows."""
+
+from __future__ import annotations
+
+import secrets
+import tempfile
+import time
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from ddbio.core.digest import Digest
+from ddbio.core.digest_columns import ColumnDigest
+from ddbio.core.staged import FileNaming, StagedFile, StoredObject
+from ddbio.errors import DecodeError
+from ddbio.files.file_format import BATCH_ROWS, ReadOptions
+from ddbio.files.formats import FORMATS
+from ddbio.files.local_store import LocalStore
+from ddbio.files.rolling_writer import FileOptions, RollingWriter
+from ddbio.files.row_files import RowFiles, read_schema
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from typing_extensions import Buffer
+
+    from ddbio.budget import Budget
+    from ddbio.files.object_store import ObjectStore, Sink
+    from ddbio.options import Compression
+
+_PROGRESS_SECONDS = 0.2
+
+
+@dataclass(frozen=True)
+class RewriteGroup:
+    """Files of one partition, and the format and codec of what they become."""
+
+    partition: dict[str, str | None]
+    files: tuple[StoredObject, ...]
+    format: str
+    compression: Compression
+
+
+@dataclass(frozen=True, kw_only=True)
+class RewriteTask:
+    """Everything that a worker needs to rewrite some groups, one after the other; a picklable value.
+
+    Attributes
+    ----------
+    verifies
+        Whether what was staged is read again.
+    ends_at
+        Time of this machine's clock after which no group is begun, or None.
+    """
+
+    number: int
+    store: ObjectStore
+    job_id: str
+    groups: tuple[RewriteGroup, ...]
+    target_bytes: int
+    verifies: bool
+    ends_at: float | None
+
+
+@dataclass
+class RewriteResult:
+    """What a task has staged, what that replaces, and the digests of both."""
+
+    staged: list[StagedFile] = field(default_factory=list)
+    replaced: list[str] = field(default_factory=list)
+    rows: int = 0
+    before: Digest = field(default_factory=Digest)
+    after: Digest = field(default_factory=Digest)
+    groups_left: int = 0
+    schema: pa.Schema | None = None
+
+
+def rewrite_task(task: RewriteTask, budget: Budget) -> RewriteResult:
+    """Stage the new files of a task's groups; the job's abort discards them if it fails.
+
+    Raises
+    ------
+    DecodeError
+        If a file cannot be read, or the new files hold another number of rows than the old ones.
+    """
+    result = RewriteResult()
+    with ExitStack() as stack:
+        copies = _Copies(task.store, stack) if task.verifies else None
+        rewriter = _Rewriter(task, budget, result, copies)
+        for number, group in enumerate(task.groups):
+            if task.ends_at is not None and time.time() >= task.ends_at:
+                result.groups_left = len(task.groups) - number
+                break
+            rewriter.rewrite(group)
+    return result
+
+
+class _Rewriter:
+    def __init__(self, task: RewriteTask, budget: Budget, result: RewriteResult, copies: _Copies | None) -> None:
+        self._task, self._budget, self._result, self._copies = task, budget, result, copies
+        # Random, so that no two attempts use the same names; a writer of another schema or group has its own.
+        self._attempt, self._writers = secrets.randbelow(10**5), 0
+        self._reported_at, self._unreported_rows = time.monotonic(), 0
+
+    def rewrite(self, group: RewriteGroup) -> None:
+        """Stage what the files of a group become."""
+        result, before, staged = self._result, ColumnDigest(), list[StagedFile]()
+        writer, schema = None, None
+        try:
+            for batch in self._batches(group):
+                if self._task.verifies:
+                    before.add_batch(batch)
+                fitted = None if schema is None else _fitted(batch, schema)
+                if fitted is None or writer is None:
+                    staged += [] if writer is None else writer.finish()
+                    schema, fitted = batch.schema, batch
+                    writer = self._writer(group, schema)
+                writer.write(fitted)
+            if writer is None:
+                # Files without rows become one, which tells the columns.
+                schema = read_schema(self._task.store, group.files[0].path)
+                writer = self._writer(group, schema)
+                staged += writer.finish(keep_empty=True)
+            else:
+                staged += writer.finish()
+        except BaseException:
+            if writer is not None:
+                writer.abort()
+            raise
+        rows = sum(each.rows for each in staged)
+        after = ColumnDigest()
+        for file in staged if self._copies is not None else ():
+            for batch in self._copies.batches(file, group.format) if self._copies is not None else ():
+                after.add_batch(batch)
+        result.staged += [replace(each, partition=group.partition) for each in staged]
+        result.replaced += [each.path for each in group.files]
+        result.rows += rows
+        result.before.merge(before.digest)
+        result.after.merge(after.digest)
+        result.schema = schema or result.schema
+
+    def _batches(self, group: RewriteGroup) -> Iterator[pa.RecordBatch]:
+        files = RowFiles(self._task.store)
+        for entry in group.files:
+            parts, rows = files.parts(entry), 0
+            for part in range(len(parts.sizes_bytes)):
+                for batch in files.read(entry, part, batch_rows=4 * BATCH_ROWS):
+                    rows += batch.num_rows
+                    self._report(batch.num_rows)
+                    yield batch
+            if parts.rows not in {None, rows}:
+                raise DecodeError(f"{entry.path} holds {rows:,} rows, and its footer says {parts.rows:,}")
+
+    def _writer(self, group: RewriteGroup, schema: pa.Schema) -> RollingWriter:
+        folder = group.files[0].path.rpartition("/")[0]
+        attempt = self._attempt * 1000 + self._writers
+        naming = _FolderNaming(self._task.job_id, self._task.number, attempt, f"{folder}/" if folder else "")
+        self._writers += 1
+        options: Any = {"format": group.format, "compression": group.compression}
+        files = FileOptions(target_file_bytes=self._task.target_bytes, **options)
+        store: Any = self._task.store if self._copies is None else self._copies
+        return RollingWriter(store, naming, schema, files)
+
+    def _report(self, rows: int) -> None:
+        """Tell the budget of rows from time to time; it raises if the job is being stopped."""
+        self._unreported_rows += rows
+        if time.monotonic() >= self._reported_at + _PROGRESS_SECONDS:
+            reservation = self._budget.acquire(0)
+            self._budget.settle(reservation, 0, items=self._unreported_rows, wire_bytes=0)
+            self._unreported_rows, self._reported_at = 0, time.monotonic()
+
+
+@dataclass(frozen=True)
+class _FolderNaming(FileNaming):
+    """Name files in the folder of those that they replace."""
+
+    folder: str = ""
+
+    def path(self, number: int, extension: str, folder: str = "") -> str:
+        """Return the name of this attempt's file with that number."""
+        return FileNaming.path(self, number, extension, folder or self.folder)
+
+
+class _Copies:
+    """Stage files in a store so that they can be read before they are completed.
+
+    What is staged in a folder lies there. An upload to S3 cannot be read: its bytes also go to a temporary folder.
+    """
+
+    def __init__(self, store: ObjectStore, stack: ExitStack) -> None:
+        self._store = store
+        self._local = store if isinstance(store, LocalStore) else None
+        self._folder = None if self._local else Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="ddbio-")))
+
+    def create(self, path: str) -> Sink:
+        """Return a sink for a file of the store."""
+        sink = self._store.create(path)
+        return sink if self._folder is None else _CopyingSink(sink, self._folder / path.rpartition("/")[2])
+
+    def batches(self, file: StagedFile, file_format: str) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of a staged file; its copy is deleted then."""
+        if self._local is not None:
+            store, path = self._local, file.token["staged_at"]
+        else:
+            store, path = LocalStore(str(self._folder)), file.path.rpartition("/")[2]
+        reader = FORMATS[file_format].open_reader(store, StoredObject(path, file.size_bytes), ReadOptions())
+        for part in range(len(reader.parts().sizes_bytes)):
+            yield from reader.read(part, 4 * BATCH_ROWS)
+        if self._local is None:
+            store.delete([path])
+
+
+class _CopyingSink:
+    """Write the bytes of a sink to a file, too."""
+
+    def __init__(self, sink: Sink, place: Path) -> None:
+        self._sink, self._place = sink, place
+        self._file = place.open("wb")
+        self.closed = False
+
+    def write(self, data: Buffer, /) -> int:
+        self._file.write(data)
+        return self._sink.write(data)
+
+    def finish(self, rows: int) -> StagedFile:
+        self._file.close()
+        self.closed = True
+        return self._sink.finish(rows)
+
+    def abort(self) -> None:
+        self._file.close()
+        self._place.unlink(missing_ok=True)
+        self._sink.abort()
+
+
+def _fitted(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch | None:
+    """Return a batch under a schema that has all of its columns with their types; None if it has not."""
+    if batch.schema.equals(schema, check_metadata=True):
+        return batch
+    own = {each.name: each for each in batch.schema}
+    if len(own) != len(batch.schema) or not own.keys() <= set(schema.names):
+        return None
+    if not all(each.equals(schema.field(each.name), check_metadata=True) for each in own.values()):
+        return None
+    columns = [batch.column(each.name) if each.name in own else pa.nulls(batch.num_rows, each.type) for each in schema]
+    return pa.RecordBatch.from_arrays(columns, schema=schema)

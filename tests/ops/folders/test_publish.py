@@ -1,0 +1,191 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import ddbio
+from ddbio.cli.main import cli
+from ddbio.errors import NotFoundError, OptionError, TargetError
+from ddbio.files.commit import Target
+from ddbio.files.committer import publishing
+from ddbio.files.local_store import LocalStore
+
+
+def write(folder, number, rows=10):
+    """Write a file of its own rows in a partition."""
+    place = Path(folder) / f"day={number}"
+    place.mkdir(parents=True, exist_ok=True)
+    pq.write_table(pa.table({"pk": [f"{number}-{row}" for row in range(rows)]}), place / f"{number}.parquet")
+
+
+@pytest.fixture
+def places(tmp_path):
+    """Return a staging folder of two files, and where it is published."""
+    write(tmp_path / "staging", 1)
+    write(tmp_path / "staging", 2)
+    return tmp_path / "staging", tmp_path / "curated"
+
+
+def linked(curated):
+    """Return the files that the symlink manifest names."""
+    return (curated / "_symlink_format_manifest" / "manifest").read_text("utf-8").splitlines()
+
+
+def rows_of(paths):
+    """Return the keys that files hold."""
+    return sorted(key for path in paths for key in pq.ParquetFile(path).read()["pk"].to_pylist())
+
+
+def test_readers_see_the_newest_version(places):
+    """Each publication replaces what was live, keeps the older files, and moves the symlink manifest."""
+    staging, curated = places
+    first = ddbio.publish(staging, curated)
+    assert (first.version, first.version_before, first.changed, first.files) == (1, 0, True, 2)
+    assert [each.partition for each in ddbio.list_files(curated).files] == [{"day": "1"}, {"day": "2"}]
+    old = ddbio.list_files(curated).paths
+    assert rows_of(old) == rows_of(ddbio.list_files(staging).paths)
+    write(staging, 3)
+    second = ddbio.publish(staging, curated)
+    assert (second.version, second.files) == (2, 3)
+    assert ddbio.list_files(curated).paths == linked(curated)
+    assert not set(old) & set(linked(curated))
+    assert ddbio.list_files(curated, at_version=1).paths == old
+    assert rows_of(old) == rows_of([staging / "day=1/1.parquet", staging / "day=2/2.parquet"])
+
+
+def test_publishing_the_same_again_changes_nothing(places):
+    """The same files are no new version; a symlink manifest that was not written in time is made good."""
+    staging, curated = places
+    first = ddbio.publish(staging, curated, job_id="nightly")
+    (curated / "_symlink_format_manifest" / "manifest").unlink()
+    for again in (ddbio.publish(staging, curated), ddbio.publish(staging, curated, job_id="nightly")):
+        assert (again.changed, again.version, again.job_id) == (False, 1, first.job_id)
+        assert len(linked(curated)) == 2
+
+
+def test_a_copy_on_this_machine_is_a_link(places):
+    """No bytes are copied within one file system, and deleting the staged files takes nothing away."""
+    staging, curated = places
+    ddbio.publish(staging, curated)
+    assert {Path(path).stat().st_nlink for path in linked(curated)} == {2}
+    for path in staging.rglob("*.parquet"):
+        path.unlink()
+    assert len(rows_of(linked(curated))) == 20
+
+
+def test_only_what_is_expected_is_published(places):
+    """Wrong counts, wrong digests and a check that raises leave the target as it was."""
+    staging, curated = places
+    digest = ddbio.digest(staging)
+    with pytest.raises(TargetError, match="20 rows, not 21"):
+        ddbio.publish(staging, curated, expect_rows=21)
+    with pytest.raises(TargetError, match="digest"):
+        ddbio.publish(staging, curated, expect_digest="0" * 32)
+
+    def refuse(paths):
+        assert len(paths) == 2
+        raise ValueError("not good enough")
+
+    with pytest.raises(ValueError, match="good enough"):
+        ddbio.publish(staging, curated, check=refuse)
+    assert not curated.exists()
+    assert ddbio.publish(staging, curated, expect_rows=20, expect_digest=digest).changed
+    with pytest.raises(NotFoundError, match="no live file"):
+        ddbio.publish(curated / "nothing", curated)
+
+
+def test_a_rollback_is_a_new_version_of_old_files(places):
+    """It goes back one version, or to the one that is named, and forth again; history has it all."""
+    staging, curated = places
+    ddbio.publish(staging, curated)
+    old = linked(curated)
+    write(staging, 3)
+    ddbio.publish(staging, curated)
+    new = linked(curated)
+    back = ddbio.rollback(curated)
+    assert (back.version, linked(curated)) == (3, old)
+    assert ddbio.rollback(curated, to_version=2).version == 4
+    assert linked(curated) == new == ddbio.list_files(curated).paths
+
+
+def test_a_rollback_needs_the_files(places):
+    """A version that a vacuum removed, or whose files are gone, is refused by name."""
+    staging, curated = places
+    with pytest.raises(NotFoundError, match="no version before its newest"):
+        ddbio.rollback(curated)
+    ddbio.publish(staging, curated)
+    old = linked(curated)
+    write(staging, 3)
+    ddbio.publish(staging, curated)
+    Path(old[0]).unlink()
+    with pytest.raises(NotFoundError, match="1 files of version 1"):
+        ddbio.rollback(curated)
+    ddbio.vacuum(curated, older_than="0s")
+    with pytest.raises(NotFoundError, match="has no version 1; it has 2"):
+        ddbio.rollback(curated, to_version=1)
+    assert len(rows_of(linked(curated))) == 30
+
+
+def test_a_vacuum_removes_what_no_version_names(places):
+    """Young versions, files of other programs and of running jobs stay; a dry run deletes nothing."""
+    staging, curated = places
+    ddbio.publish(staging, curated)
+    write(staging, 3)
+    ddbio.publish(staging, curated)
+    (curated / "readme.txt").write_text("mine", "utf-8")
+    orphan = curated / "part-20250101T000000Z_0-00000-0-0000.parquet"
+    orphan.write_bytes(b"left by a job that was killed")
+    assert ddbio.vacuum(curated).files_removed == 0
+    before = sorted(curated.rglob("*"))
+    planned = ddbio.vacuum(curated, older_than="0s", dry_run=True)
+    assert sorted(curated.rglob("*")) == before
+    with publishing(Target(store=LocalStore(curated), mode="append"), "running"):
+        running = curated / "part-running-00000-0-0000.parquet"
+        running.write_bytes(b"about to be committed")
+        done = ddbio.vacuum(curated, older_than="0s")
+        assert running.exists()
+        running.unlink()
+    assert done.paths == planned.paths
+    assert (done.files_removed, done.versions_removed, done.version) == (3, (1,), 2)
+    assert (curated / "readme.txt").exists()
+    assert not orphan.exists()
+    assert len(rows_of(linked(curated))) == 30
+
+
+def test_the_commands(places, capsys):
+    """Publish, roll back and vacuum print their reports; wrong arguments are said."""
+    staging, curated = places
+
+    def run(*words):
+        cli.main([str(word) for word in words], standalone_mode=False)
+        return capsys.readouterr().out
+
+    assert json.loads(run("publish", staging, curated, "--expect-rows", 20, "--json"))["version"] == 1
+    write(staging, 3)
+    assert "version" in run("publish", staging, curated)
+    assert json.loads(run("publish", curated, "--rollback", "--json"))["version"] == 3
+    assert json.loads(run("publish", curated, "--rollback", "--to-version", 2, "--json"))["files"] == 3
+    assert json.loads(run("vacuum", curated, "--dry-run", "--json"))["files_removed"] == 0
+    assert "dry_run" in run("vacuum", curated, "--dry-run")
+    for words in (["publish", staging], ["publish", staging, curated, "--to-version", "1"]):
+        with pytest.raises(Exception, match=r"CURATED|--rollback"):
+            run(*words)
+    with pytest.raises(OptionError, match="older_than"):
+        ddbio.vacuum(curated, older_than="a week")
+
+
+def test_s3_copies_by_itself(places, s3, s3_url, bucket):
+    """From S3 to S3 no byte passes this machine; from a folder to S3 the bytes are uploaded."""
+    staging, _ = places
+    options = {"s3_endpoint_url": s3_url, "region": "eu-west-1"}
+    up = ddbio.publish(staging, f"s3://{bucket}/first", **options)
+    over = ddbio.publish(f"s3://{bucket}/first", f"s3://{bucket}/second", **options)
+    assert (up.bytes, up.rows) == (over.bytes, over.rows)
+    text = s3.get_object(Bucket=bucket, Key="second/_symlink_format_manifest/manifest")["Body"].read().decode()
+    bodies = [s3.get_object(Bucket=bucket, Key=each.split("/", 3)[3])["Body"].read() for each in text.splitlines()]
+    assert sorted(bodies) == sorted(path.read_bytes() for path in staging.rglob("*.parquet"))
+    assert s3.list_multipart_uploads(Bucket=bucket).get("Uploads", []) == []
