@@ -49,6 +49,7 @@ if TYPE_CHECKING:
         RollbackKeywords,
         ScanKeywords,
         ScanToFilesKeywords,
+        SimulateScanKeywords,
         VacuumKeywords,
         ValidateKeywords,
         WaitKeywords,
@@ -80,6 +81,7 @@ if TYPE_CHECKING:
         wait_import,
     )
     from ddbio.api.setup import register, warm
+    from ddbio.api.simulation import simulate_scan
     from ddbio.api.tables import create_table, create_table_like, describe_table
     from ddbio.api.writing import copy_table, load_files, plan_copy, plan_load, write_table
     from ddbio.core.backups import BackupJob, RestoreJob, RestorePlan
@@ -95,6 +97,7 @@ if TYPE_CHECKING:
     from ddbio.core.loads.plan import LoadPlan, WritePlan
     from ddbio.core.scan_plan import ScanPlan
     from ddbio.core.schema.item_schema import ItemSchema
+    from ddbio.core.simulation import SimulationReport
     from ddbio.core.table_description import TableDescription
     from ddbio.core.validation import ValidatePlan, ValidationReport
     from ddbio.errors import (
@@ -199,6 +202,8 @@ __all__ = [
     "ScanToFilesKeywords",
     "SchemaError",
     "ServiceError",
+    "SimulateScanKeywords",
+    "SimulationReport",
     "TableDescription",
     "TargetError",
     "ThrottledError",
@@ -261,6 +266,7 @@ __all__ = [
     "rollback",
     "scan_batches",
     "scan_to_files",
+    "simulate_scan",
     "start_bulk_put",
     "start_export",
     "start_import",
@@ -288,7 +294,8 @@ _NAMES = {
         "CreateLikeKeywords CreateTableKeywords ExportFoldKeywords ExportReadKeywords ExportStartKeywords "
         "ExportToFilesKeywords ExportWindowsKeywords FilesListKeywords ImportFilesFromKeywords ImportStartKeywords "
         "ImportWaitKeywords LayoutKeywords LoadKeywords PublishKeywords RestoreKeywords RollbackKeywords "
-        "ScanKeywords ScanToFilesKeywords VacuumKeywords ValidateKeywords WaitKeywords WriteKeywords"
+        "ScanKeywords ScanToFilesKeywords SimulateScanKeywords VacuumKeywords ValidateKeywords WaitKeywords "
+        "WriteKeywords"
     ),
     "ddbio.api.progress": "Progress",
     "ddbio.api.reading": "digest infer_schema plan_scan read_table scan_batches scan_to_files",
@@ -298,6 +305,7 @@ _NAMES = {
         "start_bulk_put start_export start_import wait_bulk_put wait_export wait_import"
     ),
     "ddbio.api.setup": "register warm",
+    "ddbio.api.simulation": "simulate_scan",
     "ddbio.api.tables": "create_table create_table_like describe_table",
     "ddbio.api.writing": "copy_table load_files plan_copy plan_load write_table",
     "ddbio.core.backups": "BackupJob RestoreJob RestorePlan",
@@ -313,6 +321,7 @@ _NAMES = {
     "ddbio.core.loads.plan": "LoadPlan WritePlan",
     "ddbio.core.scan_plan": "ScanPlan",
     "ddbio.core.schema.item_schema": "ItemSchema",
+    "ddbio.core.simulation": "SimulationReport",
     "ddbio.core.table_description": "TableDescription",
     "ddbio.core.validation": "ValidatePlan ValidationReport",
     "ddbio.errors": (

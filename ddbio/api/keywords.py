@@ -50,6 +50,35 @@ class ConnectionKeywords(TypedDict, total=False):
     """Give up if throttling or an unreachable endpoint has let no request through for this long."""
 
 
+class SimulateScanKeywords(TypedDict, total=False):
+    """Keywords of :class:`ddbio.options.SimulateScanOptions`."""
+
+    table_bytes: int | str
+    """Size of the table, as DescribeTable would say it; ``80TB`` works as well."""
+    item_bytes: float
+    """Mean size of an item."""
+    tasks: int
+    """Tasks that run at the same time."""
+    lanes: int | None
+    """Segments read at the same time, over all tasks; default is the planner's choice."""
+    segments: int | None
+    """TotalSegments; default is the planner's choice, or one a task with static shares."""
+    rcu_per_second: float
+    """Read units per second that the whole job may use; default is the quota of an on-demand table."""
+    consistent: bool
+    """Use strongly consistent reads, at twice the read units."""
+    skew: float
+    """How unequal segments are: 0 makes all equal, at 0.5 the largest of 1,000 has 16 times the mean."""
+    page_seconds: float
+    """Median time of a full page."""
+    partitions: int | None
+    """Physical partitions of the table; default is one for each 10 GB and for each 3,000 units a second."""
+    static_shares: bool
+    """Give each task a fixed share of the budget and one segment, as other connectors do, instead of leases."""
+    seed: int
+    """Seed of everything that is random: sizes of segments, times of pages, pauses after throttling."""
+
+
 class BulkReportKeywords(ConnectionKeywords, total=False):
     """Keywords of :class:`ddbio.options.BulkReportOptions`."""
 

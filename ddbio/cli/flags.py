@@ -23,7 +23,6 @@ from ddbio.options.parsing import PYTHON_ONLY
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from ddbio.options import ConnectionOptions
     from ddbio.options.parsing import OptionsT
 
 CommandT = TypeVar("CommandT", bound="Callable[..., Any]")
@@ -100,7 +99,7 @@ def given(flags: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in flags.items() if value is not None}
 
 
-def flags_of(options: type[ConnectionOptions], without: Iterable[str] = ()) -> Callable[[CommandT], CommandT]:
+def flags_of(options: type[Any], without: Iterable[str] = ()) -> Callable[[CommandT], CommandT]:
     """Return a decorator that adds a ``--kebab-case`` flag for every field of an options class.
 
     A flag's help is its field's docstring, its choices the field's literals. Values stay text: the options class

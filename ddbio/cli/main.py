@@ -111,6 +111,7 @@ VERBS = Verbs(
             "reading:schema",
             "Print the columns inferred from SOURCE: a table, an export, or files of DynamoDB JSON.",
         ),
+        "simulate": ("simulate:simulate", "Find out how long a job of any size would take, without AWS."),
         "table": ("tables:table", "Create and describe tables."),
         "validate": (
             "inspection:validate",

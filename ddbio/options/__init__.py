@@ -49,6 +49,7 @@ if TYPE_CHECKING:
         WaitOptions,
         WaitPolicyOptions,
     )
+    from ddbio.options.simulation import SimulateScanOptions
     from ddbio.options.writing import (
         CopyOptions,
         CreateLikeOptions,
@@ -96,6 +97,7 @@ __all__ = [
     "RollbackOptions",
     "ScanOptions",
     "ScanToFilesOptions",
+    "SimulateScanOptions",
     "SourceOptions",
     "VacuumOptions",
     "ValidateOptions",
@@ -120,6 +122,7 @@ _NAMES = {
         "BackupCreateOptions BulkReportOptions BulkStartOptions ExportStartOptions ImportStartOptions "
         "ImportWaitOptions RestoreOptions WaitOptions WaitPolicyOptions"
     ),
+    "simulation": "SimulateScanOptions",
     "writing": (
         "CopyOptions CreateLikeOptions CreateTableOptions ImportFilesFromOptions ImportFilesOptions JsonFormat "
         "LoadOptions SourceOptions WriteOptions"

@@ -85,6 +85,7 @@ _PAGE_PARTS = [
     ("`bulk report`", "BulkReportOptions", "ConnectionOptions"),
     ("`backup create`", "BackupCreateOptions", "ConnectionOptions"),
     ("`backup restore`", "RestoreOptions", "ConnectionOptions"),
+    ("`simulate scan`", "SimulateScanOptions", "SimulateScanOptions"),
 ]
 
 

@@ -1,0 +1,53 @@
+"""The commands that simulate jobs: ``simulate scan``."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from ddbio.cli.flags import flags_of, given, output_flags, parse_flags
+from ddbio.cli.show import counted, format_bytes, format_duration
+from ddbio.options import SimulateScanOptions
+from ddbio.options.simulation import SCENARIOS
+
+if TYPE_CHECKING:
+    from ddbio.core.simulation import SimulationReport
+
+
+@click.group()
+def simulate() -> None:
+    """Find out how long a job of any size would take, without AWS."""
+
+
+@simulate.command("scan")
+@click.option("--scenario", type=click.Choice(sorted(SCENARIOS)), help="A named simulation, whose values the other flags change.")  # fmt: skip # noqa: E501
+@flags_of(SimulateScanOptions)
+@output_flags
+def simulate_scan(*, scenario: str | None, as_json: bool, **flags: Any) -> None:
+    """Simulate a scan: how long it takes, how much of the budget it leaves idle, how often it is throttled."""
+    from ddbio.ops.simulation import simulate_scan as run
+
+    named = SCENARIOS[scenario] if scenario is not None else {}
+    options = parse_flags(SimulateScanOptions, {**named, **given(flags)})
+    report = run(options)
+    click.echo(report.to_json() if as_json else format_simulation(report, options))
+
+
+def format_simulation(report: SimulationReport, options: SimulateScanOptions) -> str:
+    """Return a simulation's report as lines of name and value."""
+    shares = "a fixed share for each task" if options.static_shares else "one budget for all tasks, by leases"
+    peak = "" if report.peak_ratio is None else f", busiest 10 s at {report.peak_ratio:.1%} of it"
+    split = [counted(report.segments, "segment"), counted(report.tasks, "task"), counted(report.lanes, "lane")]
+    ideal = format_duration(report.ideal_seconds)
+    half, most = format_duration(report.progress[4]), format_duration(report.progress[8])
+    rows = [
+        ("table", f"{format_bytes(options.table_bytes)} in {counted(report.partitions, 'partition')}"),
+        ("split", f"{', '.join(split)}; the largest task has {report.largest_task_ratio:.2f} × the mean"),
+        ("budget", f"{options.rcu_per_second:,.0f} RCU/s, {shares}{peak}"),
+        ("reads", f"{report.units:,.0f} RCU in {report.requests:,} pages, {report.throttles:,} throttled"),
+        ("time", f"{format_duration(report.seconds)}, {report.ratio:.3f} × the ideal {ideal}"),
+        ("progress", f"half after {half}, 90 % after {most}"),
+        ("idle", f"{report.idle_ratio:.1%} of the budget"),
+    ]
+    return "\n".join(f"{name:<10}{value}" for name, value in rows)
