@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from ddbio.core.first_calls import FIRST_CALLS
 from ddbio.core.kernel.arrays import offsets_of
 from ddbio.core.kernel.decode.decoder import SLICE_BYTES, KernelDecoder
 from ddbio.core.kernel.decode.inference import Observed, observe_items
@@ -102,6 +103,16 @@ class Decoder(KernelDecoder):
         batch = super().decode(data, framing)
         return self._with_times(batch) if self._times else batch
 
+    def decode_plainly(self, data: bytes, framing: Framing) -> pa.RecordBatch:
+        """Return what ``decode`` returns, by the plain reference.
+
+        Raises
+        ------
+        DecodeError, SchemaError
+            As ``decode``.
+        """
+        return self.with_times(super().decode_plainly(data, framing))
+
     def decode_batches(self, data: Buffer, framing: Framing) -> list[pa.RecordBatch]:
         """Return what ``decode`` returns in pieces of a few megabytes.
 
@@ -172,11 +183,22 @@ def from_dynamodb_json(
     body, framing = framed_items(data)
     if framing == "changes":
         raise DecodeError(NOT_ITEMS)
-    given = _columns_of(body, framing) if schema is None else schema
+    kept = nulls or ("keep" if schema is None else "merge")
     if timestamps or types or numbers != "exact":
         rules = ColumnRules(time_forms((timestamps or {}).items()), types or {}, numbers)
-        given = rules.apply(arrow_schema_of(given), sampled_forms(rules.sampled, [(body, framing)]))
-    return _decode(body, framing, given, nulls or ("keep" if schema is None else "merge"))
+        given = _columns_of(body, framing) if schema is None else schema
+        ruled = rules.apply(arrow_schema_of(given), sampled_forms(rules.sampled, [(body, framing)]))
+        return _decode(body, framing, ruled, kept)
+    return FIRST_CALLS.answer(
+        len(body),
+        lambda: _decode(body, framing, _columns_of(body, framing) if schema is None else schema, kept),
+        lambda: _decode_plainly(bytes(body), framing, schema, kept),
+    )
+
+
+def _decode_plainly(body: bytes, framing: Framing, schema: Any, nulls: Nulls) -> pa.RecordBatch:
+    columns = arrow_schema_of(ItemSchema.of_items(_items(body, framing)) if schema is None else schema)
+    return Decoder(columns, nulls=nulls).decode_plainly(body, framing)
 
 
 def _columns_of(body: bytes | memoryview, framing: Framing) -> pa.Schema:
@@ -224,7 +246,12 @@ def infer_schema_of_body(data: Buffer) -> ItemSchema:
     DecodeError
         The bytes are none of these; the message has the line.
     """
-    return infer_schema_of_bodies([framed_items(data)])
+    body, framing = framed_items(data)
+    return FIRST_CALLS.answer(
+        len(body),
+        lambda: infer_schema_of_bodies([(body, framing)]),
+        lambda: ItemSchema.of_items(_items(bytes(body), framing)),
+    )
 
 
 def infer_schema_of_bodies(parts: Sequence[tuple[bytes | memoryview, Framing]]) -> ItemSchema:

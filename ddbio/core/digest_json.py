@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ddbio.core.digest import Digest
+from ddbio.core.first_calls import FIRST_CALLS
 from ddbio.core.kernel.codes import FRAMINGS, STATE_LENGTH, UNESCAPED_END
 from ddbio.core.kernel.encode.load import allocate
 from ddbio.core.kernel.hash import items as walk
@@ -117,6 +118,30 @@ def _pieces(body: bytes) -> Iterator[bytes]:
         stop = body.find(b"\n", start + _PIECE_BYTES) + 1 or len(body)
         yield body[start:stop]
         start = stop
+
+
+def digest_of_json(body: bytes | memoryview, framing: Framing) -> Digest:
+    """Return the digest of the items of a page, or of a sequence of documents.
+
+    Raises
+    ------
+    DecodeError
+        The bytes are not DynamoDB JSON in this framing.
+    """
+    return FIRST_CALLS.answer(
+        len(body), lambda: _of_body(JsonDigest(), bytes(body), framing), lambda: _of_body_plainly(bytes(body), framing)
+    )
+
+
+def _of_body(items: JsonDigest, body: bytes, framing: Framing) -> Digest:
+    items.add(body, framing)
+    return items.digest
+
+
+def _of_body_plainly(body: bytes, framing: Framing) -> Digest:
+    digest = Digest()
+    digest.add_items(checked_items(body, framing))
+    return digest
 
 
 def warm() -> None:

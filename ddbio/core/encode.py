@@ -6,6 +6,7 @@ attribute, the rule and a message. No value is rounded or silently dropped.
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -14,13 +15,19 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ddbio.core.arrow_input import checked_batches, record_batch_reader
+from ddbio.core.batch_size import batch_bytes
+from ddbio.core.first_calls import FIRST_CALLS
 from ddbio.core.kernel.arrays import plain_array
 from ddbio.core.kernel.encode.encoder import KernelEncoder
+from ddbio.core.kernel.encode.rules import RefusedValueError, check_row
 from ddbio.core.object_pool import ObjectPool
+from ddbio.core.reference import items_of
+from ddbio.core.schema.arrow import fields_within, is_binary, is_list, is_text
 from ddbio.core.schema.declare import time_forms
 from ddbio.core.schema.item_schema import arrow_schema_of
+from ddbio.core.text.json_text import compact_json
 from ddbio.core.time_columns import stored_batch, stored_columns, with_forms
-from ddbio.errors import EncodeError, SchemaError
+from ddbio.errors import DdbioError, EncodeError, SchemaError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -231,12 +238,46 @@ def to_dynamodb_json(
         wanted = with_forms(wanted, time_forms(timestamps.items()))
     # Arrow takes schemas that differ in their metadata for equal, their bytes differ.
     key = wanted.serialize().to_pybytes()
-    encoder, lines, row = _pool.take(key) or Encoder(wanted), list[bytes](), 0
-    for batch in checked_batches(reader):
-        lines.append(encoder.encode_lines(cast_batch(batch, wanted), first_row=row))
-        row += batch.num_rows
+    encoder = _pool.take(key) or Encoder(wanted)
+    batches = (cast_batch(batch, wanted) for batch in checked_batches(reader))
+    first = list(itertools.islice(batches, 2))
+    if len(first) == 1:
+        batch = first[0]
+        text = FIRST_CALLS.answer(batch_bytes(batch), lambda: encoder.encode_lines(batch), lambda: _plain_lines(batch))
+    else:
+        text = _lines_of(encoder, itertools.chain(first, batches))
     _pool.give_back(key, encoder, encoder.retained_bytes)
+    return text
+
+
+def _lines_of(encoder: Encoder, batches: Iterable[pa.RecordBatch]) -> bytes:
+    lines, row = list[bytes](), 0
+    for batch in batches:
+        lines.append(encoder.encode_lines(batch, first_row=row))
+        row += batch.num_rows
     return b"".join(lines)
+
+
+def _plain_lines(batch: pa.RecordBatch) -> bytes | None:
+    """Return what the loops print by the reference; None if it has another form for a type, or may refuse a row."""
+    if not all(_is_plain(each.type) for each in batch.schema):
+        return None
+    try:
+        items = list(items_of(batch))
+        for item in items:
+            check_row(item)
+    except (DdbioError, RefusedValueError, UnicodeDecodeError):
+        return None
+    return "".join(f"{compact_json(item)}\n" for item in items).encode()
+
+
+def _is_plain(arrow_type: Any) -> bool:
+    if pa.types.is_struct(arrow_type) or is_list(arrow_type):
+        return all(_is_plain(each.type) for each in fields_within(arrow_type))
+    types = pa.types
+    return any(
+        check(arrow_type) for check in (is_text, is_binary, types.is_integer, types.is_boolean, types.is_decimal128)
+    )
 
 
 def require_all(refusals: Iterable[Refusal]) -> None:

@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from ddbio.core import decode, digest_columns, digest_json, encode, raw_items
 from ddbio.core.changes import ChangeDecoder
-from ddbio.core.decode import Decoder, from_dynamodb_json, infer_schema_of_body
+from ddbio.core.decode import Decoder, infer_schema_of_bodies
 from ddbio.core.ion import blocks as ion_blocks
 from ddbio.core.item_key import key_hashes
 from ddbio.core.loads.encode import RowEncoder
@@ -31,9 +31,9 @@ _WIDE_COLUMNS, _WIDE_ROWS = 200, 300
 
 
 def _items() -> pa.RecordBatch:
-    schema = infer_schema_of_body(_ITEM).to_arrow()
+    schema = infer_schema_of_bodies([(_ITEM, "items")]).to_arrow()
     texts = pa.field("p", pa.map_(pa.string(), pa.string()))
-    return from_dynamodb_json(_ITEM, schema.set(schema.get_field_index("p"), texts))
+    return Decoder(schema.set(schema.get_field_index("p"), texts)).decode(_ITEM, "items")
 
 
 def _decode_sparsely() -> None:

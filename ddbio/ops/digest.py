@@ -13,7 +13,7 @@ import pyarrow as pa
 from ddbio.core.arrow_input import checked_batches, record_batch_reader
 from ddbio.core.digest import Digest
 from ddbio.core.digest_columns import digest_of_batches
-from ddbio.core.digest_json import JsonDigest
+from ddbio.core.digest_json import JsonDigest, digest_of_json
 from ddbio.core.schema.arrow import declare_types
 from ddbio.core.schema.item_schema import arrow_schema_of
 from ddbio.core.text.framing import framed_items, framing_of
@@ -98,10 +98,7 @@ def digest_files(paths: Iterable[str], options: ConnectionOptions) -> Digest:
 
 
 def _of_json(data: Buffer) -> Digest:
-    items = JsonDigest()
-    body, framing = framed_items(data)
-    items.add(bytes(body), framing)
-    return items.digest
+    return digest_of_json(*framed_items(data))
 
 
 def _of_files(name: str, options: ConnectionOptions) -> Digest:

@@ -18,6 +18,7 @@ import stat
 import sys
 import tempfile
 from contextlib import suppress
+from contextvars import ContextVar
 from pathlib import Path
 from types import CodeType, FunctionType, ModuleType
 from typing import TYPE_CHECKING, Any
@@ -228,6 +229,25 @@ def use_cache_folder(folder: Path) -> None:
     _FOLDERS.use_cache_folder(folder)
 
 
+class NotCompiledError(Exception):
+    """Say that a loop would have to be compiled, within ``without_compiling``."""
+
+
+_may_compile = ContextVar("may_compile", default=True)
+
+
+class without_compiling:  # noqa: N801 - used as a function
+    """Raise NotCompiledError within a ``with`` block where a loop is called that is not compiled, or cached, yet."""
+
+    def __enter__(self) -> None:
+        """Begin the block."""
+        self._before = _may_compile.set(False)
+
+    def __exit__(self, *_: object) -> None:
+        """End the block."""
+        _may_compile.reset(self._before)
+
+
 class LoopCache(NullCache):  # type: ignore[misc]
     """Cache one loop, as numba asks before and after it compiles."""
 
@@ -243,7 +263,13 @@ class LoopCache(NullCache):  # type: ignore[misc]
         return str(cache_folder() or "")
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
-        """Return what was compiled for types of arguments, or None."""
+        """Return what was compiled for types of arguments, or None.
+
+        Raises
+        ------
+        NotCompiledError
+            Nothing was, and the caller wants nothing to be compiled.
+        """
         triple, *processor = target_context.codegen().magic_tuple()
         folder = cache_folder()
         own = None if folder is None else folder / self._file(sig, triple, *processor)
@@ -251,6 +277,8 @@ class LoopCache(NullCache):  # type: ignore[misc]
         found = None if own is None else _read_whole(own)
         for shipped in _FOLDERS.shipped():
             found = found or _read_whole(shipped / portable)
+        if found is None and not _may_compile.get():
+            raise NotCompiledError(self._name)
         if found is None and own is not None:
             # Another process may compile it just now: what it leaves is there when it lets go.
             self._claim = _claim(own.with_suffix(".lock"))

@@ -27,10 +27,12 @@ NOT_ITEMS = "these are changes of items, not items: decode them by ChangeDecoder
 # https://docs.aws.amazon.com/amazondynamodb/latest/APIReference/API_Scan.html#API_Scan_ResponseSyntax
 _RESPONSE = re.compile(rb'\s*\{\s*"(?:ConsumedCapacity|Count|Items|LastEvaluatedKey|ScannedCount)"')
 
-_OPEN = ord("{")
+# A first member that is a text, a number or binary: no member of another framing is, if it has none of these names.
+_FIRST_SCALAR = re.compile(rb'\{"([^"\\]{1,255})":\{"[SNB]":"')
+_OF_OTHER_FRAMES = {b"Item", b"Items", b"Count", b"Records", b"dynamodb", b"Metadata"}
 _HEAD_BYTES = 1 << 12
 # The first document of any other framing has one of these names, or letters written as escapes.
-_OF_OTHER_FRAMES = (b'"Item', b'"Count"', b'"Records"', b'"dynamodb"', b'"Metadata"', b"\\u")
+_PARTS_OF_OTHER_FRAMES = (b'"Item', b'"Count"', b'"Records"', b'"dynamodb"', b'"Metadata"', b"\\u")
 
 
 def framing_of(body: bytes | memoryview) -> Framing:
@@ -59,10 +61,13 @@ def framing_of(body: bytes | memoryview) -> Framing:
 
 def _begins_with_item(body: bytes | memoryview) -> bool:
     """Return whether the first document can only be a bare item, without parsing it."""
+    first = _FIRST_SCALAR.match(body)
+    if first is not None:
+        return first[1] not in _OF_OTHER_FRAMES
     head = bytes(body[:_HEAD_BYTES])
     # No document has this inside: objects are separated by commas, and strings hold no line end.
     end = head.find(b"}\n{")
-    return end > 0 and head[0] == _OPEN and not any(map(head[:end].__contains__, _OF_OTHER_FRAMES))
+    return end > 0 and head[:1] == b"{" and not any(map(head[:end].__contains__, _PARTS_OF_OTHER_FRAMES))
 
 
 def framed_items(data: Buffer) -> tuple[bytes | memoryview, Framing]:

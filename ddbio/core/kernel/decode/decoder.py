@@ -132,6 +132,19 @@ class KernelDecoder:
         """
         return self.combine(self._decode(data, framing, in_one=True))
 
+    def decode_plainly(self, data: bytes, framing: Framing) -> pa.RecordBatch:
+        """Return what ``decode`` returns, by the plain reference.
+
+        Raises
+        ------
+        DecodeError, SchemaError
+            As ``decode``.
+        """
+        log = MisfitLog()
+        batch = self._decode_plainly(data, framing, log)
+        self._add_log(log)
+        return batch
+
     def decode_batches(self, data: Buffer, framing: Framing) -> list[pa.RecordBatch]:
         """Return what ``decode`` returns in pieces of a few megabytes.
 
@@ -192,8 +205,11 @@ class KernelDecoder:
         """Return the batches of the body, or None where the reference needs the whole body to say what is wrong."""
         batches: list[pa.RecordBatch] = []
         start = len(_BYTE_ORDER_MARK) if body[: len(_BYTE_ORDER_MARK)] == _BYTE_ORDER_MARK else 0
-        is_long = len(body) > SLICE_BYTES
-        whole_bytes = slice_bytes = MAX_PIECE_BYTES if in_one and is_long and self._is_sparse(body) else SLICE_BYTES
+        # Batches that will be one are copied: of twice the slice, fewer are.
+        whole_bytes = 2 * SLICE_BYTES if in_one else SLICE_BYTES
+        if in_one and len(body) > whole_bytes and self._is_sparse(body):
+            whole_bytes = MAX_PIECE_BYTES
+        slice_bytes = whole_bytes
         while start < len(body):
             stop = len(body) if framing == "page" else cut_lines(body, start, slice_bytes)
             if stop - start > MAX_PIECE_BYTES:

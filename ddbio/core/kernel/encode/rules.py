@@ -118,6 +118,24 @@ def read_members(text: bytes, rules: Mapping[str, KeyRule]) -> Parsed:
     return Parsed(compact_json(item).encode()[1:-1], item_size_bytes(item), found, list(item))
 
 
+def check_row(item: dict[str, Any]) -> None:
+    """Refuse an item that breaks a rule for all tables.
+
+    Raises
+    ------
+    DecodeError
+        A value is none.
+    RefusedValueError
+        DynamoDB does not take it.
+    """
+    check_item(item)
+    for name, value in item.items():
+        _check_name(name)
+        _check_limits(value, 1)
+    if item_size_bytes(item) > codes.MAX_ITEM_BYTES:
+        raise RefusedValueError("item_size", f"an item has at most {codes.MAX_ITEM_BYTES:,} bytes")
+
+
 def check_key(value: dict[str, Any], rule: KeyRule) -> None:
     """Refuse a value that is not of its key's type, empty or too long."""
     ((tag, _content),) = value.items()
