@@ -135,7 +135,7 @@ class CompactKeywords(ConnectionKeywords, total=False):
     """Rewrite only files smaller than this; default is three quarters of ``target_bytes``."""
     partition: str | Sequence[str] | None
     """Rewrite only the partitions with these values, each as ``column=value``."""
-    format: Literal["parquet", "orc"] | None
+    format: Literal["parquet", "orc", "avro", "csv", "json"] | None
     """Format of the new files, to which files of others are converted; default is that of the old ones."""
     compression: Literal["zstd", "snappy", "gzip", "lz4", "none"] | None
     """Codec of the new files, to which files of others are converted; default is that of the old ones."""

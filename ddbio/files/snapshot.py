@@ -36,6 +36,8 @@ if TYPE_CHECKING:
     from ddbio.files.object_store import ObjectStore
 
 _THREADS = 16
+# A commit may replace files between the look at the snapshot and the listing.
+_LOOKS = 3
 
 
 def live_files(store: ObjectStore, version: int | None = None) -> Snapshot:
@@ -60,6 +62,36 @@ def live_files(store: ObjectStore, version: int | None = None) -> Snapshot:
         # A job may have committed meanwhile: then some of its files may be missing in the listing.
         if not versions(after) and not any(is_manifest(each.path) for each in after):
             return Snapshot(0, _of_listing(listed, [*found, *after]))
+
+
+def row_files(store: ObjectStore) -> list[StoredObject]:
+    """Return the files whose rows a folder holds, in the order of their paths: live ones, and those of other programs.
+
+    What jobs wrote counts only while it is live. Files of others, which no commit knows, count unless one replaced
+    them; empty ones never do.
+
+    Raises
+    ------
+    NotFoundError
+        If a live file is gone.
+    """
+    for _ in range(_LOOKS):
+        snapshot, found = live_files(store), {each.path: each for each in store.list()}
+        live = snapshot.paths
+        gone = sorted(live - found.keys()) if snapshot.version else []
+        if not gone:
+            break
+    else:
+        raise NotFoundError(
+            f"{store.uri}/{gone[0]} belongs to version {snapshot.version} of its folder, and is gone: something "
+            "else than ddbio deleted it; run the job again that wrote it"
+        )
+    others = [path for path in found if path not in live and is_row_file(path) and not job_of(path)]
+    if others and snapshot.version:
+        replaced = {path for each in read_history(store) for path in each.removed}
+        others = [path for path in others if path not in replaced]
+    chosen = (found[path] for path in sorted({*others, *live} & found.keys()))
+    return [each for each in chosen if each.size_bytes]
 
 
 def read_snapshot(store: ObjectStore, version: int) -> Snapshot:

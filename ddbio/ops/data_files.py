@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from ddbio.errors import DecodeError, NotFoundError, OptionError
 from ddbio.files.decompress import decompress, line_blocks
 from ddbio.files.formats import FORMATS, format_of, is_row_file
+from ddbio.files.snapshot import row_files
 from ddbio.ops.job.storage import open_store
 
 if TYPE_CHECKING:
@@ -74,7 +75,7 @@ def find_data(name: str, options: ConnectionOptions) -> tuple[ObjectStore, list[
         if any(entry.path == last for entry in above.list(last)):
             return above, [last]
     store = open_store(name, options)
-    data = sorted(entry.path for entry in store.list() if entry.size_bytes and is_row_file(entry.path))
+    data = [entry.path for entry in row_files(store)]
     # A folder holds lines or other files; Parquet in the folder of an export is a copy of its lines.
     paths = [path for path in data if is_json(path)] or data
     if not paths:

@@ -34,7 +34,7 @@ class CompactOptions(ConnectionOptions):
     """Rewrite only files smaller than this; default is three quarters of ``target_bytes``."""
     partition: Names | None = None
     """Rewrite only the partitions with these values, each as ``column=value``."""
-    format: Literal["parquet", "orc"] | None = None
+    format: Literal["parquet", "orc", "avro", "csv", "json"] | None = None
     """Format of the new files, to which files of others are converted; default is that of the old ones."""
     compression: Compression | None = None
     """Codec of the new files, to which files of others are converted; default is that of the old ones."""

@@ -15,10 +15,12 @@ from ddbio.core.digest import Digest
 from ddbio.core.result import Result
 from ddbio.core.schema.arrow import normalize_schema
 from ddbio.core.schema.file import schema_to_json
+from ddbio.core.staged import job_of
 from ddbio.engine import cluster_of, open_engine, running_spark_parallelism
-from ddbio.errors import NotFoundError, OptionError, SchemaError, TargetError
+from ddbio.errors import NotFoundError, SchemaError, TargetError
 from ddbio.files import committer
 from ddbio.files.commit import Target
+from ddbio.files.declared import declared_schemas
 from ddbio.files.formats import FORMATS, format_of
 from ddbio.files.snapshot import live_files
 from ddbio.ops.folders.rewrite import RewriteGroup, RewriteTask, rewrite_task
@@ -183,7 +185,7 @@ class _Job:
     def tasks(self, count: int) -> list[RewriteTask]:
         """Return the tasks; each knows its files as they are listed now."""
         options, entries = self.options, {each.path: each for each in self.store.list()}
-        groups = {}
+        groups, schemas = {}, declared_schemas(self.store, entries.values())
         for group in self.plan.groups:
             missing = [each.path for each in group.files if each.path not in entries]
             if missing:
@@ -193,7 +195,8 @@ class _Job:
                 )
             form, codec = _written_as(options, group.files[0].path)
             found = tuple(entries[each.path] for each in group.files)
-            groups[id(group)] = RewriteGroup(group.partition, found, form, codec)
+            declared = tuple(schemas.get(each.path) for each in found)
+            groups[id(group)] = RewriteGroup(group.partition, found, declared, form, codec)
         ends_at = None if options.max_seconds is None else time.time() + options.max_seconds - self.clock.seconds()
         return [
             RewriteTask(
@@ -246,8 +249,20 @@ class _Job:
             cpu_seconds=round(cpu_seconds, 3),
         )
 
+    def require_one_schema(self, schemas: Sequence[pa.Schema]) -> None:
+        """Refuse several schemas of files that do not tell their own: a manifest has one for all."""
+        forms = {self.options.format or format_of(group.files[0].path).name for group in self.plan.groups}  # type: ignore[union-attr]
+        untyped = sorted(form for form in forms if not FORMATS[form].keeps_types and form != "orc")
+        if untyped and any(not each.equals(schemas[0], check_metadata=True) for each in schemas):
+            raise TargetError(
+                f"the {untyped[0]} files of {self.store.uri} have different columns, of which {untyped[0]} tells no "
+                "types: compact them into another format, or by --partition",
+                self.store.uri,
+            )
+
     def publish(self, publish: committer.Publish, results: Sequence[RewriteResult], report: CompactReport) -> None:
-        schemas = [each.schema for each in results if each.schema is not None]
+        schemas = [each for result in results for each in result.schemas]
+        self.require_one_schema(schemas)
         info = committer.CommitInfo(
             created_at=datetime.now(UTC).isoformat(timespec="seconds"),
             source={"path": self.options.path, "version": self.plan.version},
@@ -299,15 +314,20 @@ def _engine_of(options: CompactOptions) -> Literal["local", "spark"]:
 
 def _is_compactable(path: str) -> bool:
     found = format_of(path)
-    return found is not None and found.open_writer is not None and found.is_splittable
+    if found is None or found.open_writer is None or FORMATS["dynamodb-json"].wrote(path):
+        return False
+    # Text that ddbio did not write has no types: to read it would be to guess them.
+    return found.keeps_types or found.is_splittable or bool(job_of(path))
 
 
 def _is_other(options: CompactOptions, file: LiveFile) -> bool:
     """Return whether a file has another format or codec than was asked for."""
-    if options.format is None and options.compression is None:
-        return False
     form, codec = _written_as(options, file.path)
-    return not file.path.endswith(f".{FORMATS[form].extensions[codec]}")
+    found = format_of(file.path)
+    is_converted = found is not None and found.name != form
+    return is_converted or (
+        options.compression is not None and not file.path.endswith(f".{FORMATS[form].extensions[codec]}")
+    )
 
 
 def _written_as(options: CompactOptions, path: str) -> tuple[str, Compression]:
@@ -315,11 +335,9 @@ def _written_as(options: CompactOptions, path: str) -> tuple[str, Compression]:
     found = format_of(path)
     form = options.format or ("parquet" if found is None else found.name)
     endings = sorted(FORMATS[form].extensions.items(), key=lambda each: -len(each[1]))
-    own: Compression = next((codec for codec, ending in endings if path.endswith(f".{ending}")), "zstd")
-    codec = options.compression or (own if own in FORMATS[form].extensions and own != "none" else "zstd")
-    if codec not in FORMATS[form].extensions:
-        raise OptionError(f"format {form} has no compression {codec}: give {', '.join(FORMATS[form].extensions)}")
-    return form, codec
+    # A name that tells no codec says nothing: files of pyarrow and polars are called so whatever theirs is.
+    own = next((codec for codec, ending in endings if codec != "none" and path.endswith(f".{ending}")), None)
+    return form, FORMATS[form].codec(options.compression or own)
 
 
 def _merged(digests: object) -> Digest:

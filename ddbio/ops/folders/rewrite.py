@@ -36,10 +36,11 @@ _PROGRESS_SECONDS = 0.2
 
 @dataclass(frozen=True)
 class RewriteGroup:
-    """Files of one partition, and the format and codec of what they become."""
+    """Files of one folder, the columns that they do not tell themselves, and what format and codec they become."""
 
     partition: dict[str, str | None]
     files: tuple[StoredObject, ...]
+    schemas: tuple[pa.Schema | None, ...]
     format: str
     compression: Compression
 
@@ -75,7 +76,7 @@ class RewriteResult:
     before: Digest = field(default_factory=Digest)
     after: Digest = field(default_factory=Digest)
     groups_left: int = 0
-    schema: pa.Schema | None = None
+    schemas: list[pa.Schema] = field(default_factory=list)
 
 
 def rewrite_task(task: RewriteTask, budget: Budget) -> RewriteResult:
@@ -107,47 +108,51 @@ class _Rewriter:
 
     def rewrite(self, group: RewriteGroup) -> None:
         """Stage what the files of a group become."""
-        result, before, staged = self._result, ColumnDigest(), list[StagedFile]()
-        writer, schema = None, None
+        result, before = self._result, ColumnDigest()
+        writer: RollingWriter | None = None
+        schema: pa.Schema | None = None
         try:
             for batch in self._batches(group):
-                if self._task.verifies:
+                if self._copies is not None:
                     before.add_batch(batch)
                 fitted = None if schema is None else _fitted(batch, schema)
                 if fitted is None or writer is None:
-                    staged += [] if writer is None else writer.finish()
+                    self._close(writer, group, schema)
                     schema, fitted = batch.schema, batch
                     writer = self._writer(group, schema)
                 writer.write(fitted)
             if writer is None:
                 # Files without rows become one, which tells the columns.
-                schema = read_schema(self._task.store, group.files[0].path)
+                schema = group.schemas[0] or read_schema(self._task.store, group.files[0].path)
                 writer = self._writer(group, schema)
-                staged += writer.finish(keep_empty=True)
-            else:
-                staged += writer.finish()
+            self._close(writer, group, schema)
         except BaseException:
             if writer is not None:
                 writer.abort()
             raise
-        rows = sum(each.rows for each in staged)
-        after = ColumnDigest()
+        result.replaced += [each.path for each in group.files]
+        result.before.merge(before.digest)
+
+    def _close(self, writer: RollingWriter | None, group: RewriteGroup, schema: pa.Schema | None) -> None:
+        """Finish the files of a writer, and digest what they hold."""
+        if writer is None or schema is None:
+            return
+        result, after = self._result, ColumnDigest()
+        staged = writer.finish(keep_empty=True)
         for file in staged if self._copies is not None else ():
-            for batch in self._copies.batches(file, group.format) if self._copies is not None else ():
+            for batch in self._copies.batches(file, group.format, schema) if self._copies is not None else ():
                 after.add_batch(batch)
         result.staged += [replace(each, partition=group.partition) for each in staged]
-        result.replaced += [each.path for each in group.files]
-        result.rows += rows
-        result.before.merge(before.digest)
+        result.rows += sum(each.rows for each in staged)
         result.after.merge(after.digest)
-        result.schema = schema or result.schema
+        result.schemas.append(schema)
 
     def _batches(self, group: RewriteGroup) -> Iterator[pa.RecordBatch]:
         files = RowFiles(self._task.store)
-        for entry in group.files:
+        for entry, schema in zip(group.files, group.schemas, strict=True):
             parts, rows = files.parts(entry), 0
             for part in range(len(parts.sizes_bytes)):
-                for batch in files.read(entry, part, batch_rows=4 * BATCH_ROWS):
+                for batch in files.read(entry, part, batch_rows=4 * BATCH_ROWS, schema=schema):
                     rows += batch.num_rows
                     self._report(batch.num_rows)
                     yield batch
@@ -200,13 +205,15 @@ class _Copies:
         sink = self._store.create(path)
         return sink if self._folder is None else _CopyingSink(sink, self._folder / path.rpartition("/")[2])
 
-    def batches(self, file: StagedFile, file_format: str) -> Iterator[pa.RecordBatch]:
+    def batches(self, file: StagedFile, file_format: str, schema: pa.Schema | None) -> Iterator[pa.RecordBatch]:
         """Yield the rows of a staged file; its copy is deleted then."""
         if self._local is not None:
             store, path = self._local, file.token["staged_at"]
         else:
             store, path = LocalStore(str(self._folder)), file.path.rpartition("/")[2]
-        reader = FORMATS[file_format].open_reader(store, StoredObject(path, file.size_bytes), ReadOptions())
+        form = FORMATS[file_format]
+        options = ReadOptions(schema=None if form.keeps_types else schema)
+        reader = form.open_reader(store, StoredObject(path, file.size_bytes), options)
         for part in range(len(reader.parts().sizes_bytes)):
             yield from reader.read(part, 4 * BATCH_ROWS)
         if self._local is None:

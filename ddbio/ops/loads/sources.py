@@ -24,6 +24,7 @@ from ddbio.files.formats import is_row_file
 from ddbio.files.meta import manifest_path, parse_state
 from ddbio.files.paths import WILD, FolderColumns, folder_columns, matcher
 from ddbio.files.row_files import RowFiles
+from ddbio.files.snapshot import row_files
 from ddbio.ops.exports.source import open_export
 from ddbio.ops.job.storage import open_store
 
@@ -263,7 +264,7 @@ def _find(source: str, options: ConnectionOptions) -> tuple[ObjectStore, list[St
         if found:
             return store, _row_files(found)
     store = open_store(source, options)
-    return store, _row_files(store.list())
+    return store, row_files(store)
 
 
 def _row_files(found: Iterable[StoredObject]) -> list[StoredObject]:

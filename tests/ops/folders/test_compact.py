@@ -92,6 +92,20 @@ def test_files_are_converted(folder):
     assert sum(orc.ORCFile(path).nrows for path in files.paths) == 20 * ROWS
 
 
+@pytest.mark.parametrize("form", ["parquet", "orc", "avro", "csv", "json"])
+def test_every_type_stays_exact_in_every_format(fake, tmp_path, form):
+    """Whatever a scan writes is compacted, and converted to Parquet, with the digest that the items have."""
+    for _ in range(2):
+        ddbio.scan_to_files("types", tmp_path, mode="append", format=form, endpoint_url=fake.endpoint_url, tasks=2)
+    whole = ddbio.digest(tmp_path)
+    report = ddbio.compact(tmp_path)
+    assert (report.files_after, report.rows) == (1, 1000)
+    assert report.digest_before == report.digest_after == whole == ddbio.digest(tmp_path)
+    ddbio.compact(tmp_path, format="parquet", compression="snappy")
+    assert [path.endswith(".snappy.parquet") for path in ddbio.list_files(tmp_path).paths] == [True]
+    assert ddbio.digest(tmp_path) == whole
+
+
 def test_columns_that_only_some_files_have(tmp_path):
     """A file with fewer columns gets nulls; one with more, or with another type, begins a file of its own."""
     pq.write_table(table(1, wide=True), tmp_path / "1.parquet")
