@@ -359,7 +359,7 @@ class ValidateKeywords(ConnectionKeywords, total=False):
     rcu_per_second: float | None
     """Read units per second that each table may be read with; two tables are read one after the other."""
     read_ratio: float | None
-    """The same as a share of each table's provisioned (or maximum on-demand) read units."""
+    """The same as a share of each table's provisioned (or maximum on-demand) read units; provisioned: 0.5."""
     sample_items: int
     """Items of a table or an export to read first, to infer the schema, if no side and no option says it."""
     target_endpoint_url: str | None
@@ -397,7 +397,7 @@ class WriteKeywords(ConnectionKeywords, total=False):
     wcu_per_second: float | None
     """Write units per second that the whole job may use."""
     write_ratio: float | None
-    """The same as a share of the table's provisioned (or maximum on-demand) write units."""
+    """The same as a share of the table's provisioned (or maximum on-demand) write units; provisioned: 0.5."""
     warm_up: bool
     """Begin with the 4,000 WCU/s that a new on-demand table bears and double every half hour."""
     reject_to: str | None
@@ -490,7 +490,7 @@ class ScanKeywords(ColumnKeywords, total=False):
     rcu_per_second: float | None
     """Read units per second that the whole job may use."""
     read_ratio: float | None
-    """The same as a share of the table's provisioned (or maximum on-demand) read units."""
+    """The same as a share of the table's provisioned (or maximum on-demand) read units; provisioned: 0.5."""
     limit: int | None
     """Stop after this many items; which ones is undefined."""
     accept_encoding: Literal["identity", "gzip"]
@@ -519,11 +519,11 @@ class CopyKeywords(CreateLikeKeywords, total=False):
     rcu_per_second: float | None
     """Read units per second that the copy may use of the source."""
     read_ratio: float | None
-    """The same as a share of the source's provisioned (or maximum on-demand) read units."""
+    """The same as a share of the source's provisioned (or maximum on-demand) read units; provisioned: 0.5."""
     wcu_per_second: float | None
     """Write units per second that the copy may use of the target."""
     write_ratio: float | None
-    """The same as a share of the target's provisioned (or maximum on-demand) write units."""
+    """The same as a share of the target's provisioned (or maximum on-demand) write units; provisioned: 0.5."""
     warm_up: bool
     """Begin with the 4,000 WCU/s that a new on-demand table bears and double every half hour."""
     reject_to: str | None

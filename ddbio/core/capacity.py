@@ -120,7 +120,7 @@ def scan_units(
     page_units = PAGE_BYTES / READ_UNIT_BYTES + _mean_units(item_bytes)
     if page_items is not None and page_items * item_bytes < PAGE_BYTES:
         page_bytes = page_items * item_bytes
-        page_units = max(1.0, page_bytes / READ_UNIT_BYTES + 0.5)
+        page_units = max(1.0, float(math.ceil(page_bytes / READ_UNIT_BYTES)))
     if segment_bytes <= page_bytes:
         return segments * ratio * max(1.0, segment_bytes / READ_UNIT_BYTES + (0.5 if segments > 1 else 0.0))
     # The last page of a segment is half full on average.

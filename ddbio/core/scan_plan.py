@@ -29,8 +29,14 @@ SMALL_TABLE_BYTES = 256 * MIB
 # https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/Scan.html#Scan.ParallelScan
 MAX_SEGMENTS = 1_000_000
 
+DEFAULT_RATIO = 0.5
+"""The share of a provisioned table's capacity that a job uses unless told; the rest is for the application."""
+
 PAGE_LATENCY_SECONDS = 0.1
 """Assumed time of one full page, for the number of lanes; real tables answer in 50–100 ms."""
+
+REQUEST_SECONDS = 0.01
+"""Assumed time of a page that is nearly empty."""
 
 LANES_PER_CORE = 4
 SEGMENT_BYTES = 512 * MIB
@@ -145,7 +151,9 @@ def rotated_segments(size_bytes: int) -> int:
 
 
 def budget_of(table: TableDescription, options: ScanOptions) -> float | None:
-    """Return the read units per second the job may use, or None for no bound.
+    """Return the read units per second the job may use: half of a provisioned table's if nothing is said.
+
+    None is no bound: that of an on-demand table.
 
     Raises
     ------
@@ -154,10 +162,10 @@ def budget_of(table: TableDescription, options: ScanOptions) -> float | None:
     """
     if options.rcu_per_second is not None:
         return options.rcu_per_second
-    if options.read_ratio is None:
-        return None
     index = table.index(options.index) if options.index else None
     rate = index.rcu if index is not None and index.is_global else table.rcu
+    if options.read_ratio is None:
+        return None if table.on_demand or rate is None else rate * DEFAULT_RATIO
     if rate is None:
         raise OptionError(
             f"read_ratio needs a rate to take a share of, and on-demand table {table.name!r} has no maximum: "
@@ -229,7 +237,7 @@ def plan_scan(table: TableDescription, sample: Sample, options: ScanOptions, res
         "the budget": budget,
         "the provisioned capacity" if not table.on_demand else "the on-demand maximum": rate,
         "an on-demand table": (table.warm_rcu or NEW_TABLE_RCU) if table.on_demand and rate is None else None,
-        "requests in flight": units / requests * max(lanes, tasks) / PAGE_LATENCY_SECONDS,
+        "requests in flight": units / requests * max(lanes, tasks) / _latency_seconds(read_bytes / requests),
     }, parallelism)  # fmt: skip
     return ScanPlan(
         table=table.name,
@@ -255,6 +263,11 @@ def plan_scan(table: TableDescription, sample: Sample, options: ScanOptions, res
         requests=requests,
         limited_by=limited_by,
     )
+
+
+def _latency_seconds(page_bytes: float) -> float:
+    """Return the assumed time of a page; a small one takes less, but never less than a request's own time."""
+    return max(REQUEST_SECONDS, PAGE_LATENCY_SECONDS * page_bytes / PAGE_BYTES)
 
 
 def _pages(size: int, item_bytes: float, segments: int, page_items: int | None) -> int:

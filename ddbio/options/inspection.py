@@ -56,7 +56,7 @@ class ValidateOptions(ConnectionOptions):
     rcu_per_second: Annotated[float, Field(gt=0)] | None = None
     """Read units per second that each table may be read with; two tables are read one after the other."""
     read_ratio: Annotated[float, Field(gt=0, le=1.5)] | None = None
-    """The same as a share of each table's provisioned (or maximum on-demand) read units."""
+    """The same as a share of each table's provisioned (or maximum on-demand) read units; provisioned: 0.5."""
     sample_items: Annotated[int, Field(ge=1, le=100_000)] = 2_000
     """Items of a table or an export to read first, to infer the schema, if no side and no option says it."""
     target_endpoint_url: str | None = None

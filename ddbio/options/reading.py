@@ -63,7 +63,7 @@ class ScanOptions(ColumnOptions):
     rcu_per_second: Annotated[float, Field(gt=0)] | None = None
     """Read units per second that the whole job may use."""
     read_ratio: Annotated[float, Field(gt=0, le=1.5)] | None = None
-    """The same as a share of the table's provisioned (or maximum on-demand) read units."""
+    """The same as a share of the table's provisioned (or maximum on-demand) read units; provisioned: 0.5."""
     limit: Annotated[int, Field(ge=1)] | None = None
     """Stop after this many items; which ones is undefined."""
     accept_encoding: AcceptEncoding = "identity"

@@ -44,7 +44,7 @@ class WriteOptions(ConnectionOptions):
     wcu_per_second: Annotated[float, Field(ge=1)] | None = None
     """Write units per second that the whole job may use."""
     write_ratio: Annotated[float, Field(gt=0, le=1.5)] | None = None
-    """The same as a share of the table's provisioned (or maximum on-demand) write units."""
+    """The same as a share of the table's provisioned (or maximum on-demand) write units; provisioned: 0.5."""
     warm_up: bool = False
     """Begin with the 4,000 WCU/s that a new on-demand table bears and double every half hour."""
     reject_to: str | None = None
@@ -184,11 +184,11 @@ class CopyOptions(CreateLikeOptions):
     rcu_per_second: Annotated[float, Field(gt=0)] | None = None
     """Read units per second that the copy may use of the source."""
     read_ratio: Annotated[float, Field(gt=0, le=1.5)] | None = None
-    """The same as a share of the source's provisioned (or maximum on-demand) read units."""
+    """The same as a share of the source's provisioned (or maximum on-demand) read units; provisioned: 0.5."""
     wcu_per_second: Annotated[float, Field(ge=1)] | None = None
     """Write units per second that the copy may use of the target."""
     write_ratio: Annotated[float, Field(gt=0, le=1.5)] | None = None
-    """The same as a share of the target's provisioned (or maximum on-demand) write units."""
+    """The same as a share of the target's provisioned (or maximum on-demand) write units; provisioned: 0.5."""
     warm_up: bool = False
     """Begin with the 4,000 WCU/s that a new on-demand table bears and double every half hour."""
     reject_to: str | None = None

@@ -143,12 +143,20 @@ def test_unknown_index_is_refused_with_the_known_ones():
 
 def test_a_plan_goes_by_the_capacity_of_the_table():
     """651 units of a table of 20 units a second take half a minute, whatever budget is given beyond that."""
-    size_bytes = 651 * 2 * 4096
-    for options in ({}, {"rcu_per_second": 5000}):
-        made = _plan(size_bytes, rcu=20, **options)
-        assert made.estimated_units == pytest.approx(651, rel=0.01)
-        assert made.estimated_seconds == pytest.approx(32.5, rel=0.02)
-        assert (made.limited_by, made.table_rcu, made.on_demand) == ("the provisioned capacity", 20, False)
+    made = _plan(651 * 2 * 4096, rcu=20, rcu_per_second=5000)
+    assert made.estimated_units == pytest.approx(651, rel=0.01)
+    assert made.estimated_seconds == pytest.approx(32.5, rel=0.02)
+    assert (made.limited_by, made.table_rcu, made.on_demand) == ("the provisioned capacity", 20, False)
+
+
+def test_a_provisioned_table_is_shared_with_its_application():
+    """Unless a rate or a share is given, a job uses half of a provisioned table; an on-demand one has no bound."""
+    made = _plan(651 * 2 * 4096, rcu=20)
+    assert made.rcu_per_second == 10
+    assert made.estimated_seconds == pytest.approx(65, rel=0.05)
+    assert made.limited_by == "the budget"
+    assert _plan(MIB, rcu=20, read_ratio=1.0).rcu_per_second == 20
+    assert _plan(MIB).rcu_per_second is None
 
 
 def test_a_plan_names_what_limits_it():

@@ -35,6 +35,9 @@ _UNBOUND_ROW_LANES = 64
 # With more lanes, a chunk would have too few rows per lane to fill its batches.
 _MOST_MIXED_LANES = 32
 
+DEFAULT_RATIO = 0.5
+"""The share of a provisioned table's capacity that a job uses unless told; the rest is for the application."""
+
 # https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/on-demand-capacity-mode.html: a new table's start.
 ON_DEMAND_START = 4000.0
 
@@ -144,7 +147,9 @@ def ramp_of(table: TableDescription, options: WriteOptions) -> Ramp | None:
 
 
 def write_budget_of(table: TableDescription, options: WriteOptions) -> float | None:
-    """Return the write units per second that a job may use, at least one, or None for no limit.
+    """Return the write units per second that a job may use: half of a provisioned table's if nothing is said.
+
+    At least one; None is no bound: that of an on-demand table.
 
     Raises
     ------
@@ -152,6 +157,8 @@ def write_budget_of(table: TableDescription, options: WriteOptions) -> float | N
         If ``write_ratio`` is given and the table has no declared write capacity.
     """
     if options.write_ratio is None:
+        if options.wcu_per_second is None and not table.on_demand and table.wcu is not None:
+            return max(1.0, table.wcu * DEFAULT_RATIO)
         # A warm-up ends at the default quota of a table, unless a rate is given.
         return options.wcu_per_second or (DEFAULT_QUOTA_WCU if options.warm_up else None)
     if table.wcu is None:

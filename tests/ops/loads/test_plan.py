@@ -170,3 +170,11 @@ def test_a_load_has_a_price(plan, tmp_path):
     assert (made["units"], line["what"], line["quantity"], line["unit"]) == (2, "writes", 2, "WRU")
     assert made["usd"] == line["usd"] == pytest.approx(2 * 0.625e-6)
     assert "the oldest price is of" in made["notes"][0]
+
+
+def test_a_provisioned_table_is_shared_with_its_application(plan, tmp_path):
+    """Unless a rate or a share is given, a load uses half of a provisioned table's write units."""
+    pq.write_table(pa.table({"pk": ["a", "b"]}), tmp_path / "a.parquet")
+    assert plan(tmp_path, "indexed").wcu_per_second == 50
+    assert plan(tmp_path, "indexed", write_ratio=1).wcu_per_second == 100
+    assert plan(tmp_path).wcu_per_second is None
