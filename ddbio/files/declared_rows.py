@@ -7,14 +7,13 @@ from typing import TYPE_CHECKING, Any, cast
 
 import pyarrow as pa
 import pyarrow.csv
-import pyarrow.json
 
 from ddbio.core.declared_text import csv_type, has_map, json_type, restore
 from ddbio.core.decode import from_dynamodb_json
 from ddbio.core.schema.arrow import RESCUE_NAME, is_list, name_of_field, tag_of_field
 from ddbio.core.text.json_text import parse_documents, parse_json
 from ddbio.errors import DecodeError
-from ddbio.files.text_rows import has_inexact_numbers, self_typed, utf8_json
+from ddbio.files.text_rows import has_inexact_numbers, parse_json_rows, self_typed, utf8_json
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -93,9 +92,8 @@ def _json_by_arrow(data: bytes, schema: pa.Schema) -> pa.Table | None:
     if any(_has_float(field.type) for field in schema) and has_inexact_numbers(data):
         return None
     wanted = pa.schema([field.with_type(json_type(field.type)) for field in schema])
-    parsing = pa.json.ParseOptions(explicit_schema=wanted, unexpected_field_behavior="error")
     try:
-        table = pa.json.read_json(io.BytesIO(data), pa.json.ReadOptions(block_size=_BLOCK_BYTES), parsing)
+        table = parse_json_rows(data, explicit_schema=wanted, unexpected_field_behavior="error")
         columns = [
             pa.chunked_array([restore(each, field.type, field.name) for each in column.chunks], field.type)
             for field, column in zip(schema, table.columns, strict=True)

@@ -44,5 +44,11 @@ def is_splittable(path: str) -> bool:
     return found is not None and found.is_splittable
 
 
+def is_read_in_pieces(path: str) -> bool:
+    """Return whether files of that name are text, of which some megabytes are held at a time."""
+    found = format_of(path)
+    return found is JSON or found is CSV
+
+
 def _ending(name: str) -> str:
     return "." + name.rpartition(".")[2]

@@ -11,6 +11,7 @@ import functools
 import itertools
 import re
 import sys
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Protocol
 
 import pyarrow as pa
@@ -81,8 +82,10 @@ class TextReader:
         options: ReadOptions,
         *,
         make_rows: Callable[[ReadOptions], _Rows],
+        piece_bytes: int = PIECE_BYTES,
     ) -> None:
         self._store, self._entry, self._options, self._make_rows = store, entry, options, make_rows
+        self._piece_bytes = piece_bytes
 
     def parts(self) -> Parts:
         """Return the file as one part of unknown rows."""
@@ -100,20 +103,16 @@ class TextReader:
         if second is None:
             yield from rows.whole(first)
             return
+        whole: Iterator[bytes] = itertools.chain([first, second], pieces)
         columns = self._options.schema
         if columns is None:
-            columns = rows.columns(itertools.chain([first, second], pieces))
+            with _lines_of_file(whole) as counted:
+                columns = rows.columns(counted)
             rows = self._make_rows(self._options)
-            pieces = self._pieces(rows)
-        else:
-            pieces = itertools.chain([first, second], pieces)
-        lines = 0
-        for piece in pieces:
-            try:
+            whole = self._pieces(rows)
+        with _lines_of_file(whole) as counted:
+            for piece in counted:
                 yield from rows.rows(piece, columns)
-            except DecodeError as error:
-                raise shift_line(error, lines) from None
-            lines += piece.count(b"\n")
 
     def sample(self, rows: int) -> Sample | None:
         """Return the first rows of the file's head; None for one document of which that is only the beginning."""
@@ -135,13 +134,11 @@ class TextReader:
 
     def _pieces(self, rows: _Rows) -> Iterator[bytes]:
         """Yield the text in pieces of whole rows."""
-        held, held_bytes, is_first = list[bytes](), 0, True
-        for block in line_blocks(self._store.read_chunks(self._entry.path), self._entry.path, sys.maxsize):
-            text = _utf8(bytes(block)) if is_first else bytes(block)
-            is_first = False
+        held, held_bytes = list[bytes](), 0
+        for text in self._blocks():
             held.append(text)
             held_bytes += len(text)
-            if held_bytes < PIECE_BYTES:
+            if held_bytes < self._piece_bytes:
                 continue
             joined = b"".join(held)
             end = rows.cut(joined)
@@ -150,6 +147,32 @@ class TextReader:
             held, held_bytes = [joined[end:]], len(joined) - end
         if held_bytes:
             yield b"".join(held)
+
+    def _blocks(self) -> Iterator[bytes]:
+        """Yield the text in blocks of at most the size of a piece."""
+        is_first = True
+        for block in line_blocks(self._store.read_chunks(self._entry.path), self._entry.path, sys.maxsize):
+            text = _utf8(bytes(block)) if is_first else bytes(block)
+            is_first = False
+            for start in range(0, len(text), self._piece_bytes):
+                yield text[start : start + self._piece_bytes]
+
+
+@contextmanager
+def _lines_of_file(pieces: Iterable[bytes]) -> Iterator[Iterator[bytes]]:
+    """Hand the pieces of a file out; lines in errors of the last one that was taken become those of the file."""
+    lines = 0
+
+    def counted() -> Iterator[bytes]:
+        nonlocal lines
+        for piece in pieces:
+            yield piece
+            lines += piece.count(b"\n")
+
+    try:
+        yield counted()
+    except DecodeError as error:
+        raise shift_line(error, lines) from None
 
 
 def starts_with_item(text: bytes) -> bool:

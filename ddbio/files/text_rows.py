@@ -31,6 +31,7 @@ _MARKED = r"^\s*(?:\+|-?0[0-9xX])"
 _MARKED_CELL = re.compile(rb"""(?:^|[,\n\r"])[ \t]*(?:\+|-?0[0-9xX])""")
 # A row that is too large for an item is rejected by itself, so it has to be read.
 _BLOCK_BYTES = 16 * 1024 * 1024
+_JSON_BLOCK_BYTES = 4 * 1024 * 1024
 _NUMBER_FIELD = {b"ddb:type": b"N"}
 
 
@@ -182,13 +183,12 @@ def _csv(
 def _read_json_by_arrow(data: bytes, texts: Collection[str]) -> pa.Table | None:
     """Return the rows, or None if Arrow cannot read them, or not exactly."""
     try:
-        table = pa.json.read_json(io.BytesIO(data))
+        table = parse_json_rows(data)
         wanted = pa.schema(
             [(each.name, pa.string() if each.name in texts else _timeless(each.type)) for each in table.schema]
         )
         if wanted != table.schema:
-            options = pa.json.ParseOptions(explicit_schema=wanted)
-            table = pa.json.read_json(io.BytesIO(data), parse_options=options)
+            table = parse_json_rows(data, explicit_schema=wanted)
     except pa.ArrowException:
         return None
     kinds = {kind for field in table.schema for kind in _kinds(field.type)}
@@ -197,6 +197,21 @@ def _read_json_by_arrow(data: bytes, texts: Collection[str]) -> pa.Table | None:
     if "double" in kinds and has_inexact_numbers(data):
         return None
     return table
+
+
+def parse_json_rows(data: bytes, **options: Any) -> pa.Table:
+    """Return the rows that Arrow reads of JSON, a line each or not.
+
+    Raises
+    ------
+    pyarrow.ArrowInvalid
+        If it reads none.
+    """
+    # pyarrow 25 ends the process where a line end that it takes for the end of a row is within one.
+    between = data.count(b"}\n{") + data.count(b"}\r\n{")
+    is_lines = between == data.count(b"\n") - data.endswith(b"\n")
+    parsing = pa.json.ParseOptions(newlines_in_values=not is_lines, **options)
+    return pa.json.read_json(io.BytesIO(data), pa.json.ReadOptions(block_size=_JSON_BLOCK_BYTES), parsing)
 
 
 def has_inexact_numbers(data: bytes) -> bool:

@@ -1,7 +1,8 @@
 """Mark checkpoints between the rows of a load, and store which units are finished, so that the job can continue.
 
 The file ``_ddbio/<job_id>.load.json`` identifies the job. Beside it, in ``_ddbio/<job_id>.load/``, each task of each
-run writes one small file with the units that it has finished: no file has two writers.
+run writes one small file with the units that it has finished, and how many rows of those of text that it has not: no
+file has two writers.
 """
 
 from __future__ import annotations
@@ -89,39 +90,62 @@ class CheckpointStore:
 
     Attributes
     ----------
-    finished, rows
-        The units that earlier runs finished, and the number of their rows.
+    finished
+        The units that earlier runs finished.
+    begun
+        How many rows earlier runs wrote of others, from the first row on.
+    rows
+        The number of rows that earlier runs wrote of both.
     """
 
-    def __init__(self, store: ObjectStore | None, job_id: str, finished: frozenset[int], rows: int) -> None:
-        self.finished, self.rows = finished, rows
+    def __init__(
+        self,
+        store: ObjectStore | None,
+        job_id: str,
+        finished: frozenset[int],
+        rows: int,
+        begun: Mapping[int, int] | None = None,
+    ) -> None:
+        self.finished, self.rows, self.begun = finished, rows, dict(begun or {})
         self.job_id = job_id
         self._store = store
         self._new: dict[int, int] = {}
+        self._begun: dict[int, int] = {}
         self._name = ""
         self._flushed_at = 0.0
 
     def of_task(self) -> CheckpointStore:
         """Return a store for a task, without the units that earlier runs finished."""
-        return CheckpointStore(self._store, self.job_id, frozenset(), 0)
+        return CheckpointStore(self._store, self.job_id, frozenset(), 0, self.begun)
 
     @property
     def is_durable(self) -> bool:
         """Return whether a later run will find the checkpoints."""
         return self._store is not None
 
+    @property
+    def is_due(self) -> bool:
+        """Return whether what is marked now will be stored at once."""
+        return self._store is not None and time.monotonic() - self._flushed_at >= FLUSH_SECONDS
+
     def finish(self, unit: int, rows: int) -> None:
         """Mark a unit as finished; it is stored at the next ``flush``, or within about a second."""
         self._new[unit] = rows
-        if time.monotonic() - self._flushed_at >= FLUSH_SECONDS:
+        self._begun.pop(unit, None)
+        if self.is_due:
             self.flush()
+
+    def begin(self, unit: int, rows: int) -> None:
+        """Mark that so many rows of a unit are written, and store it."""
+        self._begun[unit] = rows
+        self.flush()
 
     def flush(self) -> None:
         """Store all units that were marked."""
-        if self._store is None or not self._new:
+        if self._store is None or not (self._new or self._begun):
             return
         self._name = self._name or f"{secrets.token_hex(4)}.json"
-        data = json.dumps({"finished": _runs(self._new)}).encode()
+        data = json.dumps({"finished": _runs(self._new), "begun": sorted(self._begun.items())}).encode()
         self._store.put(f"_ddbio/{self.job_id}.load/{self._name}", data)
         self._flushed_at = time.monotonic()
 
@@ -194,7 +218,12 @@ def _read(store: ObjectStore, job_id: str) -> CheckpointStore:
     finished = {
         unit: rows for each in files for first, last, rows in each["finished"] for unit in range(first, last + 1)
     }
-    return CheckpointStore(store, job_id, frozenset(finished), sum(finished.values()))
+    begun: dict[int, int] = {}
+    for unit, rows in (pair for each in files for pair in each.get("begun", ())):
+        if unit not in finished:
+            begun[unit] = max(rows, begun.get(unit, 0))
+    rows = sum(finished.values()) + sum(begun.values())
+    return CheckpointStore(store, job_id, frozenset(finished), rows, begun)
 
 
 def _head(job_id: str) -> str:

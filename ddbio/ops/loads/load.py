@@ -220,7 +220,7 @@ def _load(
 
 def _remaining(found: _Described, plan: LoadPlan, checkpoints: CheckpointStore) -> LoadPlan:
     """Return the plan without the units that earlier runs have finished."""
-    if not checkpoints.finished:
+    if not checkpoints.finished and not checkpoints.begun:
         return plan
     left = [unit for unit in found.source.units if unit.number not in checkpoints.finished]
     if plan.key_partitions is not None:

@@ -20,7 +20,7 @@ from ddbio.engine import Shuffle
 from ddbio.ops.loads.rejects import RejectWriter
 from ddbio.ops.loads.scheduler import write_batches
 from ddbio.ops.loads.spreading import RowSpreader
-from ddbio.ops.loads.unit_reader import RowOrigins, UnitReader
+from ddbio.ops.loads.unit_reader import RowOrigins, UnitReader, WithinUnits
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -125,8 +125,14 @@ def write_units(task: UnitsTask, budget: Budget) -> WriteCounts:
         rejects.flush()
         job.checkpoints.finish(unit, rows)
 
+    def begin(unit: int, rows: int) -> None:
+        if job.checkpoints.is_due:
+            rejects.flush()
+            job.checkpoints.begin(unit, rows)
+
     origins = RowOrigins(job.store.uri)
-    rows = job.reader.read(task.units, finish, any_order=job.any_order, origins=origins)
+    within = WithinUnits(job.checkpoints.begun, begin)
+    rows = job.reader.read(task.units, finish, any_order=job.any_order, origins=origins, within=within)
     return job.write(rows, rejects, budget, origins)
 
 

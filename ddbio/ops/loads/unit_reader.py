@@ -29,15 +29,16 @@ from ddbio.core.time_columns import declare_forms
 from ddbio.errors import SchemaError
 from ddbio.files.decompress import decompress_head
 from ddbio.files.file_format import BATCH_ROWS
-from ddbio.files.formats import FORMATS, format_of, is_splittable
+from ddbio.files.formats import FORMATS, format_of, is_read_in_pieces, is_splittable
 from ddbio.files.paths import with_columns
 from ddbio.files.row_files import RowFiles
+from ddbio.files.text_reader import PIECE_BYTES
 from ddbio.ops.exports.source import FileText
 from ddbio.ops.loads.checkpoint import Checkpoint
 from ddbio.ops.loads.spreading import WINDOW_BYTES
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from ddbio.core.loads.plan import WritePlan
     from ddbio.core.raw_items import RawItemReader
@@ -54,6 +55,8 @@ _HEADS_AT_ONCE = 16
 _MOST_STREAMS = 32
 _OPEN_BYTES = 256 * 1024 * 1024
 _STREAM_ROWS = 2048
+# So many rows of a file of text lie between two checkpoints.
+_CHECKPOINT_ROWS = 4096
 # Text takes several times its stored size when it is read, above all if it is compressed.
 _TEXT_WEIGHT = 8
 # Far more than the lanes can have unfinished.
@@ -153,8 +156,9 @@ class UnitReader:
         *,
         any_order: bool = False,
         origins: RowOrigins | None = None,
+        within: WithinUnits | None = None,
     ) -> Iterator[pa.RecordBatch | RawItems | Checkpoint]:
-        """Yield the rows of some units, and a checkpoint after each.
+        """Yield the rows of some units, and a checkpoint after each; in files that are one unit also between rows.
 
         Parameters
         ----------
@@ -164,6 +168,8 @@ class UnitReader:
             Whether rows may come in any order; units are then read in rotation.
         origins
             Records where the rows come from.
+        within
+            What is known of rows of unfinished units, and who is told of more; by default nothing and nobody.
 
         Raises
         ------
@@ -174,16 +180,20 @@ class UnitReader:
         """
         streams = split_streams(units) if any_order else [units]
         batch_rows = BATCH_ROWS if len(streams) == 1 else _STREAM_ROWS
+        within = within or WithinUnits({}, lambda _, __: None)
 
         def read(stream: Sequence[Unit]) -> Iterator[tuple[Unit, int, pa.RecordBatch | RawItems | Checkpoint]]:
             # Each stream keeps the file that it reads open.
             files, raw_items = self._files(), raw_item_reader(self.plan) if takes_raw_items(self.plan) else None
             for unit in stream:
-                rows = 0
-                for batch in self._read_unit(files, unit, raw_items, batch_rows):
+                rows = noted = within.begun.get(unit.number, 0)
+                for batch in _behind(self._read_unit(files, unit, raw_items, batch_rows), rows):
                     for part in _slices(batch, len(streams)):
                         yield unit, rows, part
                         rows += part.num_rows
+                    if rows - noted >= _CHECKPOINT_ROWS and not is_splittable(unit.entry.path):
+                        noted = rows
+                        yield unit, rows, Checkpoint(partial(within.begin, unit.number, rows))
                 yield unit, rows, Checkpoint(partial(finished, unit.number, rows))
 
         for unit, row, each in _rotate([read(streams[place]) for place in spread_order(len(streams))]):
@@ -222,6 +232,34 @@ class UnitReader:
             if not number:
                 check_file(unit.entry, batch.schema, self.plan)
             yield batch
+
+
+@dataclass(frozen=True)
+class WithinUnits:
+    """Say how many rows of unfinished units are written already, and call back when there are more.
+
+    Attributes
+    ----------
+    begun
+        The number of rows, from the first on, by the number of the unit; they are passed over.
+    begin
+        Called with the number of a unit and of its rows when a checkpoint within it is reached.
+    """
+
+    begun: Mapping[int, int]
+    begin: Callable[[int, int], None]
+
+
+def _behind(batches: Iterable[pa.RecordBatch | RawItems], rows: int) -> Iterator[pa.RecordBatch | RawItems]:
+    """Yield the rows behind the first ones."""
+    for batch in batches:
+        passed = min(rows, batch.num_rows)
+        rows -= passed
+        if not passed:
+            yield batch
+        elif passed < batch.num_rows:
+            # Those of a record batch share its memory.
+            yield batch.take(np.arange(passed, len(batch))) if isinstance(batch, RawItems) else batch.slice(passed)
 
 
 class RowOrigins:
@@ -265,7 +303,9 @@ def split_streams(units: Sequence[Unit]) -> list[Sequence[Unit]]:
 
 def _weight(unit: Unit) -> int:
     """Return about how many bytes are in memory while a unit is read."""
-    return unit.size_bytes if is_splittable(unit.entry.path) else _TEXT_WEIGHT * unit.size_bytes
+    if is_splittable(unit.entry.path):
+        return unit.size_bytes
+    return _TEXT_WEIGHT * (min(unit.size_bytes, PIECE_BYTES) if is_read_in_pieces(unit.entry.path) else unit.size_bytes)
 
 
 def _slices(batch: pa.RecordBatch | RawItems, streams: int) -> Iterator[pa.RecordBatch | RawItems]:

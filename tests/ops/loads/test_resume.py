@@ -1,5 +1,6 @@
 """A load that was stopped goes on: no row is lost, and what is noted as finished is not written again."""
 
+import gzip
 import json
 import os
 import signal
@@ -79,7 +80,7 @@ def test_the_plan_counts_what_is_left(load, server, source, tmp_path):
     def plan():
         values = {"source": str(source), "endpoint_url": server.endpoint_url, **options}
         made = load_plan_of(parse_options(LoadOptions, values))
-        return made.units, made.rows, made.estimated_units, made.estimated_seconds, made.finished_rows
+        return made.source_units, made.rows, made.estimated_units, made.estimated_seconds, made.finished_rows
 
     assert plan() == (20, ROWS, ROWS, ROWS / 100, 0)
     load()
@@ -220,3 +221,23 @@ def test_two_runs_of_one_job_exclude_each_other(source, tmp_path):
         running.release()
         assert ddbio.load_files(source, "rows", **options).written == ROWS
         assert not list(state.rglob("*.claim.json"))
+
+
+@pytest.mark.parametrize("name", ["rows.csv.gz", "rows.jsonl", "rows.json.gz"])
+def test_a_load_of_text_goes_on_within_the_file(load, server, tmp_path, name):
+    """Of one file of text, which is one unit, the rows that were noted are not written again."""
+    count, done, folder = 9000, 7001, tmp_path / "text"
+    folder.mkdir()
+    if "csv" in name:
+        text = "pk,note\n" + "".join(f'{n:05},"a\nb"\n' for n in range(count))
+    elif "jsonl" in name:
+        text = "".join(f'{{"pk":"{n:05}","note":"x"}}\n' for n in range(count))
+    else:
+        text = "".join(f'{{"pk":{{"S":"{n:05}"}}}}\n' for n in range(count))
+    (folder / name).write_bytes(gzip.compress(text.encode()) if name.endswith("gz") else text.encode())
+    assert load(folder).written == count
+    [note] = (tmp_path / "state").glob("_ddbio/job_1.load/*.json")
+    note.write_text(json.dumps({"finished": [], "begun": [[0, done]]}))
+    again = load(folder)
+    assert (again.rows, again.written, again.resumed_rows) == (count - done, count - done, done)
+    assert load(folder).resumed_rows == count

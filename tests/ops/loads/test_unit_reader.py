@@ -12,7 +12,7 @@ from ddbio.core.staged import StoredObject
 from ddbio.core.table_description import TableDescription
 from ddbio.ops.loads.checkpoint import Checkpoint
 from ddbio.ops.loads.sources import Unit, open_source
-from ddbio.ops.loads.unit_reader import UnitReader, split_streams
+from ddbio.ops.loads.unit_reader import UnitReader, WithinUnits, split_streams
 from ddbio.options import LoadOptions, parse_options
 
 FACTS = TableDescription("rows", "arn", "id", "ACTIVE", (("pk", "S"),), 0, 0, on_demand=True)
@@ -87,3 +87,21 @@ def test_streams_of_units_are_alike_and_few():
     assert [len(stream) for stream in split_streams(units_of([1 << 30] * 3))] == [3]
     assert [len(stream) for stream in split_streams(units_of([1 << 26] * 4, "a.json.gz"))] == [4]
     assert split_streams([]) == [[]]
+
+
+def test_a_file_of_text_has_checkpoints_within(tmp_path):
+    """Rows that are written already are passed over, and checkpoints between the others count from the file's first."""
+    (tmp_path / "a.csv").write_text("pk\n" + "".join(f"k{number}\n" for number in range(40_000)))
+    source, begun, rows = opened(tmp_path), [], []
+    plan = plan_write(FACTS, parse_options(LoadOptions, {"source": "x", "table": "rows"}))
+    within = WithinUnits({0: 20_000}, lambda unit, count: begun.append((unit, count)))
+    counts = {}
+    for batch in UnitReader(source.store, plan).read(source.units, counts.__setitem__, within=within):
+        if isinstance(batch, Checkpoint):
+            batch.reached()
+        else:
+            rows += batch.column(0).to_pylist()
+    assert rows == [f"k{number}" for number in range(20_000, 40_000)]
+    assert counts == {0: 40_000}
+    assert [unit for unit, _ in begun] == [0] * len(begun)
+    assert min(count for _, count in begun) > 20_000

@@ -1,0 +1,140 @@
+"""Files of text in pieces: the same rows as when they are read whole, in bounded memory."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import io
+import json
+import random
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ddbio.core.digest_columns import digest_of_batches
+from ddbio.errors import DecodeError
+from ddbio.files.csv_records import header_names, whole_records
+from ddbio.files.file_format import ReadOptions
+from ddbio.files.local_store import LocalStore
+from ddbio.files.text_reader import CsvRows, JsonRows, TextReader
+
+PIECE_BYTES = 64 * 1024
+
+
+def reader(tmp_path, name, text, make_rows, **options):
+    """Return a reader of a file with that text, in pieces of 64 KiB, and one that reads it whole."""
+    (tmp_path / name).write_bytes(text)
+    store = LocalStore(tmp_path)
+    [entry] = store.list(name)
+    options = ReadOptions(**options)
+    return [TextReader(store, entry, options, make_rows=make_rows, piece_bytes=size) for size in (PIECE_BYTES, 1 << 40)]
+
+
+def rows_of(file):
+    """Return all rows, and how many batches they came in."""
+    batches = list(file.read(0, 0))
+    return pa.Table.from_batches(batches), len(batches)
+
+
+def csv_text(count, *, odd=False):
+    """Return CSV whose cells hold line ends and quotes, and a column whose type shows late."""
+    rng = random.Random(1)
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow(["pk", "note", "late", "n", "price", "none"])
+    for number in range(count):
+        note = rng.choice(["plain", "two\nlines", 'a "quote"', "comma, and\r\nline", "", "NA", '"', '""\n""'])
+        late = "x" if odd and number > count - 9 else number
+        writer.writerow([f"k{number}", note, late, number, number if number < count // 2 else f"{number}.5", ""])
+    return out.getvalue().encode()
+
+
+def test_csv_in_pieces_is_csv(tmp_path):
+    """One type for each column over the whole file, and no record is cut where a cell holds a line end."""
+    for odd in (False, True):
+        pieces, whole = reader(tmp_path, "a.csv", csv_text(6_000, odd=odd), CsvRows)
+        found, expected = rows_of(pieces)[0], rows_of(whole)[0]
+        assert found.num_rows == 6_000
+        for name in ("pk", "note", "late", "n", "none"):
+            assert found.column(name).equals(expected.column(name).cast(found.schema.field(name).type)), name
+        assert found.schema.field("late").type == (pa.string() if odd else pa.int64())
+        assert digest_of_batches(found.to_batches()) == digest_of_batches(expected.to_batches())
+
+
+@pytest.mark.parametrize("indent", [None, 1])
+@pytest.mark.parametrize("pack", [bytes, gzip.compress])
+def test_json_in_pieces_is_json(tmp_path, indent, pack):
+    """Plain rows, one a line or over several; a member that shows late, and numbers that doubles cannot hold."""
+    rows = [{"pk": f"k{n}", "n": n, "m": {"a": n, "l": [n, None]}, "text": '}\n{"x":1}'} for n in range(3_000)]
+    rows[-1] |= {"late": True, "n": 12345678901234567890123}
+    rows[1_500]["m"] = {"b": "x"}
+    text = "\n".join(json.dumps(row, indent=indent) for row in rows).encode()
+    pieces, whole = reader(tmp_path, "a.json", pack(text), JsonRows)
+    found, batches = rows_of(pieces)
+    assert found.num_rows == 3_000
+    assert batches > 1
+    assert digest_of_batches(found.to_batches()) == digest_of_batches(rows_of(whole)[0].to_batches())
+
+
+def test_dynamodb_json_in_pieces_is_dynamodb_json(tmp_path):
+    """All pieces have the columns that all items need."""
+    items = [{"pk": {"S": f"k{n}"}, "n": {"N": str(n)}, "pad": {"S": "x" * 100}} for n in range(3_000)]
+    items[-1] |= {"late": {"BOOL": True}, "n": {"S": "none"}, "no": {"NULL": True}}
+    text = "\n".join(json.dumps(item) for item in items).encode()
+    pieces, whole = reader(tmp_path, "a.json", text, JsonRows)
+    found, batches = rows_of(pieces)
+    assert batches > 1
+    assert digest_of_batches(found.to_batches()) == digest_of_batches(rows_of(whole)[0].to_batches())
+
+
+def test_an_error_names_the_line_of_the_file(tmp_path):
+    """Lines are counted over all pieces."""
+    lines = [json.dumps({"pk": f"k{n}", "pad": "x" * 100}) for n in range(3_000)]
+    lines[2_900] = lines[2_900][:-1]
+    pieces, _ = reader(tmp_path, "a.json", "\n".join(lines).encode(), JsonRows, schema=None, json_format="plain")
+    with pytest.raises(DecodeError) as raised:
+        rows_of(pieces)
+    assert raised.value.line == 2_902
+
+
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-be", "utf-32"])
+def test_other_encodings_are_refused_with_advice(tmp_path, encoding):
+    """What Excel calls Unicode text is UTF-16: the message says what to do."""
+    text = ("\ufeff" if encoding == "utf-16-be" else "") + "pk,n\nx,1\n"
+    pieces, _ = reader(tmp_path, "a.csv", text.encode(encoding), CsvRows)
+    for read in (rows_of, lambda file: file.sample(1)):
+        with pytest.raises(DecodeError, match=r"UTF-16 or UTF-32.*write it in UTF-8"):
+            read(pieces)
+
+
+_CELL = st.text(alphabet='",\n\r x', max_size=4)
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.lists(st.lists(_CELL, min_size=2, max_size=3), min_size=1, max_size=5), st.booleans())
+def test_records_end_where_python_says(rows, quote_all):
+    """Any text of CSV that ends within a record is cut behind the last whole one; stray quotes are characters."""
+    out = io.StringIO()
+    csv.writer(out, lineterminator="\n", quoting=csv.QUOTE_ALL if quote_all else csv.QUOTE_MINIMAL).writerows(rows)
+    text = out.getvalue().encode()
+    assert whole_records(text) == len(text)
+    ends = [0]
+    for count in range(len(rows)):
+        part = io.StringIO()
+        csv.writer(part, lineterminator="\n", quoting=csv.QUOTE_ALL if quote_all else csv.QUOTE_MINIMAL).writerows(
+            rows[: count + 1]
+        )
+        ends.append(len(part.getvalue().encode()))
+    for end in range(len(text) + 1):
+        found = whole_records(text[:end])
+        assert found in ends
+        assert found <= end
+
+
+def test_stray_quotes_end_no_record():
+    """A quote in the middle of a cell opens nothing, so that the next line end is one."""
+    text = b'a,5" pipe\nb,"two\nlines"\nc,6" x\n"open'
+    assert whole_records(text) == text.index(b'"open')
+    assert header_names(b'"a ""b""","c\nd",e\n1,2,3\n') == ['a "b"', "c\nd", "e"]
