@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from ddbio.version import __version__
 
 if TYPE_CHECKING:
+    from ddbio.api.catalog import catalog_ddl, sync_catalog
     from ddbio.api.files import (
         check_import_files,
         export_windows,
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
         BackupCreateKeywords,
         BulkReportKeywords,
         BulkStartKeywords,
+        CatalogDdlKeywords,
+        CatalogSyncKeywords,
         CompactKeywords,
         ConnectionKeywords,
         CopyKeywords,
@@ -86,6 +89,7 @@ if TYPE_CHECKING:
     from ddbio.api.writing import copy_table, load_files, plan_copy, plan_load, write_table
     from ddbio.core.backups import BackupJob, RestoreJob, RestorePlan
     from ddbio.core.batch_stream import RecordBatchStream
+    from ddbio.core.catalog.glue import CatalogReport
     from ddbio.core.changes import ChangeDecoder
     from ddbio.core.decode import from_dynamodb_json
     from ddbio.core.encode import to_dynamodb_json
@@ -140,6 +144,9 @@ __all__ = [
     "BulkReportKeywords",
     "BulkStartKeywords",
     "BulkSummary",
+    "CatalogDdlKeywords",
+    "CatalogReport",
+    "CatalogSyncKeywords",
     "ChangeDecoder",
     "CompactKeywords",
     "CompactPlan",
@@ -221,6 +228,7 @@ __all__ = [
     "WriteReport",
     "__version__",
     "cancel_bulk_put",
+    "catalog_ddl",
     "check_import_files",
     "compact",
     "copy_table",
@@ -270,6 +278,7 @@ __all__ = [
     "start_bulk_put",
     "start_export",
     "start_import",
+    "sync_catalog",
     "to_dynamodb_json",
     "vacuum",
     "validate",
@@ -283,6 +292,7 @@ __all__ = [
 
 # The public names of each module; a test holds them in step with the imports above.
 _NAMES = {
+    "ddbio.api.catalog": "catalog_ddl sync_catalog",
     "ddbio.api.files": (
         "check_import_files export_windows fold_exports fold_exports_to_files plan_read_export read_export "
         "read_export_batches read_export_to_files write_import_files"
@@ -290,12 +300,12 @@ _NAMES = {
     "ddbio.api.folders": "compact list_files plan_compact publish rollback vacuum",
     "ddbio.api.inspection": "layout plan_validate validate",
     "ddbio.api.keywords": (
-        "BackupCreateKeywords BulkReportKeywords BulkStartKeywords CompactKeywords ConnectionKeywords CopyKeywords "
-        "CreateLikeKeywords CreateTableKeywords ExportFoldKeywords ExportReadKeywords ExportStartKeywords "
-        "ExportToFilesKeywords ExportWindowsKeywords FilesListKeywords ImportFilesFromKeywords ImportStartKeywords "
-        "ImportWaitKeywords LayoutKeywords LoadKeywords PublishKeywords RestoreKeywords RollbackKeywords "
-        "ScanKeywords ScanToFilesKeywords SimulateScanKeywords VacuumKeywords ValidateKeywords WaitKeywords "
-        "WriteKeywords"
+        "BackupCreateKeywords BulkReportKeywords BulkStartKeywords CatalogDdlKeywords CatalogSyncKeywords "
+        "CompactKeywords ConnectionKeywords CopyKeywords CreateLikeKeywords CreateTableKeywords ExportFoldKeywords "
+        "ExportReadKeywords ExportStartKeywords ExportToFilesKeywords ExportWindowsKeywords FilesListKeywords "
+        "ImportFilesFromKeywords ImportStartKeywords ImportWaitKeywords LayoutKeywords LoadKeywords PublishKeywords "
+        "RestoreKeywords RollbackKeywords ScanKeywords ScanToFilesKeywords SimulateScanKeywords VacuumKeywords "
+        "ValidateKeywords WaitKeywords WriteKeywords"
     ),
     "ddbio.api.progress": "Progress",
     "ddbio.api.reading": "digest infer_schema plan_scan read_table scan_batches scan_to_files",
@@ -310,6 +320,7 @@ _NAMES = {
     "ddbio.api.writing": "copy_table load_files plan_copy plan_load write_table",
     "ddbio.core.backups": "BackupJob RestoreJob RestorePlan",
     "ddbio.core.batch_stream": "RecordBatchStream",
+    "ddbio.core.catalog.glue": "CatalogReport",
     "ddbio.core.changes": "ChangeDecoder",
     "ddbio.core.decode": "from_dynamodb_json",
     "ddbio.core.encode": "to_dynamodb_json",

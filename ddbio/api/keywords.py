@@ -105,6 +105,22 @@ class BulkStartKeywords(ConnectionKeywords, total=False):
     """Idempotency token: within eight hours, the same start with it is the same operation; default is a new one."""
 
 
+class CatalogConnectionKeywords(ConnectionKeywords, total=False):
+    """Keywords of :class:`ddbio.options.CatalogConnectionOptions`."""
+
+    glue_endpoint_url: str | None
+    """Endpoint of Glue; the environment variable AWS_ENDPOINT_URL_GLUE works as well."""
+
+
+class CatalogDdlKeywords(ConnectionKeywords, total=False):
+    """Keywords of :class:`ddbio.options.CatalogDdlOptions`."""
+
+    name: str | None
+    """Name of the table, ``database.table``; default is ``default`` and the last part of the path."""
+    projection: bool
+    """For Athena: compute the partitions from ranges and lists of their values, instead of registering them."""
+
+
 class ColumnKeywords(ConnectionKeywords, total=False):
     """Keywords of :class:`ddbio.options.ColumnOptions`."""
 
@@ -190,37 +206,6 @@ class FilesListKeywords(ConnectionKeywords, total=False):
 
     at_version: int | None
     """Version of the folder; default is the newest."""
-
-
-class FilesKeywords(ConnectionKeywords, total=False):
-    """Keywords of :class:`ddbio.options.FilesOptions`."""
-
-    mode: Literal["error", "append", "overwrite"]
-    """What to do if the target holds files already."""
-    shared_paths: bool
-    """All workers of the cluster see local paths as this machine does, for example through NFS."""
-    overwrite_foreign: bool
-    """Let ``mode=overwrite`` also delete files that no earlier job of ddbio wrote."""
-    job_id: str | None
-    """Name of this run: if a job of this name is committed, it is reported and not run again. Default is a new one."""
-    engine: Literal["auto", "local", "spark"]
-    """Run on threads of this process (``local``), on Spark, or choose by size."""
-    target_file_bytes: int | str
-    """Size at which a file is closed and the next one begun."""
-    compression: Literal["zstd", "snappy", "gzip", "lz4", "none"] | None
-    """Codec of the files; default is zstd, and gzip for text, which every reader of text knows."""
-    tasks: int | None
-    """Number of tasks; default is the engine's parallelism, fewer for small jobs."""
-    partition_by: str | Sequence[str] | None
-    """Attributes that become folders ``name=value``; or ``year(ts)``, ``month(ts)``, ``day(ts)``, ``hour(ts)``."""
-    partition_time_unit: Literal["auto", "iso", "s", "ms", "us", "ns"]
-    """How ``year(ts)`` reads ``ts``: ISO 8601, or units since 1970; ``auto`` tells numbers by their magnitude."""
-    partition_time_zone: str
-    """Time zone of ``year(ts)`` and the like, such as ``Europe/Berlin``."""
-    keep_partition_columns: bool
-    """Keep the columns that folders say in the files, too."""
-    overwrite_partitions: bool
-    """Replace only the partitions that the job writes to, and leave the others (``mode`` is then ``overwrite``)."""
 
 
 class ImportFilesKeywords(ConnectionKeywords, total=False):
@@ -421,6 +406,10 @@ class BackupCreateKeywords(WaitPolicyKeywords, total=False):
     """Scan the table and report its count and digest, to compare after a restore; nobody should write meanwhile."""
 
 
+class CatalogSyncKeywords(CatalogConnectionKeywords, total=False):
+    """Keywords of :class:`ddbio.options.CatalogSyncOptions`."""
+
+
 class CreateLikeKeywords(WaitPolicyKeywords, total=False):
     """Keywords of :class:`ddbio.options.CreateLikeOptions`."""
 
@@ -461,6 +450,39 @@ class CreateTableKeywords(WaitPolicyKeywords, total=False):
 
 class ExportReadKeywords(ColumnKeywords, total=False):
     """Keywords of :class:`ddbio.options.ExportReadOptions`."""
+
+
+class FilesKeywords(CatalogConnectionKeywords, total=False):
+    """Keywords of :class:`ddbio.options.FilesOptions`."""
+
+    mode: Literal["error", "append", "overwrite"]
+    """What to do if the target holds files already."""
+    shared_paths: bool
+    """All workers of the cluster see local paths as this machine does, for example through NFS."""
+    overwrite_foreign: bool
+    """Let ``mode=overwrite`` also delete files that no earlier job of ddbio wrote."""
+    job_id: str | None
+    """Name of this run: if a job of this name is committed, it is reported and not run again. Default is a new one."""
+    engine: Literal["auto", "local", "spark"]
+    """Run on threads of this process (``local``), on Spark, or choose by size."""
+    target_file_bytes: int | str
+    """Size at which a file is closed and the next one begun."""
+    compression: Literal["zstd", "snappy", "gzip", "lz4", "none"] | None
+    """Codec of the files; default is zstd, and gzip for text, which every reader of text knows."""
+    tasks: int | None
+    """Number of tasks; default is the engine's parallelism, fewer for small jobs."""
+    partition_by: str | Sequence[str] | None
+    """Attributes that become folders ``name=value``; or ``year(ts)``, ``month(ts)``, ``day(ts)``, ``hour(ts)``."""
+    partition_time_unit: Literal["auto", "iso", "s", "ms", "us", "ns"]
+    """How ``year(ts)`` reads ``ts``: ISO 8601, or units since 1970; ``auto`` tells numbers by their magnitude."""
+    partition_time_zone: str
+    """Time zone of ``year(ts)`` and the like, such as ``Europe/Berlin``."""
+    keep_partition_columns: bool
+    """Keep the columns that folders say in the files, too."""
+    overwrite_partitions: bool
+    """Replace only the partitions that the job writes to, and leave the others (``mode`` is then ``overwrite``)."""
+    catalog: str | None
+    """Table of a catalog, ``glue://database.table``, to make or update when the files are there; on S3 only."""
 
 
 class RestoreKeywords(WaitPolicyKeywords, total=False):

@@ -1,4 +1,4 @@
-"""Call DynamoDB's control plane, and describe, create and configure tables by it.
+"""Call the control planes of DynamoDB and Glue, and describe, create and configure tables by it.
 
 A call is repeated while the endpoint fails or throttles, unless repeating it could do harm.
 """
@@ -33,7 +33,15 @@ _RECOVERY_NOT_READY = "ContinuousBackupsUnavailableException"
 _RECOVERY_POLL_SECONDS = 2.0
 
 
-def call(spec: ClientSpec, operation: str, resource: str, members: dict[str, Any], *, idempotent: bool = True) -> Any:
+def call(
+    spec: ClientSpec,
+    operation: str,
+    resource: str,
+    members: dict[str, Any],
+    *,
+    idempotent: bool = True,
+    service: str = "dynamodb",
+) -> Any:
     """Return the response to one call; repeat it when the endpoint fails or throttles.
 
     Parameters
@@ -46,22 +54,26 @@ def call(spec: ClientSpec, operation: str, resource: str, members: dict[str, Any
         The members of the request.
     idempotent
         Whether the operation may safely be done twice.
+    service
+        The service, as boto3 names it.
 
     Raises
     ------
     NotFoundError, AccessDeniedError, EndpointError, ServiceError
         With the action, the resource and what to do.
     """
-    client: Any = spec.client("dynamodb")
+    client: Any = spec.client(service)
     where = f"{resource} ({client.meta.region_name}, {client.meta.endpoint_url})"
     method = getattr(client, xform_name(operation), None)
     if method is None:
-        raise ServiceError(f"botocore {botocore.__version__} does not know dynamodb:{operation}: install a newer boto3")
+        raise ServiceError(
+            f"botocore {botocore.__version__} does not know {service}:{operation}: install a newer boto3"
+        )
     attempts = _ATTEMPTS if idempotent else 1
     try:
         return repeat(partial(method, **members), may_pass, attempts=attempts, pause_seconds=_PAUSE_SECONDS)
     except (BotoCoreError, ClientError) as error:
-        raise to_ddbio_error(error, action=f"dynamodb:{operation}", resource=where) from error
+        raise to_ddbio_error(error, action=f"{service}:{operation}", resource=where) from error
 
 
 def list_pages(

@@ -64,6 +64,7 @@ _DENIED_CODES = frozenset(
 _MISSING_CODES = frozenset(
     {
         "BackupNotFoundException",
+        "EntityNotFoundException",
         "ExportNotFoundException",
         "ImportNotFoundException",
         "NoSuchBucket",
@@ -75,7 +76,9 @@ _MISSING_CODES = frozenset(
 )
 # https://docs.aws.amazon.com/amazondynamodb/latest/APIReference/CommonErrors.html
 _ADVICE = {
+    "AlreadyExistsException": "something of this name was made meanwhile: try again",
     "BackupInUseException": "another backup or restore of it is under way: wait for that",
+    "ConcurrentModificationException": "something else changed it meanwhile: try again",
     "ContinuousBackupsUnavailableException": "a new table takes some seconds to be ready for backups: try again",
     "ExportConflictException": "the client token stands for another request of the last eight hours: give another one",
     "IdempotentParameterMismatchException": "the client token stands for another request: give another one",

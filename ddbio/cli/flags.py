@@ -46,12 +46,13 @@ MASTER_FLAG = click.option("--master", metavar="URL", help="Spark master, for a 
 CONF_FLAG = click.option("--conf", multiple=True, metavar="KEY=VALUE", help="Spark configuration; may be repeated.")
 
 # Words that Python keeps for itself, and flags may have.
-_FLAG_NAMES = {"at_version": "--at", "from_time": "--from", "to_time": "--to"}
+_FLAG_NAMES = {"dialect": "--for", "at_version": "--at", "from_time": "--from", "to_time": "--to"}
 
 # What a flag's value is, if neither its name nor its choices say so.
 _WORDS = {
     "bucket_owner": "ACCOUNT",
     "client_token": "TOKEN",
+    "catalog": "glue://DATABASE.TABLE",
     "columns": "A,B,…",
     "delimiter": "CHARACTER",
     "expect_digest": "HEX",

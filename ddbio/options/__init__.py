@@ -12,6 +12,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from ddbio.options.catalog import CatalogConnectionOptions, CatalogDdlOptions, CatalogSyncOptions
     from ddbio.options.connection import ConnectionOptions, Credentials, LocalSession, connection_of
     from ddbio.options.files import (
         Compression,
@@ -67,6 +68,9 @@ __all__ = [
     "BackupCreateOptions",
     "BulkReportOptions",
     "BulkStartOptions",
+    "CatalogConnectionOptions",
+    "CatalogDdlOptions",
+    "CatalogSyncOptions",
     "ColumnOptions",
     "CompactOptions",
     "Compression",
@@ -112,6 +116,7 @@ __all__ = [
 
 # The names of each module.
 _NAMES = {
+    "catalog": "CatalogConnectionOptions CatalogDdlOptions CatalogSyncOptions",
     "connection": "ConnectionOptions Credentials LocalSession connection_of",
     "files": "Compression Engine ExportFoldOptions ExportToFilesOptions FilesOptions Mode ScanToFilesOptions",
     "inspection": "LayoutOptions ValidateOptions",

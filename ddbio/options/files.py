@@ -8,7 +8,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 from pydantic import AwareDatetime, ByteSize, Field, model_validator
 from pydantic.dataclasses import dataclass
 
-from ddbio.options.connection import ConnectionOptions
+from ddbio.options.catalog import CatalogConnectionOptions
 from ddbio.options.parsing import CONFIG, Names
 from ddbio.options.reading import ExportReadOptions, ScanOptions
 
@@ -20,7 +20,7 @@ FileFormatName = Literal["parquet", "orc", "avro", "csv", "json", "dynamodb-json
 
 
 @dataclass(frozen=True, kw_only=True, config=CONFIG)
-class FilesOptions(ConnectionOptions):
+class FilesOptions(CatalogConnectionOptions):
     """Choose the target folder, the files and the engine of a job that writes files."""
 
     dest: Annotated[str, Field(min_length=1)]
@@ -51,6 +51,8 @@ class FilesOptions(ConnectionOptions):
     """Keep the columns that folders say in the files, too."""
     overwrite_partitions: bool = False
     """Replace only the partitions that the job writes to, and leave the others (``mode`` is then ``overwrite``)."""
+    catalog: str | None = None
+    """Table of a catalog, ``glue://database.table``, to make or update when the files are there; on S3 only."""
 
     @model_validator(mode="after")
     def _check_partitions(self) -> FilesOptions:

@@ -15,7 +15,7 @@ ROOT = Path(__file__).parents[2]
 KEYWORDS, PAGE = ROOT / "ddbio/api/keywords.py", ROOT / "docs/options.md"
 
 # What functions take as arguments of their own.
-ARGUMENTS = {"arn", "dest", "path", "place", "reports", "source", "table", "target"}
+ARGUMENTS = {"arn", "dest", "dialect", "path", "place", "reports", "source", "table", "target"}
 
 # What users give, if it is more than the type of the field says.
 _GIVEN = {
@@ -83,6 +83,8 @@ _PAGE_PARTS = [
     ("`export wait`, `bulk wait`", "WaitOptions", "ConnectionOptions"),
     ("`bulk start`", "BulkStartOptions", "ConnectionOptions"),
     ("`bulk report`", "BulkReportOptions", "ConnectionOptions"),
+    ("`catalog sync`", "CatalogSyncOptions", "ConnectionOptions"),
+    ("`catalog ddl`", "CatalogDdlOptions", "ConnectionOptions"),
     ("`backup create`", "BackupCreateOptions", "ConnectionOptions"),
     ("`backup restore`", "RestoreOptions", "ConnectionOptions"),
     ("`simulate scan`", "SimulateScanOptions", "SimulateScanOptions"),

@@ -22,6 +22,7 @@ from ddbio.engine import cluster_of, open_engine
 from ddbio.errors import ExportIncompleteError
 from ddbio.files import committer
 from ddbio.files.temporary_folder import temporary_folder
+from ddbio.ops.catalog import check_catalog, with_catalog
 from ddbio.ops.exports.fold_tasks import (
     BucketsTask,
     ChangesTask,
@@ -49,6 +50,7 @@ from ddbio.ops.job.storage import (
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
+    from ddbio.core.catalog.glue import CatalogReport
     from ddbio.core.exports.fold import Window
     from ddbio.core.staged import StagedFile
     from ddbio.engine import Engine
@@ -199,6 +201,7 @@ def fold_to_files(
         # An engine raises only after its tasks have ended.
         with committer.publishing(target_of(options, staging.store), staging.job_id) as complete:
             require_same_columns(options, staging, sources.rows)
+            check_catalog(options, staging, sources.rows, options.format)
             cpu_planned = clock.cpu_seconds()
             with contextlib.closing(open_engine(engine_name(options), master=master, conf=conf)) as engine:
                 job = _Job(options, sources, staging, engine)
@@ -208,8 +211,9 @@ def fold_to_files(
                 complete(files, job.facts(report))
                 cpu_seconds = round(cpu_planned + engine.cpu_seconds(), 3)
     except committer.AlreadyCommittedError as done:
-        return committed_report(ExportFoldReport, done)
-    return dataclasses.replace(report, seconds=round(clock.seconds(), 3), cpu_seconds=cpu_seconds)
+        return with_catalog(options, committed_report(ExportFoldReport, done))
+    report = dataclasses.replace(report, seconds=round(clock.seconds(), 3), cpu_seconds=cpu_seconds)
+    return with_catalog(options, report)
 
 
 @dataclass(frozen=True)
@@ -246,6 +250,8 @@ class ExportFoldReport(Report):
         What was written.
     merged_nulls
         NULLs that are no longer told from missing values, by attribute, in items and in images: see ``nulls``.
+    catalog
+        What was registered in the catalog, if that was asked for.
     """
 
     source: str
@@ -264,6 +270,7 @@ class ExportFoldReport(Report):
     misfits: tuple[MisfitReport, ...] = ()
     files: tuple[FileReport, ...] = ()
     merged_nulls: dict[str, int] = field(default_factory=dict)
+    catalog: CatalogReport | None = None
 
 
 @dataclass(frozen=True)

@@ -17,6 +17,7 @@ from ddbio.core.schema.arrow import normalize_schema
 from ddbio.core.schema.file import schema_to_json
 from ddbio.engine import LocalEngine, available_cores, cluster_of, open_engine, running_spark_parallelism
 from ddbio.files import committer
+from ddbio.ops.catalog import check_catalog, with_catalog
 from ddbio.ops.exports.source import open_export
 from ddbio.ops.exports.tasks import (
     ExportFilesTask,
@@ -40,6 +41,7 @@ from ddbio.ops.job.storage import (
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from ddbio.core.catalog.glue import CatalogReport
     from ddbio.core.staged import StagedFile
     from ddbio.engine import Engine
     from ddbio.ops.exports.source import ExportSource
@@ -123,6 +125,8 @@ class ExportReadReport(Report):
         What was written.
     merged_nulls
         NULLs that are no longer told from missing values, by attribute: see ``nulls``.
+    catalog
+        What was registered in the catalog, if that was asked for.
     """
 
     source: str
@@ -142,6 +146,7 @@ class ExportReadReport(Report):
     misfits: tuple[MisfitReport, ...] = ()
     files: tuple[FileReport, ...] = ()
     merged_nulls: dict[str, int] = field(default_factory=dict)
+    catalog: CatalogReport | None = None
 
 
 def read_export_batches(options: ExportReadOptions) -> RecordBatchStream:
@@ -259,6 +264,7 @@ def read_export_to_files(
         # An engine raises only after its tasks have ended.
         with committer.publishing(target_of(options, staging.store), staging.job_id) as complete:
             require_same_columns(options, staging, job.columns.rows)
+            check_catalog(options, staging, job.columns.rows, options.format)
             cpu_planned = clock.cpu_seconds()
             with closing(open_engine(engine_name(options), master=master, conf=conf)) as engine:
                 results = job.run(engine, watch)
@@ -267,8 +273,9 @@ def read_export_to_files(
                 complete(files, job.facts(report))
                 cpu_seconds = round(cpu_planned + engine.cpu_seconds(), 3)
     except committer.AlreadyCommittedError as done:
-        return committed_report(ExportReadReport, done)
-    return dataclasses.replace(report, seconds=round(clock.seconds(), 3), cpu_seconds=cpu_seconds)
+        return with_catalog(options, committed_report(ExportReadReport, done))
+    report = dataclasses.replace(report, seconds=round(clock.seconds(), 3), cpu_seconds=cpu_seconds)
+    return with_catalog(options, report)
 
 
 @dataclass(frozen=True)

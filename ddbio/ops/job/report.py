@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from typing import Self
 
+    from ddbio.core.catalog.glue import CatalogReport
     from ddbio.core.staged import StagedFile
 
 
@@ -143,6 +144,8 @@ class ScanReport(Report):
         Order-independent digest of the items as the service returned them, or null.
     merged_nulls
         NULLs that are no longer told from missing values, by attribute: see ``nulls``.
+    catalog
+        What was registered in the catalog, if that was asked for.
     """
 
     table: str
@@ -166,6 +169,7 @@ class ScanReport(Report):
     files: tuple[FileReport, ...] = ()
     digest: str | None = None
     merged_nulls: dict[str, int] = field(default_factory=dict)
+    catalog: CatalogReport | None = None
 
 
 @dataclass(frozen=True)

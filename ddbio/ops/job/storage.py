@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from ddbio.files.claim import WriteMode
     from ddbio.files.committer import AlreadyCommittedError
     from ddbio.files.object_store import ObjectStore
-    from ddbio.options import ConnectionOptions, FilesOptions, ImportFilesOptions
+    from ddbio.options import CatalogConnectionOptions, ConnectionOptions, FilesOptions, ImportFilesOptions
 
 _ONE_SLASH = re.compile(r"s3[an]?:/?(?!/)")
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+)://")
@@ -54,6 +54,11 @@ def dynamodb_spec(options: ConnectionOptions) -> ClientSpec:
 def s3_spec(options: ConnectionOptions) -> ClientSpec:
     """Return the recipe of the S3 client for these options."""
     return dataclasses.replace(_spec(options, options.s3_endpoint_url), members=_s3(options))
+
+
+def catalog_spec(options: CatalogConnectionOptions) -> ClientSpec:
+    """Return the recipe of the Glue client for these options."""
+    return _spec(options, options.glue_endpoint_url)
 
 
 def _spec(options: ConnectionOptions, endpoint_url: str | None) -> ClientSpec:

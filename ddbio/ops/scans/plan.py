@@ -24,6 +24,7 @@ from ddbio.core.time_columns import sampled_forms
 from ddbio.engine import available_cores, is_spark_installed, running_spark_parallelism
 from ddbio.errors import SchemaError
 from ddbio.files import commit
+from ddbio.ops.catalog import check_catalog
 from ddbio.ops.job.storage import dynamodb_spec, open_staging, open_store, require_same_columns, target_of
 from ddbio.ops.prices import prices_of
 from ddbio.ops.scans.stream import ScanTask
@@ -142,6 +143,7 @@ def plan_to_files(options: ScanToFilesOptions) -> ScanPlan:
     plan = plan_of(options)
     if options.format != "dynamodb-export":
         require_same_columns(options, open_staging(options), plan.schema)
+    check_catalog(options, open_staging(options), plan.schema, options.format)
     return plan
 
 

@@ -21,6 +21,7 @@ from ddbio.engine import cluster_of, open_engine
 from ddbio.errors import DecodeError
 from ddbio.files import committer
 from ddbio.files.line_writers import RollingGzipWriter
+from ddbio.ops.catalog import check_catalog, with_catalog
 from ddbio.ops.job.report import Clock, ScanReport, file_reports, merged_nulls, misfit_reports
 from ddbio.ops.job.storage import committed_report, open_staging, require_same_columns, require_shared, target_of
 from ddbio.ops.scans.plan import describe_scan, plan_of, scan_tasks
@@ -91,9 +92,11 @@ def scan_to_files(
     try:
         # An engine raises only after its tasks have ended.
         with committer.publishing(target_of(options, staging.store), staging.job_id) as publish:
-            return _run(_Job(options, table, staging), publish, clock, _Settings(master, conf, watch or Unwatched()))
+            job = _Job(options, table, staging)
+            report = _run(job, publish, clock, _Settings(master, conf, watch or Unwatched()))
     except committer.AlreadyCommittedError as done:
-        return committed_report(ScanReport, done)
+        report = committed_report(ScanReport, done)
+    return with_catalog(options, report)
 
 
 @dataclass(frozen=True)
@@ -145,6 +148,7 @@ def _run(job: _Job, publish: Publish, clock: Clock, settings: _Settings) -> Scan
     budget = LocalBudget(budget_of(job.table, options), job=f"scan of {job.table.name}")
     began_at = datetime.now(UTC)
     plan = plan_of(options, budget, job.table)
+    check_catalog(options, staging, plan.schema, options.format)
     if not job.is_export:
         require_same_columns(options, staging, plan.schema)
     if plan.engine == "spark":

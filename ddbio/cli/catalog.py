@@ -1,0 +1,39 @@
+"""The commands about catalogs: ``catalog sync`` and ``catalog ddl``."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from ddbio.cli.flags import JSON_FLAG, flags_of, parse_flags
+from ddbio.options import CatalogDdlOptions, CatalogSyncOptions
+
+
+@click.group()
+def catalog() -> None:
+    """Make folders of files tables of a catalog."""
+
+
+@catalog.command()
+@click.argument("path")
+@click.argument("target", metavar="glue://DATABASE.TABLE")
+@flags_of(CatalogSyncOptions, without=["path", "target"])
+@JSON_FLAG
+def sync(*, as_json: bool, **flags: Any) -> None:
+    """Make or update the Glue table of the live files of folder PATH, and register its partitions."""
+    from ddbio.cli.show import format_values
+    from ddbio.ops import catalog as catalogs
+
+    report = catalogs.sync(parse_flags(CatalogSyncOptions, flags))
+    click.echo(report.to_json() if as_json else format_values(report.to_dict()))
+
+
+@catalog.command()
+@click.argument("path")
+@flags_of(CatalogDdlOptions, without=["path"])
+def ddl(**flags: Any) -> None:
+    """Print the statements that make a table of the live files of folder PATH."""
+    from ddbio.ops import catalog as catalogs
+
+    click.echo(catalogs.write_ddl(parse_flags(CatalogDdlOptions, flags)), nl=False)

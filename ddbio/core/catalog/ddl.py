@@ -1,0 +1,190 @@
+"""Write a table's definition as DDL: for Athena, Hive, Spark SQL and DuckDB."""
+
+from __future__ import annotations
+
+import datetime as dt
+import re
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+
+import pyarrow as pa
+
+from ddbio.core.catalog.definition import hive_type
+from ddbio.core.catalog.glue import STORAGE, hive_columns
+from ddbio.core.partitions import escape
+from ddbio.core.schema.arrow import fields_within, is_list, is_text
+from ddbio.errors import OptionError
+
+if TYPE_CHECKING:
+    from ddbio.core.catalog.definition import Column, TableDefinition, TableName
+
+Dialect: TypeAlias = Literal["athena", "hive", "spark", "duckdb"]
+
+# Athena's projection splits lists at commas, and has no escape.
+_LISTED = re.compile(r"[A-Za-z0-9_./ +-]+")
+_WHOLE = re.compile(r"-?[0-9]+")
+_DUCKDB_READERS = {"parquet": "read_parquet", "csv": "read_csv", "json": "read_json", "avro": "read_avro"}
+_DUCKDB_ENDINGS = {"parquet": "parquet", "csv": "csv*", "json": "json*", "avro": "avro"}
+
+
+def ddl(name: TableName, table: TableDefinition, dialect: Dialect, *, projection: bool = False) -> str:
+    """Return the statements that make the table, each ended by a semicolon.
+
+    Parameters
+    ----------
+    projection
+        For Athena: have it compute the partitions from ranges and lists of values instead of registering them.
+
+    Raises
+    ------
+    OptionError
+        The dialect has no reader of the format, or cannot project the partitions.
+    """
+    if projection and (dialect != "athena" or not table.partition_columns):
+        raise OptionError("projection is for Athena's tables with partitions: leave it out")
+    if dialect == "duckdb":
+        return _duckdb(name, table)
+    return _spark(name, table) if dialect == "spark" else _hive(name, table, projection=projection)
+
+
+def _hive(name: TableName, table: TableDefinition, *, projection: bool) -> str:
+    quoted = f"{_back(name.database)}.{_back(name.table)}"
+    lines = [
+        f"CREATE DATABASE IF NOT EXISTS {_back(name.database)};",
+        "",
+        f"CREATE EXTERNAL TABLE IF NOT EXISTS {quoted} (",
+    ]
+    lines += [f"{_list_of(table.columns, table.format)}", ")"]
+    if table.partition_columns:
+        lines += ["PARTITIONED BY (", _list_of(table.partition_columns), ")"]
+    reader, writer, library, parameters = STORAGE[table.format]
+    lines.append(f"ROW FORMAT SERDE {_text(library)}")
+    if parameters:
+        lines.append(f"WITH SERDEPROPERTIES ({_pairs(parameters)})")
+    lines.append(f"STORED AS INPUTFORMAT {_text(reader)} OUTPUTFORMAT {_text(writer)}")
+    lines.append(f"LOCATION {_text(_uri(table.location) + '/')}")
+    properties = {"classification": table.format}
+    if table.format == "csv":
+        properties["skip.header.line.count"] = "1"
+    if projection:
+        properties |= _projection(table)
+    lines.append(f"TBLPROPERTIES ({_pairs(properties)});")
+    if table.partition_columns and not projection:
+        lines += ["", f"MSCK REPAIR TABLE {quoted};"]
+    return "\n".join(lines) + "\n"
+
+
+def _list_of(columns: tuple[Column, ...], file_format: str = "") -> str:
+    return ",\n".join(f"  {_back(name)} {kind}" for name, kind in hive_columns(columns, file_format))
+
+
+def _projection(table: TableDefinition) -> dict[str, str]:
+    # https://docs.aws.amazon.com/athena/latest/ug/partition-projection-supported-types.html
+    properties = {"projection.enabled": "true"}
+    for place, column in enumerate(table.partition_columns):
+        values = {each[place] for each in table.partitions}
+        if None in values or "" in values:
+            raise OptionError(
+                f"projection: {column.name} is null in some rows, and Athena would not find them: leave projection out"
+            )
+        key = f"projection.{column.name.lower()}"
+        properties |= {f"{key}.{name}": text for name, text in _projected(column, sorted(filter(None, values))).items()}
+    folders = "".join(f"{escape(each.name)}=${{{each.name.lower()}}}/" for each in table.partition_columns)
+    return {**properties, "storage.location.template": f"{table.location}/{folders}"}
+
+
+def _projected(column: Column, values: list[str]) -> dict[str, str]:
+    if values and all(map(_is_day, values)):
+        return {"type": "date", "format": "yyyy-MM-dd", "range": f"{values[0]},NOW", "interval": "1", "interval.unit": "DAYS"}  # fmt: skip # noqa: E501
+    if values and all(map(_WHOLE.fullmatch, values)) and not is_text(column.arrow_type):
+        numbers = sorted(map(int, values))
+        widths = {len(value) for value in values}
+        padded = any(len(value) > 1 and value.startswith("0") for value in values)
+        digits = {"digits": str(max(widths))} if padded and len(widths) == 1 else {}
+        return {"type": "integer", "range": f"{numbers[0]},{numbers[-1]}", **digits}
+    if not values or not all(map(_LISTED.fullmatch, values)) or any(escape(value) != value for value in values):
+        raise OptionError(f"projection: Athena cannot list the values of {column.name}: leave projection out")
+    return {"type": "enum", "values": ",".join(values)}
+
+
+def _is_day(text: str) -> bool:
+    try:
+        return dt.date.fromisoformat(text).isoformat() == text
+    except ValueError:
+        return False
+
+
+def _spark(name: TableName, table: TableDefinition) -> str:
+    quoted = f"{_back(name.database)}.{_back(name.table)}"
+    columns = [f"  {_back(each.name)} {_spark_type(each.arrow_type)}"
+               for each in (*table.columns, *table.partition_columns)]  # fmt: skip
+    lines = [f"CREATE DATABASE IF NOT EXISTS {_back(name.database)};", "", f"CREATE TABLE IF NOT EXISTS {quoted} ("]
+    lines += [",\n".join(columns), f") USING {table.format.upper()}"]
+    if table.format == "csv":
+        lines.append("OPTIONS ('header' = 'true')")
+    if table.partition_columns:
+        lines.append(f"PARTITIONED BY ({', '.join(_back(each.name) for each in table.partition_columns)})")
+    lines.append(f"LOCATION {_text(_uri(table.location))};")
+    if table.partition_columns:
+        lines += ["", f"MSCK REPAIR TABLE {quoted};"]
+    return "\n".join(lines) + "\n"
+
+
+def _spark_type(arrow_type: Any) -> str:
+    """Return Spark's type, in which members of structs may have any name, and times may have no zone."""
+    if pa.types.is_timestamp(arrow_type):
+        return "TIMESTAMP_NTZ" if arrow_type.tz is None else "TIMESTAMP"
+    inside = fields_within(arrow_type)
+    if is_list(arrow_type):
+        return f"ARRAY<{_spark_type(inside[0].type)}>"
+    if pa.types.is_map(arrow_type):
+        return f"MAP<STRING, {_spark_type(inside[0].type)}>"
+    if pa.types.is_struct(arrow_type):
+        return f"STRUCT<{', '.join(f'{_back(each.name)}: {_spark_type(each.type)}' for each in inside)}>"
+    return hive_type(arrow_type, "").upper()
+
+
+def _duckdb(name: TableName, table: TableDefinition) -> str:
+    if table.format not in _DUCKDB_READERS:
+        raise OptionError(f"DuckDB does not read {table.format}: scan into parquet for it")
+    pattern = f"{table.location}/{'**/' if table.partition_columns else ''}*.{_DUCKDB_ENDINGS[table.format]}"
+    options = ["union_by_name = true"] if table.format != "avro" else []
+    if table.partition_columns:
+        types = ", ".join(f"{_text_of_sql(each.name)}: {_duckdb_type(each.type)}" for each in table.partition_columns)
+        options += ["hive_partitioning = true", f"hive_types = {{{types}}}"]
+    arguments = ", ".join([_text_of_sql(pattern), *options])
+    database, own = _double(name.database), _double(name.table)
+    return (
+        f"CREATE SCHEMA IF NOT EXISTS {database};\n\n"
+        f"CREATE OR REPLACE VIEW {database}.{own} AS\nSELECT * FROM {_DUCKDB_READERS[table.format]}({arguments});\n"
+    )
+
+
+def _duckdb_type(hive: str) -> str:
+    return {"string": "VARCHAR", "int": "INTEGER"}.get(hive, hive.upper())
+
+
+def _uri(location: str) -> str:
+    """Return a local path as the URI that Hive and Spark take, whatever their default file system."""
+    return location if "://" in location else f"file://{location}"
+
+
+def _back(name: str) -> str:
+    return f"`{name.replace('`', '``')}`"
+
+
+def _double(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
+
+
+def _text(text: str) -> str:
+    """Return a text as Hive, Athena's DDL and Spark quote it."""
+    escaped = text.replace("\\", "\\\\").replace("'", "\\'")
+    return f"'{escaped}'"
+
+
+def _text_of_sql(text: str) -> str:
+    return "'" + text.replace("'", "''") + "'"
+
+
+def _pairs(values: dict[str, str]) -> str:
+    return ", ".join(f"{_text(key)} = {_text(value)}" for key, value in values.items())

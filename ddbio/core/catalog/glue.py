@@ -1,0 +1,186 @@
+"""Plan what to change in Glue so that its table is the one that a folder's files make."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from ddbio.core.partitions import NULL_FOLDER
+from ddbio.core.result import Result
+from ddbio.errors import SchemaError, TargetError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from ddbio.core.catalog.definition import Column, TableDefinition, TableName
+
+_IO = "org.apache.hadoop"
+_LAZY_OUTPUT = f"{_IO}.hive.ql.io.HiveIgnoreKeyTextOutputFormat"
+# Input format, output format, serialisation library and its parameters; as Athena's own DDL makes them.
+# https://docs.aws.amazon.com/athena/latest/ug/supported-serdes.html
+STORAGE: dict[str, tuple[str, str, str, dict[str, str]]] = {
+    "parquet": (
+        f"{_IO}.hive.ql.io.parquet.MapredParquetInputFormat",
+        f"{_IO}.hive.ql.io.parquet.MapredParquetOutputFormat",
+        f"{_IO}.hive.ql.io.parquet.serde.ParquetHiveSerDe",
+        {"serialization.format": "1"},
+    ),
+    "orc": (
+        f"{_IO}.hive.ql.io.orc.OrcInputFormat",
+        f"{_IO}.hive.ql.io.orc.OrcOutputFormat",
+        f"{_IO}.hive.ql.io.orc.OrcSerde",
+        # By name: columns may be added in any order.
+        {"serialization.format": "1", "orc.column.index.access": "false"},
+    ),
+    "avro": (
+        f"{_IO}.hive.ql.io.avro.AvroContainerInputFormat",
+        f"{_IO}.hive.ql.io.avro.AvroContainerOutputFormat",
+        f"{_IO}.hive.serde2.avro.AvroSerDe",
+        {},
+    ),
+    "json": (f"{_IO}.mapred.TextInputFormat", _LAZY_OUTPUT, "org.openx.data.jsonserde.JsonSerDe", {}),
+    "csv": (
+        f"{_IO}.mapred.TextInputFormat",
+        _LAZY_OUTPUT,
+        f"{_IO}.hive.serde2.OpenCSVSerde",
+        {"separatorChar": ",", "quoteChar": '"'},
+    ),
+}
+
+# What UpdateTable takes of what GetTable returns.
+# https://docs.aws.amazon.com/glue/latest/webapi/API_TableInput.html
+_TAKEN = (
+    "Name", "Description", "Owner", "LastAccessTime", "LastAnalyzedTime", "Retention", "StorageDescriptor",
+    "PartitionKeys", "TableType", "Parameters", "TargetTable",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class CatalogReport(Result):
+    """Describe what was registered.
+
+    Attributes
+    ----------
+    table
+        The table, as ``glue://database.table``.
+    action
+        ``created``, ``updated`` or ``unchanged``: what became of the table itself.
+    columns_added
+        Columns that were added to it.
+    partitions
+        Partitions that it has now.
+    partitions_added, partitions_removed
+        Partitions that were registered, and those that were taken out since they have no live file.
+    """
+
+    table: str
+    action: str
+    columns_added: tuple[str, ...]
+    partitions: int
+    partitions_added: int
+    partitions_removed: int
+
+
+def table_input(name: TableName, wanted: TableDefinition) -> dict[str, Any]:
+    """Return the definition of a new table, as CreateTable takes it."""
+    parameters = {"EXTERNAL": "TRUE", "classification": wanted.format, "created_by": "ddbio"}
+    if wanted.format == "csv":
+        parameters["skip.header.line.count"] = "1"
+    return {
+        "Name": name.table,
+        "TableType": "EXTERNAL_TABLE",
+        "Parameters": parameters,
+        "PartitionKeys": _columns(wanted.partition_columns),
+        "StorageDescriptor": _storage(wanted, _columns(wanted.columns, wanted.format), wanted.location),
+    }
+
+
+def changed_input(
+    name: TableName, existing: Mapping[str, Any], wanted: TableDefinition
+) -> tuple[dict[str, Any] | None, tuple[str, ...]]:
+    """Return the definition with which an existing table holds new columns at its end, or None, and those columns.
+
+    Columns that the files lack stay.
+
+    Raises
+    ------
+    TargetError
+        The table is of another folder, format or partitioning.
+    SchemaError
+        A column has another type there.
+    """
+    storage = existing["StorageDescriptor"]
+    there, format_there = str(storage.get("Location", "")).rstrip("/"), storage.get("InputFormat")
+    if _plain(there) != _plain(wanted.location):
+        raise TargetError(f"{name} is the table of {there}, not of {wanted.location}: give another name", str(name))
+    if format_there != STORAGE[wanted.format][0]:
+        raise TargetError(f"{name} reads {format_there}, and the files are {wanted.format}: give another name", str(name))  # fmt: skip # noqa: E501
+    keys = [each["Name"] for each in existing.get("PartitionKeys") or ()]
+    if keys != [each.name.lower() for each in wanted.partition_columns]:
+        asked = ", ".join(each.name for each in wanted.partition_columns) or "nothing"
+        raise TargetError(f"{name} is partitioned by {', '.join(keys) or 'nothing'}, the files by {asked}: give another name", str(name))  # fmt: skip # noqa: E501
+    types = {each["Name"].lower(): each.get("Type", "") for each in storage.get("Columns") or ()}
+    added = []
+    for column in _columns(wanted.columns, wanted.format):
+        known = types.get(column["Name"])
+        if known is None:
+            added.append(column)
+        elif _folded(known) != _folded(column["Type"]):
+            raise SchemaError(
+                f"{column['Name']}: {name} has it as {known}, the files as {column['Type']}: give the type by a schema "
+                "or by types, or name another table"
+            )
+    if not added:
+        return None, ()
+    changed = {key: existing[key] for key in _TAKEN if key in existing}
+    changed["StorageDescriptor"] = {**storage, "Columns": [*(storage.get("Columns") or ()), *added]}
+    return changed, tuple(each["Name"] for each in added)
+
+
+def partition_inputs(wanted: TableDefinition) -> list[dict[str, Any]]:
+    """Return the partitions, as BatchCreatePartition takes them."""
+    columns = _columns(wanted.columns, wanted.format)
+    return [
+        {"Values": glue_values(values), "StorageDescriptor": _storage(wanted, columns, f"{wanted.location}/{folder}")}
+        for values, folder in zip(wanted.partitions, wanted.folders, strict=True)
+    ]
+
+
+def glue_values(values: Iterable[str | None]) -> list[str]:
+    """Return the values of a partition as Glue names them."""
+    return [value or NULL_FOLDER for value in values]
+
+
+def _storage(wanted: TableDefinition, columns: list[dict[str, str]], location: str) -> dict[str, Any]:
+    reader, writer, library, parameters = STORAGE[wanted.format]
+    return {
+        "Columns": columns,
+        "Location": f"{location.rstrip('/')}/",
+        "InputFormat": reader,
+        "OutputFormat": writer,
+        "SerdeInfo": {"SerializationLibrary": library, "Parameters": parameters},
+    }
+
+
+def hive_columns(columns: Iterable[Column], file_format: str) -> list[tuple[str, str]]:
+    """Return names and types of columns as Hive and Glue have them.
+
+    Raises
+    ------
+    SchemaError
+        Hive has no such type.
+    """
+    # Their reader of CSV knows only text.
+    return [(each.name.lower(), "string" if file_format == "csv" else each.type.lower()) for each in columns]
+
+
+def _columns(columns: Iterable[Column], file_format: str = "") -> list[dict[str, str]]:
+    return [{"Name": name, "Type": kind} for name, kind in hive_columns(columns, file_format)]
+
+
+def _folded(text: str) -> str:
+    return text.lower().replace(" ", "")
+
+
+def _plain(uri: str) -> str:
+    return uri.replace("s3a://", "s3://", 1).replace("s3n://", "s3://", 1)

@@ -1,0 +1,248 @@
+"""Make a folder of files a table of a catalog: check before a job runs, register after it has committed, write DDL."""
+
+from __future__ import annotations
+
+import dataclasses
+import shlex
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from ddbio.aws import glue
+from ddbio.core.catalog.ddl import ddl
+from ddbio.core.catalog.definition import (
+    TableDefinition,
+    TableName,
+    columns_of,
+    merge_schemas,
+    parse_table_name,
+    partition_values,
+)
+from ddbio.core.catalog.glue import STORAGE, CatalogReport, changed_input, partition_inputs, table_input
+from ddbio.core.schema.file import schema_from_json
+from ddbio.errors import DdbioError, NotFoundError, OptionError, SchemaError, ServiceError, TargetError
+from ddbio.files.commit import list_manifests
+from ddbio.files.formats import format_of
+from ddbio.files.meta import parse_state
+from ddbio.files.row_files import read_schema
+from ddbio.files.snapshot import live_files
+from ddbio.ops.job.storage import catalog_spec, open_store
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import pyarrow as pa
+
+    from ddbio.aws.client import ClientSpec
+    from ddbio.files.object_store import ObjectStore
+    from ddbio.ops.exports.fold import ExportFoldReport
+    from ddbio.ops.exports.read import ExportReadReport
+    from ddbio.ops.job.report import ScanReport
+    from ddbio.ops.job.storage import Staging
+    from ddbio.options import CatalogConnectionOptions, CatalogDdlOptions, CatalogSyncOptions, FilesOptions
+
+ReportT = TypeVar("ReportT", "ScanReport", "ExportReadReport", "ExportFoldReport")
+
+_ATTEMPTS = 3
+_THREADS = 16
+# What Glue answers if something else made or changed the table meanwhile.
+_MEANWHILE = {"AlreadyExistsException", "ConcurrentModificationException"}
+
+
+def check_catalog(options: FilesOptions, staging: Staging, schema: pa.Schema, file_format: str) -> None:
+    """Refuse a job whose files could not become the table that ``catalog`` names; nothing is changed.
+
+    Raises
+    ------
+    OptionError
+        If it names no table, or the target is not on S3.
+    SchemaError
+        If a column has no type in Hive, names differ only by case, or the table has a column with another type.
+    TargetError
+        If the table is of another folder, format or partitioning.
+    """
+    if options.catalog is None:
+        return
+    name = parse_table_name(options.catalog)
+    location = _location(staging.store, options.dest)
+    if file_format not in STORAGE:
+        raise OptionError(f"catalog: no table of Glue reads {file_format}: choose {', '.join(STORAGE)}")
+    partitioning = staging.partitioning(schema)
+    names = [] if partitioning is None else [each.name for each in partitioning.columns]
+    columns, partition_columns = columns_of(schema, names)
+    wanted = TableDefinition(location, file_format, columns, partition_columns)
+    table_input(name, wanted)
+    existing = glue.read_table(catalog_spec(options), name)
+    if existing is not None:
+        changed_input(name, existing, wanted)
+
+
+def with_catalog(options: FilesOptions, report: ReportT) -> ReportT:
+    """Return the report of a committed job after registering its files, if ``catalog`` asks for it.
+
+    Raises
+    ------
+    DdbioError
+        If that fails: the message says that the files are there, and how only the registration is repeated.
+    """
+    if options.catalog is None:
+        return report
+    return dataclasses.replace(report, catalog=_register_committed(options.dest, options.catalog, options))
+
+
+def _register_committed(path: str, catalog: str, options: CatalogConnectionOptions) -> CatalogReport:
+    try:
+        return _register(path, catalog, options)
+    except DdbioError as error:
+        command = shlex.join(["ddbio", "catalog", "sync", path, catalog])
+        message = f"{error}; the files are committed, and '{command}' registers them"
+        error.args = (message, *error.args[1:])
+        raise
+
+
+def sync(options: CatalogSyncOptions) -> CatalogReport:
+    """Make or update the table of a folder's live files, and register its partitions; doing it again changes nothing.
+
+    Raises
+    ------
+    NotFoundError
+        If the folder holds no files.
+    SchemaError, TargetError
+        As :func:`check_catalog` says.
+    AccessDeniedError, EndpointError, ServiceError
+        If Glue refuses.
+    """
+    return _register(options.path, options.target, options)
+
+
+def write_ddl(options: CatalogDdlOptions) -> str:
+    """Return the DDL of the table of a folder's live files.
+
+    Raises
+    ------
+    NotFoundError
+        If the folder holds no files.
+    OptionError
+        If the dialect cannot describe it.
+    SchemaError
+        If a column has no type there.
+    """
+    store = open_store(options.path, options)
+    database, _, table = (options.name or _usual_name(options.path)).rpartition(".")
+    name = TableName(database or "default", table)
+    return ddl(name, describe_folder(store), options.dialect, projection=options.projection)
+
+
+def _usual_name(path: str) -> str:
+    last = path.rstrip("/").rpartition("/")[2].lower()
+    return "".join(sign if sign.isalnum() or sign == "_" else "_" for sign in last) or "items"
+
+
+def _register(path: str, catalog: str, options: CatalogConnectionOptions) -> CatalogReport:
+    name, store = parse_table_name(catalog), open_store(path, options)
+    _location(store, path)
+    spec, wanted = catalog_spec(options), describe_folder(store)
+    action, added = _make_table(spec, name, wanted)
+    if not wanted.partition_columns:
+        return CatalogReport(str(name), action, added, 0, 0, 0)
+    existing = glue.read_partitions(spec, name)
+    inputs = {tuple(each["Values"]): each for each in partition_inputs(wanted)}
+    missing = [each for values, each in inputs.items() if values not in existing]
+    glue.create_partitions(spec, name, missing)
+    below = f"{wanted.location}/"
+    gone = [values for values, place in existing.items() if values not in inputs and f"{place}/".startswith(below)]
+    glue.delete_partitions(spec, name, gone)
+    return CatalogReport(str(name), action, added, len(inputs), len(missing), len(gone))
+
+
+def _make_table(spec: ClientSpec, name: TableName, wanted: TableDefinition) -> tuple[str, tuple[str, ...]]:
+    """Return what became of the table, and the columns that were added."""
+    for attempt in range(1, _ATTEMPTS + 1):
+        existing = glue.read_table(spec, name)
+        try:
+            if existing is None:
+                glue.require_database(spec, name)
+                glue.create_table(spec, name, table_input(name, wanted))
+                return "created", ()
+            changed, added = changed_input(name, existing, wanted)
+            if changed is None:
+                return "unchanged", ()
+            glue.update_table(spec, name, changed, existing.get("VersionId"))
+        except ServiceError as error:
+            if error.code not in _MEANWHILE or attempt == _ATTEMPTS:
+                raise
+        else:
+            return "updated", added
+    raise AssertionError
+
+
+def _location(store: ObjectStore, given: str) -> str:
+    if not store.uri.startswith("s3://"):
+        raise OptionError(f"catalog: {given} is not on S3, where readers of a Glue table look: write the files there")
+    return store.uri.rstrip("/")
+
+
+@dataclass(frozen=True)
+class _Recorded:
+    """What the manifests of a folder say of its rows."""
+
+    schema: pa.Schema | None
+    partition_names: list[str]
+
+
+def describe_folder(store: ObjectStore) -> TableDefinition:
+    """Return the live files of a folder as a table.
+
+    Raises
+    ------
+    NotFoundError
+        If there are none.
+    TargetError
+        If they are of several formats, or not all in folders of the same partition columns.
+    SchemaError
+        If a column has no type in Hive, or two types.
+    """
+    files, recorded = live_files(store).files, _recorded(store)
+    if not files:
+        raise NotFoundError(f"{store.uri} holds no files of rows: nothing can be registered")
+    formats = {found.name for each in files if (found := format_of(each.path)) is not None}
+    if len(formats) == 1 and not formats <= STORAGE.keys():
+        raise TargetError(f"{store.uri} holds files of {formats.pop()}, which no table reads", store.uri)
+    if len(formats) != 1:
+        raise TargetError(f"{store.uri} holds files of the formats {', '.join(sorted(formats))}: a table has one", store.uri)  # fmt: skip # noqa: E501
+    named = {tuple(each.partition) for each in files}
+    # A job without rows leaves one file, which lies in no partition.
+    names = recorded.partition_names if named == {()} else list(next(iter(named - {()})))
+    if len(named - {()}) > 1 or (() in named and len(named) > 1 and any(each.rows for each in files if not each.partition)):  # fmt: skip # noqa: E501
+        raise TargetError(f"{store.uri} holds files in folders of several partitionings: a table has one", store.uri)
+    schema = recorded.schema if recorded.schema is not None else read_schema(store, files[0].path)
+    (file_format,) = formats
+    columns, partition_columns = columns_of(schema, names)
+    folders = {tuple(each.partition[name] for name in names): each.path.rpartition("/")[0] for each in files if each.partition}  # fmt: skip # noqa: E501
+    values = partition_values([each.partition for each in files if each.partition], names)
+    return TableDefinition(
+        location=store.uri.rstrip("/"),
+        format=file_format,
+        columns=columns,
+        partition_columns=partition_columns,
+        partitions=tuple(values),
+        folders=tuple(folders[each] for each in values),
+    )
+
+
+def _recorded(store: ObjectStore) -> _Recorded:
+    entries = sorted(list_manifests(store), key=lambda entry: (entry.modified_at, entry.path))
+    with ThreadPoolExecutor(_THREADS, thread_name_prefix="ddbio-manifests") as pool:
+        states = [each for each in pool.map(lambda entry: _state(store, entry.path), entries) if each is not None]
+    schemas: Sequence[pa.Schema] = [schema_from_json(each["schema"]) for each in states if each.get("schema")]
+    partitions = [each["partition_by"] for each in states if each.get("partition_by")]
+    names = [str(each["name"]) for each in partitions[-1]] if partitions else []
+    return _Recorded(merge_schemas(schemas) if schemas else None, names)
+
+
+def _state(store: ObjectStore, path: str) -> dict[str, Any] | None:
+    # It may be gone, or be of a release with another form of schemas.
+    with suppress(NotFoundError, SchemaError):
+        return parse_state(store.read(path), path)
+    return None

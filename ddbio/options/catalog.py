@@ -1,0 +1,43 @@
+"""Options of the verbs about catalogs."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+from pydantic.dataclasses import dataclass
+
+from ddbio.options.connection import ConnectionOptions
+from ddbio.options.parsing import CONFIG
+
+
+@dataclass(frozen=True, kw_only=True, config=CONFIG)
+class CatalogConnectionOptions(ConnectionOptions):
+    """Choose the endpoint of the catalog."""
+
+    glue_endpoint_url: str | None = None
+    """Endpoint of Glue; the environment variable AWS_ENDPOINT_URL_GLUE works as well."""
+
+
+@dataclass(frozen=True, kw_only=True, config=CONFIG)
+class CatalogSyncOptions(CatalogConnectionOptions):
+    """Choose a folder of files, and the table of a catalog that is to be theirs."""
+
+    path: Annotated[str, Field(min_length=1)]
+    """``s3://bucket/prefix`` of the files."""
+    target: Annotated[str, Field(min_length=1)]
+    """The table, ``glue://database.table``; database and table are created if they do not exist."""
+
+
+@dataclass(frozen=True, kw_only=True, config=CONFIG)
+class CatalogDdlOptions(ConnectionOptions):
+    """Choose a folder of files, and the language in which their table is described."""
+
+    path: Annotated[str, Field(min_length=1)]
+    """``s3://bucket/prefix`` of the files, or a local folder."""
+    dialect: Literal["athena", "hive", "spark", "duckdb"]
+    """Whose DDL it is."""
+    name: str | None = None
+    """Name of the table, ``database.table``; default is ``default`` and the last part of the path."""
+    projection: bool = False
+    """For Athena: compute the partitions from ranges and lists of their values, instead of registering them."""

@@ -1,0 +1,135 @@
+"""Tables of a catalog: types, names, changes and statements, without any service."""
+
+import pyarrow as pa
+import pytest
+
+from ddbio.core.catalog.ddl import ddl
+from ddbio.core.catalog.definition import (
+    TableDefinition,
+    TableName,
+    columns_of,
+    hive_type,
+    merge_schemas,
+    parse_table_name,
+)
+from ddbio.core.catalog.glue import changed_input, table_input
+from ddbio.errors import OptionError, SchemaError
+
+NAME = TableName("shop", "orders")
+SCHEMA = pa.schema([("pk", pa.string()), ("it's", pa.decimal128(38, 2)), ("day", pa.string()), ("n", pa.int64())])
+
+
+def definition(names=(), values=(), schema=SCHEMA, **others):
+    """Return the table of a folder on S3."""
+    columns, partitions = columns_of(schema, names)
+    given = {"location": "s3://lake/o'r", "format": "parquet", **others}
+    return TableDefinition(columns=columns, partition_columns=partitions, partitions=tuple(values), **given)
+
+
+@pytest.mark.parametrize(
+    ("arrow_type", "expected"),
+    [
+        (pa.int64(), "bigint"),
+        (pa.uint64(), "decimal(20,0)"),
+        (pa.float64(), "double"),
+        (pa.decimal128(38, 9), "decimal(38,9)"),
+        (pa.timestamp("us", "UTC"), "timestamp"),
+        (pa.date32(), "date"),
+        (pa.large_string(), "string"),
+        (pa.list_(pa.binary()), "array<binary>"),
+        (pa.map_(pa.string(), pa.bool_()), "map<string,boolean>"),
+        (pa.struct([("a", pa.list_(pa.struct([("b", pa.int32())])))]), "struct<a:array<struct<b:int>>>"),
+    ],
+)
+def test_every_type_of_a_column_has_one_in_hive(arrow_type, expected):
+    """An Arrow type becomes the Hive type that holds all its values."""
+    assert hive_type(arrow_type, "x") == expected
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ([("x", pa.time64("us"))], "x: Hive has no type for an Arrow time64"),
+        ([("x", pa.decimal256(50, 2))], "x: Hive has no decimal256"),
+        ([("Pk", pa.string()), ("pk", pa.string())], "'Pk' and 'pk' are one"),
+        ([("m", pa.struct([("x", pa.string()), ("X", pa.string())]))], "'x' and 'X' of m are one"),
+        ([("m", pa.struct([("a b", pa.string())]))], r"m\.a b: a catalog cannot name a member"),
+        ([("x" * 256, pa.string())], "a catalog takes names of 1 to 255 characters"),
+    ],
+)
+def test_what_a_catalog_cannot_hold_is_an_error(fields, message):
+    """A type, a member or a pair of names that a catalog cannot hold is named, with what to do."""
+    with pytest.raises(SchemaError, match=message):
+        table_input(NAME, definition(schema=pa.schema(fields)))
+
+
+@pytest.mark.parametrize("text", ["shop.orders", "glue://shop", "glue://a.b.c", "glue://Shop.orders", "glue://a.b c"])
+def test_only_names_that_glue_keeps_are_names(text):
+    """Anything but ``glue://database.table`` in lower case is refused."""
+    assert parse_table_name("glue://shop.orders") == NAME
+    with pytest.raises(OptionError, match="catalog: "):
+        parse_table_name(text)
+
+
+def test_columns_are_only_added_at_the_end():
+    """An existing table keeps its columns and whatever else it says; one with all columns is not changed."""
+    existing = {**table_input(NAME, definition()), "Description": "ours", "VersionId": "3", "CreateTime": "now"}
+    assert changed_input(NAME, existing, definition()) == (None, ())
+    wider = pa.schema([("new", pa.bool_()), *SCHEMA])
+    changed, added = changed_input(NAME, existing, definition(schema=wider))
+    assert added == ("new",)
+    assert [each["Name"] for each in changed["StorageDescriptor"]["Columns"]] == [*SCHEMA.names, "new"]
+    assert (changed["Description"], changed.keys() & {"VersionId", "CreateTime"}) == ("ours", set())
+    assert changed_input(NAME, existing, definition(schema=pa.schema([("pk", pa.string())]))) == (None, ())
+
+
+def test_schemas_of_several_jobs_are_one():
+    """Columns of later jobs follow those of the first, the rescue column is last, and no column has two types."""
+    first, second = (pa.schema([(name, pa.string()), ("_rescue", pa.string())]) for name in "ab")
+    assert merge_schemas([first, second]).names == ["a", "b", "_rescue"]
+    with pytest.raises(SchemaError, match="a: files of the folder hold it as string and as int64"):
+        merge_schemas([first, pa.schema([("a", pa.int64())])])
+
+
+def test_statements_for_athena_and_hive():
+    """Names, texts and folders are quoted, and partitions are found by a repair."""
+    text = ddl(NAME, definition(["day"], [("2024-05-01",)]), "hive")
+    assert "CREATE EXTERNAL TABLE IF NOT EXISTS `shop`.`orders` (\n  `pk` string,\n  `it's` decimal(38,2)," in text
+    assert "PARTITIONED BY (\n  `day` string\n)" in text
+    assert r"LOCATION 's3://lake/o\'r/'" in text
+    assert text.endswith("MSCK REPAIR TABLE `shop`.`orders`;\n")
+    assert ddl(NAME, definition(), "athena").count(";") == 2
+    csv = ddl(NAME, definition(format="csv"), "athena")
+    assert "OpenCSVSerde" in csv
+    assert "'skip.header.line.count' = '1'" in csv
+    assert "`n` string" in csv
+
+
+def test_projection_computes_partitions():
+    """Days are a range that grows, whole numbers a range, other values a list; what cannot be listed is refused."""
+    values = [("2024-05-01", "1", "eu"), ("2024-05-03", "12", "us")]
+    table = definition(["day", "n", "pk"], values)
+    text = ddl(NAME, table, "athena", projection=True)
+    assert "'projection.day.type' = 'date', 'projection.day.format' = 'yyyy-MM-dd'" in text
+    assert "'projection.day.range' = '2024-05-01,NOW'" in text
+    assert "'projection.n.type' = 'integer', 'projection.n.range' = '1,12'" in text
+    assert "'projection.pk.type' = 'enum', 'projection.pk.values' = 'eu,us'" in text
+    assert r"'s3://lake/o\'r/day=${day}/n=${n}/pk=${pk}/'" in text
+    assert "MSCK" not in text
+    with pytest.raises(OptionError, match="pk is null in some rows"):
+        ddl(NAME, definition(["pk"], [(None,)]), "athena", projection=True)
+    with pytest.raises(OptionError, match="cannot list the values of pk"):
+        ddl(NAME, definition(["pk"], [("a,b",)]), "athena", projection=True)
+    for dialect, other in (("spark", table), ("athena", definition())):
+        with pytest.raises(OptionError, match="projection is for Athena's tables with partitions"):
+            ddl(NAME, other, dialect, projection=True)
+    padded = ddl(NAME, definition(["month"], [("01",), ("12",)]), "athena", projection=True)
+    assert "'projection.month.range' = '1,12', 'projection.month.digits' = '2'" in padded
+
+
+def test_duckdb_reads_what_it_can():
+    """A view over the files is quoted for DuckDB; what it does not read is said."""
+    text = ddl(NAME, definition(["day"], [("x",)]), "duckdb")
+    assert "read_parquet('s3://lake/o''r/**/*.parquet', union_by_name = true, hive_partitioning = true" in text
+    with pytest.raises(OptionError, match="DuckDB does not read orc"):
+        ddl(NAME, definition(format="orc"), "duckdb")

@@ -1,0 +1,169 @@
+"""Folders as tables of Glue: made, extended, and repeated without harm, over moto's HTTP endpoints."""
+
+import json
+
+import boto3
+import pytest
+from click.testing import CliRunner
+
+import ddbio
+from ddbio.cli.main import cli
+from ddbio.errors import DdbioError, OptionError, SchemaError, TargetError
+from ddbio.ops import catalog as catalogs
+from ddbio.options import ScanToFilesOptions, parse_options
+from ddbio.testing import MotoServer
+from ddbio.testing.export import ExportWriter
+
+BUCKET = "lake"
+
+
+@pytest.fixture(scope="module")
+def reach(fake):
+    """Return the connection to the fake and to moto's S3 and Glue."""
+    with MotoServer() as moto, pytest.MonkeyPatch.context() as patch:
+        for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+            patch.setenv(name, "testing")
+        boto3.client("s3", endpoint_url=moto.endpoint_url, region_name="us-east-1").create_bucket(Bucket=BUCKET)
+        yield {
+            "endpoint_url": fake.endpoint_url,
+            "s3_endpoint_url": moto.endpoint_url,
+            "glue_endpoint_url": moto.endpoint_url,
+            "region": "us-east-1",
+        }
+
+
+@pytest.fixture
+def glue(reach):
+    """Return a client of Glue."""
+    return boto3.client("glue", endpoint_url=reach["glue_endpoint_url"], region_name="us-east-1")
+
+
+def orders(fake, name, count, **others):
+    """Load a table of orders of three days, one of them unknown."""
+    plain = {"tags": {"SS": ["a"]}, "at": {"M": {"x": {"N": "1"}}}, **others}
+    items = [{"pk": {"S": f"o{n}"}, "total": {"N": f"{n}.5"}, **plain} for n in range(count)]
+    items = [item | ({"day": {"S": f"2024-05-0{n % 3}"}} if n % 3 else {}) for n, item in enumerate(items)]
+    fake.load(name, [json.dumps(item).encode() for item in items], "pk:S")
+
+
+def test_a_scan_makes_its_table_and_its_partitions(fake, reach, glue):
+    """Columns have Hive's types, partitions their folders; a second scan adds columns at the end and what is new."""
+    orders(fake, "orders", 30)
+    dest, catalog = f"s3://{BUCKET}/orders", "glue://shop.orders"
+    report = ddbio.scan_to_files("orders", dest, partition_by="day", catalog=catalog, engine="local", **reach)
+    assert report.catalog.to_dict() == {
+        "table": catalog, "action": "created", "columns_added": (),
+        "partitions": 3, "partitions_added": 3, "partitions_removed": 0,
+    }  # fmt: skip
+    table = glue.get_table(DatabaseName="shop", Name="orders")["Table"]
+    found = {each["Name"]: each["Type"] for each in table["StorageDescriptor"]["Columns"]}
+    assert found == {
+        "pk": "string", "total": "decimal(38,1)", "tags": "array<string>", "at": "struct<x:bigint>",
+        "_rescue": "string",
+    }  # fmt: skip
+    assert table["PartitionKeys"] == [{"Name": "day", "Type": "string"}]
+    assert table["StorageDescriptor"]["Location"] == f"{dest}/"
+    partitions = glue.get_partitions(DatabaseName="shop", TableName="orders")["Partitions"]
+    places = {each["Values"][0]: each["StorageDescriptor"]["Location"] for each in partitions}
+    assert places == {day: f"{dest}/day={day}/" for day in ("2024-05-01", "2024-05-02", "__HIVE_DEFAULT_PARTITION__")}
+    orders(fake, "orders-more", 4, new={"N": "1"}, day={"S": "2024-06-01"})
+    again = ddbio.scan_to_files(
+        "orders-more", dest, mode="append", partition_by="day", catalog=catalog, engine="local", **reach
+    )
+    assert (again.catalog.action, again.catalog.columns_added) == ("updated", ("new",))
+    assert (again.catalog.partitions, again.catalog.partitions_added) == (4, 1)
+    columns = glue.get_table(DatabaseName="shop", Name="orders")["Table"]["StorageDescriptor"]["Columns"]
+    assert [each["Name"] for each in columns] == [*found, "new"]
+    same = ddbio.sync_catalog(dest, catalog, **without_dynamodb(reach))
+    assert (same.action, same.partitions, same.partitions_added, same.partitions_removed) == ("unchanged", 4, 0, 0)
+
+
+def without_dynamodb(reach, *others):
+    """Return the connection to S3, and to Glue if that is not left out as well."""
+    return {name: value for name, value in reach.items() if name not in {"endpoint_url", *others}}
+
+
+def test_partitions_without_files_are_taken_out(fake, reach, glue):
+    """What a later job has replaced is no partition any more; others' partitions of the table stay."""
+    orders(fake, "gone", 30)
+    dest, catalog = f"s3://{BUCKET}/gone", "glue://shop.gone"
+    options = {"partition_by": "day", "catalog": catalog, "engine": "local", **reach}
+    ddbio.scan_to_files("gone", dest, **options)
+    other = {"Values": ["other"], "StorageDescriptor": {"Location": "s3://elsewhere/day=other/"}}
+    glue.batch_create_partition(DatabaseName="shop", TableName="gone", PartitionInputList=[other])
+    schema = ddbio.infer_schema("gone", endpoint_url=reach["endpoint_url"])
+    orders(fake, "kept", 1, day={"S": "2024-05-02"})
+    report = ddbio.scan_to_files("kept", dest, mode="overwrite", schema=schema, **options)
+    assert (report.catalog.partitions, report.catalog.partitions_added, report.catalog.partitions_removed) == (1, 0, 2)
+    found = glue.get_partitions(DatabaseName="shop", TableName="gone")["Partitions"]
+    assert len(found) == 2
+
+
+def test_many_partitions_are_registered_in_groups(fake, reach, glue):
+    """More partitions than one request takes are all there, by their escaped names."""
+    items = ({"pk": {"S": str(n)}, "tenant": {"S": f"a/b {n}%"}} for n in range(230))
+    fake.load("tenants", [json.dumps(item).encode() for item in items], "pk:S")
+    options = {"partition_by": "tenant", "catalog": "glue://shop.tenants", "engine": "local", **reach}
+    report = ddbio.scan_to_files("tenants", f"s3://{BUCKET}/tenants", **options)
+    assert report.catalog.partitions_added == 230
+    pages = glue.get_paginator("get_partitions").paginate(DatabaseName="shop", TableName="tenants")
+    found = [each for page in pages for each in page["Partitions"]]
+    assert {each["Values"][0] for each in found} == {f"a/b {n}%" for n in range(230)}
+    assert found[0]["StorageDescriptor"]["Location"].startswith(f"s3://{BUCKET}/tenants/tenant=a%2Fb ")
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "message"),
+    [
+        ({"catalog": "shop.orders"}, OptionError, "write glue://database.table"),
+        ({"catalog": "glue://Shop.orders"}, OptionError, "use lower case"),
+        ({"types": "total=int64"}, SchemaError, r"total: glue://shop\.new has it as string"),
+        ({"partition_by": "pk"}, TargetError, "is partitioned by nothing, the files by pk"),
+    ],
+)
+def test_what_cannot_be_registered_is_refused_before_the_job(fake, reach, options, error, message):
+    """A conflict with the catalog is an error while nothing has been read or written."""
+    fake.load("few", [b'{"pk":{"S":"a"},"total":{"N":"1"}}'], "pk:S")
+    dest, given = f"s3://{BUCKET}/new", {"catalog": "glue://shop.new", "mode": "overwrite", "engine": "local", **reach}
+    before = ddbio.scan_to_files("few", dest, types="total=string", **given)
+    with pytest.raises(error, match=message):
+        ddbio.scan_to_files("few", dest, **given | options)
+    assert ddbio.list_files(dest, **without_dynamodb(reach, "glue_endpoint_url")).job_id == before.job_id
+
+
+def test_odd_names_and_other_folders_are_errors(fake, reach, tmp_path):
+    """A member that no type can name, a table of another folder, and a local folder are refused by name."""
+    fake.load("cases", [b'{"pk":{"S":"a"},"m":{"M":{"a:b":{"S":"1"}}}}'], "pk:S")
+    options = {"engine": "local", **reach}
+    with pytest.raises(SchemaError, match=r"m\.a:b: a catalog cannot name a member"):
+        ddbio.scan_to_files("cases", f"s3://{BUCKET}/cases", catalog="glue://shop.cases", **options)
+    ddbio.scan_to_files("cases", f"s3://{BUCKET}/cases", types="m=json", catalog="glue://shop.cases", **options)
+    with pytest.raises(TargetError, match="is the table of s3://lake/cases, not of s3://lake/others"):
+        ddbio.scan_to_files("cases", f"s3://{BUCKET}/others", types="m=json", catalog="glue://shop.cases", **options)
+    with pytest.raises(OptionError, match="is not on S3"):
+        ddbio.scan_to_files("cases", tmp_path, types="m=json", catalog="glue://shop.cases", **options)
+
+
+def test_a_failed_registration_says_how_to_repeat_it(fake, reach):
+    """The files stay, the error names the command, and that command registers them."""
+    fake.load("late", [b'{"pk":{"S":"a"}}'], "pk:S")
+    dest, catalog = f"s3://{BUCKET}/late", "glue://shop.late"
+    report = ddbio.scan_to_files("late", dest, engine="local", **reach)
+    # What is no Glue refuses the call.
+    broken = {**reach, "glue_endpoint_url": reach["endpoint_url"], "table": "late", "dest": dest, "catalog": catalog}
+    with pytest.raises(DdbioError, match=r"'ddbio catalog sync s3://lake/late glue://shop\.late' registers them"):
+        catalogs.with_catalog(parse_options(ScanToFilesOptions, broken), report)
+    flags = [word for name, value in without_dynamodb(reach).items() for word in (f"--{name.replace('_', '-')}", value)]
+    done = CliRunner().invoke(cli, ["catalog", "sync", dest, catalog, *flags, "--json"], catch_exceptions=False)
+    assert json.loads(done.stdout)["action"] == "created"
+
+
+def test_exports_register_as_well(reach, tmp_path):
+    """Reading an export, and folding one, register what they write."""
+    full = ExportWriter(tmp_path, seed=1).full([{"pk": {"S": "a"}, "n": {"N": "1"}}])
+    options = {"engine": "local", **without_dynamodb(reach)}
+    read = ddbio.read_export_to_files(full, f"s3://{BUCKET}/read", catalog="glue://shop.read", **options)
+    folded = ddbio.fold_exports_to_files(
+        full, [], f"s3://{BUCKET}/fold", catalog="glue://shop.fold", format="orc", **options
+    )
+    assert (read.catalog.action, folded.catalog.action) == ("created", "created")
