@@ -36,13 +36,11 @@ if TYPE_CHECKING:
 
     from ddbio.aws.client import ClientSpec
     from ddbio.files.object_store import ObjectStore
-    from ddbio.ops.exports.fold import ExportFoldReport
-    from ddbio.ops.exports.read import ExportReadReport
-    from ddbio.ops.job.report import ScanReport
+    from ddbio.ops.job.report import Report
     from ddbio.ops.job.storage import Staging
     from ddbio.options import CatalogConnectionOptions, CatalogDdlOptions, CatalogSyncOptions, FilesOptions
 
-ReportT = TypeVar("ReportT", "ScanReport", "ExportReadReport", "ExportFoldReport")
+ReportT = TypeVar("ReportT", bound="Report")
 
 _ATTEMPTS = 3
 _THREADS = 16
@@ -88,7 +86,8 @@ def with_catalog(options: FilesOptions, report: ReportT) -> ReportT:
     """
     if options.catalog is None:
         return report
-    return dataclasses.replace(report, catalog=_register_committed(options.dest, options.catalog, options))
+    registered: dict[str, Any] = {"catalog": _register_committed(options.dest, options.catalog, options)}
+    return dataclasses.replace(report, **registered)
 
 
 def _register_committed(path: str, catalog: str, options: CatalogConnectionOptions) -> CatalogReport:
