@@ -37,8 +37,8 @@ READ_TIMEOUT_SECONDS = 30.0
 # A fake on this machine has no region of its own, but signing needs one.
 DEFAULT_REGION = "us-east-1"
 
-# Of which clients are made; the session of a role makes that of STS.
-_SERVICES = ["dynamodb", "s3", "sts"]
+# Of which clients are made; the last four are those that botocore itself asks for credentials.
+_SERVICES = ["dynamodb", "glue", "s3", "signin", "sso", "sso-oidc", "sts"]
 
 # A session is made once, even if threads ask for their clients at the same time.
 _SESSION_LOCK = threading.Lock()

@@ -1,12 +1,16 @@
 """Clients from a picklable recipe, descriptions of tables, and errors a user can act on."""
 
 import http.server
+import inspect
 import pickle
+import re
 import threading
 from typing import ClassVar
 from urllib.parse import parse_qsl
 
 import boto3
+import botocore.credentials
+import botocore.tokens
 import pytest
 from botocore.exceptions import (
     ClientError,
@@ -17,6 +21,7 @@ from botocore.exceptions import (
     UnauthorizedSSOTokenError,
 )
 
+from ddbio.aws import client as client_module
 from ddbio.aws.client import ClientSpec
 from ddbio.aws.control_plane import describe_table
 from ddbio.aws.error_codes import is_transient, to_ddbio_error
@@ -242,3 +247,12 @@ def test_region_comes_from_either_variable(monkeypatch):
     monkeypatch.delenv("AWS_DEFAULT_REGION")
     monkeypatch.setenv("AWS_REGION", "ap-south-1")
     assert ClientSpec().client("dynamodb", max_pool_connections=11).meta.region_name == "ap-south-1"
+
+
+def test_botocore_gets_the_clients_that_it_asks_for_credentials():
+    """A session knows every service that botocore itself calls for credentials, of SSO among them, and that we call."""
+    sources = "".join(map(inspect.getsource, (botocore.credentials, botocore.tokens)))
+    asked = set(re.findall(r"(?:_client|client_creator|create_client)\(\s*['\"]([a-z-]+)['\"]", sources))
+    session = client_module._botocore_session(None, "us-east-1")
+    for service in asked | {"dynamodb", "glue", "s3", "sso-oidc"}:
+        session.create_client(service, aws_access_key_id="a", aws_secret_access_key="b")
