@@ -68,7 +68,7 @@ class ChangeDecoder:
         nulls: Literal["merge", "keep"] = "merge",
         drop: Sequence[str] = (),
     ) -> None:
-        self._loops = _ChangeLoops(schema, keys, drop, on_misfit=on_misfit, nulls=nulls)
+        self._loops = ChangeLoops(schema, keys, drop, on_misfit=on_misfit, nulls=nulls)
 
     @property
     def schema(self) -> pa.Schema:
@@ -98,7 +98,9 @@ class ChangeDecoder:
         return self._loops.decode(lines, "changes")
 
 
-class _ChangeLoops(KernelDecoder):
+class ChangeLoops(KernelDecoder):
+    """Decode changes by the compiled loops."""
+
     def __init__(self, schema: pa.Schema, keys: Sequence[str], drop: Sequence[str], **options: Any) -> None:
         super().__init__(pa.schema([]), **options)
         whole = normalize_schema(schema)

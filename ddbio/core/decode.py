@@ -5,17 +5,17 @@ Bytes that are not DynamoDB JSON are a DecodeError. No value is rounded or silen
 
 from __future__ import annotations
 
-import functools
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from ddbio.core.change_images import item_texts
 from ddbio.core.first_calls import FIRST_CALLS
 from ddbio.core.kernel.arrays import offsets_of
 from ddbio.core.kernel.decode.decoder import SLICE_BYTES, KernelDecoder
-from ddbio.core.kernel.decode.inference import Observed, observe_items
+from ddbio.core.kernel.decode.inference import observe_items
 from ddbio.core.kernel.lines import Rows, join_rows
 from ddbio.core.kernel.memory import PAD
 from ddbio.core.kernel.text import is_utf8
@@ -58,6 +58,8 @@ _NOTHING = b"{}"
 _EMPTY: dict[Framing, str] = {"items": "{}", "export": '{"Item":{}}'}
 # By the identity of schemas, which stays theirs as long as they are held here.
 _serialized: dict[int, tuple[pa.Schema, bytes]] = {}
+# By the outline of the items.
+_known_columns: dict[tuple[bytes, ...] | None, pa.Schema] = {}
 
 
 class Decoder(KernelDecoder):
@@ -207,14 +209,16 @@ def _columns_of(body: bytes | memoryview, framing: Framing) -> pa.Schema:
     if observed is None:
         return ItemSchema.of_items(_items(bytes(body), framing)).to_arrow()
     is_small = len(observed.nodes) + len(observed.texts) <= _MOST_OUTLINED
-    return (_known_columns(observed.outline()) if is_small else None) or ItemSchema(observed.shape()).to_arrow()
-
-
-@functools.lru_cache(maxsize=_MAX_SCHEMAS)
-def _known_columns(outline: Observed) -> pa.Schema | None:
-    """Return the columns of all bodies of an outline, or None if the columns depend on counts of values."""
-    shape = outline.shape()
-    return None if counts_decide(shape) else ItemSchema(shape).to_arrow()
+    outline = observed.outline() if is_small else None
+    columns = _known_columns.get(outline)
+    if columns is None:
+        shape = observed.shape()
+        columns = ItemSchema(shape).to_arrow()
+        if outline is not None and not counts_decide(shape):
+            if len(_known_columns) >= _MAX_SCHEMAS:
+                _known_columns.clear()
+            _known_columns[outline] = columns
+    return columns
 
 
 def _decode(body: bytes | memoryview, framing: Framing, given: Any, nulls: Nulls) -> pa.RecordBatch:
@@ -262,11 +266,28 @@ def infer_schema_of_bodies(parts: Sequence[tuple[bytes | memoryview, Framing]]) 
     DecodeError
         A body is not in the framing given with it; the message has the line.
     """
-    observed = observe_items(parts)
+    readable = _as_items(parts)
+    observed = None if readable is None else observe_items(readable)
     if observed is not None:
         return ItemSchema(observed.shape())
-    # Changes, and bodies that may be broken.
+    # A body may be broken.
     return ItemSchema.of_items(item for body, framing in parts for item in _items(bytes(body), framing))
+
+
+def _as_items(
+    parts: Sequence[tuple[bytes | memoryview, Framing]],
+) -> Sequence[tuple[bytes | memoryview, Framing]] | None:
+    """Return the parts with images of changes as items, or None if only the reference can read a change."""
+    readable = list[tuple[bytes | memoryview, "Framing"]]()
+    for body, framing in parts:
+        texts = item_texts(body) if framing == "changes" else None
+        if framing != "changes":
+            readable.append((body, framing))
+        elif texts is None:
+            return None
+        else:
+            readable += [(text, "items") for text in texts]
+    return readable
 
 
 def iterate_items(data: Buffer) -> Iterator[Item]:

@@ -10,7 +10,18 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from ddbio.core.kernel.jit import inner, loop
-from ddbio.core.kernel.memory import PAD, copy32, copy_bytes, copy_bytes_unpadded, peek, pointers, poke, special32
+from ddbio.core.kernel.memory import (
+    PAD,
+    copy32,
+    copy_bytes,
+    copy_bytes_unpadded,
+    load64,
+    out_of_line,
+    peek,
+    pointers,
+    poke,
+    special32,
+)
 from ddbio.core.kernel.skip import CLOSE_ARRAY, CLOSE_OBJECT, COMMA, OPEN_ARRAY, OPEN_OBJECT
 from ddbio.core.kernel.text import BACKSLASH, QUOTE, skip_blank
 
@@ -23,6 +34,10 @@ ROOM_RATIO = 5
 _SPACE, _NEWLINE, _STEP = ord(" "), ord("\n"), 32
 _HEAD = np.frombuffer(b'{"Item":'.ljust(_STEP, b"\0"), np.uint8)
 _HEAD_BYTES = 8
+_SCALAR_BYTES = 8
+_SCALAR, _BUT_TYPE = (
+    int.from_bytes(text, "little", signed=True) for text in (b'":{"\0":"', b"\xff\xff\xff\xff\0\xff\xff\xff")
+)
 
 
 @loop
@@ -44,9 +59,15 @@ def _split_items(data: Any, place: int, out: Any) -> Any:
         if peek(data, place) != OPEN_OBJECT:
             return -1, at
         copy32(out, at, _HEAD, 0)
-        place, at = _print_value(data, place, out, at + _HEAD_BYTES)
-        if place < 0:
-            return -1, at
+        at += _HEAD_BYTES
+        stop = _end_of_compact(data, place)
+        if stop > 0:
+            at = copy_bytes(out, at, data, place, stop - place)
+            place = stop
+        else:
+            place, at = _print_value(data, place, out, at)
+            if place < 0:
+                return -1, at
         poke(out, at, CLOSE_OBJECT)
         poke(out, at + 1, _NEWLINE)
         at += 2
@@ -61,8 +82,48 @@ def _split_items(data: Any, place: int, out: Any) -> Any:
 
 
 @inner
+def _end_of_compact(data: Any, place: int) -> Any:
+    """Return the place after an object that has no white space between tokens, or -1."""
+    depth = 0
+    while True:
+        byte = peek(data, place)
+        place += 1
+        if byte == QUOTE:
+            stop = _end_of_text(data, place)
+            if np.int64(load64(data, stop)) & _BUT_TYPE == _SCALAR:
+                # A name, and before its text or number what opens the value.
+                stop = _end_of_text(data, stop + _SCALAR_BYTES)
+                depth += 1
+            if peek(data, stop) != QUOTE:
+                return -1
+            place = stop + 1
+        elif byte in (OPEN_OBJECT, OPEN_ARRAY):
+            depth += 1
+        elif byte in (CLOSE_OBJECT, CLOSE_ARRAY):
+            depth -= 1
+            if depth == 0:
+                return place
+        elif byte <= _SPACE:
+            return -1
+
+
+@inner
+def _end_of_text(data: Any, place: int) -> Any:
+    """Return the place of the quote that ends a text, or of a control character in it."""
+    while True:
+        step = special32(data, place)
+        place += step
+        if step < _STEP:
+            if peek(data, place) != BACKSLASH:
+                return place
+            # What is escaped is no quote that ends the text.
+            place += 2
+
+
+@inner
 def _print_value(data: Any, place: int, out: Any, at: int) -> Any:
     """Print an object without white space between tokens; return the places after it and after the output."""
+    out_of_line()
     depth = 0
     while True:
         byte = peek(data, place)

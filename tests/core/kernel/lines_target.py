@@ -6,6 +6,7 @@ overrun.
 
 from __future__ import annotations
 
+import json
 import random
 import sys
 from pathlib import Path
@@ -18,17 +19,31 @@ sys.path.insert(0, str(Path(__file__).parent))
 from guard import allocate_before_guard
 
 from ddbio.core.kernel.jit import CHECKED
-from ddbio.core.kernel.lines import Rows, join_rows
+from ddbio.core.kernel.lines import ROOM_RATIO, Rows, join_rows, split_items
 from ddbio.core.kernel.memory import PAD
 
 IS_BROKEN = sys.argv[3:] == ["broken"]
 MOST_BYTES = 200
 
 
+def split(chance: random.Random) -> None:
+    """Split a damaged page, whose text and lines both end where the memory ends."""
+    item = {"a": {"S": chance.choice(['"\\', "x" * 40, "é"])}, "m": {"M": {"b": {"L": [{"N": "1"}]}, "": {"SS": [""]}}}}
+    spaces = chance.choice([(",", ":"), (", ", ": ")])
+    page = bytearray(json.dumps([item, {}], separators=spaces).encode()[1:])
+    for _ in range(chance.randrange(3)):
+        page[chance.randrange(len(page))] = chance.choice(b'"{}[]\\:, \0x')
+    del page[chance.randrange(1, 2 * len(page)) :]
+    data = allocate_before_guard(len(page) + PAD)
+    data[: len(page)] = np.frombuffer(page, np.uint8)
+    split_items(data, 0, allocate_before_guard(ROOM_RATIO * len(page) + PAD))
+
+
 def main() -> None:
     """Join as many columns as were asked for, and hold each against the plain way."""
     chance = random.Random(int(sys.argv[1]))
     for _ in range(int(sys.argv[2])):
+        split(chance)
         texts = [chance.choice([b" ", b""]) + b"{" + b"x" * chance.randrange(90) + b"}\n" for _ in range(4)]
         data = allocate_before_guard(sum(map(len, texts)))
         data[:] = np.frombuffer(b"".join(texts), np.uint8)

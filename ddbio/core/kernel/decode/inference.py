@@ -63,7 +63,7 @@ from ddbio.core.kernel.framing import close_document, open_document
 from ddbio.core.kernel.jit import inlined, inner, loop
 from ddbio.core.kernel.memory import PAD, equal32, load64, out_of_line, peek, pointers, poke
 from ddbio.core.kernel.skip import CLOSE_ARRAY, CLOSE_OBJECT, COMMA, OPEN_OBJECT
-from ddbio.core.kernel.text import QUOTE, is_utf8, skip_blank
+from ddbio.core.kernel.text import QUOTE, copy_utf8, skip_blank
 from ddbio.core.number import MAX_DIGITS
 from ddbio.core.schema.shape import ShapeBuilder
 
@@ -321,18 +321,16 @@ class Observed:
             all_seen.append(seen)
         return root.shape_of_items(self.n_items)
 
-    def outline(self) -> Observed:
-        """Return what decides the columns: the same for all items that get the same columns.
+    def outline(self) -> tuple[bytes, ...]:
+        """Return what decides the columns, unless counts do: the same for all items that get the same columns.
 
-        Counts become whether there is any; numbers have their decimal places, and whether an integer can hold them.
+        Of counts it has whether there is any, of numbers their decimal places, and whether an integer or a decimal can
+        hold them.
         """
-        given = self._table()
-        nodes = np.zeros_like(given)
-        nodes[:, _OUTLINED] = given[:, _OUTLINED]
-        nodes[:, _COUNTED] = given[:, _COUNTED] > 0
-        is_too_long = given[:, paths.WHOLE] + given[:, paths.SCALE] > MAX_DIGITS
-        nodes[:, paths.WHOLE] = is_too_long * (MAX_DIGITS + 1)
-        return Observed(1, nodes.tobytes(), self.texts)
+        nodes = self._table()
+        is_too_long = nodes[:, paths.WHOLE] + nodes[:, paths.SCALE] > MAX_DIGITS
+        has_any = nodes[:, _COUNTED] > 0
+        return nodes.take(_OUTLINED, axis=1).tobytes(), has_any.tobytes(), is_too_long.tobytes(), self.texts
 
     def _table(self) -> npt.NDArray[np.int64]:
         return np.frombuffer(self.nodes, np.int64).reshape(-1, paths.NODE_WIDTH)
@@ -346,7 +344,7 @@ def shape_of_items(parts: Sequence[tuple[bytes | memoryview, Framing]]) -> Shape
 
 def observe_items(parts: Sequence[tuple[bytes | memoryview, Framing]]) -> Observed | None:
     """Return what the walk sees of the items of all parts together, or None if it refuses one of them."""
-    if not all(framing != "changes" and is_utf8(body) for body, framing in parts):
+    if any(framing == "changes" for _, framing in parts):
         return None
     longest = max((len(body) for body, _ in parts), default=0)
     piece_bytes = PIECE_BYTES
@@ -396,13 +394,10 @@ class _Observer:
         data, state = self._walk.data, self._walk.state
         end = len(data) - PAD
         origin = end - len(piece)
-        data[origin:end] = np.frombuffer(piece, np.uint8)
-        state[codes.PLACE], state[codes.INSIDE], state[codes.UNESCAPED], state[codes.UNESCAPED_END] = (
-            origin,
-            0,
-            0,
-            origin,
-        )
+        if not copy_utf8(piece, data, origin):
+            return False
+        state[codes.PLACE], state[codes.INSIDE] = origin, 0
+        state[codes.UNESCAPED], state[codes.UNESCAPED_END] = 0, origin
         while True:
             status = observe(self._walk, end, codes.FRAMINGS[framing])
             if status in {codes.DONE, codes.ERROR} or not self._grow(status):

@@ -293,6 +293,27 @@ class Rescuer:
             log.add_texts(path, _KINDS[kind], first, count, is_dropped=group.is_dropped)
 
 
+def image_items(work: Work) -> RowTexts:
+    """Return what a scan under a schema without attributes found in images of changes: an item for each image.
+
+    The images of a row come in the order of their nodes, attributes in theirs.
+    """
+    n_entries = int(work.state[codes.MISFITS])
+    table = work.misfits[: n_entries * MISFIT_WIDTH].reshape(-1, MISFIT_WIDTH).copy()
+    # An image of a change is a row of its own; the root of an attribute that is not in the schema is -1 - its node.
+    table[:, MISFIT_ROW] = table[:, MISFIT_ROW] * (codes.OLD_IMAGE + 1) - 1 - table[:, MISFIT_NODE]
+    misfits = table.ravel()
+    numbers = np.empty(n_entries, np.int64)
+    counts, slots = np.empty(n_entries * GROUP_WIDTH, np.int64), np.zeros(2 << n_entries.bit_length(), np.int64)
+    n_groups, *_ = group_misfits(Found(work.data, misfits, np.empty_like(numbers), numbers, counts, slots))
+    groups = []
+    for first, n_values, n_bytes in counts[: n_groups * GROUP_WIDTH].reshape(-1, GROUP_WIDTH).tolist():
+        start, length = table[first, [MISFIT_NAME, MISFIT_NAME_LENGTH]].tolist()
+        name = work.data[start : start + length].tobytes().decode()
+        groups.append(_Group("", name, 0, n_values, n_bytes, is_dropped=False))
+    return _written(work.data, misfits, numbers, np.argsort(table[:, MISFIT_ROW], kind="stable"), groups)
+
+
 def _ranks(groups: list[_Group]) -> npt.NDArray[np.int64]:
     # UTF-8 sorts as the characters do.
     ranks = np.empty(len(groups), np.int64)

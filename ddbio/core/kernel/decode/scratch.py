@@ -175,6 +175,11 @@ class Scratch:
             case codes.GROW_NAMES:
                 self._work = work._replace(seen_names=np.zeros(2 * len(work.seen_names), np.uint64))
 
+    def expect_misfits(self, count: int) -> None:
+        """Make room for so many misfits, and for their names."""
+        names = np.zeros(1 << (2 * count).bit_length(), np.uint64)
+        self._work = self._work._replace(misfits=np.empty(count * codes.MISFIT_WIDTH, np.int64), seen_names=names)
+
     def grow_rows(self, n_rows: int) -> bool:
         """Enlarge the slots to so many rows, if they take no more than one and a half times the memory of the data."""
         if n_rows * _SLOT_BYTES * len(self._nodes) > _SLOTS_RATIO * (len(self._work.data) - self.origin):

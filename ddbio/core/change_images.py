@@ -1,0 +1,66 @@
+"""Read the images of changes as items by the compiled loops, to infer their schema without a parse in Python.
+
+A scan under a schema without attributes finds every attribute of every image where it is. They are written anew, image
+after image, in their order.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from ddbio.core.changes import ChangeLoops
+from ddbio.core.kernel import codes
+from ddbio.core.kernel.decode.decoder import SLICE_BYTES
+from ddbio.core.kernel.decode.rescue import image_items
+
+if TYPE_CHECKING:
+    from ddbio.core.kernel.decode.output import RowTexts
+    from ddbio.core.kernel.decode.scratch import Work
+    from ddbio.core.rescue import MisfitLog
+    from ddbio.core.text.framing import Framing
+
+
+_LEAST_MISFITS, _ATTRIBUTE_BYTES = 64, 32
+
+
+class _RefusedError(Exception):
+    """Say that only the plain reference can read the changes."""
+
+
+class _ImageLoops(ChangeLoops):
+    def __init__(self, n_bytes: int) -> None:
+        super().__init__(pa.schema([]), [], ())
+        # Every attribute is one.
+        self._scratch.expect_misfits(_LEAST_MISFITS + min(n_bytes, SLICE_BYTES) // _ATTRIBUTE_BYTES)
+        self.texts = list[memoryview]()
+
+    def _rescued(self, work: Work, log: MisfitLog) -> list[RowTexts]:
+        del log
+        n_rows = int(work.state[codes.ROWS])
+        places = work.valid_place[[codes.KEYS, codes.NEW_IMAGE, codes.OLD_IMAGE]].tolist()
+        n_images = sum(int(work.valid[place : place + n_rows].sum()) for place in places)
+        items = image_items(work)
+        if len(items.rows) != n_images:
+            # One has no attributes.
+            raise _RefusedError
+        self.texts.append(items.data.data)
+        return []
+
+    def _decode_plainly(self, body: bytes, framing: Framing, log: MisfitLog) -> pa.RecordBatch:
+        del body, framing, log
+        raise _RefusedError
+
+
+def item_texts(body: bytes | memoryview) -> list[memoryview] | None:
+    """Return the images of all changes as items, in texts of some megabytes, or None if the loops refuse a change.
+
+    The keys of a change come first, then its new image, then the old one, as in the plain reference.
+    """
+    loops = _ImageLoops(len(body))
+    try:
+        loops.decode_batches(body, "changes")
+    except _RefusedError:
+        return None
+    return loops.texts
