@@ -190,11 +190,17 @@ def _require_field(attribute: str, fields: Mapping[str, pa.Field[Any]]) -> pa.Fi
 def _require_text(attribute: str, fields: Mapping[str, pa.Field[Any]]) -> None:
     field = _require_field(attribute, fields)
     kind, tag = field.type, (field.metadata or {}).get(DDB_TYPE, b"S")
-    has_text = is_text(kind) or is_number(kind) or pa.types.is_boolean(kind) or pa.types.is_temporal(kind)
+    if pa.types.is_timestamp(kind):
+        raise OptionError(
+            f"partition_by: {attribute!r} has a time in each row, which would make very many folders: partition by "
+            f"year({attribute}), month({attribute}) or day({attribute})"
+        )
+    is_day = pa.types.is_date(kind) and tag == b"S"
+    has_text = is_text(kind) or is_number(kind) or pa.types.is_boolean(kind) or is_day
     if not has_text or tag in {b"JSON", b"RESCUE"}:
         raise OptionError(
             f"partition_by: values of {attribute!r} ({kind}) have no text for a folder: partition by text, numbers, "
-            "booleans or times"
+            "booleans or days"
         )
 
 

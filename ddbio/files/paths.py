@@ -25,7 +25,7 @@ _NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
 _WHOLE = re.compile(r"0|-?[1-9][0-9]{0,37}")
 
 FolderColumns: TypeAlias = tuple[tuple[str, str, str | None], ...]
-"""Name, type (S, N or B) and value of each column that the folders of a file give to its rows."""
+"""Name, type (S, N, B or BOOL) and value of each column that the folders of a file give to its rows."""
 
 
 def matcher(pattern: str) -> re.Pattern[str]:
@@ -82,8 +82,8 @@ def with_columns(batch: pa.RecordBatch, columns: Sequence[tuple[str, str, str | 
         if name in own:
             continue
         # The text of a number keeps every digit.
-        field = pa.field(name, pa.binary() if tag == "B" else pa.string(), metadata={DDB_TYPE: tag.encode()})
-        exact = value.encode() if tag == "B" and value is not None else value
-        scalar: Any = pa.scalar(exact, field.type)
+        kind: Any = {"B": pa.binary(), "BOOL": pa.bool_()}.get(tag, pa.string())
+        field = pa.field(name, kind, metadata={DDB_TYPE: tag.encode()})
+        scalar: Any = pa.scalar(value, pa.string()).cast(kind)
         batch = batch.append_column(field, pa.repeat(scalar, batch.num_rows))
     return batch

@@ -20,7 +20,8 @@ from ddbio.core.text.framing import framed_items, framing_of
 from ddbio.errors import DecodeError
 from ddbio.files.declared import declared_schemas
 from ddbio.files.decompress import decompress, line_blocks
-from ddbio.files.paths import folder_columns, with_columns
+from ddbio.files.partition_columns import partition_columns
+from ddbio.files.paths import with_columns
 from ddbio.files.row_files import read_batches
 from ddbio.ops.data_files import find_data, is_data, is_json, named_errors
 from ddbio.ops.scans.read import digest_of_scan, scan_batches
@@ -103,7 +104,7 @@ def _of_json(data: Buffer) -> Digest:
 
 def _of_files(name: str, options: ConnectionOptions) -> Digest:
     store, paths = find_data(name, options)
-    whole, columns = Digest(), folder_columns(paths, {})
+    whole, columns = Digest(), partition_columns(store, paths, {})
     schemas = declared_schemas(store, _entries(store, paths))
     for path in paths:
         if is_json(path) and path not in schemas and not columns[path]:

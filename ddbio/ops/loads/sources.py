@@ -22,7 +22,8 @@ from ddbio.errors import DdbioError, NotFoundError, OptionError
 from ddbio.files.declared import declared_schemas
 from ddbio.files.formats import is_row_file
 from ddbio.files.meta import manifest_path, parse_state
-from ddbio.files.paths import WILD, FolderColumns, folder_columns, matcher
+from ddbio.files.partition_columns import partition_columns
+from ddbio.files.paths import WILD, FolderColumns, matcher
 from ddbio.files.row_files import RowFiles
 from ddbio.files.snapshot import row_files
 from ddbio.ops.exports.source import open_export
@@ -174,7 +175,7 @@ def open_source(
         )
     with ThreadPoolExecutor(_FOOTERS_AT_ONCE, thread_name_prefix="ddbio-footer") as pool:
         parts_of_files = list(pool.map(lambda entry: RowFiles(store).parts(entry), files))
-    columns, schemas = _columns_of_folders(files, options, keys), declared_schemas(store, files)
+    columns, schemas = _columns_of_folders(store, files, options, keys), declared_schemas(store, files)
     forms = time_forms(timestamps)
     places = [
         (entry, part, size, None, columns[entry.path], options.json_format, first_row, forms, schemas.get(entry.path))
@@ -234,9 +235,9 @@ def _path_of(found: tuple[StoredObject, ExportFile]) -> str:
 
 
 def _columns_of_folders(
-    files: Sequence[StoredObject], options: SourceOptions, keys: Mapping[str, str]
+    store: ObjectStore, files: Sequence[StoredObject], options: SourceOptions, keys: Mapping[str, str]
 ) -> dict[str, FolderColumns]:
-    columns = folder_columns((entry.path for entry in files), keys)
+    columns = partition_columns(store, (entry.path for entry in files), keys)
     if options.hive_partitions == "ignore":
         return dict.fromkeys(columns, ())
     for path, each in columns.items():
