@@ -44,6 +44,52 @@ class ConnectionKeywords(TypedDict, total=False):
     """Endpoint of S3; the environment variable AWS_ENDPOINT_URL_S3 works as well."""
     s3_sse_kms_key_id: str | None
     """KMS key that encrypts what is written to S3: its ARN, or ``aws/s3`` for S3's own; default is the bucket's way."""
+    s3_sse: Literal["AES256", "aws:kms", "aws:kms:dsse"] | None
+    """How S3 encrypts what is written; ``aws:kms`` if a key is given, else the bucket's way."""
+    s3_bucket_key: bool | None
+    """Encrypt by a key of the bucket that the KMS key encrypts, which costs fewer requests to KMS."""
+    s3_storage_class: (
+        Literal[
+            "STANDARD",
+            "STANDARD_IA",
+            "ONEZONE_IA",
+            "INTELLIGENT_TIERING",
+            "GLACIER_IR",
+            "GLACIER",
+            "DEEP_ARCHIVE",
+            "REDUCED_REDUNDANCY",
+            "OUTPOSTS",
+            "SNOW",
+            "EXPRESS_ONEZONE",
+        ]
+        | None
+    )
+    """Storage class of data files and rejected rows; the small objects of jobs stay in the standard class."""
+    s3_tags: str | None
+    """Tags of every object that is written, at most ten: ``team=data&stage=raw``."""
+    s3_acl: (
+        Literal[
+            "private",
+            "public-read",
+            "public-read-write",
+            "authenticated-read",
+            "aws-exec-read",
+            "bucket-owner-read",
+            "bucket-owner-full-control",
+        ]
+        | None
+    )
+    """Canned ACL of every object that is written."""
+    s3_checksum: Literal["CRC32", "CRC32C", "CRC64NVME", "SHA1", "SHA256"] | None
+    """Checksum that is sent with all bytes and kept by S3; default is CRC32. CRC32C and CRC64NVME need ``awscrt``."""
+    s3_object_lock_mode: Literal["GOVERNANCE", "COMPLIANCE"] | None
+    """How data files, manifests, snapshots and rejected rows are locked; needs ``s3_object_lock_until``."""
+    s3_object_lock_until: datetime | str | None
+    """Time, with its zone, until which they are locked."""
+    s3_object_lock_legal_hold: bool
+    """Lock them until the hold is taken off."""
+    s3_requester_pays: bool
+    """Agree to pay for the requests to buckets whose owners have the requester pay."""
     s3_expected_bucket_owner: str | None
     """Account that must own every bucket that is read or written; S3 refuses requests to buckets of others."""
     deadline_seconds: float

@@ -82,7 +82,9 @@ class S3Store:
     def create(self, path: str) -> MultipartSink:
         """Return a sink over a new multipart upload."""
         with self._translated("s3:PutObject", path):
-            return MultipartSink(self._client, self._place(path), path)
+            return MultipartSink(
+                self._client, self._place(path), path, dict(self._spec.members).get("ChecksumAlgorithm")
+            )
 
     def stage_copy(self, source: object, entry: StoredObject, path: str, rows: int) -> StagedFile | None:
         """Stage a copy that S3 makes; None if the object is not on S3, or is empty.
@@ -319,6 +321,8 @@ class MultipartSink:
         Bucket and key under which the object will appear.
     path
         The same place, relative to the target.
+    checksum
+        Algorithm of the checksums; by default CRC32, if the endpoint is to be given one.
 
     Raises
     ------
@@ -326,19 +330,22 @@ class MultipartSink:
         If no upload can be created.
     """
 
-    def __init__(self, client: Any, place: dict[str, str], path: str) -> None:
+    def __init__(self, client: Any, place: dict[str, str], path: str, checksum: str | None = None) -> None:
         self.closed = False
         self._client, self._place, self._path = client, place, path
         # A checksum of each part, repeated at completion, verifies the object end to end. Some S3-compatible stores
         # support none; botocore has this setting for them.
         # https://docs.aws.amazon.com/AmazonS3/latest/userguide/checking-object-integrity-upload.html
         wanted = client.meta.config.request_checksum_calculation == "when_supported"
-        self._checksum = {"ChecksumAlgorithm": "CRC32"} if wanted else {}
+        self._algorithm = checksum or ("CRC32" if wanted else None)
+        self._checksum = {"ChecksumAlgorithm": self._algorithm} if self._algorithm else {}
         self._buffer = bytearray()
         self._size_bytes = 0
         self._parts: list[dict[str, Any]] = []
         self._pending: deque[Future[dict[str, Any]]] = deque()
-        self._upload_id = client.create_multipart_upload(**place, **self._checksum)["UploadId"]
+        # S3 keeps this one only of whole objects.
+        kind = {"ChecksumType": "FULL_OBJECT"} if self._algorithm == "CRC64NVME" else {}
+        self._upload_id = client.create_multipart_upload(**place, **self._checksum, **kind)["UploadId"]
         self._pool = ThreadPoolExecutor(PARTS_IN_FLIGHT, thread_name_prefix="ddbio-upload")
 
     def write(self, data: Buffer, /) -> int:
@@ -389,7 +396,8 @@ class MultipartSink:
         except (BotoCoreError, ClientError) as error:
             raise to_ddbio_error(error, action="s3:PutObject", resource=_uri(self._place)) from error
         part = {"PartNumber": number, "ETag": response["ETag"]}
-        return part | ({"ChecksumCRC32": response["ChecksumCRC32"]} if "ChecksumCRC32" in response else {})
+        name = f"Checksum{self._algorithm}"
+        return part | ({name: response[name]} if name in response else {})
 
 
 def abort_upload(client: Any, place: dict[str, str], upload_id: str) -> None:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import importlib.util
+from collections.abc import Mapping
 from dataclasses import dataclass as plain_dataclass
 from dataclasses import field, fields
-from typing import Annotated, Any, NoReturn
+from typing import Annotated, Any, Literal, NoReturn
+from urllib.parse import parse_qsl, urlencode
 
-from pydantic import BeforeValidator, Field, model_validator
+from pydantic import AwareDatetime, BeforeValidator, Field, model_validator
 from pydantic.dataclasses import dataclass
 
 from ddbio.errors import OptionError
@@ -34,6 +37,36 @@ class LocalSession:
             "session stays in this process, and Spark workers cannot use it: give profile or role_arn, or credentials, "
             "which travel to the workers"
         )
+
+
+# https://docs.aws.amazon.com/AmazonS3/latest/API/API_PutObject.html
+StorageClass = Literal[
+    "STANDARD", "STANDARD_IA", "ONEZONE_IA", "INTELLIGENT_TIERING", "GLACIER_IR", "GLACIER", "DEEP_ARCHIVE",
+    "REDUCED_REDUNDANCY", "OUTPOSTS", "SNOW", "EXPRESS_ONEZONE",
+]  # fmt: skip
+CannedAcl = Literal[
+    "private", "public-read", "public-read-write", "authenticated-read", "aws-exec-read", "bucket-owner-read",
+    "bucket-owner-full-control",
+]  # fmt: skip
+# https://docs.aws.amazon.com/AmazonS3/latest/userguide/object-tagging.html
+_MOST_TAGS = 10
+
+
+def _as_tags(value: Any) -> Any:
+    """Return tags as S3 takes them, from their text or a mapping."""
+    if not isinstance(value, str | Mapping):
+        return value
+    try:
+        pairs = (
+            [*value.items()]
+            if isinstance(value, Mapping)
+            else parse_qsl(value, keep_blank_values=True, strict_parsing=True)
+        )
+    except ValueError:
+        pairs = []
+    if not 0 < len(pairs) <= _MOST_TAGS:
+        raise ValueError("tags are written NAME=VALUE&NAME=VALUE, at most ten")
+    return urlencode(pairs)
 
 
 def _as_session(value: Any) -> Any:
@@ -81,6 +114,26 @@ class ConnectionOptions:
     """Endpoint of S3; the environment variable AWS_ENDPOINT_URL_S3 works as well."""
     s3_sse_kms_key_id: str | None = None
     """KMS key that encrypts what is written to S3: its ARN, or ``aws/s3`` for S3's own; default is the bucket's way."""
+    s3_sse: Literal["AES256", "aws:kms", "aws:kms:dsse"] | None = None
+    """How S3 encrypts what is written; ``aws:kms`` if a key is given, else the bucket's way."""
+    s3_bucket_key: bool | None = None
+    """Encrypt by a key of the bucket that the KMS key encrypts, which costs fewer requests to KMS."""
+    s3_storage_class: StorageClass | None = None
+    """Storage class of data files and rejected rows; the small objects of jobs stay in the standard class."""
+    s3_tags: Annotated[str, BeforeValidator(_as_tags)] | None = None
+    """Tags of every object that is written, at most ten: ``team=data&stage=raw``."""
+    s3_acl: CannedAcl | None = None
+    """Canned ACL of every object that is written."""
+    s3_checksum: Literal["CRC32", "CRC32C", "CRC64NVME", "SHA1", "SHA256"] | None = None
+    """Checksum that is sent with all bytes and kept by S3; default is CRC32. CRC32C and CRC64NVME need ``awscrt``."""
+    s3_object_lock_mode: Literal["GOVERNANCE", "COMPLIANCE"] | None = None
+    """How data files, manifests, snapshots and rejected rows are locked; needs ``s3_object_lock_until``."""
+    s3_object_lock_until: AwareDatetime | None = None
+    """Time, with its zone, until which they are locked."""
+    s3_object_lock_legal_hold: bool = False
+    """Lock them until the hold is taken off."""
+    s3_requester_pays: bool = False
+    """Agree to pay for the requests to buckets whose owners have the requester pay."""
     s3_expected_bucket_owner: Annotated[str, Field(pattern=r"^\d{12}$")] | None = None
     """Account that must own every bucket that is read or written; S3 refuses requests to buckets of others."""
     deadline_seconds: Annotated[float, Field(gt=0)] = 600.0
@@ -91,6 +144,18 @@ class ConnectionOptions:
         given = [name for name in ("profile", "session", "credentials") if getattr(self, name) is not None]
         if len(given) > 1:
             raise ValueError(f"give {given[0]} or {given[1]}, not both")
+        return self
+
+    @model_validator(mode="after")
+    def _check_objects(self) -> ConnectionOptions:
+        if self.s3_sse == "AES256" and (self.s3_sse_kms_key_id or self.s3_bucket_key):
+            raise ValueError("s3_sse=AES256 uses no KMS key: leave s3_sse_kms_key_id and s3_bucket_key out")
+        if self.s3_sse == "aws:kms:dsse" and self.s3_bucket_key:
+            raise ValueError("s3_sse=aws:kms:dsse works without bucket keys: leave s3_bucket_key out")
+        if (self.s3_object_lock_mode is None) != (self.s3_object_lock_until is None):
+            raise ValueError("s3_object_lock_mode and s3_object_lock_until belong together: give both or neither")
+        if self.s3_checksum in {"CRC32C", "CRC64NVME"} and importlib.util.find_spec("awscrt") is None:
+            raise ValueError(f"s3_checksum={self.s3_checksum} is computed by awscrt: pip install 'botocore[crt]'")
         return self
 
 

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
 import io
+from base64 import b64encode
+from dataclasses import replace
+from datetime import UTC, datetime
 
 import pytest
 from botocore.awsrequest import AWSResponse
@@ -13,8 +17,8 @@ from ddbio.aws.control_plane import check_bucket
 from ddbio.aws.s3_store import S3Store
 from ddbio.core.staged import FileNaming, StoredObject
 from ddbio.errors import AccessDeniedError, OptionError
-from ddbio.ops.job.storage import s3_spec
-from ddbio.options import ConnectionOptions
+from ddbio.ops.job.storage import open_store, s3_spec
+from ddbio.options import ConnectionOptions, parse_options
 from ddbio.testing import MotoServer
 
 KEY = "arn:aws:kms:us-east-1:123456789012:key/1234abcd-12ab-34cd-56ef-1234567890ab"
@@ -103,6 +107,100 @@ def test_every_request_names_the_owner_and_every_write_the_key(moto, sent):
     assert set(_heading("x-amz-server-side-encryption-aws-kms-key-id", writes)) == {KEY}
     found = spec.client("s3").head_object(Bucket="keyed", Key=f"out/{PART}")
     assert (found["ServerSideEncryption"], found["SSEKMSKeyId"]) == ("aws:kms", KEY)
+
+
+LOCK_UNTIL = datetime(2099, 1, 2, 3, 4, 5, tzinfo=UTC)
+SINK = {
+    "s3_sse": "aws:kms", "s3_sse_kms_key_id": KEY, "s3_bucket_key": True, "s3_storage_class": "STANDARD_IA",
+    "s3_tags": {"team": "data lake", "stage": "raw"}, "s3_acl": "bucket-owner-full-control",
+    "s3_checksum": "SHA256", "s3_object_lock_mode": "GOVERNANCE", "s3_object_lock_until": LOCK_UNTIL,
+    "s3_object_lock_legal_hold": True, "s3_requester_pays": True, "s3_expected_bucket_owner": OWNER,
+}  # fmt: skip
+EVERY = {
+    "ServerSideEncryption": "aws:kms", "SSEKMSKeyId": KEY, "BucketKeyEnabled": True,
+    "Tagging": "team=data+lake&stage=raw", "ACL": "bucket-owner-full-control", "ChecksumAlgorithm": "SHA256",
+    "RequestPayer": "requester", "ExpectedBucketOwner": OWNER,
+}  # fmt: skip
+LOCKED = {
+    "ObjectLockMode": "GOVERNANCE", "ObjectLockRetainUntilDate": LOCK_UNTIL, "ObjectLockLegalHoldStatus": "ON",
+}  # fmt: skip
+DATA = {**EVERY, **LOCKED, "StorageClass": "STANDARD_IA"}
+
+
+def _said(request):
+    """Return what a request says of its object, without what differs from one request to the next."""
+    own = {"x-amz-date", "x-amz-content-sha256", "x-amz-trailer", "x-amz-decoded-content-length"}
+    names = {name.lower() for name in request.headers.keys() if name.lower().startswith("x-amz-")} - own  # noqa: SIM118
+    return {name: request.headers[name].decode() for name in names if isinstance(request.headers[name], bytes)} | {
+        name: request.headers[name] for name in names if isinstance(request.headers[name], str)
+    }
+
+
+def test_objects_are_written_as_the_options_say(moto, sent):
+    """Each request to write says what botocore says when it is told so for that request."""
+    spec = s3_spec(ConnectionOptions(s3_endpoint_url=moto, region="us-east-1", **SINK))
+    plain = ClientSpec(endpoint_url=moto, region="us-east-1")
+    plain.client("s3").create_bucket(Bucket="lake", ObjectLockEnabledForBucket=True)
+    store, requests, wanted = S3Store(spec, "s3://lake/out"), sent(spec), sent(plain)
+    direct = plain.client("s3")
+
+    def same(key, operation, **members):
+        operation(Bucket="lake", Key=key, **members)
+        mine, theirs = requests[-1], wanted[-1]
+        assert (mine.method, mine.url.partition("?")[0]) == (theirs.method, theirs.url.partition("?")[0])
+        assert _said(mine) == _said(theirs)
+
+    for path, members in {
+        "part.parquet": DATA,
+        "_ddbio/job.json": {**EVERY, **LOCKED},
+        "_ddbio/snapshots/00000000000000000001.json": {**EVERY, **LOCKED},
+        "_ddbio/job.claim.json": EVERY,
+        "_ddbio/job.intent.json": EVERY,
+    }.items():
+        store.put(path, b"rows")
+        same(f"out/{path}", direct.put_object, Body=b"rows", **members)
+    sink = store.create(PART)
+    same(f"out/{PART}", direct.create_multipart_upload, **DATA)
+    upload = plain.client("s3").create_multipart_upload(Bucket="lake", Key=f"out/{PART}", ChecksumAlgorithm="SHA256")
+    sink.write(b"rows")
+    staged = sink.finish(1)
+    every = {"RequestPayer": "requester", "ExpectedBucketOwner": OWNER}
+    part = {"UploadId": upload["UploadId"], "PartNumber": 1, "Body": b"rows", "ChecksumAlgorithm": "SHA256"}
+    same(f"out/{PART}", direct.upload_part, **part, **every)
+    assert staged.token["parts"][0]["ChecksumSHA256"] == b64encode(hashlib.sha256(b"rows").digest()).decode()
+    store.complete(staged)
+    assert _said(requests[-1]) == {"x-amz-request-payer": "requester", "x-amz-expected-bucket-owner": OWNER}
+    assert b"<ChecksumSHA256>" in requests[-1].body
+    found = direct.head_object(Bucket="lake", Key=f"out/{PART}")
+    assert (found["StorageClass"], found["ServerSideEncryption"]) == ("STANDARD_IA", "aws:kms")
+    # moto locks no multipart upload.
+    found = direct.head_object(Bucket="lake", Key="out/part.parquet")
+    assert (found["ObjectLockMode"], found["ObjectLockLegalHoldStatus"]) == ("GOVERNANCE", "ON")
+    tags = direct.get_object_tagging(Bucket="lake", Key=f"out/{PART}")["TagSet"]
+    assert tags == [{"Key": "team", "Value": "data lake"}, {"Key": "stage", "Value": "raw"}]
+    options = ConnectionOptions(s3_endpoint_url=moto, region="us-east-1", **SINK)
+    spilled = sent(replace(spec, kept_members=()))
+    open_store("s3://lake/spill", options, is_temporary=True).put("rows", b"rows")
+    direct.put_object(Bucket="lake", Key="spill/rows", Body=b"rows", **EVERY)
+    assert _said(spilled[-1]) == _said(wanted[-1])
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"s3_sse": "AES256", "s3_sse_kms_key_id": KEY}, "uses no KMS key"),
+        ({"s3_sse": "aws:kms:dsse", "s3_bucket_key": True}, "without bucket keys"),
+        ({"s3_object_lock_mode": "COMPLIANCE"}, "give both or neither"),
+        ({"s3_tags": "team"}, "NAME=VALUE"),
+        ({"s3_tags": "&".join(f"t{number}=x" for number in range(11))}, "at most ten"),
+        ({"s3_checksum": "CRC64NVME"}, "pip install 'botocore"),
+        ({"s3_storage_class": "COLD"}, "STANDARD_IA"),
+    ],
+)
+def test_options_of_objects_that_contradict_are_refused(options, message):
+    """What S3 would refuse, or what cannot be computed here, is refused before anything is read."""
+    with pytest.raises(OptionError, match=message):
+        parse_options(ConnectionOptions, options)
 
 
 def test_the_key_of_s3_is_named_by_none(moto, sent):

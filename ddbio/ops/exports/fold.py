@@ -321,14 +321,14 @@ class _Job:
         options, job_id = self.options, self.staging.job_id
         with contextlib.ExitStack() as stack:
             if options.spill is not None:
-                stack.enter_context(claimed_folder(open_store(options.spill, options), job_id))
+                stack.enter_context(claimed_folder(open_store(options.spill, options, is_temporary=True), job_id))
                 place = f"{options.spill.rstrip('/')}/{job_id}"
             elif self.engine.name == "spark":
                 # In the staging folder of the job, which is deleted with the job.
                 place = f"{options.dest.rstrip('/')}/_ddbio/staging/{job_id}/spill"
             else:
                 place = f"{stack.enter_context(temporary_folder())}/rows"
-            spill = Spill(open_store(place, options), buckets)
+            spill = Spill(open_store(place, options, is_temporary=True), buckets)
             try:
                 yield spill
             finally:

@@ -53,7 +53,8 @@ def dynamodb_spec(options: ConnectionOptions) -> ClientSpec:
 
 def s3_spec(options: ConnectionOptions) -> ClientSpec:
     """Return the recipe of the S3 client for these options."""
-    return dataclasses.replace(_spec(options, options.s3_endpoint_url), members=_s3(options))
+    spec = _spec(options, options.s3_endpoint_url)
+    return dataclasses.replace(spec, members=_s3(options), kept_members=_s3_kept(options))
 
 
 def catalog_spec(options: CatalogConnectionOptions) -> ClientSpec:
@@ -89,15 +90,36 @@ def _s3(options: ConnectionOptions) -> tuple[tuple[str, Any], ...]:
     key = options.s3_sse_kms_key_id
     given = {
         "ExpectedBucketOwner": options.s3_expected_bucket_owner,
-        "ServerSideEncryption": None if key is None else "aws:kms",
+        "ServerSideEncryption": options.s3_sse or (None if key is None else "aws:kms"),
         # https://docs.aws.amazon.com/AmazonS3/latest/userguide/UsingKMSEncryption.html: without a key, S3's own.
         "SSEKMSKeyId": None if key == "aws/s3" else key,
+        "BucketKeyEnabled": options.s3_bucket_key,
+        "Tagging": options.s3_tags,
+        "ACL": options.s3_acl,
+        "ChecksumAlgorithm": options.s3_checksum,
+        "RequestPayer": "requester" if options.s3_requester_pays else None,
     }
     return tuple((name, value) for name, value in given.items() if value is not None)
 
 
-def open_store(uri: str, options: ConnectionOptions) -> ObjectStore:
+def _s3_kept(options: ConnectionOptions) -> tuple[tuple[str, Any], ...]:
+    """Return the members of requests that write objects which stay."""
+    given = {
+        "StorageClass": options.s3_storage_class,
+        "ObjectLockMode": options.s3_object_lock_mode,
+        "ObjectLockRetainUntilDate": options.s3_object_lock_until,
+        "ObjectLockLegalHoldStatus": "ON" if options.s3_object_lock_legal_hold else None,
+    }
+    return tuple((name, value) for name, value in given.items() if value is not None)
+
+
+def open_store(uri: str, options: ConnectionOptions, *, is_temporary: bool = False) -> ObjectStore:
     """Return the store behind an ``s3://`` URI (``s3a://`` is the same) or a local path.
+
+    Parameters
+    ----------
+    is_temporary
+        Whether what is written there is deleted again: it has no storage class of its own, and is not locked.
 
     Raises
     ------
@@ -110,7 +132,10 @@ def open_store(uri: str, options: ConnectionOptions) -> ObjectStore:
     if scheme is None or scheme[1] == "file":
         return LocalStore(uri)
     if scheme[1] in {"s3", "s3a", "s3n"}:
-        return S3Store(s3_spec(options), "s3://" + uri[scheme.end() :])
+        spec = s3_spec(options)
+        if is_temporary:
+            spec = dataclasses.replace(spec, kept_members=())
+        return S3Store(spec, "s3://" + uri[scheme.end() :])
     raise OptionError(f"{uri!r} is neither s3://bucket/prefix nor a local path")
 
 

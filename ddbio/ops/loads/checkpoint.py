@@ -176,7 +176,7 @@ def open_checkpoints(
         log.warning("this load cannot be continued if it is stopped: to have that on %s %s", cluster, advice)
         yield CheckpointStore(None, job_id, frozenset(), 0)
         return
-    store = open_store(options.state or state_folder(), options)
+    store = open_store(options.state or state_folder(), options, is_temporary=True)
     try:
         begun = _begin(store, job_id, identity)
     except TargetError as error:
@@ -203,7 +203,7 @@ def read_checkpoints(options: LoadOptions, job_id: str, identity: Mapping[str, A
     OptionError
         If the job was begun with another source, table or mode.
     """
-    store = open_store(options.state or state_folder(), options)
+    store = open_store(options.state or state_folder(), options, is_temporary=True)
     try:
         begun = json.loads(store.read(_head(job_id)))
     except NotFoundError:
