@@ -28,8 +28,6 @@ _ROW_GROUP_BYTES = 32 * 1024 * 1024
 _ROW_GROUP_ROWS = 1_000_000
 # A file this close to its target is closed: the rest would be a tiny row group.
 _CLOSE_RATIO = 0.95
-# A file that grows by less has not been given the rows yet: its format gathers them.
-_NOTHING_BYTES = 64
 NO_PARTITION: Mapping[str, str | None] = MappingProxyType({})
 """Files that lie in no folder of a partition."""
 
@@ -92,8 +90,6 @@ class RollingWriter:
         self._gathered_rows = 0
         # Bytes in the file per byte of Arrow, from the last row group; at first as if nothing were saved.
         self.ratio = 1.0
-        # Bytes of Arrow that the format holds in memory yet, so that the file does not show them.
-        self._buffered_bytes, self._file_arrow_bytes = 0, 0
 
     def write(self, batch: pa.RecordBatch) -> None:
         """Take a batch's rows; write a row group when there are enough.
@@ -154,11 +150,8 @@ class RollingWriter:
 
     def _group_bytes(self) -> float:
         """Return the Arrow bytes after which the open row group is full, or the file with it."""
-        return min(_ROW_GROUP_BYTES, (self._options.target_file_bytes - self._expected_bytes()) / self.ratio)
-
-    def _expected_bytes(self) -> float:
-        """Return the size that the open file would have if it were closed now."""
-        return self._file.size_bytes + self._buffered_bytes * self.ratio if self._file else 0
+        written = self._file.size_bytes if self._file else 0
+        return min(_ROW_GROUP_BYTES, (self._options.target_file_bytes - written) / self.ratio)
 
     def _write_group(self) -> None:
         if not self._gathered:
@@ -169,14 +162,9 @@ class RollingWriter:
         before = self._file.size_bytes
         self._file.write_group(table)
         self._statistics.add(table)
-        self._buffered_bytes += self._gathered_bytes
-        self._file_arrow_bytes += self._gathered_bytes
-        if (added := self._file.size_bytes - before) > _NOTHING_BYTES:
-            # ORC writes a stripe of several tables at a time.
-            self.ratio = added / max(1, self._buffered_bytes)
-            self._buffered_bytes = 0
+        self.ratio = max(1, self._file.size_bytes - before) / max(1, self._gathered_bytes)
         self._gathered, self._gathered_bytes, self._gathered_rows = [], 0, 0
-        if self._expected_bytes() >= _CLOSE_RATIO * self._options.target_file_bytes:
+        if self._file.size_bytes >= _CLOSE_RATIO * self._options.target_file_bytes:
             self._close_file()
 
     def _open_file(self, first_rows: pa.Table) -> FileWriter:
@@ -197,8 +185,5 @@ class RollingWriter:
         if self._file:
             staged = self._file.finish()
             self._staged.append(replace(staged, partition=self._partition, statistics=self._statistics.to_dict()))
-            if self._buffered_bytes:
-                self.ratio = staged.size_bytes / self._file_arrow_bytes
-            self._buffered_bytes, self._file_arrow_bytes = 0, 0
             self._statistics = FileStatistics(self._schema, self._options.statistics)
             self._file = None

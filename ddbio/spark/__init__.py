@@ -7,6 +7,7 @@ try:
 except ModuleNotFoundError as error:
     raise ModuleNotFoundError(f"ddbio.spark needs {error.name}: pip install 'ddbio[spark]'", name=error.name) from None
 
+from ddbio.spark.file_sizes import sized_files
 from ddbio.spark.registration import register, write_batch
 
-__all__ = ["register", "write_batch"]
+__all__ = ["register", "sized_files", "write_batch"]

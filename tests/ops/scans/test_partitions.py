@@ -129,7 +129,8 @@ def test_an_empty_table_has_a_file_with_columns(fake, tmp_path):
     assert (table.num_rows, table.schema.names) == (0, ["sk", "_rescue", "pk"])
 
 
-def test_digest_and_load_read_back_what_was_partitioned(tmp_path):
+@pytest.mark.parametrize("written", [{}, {"format": "csv"}, {"format": "orc", "keep_partition_columns": True}])
+def test_digest_and_load_read_back_what_was_partitioned(tmp_path, written):
     """Types come back from the manifest: text of digits is text, years of times are no attributes, nothing is lost."""
     items = [
         {"pk": {"S": str(n)}, "zip": {"S": zip_code}, "n": {"N": number}, "flag": {"BOOL": flag}, "at": {"S": at}}
@@ -144,7 +145,7 @@ def test_digest_and_load_read_back_what_was_partitioned(tmp_path):
         server.load("mixed", lines, "pk:S")
         options = {"endpoint_url": server.endpoint_url, "engine": "local"}
         by = ["zip", "n", "flag", "year(at)", "month(at)"]
-        report = ddbio.scan_to_files("mixed", tmp_path / "out", **options, partition_by=by, digest=True)
+        report = ddbio.scan_to_files("mixed", tmp_path / "out", **options, **written, partition_by=by, digest=True)
         assert len(report.files) == 5
         assert ddbio.digest(tmp_path / "out") == report.digest
         server.load("copy", b"", "pk:S")
