@@ -8,6 +8,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import os
+import re
 import threading
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -24,7 +25,6 @@ from botocore.credentials import (
 from botocore.exceptions import BotoCoreError, ClientError, CredentialRetrievalError, NoCredentialsError
 
 from ddbio.aws.error_codes import may_pass, to_ddbio_error
-from ddbio.files.meta import META, SNAPSHOTS, is_manifest
 from ddbio.version import __version__
 
 if TYPE_CHECKING:
@@ -57,8 +57,8 @@ class ClientSpec:
     """Further members of the AssumeRole request, like ``("ExternalId", "…")``."""
     members: tuple[tuple[str, Any], ...] = ()
     """Members of every S3 request whose operation has them, like ``("ExpectedBucketOwner", "…")``."""
-    kept_members: tuple[tuple[str, Any], ...] = ()
-    """The same for objects that stay: storage class of data, and locks of all but the state of running jobs."""
+    members_of_keys: tuple[tuple[str, str, Any], ...] = ()
+    """The same for requests whose key begins as a pattern says: pattern, member, value."""
     credentials: Credentials | None = None
     """Credentials to use as they are; they travel with the description."""
     session: LocalSession | None = None
@@ -99,7 +99,9 @@ def _client(spec: ClientSpec, service: str, max_pool_connections: int) -> BaseCl
     try:
         with _SESSION_LOCK:
             environment = frozenset(pair for pair in os.environ.items() if pair[0].startswith("AWS_"))
-            session = _session(dataclasses.replace(spec, endpoint_url=None, members=(), kept_members=()), environment)
+            session = _session(
+                dataclasses.replace(spec, endpoint_url=None, members=(), members_of_keys=()), environment
+            )
         region = spec.region or _region(session) or (DEFAULT_REGION if spec.endpoint_url else None)
         make: Any = functools.partial(session.client, service, endpoint_url=spec.endpoint_url, region_name=region)
         client = make(config=config)
@@ -109,26 +111,16 @@ def _client(spec: ClientSpec, service: str, max_pool_connections: int) -> BaseCl
     except (BotoCoreError, ValueError) as error:
         resource = spec.endpoint_url or service
         raise to_ddbio_error(error, action=f"make a client for {service}", resource=resource) from error
-    if service == "s3" and (spec.members or spec.kept_members):
+    if service == "s3" and (spec.members or spec.members_of_keys):
         client.meta.events.register("provide-client-params.s3", functools.partial(_add_members, spec))
     return client  # type: ignore[no-any-return]
 
 
 def _add_members(spec: ClientSpec, params: dict[str, Any], model: Any, **_: Any) -> dict[str, Any]:
     known = {} if model.input_shape is None else model.input_shape.members
-    members = {**dict(spec.members), **_kept_members(spec, str(params.get("Key", "")))}
-    return {**{name: value for name, value in members.items() if name in known}, **params}
-
-
-def _kept_members(spec: ClientSpec, key: str) -> dict[str, Any]:
-    """Return what is asked for an object that stays; a job's state has the standard class, and no lock if it goes."""
-    folder, meta, name = f"/{key}".rpartition(f"/{META}")
-    del folder
-    if not meta:
-        return dict(spec.kept_members)
-    if not (is_manifest(f"{META}{name}") or f"{META}{name}".startswith(SNAPSHOTS)):
-        return {}
-    return {member: value for member, value in spec.kept_members if member != "StorageClass"}
+    key = str(params.get("Key", ""))
+    of_key = {name: value for pattern, name, value in spec.members_of_keys if re.match(pattern, key)}
+    return {**{name: value for name, value in {**dict(spec.members), **of_key}.items() if name in known}, **params}
 
 
 @functools.lru_cache(maxsize=32)

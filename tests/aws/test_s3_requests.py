@@ -179,7 +179,7 @@ def test_objects_are_written_as_the_options_say(moto, sent):
     tags = direct.get_object_tagging(Bucket="lake", Key=f"out/{PART}")["TagSet"]
     assert tags == [{"Key": "team", "Value": "data lake"}, {"Key": "stage", "Value": "raw"}]
     options = ConnectionOptions(s3_endpoint_url=moto, region="us-east-1", **SINK)
-    spilled = sent(replace(spec, kept_members=()))
+    spilled = sent(replace(spec, members_of_keys=()))
     open_store("s3://lake/spill", options, is_temporary=True).put("rows", b"rows")
     direct.put_object(Bucket="lake", Key="spill/rows", Body=b"rows", **EVERY)
     assert _said(spilled[-1]) == _said(wanted[-1])

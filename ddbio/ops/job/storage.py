@@ -24,6 +24,7 @@ from ddbio.files import appending
 from ddbio.files.commit import Target
 from ddbio.files.formats import FORMATS
 from ddbio.files.local_store import LocalStore
+from ddbio.files.meta import META
 from ddbio.files.partitioned_writer import PartitionedWriter
 from ddbio.files.rolling_writer import FileOptions, RollingWriter
 from ddbio.ops.job.report import Report
@@ -43,6 +44,10 @@ if TYPE_CHECKING:
 _ONE_SLASH = re.compile(r"s3[an]?:/?(?!/)")
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+)://")
 
+# Keys of data, and of all objects that stay: a running job's claims and intents do not.
+_DATA = rf"(?!(?:.*/)?{META})"
+_KEPT = rf"(?!(?:.*/)?{META}(?!snapshots/|[^./]+\.json$))"
+
 _LOG = logging.getLogger("ddbio.commit")
 
 
@@ -54,7 +59,7 @@ def dynamodb_spec(options: ConnectionOptions) -> ClientSpec:
 def s3_spec(options: ConnectionOptions) -> ClientSpec:
     """Return the recipe of the S3 client for these options."""
     spec = _spec(options, options.s3_endpoint_url)
-    return dataclasses.replace(spec, members=_s3(options), kept_members=_s3_kept(options))
+    return dataclasses.replace(spec, members=_s3(options), members_of_keys=_s3_kept(options))
 
 
 def catalog_spec(options: CatalogConnectionOptions) -> ClientSpec:
@@ -102,15 +107,15 @@ def _s3(options: ConnectionOptions) -> tuple[tuple[str, Any], ...]:
     return tuple((name, value) for name, value in given.items() if value is not None)
 
 
-def _s3_kept(options: ConnectionOptions) -> tuple[tuple[str, Any], ...]:
-    """Return the members of requests that write objects which stay."""
-    given = {
-        "StorageClass": options.s3_storage_class,
-        "ObjectLockMode": options.s3_object_lock_mode,
-        "ObjectLockRetainUntilDate": options.s3_object_lock_until,
-        "ObjectLockLegalHoldStatus": "ON" if options.s3_object_lock_legal_hold else None,
-    }
-    return tuple((name, value) for name, value in given.items() if value is not None)
+def _s3_kept(options: ConnectionOptions) -> tuple[tuple[str, str, Any], ...]:
+    """Return the members of requests that write objects which stay, each with the keys that it is for."""
+    given = [
+        (_DATA, "StorageClass", options.s3_storage_class),
+        (_KEPT, "ObjectLockMode", options.s3_object_lock_mode),
+        (_KEPT, "ObjectLockRetainUntilDate", options.s3_object_lock_until),
+        (_KEPT, "ObjectLockLegalHoldStatus", "ON" if options.s3_object_lock_legal_hold else None),
+    ]
+    return tuple(each for each in given if each[2] is not None)
 
 
 def open_store(uri: str, options: ConnectionOptions, *, is_temporary: bool = False) -> ObjectStore:
@@ -134,7 +139,7 @@ def open_store(uri: str, options: ConnectionOptions, *, is_temporary: bool = Fal
     if scheme[1] in {"s3", "s3a", "s3n"}:
         spec = s3_spec(options)
         if is_temporary:
-            spec = dataclasses.replace(spec, kept_members=())
+            spec = dataclasses.replace(spec, members_of_keys=())
         return S3Store(spec, "s3://" + uri[scheme.end() :])
     raise OptionError(f"{uri!r} is neither s3://bucket/prefix nor a local path")
 
