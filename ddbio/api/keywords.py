@@ -48,11 +48,11 @@ class ConnectionKeywords(TypedDict, total=False):
     """How S3 encrypts what is written; ``aws:kms`` if a key is given, else the bucket's way."""
     s3_bucket_key: bool | None
     """Encrypt by a key of the bucket that the KMS key encrypts, which costs fewer requests to KMS."""
-    s3_storage_class: Literal["STANDARD", "STANDARD_IA", "ONEZONE_IA", "INTELLIGENT_TIERING", "GLACIER_IR", "GLACIER", "DEEP_ARCHIVE", "REDUCED_REDUNDANCY", "OUTPOSTS", "SNOW", "EXPRESS_ONEZONE"] | None
+    s3_storage_class: str | None
     """Storage class of data files and rejected rows; the small objects of jobs stay in the standard class."""
     s3_tags: str | None
     """Tags of every object that is written, at most ten: ``team=data&stage=raw``."""
-    s3_acl: Literal["private", "public-read", "public-read-write", "authenticated-read", "aws-exec-read", "bucket-owner-read", "bucket-owner-full-control"] | None
+    s3_acl: str | None
     """Canned ACL of every object that is written."""
     s3_checksum: Literal["CRC32", "CRC32C", "CRC64NVME", "SHA1", "SHA256"] | None
     """Checksum that is sent with all bytes and kept by S3; default is CRC32. CRC32C and CRC64NVME need ``awscrt``."""

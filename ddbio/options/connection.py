@@ -40,14 +40,14 @@ class LocalSession:
 
 
 # https://docs.aws.amazon.com/AmazonS3/latest/API/API_PutObject.html
-StorageClass = Literal[
-    "STANDARD", "STANDARD_IA", "ONEZONE_IA", "INTELLIGENT_TIERING", "GLACIER_IR", "GLACIER", "DEEP_ARCHIVE",
-    "REDUCED_REDUNDANCY", "OUTPOSTS", "SNOW", "EXPRESS_ONEZONE",
-]  # fmt: skip
-CannedAcl = Literal[
-    "private", "public-read", "public-read-write", "authenticated-read", "aws-exec-read", "bucket-owner-read",
-    "bucket-owner-full-control",
-]  # fmt: skip
+_STORAGE_CLASSES = (
+    "^(STANDARD|STANDARD_IA|ONEZONE_IA|INTELLIGENT_TIERING|GLACIER_IR|GLACIER|DEEP_ARCHIVE|REDUCED_REDUNDANCY|OUTPOSTS|"
+    "SNOW|EXPRESS_ONEZONE)$"
+)
+_CANNED_ACLS = (
+    "^(private|public-read|public-read-write|authenticated-read|aws-exec-read|bucket-owner-read|"
+    "bucket-owner-full-control)$"
+)
 # https://docs.aws.amazon.com/AmazonS3/latest/userguide/object-tagging.html
 _MOST_TAGS = 10
 
@@ -118,11 +118,11 @@ class ConnectionOptions:
     """How S3 encrypts what is written; ``aws:kms`` if a key is given, else the bucket's way."""
     s3_bucket_key: bool | None = None
     """Encrypt by a key of the bucket that the KMS key encrypts, which costs fewer requests to KMS."""
-    s3_storage_class: StorageClass | None = None
+    s3_storage_class: Annotated[str, Field(pattern=_STORAGE_CLASSES)] | None = None
     """Storage class of data files and rejected rows; the small objects of jobs stay in the standard class."""
     s3_tags: Annotated[str, BeforeValidator(_as_tags)] | None = None
     """Tags of every object that is written, at most ten: ``team=data&stage=raw``."""
-    s3_acl: CannedAcl | None = None
+    s3_acl: Annotated[str, Field(pattern=_CANNED_ACLS)] | None = None
     """Canned ACL of every object that is written."""
     s3_checksum: Literal["CRC32", "CRC32C", "CRC64NVME", "SHA1", "SHA256"] | None = None
     """Checksum that is sent with all bytes and kept by S3; default is CRC32. CRC32C and CRC64NVME need ``awscrt``."""
