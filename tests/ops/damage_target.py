@@ -11,7 +11,9 @@ import random
 import sys
 import tempfile
 from collections import Counter
+from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.orc
@@ -21,12 +23,18 @@ import ddbio
 from ddbio.core.digest_columns import digest_of_batches
 from ddbio.core.loads.encode import RowEncoder
 from ddbio.core.loads.plan import plan_write
+from ddbio.core.schema.arrow import RESCUE_FIELD, normalize_schema
+from ddbio.core.staged import FileNaming
 from ddbio.core.table_description import TableDescription
 from ddbio.errors import DdbioError
 from ddbio.files.local_store import LocalStore
+from ddbio.files.rolling_writer import FileOptions, RollingWriter
 from ddbio.files.row_files import RowFiles
 from ddbio.options import LoadOptions, parse_options
 from ddbio.testing.export import ExportWriter
+
+if TYPE_CHECKING:
+    from ddbio.options import Compression
 
 ROWS = 40
 FACTS = TableDescription("rows", "arn", "id", "ACTIVE", (("pk", "S"),), 0, 0, on_demand=True)
@@ -76,7 +84,29 @@ def as_orc(path: Path) -> None:
     pa.orc.write_table(table().drop_columns(["choice"]), path, compression="zlib")
 
 
-FILES = {"arrow": as_ipc, "ipc": as_stream, "parquet": as_parquet, "orc": as_orc}
+def written(path: Path, name: str, compression: Compression) -> None:
+    """Write rows as a job does, of a format that has no types of Arrow alone."""
+    store = LocalStore(path.parent)
+    rows = table().drop_columns(["choice", "map"])
+    options = FileOptions(format=name, compression=compression)
+    writer = RollingWriter(store, FileNaming("job", 0), normalize_schema(rows.schema), options)
+    for batch in rows.append_column(RESCUE_FIELD, pa.nulls(ROWS, pa.string())).to_batches():
+        writer.write(pa.RecordBatch.from_arrays(batch.columns, schema=normalize_schema(rows.schema)))
+    [staged] = writer.finish()
+    store.complete(staged)
+    (path.parent / staged.path).rename(path)
+
+
+FILES = {
+    "avro": partial(written, name="avro", compression="snappy"),
+    "csv": partial(written, name="csv", compression="none"),
+    "csv.gz": partial(written, name="csv", compression="gzip"),
+    "json": partial(written, name="json", compression="none"),
+    "arrow": as_ipc,
+    "ipc": as_stream,
+    "parquet": as_parquet,
+    "orc": as_orc,
+}
 
 
 def items() -> list[dict[str, dict[str, object]]]:

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-KINDS = ("arrow", "ipc", "parquet", "orc", "gz", "ion", "manifests")
-CHECKED = ("gz", "ion", "manifests")
+KINDS = ("arrow", "ipc", "parquet", "orc", "avro", "csv", "csv.gz", "json", "gz", "ion", "manifests")
+CHECKED = ("csv.gz", "gz", "ion", "manifests")
 
 
 def outcomes(kinds, seed, count):
