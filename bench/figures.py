@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import statistics
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -228,6 +229,20 @@ def _spread(row: Row) -> Iterator[Line]:
     yield Line(what, shares[least], "×", ("≥", 0.9), 2)
 
 
+def _validate(row: Row) -> Iterator[Line]:
+    figures = row["figures"]
+    yield Line(
+        "`validate` of a table and its files, times the scan to files", figures["times_the_scan"], "×", ("≤", 1.15), 2
+    )
+    yield Line("… that finds one changed value and its key", figures["times_the_scan_one_changed"], "×", None, 2)
+
+
+def _layout(row: Row) -> Iterator[Line]:
+    figures = row["figures"]
+    seconds = statistics.median(figures["cpu_seconds"]["layout"])
+    yield Line(f"`layout` of {figures['files']:,} Parquet files, on one core", seconds, " s", ("≤", 20), 1)
+
+
 GROUPS: dict[str, dict[str, Callable[[Row], Iterator[Line]]]] = {
     "DynamoDB JSON in memory": {"public": _public, "decode": _decode, "encode": _encode, "digest": _digest},
     "Tables from Python": {
@@ -236,6 +251,8 @@ GROUPS: dict[str, dict[str, Callable[[Row], Iterator[Line]]]] = {
         "update": _update,
         "export": _export,
         "import_files": _import_files,
+        "validate": _validate,
+        "layout": _layout,
     },
     "The command line, each verb a process": {"verbs": _verbs},
     "Spark, driver, JVM and workers together": {

@@ -57,6 +57,7 @@ if TYPE_CHECKING:
 
 _SLICE_BYTES = 4 << 20
 _LEAST_ROWS = 256
+_MEASURED_EACH = 16
 _OPTIONS = EncodeOptions()
 _CODES = {"S": plain.S, "B": plain.B, "SS": plain.SS, "NS": plain.NS, "BS": plain.BS, "L": plain.L, "M": plain.M}
 _ELEMENT_KEY: _Words = np.array(plain.ELEMENT_KEY, np.uint64)
@@ -87,6 +88,7 @@ class ColumnDigest:
         self.digest = Digest()
         self._schema: pa.Schema | None = None
         self._columns: tuple[_Column, ...] = ()
+        self._slice_rows, self._measured = _LEAST_ROWS, 0
 
     def add_batch(self, batch: pa.RecordBatch) -> None:
         """Add the item of each row.
@@ -103,10 +105,10 @@ class ColumnDigest:
         for sums in self._sums(batch):
             self._add(sums)
 
-    def add_rows(self, batch: pa.RecordBatch) -> _Words:
-        """Add the item of each row, and return two words a row, ``[n_rows × 2]``: equal exactly for equal items.
+    def add_rows(self, batch: pa.RecordBatch) -> tuple[_Words, Digest]:
+        """Add the item of each row; return two words a row, ``[n_rows × 2]``, and the digest of these rows alone.
 
-        They are the sum of the attributes' hashes, from which the item's own hash is made.
+        The words are the sum of the attributes' hashes, from which the item's own hash is made: equal for equal items.
 
         Raises
         ------
@@ -114,13 +116,14 @@ class ColumnDigest:
             As ``add_batch``.
         """
         parts = list(self._sums(batch))
-        for sums in parts:
-            self._add(sums)
-        return np.concatenate([new_sums(0), *parts]).reshape(-1, 2)
+        sums = parts[0] if len(parts) == 1 else np.concatenate([new_sums(0), *parts])
+        return sums.reshape(-1, 2), self._add(sums)
 
-    def _add(self, sums: _Words) -> None:
+    def _add(self, sums: _Words) -> Digest:
         high, low = loops.sum_items(sums)
-        self.digest.merge(Digest(len(sums) >> 1, int(high) << 64 | int(low)))
+        added = Digest(len(sums) >> 1, int(high) << 64 | int(low))
+        self.digest.merge(added)
+        return added
 
     def _sums(self, batch: pa.RecordBatch) -> Iterator[_Words]:
         """Yield the sums of the attributes' hashes of each row, some megabytes of rows at a time."""
@@ -130,9 +133,13 @@ class ColumnDigest:
         if self._schema is None or not batch.schema.equals(self._schema, check_metadata=True):
             self._columns = _columns_of(_SchemaKey(batch.schema.serialize().to_pybytes(), batch.schema))
             self._schema = batch.schema
-        n_rows = max(_LEAST_ROWS, _SLICE_BYTES * batch.num_rows // max(batch_bytes(batch), 1))
-        for start in range(0, batch.num_rows, n_rows):
-            yield _sums_of_rows(batch.slice(start, n_rows), self._columns, start)
+            self._measured = 0
+        if not self._measured:
+            # Measuring costs as much as hashing a column: of batches of one schema each sixteenth is measured.
+            self._slice_rows = max(_LEAST_ROWS, _SLICE_BYTES * batch.num_rows // max(batch_bytes(batch), 1))
+        self._measured = (self._measured + 1) % _MEASURED_EACH
+        for start in range(0, batch.num_rows, self._slice_rows):
+            yield _sums_of_rows(batch.slice(start, self._slice_rows), self._columns, start)
 
 
 def digest_of_batches(batches: Iterable[pa.RecordBatch]) -> Digest:

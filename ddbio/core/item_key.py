@@ -24,7 +24,7 @@ from ddbio.core.kernel.memory import PAD
 from ddbio.core.kernel.number import LONGEST_NUMBER
 from ddbio.core.number import MAX_DIGITS, canonical_number
 from ddbio.core.reference import items_of
-from ddbio.core.schema.arrow import RESCUE_NAME, name_of_field, normalize_schema, tag_of_field, tagged_field
+from ddbio.core.schema.arrow import DDB_TYPE, RESCUE_NAME, name_of_field, normalize_schema, tag_of_field, tagged_field
 from ddbio.core.time_columns import stored_batch
 from ddbio.errors import DecodeError, SchemaError
 
@@ -44,6 +44,14 @@ _CONTENTS: dict[str, Callable[[str], bytes]] = {
     "B": decode_base64,
 }
 _LENGTH_BYTES = 4
+# Columns of these types hold nothing but keys of these types, in the form that is hashed.
+_EXACT_TYPES: dict[pa.DataType, str] = {
+    pa.string(): "S",
+    pa.large_string(): "S",
+    pa.binary(): "B",
+    pa.large_binary(): "B",
+    pa.int64(): "N",
+}
 _OPTIONS = EncodeOptions()
 
 
@@ -92,10 +100,13 @@ def key_hashes(batch: pa.RecordBatch, keys: Sequence[str]) -> _Words:
     DecodeError
         A number is beyond 38 digits or out of range.
     """
-    known = [name_of_field(field) for field in batch.schema if field.name != RESCUE_NAME]
+    known = [name_of_field(field) if field.name != RESCUE_NAME else "" for field in batch.schema]
     for name in keys:
         if name not in known:
-            raise SchemaError(f"{name}: the batch has no such attribute: it has {', '.join(known)}")
+            raise SchemaError(f"{name}: the batch has no such attribute: it has {', '.join(filter(None, known))}")
+    columns = _whole_columns(batch, keys, known)
+    if columns is not None:
+        return _hashes(columns)
     batch = _key_columns(batch, keys)
     fields = {name_of_field(field): field for field in normalize_schema(batch.schema) if field.name != RESCUE_NAME}
     if any(tag_of_field(fields[name]) not in _CONTENTS for name in keys):
@@ -111,6 +122,21 @@ def key_hashes(batch: pa.RecordBatch, keys: Sequence[str]) -> _Words:
         if is_left.any():
             hashes[rows[is_left]] = _plain_hashes(batch, rows[is_left], keys)
     return hashes
+
+
+def _whole_columns(
+    batch: pa.RecordBatch, keys: Sequence[str], known: Sequence[str]
+) -> list[tuple[pa.Array[Any], pa.Field[Any]]] | None:
+    """Return the columns of keys that can be hashed as they are; None if one has to be converted, or lacks a key."""
+    columns = []
+    for name in keys:
+        place = known.index(name)
+        column, field = batch.column(place), batch.schema.field(place)
+        tag = (field.metadata or {}).get(DDB_TYPE)
+        if column.null_count or tag is None or _EXACT_TYPES.get(field.type) != tag.decode() or known.count(name) > 1:
+            return None
+        columns.append((column, field))
+    return columns
 
 
 def _key_columns(batch: pa.RecordBatch, keys: Sequence[str]) -> pa.RecordBatch:
@@ -201,7 +227,8 @@ def _hashed(contents: Sequence[_Spans], tags: np.ndarray[Any, Any]) -> _Words:
         places[key] = offsets + (end - first)
         parts.append(data[first:stop])
         end += stop - first
-    widest = int(np.diff(places).sum(axis=0).max(initial=0)) + len(tags) * PREFIX_BYTES
+    # The keys of no row are longer than the longest of each together.
+    widest = sum(int((each[1:] - each[:-1]).max(initial=0)) for each in places) + len(tags) * PREFIX_BYTES
     hashes = np.empty(n_rows, np.uint64)
     hash_keys(np.concatenate([*parts, np.zeros(widest + 2 * PAD, np.uint8)]), places, tags, end, hashes)
     return hashes

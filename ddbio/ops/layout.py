@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ddbio.charts.layout import layout_page
@@ -65,6 +66,8 @@ def open_dataset(source: str, options: ConnectionOptions) -> tuple[ObjectStore, 
     ------
     OptionError
         If the path is of no store.
+    NotFoundError
+        If a live file is gone.
     """
     folder, _, last = source.rstrip("/").rpartition("/")
     if is_row_file(last):
@@ -73,7 +76,17 @@ def open_dataset(source: str, options: ConnectionOptions) -> tuple[ObjectStore, 
         if entries:
             return store, tuple(LiveFile(entry.path, entry.size_bytes) for entry in entries)
     store = open_store(source, options)
-    return store, live_files(store).files
+    return store, tuple(_as_stored(store, live_files(store).files))
+
+
+def _as_stored(store: ObjectStore, files: Iterable[LiveFile]) -> Iterator[LiveFile]:
+    """Yield the files as they are now: one that was replaced has another size, and rows that nobody noted."""
+    sizes = {entry.path: entry.size_bytes for entry in store.list()}
+    for file in files:
+        size = sizes.get(file.path)
+        if size is None:
+            raise NotFoundError(f"{store.uri}/{file.path} is not there, and the folder's manifests say that it is")
+        yield file if size == file.size_bytes else replace(file, size_bytes=size, rows=None, statistics=None)
 
 
 def _with_footers(store: ObjectStore, files: Iterable[LiveFile]) -> Iterator[tuple[LiveFile, Footer | None]]:

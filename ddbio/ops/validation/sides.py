@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from ddbio.budget import LocalBudget
 from ddbio.core.arrow_input import checked_batches, record_batch_reader
+from ddbio.core.decode import Decoder
 from ddbio.core.exports.manifest import SUMMARY
 from ddbio.core.rescue import MisfitLog
 from ddbio.core.scan_plan import budget_of
@@ -28,15 +29,18 @@ from ddbio.ops.exports.tasks import ExportStream, export_columns, export_tasks
 from ddbio.ops.job.storage import open_store
 from ddbio.ops.layout import open_dataset
 from ddbio.ops.scans.plan import describe_scan, plan_of, scan_tasks
-from ddbio.ops.scans.stream import SegmentStream
+from ddbio.ops.scans.stream import BlockT, PageStream
+from ddbio.ops.validation.hashing import RowHasher
 from ddbio.options import ExportReadOptions, ScanOptions, connection_of
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Iterator, Mapping
+    from collections.abc import Callable, Generator, Iterator, Mapping
 
     from ddbio.core.scan_plan import ScanPlan
     from ddbio.core.snapshot import LiveFile
     from ddbio.files.object_store import ObjectStore
+    from ddbio.ops.scans.stream import PageDecoder
+    from ddbio.ops.validation.hashing import HashedRows, Hashing
     from ddbio.options import ConnectionOptions, ValidateOptions
 
 Nulls = Literal["keep", "merge"]
@@ -83,6 +87,10 @@ class Side(Protocol):
         """Yield all rows."""
         ...
 
+    def hashed(self, reading: Reading, hashing: Hashing) -> Generator[HashedRows, None, None]:
+        """Yield all rows with their hashes."""
+        ...
+
 
 def open_side(given: Any, options: ValidateOptions, connection: ConnectionOptions) -> Side:
     """Return a side.
@@ -104,6 +112,20 @@ def open_side(given: Any, options: ValidateOptions, connection: ConnectionOption
     if any(each.path == f"{SUMMARY}.json" for each in open_store(name, connection).list(SUMMARY)):
         return ExportSide(name, options, connection)
     return FilesSide(name, connection)
+
+
+class _InOneThread:
+    """Hash the rows of a side where they are read."""
+
+    def batches(self, reading: Reading) -> Generator[pa.RecordBatch, None, None]:
+        """Yield all rows."""
+        raise NotImplementedError
+
+    def hashed(self, reading: Reading, hashing: Hashing) -> Generator[HashedRows, None, None]:
+        """Yield all rows with their hashes."""
+        hasher = RowHasher(hashing)
+        with closing(self.batches(reading)) as batches:
+            yield from map(hasher.hashed, batches)
 
 
 class TableSide:
@@ -144,13 +166,22 @@ class TableSide:
 
     def batches(self, reading: Reading) -> Generator[pa.RecordBatch, None, None]:
         """Yield the table's rows."""
+        yield from self._read(reading, lambda decoder: decoder)
+
+    def hashed(self, reading: Reading, hashing: Hashing) -> Generator[HashedRows, None, None]:
+        """Yield the table's rows, hashed by the lanes that decode them."""
+        yield from self._read(reading, lambda decoder: _HashingDecoder(decoder, RowHasher(hashing)))
+
+    def _read(
+        self, reading: Reading, around: Callable[[Decoder], PageDecoder[BlockT]]
+    ) -> Generator[BlockT, None, None]:
         options, plan = self._plan(reading)
         budget = LocalBudget(budget_of(self._table, options), job=f"validation of {self.name}")
         (task,) = scan_tasks(plan, replace(options, nulls=reading.nulls), self._table)
-        stream = SegmentStream(task, budget)
+        stream = PageStream(task, budget, lambda: around(Decoder(task.schema, nulls=task.nulls)))
         try:
-            with closing(iter(stream)) as batches:
-                yield from batches
+            with closing(iter(stream)) as blocks:
+                yield from blocks
         finally:
             budget.close()
             self.rcu_consumed += budget.usage().consumed_units
@@ -166,7 +197,23 @@ class TableSide:
         return self._planned
 
 
-class ExportSide:
+class _HashingDecoder:
+    """Decode pages into rows, and hash these."""
+
+    def __init__(self, decoder: Decoder, hasher: RowHasher) -> None:
+        self._decoder, self._hasher = decoder, hasher
+
+    @property
+    def log(self) -> MisfitLog:
+        """Return the misfits so far."""
+        return self._decoder.log
+
+    def decode_batches(self, data: bytes, framing: Literal["page"], /) -> list[HashedRows]:
+        """Return the rows of a page."""
+        return self._hasher.all_hashed(self._decoder.decode_batches(data, framing))
+
+
+class ExportSide(_InOneThread):
     """Read a native full export, verified against its manifests."""
 
     has_unique_keys = True
@@ -200,7 +247,7 @@ class ExportSide:
             self.misfits = stream.counts.misfits
 
 
-class FilesSide:
+class FilesSide(_InOneThread):
     """Read the live files of a folder, or one file."""
 
     has_unique_keys = False
@@ -235,7 +282,7 @@ class FilesSide:
                 yield declare_types(with_columns(batch, columns[file.path]), declared)
 
 
-class DataSide:
+class DataSide(_InOneThread):
     """Read Arrow data, or a data frame that offers itself as Arrow."""
 
     has_unique_keys = False

@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from ddbio.charts.page import write_page
 from ddbio.charts.validation import validation_page
-from ddbio.core.digest_columns import ColumnDigest
+from ddbio.core.digest import Digest
 from ddbio.core.item_key import key_hashes
 from ddbio.core.key_hashes import BUCKETS, BucketSums, differences, repeated, rows_of
 from ddbio.core.quality import RuleChecker, RuleResult, row_items
@@ -25,17 +25,17 @@ from ddbio.core.validation import Example, Kind, ValidationReport, plan_validati
 from ddbio.errors import OptionError
 from ddbio.ops.job.report import Clock
 from ddbio.ops.validation.columns import ColumnsSeen, differing_columns
+from ddbio.ops.validation.hashing import Hashing
 from ddbio.ops.validation.row_store import RowStore
 from ddbio.ops.validation.sides import Reading, TableSide, open_side
 from ddbio.options.quality import QualityRules, read_rules
 
 if TYPE_CHECKING:
-    from ddbio.core.key_hashes import Differences, Words
+    from ddbio.core.key_hashes import Differences
     from ddbio.core.validation import ValidatePlan
+    from ddbio.ops.validation.hashing import HashedRows
     from ddbio.ops.validation.sides import Side
     from ddbio.options import ValidateOptions
-
-_WORD = 1 << 64
 
 
 @dataclass(frozen=True)
@@ -122,13 +122,13 @@ def validate(options: ValidateOptions, source: Any = None, target: Any = None) -
         source=job.source.name,
         target=None if job.target is None else job.target.name,
         equal=not any(found.counts.values()) if has_target else None,
-        source_rows=first.columns.digest.count,
-        target_rows=last.columns.digest.count if has_target else None,
+        source_rows=first.digest.count,
+        target_rows=last.digest.count if has_target else None,
         **found.counts,
         examples=tuple(_examples(found, items, job.keys)) if has_target else (),
         key=job.keys,
-        source_digest=first.columns.digest.hexdigest(),
-        target_digest=last.columns.digest.hexdigest() if has_target else None,
+        source_digest=first.digest.hexdigest(),
+        target_digest=last.digest.hexdigest() if has_target else None,
         source_repeated=repeats[0],
         target_repeated=repeats[-1] if has_target else 0,
         columns=differing_columns(first.seen, last.seen) if has_target else (),
@@ -173,7 +173,7 @@ class _Pass:
 
     def __init__(self, job: _Job, side: Side, stack: ExitStack) -> None:
         self._job, self._side = job, side
-        self.columns = ColumnDigest()
+        self.digest = Digest()
         self.sums = BucketSums()
         self.store = stack.enter_context(RowStore())
         self.seen = ColumnsSeen()
@@ -186,21 +186,17 @@ class _Pass:
         ]
 
     def read(self) -> None:
-        limit = int(self._job.options.sample * _WORD)
-        keys = self._job.keys
-        with closing(self._side.batches(self._job.reading)) as batches:
-            for batch in batches:
-                hashes = key_hashes(batch, keys)
-                if limit < _WORD:
-                    chosen = hashes < np.uint64(limit)
-                    batch, hashes = batch.filter(pa.array(chosen)), hashes[chosen]  # noqa: PLW2901 - the rest is not looked at
-                if batch.num_rows:
-                    self._add(batch, hashes)
+        hashing = Hashing(self._job.keys, self._job.options.sample)
+        with closing(self._side.hashed(self._job.reading, hashing)) as read:
+            for each in read:
+                if each.batch.num_rows:
+                    self._add(each)
 
-    def _add(self, batch: pa.RecordBatch, hashes: Words) -> None:
-        rows = rows_of(hashes, self.columns.add_rows(batch))
-        self.sums.add(rows)
-        self.store.add(rows)
+    def _add(self, hashed: HashedRows) -> None:
+        batch = hashed.batch
+        self.digest.merge(hashed.digest)
+        self.sums.add(hashed.rows)
+        self.store.add(hashed.rows)
         self.seen.add(batch)
         if self._checker is not None:
             self._checker.add_batch(batch)
@@ -224,7 +220,7 @@ class _Pass:
             results.append(RuleResult("unique", ", ".join(names), not count, count))
         if self._rules.row_count is not None:
             least, most = self._rules.row_count.min, self._rules.row_count.max
-            rows = self.columns.digest.count
+            rows = self.digest.count
             broken = (least is not None and rows < least) or (most is not None and rows > most)
             shown = ", ".join(f"{name} {bound}" for name, bound in (("min", least), ("max", most)) if bound is not None)
             results.append(RuleResult(f"row_count: {shown}", None, not broken, int(broken)))

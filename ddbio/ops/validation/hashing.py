@@ -1,0 +1,73 @@
+"""Hash the rows of batches, in the thread that made them: a lane's rows are still in the processor's cache."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from ddbio.core.digest_columns import ColumnDigest
+from ddbio.core.item_key import key_hashes
+from ddbio.core.key_hashes import rows_of
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ddbio.core.digest import Digest
+    from ddbio.core.key_hashes import Rows
+
+_WORD = 1 << 64
+
+
+@dataclass(frozen=True)
+class HashedRows:
+    """Hold some rows and their hashes."""
+
+    batch: pa.RecordBatch
+    rows: Rows
+    digest: Digest
+
+    @property
+    def nbytes(self) -> int:
+        """Return the bytes of the rows."""
+        return self.batch.nbytes
+
+
+@dataclass(frozen=True)
+class Hashing:
+    """Say by which key rows are hashed, and which share of the keys is taken."""
+
+    keys: tuple[str, ...]
+    sample: float
+
+
+class RowHasher:
+    """Hash batches one after the other; keep one per thread."""
+
+    def __init__(self, hashing: Hashing) -> None:
+        self._keys = hashing.keys
+        self._limit = int(hashing.sample * _WORD)
+        self._columns = ColumnDigest()
+
+    def hashed(self, batch: pa.RecordBatch) -> HashedRows:
+        """Return the sampled rows of a batch, hashed.
+
+        Raises
+        ------
+        SchemaError
+            A row lacks its key, or a column has a type that DynamoDB has no exact form for.
+        DecodeError
+            A number is beyond 38 digits or out of range.
+        """
+        keys = key_hashes(batch, self._keys)
+        if self._limit < _WORD:
+            chosen = keys < np.uint64(self._limit)
+            batch, keys = batch.filter(pa.array(chosen)), keys[chosen]
+        sums, digest = self._columns.add_rows(batch)
+        return HashedRows(batch, rows_of(keys, sums), digest)
+
+    def all_hashed(self, batches: Sequence[pa.RecordBatch]) -> list[HashedRows]:
+        """Return several batches hashed."""
+        return [self.hashed(batch) for batch in batches]
