@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from bench import decoders, encode, export, functions, profiles, public, scanners
-from bench.e2e import emr_scan, emr_write, import_files, latency, verbs
+from bench.e2e import compact, emr_scan, emr_write, import_files, latency, verbs
 from bench.e2e.export import SPARK as SPARK_JSON
 from bench.e2e.functions import DECODE_COLUMN, ENCODE_COLUMN
 from bench.e2e.spark_files import SOURCE
@@ -243,6 +243,14 @@ def _layout(row: Row) -> Iterator[Line]:
     yield Line(f"`layout` of {figures['files']:,} Parquet files, on one core", seconds, " s", ("≤", 20), 1)
 
 
+def _compact(row: Row) -> Iterator[Line]:
+    shares = row["figures"]["share_of_bare"]
+    what = "`ddbio.compact` of 100 small Parquet files, share of pyarrow's read + write"
+    yield Line(what, shares[compact.REWRITE], "×", ("≥", 0.85), 2)
+    yield Line("… the new files read again, and digests compared", shares[compact.VERIFIED], "×", None, 2)
+    yield Line("… memory of a task", row["figures"]["task_growth_mebibytes"], " MiB", ("≤", 256))
+
+
 GROUPS: dict[str, dict[str, Callable[[Row], Iterator[Line]]]] = {
     "DynamoDB JSON in memory": {"public": _public, "decode": _decode, "encode": _encode, "digest": _digest},
     "Tables from Python": {
@@ -266,6 +274,7 @@ GROUPS: dict[str, dict[str, Callable[[Row], Iterator[Line]]]] = {
         "latency": _latency,
         "demo": _demo,
     },
+    "Folders of files": {"compact": _compact},
     "Promises": {"spread": _spread, "budget": _budget, "memory": _memory, "export_memory": _export_memory},
 }
 """The cases by what people call, in the order of the page; a case's name is that of its module and its file of rows."""

@@ -19,6 +19,9 @@ from ddbio.core.layout import LayoutReport
 from ddbio.core.validation import ValidationReport
 from ddbio.ops.exports.fold import ExportFoldReport
 from ddbio.ops.exports.read import ExportReadReport
+from ddbio.ops.folders.compact import CompactReport
+from ddbio.ops.folders.publish import PublishReport
+from ddbio.ops.folders.vacuum import VacuumReport
 from ddbio.ops.imports.bulk import BulkSummary
 from ddbio.ops.imports.files import ImportFilesReport
 from ddbio.ops.job.report import ScanReport
@@ -103,12 +106,15 @@ def test_decisions_are_listed_and_short():
         ("backup", RestoreJob),
         ("bulk", BulkJob),
         ("bulk", BulkSummary),
+        ("compact", CompactReport),
         ("export", ExportFoldReport),
         ("export", ExportJob),
         ("export", ExportReadReport),
         ("import", ImportFilesReport),
         ("import", ImportJob),
         ("layout", LayoutReport),
+        ("publish", PublishReport),
+        ("publish", VacuumReport),
         ("scan", ScanReport),
         ("validate", ValidationReport),
     ],
