@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections import deque
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ddbio.charts.layout import layout_page
 from ddbio.charts.page import write_page
 from ddbio.core.layout import LayoutCounter
 from ddbio.core.snapshot import LiveFile
-from ddbio.core.staged import StoredObject
 from ddbio.errors import NotFoundError
 from ddbio.files.footers import FooterReader
 from ddbio.files.formats import format_of, is_row_file
@@ -24,6 +22,7 @@ if TYPE_CHECKING:
     from concurrent.futures import Future
 
     from ddbio.core.layout import Footer, LayoutReport
+    from ddbio.core.staged import StoredObject
     from ddbio.files.object_store import ObjectStore
     from ddbio.options import ConnectionOptions, LayoutOptions
 
@@ -48,60 +47,63 @@ def layout(options: LayoutOptions) -> LayoutReport:
     """
     clock = Clock()
     store, files = open_dataset(options.path, options)
-    if not files:
-        raise NotFoundError(f"{options.path} holds no file of rows")
     counter = LayoutCounter(int(options.small_than))
-    for file, footer in _with_footers(store, files):
-        counter.add(file.size_bytes, _format_name(file.path), file.partition, file.rows, footer)
+    for file, entry, footer in _with_footers(store, files):
+        # Of a file that was replaced nobody noted the rows.
+        rows = file.rows if file.size_bytes == entry.size_bytes else None
+        counter.add(entry.size_bytes, _format_name(file.path), file.partition, rows, footer)
     report = counter.report(options.path, clock.seconds(), clock.cpu_seconds())
     if options.html is not None or options.png is not None:
         write_page(layout_page(report), options.html, options.png)
     return report
 
 
-def open_dataset(source: str, options: ConnectionOptions) -> tuple[ObjectStore, tuple[LiveFile, ...]]:
-    """Return a store and the live files in it: those of a folder, or one file.
+def open_dataset(source: str, options: ConnectionOptions) -> tuple[ObjectStore, list[tuple[LiveFile, StoredObject]]]:
+    """Return a store and the live files in it, those of a folder or one file, each as it is noted and as it is now.
 
     Raises
     ------
     OptionError
         If the path is of no store.
     NotFoundError
-        If a live file is gone.
+        If there is no file of rows, or a live one is gone.
     """
     folder, _, last = source.rstrip("/").rpartition("/")
     if is_row_file(last):
-        store = open_store(folder or ".", options)
-        entries = [entry for entry in store.list(last) if entry.path == last]
-        if entries:
-            return store, tuple(LiveFile(entry.path, entry.size_bytes) for entry in entries)
+        store = open_store(folder or ("/" if source.startswith("/") else "."), options)
+        for entry in store.list(last):
+            if entry.path == last:
+                return store, [(LiveFile(last, entry.size_bytes), entry)]
     store = open_store(source, options)
-    return store, tuple(_as_stored(store, live_files(store).files))
-
-
-def _as_stored(store: ObjectStore, files: Iterable[LiveFile]) -> Iterator[LiveFile]:
-    """Yield the files as they are now: one that was replaced has another size, and rows that nobody noted."""
-    sizes = {entry.path: entry.size_bytes for entry in store.list()}
+    stored = {entry.path: entry for entry in store.list()}
+    files = live_files(store).files
+    if not files:
+        raise NotFoundError(f"{source} holds no file of rows")
     for file in files:
-        size = sizes.get(file.path)
-        if size is None:
+        if file.path not in stored:
             raise NotFoundError(f"{store.uri}/{file.path} is not there, and the folder's manifests say that it is")
-        yield file if size == file.size_bytes else replace(file, size_bytes=size, rows=None, statistics=None)
+    return store, [(file, stored[file.path]) for file in files]
 
 
-def _with_footers(store: ObjectStore, files: Iterable[LiveFile]) -> Iterator[tuple[LiveFile, Footer | None]]:
+def _with_footers(
+    store: ObjectStore, files: Iterable[tuple[LiveFile, StoredObject]]
+) -> Iterator[tuple[LiveFile, StoredObject, Footer | None]]:
     """Yield each file with its footer, in the files' order, while a bounded number of footers is read ahead."""
     reader = FooterReader(store)
-    waiting: deque[tuple[LiveFile, Future[Footer | None]]] = deque()
+    waiting: deque[tuple[LiveFile, StoredObject, Future[Footer | None]]] = deque()
     with ThreadPoolExecutor(_THREADS, thread_name_prefix="ddbio-footer") as pool:
-        for file in files:
-            waiting.append((file, pool.submit(reader.read, StoredObject(file.path, file.size_bytes))))
+        for file, entry in files:
+            waiting.append((file, entry, pool.submit(reader.read, entry)))
             if len(waiting) == _AHEAD:
-                first, footer = waiting.popleft()
-                yield first, footer.result()
+                yield _awaited(*waiting.popleft())
         while waiting:
-            first, footer = waiting.popleft()
-            yield first, footer.result()
+            yield _awaited(*waiting.popleft())
+
+
+def _awaited(
+    file: LiveFile, entry: StoredObject, footer: Future[Footer | None]
+) -> tuple[LiveFile, StoredObject, Footer | None]:
+    return file, entry, footer.result()
 
 
 def _format_name(path: str) -> str:

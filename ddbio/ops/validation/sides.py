@@ -19,9 +19,11 @@ from ddbio.core.schema.arrow import declare_types
 from ddbio.core.schema.item_schema import arrow_schema_of
 from ddbio.core.staged import StoredObject
 from ddbio.core.validation import SideOutline
-from ddbio.errors import DdbioError, NotFoundError, OptionError
+from ddbio.errors import DdbioError, OptionError
+from ddbio.files.declared import declared_schemas
 from ddbio.files.meta import META, is_manifest, parse_state
-from ddbio.files.paths import folder_columns, with_columns
+from ddbio.files.partition_columns import partition_columns
+from ddbio.files.paths import with_columns
 from ddbio.files.row_files import RowFiles
 from ddbio.ops.data_files import is_data
 from ddbio.ops.exports.source import open_export
@@ -34,10 +36,9 @@ from ddbio.ops.validation.hashing import RowHasher
 from ddbio.options import ExportReadOptions, ScanOptions, connection_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Iterator, Mapping
+    from collections.abc import Callable, Generator, Mapping
 
     from ddbio.core.scan_plan import ScanPlan
-    from ddbio.core.snapshot import LiveFile
     from ddbio.files.object_store import ObjectStore
     from ddbio.ops.scans.stream import PageDecoder
     from ddbio.ops.validation.hashing import HashedRows, Hashing
@@ -256,8 +257,6 @@ class FilesSide(_InOneThread):
     def __init__(self, name: str, connection: ConnectionOptions) -> None:
         self.name = name
         self._store, self._files = open_dataset(name, connection)
-        if not self._files:
-            raise NotFoundError(f"{name} holds no file of rows")
         origin = _origin(self._store)
         self.keys = origin.keys
         self.schema = origin.schema
@@ -267,19 +266,24 @@ class FilesSide(_InOneThread):
     def outline(self, reading: Reading) -> SideOutline:
         """Return what the snapshot, the manifests or the listing say."""
         del reading
-        counts = [file.rows for file in self._files]
+        counts = [file.rows if file.size_bytes == entry.size_bytes else None for file, entry in self._files]
         known = sum(count for count in counts if count is not None)
         rows = None if None in counts else known
-        return SideOutline(self.name, "files", rows, sum(file.size_bytes for file in self._files))
+        return SideOutline(self.name, "files", rows, sum(entry.size_bytes for _, entry in self._files))
 
     def batches(self, reading: Reading) -> Generator[pa.RecordBatch, None, None]:
         """Yield the rows of all files, with the columns of their folders."""
         reader = RowFiles(self._store, reading.keys)
-        columns = folder_columns((file.path for file in self._files), reading.keys)
-        declared = self.schema or reading.schema or ()
-        for file in self._files:
-            for batch in _read(reader, file):
-                yield declare_types(with_columns(batch, columns[file.path]), declared)
+        columns = partition_columns(self._store, (file.path for file, _ in self._files), reading.keys)
+        # As they are noted: text that was edited since has the same columns.
+        noted = (StoredObject(file.path, file.size_bytes) for file, _ in self._files)
+        schemas = declared_schemas(self._store, noted)
+        for file, entry in self._files:
+            schema = schemas.get(file.path)
+            declared = () if schema is not None else self.schema or reading.schema or ()
+            for part in range(len(reader.parts(entry).sizes_bytes)):
+                for batch in reader.read(entry, part, schema=schema):
+                    yield declare_types(with_columns(batch, columns[file.path]), declared)
 
 
 class DataSide(_InOneThread):
@@ -338,9 +342,3 @@ def _origin(store: ObjectStore) -> _Origin:
             except (DdbioError, KeyError, TypeError, ValueError):
                 continue
     return _Origin()
-
-
-def _read(reader: RowFiles, file: LiveFile) -> Iterator[pa.RecordBatch]:
-    entry = StoredObject(file.path, file.size_bytes)
-    for part in range(len(reader.parts(entry).sizes_bytes)):
-        yield from reader.read(entry, part)
