@@ -43,7 +43,7 @@ from ddbio.core.number import canonical_number
 from ddbio.core.reference import checked_json
 from ddbio.core.rescue import given_twice
 from ddbio.core.schema.arrow import DDB_TYPE, RESCUE_NAME, SETS, fields_within, name_of_field, tag_of_field
-from ddbio.core.time_columns import stored_batch
+from ddbio.core.time_columns import declares_times, stored_batch, stored_columns
 from ddbio.errors import DecodeError, EncodeError, SchemaError
 
 if TYPE_CHECKING:
@@ -89,6 +89,7 @@ class ColumnDigest:
         self._schema: pa.Schema | None = None
         self._columns: tuple[_Column, ...] = ()
         self._slice_rows, self._measured = _LEAST_ROWS, 0
+        self._has_times = False
 
     def add_batch(self, batch: pa.RecordBatch) -> None:
         """Add the item of each row.
@@ -129,11 +130,14 @@ class ColumnDigest:
         """Yield the sums of the attributes' hashes of each row, some megabytes of rows at a time."""
         if not batch.num_rows:
             return
-        batch = stored_batch(batch)
         if self._schema is None or not batch.schema.equals(self._schema, check_metadata=True):
-            self._columns = _columns_of(_SchemaKey(batch.schema.serialize().to_pybytes(), batch.schema))
             self._schema = batch.schema
+            stored = stored_columns(batch.schema)
+            self._columns = _columns_of(_SchemaKey(stored.serialize().to_pybytes(), stored))
+            self._has_times = declares_times(batch.schema)
             self._measured = 0
+        if self._has_times:
+            batch = stored_batch(batch)
         if not self._measured:
             # Measuring costs as much as hashing a column: of batches of one schema each sixteenth is measured.
             self._slice_rows = max(_LEAST_ROWS, _SLICE_BYTES * batch.num_rows // max(batch_bytes(batch), 1))

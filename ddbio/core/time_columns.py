@@ -237,6 +237,36 @@ def stored_batch(batch: pa.RecordBatch) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(columns, schema=pa.schema(fields))
 
 
+class StoredRows:
+    """Give batches the text or numbers that their time columns stand for; each schema is looked at once.
+
+    Parameters
+    ----------
+    forms
+        The forms of time columns that are declared by name; None is ISO 8601.
+    """
+
+    def __init__(self, forms: Mapping[str, TimeForm | None] | None = None) -> None:
+        self._forms = forms or {}
+        self._schema: pa.Schema | None = None
+        self._is_stored = True
+
+    def convert(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """Return the batch, or one with text and numbers in the place of its times.
+
+        Raises
+        ------
+        SchemaError
+            A column cannot have its form.
+        EncodeError
+            A time cannot be written in its form.
+        """
+        if self._schema is None or not batch.schema.equals(self._schema, check_metadata=True):
+            self._schema = batch.schema
+            self._is_stored = not self._forms.keys() & set(batch.schema.names) and not declares_times(batch.schema)
+        return batch if self._is_stored else declare_forms(batch, self._forms)
+
+
 def stored_columns(schema: pa.Schema) -> pa.Schema:
     """Return the schema that ``stored_batch`` gives to batches of this schema.
 

@@ -16,7 +16,7 @@ from pyspark import SparkFiles
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamWriter, WriterCommitMessage
 
 from ddbio.core.schema.declare import time_forms
-from ddbio.core.time_columns import declare_forms
+from ddbio.core.time_columns import StoredRows
 from ddbio.errors import OptionError
 from ddbio.ops.job.storage import dynamodb_spec, new_job_id
 from ddbio.ops.loads.load import plan_of
@@ -67,7 +67,7 @@ class TableWriter(DataSourceArrowWriter):  # type: ignore[misc]
             raise OptionError("a table cannot be overwritten: write with mode('append'), which replaces item by item")
         self._options = parse_options(FrameWriteOptions, rename_table(values))
         self._plan = plan_of(self._options)
-        self._forms = time_forms(self._options.timestamps)
+        self._rows = StoredRows(time_forms(self._options.timestamps))
         self._job_id = new_job_id()
         self._metadata = {field.name: field.metadata for field in written_schema(schema)}
         rate = self._plan.wcu_per_second
@@ -91,7 +91,7 @@ class TableWriter(DataSourceArrowWriter):  # type: ignore[misc]
     def _tagged(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         # Spark passes types but drops the fields' metadata, which has DynamoDB's own types.
         fields = [pa.field(field.name, field.type, metadata=self._metadata[field.name]) for field in batch.schema]
-        return declare_forms(pa.RecordBatch.from_arrays(batch.columns, schema=pa.schema(fields)), self._forms)
+        return self._rows.convert(pa.RecordBatch.from_arrays(batch.columns, schema=pa.schema(fields)))
 
 
 class StreamTableWriter(TableWriter, DataSourceStreamWriter):  # type: ignore[misc]

@@ -17,7 +17,7 @@ from ddbio.core.exports.manifest import SUMMARY
 from ddbio.core.python_rows import python_columns, python_rows
 from ddbio.core.schema.declare import time_forms
 from ddbio.core.staged import job_of
-from ddbio.core.time_columns import declare_forms
+from ddbio.core.time_columns import StoredRows
 from ddbio.errors import DdbioError, NotFoundError, OptionError
 from ddbio.files.declared import declared_schemas
 from ddbio.files.formats import is_row_file
@@ -64,9 +64,7 @@ def batches_of(data: Rows, timestamps: Iterable[tuple[str, str]] | None = None) 
     DecodeError
         If an array points outside its own memory.
     """
-    forms = time_forms(timestamps)
-    for batch in checked_batches(_batches_of(data)):
-        yield declare_forms(batch, forms)
+    yield from map(StoredRows(time_forms(timestamps)).convert, checked_batches(_batches_of(data)))
 
 
 def _batches_of(data: Rows) -> Iterator[pa.RecordBatch]:

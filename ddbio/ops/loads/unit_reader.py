@@ -25,7 +25,7 @@ from ddbio.core.loads.encode import RowEncoder, check_columns, raw_item_reader, 
 from ddbio.core.loads.plan import SourceDescription
 from ddbio.core.raw_items import RawItems
 from ddbio.core.scan_plan import spread_order
-from ddbio.core.time_columns import declare_forms
+from ddbio.core.time_columns import StoredRows
 from ddbio.errors import SchemaError
 from ddbio.files.decompress import decompress_head
 from ddbio.files.file_format import BATCH_ROWS
@@ -80,7 +80,7 @@ def describe_source(source: FileSource, plan: WritePlan) -> SourceDescription:
     sample = None if largest is None else _sample(files, largest)
     rows, units, columns = source.rows, None, list[str]()
     if largest is not None and sample is not None and sample.batch.num_rows:
-        batch = declare_forms(with_columns(sample.batch, largest.columns), largest.forms)
+        batch = StoredRows(largest.forms).convert(with_columns(sample.batch, largest.columns))
         check_file(largest.entry, batch.schema, plan)
         encoded = RowEncoder(batch.schema, plan).encode(batch)
         units = sum(float(lane.units.sum()) for lane in encoded.lanes) / batch.num_rows
@@ -117,8 +117,9 @@ def _check_json(source: FileSource, files: RowFiles) -> None:
 
 def read_unit(files: RowFiles, unit: Unit, batch_rows: int = BATCH_ROWS) -> Iterator[pa.RecordBatch]:
     """Yield the rows of a unit, with the columns of its folders; times as the text or numbers they are written as."""
+    stored = StoredRows(unit.forms)
     for batch in files.read(unit.entry, unit.part, unit.json_format, batch_rows, unit.schema):
-        yield declare_forms(with_columns(batch, unit.columns), unit.forms)
+        yield stored.convert(with_columns(batch, unit.columns))
 
 
 def check_file(entry: StoredObject, schema: pa.Schema, plan: WritePlan) -> None:
@@ -222,10 +223,11 @@ class UnitReader:
             yield from self._columns(files, unit, batch_rows)
             return
         rows = files.read_raw(unit.entry, unit.part, raw_items, unit.json_format, unit.schema)
+        stored = StoredRows(unit.forms)
         for number, batch in enumerate(rows):
             if not number and isinstance(batch, pa.RecordBatch):
                 check_file(unit.entry, batch.schema, self.plan)
-            yield declare_forms(batch, unit.forms) if isinstance(batch, pa.RecordBatch) else batch
+            yield stored.convert(batch) if isinstance(batch, pa.RecordBatch) else batch
 
     def _columns(self, files: RowFiles, unit: Unit, batch_rows: int) -> Iterator[pa.RecordBatch]:
         for number, batch in enumerate(read_unit(files, unit, batch_rows)):
