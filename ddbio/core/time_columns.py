@@ -11,6 +11,7 @@ import functools
 import json
 import re
 from collections import Counter
+from contextlib import suppress
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -18,7 +19,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute
 
-from ddbio.core.kernel.arrays import plain_array
+from ddbio.core.kernel.arrays import offsets_of, plain_array, valid_of
 from ddbio.core.kernel.decode.decoder import KernelDecoder
 from ddbio.core.kernel.encode.fields import time_array, unfit_times
 from ddbio.core.rescue import DOES_NOT_FIT, rescue_text
@@ -58,6 +59,8 @@ _TIME = r"T([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9]"
 _DOUBTFUL_DAY = r"^[0-9]{4}-(02-(29|30|31)|(04|06|09|11)-31)"
 # Years that 64 bits of nanoseconds hold whole.
 _NANOSECOND_YEARS = r"^(1[7-9][0-9]{2}|167[89]|16[89][0-9]|20[0-9]{2}|21[0-9]{2}|22[0-5][0-9]|226[01])-"
+# What stands for a digit in the model of a form, and for itself in none of them.
+_DIGIT = "9"
 _INT64 = np.iinfo(np.int64)
 _SAMPLED_BYTES = 1 << 20
 _AS_ISO = SimpleNamespace(timestamps="iso", dates="iso")
@@ -137,6 +140,11 @@ def _fitting(values: Array, fits: Array | None) -> Array:
 
 
 def _times_of_texts(texts: Array, arrow_type: Any, form: TimeForm) -> Array:
+    if _is_in_form(texts, form):
+        with suppress(pa.ArrowInvalid):
+            finest = max(arrow_type.unit, form.unit, key=DIGITS.__getitem__) if form.kind == "iso" else ""
+            zone = None if form.zone == "_local" else "UTC"
+            return texts.cast(timestamp_type(finest, zone) if finest else pa.date32()).cast(arrow_type)
     if pa.types.is_date(arrow_type):
         return _fitting(texts, _fitting_texts(texts, form)).cast(pa.date32()).cast(arrow_type)
     finest = max(arrow_type.unit, form.unit, key=DIGITS.__getitem__)
@@ -146,6 +154,30 @@ def _times_of_texts(texts: Array, arrow_type: Any, form: TimeForm) -> Array:
         return times.cast(arrow_type)
     short = times.cast(arrow_type, safe=False)
     return pc.if_else(pc.equal(short.cast(times.type), times), short, None)
+
+
+def _is_in_form(texts: Array, form: TimeForm) -> bool:
+    """Return whether all texts have the length of the form, and its signs where it has them: only digits are left."""
+    model = np.frombuffer(_model(form), np.uint8)
+    offsets = offsets_of(texts)
+    lengths = np.diff(offsets)
+    if texts.null_count:
+        lengths = lengths[valid_of(texts)]
+    n_bytes = int(offsets[-1] - offsets[0])
+    if (lengths != len(model)).any() or n_bytes != len(lengths) * len(model):
+        return False
+    data = np.frombuffer(texts.buffers()[2] or b"", np.uint8)[int(offsets[0]) : int(offsets[-1])]
+    signs = np.flatnonzero(model != ord(_DIGIT))
+    return bool((data.reshape(-1, len(model))[:, signs] == model[signs]).all())
+
+
+@functools.cache
+def _model(form: TimeForm) -> bytes:
+    if form.kind == "date":
+        return b"9999-99-99"
+    digits = DIGITS[form.unit]
+    fraction = f".{_DIGIT * digits}" if digits else ""
+    return f"9999-99-99T99:99:99{fraction}{form.ending}".encode()
 
 
 def _fitting_texts(texts: Array, form: TimeForm, *, is_short: bool = False) -> Array | None:
