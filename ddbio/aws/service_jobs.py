@@ -83,13 +83,15 @@ def list_exports(spec: ClientSpec, table_arn: str | None) -> list[ExportEntry]:
     NotFoundError, AccessDeniedError, EndpointError, ServiceError
         As :func:`ddbio.aws.control_plane.call`.
     """
+    found = _listed(spec, "ListExports", "ExportSummaries", table_arn)
+    return [ExportEntry(each["ExportArn"], each["ExportStatus"], _export_kind(each)) for each in found]
+
+
+def _listed(spec: ClientSpec, operation: str, member: str, table_arn: str | None = None) -> list[Mapping[str, Any]]:
+    """Return the entries of a listing, of one table or of all."""
     members = {} if table_arn is None else {"TableArn": table_arn}
-    replies = list_pages(spec, "ListExports", f"exports of {table_arn or 'all tables'}", members, "NextToken")
-    return [
-        ExportEntry(each["ExportArn"], each["ExportStatus"], _export_kind(each))
-        for reply in replies
-        for each in reply.get("ExportSummaries", [])
-    ]
+    replies = list_pages(spec, operation, f"{operation} of {table_arn or 'all tables'}", members, "NextToken")
+    return [each for reply in replies for each in reply.get(member, [])]
 
 
 def _export_kind(described: Mapping[str, Any]) -> str:
@@ -178,12 +180,10 @@ def list_imports(spec: ClientSpec, table_arn: str | None) -> list[ImportEntry]:
     NotFoundError, AccessDeniedError, EndpointError, ServiceError
         As :func:`ddbio.aws.control_plane.call`.
     """
-    members = {} if table_arn is None else {"TableArn": table_arn}
-    replies = list_pages(spec, "ListImports", f"imports of {table_arn or 'all tables'}", members, "NextToken")
+    found = _listed(spec, "ListImports", "ImportSummaryList", table_arn)
     return [
         ImportEntry(each["ImportArn"], each["ImportStatus"], each.get("TableArn", ""), _import_source(each))
-        for reply in replies
-        for each in reply.get("ImportSummaryList", [])
+        for each in found
     ]
 
 
@@ -294,8 +294,7 @@ def list_bulk(spec: ClientSpec) -> list[BulkEntry]:
             time_text(each.get("StartTime")),
             time_text(each.get("EndTime")),
         )
-        for reply in list_pages(spec, "ListBulkOperations", "bulk operations", {}, "NextToken")
-        for each in reply.get("BulkOperationsSummaryList", [])
+        for each in _listed(spec, "ListBulkOperations", "BulkOperationsSummaryList")
     ]
 
 

@@ -5,44 +5,14 @@ import itertools
 import pyarrow as pa
 import pyarrow.orc
 import pyarrow.parquet as pq
-import pytest
 
 from ddbio.core.loads.plan import plan_write
 from ddbio.core.staged import StoredObject
-from ddbio.core.table_description import TableDescription
 from ddbio.ops.loads.checkpoint import Checkpoint
-from ddbio.ops.loads.sources import Unit, open_source
+from ddbio.ops.loads.sources import Unit
 from ddbio.ops.loads.unit_reader import UnitReader, WithinUnits, split_streams
 from ddbio.options import LoadOptions, parse_options
-
-FACTS = TableDescription("rows", "arn", "id", "ACTIVE", (("pk", "S"),), 0, 0, on_demand=True)
-
-
-@pytest.fixture
-def folder(tmp_path):
-    """Return a folder of three formats, one file in row groups."""
-    table = pa.table({"pk": [f"{n:04}" for n in range(1000)]})
-    pq.write_table(table, tmp_path / "a.parquet", row_group_size=300)
-    pa.orc.write_table(table, tmp_path / "b.orc")
-    (tmp_path / "c.jsonl").write_text('{"pk":"0001"}\n')
-    (tmp_path / "sub").mkdir()
-    pq.write_table(table, tmp_path / "sub" / "d.parquet")
-    return tmp_path
-
-
-def opened(source, keys=None, **options):
-    """Return the source of that name."""
-    return open_source(parse_options(LoadOptions, {"source": str(source), "table": "rows", **options}), keys or {})
-
-
-def read(source, units, **options):
-    """Return how many rows each unit had, by the checkpoints between them."""
-    plan = plan_write(FACTS, parse_options(LoadOptions, {"source": "x", "table": "rows"}))
-    counts = {}
-    for batch in UnitReader(source.store, plan).read(units, counts.__setitem__, **options):
-        if isinstance(batch, Checkpoint):
-            batch.reached()
-    return counts
+from tests.ops.file_units import FACTS, opened, read
 
 
 def test_a_unit_is_read_without_the_others(folder):

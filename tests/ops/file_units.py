@@ -1,0 +1,25 @@
+"""Open the files of a folder as the source of a load, and read their units."""
+
+from ddbio.core.loads.plan import plan_write
+from ddbio.core.table_description import TableDescription
+from ddbio.ops.loads.checkpoint import Checkpoint
+from ddbio.ops.loads.sources import open_source
+from ddbio.ops.loads.unit_reader import UnitReader
+from ddbio.options import LoadOptions, parse_options
+
+FACTS = TableDescription("rows", "arn", "id", "ACTIVE", (("pk", "S"),), 0, 0, on_demand=True)
+
+
+def opened(source, keys=None, **options):
+    """Return the source of that name."""
+    return open_source(parse_options(LoadOptions, {"source": str(source), "table": "rows", **options}), keys or {})
+
+
+def read(source, units, **options):
+    """Return how many rows each unit had, by the checkpoints between them."""
+    plan = plan_write(FACTS, parse_options(LoadOptions, {"source": "x", "table": "rows"}))
+    counts = {}
+    for batch in UnitReader(source.store, plan).read(units, counts.__setitem__, **options):
+        if isinstance(batch, Checkpoint):
+            batch.reached()
+    return counts
