@@ -10,6 +10,7 @@ import click
 from ddbio.cli.flags import CONF_FLAG, MASTER_FLAG, flags_of, is_quiet, output_flags, parse_conf, parse_flags
 from ddbio.cli.progress import ExportProgress, JobWatch
 from ddbio.cli.show import (
+    catalog_rows,
     counted,
     file_rows,
     format_bytes,
@@ -200,7 +201,7 @@ def format_export_report(report: ExportReadReport) -> str:
     ]
     rows += [("misfit", f"{m.count} × {m.path}: {m.kind}, e.g. {m.example}") for m in report.misfits]
     rows += merged_null_rows(report.merged_nulls)
-    rows += file_rows(report.files)
+    rows += catalog_rows(report.catalog) + file_rows(report.files)
     return "\n".join(f"{name:<10}{value}" for name, value in rows)
 
 
@@ -214,7 +215,7 @@ def format_fold_report(report: ExportFoldReport) -> str:
     ]
     rows += [("misfit", f"{m.count} × {m.path}: {m.kind}, e.g. {m.example}") for m in report.misfits]
     rows += merged_null_rows(report.merged_nulls)
-    rows += file_rows(report.files)
+    rows += catalog_rows(report.catalog) + file_rows(report.files)
     return "\n".join(f"{name:<10}{value}" for name, value in rows)
 
 

@@ -107,7 +107,7 @@ VERBS = Verbs(
             "Make the live files of folder STAGING the next version of folder CURATED; --rollback takes it back.",
         ),
         "read": ("reading:read", "Print the items of SOURCE, a table or an export, on stdout, one a line."),
-        "scan": ("reading:scan", "Scan TABLE into Parquet files at DEST: s3://bucket/prefix or a local folder."),
+        "scan": ("reading:scan", "Scan TABLE into files at DEST: s3://bucket/prefix or a local folder."),
         "schema": (
             "reading:schema",
             "Print the columns inferred from SOURCE: a table, an export, or files of DynamoDB JSON.",

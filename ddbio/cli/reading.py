@@ -49,7 +49,7 @@ _COLUMN_OPTIONS = ("schema", "on_misfit", "drop", "timestamps", "types", "number
 @click.option("--dry-run", is_flag=True, help="Stop after the plan; write nothing.")
 @output_flags
 def scan(*, as_json: bool, dry_run: bool, master: str | None, conf: tuple[str, ...], **flags: Any) -> None:
-    """Scan TABLE into Parquet files at DEST: s3://bucket/prefix or a local folder."""
+    """Scan TABLE into files at DEST: s3://bucket/prefix or a local folder."""
     from ddbio.ops.scans.to_files import scan_to_files
 
     options = parse_flags(ScanToFilesOptions, flags)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from ddbio.core.catalog.glue import CatalogReport
     from ddbio.core.loads.plan import LoadPlan
     from ddbio.core.prices import Cost
     from ddbio.core.scan_plan import ScanPlan
@@ -176,8 +177,17 @@ def format_report(report: ScanReport) -> str:
     rows += merged_null_rows(report.merged_nulls)
     if report.digest is not None:
         rows.append(("digest", report.digest))
-    rows += file_rows(report.files)
+    rows += catalog_rows(report.catalog) + file_rows(report.files)
     return "\n".join(f"{name:<10}{value}" for name, value in rows)
+
+
+def catalog_rows(registered: CatalogReport | None) -> list[tuple[str, str]]:
+    """Return a row about what was registered in the catalog, if anything was."""
+    if registered is None:
+        return []
+    added = f", with {', '.join(registered.columns_added)} added" if registered.columns_added else ""
+    counts = f"; partitions: {registered.partitions:,}, {registered.partitions_added:,} of them new"
+    return [("catalog", f"{registered.table} {registered.action}{added}{counts if registered.partitions else ''}")]
 
 
 def format_values(values: dict[str, Any]) -> str:

@@ -117,3 +117,15 @@ def test_rows_that_cannot_be_written_are_rejected_as_they_are(events, tmp_path, 
     assert (report.written, report.rejected) == (1, 1)
     (line,) = [line for path in (tmp_path / "rejected").rglob("*.json*") for line in path.read_text().splitlines()]
     assert json.loads(line)["item"]["ts"] == {"N": "2"}
+
+
+def test_a_misspelt_attribute_is_an_error(events, tmp_path):
+    """A rule for an attribute that neither the sample nor the schema has is refused, with the nearest name."""
+    with pytest.raises(SchemaError, match=r"created: neither the sample nor a schema has .*: did you mean 'created_at'"):
+        ddbio.read_table("events", timestamps={"created": "iso"}, endpoint_url=events)
+    schema = ddbio.infer_schema("events", endpoint_url=events)
+    with pytest.raises(SchemaError, match="dayy: neither"):
+        ddbio.read_table("events", types={"dayy": "string"}, schema=schema, endpoint_url=events)
+    full = ExportWriter(tmp_path, seed=1).full([event(1)])
+    with pytest.raises(SchemaError, match="x: neither"):
+        ddbio.read_export(full, timestamps={"x": "date"})

@@ -75,6 +75,11 @@ def name_of_field(field: pa.Field[Any]) -> str:
     return field.name if kept is None else kept.decode()
 
 
+def attributes_of(schema: pa.Schema) -> list[str]:
+    """Return the attributes that a normalised schema has columns of."""
+    return [name_of_field(field) for field in schema if tag_of_field(field) != "RESCUE"]
+
+
 def set_attribute_name(field: pa.Field[Any], name: str) -> pa.Field[Any]:
     """Return the field renamed, column and attribute alike."""
     kept: dict[bytes | str, bytes | str] = {k: v for k, v in (field.metadata or {}).items() if k != DDB_NAME}

@@ -6,6 +6,7 @@ or as a schema says.
 
 from __future__ import annotations
 
+import difflib
 import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
@@ -69,6 +70,20 @@ class ColumnRules:
     def sampled(self) -> list[str]:
         """Return the attributes whose form a sample shows."""
         return [name for name, form in self.timestamps.items() if form is None]
+
+    def require(self, known: Collection[str]) -> None:
+        """Check that the rules name attributes that there are, as far as a sample or a schema shows any.
+
+        Raises
+        ------
+        SchemaError
+            A name is unknown; the message has the nearest known one.
+        """
+        for name in (*self.timestamps, *self.types) if known else ():
+            if name not in known:
+                near = difflib.get_close_matches(name, known, n=1)
+                hint = f"did you mean {near[0]!r}?" if near else "raise sample_items, or give a schema that has it"
+                raise SchemaError(f"{name}: neither the sample nor a schema has such an attribute: {hint}")
 
     def apply(
         self, schema: pa.Schema, sampled: Mapping[str, TimeForm] | None = None, exact: Collection[str] = ()

@@ -15,6 +15,7 @@ from ddbio.budget import LocalBudget
 from ddbio.core.changes import ChangeDecoder
 from ddbio.core.decode import Decoder, infer_schema_of_bodies
 from ddbio.core.rescue import MisfitLog, OnMisfit
+from ddbio.core.schema.arrow import attributes_of
 from ddbio.core.schema.declare import ColumnRules
 from ddbio.core.schema.item_schema import ItemSchema, arrow_schema_of
 from ddbio.core.text.change_lines import checked_changes
@@ -245,6 +246,7 @@ def export_columns(source: ExportSource, options: ExportReadOptions) -> ExportCo
     given, rules = options.schema, ColumnRules.of(options)
     schema = None if given is None else arrow_schema_of(given)
     if source.summary.kind == "full" and schema is not None and not rules.sampled:
+        rules.require(attributes_of(schema))
         return ExportColumns(rules.apply(schema))
     files = source.files[:: max(1, len(source.files) // _FILES_SAMPLED)][:_FILES_SAMPLED]
     count = -(-options.sample_items // max(1, len(files)))
@@ -253,6 +255,7 @@ def export_columns(source: ExportSource, options: ExportReadOptions) -> ExportCo
         with suppress(DecodeError):
             heads: list[tuple[bytes, Framing]] = [(_head(source, file, count), "export") for file in files]
             found = infer_schema_of_bodies(heads).to_arrow() if schema is None else schema
+            rules.require(attributes_of(found))
             return ExportColumns(rules.apply(found, sampled_forms(rules.sampled, heads)))
         # Once more, one line after the other: this error names the broken file.
         return ExportColumns(rules.apply(ItemSchema.of_items(itertools.chain.from_iterable(lines)).to_arrow()))

@@ -17,7 +17,7 @@ from ddbio.budget import LocalBudget
 from ddbio.core.capacity import PAGES_PER_SECOND, READ_UNIT_BYTES, read_units
 from ddbio.core.decode import infer_schema_of_bodies
 from ddbio.core.scan_plan import Resources, Sample, ScanPlan, budget_of, check_scan, plan_scan
-from ddbio.core.schema.arrow import name_of_field, project_schema, tag_of_field, tagged_field
+from ddbio.core.schema.arrow import attributes_of, name_of_field, project_schema, tag_of_field, tagged_field
 from ddbio.core.schema.declare import ColumnRules
 from ddbio.core.schema.item_schema import ItemSchema, arrow_schema_of
 from ddbio.core.time_columns import sampled_forms
@@ -74,6 +74,8 @@ def sample_table(table: TableDescription, options: ScanOptions, budget: Budget) 
         If the given schema contradicts the table's keys.
     """
     given, rules = _given_schema(table, options), ColumnRules.of(options)
+    if given is not None:
+        rules.require(attributes_of(given))
     if given is not None and not rules.sampled:
         given = rules.apply(given)
     if given is not None and not rules.sampled and table.item_count and table.size_bytes and not options.index:
@@ -85,6 +87,7 @@ def sample_table(table: TableDescription, options: ScanOptions, budget: Budget) 
     schema = given
     if schema is None:
         schema = _with_requested(_observed(pages), table, options).to_arrow()
+        rules.require(attributes_of(schema) if scanned else ())
     if given is None or rules.sampled:
         schema = rules.apply(schema, _sampled_forms(rules, pages), dict(table.key_types))
     _require_key_types(table, schema)
@@ -110,7 +113,9 @@ def observe_table(table: TableDescription, options: ScanOptions, budget: Budget)
     forms = _sampled_forms(rules, pages)
     if given is not None:
         return ItemSchema.from_arrow(rules.apply(given, forms))
-    return rules.declare(_with_requested(_observed(pages), table, options), forms, dict(table.key_types))
+    observed = _with_requested(_observed(pages), table, options)
+    rules.require(attributes_of(observed.to_arrow()) if observed.item_count else ())
+    return rules.declare(observed, forms, dict(table.key_types))
 
 
 def plan_of(options: ScanOptions, budget: LocalBudget | None = None, table: TableDescription | None = None) -> ScanPlan:
