@@ -121,7 +121,9 @@ def test_rows_that_cannot_be_written_are_rejected_as_they_are(events, tmp_path, 
 
 def test_a_misspelt_attribute_is_an_error(events, tmp_path):
     """A rule for an attribute that neither the sample nor the schema has is refused, with the nearest name."""
-    with pytest.raises(SchemaError, match=r"created: neither the sample nor a schema has .*: did you mean 'created_at'"):
+    with pytest.raises(
+        SchemaError, match=r"created: neither the sample nor a schema has .*: did you mean 'created_at'"
+    ):
         ddbio.read_table("events", timestamps={"created": "iso"}, endpoint_url=events)
     schema = ddbio.infer_schema("events", endpoint_url=events)
     with pytest.raises(SchemaError, match="dayy: neither"):
