@@ -111,6 +111,7 @@ if TYPE_CHECKING:
         EncodeError,
         EndpointError,
         ExportIncompleteError,
+        LimitError,
         NotFoundError,
         OptionError,
         PartialWriteError,
@@ -188,6 +189,7 @@ __all__ = [
     "ItemSchema",
     "LayoutKeywords",
     "LayoutReport",
+    "LimitError",
     "ListedFile",
     "LoadKeywords",
     "LoadPlan",
@@ -336,8 +338,9 @@ _NAMES = {
     "ddbio.core.table_description": "TableDescription",
     "ddbio.core.validation": "ValidatePlan ValidationReport",
     "ddbio.errors": (
-        "AccessDeniedError DdbioError DecodeError EncodeError EndpointError ExportIncompleteError NotFoundError "
-        "OptionError PartialWriteError SchemaError ServiceError TargetError ThrottledError ValidationError"
+        "AccessDeniedError DdbioError DecodeError EncodeError EndpointError ExportIncompleteError LimitError "
+        "NotFoundError OptionError PartialWriteError SchemaError ServiceError TargetError ThrottledError "
+        "ValidationError"
     ),
     "ddbio.ops.copy": "CopyPlan CopyReport",
     "ddbio.ops.exports.fold": "ExportFoldReport",

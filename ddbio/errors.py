@@ -9,6 +9,7 @@ DdbioError
 ├── AccessDeniedError    (PermissionError)  credentials missing, or IAM or KMS refused; has .action .resource
 ├── EndpointError        (ConnectionError)  the endpoint does not answer, or not as DynamoDB or S3; has .endpoint_url
 ├── ServiceError         (RuntimeError)     AWS refused the request for another reason; has .code
+├── LimitError           (RuntimeError)     a job would consume more than max_units, max_seconds or max_usd, or did
 ├── ThrottledError       (TimeoutError)     no progress within the deadline; has .consumed .elapsed_seconds
 ├── TargetError          (OSError)          the target is not empty, not writable or full; has .uri
 ├── PartialWriteError    (RuntimeError)     has .accepted .rejected .rejects_uri
@@ -93,6 +94,10 @@ class ServiceError(DdbioError, RuntimeError):
     def __init__(self, message: str, code: str | None = None) -> None:
         super().__init__(message, code)
         self.code = code
+
+
+class LimitError(DdbioError, RuntimeError):
+    """Report a job that would consume more than it may, or did."""
 
 
 class ThrottledError(DdbioError, TimeoutError):

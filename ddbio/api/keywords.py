@@ -304,6 +304,19 @@ class LayoutKeywords(ConnectionKeywords, total=False):
     """File to write the charts to as a PNG, besides."""
 
 
+class LimitKeywords(ConnectionKeywords, total=False):
+    """Keywords of :class:`ddbio.options.LimitOptions`."""
+
+    max_units: float | None
+    """Refuse the job if its plan has more capacity units than this; stop it at a tenth more."""
+    max_seconds: float | None
+    """Likewise for the seconds that it is expected to take, and takes."""
+    max_usd: float | None
+    """Likewise for its capacity units in USD; those of provisioned tables cost nothing more."""
+    prices: str | None
+    """File with a book of prices, in the form of ddbio's own; default is the book that ddbio has."""
+
+
 class PublishKeywords(ConnectionKeywords, total=False):
     """Keywords of :class:`ddbio.options.PublishOptions`."""
 
@@ -386,35 +399,6 @@ class WaitPolicyKeywords(ConnectionKeywords, total=False):
     """Stop waiting after this long; the job itself continues."""
     poll_seconds: float
     """Longest pause between two status requests; the first pauses are shorter."""
-
-
-class WriteKeywords(ConnectionKeywords, total=False):
-    """Keywords of :class:`ddbio.options.WriteOptions`."""
-
-    mode: Literal["upsert", "create", "delete", "update"]
-    """Replace the item of each row's key, insert it only if there is none, delete it, or set the row's attributes."""
-    newer_by: str | None
-    """Attribute by which an older row never replaces or deletes a newer item."""
-    timestamps: Mapping[str, str] | str | None
-    """How columns of dates and times are written, by column: ``created_at=iso,ttl=epoch_s``; default is ISO 8601."""
-    operation_by: str | None
-    """Column that says put, delete or update for each row; it is not written as an attribute."""
-    wcu_per_second: float | None
-    """Write units per second that the whole job may use."""
-    write_ratio: float | None
-    """The same as a share of the table's provisioned (or maximum on-demand) write units; provisioned: 0.5."""
-    warm_up: bool
-    """Begin with the 4,000 WCU/s that a new on-demand table bears and double every half hour."""
-    reject_to: str | None
-    """Folder or s3:// prefix for rows that cannot be written; without it, one such row fails the job."""
-    max_rejects: int | None
-    """Fail the job if more rows than this are rejected; the rejected rows are kept. Default is no limit."""
-    reject_format: Literal["json", "parquet"]
-    """Keep rejected rows as lines of JSON or as Parquet."""
-    lanes: int | None
-    """Requests in flight at the same time; default is 8, or what the budget needs if each request takes one row."""
-    compress_requests: bool
-    """Send large requests gzip-compressed: fewer bytes for more CPU."""
 
 
 class BackupCreateKeywords(WaitPolicyKeywords, total=False):
@@ -516,7 +500,51 @@ class RestoreKeywords(WaitPolicyKeywords, total=False):
     """Compare count and digest with those of the source table as it is now; both tables are scanned."""
 
 
-class ScanKeywords(ColumnKeywords, total=False):
+class WaitKeywords(WaitPolicyKeywords, total=False):
+    """Keywords of :class:`ddbio.options.WaitOptions`."""
+
+
+class WriteKeywords(LimitKeywords, total=False):
+    """Keywords of :class:`ddbio.options.WriteOptions`."""
+
+    mode: Literal["upsert", "create", "delete", "update"]
+    """Replace the item of each row's key, insert it only if there is none, delete it, or set the row's attributes."""
+    newer_by: str | None
+    """Attribute by which an older row never replaces or deletes a newer item."""
+    timestamps: Mapping[str, str] | str | None
+    """How columns of dates and times are written, by column: ``created_at=iso,ttl=epoch_s``; default is ISO 8601."""
+    operation_by: str | None
+    """Column that says put, delete or update for each row; it is not written as an attribute."""
+    wcu_per_second: float | None
+    """Write units per second that the whole job may use."""
+    write_ratio: float | None
+    """The same as a share of the table's provisioned (or maximum on-demand) write units; provisioned: 0.5."""
+    warm_up: bool
+    """Begin with the 4,000 WCU/s that a new on-demand table bears and double every half hour."""
+    reject_to: str | None
+    """Folder or s3:// prefix for rows that cannot be written; without it, one such row fails the job."""
+    max_rejects: int | None
+    """Fail the job if more rows than this are rejected; the rejected rows are kept. Default is no limit."""
+    reject_format: Literal["json", "parquet"]
+    """Keep rejected rows as lines of JSON or as Parquet."""
+    lanes: int | None
+    """Requests in flight at the same time; default is 8, or what the budget needs if each request takes one row."""
+    compress_requests: bool
+    """Send large requests gzip-compressed: fewer bytes for more CPU."""
+
+
+class ImportFilesFromKeywords(SourceKeywords, ImportFilesKeywords, total=False):
+    """Keywords of :class:`ddbio.options.ImportFilesFromOptions`."""
+
+
+class ImportWaitKeywords(WaitKeywords, total=False):
+    """Keywords of :class:`ddbio.options.ImportWaitOptions`."""
+
+    verify: bool
+    """Scan the new table, at the price of a scan, and compare count and digest with those of the files."""
+
+
+class ScanKeywords(ColumnKeywords, LimitKeywords, total=False):
     """Keywords of :class:`ddbio.options.ScanOptions`."""
 
     index: str | None
@@ -539,11 +567,7 @@ class ScanKeywords(ColumnKeywords, total=False):
     """``gzip`` asks for compressed pages: several times fewer bytes for more CPU, for slow networks."""
 
 
-class WaitKeywords(WaitPolicyKeywords, total=False):
-    """Keywords of :class:`ddbio.options.WaitOptions`."""
-
-
-class CopyKeywords(CreateLikeKeywords, total=False):
+class CopyKeywords(CreateLikeKeywords, LimitKeywords, total=False):
     """Keywords of :class:`ddbio.options.CopyOptions`."""
 
     create_target: bool
@@ -572,17 +596,6 @@ class CopyKeywords(CreateLikeKeywords, total=False):
     """Folder or s3:// prefix for items that the target refuses; without it, one such item fails the copy."""
     verify: bool
     """Compare the digest of what was read with that of the target afterwards; fail if they differ."""
-
-
-class ImportFilesFromKeywords(SourceKeywords, ImportFilesKeywords, total=False):
-    """Keywords of :class:`ddbio.options.ImportFilesFromOptions`."""
-
-
-class ImportWaitKeywords(WaitKeywords, total=False):
-    """Keywords of :class:`ddbio.options.ImportWaitOptions`."""
-
-    verify: bool
-    """Scan the new table, at the price of a scan, and compare count and digest with those of the files."""
 
 
 class LoadKeywords(SourceKeywords, WriteKeywords, total=False):
@@ -615,15 +628,6 @@ class ExportToFilesKeywords(FilesKeywords, ExportReadKeywords, total=False):
     """Format of the files."""
 
 
-class ScanToFilesKeywords(FilesKeywords, ScanKeywords, total=False):
-    """Keywords of :class:`ddbio.options.ScanToFilesOptions`."""
-
-    format: Literal["parquet", "orc", "avro", "csv", "json", "dynamodb-json", "dynamodb-export"]
-    """Format of the files, or the layout of a native full export: gzipped DynamoDB JSON, unchanged, and manifests."""
-    digest: bool
-    """Compute the order-independent digest of the items as the service returned them."""
-
-
 class ExportFoldKeywords(ExportToFilesKeywords, total=False):
     """Keywords of :class:`ddbio.options.ExportFoldOptions`."""
 
@@ -631,3 +635,12 @@ class ExportFoldKeywords(ExportToFilesKeywords, total=False):
     """Time, with its zone, of the wanted state: the end of a window; default is the end of the last one."""
     spill: str | None
     """Folder for intermediate rows, which all workers reach; default is a temporary one, with Spark in the target."""
+
+
+class ScanToFilesKeywords(FilesKeywords, ScanKeywords, total=False):
+    """Keywords of :class:`ddbio.options.ScanToFilesOptions`."""
+
+    format: Literal["parquet", "orc", "avro", "csv", "json", "dynamodb-json", "dynamodb-export"]
+    """Format of the files, or the layout of a native full export: gzipped DynamoDB JSON, unchanged, and manifests."""
+    digest: bool
+    """Compute the order-independent digest of the items as the service returned them."""

@@ -6,16 +6,19 @@ import logging
 import math
 import time
 from collections import deque
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import islice
 from threading import Event, Lock
 from typing import TYPE_CHECKING, NamedTuple
 
 from ddbio.budget.reservation import LONGEST_WAIT_SECONDS, BudgetClosedError, Grant
+from ddbio.core.job_limits import JobLimits
 from ddbio.core.pacing import Pacer, ThrottleScope
+from ddbio.errors import LimitError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from ddbio.core.pacing import Ramp
 
@@ -172,8 +175,27 @@ class LocalBudget:
         self._lock = Lock()
         self._counts = RequestCounts()
         self._peak = PeakWindow()
+        self._limits = JobLimits()
+        self.exceeded: str | None = None
+        """What of its limits the job exceeded, or None."""
         self._job = job
         self._logged = _Logged(_PROGRESS_SECONDS if job is not None else math.inf)
+
+    def bound(self, limits: JobLimits) -> None:
+        """Stop the job when it exceeds its limits, from the next settlement on."""
+        self._limits = limits
+
+    @contextmanager
+    def within_limits(self) -> Iterator[None]:
+        """Close the budget at the end; raise a LimitError instead of any other if the job exceeded its limits."""
+        try:
+            yield
+        except BaseException as error:
+            if self.exceeded is None:
+                raise
+            raise LimitError(f"the job was stopped: {self.exceeded}") from error
+        finally:
+            self.close()
 
     def acquire(self, units: float) -> Grant:
         """Wait until a request of estimated ``units`` may be sent; see `Budget.acquire`."""
@@ -213,6 +235,9 @@ class LocalBudget:
                 self._peak.record(grant.at_seconds, consumed)
                 self._pacer.settle(grant.units, consumed, run_seconds)
             progress = self._progress(run_seconds) if run_seconds >= self._logged.next_at else None
+            self.exceeded = self.exceeded or self._limits.exceeded(self._counts.consumed_units, run_seconds)
+        if self.exceeded is not None:
+            self.close()
         if progress is not None:
             _progress_log.info(progress)
 

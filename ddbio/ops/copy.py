@@ -13,6 +13,7 @@ from ddbio.aws.control_plane import describe_table, read_table_definition
 from ddbio.budget import LocalBudget
 from ddbio.core.capacity import read_units, write_units
 from ddbio.core.create_table import create_table_request
+from ddbio.core.job_limits import STOP_RATIO, JobLimits, check_limits
 from ddbio.core.job_outline import JobOutline
 from ddbio.core.loads.encode import raw_item_reader
 from ddbio.core.loads.plan import BATCH_LANES, plan_write, requests_of, write_estimate
@@ -131,29 +132,41 @@ def plan_copy(options: CopyOptions) -> CopyPlan:
     """
     created = _must_create(options)
     target = _target_of(options, created=created)
-    write = plan_write(target, _write_options(options))
     table, options_of_scan = _scan_of(options)
-    scan = plan_of(options_of_scan, table=table)
+    made = _plan(options, target, plan_of(options_of_scan, table=table))
+    if created:
+        described, _ = read_table_definition(dynamodb_spec(options), options.source)
+        made = replace(made, write=None, creates=create_table_request(described, options))
+    return made
+
+
+def _plan(options: CopyOptions, target: TableDescription, scan: ScanPlan) -> CopyPlan:
+    """Return the plan of a copy into a target that is there, or that is like it will be.
+
+    Raises
+    ------
+    LimitError
+        If the plan is above a limit.
+    """
+    write = plan_write(target, _write_options(options))
     row_units = write_units(math.ceil(scan.item_bytes))
     units, seconds, limited_by = write_estimate(
         target, target.indexes, scan.item_count, row_units, write.wcu_per_second
     )
     if scan.estimated_seconds > seconds:
         seconds, limited_by = scan.estimated_seconds, f"reading: {scan.limited_by}"
-    book, notes = prices_of(target)
-    writes = Cost((write_line(book, units, on_demand=target.on_demand),), notes)
-    creates = None
-    if created:
-        creates = create_table_request(read_table_definition(dynamodb_spec(options), options.source)[0], options)
+    book, notes = prices_of(target, options.prices)
+    cost = joined_cost(filter(None, [scan.cost, Cost((write_line(book, units, on_demand=target.on_demand),), notes)]))
+    check_limits(options, scan.estimated_units + units, seconds, cost)
     return CopyPlan(
         scan=scan,
-        write=None if created else write,
-        creates=creates,
+        write=write,
+        creates=None,
         write_units=units,
         requests=scan.requests + requests_of(scan.item_count, write),
         estimated_seconds=seconds,
         limited_by=limited_by,
-        cost=joined_cost(filter(None, [scan.cost, writes])),
+        cost=cost,
     )
 
 
@@ -192,21 +205,23 @@ def copy(options: CopyOptions, watch: CopyWatch | None = None) -> CopyReport:
     """
     clock = Clock()
     created = _must_create(options)
-    write = plan_write(_target_of(options, created=created), _write_options(options))
-    if created:
-        create_like(options)
+    target = _target_of(options, created=created)
     table, scan = _scan_of(options)
     budget = LocalBudget(budget_of(table, scan))
     plan = plan_of(scan, budget, table)
+    made = _plan(options, target, plan)
+    write = plan_write(target, _write_options(options))
+    # Reads and writes are each stopped at the limit of both.
+    limits = check_limits(options, plan.estimated_units + made.write_units, made.estimated_seconds, made.cost)
+    budget.bound(limits)
+    if created:
+        create_like(options)
     (task,) = scan_tasks(plan, scan, table)
     # Raw items: the bytes that the source answered go into the target's requests, and no value is decoded.
     stream = PageStream(replace(_in_rotation(task), digest=options.verify), budget, partial(raw_item_reader, write))
     progress = None if watch is None else partial(watch.writing, plan)
-    try:
-        with closing(iter(stream)) as items:
-            report = write_raw_items(items, _write_options(options), progress)
-    finally:
-        budget.close()
+    with budget.within_limits(), closing(iter(stream)) as items:
+        report = write_raw_items(items, _write_options(options, limits), progress)
     read = stream.counts.digest
     if options.verify and watch is not None:
         watch.verifying(options.target)
@@ -287,7 +302,8 @@ def _in_rotation(task: ScanTask) -> ScanTask:
     return replace(task, requests=tuple(requests), rotates=True)
 
 
-def _write_options(options: CopyOptions) -> WriteOptions:
+def _write_options(options: CopyOptions, limits: JobLimits | None = None) -> WriteOptions:
+    most_units = None if limits is None or math.isinf(limits.units) else limits.units / STOP_RATIO
     return WriteOptions(
         **connection_of(options.target_connection),
         table=options.target,
@@ -298,6 +314,8 @@ def _write_options(options: CopyOptions) -> WriteOptions:
         warm_up=options.warm_up,
         reject_to=options.reject_to,
         lanes=options.lanes,
+        max_units=most_units,
+        max_seconds=options.max_seconds,
     )
 
 

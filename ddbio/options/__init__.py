@@ -31,6 +31,7 @@ if TYPE_CHECKING:
         VacuumOptions,
     )
     from ddbio.options.inspection import LayoutOptions, ValidateOptions
+    from ddbio.options.limits import LimitOptions
     from ddbio.options.parsing import camel_case, descriptions_of, parse_options
     from ddbio.options.reading import (
         AcceptEncoding,
@@ -93,6 +94,7 @@ __all__ = [
     "ImportWaitOptions",
     "JsonFormat",
     "LayoutOptions",
+    "LimitOptions",
     "LoadOptions",
     "LocalSession",
     "Mode",
@@ -121,6 +123,7 @@ _NAMES = {
     "files": "Compression Engine ExportFoldOptions ExportToFilesOptions FilesOptions Mode ScanToFilesOptions",
     "inspection": "LayoutOptions ValidateOptions",
     "folders": "CompactOptions FilesListOptions PublishOptions RollbackOptions VacuumOptions",
+    "limits": "LimitOptions",
     "parsing": "camel_case descriptions_of parse_options",
     "reading": "AcceptEncoding ColumnOptions ExportReadOptions ExportWindowsOptions ScanOptions",
     "service_jobs": (

@@ -8,6 +8,7 @@ from pydantic import AwareDatetime, Field, model_validator
 from pydantic.dataclasses import dataclass
 
 from ddbio.options.connection import ConnectionOptions
+from ddbio.options.limits import LimitOptions
 from ddbio.options.parsing import CONFIG, Names, Pairs
 
 AcceptEncoding = Literal["identity", "gzip"]
@@ -45,7 +46,7 @@ class ColumnOptions(ConnectionOptions):
 
 
 @dataclass(frozen=True, kw_only=True, config=CONFIG)
-class ScanOptions(ColumnOptions):
+class ScanOptions(ColumnOptions, LimitOptions):
     """Choose what of a table is read, how fast, and into which columns."""
 
     table: Annotated[str, Field(min_length=1)]

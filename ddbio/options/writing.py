@@ -9,6 +9,7 @@ from pydantic.dataclasses import dataclass
 
 from ddbio.options.connection import ConnectionOptions, target_connection_of
 from ddbio.options.files import Engine  # noqa: TC001 - pydantic reads it
+from ddbio.options.limits import LimitOptions
 from ddbio.options.parsing import CONFIG, Pairs
 from ddbio.options.service_jobs import WaitPolicyOptions, split_indexes
 
@@ -28,7 +29,7 @@ class SourceOptions(ConnectionOptions):
 
 
 @dataclass(frozen=True, kw_only=True, config=CONFIG)
-class WriteOptions(ConnectionOptions):
+class WriteOptions(LimitOptions):
     """Choose how rows are written to a live table, how fast, and what happens to rows that cannot be written."""
 
     table: Annotated[str, Field(min_length=1)]
@@ -166,7 +167,7 @@ class CreateLikeOptions(WaitPolicyOptions):
 
 
 @dataclass(frozen=True, kw_only=True, config=CONFIG)
-class CopyOptions(CreateLikeOptions):
+class CopyOptions(CreateLikeOptions, LimitOptions):
     """Choose how a table's items are copied into another one."""
 
     create_target: bool = False

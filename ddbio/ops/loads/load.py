@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 from ddbio.aws.control_plane import describe_table
 from ddbio.budget import LocalBudget
+from ddbio.core.job_limits import check_limits
 from ddbio.core.loads.counts import WriteCounts
 from ddbio.core.loads.plan import LoadPlan, plan_load, plan_write
 from ddbio.core.scan_plan import Resources
@@ -189,6 +190,7 @@ def _load(
     engine = open_engine("local" if is_done else plan.engine, master=run.master, conf=run.conf)
     _check_speculation(engine, plan)
     remaining = _remaining(found, plan, checkpoints)
+    budget.bound(check_limits(options, remaining.estimated_units, remaining.estimated_seconds, remaining.cost))
     _LOG.info(
         "load %s into %s: job %s, %d units, %d tasks on %s, %d rows done before",
         *(options.source, options.table, checkpoints.job_id, remaining.source_units),
@@ -196,11 +198,10 @@ def _load(
     )
     progress = nullcontext() if run.watch is None else run.watch.running(remaining, budget)
     try:
-        with progress, _with_advice(options, checkpoints):
+        with progress, _with_advice(options, checkpoints), budget.within_limits():
             counts_of_tasks = [] if is_done else run_load(job, found.source.units, plan, engine, budget)
         cpu_seconds += engine.cpu_seconds()
     finally:
-        budget.close()
         engine.close()
     # Each task has checked only its own rejects.
     check_rejects(sum(each.rejected for each in counts_of_tasks), options.max_rejects, options.table, options.reject_to)
@@ -251,7 +252,9 @@ def _describe_and_plan(options: LoadOptions) -> tuple[_Described, LoadPlan]:
     write = plan_write(table, options)
     source = open_source(options, dict(write.key_types), options.timestamps)
     resources = Resources(available_cores(), running_spark_parallelism(), is_spark_installed())
-    plan = plan_load(options, write, table, describe_source(source, write), resources).priced(*prices_of(table))
+    plan = plan_load(options, write, table, describe_source(source, write), resources).priced(
+        *prices_of(table, options.prices)
+    )
     return _Described(table, write, source), plan
 
 
@@ -265,13 +268,12 @@ def _write_here(
     """Write rows without checkpoints, in this process."""
     clock, plan = Clock(), plan_of(options)
     budget = LocalBudget(plan.wcu_per_second, job=f"write to {plan.table}", ramp=plan.ramp)
+    # How many rows there are shows at the end.
+    budget.bound(check_limits(options, None, None, None))
     rejects = RejectWriter(options, new_job_id())
     task = WriteTask(dynamodb_spec(options), plan, options.deadline_seconds, rows_are_here)
-    try:
-        with nullcontext() if progress is None else progress(plan, budget):
-            counts = write_batches(task, batches(plan, rejects), rejects, budget)
-    finally:
-        budget.close()
+    with budget.within_limits(), nullcontext() if progress is None else progress(plan, budget):
+        counts = write_batches(task, batches(plan, rejects), rejects, budget)
     return _report(options, plan.wcu_per_second, [counts], budget.usage(), clock)
 
 

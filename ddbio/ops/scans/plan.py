@@ -16,6 +16,7 @@ from ddbio.aws.transport import open_page_source
 from ddbio.budget import LocalBudget
 from ddbio.core.capacity import PAGES_PER_SECOND, READ_UNIT_BYTES, read_units
 from ddbio.core.decode import infer_schema_of_bodies
+from ddbio.core.job_limits import check_limits
 from ddbio.core.scan_plan import Resources, Sample, ScanPlan, budget_of, check_scan, plan_scan
 from ddbio.core.schema.arrow import attributes_of, name_of_field, project_schema, tag_of_field, tagged_field
 from ddbio.core.schema.declare import ColumnRules
@@ -119,16 +120,22 @@ def observe_table(table: TableDescription, options: ScanOptions, budget: Budget)
 
 
 def plan_of(options: ScanOptions, budget: LocalBudget | None = None, table: TableDescription | None = None) -> ScanPlan:
-    """Return the plan of a scan after describing and sampling the table.
+    """Return the plan of a scan after describing and sampling the table; a budget is bound by the job's limits.
 
     Raises
     ------
+    LimitError
+        If the plan is above a limit of the options.
     DdbioError
         As :func:`ddbio.ops.scans.plan.describe_scan` and :func:`ddbio.ops.scans.plan.sample_table` say.
     """
     table = table or describe_scan(options)
     sample = sample_table(table, options, budget or LocalBudget(budget_of(table, options)))
-    return plan_scan(table, sample, options, available_resources()).priced(*prices_of(table))
+    plan = plan_scan(table, sample, options, available_resources()).priced(*prices_of(table, options.prices))
+    limits = check_limits(options, plan.estimated_units, plan.estimated_seconds, plan.cost)
+    if budget is not None:
+        budget.bound(limits)
+    return plan
 
 
 def plan_to_files(options: ScanToFilesOptions) -> ScanPlan:

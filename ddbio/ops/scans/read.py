@@ -62,13 +62,11 @@ def digest_of_scan(options: ScanOptions) -> Digest:
     """
     table = describe_scan(options)
     budget = LocalBudget(budget_of(table, options), job=f"scan of {table.name}")
-    try:
+    with budget.within_limits():
         (task,) = scan_tasks(plan_of(options, budget, table), options, table)
         stream = PageStream(replace(task, digest=True), budget, _Nothing)
         with closing(iter(stream)) as blocks:
             deque(blocks, 0)
-    finally:
-        budget.close()
     return stream.counts.digest
 
 
@@ -85,12 +83,9 @@ class _Nothing:
 
 
 def _batches(stream: SegmentStream, budget: LocalBudget) -> Generator[pa.RecordBatch, None, None]:
-    with closing(iter(stream)) as batches:
-        try:
-            yield from batches
-        finally:
-            # Lanes that wait for the budget end now, not at their next page.
-            budget.close()
+    # At its end the budget closes first: lanes that wait for it end now, not at their next page.
+    with closing(iter(stream)) as batches, budget.within_limits():
+        yield from batches
 
 
 def digest_of_table(table: str, options: ConnectionOptions) -> Digest:

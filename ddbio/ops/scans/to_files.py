@@ -159,7 +159,10 @@ def _run(job: _Job, publish: Publish, clock: Clock, settings: _Settings) -> Scan
         "scan %s to %s: job %s, %d segments, %d tasks on %s, about %d items",
         *(plan.table, options.dest, staging.job_id, plan.segments, plan.tasks, plan.engine, plan.item_count),
     )
-    with closing(open_engine(plan.engine, master=settings.master, conf=settings.conf)) as engine, closing(budget):
+    with (
+        closing(open_engine(plan.engine, master=settings.master, conf=settings.conf)) as engine,
+        budget.within_limits(),
+    ):
         with settings.watch.running(plan, budget):
             results = engine.run(write_lines_task if job.is_export else write_task, job.tasks(plan), budget)
         files = [file for result in results for file in result.staged] or job.without_rows(plan)

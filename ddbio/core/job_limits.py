@@ -1,0 +1,63 @@
+"""What a job may consume at most: checked by its plan before it begins, and by its budget while it runs."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ddbio.errors import LimitError
+
+if TYPE_CHECKING:
+    from ddbio.core.prices import Cost
+    from ddbio.options import LimitOptions
+
+STOP_RATIO = 1.1
+"""A running job is stopped at this share of a limit: plans are estimates."""
+
+
+@dataclass(frozen=True, slots=True)
+class JobLimits:
+    """The units and seconds at which a running job is stopped."""
+
+    units: float = math.inf
+    seconds: float = math.inf
+
+    def exceeded(self, units: float, seconds: float) -> str | None:
+        """Return what a job exceeds, as text, or None."""
+        if units > self.units:
+            return f"{units:,.0f} units are consumed, more than {self.units:,.0f}"
+        if seconds > self.seconds:
+            return f"it has run for {seconds:,.0f} s, longer than {self.seconds:,.0f} s"
+        return None
+
+
+def check_limits(options: LimitOptions, units: float | None, seconds: float | None, cost: Cost | None) -> JobLimits:
+    """Refuse a plan that is above a limit; return when its run is stopped.
+
+    Parameters
+    ----------
+    units, seconds, cost
+        What is planned; None if that is unknown before the run.
+
+    Raises
+    ------
+    LimitError
+        Naming the plan's figure, the limit and its option.
+    """
+    usd = None if cost is None else cost.usd
+    figures = [
+        (units, options.max_units, "max_units", "{:,.0f} capacity units"),
+        (seconds, options.max_seconds, "max_seconds", "{:,.0f} s"),
+        (usd, options.max_usd, "max_usd", "${:,.4g}"),
+    ]
+    for planned, most, name, form in figures:
+        if planned is not None and most is not None and planned > most:
+            raise LimitError(
+                f"the plan has {form.format(planned)}, more than {name} {most:g}: nothing was done; give a higher "
+                "limit, or read or write less"
+            )
+    most_units = options.max_units or math.inf
+    if options.max_usd is not None and usd and units:
+        most_units = min(most_units, options.max_usd * units / usd)
+    return JobLimits(STOP_RATIO * most_units, STOP_RATIO * (options.max_seconds or math.inf))

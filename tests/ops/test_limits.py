@@ -1,0 +1,90 @@
+"""Limits of a job: refused by its plan before anything is done, stopped by its budget while it runs."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pytest
+
+import ddbio
+from ddbio.errors import LimitError
+from ddbio.testing import FakeDynamoDB
+
+ITEMS = [{"pk": str(number), "text": "x" * 1500} for number in range(2000)]
+
+
+@pytest.fixture(scope="module")
+def server():
+    """Serve a table of 3 MB, which takes 375 units to read, and an empty one."""
+    with FakeDynamoDB() as running:
+        lines = ddbio.to_dynamodb_json(pa.Table.from_pylist(ITEMS))
+        running.load("full", lines, "pk:S")
+        for name in ("written", "copied"):
+            running.load(name, b"", "pk:S")
+        yield running
+
+
+@pytest.fixture
+def connection(server):
+    """Return the options that reach the server."""
+    return {"endpoint_url": server.endpoint_url, "region": "us-east-1"}
+
+
+@pytest.mark.parametrize(
+    ("limit", "said"),
+    [
+        ({"max_units": 100}, "capacity units, more than max_units 100"),
+        ({"max_usd": 1e-6}, "more than max_usd 1e-06"),
+        ({"max_seconds": 0.5, "rcu_per_second": 10}, "s, more than max_seconds 0.5"),
+    ],
+)
+def test_a_scan_above_a_limit_is_refused(connection, tmp_path, limit, said):
+    """The error has the plan's figure and the limit; nothing is at the target."""
+    with pytest.raises(LimitError, match=said):
+        ddbio.scan_to_files("full", tmp_path / "out", **connection, **limit)
+    assert not list(tmp_path.rglob("*.parquet"))
+
+
+def test_a_scan_below_its_limits_runs(connection, tmp_path):
+    """Limits that the plan keeps change nothing."""
+    report = ddbio.scan_to_files("full", tmp_path, **connection, max_units=1000, max_usd=1, max_seconds=600)
+    assert report.rows == len(ITEMS)
+
+
+def test_a_load_above_a_limit_is_refused_before_it_writes(connection, server, tmp_path):
+    """2,000 items of two units each are more than 1,000: no row is sent."""
+    (tmp_path / "rows.jsonl").write_bytes(ddbio.to_dynamodb_json(pa.Table.from_pylist(ITEMS)))
+    before = server.requests().get("BatchWriteItem", 0)
+    with pytest.raises(LimitError, match="max_units 1000"):
+        ddbio.load_files(tmp_path / "rows.jsonl", "written", **connection, max_units=1000)
+    assert server.requests().get("BatchWriteItem", 0) == before
+
+
+def test_a_write_of_unknown_length_is_stopped(connection, server):
+    """Rows that come one by one have no plan: the write stops at a tenth above its limit."""
+    before = server.requests().get("BatchWriteItem", 0)
+    with pytest.raises(LimitError, match=r"the job was stopped: .* units are consumed, more than 1,100"):
+        ddbio.write_table(ITEMS, "written", **connection, max_units=1000, lanes=1)
+    sent = server.requests()["BatchWriteItem"] - before
+    assert 22 <= sent <= 30
+
+
+def test_a_copy_counts_reads_and_writes(connection, server):
+    """375 units of reads and 4,000 of writes are more than 4,000; nothing is written."""
+    before = server.requests().get("BatchWriteItem", 0)
+    with pytest.raises(LimitError, match="max_units 4000"):
+        ddbio.copy_table("full", "copied", **connection, max_units=4000)
+    assert server.requests().get("BatchWriteItem", 0) == before
+    report = ddbio.copy_table("full", "copied", **connection, max_units=5000)
+    assert report.written == len(ITEMS)
+
+
+def test_prices_of_ones_own(connection, tmp_path):
+    """A book of prices given as a file decides what a job costs."""
+    book = tmp_path / "mine.json"
+    price = '{"usd": 1, "per": 1, "unit": "RRU", "usage_type": "x", "source": "x", "date": "2026-11-01"}'
+    book.write_text(f'{{"region": "us-east-1", "prices": {{"read_request_units": {price}}}}}', "utf-8")
+    plan = ddbio.plan_scan("full", **connection, prices=str(book))
+    assert plan.cost is not None
+    assert plan.cost.usd == pytest.approx(plan.estimated_units)
+    with pytest.raises(LimitError, match="max_usd"):
+        ddbio.plan_scan("full", **connection, prices=str(book), max_usd=5)
