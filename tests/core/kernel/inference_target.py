@@ -19,6 +19,7 @@ from observation import assert_same_shape
 
 from ddbio.core.kernel.decode import inference
 from ddbio.core.kernel.jit import CHECKED
+from ddbio.core.object_pool import ObjectPool
 
 IS_BROKEN = sys.argv[3:] == ["broken"]
 
@@ -26,6 +27,8 @@ IS_BROKEN = sys.argv[3:] == ["broken"]
 def main() -> None:
     """Observe as many documents as were asked for, and say so."""
     inference.allocate = inference.allocate_zeros = allocate_before_guard
+    # Arrays are as large as one document needs, and serve no other.
+    inference._pool = ObjectPool(0, 0)
     # Every document needs more room than there is.
     inference._FIRST_NODES, inference._FIRST_TEXT_BYTES, inference._FIRST_NAMES, inference.PIECE_BYTES = 1, 65, 2, 200
     if IS_BROKEN:

@@ -65,6 +65,7 @@ from ddbio.core.kernel.memory import PAD, equal32, load64, out_of_line, peek, po
 from ddbio.core.kernel.skip import CLOSE_ARRAY, CLOSE_OBJECT, COMMA, OPEN_OBJECT
 from ddbio.core.kernel.text import QUOTE, copy_utf8, skip_blank
 from ddbio.core.number import MAX_DIGITS
+from ddbio.core.object_pool import ObjectPool
 from ddbio.core.schema.shape import ShapeBuilder
 
 if TYPE_CHECKING:
@@ -285,6 +286,7 @@ _QUOTE = ord('"')
 _OUTLINED = [paths.PARENT, paths.PLACE_AMONG, paths.SCALE, paths.IS_WIDE, paths.NAME, paths.NAME_LENGTH]
 _COUNTED = slice(paths.COUNTS, paths.COUNTS + len(codes.TAGS))
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+_MAX_POOLED, _MAX_POOLED_BYTES = 4, 16 << 20
 
 
 def allocate(n_bytes: int) -> npt.NDArray[np.uint8]:
@@ -349,16 +351,25 @@ def observe_items(parts: Sequence[tuple[bytes | memoryview, Framing]]) -> Observ
     longest = max((len(body) for body, _ in parts), default=0)
     piece_bytes = PIECE_BYTES
     while True:
-        observer = _Observer()
+        # Arrays that are still in the processor's caches save a tenth of the time of small bodies.
+        observer = _pool.take(None) or _Observer()
         if all(observer.add(body, framing, piece_bytes) for body, framing in parts):
-            return observer.observed()
+            observed = observer.observed()
+            observer.clear()
+            _pool.give_back(None, observer, observer.retained_bytes)
+            return observed
         if piece_bytes >= longest:
             return None
         # A document goes on after the end of a line.
         piece_bytes *= _PIECE_GROWTH
 
 
+_pool = ObjectPool[None, "_Observer"](_MAX_POOLED, _MAX_POOLED_BYTES)
+
+
 class _Observer:
+    """Hold the arrays of a walk over items, and use them again for the next items."""
+
     def __init__(self) -> None:
         self._walk = paths.Walk(
             data=allocate(0),
@@ -371,9 +382,21 @@ class _Observer:
             digits=np.zeros(PAD, np.uint8),
             state=np.zeros(STATE_WIDTH, np.int64),
         )
+        self.clear()
+
+    @property
+    def retained_bytes(self) -> int:
+        """Return how much memory the arrays take."""
+        return sum(array.nbytes for array in self._walk)
+
+    def clear(self) -> None:
+        """Forget all items."""
+        walk = self._walk
+        for array in (walk.nodes, walk.prefixes, walk.lookup, walk.names, walk.state):
+            array[:] = 0
         # The first node is the item; no comparison has these bits.
-        self._walk.nodes[paths.PREFIX_MASK] = -1
-        self._walk.state[paths.N_SEEN] = 1
+        walk.nodes[paths.PREFIX_MASK] = -1
+        walk.state[paths.N_SEEN] = 1
 
     def add(self, body: bytes | memoryview, framing: Framing, piece_bytes: int) -> bool:
         """Add all items; return whether there was nothing to refuse."""
