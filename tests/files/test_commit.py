@@ -18,6 +18,7 @@ from ddbio.files.commit import Target, abort
 from ddbio.files.committer import AlreadyCommittedError, CommitInfo, publishing
 from ddbio.files.local_store import LocalStore
 from ddbio.files.meta import claim_path, is_claim, manifest_path, version_at
+from ddbio.files.snapshot import live_files
 
 INFO = CommitInfo(created_at="2025-01-02T03:04:05Z", source={"table": "flights"}, schema="{}", digest="7f")
 
@@ -248,6 +249,33 @@ def test_a_death_anywhere_in_a_commit_is_mended(make_store, staged_left, mode):
         abort(store, "one")
         assert visible(store) == (committed("one") | older if done else committed("old"))
         assert staged_left(store) == []
+        if dying.survived:
+            break
+    assert outcomes == {True, False}
+
+
+def test_a_death_leaves_partitions_old_or_new(tmp_path, staged_left):
+    """A job that replaces its partitions replaces all of them or none, wherever it dies; the others stay."""
+    outcomes = set()
+    for dies_at, after_effect in deaths():
+        store = LocalStore(tmp_path / f"{dies_at}{after_effect}")
+        run(store, "old")
+        target = at(store, "overwrite", partitions_only=True)
+        replaced = commits.prepare(target, "one")
+        # Only the partition of odd tasks is written.
+        staged = [stage(store, "one", 1), stage(store, "one", 3)]
+        dying = DyingStore(store, dies_at, after_effect=after_effect)
+        try:
+            commits.commit(replace(target, store=dying), "one", staged, INFO, replaced)
+        except Death:
+            prepare(store, "append", "two")
+            abort(store, "two")
+        new = {path_of("one", 1), path_of("one", 3), manifest_path("one")}
+        done = visible(store) == (committed("old") - {path_of("old", 1)}) | new
+        assert done or visible(store) == committed("old")
+        assert {each.path for each in live_files(store).files} == {path for path in visible(store) if "part-" in path}
+        assert staged_left(store) == []
+        outcomes.add(done)
         if dying.survived:
             break
     assert outcomes == {True, False}
