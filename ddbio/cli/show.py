@@ -85,6 +85,12 @@ def format_plan(plan: ScanPlan, most_columns: int | None = None) -> str:
         ("estimate", f"{plan.estimated_units:,.0f} RCU, {_time(plan.estimated_seconds, plan.limited_by)}"),
         *_cost_rows(plan.cost),
     ]
+    if plan.estimated_files is not None:
+        size = format_bytes(plan.estimated_file_bytes or 0)
+        rows.append(
+            ("files", f"about {plan.estimated_files:,} of {size} in {counted(plan.partitions or 0, 'partition')}")
+        )
+    rows += [("warning", text) for text in plan.warnings]
     if plan.limit is not None:
         rows.append(("limit", f"{counted(plan.limit, 'item')}, from one segment"))
     count = len(plan.schema)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from ddbio.core.capacity import PAGE_BYTES, page_limit, read_units, scan_units
 from ddbio.core.job_outline import JobOutline
+from ddbio.core.partition_estimate import estimate_files
 from ddbio.core.prices import Cost, cost_values, read_line
 from ddbio.core.result import Result
 from ddbio.core.schema.file import schema_to_json
@@ -17,6 +18,7 @@ from ddbio.errors import OptionError
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from ddbio.core.partition_estimate import PartitionSample
     from ddbio.core.prices import PriceBook
     from ddbio.core.table_description import TableDescription
     from ddbio.options import Engine, ScanOptions
@@ -60,6 +62,7 @@ class Sample:
     item_bytes: float
     consumed_units: float
     complete: bool
+    partitions: PartitionSample | None = None
 
 
 @dataclass(frozen=True)
@@ -92,6 +95,11 @@ class ScanPlan(Result):
     limited_by: str = ""
     """What the estimated seconds come from."""
     cost: Cost | None = None
+    partitions: int | None = None
+    """Partitions that are expected of the files; None if they have none, or nothing was sampled."""
+    estimated_files: int | None = None
+    estimated_file_bytes: int | None = None
+    warnings: tuple[str, ...] = ()
 
     @property
     def lanes_per_task(self) -> int:
@@ -239,6 +247,10 @@ def plan_scan(table: TableDescription, sample: Sample, options: ScanOptions, res
         "an on-demand table": (table.warm_rcu or NEW_TABLE_RCU) if table.on_demand and rate is None else None,
         "requests in flight": units / requests * max(lanes, tasks) / _latency_seconds(read_bytes / requests),
     }, parallelism)  # fmt: skip
+    files = None
+    if sample.partitions is not None:
+        rows = count if options.limit is None else min(count, options.limit)
+        files = estimate_files(sample.partitions, rows, tasks, getattr(options, "target_file_bytes", SMALL_TABLE_BYTES))
     return ScanPlan(
         table=table.name,
         index=options.index,
@@ -262,6 +274,10 @@ def plan_scan(table: TableDescription, sample: Sample, options: ScanOptions, res
         table_rcu=rate,
         requests=requests,
         limited_by=limited_by,
+        partitions=None if files is None else files.partitions,
+        estimated_files=None if files is None else files.files,
+        estimated_file_bytes=None if files is None else files.file_bytes,
+        warnings=() if files is None else files.warnings,
     )
 
 

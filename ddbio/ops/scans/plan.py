@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import threading
+from collections import Counter
 from contextlib import closing
 from typing import TYPE_CHECKING
 
@@ -15,8 +16,10 @@ from ddbio.aws.scan import SegmentRequest, scan_pages
 from ddbio.aws.transport import open_page_source
 from ddbio.budget import LocalBudget
 from ddbio.core.capacity import PAGES_PER_SECOND, READ_UNIT_BYTES, read_units
-from ddbio.core.decode import infer_schema_of_bodies
+from ddbio.core.decode import Decoder, infer_schema_of_bodies
 from ddbio.core.job_limits import check_limits
+from ddbio.core.partition_estimate import PartitionSample
+from ddbio.core.partitions import Partitioner, partitioning_of
 from ddbio.core.scan_plan import Resources, Sample, ScanPlan, budget_of, check_scan, plan_scan
 from ddbio.core.schema.arrow import attributes_of, name_of_field, project_schema, tag_of_field, tagged_field
 from ddbio.core.schema.declare import ColumnRules
@@ -25,19 +28,28 @@ from ddbio.core.time_columns import sampled_forms
 from ddbio.engine import available_cores, is_spark_installed, running_spark_parallelism
 from ddbio.errors import SchemaError
 from ddbio.files import commit
+from ddbio.files.size_estimate import file_row_bytes
 from ddbio.ops.catalog import check_catalog
-from ddbio.ops.job.storage import dynamodb_spec, open_staging, open_store, require_same_columns, target_of
+from ddbio.ops.job.storage import (
+    dynamodb_spec,
+    open_staging,
+    open_store,
+    partition_by_of,
+    require_same_columns,
+    target_of,
+)
 from ddbio.ops.prices import prices_of
 from ddbio.ops.scans.stream import ScanTask
+from ddbio.options import ScanToFilesOptions
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
 
     from ddbio.budget import Budget
     from ddbio.core.schema.times import TimeForm
     from ddbio.core.table_description import TableDescription
     from ddbio.core.text.page import Page
-    from ddbio.options import ScanOptions, ScanToFilesOptions
+    from ddbio.options import ScanOptions
 
 # A sample at the table's start, then samples at a quarter, half and three quarters of the hash range.
 SAMPLE_SEGMENTS = 64
@@ -94,7 +106,24 @@ def sample_table(table: TableDescription, options: ScanOptions, budget: Budget) 
     _require_key_types(table, schema)
     unit_bytes = READ_UNIT_BYTES / (1.0 if options.consistent else 0.5)
     complete = len(pages) == 1 and pages[0].last_evaluated_key is None
-    return Sample(schema, scanned, units * unit_bytes / scanned if scanned else 0.0, units, complete)
+    partitions = _sampled_partitions(options, schema, pages)
+    return Sample(schema, scanned, units * unit_bytes / scanned if scanned else 0.0, units, complete, partitions)
+
+
+def _sampled_partitions(options: ScanOptions, schema: pa.Schema, pages: Sequence[Page]) -> PartitionSample | None:
+    """Return the partitions of the sampled rows, and what a row takes in a file, if the rows are partitioned."""
+    if not isinstance(options, ScanToFilesOptions) or options.partition_by is None:
+        return None
+    partitioner = Partitioner(partitioning_of(partition_by_of(options), schema), schema)
+    decoder = Decoder(schema)
+    found = [partitioner.sort(batch) for page in pages if (batch := decoder.decode(page.items, "page")).num_rows]
+    if not found:
+        return None
+    counts = Counter[tuple[str | None, ...]]()
+    for each in found:
+        counts.update(dict(zip(each.partitions, each.counts, strict=True)))
+    rows = pa.Table.from_batches([each.rows for each in found])
+    return PartitionSample(tuple(counts.values()), file_row_bytes(rows, options.format, options.compression))
 
 
 def observe_table(table: TableDescription, options: ScanOptions, budget: Budget) -> ItemSchema:

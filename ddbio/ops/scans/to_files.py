@@ -154,6 +154,8 @@ def _run(job: _Job, publish: Publish, clock: Clock, settings: _Settings) -> Scan
     if plan.engine == "spark":
         cluster = cluster_of(settings.master, settings.conf)
         require_shared(cluster, {"dest": options.dest}, shared_paths=options.shared_paths)
+    for warning in plan.warnings:
+        _LOG.warning("scan %s to %s: %s", plan.table, options.dest, warning)
     cpu_planned = clock.cpu_seconds()
     _LOG.info(
         "scan %s to %s: job %s, %d segments, %d tasks on %s, about %d items",

@@ -151,3 +151,16 @@ def test_digest_and_load_read_back_what_was_partitioned(tmp_path, written):
         server.load("copy", b"", "pk:S")
         ddbio.load_files(tmp_path / "out", "copy", endpoint_url=server.endpoint_url, state=str(tmp_path / "state"))
         assert ddbio.digest("copy", endpoint_url=server.endpoint_url) == report.digest
+
+
+def test_the_plan_estimates_files_and_warns_of_small_ones(fake, tmp_path):
+    """Partitions, files and their size come from the sample; the plan of a scan without partitions says nothing."""
+    options = {"endpoint_url": fake.endpoint_url, "engine": "local"}
+    plan = ddbio.plan_scan(
+        "flights", **options, partition_by="origin,day(time_hour) as flown", dest=str(tmp_path / "out")
+    )
+    assert 60 <= plan.partitions <= 200
+    assert plan.estimated_files >= plan.partitions
+    assert "partition by fewer columns" in plan.warnings[0]
+    assert f"about {plan.estimated_files:,} files of 0.0" in plan.warnings[0]
+    assert ddbio.plan_scan("flights", **options).partitions is None
