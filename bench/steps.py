@@ -23,6 +23,7 @@ from ddbio.core.changes import ChangeDecoder
 from ddbio.core.decode import Decoder, infer_schema_of_body
 from ddbio.core.digest_columns import ColumnDigest
 from ddbio.core.encode import Encoder
+from ddbio.core.item_key import key_hashes
 from ddbio.core.raw_items import RawItemReader
 from ddbio.files.line_writers import compress
 from ddbio.files.parquet import dictionary_columns
@@ -37,6 +38,7 @@ TABLE = "rows"
 _PUTS_PER_REQUEST = 25
 _IN_FLIGHT = 8
 _GROUP_ROWS = 65_536
+_READ_BYTES = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -86,6 +88,8 @@ class Steps:
             "encode few": lambda: self._encoder.encode(self._few_rows),
             "compress": lambda: len(compress(pa.py_buffer(self._text), "zstd")),
             "hash": self._hash,
+            "hash keys": lambda: [key_hashes(batch, orders.KEYS) for batch in self._columns],
+            "read lines": self._read_lines,
             "gunzip": self._gunzip,
             "changes": lambda: ChangeDecoder(self._schema, orders.KEYS).decode(self._changes),
             "read Parquet": lambda: sum(batch.num_rows for batch in self._read()),
@@ -181,6 +185,12 @@ class Steps:
     def _hash(self) -> None:
         for batch in self._columns:
             ColumnDigest().add_batch(batch)
+
+    def _read_lines(self) -> None:
+        into = bytearray(_READ_BYTES)
+        with self._places.lines.open("rb", buffering=0) as file:
+            while file.readinto(into):
+                pass
 
     def _gunzip(self) -> None:
         for path in _data_files(self._places.export):

@@ -86,16 +86,16 @@ VERBS: dict[str, Verb] = {
         lambda places, folder, _: _files(
             "export", "fold", str(places.export), str(places.increment), str(folder / "fold")
         ),
-        ("gunzip", "infer", "decode", "changes", "write Parquet"),
+        ("gunzip", "infer", "decode", "changes", "hash keys", "write Parquet"),
     ),
     "load parquet": Verb(
         lambda places, folder, number: _load(places.parquet, places, folder, number),
-        ("read Parquet", "encode", "send batches"),
+        ("read Parquet", "encode", "hash keys", "send batches"),
         BATCH_WRITER,
     ),
     "load lines": Verb(
         lambda places, folder, number: _load(places.lines, places, folder, number),
-        ("check", "send batches"),
+        ("read lines", "check", "send batches"),
         BATCH_WRITER,
     ),
     "load update": Verb(
@@ -105,7 +105,7 @@ VERBS: dict[str, Verb] = {
         few=True,
     ),
     "copy": Verb(_copy, ("fetch", "check", "send batches"), BATCH_WRITER),
-    "import files": Verb(_import_files, ("read Parquet", "encode", "compress")),
+    "import files": Verb(_import_files, ("read Parquet", "encode", "hash keys", "compress")),
     "schema": Verb(lambda places, _, __: ["schema", str(places.lines)], ("infer",)),
     "digest": Verb(lambda places, _, __: ["digest", str(places.parquet)], ("read Parquet", "hash")),
 }

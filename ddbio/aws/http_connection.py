@@ -38,6 +38,8 @@ _OK_LINE, _OK = "HTTP/1.1 200 OK", ("HTTP/1.1", 200)
 _BUFFER_BYTES = 64 << 10
 # For a response whose deadline passed before anybody read it: it may have been received in time.
 _EXPIRED_READ_SECONDS = 0.001
+# What comes so soon after a response may as well come after a look at the connection: none is taken.
+_JUST_NOW_SECONDS = 0.001
 # A response that trickles never runs into the timeout of one read: this bounds the whole of it.
 _READ_TIMEOUTS_PER_RESPONSE = 2
 
@@ -139,6 +141,7 @@ class Connection:
         self.expires_at = 0.0
         self._served = self._is_drained = False
         self._received_before = 0
+        self._drained_at = 0.0
         self._pending = self._socket.pending if isinstance(self._socket, ssl.SSLSocket) else _no_pending_bytes
         self._readiness = select.poll()
         self._readiness.register(self._socket, select.POLLIN)
@@ -149,7 +152,8 @@ class Connection:
 
     def is_idle(self) -> bool:
         """Return whether nothing was received since the last response: no end of stream and no stray bytes."""
-        if self._is_drained and not self._pending() and not self._readiness.poll(0):
+        is_fresh = time.monotonic() < self._drained_at + _JUST_NOW_SECONDS
+        if self._is_drained and not self._pending() and (is_fresh or not self._readiness.poll(0)):
             return True
         self._receiver.deadline = None
         with contextlib.suppress(OSError):
@@ -208,6 +212,7 @@ class Connection:
         elif headers.get("content-length") == str(len(received)) and "transfer-encoding" not in headers:
             # Most responses are received at once, and nothing after them.
             body, delimited, self._is_drained = received, True, True
+            self._drained_at = time.monotonic()
         else:
             before = self._receiver.received - len(received)
             self._receiver.put_back(received)

@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from ddbio.options.connection import ConnectionOptions, Credentials, LocalSession, connection_of
     from ddbio.options.files import (
         Compression,
-        Engine,
         ExportFoldOptions,
         ExportToFilesOptions,
         FilesOptions,
@@ -32,7 +31,7 @@ if TYPE_CHECKING:
     )
     from ddbio.options.inspection import LayoutOptions, ValidateOptions
     from ddbio.options.limits import LimitOptions
-    from ddbio.options.parsing import camel_case, descriptions_of, parse_options
+    from ddbio.options.parsing import Engine, camel_case, descriptions_of, parse_options
     from ddbio.options.reading import (
         AcceptEncoding,
         ColumnOptions,
@@ -49,9 +48,9 @@ if TYPE_CHECKING:
         ImportWaitOptions,
         RestoreOptions,
         WaitOptions,
-        WaitPolicyOptions,
     )
     from ddbio.options.simulation import SimulateScanOptions
+    from ddbio.options.waiting import WaitPolicyOptions
     from ddbio.options.writing import (
         CopyOptions,
         CreateLikeOptions,
@@ -120,17 +119,18 @@ __all__ = [
 _NAMES = {
     "catalog": "CatalogConnectionOptions CatalogDdlOptions CatalogSyncOptions",
     "connection": "ConnectionOptions Credentials LocalSession connection_of",
-    "files": "Compression Engine ExportFoldOptions ExportToFilesOptions FilesOptions Mode ScanToFilesOptions",
+    "files": "Compression ExportFoldOptions ExportToFilesOptions FilesOptions Mode ScanToFilesOptions",
     "inspection": "LayoutOptions ValidateOptions",
     "folders": "CompactOptions FilesListOptions PublishOptions RollbackOptions VacuumOptions",
     "limits": "LimitOptions",
-    "parsing": "camel_case descriptions_of parse_options",
+    "parsing": "Engine camel_case descriptions_of parse_options",
     "reading": "AcceptEncoding ColumnOptions ExportReadOptions ExportWindowsOptions ScanOptions",
     "service_jobs": (
         "BackupCreateOptions BulkReportOptions BulkStartOptions ExportStartOptions ImportStartOptions "
-        "ImportWaitOptions RestoreOptions WaitOptions WaitPolicyOptions"
+        "ImportWaitOptions RestoreOptions WaitOptions"
     ),
     "simulation": "SimulateScanOptions",
+    "waiting": "WaitPolicyOptions",
     "writing": (
         "CopyOptions CreateLikeOptions CreateTableOptions ImportFilesFromOptions ImportFilesOptions JsonFormat "
         "LoadOptions SourceOptions WriteOptions"

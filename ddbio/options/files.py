@@ -9,10 +9,9 @@ from pydantic import AwareDatetime, ByteSize, Field, model_validator
 from pydantic.dataclasses import dataclass
 
 from ddbio.options.catalog import CatalogConnectionOptions
-from ddbio.options.parsing import CONFIG, Names
+from ddbio.options.parsing import CONFIG, Engine, Names
 from ddbio.options.reading import ExportReadOptions, ScanOptions
 
-Engine = Literal["auto", "local", "spark"]
 Mode = Literal["error", "append", "overwrite"]
 Compression = Literal["zstd", "snappy", "gzip", "lz4", "none"]
 TimeUnit = Literal["auto", "iso", "s", "ms", "us", "ns"]

@@ -8,8 +8,8 @@ from pydantic import ByteSize, Field, model_validator
 from pydantic.dataclasses import dataclass
 
 from ddbio.options.connection import ConnectionOptions
-from ddbio.options.files import Compression, Engine  # noqa: TC001 - pydantic reads the types at run time
-from ddbio.options.parsing import CONFIG, Names
+from ddbio.options.files import Compression  # noqa: TC001 - pydantic reads the types at run time
+from ddbio.options.parsing import CONFIG, Engine, Names
 
 
 @dataclass(frozen=True, kw_only=True, config=CONFIG)

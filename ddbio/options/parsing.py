@@ -11,7 +11,7 @@ import re
 import sys
 from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import AliasChoices, AliasGenerator, BeforeValidator, ConfigDict, Field, TypeAdapter
 from pydantic import ValidationError as PydanticError
@@ -39,6 +39,12 @@ def _split_names(value: object) -> object:
     return value
 
 
+def split_indexes(value: object) -> object:
+    """Return the definitions of indexes, which semicolons separate."""
+    return tuple(each.strip() for each in value.split(";") if each.strip()) if isinstance(value, str) else value
+
+
+Engine = Literal["auto", "local", "spark"]
 Names = Annotated[tuple[str, ...], BeforeValidator(_split_names), Field(min_length=1)]
 
 

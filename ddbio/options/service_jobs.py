@@ -9,27 +9,13 @@ from pydantic import AwareDatetime, BeforeValidator, Field, model_validator
 from pydantic.dataclasses import dataclass
 
 from ddbio.options.connection import ConnectionOptions
-from ddbio.options.parsing import CONFIG
+from ddbio.options.parsing import CONFIG, split_indexes
+from ddbio.options.waiting import WaitPolicyOptions
 
 # https://docs.aws.amazon.com/amazondynamodb/latest/APIReference/API_IncrementalExportSpecification.html
 _SHORTEST, _LONGEST = timedelta(minutes=15), timedelta(hours=24)
 # https://docs.aws.amazon.com/amazondynamodb/latest/APIReference/API_CreateBackup.html
 _BACKUP_NAME = r"^[a-zA-Z0-9_.-]{3,255}$"
-
-
-def split_indexes(value: object) -> object:
-    """Return the definitions of indexes, which semicolons separate."""
-    return tuple(each.strip() for each in value.split(";") if each.strip()) if isinstance(value, str) else value
-
-
-@dataclass(frozen=True, kw_only=True, config=CONFIG)
-class WaitPolicyOptions(ConnectionOptions):
-    """Choose how long a job of the service is awaited."""
-
-    wait_seconds: Annotated[float, Field(gt=0)] = 24 * 3600.0
-    """Stop waiting after this long; the job itself continues."""
-    poll_seconds: Annotated[float, Field(gt=0)] = 20.0
-    """Longest pause between two status requests; the first pauses are shorter."""
 
 
 @dataclass(frozen=True, kw_only=True, config=CONFIG)

@@ -8,10 +8,9 @@ from pydantic import BeforeValidator, ByteSize, Field, model_validator
 from pydantic.dataclasses import dataclass
 
 from ddbio.options.connection import ConnectionOptions, target_connection_of
-from ddbio.options.files import Engine  # noqa: TC001 - pydantic reads it
 from ddbio.options.limits import LimitOptions
-from ddbio.options.parsing import CONFIG, Pairs
-from ddbio.options.service_jobs import WaitPolicyOptions, split_indexes
+from ddbio.options.parsing import CONFIG, Engine, Pairs, split_indexes
+from ddbio.options.waiting import WaitPolicyOptions
 
 JsonFormat: TypeAlias = Literal["auto", "plain", "dynamodb"]
 
