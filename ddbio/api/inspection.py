@@ -51,9 +51,9 @@ def validate(source: Side, target: Side | None = None, **options: Unpack[Validat
     Parameters
     ----------
     source, target
-        A ``pyarrow`` table or batch, or a data frame that offers itself as Arrow; an ``s3://`` URI, a path with a slash
-        or the name of a data file, of files or of a native export; any other text is the name of a table. Without a
-        target only rules are evaluated.
+        A ``pyarrow`` table or batch, a data frame that offers itself as Arrow, or a Spark DataFrame; an ``s3://`` URI,
+        a path with a slash or the name of a data file, of files or of a native export; any other text is the name of a
+        table. Without a target only rules are evaluated.
     **options
         ``key`` names the key attributes where no table or manifest does, ``rules`` a YAML file of quality rules,
         ``sample`` the share of the keys to compare, ``rcu_per_second`` or ``read_ratio`` the budget; see

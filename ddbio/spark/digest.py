@@ -35,7 +35,7 @@ def digest_frame(frame: DataFrame, schema: pa.Schema | None) -> Digest:
     SchemaError, DecodeError
         As ``ColumnDigest.add_batch``.
     """
-    declared = _declared_by(frame.schema) if schema is None else schema
+    declared = declared_by(frame.schema) if schema is None else schema
     whole = Digest()
     # Spark looks up names with dots as paths, and its workers cut names at a NUL.
     numbered = frame.toDF(*[f"_{number}" for number in range(len(frame.columns))])
@@ -46,7 +46,8 @@ def digest_frame(frame: DataFrame, schema: pa.Schema | None) -> Digest:
     return whole
 
 
-def _declared_by(spark_schema: StructType) -> pa.Schema:
+def declared_by(spark_schema: StructType) -> pa.Schema:
+    """Return the columns whose field metadata or Spark type tells DynamoDB's type."""
     fields: list[pa.Field[Any]] = []
     for field in spark_schema.fields:
         try:

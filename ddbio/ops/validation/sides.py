@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 from contextlib import closing
 from dataclasses import dataclass, field, replace
@@ -287,7 +288,7 @@ class FilesSide(_InOneThread):
 
 
 class DataSide(_InOneThread):
-    """Read Arrow data, or a data frame that offers itself as Arrow."""
+    """Read Arrow data, a data frame that offers itself as Arrow, or a DataFrame of Spark."""
 
     has_unique_keys = False
     nulls: Nulls | None = "merge"
@@ -296,6 +297,7 @@ class DataSide(_InOneThread):
     def __init__(self, data: Any) -> None:
         self.name = f"a {type(data).__name__}"
         self._data = data
+        self._is_frame = type(data).__module__.startswith("pyspark.")
         self._reads = 0
         self.keys: dict[str, str] = {}
         self.schema: pa.Schema | None = None
@@ -320,6 +322,10 @@ class DataSide(_InOneThread):
             raise OptionError(
                 "a stream can be read once, and examples take a second reading: give a table, or examples=0"
             )
+        if self._is_frame:
+            spark = importlib.import_module("ddbio.spark.validation")
+            yield from spark.frame_batches(self._data, reading.schema)
+            return
         for batch in checked_batches(record_batch_reader(self._data)):
             yield declare_types(batch, reading.schema or ())
 
