@@ -8,7 +8,7 @@ from __future__ import annotations
 import functools
 from typing import Any, get_args
 
-from bench import data, decoders, pairs, profiles
+from bench import data, decoders, pairs, profiles, times
 from bench.e2e import record
 
 
@@ -23,6 +23,7 @@ def main() -> None:
         for framing in get_args(decoders.Framing)
     }
     figures["profiles"] = measure_profiles(asked.rounds)
+    figures["times"] = measure_times(asked.rounds)
     record.append("decode", asked, figures)
 
 
@@ -37,6 +38,19 @@ def measure(shape: data.Shape, framing: decoders.Framing, rounds: int) -> dict[s
         "megabytes_per_cpu_second": record.rounded(pairs.megabytes_per_second(seconds, len(body)), 1),
         "times_as_fast_as": record.rounded(
             {name: pairs.speed_ratio(seconds, decoders.DDBIO, name) for name in ways if name != decoders.DDBIO}
+        ),
+    }
+
+
+def measure_times(rounds: int) -> dict[str, Any]:
+    """Return the speeds of declared times, of the same as text, and of text that pyarrow casts without checks."""
+    times.check()
+    seconds = pairs.interleave(times.ways(), rounds)
+    return {
+        "wire_bytes": len(times.body()),
+        "megabytes_per_cpu_second": record.rounded(pairs.megabytes_per_second(seconds, len(times.body())), 1),
+        "times_as_fast_as": record.rounded(
+            {name: pairs.speed_ratio(seconds, times.DECLARED, name) for name in (times.TEXT, times.CAST)}
         ),
     }
 

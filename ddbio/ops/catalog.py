@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import logging
 import shlex
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -23,7 +24,7 @@ from ddbio.core.catalog.glue import STORAGE, CatalogReport, changed_input, parti
 from ddbio.core.schema.file import schema_from_json
 from ddbio.errors import DdbioError, NotFoundError, OptionError, SchemaError, ServiceError, TargetError
 from ddbio.files.commit import list_manifests
-from ddbio.files.formats import format_of
+from ddbio.files.formats import format_of, is_row_file
 from ddbio.files.meta import parse_state
 from ddbio.files.row_files import read_schema
 from ddbio.files.snapshot import live_files
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
 
 ReportT = TypeVar("ReportT", bound="Report")
 
+_LOG = logging.getLogger("ddbio.catalog")
 _ATTEMPTS = 3
 _THREADS = 16
 # What Glue answers if something else made or changed the table meanwhile.
@@ -143,8 +145,14 @@ def _register(path: str, catalog: str, options: CatalogConnectionOptions) -> Cat
     _location(store, path)
     spec, wanted = catalog_spec(options), describe_folder(store)
     action, added = _make_table(spec, name, wanted)
+    stale = _stale_files(store)
+    if stale:
+        _LOG.warning(
+            "%s holds %d files that are not live, and engines that list the folder read them: run 'ddbio vacuum %s'",
+            *(wanted.location, stale, path),
+        )
     if not wanted.partition_columns:
-        return CatalogReport(str(name), action, added, 0, 0, 0)
+        return CatalogReport(str(name), action, added, 0, 0, 0, stale)
     existing = glue.read_partitions(spec, name)
     inputs = {tuple(each["Values"]): each for each in partition_inputs(wanted)}
     missing = [each for values, each in inputs.items() if values not in existing]
@@ -152,7 +160,12 @@ def _register(path: str, catalog: str, options: CatalogConnectionOptions) -> Cat
     below = f"{wanted.location}/"
     gone = [values for values, place in existing.items() if values not in inputs and f"{place}/".startswith(below)]
     glue.delete_partitions(spec, name, gone)
-    return CatalogReport(str(name), action, added, len(inputs), len(missing), len(gone))
+    return CatalogReport(str(name), action, added, len(inputs), len(missing), len(gone), stale)
+
+
+def _stale_files(store: ObjectStore) -> int:
+    live = {each.path for each in live_files(store).files}
+    return sum(is_row_file(each.path) and each.path not in live for each in store.list())
 
 
 def _make_table(spec: ClientSpec, name: TableName, wanted: TableDefinition) -> tuple[str, tuple[str, ...]]:

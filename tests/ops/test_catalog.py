@@ -53,7 +53,7 @@ def test_a_scan_makes_its_table_and_its_partitions(fake, reach, glue):
     report = ddbio.scan_to_files("orders", dest, partition_by="day", catalog=catalog, engine="local", **reach)
     assert report.catalog.to_dict() == {
         "table": catalog, "action": "created", "columns_added": (),
-        "partitions": 3, "partitions_added": 3, "partitions_removed": 0,
+        "partitions": 3, "partitions_added": 3, "partitions_removed": 0, "stale_files": 0,
     }  # fmt: skip
     table = glue.get_table(DatabaseName="shop", Name="orders")["Table"]
     found = {each["Name"]: each["Type"] for each in table["StorageDescriptor"]["Columns"]}
@@ -97,6 +97,19 @@ def test_partitions_without_files_are_taken_out(fake, reach, glue):
     assert (report.catalog.partitions, report.catalog.partitions_added, report.catalog.partitions_removed) == (1, 0, 2)
     found = glue.get_partitions(DatabaseName="shop", TableName="gone")["Partitions"]
     assert len(found) == 2
+
+
+def test_files_that_are_not_live_are_told(fake, reach, caplog):
+    """What a compaction leaves until a vacuum is read twice by engines that list the folder: it is counted, and told."""
+    fake.load("twice", [b'{"pk":{"S":"a"}}'], "pk:S")
+    dest, options = f"s3://{BUCKET}/twice", {"engine": "local", **reach}
+    for mode in ("error", "append"):
+        ddbio.scan_to_files("twice", dest, mode=mode, **options)
+    assert ddbio.compact(dest, keep_old=True, **without_dynamodb(reach, "glue_endpoint_url")).files_after == 1
+    report = ddbio.sync_catalog(dest, "glue://shop.twice", **without_dynamodb(reach))
+    assert report.stale_files == 2
+    assert "2 files that are not live" in caplog.text
+    assert "ddbio vacuum s3://lake/twice" in caplog.text
 
 
 def test_many_partitions_are_registered_in_groups(fake, reach, glue):

@@ -71,6 +71,8 @@ class CatalogReport(Result):
         Partitions that it has now.
     partitions_added, partitions_removed
         Partitions that were registered, and those that were taken out since they have no live file.
+    stale_files
+        Files in the folder that are not live: engines that list the folder read them too, until a vacuum.
     """
 
     table: str
@@ -79,6 +81,7 @@ class CatalogReport(Result):
     partitions: int
     partitions_added: int
     partitions_removed: int
+    stale_files: int
 
 
 def table_input(name: TableName, wanted: TableDefinition) -> dict[str, Any]:
