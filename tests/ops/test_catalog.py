@@ -100,7 +100,7 @@ def test_partitions_without_files_are_taken_out(fake, reach, glue):
 
 
 def test_files_that_are_not_live_are_told(fake, reach, caplog):
-    """What a compaction leaves until a vacuum is read twice by engines that list the folder: it is counted, and told."""
+    """What a compaction leaves until a vacuum is read twice by engines that list the folder: it is counted."""
     fake.load("twice", [b'{"pk":{"S":"a"}}'], "pk:S")
     dest, options = f"s3://{BUCKET}/twice", {"engine": "local", **reach}
     for mode in ("error", "append"):
