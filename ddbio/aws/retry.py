@@ -69,10 +69,11 @@ def backoff_seconds(attempt: int) -> float:
 
 @dataclass(frozen=True)
 class RetryPolicy:
-    """How long a lane goes on without progress, and the event that stops it."""
+    """How long a lane goes on without progress, the event that stops it, and the clock that both go by."""
 
     deadline_seconds: float
     stop: threading.Event
+    clock: Callable[[], float] = time.monotonic
 
     def pause(self, attempt: int) -> None:
         """Wait before the next attempt.

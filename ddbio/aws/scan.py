@@ -6,7 +6,6 @@ Each page is yielded exactly once. A request that fails is repeated with the sam
 from __future__ import annotations
 
 import itertools
-import time
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -120,7 +119,7 @@ def _fetch(
     for attempt in itertools.count():
         grant = budget.acquire(estimate)
         # Time spent waiting for the budget does not count as lack of progress.
-        began = time.monotonic() if began is None else began
+        began = policy.clock() if began is None else began
         try:
             page = source.scan(parameters)
         except (ClientError, BotoCoreError) as error:
@@ -128,7 +127,7 @@ def _fetch(
             budget.settle(grant, 0.0 if isinstance(error, ClientError) else estimate)
             if is_throttled(error):
                 _slow_down(error, budget)
-            policy.check_read(error, parameters["TableName"], time.monotonic() - began)
+            policy.check_read(error, parameters["TableName"], policy.clock() - began)
             policy.pause(attempt)
         else:
             consumed = estimate if page.consumed_units is None else page.consumed_units

@@ -54,6 +54,7 @@ if TYPE_CHECKING:
     from ddbio.core.exports.fold import Window
     from ddbio.core.staged import StagedFile
     from ddbio.engine import Engine
+    from ddbio.files.object_store import ObjectStore
     from ddbio.ops.exports.source import ExportSource
     from ddbio.ops.job.storage import Staging
     from ddbio.options import ExportFoldOptions, ExportReadOptions, ExportWindowsOptions
@@ -318,6 +319,15 @@ class _Job:
     def _spill(self) -> Iterator[Spill]:
         size = sum(sum(source.sizes().values()) for source, _ in self.sources.changed)
         buckets = min(_MOST_BUCKETS, max(self._parallelism, -(-size // _BUCKET_BYTES)))
+        with self._spill_store() as store:
+            spill = Spill(store, buckets)
+            try:
+                yield spill
+            finally:
+                spill.clear(self.staging.job_id)
+
+    @contextlib.contextmanager
+    def _spill_store(self) -> Iterator[ObjectStore]:
         options, job_id = self.options, self.staging.job_id
         with contextlib.ExitStack() as stack:
             if options.spill is not None:
@@ -328,11 +338,7 @@ class _Job:
                 place = f"{options.dest.rstrip('/')}/_ddbio/staging/{job_id}/spill"
             else:
                 place = f"{stack.enter_context(temporary_folder())}/rows"
-            spill = Spill(open_store(place, options, is_temporary=True), buckets)
-            try:
-                yield spill
-            finally:
-                spill.clear(job_id)
+            yield open_store(place, options, is_temporary=True)
 
     def _changes_tasks(self, spill: Spill) -> list[ChangesTask]:
         sources, count = self.sources, self._parallelism

@@ -9,7 +9,8 @@ from __future__ import annotations
 import contextlib
 import io
 import logging
-from dataclasses import dataclass
+import secrets
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -36,22 +37,38 @@ _LOG = logging.getLogger("ddbio.export")
 
 @dataclass(frozen=True)
 class Spill:
-    """Hold the place of spilled rows and the number of buckets; a picklable value."""
+    """Hold the place of spilled rows and the number of buckets; a picklable value.
+
+    Attributes
+    ----------
+    store
+        The folder of the job.
+    run
+        Distinguishes this run of the job from one that was killed, whose tasks may still write.
+    """
 
     store: ObjectStore
     buckets: int
+    run: str = field(default_factory=lambda: secrets.token_hex(4))
+
+    def folder(self, kind: str) -> str:
+        """Return the folder of what is spilled of one kind."""
+        return f"{self.run}/{kind}"
 
     def put_hashes(self, name: str, hashes: Hashes) -> None:
         """Write the hashes of one task's keys."""
-        self.store.put(f"hashes/{name}", np.unique(hashes).tobytes())
+        self.store.put(f"{self.folder('hashes')}/{name}", np.unique(hashes).tobytes())
 
     def hashes(self) -> Hashes:
         """Return the hashes of all tasks, sorted and without duplicates."""
-        found = [np.frombuffer(self.store.read(each.path), np.uint64) for each in self.store.list("hashes/")]
+        found = [
+            np.frombuffer(self.store.read(each.path), np.uint64)
+            for each in self.store.list(f"{self.folder('hashes')}/")
+        ]
         return np.unique(np.concatenate([np.zeros(0, np.uint64), *found]))
 
     def clear(self, job_id: str) -> None:
-        """Delete everything."""
+        """Delete everything, also of runs that were killed."""
         self.store.delete([each.path for each in self.store.list()])
         self.store.abort(job_id)
 
@@ -68,7 +85,7 @@ class SpillWriter:
     """
 
     def __init__(self, spill: Spill, kind: str, name: str) -> None:
-        self._spill, self._path = spill, f"{kind}/{name}"
+        self._spill, self._path = spill, f"{spill.folder(kind)}/{name}"
         self._pending: list[list[pa.RecordBatch]] = [[] for _ in range(spill.buckets)]
         self._pending_bytes = 0
         self._objects = 0
@@ -123,7 +140,8 @@ class SpillReader:
     def __init__(self, spill: Spill, kind: str, buckets: range) -> None:
         self._store, self._buckets = spill.store, buckets
         self._objects = [
-            (each, self._places(each)) for each in sorted(spill.store.list(f"{kind}/"), key=lambda each: each.path)
+            (each, self._places(each))
+            for each in sorted(spill.store.list(f"{spill.folder(kind)}/"), key=lambda each: each.path)
         ]
 
     def tables(self, bucket: int) -> list[pa.Table]:

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator, Sequence
 
     from ddbio.aws.client import ClientSpec
+    from ddbio.aws.transport import PageSource
     from ddbio.budget import Budget
     from ddbio.core.rescue import OnMisfit
     from ddbio.core.text.page import Page
@@ -95,14 +96,24 @@ class PageStream(Generic[BlockT]):
     ----------
     open_decoder
         Returns a new decoder: no two lanes use one at the same time.
+    pages, policy
+        Where pages come from, and how failed requests are repeated; default is what the task says.
     """
 
-    def __init__(self, task: ScanTask, budget: Budget, open_decoder: Callable[[], PageDecoder[BlockT]]) -> None:
+    def __init__(
+        self,
+        task: ScanTask,
+        budget: Budget,
+        open_decoder: Callable[[], PageDecoder[BlockT]],
+        *,
+        pages: PageSource | None = None,
+        policy: RetryPolicy | None = None,
+    ) -> None:
         self._task = task
         self._budget = budget
         self._open_decoder = open_decoder
-        self._pages = open_page_source(task.spec, task.lanes, accept_encoding=task.accept_encoding)
-        self._retry_policy = RetryPolicy(task.deadline_seconds, threading.Event())
+        self._pages = pages or open_page_source(task.spec, task.lanes, accept_encoding=task.accept_encoding)
+        self._retry_policy = policy or RetryPolicy(task.deadline_seconds, threading.Event())
         self._waiting: deque[SegmentRequest | Iterator[Page]] = deque(task.requests)
         self._being_read = 0
         # A decoder holds several pages' worth of scratch: there are no more of them than cores.

@@ -77,7 +77,7 @@ def test_a_task_writes_few_objects(tmp_path):
             writer.write(pa.record_batch({"number": numbers}), numbers.astype(np.uint64))
         writer.flush()
         writer.flush()
-    assert [each.path for each in spill.store.list()] == ["items/00000-00000"]
+    assert [each.path for each in spill.store.list()] == [f"{spill.run}/items/00000-00000"]
     assert rows_of(SpillReader(spill, "items", range(10, 12)), 11) == list(range(11, 1000, 64))
 
 
