@@ -175,6 +175,8 @@ class CompactKeywords(ConnectionKeywords, total=False):
     """Format of the new files, to which files of others are converted; default is that of the old ones."""
     compression: Literal["zstd", "snappy", "gzip", "lz4", "none"] | None
     """Codec of the new files, to which files of others are converted; default is that of the old ones."""
+    sort_by: str | Sequence[str] | None
+    """Sort the rows that are rewritten together by these columns, nulls last; default is the order of the files."""
     verify: Literal["digest", "rows"]
     """``digest``: read the new files again before the commit and compare the digests; ``rows``: only count rows."""
     keep_old: bool

@@ -38,6 +38,8 @@ class CompactOptions(ConnectionOptions):
     """Format of the new files, to which files of others are converted; default is that of the old ones."""
     compression: Compression | None = None
     """Codec of the new files, to which files of others are converted; default is that of the old ones."""
+    sort_by: Names | None = None
+    """Sort the rows that are rewritten together by these columns, nulls last; default is the order of the files."""
     verify: Literal["digest", "rows"] = "digest"
     """``digest``: read the new files again before the commit and compare the digests; ``rows``: only count rows."""
     keep_old: bool = False

@@ -195,8 +195,9 @@ class _Job:
                 )
             form, codec = _written_as(options, group.files[0].path)
             found = tuple(entries[each.path] for each in group.files)
+            noted = {name: None for each in group.files for name in each.statistics or ()}
             declared = tuple(schemas.get(each.path) for each in found)
-            groups[id(group)] = RewriteGroup(group.partition, found, declared, form, codec)
+            groups[id(group)] = RewriteGroup(group.partition, found, declared, form, codec, tuple(noted))
         ends_at = None if options.max_seconds is None else time.time() + options.max_seconds - self.clock.seconds()
         return [
             RewriteTask(
@@ -205,6 +206,7 @@ class _Job:
                 job_id=self.job_id,
                 groups=tuple(groups[id(each)] for each in hand),
                 target_bytes=int(options.target_bytes),
+                sort_by=options.sort_by or (),
                 verifies=options.verify == "digest",
                 ends_at=ends_at,
             )

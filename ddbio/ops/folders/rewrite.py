@@ -21,9 +21,10 @@ from ddbio.files.formats import FORMATS
 from ddbio.files.local_store import LocalStore
 from ddbio.files.rolling_writer import FileOptions, RollingWriter
 from ddbio.files.row_files import RowFiles, read_schema
+from ddbio.ops.folders.sorting import sort_batches
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from typing_extensions import Buffer
 
@@ -43,6 +44,7 @@ class RewriteGroup:
     schemas: tuple[pa.Schema | None, ...]
     format: str
     compression: Compression
+    statistics: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,6 +53,8 @@ class RewriteTask:
 
     Attributes
     ----------
+    sort_by
+        Columns by which the rows of a group are sorted; as they come if there are none.
     verifies
         Whether what was staged is read again.
     ends_at
@@ -62,6 +66,7 @@ class RewriteTask:
     job_id: str
     groups: tuple[RewriteGroup, ...]
     target_bytes: int
+    sort_by: tuple[str, ...]
     verifies: bool
     ends_at: float | None
 
@@ -104,50 +109,58 @@ class _Rewriter:
         self._task, self._budget, self._result, self._copies = task, budget, result, copies
         # Random, so that no two attempts use the same names; a writer of another schema or group has its own.
         self._attempt, self._writers = secrets.randbelow(10**5), 0
-        self._reported_at, self._unreported_rows = time.monotonic(), 0
+        self._reported_at, self._unreported_rows, self._read_rows = time.monotonic(), 0, 0
 
     def rewrite(self, group: RewriteGroup) -> None:
         """Stage what the files of a group become."""
-        result, before = self._result, ColumnDigest()
-        writer: RollingWriter | None = None
-        schema: pa.Schema | None = None
+        before, read_before, written_before = ColumnDigest(), self._read_rows, self._result.rows
+        batches = self._batches(group, None if self._copies is None else before)
+        first = next(batches, None)
+        if first is None:
+            # Files without rows become one, which tells the columns.
+            schema = group.schemas[0] or read_schema(self._task.store, group.files[0].path)
+            self._write(group, schema, ())
+        while first is not None:
+            run = _Run(first, batches)
+            self._write(group, first.schema, run)
+            first = run.next_first
+        written = self._result.rows - written_before
+        if written != self._read_rows - read_before:
+            raise DecodeError(f"{self._read_rows - read_before:,} rows were read, and {written:,} written")
+        self._result.replaced += [each.path for each in group.files]
+        self._result.before.merge(before.digest)
+
+    def _write(self, group: RewriteGroup, schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> None:
+        """Stage files of one schema."""
+        writer = self._writer(group, schema)
         try:
-            for batch in self._batches(group):
-                if self._copies is not None:
-                    before.add_batch(batch)
-                fitted = None if schema is None else _fitted(batch, schema)
-                if fitted is None or writer is None:
-                    self._close(writer, group, schema)
-                    schema, fitted = batch.schema, batch
-                    writer = self._writer(group, schema)
-                writer.write(fitted)
-            if writer is None:
-                # Files without rows become one, which tells the columns.
-                schema = group.schemas[0] or read_schema(self._task.store, group.files[0].path)
-                writer = self._writer(group, schema)
+            if self._task.sort_by:
+                with tempfile.TemporaryDirectory(prefix="ddbio-") as folder:
+                    for batch in sort_batches(batches, self._task.sort_by, Path(folder)):
+                        writer.write(batch)
+            else:
+                for batch in batches:
+                    writer.write(batch)
             self._close(writer, group, schema)
         except BaseException:
-            if writer is not None:
-                writer.abort()
+            writer.abort()
             raise
-        result.replaced += [each.path for each in group.files]
-        result.before.merge(before.digest)
 
-    def _close(self, writer: RollingWriter | None, group: RewriteGroup, schema: pa.Schema | None) -> None:
+    def _close(self, writer: RollingWriter, group: RewriteGroup, schema: pa.Schema) -> None:
         """Finish the files of a writer, and digest what they hold."""
-        if writer is None or schema is None:
-            return
         result, after = self._result, ColumnDigest()
         staged = writer.finish(keep_empty=True)
-        for file in staged if self._copies is not None else ():
-            for batch in self._copies.batches(file, group.format, schema) if self._copies is not None else ():
-                after.add_batch(batch)
+        if self._copies is not None:
+            for file in staged:
+                for batch in self._copies.batches(file, group.format, schema):
+                    after.add_batch(batch)
         result.staged += [replace(each, partition=group.partition) for each in staged]
         result.rows += sum(each.rows for each in staged)
         result.after.merge(after.digest)
         result.schemas.append(schema)
 
-    def _batches(self, group: RewriteGroup) -> Iterator[pa.RecordBatch]:
+    def _batches(self, group: RewriteGroup, digest: ColumnDigest | None) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of a group's files, and digest them."""
         files = RowFiles(self._task.store)
         for entry, schema in zip(group.files, group.schemas, strict=True):
             parts, rows = files.parts(entry), 0
@@ -155,6 +168,8 @@ class _Rewriter:
                 for batch in files.read(entry, part, batch_rows=4 * BATCH_ROWS, schema=schema):
                     rows += batch.num_rows
                     self._report(batch.num_rows)
+                    if digest is not None:
+                        digest.add_batch(batch)
                     yield batch
             if parts.rows not in {None, rows}:
                 raise DecodeError(f"{entry.path} holds {rows:,} rows, and its footer says {parts.rows:,}")
@@ -165,17 +180,38 @@ class _Rewriter:
         naming = _FolderNaming(self._task.job_id, self._task.number, attempt, f"{folder}/" if folder else "")
         self._writers += 1
         options: Any = {"format": group.format, "compression": group.compression}
-        files = FileOptions(target_file_bytes=self._task.target_bytes, **options)
+        files = FileOptions(target_file_bytes=self._task.target_bytes, statistics=group.statistics, **options)
         store: Any = self._task.store if self._copies is None else self._copies
         return RollingWriter(store, naming, schema, files)
 
     def _report(self, rows: int) -> None:
         """Tell the budget of rows from time to time; it raises if the job is being stopped."""
+        self._read_rows += rows
         self._unreported_rows += rows
         if time.monotonic() >= self._reported_at + _PROGRESS_SECONDS:
             reservation = self._budget.acquire(0)
             self._budget.settle(reservation, 0, items=self._unreported_rows, wire_bytes=0)
             self._unreported_rows, self._reported_at = 0, time.monotonic()
+
+
+class _Run:
+    """Iterate over a batch and those after it that fit under its schema.
+
+    When the iteration has ended, ``next_first`` is the batch that did not fit, or None.
+    """
+
+    def __init__(self, first: pa.RecordBatch, batches: Iterator[pa.RecordBatch]) -> None:
+        self._first, self._batches = first, batches
+        self.next_first: pa.RecordBatch | None = None
+
+    def __iter__(self) -> Iterator[pa.RecordBatch]:
+        yield self._first
+        for batch in self._batches:
+            fitted = _fitted(batch, self._first.schema)
+            if fitted is None:
+                self.next_first = batch
+                return
+            yield fitted
 
 
 @dataclass(frozen=True)

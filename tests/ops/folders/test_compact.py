@@ -16,6 +16,7 @@ from ddbio.files.commit import Target
 from ddbio.files.committer import CommitInfo, publishing
 from ddbio.files.local_store import LocalStore
 from ddbio.files.meta import is_claim
+from ddbio.files.snapshot import live_files
 
 ROWS = 200
 FIELDS = pa.schema(
@@ -123,6 +124,30 @@ def test_files_without_rows_become_one_that_tells_the_columns(tmp_path):
         pq.write_table(FIELDS.empty_table(), tmp_path / f"{number}.parquet")
     assert ddbio.compact(tmp_path).files_after == 1
     assert pq.read_table(ddbio.list_files(tmp_path).paths[0]).schema.names == ["pk", "n"]
+
+
+def test_rows_are_sorted_on_request(folder):
+    """The rows of each partition come in the order of the columns; the digest does not mind."""
+    report = ddbio.compact(folder, sort_by="n,pk")
+    assert report.digest_before == report.digest_after
+    for path in ddbio.list_files(folder).paths:
+        rows = pq.ParquetFile(path).read(["n", "pk"]).to_pylist()
+        assert rows == sorted(rows, key=lambda row: (row["n"], row["pk"]))
+    with pytest.raises(OptionError, match="no column 'x'"):
+        ddbio.compact(folder, sort_by="x", compression="zstd")
+
+
+def test_statistics_of_files_are_kept(fake, tmp_path):
+    """What is noted of the files of a scan is noted of the new ones, too."""
+    for _ in range(2):
+        ddbio.scan_to_files("types", tmp_path, mode="append", endpoint_url=fake.endpoint_url, tasks=2)
+    old = [each.statistics for each in live_files(LocalStore(tmp_path)).files]
+    ddbio.compact(tmp_path)
+    (new,) = [each.statistics for each in live_files(LocalStore(tmp_path)).files]
+    assert all(old)
+    assert new is not None
+    assert new.keys() == old[0].keys()
+    assert all(new[name]["min"] == min(each[name]["min"] for each in old) for name in new)
 
 
 def test_old_files_stay_for_readers_of_older_versions(folder):
