@@ -28,6 +28,7 @@ _ROW_GROUP_BYTES = 32 * 1024 * 1024
 _ROW_GROUP_ROWS = 1_000_000
 # A file this close to its target is closed: the rest would be a tiny row group.
 _CLOSE_RATIO = 0.95
+_TEXT_RATIO = 4.0
 NO_PARTITION: Mapping[str, str | None] = MappingProxyType({})
 """Files that lie in no folder of a partition."""
 
@@ -88,8 +89,9 @@ class RollingWriter:
         self._gathered: list[pa.RecordBatch] = []
         self._gathered_bytes = 0
         self._gathered_rows = 0
-        # Bytes in the file per byte of Arrow, from the last row group; at first as if nothing were saved.
-        self.ratio = 1.0
+        # Bytes in the file per byte of Arrow, from the last row group. At first as if nothing were saved; text may take
+        # several times as many, which the first rows then show.
+        self.ratio = 1.0 if self._format.is_splittable else _TEXT_RATIO
 
     def write(self, batch: pa.RecordBatch) -> None:
         """Take a batch's rows; write a row group when there are enough.

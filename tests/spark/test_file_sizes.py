@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import math
+from collections import Counter
 from itertools import groupby
 
 import pyarrow as pa
 import pytest
 
+import ddbio
 from ddbio.core.partitions import PartitionBy, partitioning_of
 from ddbio.core.staged import FileNaming
 from ddbio.errors import OptionError
@@ -83,3 +86,21 @@ def test_spark_reads_the_values_of_partitions(spark, tmp_path):
     spark.createDataFrame(rows, "id long, t string").write.partitionBy("t").parquet(str(tmp_path / "theirs"))
     theirs = {path.name for path in (tmp_path / "theirs").iterdir() if path.is_dir()}
     assert {path.name for path in tmp_path.glob("t=*")} == theirs
+
+
+def test_a_scan_on_spark_is_partitioned_as_one_on_threads(spark, fake, tmp_path):
+    """Tasks on Spark write the same rows into the same folders, and report them."""
+    items = [{"pk": {"S": f"{n}"}, "t": {"S": f"{n % 3}/x"}, "at": {"N": str(n * 10**7)}} for n in range(300)]
+    fake.load("parted", b"".join(json.dumps(item).encode() + b"\n" for item in items), "pk:S")
+    options = {"endpoint_url": fake.endpoint_url, "partition_by": "t,year(at)", "segments": 4}
+    reports = {}
+    for engine in ("local", "spark"):
+        reports[engine] = ddbio.scan_to_files("parted", tmp_path / engine, engine=engine, **options)
+    rows = {engine: Counter() for engine in reports}
+    for engine, report in reports.items():
+        for file in report.files:
+            rows[engine][tuple(file.partition.items())] += file.rows
+    assert rows["spark"] == rows["local"]
+    assert spark.read.parquet(str(tmp_path / "spark")).where("t = '2/x' and year = 1970").count() == len(
+        [n for n in range(300) if n % 3 == 2 and n * 10**7 < 31_536_000]
+    )

@@ -164,3 +164,13 @@ def test_the_plan_estimates_files_and_warns_of_small_ones(fake, tmp_path):
     assert "partition by fewer columns" in plan.warnings[0]
     assert f"about {plan.estimated_files:,} files of 0.0" in plan.warnings[0]
     assert ddbio.plan_scan("flights", **options).partitions is None
+
+
+def test_exports_are_read_by_partition(trips, tmp_path):
+    """The rows of an export go to the same folders as those of a scan."""
+    options = {"engine": "local", "partition_by": "tenant,year(at)"}
+    scanned = ddbio.scan_to_files("trips", tmp_path / "scan", endpoint_url=trips.endpoint_url, **options)
+    ddbio.scan_to_files("trips", tmp_path / "export", endpoint_url=trips.endpoint_url, format="dynamodb-export")
+    read = ddbio.read_export_to_files(tmp_path / "export", tmp_path / "read", **options)
+    rows = [sorted((str(file.partition), file.rows) for file in report.files) for report in (scanned, read)]
+    assert rows[0] == rows[1]
