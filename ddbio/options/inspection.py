@@ -79,6 +79,8 @@ class ValidateOptions(ConnectionOptions):
     def _check_validate(self) -> ValidateOptions:
         if self.rcu_per_second is not None and self.read_ratio is not None:
             raise ValueError("give rcu_per_second or read_ratio, not both")
+        if self.target is None and self.sample < 1:
+            raise ValueError("sample chooses keys to compare: give a target, or leave it out")
         if self.target is None and self.rules is None:
             raise ValueError("give a target to compare with, or rules to evaluate on the source alone")
         return self

@@ -37,7 +37,7 @@ class HashedRows:
 
 @dataclass(frozen=True)
 class Hashing:
-    """Say by which key rows are hashed, and which share of the keys is taken."""
+    """Say by which key rows are hashed, and which share of the keys is taken; without a key the whole item is one."""
 
     keys: tuple[str, ...]
     sample: float
@@ -61,6 +61,9 @@ class RowHasher:
         DecodeError
             A number is beyond 38 digits or out of range.
         """
+        if not self._keys:
+            sums, digest = self._columns.add_rows(batch)
+            return HashedRows(batch, rows_of(sums[:, 0], sums), digest)
         keys = key_hashes(batch, self._keys)
         if self._limit < _WORD:
             chosen = keys < np.uint64(self._limit)

@@ -14,7 +14,6 @@ from ddbio.budget import LocalBudget
 from ddbio.core.arrow_input import checked_batches, record_batch_reader
 from ddbio.core.decode import Decoder
 from ddbio.core.exports.manifest import SUMMARY
-from ddbio.core.rescue import MisfitLog
 from ddbio.core.scan_plan import budget_of
 from ddbio.core.schema.arrow import declare_types
 from ddbio.core.schema.item_schema import arrow_schema_of
@@ -26,7 +25,8 @@ from ddbio.files.meta import META, is_manifest, parse_state
 from ddbio.files.partition_columns import partition_columns
 from ddbio.files.paths import with_columns
 from ddbio.files.row_files import RowFiles
-from ddbio.ops.data_files import is_data
+from ddbio.files.text_reader import starts_with_item
+from ddbio.ops.data_files import is_data, is_json, read_lines
 from ddbio.ops.exports.source import open_export
 from ddbio.ops.exports.tasks import ExportStream, export_columns, export_tasks
 from ddbio.ops.job.storage import open_store
@@ -39,6 +39,7 @@ from ddbio.options import ExportReadOptions, ScanOptions, connection_of
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Mapping
 
+    from ddbio.core.rescue import MisfitLog
     from ddbio.core.scan_plan import ScanPlan
     from ddbio.files.object_store import ObjectStore
     from ddbio.ops.scans.stream import PageDecoder
@@ -79,7 +80,8 @@ class Side(Protocol):
     nulls: Nulls | None
     """How its rows tell NULL from missing; None if it does as it is asked."""
     rcu_consumed: float
-    misfits: MisfitLog
+    misfits: MisfitLog | None
+    """Values that did not fit their columns, once the side was read."""
 
     def outline(self, reading: Reading) -> SideOutline:
         """Return what is known before reading."""
@@ -152,7 +154,7 @@ class TableSide:
         self._table = describe_scan(self._options)
         self.keys = dict(self._table.key_types)
         self.rcu_consumed = 0.0
-        self.misfits = MisfitLog()
+        self.misfits: MisfitLog | None = None
         self._planned: tuple[ScanOptions, ScanPlan] | None = None
 
     def outline(self, reading: Reading) -> SideOutline:
@@ -187,7 +189,8 @@ class TableSide:
         finally:
             budget.close()
             self.rcu_consumed += budget.usage().consumed_units
-            self.misfits = stream.counts.misfits
+            # A second reading, which may end early, shows no others.
+            self.misfits = self.misfits or stream.counts.misfits
 
     def _plan(self, reading: Reading) -> tuple[ScanOptions, ScanPlan]:
         if self._planned is None:
@@ -230,7 +233,7 @@ class ExportSide(_InOneThread):
         if self._export.summary.kind != "full":
             raise OptionError(f"{name} is an incremental export, whose changes are no rows: give a full export")
         self.keys: dict[str, str] = {}
-        self.misfits = MisfitLog()
+        self.misfits: MisfitLog | None = None
 
     def outline(self, reading: Reading) -> SideOutline:
         """Return what the manifests say."""
@@ -261,8 +264,11 @@ class FilesSide(_InOneThread):
         origin = _origin(self._store)
         self.keys = origin.keys
         self.schema = origin.schema
-        self.nulls: Nulls | None = origin.nulls
-        self.misfits = MisfitLog()
+        # DynamoDB JSON tells NULL from missing, however it is read.
+        first = self._files[0][0].path
+        is_exact = is_json(first) and starts_with_item(read_lines(self._store, first, 1))
+        self.nulls: Nulls | None = None if is_exact else origin.nulls
+        self.misfits: MisfitLog | None = None
 
     def outline(self, reading: Reading) -> SideOutline:
         """Return what the snapshot, the manifests or the listing say."""
@@ -301,7 +307,7 @@ class DataSide(_InOneThread):
         self._reads = 0
         self.keys: dict[str, str] = {}
         self.schema: pa.Schema | None = None
-        self.misfits = MisfitLog()
+        self.misfits: MisfitLog | None = None
 
     def outline(self, reading: Reading) -> SideOutline:
         """Return what the data says of itself."""
@@ -338,8 +344,8 @@ class _Origin:
 
 
 def _origin(store: ObjectStore) -> _Origin:
-    """Return what a manifest says of where rows came from; the first that tells a key."""
-    for entry in sorted(store.list(META), key=lambda each: each.path):
+    """Return what the newest manifest that tells a key says of where rows came from."""
+    for entry in sorted(store.list(META), key=lambda each: each.modified_at, reverse=True):
         if is_manifest(entry.path):
             try:
                 manifest = parse_state(store.read(entry.path), entry.path)

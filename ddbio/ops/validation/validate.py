@@ -117,7 +117,8 @@ def validate(options: ValidateOptions, source: Any = None, target: Any = None) -
     has_target = job.target is not None
     misfits = MisfitLog()
     for side in job.sides:
-        misfits.merge(side.misfits)
+        if side.misfits is not None:
+            misfits.merge(side.misfits)
     report = ValidationReport(
         source=job.source.name,
         target=None if job.target is None else job.target.name,
@@ -154,7 +155,7 @@ def _open(options: ValidateOptions, source: Any, target: Any) -> _Job:
     sides = [side for side in (first, second) if side is not None]
     known = {name: tag for side in reversed(sides) for name, tag in side.keys.items()}
     names = options.key or next((tuple(side.keys) for side in sides if side.keys), ())
-    if not names:
+    if not names and second is not None:
         raise OptionError("nothing says by which key rows are told apart: give key, the names of the key attributes")
     schema = None if options.schema is None else arrow_schema_of(options.schema)
     if schema is None:
