@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from bench import decoders, encode, export, functions, profiles, public, scanners
-from bench.e2e import compact, emr_scan, emr_write, import_files, latency, verbs
+from bench.e2e import compact, emr_scan, emr_write, files, import_files, latency, verbs
 from bench.e2e.export import SPARK as SPARK_JSON
 from bench.e2e.functions import DECODE_COLUMN, ENCODE_COLUMN
 from bench.e2e.spark_files import SOURCE
@@ -255,6 +255,18 @@ def _compact(row: Row) -> Iterator[Line]:
     yield Line("… memory of a task", row["figures"]["task_growth_mebibytes"], " MiB", ("≤", 256))
 
 
+def _files(row: Row) -> Iterator[Line]:
+    writing, layout = row["figures"]["writing"], row["figures"]["layout"]
+    for name in ("parquet", "orc"):
+        ratio = writing[name]["times_as_fast_as"][files.FLOOR]
+        yield Line(f"batches of a scan to {name}, beside pyarrow's own writer", ratio, "×", ("≥", 0.85), 2)
+    for name in ("avro", "csv", "json"):
+        speed = writing[name]["megabytes_per_cpu_second"][files.OURS]
+        yield Line(f"… to {name}, MB of Arrow per CPU-second", speed, "", None, 1)
+    near = min(layout[name]["1"]["bytes_near_target_ratio"] for name in ("parquet", "orc", "avro", "csv"))
+    yield Line("bytes in files within 15 % of a target of 1 MiB, one task, least of four formats", 100 * near, " %")
+
+
 GROUPS: dict[str, dict[str, Callable[[Row], Iterator[Line]]]] = {
     "DynamoDB JSON in memory": {"public": _public, "decode": _decode, "encode": _encode, "digest": _digest},
     "Tables from Python": {
@@ -263,6 +275,7 @@ GROUPS: dict[str, dict[str, Callable[[Row], Iterator[Line]]]] = {
         "update": _update,
         "export": _export,
         "import_files": _import_files,
+        "files": _files,
         "validate": _validate,
         "layout": _layout,
     },

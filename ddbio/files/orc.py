@@ -34,7 +34,7 @@ _CODECS: dict[Compression, Literal["UNCOMPRESSED", "ZLIB", "SNAPPY", "LZ4", "ZST
 # A stripe is held until it is full: so many make a file, so that its size is known well enough.
 _STRIPES = 8
 _STRIPE_BYTES, _LEAST_STRIPE_BYTES = 64 * 1024 * 1024, 64 * 1024
-_PIECE_BYTES = 2 * 1024 * 1024
+_PIECE_BYTES, _LEAST_PIECE_BYTES = 2 * 1024 * 1024, 128 * 1024
 _FIRST_RATIO = 0.5
 # What stands before the first stripe.
 _MAGIC_BYTES = 3
@@ -51,9 +51,10 @@ class OrcFileWriter:
         self._schema = pa.schema([each.with_type(orc_type(each.type)) for each in schema])
         self.closed = False
         self._rows = 0
-        self._written_bytes = self._pending_bytes = 0
+        self._written_bytes = self._arrow_bytes = 0
         # Stored bytes of a byte of Arrow; before the first stripe is written, as tables usually have it.
         self._ratio = _FIRST_RATIO
+        self._piece_bytes = max(_LEAST_PIECE_BYTES, min(_PIECE_BYTES, options.target_file_bytes // 64))
         handle: Any = self
         self._writer: Any = pyarrow.orc.ORCWriter(
             pa.PythonFile(handle, mode="w"),
@@ -64,7 +65,7 @@ class OrcFileWriter:
     @property
     def size_bytes(self) -> int:
         """Return the bytes of the finished stripes, and about those of the stripe that is held."""
-        return self._written_bytes + int(self._ratio * self._pending_bytes)
+        return max(self._written_bytes, int(self._ratio * self._arrow_bytes))
 
     def write(self, data: Buffer, /) -> int:
         """Pass the writer's bytes on to the sink."""
@@ -77,7 +78,7 @@ class OrcFileWriter:
 
     def write_group(self, table: pa.Table) -> None:
         """Write a table's rows, some at a time, so that it shows when a stripe is finished."""
-        step = max(1, table.num_rows * _PIECE_BYTES // max(1, table.nbytes))
+        step = max(1, table.num_rows * self._piece_bytes // max(1, table.nbytes))
         for start in range(0, table.num_rows, step):
             self._write(table.slice(start, step))
 
@@ -89,10 +90,10 @@ class OrcFileWriter:
             raise EncodeError(f"ORC has no form for a value: {error}: choose another format", 0, "", "orc") from None
         self._writer.write(cast)
         self._rows += table.num_rows
-        self._pending_bytes += table.nbytes
         if self._written_bytes - before > _MAGIC_BYTES:
-            self._ratio = (self._written_bytes - before) / self._pending_bytes
-            self._pending_bytes = 0
+            # A stripe ended somewhere within these rows.
+            self._ratio = self._written_bytes / (self._arrow_bytes + table.nbytes / 2)
+        self._arrow_bytes += table.nbytes
 
     def finish(self) -> StagedFile:
         """Write the footer, and return the staged file."""

@@ -89,9 +89,10 @@ class RollingWriter:
         self._gathered: list[pa.RecordBatch] = []
         self._gathered_bytes = 0
         self._gathered_rows = 0
-        # Bytes in the file per byte of Arrow, from the last row group. At first as if nothing were saved; text may take
+        # Bytes in the file per byte of Arrow, of the last file so far. At first as if nothing were saved; text may take
         # several times as many, which the first rows then show.
         self.ratio = 1.0 if self._format.is_splittable else _TEXT_RATIO
+        self._file_arrow_bytes = 0
 
     def write(self, batch: pa.RecordBatch) -> None:
         """Take a batch's rows; write a row group when there are enough.
@@ -161,15 +162,16 @@ class RollingWriter:
         table = pa.Table.from_batches(self._gathered, self._schema)
         if self._file is None:
             self._file = self._open_file(table)
-        before = self._file.size_bytes
         self._file.write_group(table)
         self._statistics.add(table)
-        self.ratio = max(1, self._file.size_bytes - before) / max(1, self._gathered_bytes)
+        self._file_arrow_bytes += self._gathered_bytes
+        self.ratio = max(1, self._file.size_bytes) / max(1, self._file_arrow_bytes)
         self._gathered, self._gathered_bytes, self._gathered_rows = [], 0, 0
         if self._file.size_bytes >= _CLOSE_RATIO * self._options.target_file_bytes:
             self._close_file()
 
     def _open_file(self, first_rows: pa.Table) -> FileWriter:
+        self._file_arrow_bytes = 0
         compression, open_writer = self._format.codec(self._options.compression), self._format.open_writer
         if open_writer is None:
             raise OptionError(f"files of format {self._format.name} are not written")

@@ -20,7 +20,7 @@ class SourceOptions(ConnectionOptions):
     """Choose the files that rows are read from."""
 
     source: Annotated[str, Field(min_length=1)]
-    """File, folder or glob, local or under s3://, of Parquet, ORC, JSON Lines, CSV or Arrow."""
+    """File, folder or glob, local or under s3://, of Parquet, ORC, Avro, JSON Lines, CSV or Arrow."""
     json_format: JsonFormat = "auto"
     """Read JSON as plain rows or as DynamoDB JSON; ``auto`` decides by the first value of each file."""
     hive_partitions: Literal["add", "ignore", "refuse"] = "add"
