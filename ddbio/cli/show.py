@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from ddbio.ops.job.report import FileReport, ScanReport
 
 _KIB = 1024.0
+# Partitions may make thousands of files.
+_MOST_FILES = 20
 # Attributes whose merged NULLs a report names.
 _MOST_NULLS = 5
 
@@ -52,8 +54,13 @@ def time_row(report: ScanReport | ExportReadReport) -> tuple[str, str]:
 
 
 def file_rows(files: Iterable[FileReport], noun: str = "row") -> list[tuple[str, str]]:
-    """Return a name and a value for every file that was written."""
-    return [("file", f"{file.path}  {format_bytes(file.bytes)}  {counted(file.rows, noun)}") for file in files]
+    """Return a name and a value for the files that were written; of many, the first, and how many more there are."""
+    known = list(files)
+    rows = [("file", f"{file.path}  {format_bytes(file.bytes)}  {counted(file.rows, noun)}") for file in known]
+    if len(rows) <= _MOST_FILES:
+        return rows
+    more, size = len(rows) - _MOST_FILES, format_bytes(sum(file.bytes for file in known[_MOST_FILES:]))
+    return [*rows[:_MOST_FILES], ("files", f"{counted(more, 'more file')} of {size}, which --json lists")]
 
 
 def merged_null_rows(merged_nulls: dict[str, int]) -> list[tuple[str, str]]:
