@@ -52,7 +52,7 @@ __all__ = [
 ]
 
 
-_MAX_POOLED, _MAX_POOLED_BYTES = 16, 64 << 20
+_MAX_POOLED, _MAX_POOLED_BYTES, _SIZE_BITS = 16, 64 << 20, 3
 _MAX_SCHEMAS, _MOST_OUTLINED = 64, 64 << 10
 _NOTHING = b"{}"
 _EMPTY: dict[Framing, str] = {"items": "{}", "export": '{"Item":{}}'}
@@ -141,7 +141,7 @@ class Decoder(KernelDecoder):
         return batch
 
 
-_pool = ObjectPool[tuple[bytes, "Nulls"], Decoder](_MAX_POOLED, _MAX_POOLED_BYTES)
+_pool = ObjectPool[tuple[bytes, "Nulls", int], Decoder](_MAX_POOLED, _MAX_POOLED_BYTES)
 
 
 def from_dynamodb_json(
@@ -191,16 +191,12 @@ def from_dynamodb_json(
         given = _columns_of(body, framing) if schema is None else schema
         ruled = rules.apply(arrow_schema_of(given), sampled_forms(rules.sampled, [(body, framing)]))
         return _decode(body, framing, ruled, kept)
-    return FIRST_CALLS.answer(
-        len(body),
-        lambda: _decode(body, framing, _columns_of(body, framing) if schema is None else schema, kept),
-        lambda: _decode_plainly(bytes(body), framing, schema, kept),
-    )
+    return FIRST_CALLS.answer(len(body), _decode, _decode_plainly, body, framing, schema, kept)
 
 
-def _decode_plainly(body: bytes, framing: Framing, schema: Any, nulls: Nulls) -> pa.RecordBatch:
-    columns = arrow_schema_of(ItemSchema.of_items(_items(body, framing)) if schema is None else schema)
-    return Decoder(columns, nulls=nulls).decode_plainly(body, framing)
+def _decode_plainly(body: bytes | memoryview, framing: Framing, schema: Any, nulls: Nulls) -> pa.RecordBatch:
+    columns = arrow_schema_of(_inferred_plainly(body, framing) if schema is None else schema)
+    return Decoder(columns, nulls=nulls).decode_plainly(bytes(body), framing)
 
 
 def _columns_of(body: bytes | memoryview, framing: Framing) -> pa.Schema:
@@ -222,8 +218,11 @@ def _columns_of(body: bytes | memoryview, framing: Framing) -> pa.Schema:
 
 
 def _decode(body: bytes | memoryview, framing: Framing, given: Any, nulls: Nulls) -> pa.RecordBatch:
+    if given is None:
+        given = _columns_of(body, framing)
     columns = given if isinstance(given, pa.Schema) else arrow_schema_of(given)
-    key = _bytes_of(columns), nulls
+    # Arrays that grew for large bodies lie too far apart for small ones: each serves bodies of about its size.
+    key = _bytes_of(columns), nulls, len(body).bit_length() // _SIZE_BITS
     decoder = _pool.take(key) or Decoder(arrow_schema_of(columns), nulls=nulls)
     batch = decoder.decode(body, framing)
     decoder.forget()
@@ -251,11 +250,15 @@ def infer_schema_of_body(data: Buffer) -> ItemSchema:
         The bytes are none of these; the message has the line.
     """
     body, framing = framed_items(data)
-    return FIRST_CALLS.answer(
-        len(body),
-        lambda: infer_schema_of_bodies([(body, framing)]),
-        lambda: ItemSchema.of_items(_items(bytes(body), framing)),
-    )
+    return FIRST_CALLS.answer(len(body), _inferred, _inferred_plainly, body, framing)
+
+
+def _inferred(body: bytes | memoryview, framing: Framing) -> ItemSchema:
+    return infer_schema_of_bodies([(body, framing)])
+
+
+def _inferred_plainly(body: bytes | memoryview, framing: Framing) -> ItemSchema:
+    return ItemSchema.of_items(_items(bytes(body), framing))
 
 
 def infer_schema_of_bodies(parts: Sequence[tuple[bytes | memoryview, Framing]]) -> ItemSchema:

@@ -128,12 +128,11 @@ def digest_of_json(body: bytes | memoryview, framing: Framing) -> Digest:
     DecodeError
         The bytes are not DynamoDB JSON in this framing.
     """
-    return FIRST_CALLS.answer(
-        len(body), lambda: _of_body(JsonDigest(), bytes(body), framing), lambda: _of_body_plainly(bytes(body), framing)
-    )
+    return FIRST_CALLS.answer(len(body), _of_body, _of_body_plainly, bytes(body), framing)
 
 
-def _of_body(items: JsonDigest, body: bytes, framing: Framing) -> Digest:
+def _of_body(body: bytes, framing: Framing) -> Digest:
+    items = JsonDigest()
     items.add(body, framing)
     return items.digest
 

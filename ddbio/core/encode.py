@@ -243,7 +243,7 @@ def to_dynamodb_json(
     first = list(itertools.islice(batches, 2))
     if len(first) == 1:
         batch = first[0]
-        text = FIRST_CALLS.answer(batch_bytes(batch), lambda: encoder.encode_lines(batch), lambda: _plain_lines(batch))
+        text = FIRST_CALLS.answer(batch_bytes(batch), encoder.encode_lines, _plain_lines, batch)
     else:
         text = _lines_of(encoder, itertools.chain(first, batches))
     _pool.give_back(key, encoder, encoder.retained_bytes)

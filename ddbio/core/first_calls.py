@@ -7,7 +7,7 @@ call is answered by one of both, never by parts of each, and both give the same.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from ddbio.core.kernel.cache import NotCompiledError, without_compiling
 
@@ -26,24 +26,28 @@ class FirstCalls:
     def __init__(self, most_bytes: int) -> None:
         self._left_bytes = most_bytes
 
-    def answer(self, n_bytes: int, by_loops: Callable[[], _Answer], plainly: Callable[[], _Answer | None]) -> _Answer:
+    def answer(
+        self,
+        n_bytes: int,
+        by_loops: Callable[..., _Answer],
+        plainly: Callable[..., _Answer | None],
+        *arguments: Any,
+    ) -> _Answer:
         """Return what the loops answer, or the reference if it is as many bytes, and the loops are not compiled.
 
         Parameters
         ----------
         plainly
-            Returns None where only the loops know the answer.
+            Takes the same arguments; returns None where only the loops know the answer.
         """
         if n_bytes > self._left_bytes:
-            return by_loops()
+            return by_loops(*arguments)
         try:
-            with without_compiling():
-                return by_loops()
+            return without_compiling(by_loops, *arguments)
         except NotCompiledError:
-            pass
-        answer = plainly()
+            answer = plainly(*arguments)
         if answer is None:
-            return by_loops()
+            return by_loops(*arguments)
         # Threads may answer somewhat more together.
         self._left_bytes -= n_bytes
         return answer

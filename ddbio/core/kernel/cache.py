@@ -21,7 +21,7 @@ from contextlib import suppress
 from contextvars import ContextVar
 from pathlib import Path
 from types import CodeType, FunctionType, ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import llvmlite
 import numba
@@ -36,7 +36,7 @@ from numba.core.runtime import rtsys
 from numba.extending import _Intrinsic
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from importlib.resources.abc import Traversable
     from typing import IO
 
@@ -233,19 +233,17 @@ class NotCompiledError(Exception):
     """Say that a loop would have to be compiled, within ``without_compiling``."""
 
 
+_Result = TypeVar("_Result")
 _may_compile = ContextVar("may_compile", default=True)
 
 
-class without_compiling:  # noqa: N801 - used as a function
-    """Raise NotCompiledError within a ``with`` block where a loop is called that is not compiled, or cached, yet."""
-
-    def __enter__(self) -> None:
-        """Begin the block."""
-        self._before = _may_compile.set(False)
-
-    def __exit__(self, *_: object) -> None:
-        """End the block."""
-        _may_compile.reset(self._before)
+def without_compiling(function: Callable[..., _Result], *arguments: Any) -> _Result:
+    """Call a function, and raise NotCompiledError where it needs a loop that is neither compiled nor cached."""
+    before = _may_compile.set(False)
+    try:
+        return function(*arguments)
+    finally:
+        _may_compile.reset(before)
 
 
 class LoopCache(NullCache):  # type: ignore[misc]

@@ -243,6 +243,7 @@ class SparseRows:
             np.zeros(n_spaces, np.int64),
             *counts,
         )
+        self._bytes = sum(array.nbytes for array in self._stored)
         self._is_clear = False
         self.clear()
 
@@ -254,7 +255,7 @@ class SparseRows:
     @property
     def retained_bytes(self) -> int:
         """Return how much memory the arrays take."""
-        return sum(array.nbytes for array in self._stored)
+        return self._bytes
 
     @property
     def n_rows(self) -> int:
@@ -306,3 +307,4 @@ class SparseRows:
             if needed > len(array):
                 # In place, for the largest arrays move without a copy.
                 array.resize(needed + len(array) // 4, refcheck=False)
+        self._bytes = sum(array.nbytes for array in stored)
