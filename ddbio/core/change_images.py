@@ -14,6 +14,7 @@ from ddbio.core.changes import ChangeLoops
 from ddbio.core.kernel import codes
 from ddbio.core.kernel.decode.decoder import SLICE_BYTES
 from ddbio.core.kernel.decode.rescue import image_items
+from ddbio.core.schema.arrow import RESCUE_NAME
 
 if TYPE_CHECKING:
     from ddbio.core.kernel.decode.output import RowTexts
@@ -34,19 +35,17 @@ class _ImageLoops(ChangeLoops):
         super().__init__(pa.schema([]), [], ())
         # Every attribute is one.
         self._scratch.expect_misfits(_LEAST_MISFITS + min(n_bytes, SLICE_BYTES) // _ATTRIBUTE_BYTES)
-        self.texts = list[memoryview]()
 
     def _rescued(self, work: Work, log: MisfitLog) -> list[RowTexts]:
         del log
         n_rows = int(work.state[codes.ROWS])
         places = work.valid_place[[codes.KEYS, codes.NEW_IMAGE, codes.OLD_IMAGE]].tolist()
         n_images = sum(int(work.valid[place : place + n_rows].sum()) for place in places)
-        items = image_items(work)
-        if len(items.rows) != n_images:
+        found, texts = image_items(work)
+        if found != n_images:
             # One has no attributes.
             raise _RefusedError
-        self.texts.append(items.data.data)
-        return []
+        return [texts]
 
     def _decode_plainly(self, body: bytes, framing: Framing, log: MisfitLog) -> pa.RecordBatch:
         del body, framing, log
@@ -58,9 +57,10 @@ def item_texts(body: bytes | memoryview) -> list[memoryview] | None:
 
     The keys of a change come first, then its new image, then the old one, as in the plain reference.
     """
-    loops = _ImageLoops(len(body))
     try:
-        loops.decode_batches(body, "changes")
+        batches = _ImageLoops(len(body)).decode_batches(body, "changes")
     except _RefusedError:
         return None
-    return loops.texts
+    # The images of a change are side by side in its row's text, as the texts of rows are.
+    buffers = [batch.column(RESCUE_NAME).buffers()[2] for batch in batches]
+    return [memoryview(buffer) for buffer in buffers if buffer is not None]

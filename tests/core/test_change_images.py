@@ -10,6 +10,7 @@ from item_strategies import ITEMS
 
 from ddbio.core.change_images import item_texts
 from ddbio.core.decode import infer_schema_of_body
+from ddbio.core.kernel.decode import decoder
 from ddbio.core.schema.item_schema import ItemSchema
 from ddbio.core.text.change_lines import images_of
 from ddbio.core.text.json_text import parse_documents
@@ -75,3 +76,16 @@ def test_what_the_loops_refuse_the_reference_decides(damage):
     with pytest.raises(DecodeError) as found:
         infer_schema_of_body(body)
     assert found.value.args == wanted.value.args
+
+
+@pytest.mark.parametrize("slice_bytes", [100, 300, 5000])
+def test_every_image_counts_once_however_the_body_is_cut(slice_bytes, monkeypatch):
+    """Records in an array that is longer than a slice are read again from its beginning, and counted once."""
+    monkeypatch.setattr(decoder, "SLICE_BYTES", slice_bytes)
+    changes = [{"Keys": {"k": {"S": str(number)}}, "OldImage": {"a": {"N": "1"}}} for number in range(40)]
+    lines = lines_of(changes, streamed=True, ascii_only=False)
+    records = b'{"Records":[\n' + lines.replace(b"\n", b",\n") + b"\n]}\n"
+    for body in (lines, records, records + lines, lines + b"\n" + records):
+        texts = item_texts(body)
+        assert texts is not None
+        assert [item for text in texts for _, item in parse_documents(bytes(text))] == list(images_of(body))

@@ -293,10 +293,11 @@ class Rescuer:
             log.add_texts(path, _KINDS[kind], first, count, is_dropped=group.is_dropped)
 
 
-def image_items(work: Work) -> RowTexts:
-    """Return what a scan under a schema without attributes found in images of changes: an item for each image.
+def image_items(work: Work) -> tuple[int, RowTexts]:
+    """Return what a scan under a schema without attributes found in images of changes.
 
-    The images of a row come in the order of their nodes, attributes in theirs.
+    Returns the number of images that have attributes, and for each row its images as items, side by side in the order
+    of their nodes, attributes in theirs.
     """
     n_entries = int(work.state[codes.MISFITS])
     table = work.misfits[: n_entries * MISFIT_WIDTH].reshape(-1, MISFIT_WIDTH).copy()
@@ -311,7 +312,10 @@ def image_items(work: Work) -> RowTexts:
         start, length = table[first, [MISFIT_NAME, MISFIT_NAME_LENGTH]].tolist()
         name = work.data[start : start + length].tobytes().decode()
         groups.append(_Group("", name, 0, n_values, n_bytes, is_dropped=False))
-    return _written(work.data, misfits, numbers, np.argsort(table[:, MISFIT_ROW], kind="stable"), groups)
+    images = _written(work.data, misfits, numbers, np.argsort(table[:, MISFIT_ROW], kind="stable"), groups)
+    rows, firsts = np.unique(images.rows // (codes.OLD_IMAGE + 1), return_index=True)
+    lengths = np.add.reduceat(images.lengths, firsts) if len(rows) else images.lengths
+    return len(images.rows), RowTexts(rows, lengths, images.data)
 
 
 def _ranks(groups: list[_Group]) -> npt.NDArray[np.int64]:
