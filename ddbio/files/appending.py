@@ -71,7 +71,7 @@ def require_same_partitions(store: ObjectStore, partitioning: Partitioning | Non
     for entry in newest[:_MOST_MANIFESTS]:
         with suppress(NotFoundError):
             state = parse_state(store.read(entry.path), entry.path)
-            if not state["files"]:
+            if not state["files"] or "partition_by" not in state:
                 continue
             there = [each["name"] for each in state.get("partition_by", [])]
             asked = [] if partitioning is None else [each.name for each in partitioning.columns]

@@ -237,7 +237,7 @@ def _manifest(target: Target, job_id: str, staged: Sequence[StagedFile], info: C
         "created_at": info.created_at,
         "source": info.source,
         "schema": info.schema,
-        "partition_by": list(info.partition_by),
+        **({} if info.partition_by is None else {"partition_by": list(info.partition_by)}),
         "digest": info.digest,
         "rows": sum(each.rows for each in staged),
         "files": [*(each.manifest_entry() for each in staged), *(each.to_dict() for each in info.restored)],

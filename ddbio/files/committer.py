@@ -40,7 +40,7 @@ class CommitInfo:
     report
         The job's report; running the job again under its id returns it.
     partition_by
-        Name, attribute and part of each column that the folders of the files say.
+        Name, attribute and part of each column that the folders of the files say; None if only their names tell.
     """
 
     created_at: str
@@ -50,7 +50,7 @@ class CommitInfo:
     objects: tuple[SmallObject, ...] = ()
     restored: tuple[LiveFile, ...] = ()
     report: Mapping[str, Any] | None = None
-    partition_by: Sequence[Mapping[str, Any]] = ()
+    partition_by: Sequence[Mapping[str, Any]] | None = ()
 
 
 class AlreadyCommittedError(Exception):

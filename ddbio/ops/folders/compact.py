@@ -21,6 +21,7 @@ from ddbio.errors import NotFoundError, SchemaError, TargetError
 from ddbio.files import committer
 from ddbio.files.commit import Target
 from ddbio.files.declared import declared_schemas
+from ddbio.files.descriptions import describe_files
 from ddbio.files.formats import FORMATS, format_of
 from ddbio.files.snapshot import live_files
 from ddbio.ops.folders.rewrite import RewriteGroup, RewriteTask, rewrite_task
@@ -265,15 +266,20 @@ class _Job:
     def publish(self, publish: committer.Publish, results: Sequence[RewriteResult], report: CompactReport) -> None:
         schemas = [each for result in results for each in result.schemas]
         self.require_one_schema(schemas)
+        replaced = {path for each in results for path in each.replaced}
+        described = describe_files(
+            self.store, (each for group in self.plan.groups for each in group.files), are_rewritten=True
+        )
         info = committer.CommitInfo(
             created_at=datetime.now(UTC).isoformat(timespec="seconds"),
             source={"path": self.options.path, "version": self.plan.version},
-            schema=_schema_text(schemas[-1]) if schemas else "",
+            schema=_schema_text(described.with_folders(schemas[-1])) if schemas else "",
+            partition_by=described.partition_by,
             digest=None,
             report=report.to_dict(),
         )
         staged = [file for each in results for file in each.staged]
-        publish(staged, info, [path for each in results for path in each.replaced])
+        publish(staged, info, sorted(replaced))
 
 
 def _plan(options: CompactOptions, snapshot: Snapshot) -> CompactPlan:

@@ -8,11 +8,13 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
+from ddbio.core.schema.file import schema_to_json
 from ddbio.core.snapshot import LiveFile, format_links
 from ddbio.core.staged import FileNaming
 from ddbio.errors import NotFoundError, TargetError
 from ddbio.files import committer
 from ddbio.files.commit import Target
+from ddbio.files.descriptions import describe_files
 from ddbio.files.meta import manifest_path, parse_state
 from ddbio.files.object_store import stage_copy
 from ddbio.files.snapshot import live_files, read_history
@@ -105,7 +107,14 @@ def publish(options: PublishOptions, check: Callable[[list[str]], None] | None =
                 added = [LiveFile.from_dict(each.manifest_entry()) for each in staged]
                 planned = before.changed((job_id, "publish", ""), added, before.paths)
                 report = _report(options.source, options.dest, planned, before, clock)
-                info = committer.CommitInfo(created_at=_now(), source=facts, schema="", report=report.to_dict())
+                described = describe_files(source, found.files)
+                info = committer.CommitInfo(
+                    created_at=_now(),
+                    source=facts,
+                    schema="" if described.schema is None else schema_to_json(described.schema),
+                    report=report.to_dict(),
+                    partition_by=described.partition_by,
+                )
                 move(staged, info, sorted(before.paths))
     except committer.AlreadyCommittedError as done:
         earlier = committed_report(PublishReport, done)

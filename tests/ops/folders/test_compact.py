@@ -107,6 +107,27 @@ def test_every_type_stays_exact_in_every_format(fake, tmp_path, form):
     assert ddbio.digest(tmp_path) == whole
 
 
+@pytest.mark.parametrize("form", ["parquet", "csv"])
+def test_columns_of_folders_stay(fake, tmp_path, form):
+    """What only the folders of a partitioned scan say is still read after a compaction, and after a publication."""
+    options = {"format": form, "partition_by": "origin", "endpoint_url": fake.endpoint_url, "limit": 600, "tasks": 1}
+    for _ in range(2):
+        ddbio.scan_to_files("flights", tmp_path / "lake", mode="append", **options)
+    whole = ddbio.digest(tmp_path / "lake")
+    ddbio.publish(tmp_path / "lake", tmp_path / "first")
+    assert ddbio.compact(tmp_path / "lake").files_rewritten > 1
+    ddbio.publish(tmp_path / "lake", tmp_path / "second")
+    assert {ddbio.digest(tmp_path / name) for name in ("lake", "first", "second")} == {whole}
+
+
+def test_names_of_folders_still_tell_their_columns(folder, tmp_path):
+    """Folders of other programs say their columns by their names, before a compaction and after."""
+    whole = ddbio.digest(folder)
+    ddbio.compact(folder)
+    ddbio.publish(folder, tmp_path / "curated")
+    assert ddbio.digest(folder) == ddbio.digest(tmp_path / "curated") == whole
+
+
 def test_columns_that_only_some_files_have(tmp_path):
     """A file with fewer columns gets nulls; one with more, or with another type, begins a file of its own."""
     pq.write_table(table(1, wide=True), tmp_path / "1.parquet")
