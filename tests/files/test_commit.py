@@ -113,9 +113,14 @@ def committed(job_id, tasks=2):
     return {path_of(job_id, task) for task in range(tasks)} | {manifest_path(job_id)}
 
 
-def deaths():
-    """Yield every call to die at, before and after its effect."""
-    return ((dies_at, after_effect) for dies_at in itertools.count(1) for after_effect in (False, True))
+def deaths(*, by_turns=False):
+    """Yield every call to die at, before and after its effect, or by turns where calls are dear.
+
+    Both at every call of an object store in memory: ``tests/ops/test_job_schedules.py``.
+    """
+    for dies_at in itertools.count(1):
+        for after_effect in (dies_at % 2 == 0,) if by_turns else (False, True):
+            yield dies_at, after_effect
 
 
 def test_a_commit_shows_files_and_manifest(make_store, staged_left):
@@ -231,7 +236,7 @@ def test_attempts_that_lost_are_swept(make_store, staged_left):
 def test_a_death_anywhere_in_a_commit_is_mended(make_store, staged_left, mode):
     """Whatever call a commit dies at, the next job finds all of it or none, and nothing staged remains."""
     outcomes = set()
-    for dies_at, after_effect in deaths():
+    for dies_at, after_effect in deaths(by_turns=isinstance(make_store(), S3Store)):
         store = make_store()
         run(store, "old")
         replaced = prepare(store, mode, "one")
@@ -285,7 +290,7 @@ def test_a_death_leaves_partitions_old_or_new(tmp_path, staged_left):
 def test_an_abort_after_a_death_anywhere_leaves_all_or_none(make_store, staged_left, mode):
     """A job whose commit fails is undone by its abort unless it is past undoing, then it is finished."""
     outcomes = set()
-    for dies_at, after_effect in deaths():
+    for dies_at, after_effect in deaths(by_turns=isinstance(make_store(), S3Store)):
         store = make_store()
         run(store, "old")
         replaced = prepare(store, mode, "one")
@@ -521,7 +526,7 @@ def test_overwrite_spares_roots_and_the_working_folder(tmp_path, s3_spec, monkey
 def test_small_objects_are_part_of_the_commit(make_store):
     """Small objects of a format are written after its files, whichever job ends the commit, and replaced with them."""
     info = replace(INFO, objects=(SmallObject("manifest.md5", "1"), SmallObject("manifest.json", "{}")))
-    for dies_at, after_effect in deaths():
+    for dies_at, after_effect in deaths(by_turns=isinstance(make_store(), S3Store)):
         store = make_store()
         first = prepare(store, "overwrite", "old")
         commits.commit(at(store, "overwrite"), "old", [stage(store, "old", 0)], info, first)
