@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 import pytest
-from pyspark.sql.types import DateType, StructField, StructType, VarcharType, _parse_datatype_json_string
+from pyspark.sql.types import DayTimeIntervalType, StructField, StructType, VarcharType, _parse_datatype_json_string
 
 from ddbio.core.schema.arrow import normalize_schema
 from ddbio.errors import SchemaError
@@ -57,7 +57,7 @@ def test_what_spark_cannot_hold_is_refused(arrow_type):
         to_spark_schema(pa.schema([("m", pa.struct([("x", pa.list_(arrow_type))]))]))
 
 
-@pytest.mark.parametrize("spark_type", [DateType(), VarcharType(3)])
+@pytest.mark.parametrize("spark_type", [DayTimeIntervalType(), VarcharType(3)])
 def test_what_dynamodb_has_not_is_refused(spark_type):
     """A Spark column that no attribute can fill is an error that says what to read instead."""
     with pytest.raises(SchemaError, match=r"^at: no DynamoDB attribute has Spark's type"):
