@@ -35,7 +35,7 @@ def cases() -> Iterator[Any]:
     """Yield each benchmark of each class with each combination of its parameters."""
     for cls in classes():
         methods = [name for name, _ in inspect.getmembers(cls, callable) if name.startswith(("time_", "track_"))]
-        for name, parameters in itertools.product(methods, itertools.product(*cls.params)):
+        for name, parameters in itertools.product(methods, itertools.product(*getattr(cls, "params", ()))):
             words = (cls.__module__.removeprefix("bench."), cls.__name__, name, *parameters)
             timer = getattr(cls, "timer", time.process_time)
             timed = pytest.mark.benchmark(group=".".join((*words[:2], *parameters)), timer=timer)
