@@ -69,7 +69,7 @@ def test_throttling_loses_nothing():
     """dynamodb-import-export-tool lost three quarters of the rows of a throttled table without an error."""
     with FakeDynamoDB(wcu=200, burst_seconds=0.2) as running:
         running.load("rows", b"", "pk:S")
-        report = write(running, {"pk": [f"k{n}" for n in range(600)]})
+        report = write(running, {"pk": [f"k{n}" for n in range(600)]}, wcu_per_second=10_000)
         assert (report.written, count(running)) == (600, 600)
         assert report.retries > 0
         assert sum(report.throttles.values()) > 0
