@@ -8,7 +8,6 @@ import time
 from pathlib import Path
 
 import pyarrow as pa
-import pyarrow.dataset as ds
 
 from bench import data
 from bench.files import PAGE_ITEMS, ROUNDS, batches_of, write_rolling
@@ -38,6 +37,8 @@ class PartitionedFiles:
     @staticmethod
     @functools.cache
     def check() -> None:
+        import pyarrow.dataset as ds  # noqa: PLC0415 - it imports pandas, which other benchmarks must not wait for
+
         batches = partitioned_batches(data.scaled(ITEMS))
         wanted = pa.Table.from_batches(batches).group_by("place").aggregate([([], "count_all")]).sort_by("place")
         for write in (write_partitioned, write_dataset):
@@ -98,6 +99,8 @@ def write_partitioned(folder: str, batches: list[pa.RecordBatch]) -> None:
 
 def write_dataset(folder: str, batches: list[pa.RecordBatch]) -> None:
     """Write the same rows by pyarrow alone, told to gather rows: by default each batch is row groups of a few rows."""
+    import pyarrow.dataset as ds  # noqa: PLC0415 - it imports pandas, which other benchmarks must not wait for
+
     ds.write_dataset(
         pa.RecordBatchReader.from_batches(batches[0].schema, batches),
         Path(folder),

@@ -123,7 +123,7 @@ CASES = {
     "large item": (
         pa.array(["x" * 409_599, "x" * 409_600]),
         {},
-        Refusal(1, "", "item_size", "row 1: the item has 409,601 bytes, DynamoDB takes 409,600"),
+        Refusal(1, "", "item_size", "row 1: the item has 409,601 bytes, DynamoDB takes 409,600", 409_601),
     ),
     "empty set": (
         pa.array([["x"], []]),
