@@ -285,7 +285,9 @@ def _given_schema(table: TableDescription, options: ScanOptions) -> pa.Schema | 
 
 
 def _require_key_types(table: TableDescription, schema: pa.Schema) -> None:
-    tags = {name_of_field(field): tag_of_field(field) for field in schema}
+    # The column of rescued values is no attribute, but may have the name of one.
+    found = ((name_of_field(field), tag_of_field(field)) for field in schema)
+    tags = {name: tag for name, tag in found if tag != "RESCUE"}
     for name, key_type in table.key_types:
         declared = tags.get(name, key_type)
         if declared != key_type:
