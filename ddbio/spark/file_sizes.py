@@ -6,11 +6,9 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-import pyarrow as pa
 from pyspark.sql import functions
 
 from ddbio.errors import OptionError
-from ddbio.files.size_estimate import file_row_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -87,6 +85,11 @@ def sized_files(
     if missing := sorted({*partition_by} - {*frame.columns}):
         raise OptionError(f"partition_by: the DataFrame has no column {missing[0]!r}")
     columns = tuple(partition_by)
+    # PySpark imports this package to look for data sources, and should not wait for Arrow.
+    import pyarrow as pa  # noqa: PLC0415 - see above
+
+    from ddbio.files.size_estimate import file_row_bytes  # noqa: PLC0415 - see above
+
     sample = pa.Table.from_batches(frame.drop(*columns).limit(_SAMPLE_ROWS).toArrow().to_batches())
     row_bytes = file_row_bytes(sample, "parquet", compression) or 1.0
     per_file = max(1, round(target_file_bytes / row_bytes))
