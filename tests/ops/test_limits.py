@@ -34,7 +34,7 @@ def connection(server):
     [
         ({"max_units": 100}, "capacity units, more than max_units 100"),
         ({"max_usd": 1e-6}, "more than max_usd 1e-06"),
-        ({"max_seconds": 0.5, "rcu_per_second": 10}, "s, more than max_seconds 0.5"),
+        ({"max_seconds": 0.5, "rcu_per_second": 100, "sample_items": 20}, "s, more than max_seconds 0.5"),
     ],
 )
 def test_a_scan_above_a_limit_is_refused(connection, tmp_path, limit, said):
