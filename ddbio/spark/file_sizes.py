@@ -93,21 +93,21 @@ def sized_files(
     sample = pa.Table.from_batches(frame.drop(*columns).limit(_SAMPLE_ROWS).toArrow().to_batches())
     row_bytes = file_row_bytes(sample, "parquet", compression) or 1.0
     per_file = max(1, round(target_file_bytes / row_bytes))
-    told = f"a row takes about {row_bytes:,.1f} bytes of {compression} Parquet, so {per_file:,} rows are a file"
+    explained = f"a row takes about {row_bytes:,.1f} bytes of {compression} Parquet, so {per_file:,} rows are a file"
     most = math.ceil(per_file * _SLACK)
     if not count:
         hinted = frame.hint("rebalance", *columns)
-        told += "; adaptive execution divides the rows (REBALANCE), since they were not counted"
-        return SizedFiles(hinted, columns, most, None, told)
+        explained += "; adaptive execution divides the rows (REBALANCE), since they were not counted"
+        return SizedFiles(hinted, columns, most, None, explained)
     if columns:
-        return _by_partition(frame, columns, per_file, most, told)
+        return _by_partition(frame, columns, per_file, most, explained)
     rows = frame.count()
     files = max(1, round(rows / per_file))
-    told += f"; {rows:,} rows become {files:,} equal parts (repartition)"
-    return SizedFiles(frame.repartition(files), columns, most, files, told)
+    explained += f"; {rows:,} rows become {files:,} equal parts (repartition)"
+    return SizedFiles(frame.repartition(files), columns, most, files, explained)
 
 
-def _by_partition(frame: DataFrame, columns: tuple[str, ...], per_file: int, most: int, told: str) -> SizedFiles:
+def _by_partition(frame: DataFrame, columns: tuple[str, ...], per_file: int, most: int, explained: str) -> SizedFiles:
     """Send each partition's rows to as many tasks as it has files: all but one full, and the rest in one more."""
     # Names of their own, so that a join knows which side a column is of.
     names = [f"{_SALT}_{place}" for place in range(len(columns))]
@@ -117,12 +117,14 @@ def _by_partition(frame: DataFrame, columns: tuple[str, ...], per_file: int, mos
         functions.count("*"), functions.sum(functions.ceil(functions.col(_SALT) / per_file)), functions.sum(_SALT)
     ).first()
     n_partitions, files, rows = (found[0] or 0, int(found[1] or 0), found[2] or 0) if found else (0, 0, 0)
-    told += f"; {rows:,} rows of {n_partitions:,} partitions become {files:,} files"
+    explained += f"; {rows:,} rows of {n_partitions:,} partitions become {files:,} files"
     if files <= n_partitions:
-        told += ", one of each partition (repartition by its columns)"
+        explained += ", one of each partition (repartition by its columns)"
         divided = frame.repartition(max(1, files), *map(_quoted, columns))
     else:
-        told += ", rows of large partitions spread at random (repartition by its columns and the number of the file)"
+        explained += (
+            ", rows of large partitions spread at random (repartition by its columns and the number of the file)"
+        )
         same = [
             functions.col(_quoted(column)).eqNullSafe(functions.col(name))
             for column, name in zip(columns, names, strict=True)
@@ -132,8 +134,8 @@ def _by_partition(frame: DataFrame, columns: tuple[str, ...], per_file: int, mos
         divided = joined.repartition(files, *map(_quoted, columns), _SALT).drop(_SALT)
     small = rows / files if files else 0
     if files and small < per_file / 2:
-        told += f"; files have about {small:,.0f} rows, much fewer than wanted: partition by fewer columns"
-    return SizedFiles(divided, columns, most, files, told)
+        explained += f"; files have about {small:,.0f} rows, much fewer than wanted: partition by fewer columns"
+    return SizedFiles(divided, columns, most, files, explained)
 
 
 def _quoted(name: str) -> str:
