@@ -28,7 +28,7 @@ class JobLimits:
         if units > self.units:
             return f"{units:,.0f} units are consumed, more than {self.units:,.0f}"
         if seconds > self.seconds:
-            return f"it has run for {seconds:,.0f} s, longer than {self.seconds:,.0f} s"
+            return f"it has run for {seconds:,.1f} s, longer than {self.seconds:,.1f} s"
         return None
 
 
@@ -48,7 +48,7 @@ def check_limits(options: LimitOptions, units: float | None, seconds: float | No
     usd = None if cost is None else cost.usd
     figures = [
         (units, options.max_units, "max_units", "{:,.0f} capacity units"),
-        (seconds, options.max_seconds, "max_seconds", "{:,.0f} s"),
+        (seconds, options.max_seconds, "max_seconds", "{:,.1f} s"),
         (usd, options.max_usd, "max_usd", "${:,.4g}"),
     ]
     for planned, most, name, form in figures:

@@ -133,22 +133,23 @@ def plan_copy(options: CopyOptions) -> CopyPlan:
     created = _must_create(options)
     target = _target_of(options, created=created)
     table, options_of_scan = _scan_of(options)
-    made = _plan(options, target, plan_of(options_of_scan, table=table))
+    made, _ = _plan(options, target, plan_of(options_of_scan, table=table), plan_write(target, _write_options(options)))
     if created:
         described, _ = read_table_definition(dynamodb_spec(options), options.source)
         made = replace(made, write=None, creates=create_table_request(described, options))
     return made
 
 
-def _plan(options: CopyOptions, target: TableDescription, scan: ScanPlan) -> CopyPlan:
-    """Return the plan of a copy into a target that is there, or that is like it will be.
+def _plan(
+    options: CopyOptions, target: TableDescription, scan: ScanPlan, write: WritePlan
+) -> tuple[CopyPlan, JobLimits]:
+    """Return the plan of a copy into a target that is there, or will be like it, and when the copy is stopped.
 
     Raises
     ------
     LimitError
         If the plan is above a limit.
     """
-    write = plan_write(target, _write_options(options))
     row_units = write_units(math.ceil(scan.item_bytes))
     units, seconds, limited_by = write_estimate(
         target, target.indexes, scan.item_count, row_units, write.wcu_per_second
@@ -157,8 +158,8 @@ def _plan(options: CopyOptions, target: TableDescription, scan: ScanPlan) -> Cop
         seconds, limited_by = scan.estimated_seconds, f"reading: {scan.limited_by}"
     book, notes = prices_of(target, options.prices)
     cost = joined_cost(filter(None, [scan.cost, Cost((write_line(book, units, on_demand=target.on_demand),), notes)]))
-    check_limits(options, scan.estimated_units + units, seconds, cost)
-    return CopyPlan(
+    limits = check_limits(options, scan.estimated_units + units, seconds, cost)
+    made = CopyPlan(
         scan=scan,
         write=write,
         creates=None,
@@ -168,6 +169,7 @@ def _plan(options: CopyOptions, target: TableDescription, scan: ScanPlan) -> Cop
         limited_by=limited_by,
         cost=cost,
     )
+    return made, limits
 
 
 def outline_of(scan: ScanPlan, write: WritePlan) -> JobOutline:
@@ -208,11 +210,9 @@ def copy(options: CopyOptions, watch: CopyWatch | None = None) -> CopyReport:
     target = _target_of(options, created=created)
     table, scan = _scan_of(options)
     budget = LocalBudget(budget_of(table, scan))
-    plan = plan_of(scan, budget, table)
-    made = _plan(options, target, plan)
-    write = plan_write(target, _write_options(options))
+    plan, write = plan_of(scan, budget, table), plan_write(target, _write_options(options))
+    _, limits = _plan(options, target, plan, write)
     # Reads and writes are each stopped at the limit of both.
-    limits = check_limits(options, plan.estimated_units + made.write_units, made.estimated_seconds, made.cost)
     budget.bound(limits)
     if created:
         create_like(options)

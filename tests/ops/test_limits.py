@@ -59,6 +59,30 @@ def test_a_load_above_a_limit_is_refused_before_it_writes(connection, server, tm
     assert server.requests().get("BatchWriteItem", 0) == before
 
 
+def test_a_load_above_a_limit_creates_no_table(connection, server, tmp_path):
+    """What the plan forbids is known before ``create_table`` makes anything."""
+    (tmp_path / "rows.jsonl").write_bytes(ddbio.to_dynamodb_json(pa.Table.from_pylist(ITEMS)))
+    before = server.requests().get("CreateTable", 0)
+    with pytest.raises(LimitError, match="max_units 1000"):
+        ddbio.load_files(tmp_path / "rows.jsonl", "new", **connection, create_table=True, key="pk:S", max_units=1000)
+    assert server.requests().get("CreateTable", 0) == before
+
+
+@pytest.mark.parametrize(
+    "read", [ddbio.read_table, lambda *args, **options: list(ddbio.scan_batches(*args, **options))]
+)
+def test_a_scan_that_takes_too_long_is_stopped(tmp_path, read):
+    """A scan whose pages are slower than planned ends with an error, never with a part of the rows."""
+    with FakeDynamoDB(latency_seconds=0.2) as slow:
+        slow.load("full", ddbio.to_dynamodb_json(pa.Table.from_pylist(ITEMS)), "pk:S")
+        options = {"endpoint_url": slow.endpoint_url, "region": "us-east-1", "sample_items": 10, "lanes": 1}
+        with pytest.raises(LimitError, match="the job was stopped: it has run for"):
+            read("full", **options, max_seconds=0.5)
+        with pytest.raises(LimitError, match="the job was stopped: it has run for"):
+            ddbio.scan_to_files("full", tmp_path / "out", **options, max_seconds=0.5)
+    assert not list(tmp_path.rglob("*.parquet"))
+
+
 def test_a_write_of_unknown_length_is_stopped(connection, server):
     """Rows that come one by one have no plan: the write stops at a tenth above its limit."""
     before = server.requests().get("BatchWriteItem", 0)

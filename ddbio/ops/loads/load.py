@@ -156,6 +156,9 @@ def load_files(
     cluster = cluster_of(master, conf) if plan.engine == "spark" else None
     places = {"reject_to": options.reject_to, "state": options.state}
     require_shared(cluster, places, shared_paths=options.shared_paths)
+    if not found.table.table_id:
+        # No earlier run has left a part of it finished: what the plan forbids is known before the table is created.
+        check_limits(options, plan.estimated_units, plan.estimated_seconds, plan.cost)
     create_target(options)
     job_id = options.job_id or new_job_id()
     # Only the table itself has an id, which a later run compares.
@@ -185,12 +188,12 @@ def _load(
     first_row = checkpoints.rows if plan.engine == "local" else 0
     job = LoadJob(options, task, found.source.store, checkpoints, first_row, any_order, found.source.export)
     budget = LocalBudget(plan.wcu_per_second, job=f"load of {plan.table}", ramp=found.write.ramp)
+    remaining = _remaining(found, plan, checkpoints)
+    budget.bound(check_limits(options, remaining.estimated_units, remaining.estimated_seconds, remaining.cost))
     cpu_seconds = clock.cpu_seconds()
     is_done = len(checkpoints.finished) == (plan.key_partitions or len(found.source.units))
     engine = open_engine("local" if is_done else plan.engine, master=run.master, conf=run.conf)
     _check_speculation(engine, plan)
-    remaining = _remaining(found, plan, checkpoints)
-    budget.bound(check_limits(options, remaining.estimated_units, remaining.estimated_seconds, remaining.cost))
     _LOG.info(
         "load %s into %s: job %s, %d units, %d tasks on %s, %d rows done before",
         *(options.source, options.table, checkpoints.job_id, remaining.source_units),
