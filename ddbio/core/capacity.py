@@ -115,18 +115,33 @@ def scan_units(
     https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/Scan.html
     """
     ratio = 1.0 if consistent else EVENTUAL_RATIO
-    segment_bytes = size_bytes / segments
-    page_bytes = PAGE_BYTES + item_bytes / 2
-    page_units = PAGE_BYTES / READ_UNIT_BYTES + _mean_units(item_bytes)
-    if page_items is not None and page_items * item_bytes < PAGE_BYTES:
-        page_bytes = page_items * item_bytes
-        page_units = max(1.0, float(math.ceil(page_bytes / READ_UNIT_BYTES)))
+    segment_bytes, page_bytes = size_bytes / segments, _mean_page_bytes(item_bytes, page_items)
+    page_units = float(math.ceil(page_bytes / READ_UNIT_BYTES))
+    if page_bytes >= PAGE_BYTES:
+        page_units = PAGE_BYTES / READ_UNIT_BYTES + _mean_units(item_bytes)
     if segment_bytes <= page_bytes:
         return segments * ratio * max(1.0, segment_bytes / READ_UNIT_BYTES + (0.5 if segments > 1 else 0.0))
     # The last page of a segment is half full on average.
     full_pages = segment_bytes / page_bytes - 0.5
     last_units = max(1.0, page_bytes / 2 / READ_UNIT_BYTES + 0.5)
     return segments * ratio * (full_pages * page_units + last_units)
+
+
+def scan_pages(size_bytes: float, item_bytes: float, *, segments: int = 1, page_items: int | None = None) -> int:
+    """Return how many pages a whole scan is expected to have; each segment ends with one that is not full.
+
+    Parameters
+    ----------
+    size_bytes, item_bytes, page_items
+        As for ``scan_units``.
+    """
+    return segments * max(1, math.ceil(size_bytes / segments / _mean_page_bytes(item_bytes, page_items)))
+
+
+def _mean_page_bytes(item_bytes: float, page_items: int | None) -> float:
+    """Return the mean size of a full page; ``Limit`` may end it before an item reaches 1 MiB."""
+    limited_bytes = math.inf if page_items is None else page_items * max(item_bytes, 1.0)
+    return limited_bytes if limited_bytes < PAGE_BYTES else PAGE_BYTES + item_bytes / 2
 
 
 def _mean_units(item_bytes: float) -> float:

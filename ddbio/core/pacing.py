@@ -33,6 +33,9 @@ CAPACITY_SECONDS = 0.075
 # Less would charge for ordinary variation of latencies and miss 97 % in a minute; more exceeds 102 % after a stall.
 BUNCHING_SECONDS = 0.18
 
+DEFAULT_RATIO = 0.5
+"""The share of a provisioned table's capacity that a job uses unless told; the rest is for the application."""
+
 CUT_RATIO = 0.7
 RECOVERY_RATIO_PER_SECOND = 0.05
 CLAMP_RATIO = 0.95
@@ -40,7 +43,7 @@ CLAMP_RATIO = 0.95
 EVENT_SECONDS = 1.0
 
 # https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/warm-throughput.html
-NEW_TABLE_WCU = 4_000.0
+NEW_TABLE_RCU, NEW_TABLE_WCU = 12_000.0, 4_000.0
 # https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/on-demand-capacity-mode.html
 DOUBLING_SECONDS = 1_800.0
 # https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/ServiceQuotas.html

@@ -7,8 +7,9 @@ import math
 from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any, Literal
 
-from ddbio.core.capacity import PAGE_BYTES, page_limit, read_units, scan_units
+from ddbio.core.capacity import PAGE_BYTES, page_limit, read_units, scan_pages, scan_units
 from ddbio.core.job_outline import JobOutline
+from ddbio.core.pacing import DEFAULT_RATIO, NEW_TABLE_RCU
 from ddbio.core.partition_estimate import estimate_files
 from ddbio.core.prices import Cost, cost_values, read_line
 from ddbio.core.result import Result
@@ -31,9 +32,6 @@ SMALL_TABLE_BYTES = 256 * MIB
 # https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/Scan.html#Scan.ParallelScan
 MAX_SEGMENTS = 1_000_000
 
-DEFAULT_RATIO = 0.5
-"""The share of a provisioned table's capacity that a job uses unless told; the rest is for the application."""
-
 PAGE_LATENCY_SECONDS = 0.1
 """Assumed time of one full page, for the number of lanes; real tables answer in 50–100 ms."""
 
@@ -49,8 +47,6 @@ ROTATED_SEGMENTS = 256
 ROTATED_SEGMENTS_UNKNOWN = 64
 ROTATED_PAGE_BYTES = 256 * 1024
 ASSUMED_BYTES_PER_SECOND = 20 * MIB
-# https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/warm-throughput.html
-NEW_TABLE_RCU = 12_000.0
 
 
 @dataclass(frozen=True)
@@ -240,7 +236,7 @@ def plan_scan(table: TableDescription, sample: Sample, options: ScanOptions, res
         read_bytes, sample.item_bytes, consistent=options.consistent, segments=segments, page_items=limit
     )
     rate = index.rcu if index is not None and index.is_global else table.rcu
-    requests = _pages(read_bytes, sample.item_bytes, segments, limit)
+    requests = scan_pages(read_bytes, sample.item_bytes, segments=segments, page_items=limit)
     seconds, limited_by = _seconds(units, read_bytes, {
         "the budget": budget,
         "the provisioned capacity" if not table.on_demand else "the on-demand maximum": rate,
@@ -284,14 +280,6 @@ def plan_scan(table: TableDescription, sample: Sample, options: ScanOptions, res
 def _latency_seconds(page_bytes: float) -> float:
     """Return the assumed time of a page; a small one takes less, but never less than a request's own time."""
     return max(REQUEST_SECONDS, PAGE_LATENCY_SECONDS * page_bytes / PAGE_BYTES)
-
-
-def _pages(size: int, item_bytes: float, segments: int, page_items: int | None) -> int:
-    """Return how many pages a scan is expected to have; each segment ends with one that is not full."""
-    page_bytes = PAGE_BYTES + item_bytes / 2
-    if page_items is not None:
-        page_bytes = min(page_bytes, page_items * max(item_bytes, 1.0))
-    return segments * max(1, math.ceil(size / segments / page_bytes))
 
 
 def _seconds(units: float, size: int, rates: dict[str, float | None], parallelism: int) -> tuple[float, str]:

@@ -12,6 +12,7 @@ from ddbio.core.capacity import (
     page_limit,
     query_units,
     read_units,
+    scan_pages,
     scan_units,
     stream_read_units,
     transact_get_units,
@@ -169,3 +170,12 @@ def test_every_segment_costs_at_least_a_page():
     """A scan of an empty table, or of more segments than it has items, costs the least for each segment."""
     assert scan_units(0, 100) == 0.5
     assert scan_units(0, 100, segments=8, consistent=True) == 8
+
+
+def test_pages_are_counted_by_segment():
+    """Each segment ends with a page of its own; a limit of items makes more pages, also where no item was sampled."""
+    assert scan_pages(3 * 1024 * KIB, 1024) == 3
+    assert scan_pages(3 * 1024 * KIB, 1024, segments=4) == 4
+    assert scan_pages(100 * KIB, 1024, page_items=10) == 10
+    assert scan_pages(100, 0.0, page_items=10) == 10
+    assert scan_units(100, 0.0, page_items=10) == pytest.approx(5, abs=0.5)

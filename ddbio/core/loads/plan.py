@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from ddbio.core.job_outline import JobOutline
-from ddbio.core.pacing import DEFAULT_QUOTA_WCU, NEW_TABLE_WCU, Ramp
+from ddbio.core.pacing import DEFAULT_QUOTA_WCU, DEFAULT_RATIO, NEW_TABLE_WCU, Ramp
 from ddbio.core.prices import Cost, cost_values, write_line
 from ddbio.core.result import Result
 from ddbio.errors import OptionError
@@ -34,12 +34,6 @@ _MOST_ROW_LANES = 128
 _UNBOUND_ROW_LANES = 64
 # With more lanes, a chunk would have too few rows per lane to fill its batches.
 _MOST_MIXED_LANES = 32
-
-DEFAULT_RATIO = 0.5
-"""The share of a provisioned table's capacity that a job uses unless told; the rest is for the application."""
-
-# https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/on-demand-capacity-mode.html: a new table's start.
-ON_DEMAND_START = 4000.0
 
 # What one process can write in a second: below this rate, a second process is no faster.
 LOCAL_UNITS_PER_SECOND = 20_000.0
@@ -354,7 +348,7 @@ def write_estimate(
     # An index that holds only keys has entries of a few hundred bytes: one unit.
     own = {index.name: rows * (row_units if index.projected is None or index.projected else 1.0) for index in indexes}
     locals_units = sum(own[index.name] for index in indexes if not index.is_global)
-    start = (table.warm_wcu or ON_DEMAND_START) if table.on_demand else None
+    start = (table.warm_wcu or NEW_TABLE_WCU) if table.on_demand else None
     total = rows * row_units + sum(own.values())
     limits = [("the budget", total, budget), ("the table", rows * row_units + locals_units, table.wcu or start)]
     limits += [(f"index {each.name}", own[each.name], each.wcu or start) for each in indexes if each.is_global]
