@@ -272,6 +272,7 @@ def _table(table: Mapping[str, Any]) -> TableDescription:
         indexes=tuple(indexes),
         warm_wcu=table.get("WarmThroughput", {}).get("WriteUnitsPerSecond"),
         warm_rcu=table.get("WarmThroughput", {}).get("ReadUnitsPerSecond"),
+        infrequent_access=table.get("TableClassSummary", {}).get("TableClass") == "STANDARD_INFREQUENT_ACCESS",
     )
 
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import json
 import math
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, Literal
 
 from ddbio.core.capacity import PAGE_BYTES, page_limit, read_units, scan_pages, scan_units
 from ddbio.core.job_outline import JobOutline
 from ddbio.core.pacing import DEFAULT_RATIO, NEW_TABLE_RCU
 from ddbio.core.partition_estimate import estimate_files
-from ddbio.core.prices import Cost, cost_values, read_line
+from ddbio.core.prices import cost_values
 from ddbio.core.result import Result
 from ddbio.core.schema.file import schema_to_json
 from ddbio.errors import OptionError
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from ddbio.core.partition_estimate import PartitionSample
-    from ddbio.core.prices import PriceBook
+    from ddbio.core.prices import Cost
     from ddbio.core.table_description import TableDescription
     from ddbio.options import Engine, ScanOptions
 
@@ -121,10 +121,6 @@ class ScanPlan(Result):
             "seconds": self.estimated_seconds,
             **cost_values(self.cost),
         }
-
-    def priced(self, book: PriceBook, notes: tuple[str, ...]) -> ScanPlan:
-        """Return the plan with what its reads cost."""
-        return replace(self, cost=Cost((read_line(book, self.estimated_units, on_demand=self.on_demand),), notes))
 
     def groups(self) -> list[tuple[int, ...]]:
         """Return the segments of each task, spread so that neighbours in hash order are read at different times."""

@@ -35,11 +35,12 @@ class SimulationReport(Result):
     throttles
         Requests that the table's partitions throttled.
     peak_ratio
-        The most that was consumed within any 10 s, over 10 s of the budget; None for a run that is shorter.
+        The most that was consumed within any ``10 × scale`` s, over what the budget allows in them; None for a
+        shorter run.
     idle_ratio
         The share of the budget that nobody used before the end.
-    segments, lanes
-        As planned.
+    segments, lanes, tasks, partitions
+        As planned, and the physical partitions of the table.
     largest_task_ratio
         Bytes of the largest task over those of the mean task.
     progress

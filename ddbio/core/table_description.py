@@ -61,6 +61,14 @@ class TableDescription(Result):
     """Write units per second of the table's warm throughput, or None."""
     warm_rcu: float | None = None
     """Read units per second likewise."""
+    infrequent_access: bool = False
+    """Whether its class is Standard-Infrequent Access, which has prices of its own."""
+
+    @property
+    def region(self) -> str | None:
+        """Return the region that the ARN names, or None."""
+        parts = self.arn.split(":")
+        return parts[3] if len(parts) > 3 and parts[3] else None  # noqa: PLR2004 - arn:partition:service:region:…
 
     def index(self, name: str) -> IndexDescription | None:
         """Return the index of that name, or None."""

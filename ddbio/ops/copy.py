@@ -17,14 +17,14 @@ from ddbio.core.job_limits import STOP_RATIO, JobLimits, check_limits
 from ddbio.core.job_outline import JobOutline
 from ddbio.core.loads.encode import raw_item_reader
 from ddbio.core.loads.plan import BATCH_LANES, plan_write, requests_of, write_estimate
-from ddbio.core.prices import Cost, cost_values, joined_cost, write_line
+from ddbio.core.prices import cost_values, joined_cost
 from ddbio.core.result import Result
 from ddbio.core.scan_plan import ROTATED_PAGE_BYTES, budget_of, rotated_segments
 from ddbio.errors import NotFoundError, OptionError, SchemaError, ValidationError
 from ddbio.ops.job.report import Clock, Report
 from ddbio.ops.job.storage import dynamodb_spec
 from ddbio.ops.loads.load import write_raw_items
-from ddbio.ops.prices import prices_of
+from ddbio.ops.prices import cost_of
 from ddbio.ops.scans.plan import describe_scan, plan_of, scan_tasks
 from ddbio.ops.scans.read import digest_of_table
 from ddbio.ops.scans.stream import PageStream
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 
     from ddbio.core.digest import Digest
     from ddbio.core.loads.plan import WritePlan
+    from ddbio.core.prices import Cost
     from ddbio.core.scan_plan import ScanPlan
     from ddbio.core.table_description import TableDescription
     from ddbio.ops.scans.stream import ScanTask
@@ -156,8 +157,7 @@ def _plan(
     )
     if scan.estimated_seconds > seconds:
         seconds, limited_by = scan.estimated_seconds, f"reading: {scan.limited_by}"
-    book, notes = prices_of(target, options.prices)
-    cost = joined_cost(filter(None, [scan.cost, Cost((write_line(book, units, on_demand=target.on_demand),), notes)]))
+    cost = joined_cost(filter(None, [scan.cost, cost_of("writes", units, target, options.prices)]))
     limits = check_limits(options, scan.estimated_units + units, seconds, cost)
     made = CopyPlan(
         scan=scan,

@@ -1,45 +1,42 @@
-"""Find the prices of a table's region: ddbio's own book of that region, or a file."""
+"""Price the capacity units of a table by ddbio's own book of its region, or by a file."""
 
 from __future__ import annotations
 
 from datetime import UTC, datetime
 from importlib import resources
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
-from ddbio.core.prices import OWN_REGION, PriceBook
+from ddbio.core.prices import OWN_REGION, PriceBook, capacity_cost
 from ddbio.errors import OptionError
 
 if TYPE_CHECKING:
+    from ddbio.core.prices import Cost
     from ddbio.core.table_description import TableDescription
 
 
-def prices_of(table: TableDescription, path: str | None = None) -> tuple[PriceBook, tuple[str, ...]]:
-    """Return a book of prices for a table, and what a reader of sums by it should know.
+def cost_of(what: Literal["reads", "writes"], units: float, table: TableDescription, path: str | None = None) -> Cost:
+    """Return what capacity units of a table cost.
 
     Parameters
     ----------
     path
-        A file with a book; default is ddbio's own book of the table's region, or that of us-east-1.
+        A file with a book of prices; default is ddbio's own book of the table's region, or that of us-east-1.
 
     Raises
     ------
     OptionError
         If the file cannot be read or is no book of prices.
     """
-    region = _region_of(table)
+    return capacity_cost(_book_of(table.region, path), what, units, table, datetime.now(UTC).date())
+
+
+def _book_of(region: str | None, path: str | None) -> PriceBook:
     if path is not None:
         try:
-            book = PriceBook.from_json(Path(path).read_text(encoding="utf-8"), path)
+            return PriceBook.from_json(Path(path).read_text(encoding="utf-8"), path)
         except OSError as error:
             raise OptionError(f"prices {path} cannot be read: {error.strerror}") from None
-    else:
-        folder = resources.files("ddbio.core.prices")
-        name = f"{region}.json" if folder.joinpath(f"{region}.json").is_file() else f"{OWN_REGION}.json"
-        book = PriceBook.from_json(folder.joinpath(name).read_text(encoding="utf-8"), name)
-    return book, book.notes(region, datetime.now(UTC).date())
-
-
-def _region_of(table: TableDescription) -> str | None:
-    parts = table.arn.split(":")
-    return parts[3] if len(parts) > 3 and parts[3] else None  # noqa: PLR2004 - arn:partition:service:region:…
+    folder = resources.files("ddbio.core.prices")
+    name = f"{region}.json" if folder.joinpath(f"{region}.json").is_file() else f"{OWN_REGION}.json"
+    return PriceBook.from_json(folder.joinpath(name).read_text(encoding="utf-8"), name)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import heapq
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -117,7 +117,7 @@ class _Partitions:
     """Each partition serves its own rate, and saves up a second of it."""
 
     levels: list[float]
-    at: list[float] = field(default_factory=list)
+    at: list[float]
 
     def admits(self, partition: int, units: float, now: float) -> bool:
         level = min(PARTITION_RCU, self.levels[partition] + (now - self.at[partition]) * PARTITION_RCU)

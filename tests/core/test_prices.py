@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from ddbio.core import prices
-from ddbio.core.prices import Cost, CostLine, PriceBook, line, read_line, write_line
+from ddbio.core.prices import Cost, CostLine, PriceBook, capacity_cost, joined_cost
+from ddbio.core.table_description import TableDescription
 from ddbio.errors import OptionError
 
 OWN = (Path(prices.__file__).parent / "us-east-1.json").read_text("utf-8")
@@ -42,12 +43,13 @@ def test_sums_of_published_bills(usd, expected):
 
 
 def test_notes_tell_foreign_and_old_prices():
-    """Whose prices these are if not the table's region's, and how old the oldest is."""
+    """Whose price this is if not the table's region's, and how old it is; prices that are not used tell nothing."""
     book = PriceBook.from_json(OWN, "us-east-1.json")
-    assert book.notes("us-east-1", date(2023, 3, 1)) == ()
-    foreign, old = book.notes("eu-west-1", date(2026, 11, 22))
+    assert book.notes("export", "us-east-1", date(2023, 3, 1)) == ()
+    foreign, old = book.notes("export", "eu-west-1", date(2026, 11, 22))
     assert "no book for eu-west-1" in foreign
     assert "2023-02-15" in old
+    assert "2024-11-15" in book.notes("read_request_units", "us-east-1", date(2026, 11, 22))[0]
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"region": "r", "prices": {"export": {"usd": "much"}}}'])
@@ -57,15 +59,28 @@ def test_what_is_no_book_is_refused(text):
         PriceBook.from_json(text, "mine.json")
 
 
+def table(*, on_demand: bool, infrequent_access: bool = False) -> TableDescription:
+    """Return a table of us-east-1."""
+    arn = "arn:aws:dynamodb:us-east-1:1:table/t"
+    return TableDescription(
+        "t", arn, "id", "ACTIVE", (("pk", "S"),), 0, 0, on_demand, infrequent_access=infrequent_access
+    )
+
+
 def test_provisioned_units_are_paid_by_the_hour():
-    """A job on provisioned capacity adds nothing to the bill; on demand each unit has its price."""
-    book = PriceBook.from_json(OWN, "us-east-1.json")
-    assert read_line(book, 1e6, on_demand=False) == CostLine("reads", 1e6, "RCU", 0.0)
-    assert write_line(book, 1e6, on_demand=True) == CostLine("writes", 1e6, "WRU", 0.625)
+    """A job on provisioned capacity adds nothing to the bill; on demand a unit is priced by the table's class."""
+    book, day = PriceBook.from_json(OWN, "us-east-1.json"), date(2024, 12, 1)
+    paid = capacity_cost(book, "reads", 1e6, table(on_demand=False), day)
+    assert paid.lines == (CostLine("reads", 1e6, "RCU", 0.0),)
+    written = capacity_cost(book, "writes", 1e6, table(on_demand=True), day)
+    assert written.lines == (CostLine("writes", 1e6, "WRU", 0.625),)
+    rarely = capacity_cost(book, "writes", 1e6, table(on_demand=True, infrequent_access=True), day)
+    assert rarely.lines == (CostLine("writes", 1e6, "WRU", 0.78),)
 
 
 def test_a_price_that_a_book_lacks_is_unknown():
     """Not free: the line has no price, and the sum is of the others."""
     book = PriceBook.from_json(json.dumps({"region": "r", "prices": {}}), "mine.json")
-    assert line(book, "export", "export", 5).usd is None
-    assert Cost((line(book, "export", "export", 5), CostLine("a", 1, "x", 2.0))).usd == 2.0
+    unknown = capacity_cost(book, "reads", 5, table(on_demand=True), date(2024, 12, 1))
+    assert unknown.lines[0].usd is None
+    assert joined_cost([unknown, Cost((CostLine("a", 1, "x", 2.0),))]).usd == 2.0

@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from ddbio.core.job_outline import JobOutline
 from ddbio.core.pacing import DEFAULT_QUOTA_WCU, DEFAULT_RATIO, NEW_TABLE_WCU, Ramp
-from ddbio.core.prices import Cost, cost_values, write_line
+from ddbio.core.prices import cost_values
 from ddbio.core.result import Result
 from ddbio.errors import OptionError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ddbio.core.prices import PriceBook
+    from ddbio.core.prices import Cost
     from ddbio.core.scan_plan import Resources
     from ddbio.core.table_description import IndexDescription, IndexKey, TableDescription
     from ddbio.options import LoadOptions, WriteOptions
@@ -255,12 +255,6 @@ class LoadPlan(Result):
             "seconds": self.estimated_seconds,
             **cost_values(self.cost),
         }
-
-    def priced(self, book: PriceBook, notes: tuple[str, ...]) -> LoadPlan:
-        """Return the plan with what its writes cost."""
-        if self.estimated_units is None:
-            return replace(self, cost=Cost((), notes))
-        return replace(self, cost=Cost((write_line(book, self.estimated_units, on_demand=self.on_demand),), notes))
 
     @property
     def outline(self) -> JobOutline:

@@ -17,19 +17,18 @@ from ddbio.errors import OptionError
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from ddbio.core.table_description import TableDescription
+
 OWN_REGION = "us-east-1"
 """The region whose prices stand in for those of regions without a book."""
 
-PriceName = Literal[
-    "export",
-    "import",
-    "kms_requests",
-    "read_request_units",
-    "restore",
-    "s3_reads",
-    "s3_writes",
-    "write_request_units",
-]
+# Prices of a request unit by what it is for and the class of the table.
+_UNIT_PRICES = {
+    ("reads", False): "read_request_units",
+    ("writes", False): "write_request_units",
+    ("reads", True): "ia_read_request_units",
+    ("writes", True): "ia_write_request_units",
+}
 _OLD = timedelta(days=180)
 
 
@@ -96,19 +95,21 @@ class PriceBook:
                 "prices, each with usd, per, unit, usage_type, source and date"
             ) from None
 
-    def usd(self, name: PriceName, quantity: float) -> float | None:
+    def usd(self, name: str, quantity: float) -> float | None:
         """Return what a quantity costs, or None if the book has no such price."""
         price = self.prices.get(name)
         return None if price is None else quantity * price.usd / price.per
 
-    def notes(self, region: str | None, today: date) -> tuple[str, ...]:
-        """Return what a reader of a sum should know: prices of another region, and prices older than 180 days."""
+    def notes(self, name: str, region: str | None, today: date) -> tuple[str, ...]:
+        """Return what a reader of a sum should know of a price: another region's, or older than 180 days."""
         found = []
         if region not in {None, self.region}:
             found.append(f"prices are those of {self.region}: there is no book for {region}")
-        oldest = min((price.date for price in self.prices.values()), default=today)
-        if today - oldest > _OLD:
-            found.append(f"the oldest price is of {oldest}: compare with AWS's pages, or give a book of your own")
+        price = self.prices.get(name)
+        if price is not None and today - price.date > _OLD:
+            found.append(
+                f"the price of {price.date} is old: compare it with {price.source}, or give a book of your own"
+            )
         return tuple(found)
 
 
@@ -151,20 +152,15 @@ class Cost(Result):
         return replace(self, lines=tuple(lines))
 
 
-def read_line(book: PriceBook, units: float, *, on_demand: bool, what: str = "reads") -> CostLine:
-    """Return the cost of read units; provisioned ones are paid by the hour, used or not."""
-    return CostLine(what, units, "RRU" if on_demand else "RCU", _of(book, "read_request_units", units, on_demand))
-
-
-def write_line(book: PriceBook, units: float, *, on_demand: bool, what: str = "writes") -> CostLine:
-    """Return the cost of write units; provisioned ones are paid by the hour, used or not."""
-    return CostLine(what, units, "WRU" if on_demand else "WCU", _of(book, "write_request_units", units, on_demand))
-
-
-def line(book: PriceBook, what: str, name: PriceName, quantity: float) -> CostLine:
-    """Return the cost of a quantity by the price of a name."""
-    price = book.prices.get(name)
-    return CostLine(what, quantity, "" if price is None else price.unit, book.usd(name, quantity))
+def capacity_cost(
+    book: PriceBook, what: Literal["reads", "writes"], units: float, table: TableDescription, today: date
+) -> Cost:
+    """Return the cost of a table's capacity units; provisioned ones are paid by the hour, used or not."""
+    unit = ("RRU" if table.on_demand else "RCU") if what == "reads" else ("WRU" if table.on_demand else "WCU")
+    if not table.on_demand:
+        return Cost((CostLine(what, units, unit, 0.0),))
+    name = _UNIT_PRICES[what, table.infrequent_access]
+    return Cost((CostLine(what, units, unit, book.usd(name, units)),), book.notes(name, table.region, today))
 
 
 def joined_cost(costs: Iterable[Cost]) -> Cost:
@@ -179,7 +175,3 @@ def cost_values(cost: Cost | None) -> dict[str, Any]:
     if cost is None:
         return {"usd": None, "lines": [], "notes": []}
     return {"usd": cost.usd, "lines": [each.to_dict() for each in cost.lines], "notes": list(cost.notes)}
-
-
-def _of(book: PriceBook, name: PriceName, units: float, on_demand: bool) -> float | None:  # noqa: FBT001 - private
-    return book.usd(name, units) if on_demand else 0.0

@@ -27,7 +27,7 @@ from ddbio.ops.loads.sources import batches_of, is_one_scan, open_source
 from ddbio.ops.loads.spreading import RowSpreader
 from ddbio.ops.loads.task import LoadJob, run_load
 from ddbio.ops.loads.unit_reader import describe_source
-from ddbio.ops.prices import prices_of
+from ddbio.ops.prices import cost_of
 from ddbio.ops.tables import create_target, describe_target
 
 if TYPE_CHECKING:
@@ -255,9 +255,9 @@ def _describe_and_plan(options: LoadOptions) -> tuple[_Described, LoadPlan]:
     write = plan_write(table, options)
     source = open_source(options, dict(write.key_types), options.timestamps)
     resources = Resources(available_cores(), running_spark_parallelism(), is_spark_installed())
-    plan = plan_load(options, write, table, describe_source(source, write), resources).priced(
-        *prices_of(table, options.prices)
-    )
+    plan = plan_load(options, write, table, describe_source(source, write), resources)
+    if plan.estimated_units is not None:
+        plan = dataclasses.replace(plan, cost=cost_of("writes", plan.estimated_units, table, options.prices))
     return _Described(table, write, source), plan
 
 

@@ -38,7 +38,7 @@ from ddbio.ops.job.storage import (
     require_same_columns,
     target_of,
 )
-from ddbio.ops.prices import prices_of
+from ddbio.ops.prices import cost_of
 from ddbio.ops.scans.stream import ScanTask
 from ddbio.options import ScanToFilesOptions
 
@@ -160,7 +160,8 @@ def plan_of(options: ScanOptions, budget: LocalBudget | None = None, table: Tabl
     """
     table = table or describe_scan(options)
     sample = sample_table(table, options, budget or LocalBudget(budget_of(table, options)))
-    plan = plan_scan(table, sample, options, available_resources()).priced(*prices_of(table, options.prices))
+    plan = plan_scan(table, sample, options, available_resources())
+    plan = dataclasses.replace(plan, cost=cost_of("reads", plan.estimated_units, table, options.prices))
     limits = check_limits(options, plan.estimated_units, plan.estimated_seconds, plan.cost)
     if budget is not None:
         budget.bound(limits)

@@ -169,7 +169,7 @@ def test_a_load_has_a_price(plan, tmp_path):
     (line,) = made["lines"]
     assert (made["units"], line["what"], line["quantity"], line["unit"]) == (2, "writes", 2, "WRU")
     assert made["usd"] == line["usd"] == pytest.approx(2 * 0.625e-6)
-    assert "the oldest price is of" in made["notes"][0]
+    assert "the price of 2024-11-15 is old" in made["notes"][0]
 
 
 def test_a_provisioned_table_is_shared_with_its_application(plan, tmp_path):
