@@ -103,7 +103,17 @@ def _of_json(data: Buffer) -> Digest:
 
 
 def _of_files(name: str, options: ConnectionOptions) -> Digest:
-    store, paths = find_data(name, options)
+    return digest_paths(*find_data(name, options))
+
+
+def digest_paths(store: ObjectStore, paths: list[str]) -> Digest:
+    """Return the digest and count of the items in some files of a store.
+
+    Raises
+    ------
+    NotFoundError, DecodeError, SchemaError
+        As :func:`digest_source` says.
+    """
     whole, columns = Digest(), partition_columns(store, paths, {})
     schemas = declared_schemas(store, _entries(store, paths))
     for path in paths:

@@ -18,7 +18,7 @@ from ddbio.files.descriptions import describe_files
 from ddbio.files.meta import manifest_path, parse_state
 from ddbio.files.object_store import stage_copy
 from ddbio.files.snapshot import live_files, read_history
-from ddbio.ops.digest import digest_files
+from ddbio.ops.digest import digest_paths
 from ddbio.ops.job.report import Clock, Report
 from ddbio.ops.job.storage import committed_report, new_job_id, open_store
 
@@ -102,7 +102,7 @@ def publish(options: PublishOptions, check: Callable[[list[str]], None] | None =
             if _was_published(store, before, facts):
                 target.abort(job_id)
             else:
-                _require_expected(options, found, check)
+                _require_expected(options, source, found, check)
                 staged = _stage(source, store, job_id, found)
                 added = [LiveFile.from_dict(each.manifest_entry()) for each in staged]
                 planned = before.changed((job_id, "publish", ""), added, before.paths)
@@ -190,21 +190,24 @@ def _plain(statistics: Mapping[str, Any] | None) -> dict[str, Any] | None:
     return None if statistics is None else dict(statistics)
 
 
-def _require_expected(options: PublishOptions, found: Snapshot, check: Callable[[list[str]], None] | None) -> None:
-    """Refuse files that do not hold what was expected."""
+def _require_expected(
+    options: PublishOptions, source: ObjectStore, found: Snapshot, check: Callable[[list[str]], None] | None
+) -> None:
+    """Refuse files that do not hold what was expected; what else lies in their folder does not count."""
+    paths = [each.path for each in found.files if each.size_bytes]
     rows: int | None = None
     if options.expect_digest is not None:
-        digest = digest_files([options.source], options)
+        digest = digest_paths(source, paths)
         rows = digest.count
         if digest.hexdigest() != options.expect_digest:
             raise TargetError(
-                f"the rows of {options.source} have digest {digest.hexdigest()}, and {options.expect_digest} was "
+                f"the live files of {options.source} have digest {digest.hexdigest()}, and {options.expect_digest} was "
                 "expected: nothing was published",
                 options.source,
             )
     if options.expect_rows is not None:
         rows = rows if rows is not None else _rows(found)
-        rows = digest_files([options.source], options).count if rows is None else rows
+        rows = digest_paths(source, paths).count if rows is None else rows
         if rows != options.expect_rows:
             raise TargetError(
                 f"{options.source} holds {rows:,} rows, not {options.expect_rows:,} as expected: nothing was published",

@@ -98,6 +98,18 @@ def test_only_what_is_expected_is_published(places):
         ddbio.publish(curated / "nothing", curated)
 
 
+def test_only_what_is_published_is_compared(places):
+    """Rows that another program put beside the live files are not copied, and do not count."""
+    staging, curated = places
+    write(staging, 1, rows=20)
+    ddbio.compact(staging, format="orc")
+    digest = ddbio.digest(staging)
+    write(staging, 3)
+    with pytest.raises(TargetError, match="digest"):
+        ddbio.publish(staging, curated, expect_digest=ddbio.digest(staging))
+    assert ddbio.publish(staging, curated, expect_rows=30, expect_digest=digest).files == 2
+
+
 def test_a_rollback_is_a_new_version_of_old_files(places):
     """It goes back one version, or to the one that is named, and forth again; history has it all."""
     staging, curated = places
