@@ -121,6 +121,21 @@ def row_items(batch: pa.RecordBatch, rows: np.ndarray[Any, Any]) -> list[dict[st
     return [parse_json(line) for line in to_dynamodb_json(take_rows(batch, rows.astype(np.int64))).splitlines()]
 
 
+def rows_with(batch: pa.RecordBatch, names: Sequence[str]) -> pa.RecordBatch:
+    """Return the rows that have a value of each attribute: in its column, or rescued, if a key may hold it."""
+    fields = {name_of_field(field): place for place, field in enumerate(batch.schema) if field.name != RESCUE_NAME}
+    if not fields.keys() >= set(names):
+        return batch.slice(0, 0)
+    there = {name: _flags(batch.column(fields[name]).is_valid()) for name in names}
+    present = np.logical_and.reduce(list(there.values()))
+    if RESCUE_NAME in batch.schema.names:
+        rescued: Any = batch.column(RESCUE_NAME)
+        for row in np.flatnonzero(~present & _flags(rescued.is_valid())).tolist():
+            item = parse_json(rescued[row].as_py().encode())
+            present[row] = all(there[name][row] or not {"S", "N", "B"}.isdisjoint(item.get(name, ())) for name in names)
+    return batch if present.all() else batch.filter(pa.array(present))
+
+
 def _rules_of(name: str, given: ColumnRules) -> Iterable[_Rule]:
     if given.not_null:
         yield _Rule(name, "not_null", "not_null", None)

@@ -5,7 +5,7 @@ from decimal import Decimal
 import pyarrow as pa
 import pytest
 
-from ddbio.core.quality import RuleChecker
+from ddbio.core.quality import RuleChecker, rows_with
 from ddbio.core.schema.arrow import RESCUE_NAME, tagged_field
 from ddbio.errors import OptionError
 from ddbio.options.quality import QualityRules
@@ -83,3 +83,14 @@ def test_a_rule_that_does_not_suit_its_column_is_an_error():
     """The error names rule, column and type."""
     with pytest.raises(OptionError, match=r"'range: min x' does not suit column 'a', which is int64"):
         failures({"range": {"min": "x"}}, pa.array([1]))
+
+
+def test_rows_with_values_are_those_of_columns_and_of_the_rescue_column():
+    """A rescued value counts if it can be part of a key; an attribute without a column has no values."""
+    rescued = [None, '{"a":{"S":"x"}}', '{"a":{"BOOL":true}}', '{"b":{"S":"x"}}', None]
+    batch = pa.RecordBatch.from_pydict(
+        {"row": range(5), "a": [1, None, None, None, None], RESCUE_NAME: pa.array(rescued, pa.string())}
+    )
+    assert rows_with(batch, ["a"]).column("row").to_pylist() == [0, 1]
+    assert rows_with(batch, ["row", "a"]).column("row").to_pylist() == [0, 1]
+    assert rows_with(batch, ["row", "z"]).num_rows == 0

@@ -11,14 +11,13 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, get_args
 
 import numpy as np
-import pyarrow as pa
 
 from ddbio.charts.page import write_page
 from ddbio.charts.validation import validation_page
 from ddbio.core.digest import Digest
 from ddbio.core.item_key import key_hashes
 from ddbio.core.key_hashes import BUCKETS, BucketSums, differences, repeated, rows_of
-from ddbio.core.quality import RuleChecker, RuleResult, row_items
+from ddbio.core.quality import RuleChecker, RuleResult, row_items, rows_with
 from ddbio.core.rescue import MisfitLog
 from ddbio.core.schema.item_schema import arrow_schema_of
 from ddbio.core.validation import Example, Kind, ValidationReport, plan_validation
@@ -202,7 +201,9 @@ class _Pass:
         if self._checker is not None:
             self._checker.add_batch(batch)
         for names, sums, store in self._unique:
-            present = _present(batch, names)
+            present = rows_with(batch, names)
+            if not present.num_rows:
+                continue
             found = key_hashes(present, names)
             ones = rows_of(found, np.zeros((len(found), 2), np.uint64))
             sums.add(ones)
@@ -226,13 +227,6 @@ class _Pass:
             shown = ", ".join(f"{name} {bound}" for name, bound in (("min", least), ("max", most)) if bound is not None)
             results.append(RuleResult(f"row_count: {shown}", None, not broken, int(broken)))
         return results
-
-
-def _present(batch: pa.RecordBatch, names: tuple[str, ...]) -> pa.RecordBatch:
-    present = np.ones(batch.num_rows, np.bool_)
-    for name in names:
-        present &= batch.column(name).is_valid().to_numpy(zero_copy_only=False)
-    return batch if present.all() else batch.filter(pa.array(present))
 
 
 def _repeated(sums: BucketSums, store: RowStore) -> int:

@@ -258,3 +258,10 @@ def test_one_changed_value_is_found_and_named(count):
     (example,) = report.examples
     assert example.key == {"pk": {"S": "key-123456"}}
     assert (example.source["n"], example.target["n"]) == ({"N": "123456"}, {"N": "123457"})
+
+
+def test_unique_holds_of_an_attribute_that_no_row_has(tmp_path):
+    """As a NULL does, a missing value breaks no rule but not_null."""
+    (tmp_path / "rules.yaml").write_text("columns: {gone: {unique: true}}\nunique: [pk, gone]\n")
+    report = ddbio.validate(pa.table({"pk": ["a", "a"]}), rules=str(tmp_path / "rules.yaml"))
+    assert [(each.column, each.failures) for each in report.rules] == [("gone", 0), ("pk, gone", 0)]
