@@ -109,8 +109,8 @@ def validate(options: ValidateOptions, source: Any = None, target: Any = None) -
             each.read()
         found = _Found() if job.target is None else _compare(*readings, most=options.examples)
         repeats = [each.repeated() for each in readings]
-        wanted = {hash_ for kind in get_args(Kind) for hash_ in found.keys[kind]}
-        items = [_items_by_key(job, side, wanted) if wanted else {} for side in job.sides]
+        wanted = _wanted(found, in_source=repeats[0] > 0, in_target=repeats[-1] > 0)
+        items = [_items_by_key(job, side, keys) if keys else {} for side, keys in zip(job.sides, wanted, strict=False)]
         rules = readings[-1].rule_results()
     first, last = readings[0], readings[-1]
     has_target = job.target is not None
@@ -255,6 +255,16 @@ def _compare(source: _Pass, target: _Pass, *, most: int) -> _Found:
     for group in source.store.groups(differing, source.sums.counts + target.sums.counts):
         found.add(differences(source.store.rows(group), target.store.rows(group)), most)
     return found
+
+
+def _wanted(found: _Found, *, in_source: bool, in_target: bool) -> tuple[set[int], set[int]]:
+    """Return the keys whose items the source may hold, and the target, given whether keys are repeated in either.
+
+    A key that a side is said to lack may only be there if the other has it more than once.
+    """
+    different, missing, extra = (found.keys[kind] for kind in ("different", "missing", "extra"))
+    source = {*different, *missing, *(extra if in_target else ())}
+    return source, {*different, *extra, *(missing if in_source else ())}
 
 
 def _items_by_key(job: _Job, side: Side, wanted: set[int]) -> dict[int, dict[str, Any]]:
