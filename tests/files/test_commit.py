@@ -13,6 +13,7 @@ import pytest
 from ddbio.aws.s3_store import S3Store
 from ddbio.core.staged import FileNaming, SmallObject
 from ddbio.errors import NotFoundError, OptionError, TargetError
+from ddbio.files import claim as claims
 from ddbio.files import commit as commits
 from ddbio.files.commit import Target, abort
 from ddbio.files.committer import AlreadyCommittedError, CommitInfo, publishing
@@ -459,15 +460,22 @@ def test_small_objects_of_what_appends_during_an_overwrite_stay(make_store):
     assert store.read("summary.json") == b"new"
 
 
-def test_a_job_that_was_taken_for_dead_does_not_commit(make_store):
-    """A job that slept longer than its lease finds its claim gone, and leaves nothing."""
+@pytest.mark.parametrize(
+    ("is_back", "reason"), [(False, "has lost its claim"), (True, "was written to meanwhile by job two")]
+)
+def test_a_job_that_was_taken_for_dead_does_not_commit(make_store, monkeypatch, is_back, reason):
+    """A job that slept longer than its lease finds its claim gone, or the other's manifest, and leaves nothing."""
+    # It renews nothing by itself: a renewal just after the other's claim would show that it lives.
+    monkeypatch.setattr(claims, "_SHORTEST_RENEWAL_SECONDS", 3600)
     store = make_store()
     job = publishing(at(store, "error"), "one")
     complete = job.__enter__()
     staged = [stage(store, "one", 0)]
     run(store, "two", mode="error")
-    # A renewal that met the other's start may have written the claim again: then the other's manifest tells.
-    with pytest.raises(TargetError, match=r"has lost its claim|was written to meanwhile by job two") as lost:
+    if is_back:
+        # A renewal that had begun before the other deleted the claim has written it again.
+        at(store, "error").claim("one").write()
+    with pytest.raises(TargetError, match=reason) as lost:
         complete(staged, INFO)
     assert not job.__exit__(TargetError, lost.value, None)
     assert visible(store) == committed("two")
