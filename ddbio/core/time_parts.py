@@ -139,6 +139,8 @@ def _whole_numbers(values: pa.Array[Any]) -> tuple[np.ndarray[Any, np.dtype[np.i
     elif is_float(kind):
         small = pc.less(pc.abs(found), pa.scalar(1e18))
         found = pc.if_else(small, pc.floor(found), pa.scalar(None, kind)).cast(pa.int64())
+    elif pa.types.is_uint64(kind):
+        found = pc.if_else(pc.less(found, pa.scalar(1 << 63, kind)), found, pa.scalar(None, kind)).cast(pa.int64())
     else:
         found = pc.cast(found, pa.int64())
     known = np.asarray(pc.is_valid(found))

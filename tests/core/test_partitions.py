@@ -120,6 +120,13 @@ def test_units_are_told_by_magnitude():
     assert years == [2023, 1916, 2023, 2023, 5138]
 
 
+def test_a_number_of_64_bits_without_sign_is_a_time_or_none():
+    """What no signed number of 64 bits holds is beyond the year 9999 in any unit but nanoseconds, and no time."""
+    numbers = pa.array([1_700_000_000, 2**63 - 1, 2**63, 2**64 - 1, None], pa.uint64())
+    years = [each and each.year for each in local_times(numbers, "auto", "UTC").to_pylist()]
+    assert years == [2023, 2262, None, None, None]
+
+
 def test_what_is_no_time_has_the_null_partition_and_is_counted():
     """Text and numbers that say no time are counted with the first of them; null is not counted."""
     batch = pa.record_batch(
