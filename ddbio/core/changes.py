@@ -15,6 +15,7 @@ from ddbio.core.kernel.decode.decoder import KernelDecoder
 from ddbio.core.kernel.decode.tables import plan_change_nodes
 from ddbio.core.reference import RowBuilder
 from ddbio.core.schema.arrow import RESCUE_FIELD, RESCUE_NAME, normalize_schema, project_schema
+from ddbio.core.schema.times import stored_schema
 from ddbio.core.text.change_lines import Change, checked_changes
 from ddbio.core.text.json_text import compact_json
 
@@ -47,7 +48,7 @@ class ChangeDecoder:
     Parameters
     ----------
     schema
-        A schema of items; it is normalised.
+        A schema of items; it is normalised. Its time columns are columns of the text or numbers that attributes are.
     keys
         The table's key attributes.
     on_misfit, nulls, drop
@@ -103,7 +104,7 @@ class ChangeLoops(KernelDecoder):
 
     def __init__(self, schema: pa.Schema, keys: Sequence[str], drop: Sequence[str], **options: Any) -> None:
         super().__init__(pa.schema([]), **options)
-        whole = normalize_schema(schema)
+        whole = stored_schema(normalize_schema(schema))
         schemas = {codes.KEYS: project_schema(whole, keys), codes.NEW_IMAGE: whole, codes.OLD_IMAGE: whole}
         images = [_image_field(_IMAGES[node], each) for node, each in schemas.items()]
         columns: list[pa.Field[Any]] = [

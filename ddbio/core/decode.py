@@ -5,7 +5,7 @@ Bytes that are not DynamoDB JSON are a DecodeError. No value is rounded or silen
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
 import pyarrow as pa
@@ -23,7 +23,7 @@ from ddbio.core.object_pool import ObjectPool
 from ddbio.core.rescue import MisfitLog
 from ddbio.core.schema.arrow import normalize_schema
 from ddbio.core.schema.column import counts_decide
-from ddbio.core.schema.declare import ColumnRules, time_forms
+from ddbio.core.schema.declare import ColumnRules, Numbers, time_forms
 from ddbio.core.schema.item_schema import ItemSchema, arrow_schema_of
 from ddbio.core.schema.times import stored_schema
 from ddbio.core.text.change_lines import images_of
@@ -151,7 +151,7 @@ def from_dynamodb_json(
     nulls: Nulls | None = None,
     timestamps: Mapping[str, str] | None = None,
     types: Mapping[str, str] | None = None,
-    numbers: Literal["exact", "float64", "text"] = "exact",
+    numbers: Numbers = "exact",
 ) -> pa.RecordBatch:
     """Return a row per item of one Scan or Query page, of export lines, or of bare item lines.
 
@@ -178,10 +178,12 @@ def from_dynamodb_json(
     SchemaError
         The schema names types that DynamoDB has no exact form for.
     OptionError
-        ``nulls`` is neither, or a time has no such form.
+        ``nulls`` or ``numbers`` is none of these, or a time has no such form.
     """
     if nulls not in {None, "merge", "keep"}:
         raise OptionError(f"nulls: {nulls!r} is neither 'merge' nor 'keep'")
+    if numbers not in get_args(Numbers):
+        raise OptionError(f"numbers: {numbers!r} is none of 'exact', 'float64' and 'text'")
     body, framing = framed_items(data)
     if framing == "changes":
         raise DecodeError(NOT_ITEMS)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import datetime as dt
 import functools
+import itertools
 import json
 import re
 from collections import Counter
@@ -35,9 +36,11 @@ from ddbio.core.schema.times import (
     stored_field,
     timestamp_type,
     with_form,
+    without_form,
 )
+from ddbio.core.text.change_lines import images_of
 from ddbio.core.text.json_text import compact_json
-from ddbio.errors import EncodeError, SchemaError
+from ddbio.errors import DecodeError, EncodeError, SchemaError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -62,7 +65,7 @@ _NANOSECOND_YEARS = r"^(1[7-9][0-9]{2}|167[89]|16[89][0-9]|20[0-9]{2}|21[0-9]{2}
 # What stands for a digit in the model of a form, and for itself in none of them.
 _DIGIT = "9"
 _INT64 = np.iinfo(np.int64)
-_SAMPLED_BYTES = 1 << 20
+_SAMPLED_BYTES, _SAMPLED_IMAGES = 1 << 20, 1_000
 _AS_ISO = SimpleNamespace(timestamps="iso", dates="iso")
 
 
@@ -356,7 +359,7 @@ def _formed(field: pa.Field[Any], forms: Mapping[str, TimeForm | None]) -> pa.Fi
             return field
         raise SchemaError(f"{field.name}: an Arrow {given} holds no times to write as {form or ISO}: cast it before")
     if form is None:
-        return field.remove_metadata() if DDB_TIME in (field.metadata or ()) else field
+        return without_form(field)
     require_form(field.name, given, form)
     return with_form(field, form)
 
@@ -447,7 +450,7 @@ def _form_of_text(text: str) -> TimeForm | None:
 
 
 def sampled_forms(names: Sequence[str], bodies: Iterable[tuple[Buffer, Framing]]) -> dict[str, TimeForm]:
-    """Return the form that most texts of each attribute have in the first items of some bodies."""
+    """Return the form that most texts of each attribute have in the first items, or images, of some bodies."""
     return {name: common_form(texts) for name, texts in _sampled_texts(bodies, names).items()} if names else {}
 
 
@@ -456,14 +459,26 @@ def _sampled_texts(bodies: Iterable[tuple[Buffer, Framing]], names: Sequence[str
                                        for place, name in enumerate(names)]))  # fmt: skip
     texts: dict[str, list[str]] = {name: [] for name in names}
     for body, framing in bodies:
-        for batch in decoder.decode_batches(_head(body, framing), framing):
+        if framing == "changes":
+            # The loops of items cannot read them.
+            for image in itertools.islice(images_of(bytes(body)), _SAMPLED_IMAGES):
+                for name in names:
+                    texts[name] += [text for tag, text in image.get(name, {}).items() if tag == "S"]
+            continue
+        for batch in _sampled_batches(decoder, body, framing):
             columns: list[Array] = batch.columns[: len(names)]
             for name, column in zip(names, columns, strict=True):
                 texts[name] += column.drop_null().to_pylist()
     return texts
 
 
-def _head(body: Buffer, framing: Framing) -> bytes:
-    data = bytes(memoryview(body)[:_SAMPLED_BYTES] if framing != "page" else body)
-    # The last line may have been cut.
-    return data if len(data) < _SAMPLED_BYTES or framing == "page" else data[: data.rfind(b"\n") + 1]
+def _sampled_batches(decoder: KernelDecoder, body: Buffer, framing: Framing) -> list[pa.RecordBatch]:
+    whole = memoryview(body)
+    if framing != "page" and len(whole) > _SAMPLED_BYTES:
+        head = bytes(whole[:_SAMPLED_BYTES])
+        # The last line may have been cut. Items over several lines, or all in one, are sampled from the whole body.
+        lines = head[: head.rfind(b"\n") + 1]
+        with suppress(DecodeError):
+            if lines:
+                return decoder.decode_batches(lines, framing)
+    return decoder.decode_batches(whole, framing)

@@ -92,6 +92,49 @@ def test_iso_is_the_form_that_most_texts_have():
     assert str(common_form([])) == "iso_us"
 
 
+@pytest.mark.parametrize("layout", [{"indent": 1}, {"separators": (" ,", ": ")}])
+def test_iso_is_sampled_however_items_are_laid_out(layout):
+    """Items over several lines, or all in one, are sampled like those of a line each, in a body of any size."""
+    item = {"at": {"S": "2024-05-01T12:00:00Z"}, "filler": {"S": "é" * 600}}
+    text = json.dumps(item, ensure_ascii=False, **layout)
+    for body in (text, ("\n" if "indent" in layout else " ").join([text] * 1_000)):
+        batch = ddbio.from_dynamodb_json(body.encode(), timestamps={"at": "iso"})
+        assert batch.schema.field("at").metadata[DDB_TIME] == b"iso_s"
+        assert batch.column("_rescue").null_count == batch.num_rows
+
+
+def _change(at):
+    images = {"Keys": {"id": {"S": "a"}}, "NewImage": {"id": {"S": "a"}, "at": at}}
+    return json.dumps({"Metadata": {"WriteTimestampMicros": {"N": "1"}}, **images}).encode()
+
+
+def test_iso_is_sampled_from_changes():
+    """The images of changes show the form, like items."""
+    change = _change({"S": "2024-05-01T12:00:00Z"})
+    schema = ddbio.infer_schema(change, timestamps={"at": "iso"}).to_arrow()
+    assert schema.field("at").metadata[DDB_TIME] == b"iso_s"
+
+
+@pytest.mark.parametrize(
+    ("form", "value", "expected"),
+    [
+        ("iso_s", {"S": "yesterday"}, "yesterday"),
+        ("iso_s", {"S": "2024-05-01T12:00:00.5Z"}, "2024-05-01T12:00:00.5Z"),
+        ("date", {"S": "2024-05-01"}, "2024-05-01"),
+        ("epoch_s", {"N": "5"}, 5),
+    ],
+)
+def test_times_of_changes_stay_what_they_are(form, value, expected):
+    """Images of changes hold the text or number itself, whatever form the schema declares, and nothing is rescued."""
+    change = _change(value)
+    schema = ddbio.infer_schema(change, timestamps={"at": form}).to_arrow()
+    decoder = ddbio.ChangeDecoder(schema, ["id"])
+    batch = decoder.decode(change)
+    assert batch.column("new_image").to_pylist() == [{"id": "a", "at": expected}]
+    assert batch.column("_rescue").null_count == 1
+    assert batch.schema == decoder.schema
+
+
 def test_misfits_are_counted_failed_or_dropped():
     """A value that is no time is a misfit like any other: it is counted, ends a strict job, or is dropped."""
     schema = pa.schema([("id", pa.int64()), ("at", pa.date32())])
@@ -136,6 +179,17 @@ def test_columns_are_written_in_any_form(unit, form):
         assert last["S"].startswith("1969-12-31T00:00:00")
 
 
+@pytest.mark.parametrize("form", ["iso", "iso_us"])
+def test_a_renamed_column_is_written_as_its_attribute(form):
+    """Another form changes how a time is written, not the attribute that it is written to."""
+    data = b'{"createdAt":{"N":"1700000000"}}\n'
+    renamed = pa.field("created_at", pa.timestamp("us", "UTC"), metadata={"ddb:name": "createdAt"})
+    batch = ddbio.from_dynamodb_json(data, pa.schema([with_form(renamed, parse_form("epoch_s"))]))
+    assert ddbio.to_dynamodb_json(batch) == data
+    written = ddbio.to_dynamodb_json(batch, timestamps={"created_at": form})
+    assert written == b'{"createdAt":{"S":"2023-11-14T22:13:20.000000Z"}}\n'
+
+
 def test_keys_digest_and_encoder_agree():
     """The key's hash, the digest and the encoded item are those of what the service holds."""
     form = with_form(pa.field("at", pa.timestamp("us", "UTC")), parse_form("epoch_s"))
@@ -172,6 +226,7 @@ def test_rules_for_numbers_and_types():
 @pytest.mark.parametrize(
     ("rules", "error", "message"),
     [
+        ({"numbers": "double"}, OptionError, "numbers: 'double' is none of 'exact', 'float64' and 'text'"),
         ({"timestamps": {"at": "unix"}}, OptionError, "is no form of a time: known are iso, "),
         ({"types": {"at": "varchar"}}, SchemaError, "is no type of a column"),
         ({"types": {"at": "timestamp[us]"}}, SchemaError, "declare a time by timestamps"),

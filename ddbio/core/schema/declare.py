@@ -37,7 +37,7 @@ Numbers = Literal["exact", "float64", "text"]
 
 _TYPE = re.compile(r"(?:(?P<tag>S|N|B|BOOL|NULL|JSON) )?(?P<arrow>\S.*)")
 _DECIMAL = re.compile(r"decimal(?=\()")
-_SECOND_FORM = TimeForm("iso", "us")
+_USUAL_FORM = TimeForm("iso", "us")
 
 
 @dataclass(frozen=True)
@@ -112,7 +112,7 @@ class ColumnRules:
         columns |= {name: tagged_field(names[name], pa.string(), "NULL", attribute=name) for name in missing}
         columns |= {name: _retyped(columns[name], text) for name, text in self.types.items()}
         for name, given in self.timestamps.items():
-            form = given or (sampled or {}).get(name, _SECOND_FORM)
+            form = given or (sampled or {}).get(name, _USUAL_FORM)
             own = tagged_field(columns[name].name, form.arrow_type, form.tag, attribute=name)
             columns[name] = with_form(own, form)
         return normalize_schema(pa.schema([*columns.values(), RESCUE_FIELD]))

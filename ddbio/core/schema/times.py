@@ -165,6 +165,14 @@ def with_form(field: pa.Field[Any], form: TimeForm) -> pa.Field[Any]:
     return field.with_metadata(metadata)  # type: ignore[arg-type] # stubs
 
 
+def without_form(field: pa.Field[Any]) -> pa.Field[Any]:
+    """Return a time column without its form and the DynamoDB type of that; any other field as it is."""
+    if DDB_TIME not in (field.metadata or ()):
+        return field
+    kept = {key: value for key, value in (field.metadata or {}).items() if key not in {DDB_TIME, _DDB_TYPE}}
+    return field.with_metadata(kept)  # type: ignore[arg-type] # stubs
+
+
 def stored_schema(schema: pa.Schema) -> pa.Schema:
     """Return the columns that hold the attributes themselves in the place of time columns."""
     return pa.schema([stored_field(field) for field in schema])
