@@ -136,7 +136,7 @@ def arrow_schema_of_avro(described: Any, kept: bytes | None) -> tuple[pa.Schema,
     Raises
     ------
     DecodeError
-        If a value may have several types, or contains itself.
+        If a value may have several types, or contains itself; or if the kept text is of other columns.
     """
     if not isinstance(described, dict) or described.get("type") != "record":
         raise DecodeError("its rows are no records")
@@ -145,10 +145,26 @@ def arrow_schema_of_avro(described: Any, kept: bytes | None) -> tuple[pa.Schema,
         names = {each["name"] for each in described["fields"]}
         if RESCUE_NAME not in names:
             own = pa.schema([each for each in own if each.name != RESCUE_NAME])
-        return avro_names(own), own
+        columns = avro_names(own)
+        if _types_by_name(described) != _types_by_name(avro_schema_of(own, columns)):
+            raise DecodeError("its header describes its columns twice, and not as the same: it is damaged")
+        return columns, own
     kinds = _Kinds()
     found = pa.schema([pa.field(each["name"], kinds.of(each["type"])) for each in described["fields"]])
     return found, found
+
+
+def _types_by_name(described: Any) -> dict[str, Any]:
+    return {each["name"]: _bare(each) for each in described["fields"]}
+
+
+def _bare(described: Any) -> Any:
+    """Return a schema of Avro without DynamoDB's types."""
+    if isinstance(described, list):
+        return [_bare(each) for each in described]
+    if isinstance(described, dict):
+        return {key: _bare(each) for key, each in described.items() if key != "ddb:type"}
+    return described
 
 
 def _legal(fields: Sequence[pa.Field[Any]]) -> list[pa.Field[Any]]:

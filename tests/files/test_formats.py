@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from decimal import Decimal
 
 import pyarrow as pa
@@ -10,7 +11,8 @@ import pytest
 from ddbio.core.digest_columns import digest_of_batches
 from ddbio.core.schema.arrow import normalize_schema
 from ddbio.core.staged import FileNaming
-from ddbio.errors import OptionError
+from ddbio.errors import DecodeError, OptionError
+from ddbio.files.avro import COLUMNS_KEY
 from ddbio.files.formats import FORMATS, format_of
 from ddbio.files.local_store import LocalStore
 from ddbio.files.rolling_writer import FileOptions, RollingWriter
@@ -117,6 +119,25 @@ def test_a_file_may_have_no_rows(tmp_path, name, codec):
     """A file without rows is read as none."""
     store, path = write(tmp_path, name, codec, [pa.RecordBatch.from_pylist([], SCHEMA)])
     assert not sum(batch.num_rows for batch in read_batches(store, path, SCHEMA))
+
+
+def test_a_header_of_avro_whose_columns_were_damaged_is_refused(tmp_path):
+    """No byte of the header makes other values of the rows: its two descriptions of the columns have to agree."""
+    batch = pa.RecordBatch.from_pylist(ROWS, SCHEMA)
+    store, path = write(tmp_path, "avro", "snappy", [batch])
+    whole, wanted = store.read(path), digest_of_batches([batch])
+    # Without its key the second description is not found.
+    key = whole.index(COLUMNS_KEY.encode())
+    ends = Counter()
+    for place in range(whole.rindex(b"}")):
+        if not key <= place < key + len(COLUMNS_KEY):
+            store.put(path, whole[:place] + bytes([whole[place] ^ 1]) + whole[place + 1 :])
+            try:
+                assert digest_of_batches(read_batches(store, path, None)) == wanted
+                ends["same"] += 1
+            except DecodeError:
+                ends["refused"] += 1
+    assert ends["refused"] > ends["same"] > 0
 
 
 def test_a_codec_that_a_format_lacks_is_refused():
