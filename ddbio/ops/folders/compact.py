@@ -91,9 +91,10 @@ class CompactReport(Report):
     files_before, files_after, bytes_before, bytes_after
         Live files of the whole folder, before and after.
     rows
-        Rows that were rewritten.
+        Rows that were rewritten; 0 if no file was, however many the folder holds.
     digest_before, digest_after
-        Digest of the rows in the old and in the new files, equal; null with ``verify=rows``.
+        Digest of the rewritten rows in the old and in the new files, equal: zeros if there are none. Null with
+        ``verify=rows``.
     files_rewritten, files_written, bytes_rewritten, bytes_written
         The old files that were replaced, and the new ones.
     groups_left
@@ -168,7 +169,11 @@ def compact(
                 with closing(LocalBudget(None, job=f"compaction of {options.path}")) as budget:
                     results = engine.run(rewrite_task, tasks, budget)
                 report = job.report(before, results, len(tasks), began + engine.cpu_seconds())
-                job.publish(publish, results, report)
+                if report.files_rewritten:
+                    job.publish(publish, results, report)
+                else:
+                    # The time was over before any group was begun.
+                    target.abort(job_id)
                 cpu_seconds = round(began + engine.cpu_seconds(), 3)
     except committer.AlreadyCommittedError as done:
         return committed_report(CompactReport, done)

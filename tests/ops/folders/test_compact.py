@@ -59,11 +59,16 @@ def test_small_files_become_one_for_each_partition(folder):
     assert sorted(map(str, folder.rglob("*.parquet"))) == files.paths
 
 
-def test_nothing_to_do_is_no_version(folder):
-    """A second compaction reads no file, and commits nothing."""
+def test_nothing_to_do_is_no_version(folder, capsys):
+    """A second compaction reads no file, and commits nothing, nor does one whose time is over at once."""
+    late = ddbio.compact(folder, max_seconds=1e-9)
+    assert (late.files_before, late.files_after, late.groups_left, late.rows) == (20, 20, 2, 0)
+    assert not (folder / "_ddbio").exists()
     ddbio.compact(folder)
     again = ddbio.compact(folder)
     assert (again.files_before, again.files_after, again.rows) == (2, 2, 0)
+    cli.main(["compact", str(folder)], standalone_mode=False)
+    assert "rewrote  nothing" in capsys.readouterr().out
     assert ddbio.list_files(folder).version == 1
     assert not list(folder.rglob("*.claim.json"))
 
