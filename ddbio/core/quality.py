@@ -175,7 +175,7 @@ def _outside(column: Any, tag: str, low: Any, high: Any) -> Any:
     broken: Any = pa.array(np.zeros(len(column), np.bool_))
     for bound, compare in ((low, pc.less), (high, pc.greater)):
         if bound is not None:
-            broken = pc.or_(broken, compare(column, pa.scalar(bound)).fill_null(_NO))
+            broken = pc.or_(broken, compare(column, _scalar(bound, column.type)).fill_null(_NO))
     return broken
 
 
@@ -183,8 +183,21 @@ def _is_in(column: Any, tag: str, values: Sequence[Any]) -> Any:
     column = _comparable(column, tag)
     found: Any = pa.array(np.zeros(len(column), np.bool_))
     for value in values:
-        found = pc.or_(found, pc.equal(column, pa.scalar(value)).fill_null(_NO))
+        found = pc.or_(found, pc.equal(column, _scalar(value, column.type)).fill_null(_NO))
     return found
+
+
+def _scalar(value: Any, type_: pa.DataType) -> Any:
+    """Return a value of a rule as what Arrow compares exactly with a column.
+
+    Arrow turns decimals into doubles that are not the nearest, and two decimals of 128 bits need not fit one such type.
+    """
+    if not isinstance(value, Decimal):
+        return pa.scalar(value)
+    if pa.types.is_floating(type_):
+        return pa.scalar(float(value))
+    exact: Any = pa.scalar(value)
+    return exact.cast(pa.decimal256(exact.type.precision, exact.type.scale))
 
 
 def _comparable(column: Any, tag: str) -> Any:

@@ -43,6 +43,17 @@ def test_range_bounds_numbers_of_every_type(column):
     assert failures({"in_set": [Decimal(5), Decimal(9)]}, column) == [0]
 
 
+def test_bounds_are_compared_exactly():
+    """A double is the one that is nearest to the rule's digits, and bounds may have more digits than decimal128."""
+    doubles = pa.array([0.3, 0.7, 2.3])
+    same = [Decimal("0.3"), Decimal("0.7"), Decimal("2.3")]
+    assert failures({"in_set": same}, doubles) == []
+    assert failures({"range": {"min": same[0], "max": same[2]}}, doubles) == []
+    whole = pa.array([Decimal(99_999), Decimal(100_000), Decimal(10**37)], pa.decimal128(38, 0))
+    assert failures({"range": {"max": Decimal("99999.99")}}, whole) == [1, 2]
+    assert failures({"in_set": [Decimal(99_999), Decimal("0.5")]}, whole) == [1, 2]
+
+
 def test_numbers_that_are_text_are_compared_as_numbers():
     """A column of type N that Arrow holds as text has numbers."""
     column = pa.array(["10", "9", "1E2", None])
