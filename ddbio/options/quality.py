@@ -20,6 +20,7 @@ Value = StrictBool | Annotated[Decimal, Field(strict=False)] | StrictStr
 Number = Annotated[Decimal, Field(strict=False)]
 
 _WHOLE = re.compile(r"[+-]?[0-9]+")
+_FLOAT = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
 _NUMBER = re.compile(r"[+-]?[0-9]+(?:\.[0-9]*)?[eE][+-]?[0-9]+")
 
 _CONFIG = ConfigDict(frozen=True, extra="forbid")
@@ -116,6 +117,9 @@ def read_rules(path: str | os.PathLike[str]) -> QualityRules:
         mark = getattr(error, "problem_mark", None)
         place = "" if mark is None else f", line {mark.line + 1}"
         raise OptionError(f"{path}{place}: this is no YAML: {getattr(error, 'problem', error)}") from None
+    twice = _name_given_twice(node)
+    if twice is not None:
+        raise OptionError(f"{path}, line {twice.start_mark.line + 1}: {twice.value} is given twice")
     try:
         return QualityRules.model_validate(values)
     except PydanticError as error:
@@ -140,9 +144,24 @@ def _plain(node: Any) -> Any:
     text = node.value.replace("_", "")
     if kind == "int":
         return int(text) if _WHOLE.fullmatch(text) else node.value
-    # YAML takes 1e6 for text; in quotes it is.
-    is_number = kind == "float" or (kind == "str" and node.style is None and _NUMBER.fullmatch(text))
+    # YAML takes 1e6 for text; in quotes it is. Of its floats, infinity and 1:30.5 are no numbers of DynamoDB.
+    is_float = kind == "float" and _FLOAT.fullmatch(text)
+    is_number = is_float or (kind == "str" and node.style is None and _NUMBER.fullmatch(text))
     return Decimal(text) if is_number else node.value
+
+
+def _name_given_twice(node: Any) -> Any:
+    """Return the second of two alike names of a mapping, of which YAML would take the last; or None."""
+    if node is None or node.id == "scalar":
+        return None
+    inner = [value for _, value in node.value] if node.id == "mapping" else node.value
+    names = [key for key, _ in node.value] if node.id == "mapping" else []
+    seen = set[str]()
+    for name in names:
+        if name.value in seen:
+            return name
+        seen.add(name.value)
+    return next((found for found in map(_name_given_twice, inner) if found is not None), None)
 
 
 def _lie(node: Any, place: Sequence[Any]) -> tuple[int, list[str]]:

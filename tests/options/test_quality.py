@@ -49,6 +49,8 @@ def test_rules_are_read_exactly(tmp_path):
         ("columns:\n  a:\n    in_set: []\n", r"line 3: columns\.a\.in_set: "),
         ("columns:\n  a: [\n", r"line 3: this is no YAML"),
         ("- a\n", r"line 1: the file: "),
+        ("columns:\n  a: {unique: true}\n  b: {}\n  a: {not_null: true}\n", r"line 4: a is given twice"),
+        ("columns:\n  a:\n    range: {min: 1, max: .inf}\n", r"line 3: columns\.a\.range: min and max must both"),
     ],
 )
 def test_what_is_wrong_is_named_with_its_line(tmp_path, text, told):
