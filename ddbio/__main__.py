@@ -43,8 +43,10 @@ def _end() -> None:
         return
     atexit._run_exitfuncs()  # noqa: SLF001 - nothing else runs them, and children are stopped there
     try:
-        sys.stdout.flush()
-        sys.stderr.flush()
+        for stream in (sys.stdout, sys.stderr):
+            # None where the process was started with it closed.
+            if stream is not None:
+                stream.flush()
     except OSError:
         return
     os._exit(0)

@@ -42,6 +42,13 @@ def test_version():
     assert _ddbio("--version").stdout.startswith("ddbio, version 0.")
 
 
+@pytest.mark.parametrize("closed", [">&-", "2>&-"])
+def test_a_command_whose_output_is_closed_succeeds(closed):
+    """As a script may start it that wants nothing but the exit code."""
+    command = ["sh", "-c", f'exec "$@" {closed}', "sh", sys.executable, "-m", "ddbio", "table", "--help"]
+    assert subprocess.run(command, check=False, capture_output=True, timeout=600).returncode == 0
+
+
 def test_scan_prints_one_json_object(endpoint, tmp_path):
     """--json leaves exactly one object on stdout."""
     done = _ddbio("scan", "flights", tmp_path / "out", "--endpoint-url", endpoint, "--json", "--digest")
