@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import os
+from abc import ABC, abstractmethod
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal, Protocol
@@ -118,12 +119,12 @@ def open_side(given: Any, options: ValidateOptions, connection: ConnectionOption
     return FilesSide(name, connection)
 
 
-class _InOneThread:
+class _InOneThread(ABC):
     """Hash the rows of a side where they are read."""
 
+    @abstractmethod
     def batches(self, reading: Reading) -> Generator[pa.RecordBatch, None, None]:
         """Yield all rows."""
-        raise NotImplementedError
 
     def hashed(self, reading: Reading, hashing: Hashing) -> Generator[HashedRows, None, None]:
         """Yield all rows with their hashes."""
