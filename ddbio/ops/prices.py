@@ -1,4 +1,4 @@
-"""Price the capacity units of a table by ddbio's own book of its region, or by a file."""
+"""Find the book of prices of a region, and price the capacity units of a table by it."""
 
 from __future__ import annotations
 
@@ -28,10 +28,17 @@ def cost_of(what: Literal["reads", "writes"], units: float, table: TableDescript
     OptionError
         If the file cannot be read or is no book of prices.
     """
-    return capacity_cost(_book_of(table.region, path), what, units, table, datetime.now(UTC).date())
+    return capacity_cost(book_of(table.region, path), what, units, table, datetime.now(UTC).date())
 
 
-def _book_of(region: str | None, path: str | None) -> PriceBook:
+def book_of(region: str | None, path: str | None = None) -> PriceBook:
+    """Return the prices of a region: those of a file, else ddbio's own book of it, else that of us-east-1.
+
+    Raises
+    ------
+    OptionError
+        If the file cannot be read or is no book of prices.
+    """
     if path is not None:
         try:
             return PriceBook.from_json(Path(path).read_text(encoding="utf-8"), path)

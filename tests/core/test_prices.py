@@ -42,6 +42,26 @@ def test_sums_of_published_bills(usd, expected):
     assert usd(PriceBook.from_json(OWN, "us-east-1.json")) == pytest.approx(expected, rel=0.005)
 
 
+def test_quantities_are_priced_by_tiers():
+    """The first 50 TB of S3 at one price, what is beyond at the next: the last tier has no end."""
+    book = PriceBook.from_json(OWN, "us-east-1.json")
+    assert book.usd("s3_storage", 51_200) == pytest.approx(1_177.60)
+    assert book.usd("s3_storage", 51_200 + 460_800 + 1) == pytest.approx(1_177.60 + 460_800 * 0.022 + 0.021)
+
+
+def test_a_book_is_written_as_it_is_read():
+    """Tiers, services and dates come back from ``to_json``."""
+    book = PriceBook.from_json(OWN, "us-east-1.json")
+    assert PriceBook.from_json(book.to_json(), "again") == book
+
+
+def test_a_cost_has_a_line_for_each_part():
+    """Of which nothing is needed is left out; each price is noted once."""
+    book = PriceBook.from_json(OWN, "us-east-1.json")
+    cost = book.cost([("files", "s3_writes", 2000), ("none", "s3_reads", 0)], "us-east-1", date(2024, 7, 2))
+    assert cost == Cost((CostLine("files", 2000, "request", 0.01),))
+
+
 def test_notes_tell_foreign_and_old_prices():
     """Whose price this is if not the table's region's, and how old it is; prices that are not used tell nothing."""
     book = PriceBook.from_json(OWN, "us-east-1.json")

@@ -1,12 +1,13 @@
 """Read a book of prices, and price what a job consumes.
 
-``us-east-1.json`` beside this module is the book that ddbio has. Each price names its page, its usage type in AWS's
-bills and the day as of which it is known.
+``us-east-1.json`` beside this module is the book that ddbio has. Each price names its page, its service and usage type
+in AWS's bills, and the day as of which it is known. What AWS gives free to an account is never taken off.
 """
 
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import dataclass, field, replace
 from datetime import date, timedelta
 from typing import TYPE_CHECKING, Any, Literal
@@ -44,6 +45,10 @@ class Price:
         The unit's name, and what bills and the AWS Price List call it.
     source, date
         The page that has the price, and the day as of which it is known.
+    service
+        Code of the service in the AWS Price List.
+    tiers
+        Ends of a month's quantities, the last one infinite, and the price up to each; empty if there is one price.
     """
 
     usd: float
@@ -52,6 +57,18 @@ class Price:
     usage_type: str
     source: str
     date: date
+    service: str = ""
+    tiers: tuple[tuple[float, float], ...] = ()
+
+    def of(self, quantity: float) -> float:
+        """Return what a quantity costs: each tier's part of it at the price of that tier."""
+        if not self.tiers:
+            return quantity * self.usd / self.per
+        total, begin = 0.0, 0.0
+        for end, usd in self.tiers:
+            total += max(0.0, min(quantity, end) - begin) * usd / self.per
+            begin = end
+        return total
 
 
 @dataclass(frozen=True)
@@ -85,6 +102,10 @@ class PriceBook:
                     usage_type=str(price["usage_type"]),
                     source=str(price["source"]),
                     date=date.fromisoformat(price["date"]),
+                    service=str(price.get("service", "")),
+                    tiers=tuple(
+                        (math.inf if end is None else float(end), float(usd)) for end, usd in price.get("tiers", ())
+                    ),
                 )
                 for each, price in book["prices"].items()
             }
@@ -96,9 +117,38 @@ class PriceBook:
             ) from None
 
     def usd(self, name: str, quantity: float) -> float | None:
-        """Return what a quantity costs, or None if the book has no such price."""
+        """Return what a quantity costs in a month, or None if the book has no such price."""
         price = self.prices.get(name)
-        return None if price is None else quantity * price.usd / price.per
+        return None if price is None else price.of(quantity)
+
+    def line(self, what: str, name: str, quantity: float) -> CostLine:
+        """Return a line of a bill: so much of a price, for some purpose."""
+        price = self.prices.get(name)
+        return CostLine(what, quantity, "" if price is None else price.unit, self.usd(name, quantity))
+
+    def cost(self, parts: Iterable[tuple[str, str, float]], region: str | None, today: date) -> Cost:
+        """Return what several parts of a job cost together; parts of which nothing is needed are left out.
+
+        Parameters
+        ----------
+        parts
+            Of each its purpose, the name of its price, and how much of it.
+        region
+            Where the job runs, for the notes.
+        """
+        wanted = [(what, name, quantity) for what, name, quantity in parts if quantity]
+        notes = dict.fromkeys(note for _, name, _ in wanted for note in self.notes(name, region, today))
+        return Cost(tuple(self.line(*each) for each in wanted), tuple(notes))
+
+    def to_json(self) -> str:
+        """Return the book as JSON, as ``from_json`` reads it."""
+        prices = {}
+        for name, price in self.prices.items():
+            values = {key: getattr(price, key) for key in ("usd", "per", "unit", "service", "usage_type", "source")}
+            if price.tiers:
+                values["tiers"] = [[None if math.isinf(end) else end, usd] for end, usd in price.tiers]
+            prices[name] = {**values, "date": price.date.isoformat()}
+        return json.dumps({"region": self.region, "currency": "USD", "prices": prices}, indent=2) + "\n"
 
     def notes(self, name: str, region: str | None, today: date) -> tuple[str, ...]:
         """Return what a reader of a sum should know of a price: another region's, or older than 180 days."""
