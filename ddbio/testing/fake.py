@@ -92,6 +92,18 @@ class ChildServer:
         """Advance the server's wall clock."""
         self._call("POST", "pass?" + urlencode({"seconds": seconds}))
 
+    def expire(self, table: str) -> int:
+        """Delete the items whose time to live has passed; return their number."""
+        return int(self._call("POST", "expire?" + urlencode({"table": table}))["items"])
+
+    def split_shards(self, table: str, into: int = 2) -> None:
+        """Split the open shards of a table's stream."""
+        self._call("POST", "split?" + urlencode({"table": table, "into": into}))
+
+    def trim_stream(self, table: str, age_seconds: float = 0.0) -> None:
+        """Forget old records of a table's stream."""
+        self._call("POST", "trim?" + urlencode({"table": table, "seconds": age_seconds}))
+
     def _call(self, method: str, path: str, body: bytes | None = None) -> Any:
         connection = HTTPConnection(urlsplit(self.endpoint_url).netloc)
         try:
@@ -135,6 +147,9 @@ class _ThreadServer:
         self.requests = service.requests
         self.faulted = service.faulted
         self.pass_time = service.pass_time
+        self.expire = service.expire
+        self.split_shards = service.split_shards
+        self.trim_stream = service.trim_stream
 
     def stop(self) -> None:
         self._server.stop()
@@ -263,6 +278,18 @@ class FakeDynamoDB:
         Capacity and latency go by real time.
         """
         self._server.pass_time(seconds)
+
+    def expire(self, table: str) -> int:
+        """Delete the items of a table whose time to live has passed, as the service does, and return their number."""
+        return self._server.expire(table)
+
+    def split_shards(self, table: str, into: int = 2) -> None:
+        """Close the open shards of a table's stream, and open so many children of each."""
+        self._server.split_shards(table, into)
+
+    def trim_stream(self, table: str, age_seconds: float = 0.0) -> None:
+        """Forget the records of a table's stream that are at least so old; the stream itself forgets after a day."""
+        self._server.trim_stream(table, age_seconds)
 
     @property
     def _server(self) -> _ThreadServer | ChildServer:

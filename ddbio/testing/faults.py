@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 FaultKind: TypeAlias = Literal["error_before", "error_after", "reset_before", "reset_after"]
 
-READS = frozenset({"BatchGetItem", "GetItem", "Query", "Scan"})
+READS = frozenset({"BatchGetItem", "GetItem", "GetRecords", "Query", "Scan"})
 WRITES = frozenset({"BatchWriteItem", "DeleteItem", "PutItem", "UpdateItem"})
 _LIMITS = (
     "ProvisionedThroughputExceeded",
@@ -28,7 +28,7 @@ _LIMITS = (
     "AccountLimitExceeded",
     "MaxOnDemandThroughputExceeded",
 )
-_RATIOS = ("unprocessed_ratio", "error_before_ratio", "error_after_ratio", "reset_ratio")
+_RATIOS = ("unprocessed_ratio", "error_before_ratio", "error_after_ratio", "reset_ratio", "merge_ratio")
 _STORM = re.compile(r"([0-9.]+)-([0-9.]+)(?::(\w+))?")
 
 
@@ -63,6 +63,10 @@ class Faults:
         Ratio of requests answered by an HTTP 500 without being carried out, and after being carried out.
     reset_ratio
         Ratio of requests whose connection is reset, half of them before they are carried out and half after.
+    merge_ratio
+        Ratio of changes that a stream merges with an unread one of the same item just before.
+    latest_slack
+        How many records before the end an iterator of a stream begins that asks for the latest.
     storms
         Periods in which everything is throttled.
     seed
@@ -75,6 +79,8 @@ class Faults:
     error_before_ratio: float = 0.0
     error_after_ratio: float = 0.0
     reset_ratio: float = 0.0
+    merge_ratio: float = 0.0
+    latest_slack: int = 0
     storms: tuple[Storm, ...] = ()
     seed: int = 0
     job_failure: str | None = None
@@ -86,7 +92,7 @@ class Faults:
 
     def arguments(self) -> Iterator[str]:
         """Yield the command line flags that say the same."""
-        for name in (*_RATIOS, "seed"):
+        for name in (*_RATIOS, "latest_slack", "seed"):
             yield f"--{name.replace('_', '-')}={getattr(self, name)}"
         if self.job_failure is not None:
             yield f"--job-failure={self.job_failure}"
@@ -100,6 +106,8 @@ class FaultInjector:
         self._faults = faults
         self._started_at = now
         self._random = Random(faults.seed)
+        self.random = Random(faults.seed + 1)
+        """Chooses which changes are merged."""
         self._ratios: tuple[tuple[FaultKind, float], ...] = (
             ("error_before", faults.error_before_ratio),
             ("error_after", faults.error_after_ratio),

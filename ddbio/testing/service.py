@@ -9,7 +9,7 @@ import time
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs, urlsplit
 
-from ddbio.errors import DdbioError
+from ddbio.errors import DdbioError, NotFoundError
 from ddbio.testing.calls.backups import (
     create_backup,
     delete_backup,
@@ -29,6 +29,7 @@ from ddbio.testing.calls.control import (
     update_table,
     update_time_to_live,
 )
+from ddbio.testing.calls.expiry import expire_items
 from ddbio.testing.calls.exports import describe_export, export_table, list_exports
 from ddbio.testing.calls.imports import (
     cancel_bulk_operation,
@@ -41,6 +42,7 @@ from ddbio.testing.calls.imports import (
 )
 from ddbio.testing.calls.reads import batch_get_item, get_item
 from ddbio.testing.calls.scans import query, scan
+from ddbio.testing.calls.streams import describe_stream, get_records, get_shard_iterator, list_streams
 from ddbio.testing.calls.writes import batch_write_item, delete_item, put_item, update_item
 from ddbio.testing.loading import load
 from ddbio.testing.refusal import Refusal, bad_signature, broken, unauthenticated, unknown_operation
@@ -62,6 +64,7 @@ if TYPE_CHECKING:
     from ddbio.testing.faults import FaultKind
     from ddbio.testing.server import Chunks
     from ddbio.testing.tables.database import Database
+    from ddbio.testing.tables.streams import Stream
 
 _OPERATIONS: dict[str, Callable[[Database, Request], dict[str, Any] | Chunks]] = {
     "BatchGetItem": batch_get_item,
@@ -99,6 +102,14 @@ _OPERATIONS: dict[str, Callable[[Database, Request], dict[str, Any] | Chunks]] =
     "UpdateTimeToLive": update_time_to_live,
 }
 
+_STREAM_OPERATIONS: dict[str, Callable[[Database, Request], dict[str, Any] | Chunks]] = {
+    "DescribeStream": describe_stream,
+    "GetRecords": get_records,
+    "GetShardIterator": get_shard_iterator,
+    "ListStreams": list_streams,
+}
+_APIS = {"DynamoDB_20120810": _OPERATIONS, "DynamoDBStreams_20120810": _STREAM_OPERATIONS}
+
 _CREDENTIAL = re.compile(r"AWS4-HMAC-SHA256 .*Credential=[^/,\s]+/\d{8}/[^/]+/[^/]+/aws4_request", re.DOTALL)
 AMZ_JSON = {"Content-Type": "application/x-amz-json-1.0"}
 
@@ -132,7 +143,7 @@ class Service:
         if path != "/":
             raise bad_signature("The request signature we calculated does not match the signature you provided.")
         version, _, name = request.headers.get("x-amz-target", "").partition(".")
-        operation = _OPERATIONS.get(name) if version == "DynamoDB_20120810" else None
+        operation = _APIS.get(version, {}).get(name)
         if operation is None:
             raise unknown_operation(name)
         authorization = request.headers.get("authorization")
@@ -183,6 +194,27 @@ class Service:
         with self._lock:
             self.database.wall_clock.advance(seconds)
 
+    def expire(self, table: str) -> int:
+        """Delete the items of a table whose time to live has passed; return their number."""
+        with self._lock:
+            return expire_items(self.database, table)
+
+    def split_shards(self, table: str, into: int = 2) -> None:
+        """Close the open shards of a table's stream, and open so many children of each."""
+        with self._lock:
+            self._stream(table).split(into)
+
+    def trim_stream(self, table: str, age_seconds: float = 0.0) -> None:
+        """Forget records of a table's stream of at least an age."""
+        with self._lock:
+            self._stream(table).trim(age_seconds)
+
+    def _stream(self, table: str) -> Stream:
+        found = self.database.tables.get(table)
+        if found is None or found.stream is None:
+            raise NotFoundError(f"{table} has no stream")
+        return found.stream
+
     def _own(self, request: HttpRequest, path: str, query: dict[str, list[str]]) -> HttpReply:
         given = {name: values[-1] for name, values in query.items()}
         match request.method, path:
@@ -195,15 +227,28 @@ class Service:
             case "POST", "/_ddbio/pass":
                 self.pass_time(float(given.get("seconds", "0")))
                 result = {}
-            case "POST", "/_ddbio/load":
+            case "POST", ("/_ddbio/load" | "/_ddbio/expire" | "/_ddbio/split" | "/_ddbio/trim"):
                 try:
-                    result = {"items": self.load(given.get("table", ""), request.body, given.get("key", ""))}
+                    result = self._change(path, given, request.body)
                 except DdbioError as error:
                     named = {"type": type(error).__name__, "error": str(error)}
                     return HttpReply(400, [json.dumps(named).encode()])
             case _:
                 return HttpReply(404, [b"{}"])
         return HttpReply(200, [json.dumps(result).encode()], {"Content-Type": "application/json"})
+
+    def _change(self, path: str, given: dict[str, str], body: bytes) -> dict[str, Any]:
+        table = given.get("table", "")
+        match path:
+            case "/_ddbio/load":
+                return {"items": self.load(table, body, given.get("key", ""))}
+            case "/_ddbio/expire":
+                return {"items": self.expire(table)}
+            case "/_ddbio/split":
+                self.split_shards(table, int(given.get("into", "2")))
+            case _:
+                self.trim_stream(table, float(given.get("seconds", "0")))
+        return {}
 
 
 def fault_error(fault: FaultKind) -> Exception:

@@ -131,7 +131,7 @@ def _like(source: Table, name: str) -> Table:
     lost = ("StreamSpecification", "LatestStreamLabel", "LatestStreamArn")
     description = {member: value for member, value in source.description.items() if member not in lost}
     description["TableId"] = str(uuid.uuid4())
-    settings: dict[str, Any] = dict.fromkeys(("expiry", "recovery", "journal"))
+    settings: dict[str, Any] = dict.fromkeys(("expiry", "recovery", "journal", "stream"))
     return replace(
         source,
         name=name,

@@ -6,6 +6,7 @@ import json
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from ddbio.testing.calls.streams import close_stream, open_stream
 from ddbio.testing.refusal import (
     Refusal,
     invalid,
@@ -35,6 +36,8 @@ def create_table(database: Database, request: Request) -> dict[str, Any]:
     """Create a table; it is usable at once."""
     table = define_table(request, database.defaults)
     database.add(table)
+    if "StreamSpecification" in table.description:
+        open_stream(database, table)
     return {"TableDescription": describe(table, "CREATING")}
 
 
@@ -51,6 +54,7 @@ def describe_table(database: Database, request: Request) -> dict[str, Any]:
 def delete_table(database: Database, request: Request) -> dict[str, Any]:
     """Delete a table at once."""
     table = existing_table(database, request)
+    close_stream(table)
     database.remove(table)
     return {"TableDescription": describe(table, "DELETING")}
 
@@ -114,19 +118,21 @@ def update_table(database: Database, request: Request) -> dict[str, Any]:
     if bills or index_updates:
         _Change(database, table, request).run(index_updates, bills=bills)
     if streams is not None:
-        _change_stream(table, streams)
+        _change_stream(database, table, streams)
     return {"TableDescription": describe(table, "UPDATING")}
 
 
-def _change_stream(table: Table, specification: dict[str, Any]) -> None:
+def _change_stream(database: Database, table: Table, specification: dict[str, Any]) -> None:
     is_on = "StreamSpecification" in table.description
     if bool(specification.get("StreamEnabled")) == is_on:
         raise invalid(f"Table already has {'an enabled' if is_on else 'no'} stream: {table.name}")
     if is_on:
-        # The stream's ARN stays, as its records would.
+        # The stream's ARN stays, as its records do.
         del table.description["StreamSpecification"]
+        close_stream(table)
     else:
         table.description |= with_stream(table.arn, specification)
+        open_stream(database, table)
 
 
 class _Change:
@@ -225,7 +231,7 @@ def _redescribe(description: dict[str, Any], billing: dict[str, Any]) -> None:
 
 
 def update_time_to_live(database: Database, request: Request) -> dict[str, Any]:
-    """Set or remove the attribute by which items would expire; no item ever expires."""
+    """Set or remove the attribute by which items expire; they are deleted when a test asks for it."""
     table = existing_table(database, request)
     specification = request.required("TimeToLiveSpecification")
     match specification:
@@ -242,7 +248,7 @@ def update_time_to_live(database: Database, request: Request) -> dict[str, Any]:
 
 
 def describe_time_to_live(database: Database, request: Request) -> dict[str, Any]:
-    """Describe the attribute by which items would expire."""
+    """Describe the attribute by which items expire."""
     expiry = existing_table(database, request).expiry
     if expiry is None:
         return {"TimeToLiveDescription": {"TimeToLiveStatus": "DISABLED"}}
@@ -259,11 +265,12 @@ def update_continuous_backups(database: Database, request: Request) -> dict[str,
     if type(days) is not int or not 1 <= days <= MAX_RECOVERY_DAYS:
         raise invalid(f"RecoveryPeriodInDays must be between 1 and {MAX_RECOVERY_DAYS}")
     if not specification["PointInTimeRecoveryEnabled"]:
-        table.recovery = table.journal = table.store.on_replace = None
+        table.recovery = table.journal = None
+        table.store.listeners.pop("journal", None)
     elif table.recovery is None:
         table.recovery = (database.wall_clock.now(), days)
         table.journal = Journal(database.wall_clock.now)
-        table.store.on_replace = table.journal.add
+        table.store.listeners["journal"] = table.journal.add
     else:
         table.recovery = (table.recovery[0], days)
     return _backups(table, database.wall_clock.now())

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from ddbio.testing.request import Request
     from ddbio.testing.tables.items import Stored
     from ddbio.testing.tables.jobs import S3Access
+    from ddbio.testing.tables.streams import Stream
     from ddbio.testing.tables.table import Change, Table
 
 _RETURN_CONSUMED = ("INDEXES", "TOTAL", "NONE")
@@ -77,6 +78,7 @@ class Database:
     bulk: Jobs = field(init=False)
     backups: dict[str, Backup] = field(default_factory=dict)
     tables: dict[str, Table] = field(default_factory=dict)
+    streams: dict[str, Stream] = field(default_factory=dict)
     consumption: ConsumptionLog = field(init=False)
     fault_injector: FaultInjector = field(init=False)
 

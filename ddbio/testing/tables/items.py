@@ -226,7 +226,7 @@ class ItemStore:
     def __init__(self) -> None:
         self._snapshot = snapshot_of(())
         self._changes: dict[Key, Stored | None] = {}
-        self.on_replace: Callable[[Key, Stored | None, Stored | None], None] | None = None
+        self.listeners: dict[str, Callable[[Key, Stored | None, Stored | None], None]] = {}
         """Called for each replacement with the key and the item before and after it."""
         self.count = 0
         self.size_bytes = 0
@@ -241,8 +241,8 @@ class ItemStore:
         self.count += (stored is not None) - (old is not None)
         self.size_bytes += (stored.size_bytes if stored else 0) - (old.size_bytes if old else 0)
         self._changes[key] = stored
-        if self.on_replace is not None:
-            self.on_replace(key, old, stored)
+        for listen in self.listeners.values():
+            listen(key, old, stored)
 
     def snapshot(self) -> Snapshot:
         """Return all items in order; costs a pass over the store when something changed since the last call."""

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from ddbio.core.attribute import Item
     from ddbio.testing.tables.items import Journal
+    from ddbio.testing.tables.streams import Stream
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,6 +81,8 @@ class Table:
     """Since when, and for how many days, a point in time could be recovered."""
     journal: Journal | None = None
     """What was written since then."""
+    stream: Stream | None = None
+    """What records the writes now."""
     ready_at: float = 0.0
     """Until when the table is being made, by the server's time of day."""
     indexes: dict[str, Index] = field(default_factory=dict)

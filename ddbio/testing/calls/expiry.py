@@ -1,0 +1,52 @@
+"""Delete the items whose time to live has passed, as the service does in the background."""
+
+from __future__ import annotations
+
+import json
+from decimal import Decimal
+from typing import TYPE_CHECKING
+
+from ddbio.errors import NotFoundError
+
+if TYPE_CHECKING:
+    from ddbio.testing.tables.database import Database
+    from ddbio.testing.tables.table import Table
+
+# https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/time-to-live-ttl-before-you-start.html
+_OLDEST_SECONDS = 5 * 365 * 24 * 3600
+
+
+def expire_items(database: Database, name: str) -> int:
+    """Delete the expired items of a table, outside any capacity; return their number.
+
+    A time that is no number, or more than five years ago, never expires an item.
+
+    Raises
+    ------
+    NotFoundError
+        If there is no such table.
+    """
+    table = database.tables.get(name)
+    if table is None:
+        raise NotFoundError(f"there is no table {name}")
+    if table.expiry is None:
+        return 0
+    now = Decimal(str(database.wall_clock.now()))
+    if table.stream is not None:
+        table.stream.expires = True
+    try:
+        return _delete(table, table.expiry, now)
+    finally:
+        if table.stream is not None:
+            table.stream.expires = False
+
+
+def _delete(table: Table, attribute: str, now: Decimal) -> int:
+    expired = []
+    for key, stored in table.store.snapshot().entries():
+        at = json.loads(stored.json).get(attribute, {}).get("N")
+        if at is not None and now - _OLDEST_SECONDS <= Decimal(at) < now:
+            expired.append(key)
+    for key in expired:
+        table.plan_write(key, None).apply()
+    return len(expired)
