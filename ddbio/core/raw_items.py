@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections import deque
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -49,7 +49,7 @@ _SIDE_BYTES = 512 * 1024
 _LEAST_ITEM_BYTES = 48
 _SCRATCH_BYTES = 8192
 _DIGITS_BYTES = 128
-_QUOTE = ord('"')
+_QUOTE, _LINE_END = b'"\n'
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _LINE = re.compile(r"^line [0-9]+")
 
@@ -72,6 +72,8 @@ class RawItems:
         ``[n_items × n_values × 2]``: start and end of the values of the key attributes and of the one to compare.
     doubtful
         Items that only the reference can check; sizes, hashes and values are valid for the other items only.
+    lines
+        The line of the text that each item begins on, from 1, if that is known; some of the items have none.
     """
 
     data: npt.NDArray[np.uint8]
@@ -80,6 +82,7 @@ class RawItems:
     hashes: npt.NDArray[np.uint64]
     values: npt.NDArray[np.int64]
     doubtful: npt.NDArray[np.bool_]
+    lines: Sequence[int] | npt.NDArray[np.int64] | None = None
 
     def __len__(self) -> int:
         return len(self.spans)
@@ -215,31 +218,40 @@ class RawItemReader:
             data = rest + block if rest else bytes(block)
             if first_line == 1 and data.startswith(_BYTE_ORDER_MARK):
                 data = data[len(_BYTE_ORDER_MARK) :]
-            walked = yield from self._read_whole_documents(data, framing)
-            first_line += data.count(b"\n", 0, walked)
-            rest = data[walked:]
+            walked, next_line = yield from self._read_whole_documents(data, framing, first_line)
+            rest, line, first_line = data[walked:], first_line, next_line
             # No item is as large: the text is broken, and the reference says how.
             if len(rest) > MAX_DOCUMENT_BYTES:
-                yield self._of_reference(data, walked, framing, first_line - data.count(b"\n", 0, walked))
+                yield self._of_reference(data, walked, framing, line)
                 first_line += rest.count(b"\n")
                 rest = b""
         if rest:
-            yield self._of_reference(data, walked, framing, first_line - data.count(b"\n", 0, walked))
+            yield self._of_reference(data, walked, framing, line)
 
-    def _read_whole_documents(self, data: bytes, framing: Framing) -> Generator[RawItems, None, int]:
-        """Yield the items of documents that the walk takes; return the position of the first that it does not take."""
+    def _read_whole_documents(
+        self, data: bytes, framing: Framing, line: int
+    ) -> Generator[RawItems, None, tuple[int, int]]:
+        """Yield the items of documents that the walk takes; return where the first begins that it does not take.
+
+        Parameters
+        ----------
+        line
+            The line with which the data begins; the first one that is not taken is returned likewise.
+        """
         place, most = 0, len(data) if framing == "page" else PIECE_BYTES
         while place < len(data):
             piece = data[place : _cut(data, place, most)]
             items, walked = self._walk(piece, framing)
             if not walked and place + len(piece) == len(data):
-                return place
+                return place, line
             # A document of many lines may go on after the piece.
             most = 4 * most if not walked else max(PIECE_BYTES, most // 4)
+            ended = piece.count(b"\n", 0, walked)
             if len(items):
-                yield items
+                yield items if framing == "page" else replace(items, lines=_lines_of(items, line, ended))
             place += walked
-        return place
+            line += ended
+        return place, line
 
     def _of_reference(self, data: bytes, place: int, framing: Framing, first_line: int) -> RawItems:
         """Return the items of text after a position, read by the reference and printed anew."""
@@ -348,6 +360,18 @@ class PageSplitter:
         if count < 0:
             raise DecodeError("the page's items are no list of objects")
         return [ExportLines(self._out[:printed].tobytes(), count)]
+
+
+def _lines_of(items: RawItems, first_line: int, ended: int) -> Sequence[int] | npt.NDArray[np.int64]:
+    """Return the lines of items whose text begins with a line, and in which so many lines end."""
+    # The text begins behind the space for texts without escapes.
+    starts, begin = items.spans[:, 0], _SIDE_BYTES + PAD
+    before = starts - (starts[0] - begin) - 1
+    if len(items) - 1 <= ended <= len(items) and (items.data[before[1:]] == _LINE_END).all():
+        # Every item begins a line, and no line is left.
+        return range(first_line, first_line + len(items))
+    ends = np.flatnonzero(items.data[begin : int(starts[-1])] == _LINE_END) + begin
+    return first_line + np.searchsorted(ends, starts)
 
 
 def _rule(name: str, rule: KeyRule | None, keys: list[str]) -> tuple[int, int, int]:

@@ -9,11 +9,17 @@ from __future__ import annotations
 import csv
 import io
 import re
+from typing import TYPE_CHECKING
 
 import numpy as np
 
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from numpy.typing import NDArray
+
 _MOST_HEADER_BYTES = 1024 * 1024
-_QUOTE = ord('"')
+_QUOTE, _LINE_END, _RETURN = b'"\n\r'
 _BEFORE_CELL = np.frombuffer(b',\n\r"', np.uint8)
 # One cell, quoted or not, and what ends it.
 _CELL = re.compile(rb'(?:"(?:[^"]|"")*+"[^,\r\n]*|[^",\r\n][^,\r\n]*|)(,|\r?\n|\r|\Z)')
@@ -35,6 +41,23 @@ def whole_records(text: bytes) -> int:
     return end
 
 
+def record_starts(text: bytes) -> NDArray[np.int64]:
+    """Return where the records of a text begin, without empty lines."""
+    signs = np.frombuffer(text, np.uint8)
+    quotes = np.flatnonzero(signs == _QUOTE)
+    if _are_paired(signs, quotes):
+        ends = np.flatnonzero(signs == _LINE_END) + 1
+        # An odd number of quotes before a line end: it is within a cell.
+        starts = np.append(0, ends[np.searchsorted(quotes, ends) % 2 == 0])
+    else:
+        starts = np.array([0, *_record_ends(text)])
+    starts = starts[starts < len(text)]
+    following = signs[np.minimum(starts + 1, len(text) - 1)]
+    is_empty = (signs[starts] == _LINE_END) | ((signs[starts] == _RETURN) & (following == _LINE_END))
+    found: NDArray[np.int64] = starts[~is_empty].astype(np.int64)
+    return found
+
+
 def header_names(text: bytes) -> list[str]:
     """Return the names in the first record."""
     head = text[:_MOST_HEADER_BYTES].decode(errors="replace")
@@ -52,9 +75,15 @@ def _are_paired(
 
 def _walk(text: bytes) -> int:
     """Return the end of the last whole record, cell by cell."""
-    place = end = 0
+    end = 0
+    for each in _record_ends(text):
+        end = each
+    return end
+
+
+def _record_ends(text: bytes) -> Iterator[int]:
+    place = 0
     while (match := _CELL.match(text, place)) and match[1]:
         place = match.end()
         if match[1] != b",":
-            end = place
-    return end
+            yield place

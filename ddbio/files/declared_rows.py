@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 from typing import TYPE_CHECKING, Any, cast
 
 import pyarrow as pa
@@ -13,14 +12,13 @@ from ddbio.core.decode import from_dynamodb_json
 from ddbio.core.schema.arrow import RESCUE_NAME, is_list, name_of_field, tag_of_field
 from ddbio.core.text.json_text import parse_documents, parse_json
 from ddbio.errors import DecodeError
-from ddbio.files.text_rows import has_inexact_numbers, parse_json_rows, self_typed, utf8_json
+from ddbio.files.text_rows import has_inexact_numbers, parse_csv, parse_json_rows, self_typed, utf8_json
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from ddbio.core.attribute import Item
 
-_BLOCK_BYTES = 16 * 1024 * 1024
 _VALUE = "value"
 
 
@@ -59,9 +57,7 @@ def read_csv_as(data: bytes, schema: pa.Schema, names: Sequence[str] | None = No
         true_values=["true"],
         false_values=["false"],
     )
-    parsing = pa.csv.ParseOptions(newlines_in_values=b'"' in data)
-    reading = pa.csv.ReadOptions(column_names=None if names is None else list(names), block_size=_BLOCK_BYTES)
-    table = pa.csv.read_csv(io.BytesIO(data), reading, parsing, converting)
+    table = parse_csv(data, names, converting)
     fields = [schema.field(name) for name in table.schema.names if name in schema.names]
     columns = [_of_cells(table.column(field.name), field) for field in fields]
     return pa.Table.from_arrays(columns, schema=pa.schema(fields))

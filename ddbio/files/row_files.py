@@ -15,7 +15,7 @@ from ddbio.errors import DdbioError, DecodeError, NotFoundError
 from ddbio.files.decompress import line_blocks
 from ddbio.files.file_format import BATCH_ROWS, NO_KEYS, ReadOptions
 from ddbio.files.formats import ENDINGS, format_of
-from ddbio.files.text_reader import JSON, starts_with_item
+from ddbio.files.text_reader import JSON, TextReader, starts_with_item
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from ddbio.core.staged import StoredObject
     from ddbio.files.file_format import FileReader, Parts, Sample
     from ddbio.files.object_store import ObjectStore
+    from ddbio.files.row_lines import RowLines
     from ddbio.options import JsonFormat
 
 # As pyarrow reads Parquet by default: for whole files that are read once.
@@ -104,6 +105,13 @@ class RowFiles:
                     yield from reader.read_blocks(itertools.chain([first], blocks), framing_of(text))
                     return
         yield from self.read(entry, part, json_format, schema=schema)
+
+    def row_lines(self, entry: StoredObject) -> RowLines | None:
+        """Return the lines of the rows that are read of a file of text, which grow as it is read; None for others."""
+        if self._opened is None or self._opened[0][0] != entry.path:
+            return None
+        reader = self._opened[1]
+        return reader.row_lines if isinstance(reader, TextReader) else None
 
     def sample(
         self, entry: StoredObject, rows: int, json_format: JsonFormat = "auto", schema: pa.Schema | None = None

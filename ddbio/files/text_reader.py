@@ -25,6 +25,7 @@ from ddbio.files.csv_records import header_names, whole_records
 from ddbio.files.declared_rows import read_csv_as, read_json_as
 from ddbio.files.decompress import decompress_head, line_blocks
 from ddbio.files.file_format import BATCH_ROWS, FileFormat, Parts, Sample
+from ddbio.files.row_lines import RowLines, lines_of_csv, lines_of_json
 from ddbio.files.text_rows import joined_columns, read_csv, read_json
 from ddbio.files.text_writers import write_csv, write_dynamodb_json, write_json
 
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from ddbio.core.staged import StoredObject
     from ddbio.files.file_format import ReadOptions
     from ddbio.files.object_store import ObjectStore
+    from ddbio.files.row_lines import Lines
 
 PIECE_BYTES = 32 * 1024 * 1024
 """Text that is read at once, unless one row is more."""
@@ -71,9 +73,25 @@ class _Rows(Protocol):
         """Return the rows of the next piece as these columns."""
         ...
 
+    def lines(self, piece: bytes, rows: int, first_line: int) -> Lines | None:
+        """Return the lines of the file on which the rows of a piece begin, if that can be told.
+
+        Parameters
+        ----------
+        first_line
+            The line of the file with which the piece begins.
+        """
+        ...
+
 
 class TextReader:
-    """Read one file of text as one part; its head is enough for a sample."""
+    """Read one file of text as one part; its head is enough for a sample.
+
+    Attributes
+    ----------
+    row_lines
+        The lines on which the rows stand that were read last.
+    """
 
     def __init__(
         self,
@@ -86,6 +104,7 @@ class TextReader:
     ) -> None:
         self._store, self._entry, self._options, self._make_rows = store, entry, options, make_rows
         self._piece_bytes = piece_bytes
+        self.row_lines = RowLines()
 
     def parts(self) -> Parts:
         """Return the file as one part of unknown rows."""
@@ -97,11 +116,12 @@ class TextReader:
 
     def read(self, _: int, __: int) -> Iterator[pa.RecordBatch]:
         """Yield the rows of the file."""
+        self.row_lines = RowLines()
         rows = self._make_rows(self._options)
         pieces = self._pieces(rows)
         first, second = next(pieces, b""), next(pieces, None)
         if second is None:
-            yield from rows.whole(first)
+            yield from self._located(first, 1, rows, rows.whole(first))
             return
         whole: Iterator[bytes] = itertools.chain([first, second], pieces)
         columns = self._options.schema
@@ -111,8 +131,19 @@ class TextReader:
             rows = self._make_rows(self._options)
             whole = self._pieces(rows)
         with _lines_of_file(whole) as counted:
+            first_line = 1
             for piece in counted:
-                yield from rows.rows(piece, columns)
+                yield from self._located(piece, first_line, rows, rows.rows(piece, columns))
+                first_line += piece.count(b"\n")
+
+    def _located(
+        self, piece: bytes, first_line: int, rows: _Rows, batches: Iterable[pa.RecordBatch]
+    ) -> list[pa.RecordBatch]:
+        """Return the rows of a piece, and remember their lines."""
+        batches = list(batches)
+        count = sum(batch.num_rows for batch in batches)
+        self.row_lines.add(count, rows.lines(piece, count, first_line))
+        return batches
 
     def sample(self, rows: int) -> Sample | None:
         """Return the first rows of the file's head; None for one document of which that is only the beginning."""
@@ -238,6 +269,10 @@ class JsonRows:
             return [from_dynamodb_json(piece, columns, nulls="keep")]
         return read_json_as(piece, columns).to_batches(BATCH_ROWS)
 
+    def lines(self, piece: bytes, rows: int, first_line: int) -> Lines | None:
+        """Return the lines on which documents begin."""
+        return lines_of_json(piece, rows, first_line)
+
     def _begins_typed(self, text: bytes) -> bool:
         # The first row decides for all: a later piece may begin with one whose first value looks typed.
         if self._is_typed is None:
@@ -283,6 +318,10 @@ class CsvRows:
         if self._options.schema is not None:
             return read_csv_as(piece, columns, names).to_batches(BATCH_ROWS)
         return read_csv(piece, self._options.keys, names, columns).to_batches(BATCH_ROWS)
+
+    def lines(self, piece: bytes, rows: int, first_line: int) -> Lines | None:
+        """Return the lines on which records begin."""
+        return lines_of_csv(piece, rows, first_line, has_header=first_line == 1)
 
     def _header(self, piece: bytes) -> list[str] | None:
         """Return the names of the columns if the piece does not begin with them."""

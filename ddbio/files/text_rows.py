@@ -19,6 +19,7 @@ import pyarrow.json
 from ddbio.core.decode import from_dynamodb_json
 from ddbio.core.text.json_text import compact_json, parse_documents
 from ddbio.errors import DecodeError
+from ddbio.files.csv_records import record_starts
 from ddbio.files.file_format import NO_KEYS
 
 if TYPE_CHECKING:
@@ -32,6 +33,7 @@ _MARKED_CELL = re.compile(rb"""(?:^|[,\n\r"])[ \t]*(?:\+|-?0[0-9xX])""")
 # A row that is too large for an item is rejected by itself, so it has to be read.
 _BLOCK_BYTES = 16 * 1024 * 1024
 _JSON_BLOCK_BYTES = 4 * 1024 * 1024
+_BAD_RECORD = re.compile(r"(?:CSV parse error: )?Row #([0-9]+): ")
 _NUMBER_FIELD = {b"ddb:type": b"N"}
 
 
@@ -88,7 +90,11 @@ def read_csv(
         raise DecodeError("the name of a column is not UTF-8: write the file in UTF-8") from None
     for field in table.schema:
         if pa.types.is_binary(field.type):
-            raise DecodeError(f"column {field.name!r} holds bytes that are not UTF-8: write the file in UTF-8")
+            line = _undecodable_line(data)
+            where = "" if line is None else f"line {line}: "
+            raise DecodeError(
+                f"{where}column {field.name!r} holds bytes that are not UTF-8: write the file in UTF-8", line=line
+            )
     doubtful = bool(_MARKED_CELL.search(data) or _LONG_NUMBER.search(data))
     asked = [field.name for field in table.schema if _is_time(field.type) or (doubtful and _is_number(field.type))]
     if len(set(found)) < len(found):
@@ -174,10 +180,50 @@ def _csv(
     options = options or pa.csv.ConvertOptions(
         column_types=dict.fromkeys(texts, pa.string()), include_columns=list(only)
     )
+    return parse_csv(data, names, options)
+
+
+def parse_csv(data: bytes, names: Sequence[str] | None, converting: pa.csv.ConvertOptions) -> pa.Table:
+    """Return the rows that Arrow reads of CSV.
+
+    Parameters
+    ----------
+    names
+        The names of the columns if the text does not begin with them.
+
+    Raises
+    ------
+    DecodeError
+        If a record has another number of cells, or a cell cannot be converted; the message has the line.
+    pyarrow.ArrowInvalid
+        If it is no CSV.
+    """
     # If cells may hold line ends, Arrow cuts blocks with care, which takes longer.
     parsing = pa.csv.ParseOptions(newlines_in_values=b'"' in data)
     reading = pa.csv.ReadOptions(column_names=None if names is None else list(names), block_size=_BLOCK_BYTES)
-    return pa.csv.read_csv(io.BytesIO(data), reading, parsing, options)
+    try:
+        return pa.csv.read_csv(io.BytesIO(data), reading, parsing, converting)
+    except pa.ArrowInvalid:
+        # Only one thread counts records.
+        reading.use_threads = False
+        try:
+            return pa.csv.read_csv(io.BytesIO(data), reading, parsing, converting)
+        except pa.ArrowInvalid as error:
+            found = _BAD_RECORD.search(str(error))
+            starts = record_starts(data)
+            if found is None or int(found[1]) > len(starts):
+                raise
+            line = 1 + data.count(b"\n", 0, int(starts[int(found[1]) - 1]))
+            raise DecodeError(f"line {line}: {_BAD_RECORD.sub('', str(error))}", line=line) from None
+
+
+def _undecodable_line(data: bytes) -> int | None:
+    """Return the line of the first byte that is not UTF-8."""
+    try:
+        data.decode()
+    except UnicodeDecodeError as error:
+        return data.count(b"\n", 0, error.start) + 1
+    return None
 
 
 def _read_json_by_arrow(data: bytes, texts: Collection[str]) -> pa.Table | None:

@@ -18,6 +18,7 @@ from ddbio.errors import DecodeError
 from ddbio.files.csv_records import header_names, whole_records
 from ddbio.files.file_format import ReadOptions
 from ddbio.files.local_store import LocalStore
+from ddbio.files.row_lines import lines_of_csv
 from ddbio.files.text_reader import CsvRows, JsonRows, TextReader
 
 PIECE_BYTES = 64 * 1024
@@ -99,6 +100,25 @@ def test_an_error_names_the_line_of_the_file(tmp_path):
     assert raised.value.line == 2_902
 
 
+@pytest.mark.parametrize(
+    ("bad", "message"),
+    [
+        ("k,1", r"line 2702: Expected 3 columns, got 2"),
+        ('"k\n\n",1,2,3', r"line 2702: Expected 3 columns, got 4"),
+        ("k\udcff,1,2", r"line 2702: column 'pk' holds bytes that are not UTF-8"),
+    ],
+)
+def test_broken_csv_names_its_line(tmp_path, bad, message):
+    """Line ends within cells and lines before the piece are counted; the line is that where the record begins."""
+    records = [f'k{n},"{n}\n",{"x" * 30}' for n in range(3_000)]
+    records[1_350] = bad
+    text = "pk,n,pad\n" + "\n".join(records) + "\n"
+    for file in reader(tmp_path, "a.csv", text.encode(errors="surrogateescape"), CsvRows):
+        with pytest.raises(DecodeError, match=message) as raised:
+            rows_of(file)
+        assert raised.value.line == 2_702
+
+
 @pytest.mark.parametrize("encoding", ["utf-16", "utf-16-be", "utf-32"])
 def test_other_encodings_are_refused_with_advice(tmp_path, encoding):
     """What Excel calls Unicode text is UTF-16: the message says what to do."""
@@ -110,6 +130,20 @@ def test_other_encodings_are_refused_with_advice(tmp_path, encoding):
 
 
 _CELL = st.text(alphabet='",\n\r x', max_size=4)
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.lists(st.lists(st.text(alphabet='",\nx\r', max_size=4), min_size=2, max_size=2), min_size=1, max_size=6))
+def test_lines_of_records_are_those_of_python(rows):
+    """A record begins on the line behind all line ends that were written before it."""
+    text, expected = "", []
+    for row in [["a", "b"], *rows]:
+        expected.append(text.count("\n") + 1)
+        out = io.StringIO()
+        csv.writer(out, lineterminator="\n").writerow(row)
+        text += out.getvalue()
+    found = lines_of_csv(text.encode(), len(rows), 1, has_header=True)
+    assert list(found) == expected[1:]
 
 
 @settings(max_examples=200, deadline=None)

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 _BATCH_ROW = re.compile(r"^row \d+: ")
 
-COLUMNS = ("row", "file", "file_row", "rule", "reason", "item")
+COLUMNS = ("row", "file", "file_row", "line", "rule", "reason", "item")
 """What a file of rejects says of each row, in this order."""
 
 
@@ -44,6 +44,8 @@ class RejectedRow:
         The whole row as DynamoDB JSON, even if the request would have sent only a part of it.
     file, file_row
         The file that the row came from, and its number in the file, from 0; None if unknown.
+    line
+        The line of a file of text on which the row begins, from 1; None if unknown.
     """
 
     row: int
@@ -52,6 +54,7 @@ class RejectedRow:
     item: str
     file: str | None = None
     file_row: int | None = None
+    line: int | None = None
 
 
 def reject_line(row: RejectedRow) -> bytes:

@@ -40,7 +40,8 @@ RETRIED = "_retried"
 """The folder beside rejects for files whose rows were tried again."""
 
 _FILE_BYTES = 8 * 1024 * 1024
-_FIELDS: list[pa.Field[Any]] = [pa.field(name, pa.int64() if "row" in name else pa.string()) for name in COLUMNS]
+_NUMBERS = {"row", "file_row", "line"}
+_FIELDS: list[pa.Field[Any]] = [pa.field(name, pa.int64() if name in _NUMBERS else pa.string()) for name in COLUMNS]
 
 
 class RejectWriter:
@@ -180,6 +181,8 @@ def _move(store: ObjectStore, path: str, flush: Callable[[], None]) -> None:
 def _place(row: RejectedRow) -> str:
     if row.file is None:
         return ""
+    if row.line is not None:
+        return f" ({row.file}, line {row.line})"
     return f" ({row.file})" if row.file_row is None else f" ({row.file}, row {row.file_row})"
 
 

@@ -73,8 +73,8 @@ class LoadJob:
 
         def locate(row: RejectedRow) -> RejectedRow:
             number = spreader.number_of(row.row)
-            file, file_row = (None, None) if origins is None else origins.of(number)
-            return dataclasses.replace(row, row=number, file=file, file_row=file_row)
+            file, file_row, line = (None, None, None) if origins is None else origins.of(number)
+            return dataclasses.replace(row, row=number, file=file, file_row=file_row, line=line)
 
         try:
             return write_batches(self.task, spreader.spread(rows), rejects, budget, locate)

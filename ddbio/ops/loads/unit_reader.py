@@ -32,6 +32,7 @@ from ddbio.files.file_format import BATCH_ROWS
 from ddbio.files.formats import FORMATS, format_of, is_read_in_pieces, is_splittable
 from ddbio.files.paths import with_columns
 from ddbio.files.row_files import RowFiles
+from ddbio.files.row_lines import RowLines
 from ddbio.files.text_reader import PIECE_BYTES
 from ddbio.ops.exports.source import FileText
 from ddbio.ops.loads.checkpoint import Checkpoint
@@ -61,6 +62,7 @@ _CHECKPOINT_ROWS = 4096
 _TEXT_WEIGHT = 8
 # Far more than the lanes can have unfinished.
 _RETAINED_RANGES = 100_000
+_RETAINED_FILES = 1000
 _T = TypeVar("_T")
 
 
@@ -188,7 +190,10 @@ class UnitReader:
             files, raw_items = self._files(), raw_item_reader(self.plan) if takes_raw_items(self.plan) else None
             for unit in stream:
                 rows = noted = within.begun.get(unit.number, 0)
-                for batch in _behind(self._read_unit(files, unit, raw_items, batch_rows), rows):
+                batches = self._read_unit(files, unit, raw_items, batch_rows)
+                if origins is not None:
+                    batches = origins.with_lines(batches, files, unit)
+                for batch in _behind(batches, rows):
                     for part in _slices(batch, len(streams)):
                         yield unit, rows, part
                         rows += part.num_rows
@@ -272,6 +277,23 @@ class RowOrigins:
         self._rows = 0
         # First row of the stream, file, and first row of the file.
         self._ranges: list[tuple[int, str, int | None]] = []
+        self._lines: dict[str, RowLines] = {}
+
+    def with_lines(
+        self, batches: Iterable[pa.RecordBatch | RawItems], files: RowFiles, unit: Unit
+    ) -> Iterator[pa.RecordBatch | RawItems]:
+        """Yield the rows of a unit, from its first one on, and record on which lines of text they stand."""
+        lines: RowLines | None = RowLines()
+        for batch in batches:
+            if not isinstance(batch, RawItems):
+                lines = files.row_lines(unit.entry)
+            elif lines is not None:
+                lines.add(len(batch), batch.lines)
+            if lines is not None:
+                self._lines[unit.entry.path] = lines
+            yield batch
+        if len(self._lines) > _RETAINED_FILES:
+            del self._lines[next(iter(self._lines))]
 
     def add(self, unit: Unit, row: int, count: int) -> None:
         """Record that the next rows of the stream are those of a unit from ``row`` on."""
@@ -284,13 +306,17 @@ class RowOrigins:
                 del self._ranges[: _RETAINED_RANGES // 2]
         self._rows += count
 
-    def of(self, row: int) -> tuple[str | None, int | None]:
-        """Return the file of a row of the stream, and its number in the file, as far as they are known."""
+    def of(self, row: int) -> tuple[str | None, int | None, int | None]:
+        """Return the file of a row of the stream, its number in the file, and its line, as far as they are known."""
         place = bisect_right(self._ranges, row, key=itemgetter(0)) - 1
         if place < 0:
-            return None, None
-        first, file, file_row = self._ranges[place]
-        return f"{self._root.rstrip('/')}/{file}", None if file_row is None else file_row + row - first
+            return None, None, None
+        first, path, first_of_file = self._ranges[place]
+        file, lines = f"{self._root.rstrip('/')}/{path}", self._lines.get(path)
+        if first_of_file is None:
+            return file, None, None
+        file_row = first_of_file + row - first
+        return file, file_row, None if lines is None else lines.line_of(file_row)
 
 
 def split_streams(units: Sequence[Unit]) -> list[Sequence[Unit]]:

@@ -1,5 +1,6 @@
 """Rejected rows are stored whole, in either format, and can be tried again."""
 
+import gzip
 import json
 import math
 
@@ -71,7 +72,7 @@ def test_parquet_has_a_column_for_each_part(server, tmp_path):
     assert (report.written, report.rejected, report.rejects_uri) == (3, 2, str(tmp_path))
     (path,) = tmp_path.glob("rejects-*.parquet")
     stored = pq.read_table(path)
-    assert stored.schema.names == ["row", "file", "file_row", "rule", "reason", "item"]
+    assert stored.schema.names == ["row", "file", "file_row", "line", "rule", "reason", "item"]
     assert stored.column("row").to_pylist() == [1, 3]
     assert json.loads(stored.column("item")[1].as_py()) == {"pk": {"S": ""}, "sk": {"N": "4"}, "v": {"S": "zü"}}
 
@@ -99,6 +100,57 @@ def test_rejects_name_their_file_and_the_row_in_it(server, tmp_path, mode):
     message = rf"cannot be written to table 'rows' \({source}/a.parquet, row 0\): key_empty"
     with pytest.raises(PartialWriteError, match=message):
         ddbio.load_files(str(source / "a.parquet"), "rows", endpoint_url=server.endpoint_url)
+
+
+def csv_of(keys):
+    """Return CSV whose cells hold line ends, with an empty line, and the line of each record."""
+    text, lines = "pk,sk,note\n\n", []
+    for number, key in enumerate(keys):
+        lines.append(text.count("\n") + 1)
+        text += f'{key},{number},"' + "\n" * (number % 3) + '"\n'
+    return text, lines
+
+
+def json_of(keys, *, typed, indent=None, packed=False):
+    """Return rows as JSON, over several lines each or some of them on one, and the line of each."""
+    text, lines = "", []
+    for number, key in enumerate(keys):
+        lines.append(text.count("\n") + 1)
+        row = {"pk": {"S": key}, "sk": {"N": str(number)}} if typed else {"pk": key, "sk": number}
+        text += json.dumps(row, indent=indent) + ("" if packed and number % 2 else "\n\n" if number % 5 == 0 else "\n")
+    return text, lines
+
+
+TEXTS = {
+    "quoted.csv": csv_of,
+    "plain.jsonl": lambda keys: json_of(keys, typed=False),
+    "indented.json": lambda keys: json_of(keys, typed=False, indent=1),
+    "packed.json": lambda keys: json_of(keys, typed=False, packed=True),
+    "typed.jsonl": lambda keys: json_of(keys, typed=True),
+    "typed-indented.json": lambda keys: json_of(keys, typed=True, indent=2),
+    "typed-packed.json": lambda keys: json_of(keys, typed=True, packed=True),
+}
+
+
+@pytest.mark.parametrize("mode", ["upsert", "update"])
+def test_rejects_name_their_line(server, tmp_path, mode):
+    """Each rejected row of text says on which line it begins, however many lines rows take; so does a failure."""
+    keys, source = [f"{n:03}" if n % 7 else "" for n in range(200)], tmp_path / "rows"
+    source.mkdir()
+    expected = set()
+    for name, make in TEXTS.items():
+        text, lines = make(keys)
+        packed = gzip.compress(text.encode()) if "typed" in name else text.encode()
+        (source / name).with_suffix(".json.gz" if "typed" in name else source.joinpath(name).suffix).write_bytes(packed)
+        stored = name.rpartition(".")[0] + ".json.gz" if "typed" in name else name
+        expected |= {(stored, row, lines[row]) for row in range(0, 200, 7)}
+    options = {"endpoint_url": server.endpoint_url, "mode": mode}
+    ddbio.load_files(str(source), "rows", reject_to=str(tmp_path / "rejects"), **options)
+    paths = (tmp_path / "rejects").glob("*.jsonl")
+    kept = [json.loads(line) for path in paths for line in path.read_text().splitlines()]
+    assert {(each["file"].removeprefix(f"{source}/"), each["file_row"], each["line"]) for each in kept} == expected
+    with pytest.raises(PartialWriteError, match=r"\(.*/quoted\.csv, line 3\): key_empty"):
+        ddbio.load_files(str(source / "quoted.csv"), "rows", **options)
 
 
 def test_the_failure_counts_what_was_accepted(server):
