@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from ddbio.version import __version__
 
 if TYPE_CHECKING:
+    from ddbio.api.advice import advise
     from ddbio.api.catalog import catalog_ddl, sync_catalog
     from ddbio.api.files import (
         check_import_files,
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from ddbio.api.folders import compact, list_files, plan_compact, publish, rollback, vacuum
     from ddbio.api.inspection import layout, plan_validate, validate
     from ddbio.api.keywords import (
+        AdviseKeywords,
         BackupCreateKeywords,
         BulkReportKeywords,
         BulkStartKeywords,
@@ -87,6 +89,7 @@ if TYPE_CHECKING:
     from ddbio.api.simulation import simulate_scan
     from ddbio.api.tables import create_table, create_table_like, describe_table
     from ddbio.api.writing import copy_table, load_files, plan_copy, plan_load, write_table
+    from ddbio.core.advice import Advice
     from ddbio.core.backups import BackupJob, RestoreJob, RestorePlan
     from ddbio.core.batch_stream import RecordBatchStream
     from ddbio.core.catalog.glue import CatalogReport
@@ -136,6 +139,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "AccessDeniedError",
+    "Advice",
+    "AdviseKeywords",
     "BackupCreateKeywords",
     "BackupJob",
     "BulkEntry",
@@ -229,6 +234,7 @@ __all__ = [
     "WritePlan",
     "WriteReport",
     "__version__",
+    "advise",
     "cancel_bulk_put",
     "catalog_ddl",
     "check_import_files",
@@ -294,6 +300,7 @@ __all__ = [
 
 # The public names of each module; a test holds them in step with the imports above.
 _NAMES = {
+    "ddbio.api.advice": "advise",
     "ddbio.api.catalog": "catalog_ddl sync_catalog",
     "ddbio.api.files": (
         "check_import_files export_windows fold_exports fold_exports_to_files plan_read_export read_export "
@@ -302,12 +309,12 @@ _NAMES = {
     "ddbio.api.folders": "compact list_files plan_compact publish rollback vacuum",
     "ddbio.api.inspection": "layout plan_validate validate",
     "ddbio.api.keywords": (
-        "BackupCreateKeywords BulkReportKeywords BulkStartKeywords CatalogDdlKeywords CatalogSyncKeywords "
-        "CompactKeywords ConnectionKeywords CopyKeywords CreateLikeKeywords CreateTableKeywords ExportFoldKeywords "
-        "ExportReadKeywords ExportStartKeywords ExportToFilesKeywords ExportWindowsKeywords FilesListKeywords "
-        "ImportFilesFromKeywords ImportStartKeywords ImportWaitKeywords LayoutKeywords LoadKeywords PublishKeywords "
-        "RestoreKeywords RollbackKeywords ScanKeywords ScanToFilesKeywords SimulateScanKeywords VacuumKeywords "
-        "ValidateKeywords WaitKeywords WriteKeywords"
+        "AdviseKeywords BackupCreateKeywords BulkReportKeywords BulkStartKeywords CatalogDdlKeywords "
+        "CatalogSyncKeywords CompactKeywords ConnectionKeywords CopyKeywords CreateLikeKeywords CreateTableKeywords "
+        "ExportFoldKeywords ExportReadKeywords ExportStartKeywords ExportToFilesKeywords ExportWindowsKeywords "
+        "FilesListKeywords ImportFilesFromKeywords ImportStartKeywords ImportWaitKeywords LayoutKeywords LoadKeywords "
+        "PublishKeywords RestoreKeywords RollbackKeywords ScanKeywords ScanToFilesKeywords SimulateScanKeywords "
+        "VacuumKeywords ValidateKeywords WaitKeywords WriteKeywords"
     ),
     "ddbio.api.progress": "Progress",
     "ddbio.api.reading": "digest infer_schema plan_scan read_table scan_batches scan_to_files",
@@ -320,6 +327,7 @@ _NAMES = {
     "ddbio.api.simulation": "simulate_scan",
     "ddbio.api.tables": "create_table create_table_like describe_table",
     "ddbio.api.writing": "copy_table load_files plan_copy plan_load write_table",
+    "ddbio.core.advice": "Advice",
     "ddbio.core.backups": "BackupJob RestoreJob RestorePlan",
     "ddbio.core.batch_stream": "RecordBatchStream",
     "ddbio.core.catalog.glue": "CatalogReport",

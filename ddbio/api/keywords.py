@@ -319,6 +319,13 @@ class LimitKeywords(ConnectionKeywords, total=False):
     """File with a book of prices, in the form of ddbio's own; default is the book that ddbio has."""
 
 
+class MetricsConnectionKeywords(ConnectionKeywords, total=False):
+    """Keywords of :class:`ddbio.options.MetricsConnectionOptions`."""
+
+    cloudwatch_endpoint_url: str | None
+    """Endpoint of CloudWatch, which is not asked if only an endpoint of DynamoDB is given."""
+
+
 class PublishKeywords(ConnectionKeywords, total=False):
     """Keywords of :class:`ddbio.options.PublishOptions`."""
 
@@ -401,6 +408,31 @@ class WaitPolicyKeywords(ConnectionKeywords, total=False):
     """Stop waiting after this long; the job itself continues."""
     poll_seconds: float
     """Longest pause between two status requests; the first pauses are shorter."""
+
+
+class AdviseKeywords(MetricsConnectionKeywords, total=False):
+    """Keywords of :class:`ddbio.options.AdviseOptions`."""
+
+    from_file: str | None
+    """File that describes a table that need not exist: DescribeTable's answer as JSON, with numbers."""
+    freshness: float
+    """How often the copy is brought up to date: ``1d``, ``1h``, ``1m``, or seconds."""
+    point_in_time: bool
+    """The copy has to show the table as it was at one time."""
+    changes_per_second: float | None
+    """Items that are written a second; default is what the file says, or CloudWatch has counted in 14 days."""
+    item_bytes: float | None
+    """Mean size of an item; default is the table's size over its items."""
+    rcu_per_second: float | None
+    """Read units per second that a scan may use; default is half of a provisioned table's, all of another's."""
+    read_ratio: float | None
+    """The same as a share of the table's provisioned (or maximum on-demand) read units."""
+    prices: str | None
+    """File with a book of prices, in the form of ddbio's own; default is the book that ddbio has."""
+    html: str | None
+    """File to write the comparison to as a page of HTML with charts, besides."""
+    png: str | None
+    """File to write the charts to as a PNG, besides."""
 
 
 class BackupCreateKeywords(WaitPolicyKeywords, total=False):

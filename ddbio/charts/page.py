@@ -1,4 +1,4 @@
-"""Print a page of figures, bars and tables as one HTML file, which asks no other host for anything, or as a PNG.
+"""Print a page of figures, charts and tables as one HTML file, which asks no other host for anything, or as a PNG.
 
 The charts lie in the page as SVG, in colours that follow the reader's light or dark scheme.
 """
@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ddbio.charts import drawing
-from ddbio.charts.drawing import Bars
+from ddbio.charts.drawing import Bars, Chart, Lines
 from ddbio.errors import TargetError
 
 if TYPE_CHECKING:
@@ -43,11 +43,11 @@ class Table:
 
 @dataclass(frozen=True)
 class Page:
-    """Hold what a page shows: a title, facts as names and values, then bars and tables in their order."""
+    """Hold what a page shows: a title, facts as names and values, then charts and tables in their order."""
 
     title: str
     facts: tuple[tuple[str, str], ...]
-    parts: tuple[Bars | Table, ...]
+    parts: tuple[Chart | Table, ...]
 
 
 def page_html(page: Page) -> str:
@@ -56,7 +56,7 @@ def page_html(page: Page) -> str:
     Raises
     ------
     OptionError
-        If it has bars and matplotlib is not installed.
+        If it has charts and matplotlib is not installed.
     """
     title = html.escape(page.title)
     facts = "".join(f"<dt>{html.escape(name)}</dt><dd>{html.escape(value)}</dd>" for name, value in page.facts)
@@ -70,14 +70,14 @@ def page_html(page: Page) -> str:
 
 
 def page_png(page: Page) -> bytes:
-    """Return the title, the facts and the bars of a page as a PNG.
+    """Return the title, the facts and the charts of a page as a PNG.
 
     Raises
     ------
     OptionError
         If matplotlib is not installed.
     """
-    return drawing.png_of(page.title, page.facts, [part for part in page.parts if isinstance(part, Bars)])
+    return drawing.png_of(page.title, page.facts, [part for part in page.parts if isinstance(part, (Bars, Lines))])
 
 
 def write_page(page: Page, html_path: str | os.PathLike[str] | None, png_path: str | os.PathLike[str] | None) -> None:
@@ -103,9 +103,9 @@ def _write(path: str | os.PathLike[str], data: bytes) -> None:
         raise TargetError(f"{path} cannot be written: {error.strerror}", str(path)) from error
 
 
-def _section(part: Bars | Table) -> str:
+def _section(part: Chart | Table) -> str:
     title = f"<h2>{html.escape(part.title)}</h2>\n"
-    if isinstance(part, Bars):
+    if isinstance(part, (Bars, Lines)):
         return f"{title}<figure>{drawing.svg_of(part)}</figure>\n"
     rows = "".join(_row("td", row) for row in part.rows)
     return f"{title}<table>{_row('th', part.columns)}{rows}</table>\n"

@@ -63,7 +63,7 @@ def _print_layout(report: LayoutReport) -> None:
     ]
     click.echo("\n".join(f"{name:<9}{value}" for name, value in lines if value))
     console = Console(file=sys.stdout, highlight=False)
-    _print_table(
+    print_table(
         console, ("size", "files", "bytes"),
         [(class_text(each), f"{each.files:,}", format_bytes(each.bytes)) for each in report.histogram],
     )  # fmt: skip
@@ -75,16 +75,16 @@ def _print_layout(report: LayoutReport) -> None:
             )
             for each in report.partitions[:_SHOWN]
         ]  # fmt: skip
-        _print_table(console, ("partition", "files", "bytes", "rows", "small files"), found, len(report.partitions))
+        print_table(console, ("partition", "files", "bytes", "rows", "small files"), found, len(report.partitions))
     if report.columns:
         largest = [
             (each.name, format_bytes(each.bytes), format_bytes(each.uncompressed_bytes), f"{each.bytes_per_row:,g}")
             for each in report.columns[:_SHOWN]
         ]
-        _print_table(console, ("column", "stored", "uncompressed", "bytes a row"), largest, len(report.columns))
+        print_table(console, ("column", "stored", "uncompressed", "bytes a row"), largest, len(report.columns))
 
 
-def _print_table(console: Console, names: Sequence[str], rows: Iterable[Sequence[str]], whole: int = 0) -> None:
+def print_table(console: Console, names: Sequence[str], rows: Iterable[Sequence[str]], whole: int = 0) -> None:
     """Print a table, its first column as text and the others as numbers, and how many rows there are beyond it."""
     from rich.table import Table
 

@@ -71,6 +71,10 @@ class LazyGroup(click.Group):
 
 VERBS = Verbs(
     {
+        "advise": (
+            "advice:advise",
+            "Compare the ways to keep a copy of TABLE in S3: what each costs a month, takes, and cannot do.",
+        ),
         "backup": ("tables:backup", "Make backups of tables, and new tables of backups or of a table's past."),
         "bulk": ("imports:bulk", "Let the service put files from S3 into a table that is there (new; experimental)."),
         "catalog": ("catalog:catalog", "Make folders of files tables of a catalog."),

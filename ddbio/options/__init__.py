@@ -12,6 +12,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from ddbio.options.advice import AdviseOptions, MetricsConnectionOptions
     from ddbio.options.catalog import CatalogConnectionOptions, CatalogDdlOptions, CatalogSyncOptions
     from ddbio.options.connection import ConnectionOptions, Credentials, LocalSession, connection_of
     from ddbio.options.files import (
@@ -65,6 +66,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "AcceptEncoding",
+    "AdviseOptions",
     "BackupCreateOptions",
     "BulkReportOptions",
     "BulkStartOptions",
@@ -96,6 +98,7 @@ __all__ = [
     "LimitOptions",
     "LoadOptions",
     "LocalSession",
+    "MetricsConnectionOptions",
     "Mode",
     "PublishOptions",
     "RestoreOptions",
@@ -117,6 +120,7 @@ __all__ = [
 
 # The names of each module.
 _NAMES = {
+    "advice": "AdviseOptions MetricsConnectionOptions",
     "catalog": "CatalogConnectionOptions CatalogDdlOptions CatalogSyncOptions",
     "connection": "ConnectionOptions Credentials LocalSession connection_of",
     "files": "Compression ExportFoldOptions ExportToFilesOptions FilesOptions Mode ScanToFilesOptions",

@@ -87,6 +87,7 @@ _PAGE_PARTS = [
     ("`catalog ddl`", "CatalogDdlOptions", "ConnectionOptions"),
     ("`backup create`", "BackupCreateOptions", "ConnectionOptions"),
     ("`backup restore`", "RestoreOptions", "ConnectionOptions"),
+    ("`advise`", "AdviseOptions", "ConnectionOptions"),
     ("`simulate scan`", "SimulateScanOptions", "SimulateScanOptions"),
 ]
 

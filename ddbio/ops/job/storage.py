@@ -39,7 +39,13 @@ if TYPE_CHECKING:
     from ddbio.files.claim import WriteMode
     from ddbio.files.committer import AlreadyCommittedError
     from ddbio.files.object_store import ObjectStore
-    from ddbio.options import CatalogConnectionOptions, ConnectionOptions, FilesOptions, ImportFilesOptions
+    from ddbio.options import (
+        CatalogConnectionOptions,
+        ConnectionOptions,
+        FilesOptions,
+        ImportFilesOptions,
+        MetricsConnectionOptions,
+    )
 
 _ONE_SLASH = re.compile(r"s3[an]?:/?(?!/)")
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+)://")
@@ -65,6 +71,11 @@ def s3_spec(options: ConnectionOptions) -> ClientSpec:
 def catalog_spec(options: CatalogConnectionOptions) -> ClientSpec:
     """Return the recipe of the Glue client for these options."""
     return _spec(options, options.glue_endpoint_url)
+
+
+def metrics_spec(options: MetricsConnectionOptions) -> ClientSpec:
+    """Return the recipe of the CloudWatch client for these options."""
+    return _spec(options, options.cloudwatch_endpoint_url)
 
 
 def _spec(options: ConnectionOptions, endpoint_url: str | None) -> ClientSpec:

@@ -1,0 +1,110 @@
+"""Advise on the way to keep a copy of a table: describe it, ask CloudWatch how much changes, compare the roads."""
+
+from __future__ import annotations
+
+import math
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING
+
+from ddbio.aws.cloudwatch import read_metrics
+from ddbio.aws.control_plane import describe_recovery, describe_table
+from ddbio.charts.advice import advice_page
+from ddbio.charts.page import write_page
+from ddbio.core import advice as advising
+from ddbio.core.pacing import DEFAULT_RATIO, NEW_TABLE_RCU
+from ddbio.core.roads import Workload
+from ddbio.core.simulation import partition_count
+from ddbio.errors import DdbioError, OptionError
+from ddbio.ops.job.storage import dynamodb_spec, metrics_spec
+from ddbio.ops.prices import book_of
+from ddbio.ops.stated_table import StatedTable, read_stated_table
+
+if TYPE_CHECKING:
+    from ddbio.core.advice import Advice
+    from ddbio.core.table_description import TableDescription
+    from ddbio.options import AdviseOptions, MetricsConnectionOptions
+
+_WRITES = "ConsumedWriteCapacityUnits"
+_DAYS, _PERIOD_SECONDS = 14, 3600
+_ASSUMED_ITEM_BYTES = 400.0
+
+
+def advise(options: AdviseOptions) -> Advice:
+    """Return which road a copy should take, and show it where the options say.
+
+    Raises
+    ------
+    OptionError
+        If the table's file or the prices cannot be used, or the number of changes is not known.
+    NotFoundError
+        If there is no such table.
+    DdbioError
+        If it cannot be described, or a page cannot be written.
+    """
+    found = read_stated_table(options.from_file) if options.from_file is not None else _described(options)
+    workload = _workload(found, options)
+    book = book_of(found.table.region, options.prices)
+    advice = advising.advise(workload, book, found.table.region, datetime.now(UTC).date())
+    if options.html is not None or options.png is not None:
+        write_page(advice_page(advice, book), options.html, options.png)
+    return advice
+
+
+def _described(options: AdviseOptions) -> StatedTable:
+    spec, name = dynamodb_spec(options), options.table or ""
+    table = describe_table(spec, name)
+    try:
+        is_recoverable = describe_recovery(spec, name).is_on
+    except DdbioError:
+        # Whoever may not ask is told what it costs.
+        is_recoverable = False
+    return StatedTable(table, None, None, is_recoverable)
+
+
+def _workload(found: StatedTable, options: AdviseOptions) -> Workload:
+    table = found.table
+    mean_bytes = table.size_bytes / table.item_count if table.item_count else _ASSUMED_ITEM_BYTES
+    item_bytes = options.item_bytes or found.item_bytes or max(1.0, mean_bytes)
+    changes = options.changes_per_second
+    if changes is None:
+        changes = found.changes_per_second
+    if changes is None and options.table is not None:
+        changes = _counted_changes(table, item_bytes, options)
+    if changes is None:
+        raise OptionError("it is not known how much changes: give changes_per_second")
+    rate = _rate(table, options)
+    return Workload(
+        table=table.name,
+        size_bytes=float(table.size_bytes),
+        item_bytes=item_bytes,
+        changes_per_second=changes,
+        freshness_seconds=options.freshness,
+        rcu_per_second=rate,
+        on_demand=table.on_demand,
+        table_rcu=table.rcu,
+        infrequent_access=table.infrequent_access,
+        recovery=found.recovery,
+        point_in_time=options.point_in_time,
+        shards=partition_count(table.size_bytes, rate),
+    )
+
+
+def _rate(table: TableDescription, options: AdviseOptions) -> float:
+    if options.rcu_per_second is not None:
+        return options.rcu_per_second
+    if table.rcu is not None:
+        return table.rcu * (options.read_ratio or (1.0 if table.on_demand else DEFAULT_RATIO))
+    return (table.warm_rcu or NEW_TABLE_RCU) * (options.read_ratio or 1.0)
+
+
+def _counted_changes(table: TableDescription, item_bytes: float, options: MetricsConnectionOptions) -> float | None:
+    """Return how many items were written a second, by the write units of 14 days; None if nobody counted them."""
+    if options.endpoint_url is not None and options.cloudwatch_endpoint_url is None:
+        # A fake's table is not the one of that name that CloudWatch may know.
+        return None
+    now = datetime.now(UTC)
+    window = (now - timedelta(days=_DAYS), now)
+    counts = read_metrics(metrics_spec(options), table.name, None, [_WRITES], window, _PERIOD_SECONDS)[_WRITES]
+    if not counts:
+        return None
+    return sum(counts.values()) / max(1, math.ceil(item_bytes / 1024)) / (_DAYS * 86_400)

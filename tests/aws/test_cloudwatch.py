@@ -1,0 +1,65 @@
+"""Metrics of CloudWatch, as moto answers."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+import boto3
+import pytest
+from moto.server import ThreadedMotoServer
+
+import ddbio
+from ddbio.aws.client import ClientSpec
+from ddbio.aws.cloudwatch import read_metrics
+from ddbio.options import Credentials
+from ddbio.testing import FakeDynamoDB
+
+NOW = datetime.now(UTC).replace(minute=0, second=0, microsecond=0)
+KEYS = Credentials("key", "secret")
+
+
+@pytest.fixture(scope="module")
+def endpoint():
+    """Serve CloudWatch with a day of metrics of a table and of an index."""
+    server = ThreadedMotoServer("127.0.0.1", port=0, verbose=False)
+    server.start()
+    url = "http://{}:{}".format(*server.get_host_and_port())
+    client = boto3.client(
+        "cloudwatch", endpoint_url=url, region_name="us-east-1", aws_access_key_id="key", aws_secret_access_key="secret"
+    )
+    table = [{"Name": "TableName", "Value": "flights"}]
+    index = [*table, {"Name": "GlobalSecondaryIndexName", "Value": "by-date"}]
+    for hour in range(1, 25):
+        data = [
+            {"MetricName": metric, "Dimensions": dimensions, "Timestamp": NOW - timedelta(hours=hour), "Value": value}
+            for metric, dimensions, value in (
+                ("ConsumedWriteCapacityUnits", table, 3600.0 * hour),
+                ("ProvisionedWriteCapacityUnits", table, 100.0),
+                ("ConsumedWriteCapacityUnits", index, 7.0),
+            )
+        ]
+        client.put_metric_data(Namespace="AWS/DynamoDB", MetricData=data)
+    yield url
+    server.stop()
+
+
+def test_metrics_of_a_table_and_an_index(endpoint):
+    """Sums of what was consumed, means of what is provisioned, each by its time; what nobody counted is empty."""
+    spec = ClientSpec(endpoint_url=endpoint, region="us-east-1", credentials=KEYS)
+    window = (NOW - timedelta(days=2), NOW)
+    wanted = ["ConsumedWriteCapacityUnits", "ProvisionedWriteCapacityUnits", "ReadThrottleEvents"]
+    found = read_metrics(spec, "flights", None, wanted, window, 3600)
+    assert found["ConsumedWriteCapacityUnits"][NOW - timedelta(hours=3)] == 3 * 3600.0
+    assert set(found["ProvisionedWriteCapacityUnits"].values()) == {100.0}
+    assert found["ReadThrottleEvents"] == {}
+    index = read_metrics(spec, "flights", "by-date", wanted[:1], window, 3600)
+    assert sum(index["ConsumedWriteCapacityUnits"].values()) == 24 * 7.0
+
+
+def test_advice_counts_changes_by_consumed_units(endpoint, tmp_path):
+    """The write units of 14 days, over what a write of the mean item costs."""
+    with FakeDynamoDB() as fake:
+        fake.load("flights", b'{"pk":{"S":"a"}}\n', "pk:S")
+        options = {"endpoint_url": fake.endpoint_url, "cloudwatch_endpoint_url": endpoint, "credentials": KEYS}
+        advice = ddbio.advise("flights", region="us-east-1", item_bytes=2000, **options)
+    assert advice.workload.changes_per_second == pytest.approx(sum(range(1, 25)) * 3600 / 2 / (14 * 86_400))
