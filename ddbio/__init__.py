@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from ddbio.version import __version__
 
 if TYPE_CHECKING:
-    from ddbio.api.advice import advise
+    from ddbio.api.advice import advise, plan_capacity
     from ddbio.api.catalog import catalog_ddl, sync_catalog
     from ddbio.api.files import (
         check_import_files,
@@ -49,6 +49,7 @@ if TYPE_CHECKING:
         ImportWaitKeywords,
         LayoutKeywords,
         LoadKeywords,
+        PlanCapacityKeywords,
         PublishKeywords,
         RestoreKeywords,
         RollbackKeywords,
@@ -102,6 +103,7 @@ if TYPE_CHECKING:
     from ddbio.core.layout import LayoutReport
     from ddbio.core.loads.idempotency import idempotency_key
     from ddbio.core.loads.plan import LoadPlan, WritePlan
+    from ddbio.core.provisioning import CapacityPlan
     from ddbio.core.scan_plan import ScanPlan
     from ddbio.core.schema.item_schema import ItemSchema
     from ddbio.core.simulation import SimulationReport
@@ -150,6 +152,7 @@ __all__ = [
     "BulkReportKeywords",
     "BulkStartKeywords",
     "BulkSummary",
+    "CapacityPlan",
     "CatalogDdlKeywords",
     "CatalogReport",
     "CatalogSyncKeywords",
@@ -202,6 +205,7 @@ __all__ = [
     "NotFoundError",
     "OptionError",
     "PartialWriteError",
+    "PlanCapacityKeywords",
     "Progress",
     "PublishKeywords",
     "PublishReport",
@@ -262,6 +266,7 @@ __all__ = [
     "list_imports",
     "load_files",
     "plan_bulk_put",
+    "plan_capacity",
     "plan_compact",
     "plan_copy",
     "plan_export",
@@ -300,7 +305,7 @@ __all__ = [
 
 # The public names of each module; a test holds them in step with the imports above.
 _NAMES = {
-    "ddbio.api.advice": "advise",
+    "ddbio.api.advice": "advise plan_capacity",
     "ddbio.api.catalog": "catalog_ddl sync_catalog",
     "ddbio.api.files": (
         "check_import_files export_windows fold_exports fold_exports_to_files plan_read_export read_export "
@@ -313,8 +318,8 @@ _NAMES = {
         "CatalogSyncKeywords CompactKeywords ConnectionKeywords CopyKeywords CreateLikeKeywords CreateTableKeywords "
         "ExportFoldKeywords ExportReadKeywords ExportStartKeywords ExportToFilesKeywords ExportWindowsKeywords "
         "FilesListKeywords ImportFilesFromKeywords ImportStartKeywords ImportWaitKeywords LayoutKeywords LoadKeywords "
-        "PublishKeywords RestoreKeywords RollbackKeywords ScanKeywords ScanToFilesKeywords SimulateScanKeywords "
-        "VacuumKeywords ValidateKeywords WaitKeywords WriteKeywords"
+        "PlanCapacityKeywords PublishKeywords RestoreKeywords RollbackKeywords ScanKeywords ScanToFilesKeywords "
+        "SimulateScanKeywords VacuumKeywords ValidateKeywords WaitKeywords WriteKeywords"
     ),
     "ddbio.api.progress": "Progress",
     "ddbio.api.reading": "digest infer_schema plan_scan read_table scan_batches scan_to_files",
@@ -340,6 +345,7 @@ _NAMES = {
     "ddbio.core.layout": "LayoutReport",
     "ddbio.core.loads.idempotency": "idempotency_key",
     "ddbio.core.loads.plan": "LoadPlan WritePlan",
+    "ddbio.core.provisioning": "CapacityPlan",
     "ddbio.core.scan_plan": "ScanPlan",
     "ddbio.core.schema.item_schema": "ItemSchema",
     "ddbio.core.simulation": "SimulationReport",

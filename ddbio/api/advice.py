@@ -1,18 +1,19 @@
-"""Advise on the way to keep a copy of a table."""
+"""Advise on the way to keep a copy of a table, and on the capacity that it needs."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from ddbio.api.signature import takes
-from ddbio.ops import advice
-from ddbio.options import AdviseOptions, parse_options
+from ddbio.ops import advice, provisioning
+from ddbio.options import AdviseOptions, PlanCapacityOptions, parse_options
 
 if TYPE_CHECKING:
     from typing import Unpack
 
-    from ddbio.api.keywords import AdviseKeywords
+    from ddbio.api.keywords import AdviseKeywords, PlanCapacityKeywords
     from ddbio.core.advice import Advice
+    from ddbio.core.provisioning import CapacityPlan
 
 
 @takes(AdviseOptions)
@@ -37,3 +38,27 @@ def advise(table: str | None = None, **options: Unpack[AdviseKeywords]) -> Advic
         With what happened, to what, and what to do.
     """
     return advice.advise(parse_options(AdviseOptions, {**options, "table": table}))
+
+
+@takes(PlanCapacityOptions)
+def plan_capacity(table: str, **options: Unpack[PlanCapacityKeywords]) -> CapacityPlan:
+    """Return which mode, capacity and class a table should have, by what it and its indexes have consumed.
+
+    What CloudWatch has counted, or a file says, is replayed against auto scaling. Nothing of the table is read or
+    changed.
+
+    Parameters
+    ----------
+    table
+        Name of the table, or its ARN; with ``csv`` only a name.
+    **options
+        ``days`` is how far back CloudWatch is asked, ``csv`` a file instead, ``target`` the share of the capacity that
+        auto scaling keeps consumed; ``html`` and ``png`` name files for a page and for charts; see
+        :class:`ddbio.PlanCapacityKeywords` for all.
+
+    Raises
+    ------
+    DdbioError
+        With what happened, to what, and what to do.
+    """
+    return provisioning.plan_capacity(parse_options(PlanCapacityOptions, {**options, "table": table}))

@@ -523,6 +523,25 @@ class FilesKeywords(CatalogConnectionKeywords, total=False):
     """Table of a catalog, ``glue://database.table``, to make or update when the files are there; on S3 only."""
 
 
+class PlanCapacityKeywords(MetricsConnectionKeywords, total=False):
+    """Keywords of :class:`ddbio.options.PlanCapacityOptions`."""
+
+    csv: str | None
+    """File with what was consumed, instead of CloudWatch: columns time, read and write, in units a second."""
+    days: float
+    """How far back CloudWatch is asked: by the minute up to 15 days, by 5 minutes up to 63, by the hour beyond."""
+    table_class: Literal["standard", "standard-ia"] | None
+    """Class of a table of which only the file is known; default is standard."""
+    table_gb: float | None
+    """Size of a table of which only the file is known, for its storage."""
+    prices: str | None
+    """File with a book of prices, in the form of ddbio's own; default is the book that ddbio has."""
+    html: str | None
+    """File to write the report to as a page of HTML with charts, besides."""
+    png: str | None
+    """File to write the charts to as a PNG, besides."""
+
+
 class RestoreKeywords(WaitPolicyKeywords, total=False):
     """Keywords of :class:`ddbio.options.RestoreOptions`."""
 

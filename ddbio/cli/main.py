@@ -77,6 +77,10 @@ VERBS = Verbs(
         ),
         "backup": ("tables:backup", "Make backups of tables, and new tables of backups or of a table's past."),
         "bulk": ("imports:bulk", "Let the service put files from S3 into a table that is there (new; experimental)."),
+        "capacity": (
+            "capacity:capacity",
+            "Recommend mode, capacity and class of TABLE by what it has consumed.",
+        ),
         "catalog": ("catalog:catalog", "Make folders of files tables of a catalog."),
         "compact": ("folders:compact", "Rewrite the small files of folder PATH as few large ones, in one commit."),
         "copy": (

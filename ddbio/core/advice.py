@@ -11,7 +11,7 @@ from ddbio.core.result import Result
 from ddbio.core.roads import ASSUMPTIONS, Road, Workload, road, roads
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
     from datetime import date
 
     from ddbio.core.prices import PriceBook
@@ -96,7 +96,6 @@ def advise(workload: Workload, book: PriceBook, region: str | None, today: date)
     """Return the advice for a workload."""
     found = sorted(roads(workload, book), key=lambda each: (not each.possible, bool(each.unpriced), each.usd))
     best = next((each for each in found if each.possible and not each.unpriced), None)
-    notes = dict.fromkeys(note for name in sorted(book.prices) for note in book.notes(name, region, today))
     return Advice(
         workload=workload,
         recommended=None if best is None else best.name,
@@ -105,7 +104,7 @@ def advise(workload: Workload, book: PriceBook, region: str | None, today: date)
         break_evens=tuple(_break_even(workload, book, *each) for each in _COMPARED),
         largest_scan_bytes=_largest_scan(workload, book),
         assumptions=ASSUMPTIONS,
-        notes=_short(tuple(notes)),
+        notes=price_notes(book, book.prices, region, today),
     )
 
 
@@ -181,8 +180,9 @@ def _largest_scan(workload: Workload, book: PriceBook) -> float:
     return low if late(low) > 0 else high if late(high) < 0 else _crossing(late, low, high)
 
 
-def _short(notes: tuple[str, ...]) -> tuple[str, ...]:
-    """Return one note about old prices for all of them."""
+def price_notes(book: PriceBook, names: Iterable[str], region: str | None, today: date) -> tuple[str, ...]:
+    """Return what is to be said of several prices, with one note about all old ones."""
+    notes = dict.fromkeys(note for name in sorted(names) for note in book.notes(name, region, today))
     old = [note for note in notes if note.startswith("the price of")]
     others = tuple(note for note in notes if note not in old)
     dates = sorted({note.split()[3] for note in old})

@@ -12,7 +12,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from ddbio.options.advice import AdviseOptions, MetricsConnectionOptions
+    from ddbio.options.advice import AdviseOptions, MetricsConnectionOptions, PlanCapacityOptions
     from ddbio.options.catalog import CatalogConnectionOptions, CatalogDdlOptions, CatalogSyncOptions
     from ddbio.options.connection import ConnectionOptions, Credentials, LocalSession, connection_of
     from ddbio.options.files import (
@@ -100,6 +100,7 @@ __all__ = [
     "LocalSession",
     "MetricsConnectionOptions",
     "Mode",
+    "PlanCapacityOptions",
     "PublishOptions",
     "RestoreOptions",
     "RollbackOptions",
@@ -120,7 +121,7 @@ __all__ = [
 
 # The names of each module.
 _NAMES = {
-    "advice": "AdviseOptions MetricsConnectionOptions",
+    "advice": "AdviseOptions MetricsConnectionOptions PlanCapacityOptions",
     "catalog": "CatalogConnectionOptions CatalogDdlOptions CatalogSyncOptions",
     "connection": "ConnectionOptions Credentials LocalSession connection_of",
     "files": "Compression ExportFoldOptions ExportToFilesOptions FilesOptions Mode ScanToFilesOptions",

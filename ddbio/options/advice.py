@@ -1,9 +1,9 @@
-"""Options of the verbs that advise."""
+"""Options of the verbs that advise: which road a copy should take, and how much capacity a table needs."""
 
 from __future__ import annotations
 
 import re
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Field, model_validator
 from pydantic.dataclasses import dataclass
@@ -65,4 +65,34 @@ class AdviseOptions(MetricsConnectionOptions):
             raise ValueError("give a table, or from_file, which describes one")
         if self.rcu_per_second is not None and self.read_ratio is not None:
             raise ValueError("give rcu_per_second or read_ratio, not both")
+        return self
+
+
+@dataclass(frozen=True, kw_only=True, config=CONFIG)
+class PlanCapacityOptions(MetricsConnectionOptions):
+    """Choose a table whose consumption is looked at, and what its capacity should be like."""
+
+    table: Annotated[str, Field(min_length=1)]
+    """Name of the table, or its ARN; with ``csv`` it need not exist."""
+    csv: str | None = None
+    """File with what was consumed, instead of CloudWatch: columns time, read and write, in units a second."""
+    days: Annotated[float, Field(gt=0, le=455)] = 14.0
+    """How far back CloudWatch is asked: by the minute up to 15 days, by 5 minutes up to 63, by the hour beyond."""
+    target: Annotated[float, Field(ge=0.2, le=0.9)] = 0.7
+    """Share of the provisioned capacity that auto scaling keeps consumed."""
+    table_class: Literal["standard", "standard-ia"] | None = None
+    """Class of a table of which only the file is known; default is standard."""
+    table_gb: Annotated[float, Field(ge=0)] | None = None
+    """Size of a table of which only the file is known, for its storage."""
+    prices: str | None = None
+    """File with a book of prices, in the form of ddbio's own; default is the book that ddbio has."""
+    html: str | None = None
+    """File to write the report to as a page of HTML with charts, besides."""
+    png: str | None = None
+    """File to write the charts to as a PNG, besides."""
+
+    @model_validator(mode="after")
+    def _check_capacity(self) -> PlanCapacityOptions:
+        if self.csv is None and (self.table_class is not None or self.table_gb is not None):
+            raise ValueError("table_class and table_gb are for csv: those of a table that is there are known")
         return self

@@ -88,6 +88,7 @@ _PAGE_PARTS = [
     ("`backup create`", "BackupCreateOptions", "ConnectionOptions"),
     ("`backup restore`", "RestoreOptions", "ConnectionOptions"),
     ("`advise`", "AdviseOptions", "ConnectionOptions"),
+    ("`capacity`", "PlanCapacityOptions", "ConnectionOptions"),
     ("`simulate scan`", "SimulateScanOptions", "SimulateScanOptions"),
 ]
 

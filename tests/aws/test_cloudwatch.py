@@ -11,6 +11,7 @@ from moto.server import ThreadedMotoServer
 import ddbio
 from ddbio.aws.client import ClientSpec
 from ddbio.aws.cloudwatch import read_metrics
+from ddbio.errors import NotFoundError
 from ddbio.options import Credentials
 from ddbio.testing import FakeDynamoDB
 
@@ -63,3 +64,34 @@ def test_advice_counts_changes_by_consumed_units(endpoint, tmp_path):
         options = {"endpoint_url": fake.endpoint_url, "cloudwatch_endpoint_url": endpoint, "credentials": KEYS}
         advice = ddbio.advise("flights", region="us-east-1", item_bytes=2000, **options)
     assert advice.workload.changes_per_second == pytest.approx(sum(range(1, 25)) * 3600 / 2 / (14 * 86_400))
+
+
+def test_capacity_of_a_table_by_its_metrics(endpoint):
+    """What CloudWatch has counted of a table and its index, hour by hour, makes a plan; without metrics none."""
+    with FakeDynamoDB() as fake:
+        at = {"endpoint_url": fake.endpoint_url, "cloudwatch_endpoint_url": endpoint}
+        options = {**at, "region": "us-east-1", "credentials": KEYS}
+        client = ClientSpec(endpoint_url=fake.endpoint_url, credentials=KEYS).client("dynamodb")
+        client.create_table(
+            TableName="flights",
+            KeySchema=[{"AttributeName": "pk", "KeyType": "HASH"}],
+            AttributeDefinitions=[{"AttributeName": name, "AttributeType": "S"} for name in ("pk", "date")],
+            ProvisionedThroughput={"ReadCapacityUnits": 5, "WriteCapacityUnits": 100},
+            GlobalSecondaryIndexes=[
+                {
+                    "IndexName": "by-date",
+                    "KeySchema": [{"AttributeName": "date", "KeyType": "HASH"}],
+                    "Projection": {"ProjectionType": "ALL"},
+                    "ProvisionedThroughput": {"ReadCapacityUnits": 5, "WriteCapacityUnits": 9},
+                }
+            ],
+        )
+        plan = ddbio.plan_capacity("flights", days=70, **options)
+        fake.load("others", b'{"pk":{"S":"a"}}\n', "pk:S")
+        with pytest.raises(NotFoundError, match="counted nothing"):
+            ddbio.plan_capacity("others", **options)
+    found = {(each.name, each.what): each for each in plan.needs}
+    writes = found["table", "writes"]
+    assert (plan.period_seconds, writes.peak, writes.provisioned, writes.headroom) == (3600, 24, 100, 0.76)
+    assert found["by-date", "writes"].peak == pytest.approx(7 / 3600, abs=1e-3)
+    assert found["by-date", "writes"].provisioned == 9

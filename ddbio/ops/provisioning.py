@@ -1,0 +1,183 @@
+"""Recommend the capacity of a table by what CloudWatch has counted, or what a file says."""
+
+from __future__ import annotations
+
+import csv
+import math
+from collections import defaultdict
+from datetime import UTC, datetime, timedelta
+from itertools import pairwise
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ddbio.aws.cloudwatch import METRICS, read_metrics
+from ddbio.aws.control_plane import describe_table
+from ddbio.charts.page import write_page
+from ddbio.charts.provisioning import capacity_page
+from ddbio.core import provisioning
+from ddbio.core.provisioning import Consumption, TableUse
+from ddbio.core.roads import GIB
+from ddbio.errors import NotFoundError, OptionError
+from ddbio.ops.job.storage import dynamodb_spec, metrics_spec
+from ddbio.ops.prices import book_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from ddbio.core.provisioning import CapacityPlan, What
+    from ddbio.core.table_description import TableDescription
+    from ddbio.options import PlanCapacityOptions
+
+# https://docs.aws.amazon.com/AmazonCloudWatch/latest/monitoring/cloudwatch_concepts.html#metrics-retention
+_RETAINED_DAYS = ((15.0, 60), (63.0, 300), (455.0, 3600))
+_SIDES: tuple[tuple[What, str], ...] = (("reads", "Read"), ("writes", "Write"))
+_SERIES = ("read", "write", "provisioned_read", "provisioned_write", "throttled_reads", "throttled_writes")
+
+
+def plan_capacity(options: PlanCapacityOptions) -> CapacityPlan:
+    """Return the mode, the capacity and the class that are recommended, and show them where the options say.
+
+    Raises
+    ------
+    NotFoundError
+        If there is no such table, or nobody counted what it consumed.
+    OptionError
+        If the file or the prices cannot be used.
+    DdbioError
+        If the table cannot be described, or a page cannot be written.
+    """
+    if options.csv is not None:
+        use, region = _stated(options.csv, options), options.region
+    else:
+        table = describe_table(dynamodb_spec(options), options.table)
+        use, region = _counted(table, options), table.region
+    plan = provisioning.plan_capacity(
+        use, book_of(region, options.prices), options.target, region, datetime.now(UTC).date()
+    )
+    if options.html is not None or options.png is not None:
+        write_page(capacity_page(plan, use), options.html, options.png)
+    return plan
+
+
+def _counted(table: TableDescription, options: PlanCapacityOptions) -> TableUse:
+    """Return what CloudWatch knows of a table and its global indexes."""
+    period = next(seconds for days, seconds in _RETAINED_DAYS if options.days <= days)
+    end = datetime.now(UTC).replace(second=0, microsecond=0)
+    end -= timedelta(seconds=end.timestamp() % period)
+    window = (end - timedelta(days=options.days), end)
+    indexes = [index for index in table.indexes if index.is_global]
+    spec, parts = metrics_spec(options), []
+    for index in (None, *indexes):
+        name = None if index is None else index.name
+        counts = read_metrics(spec, table.name, name, METRICS, window, period)
+        now = (table.rcu, table.wcu) if index is None else (index.rcu, index.wcu)
+        for (what, side), stated in zip(_SIDES, now, strict=True):
+            consumed = counts[f"Consumed{side}CapacityUnits"]
+            parts.append(
+                Consumption(
+                    name="table" if name is None else name,
+                    what=what,
+                    consumed=_filled(consumed, window, period) / period,
+                    provisioned=None if table.on_demand else _held(
+                        counts[f"Provisioned{side}CapacityUnits"], window, period, stated or 0.0
+                    ),
+                    throttled=sum(counts[f"{side}ThrottleEvents"].values()),
+                )
+            )  # fmt: skip
+    if not any(part.consumed.any() for part in parts):
+        raise NotFoundError(
+            f"CloudWatch counted nothing that table {table.name!r} consumed in {options.days:g} days: give more days, "
+            "or a file (csv)"
+        )
+    most = {} if not table.on_demand else {"reads": table.rcu, "writes": table.wcu}
+    return TableUse(
+        table=table.name,
+        period_seconds=period,
+        parts=tuple(parts),
+        table_class="standard-ia" if table.infrequent_access else "standard",
+        table_gb=(table.size_bytes + sum(index.size_bytes for index in table.indexes)) / GIB,
+        most={what: rate for what, rate in most.items() if rate is not None},  # type: ignore[misc]
+    )
+
+
+def _filled(counts: Mapping[datetime, float], window: tuple[datetime, datetime], period: int) -> Any:
+    """Return sums of all periods, 0 where nothing was counted."""
+    values = np.zeros(max(1, math.ceil((window[1] - window[0]).total_seconds() / period)))
+    for at, value in counts.items():
+        place = int((at - window[0]).total_seconds() // period)
+        if 0 <= place < len(values):
+            values[place] += value
+    return values
+
+
+def _held(counts: Mapping[datetime, float], window: tuple[datetime, datetime], period: int, now: float) -> Any:
+    """Return what was provisioned in each period: CloudWatch has it every five minutes, and it holds until the next."""
+    values = _filled(counts, window, period)
+    known = np.flatnonzero(values)
+    if not len(known):
+        return np.full(len(values), now)
+    places = np.clip(np.searchsorted(known, np.arange(len(values)), side="right") - 1, 0, None)
+    return values[known[places]]
+
+
+def _stated(path: str, options: PlanCapacityOptions) -> TableUse:
+    """Return what a file of CSV says: a row for each period, and index if there are any."""
+    try:
+        with Path(path).open(encoding="utf-8-sig", newline="") as file:
+            rows = list(csv.DictReader(file))
+        return _use_of(rows, options)
+    except OSError as error:
+        raise OptionError(f"consumption {path} cannot be read: {error.strerror}") from None
+    except (KeyError, TypeError, ValueError) as error:
+        raise OptionError(
+            f"consumption {path} is not as expected ({type(error).__name__}: {error}): give CSV with the columns time, "
+            f"read and write, in units a second, and possibly index, {', '.join(_SERIES[2:])}"
+        ) from None
+
+
+def _use_of(rows: Iterable[Mapping[str, str]], options: PlanCapacityOptions) -> TableUse:
+    by_name: defaultdict[str, dict[float, Mapping[str, str]]] = defaultdict(dict)
+    for row in rows:
+        by_name[row.get("index") or "table"][_seconds_of(row["time"])] = row
+    if "table" not in by_name:
+        raise ValueError("no rows of the table itself")
+    times = sorted(by_name["table"])
+    steps = [after - before for before, after in pairwise(times)]
+    if not steps:
+        raise ValueError("one row says no period")
+    period = float(np.median(steps))
+    count = round((times[-1] - times[0]) / period) + 1
+    parts = []
+    for name in sorted(by_name, key=lambda each: (each != "table", each)):
+        series = {column: np.zeros(count) for column in _SERIES}
+        stated = {column for row in by_name[name].values() for column in _SERIES if row.get(column)}
+        for at, row in by_name[name].items():
+            place = round((at - times[0]) / period)
+            if 0 <= place < count:
+                for column in stated:
+                    series[column][place] = float(row[column] or 0)
+        if not {"read", "write"} & stated:
+            raise KeyError("read")
+        for what, side in (("reads", "read"), ("writes", "write")):
+            provisioned = f"provisioned_{side}"
+            throttled = f"throttled_{what}"
+            parts.append(
+                Consumption(
+                    name=name,
+                    what=what,  # type: ignore[arg-type]
+                    consumed=series[side],
+                    provisioned=series[provisioned] if provisioned in stated else None,
+                    throttled=float(series[throttled].sum()) if throttled in stated else None,
+                )
+            )
+    return TableUse(options.table, period, tuple(parts), options.table_class or "standard", options.table_gb)
+
+
+def _seconds_of(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        at = datetime.fromisoformat(text)
+        return (at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp()
