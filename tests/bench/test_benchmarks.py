@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib
 import inspect
-import itertools
 import pkgutil
 import re
 import subprocess
@@ -17,29 +16,19 @@ from typing import Any
 import pytest
 
 import bench
-from bench import serving
+from bench import discovery, serving
 
-MODULES = [f"bench.{module.name}" for module in pkgutil.iter_modules(bench.__path__) if not module.ispkg]
+MODULES = discovery.modules()
 SMOKE_SCALE = "0.002"
-
-
-def classes() -> Iterator[type[Any]]:
-    """Yield the classes that asv would find."""
-    for module in map(importlib.import_module, MODULES):
-        for _, cls in inspect.getmembers(module, inspect.isclass):
-            if cls.__module__ == module.__name__ and hasattr(cls, "check"):
-                yield cls
 
 
 def cases() -> Iterator[Any]:
     """Yield each benchmark of each class with each combination of its parameters."""
-    for cls in classes():
-        methods = [name for name, _ in inspect.getmembers(cls, callable) if name.startswith(("time_", "track_"))]
-        for name, parameters in itertools.product(methods, itertools.product(*getattr(cls, "params", ()))):
-            words = (cls.__module__.removeprefix("bench."), cls.__name__, name, *parameters)
-            timer = getattr(cls, "timer", time.process_time)
-            timed = pytest.mark.benchmark(group=".".join((*words[:2], *parameters)), timer=timer)
-            yield pytest.param(cls, name, parameters, id="-".join(words), marks=timed)
+    for each in discovery.benchmarks():
+        words = (*each.words[:2], *map(str, each.parameters))
+        timer = getattr(each.subject, "timer", time.process_time)
+        timed = pytest.mark.benchmark(group=".".join(words), timer=timer)
+        yield pytest.param(each.subject, each.method, each.parameters, id=each.name, marks=timed)
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -60,7 +49,7 @@ def test_the_page_names_what_asv_finds():
             importlib.import_module, (each.name for each in pkgutil.walk_packages(bench.__path__, "bench."))
         )
         for _, cls in inspect.getmembers(module, inspect.isclass)
-        if any(name.startswith(("time_", "track_")) for name, _ in inspect.getmembers(cls, callable))
+        if any(name.startswith(discovery.PREFIXES) for name, _ in inspect.getmembers(cls, callable))
     ]
     page = (Path(__file__).parents[2] / "docs/benchmarks.md").read_text("utf-8")
     (table,) = re.findall(r"## asv classes\n(.*?)\n\n[^|\n]", page, re.DOTALL)
@@ -90,7 +79,7 @@ def test_no_figure_is_unverified():
     """Every class that times or tracks something has a check."""
     for module in map(importlib.import_module, MODULES):
         for _, cls in inspect.getmembers(module, inspect.isclass):
-            if cls.__module__ == module.__name__ and any(name.startswith(("time_", "track_")) for name in dir(cls)):
+            if cls.__module__ == module.__name__ and any(name.startswith(discovery.PREFIXES) for name in dir(cls)):
                 assert callable(cls.check)
 
 

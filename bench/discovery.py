@@ -1,0 +1,58 @@
+"""Find the asv benchmarks of this folder, for those who run them by something else than asv."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import itertools
+import pkgutil
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import bench
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+PREFIXES = ("time_", "track_", "peakmem_")
+
+
+@dataclass(frozen=True)
+class Benchmark:
+    """Name one method of an asv class with one combination of its parameters."""
+
+    subject: type[Any]
+    method: str
+    parameters: tuple[Any, ...]
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """Module, class, method and parameters."""
+        module = self.subject.__module__.removeprefix("bench.")
+        return (module, self.subject.__name__, self.method, *map(str, self.parameters))
+
+    @property
+    def name(self) -> str:
+        """What tells it from all others."""
+        return "-".join(self.words)
+
+
+def modules() -> list[str]:
+    """Return the names of the modules that hold classes of asv."""
+    return [f"bench.{module.name}" for module in pkgutil.iter_modules(bench.__path__) if not module.ispkg]
+
+
+def classes() -> Iterator[type[Any]]:
+    """Yield the classes that asv would find."""
+    for module in map(importlib.import_module, modules()):
+        for _, found in inspect.getmembers(module, inspect.isclass):
+            if found.__module__ == module.__name__ and hasattr(found, "check"):
+                yield found
+
+
+def benchmarks(prefixes: tuple[str, ...] = PREFIXES) -> Iterator[Benchmark]:
+    """Yield each benchmark of each class with each combination of its parameters."""
+    for found in classes():
+        methods = [name for name, _ in inspect.getmembers(found, callable) if name.startswith(prefixes)]
+        for method, parameters in itertools.product(methods, itertools.product(*getattr(found, "params", ()))):
+            yield Benchmark(found, method, parameters)

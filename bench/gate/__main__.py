@@ -1,0 +1,179 @@
+"""Count the instructions of the pure kernels, and fail where they are more than a baseline's by over 1.5 %.
+
+The baseline is the newest row of ``results/gate.jsonl`` of the same Python, numba, LLVM, numpy and pyarrow: the
+kernels are compiled for one portable processor, and callgrind shows the same one everywhere, so that the machine's own
+does not matter. Where there is no such row, the commit that this tree branched off is counted here as well.
+``--baseline`` appends a row; ``--against REV`` compares with any commit.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import os
+import platform
+import statistics
+import subprocess
+import sys
+import tempfile
+from importlib.metadata import version
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from bench.e2e import record
+from bench.gate import callgrind
+from bench.gate.kernels import NAMES
+from ddbio.core.kernel.cache import portable_environment
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+BASELINE = record.ROOT / "results" / "gate.jsonl"
+THRESHOLD = 0.015
+
+Counts = dict[str, int]
+
+
+def main(words: list[str] | None = None) -> int:
+    """Return 1 if a kernel takes more instructions than it may."""
+    asked = parser().parse_args(words)
+    missing = callgrind.why_not()
+    if missing:
+        say(f"nothing is counted: {missing}")
+        return 0
+    if asked.baseline and record.is_dirty():
+        say("the tree has changes, of which no baseline is kept: commit them")
+        return 2
+    runs = [count(record.ROOT) for _ in range(asked.repeat)]
+    counts = {name: round(statistics.median(run[name] for run in runs)) for name in runs[0]}
+    if asked.repeat > 1:
+        say(f"largest coefficient of variation of {asked.repeat} runs: {100 * variation(runs):.3f} %")
+    if asked.baseline:
+        row = {"case": "gate", "figures": {"instructions": counts}, "compiled_with": versions(), **record.provenance()}
+        with BASELINE.open("a", encoding="utf-8") as rows:
+            rows.write(json.dumps(row) + "\n")
+        say(f"stored in {BASELINE.relative_to(record.ROOT)}")
+        return 0
+    named, before = base(asked.against)
+    if not before:
+        say(f"nothing to compare with: {named}")
+    sys.stdout.write("\n".join(table(counts, before, named)) + "\n")
+    slower = exceeding(counts, before)
+    for name in slower:
+        say(f"{name} takes {100 * (counts[name] / before[name] - 1):.1f} % more instructions than {named}")
+    if slower:
+        say("mend it, or say why it is worth that in a commit that renews the baseline: ./task bench gate --baseline")
+    return 1 if slower else 0
+
+
+def parser() -> argparse.ArgumentParser:
+    """Return the parser of the gate's flags."""
+    made = argparse.ArgumentParser(prog="./task bench gate", description="Count the instructions of the pure kernels.")
+    made.add_argument("--against", metavar="REV", help="compare with a commit, counted here, and not with the baseline")
+    made.add_argument("--baseline", action="store_true", help="store the counts as a baseline, compare nothing")
+    made.add_argument("--repeat", type=int, default=1, metavar="N", help="count N times, and say how they vary")
+    return made
+
+
+def count(folder: Path) -> Counts:
+    """Return the instructions of each kernel of the tree in a folder; what it needs is compiled before."""
+    # Nothing of the caller's environment changes a count; compiled kernels are kept from run to run.
+    environment = {
+        "PATH": os.environ.get("PATH", os.defpath),
+        "HOME": str(Path.home()),
+        "PYTHONPATH": os.pathsep.join(map(str, dict.fromkeys([folder, record.ROOT]))),
+        "PYTHONHASHSEED": "0",
+        **{name: os.environ[name] for name in ("XDG_CACHE_HOME",) if name in os.environ},
+        **portable_environment(),
+    }
+    command = [sys.executable, "-m", "bench.gate.kernels"]
+    # Python finds a module in the current folder first.
+    subprocess.run(command, cwd=folder, env=environment, check=True, stderr=subprocess.DEVNULL)
+    counts = callgrind.instructions(command, environment, folder)
+    return {name: counts[name] for name in NAMES}
+
+
+def base(against: str | None) -> tuple[str, Counts]:
+    """Return what is compared with, and its counts; none if there is nothing."""
+    if against is None:
+        row = newest_baseline(versions())
+        if row is not None:
+            return f"the baseline of {row['commit'][:7]}", row["figures"]["instructions"]
+        say(f"no row of {BASELINE.relative_to(record.ROOT)} is of these versions: {versions()}")
+    rev = against or branch_point()
+    if rev is None:
+        return "this clone has no earlier commit", {}
+    with checked_out(rev) as folder:
+        return f"{rev[:12]}, counted here", count(folder)
+
+
+def newest_baseline(wanted: Mapping[str, str], path: Path = BASELINE) -> dict[str, Any] | None:
+    """Return the last row that was compiled with the wanted versions."""
+    lines = path.read_text("utf-8").splitlines() if path.exists() else []
+    return next((row for row in map(json.loads, reversed(lines)) if row["compiled_with"] == wanted), None)
+
+
+def versions() -> dict[str, str]:
+    """Return what the counts depend on besides the tree."""
+    libraries = ("llvmlite", "numba", "numpy", "pyarrow")
+    known = {"python": platform.python_version(), **{name: version(name) for name in libraries}}
+    return {**known, "libc": " ".join(platform.libc_ver()), "valgrind": callgrind.version()}
+
+
+def branch_point() -> str | None:
+    """Return the commit where this tree left the main branch, or the last one but one; None if neither is there."""
+    head = git("rev-parse", "HEAD")
+    for words in (["merge-base", "HEAD", "origin/HEAD"], ["merge-base", "HEAD", "main"], ["rev-parse", "HEAD~1"]):
+        found = git(*words)
+        if found and found != head:
+            return found
+    return None
+
+
+def exceeding(counts: Counts, before: Counts) -> list[str]:
+    """Return the kernels that take more instructions than the threshold allows; new ones have nothing to exceed."""
+    return [name for name in counts if name in before and counts[name] > before[name] * (1 + THRESHOLD)]
+
+
+def table(counts: Counts, before: Counts, named: str) -> Iterator[str]:
+    """Yield the lines that show the counts beside what they are compared with."""
+    yield f"{'instructions':24}{'this tree':>14}{'before':>14}{'change':>10}   before: {named}"
+    for name, number in counts.items():
+        old = before.get(name)
+        beside = f"{old:14,}{100 * (number / old - 1):+9.2f} %" if old else ""
+        yield f"{name:24}{number:14,}{beside}"
+
+
+def variation(runs: list[Counts]) -> float:
+    """Return the largest coefficient of variation of any kernel."""
+    return max(
+        statistics.stdev(numbers) / statistics.mean(numbers)
+        for numbers in ([run[name] for run in runs] for name in runs[0])
+    )
+
+
+@contextlib.contextmanager
+def checked_out(rev: str) -> Iterator[Path]:
+    """Have the package of a commit in a folder for a while; the gate's own code stays that of this tree."""
+    with tempfile.TemporaryDirectory() as folder:
+        files = subprocess.run(
+            ["git", "archive", rev, "ddbio"], cwd=record.ROOT, capture_output=True, check=True
+        ).stdout
+        subprocess.run(["tar", "-x", "-C", folder], input=files, check=True)
+        yield Path(folder)
+
+
+def git(*words: str) -> str:
+    """Return what git says, empty where it fails."""
+    done = subprocess.run(["git", *words], cwd=record.ROOT, capture_output=True, text=True, check=False)
+    return done.stdout.strip() if done.returncode == 0 else ""
+
+
+def say(text: str) -> None:
+    """Tell the user, apart from what the gate answers."""
+    sys.stderr.write(f"gate: {text}\n")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

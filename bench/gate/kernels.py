@@ -1,0 +1,104 @@
+"""Call each pure kernel on the same small body of orders, once warm and then counted; run below callgrind by the gate.
+
+``python -m bench.gate.kernels`` only calls them, which compiles what they need.
+"""
+
+from __future__ import annotations
+
+import functools
+import gc
+import sys
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from bench import orders
+from bench.gate.callgrind import Counter
+from ddbio.capacity import item_bytes, item_bytes_of_json
+from ddbio.core.changes import ChangeDecoder
+from ddbio.core.decode import Decoder, infer_schema_of_bodies
+from ddbio.core.digest_columns import ColumnDigest, digest_of_batches
+from ddbio.core.digest_json import JsonDigest
+from ddbio.core.encode import Encoder
+from ddbio.core.item_key import key_hashes
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+ITEMS = 500
+"""Some 340 KB: enough that what a call costs once is little of it, few enough that callgrind is done in seconds."""
+
+NAMES = (
+    "decode",
+    "decode_rescued",
+    "decode_changes",
+    "infer_schema",
+    "encode",
+    "digest_columns",
+    "digest_json",
+    "key_hashes",
+    "item_bytes",
+    "item_bytes_of_json",
+)
+
+
+def kernels() -> dict[str, Callable[[], Any]]:
+    """Return each kernel's call, their results checked against each other."""
+    lines = orders.lines("mixed", ITEMS)
+    body = _joined(b"%b\n", lines)
+    tailed = _joined(b"%b\n", orders.lines("tailed", ITEMS))
+    schema = infer_schema_of_bodies([(body, "items")]).to_arrow()
+    decoder, changes = Decoder(schema), ChangeDecoder(schema, orders.KEYS)
+    batch = decoder.decode(body, "items")
+    columns = batch.drop_columns(["_rescue"])
+    encoder = Encoder(columns.schema)
+    keyed = b'{"Metadata":{"WriteTimestampMicros":{"N":"1"}},"Keys":{"order_id":{"S":"o"},"placed_at":{"S":"p"}},'
+    changed = _joined(keyed + b'"NewImage":%b}\n', lines)
+    calls = {
+        "decode": lambda: decoder.decode(body, "items"),
+        "decode_rescued": lambda: decoder.decode(tailed, "items"),
+        "decode_changes": lambda: changes.decode(changed),
+        "infer_schema": lambda: infer_schema_of_bodies([(body, "items")]),
+        "encode": lambda: encoder.encode_lines(columns),
+        "digest_columns": lambda: ColumnDigest().add_batch(batch),
+        "digest_json": lambda: JsonDigest().add(body, "items"),
+        "key_hashes": lambda: key_hashes(batch, orders.KEYS),
+        "item_bytes": lambda: item_bytes(batch),
+        "item_bytes_of_json": lambda: item_bytes_of_json(body),
+    }
+    assert tuple(calls) == NAMES
+    check(body, schema, calls)
+    return calls
+
+
+def check(body: bytes, schema: pa.Schema, calls: dict[str, Callable[[], Any]]) -> None:
+    """Refuse to count kernels that do not agree about the items."""
+    rows = Decoder(schema, nulls="keep").decode(body, "items")
+    walked = JsonDigest()
+    walked.add(body, "items")
+    assert digest_of_batches([rows]) == walked.digest
+    assert item_bytes(rows).to_pylist() == calls["item_bytes_of_json"]().to_pylist()
+    assert Decoder(schema).decode(calls["encode"](), "items").equals(calls["decode"]())
+    assert calls["decode_rescued"]().column("_rescue").null_count < ITEMS
+    assert len(set(calls["key_hashes"]().tolist())) == ITEMS
+
+
+@functools.cache
+def _joined(form: bytes, lines: tuple[bytes, ...]) -> bytes:
+    return b"".join(form % line for line in lines)
+
+
+def main() -> int:
+    """Call all kernels, and count them if callgrind runs this process."""
+    pa.set_cpu_count(1)
+    calls = kernels()
+    for call in calls.values():
+        call()
+    gc.collect()
+    gc.disable()
+    Counter().count(calls)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
