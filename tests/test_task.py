@@ -270,12 +270,16 @@ def test_without_anything_the_line_to_run_is_said(ready):
     assert done.stderr.endswith("run: sudo apt-get install python3-venv\n")
 
 
-@pytest.mark.parametrize(("lint", "test", "verdict"), [(0, 0, 0), (1, 0, 1), (0, 1, 1), (0, 5, 1)])
+@pytest.mark.parametrize(
+    ("lint", "gate", "test", "verdict"), [(0, 0, 0, 0), (1, 0, 0, 1), (0, 1, 0, 1), (0, 0, 1, 1), (0, 0, 5, 1)]
+)
 @pytest.mark.skipif(not shutil.which("bash"), reason="the CI machine has bash; this one has not")
-def test_ci_fails_with_either_half(machine, lint, test, verdict):
-    """CI runs lint, then every test, whatever lint says; that no test ran is a failure too."""
+def test_ci_fails_with_any_part(machine, lint, gate, test, verdict):
+    """CI runs lint, the gate, then every test, whatever the others say; that no test ran is a failure too."""
     (machine.folder / ".ci").mkdir()
     shutil.copy(ROOT / ".ci/run", machine.folder / ".ci/run")
-    machine.command("task", f'[ "$1" = lint ] && exit {lint}; printf "%s|" "$@"; exit {test}')
+    machine.command(
+        "task", f'[ "$1" = lint ] && exit {lint}; [ "$1" = bench ] && exit {gate}; printf "%s|" "$@"; exit {test}'
+    )
     done = subprocess.run(["bash", machine.folder / ".ci/run"], cwd="/", capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (verdict, "site|test|-m||")
