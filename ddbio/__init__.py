@@ -50,6 +50,7 @@ if TYPE_CHECKING:
         LayoutKeywords,
         LoadKeywords,
         PlanCapacityKeywords,
+        PlanCaptureKeywords,
         PublishKeywords,
         RestoreKeywords,
         RollbackKeywords,
@@ -73,7 +74,9 @@ if TYPE_CHECKING:
         list_bulk_puts,
         list_exports,
         list_imports,
+        plan_backup,
         plan_bulk_put,
+        plan_capture,
         plan_export,
         plan_import,
         plan_restore,
@@ -91,21 +94,24 @@ if TYPE_CHECKING:
     from ddbio.api.tables import create_table, create_table_like, describe_table
     from ddbio.api.writing import copy_table, load_files, plan_copy, plan_load, write_table
     from ddbio.core.advice import Advice
-    from ddbio.core.backups import BackupJob, RestoreJob, RestorePlan
+    from ddbio.core.backups import BackupJob, BackupPlan, RestoreJob, RestorePlan
     from ddbio.core.batch_stream import RecordBatchStream
     from ddbio.core.catalog.glue import CatalogReport
     from ddbio.core.changes import ChangeDecoder
     from ddbio.core.decode import from_dynamodb_json
     from ddbio.core.encode import to_dynamodb_json
+    from ddbio.core.estimate import Estimate
     from ddbio.core.exports.fold import Window
     from ddbio.core.exports.jobs import ExportEntry, ExportJob, ExportPlan
     from ddbio.core.imports.jobs import BulkEntry, BulkJob, BulkPlan, ImportEntry, ImportJob, ImportPlan
     from ddbio.core.layout import LayoutReport
     from ddbio.core.loads.idempotency import idempotency_key
     from ddbio.core.loads.plan import LoadPlan, WritePlan
+    from ddbio.core.prices import Cost, CostLine
     from ddbio.core.provisioning import CapacityPlan
     from ddbio.core.scan_plan import ScanPlan
     from ddbio.core.schema.item_schema import ItemSchema
+    from ddbio.core.service_estimates import CapturePlan
     from ddbio.core.simulation import SimulationReport
     from ddbio.core.table_description import TableDescription
     from ddbio.core.validation import ValidatePlan, ValidationReport
@@ -145,6 +151,7 @@ __all__ = [
     "AdviseKeywords",
     "BackupCreateKeywords",
     "BackupJob",
+    "BackupPlan",
     "BulkEntry",
     "BulkJob",
     "BulkPlan",
@@ -153,6 +160,7 @@ __all__ = [
     "BulkStartKeywords",
     "BulkSummary",
     "CapacityPlan",
+    "CapturePlan",
     "CatalogDdlKeywords",
     "CatalogReport",
     "CatalogSyncKeywords",
@@ -164,6 +172,8 @@ __all__ = [
     "CopyKeywords",
     "CopyPlan",
     "CopyReport",
+    "Cost",
+    "CostLine",
     "CreateLikeKeywords",
     "CreateTableKeywords",
     "CreatedTable",
@@ -172,6 +182,7 @@ __all__ = [
     "DecodeError",
     "EncodeError",
     "EndpointError",
+    "Estimate",
     "ExportEntry",
     "ExportFoldKeywords",
     "ExportFoldReport",
@@ -206,6 +217,7 @@ __all__ = [
     "OptionError",
     "PartialWriteError",
     "PlanCapacityKeywords",
+    "PlanCaptureKeywords",
     "Progress",
     "PublishKeywords",
     "PublishReport",
@@ -265,8 +277,10 @@ __all__ = [
     "list_files",
     "list_imports",
     "load_files",
+    "plan_backup",
     "plan_bulk_put",
     "plan_capacity",
+    "plan_capture",
     "plan_compact",
     "plan_copy",
     "plan_export",
@@ -318,36 +332,40 @@ _NAMES = {
         "CatalogSyncKeywords CompactKeywords ConnectionKeywords CopyKeywords CreateLikeKeywords CreateTableKeywords "
         "ExportFoldKeywords ExportReadKeywords ExportStartKeywords ExportToFilesKeywords ExportWindowsKeywords "
         "FilesListKeywords ImportFilesFromKeywords ImportStartKeywords ImportWaitKeywords LayoutKeywords LoadKeywords "
-        "PlanCapacityKeywords PublishKeywords RestoreKeywords RollbackKeywords ScanKeywords ScanToFilesKeywords "
-        "SimulateScanKeywords VacuumKeywords ValidateKeywords WaitKeywords WriteKeywords"
+        "PlanCapacityKeywords PlanCaptureKeywords PublishKeywords RestoreKeywords RollbackKeywords ScanKeywords "
+        "ScanToFilesKeywords SimulateScanKeywords VacuumKeywords ValidateKeywords WaitKeywords WriteKeywords"
     ),
     "ddbio.api.progress": "Progress",
     "ddbio.api.reading": "digest infer_schema plan_scan read_table scan_batches scan_to_files",
     "ddbio.api.service_jobs": (
         "cancel_bulk_put create_backup describe_bulk_put describe_export describe_import list_backups list_bulk_puts "
-        "list_exports list_imports plan_bulk_put plan_export plan_import plan_restore read_bulk_report restore_table "
-        "start_bulk_put start_export start_import wait_bulk_put wait_export wait_import"
+        "list_exports list_imports plan_backup plan_bulk_put plan_capture plan_export plan_import plan_restore "
+        "read_bulk_report restore_table start_bulk_put start_export start_import wait_bulk_put wait_export "
+        "wait_import"
     ),
     "ddbio.api.setup": "register warm",
     "ddbio.api.simulation": "simulate_scan",
     "ddbio.api.tables": "create_table create_table_like describe_table",
     "ddbio.api.writing": "copy_table load_files plan_copy plan_load write_table",
     "ddbio.core.advice": "Advice",
-    "ddbio.core.backups": "BackupJob RestoreJob RestorePlan",
+    "ddbio.core.backups": "BackupJob BackupPlan RestoreJob RestorePlan",
     "ddbio.core.batch_stream": "RecordBatchStream",
     "ddbio.core.catalog.glue": "CatalogReport",
     "ddbio.core.changes": "ChangeDecoder",
     "ddbio.core.decode": "from_dynamodb_json",
     "ddbio.core.encode": "to_dynamodb_json",
+    "ddbio.core.estimate": "Estimate",
     "ddbio.core.exports.fold": "Window",
     "ddbio.core.exports.jobs": "ExportEntry ExportJob ExportPlan",
     "ddbio.core.imports.jobs": "BulkEntry BulkJob BulkPlan ImportEntry ImportJob ImportPlan",
     "ddbio.core.layout": "LayoutReport",
     "ddbio.core.loads.idempotency": "idempotency_key",
     "ddbio.core.loads.plan": "LoadPlan WritePlan",
+    "ddbio.core.prices": "Cost CostLine",
     "ddbio.core.provisioning": "CapacityPlan",
     "ddbio.core.scan_plan": "ScanPlan",
     "ddbio.core.schema.item_schema": "ItemSchema",
+    "ddbio.core.service_estimates": "CapturePlan",
     "ddbio.core.simulation": "SimulationReport",
     "ddbio.core.table_description": "TableDescription",
     "ddbio.core.validation": "ValidatePlan ValidationReport",

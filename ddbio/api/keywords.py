@@ -106,25 +106,6 @@ class BulkReportKeywords(ConnectionKeywords, total=False):
     """Folder or s3:// prefix for the refused items, as ``load`` with ``retry_rejects`` takes them."""
 
 
-class BulkStartKeywords(ConnectionKeywords, total=False):
-    """Keywords of :class:`ddbio.options.BulkStartOptions`."""
-
-    format: Literal["dynamodb_json", "ion"] | None
-    """Format of the objects; default is the manifest's, else dynamodb_json."""
-    compression: Literal["zstd", "gzip", "none"] | None
-    """Compression of the objects, the same for all; default is the manifest's."""
-    wcu_per_second: int | None
-    """Write units per second that the operation may use, at least 1,024; default is the service's."""
-    tier: Literal["standard", "accelerated"]
-    """Performance tier."""
-    kms_key: str | None
-    """KMS key that encrypts the reports; default is the bucket's own way."""
-    bucket_owner: str | None
-    """Account that owns the source's bucket, if it is another one."""
-    client_token: str | None
-    """Idempotency token: within eight hours, the same start with it is the same operation; default is a new one."""
-
-
 class CatalogConnectionKeywords(ConnectionKeywords, total=False):
     """Keywords of :class:`ddbio.options.CatalogConnectionOptions`."""
 
@@ -160,60 +141,6 @@ class ColumnKeywords(ConnectionKeywords, total=False):
     """``merge``: NULL and missing are both null; ``keep``: each NULL is kept in ``_rescue``."""
     sample_items: int
     """Items to read, from several segments or files, to infer the schema."""
-
-
-class CompactKeywords(ConnectionKeywords, total=False):
-    """Keywords of :class:`ddbio.options.CompactOptions`."""
-
-    target_bytes: int | str
-    """Size at which a file is closed and the next one begun."""
-    small_than: int | str | None
-    """Rewrite only files smaller than this; default is three quarters of ``target_bytes``."""
-    partition: str | Sequence[str] | None
-    """Rewrite only the partitions with these values, each as ``column=value``."""
-    format: Literal["parquet", "orc", "avro", "csv", "json"] | None
-    """Format of the new files, to which files of others are converted; default is that of the old ones."""
-    compression: Literal["zstd", "snappy", "gzip", "lz4", "none"] | None
-    """Codec of the new files, to which files of others are converted; default is that of the old ones."""
-    sort_by: str | Sequence[str] | None
-    """Sort the rows that are rewritten together by these columns, nulls last; default is the order of the files."""
-    verify: Literal["digest", "rows"]
-    """``digest``: read the new files again before the commit and compare the digests; ``rows``: only count rows."""
-    keep_old: bool
-    """Leave the old files until a vacuum, for readers of older versions; whoever lists the folder then sees both."""
-    max_seconds: float | None
-    """Begin to rewrite no more files after this time, and publish what is done."""
-    shared_paths: bool
-    """All workers of the cluster see local paths as this machine does, for example through NFS."""
-    job_id: str | None
-    """Name of this run: if a job of this name is committed, it is reported and not run again. Default is a new one."""
-    engine: Literal["auto", "local", "spark"]
-    """Run on threads of this process (``local``) or on Spark; ``auto`` is Spark if a session is running."""
-    tasks: int | None
-    """Number of tasks; default is the engine's parallelism."""
-
-
-class ExportStartKeywords(ConnectionKeywords, total=False):
-    """Keywords of :class:`ddbio.options.ExportStartOptions`."""
-
-    at: datetime | str | None
-    """Time, with its zone, whose state a full export holds; default is now."""
-    from_time: datetime | str | None
-    """Begin of the window of an incremental export, with its zone."""
-    to_time: datetime | str | None
-    """End of that window, 15 minutes to 24 hours after its begin."""
-    view: Literal["new_image", "new_and_old_images"]
-    """Whether an incremental export also has each item as it was before the window."""
-    format: Literal["dynamodb_json", "ion"]
-    """Format of the data files."""
-    kms_key: str | None
-    """KMS key that encrypts the objects; default is S3's own."""
-    bucket_owner: str | None
-    """Account that owns the bucket, if it is another one."""
-    client_token: str | None
-    """Idempotency token: within eight hours, the same request with it is the same export; default is a new one."""
-    enable_pitr: bool
-    """Turn point-in-time recovery on if it is off; AWS bills it."""
 
 
 class ExportWindowsKeywords(ConnectionKeywords, total=False):
@@ -267,34 +194,6 @@ class ImportFilesKeywords(ConnectionKeywords, total=False):
     """Compute the order-independent digest of the items, for a comparison with the table."""
 
 
-class ImportStartKeywords(ConnectionKeywords, total=False):
-    """Keywords of :class:`ddbio.options.ImportStartOptions`."""
-
-    key: str | None
-    """Key of the table: ``pk:S`` or ``pk:S,sk:N``; default is that in the manifest of ``import files``."""
-    gsi: str | Sequence[str]
-    """Global indexes, separated by ``;``: ``name=pk:S,sk:N``, with ``/KEYS_ONLY`` appended to project keys only.
-
-    Default is those in the manifest of ``import files``.
-    """
-    billing: Literal["on_demand", "provisioned"]
-    """How the table is billed."""
-    rcu: int | None
-    """Read units per second of a provisioned table and of each of its indexes."""
-    wcu: int | None
-    """Write units per second likewise; the import itself uses none."""
-    format: Literal["dynamodb_json", "ion", "csv"] | None
-    """Format of the objects; default is the manifest's, else dynamodb_json."""
-    compression: Literal["zstd", "gzip", "none"] | None
-    """Compression of the objects, the same for all; default is the manifest's."""
-    delimiter: str | None
-    """Delimiter of CSV fields: comma, semicolon, colon, bar, tab or space; default is a comma."""
-    bucket_owner: str | None
-    """Account that owns the bucket, if it is another one."""
-    client_token: str | None
-    """Idempotency token: while an import runs, the same start with it is the same import; default is a new one."""
-
-
 class LayoutKeywords(ConnectionKeywords, total=False):
     """Keywords of :class:`ddbio.options.LayoutOptions`."""
 
@@ -306,24 +205,22 @@ class LayoutKeywords(ConnectionKeywords, total=False):
     """File to write the charts to as a PNG, besides."""
 
 
-class LimitKeywords(ConnectionKeywords, total=False):
-    """Keywords of :class:`ddbio.options.LimitOptions`."""
-
-    max_units: float | None
-    """Refuse the job if its plan has more capacity units than this; stop it at a tenth more."""
-    max_seconds: float | None
-    """Likewise for the seconds that it is expected to take, and takes."""
-    max_usd: float | None
-    """Likewise for its capacity units in USD; those of provisioned tables cost nothing more."""
-    prices: str | None
-    """File with a book of prices, in the form of ddbio's own; default is the book that ddbio has."""
-
-
 class MetricsConnectionKeywords(ConnectionKeywords, total=False):
     """Keywords of :class:`ddbio.options.MetricsConnectionOptions`."""
 
     cloudwatch_endpoint_url: str | None
     """Endpoint of CloudWatch, which is not asked if only an endpoint of DynamoDB is given."""
+
+
+class PriceKeywords(ConnectionKeywords, total=False):
+    """Keywords of :class:`ddbio.options.PriceOptions`."""
+
+    max_usd: float | None
+    """Refuse the job if its plan costs more; stop one that consumes units at a tenth more."""
+    prices: str | None
+    """File with a book of prices, in the form of ddbio's own; default is the newest book of the region that is here."""
+    compute: str | None
+    """What the job runs on, for its price: ``glue:G.1X*10``, ``emr-serverless:4vCPU-16GB*10``, ``ec2:m5.xlarge*10``."""
 
 
 class PublishKeywords(ConnectionKeywords, total=False):
@@ -435,17 +332,58 @@ class AdviseKeywords(MetricsConnectionKeywords, total=False):
     """File to write the charts to as a PNG, besides."""
 
 
-class BackupCreateKeywords(WaitPolicyKeywords, total=False):
-    """Keywords of :class:`ddbio.options.BackupCreateOptions`."""
+class BulkStartKeywords(PriceKeywords, total=False):
+    """Keywords of :class:`ddbio.options.BulkStartOptions`."""
 
-    name: str | None
-    """Name of the backup; default is the table's with the time."""
-    digest: bool
-    """Scan the table and report its count and digest, to compare after a restore; nobody should write meanwhile."""
+    format: Literal["dynamodb_json", "ion"] | None
+    """Format of the objects; default is the manifest's, else dynamodb_json."""
+    compression: Literal["zstd", "gzip", "none"] | None
+    """Compression of the objects, the same for all; default is the manifest's."""
+    wcu_per_second: int | None
+    """Write units per second that the operation may use, at least 1,024; default is the service's."""
+    tier: Literal["standard", "accelerated"]
+    """Performance tier."""
+    kms_key: str | None
+    """KMS key that encrypts the reports; default is the bucket's own way."""
+    bucket_owner: str | None
+    """Account that owns the source's bucket, if it is another one."""
+    client_token: str | None
+    """Idempotency token: within eight hours, the same start with it is the same operation; default is a new one."""
 
 
 class CatalogSyncKeywords(CatalogConnectionKeywords, total=False):
     """Keywords of :class:`ddbio.options.CatalogSyncOptions`."""
+
+
+class CompactKeywords(PriceKeywords, total=False):
+    """Keywords of :class:`ddbio.options.CompactOptions`."""
+
+    target_bytes: int | str
+    """Size at which a file is closed and the next one begun."""
+    small_than: int | str | None
+    """Rewrite only files smaller than this; default is three quarters of ``target_bytes``."""
+    partition: str | Sequence[str] | None
+    """Rewrite only the partitions with these values, each as ``column=value``."""
+    format: Literal["parquet", "orc", "avro", "csv", "json"] | None
+    """Format of the new files, to which files of others are converted; default is that of the old ones."""
+    compression: Literal["zstd", "snappy", "gzip", "lz4", "none"] | None
+    """Codec of the new files, to which files of others are converted; default is that of the old ones."""
+    sort_by: str | Sequence[str] | None
+    """Sort the rows that are rewritten together by these columns, nulls last; default is the order of the files."""
+    verify: Literal["digest", "rows"]
+    """``digest``: read the new files again before the commit and compare the digests; ``rows``: only count rows."""
+    keep_old: bool
+    """Leave the old files until a vacuum, for readers of older versions; whoever lists the folder then sees both."""
+    max_seconds: float | None
+    """Begin to rewrite no more files after this time, and publish what is done."""
+    shared_paths: bool
+    """All workers of the cluster see local paths as this machine does, for example through NFS."""
+    job_id: str | None
+    """Name of this run: if a job of this name is committed, it is reported and not run again. Default is a new one."""
+    engine: Literal["auto", "local", "spark"]
+    """Run on threads of this process (``local``) or on Spark; ``auto`` is Spark if a session is running."""
+    tasks: int | None
+    """Number of tasks; default is the engine's parallelism."""
 
 
 class CreateLikeKeywords(WaitPolicyKeywords, total=False):
@@ -490,6 +428,29 @@ class ExportReadKeywords(ColumnKeywords, total=False):
     """Keywords of :class:`ddbio.options.ExportReadOptions`."""
 
 
+class ExportStartKeywords(PriceKeywords, total=False):
+    """Keywords of :class:`ddbio.options.ExportStartOptions`."""
+
+    at: datetime | str | None
+    """Time, with its zone, whose state a full export holds; default is now."""
+    from_time: datetime | str | None
+    """Begin of the window of an incremental export, with its zone."""
+    to_time: datetime | str | None
+    """End of that window, 15 minutes to 24 hours after its begin."""
+    view: Literal["new_image", "new_and_old_images"]
+    """Whether an incremental export also has each item as it was before the window."""
+    format: Literal["dynamodb_json", "ion"]
+    """Format of the data files."""
+    kms_key: str | None
+    """KMS key that encrypts the objects; default is S3's own."""
+    bucket_owner: str | None
+    """Account that owns the bucket, if it is another one."""
+    client_token: str | None
+    """Idempotency token: within eight hours, the same request with it is the same export; default is a new one."""
+    enable_pitr: bool
+    """Turn point-in-time recovery on if it is off; AWS bills it."""
+
+
 class FilesKeywords(CatalogConnectionKeywords, total=False):
     """Keywords of :class:`ddbio.options.FilesOptions`."""
 
@@ -523,6 +484,43 @@ class FilesKeywords(CatalogConnectionKeywords, total=False):
     """Table of a catalog, ``glue://database.table``, to make or update when the files are there; on S3 only."""
 
 
+class ImportStartKeywords(PriceKeywords, total=False):
+    """Keywords of :class:`ddbio.options.ImportStartOptions`."""
+
+    key: str | None
+    """Key of the table: ``pk:S`` or ``pk:S,sk:N``; default is that in the manifest of ``import files``."""
+    gsi: str | Sequence[str]
+    """Global indexes, separated by ``;``: ``name=pk:S,sk:N``, with ``/KEYS_ONLY`` appended to project keys only.
+
+    Default is those in the manifest of ``import files``.
+    """
+    billing: Literal["on_demand", "provisioned"]
+    """How the table is billed."""
+    rcu: int | None
+    """Read units per second of a provisioned table and of each of its indexes."""
+    wcu: int | None
+    """Write units per second likewise; the import itself uses none."""
+    format: Literal["dynamodb_json", "ion", "csv"] | None
+    """Format of the objects; default is the manifest's, else dynamodb_json."""
+    compression: Literal["zstd", "gzip", "none"] | None
+    """Compression of the objects, the same for all; default is the manifest's."""
+    delimiter: str | None
+    """Delimiter of CSV fields: comma, semicolon, colon, bar, tab or space; default is a comma."""
+    bucket_owner: str | None
+    """Account that owns the bucket, if it is another one."""
+    client_token: str | None
+    """Idempotency token: while an import runs, the same start with it is the same import; default is a new one."""
+
+
+class LimitKeywords(PriceKeywords, total=False):
+    """Keywords of :class:`ddbio.options.LimitOptions`."""
+
+    max_units: float | None
+    """Refuse the job if its plan has more capacity units than this; stop it at a tenth more."""
+    max_seconds: float | None
+    """Likewise for the seconds that it is expected to take, and takes."""
+
+
 class PlanCapacityKeywords(MetricsConnectionKeywords, total=False):
     """Keywords of :class:`ddbio.options.PlanCapacityOptions`."""
 
@@ -542,7 +540,48 @@ class PlanCapacityKeywords(MetricsConnectionKeywords, total=False):
     """File to write the charts to as a PNG, besides."""
 
 
-class RestoreKeywords(WaitPolicyKeywords, total=False):
+class PlanCaptureKeywords(PriceKeywords, total=False):
+    """Keywords of :class:`ddbio.options.PlanCaptureOptions`."""
+
+    records_per_second: float
+    """Changes of items a second, on average."""
+    item_bytes: float
+    """Mean size of an item."""
+    through: Literal["streams", "lambda", "kinesis", "firehose"]
+    """What reads the changes: a process that polls the stream, Lambda, Kinesis, or Kinesis and Firehose behind it."""
+    view: Literal["keys_only", "new_image", "old_image", "new_and_old_images"]
+    """Which images of an item a record of the stream has; Kinesis has both."""
+    poll_seconds: float
+    """Time between two reads of a shard of the stream."""
+    file_seconds: float
+    """Time that a file holds."""
+
+
+class WaitKeywords(WaitPolicyKeywords, total=False):
+    """Keywords of :class:`ddbio.options.WaitOptions`."""
+
+
+class BackupCreateKeywords(WaitPolicyKeywords, PriceKeywords, total=False):
+    """Keywords of :class:`ddbio.options.BackupCreateOptions`."""
+
+    name: str | None
+    """Name of the backup; default is the table's with the time."""
+    digest: bool
+    """Scan the table and report its count and digest, to compare after a restore; nobody should write meanwhile."""
+
+
+class ImportFilesFromKeywords(SourceKeywords, ImportFilesKeywords, total=False):
+    """Keywords of :class:`ddbio.options.ImportFilesFromOptions`."""
+
+
+class ImportWaitKeywords(WaitKeywords, total=False):
+    """Keywords of :class:`ddbio.options.ImportWaitOptions`."""
+
+    verify: bool
+    """Scan the new table, at the price of a scan, and compare count and digest with those of the files."""
+
+
+class RestoreKeywords(WaitPolicyKeywords, PriceKeywords, total=False):
     """Keywords of :class:`ddbio.options.RestoreOptions`."""
 
     at: datetime | str | None
@@ -551,10 +590,6 @@ class RestoreKeywords(WaitPolicyKeywords, total=False):
     """Digest that the new table must have; the table is scanned to compare."""
     verify: bool
     """Compare count and digest with those of the source table as it is now; both tables are scanned."""
-
-
-class WaitKeywords(WaitPolicyKeywords, total=False):
-    """Keywords of :class:`ddbio.options.WaitOptions`."""
 
 
 class WriteKeywords(LimitKeywords, total=False):
@@ -584,17 +619,6 @@ class WriteKeywords(LimitKeywords, total=False):
     """Requests in flight at the same time; default is 8, or what the budget needs if each request takes one row."""
     compress_requests: bool
     """Send large requests gzip-compressed: fewer bytes for more CPU."""
-
-
-class ImportFilesFromKeywords(SourceKeywords, ImportFilesKeywords, total=False):
-    """Keywords of :class:`ddbio.options.ImportFilesFromOptions`."""
-
-
-class ImportWaitKeywords(WaitKeywords, total=False):
-    """Keywords of :class:`ddbio.options.ImportWaitOptions`."""
-
-    verify: bool
-    """Scan the new table, at the price of a scan, and compare count and digest with those of the files."""
 
 
 class ScanKeywords(ColumnKeywords, LimitKeywords, total=False):
@@ -674,7 +698,7 @@ class LoadKeywords(SourceKeywords, WriteKeywords, total=False):
     """Key of the table that ``create_table`` creates: ``pk:S`` or ``pk:S,sk:N``; default is that which files state."""
 
 
-class ExportToFilesKeywords(FilesKeywords, ExportReadKeywords, total=False):
+class ExportToFilesKeywords(FilesKeywords, ExportReadKeywords, PriceKeywords, total=False):
     """Keywords of :class:`ddbio.options.ExportToFilesOptions`."""
 
     format: Literal["parquet", "orc", "avro", "csv", "json", "dynamodb-json"]

@@ -6,7 +6,7 @@ import os
 from typing import TYPE_CHECKING
 
 from ddbio.api.signature import takes
-from ddbio.ops import backup
+from ddbio.ops import backup, prices
 from ddbio.ops.exports import jobs as exports
 from ddbio.ops.imports import bulk
 from ddbio.ops.imports import jobs as imports
@@ -18,6 +18,7 @@ from ddbio.options import (
     ExportStartOptions,
     ImportStartOptions,
     ImportWaitOptions,
+    PlanCaptureOptions,
     RestoreOptions,
     WaitOptions,
     parse_options,
@@ -34,12 +35,14 @@ if TYPE_CHECKING:
         ExportStartKeywords,
         ImportStartKeywords,
         ImportWaitKeywords,
+        PlanCaptureKeywords,
         RestoreKeywords,
         WaitKeywords,
     )
-    from ddbio.core.backups import BackupJob, RestoreJob, RestorePlan
+    from ddbio.core.backups import BackupJob, BackupPlan, RestoreJob, RestorePlan
     from ddbio.core.exports.jobs import ExportEntry, ExportJob, ExportPlan
     from ddbio.core.imports.jobs import BulkEntry, BulkJob, BulkPlan, ImportEntry, ImportJob, ImportPlan
+    from ddbio.core.service_estimates import CapturePlan
     from ddbio.ops.imports.bulk import BulkReport
 
 
@@ -444,3 +447,40 @@ def plan_restore(source: str, target: str, **options: Unpack[RestoreKeywords]) -
         The error with which :func:`restore_table` would fail at its start.
     """
     return backup.plan_of(parse_options(RestoreOptions, {**options, "source": source, "target": target}))
+
+
+@takes(BackupCreateOptions)
+def plan_backup(table: str, **options: Unpack[BackupCreateKeywords]) -> BackupPlan:
+    """Return what :func:`create_backup` would request, and what it costs a month; nothing is started.
+
+    Parameters
+    ----------
+    table, **options
+        As for :func:`create_backup`.
+
+    Raises
+    ------
+    DdbioError
+        The error with which :func:`create_backup` would fail at its start.
+    """
+    return backup.plan_of_backup(parse_options(BackupCreateOptions, {**options, "table": table}))
+
+
+@takes(PlanCaptureOptions)
+def plan_capture(**options: Unpack[PlanCaptureKeywords]) -> CapturePlan:
+    """Return what capturing the changes of a table for a month takes and costs; nothing is called.
+
+    Parameters
+    ----------
+    **options
+        ``records_per_second`` and ``item_bytes`` describe the changes, ``through`` the way that brings them,
+        ``file_seconds`` how long a file gathers them; see :class:`ddbio.PlanCaptureKeywords` for all.
+
+    Raises
+    ------
+    OptionError
+        If an option is wrong.
+    LimitError
+        If the plan is above ``max_usd``.
+    """
+    return prices.plan_capture(parse_options(PlanCaptureOptions, options))

@@ -17,6 +17,7 @@ from ddbio.cli.show import (
     format_export_plan,
     format_values,
     merged_null_rows,
+    print_plan,
     time_row,
 )
 from ddbio.options import (
@@ -97,8 +98,7 @@ def start(*, as_json: bool, dry_run: bool, waits: bool, **flags: Any) -> None:
 
     options = parse_flags(ExportStartOptions, flags)
     if dry_run:
-        plan = jobs.plan_of(options)
-        click.echo(plan.to_json() if as_json else format_values(plan.to_dict()))
+        print_plan(jobs.plan_of(options), as_json=as_json)
         return
     job = jobs.start(options)
     if waits:

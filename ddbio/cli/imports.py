@@ -9,7 +9,7 @@ import click
 
 from ddbio.cli.flags import flags_of, is_quiet, output_flags, parse_flags
 from ddbio.cli.progress import JobWatch
-from ddbio.cli.show import counted, file_rows, format_values
+from ddbio.cli.show import counted, file_rows, format_values, print_plan
 from ddbio.options import (
     BulkReportOptions,
     BulkStartOptions,
@@ -58,8 +58,11 @@ def start(*, as_json: bool, dry_run: bool, **flags: Any) -> None:
     from ddbio.ops.imports import jobs
 
     options = parse_flags(ImportStartOptions, flags)
-    result = jobs.plan_of(options) if dry_run else jobs.start(options)
-    click.echo(result.to_json() if as_json else format_values(result.to_dict()))
+    if dry_run:
+        print_plan(jobs.plan_of(options), as_json=as_json)
+        return
+    job = jobs.start(options)
+    click.echo(job.to_json() if as_json else format_values(job.to_dict()))
 
 
 @import_table.command()
@@ -118,8 +121,11 @@ def start_bulk_put(*, as_json: bool, dry_run: bool, **flags: Any) -> None:
     from ddbio.ops.imports import bulk as bulk_puts
 
     options = parse_flags(BulkStartOptions, flags)
-    result: Any = bulk_puts.plan_of(options) if dry_run else bulk_puts.start(options)
-    click.echo(result.to_json() if as_json else format_values(result.to_dict()))
+    if dry_run:
+        print_plan(bulk_puts.plan_of(options), as_json=as_json)
+        return
+    job = bulk_puts.start(options)
+    click.echo(job.to_json() if as_json else format_values(job.to_dict()))
 
 
 @bulk.command("wait")

@@ -2,13 +2,25 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import click
 
 from ddbio.cli.exports import plan_export_read
+from ddbio.cli.flags import flags_of, output_flags, parse_flags
 from ddbio.cli.folders import plan_compact
 from ddbio.cli.inspection import plan_validate
 from ddbio.cli.reading import plan_scan
+from ddbio.cli.show import print_plan
 from ddbio.cli.writing import plan_copy, plan_load
+from ddbio.options import (
+    BackupCreateOptions,
+    BulkStartOptions,
+    ExportStartOptions,
+    ImportStartOptions,
+    PlanCaptureOptions,
+    RestoreOptions,
+)
 
 
 @click.group()
@@ -18,3 +30,73 @@ def plan() -> None:
 
 for command in (plan_scan, plan_load, plan_copy, plan_export_read, plan_validate, plan_compact):
     plan.add_command(command)
+
+
+@plan.command("export")
+@click.argument("table")
+@click.argument("dest")
+@flags_of(ExportStartOptions, without=["table", "dest"])
+@output_flags
+def plan_export(*, as_json: bool, **flags: Any) -> None:
+    """Describe TABLE, and print what its export to DEST would take and cost."""
+    from ddbio.ops.exports import jobs
+
+    print_plan(jobs.plan_of(parse_flags(ExportStartOptions, flags)), as_json=as_json)
+
+
+@plan.command("import")
+@click.argument("source")
+@click.argument("table")
+@flags_of(ImportStartOptions, without=["source", "table"])
+@output_flags
+def plan_import(*, as_json: bool, **flags: Any) -> None:
+    """List the objects below SOURCE, and print what their import into a new TABLE would take and cost."""
+    from ddbio.ops.imports import jobs
+
+    print_plan(jobs.plan_of(parse_flags(ImportStartOptions, flags)), as_json=as_json)
+
+
+@plan.command("bulk")
+@click.argument("source")
+@click.argument("table")
+@click.argument("reports")
+@flags_of(BulkStartOptions, without=["source", "table", "reports"])
+@output_flags
+def plan_bulk(*, as_json: bool, **flags: Any) -> None:
+    """List the objects below SOURCE, and print what putting them into TABLE would take and cost."""
+    from ddbio.ops.imports import bulk
+
+    print_plan(bulk.plan_of(parse_flags(BulkStartOptions, flags)), as_json=as_json)
+
+
+@plan.command("backup")
+@click.argument("table")
+@flags_of(BackupCreateOptions, without=["table"])
+@output_flags
+def plan_backup(*, as_json: bool, **flags: Any) -> None:
+    """Describe TABLE, and print what a backup of it would cost."""
+    from ddbio.ops import backup
+
+    print_plan(backup.plan_of_backup(parse_flags(BackupCreateOptions, flags)), as_json=as_json)
+
+
+@plan.command("restore")
+@click.argument("source")
+@click.argument("target")
+@flags_of(RestoreOptions, without=["source", "target"])
+@output_flags
+def plan_restore(*, as_json: bool, **flags: Any) -> None:
+    """Describe the backup or table SOURCE, and print what the new table TARGET of it would cost."""
+    from ddbio.ops import backup
+
+    print_plan(backup.plan_of(parse_flags(RestoreOptions, flags)), as_json=as_json)
+
+
+@plan.command("capture")
+@flags_of(PlanCaptureOptions)
+@output_flags
+def plan_capture(*, as_json: bool, **flags: Any) -> None:
+    """Print what capturing the changes of a table for a month would take and cost; nothing is called."""
+    from ddbio.ops.prices import plan_capture as make_plan
+
+    print_plan(make_plan(parse_flags(PlanCaptureOptions, flags)), as_json=as_json)

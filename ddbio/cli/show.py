@@ -6,10 +6,13 @@ import json
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+import click
+
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from ddbio.core.catalog.glue import CatalogReport
+    from ddbio.core.estimate import Estimate, EstimatedPlan
     from ddbio.core.loads.plan import LoadPlan
     from ddbio.core.prices import Cost
     from ddbio.core.scan_plan import ScanPlan
@@ -22,6 +25,8 @@ _KIB = 1024.0
 _MOST_FILES = 20
 # Attributes whose merged NULLs a report names.
 _MOST_NULLS = 5
+# Quantities from here on are shown without decimals.
+_WHOLE = 10
 
 
 def format_bytes(count: float) -> str:
@@ -71,6 +76,44 @@ def merged_null_rows(merged_nulls: dict[str, int]) -> list[tuple[str, str]]:
     named = ", ".join(f"{count:,} × {path}" for path, count in most[:_MOST_NULLS])
     others = f", and {counted(len(most) - _MOST_NULLS, 'attribute')} more" if len(most) > _MOST_NULLS else ""
     return [("NULLs", f"{named}{others}: now as missing values are; --nulls keep tells them apart")]
+
+
+def print_plan(plan: EstimatedPlan, *, as_json: bool) -> None:
+    """Print a plan: as JSON, or its values that say something, then a table of what it takes and costs."""
+    if as_json:
+        click.echo(plan.to_json())
+        return
+    taken = plan.estimate.to_dict()
+    values = {name: value for name, value in plan.to_dict().items() if name not in taken}
+    click.echo("\n".join(filter(None, [format_values(values), format_estimate(plan.estimate)])))
+
+
+def format_estimate(estimate: Estimate) -> str:
+    """Return what a job takes as one line, and what it costs as a table, a line for each part."""
+    taken = [
+        f"{estimate.units:,.0f} units" if estimate.units else "",
+        counted(estimate.requests, "request") if estimate.requests else "",
+        format_bytes(estimate.bytes) if estimate.bytes else "",
+        _time(estimate.seconds, estimate.limited_by) if estimate.seconds is not None else "",
+    ]
+    lines = [f"estimate  {', '.join(filter(None, taken))}"]
+    cost = estimate.cost
+    if cost.lines:
+        lines.append(f"cost      ${_usd_text(cost.usd)}")
+        lines += [
+            f"  {each.what:<36}{_quantity_text(each.quantity):>16} {each.unit:<14}"
+            + ("no price" if each.usd is None else f"${_usd_text(each.usd)}")
+            for each in cost.lines
+        ]
+    return "\n".join([*lines, *(f"note      {note}" for note in cost.notes)])
+
+
+def _quantity_text(quantity: float) -> str:
+    return f"{quantity:,.0f}" if quantity >= _WHOLE else f"{quantity:,.4g}"
+
+
+def _usd_text(usd: float) -> str:
+    return f"{usd:,.2f}" if usd >= 1 else f"{usd:.2g}"
 
 
 def format_plan(plan: ScanPlan, most_columns: int | None = None) -> str:
@@ -132,9 +175,8 @@ def _cost_rows(cost: Cost | None) -> list[tuple[str, str]]:
     """Return the sum of a job's cost and its lines; provisioned capacity is paid by the hour, used or not."""
     if cost is None or not cost.lines:
         return []
-    parts = [f"{each.what} {each.quantity:,.0f} {each.unit}" for each in cost.lines if each.usd]
-    usd = f"{cost.usd:,.2f}" if cost.usd >= 1 else f"{cost.usd:.2g}"
-    paid = f"${usd}: {', '.join(parts)}" if parts else "nothing beside the provisioned capacity"
+    parts = [f"{each.what} {_quantity_text(each.quantity)} {each.unit}" for each in cost.lines if each.usd]
+    paid = f"${_usd_text(cost.usd)}: {', '.join(parts)}" if parts else "nothing beside the provisioned capacity"
     return [("cost", paid), *(("note", note) for note in cost.notes if parts)]
 
 

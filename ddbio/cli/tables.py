@@ -9,7 +9,7 @@ import click
 
 from ddbio.cli.flags import flags_of, is_quiet, output_flags, parse_flags
 from ddbio.cli.progress import JobWatch
-from ddbio.cli.show import format_bytes, format_values
+from ddbio.cli.show import format_bytes, format_values, print_plan
 from ddbio.options import BackupCreateOptions, ConnectionOptions, CreateLikeOptions, CreateTableOptions, RestoreOptions
 
 if TYPE_CHECKING:
@@ -75,10 +75,11 @@ def create(*, as_json: bool, dry_run: bool, **flags: Any) -> None:
     from ddbio.ops import backup as ops
 
     options = parse_flags(BackupCreateOptions, flags)
-    result: Any = (
-        ops.describe_source(options) if dry_run else ops.create(options, JobWatch("backup", quiet=is_quiet()).look)
-    )
-    click.echo(result.to_json() if as_json else format_values(result.to_dict()))
+    if dry_run:
+        print_plan(ops.plan_of_backup(options), as_json=as_json)
+        return
+    job = ops.create(options, JobWatch("backup", quiet=is_quiet()).look)
+    click.echo(job.to_json() if as_json else format_values(job.to_dict()))
 
 
 @backup.command("list")
@@ -113,8 +114,11 @@ def restore(*, as_json: bool, dry_run: bool, **flags: Any) -> None:
     from ddbio.ops import backup as ops
 
     options = parse_flags(RestoreOptions, flags)
-    result: Any = ops.plan_of(options) if dry_run else ops.restore(options, JobWatch("restore", quiet=is_quiet()).look)
-    click.echo(result.to_json() if as_json else format_values(result.to_dict()))
+    if dry_run:
+        print_plan(ops.plan_of(options), as_json=as_json)
+        return
+    job = ops.restore(options, JobWatch("restore", quiet=is_quiet()).look)
+    click.echo(job.to_json() if as_json else format_values(job.to_dict()))
 
 
 # Also `table restore`: what is made is a table.

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
 
+from ddbio.core.estimate import Estimate, EstimatedPlan
 from ddbio.core.result import Result
 
 if TYPE_CHECKING:
     from datetime import datetime
+
+    from ddbio.core.table_description import TableDescription
 
 
 @dataclass(frozen=True)
@@ -44,7 +47,19 @@ class BackupJob(Result):
 
 
 @dataclass(frozen=True)
-class RestorePlan(Result):
+class BackupPlan(EstimatedPlan):
+    """Describe a backup before it is requested: the table as DescribeTable has it, and what the backup costs."""
+
+    table: TableDescription
+    estimate: Estimate
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the table and the estimate as one."""
+        return {**self.table.to_dict(), **self.estimate.to_dict()}
+
+
+@dataclass(frozen=True)
+class RestorePlan(EstimatedPlan):
     """Describe a restore completely before it is requested; ``at`` is None for a backup and for the latest time."""
 
     target: str
@@ -53,6 +68,7 @@ class RestorePlan(Result):
     backup_arn: str | None
     at: datetime | None
     size_bytes: int
+    estimate: Estimate = field(default_factory=Estimate)
 
 
 @dataclass(frozen=True)

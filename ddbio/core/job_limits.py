@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 from ddbio.errors import LimitError
 
 if TYPE_CHECKING:
+    from ddbio.core.estimate import Estimate
     from ddbio.core.prices import Cost
-    from ddbio.options import LimitOptions
+    from ddbio.options import LimitOptions, PriceOptions
 
 STOP_RATIO = 1.1
 """A running job is stopped at this share of a limit: plans are estimates."""
@@ -32,6 +33,25 @@ class JobLimits:
         return None
 
 
+def check_estimate(options: PriceOptions, estimate: Estimate) -> None:
+    """Refuse a plan that costs more than its limit, of a job that is billed as a whole or does not count its units.
+
+    Raises
+    ------
+    LimitError
+        Naming the plan's USD, the limit and its option.
+    """
+    _check(estimate.cost.usd, options.max_usd, "max_usd", "${:,.4g}")
+
+
+def _check(planned: float | None, most: float | None, name: str, form: str) -> None:
+    if planned is not None and most is not None and planned > most:
+        raise LimitError(
+            f"the plan has {form.format(planned)}, more than {name} {most:g}: nothing was done; give a higher "
+            "limit, or read or write less"
+        )
+
+
 def check_limits(options: LimitOptions, units: float | None, seconds: float | None, cost: Cost | None) -> JobLimits:
     """Refuse a plan that is above a limit; return when its run is stopped.
 
@@ -46,17 +66,9 @@ def check_limits(options: LimitOptions, units: float | None, seconds: float | No
         Naming the plan's figure, the limit and its option.
     """
     usd = None if cost is None else cost.usd
-    figures = [
-        (units, options.max_units, "max_units", "{:,.0f} capacity units"),
-        (seconds, options.max_seconds, "max_seconds", "{:,.1f} s"),
-        (usd, options.max_usd, "max_usd", "${:,.4g}"),
-    ]
-    for planned, most, name, form in figures:
-        if planned is not None and most is not None and planned > most:
-            raise LimitError(
-                f"the plan has {form.format(planned)}, more than {name} {most:g}: nothing was done; give a higher "
-                "limit, or read or write less"
-            )
+    _check(units, options.max_units, "max_units", "{:,.0f} capacity units")
+    _check(seconds, options.max_seconds, "max_seconds", "{:,.1f} s")
+    _check(usd, options.max_usd, "max_usd", "${:,.4g}")
     most_units = options.max_units or math.inf
     if options.max_usd is not None and usd and units:
         most_units = min(most_units, options.max_usd * units / usd)

@@ -8,27 +8,40 @@ from typing import TYPE_CHECKING
 
 from ddbio.aws import service_jobs
 from ddbio.aws.control_plane import describe_recovery, describe_table
-from ddbio.core.backups import RestorePlan
+from ddbio.core.backups import BackupPlan, RestorePlan
+from ddbio.core.job_limits import check_estimate
+from ddbio.core.service_estimates import backup_estimate, restore_estimate
 from ddbio.errors import NotFoundError, OptionError, ServiceError, ValidationError
 from ddbio.ops.job.report import Clock
 from ddbio.ops.job.storage import dynamodb_spec
 from ddbio.ops.job.waiting import await_end
+from ddbio.ops.prices import prices_of
 from ddbio.ops.scans.read import digest_of_table
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ddbio.core.backups import BackupJob, RestoreJob
-    from ddbio.core.table_description import TableDescription
     from ddbio.ops.job.waiting import Job
     from ddbio.options import BackupCreateOptions, ConnectionOptions, RestoreOptions
 
     Watch = Callable[[Job, float], None]
 
 
-def describe_source(options: BackupCreateOptions) -> TableDescription:
-    """Return the description of the table that would be backed up."""
-    return describe_table(dynamodb_spec(options), options.table)
+def plan_of_backup(options: BackupCreateOptions) -> BackupPlan:
+    """Return the plan of a backup, after describing the table.
+
+    Raises
+    ------
+    NotFoundError, AccessDeniedError, EndpointError
+        If the table cannot be described.
+    LimitError
+        If the plan is above a limit.
+    """
+    table = describe_table(dynamodb_spec(options), options.table)
+    estimate = backup_estimate(table, prices_of(table.region, options.prices))
+    check_estimate(options, estimate)
+    return BackupPlan(table, estimate)
 
 
 def create(options: BackupCreateOptions, watch: Watch | None = None) -> BackupJob:
@@ -42,7 +55,7 @@ def create(options: BackupCreateOptions, watch: Watch | None = None) -> BackupJo
         If it is not ready after ``wait_seconds``.
     """
     spec = dynamodb_spec(options)
-    table = describe_source(options).name
+    table = plan_of_backup(options).table.name
     found = digest_of_table(table, options) if options.digest else None
     name = options.name or f"{table[:200]}-{datetime.now(UTC):%Y%m%dT%H%M%SZ}"
     arn = service_jobs.create_backup(spec, options.table, name)
@@ -82,7 +95,9 @@ def plan_of(options: RestoreOptions) -> RestorePlan:
     try:
         describe_table(spec, options.target)
     except NotFoundError:
-        return plan
+        estimate = restore_estimate(plan.size_bytes, prices_of(options.region, options.prices))
+        check_estimate(options, estimate)
+        return dataclasses.replace(plan, estimate=estimate)
     raise OptionError(f"table {options.target!r} exists: a restore makes a new table, choose another name")
 
 

@@ -7,12 +7,17 @@ from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
+from ddbio.core.estimate import Prices
+from ddbio.core.job_limits import check_estimate
 from ddbio.core.prices import OWN_REGION, PriceBook, capacity_cost
+from ddbio.core.service_estimates import CapturePlan
+from ddbio.core.service_estimates import plan_capture as captured
 from ddbio.errors import OptionError
 
 if TYPE_CHECKING:
     from ddbio.core.prices import Cost
     from ddbio.core.table_description import TableDescription
+    from ddbio.options import PlanCaptureOptions
 
 
 def cost_of(what: Literal["reads", "writes"], units: float, table: TableDescription, path: str | None = None) -> Cost:
@@ -29,6 +34,26 @@ def cost_of(what: Literal["reads", "writes"], units: float, table: TableDescript
         If the file cannot be read or is no book of prices.
     """
     return capacity_cost(book_of(table.region, path), what, units, table, datetime.now(UTC).date())
+
+
+def prices_of(region: str | None, path: str | None = None) -> Prices:
+    """Return the prices of a region as of today; see ``book_of``."""
+    return Prices(book_of(region, path), region, datetime.now(UTC).date())
+
+
+def plan_capture(options: PlanCaptureOptions) -> CapturePlan:
+    """Return what capturing changes for a month takes and costs; nothing is called.
+
+    Raises
+    ------
+    OptionError
+        If the file of prices is none.
+    LimitError
+        If the plan is above a limit.
+    """
+    plan = captured(options, prices_of(options.region, options.prices))
+    check_estimate(options, plan.estimate)
+    return plan
 
 
 def book_of(region: str | None, path: str | None = None) -> PriceBook:

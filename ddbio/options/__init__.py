@@ -31,8 +31,9 @@ if TYPE_CHECKING:
         VacuumOptions,
     )
     from ddbio.options.inspection import LayoutOptions, ValidateOptions
-    from ddbio.options.limits import LimitOptions
+    from ddbio.options.limits import LimitOptions, PriceOptions
     from ddbio.options.parsing import Engine, camel_case, descriptions_of, parse_options
+    from ddbio.options.planning import PlanCaptureOptions
     from ddbio.options.reading import (
         AcceptEncoding,
         ColumnOptions,
@@ -101,6 +102,8 @@ __all__ = [
     "MetricsConnectionOptions",
     "Mode",
     "PlanCapacityOptions",
+    "PlanCaptureOptions",
+    "PriceOptions",
     "PublishOptions",
     "RestoreOptions",
     "RollbackOptions",
@@ -127,8 +130,9 @@ _NAMES = {
     "files": "Compression ExportFoldOptions ExportToFilesOptions FilesOptions Mode ScanToFilesOptions",
     "inspection": "LayoutOptions ValidateOptions",
     "folders": "CompactOptions FilesListOptions PublishOptions RollbackOptions VacuumOptions",
-    "limits": "LimitOptions",
+    "limits": "LimitOptions PriceOptions",
     "parsing": "Engine camel_case descriptions_of parse_options",
+    "planning": "PlanCaptureOptions",
     "reading": "AcceptEncoding ColumnOptions ExportReadOptions ExportWindowsOptions ScanOptions",
     "service_jobs": (
         "BackupCreateOptions BulkReportOptions BulkStartOptions ExportStartOptions ImportStartOptions "

@@ -9,6 +9,7 @@ from pydantic.dataclasses import dataclass
 
 from ddbio.options.connection import ConnectionOptions
 from ddbio.options.files import Compression  # noqa: TC001 - pydantic reads the types at run time
+from ddbio.options.limits import PriceOptions
 from ddbio.options.parsing import CONFIG, Engine, Names
 
 
@@ -23,7 +24,7 @@ class FilesListOptions(ConnectionOptions):
 
 
 @dataclass(frozen=True, kw_only=True, config=CONFIG)
-class CompactOptions(ConnectionOptions):
+class CompactOptions(PriceOptions):
     """Choose the files of a folder that are rewritten as fewer, and how."""
 
     path: Annotated[str, Field(min_length=1)]

@@ -9,6 +9,7 @@ from pydantic import AwareDatetime, BeforeValidator, Field, model_validator
 from pydantic.dataclasses import dataclass
 
 from ddbio.options.connection import ConnectionOptions
+from ddbio.options.limits import PriceOptions
 from ddbio.options.parsing import CONFIG, split_indexes
 from ddbio.options.waiting import WaitPolicyOptions
 
@@ -27,7 +28,7 @@ class WaitOptions(WaitPolicyOptions):
 
 
 @dataclass(frozen=True, kw_only=True, config=CONFIG)
-class ExportStartOptions(ConnectionOptions):
+class ExportStartOptions(PriceOptions):
     """Choose the table that is exported, as of which time, and where to."""
 
     table: Annotated[str, Field(min_length=1)]
@@ -67,7 +68,7 @@ class ExportStartOptions(ConnectionOptions):
 
 
 @dataclass(frozen=True, kw_only=True, config=CONFIG)
-class ImportStartOptions(ConnectionOptions):
+class ImportStartOptions(PriceOptions):
     """Choose the objects that are imported, how they are read, and what the new table is like."""
 
     source: Annotated[str, Field(min_length=1)]
@@ -116,7 +117,7 @@ class ImportWaitOptions(WaitOptions):
 
 
 @dataclass(frozen=True, kw_only=True, config=CONFIG)
-class BulkStartOptions(ConnectionOptions):
+class BulkStartOptions(PriceOptions):
     """Choose the objects that are put, into which table, how fast, and where reports go."""
 
     source: Annotated[str, Field(min_length=1)]
@@ -152,7 +153,7 @@ class BulkReportOptions(ConnectionOptions):
 
 
 @dataclass(frozen=True, kw_only=True, config=CONFIG)
-class BackupCreateOptions(WaitPolicyOptions):
+class BackupCreateOptions(WaitPolicyOptions, PriceOptions):
     """Choose the table that is backed up."""
 
     table: Annotated[str, Field(min_length=1)]
@@ -164,7 +165,7 @@ class BackupCreateOptions(WaitPolicyOptions):
 
 
 @dataclass(frozen=True, kw_only=True, config=CONFIG)
-class RestoreOptions(WaitPolicyOptions):
+class RestoreOptions(WaitPolicyOptions, PriceOptions):
     """Choose what a new table is restored from, and what it is compared with."""
 
     source: Annotated[str, Field(min_length=1)]

@@ -89,6 +89,7 @@ _PAGE_PARTS = [
     ("`backup restore`", "RestoreOptions", "ConnectionOptions"),
     ("`advise`", "AdviseOptions", "ConnectionOptions"),
     ("`capacity`", "PlanCapacityOptions", "ConnectionOptions"),
+    ("`plan capture`", "PlanCaptureOptions", "ConnectionOptions"),
     ("`simulate scan`", "SimulateScanOptions", "SimulateScanOptions"),
 ]
 

@@ -112,7 +112,9 @@ def test_the_command_line_backs_up_and_restores(serve):
     def run(*words):
         return json.loads(CliRunner().invoke(cli, ["backup", *words, *reach], catch_exceptions=False).stdout)
 
-    assert run("create", TABLE, "--dry-run")["item_count"] == 50
+    planned = run("create", TABLE, "--dry-run")
+    assert planned["item_count"] == 50
+    assert [each["what"] for each in planned["lines"]] == ["backup for a month"]
     assert run("list") == {"backups": []}
     made = run("create", TABLE, "--name", "before-it", "--digest")
     assert (made["name"], made["items"]) == ("before-it", 50)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
+from ddbio.core.estimate import Estimate, EstimatedPlan
 from ddbio.core.jobs import s3_place
 from ddbio.core.result import Result
 from ddbio.errors import OptionError
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class ExportPlan(Result):
+class ExportPlan(EstimatedPlan):
     """Describe an export completely before it is requested.
 
     ``items`` and ``size_bytes`` are those of DescribeTable; a full export is billed by the size of the table.
@@ -39,6 +40,7 @@ class ExportPlan(Result):
     enables_recovery: bool
     items: int
     size_bytes: int
+    estimate: Estimate = field(default_factory=Estimate)
 
 
 @dataclass(frozen=True)

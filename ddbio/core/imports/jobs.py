@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from ddbio.core.create_table import NewTable, format_key, new_table_request, parse_key
+from ddbio.core.estimate import Estimate, EstimatedPlan
 from ddbio.core.jobs import s3_place
 from ddbio.core.result import Result
 from ddbio.errors import OptionError
@@ -51,7 +52,7 @@ class ImportedFiles:
 
 
 @dataclass(frozen=True)
-class ImportPlan(Result):
+class ImportPlan(EstimatedPlan):
     """Describe an import completely before it is requested.
 
     ``items`` and ``json_bytes`` are None without a manifest. ``unchecked`` are the indexes for whose keys the items
@@ -76,6 +77,7 @@ class ImportPlan(Result):
     object_bytes: int
     items: int | None
     json_bytes: int | None
+    estimate: Estimate = field(default_factory=Estimate)
 
 
 @dataclass(frozen=True)
@@ -214,7 +216,7 @@ def resolved(name: str, given: str | None, recorded: str | None) -> str:
 
 
 @dataclass(frozen=True)
-class BulkPlan(Result):
+class BulkPlan(EstimatedPlan):
     """Describe a bulk put completely before it is requested; ``items`` is None if there is no manifest."""
 
     table: str
@@ -232,6 +234,7 @@ class BulkPlan(Result):
     objects: int
     object_bytes: int
     items: int | None
+    estimate: Estimate = field(default_factory=Estimate)
 
 
 @dataclass(frozen=True)

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import dataclasses
 import uuid
 from typing import TYPE_CHECKING
 
 from ddbio.aws import service_jobs
 from ddbio.aws.control_plane import check_bucket, describe_recovery, describe_table, enable_recovery
 from ddbio.core.exports.jobs import plan_export
+from ddbio.core.job_limits import check_estimate
 from ddbio.core.jobs import failure_of
+from ddbio.core.service_estimates import export_estimate
 from ddbio.ops.job.storage import dynamodb_spec, s3_spec
 from ddbio.ops.job.waiting import await_end
+from ddbio.ops.prices import prices_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -26,13 +30,23 @@ def plan_of(options: ExportStartOptions) -> ExportPlan:
     ------
     OptionError, NotFoundError, AccessDeniedError, EndpointError
         See :func:`ddbio.core.exports.jobs.plan_export` and :func:`ddbio.aws.control_plane.check_bucket`.
+    LimitError
+        If the plan is above a limit.
     """
     spec = dynamodb_spec(options)
     facts = describe_table(spec, options.table)
     token = options.client_token or str(uuid.uuid4())
     plan = plan_export(facts, describe_recovery(spec, options.table), options, token)
+    estimate = export_estimate(
+        facts,
+        prices_of(facts.region, options.prices),
+        is_full=plan.kind == "full",
+        is_encrypted=plan.kms_key is not None,
+        enables_recovery=plan.enables_recovery,
+    )
+    check_estimate(options, estimate)
     check_bucket(s3_spec(options), plan.bucket)
-    return plan
+    return dataclasses.replace(plan, estimate=estimate)
 
 
 def start(options: ExportStartOptions) -> ExportJob:

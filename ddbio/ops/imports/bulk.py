@@ -16,14 +16,17 @@ from ddbio.aws import service_jobs
 from ddbio.aws.control_plane import check_bucket, describe_table
 from ddbio.core.imports.bulk_report import parse_records, records_table
 from ddbio.core.imports.jobs import plan_bulk
+from ddbio.core.job_limits import check_estimate
 from ddbio.core.jobs import failure_of, s3_place
 from ddbio.core.loads.rejects import RejectedRow, reject_line
 from ddbio.core.result import Result
+from ddbio.core.service_estimates import bulk_estimate
 from ddbio.errors import NotFoundError, PartialWriteError, ValidationError
 from ddbio.files.decompress import line_blocks
 from ddbio.ops.imports.jobs import files_of, files_of_job
 from ddbio.ops.job.storage import dynamodb_spec, new_job_id, open_store, s3_spec
 from ddbio.ops.job.waiting import await_end
+from ddbio.ops.prices import prices_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -57,8 +60,10 @@ def plan_of(options: BulkStartOptions) -> BulkPlan:
         raise NotFoundError(f"{source} holds no object with anything in it")
     token = options.client_token or str(uuid.uuid4())
     plan = plan_bulk(facts, dataclasses.replace(options, source=source), files, objects, token)
+    estimate = bulk_estimate(plan, facts, prices_of(facts.region, options.prices))
+    check_estimate(options, estimate)
     check_bucket(s3_spec(options), plan.report_bucket)
-    return plan
+    return dataclasses.replace(plan, estimate=estimate)
 
 
 def start(options: BulkStartOptions) -> BulkJob:

@@ -11,11 +11,14 @@ from ddbio.aws import service_jobs
 from ddbio.aws.control_plane import describe_table
 from ddbio.core.exports.manifest import MAX_MANIFEST_BYTES
 from ddbio.core.imports.jobs import ImportedFiles, plan_import
+from ddbio.core.job_limits import check_estimate
 from ddbio.core.jobs import failure_of, s3_place
+from ddbio.core.service_estimates import import_estimate
 from ddbio.errors import AccessDeniedError, EndpointError, NotFoundError, ValidationError
 from ddbio.ops.imports.files import FOLDER
 from ddbio.ops.job.storage import dynamodb_spec, open_store
 from ddbio.ops.job.waiting import await_end
+from ddbio.ops.prices import prices_of
 from ddbio.ops.scans.read import digest_of_table
 
 if TYPE_CHECKING:
@@ -43,7 +46,10 @@ def plan_of(options: ImportStartOptions) -> ImportPlan:
     if not any(objects):
         raise NotFoundError(f"{source} holds no object with anything in it: the service would make an empty table")
     token = options.client_token or str(uuid.uuid4())
-    return plan_import(dataclasses.replace(options, source=source), files, objects, token)
+    plan = plan_import(dataclasses.replace(options, source=source), files, objects, token)
+    estimate = import_estimate(plan, prices_of(options.region, options.prices))
+    check_estimate(options, estimate)
+    return dataclasses.replace(plan, estimate=estimate)
 
 
 def start(options: ImportStartOptions) -> ImportJob:

@@ -11,7 +11,7 @@ from click.testing import CliRunner
 import ddbio
 from ddbio.aws.client import ClientSpec
 from ddbio.cli.main import cli
-from ddbio.errors import AccessDeniedError, NotFoundError, OptionError, ServiceError, ThrottledError
+from ddbio.errors import AccessDeniedError, LimitError, NotFoundError, OptionError, ServiceError, ThrottledError
 from ddbio.testing import FakeDynamoDB, Faults, MotoServer
 
 BUCKET = "exports"
@@ -200,6 +200,9 @@ def test_the_command_line_drives_an_export(serve):
     assert (plan["kind"], plan["prefix"], plan["enables_recovery"], plan["view"]) == ("full", "cli", True, None)
     same = ddbio.plan_export(TABLE, f"s3://{BUCKET}/cli", enable_pitr=True, **side.options).to_dict()
     assert same | {"client_token": plan["client_token"]} == plan
+    assert [each["what"] for each in plan["lines"]][:2] == ["export", "point-in-time recovery for a month"]
+    with pytest.raises(LimitError, match="max_usd"):
+        ddbio.start_export(TABLE, f"s3://{BUCKET}/cli", enable_pitr=True, max_usd=1e-9, **side.options)
     assert run("list") == {"exports": []}
     done = run("start", TABLE, f"s3://{BUCKET}/awaited", "--enable-pitr", "--wait")
     assert (done["status"], done["items"]) == ("COMPLETED", 200)

@@ -12,7 +12,7 @@ from click.testing import CliRunner
 import ddbio
 from ddbio.aws.client import ClientSpec
 from ddbio.cli.main import cli
-from ddbio.errors import NotFoundError, OptionError, ServiceError, ValidationError
+from ddbio.errors import LimitError, NotFoundError, OptionError, ServiceError, ValidationError
 from ddbio.testing import Faults
 
 BUCKET = "imports"
@@ -207,6 +207,9 @@ def test_the_command_line_drives_an_import(serve):
     assert (plan["key"], plan["objects"], plan["items"], plan["compression"]) == (KEY, 1, 10, "zstd")
     same = json.loads(ddbio.plan_import(dest, "cli", **options).to_json())
     assert same | {"client_token": plan["client_token"]} == plan
+    assert plan["lines"][0]["usd"] == pytest.approx(plan["json_bytes"] / 2**30 * 0.15)
+    with pytest.raises(LimitError, match="max_usd"):
+        ddbio.start_import(dest, "cli", max_usd=1e-9, **options)
     assert run("list") == {"imports": []}
     job = run("start", dest, "cli")
     assert run("wait", job["arn"], "--verify")["imported_items"] == 10

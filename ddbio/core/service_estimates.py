@@ -1,0 +1,170 @@
+"""Estimate the jobs that the service runs itself, from exports to restores, and a month of captured changes."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ddbio.core.capacity import change_units, write_units
+from ddbio.core.estimate import GB, SECONDS_A_MONTH, Estimate, EstimatedPlan, s3_requests
+
+if TYPE_CHECKING:
+    from ddbio.core.estimate import Part, Prices
+    from ddbio.core.imports.jobs import BulkPlan, ImportPlan
+    from ddbio.core.table_description import TableDescription
+    from ddbio.options import PlanCaptureOptions
+
+LEAST_SECONDS = 600.0
+"""Exports and imports take ten minutes even for ten items."""
+# https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/S3DataExport.HowItWorks.html
+LEAST_INCREMENT_BYTES = 10 * 1024 * 1024
+# Assumed: an export's objects, and what text takes in them, of the size of the items.
+_EXPORT_OBJECT_BYTES = 32 * 1024 * 1024
+_STORED_RATIO = 0.4
+_EXPORT_MANIFESTS = 6
+# Assumed: how many times its size compressed text of items is.
+TEXT_RATIOS = {"zstd": 6.0, "gzip": 5.0, "none": 1.0}
+
+_SERVICE = "the service"
+# A partition takes 1,000 writes a second, and a stream has a shard for each partition.
+_SHARD_WRITES = 1_000
+# A record of a stream holds an item as JSON: this many times its size, and what surrounds it.
+_JSON_RATIO, _ENVELOPE_BYTES, _KEY_BYTES = 1.4, 300, 50
+_LAMBDA_MEMORY_GB, _LAMBDA_SECONDS, _LAMBDA_RECORDS = 0.25, 0.2, 100
+_CAPTURED_RATIO = 0.15
+_FIREHOSE_BYTES = 5 * 1024
+
+
+def exported_bytes(table: TableDescription) -> int:
+    """Return what a full export is billed by: the table and its local indexes."""
+    return table.size_bytes + sum(each.size_bytes for each in table.indexes if not each.is_global)
+
+
+def export_estimate(
+    table: TableDescription, prices: Prices, *, is_full: bool, is_encrypted: bool, enables_recovery: bool
+) -> Estimate:
+    """Return what an export takes and costs; of an increment, whose changes nobody knows before, the least."""
+    size = exported_bytes(table) if is_full else LEAST_INCREMENT_BYTES
+    stored = size * _STORED_RATIO
+    objects = max(1, math.ceil(stored / _EXPORT_OBJECT_BYTES)) + _EXPORT_MANIFESTS
+    parts: list[Part] = [
+        ("export", "export", size / GB) if is_full else ("export of 10 MB at least", "incremental_export", size / GB),
+        ("point-in-time recovery for a month", "recovery_storage", size / GB if enables_recovery else 0.0),
+        ("S3 writes", "s3_writes", objects),
+        ("S3 storage for a month", "s3_storage", stored / GB),
+        ("KMS", "kms_requests", objects if is_encrypted else 0),
+    ]
+    return Estimate(0.0, s3_requests(parts), size, LEAST_SECONDS, f"{_SERVICE}, at the least", prices.cost(parts))
+
+
+def import_estimate(plan: ImportPlan, prices: Prices) -> Estimate:
+    """Return what an import takes and costs: AWS bills the text before compression; indexes cost nothing."""
+    size = _text_bytes(plan)
+    parts: list[Part] = [("import", "import", size / GB), ("S3 reads", "s3_reads", plan.objects)]
+    return Estimate(0.0, s3_requests(parts), size, LEAST_SECONDS, f"{_SERVICE}, at the least", prices.cost(parts))
+
+
+def bulk_estimate(plan: BulkPlan, table: TableDescription, prices: Prices) -> Estimate:
+    """Return what a bulk put takes and costs: the write units of its items, new in the table and all its indexes."""
+    size = round(plan.object_bytes * TEXT_RATIOS[plan.compression])
+    units = seconds = None
+    parts: list[Part] = [("S3 reads", "s3_reads", plan.objects)]
+    if plan.items:
+        units = plan.items * write_units(math.ceil(size / _JSON_RATIO / plan.items)) * (1 + len(table.indexes))
+        name = "ia_write_request_units" if table.infrequent_access else "write_request_units"
+        parts.insert(0, ("writes", name, units if table.on_demand else 0.0))
+        seconds = units / plan.wcu_per_second if plan.wcu_per_second else None
+    limited_by = "" if seconds is None else "the budget"
+    return Estimate(units, s3_requests(parts), size, seconds, limited_by, prices.cost(parts))
+
+
+def restore_estimate(size_bytes: int, prices: Prices) -> Estimate:
+    """Return what a restore takes and costs."""
+    cost = prices.cost([("restore", "restore", size_bytes / GB)])
+    return Estimate(0.0, 1, size_bytes, None, _SERVICE, cost)
+
+
+def backup_estimate(table: TableDescription, prices: Prices) -> Estimate:
+    """Return what a backup takes, and costs in a month."""
+    cost = prices.cost([("backup for a month", "backup_storage", table.size_bytes / GB)])
+    return Estimate(0.0, 1, table.size_bytes, None, _SERVICE, cost)
+
+
+def _text_bytes(plan: ImportPlan) -> int:
+    return plan.json_bytes or round(plan.object_bytes * TEXT_RATIOS[plan.compression])
+
+
+@dataclass(frozen=True)
+class CapturePlan(EstimatedPlan):
+    """Describe what capturing a table's changes for a month takes and costs.
+
+    Attributes
+    ----------
+    through
+        What brings the changes.
+    records
+        Changes in a month.
+    record_bytes
+        Size of a change with its images.
+    shards
+        Shards of the stream, one for each partition that the writes need.
+    files
+        Files that are written in a month.
+    estimate
+        Its requests, bytes, and cost.
+    """
+
+    through: str
+    view: str
+    records: int
+    record_bytes: int
+    shards: int
+    files: int
+    estimate: Estimate
+
+
+def plan_capture(options: PlanCaptureOptions, prices: Prices) -> CapturePlan:
+    """Return the plan of capturing changes for a month, from the options alone."""
+    rate, item = options.records_per_second, options.item_bytes
+    records = round(rate * SECONDS_A_MONTH)
+    shards = max(1, math.ceil(rate * write_units(math.ceil(item)) / _SHARD_WRITES))
+    images = {"keys_only": 0, "new_image": 1, "old_image": 1, "new_and_old_images": 2}[options.view]
+    # Kinesis Data Streams for DynamoDB always has both images.
+    images = images if options.through in {"streams", "lambda"} else 2
+    size = round(images * item * _JSON_RATIO + _KEY_BYTES + _ENVELOPE_BYTES)
+    files = math.ceil(SECONDS_A_MONTH / options.file_seconds)
+    stored = records * size * _CAPTURED_RATIO
+    parts: list[Part] = []
+    if options.through == "streams":
+        polls = shards * SECONDS_A_MONTH / options.poll_seconds
+        parts = [("reads of the stream", "stream_reads", polls)]
+    elif options.through == "lambda":
+        calls = max(records / _LAMBDA_RECORDS, min(records, SECONDS_A_MONTH / options.file_seconds * shards))
+        files = math.ceil(calls)
+        parts = [
+            ("Lambda calls", "lambda_requests", calls),
+            ("Lambda time", "lambda_gb_seconds", calls * _LAMBDA_MEMORY_GB * _LAMBDA_SECONDS),
+        ]
+    else:
+        kilobytes = math.ceil(size / 1024)
+        parts = [
+            ("changes for Kinesis", "kinesis_changes", records * change_units(math.ceil(item), math.ceil(item))),
+            ("Kinesis stream", "kinesis_stream_hours", 730),
+            ("Kinesis in", "kinesis_in", records * kilobytes * 1024 / GB),
+            ("Kinesis out", "kinesis_out", records * size / GB),
+        ]
+        if options.through == "firehose":
+            billed = records * math.ceil(size / _FIREHOSE_BYTES) * _FIREHOSE_BYTES
+            parts.append(("Firehose", "firehose", billed / GB))
+    requests = sum(quantity for _, name, quantity in parts if name in {"stream_reads", "lambda_requests"})
+    parts += [("S3 writes", "s3_writes", files), ("S3 storage for a month", "s3_storage", stored / GB)]
+    estimate = Estimate(
+        units=0.0,
+        requests=round(requests) + files,
+        bytes=records * size,
+        seconds=float(SECONDS_A_MONTH),
+        limited_by="a month",
+        cost=prices.cost(parts),
+    )
+    return CapturePlan(options.through, options.view, records, size, shards, files, estimate)
