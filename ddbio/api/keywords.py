@@ -678,6 +678,10 @@ class CopyKeywords(CreateLikeKeywords, LimitKeywords, total=False):
 class LoadKeywords(SourceKeywords, WriteKeywords, total=False):
     """Keywords of :class:`ddbio.options.LoadOptions`."""
 
+    schema: ItemSchema | pa.Schema | str | None
+    """Types of CSV and plain JSON: ``ItemSchema``, ``pyarrow.Schema`` or JSON text; default is inferred."""
+    types: Mapping[str, str] | str | None
+    """The same for some columns by name: ``id=string,price=number,paid=bool,more=json``."""
     engine: Literal["auto", "local", "spark"]
     """Run on threads of this process (``local``), on Spark, or choose by size."""
     tasks: int | None

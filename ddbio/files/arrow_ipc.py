@@ -9,6 +9,7 @@ import pyarrow as pa
 from ddbio.core.arrow_input import checked_batches
 from ddbio.files.decompress import decompress
 from ddbio.files.file_format import BATCH_ROWS, FileFormat, Parts, ReadOptions, Sample
+from ddbio.files.object_store import RangeFile
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -30,7 +31,10 @@ class ArrowReader:
         return Parts((self._entry.size_bytes,), None)
 
     def schema(self) -> pa.Schema:
-        """Return the Arrow schema of the rows, which are read for that."""
+        """Return the Arrow schema of the rows, by the footer if there is one; otherwise they are read for that."""
+        if self._store.read_range(self._entry, 0, len(_IPC_MAGIC)) == _IPC_MAGIC:
+            with pa.PythonFile(RangeFile(self._store, self._entry), "r") as file:
+                return pa.ipc.open_file(file).schema
         return next((batch.schema for batch in self.read(0, BATCH_ROWS)), pa.schema([]))
 
     def read(self, _: int, __: int) -> Iterator[pa.RecordBatch]:

@@ -2,28 +2,33 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.csv
 
 from ddbio.core.declared_text import csv_type, has_map, json_type, restore
 from ddbio.core.decode import from_dynamodb_json
-from ddbio.core.schema.arrow import RESCUE_NAME, is_list, name_of_field, tag_of_field
+from ddbio.core.schema.arrow import RESCUE_NAME
 from ddbio.core.text.json_text import parse_documents, parse_json
 from ddbio.errors import DecodeError
-from ddbio.files.text_rows import has_inexact_numbers, parse_csv, parse_json_rows, self_typed, utf8_json
+from ddbio.files.file_format import NO_TYPES
+from ddbio.files.json_values import item_of, with_declared_texts
+from ddbio.files.text_rows import has_inexact_numbers, lines_of_source, parse_csv, parse_json_rows, utf8_json
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from ddbio.core.attribute import Item
+    from collections.abc import Mapping, Sequence
 
 _VALUE = "value"
 
 
-def read_json_as(data: bytes, schema: pa.Schema) -> pa.Table:
+def read_json_as(data: bytes, schema: pa.Schema, types: Mapping[str, pa.Field[Any]] = NO_TYPES) -> pa.Table:
     """Return the rows of a sequence of JSON objects; a value that fits no column is in ``_rescue``.
+
+    Parameters
+    ----------
+    types
+        The columns that were declared by a person: a number becomes text where text is declared.
 
     Raises
     ------
@@ -31,7 +36,7 @@ def read_json_as(data: bytes, schema: pa.Schema) -> pa.Table:
         If the text is anything else.
     """
     table = _json_by_arrow(data, schema)
-    return pa.Table.from_batches([_json_exactly(data, schema)]) if table is None else table
+    return pa.Table.from_batches([_json_exactly(data, schema, types)]) if table is None else table
 
 
 def read_csv_as(data: bytes, schema: pa.Schema, names: Sequence[str] | None = None) -> pa.Table:
@@ -103,18 +108,20 @@ def _has_float(kind: Any) -> bool:
     return pa.types.is_floating(kind) or any(_has_float(kind.field(place).type) for place in range(kind.num_fields))
 
 
-def _json_exactly(data: bytes, schema: pa.Schema) -> pa.RecordBatch:
+def _json_exactly(data: bytes, schema: pa.Schema, types: Mapping[str, pa.Field[Any]]) -> pa.RecordBatch:
     fields = {field.name: field for field in schema}
-    lines = list[bytes]()
+    lines, places = list[bytes](), list[int]()
     for line, row in parse_documents(data, decimals=True):
         if not isinstance(row, dict):
             raise DecodeError(f"line {line}: this is no object: write one for each row, and no list around", line=line)
         rescued = row.pop(RESCUE_NAME, None) if RESCUE_NAME in fields else None
-        item = _members(row, fields)
+        item = item_of(with_declared_texts(row, types, line), fields)
         if rescued is not None:
             item |= parse_json(rescued.encode())
         lines.append(utf8_json(item, line))
-    batch = from_dynamodb_json(b"\n".join(lines), schema, nulls="keep")
+        places.append(line)
+    with lines_of_source(places):
+        batch = from_dynamodb_json(b"\n".join(lines), schema, nulls="keep")
     # The decoder adds the rescue column, which is said to be there or was not written.
     return batch if RESCUE_NAME in fields else _without_rescue(batch)
 
@@ -124,38 +131,3 @@ def _without_rescue(batch: pa.RecordBatch) -> pa.RecordBatch:
     if rescued.null_count < len(rescued):
         raise DecodeError(f"a value does not fit its column: {rescued.drop_null()[0].as_py()}")
     return batch.select([name for name in batch.schema.names if name != RESCUE_NAME])
-
-
-def _members(row: dict[str, Any], fields: dict[str, pa.Field[Any]]) -> Item:
-    return {
-        name_of_field(fields[name]) if name in fields else name: _attribute(value, fields.get(name))
-        for name, value in row.items()
-        if value is not None
-    }
-
-
-def _attribute(value: Any, field: pa.Field[Any] | None) -> dict[str, Any]:
-    """Return a value of plain JSON as the attribute value that the column's type makes of it."""
-    if field is None or value is None:
-        return self_typed(value)
-    tag, kind = tag_of_field(field), cast("Any", field.type)
-    match value:
-        case str():
-            return _of_text(value, tag)
-        case list() if is_list(kind):
-            elements = [_attribute(each, kind.value_field) for each in value]
-            return {"L": elements} if tag == "L" else {tag: [next(iter(each.values())) for each in elements]}
-        case dict() if pa.types.is_struct(kind):
-            return {"M": _members(value, {each.name: each for each in kind})}
-        case dict() if pa.types.is_map(kind):
-            return {"M": {name: _attribute(each, kind.item_field) for name, each in value.items()}}
-    return self_typed(value)
-
-
-def _of_text(text: str, tag: str) -> dict[str, Any]:
-    if tag == "JSON":
-        found: dict[str, Any] = parse_json(text.encode())
-        return found
-    if tag == "NULL":
-        return {"NULL": True}
-    return {tag: text} if tag in {"N", "B"} else {"S": text}

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from ddbio.errors import OptionError
 
@@ -30,6 +30,9 @@ BATCH_ROWS = 16_384
 
 NO_KEYS: Mapping[str, str] = MappingProxyType({})
 """The keys of rows that belong to no table."""
+
+NO_TYPES: Mapping[str, pa.Field[Any]] = MappingProxyType({})
+"""The declared columns of rows of which nobody declares any."""
 
 
 @dataclass(frozen=True)
@@ -111,11 +114,17 @@ class ReadOptions:
         Whether JSON is DynamoDB JSON or plain.
     schema
         The columns that were written, or None if nobody knows: text is then decoded by these types.
+    types
+        Columns of text that a person declares, by attribute, each with its DynamoDB type.
+    columns
+        The columns of CSV, if they were chosen by more than this file.
     """
 
     keys: Mapping[str, str] = field(default_factory=lambda: NO_KEYS)
     json_format: JsonFormat = "auto"
     schema: pa.Schema | None = None
+    types: Mapping[str, pa.Field[Any]] = field(default_factory=lambda: NO_TYPES)
+    columns: pa.Schema | None = None
 
 
 class FileReader(Protocol):

@@ -6,14 +6,14 @@ import codecs
 import itertools
 import zlib
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from ddbio.core.text.framing import framing_of
 from ddbio.errors import DdbioError, DecodeError, NotFoundError
 from ddbio.files.decompress import line_blocks
-from ddbio.files.file_format import BATCH_ROWS, NO_KEYS, ReadOptions
+from ddbio.files.file_format import BATCH_ROWS, NO_KEYS, NO_TYPES, ReadOptions
 from ddbio.files.formats import ENDINGS, format_of
 from ddbio.files.text_reader import JSON, TextReader, starts_with_item
 
@@ -38,11 +38,19 @@ class RowFiles:
     ----------
     keys
         Key attributes and their types, by which text formats are read.
+    types, columns
+        Declared columns of text, and those of all files of CSV; see ``ReadOptions``.
     """
 
-    def __init__(self, store: ObjectStore, keys: Mapping[str, str] = NO_KEYS) -> None:
+    def __init__(
+        self,
+        store: ObjectStore,
+        keys: Mapping[str, str] = NO_KEYS,
+        types: Mapping[str, pa.Field[Any]] = NO_TYPES,
+        columns: pa.Schema | None = None,
+    ) -> None:
         self._store = store
-        self._keys = dict(keys)
+        self._keys, self._types, self._columns = dict(keys), types, columns
         self._opened: tuple[tuple[str, str, bool], FileReader] | None = None
 
     def parts(self, entry: StoredObject) -> Parts:
@@ -106,6 +114,32 @@ class RowFiles:
                     return
         yield from self.read(entry, part, json_format, schema=schema)
 
+    def first_schema(
+        self, entry: StoredObject, json_format: JsonFormat = "auto", schema: pa.Schema | None = None
+    ) -> pa.Schema | None:
+        """Return the columns of a file, reading its footer or its beginning only; None if that does not show them.
+
+        Raises
+        ------
+        DecodeError
+            If the bytes are not of the format that the name tells.
+        """
+        with _naming(entry.path):
+            reader = self._open(entry, json_format, schema)
+            return reader.first_schema() if isinstance(reader, TextReader) else reader.schema()
+
+    def columns_of_text(self, entry: StoredObject) -> pa.Schema:
+        """Return columns that hold all rows of a file of text, which are read for that.
+
+        Raises
+        ------
+        DecodeError
+            If it is no such text.
+        """
+        with _naming(entry.path):
+            reader = self._open(entry)
+            return reader.columns() if isinstance(reader, TextReader) else reader.schema()
+
     def row_lines(self, entry: StoredObject) -> RowLines | None:
         """Return the lines of the rows that are read of a file of text, which grow as it is read; None for others."""
         if self._opened is None or self._opened[0][0] != entry.path:
@@ -134,7 +168,8 @@ class RowFiles:
             raise DecodeError(f"{entry.path} has no known format: name it {', '.join(ENDINGS)}", uri=entry.path)
         asked = entry.path, "auto" if found.is_splittable else json_format, schema is not None
         if self._opened is None or self._opened[0] != asked:
-            options = ReadOptions(self._keys, json_format, None if found.keeps_types else schema)
+            known = None if found.keeps_types else schema
+            options = ReadOptions(self._keys, json_format, known, self._types, self._columns)
             self._opened = asked, found.open_reader(self._store, entry, options)
         return self._opened[1]
 

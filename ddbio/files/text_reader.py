@@ -11,6 +11,7 @@ import functools
 import itertools
 import re
 import sys
+import zlib
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -41,6 +42,7 @@ PIECE_BYTES = 32 * 1024 * 1024
 """Text that is read at once, unless one row is more."""
 
 _SAMPLE_BYTES = 512 * 1024
+_FIRST_BYTES = 64 * 1024
 _SAMPLE_TEXT_BYTES = 8 * _SAMPLE_BYTES
 _TAGS = rb"(?:S|N|B|BOOL|NULL|SS|NS|BS|L|M)"
 _FIRST = rb'\s*"(?:[^"\\]|\\.)*"\s*:\s*\{\s*"' + _TAGS + rb'"\s*:'
@@ -56,6 +58,11 @@ _OTHER_UNICODE = (codecs.BOM_UTF32_LE, codecs.BOM_UTF32_BE, codecs.BOM_UTF16_LE,
 
 class _Rows(Protocol):
     """Read the rows of one file's text, piece by piece, in order."""
+
+    @property
+    def given_columns(self) -> pa.Schema | None:
+        """Return the columns that were chosen by more than this file."""
+        ...
 
     def cut(self, text: bytes) -> int:
         """Return how many bytes of the text are whole rows, if more text follows; 0 if that cannot be told."""
@@ -114,17 +121,23 @@ class TextReader:
         """Return the Arrow schema of the rows, some of which are read for that."""
         return next((batch.schema for batch in self.read(0, BATCH_ROWS)), pa.schema([]))
 
+    def columns(self) -> pa.Schema:
+        """Return columns that hold all rows, which are read for that."""
+        rows = self._make_rows(self._options)
+        with _lines_of_file(self._pieces(rows)) as counted:
+            return rows.columns(counted)
+
     def read(self, _: int, __: int) -> Iterator[pa.RecordBatch]:
         """Yield the rows of the file."""
         self.row_lines = RowLines()
         rows = self._make_rows(self._options)
+        columns = self._options.schema or rows.given_columns
         pieces = self._pieces(rows)
         first, second = next(pieces, b""), next(pieces, None)
-        if second is None:
+        if second is None and rows.given_columns is None:
             yield from self._located(first, 1, rows, rows.whole(first))
             return
-        whole: Iterator[bytes] = itertools.chain([first, second], pieces)
-        columns = self._options.schema
+        whole: Iterator[bytes] = itertools.chain(filter(None, [first, second]), pieces)
         if columns is None:
             with _lines_of_file(whole) as counted:
                 columns = rows.columns(counted)
@@ -145,10 +158,33 @@ class TextReader:
         self.row_lines.add(count, rows.lines(piece, count, first_line))
         return batches
 
-    def sample(self, rows: int) -> Sample | None:
+    def first_schema(self) -> pa.Schema | None:
+        """Return the columns that the file's head shows; None if it is too short to show all.
+
+        A small file is read whole, as is JSON that does not begin with an object: it is a list, or none of ours.
+        """
+        entry = self._entry
+        head = self._store.read_range(entry, 0, min(entry.size_bytes, _FIRST_BYTES))
+        if self._make_rows is JsonRows:
+            try:
+                text, _ = decompress_head(head, _FIRST_BYTES)
+            except zlib.error:
+                text = b"damaged"
+            text = _utf8(text).lstrip()
+            if text and not text.startswith(b"{"):
+                next(self.read(0, BATCH_ROWS), None)
+                return None
+        if len(head) == entry.size_bytes:
+            schemas = [batch.schema for batch in self.read(0, BATCH_ROWS)]
+            return schemas[0] if schemas else None
+        found = self.sample(1, _FIRST_BYTES)
+        # Later rows of JSON may have members that the first ones lack.
+        return found.batch.schema if found is not None and self._make_rows is CsvRows else None
+
+    def sample(self, rows: int, head_bytes: int = _SAMPLE_BYTES) -> Sample | None:
         """Return the first rows of the file's head; None for one document of which that is only the beginning."""
         entry = self._entry
-        head = self._store.read_range(entry, 0, min(entry.size_bytes, _SAMPLE_BYTES))
+        head = self._store.read_range(entry, 0, min(entry.size_bytes, head_bytes))
         text, read_bytes = decompress_head(head, _SAMPLE_TEXT_BYTES)
         is_whole, text_bytes = read_bytes == entry.size_bytes, len(text)
         text = _utf8(text)
@@ -230,6 +266,8 @@ def _utf8(text: bytes) -> bytes:
 class JsonRows:
     """Read JSON: plain rows, or DynamoDB JSON."""
 
+    given_columns = None
+
     def __init__(self, options: ReadOptions) -> None:
         self._options = options
         self._is_typed = None if options.json_format == "auto" else options.json_format == "dynamodb"
@@ -251,7 +289,7 @@ class JsonRows:
             return read_json_as(text, self._options.schema).to_batches(BATCH_ROWS)
         if self._begins_typed(text):
             return [from_dynamodb_json(text)]
-        return read_json(text, self._options.keys).to_batches(BATCH_ROWS)
+        return self._read(text).to_batches(BATCH_ROWS)
 
     def columns(self, pieces: Iterator[bytes]) -> pa.Schema:
         """Return columns that hold the rows of all pieces."""
@@ -260,14 +298,17 @@ class JsonRows:
         if self._begins_typed(first):
             seen = functools.reduce(ItemSchema.merge, map(infer_schema_of_body, pieces))
             return seen.to_arrow()
-        found = functools.reduce(joined_columns, (read_json(piece, self._options.keys).schema for piece in pieces))
+        found = functools.reduce(joined_columns, (self._read(piece).schema for piece in pieces))
         return normalize_schema(found)
 
     def rows(self, piece: bytes, columns: pa.Schema) -> Iterable[pa.RecordBatch]:
         """Return the rows of the next piece as these columns."""
         if self._options.schema is None and self._begins_typed(piece):
             return [from_dynamodb_json(piece, columns, nulls="keep")]
-        return read_json_as(piece, columns).to_batches(BATCH_ROWS)
+        return read_json_as(piece, columns, self._options.types).to_batches(BATCH_ROWS)
+
+    def _read(self, text: bytes) -> pa.Table:
+        return read_json(text, self._options.keys, self._options.types)
 
     def lines(self, piece: bytes, rows: int, first_line: int) -> Lines | None:
         """Return the lines on which documents begin."""
@@ -297,6 +338,11 @@ class CsvRows:
         self._options = options
         self._names: list[str] | None = None
 
+    @property
+    def given_columns(self) -> pa.Schema | None:
+        """Return the columns that were chosen by more than this file."""
+        return None if self._options.schema is not None else self._options.columns
+
     def cut(self, text: bytes) -> int:
         """Return where the last record ends that is known to be whole."""
         return whole_records(text)
@@ -305,11 +351,18 @@ class CsvRows:
         """Return the rows of a file that is one piece."""
         if self._options.schema is not None:
             return read_csv_as(text, self._options.schema).to_batches(BATCH_ROWS)
-        return read_csv(text, self._options.keys).to_batches(BATCH_ROWS)
+        return read_csv(text, self._options.keys, types=self._options.types).to_batches(BATCH_ROWS)
 
     def columns(self, pieces: Iterator[bytes]) -> pa.Schema:
         """Return columns that hold the rows of all pieces."""
-        tables = (read_csv(piece, self._options.keys, self._header(piece)) for piece in pieces)
+        first = next(pieces, b"")
+        if set(header_names(first)) <= self._options.types.keys():
+            # All is declared: there is nothing to choose.
+            pieces = iter(())
+        pieces = itertools.chain([first], pieces)
+        tables = (
+            read_csv(piece, self._options.keys, self._header(piece), types=self._options.types) for piece in pieces
+        )
         return functools.reduce(joined_columns, (table.schema for table in tables))
 
     def rows(self, piece: bytes, columns: pa.Schema) -> Iterable[pa.RecordBatch]:
@@ -317,7 +370,7 @@ class CsvRows:
         names = self._header(piece)
         if self._options.schema is not None:
             return read_csv_as(piece, columns, names).to_batches(BATCH_ROWS)
-        return read_csv(piece, self._options.keys, names, columns).to_batches(BATCH_ROWS)
+        return read_csv(piece, self._options.keys, names, columns, self._options.types).to_batches(BATCH_ROWS)
 
     def lines(self, piece: bytes, rows: int, first_line: int) -> Lines | None:
         """Return the lines on which records begin."""

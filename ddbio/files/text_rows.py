@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import io
 import re
+from contextlib import contextmanager
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
@@ -17,10 +18,13 @@ import pyarrow.csv
 import pyarrow.json
 
 from ddbio.core.decode import from_dynamodb_json
+from ddbio.core.raw_items import shift_line
+from ddbio.core.schema.arrow import fields_within, tag_of_field
 from ddbio.core.text.json_text import compact_json, parse_documents
 from ddbio.errors import DecodeError
 from ddbio.files.csv_records import record_starts
-from ddbio.files.file_format import NO_KEYS
+from ddbio.files.file_format import NO_KEYS, NO_TYPES
+from ddbio.files.json_values import declared_cells, item_of, with_declared_texts
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -37,13 +41,17 @@ _BAD_RECORD = re.compile(r"(?:CSV parse error: )?Row #([0-9]+): ")
 _NUMBER_FIELD = {b"ddb:type": b"N"}
 
 
-def read_json(data: bytes, keys: Mapping[str, str] = NO_KEYS) -> pa.Table:
+def read_json(
+    data: bytes, keys: Mapping[str, str] = NO_KEYS, types: Mapping[str, pa.Field[Any]] = NO_TYPES
+) -> pa.Table:
     """Return the rows of a sequence of JSON objects.
 
     Parameters
     ----------
     keys
         Key attributes and their types: one of type S is text whatever its values look like.
+    types
+        Declared columns.
 
     Raises
     ------
@@ -52,9 +60,11 @@ def read_json(data: bytes, keys: Mapping[str, str] = NO_KEYS) -> pa.Table:
     """
     try:
         table = _read_json_by_arrow(data, _of_type("S", keys))
+        if table is not None and not all(_fits(each.type, types.get(each.name)) for each in table.schema):
+            table = None
     except UnicodeDecodeError:
         raise DecodeError("a name is not UTF-8: write the file in UTF-8") from None
-    return _read_json_exactly(data) if table is None else table
+    return _read_json_exactly(data, types) if table is None else table
 
 
 def read_csv(
@@ -62,6 +72,7 @@ def read_csv(
     keys: Mapping[str, str] = NO_KEYS,
     names: Sequence[str] | None = None,
     columns: pa.Schema | None = None,
+    types: Mapping[str, pa.Field[Any]] = NO_TYPES,
 ) -> pa.Table:
     """Return the rows of CSV; times stay text, as do numbers that begin with +, 0x or needless zeros.
 
@@ -72,7 +83,9 @@ def read_csv(
     names
         The names of the columns if the text does not begin with them.
     columns
-        What :func:`joined_columns` has made of the columns of all parts of a file.
+        What :func:`joined_columns` has made of the columns of all parts of a file, or of all files.
+    types
+        Declared columns: a cell that is none of their values rejects only its row.
 
     Raises
     ------
@@ -82,8 +95,8 @@ def read_csv(
         If it is no CSV.
     """
     if columns is not None:
-        return _with_number_keys(_csv_as(data, names, columns), keys)
-    table = _csv(data, _of_type("S", keys), names=names)
+        return _declared(_with_number_keys(_csv_as(data, names, columns, types), keys), types)
+    table = _csv(data, [*_of_type("S", keys), *types], names=names)
     try:
         found = table.schema.names
     except UnicodeDecodeError:
@@ -101,7 +114,7 @@ def read_csv(
         return table
     if asked:
         table = _as_written(table, _csv(data, asked, only=asked, names=names))
-    return _with_number_keys(table, keys)
+    return _declared(_with_number_keys(table, keys), types)
 
 
 def joined_columns(one: pa.Schema, other: pa.Schema) -> pa.Schema:
@@ -128,18 +141,27 @@ def _joined(one: Any, other: Any) -> Any:
     return pa.field(one.name, pa.string())
 
 
-def _csv_as(data: bytes, names: Sequence[str] | None, columns: pa.Schema) -> pa.Table:
+def _csv_as(
+    data: bytes, names: Sequence[str] | None, columns: pa.Schema, types: Mapping[str, pa.Field[Any]]
+) -> pa.Table:
     """Return the rows of CSV as columns that hold all of them."""
-    types = {each.name: each.type for each in columns}
-    options = pa.csv.ConvertOptions(column_types=types)
+    kinds = {each.name: each.type for each in columns} | dict.fromkeys(types, pa.string())
+    options = pa.csv.ConvertOptions(column_types=kinds)
     table = _csv(data, (), names=names, options=options)
     for place, field in enumerate(table.schema):
         declared = columns.field(field.name)
-        if declared.metadata == _NUMBER_FIELD:
+        if declared.metadata == _NUMBER_FIELD and field.name not in types:
             texts = pc.utf8_trim_whitespace(table.column(place))
             is_null = pc.is_in(table.column(place), pa.array(options.null_values or [], pa.string()))
             texts = pc.if_else(is_null, pa.scalar(None, pa.string()), texts)
             table = table.set_column(place, declared, texts)
+    return table
+
+
+def _declared(table: pa.Table, types: Mapping[str, pa.Field[Any]]) -> pa.Table:
+    for place, name in enumerate(table.schema.names):
+        if name in types:
+            table = table.set_column(place, *declared_cells(table.column(place), types[name].with_name(name)))
     return table
 
 
@@ -265,21 +287,33 @@ def has_inexact_numbers(data: bytes) -> bool:
     return not _are_exact(token.decode() for token in _LONG_NUMBER.findall(data))
 
 
-def _read_json_exactly(data: bytes) -> pa.Table:
+def _read_json_exactly(data: bytes, types: Mapping[str, pa.Field[Any]]) -> pa.Table:
     lines, given, named = list[bytes](), set[str](), dict[str, None]()
+    places = list[int]()
     for line, row in parse_documents(data, decimals=True):
         if not isinstance(row, dict):
             raise DecodeError(f"line {line}: this is no object: write one for each row, and no list around", line=line)
-        item = _members_of(row)
+        item = item_of(with_declared_texts(row, types, line), types)
         lines.append(utf8_json(item, line))
+        places.append(line)
         given.update(item)
         named |= dict.fromkeys(row)
-    table = pa.Table.from_batches([from_dynamodb_json(b"\n".join(lines))])
+    with lines_of_source(places):
+        table = pa.Table.from_batches([from_dynamodb_json(b"\n".join(lines))])
     # An attribute that is null in every row is a column too: an update removes it.
     for name in named:
         if name not in given:
             table = table.append_column(name, pa.nulls(len(lines)))
     return table
+
+
+@contextmanager
+def lines_of_source(lines: Sequence[int]) -> Iterator[None]:
+    """Let errors about a line of items that were made of rows name the line of the row."""
+    try:
+        yield
+    except DecodeError as error:
+        raise shift_line(error, 0 if error.line is None else lines[error.line - 1] - error.line) from None
 
 
 def utf8_json(item: dict[str, Any], line: int) -> bytes:
@@ -298,25 +332,18 @@ def utf8_json(item: dict[str, Any], line: int) -> bytes:
         raise DecodeError(message, line=line) from None
 
 
-def _members_of(row: dict[str, Any]) -> dict[str, Any]:
-    """Return an object's members as DynamoDB JSON; a null member is missing."""
-    return {name: self_typed(value) for name, value in row.items() if value is not None}
-
-
-def self_typed(value: Any) -> dict[str, Any]:
-    """Return a value of plain JSON as the attribute value that its own type makes of it."""
-    match value:
-        case None:
-            return {"NULL": True}
-        case bool():
-            return {"BOOL": value}
-        case Decimal():
-            return {"N": str(value)}
-        case str():
-            return {"S": value}
-        case list():
-            return {"L": [self_typed(each) for each in value]}
-    return {"M": _members_of(value)}
+def _fits(kind: Any, field: pa.Field[Any] | None) -> bool:
+    """Return whether the values that Arrow has read are of the declared type as they are."""
+    if field is None or pa.types.is_null(kind):
+        return True
+    tag = tag_of_field(field)
+    if tag == "M" and pa.types.is_struct(kind) and pa.types.is_struct(field.type):
+        members = {each.name: each for each in field.type}
+        return all(_fits(each.type, members.get(each.name)) for each in kind)
+    if tag == "L" and pa.types.is_list(kind):
+        return _fits(kind.value_type, fields_within(field.type)[0])
+    kinds: dict[str, Any] = {"S": pa.types.is_string, "N": _is_number, "BOOL": pa.types.is_boolean}
+    return tag in kinds and bool(kinds[tag](kind))
 
 
 def _timeless(kind: Any) -> Any:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, TypeAlias
+from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import BeforeValidator, ByteSize, Field, model_validator
 from pydantic.dataclasses import dataclass
@@ -75,6 +75,10 @@ class WriteOptions(LimitOptions):
 class LoadOptions(SourceOptions, WriteOptions):
     """Choose files, and how their rows are written to a live table."""
 
+    schema: Any = None
+    """Types of CSV and plain JSON: ``ItemSchema``, ``pyarrow.Schema`` or JSON text; default is inferred."""
+    types: Pairs | None = None
+    """The same for some columns by name: ``id=string,price=number,paid=bool,more=json``."""
     engine: Engine = "auto"
     """Run on threads of this process (``local``), on Spark, or choose by size."""
     tasks: Annotated[int, Field(ge=1, le=100_000)] | None = None
@@ -100,6 +104,9 @@ class LoadOptions(SourceOptions, WriteOptions):
             raise ValueError("key is that of the table which create_table creates: give both, or leave key out")
         if self.retry_rejects and (self.job_id is not None or self.state is not None):
             raise ValueError("retry_rejects moves aside what was tried: it has no use for job_id and state")
+        twice = dict(self.timestamps or ()).keys() & dict(self.types or ()).keys()
+        if twice:
+            raise ValueError(f"{min(twice)!r} is in timestamps and in types: keep one")
         return self
 
 

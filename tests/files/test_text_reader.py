@@ -14,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ddbio.core.digest_columns import digest_of_batches
+from ddbio.core.reference import items_of
 from ddbio.errors import DecodeError
 from ddbio.files.csv_records import header_names, whole_records
 from ddbio.files.file_format import ReadOptions
@@ -98,6 +99,26 @@ def test_an_error_names_the_line_of_the_file(tmp_path):
     with pytest.raises(DecodeError) as raised:
         rows_of(pieces)
     assert raised.value.line == 2_902
+
+
+def test_declared_columns_are_declared_in_every_piece(tmp_path):
+    """Numbers and texts are what is declared in later pieces too, and columns of other files stay in this one."""
+    types = {name: pa.field(name, pa.string(), metadata={"ddb:type": tag}) for name, tag in (("zip", "S"), ("n", "N"))}
+    rows = [{"pk": f"k{n}", "zip": n if n % 2 else f"0{n}", "n": f"{n}.50", "pad": "x" * 50} for n in range(3_000)]
+    expected = [{"zip": {"S": str(row["zip"])}, "n": {"N": f"{n}.5"}} for n, row in enumerate(rows)]
+    header = "pk,zip,n,pad\n"
+    texts = {
+        "a.json": ("\n".join(map(json.dumps, rows)), JsonRows),
+        "a.csv": (header + "\n".join(",".join(map(str, row.values())) for row in rows), CsvRows),
+    }
+    for name, (text, make_rows) in texts.items():
+        for columns in (
+            None,
+            pa.schema([*((each, pa.string()) for each in header.strip().split(",")), ("v", pa.int64())]),
+        ):
+            for file in reader(tmp_path, name, text.encode(), make_rows, types=types, columns=columns):
+                found = [item for batch in file.read(0, 0) for item in items_of(batch.select(["zip", "n"]))]
+                assert found == expected, (name, columns is None)
 
 
 @pytest.mark.parametrize(

@@ -26,7 +26,7 @@ from ddbio.core.schema.arrow import (
     tagged_field,
 )
 from ddbio.core.schema.column import column_names, type_of_text
-from ddbio.core.schema.item_schema import ItemSchema
+from ddbio.core.schema.item_schema import ItemSchema, arrow_schema_of
 from ddbio.core.schema.times import TimeForm, is_time_column, parse_forms, with_form
 from ddbio.errors import OptionError, SchemaError
 
@@ -37,6 +37,16 @@ Numbers = Literal["exact", "float64", "text"]
 
 _TYPE = re.compile(r"(?:(?P<tag>S|N|B|BOOL|NULL|JSON) )?(?P<arrow>\S.*)")
 _DECIMAL = re.compile(r"decimal(?=\()")
+# Types by the words of DynamoDB's own documentation, and by its letters.
+_WORDS = {
+    "number": "N string",
+    "N": "N string",
+    "string": "S string",
+    "S": "S string",
+    "boolean": "BOOL bool",
+    "BOOL": "BOOL bool",
+    "B": "B binary",
+}
 _USUAL_FORM = TimeForm("iso", "us")
 
 
@@ -134,6 +144,19 @@ class ColumnRules:
         return schema.merge(ItemSchema.from_arrow(pa.schema(changed))) if changed else schema
 
 
+def declared_fields(schema: Any, types: Iterable[tuple[str, str]] | None) -> dict[str, pa.Field[Any]]:
+    """Return the columns by attribute that the options ``schema`` and ``types`` of a load declare.
+
+    Raises
+    ------
+    SchemaError
+        There is no such type, or the schema is none.
+    """
+    given = pa.schema([RESCUE_FIELD]) if schema is None else arrow_schema_of(schema)
+    found = ColumnRules(types=dict(types or ())).apply(given)
+    return {name_of_field(field): field for field in found if field.name != RESCUE_NAME}
+
+
 def time_forms(given: Iterable[tuple[str, str]] | None) -> dict[str, TimeForm | None]:
     """Return the forms that the option ``timestamps`` names.
 
@@ -150,7 +173,7 @@ def time_forms(given: Iterable[tuple[str, str]] | None) -> dict[str, TimeForm | 
 
 def _retyped(column: pa.Field[Any], text: str) -> pa.Field[Any]:
     name, own = name_of_field(column), tag_of_field(column)
-    found = _TYPE.fullmatch(text.strip())
+    found = _TYPE.fullmatch(_WORDS.get(text.strip(), text.strip()))
     try:
         if text.strip() == "json":
             return tagged_field(column.name, pa.string(), "JSON", attribute=name)

@@ -18,6 +18,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ddbio.core.schema.arrow import tag_of_field
 from ddbio.errors import NotFoundError, OptionError, TargetError
 from ddbio.files.claim import Claim
 from ddbio.ops.job.storage import open_store
@@ -69,6 +70,9 @@ def identity_of(
     listed = hashlib.sha256()
     for entry in source.files:
         listed.update(f"{entry.path}\n{entry.size_bytes}\n{entry.version}\n".encode())
+    types = hashlib.sha256()
+    for name, each in sorted(source.types.items()):
+        types.update(f"{name}\n{tag_of_field(each)} {each.type}\n".encode())
     return {
         "source": source.store.uri,
         "files": listed.hexdigest(),
@@ -82,6 +86,7 @@ def identity_of(
         "hive_partitions": options.hive_partitions,
         # The list that JSON reads back.
         **({"timestamps": [list(pair) for pair in options.timestamps]} if options.timestamps else {}),
+        **({"types": types.hexdigest()} if source.types else {}),
     }
 
 
@@ -239,7 +244,8 @@ def _begin(store: ObjectStore, job_id: str, identity: Mapping[str, Any]) -> Mapp
 
 
 def _require_same(begun: Mapping[str, Any], identity: Mapping[str, Any], job_id: str) -> None:
-    for name, value in identity.items():
+    # Options that a job does not have are not in its identity.
+    for name, value in (dict.fromkeys(begun) | dict(identity)).items():
         if begun.get(name) == value:
             continue
         if name == "files":

@@ -26,6 +26,7 @@ from ddbio.ops.loads.scheduler import WriteTask, write_batches
 from ddbio.ops.loads.sources import batches_of, is_one_scan, open_source
 from ddbio.ops.loads.spreading import RowSpreader
 from ddbio.ops.loads.task import LoadJob, run_load
+from ddbio.ops.loads.text_columns import choose_columns, declared_types
 from ddbio.ops.loads.unit_reader import describe_source
 from ddbio.ops.prices import cost_of
 from ddbio.ops.tables import create_target, describe_target
@@ -181,17 +182,17 @@ def _load(
     options: LoadOptions, found: _Described, plan: LoadPlan, checkpoints: CheckpointStore, run: _Run
 ) -> WriteReport:
     """Write the units that are not finished."""
-    clock = run.clock
+    clock, source = run.clock, found.source
     task = WriteTask(dynamodb_spec(options), found.write, options.deadline_seconds)
-    is_unique = options.unique_keys or is_one_scan(found.source, found.write.key_types)
+    is_unique = options.unique_keys or is_one_scan(source, found.write.key_types)
     any_order = is_unique or not found.write.order_matters
     first_row = checkpoints.rows if plan.engine == "local" else 0
-    job = LoadJob(options, task, found.source.store, checkpoints, first_row, any_order, found.source.export)
+    job = LoadJob(options, task, source.store, checkpoints, first_row, any_order, source.export, source.types)
     budget = LocalBudget(plan.wcu_per_second, job=f"load of {plan.table}", ramp=found.write.ramp)
     remaining = _remaining(found, plan, checkpoints)
     budget.bound(check_limits(options, remaining.estimated_units, remaining.estimated_seconds, remaining.cost))
     cpu_seconds = clock.cpu_seconds()
-    is_done = len(checkpoints.finished) == (plan.key_partitions or len(found.source.units))
+    is_done = len(checkpoints.finished) == (plan.key_partitions or len(source.units))
     engine = open_engine("local" if is_done else plan.engine, master=run.master, conf=run.conf)
     _check_speculation(engine, plan)
     _LOG.info(
@@ -202,7 +203,9 @@ def _load(
     progress = nullcontext() if run.watch is None else run.watch.running(remaining, budget)
     try:
         with progress, _with_advice(options, checkpoints), budget.within_limits():
-            counts_of_tasks = [] if is_done else run_load(job, found.source.units, plan, engine, budget)
+            if not is_done:
+                job = dataclasses.replace(job, columns=choose_columns(job.reader, source.units, engine, budget))
+            counts_of_tasks = [] if is_done else run_load(job, source.units, plan, engine, budget)
         cpu_seconds += engine.cpu_seconds()
     finally:
         engine.close()
@@ -254,6 +257,7 @@ def _describe_and_plan(options: LoadOptions) -> tuple[_Described, LoadPlan]:
     table = describe_target(options)
     write = plan_write(table, options)
     source = open_source(options, dict(write.key_types), options.timestamps)
+    source = dataclasses.replace(source, types=declared_types(options, write, source))
     resources = Resources(available_cores(), running_spark_parallelism(), is_spark_installed())
     plan = plan_load(options, write, table, describe_source(source, write), resources)
     if plan.estimated_units is not None:

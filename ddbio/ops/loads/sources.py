@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import logging
 from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
@@ -20,7 +21,7 @@ from ddbio.core.staged import job_of
 from ddbio.core.time_columns import StoredRows
 from ddbio.errors import DdbioError, NotFoundError, OptionError
 from ddbio.files.declared import declared_schemas
-from ddbio.files.formats import is_row_file
+from ddbio.files.formats import is_row_file, is_splittable
 from ddbio.files.meta import manifest_path, parse_state
 from ddbio.files.partition_columns import partition_columns
 from ddbio.files.paths import WILD, FolderColumns, matcher
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from ddbio.core.exports.manifest import ExportFile
     from ddbio.core.schema.times import TimeForm
     from ddbio.core.staged import StoredObject
+    from ddbio.files.file_format import Parts
     from ddbio.files.object_store import ObjectStore
     from ddbio.ops.exports.source import ExportSource
     from ddbio.options import ConnectionOptions, JsonFormat, SourceOptions
@@ -42,7 +44,9 @@ if TYPE_CHECKING:
 Rows: TypeAlias = "pa.Table | pa.RecordBatch | pa.RecordBatchReader | Iterable[pa.RecordBatch] | Any"
 """What can be written: Arrow rows, any data frame that offers an Arrow stream, dictionaries of rows or of columns."""
 
+_LOG = logging.getLogger("ddbio.load")
 _FOOTERS_AT_ONCE = 16
+_FILES_PER_LINE = 1000
 # So many dictionaries become a batch, whose columns have one type each.
 _PYTHON_ROWS = 10_000
 
@@ -126,6 +130,10 @@ class FileSource:
         The number of rows, or None if it cannot be known without reading the files.
     export
         The native export whose files they are, if any.
+    types
+        The declared columns of its text, by attribute.
+    kinds
+        One file of each set of columns that footers tell, and these columns.
     """
 
     store: ObjectStore
@@ -133,6 +141,8 @@ class FileSource:
     units: tuple[Unit, ...]
     rows: int | None
     export: ExportSource | None = None
+    types: Mapping[str, pa.Field[Any]] = field(default_factory=dict)
+    kinds: Mapping[str, pa.Schema] = field(default_factory=dict)
 
 
 def open_source(
@@ -171,9 +181,23 @@ def open_source(
             f"{source} holds no file of rows: their names end in .parquet, .orc, .avro, .json, .jsonl, .ndjson, .csv, "
             ".arrow, .feather or .ipc, of text also in .gz or .zst, and empty files are passed over"
         )
-    with ThreadPoolExecutor(_FOOTERS_AT_ONCE, thread_name_prefix="ddbio-footer") as pool:
-        parts_of_files = list(pool.map(lambda entry: RowFiles(store).parts(entry), files))
     columns, schemas = _columns_of_folders(store, files, options, keys), declared_schemas(store, files)
+
+    def look(entry: StoredObject) -> tuple[Parts, pa.Schema | None]:
+        opened = RowFiles(store)
+        # Its columns may have other names in the file than they were declared with.
+        tells = is_splittable(entry.path) and entry.path not in schemas
+        return opened.parts(entry), opened.first_schema(entry) if tells else None
+
+    parts_of_files: list[Parts] = []
+    kinds: dict[Any, tuple[str, pa.Schema]] = {}
+    with ThreadPoolExecutor(_FOOTERS_AT_ONCE, thread_name_prefix="ddbio-footer") as pool:
+        for entry, (parts, schema) in zip(files, pool.map(look, files), strict=True):
+            parts_of_files.append(parts)
+            if len(parts_of_files) % _FILES_PER_LINE == 0:
+                _LOG.info("opened %d of %d files", len(parts_of_files), len(files))
+            if schema is not None:
+                kinds.setdefault((schema, tuple(name for name, *_ in columns[entry.path])), (entry.path, schema))
     forms = time_forms(timestamps)
     places = [
         (entry, part, size, None, columns[entry.path], options.json_format, first_row, forms, schemas.get(entry.path))
@@ -182,7 +206,8 @@ def open_source(
     ]
     units = tuple(Unit(number, *place) for number, place in enumerate(places))
     known = [parts.rows for parts in parts_of_files if parts.rows is not None]
-    return FileSource(store, tuple(files), units, sum(known) if len(known) == len(files) else None)
+    rows = sum(known) if len(known) == len(files) else None
+    return FileSource(store, tuple(files), units, rows, kinds=dict(kinds.values()))
 
 
 def is_one_scan(source: FileSource, key_types: Iterable[tuple[str, str]]) -> bool:

@@ -23,7 +23,7 @@ from ddbio.ops.loads.spreading import RowSpreader
 from ddbio.ops.loads.unit_reader import RowOrigins, UnitReader, WithinUnits
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -55,11 +55,15 @@ class LoadJob:
     any_order: bool = False
     """Whether rows may be written in any order: each key occurs once, or the result does not depend on it."""
     export: ExportSource | None = None
+    types: Mapping[str, pa.Field[Any]] = dataclasses.field(default_factory=dict)
+    """The declared columns of text."""
+    columns: pa.Schema | None = None
+    """The columns of CSV, if they were chosen over several files."""
 
     @property
     def reader(self) -> UnitReader:
         """Return the reader of the source."""
-        return UnitReader(self.store, self.task.plan, self.export)
+        return UnitReader(self.store, self.task.plan, self.export, self.types, self.columns)
 
     def write(
         self,

@@ -6,36 +6,32 @@ scanned table belong to one partition, and writing them together would reach onl
 
 from __future__ import annotations
 
-import codecs
 import itertools
-import zlib
 from bisect import bisect_right
 from collections import deque
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from operator import attrgetter, itemgetter
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 import pyarrow as pa
 
 from ddbio.core.batch_size import batch_bytes
-from ddbio.core.loads.encode import RowEncoder, check_columns, raw_item_reader, takes_raw_items
+from ddbio.core.loads.encode import RowEncoder, raw_item_reader, takes_raw_items
 from ddbio.core.loads.plan import SourceDescription
 from ddbio.core.raw_items import RawItems
 from ddbio.core.scan_plan import spread_order
 from ddbio.core.time_columns import StoredRows
-from ddbio.errors import SchemaError
-from ddbio.files.decompress import decompress_head
 from ddbio.files.file_format import BATCH_ROWS
-from ddbio.files.formats import FORMATS, format_of, is_read_in_pieces, is_splittable
+from ddbio.files.formats import is_read_in_pieces, is_splittable
 from ddbio.files.paths import with_columns
 from ddbio.files.row_files import RowFiles
 from ddbio.files.row_lines import RowLines
 from ddbio.files.text_reader import PIECE_BYTES
 from ddbio.ops.exports.source import FileText
 from ddbio.ops.loads.checkpoint import Checkpoint
+from ddbio.ops.loads.file_checks import check_file, check_files
 from ddbio.ops.loads.spreading import WINDOW_BYTES
 
 if TYPE_CHECKING:
@@ -43,15 +39,12 @@ if TYPE_CHECKING:
 
     from ddbio.core.loads.plan import WritePlan
     from ddbio.core.raw_items import RawItemReader
-    from ddbio.core.staged import StoredObject
     from ddbio.files.file_format import Sample
     from ddbio.files.object_store import ObjectStore
     from ddbio.ops.exports.source import ExportSource
     from ddbio.ops.loads.sources import FileSource, Unit
 
 _SAMPLE_ROWS = 1000
-_HEAD_BYTES = 4096
-_HEADS_AT_ONCE = 16
 # Streams of units that are read in rotation, their stored bytes, and the rows that each yields in its turn.
 _MOST_STREAMS = 32
 _OPEN_BYTES = 256 * 1024 * 1024
@@ -67,7 +60,7 @@ _T = TypeVar("_T")
 
 
 def describe_source(source: FileSource, plan: WritePlan) -> SourceDescription:
-    """Describe a source by its footers and a sample of its largest file; check how its JSON files begin.
+    """Describe a source by its footers and a sample of its largest file; check how all files begin.
 
     Raises
     ------
@@ -76,8 +69,8 @@ def describe_source(source: FileSource, plan: WritePlan) -> SourceDescription:
     DecodeError
         If the file is not in the format of its name.
     """
-    files = RowFiles(source.store, dict(plan.key_types))
-    _check_json(source, files)
+    check_files(source, plan)
+    files = RowFiles(source.store, dict(plan.key_types), source.types)
     largest = max(source.units, key=attrgetter("entry.size_bytes"), default=None)
     sample = None if largest is None else _sample(files, largest)
     rows, units, columns = source.rows, None, list[str]()
@@ -98,44 +91,11 @@ def _sample(files: RowFiles, unit: Unit) -> Sample | None:
     return files.sample(unit.entry, _SAMPLE_ROWS, unit.json_format, unit.schema)
 
 
-def _check_json(source: FileSource, files: RowFiles) -> None:
-    """Read the JSON files that do not begin with an object, so that their error comes before anything is written."""
-
-    def is_suspicious(unit: Unit) -> bool:
-        head = source.store.read_range(unit.entry, 0, min(unit.entry.size_bytes, _HEAD_BYTES))
-        try:
-            text, _ = decompress_head(head, _HEAD_BYTES)
-        except zlib.error:
-            return True
-        text = text.removeprefix(codecs.BOM_UTF8).lstrip()
-        return bool(text) and not text.startswith(b"{")
-
-    units = [unit for unit in source.units if unit.exported is None and format_of(unit.entry.path) is FORMATS["json"]]
-    with ThreadPoolExecutor(_HEADS_AT_ONCE, thread_name_prefix="ddbio-head") as pool:
-        suspicious = list(itertools.compress(units, pool.map(is_suspicious, units)))
-    for unit in suspicious:
-        next(read_unit(files, unit), None)
-
-
 def read_unit(files: RowFiles, unit: Unit, batch_rows: int = BATCH_ROWS) -> Iterator[pa.RecordBatch]:
     """Yield the rows of a unit, with the columns of its folders; times as the text or numbers they are written as."""
     stored = StoredRows(unit.forms)
     for batch in files.read(unit.entry, unit.part, unit.json_format, batch_rows, unit.schema):
         yield stored.convert(with_columns(batch, unit.columns))
-
-
-def check_file(entry: StoredObject, schema: pa.Schema, plan: WritePlan) -> None:
-    """Check that rows with the columns of a file can be written.
-
-    Raises
-    ------
-    SchemaError
-        See ``check_columns``; the message names the file.
-    """
-    try:
-        check_columns(schema, plan)
-    except SchemaError as error:
-        raise SchemaError(f"{entry.path}: {error}") from None
 
 
 @dataclass(frozen=True)
@@ -146,11 +106,15 @@ class UnitReader:
     ----------
     export
         The export whose files the units are; their MD5 and their item counts are verified.
+    types, columns
+        Declared columns of text, and those of all files of CSV.
     """
 
     store: ObjectStore
     plan: WritePlan
     export: ExportSource | None = None
+    types: Mapping[str, pa.Field[Any]] = field(default_factory=dict)
+    columns: pa.Schema | None = None
 
     def read(
         self,
@@ -187,7 +151,7 @@ class UnitReader:
 
         def read(stream: Sequence[Unit]) -> Iterator[tuple[Unit, int, pa.RecordBatch | RawItems | Checkpoint]]:
             # Each stream keeps the file that it reads open.
-            files, raw_items = self._files(), raw_item_reader(self.plan) if takes_raw_items(self.plan) else None
+            files, raw_items = self.open_files(), raw_item_reader(self.plan) if takes_raw_items(self.plan) else None
             for unit in stream:
                 rows = noted = within.begun.get(unit.number, 0)
                 batches = self._read_unit(files, unit, raw_items, batch_rows)
@@ -209,13 +173,14 @@ class UnitReader:
 
     def read_columns(self, units: Iterable[Unit]) -> Iterator[tuple[Unit, int, pa.RecordBatch]]:
         """Yield the rows of units as columns: the unit, the number of the batch within it, and the batch."""
-        files = self._files()
+        files = self.open_files()
         for unit in units:
             for number, batch in enumerate(self._columns(files, unit, BATCH_ROWS)):
                 yield unit, number, batch
 
-    def _files(self) -> RowFiles:
-        return RowFiles(self.store, dict(self.plan.key_types))
+    def open_files(self) -> RowFiles:
+        """Return what reads the files of one thread."""
+        return RowFiles(self.store, dict(self.plan.key_types), self.types, self.columns)
 
     def _read_unit(
         self, files: RowFiles, unit: Unit, raw_items: RawItemReader | None, batch_rows: int
@@ -322,7 +287,12 @@ class RowOrigins:
 def split_streams(units: Sequence[Unit]) -> list[Sequence[Unit]]:
     """Split units into streams of about the same size, each of adjacent units; memory limits how many."""
     heaviest = max((_weight(unit) for unit in units), default=1)
-    count = max(1, min(_MOST_STREAMS, len(units), _OPEN_BYTES // max(1, heaviest)))
+    return split_evenly(units, max(1, min(_MOST_STREAMS, _OPEN_BYTES // max(1, heaviest))))
+
+
+def split_evenly(units: Sequence[Unit], most: int) -> list[Sequence[Unit]]:
+    """Split units into at most so many parts of about the same size, each of adjacent units."""
+    count = max(1, min(most, len(units)))
     ends = np.cumsum([0, *(unit.size_bytes for unit in units)])
     cuts = np.searchsorted(ends, ends[-1] * np.arange(1, count) / count)
     places = [0, *map(int, cuts), len(units)]

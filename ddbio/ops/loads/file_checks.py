@@ -1,0 +1,72 @@
+"""Look at the beginning or the footer of every file of a source, so that what is broken is found before a write."""
+
+from __future__ import annotations
+
+import logging
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from ddbio.core.loads.encode import check_columns
+from ddbio.core.time_columns import StoredRows
+from ddbio.errors import SchemaError
+from ddbio.files.formats import is_splittable
+from ddbio.files.paths import with_columns
+from ddbio.files.row_files import RowFiles
+
+if TYPE_CHECKING:
+    from ddbio.core.loads.plan import WritePlan
+    from ddbio.core.staged import StoredObject
+    from ddbio.ops.loads.sources import FileSource, Unit
+
+_LOG = logging.getLogger("ddbio.load")
+_FILES_AT_ONCE = 16
+_FILES_PER_LINE = 1000
+
+
+def check_files(source: FileSource, plan: WritePlan) -> None:
+    """Check how every file begins, by its footer if it has one: whether it is of its format, and has the columns.
+
+    Raises
+    ------
+    SchemaError
+        If a file has no column that the write needs, or times of a form that they cannot have.
+    DecodeError
+        If a file is not in the format of its name.
+    """
+    first_units = {unit.entry.path: unit for unit in reversed(source.units) if unit.exported is None}
+    # What has a footer was opened before: one file of each kind is enough.
+    units = [unit for path, unit in reversed(first_units.items()) if path in source.kinds or not is_splittable(path)]
+
+    def look(unit: Unit) -> pa.Schema | None:
+        if unit.entry.path in source.kinds:
+            return source.kinds[unit.entry.path]
+        files = RowFiles(source.store, dict(plan.key_types), source.types)
+        return files.first_schema(unit.entry, unit.json_format, unit.schema)
+
+    seen = set[tuple[pa.Schema, tuple[str, ...]]]()
+    with ThreadPoolExecutor(_FILES_AT_ONCE, thread_name_prefix="ddbio-head") as pool:
+        for number, (unit, schema) in enumerate(zip(units, pool.map(look, units), strict=True), 1):
+            if number % _FILES_PER_LINE == 0:
+                _LOG.info("checked %d of %d files", number, len(units))
+            kind = (schema or pa.schema([]), tuple(name for name, *_ in unit.columns))
+            if schema is None or kind in seen:
+                continue
+            seen.add(kind)
+            rows = StoredRows(unit.forms).convert(with_columns(pa.RecordBatch.from_pylist([], schema), unit.columns))
+            check_file(unit.entry, rows.schema, plan)
+
+
+def check_file(entry: StoredObject, schema: pa.Schema, plan: WritePlan) -> None:
+    """Check that rows with the columns of a file can be written.
+
+    Raises
+    ------
+    SchemaError
+        See ``check_columns``; the message names the file.
+    """
+    try:
+        check_columns(schema, plan)
+    except SchemaError as error:
+        raise SchemaError(f"{entry.path}: {error}") from None
