@@ -8,7 +8,7 @@ import os
 from contextlib import ExitStack
 from dataclasses import dataclass
 
-from bench import data
+from bench import data, orders
 from ddbio.testing import FakeDynamoDB
 
 _ENVIRONMENT = {
@@ -66,7 +66,18 @@ def serve(shape: data.Shape, count: int, latency_seconds: float = 0.0) -> Table:
     return Table(shape, fake.endpoint_url, len(lines), sum(map(len, lines)))
 
 
+@functools.lru_cache(maxsize=2)
+def serve_orders(count: int, latency_seconds: float = 0.0) -> str:
+    """Return where the mixed orders of ``bench.orders`` are, as table ``orders``, beside an empty one, ``target``."""
+    isolate()
+    fake = _running.enter_context(FakeDynamoDB(process=True, latency_seconds=latency_seconds))
+    fake.load("orders", orders.lines("mixed", count), orders.KEY)
+    fake.load("target", b"", orders.KEY)
+    return fake.endpoint_url
+
+
 def stop() -> None:
     """Stop whatever is served."""
     serve.cache_clear()
+    serve_orders.cache_clear()
     _running.close()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import subprocess
@@ -37,6 +38,37 @@ class TreeClock:
             total += processes[pid][1]
             waiting += [child for child in children.get(pid, ()) if child not in self._others]
         return total
+
+
+def children() -> list[int]:
+    """Return the processes that this one started and that are there."""
+    return [pid for pid, (parent, _) in _processes().items() if parent == os.getpid()]
+
+
+def cpu_seconds(pids: Sequence[int]) -> float:
+    """Return user + system seconds of processes that are there."""
+    running = _processes()
+    return sum(running[pid][1] for pid in pids if pid in running)
+
+
+def peaks(others: Sequence[int]) -> dict[str, float]:
+    """Return the highest that resident memory was, in MiB: of this process, of its largest JVM, of the largest worker.
+
+    Parameters
+    ----------
+    others
+        Children that are left out, as servers are.
+    """
+    found = {"driver": round(peak_mebibytes(), 1)}
+    running, waiting = _processes(), [os.getpid()]
+    while waiting:
+        parent = waiting.pop()
+        waiting += [pid for pid, (above, _) in running.items() if above == parent and pid not in others]
+        if parent != os.getpid():
+            with contextlib.suppress(OSError):
+                kind = "jvm" if Path(f"/proc/{parent}/comm").read_text().startswith("java") else "worker"
+                found[kind] = max(found.get(kind, 0.0), round(_status_mebibytes("VmHWM", parent), 1))
+    return found
 
 
 def run(command: Sequence[str]) -> tuple[float, str]:
@@ -75,8 +107,8 @@ def peak_mebibytes() -> float:
     return _status_mebibytes("VmHWM")
 
 
-def _status_mebibytes(name: str) -> float:
-    found = re.search(rf"^{name}:\s+(\d+) kB$", Path("/proc/self/status").read_text("utf-8"), re.MULTILINE)
+def _status_mebibytes(name: str, pid: int | str = "self") -> float:
+    found = re.search(rf"^{name}:\s+(\d+) kB$", Path(f"/proc/{pid}/status").read_text("utf-8"), re.MULTILINE)
     assert found is not None
     return int(found[1]) / _MEBIBYTE_KIB
 

@@ -1,0 +1,239 @@
+"""Run every verb over formats, cluster sizes and latencies: one process a case, one row a case, and it can be resumed.
+
+``--quick`` takes a part of the matrix on less data, below ten minutes on two idle cores; ``--full`` all of it. A case
+that has a row of this commit and size is not run again. ``--master`` adds any cluster to those that one machine has.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from bench import jobs, serving
+from bench.e2e import processes, record
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+VERBS = ("scan", "frame", "load", "export", "compact")
+CLUSTERS = ("threads", "local[1]", "local[2]", "local-cluster[1,1,1024]", "local-cluster[2,1,1024]")
+LATENCIES_MS = (0, 5, 20)
+ON_A_TABLE = ("scan", "frame", "load")
+# Spark writes Avro by a package of its own, and CSV has no nested columns.
+OF_SPARK = ("parquet zstd", "parquet snappy", "orc zstd", "json")
+QUICK_ITEMS, FULL_ITEMS = 40_000, 300_000
+SMALL_BYTES = 64 * 1024**2
+CASE_SECONDS = 1800
+
+
+@dataclass(frozen=True)
+class Case:
+    """Name one cell of the matrix."""
+
+    verb: str
+    file_format: str = "parquet zstd"
+    cluster: str = "threads"
+    latency_ms: int = 0
+
+    @property
+    def named(self) -> str:
+        """What tells it from the others, for people."""
+        return f"{self.verb}, {self.file_format}, {self.cluster}, {self.latency_ms} ms"
+
+    @property
+    def is_possible(self) -> bool:
+        """Whether there is such a job: only a table answers late, and only Spark has DataFrames."""
+        if self.latency_ms and self.verb not in ON_A_TABLE:
+            return False
+        return self.verb != "frame" or (self.cluster != "threads" and self.file_format in OF_SPARK)
+
+
+def main(words: list[str] | None = None) -> int:
+    """Run what is asked for; return how many cases failed."""
+    made = record.parser("matrix")
+    size = made.add_mutually_exclusive_group()
+    size.add_argument("--quick", action="store_true", help="a part, on less data (the default)")
+    size.add_argument("--full", action="store_true", help="all cases")
+    made.add_argument("--master", action="append", default=[], help="also this cluster; may be repeated")
+    made.add_argument("--only", default="", metavar="TEXT", help="the cases whose description has this; keeps no row")
+    made.add_argument("--items", type=int, help=f"rows of each case ({QUICK_ITEMS:,}; {FULL_ITEMS:,} with --full)")
+    made.add_argument("--case", help=argparse.SUPPRESS)
+    asked = made.parse_args(words)
+    items = asked.items or (FULL_ITEMS if asked.full else QUICK_ITEMS)
+    if asked.case:
+        figures = measure(Case(**json.loads(asked.case)), items, rounds=3 if asked.full else 2)
+        sys.stdout.write(json.dumps(figures) + "\n")
+        return 0
+    cases = [case for case in chosen(asked.full, asked.master) if asked.only in case.named]
+    finished = set() if asked.dry_run else done_before(items)
+    failed = 0
+    for number, case in enumerate(cases, 1):
+        if case in finished:
+            say(f"{number} of {len(cases)}: {case.named}: has a row of this commit")
+            continue
+        began = time.perf_counter()
+        figures = run_apart(case, items, full=asked.full)
+        failed += figures is None
+        if figures is not None:
+            parameters = argparse.Namespace(dry_run=asked.dry_run, items=items, **asdict(case))
+            record.append("matrix", parameters, figures)
+        told = "failed" if figures is None else f"{figures['rows_per_second']:,} rows/s"
+        say(f"{number} of {len(cases)}: {case.named}: {told} after {time.perf_counter() - began:.0f} s")
+    return failed
+
+
+def chosen(full: bool, masters: list[str]) -> Iterator[Case]:  # noqa: FBT001 - a flag of the command line
+    """Yield the cases in the order in which they are run."""
+    clusters = (*CLUSTERS, *masters)
+    if full:
+        grid = map(Case, *zip(*itertools.product(VERBS, jobs.FORMATS, clusters, LATENCIES_MS), strict=True))
+        yield from (case for case in grid if case.is_possible)
+        return
+    part = [Case(verb, file_format) for verb in VERBS for file_format in jobs.FORMATS]
+    part += [Case(verb, latency_ms=latency) for verb in ON_A_TABLE for latency in LATENCIES_MS]
+    part += [Case("scan", cluster=cluster) for cluster in clusters]
+    part += [Case(verb, cluster=cluster) for verb in VERBS for cluster in ("local[1]", "local[2]", *masters)]
+    yield from dict.fromkeys(case for case in part if case.is_possible)
+
+
+def run_apart(case: Case, items: int, *, full: bool) -> dict[str, Any] | None:
+    """Return the figures of a case, measured by a process of its own; None if it failed, which is said."""
+    words = ["--dry-run", f"--items={items}", f"--case={json.dumps(asdict(case))}", *(["--full"] if full else [])]
+    command = [sys.executable, "-m", "bench.e2e.matrix", *words]
+    try:
+        done = subprocess.run(
+            command, cwd=record.ROOT, capture_output=True, text=True, check=True, timeout=CASE_SECONDS
+        )
+        found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    except (subprocess.SubprocessError, IndexError, json.JSONDecodeError) as error:
+        say(f"{error}\n{str(getattr(error, 'stderr', ''))[-2000:]}")
+        return None
+    return found
+
+
+def measure(case: Case, items: int, rounds: int) -> dict[str, Any]:
+    """Return the figures of a case: the median of some rounds after one that warms up and is checked."""
+    with tempfile.TemporaryDirectory() as home:
+        source = jobs.Source(Path(home), items, case.file_format, engine_of(case.cluster), case.latency_ms / 1000)
+        prepare(case, source)
+        # Whatever serves tables runs already, and is not counted.
+        servers = processes.children()
+        clock = processes.TreeClock()
+        session = start(case.cluster)
+        done = jobs.JOBS[case.verb](source)
+        if done.rows != items:
+            raise AssertionError(f"{case} moved {done.rows} of {items} rows")
+        taken = [timed(case, source, clock, servers) for _ in range(rounds)]
+        figures = figures_of(done, taken)
+        figures["peak_mebibytes"] = processes.peaks(servers)
+        if session is not None:
+            session.stop()
+    serving.stop()
+    return figures
+
+
+def engine_of(cluster: str) -> dict[str, Any]:
+    """Return the words for a verb; it finds the session that runs. All executors see this machine's folders."""
+    return {"engine": "local"} if cluster == "threads" else {"engine": "spark", "shared_paths": True}
+
+
+def start(cluster: str) -> Any:
+    """Return a session of a cluster; none for threads."""
+    if cluster == "threads":
+        return None
+    from ddbio.spark.session import start_session  # noqa: PLC0415 - asv imports this module, and needs no Spark
+
+    # Executors import the package from where this process does.
+    path = os.pathsep.join([str(record.ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
+    os.environ["PYTHONPATH"] = path
+    return start_session(cluster, {"spark.executorEnv.PYTHONPATH": path})
+
+
+def prepare(case: Case, source: jobs.Source) -> None:
+    """Make what a job reads, by threads, before anything is counted."""
+    if case.verb in ON_A_TABLE:
+        assert source.endpoint_url
+    if case.verb == "export":
+        assert source.export
+    if case.verb == "compact":
+        assert source.small_files
+    if case.verb == "load":
+        by_threads = jobs.Source(source.folder, source.count, source.file_format)
+        source.__dict__["files"] = by_threads.files
+
+
+@dataclass(frozen=True)
+class Taken:
+    """Hold what one run took: seconds of the wall, of the job's processes, and of the servers beside it."""
+
+    seconds: float
+    cpu_seconds: float
+    server_cpu_seconds: float
+
+
+def timed(case: Case, source: jobs.Source, clock: processes.TreeClock, servers: list[int]) -> Taken:
+    """Run a job once."""
+    cpu, beside, began = clock(), processes.cpu_seconds(servers), time.perf_counter()
+    jobs.JOBS[case.verb](source)
+    return Taken(time.perf_counter() - began, clock() - cpu, processes.cpu_seconds(servers) - beside)
+
+
+def figures_of(done: jobs.Done, taken: list[Taken]) -> dict[str, Any]:
+    """Return what a row shows."""
+    seconds, cpu_seconds, beside = (
+        statistics.median(getattr(each, name) for each in taken) for name in Taken.__dataclass_fields__
+    )
+    size_bytes = sum(done.file_bytes)
+    return {
+        "rows": done.rows,
+        "seconds": [round(each.seconds, 3) for each in taken],
+        "rows_per_second": round(done.rows / seconds),
+        "megabytes_per_second": round(size_bytes / 1e6 / seconds, 2),
+        "cpu_seconds": round(cpu_seconds, 3),
+        "cpu_seconds_per_gigabyte": round(cpu_seconds / size_bytes * 1e9, 1),
+        "server_cpu_seconds": round(beside, 3),
+        "busy_cores": round(cpu_seconds / seconds, 2),
+        "busy_cores_with_server": round((cpu_seconds + beside) / seconds, 2),
+        "units_asked_per_second": None,
+        "read_units": done.read_units,
+        "write_units": done.write_units,
+        "files": len(done.file_bytes),
+        "file_bytes": size_bytes,
+        "file_bytes_histogram": histogram(done.file_bytes),
+        "small_file_ratio": round(sum(each < SMALL_BYTES for each in done.file_bytes) / len(done.file_bytes), 3),
+    }
+
+
+def histogram(sizes: list[int]) -> dict[str, int]:
+    """Return how many files there are by the power of two of MiB that bounds them."""
+    bounds = [max(0, (size - 1) // 1024**2).bit_length() for size in sizes]
+    return {f"≤ {2**bound} MiB": bounds.count(bound) for bound in sorted(set(bounds))}
+
+
+def done_before(items: int) -> set[Case]:
+    """Return the cases that have a row of this commit and number of rows."""
+    path, commit = record.RESULTS / "matrix.jsonl", record.provenance()["commit"]
+    rows = map(json.loads, path.read_text("utf-8").splitlines() if path.exists() else [])
+    asked = (row["parameters"] for row in rows if row["commit"] == commit)
+    return {
+        Case(**{name: each[name] for name in Case.__dataclass_fields__}) for each in asked if each["items"] == items
+    }
+
+
+def say(text: str) -> None:
+    """Tell who waits how far it is."""
+    sys.stderr.write(f"matrix: {text}\n")
+
+
+if __name__ == "__main__":
+    sys.exit(main())
