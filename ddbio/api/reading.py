@@ -112,8 +112,9 @@ def scan_to_files(
 
 @takes(ScanToFilesOptions)
 def plan_scan(
-    table: str, dest: str | os.PathLike[str] | None = None, **options: Unpack[ScanToFilesKeywords]
-) -> ScanPlan:
+    table: str, dest: str | os.PathLike[str] | None = None, *, from_file: str | os.PathLike[str] | None = None,
+    **options: Unpack[ScanToFilesKeywords],
+) -> ScanPlan:  # fmt: skip
     """Return how a table would be scanned, after describing and sampling it; nothing is written.
 
     Parameters
@@ -122,6 +123,8 @@ def plan_scan(
         Name or ARN.
     dest
         Target of :func:`scan_to_files`, which is then checked as well; None for a scan into memory.
+    from_file
+        JSON that describes the table, which then need not exist: DescribeTable's answer with ``AverageItemSizeBytes``.
     **options
         As for :func:`scan_to_files`.
 
@@ -130,6 +133,9 @@ def plan_scan(
     DdbioError
         If the scan would be refused.
     """
+    if from_file is not None:
+        values = {**options, "table": table, "dest": "\0" if dest is None else os.fspath(dest)}
+        return plan.plan_of_statistics(parse_options(ScanToFilesOptions, values), os.fspath(from_file))
     if dest is None:
         # A plan without a target has the options of one, which are not looked at; no path has a NUL.
         return plan.plan_of(parse_options(ScanToFilesOptions, {**options, "table": table, "dest": "\0"}))

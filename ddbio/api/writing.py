@@ -82,12 +82,19 @@ def load_files(
 
 
 @takes(LoadOptions)
-def plan_load(source: str | os.PathLike[str], table: str, **options: Unpack[LoadKeywords]) -> LoadPlan:
+def plan_load(
+    source: str | os.PathLike[str], table: str, *, from_file: str | os.PathLike[str] | None = None,
+    **options: Unpack[LoadKeywords],
+) -> LoadPlan:  # fmt: skip
     """Return how files would be loaded, after describing the table and sampling one file; nothing is written.
 
     Parameters
     ----------
-    source, table, **options
+    source, table
+        As for :func:`load_files`.
+    from_file
+        JSON that describes the table, which then need not exist: DescribeTable's answer.
+    **options
         As for :func:`load_files`.
 
     Raises
@@ -95,7 +102,8 @@ def plan_load(source: str | os.PathLike[str], table: str, **options: Unpack[Load
     DdbioError
         If the load would be refused.
     """
-    return load.load_plan_of(parse_options(LoadOptions, {**options, "source": os.fspath(source), "table": table}))
+    checked = parse_options(LoadOptions, {**options, "source": os.fspath(source), "table": table})
+    return load.load_plan_of(checked, None if from_file is None else os.fspath(from_file))
 
 
 @takes(CopyOptions)
@@ -125,12 +133,19 @@ def copy_table(
 
 
 @takes(CopyOptions)
-def plan_copy(source: str, target: str, **options: Unpack[CopyKeywords]) -> CopyPlan:
+def plan_copy(
+    source: str, target: str, *, from_file: str | os.PathLike[str] | None = None, **options: Unpack[CopyKeywords]
+) -> CopyPlan:
     """Return how a table would be copied, after describing both tables and sampling the source; nothing is written.
 
     Parameters
     ----------
-    source, target, **options
+    source, target
+        As for :func:`copy_table`.
+    from_file
+        JSON that describes the source, which then need not exist, and a new target like it: DescribeTable's answer
+        with ``AverageItemSizeBytes``.
+    **options
         As for :func:`copy_table`.
 
     Raises
@@ -138,4 +153,5 @@ def plan_copy(source: str, target: str, **options: Unpack[CopyKeywords]) -> Copy
     DdbioError
         If the copy would be refused.
     """
-    return copying.plan_copy(parse_options(CopyOptions, {**options, "source": source, "target": target}))
+    checked = parse_options(CopyOptions, {**options, "source": source, "target": target})
+    return copying.plan_copy(checked, None if from_file is None else os.fspath(from_file))

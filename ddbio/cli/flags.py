@@ -45,6 +45,8 @@ QUIET_FLAG = click.option(
 MASTER_FLAG = click.option("--master", metavar="URL", help="Spark master, for a session that has to be started.")
 CONF_FLAG = click.option("--conf", multiple=True, metavar="KEY=VALUE", help="Spark configuration; may be repeated.")
 
+FROM_FILE_FLAG = click.option("--from-file", metavar="FILE", help="Plan for the table that this file describes, which need not exist: DescribeTable's answer as JSON, with AverageItemSizeBytes.")  # fmt: skip # noqa: E501
+
 # Words that Python keeps for itself, and flags may have.
 _FLAG_NAMES = {"dialect": "--for", "at_version": "--at", "from_time": "--from", "to_time": "--to"}
 

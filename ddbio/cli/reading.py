@@ -11,6 +11,7 @@ import click
 
 from ddbio.cli.flags import (
     CONF_FLAG,
+    FROM_FILE_FLAG,
     MASTER_FLAG,
     QUIET_FLAG,
     flags_of,
@@ -67,17 +68,21 @@ def scan(*, as_json: bool, dry_run: bool, master: str | None, conf: tuple[str, .
 @click.argument("table")
 @click.argument("dest", required=False, default=_UNPLANNED)
 @flags_of(ScanToFilesOptions, without=["table", "dest"])
+@FROM_FILE_FLAG
 @output_flags
-def plan_scan(*, as_json: bool, **flags: Any) -> None:
+def plan_scan(*, as_json: bool, from_file: str | None, **flags: Any) -> None:
     """Describe and sample TABLE, and print how it would be scanned."""
-    _print_plan(parse_flags(ScanToFilesOptions, flags), as_json=as_json)
+    _print_plan(parse_flags(ScanToFilesOptions, flags), as_json=as_json, from_file=from_file)
 
 
-def _print_plan(options: ScanToFilesOptions, *, as_json: bool) -> None:
-    from ddbio.ops.scans.plan import plan_of, plan_to_files
+def _print_plan(options: ScanToFilesOptions, *, as_json: bool, from_file: str | None = None) -> None:
+    from ddbio.ops.scans.plan import plan_of, plan_of_statistics, plan_to_files
 
     dest = None if options.dest == _UNPLANNED else options.dest
-    made = plan_of(options) if dest is None else plan_to_files(options)
+    if from_file is not None:
+        made = plan_of_statistics(options, from_file)
+    else:
+        made = plan_of(options) if dest is None else plan_to_files(options)
     if as_json:
         click.echo(json.dumps(made.to_dict() | {"dest": dest}, ensure_ascii=False))
     else:

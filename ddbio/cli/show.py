@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from ddbio.core.catalog.glue import CatalogReport
-    from ddbio.core.estimate import Estimate, EstimatedPlan
+    from ddbio.core.estimate import Estimate, EstimatedPlan, Figures
     from ddbio.core.loads.plan import LoadPlan
     from ddbio.core.prices import Cost
     from ddbio.core.scan_plan import ScanPlan
@@ -56,6 +56,11 @@ def time_row(report: ScanReport | ExportReadReport) -> tuple[str, str]:
     """Return how long a job took and on what, as a name and a value."""
     where = f"({report.engine}, {counted(report.tasks, 'task')})"
     return "time", f"{report.seconds:.1f} s, of CPU {report.cpu_seconds:.1f} s {where}"
+
+
+def planned_rows(planned: Figures | None, actual: Figures | None) -> list[tuple[str, str]]:
+    """Return a row of what a job was planned to take beside what it took, if both are known."""
+    return [] if planned is None or actual is None else [("planned", f"{planned}; it took {actual}")]
 
 
 def file_rows(files: Iterable[FileReport], noun: str = "row") -> list[tuple[str, str]]:
@@ -224,6 +229,7 @@ def format_report(report: ScanReport) -> str:
         ("speed", f"{megabytes:,.1f} MB of wire JSON, {megabytes / max(report.cpu_seconds, 1e-9):.1f} MB a CPU-second"),
         ("capacity", f"{report.rcu_consumed:,.1f} RCU used, {asked}{peak}"),
     ]
+    rows += planned_rows(report.planned, report.actual)
     if report.throttles:
         rows.append(("throttled", ", ".join(f"{count} × {reason}" for reason, count in report.throttles.items())))
     for m in report.misfits:

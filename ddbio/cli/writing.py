@@ -13,6 +13,7 @@ import click
 
 from ddbio.cli.flags import (
     CONF_FLAG,
+    FROM_FILE_FLAG,
     MASTER_FLAG,
     command_of,
     flags_of,
@@ -22,7 +23,7 @@ from ddbio.cli.flags import (
     parse_flags,
 )
 from ddbio.cli.progress import CopyProgress, LoadProgress
-from ddbio.cli.show import counted, format_copy_plan, format_load_plan
+from ddbio.cli.show import counted, format_copy_plan, format_load_plan, planned_rows
 from ddbio.options import CopyOptions, LoadOptions
 
 if TYPE_CHECKING:
@@ -99,16 +100,17 @@ def _load(
 @click.argument("source")
 @click.argument("table")
 @flags_of(LoadOptions, without=["source", "table"])
+@FROM_FILE_FLAG
 @output_flags
-def plan_load(*, as_json: bool, **flags: Any) -> None:
+def plan_load(*, as_json: bool, from_file: str | None, **flags: Any) -> None:
     """Describe TABLE and SOURCE, sample one file, and print how it would be loaded."""
-    _print_plan(parse_flags(LoadOptions, flags), as_json=as_json)
+    _print_plan(parse_flags(LoadOptions, flags), as_json=as_json, from_file=from_file)
 
 
-def _print_plan(options: LoadOptions, *, as_json: bool) -> None:
+def _print_plan(options: LoadOptions, *, as_json: bool, from_file: str | None = None) -> None:
     from ddbio.ops.loads.load import load_plan_of
 
-    made = load_plan_of(options)
+    made = load_plan_of(options, from_file)
     click.echo(made.to_json() if as_json else format_load_plan(made))
 
 
@@ -140,16 +142,17 @@ def copy(*, as_json: bool, dry_run: bool, **flags: Any) -> None:
 @click.argument("source")
 @click.argument("target")
 @flags_of(CopyOptions, without=["source", "target"])
+@FROM_FILE_FLAG
 @output_flags
-def plan_copy(*, as_json: bool, **flags: Any) -> None:
+def plan_copy(*, as_json: bool, from_file: str | None, **flags: Any) -> None:
     """Describe tables SOURCE and TARGET, sample SOURCE, and print how it would be copied."""
-    _print_copy_plan(parse_flags(CopyOptions, flags), as_json=as_json)
+    _print_copy_plan(parse_flags(CopyOptions, flags), as_json=as_json, from_file=from_file)
 
 
-def _print_copy_plan(options: CopyOptions, *, as_json: bool) -> None:
+def _print_copy_plan(options: CopyOptions, *, as_json: bool, from_file: str | None = None) -> None:
     from ddbio.ops import copy as copying
 
-    made = copying.plan_copy(options)
+    made = copying.plan_copy(options, from_file)
     click.echo(made.to_json() if as_json else format_copy_plan(made))
 
 
@@ -163,6 +166,7 @@ def format_write(report: WriteReport) -> str:
         ("time", f"{report.seconds:.1f} s, of CPU {report.cpu_seconds:.1f} s, writing {report.write_seconds:.1f} s"),
         ("capacity", f"{report.wcu_consumed:,.1f} WCU used, {asked}{peak}"),
         ("retries", f"{report.retries:,}"),
+        *planned_rows(report.planned, report.actual),
     ]
     if report.throttles:
         rows.append(("throttled", ", ".join(f"{count} × {reason}" for reason, count in report.throttles.items())))
@@ -185,6 +189,7 @@ def format_copy(report: CopyReport) -> str:
         ("items", f"{report.items:,} read: {fates}"),
         ("capacity", f"{report.rcu_consumed:,.1f} RCU and {report.wcu_consumed:,.1f} WCU used"),
         ("time", f"{report.seconds:.1f} s, of CPU {report.cpu_seconds:.1f} s"),
+        *planned_rows(report.planned, report.actual),
     ]
     if report.throttles:
         rows.append(("throttled", ", ".join(f"{count} × {reason}" for reason, count in report.throttles.items())))

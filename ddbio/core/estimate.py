@@ -10,7 +10,7 @@ from ddbio.core.prices import Cost, cost_values
 from ddbio.core.result import Result
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
     from datetime import date
 
     from ddbio.core.prices import PriceBook
@@ -73,6 +73,11 @@ class Estimate(Result):
     limited_by: str = ""
     cost: Cost = field(default_factory=lambda: Cost(()))
 
+    @property
+    def figures(self) -> Figures:
+        """Return what is compared with what the job took."""
+        return Figures(self.units, self.seconds, self.bytes, self.cost.usd)
+
     def to_dict(self) -> dict[str, Any]:
         """Return the keys that every plan in JSON has."""
         return {
@@ -83,6 +88,44 @@ class Estimate(Result):
             "limited_by": self.limited_by,
             **cost_values(self.cost),
         }
+
+
+@dataclass(frozen=True)
+class Figures(Result):
+    """Hold what a job was planned to take, or what it took; a figure is None if it is unknown.
+
+    Attributes
+    ----------
+    units
+        Capacity units.
+    seconds
+        Time.
+    bytes
+        Bytes that are read, as they are sent or stored.
+    usd
+        What it costs.
+    """
+
+    units: float | None = None
+    seconds: float | None = None
+    bytes: int | None = None
+    usd: float | None = None
+
+    def __str__(self) -> str:
+        """Return the known figures as text for people."""
+        usd = self.usd
+        parts = [
+            f"{self.units:,.1f} units" if self.units else "",
+            f"{self.seconds:,.1f} s" if self.seconds is not None else "",
+            f"{self.bytes / 1e6:,.1f} MB" if self.bytes else "",
+            "" if usd is None else f"${usd:,.2f}" if usd >= 1 else f"${usd:.2g}",
+        ]
+        return ", ".join(filter(None, parts)) or "unknown"
+
+    @staticmethod
+    def from_dict(values: Mapping[str, Any] | None) -> Figures | None:
+        """Return the figures that ``to_dict`` turned into plain values."""
+        return None if values is None else Figures(**values)
 
 
 class EstimatedPlan(Result):
@@ -101,6 +144,19 @@ class EstimatedPlan(Result):
         values = super().to_dict()
         del values["estimate"]
         return {**values, **self.estimate.to_dict()}
+
+
+# Assumed: what a file takes of the size of its items. Text is gzipped.
+_FILE_RATIOS = {"parquet": 0.35, "orc": 0.35, "avro": 0.5}
+_TEXT_FILE_RATIO = 0.4
+
+SENT_RATIO = 1.4
+"""Assumed, where nothing was sampled: what items take as DynamoDB JSON, of their size."""
+
+
+def file_bytes(form: str, item_bytes: float) -> int:
+    """Return about how large the files of a format are that hold items of this size."""
+    return round(item_bytes * _FILE_RATIOS.get(form, _TEXT_FILE_RATIO))
 
 
 def is_s3(place: str) -> bool:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, Literal
 
 from ddbio.core.capacity import PAGE_BYTES, page_limit, read_units, scan_pages, scan_units
+from ddbio.core.estimate import SENT_RATIO, Figures
 from ddbio.core.job_outline import JobOutline
 from ddbio.core.pacing import DEFAULT_RATIO, NEW_TABLE_RCU
 from ddbio.core.partition_estimate import estimate_files
@@ -59,6 +60,8 @@ class Sample:
     consumed_units: float
     complete: bool
     partitions: PartitionSample | None = None
+    sent_bytes: float = 0.0
+    """Mean of what an item took in the answers; 0 if nothing was sampled."""
 
 
 @dataclass(frozen=True)
@@ -90,6 +93,8 @@ class ScanPlan(Result):
     """Pages that are expected."""
     limited_by: str = ""
     """What the estimated seconds come from."""
+    bytes: int = 0
+    """Bytes of the answers that are expected, as they are sent."""
     cost: Cost | None = None
     partitions: int | None = None
     """Partitions that are expected of the files; None if they have none, or nothing was sampled."""
@@ -107,6 +112,12 @@ class ScanPlan(Result):
         """Return what is known of the scan's extent."""
         goals = [count for count in (self.item_count, self.limit) if count]
         return JobOutline(f"scan {self.table}", "RCU", min(goals, default=None), self.rcu_per_second)
+
+    @property
+    def figures(self) -> Figures:
+        """Return what is compared with what the scan took."""
+        usd = None if self.cost is None else self.cost.usd
+        return Figures(self.estimated_units, self.estimated_seconds, self.bytes, usd)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the plan as plain values, its schema in the form that ``schema`` and ``--schema`` take."""
@@ -266,6 +277,7 @@ def plan_scan(table: TableDescription, sample: Sample, options: ScanOptions, res
         table_rcu=rate,
         requests=requests,
         limited_by=limited_by,
+        bytes=round(read_bytes * (sample.sent_bytes / sample.item_bytes if sample.sent_bytes else SENT_RATIO)),
         partitions=None if files is None else files.partitions,
         estimated_files=None if files is None else files.files,
         estimated_file_bytes=None if files is None else files.file_bytes,

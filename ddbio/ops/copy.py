@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import logging
 import math
 from collections import Counter
 from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Literal, Protocol
 
 from ddbio.aws.control_plane import describe_table, read_table_definition
 from ddbio.budget import LocalBudget
 from ddbio.core.capacity import read_units, write_units
 from ddbio.core.create_table import create_table_request
+from ddbio.core.estimate import Figures
 from ddbio.core.job_limits import STOP_RATIO, JobLimits, check_limits
 from ddbio.core.job_outline import JobOutline
 from ddbio.core.loads.encode import raw_item_reader
@@ -24,10 +26,11 @@ from ddbio.errors import NotFoundError, OptionError, SchemaError, ValidationErro
 from ddbio.ops.job.report import Clock, Report
 from ddbio.ops.job.storage import dynamodb_spec
 from ddbio.ops.loads.load import write_raw_items
-from ddbio.ops.prices import cost_of
-from ddbio.ops.scans.plan import describe_scan, plan_of, scan_tasks
+from ddbio.ops.prices import job_cost
+from ddbio.ops.scans.plan import describe_scan, plan_of, plan_of_statistics, scan_tasks
 from ddbio.ops.scans.read import digest_of_table
 from ddbio.ops.scans.stream import PageStream
+from ddbio.ops.table_statistics import read_statistics
 from ddbio.ops.tables import create_like, is_table
 from ddbio.options import ScanOptions, WriteOptions, connection_of
 
@@ -42,6 +45,8 @@ if TYPE_CHECKING:
     from ddbio.core.table_description import TableDescription
     from ddbio.ops.scans.stream import ScanTask
     from ddbio.options import CopyOptions
+
+_LOG = logging.getLogger("ddbio.copy")
 
 
 @dataclass(frozen=True)
@@ -67,6 +72,12 @@ class CopyPlan(Result):
     limited_by: str = ""
     cost: Cost | None = None
 
+    @property
+    def figures(self) -> Figures:
+        """Return what is compared with what the copy took."""
+        usd = None if self.cost is None else self.cost.usd
+        return Figures(self.scan.estimated_units + self.write_units, self.estimated_seconds, self.scan.bytes, usd)
+
     def to_dict(self) -> dict[str, Any]:
         """Return the plan as plain values; ``units`` are those of reads and writes together."""
         values = super().to_dict()
@@ -74,6 +85,7 @@ class CopyPlan(Result):
         return {
             **values,
             "units": self.scan.estimated_units + self.write_units,
+            "bytes": self.scan.bytes,
             "seconds": self.estimated_seconds,
             **cost_values(self.cost),
         }
@@ -103,6 +115,8 @@ class CopyReport(Report):
         Whether the target was found to hold what was read; null without ``verify``.
     digest
         Digest of what was read, with ``verify``.
+    planned, actual
+        Units of reads and writes, seconds, bytes of answers and USD, as planned and as it was.
     """
 
     source: str
@@ -119,10 +133,17 @@ class CopyReport(Report):
     cpu_seconds: float
     verified: bool | None = None
     digest: str | None = None
+    planned: Figures | None = None
+    actual: Figures | None = None
 
 
-def plan_copy(options: CopyOptions) -> CopyPlan:
+def plan_copy(options: CopyOptions, from_file: str | None = None) -> CopyPlan:
     """Return what a copy would do, after describing both tables and sampling the source.
+
+    Parameters
+    ----------
+    from_file
+        Describes the source, which then need not exist, and a new target like it.
 
     Raises
     ------
@@ -131,6 +152,11 @@ def plan_copy(options: CopyOptions) -> CopyPlan:
     DdbioError
         See :func:`copy`.
     """
+    if from_file is not None:
+        source = read_statistics(from_file).table
+        scan = plan_of_statistics(_scan_options(options, source), from_file)
+        made, _ = _plan(options, _like(source, options), scan, plan_write(source, _write_options(options)))
+        return made
     created = _must_create(options)
     target = _target_of(options, created=created)
     table, options_of_scan = _scan_of(options)
@@ -157,7 +183,8 @@ def _plan(
     )
     if scan.estimated_seconds > seconds:
         seconds, limited_by = scan.estimated_seconds, f"reading: {scan.limited_by}"
-    cost = joined_cost(filter(None, [scan.cost, cost_of("writes", units, target, options.prices)]))
+    # The scan's own plan has the reads; the cluster runs as long as the whole copy.
+    cost = joined_cost(filter(None, [scan.cost, job_cost(options, [("writes", units, target)], [], seconds)]))
     limits = check_limits(options, scan.estimated_units + units, seconds, cost)
     made = CopyPlan(
         scan=scan,
@@ -211,7 +238,8 @@ def copy(options: CopyOptions, watch: CopyWatch | None = None) -> CopyReport:
     table, scan = _scan_of(options)
     budget = LocalBudget(budget_of(table, scan))
     plan, write = plan_of(scan, budget, table), plan_write(target, _write_options(options))
-    _, limits = _plan(options, target, plan, write)
+    made, limits = _plan(options, target, plan, write)
+    _LOG.info("copy %s to %s: planned: %s", options.source, options.target, made.figures)
     # Reads and writes are each stopped at the limit of both.
     budget.bound(limits)
     if created:
@@ -227,6 +255,12 @@ def copy(options: CopyOptions, watch: CopyWatch | None = None) -> CopyReport:
         watch.verifying(options.target)
     verified = _verify(read, options) if options.verify else None
     usage = budget.usage()
+    units: list[tuple[Literal["reads", "writes"], float | None, TableDescription]] = [
+        ("reads", usage.consumed_units, table),
+        ("writes", report.wcu_consumed, target),
+    ]
+    seconds = round(clock.seconds(), 3)
+    cost = job_cost(options, units, [], seconds)
     return CopyReport(
         source=options.source,
         target=options.target,
@@ -238,10 +272,12 @@ def copy(options: CopyOptions, watch: CopyWatch | None = None) -> CopyReport:
         rcu_consumed=usage.consumed_units,
         wcu_consumed=report.wcu_consumed,
         throttles=dict(Counter(usage.throttles) + Counter(report.throttles)),
-        seconds=round(clock.seconds(), 3),
+        seconds=seconds,
         cpu_seconds=round(clock.cpu_seconds(), 3),
         verified=verified,
         digest=read.hexdigest() if options.verify else None,
+        planned=made.figures,
+        actual=Figures(usage.consumed_units + report.wcu_consumed, seconds, stream.counts.wire_bytes, cost.usd),
     )
 
 
@@ -253,8 +289,7 @@ def _target_of(options: CopyOptions, *, created: bool) -> TableDescription:
     """Return the description of the target, or of what it will be; problems are raised before it is created."""
     source = describe_table(dynamodb_spec(options), options.source)
     if created:
-        like = options.billing == "like"
-        target = replace(source, on_demand=source.on_demand or not like, wcu=source.wcu if like else None)
+        target = _like(source, options)
     else:
         try:
             target = describe_table(dynamodb_spec(options.target_connection), options.target)
@@ -270,11 +305,22 @@ def _target_of(options: CopyOptions, *, created: bool) -> TableDescription:
     return target
 
 
+def _like(source: TableDescription, options: CopyOptions) -> TableDescription:
+    """Return the description of a target that is made like the source."""
+    like = options.billing == "like"
+    return replace(source, on_demand=source.on_demand or not like, wcu=source.wcu if like else None)
+
+
 def _key_text(keys: tuple[tuple[str, str], ...]) -> str:
     return ", ".join(f"{name}:{tag}" for name, tag in keys)
 
 
 def _scan_of(options: CopyOptions) -> tuple[TableDescription, ScanOptions]:
+    table = describe_scan(_scan_options(options))
+    return table, _scan_options(options, table)
+
+
+def _scan_options(options: CopyOptions, table: TableDescription | None = None) -> ScanOptions:
     scan = ScanOptions(
         **connection_of(options),
         table=options.source,
@@ -284,9 +330,11 @@ def _scan_of(options: CopyOptions) -> tuple[TableDescription, ScanOptions]:
         rcu_per_second=options.rcu_per_second,
         read_ratio=options.read_ratio,
         nulls="keep",
+        prices=options.prices,
     )
-    table = describe_scan(scan)
-    return table, replace(scan, segments=options.segments or rotated_segments(table.size_bytes))
+    if table is None:
+        return scan
+    return replace(scan, segments=options.segments or rotated_segments(table.size_bytes))
 
 
 def _in_rotation(task: ScanTask) -> ScanTask:

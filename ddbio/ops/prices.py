@@ -7,17 +7,20 @@ from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from ddbio.core.estimate import Prices
+from ddbio.core.estimate import Prices, compute_parts
 from ddbio.core.job_limits import check_estimate
-from ddbio.core.prices import OWN_REGION, PriceBook, capacity_cost
+from ddbio.core.prices import OWN_REGION, PriceBook, capacity_cost, joined_cost
 from ddbio.core.service_estimates import CapturePlan
 from ddbio.core.service_estimates import plan_capture as captured
 from ddbio.errors import OptionError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from ddbio.core.estimate import Part
     from ddbio.core.prices import Cost
     from ddbio.core.table_description import TableDescription
-    from ddbio.options import PlanCaptureOptions
+    from ddbio.options import PlanCaptureOptions, PriceOptions
 
 
 def cost_of(what: Literal["reads", "writes"], units: float, table: TableDescription, path: str | None = None) -> Cost:
@@ -34,6 +37,25 @@ def cost_of(what: Literal["reads", "writes"], units: float, table: TableDescript
         If the file cannot be read or is no book of prices.
     """
     return capacity_cost(book_of(table.region, path), what, units, table, datetime.now(UTC).date())
+
+
+def job_cost(
+    options: PriceOptions,
+    units: Iterable[tuple[Literal["reads", "writes"], float | None, TableDescription]],
+    parts: Iterable[Part],
+    seconds: float | None,
+) -> Cost:
+    """Return what a job costs: its capacity units by table, its other parts, and its cluster for so many seconds.
+
+    Raises
+    ------
+    OptionError
+        If the file of prices cannot be read or is no book of prices.
+    """
+    used = [(what, count, table) for what, count, table in units if count is not None]
+    region = used[0][2].region if used else options.region
+    others = prices_of(region, options.prices).cost([*parts, *compute_parts(options.compute, seconds)])
+    return joined_cost([*(cost_of(what, count, table, options.prices) for what, count, table in used), others])
 
 
 def prices_of(region: str | None, path: str | None = None) -> Prices:

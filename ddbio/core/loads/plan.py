@@ -9,6 +9,7 @@ import math
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
+from ddbio.core.estimate import Figures
 from ddbio.core.job_outline import JobOutline
 from ddbio.core.pacing import DEFAULT_QUOTA_WCU, DEFAULT_RATIO, NEW_TABLE_WCU, Ramp
 from ddbio.core.prices import cost_values
@@ -252,9 +253,16 @@ class LoadPlan(Result):
         return {
             **values,
             "units": self.estimated_units,
+            "bytes": self.size_bytes,
             "seconds": self.estimated_seconds,
             **cost_values(self.cost),
         }
+
+    @property
+    def figures(self) -> Figures:
+        """Return what is compared with what the load took."""
+        usd = None if self.cost is None else self.cost.usd
+        return Figures(self.estimated_units, self.estimated_seconds, self.size_bytes, usd)
 
     @property
     def outline(self) -> JobOutline:

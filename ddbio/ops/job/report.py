@@ -6,6 +6,7 @@ import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from ddbio.core.estimate import Figures
 from ddbio.core.rescue import MisfitLog
 from ddbio.core.result import Result
 
@@ -94,6 +95,9 @@ class Report(Result):
     def from_dict(cls, values: Mapping[str, Any]) -> Self:
         """Return the report that ``to_dict`` or ``to_json`` turned into plain values."""
         found = {name: tuple(value) if isinstance(value, list) else value for name, value in values.items()}
+        for name in ("planned", "actual"):
+            if name in found:
+                found[name] = Figures.from_dict(values[name])
         for name, kind in (("files", FileReport), ("misfits", MisfitReport)):
             if isinstance(found.get(name), tuple):
                 found[name] = tuple(kind(**each) for each in found[name])
@@ -146,6 +150,8 @@ class ScanReport(Report):
         NULLs that are no longer told from missing values, by attribute: see ``nulls``.
     catalog
         What was registered in the catalog, if that was asked for.
+    planned, actual
+        Units, seconds, bytes of answers and USD, as planned and as it was.
     """
 
     table: str
@@ -170,6 +176,8 @@ class ScanReport(Report):
     digest: str | None = None
     merged_nulls: dict[str, int] = field(default_factory=dict)
     catalog: CatalogReport | None = None
+    planned: Figures | None = None
+    actual: Figures | None = None
 
 
 @dataclass(frozen=True)
@@ -227,6 +235,8 @@ class WriteReport(Report):
         Where the rejected rows of this run lie, or null.
     hottest_keys
         Partition keys whose rows were throttled most often, or came back unprocessed, and how often; at most five.
+    planned, actual
+        Units, seconds, bytes of files and USD, as planned and as it was; rows in memory have no plan.
     """
 
     rows: int
@@ -245,6 +255,8 @@ class WriteReport(Report):
     resumed_rows: int = 0
     rejects_uri: str | None = None
     hottest_keys: dict[str, int] = field(default_factory=dict)
+    planned: Figures | None = None
+    actual: Figures | None = None
 
 
 class Clock:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 from ddbio.aws.control_plane import describe_table
 from ddbio.budget import LocalBudget
+from ddbio.core.estimate import Figures, input_parts
 from ddbio.core.job_limits import check_limits
 from ddbio.core.loads.counts import WriteCounts
 from ddbio.core.loads.plan import LoadPlan, plan_load, plan_write
@@ -28,7 +29,8 @@ from ddbio.ops.loads.spreading import RowSpreader
 from ddbio.ops.loads.task import LoadJob, run_load
 from ddbio.ops.loads.text_columns import choose_columns, declared_types
 from ddbio.ops.loads.unit_reader import describe_source
-from ddbio.ops.prices import cost_of
+from ddbio.ops.prices import job_cost
+from ddbio.ops.table_statistics import read_statistics
 from ddbio.ops.tables import create_target, describe_target
 
 if TYPE_CHECKING:
@@ -36,6 +38,7 @@ if TYPE_CHECKING:
 
     from ddbio.budget import Usage
     from ddbio.core.loads.plan import WritePlan
+    from ddbio.core.prices import Cost
     from ddbio.core.raw_items import RawItems
     from ddbio.core.table_description import TableDescription
     from ddbio.engine import Engine
@@ -70,8 +73,13 @@ def plan_of(options: WriteOptions) -> WritePlan:
     return plan_write(describe_table(dynamodb_spec(options), options.table), options)
 
 
-def load_plan_of(options: LoadOptions) -> LoadPlan:
+def load_plan_of(options: LoadOptions, from_file: str | None = None) -> LoadPlan:
     """Return the plan of a load after describing the table and the source; nothing is written.
+
+    Parameters
+    ----------
+    from_file
+        Describes the table, which then need not exist.
 
     Raises
     ------
@@ -80,8 +88,8 @@ def load_plan_of(options: LoadOptions) -> LoadPlan:
     """
     if options.retry_rejects:
         raise OptionError("a retry has no plan: its rows are few, and are tried as they are")
-    found, plan = _describe_and_plan(options)
-    if options.job_id is None:
+    found, plan = _describe_and_plan(options, None if from_file is None else read_statistics(from_file).table)
+    if options.job_id is None or from_file is not None:
         return plan
     identity = identity_of(options, found.table, found.source, plan.key_partitions)
     return _remaining(found, plan, read_checkpoints(options, options.job_id, identity))
@@ -196,9 +204,9 @@ def _load(
     engine = open_engine("local" if is_done else plan.engine, master=run.master, conf=run.conf)
     _check_speculation(engine, plan)
     _LOG.info(
-        "load %s into %s: job %s, %d units, %d tasks on %s, %d rows done before",
+        "load %s into %s: job %s, %d units, %d tasks on %s, %d rows done before; planned: %s",
         *(options.source, options.table, checkpoints.job_id, remaining.source_units),
-        *(plan.tasks, plan.engine, checkpoints.rows),
+        *(plan.tasks, plan.engine, checkpoints.rows, remaining.figures),
     )
     progress = nullcontext() if run.watch is None else run.watch.running(remaining, budget)
     try:
@@ -216,12 +224,15 @@ def _load(
     # Tasks on Spark need not run at the same time: only the budget knows the first and the last request.
     _LOG.info("load %s: %d rows, %d written, %d rejected", options.table, report.rows, report.written, report.rejected)
     write_seconds = report.write_seconds if plan.engine == "local" else round(usage.elapsed_seconds, 3)
+    cost = _cost(options, found.table, remaining, report.wcu_consumed, report.seconds)
     return dataclasses.replace(
         report,
         write_seconds=write_seconds,
         cpu_seconds=round(cpu_seconds, 3),
         job_id=checkpoints.job_id,
         resumed_rows=checkpoints.rows,
+        planned=remaining.figures,
+        actual=Figures(report.wcu_consumed, report.seconds, remaining.size_bytes, cost.usd),
     )
 
 
@@ -253,16 +264,22 @@ class _Described:
     source: FileSource
 
 
-def _describe_and_plan(options: LoadOptions) -> tuple[_Described, LoadPlan]:
-    table = describe_target(options)
+def _describe_and_plan(options: LoadOptions, table: TableDescription | None = None) -> tuple[_Described, LoadPlan]:
+    table = table or describe_target(options)
     write = plan_write(table, options)
     source = open_source(options, dict(write.key_types), options.timestamps)
     source = dataclasses.replace(source, types=declared_types(options, write, source))
     resources = Resources(available_cores(), running_spark_parallelism(), is_spark_installed())
     plan = plan_load(options, write, table, describe_source(source, write), resources)
     if plan.estimated_units is not None:
-        plan = dataclasses.replace(plan, cost=cost_of("writes", plan.estimated_units, table, options.prices))
+        plan = dataclasses.replace(plan, cost=_cost(options, table, plan, plan.estimated_units, plan.estimated_seconds))
     return _Described(table, write, source), plan
+
+
+def _cost(options: LoadOptions, table: TableDescription, plan: LoadPlan, units: float, seconds: float | None) -> Cost:
+    """Return what a load of a plan's files costs that takes so many units and seconds."""
+    parts = input_parts(options.source, plan.files, plan.files + plan.source_units)
+    return job_cost(options, [("writes", units, table)], parts, seconds)
 
 
 def _write_here(
@@ -273,7 +290,8 @@ def _write_here(
     progress: Progress | None = None,
 ) -> WriteReport:
     """Write rows without checkpoints, in this process."""
-    clock, plan = Clock(), plan_of(options)
+    clock, table = Clock(), describe_table(dynamodb_spec(options), options.table)
+    plan = plan_write(table, options)
     budget = LocalBudget(plan.wcu_per_second, job=f"write to {plan.table}", ramp=plan.ramp)
     # How many rows there are shows at the end.
     budget.bound(check_limits(options, None, None, None))
@@ -281,7 +299,9 @@ def _write_here(
     task = WriteTask(dynamodb_spec(options), plan, options.deadline_seconds, rows_are_here)
     with budget.within_limits(), nullcontext() if progress is None else progress(plan, budget):
         counts = write_batches(task, batches(plan, rejects), rejects, budget)
-    return _report(options, plan.wcu_per_second, [counts], budget.usage(), clock)
+    report = _report(options, plan.wcu_per_second, [counts], budget.usage(), clock)
+    cost = job_cost(options, [("writes", report.wcu_consumed, table)], [], report.seconds)
+    return dataclasses.replace(report, actual=Figures(report.wcu_consumed, report.seconds, None, cost.usd))
 
 
 def _report(

@@ -17,6 +17,7 @@ from ddbio.aws.transport import open_page_source
 from ddbio.budget import LocalBudget
 from ddbio.core.capacity import PAGES_PER_SECOND, READ_UNIT_BYTES, read_units
 from ddbio.core.decode import Decoder, infer_schema_of_bodies
+from ddbio.core.estimate import file_bytes, output_parts
 from ddbio.core.job_limits import check_limits
 from ddbio.core.partition_estimate import PartitionSample
 from ddbio.core.partitions import Partitioner, partitioning_of
@@ -38,14 +39,17 @@ from ddbio.ops.job.storage import (
     require_same_columns,
     target_of,
 )
-from ddbio.ops.prices import cost_of
+from ddbio.ops.prices import job_cost
 from ddbio.ops.scans.stream import ScanTask
+from ddbio.ops.table_statistics import read_statistics
 from ddbio.options import ScanToFilesOptions
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from ddbio.budget import Budget
+    from ddbio.core.estimate import Part
+    from ddbio.core.prices import Cost
     from ddbio.core.schema.times import TimeForm
     from ddbio.core.table_description import TableDescription
     from ddbio.core.text.page import Page
@@ -107,7 +111,9 @@ def sample_table(table: TableDescription, options: ScanOptions, budget: Budget) 
     unit_bytes = READ_UNIT_BYTES / (1.0 if options.consistent else 0.5)
     complete = len(pages) == 1 and pages[0].last_evaluated_key is None
     partitions = _sampled_partitions(options, schema, pages)
-    return Sample(schema, scanned, units * unit_bytes / scanned if scanned else 0.0, units, complete, partitions)
+    item_bytes = units * unit_bytes / scanned if scanned else 0.0
+    sent_bytes = sum(page.wire_bytes for page in pages) / scanned if scanned else 0.0
+    return Sample(schema, scanned, item_bytes, units, complete, partitions, sent_bytes)
 
 
 def _sampled_partitions(options: ScanOptions, schema: pa.Schema, pages: Sequence[Page]) -> PartitionSample | None:
@@ -160,12 +166,43 @@ def plan_of(options: ScanOptions, budget: LocalBudget | None = None, table: Tabl
     """
     table = table or describe_scan(options)
     sample = sample_table(table, options, budget or LocalBudget(budget_of(table, options)))
+    return _bounded_plan(table, sample, options, budget)
+
+
+def plan_of_statistics(options: ScanOptions, path: str) -> ScanPlan:
+    """Return the plan of a scan of a table that need not exist, from a file that describes it; nothing is called.
+
+    Raises
+    ------
+    OptionError
+        If the file is none of a table's.
+    LimitError
+        If the plan is above a limit of the options.
+    """
+    found = read_statistics(path)
+    check_scan(found.table, options)
+    schema = _given_schema(found.table, options) or pa.schema([])
+    return _bounded_plan(found.table, Sample(schema, 0, found.item_bytes, 0.0, complete=False), options, None)
+
+
+def _bounded_plan(
+    table: TableDescription, sample: Sample, options: ScanOptions, budget: LocalBudget | None
+) -> ScanPlan:
     plan = plan_scan(table, sample, options, available_resources())
-    plan = dataclasses.replace(plan, cost=cost_of("reads", plan.estimated_units, table, options.prices))
+    plan = dataclasses.replace(plan, cost=_planned_cost(plan, table, options))
     limits = check_limits(options, plan.estimated_units, plan.estimated_seconds, plan.cost)
     if budget is not None:
         budget.bound(limits)
     return plan
+
+
+def _planned_cost(plan: ScanPlan, table: TableDescription, options: ScanOptions) -> Cost:
+    parts: list[Part] = []
+    if isinstance(options, ScanToFilesOptions):
+        size = file_bytes(options.format, plan.item_bytes * min(plan.item_count, options.limit or plan.item_count))
+        files = plan.estimated_files or max(plan.tasks, -(-size // options.target_file_bytes))
+        parts = output_parts(options.dest, files, size, is_encrypted=options.s3_sse_kms_key_id is not None)
+    return job_cost(options, [("reads", plan.estimated_units, table)], parts, plan.estimated_seconds)
 
 
 def plan_to_files(options: ScanToFilesOptions) -> ScanPlan:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from ddbio.budget import LocalBudget
 from ddbio.core.digest import Digest
+from ddbio.core.estimate import Figures, output_parts
 from ddbio.core.exports import manifest
 from ddbio.core.raw_items import PageSplitter
 from ddbio.core.rescue import MisfitLog
@@ -24,6 +25,7 @@ from ddbio.files.line_writers import RollingGzipWriter
 from ddbio.ops.catalog import check_catalog, with_catalog
 from ddbio.ops.job.report import Clock, ScanReport, file_reports, merged_nulls, misfit_reports
 from ddbio.ops.job.storage import committed_report, open_staging, require_same_columns, require_shared, target_of
+from ddbio.ops.prices import job_cost
 from ddbio.ops.scans.plan import describe_scan, plan_of, scan_tasks
 from ddbio.ops.scans.stream import PageStream, ScanTask, SegmentStream
 
@@ -158,8 +160,9 @@ def _run(job: _Job, publish: Publish, clock: Clock, settings: _Settings) -> Scan
         _LOG.warning("scan %s to %s: %s", plan.table, options.dest, warning)
     cpu_planned = clock.cpu_seconds()
     _LOG.info(
-        "scan %s to %s: job %s, %d segments, %d tasks on %s, about %d items",
+        "scan %s to %s: job %s, %d segments, %d tasks on %s, about %d items; planned: %s",
         *(plan.table, options.dest, staging.job_id, plan.segments, plan.tasks, plan.engine, plan.item_count),
+        plan.figures,
     )
     with (
         closing(open_engine(plan.engine, master=settings.master, conf=settings.conf)) as engine,
@@ -193,11 +196,23 @@ def _run(job: _Job, publish: Publish, clock: Clock, settings: _Settings) -> Scan
             files=file_reports(options.dest, files),
             digest=digest,
             merged_nulls=merged_nulls(result.misfits for result in results),
+            planned=plan.figures,
         )
+        report = replace(report, actual=_actual(job, report))
         publish(files, job.commit_info(plan, report, objects))
         cpu_seconds = round(cpu_planned + engine.cpu_seconds(), 3)
     _LOG.info("scan %s: %d rows in %.1f s, %.1f RCU", plan.table, report.rows, clock.seconds(), report.rcu_consumed)
-    return replace(report, seconds=round(clock.seconds(), 3), cpu_seconds=cpu_seconds)
+    report = replace(report, seconds=round(clock.seconds(), 3), cpu_seconds=cpu_seconds)
+    return replace(report, actual=_actual(job, report))
+
+
+def _actual(job: _Job, report: ScanReport) -> Figures:
+    """Return what a scan took."""
+    options, files = job.options, report.files
+    is_encrypted = options.s3_sse_kms_key_id is not None
+    parts = output_parts(options.dest, len(files), sum(file.bytes for file in files), is_encrypted=is_encrypted)
+    cost = job_cost(options, [("reads", report.rcu_consumed, job.table)], parts, report.seconds)
+    return Figures(report.rcu_consumed, report.seconds, report.wire_bytes, cost.usd)
 
 
 def _merged(digests: Sequence[Digest]) -> Digest:
