@@ -47,11 +47,14 @@ class WriterOptions:
         About how large the file will be: what a writer holds back is little of it.
     first_rows
         The rows that are written first, to choose encodings by.
+    ratio
+        Bytes of a file per byte of Arrow, of a finished file of such rows; None before one is.
     """
 
     compression: Compression
     target_file_bytes: int
     first_rows: pa.Table
+    ratio: float | None = None
 
 
 class FileWriter(Protocol):

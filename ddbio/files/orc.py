@@ -35,7 +35,9 @@ _CODECS: dict[Compression, Literal["UNCOMPRESSED", "ZLIB", "SNAPPY", "LZ4", "ZST
 _STRIPES = 8
 _STRIPE_BYTES, _LEAST_STRIPE_BYTES = 64 * 1024 * 1024, 64 * 1024
 _PIECE_BYTES, _LEAST_PIECE_BYTES = 2 * 1024 * 1024, 128 * 1024
-_FIRST_RATIO = 0.5
+# Before a stripe is written, its size is told by that of so many bytes of rows, unless they are a small part of a file.
+_SAMPLE_BYTES = 1024 * 1024
+_SMALL_RATIO = 1 / 4
 # What stands before the first stripe.
 _MAGIC_BYTES = 3
 # A damaged file may keep the reader busy for ever; a whole one is read at many megabytes a second.
@@ -52,8 +54,9 @@ class OrcFileWriter:
         self.closed = False
         self._rows = 0
         self._written_bytes = self._arrow_bytes = 0
-        # Stored bytes of a byte of Arrow; before the first stripe is written, as tables usually have it.
-        self._ratio = _FIRST_RATIO
+        # Stored bytes of a byte of Arrow.
+        self._ratio = options.ratio
+        self._options = options
         self._piece_bytes = max(_LEAST_PIECE_BYTES, min(_PIECE_BYTES, options.target_file_bytes // 64))
         handle: Any = self
         self._writer: Any = pyarrow.orc.ORCWriter(
@@ -65,7 +68,7 @@ class OrcFileWriter:
     @property
     def size_bytes(self) -> int:
         """Return the bytes of the finished stripes, and about those of the stripe that is held."""
-        return max(self._written_bytes, int(self._ratio * self._arrow_bytes))
+        return max(self._written_bytes, int((self._ratio or 1.0) * self._arrow_bytes))
 
     def write(self, data: Buffer, /) -> int:
         """Pass the writer's bytes on to the sink."""
@@ -81,19 +84,31 @@ class OrcFileWriter:
         step = max(1, table.num_rows * self._piece_bytes // max(1, table.nbytes))
         for start in range(0, table.num_rows, step):
             self._write(table.slice(start, step))
+        if self._ratio is None and self._arrow_bytes >= _SMALL_RATIO * self._options.target_file_bytes:
+            self._ratio = self._ratio_of(table)
 
     def _write(self, table: pa.Table) -> None:
         before = self._written_bytes
-        try:
-            cast = _unsliced(table).cast(self._schema)
-        except pa.ArrowInvalid as error:
-            raise EncodeError(f"ORC has no form for a value: {error}: choose another format", 0, "", "orc") from None
-        self._writer.write(cast)
+        self._writer.write(self._cast(table))
         self._rows += table.num_rows
         if self._written_bytes - before > _MAGIC_BYTES:
             # A stripe ended somewhere within these rows.
             self._ratio = self._written_bytes / (self._arrow_bytes + table.nbytes / 2)
         self._arrow_bytes += table.nbytes
+
+    def _cast(self, table: pa.Table) -> pa.Table:
+        try:
+            return _unsliced(table).cast(self._schema)
+        except pa.ArrowInvalid as error:
+            raise EncodeError(f"ORC has no form for a value: {error}: choose another format", 0, "", "orc") from None
+
+    def _ratio_of(self, table: pa.Table) -> float:
+        """Return the stored bytes of a byte of Arrow, by writing the first rows to memory."""
+        rows = table.slice(0, max(1, table.num_rows * _SAMPLE_BYTES // max(1, table.nbytes)))
+        out = pa.BufferOutputStream()
+        with pyarrow.orc.ORCWriter(out, compression=_CODECS[self._options.compression]) as writer:
+            writer.write(self._cast(rows))
+        return float(out.getvalue().size / max(1, rows.nbytes))
 
     def finish(self) -> StagedFile:
         """Write the footer, and return the staged file."""

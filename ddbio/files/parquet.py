@@ -25,10 +25,11 @@ if TYPE_CHECKING:
 
 # Runs of neighbours from all over the rows: values that repeat near by and values that repeat far off are both seen.
 _RUNS = 16
-_RUN_ROWS = 256
-# Among 4,096 values drawn evenly from D different ones, 90 % are different when D is about 20,000: for a row group's
-# rows such a dictionary is hardly smaller than the values, and of twice that size it outgrows Parquet's page of 1 MiB,
-# after which the values are written plainly, too.
+_RUN_ROWS, _LEAST_RUN_ROWS = 256, 16
+# Of N rows, an eighth is looked at, and at most 4,096. Among them 90 % of values drawn evenly from D different ones are
+# different when D is a bit more than N / 2, or about 20,000: such a dictionary is hardly smaller than the values, and of
+# twice that size it outgrows Parquet's page of 1 MiB, after which the values are written plainly, too.
+_SAMPLE_RATIO = 1 / 8
 _DISTINCT_RATIO = 0.9
 
 # Row groups that take more bytes of a file are not held whole; of their columns so many bytes are read at once.
@@ -146,8 +147,9 @@ def dictionary_columns(table: pa.Table) -> list[str]:
 
 
 def _spread_sample(table: pa.Table) -> pa.RecordBatch:
-    stride = max(_RUN_ROWS, table.num_rows // _RUNS)
-    runs = [table.slice(start, _RUN_ROWS) for start in range(0, table.num_rows, stride)]
+    run_rows = min(_RUN_ROWS, max(_LEAST_RUN_ROWS, int(table.num_rows * _SAMPLE_RATIO) // _RUNS))
+    stride = max(run_rows, table.num_rows // _RUNS)
+    runs = [table.slice(start, run_rows) for start in range(0, table.num_rows, stride)]
     sample = pa.concat_tables(runs or [table]).combine_chunks().to_batches()
     return sample[0] if sample else pa.RecordBatch.from_pylist([], table.schema)
 
@@ -170,7 +172,7 @@ def _leaves(path: str, column: pa.Array[Any]) -> Iterator[tuple[str, pa.Array[An
 
 
 def _repeats(values: pa.Array[Any]) -> bool:
-    values = values.drop_null()
+    values = values.drop_null() if values.null_count else values
     return len(values) == 0 or len(pc.unique(values)) < _DISTINCT_RATIO * len(values)
 
 

@@ -175,7 +175,8 @@ class RollingWriter:
         compression, open_writer = self._format.codec(self._options.compression), self._format.open_writer
         if open_writer is None:
             raise OptionError(f"files of format {self._format.name} are not written")
-        options = WriterOptions(compression, self._options.target_file_bytes, first_rows)
+        ratio = self.ratio if self._staged else None
+        options = WriterOptions(compression, self._options.target_file_bytes, first_rows, ratio)
         sink = self._store.create(
             self._naming.path(len(self._staged), self._format.extensions[compression], self._folder)
         )
@@ -190,4 +191,5 @@ class RollingWriter:
             staged = self._file.finish()
             self._staged.append(replace(staged, partition=self._partition, statistics=self._statistics.to_dict()))
             self._statistics = FileStatistics(self._schema, self._options.statistics)
+            self.ratio = max(1, staged.size_bytes) / max(1, self._file_arrow_bytes)
             self._file = None

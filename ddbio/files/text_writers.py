@@ -82,6 +82,8 @@ class TextFileWriter:
         """Write a table's rows."""
         for batch in table.to_batches(BATCH_ROWS):
             self._compressor.write(self._text.rows(batch))
+        # What a compressor holds would be missing in the size of the file.
+        self._compressor.flush()
         self._rows += table.num_rows
 
     def finish(self) -> StagedFile:
@@ -104,6 +106,9 @@ class _Gzip:
     def write(self, data: Buffer) -> None:
         self._emit(self._deflater.compress(data))
 
+    def flush(self) -> None:
+        self._emit(self._deflater.flush(isal_zlib.Z_SYNC_FLUSH))
+
     def close(self) -> None:
         self._emit(self._deflater.flush())
 
@@ -119,6 +124,9 @@ class _Plain:
     def write(self, data: Buffer) -> None:
         if memoryview(data):
             self._file.write(data)
+
+    def flush(self) -> None:
+        """Do nothing: nothing is held."""
 
     def close(self) -> None:
         """Do nothing: nothing is held."""
