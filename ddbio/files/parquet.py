@@ -26,9 +26,9 @@ if TYPE_CHECKING:
 # Runs of neighbours from all over the rows: values that repeat near by and values that repeat far off are both seen.
 _RUNS = 16
 _RUN_ROWS, _LEAST_RUN_ROWS = 256, 16
-# Of N rows, an eighth is looked at, and at most 4,096. Among them 90 % of values drawn evenly from D different ones are
-# different when D is a bit more than N / 2, or about 20,000: such a dictionary is hardly smaller than the values, and of
-# twice that size it outgrows Parquet's page of 1 MiB, after which the values are written plainly, too.
+# Of N rows, an eighth is looked at, and at most 4,096. Among them 90 % of values drawn evenly from D different ones
+# are different when D is a bit more than N / 2, or about 20,000: such a dictionary is hardly smaller than the values,
+# and of twice that size it outgrows Parquet's page of 1 MiB, after which the values are written plainly, too.
 _SAMPLE_RATIO = 1 / 8
 _DISTINCT_RATIO = 0.9
 
