@@ -1,4 +1,4 @@
-"""Avro: write and read object container files block by block; fastavro encodes and decodes the records.
+"""Avro: write and read object container files block by block; fastavro checks schemas and decodes the records.
 
 The header keeps the columns exactly, besides Avro's own schema: DynamoDB's types, and names that Avro does not allow.
 
@@ -16,10 +16,12 @@ import zlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pyarrow as pa
 from isal import isal_zlib
 
 from ddbio.errors import DecodeError, OptionError
+from ddbio.files.avro_rows import encode_rows
 from ddbio.files.avro_schema import (
     arrow_schema_of_avro,
     avro_names,
@@ -27,7 +29,6 @@ from ddbio.files.avro_schema import (
     from_records,
     parse_columns,
     renamed,
-    to_records,
     without_times,
 )
 from ddbio.files.file_format import BATCH_ROWS, FileFormat, Parts, Sample
@@ -58,6 +59,8 @@ _HEADER_SCHEMA: dict[str, Any] = {
 _CODECS: dict[Compression, str] = {"zstd": "zstandard", "snappy": "snappy", "gzip": "deflate", "none": "null"}
 # Avro's own readers take some 64 kB at once, compressed.
 _BLOCK_BYTES = 256 * 1024
+# Rows that are encoded at once: many blocks.
+_ENCODED_BYTES = 4 * 1024 * 1024
 _DEFLATE_LEVEL = 2
 _RAW_DEFLATE = -15
 # A part of so many bytes is read by itself.
@@ -86,7 +89,7 @@ class AvroFileWriter:
         self._codec = _CODECS[options.compression]
         self._columns = avro_names(schema)
         described = avro_schema_of(schema, self._columns)
-        self._rows_schema = self._avro.parse_schema({"type": "array", "items": described})
+        self._avro.parse_schema(described)
         self._sync = secrets.token_bytes(_SYNC_BYTES)
         self._rows = self.size_bytes = 0
         meta = {"avro.schema": described, "avro.codec": self._codec, COLUMNS_KEY: parse_columns(schema)}
@@ -95,17 +98,21 @@ class AvroFileWriter:
 
     def write_group(self, table: pa.Table) -> None:
         """Write a table's rows as blocks."""
-        step = max(1, min(BATCH_ROWS, table.num_rows * _BLOCK_BYTES // max(1, table.nbytes)))
-        for batch in table.to_batches(step):
-            records = to_records(
-                pa.RecordBatch.from_arrays(renamed(batch.columns, self._columns), schema=self._columns)
-            )
-            # An array of one block: the number of its items, the items, and a 0.
-            items = self._encode(self._rows_schema, records)
-            count = _long(len(records))
-            data = _compress(items[len(count) : -1], self._codec)
-            self._write(b"".join((count, _long(len(data)), data, self._sync)))
-            self._rows += len(records)
+        step = max(1, table.num_rows * _ENCODED_BYTES // max(1, table.nbytes))
+        for batch in table.combine_chunks().to_batches(step):
+            columns = renamed(batch.columns, self._columns)
+            places, data = encode_rows(pa.RecordBatch.from_arrays(columns, schema=self._columns))
+            first = 0
+            while first < batch.num_rows:
+                last = int(np.searchsorted(places, places[first] + _BLOCK_BYTES, side="right")) - 1
+                last = min(max(last, first + 1), first + BATCH_ROWS)
+                self._write_block(data[places[first] : places[last]], last - first)
+                first = last
+
+    def _write_block(self, items: memoryview, count: int) -> None:
+        data = _compress(items, self._codec)
+        self._write(b"".join((_long(count), _long(len(data)), data, self._sync)))
+        self._rows += count
 
     def finish(self) -> StagedFile:
         """Return the staged file."""
@@ -247,7 +254,7 @@ def _read_long(file: io.BufferedReader) -> int:
     return coded >> 1 ^ -(coded & 1)
 
 
-def _compress(data: bytes, codec: str) -> bytes:
+def _compress(data: memoryview, codec: str) -> bytes | memoryview:
     if codec == "zstandard":
         return pa.Codec("zstd").compress(data, asbytes=True)
     if codec == "snappy":

@@ -1,4 +1,4 @@
-"""Translate between Arrow's columns and Avro's: schemas, names, and rows as the records that fastavro takes."""
+"""Translate between Arrow's columns and Avro's: schemas, names, and the records that fastavro returns."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ import pyarrow as pa
 
 from ddbio.core.schema.arrow import DDB_TYPE, RESCUE_NAME, is_binary, is_decimal, is_list, is_text, normalize_schema
 from ddbio.core.schema.file import schema_from_json, schema_to_json
-from ddbio.core.schema.times import is_time_column
 from ddbio.errors import DecodeError, SchemaError
 
 if TYPE_CHECKING:
@@ -80,21 +79,6 @@ def avro_schema_of(schema: pa.Schema, columns: pa.Schema) -> dict[str, Any]:
         If Avro has no type for a column.
     """
     return _record("row", list(schema), list(columns))
-
-
-def to_records(batch: pa.RecordBatch) -> list[dict[str, Any]]:
-    """Return rows as fastavro takes them: times are numbers, for Python has no year 0."""
-    for place, field in enumerate(batch.schema):
-        if is_time_column(field.type):
-            number = pa.int32() if pa.types.is_date32(field.type) else pa.int64()
-            batch = batch.set_column(place, field.name, batch.column(place).cast(number))
-    maps = [field.name for field in batch.schema if _has_map(field.type)]
-    rows = batch.to_pylist()
-    for name in maps:
-        convert = _dictionaries(batch.schema.field(name).type)
-        for row in rows:
-            row[name] = convert(row[name])
-    return rows
 
 
 def without_times(described: Any) -> Any:
@@ -260,26 +244,17 @@ def _has_map(kind: Any) -> bool:
     return pa.types.is_map(kind) or any(_has_map(kind.field(place).type) for place in range(kind.num_fields))
 
 
-def _dictionaries(kind: Any) -> Callable[[Any], Any]:
-    """Return what makes dictionaries of the lists of pairs that Arrow returns for maps."""
-    return _converter(kind, dict, lambda pairs: dict(pairs).items())
-
-
 def _pairs(kind: Any) -> Callable[[Any], Any]:
     """Return what makes lists of pairs, which Arrow takes for maps, of dictionaries."""
-    return _converter(kind, list, lambda found: found.items())
-
-
-def _converter(kind: Any, make: Callable[[Any], Any], items: Callable[[Any], Any]) -> Callable[[Any], Any]:
     if not _has_map(kind):
         return lambda value: value
     if pa.types.is_map(kind):
-        inner = _converter(kind.item_type, make, items)
-        return lambda value: None if value is None else make((key, inner(each)) for key, each in items(value))
+        inner = _pairs(kind.item_type)
+        return lambda value: None if value is None else [(key, inner(each)) for key, each in value.items()]
     if is_list(kind):
-        inner = _converter(kind.value_type, make, items)
+        inner = _pairs(kind.value_type)
         return lambda value: None if value is None else [inner(each) for each in value]
-    members = {each.name: _converter(each.type, make, items) for each in kind}
+    members = {each.name: _pairs(each.type) for each in kind}
     return lambda value: None if value is None else {name: members[name](each) for name, each in value.items()}
 
 
