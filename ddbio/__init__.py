@@ -89,7 +89,7 @@ if TYPE_CHECKING:
         wait_export,
         wait_import,
     )
-    from ddbio.api.setup import register, warm
+    from ddbio.api.setup import calibrate, register, warm
     from ddbio.api.simulation import simulate_scan
     from ddbio.api.tables import create_table, create_table_like, describe_table
     from ddbio.api.writing import copy_table, load_files, plan_copy, plan_load, write_table
@@ -113,6 +113,7 @@ if TYPE_CHECKING:
     from ddbio.core.schema.item_schema import ItemSchema
     from ddbio.core.service_estimates import CapturePlan
     from ddbio.core.simulation import SimulationReport
+    from ddbio.core.speeds import Speeds
     from ddbio.core.table_description import TableDescription
     from ddbio.core.validation import ValidatePlan, ValidationReport
     from ddbio.errors import (
@@ -234,6 +235,7 @@ __all__ = [
     "ServiceError",
     "SimulateScanKeywords",
     "SimulationReport",
+    "Speeds",
     "TableDescription",
     "TargetError",
     "ThrottledError",
@@ -251,6 +253,7 @@ __all__ = [
     "WriteReport",
     "__version__",
     "advise",
+    "calibrate",
     "cancel_bulk_put",
     "catalog_ddl",
     "check_import_files",
@@ -343,7 +346,7 @@ _NAMES = {
         "read_bulk_report restore_table start_bulk_put start_export start_import wait_bulk_put wait_export "
         "wait_import"
     ),
-    "ddbio.api.setup": "register warm",
+    "ddbio.api.setup": "calibrate register warm",
     "ddbio.api.simulation": "simulate_scan",
     "ddbio.api.tables": "create_table create_table_like describe_table",
     "ddbio.api.writing": "copy_table load_files plan_copy plan_load write_table",
@@ -367,6 +370,7 @@ _NAMES = {
     "ddbio.core.schema.item_schema": "ItemSchema",
     "ddbio.core.service_estimates": "CapturePlan",
     "ddbio.core.simulation": "SimulationReport",
+    "ddbio.core.speeds": "Speeds",
     "ddbio.core.table_description": "TableDescription",
     "ddbio.core.validation": "ValidatePlan ValidationReport",
     "ddbio.errors": (

@@ -30,6 +30,7 @@ FAKE_ENVIRONMENT = {
     "AWS_REGION": "eu-west-1",
     "AWS_SECRET_ACCESS_KEY": "testing",
     "AWS_SHARED_CREDENTIALS_FILE": os.devnull,
+    "DDBIO_CONFIG_DIR": os.devnull,
 }
 
 

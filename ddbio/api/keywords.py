@@ -223,6 +223,13 @@ class PriceKeywords(ConnectionKeywords, total=False):
     """What the job runs on, for its price: ``glue:G.1X*10``, ``emr-serverless:4vCPU-16GB*10``, ``ec2:m5.xlarge*10``."""
 
 
+class PricesRefreshKeywords(ConnectionKeywords, total=False):
+    """Keywords of :class:`ddbio.options.PricesRefreshOptions`."""
+
+    pricing_endpoint_url: str | None
+    """Endpoint of the Price List; default is that of AWS."""
+
+
 class PublishKeywords(ConnectionKeywords, total=False):
     """Keywords of :class:`ddbio.options.PublishOptions`."""
 

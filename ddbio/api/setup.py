@@ -5,10 +5,13 @@ from __future__ import annotations
 import importlib
 import os
 import time
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ddbio.ops.job.report import WarmReport
 from ddbio.ops.warm import warm_all
+
+if TYPE_CHECKING:
+    from ddbio.core.speeds import Speeds
 
 
 def register(spark: Any) -> None:
@@ -30,6 +33,19 @@ def register(spark: Any) -> None:
         PySpark is not installed.
     """
     importlib.import_module("ddbio.spark").register(spark)
+
+
+def calibrate() -> Speeds:
+    """Measure what a core of this machine does in a second, and store it where plans find it.
+
+    Takes some seconds, and compiles loops before if that was not done.
+
+    Raises
+    ------
+    OptionError
+        If the profile cannot be written.
+    """
+    return importlib.import_module("ddbio.ops.calibration").calibrate()  # type: ignore[no-any-return]
 
 
 def warm(to: str | os.PathLike[str] | None = None) -> WarmReport:

@@ -39,7 +39,7 @@ READ_TIMEOUT_SECONDS = 30.0
 DEFAULT_REGION = "us-east-1"
 
 # Of which clients are made; the last four are those that botocore itself asks for credentials.
-_SERVICES = ["cloudwatch", "dynamodb", "glue", "s3", "signin", "sso", "sso-oidc", "sts"]
+_SERVICES = ["cloudwatch", "dynamodb", "glue", "pricing", "s3", "signin", "sso", "sso-oidc", "sts"]
 
 # A session is made once, even if threads ask for their clients at the same time.
 _SESSION_LOCK = threading.Lock()

@@ -81,6 +81,10 @@ VERBS = Verbs(
             "capacity:capacity",
             "Recommend mode, capacity and class of TABLE by what it has consumed.",
         ),
+        "calibrate": (
+            "calibrate:calibrate",
+            "Measure what a core of this machine does in a second, and store it for plans.",
+        ),
         "catalog": ("catalog:catalog", "Make folders of files tables of a catalog."),
         "compact": ("folders:compact", "Rewrite the small files of folder PATH as few large ones, in one commit."),
         "copy": (
@@ -110,6 +114,7 @@ VERBS = Verbs(
             "Write the rows of SOURCE, a file, folder or glob of any format, here or on S3, into TABLE.",
         ),
         "plan": ("plan:plan", "Print what a verb would do and cost, and do none of it."),
+        "prices": ("prices:prices", "Show and refresh the prices that plans use."),
         "publish": (
             "folders:publish",
             "Make the live files of folder STAGING the next version of folder CURATED; --rollback takes it back.",

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING
 from ddbio.core.capacity import scan_units
 from ddbio.core.prices import CostLine
 from ddbio.core.result import Result
-from ddbio.core.scan_plan import ASSUMED_BYTES_PER_SECOND, SEGMENT_BYTES
+from ddbio.core.scan_plan import SEGMENT_BYTES
+from ddbio.core.speeds import ASSUMED_BYTES_PER_SECOND
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

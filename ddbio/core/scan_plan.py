@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any, Literal
 
 from ddbio.core.capacity import PAGE_BYTES, page_limit, read_units, scan_pages, scan_units
@@ -15,6 +15,7 @@ from ddbio.core.partition_estimate import estimate_files
 from ddbio.core.prices import cost_values
 from ddbio.core.result import Result
 from ddbio.core.schema.file import schema_to_json
+from ddbio.core.speeds import PROCESSORS, Speeds
 from ddbio.errors import OptionError
 
 if TYPE_CHECKING:
@@ -47,7 +48,6 @@ MIN_TASK_SECONDS = 10.0
 ROTATED_SEGMENTS = 256
 ROTATED_SEGMENTS_UNKNOWN = 64
 ROTATED_PAGE_BYTES = 256 * 1024
-ASSUMED_BYTES_PER_SECOND = 20 * MIB
 
 
 @dataclass(frozen=True)
@@ -209,12 +209,13 @@ class Resources:
     """What a plan can run on.
 
     ``cores`` are those of this process, ``spark_parallelism`` that of a running session or None, ``can_start_spark``
-    whether pyspark is installed.
+    whether pyspark is installed, ``speeds`` what a core does in a second.
     """
 
     cores: int
     spark_parallelism: int | None = None
     can_start_spark: bool = True
+    speeds: Speeds = field(default_factory=Speeds)
 
 
 def plan_scan(table: TableDescription, sample: Sample, options: ScanOptions, resources: Resources) -> ScanPlan:
@@ -249,7 +250,7 @@ def plan_scan(table: TableDescription, sample: Sample, options: ScanOptions, res
         "the provisioned capacity" if not table.on_demand else "the on-demand maximum": rate,
         "an on-demand table": (table.warm_rcu or NEW_TABLE_RCU) if table.on_demand and rate is None else None,
         "requests in flight": units / requests * max(lanes, tasks) / _latency_seconds(read_bytes / requests),
-    }, parallelism)  # fmt: skip
+    }, resources.speeds.scan * parallelism)  # fmt: skip
     files = None
     if sample.partitions is not None:
         rows = count if options.limit is None else min(count, options.limit)
@@ -290,10 +291,10 @@ def _latency_seconds(page_bytes: float) -> float:
     return max(REQUEST_SECONDS, PAGE_LATENCY_SECONDS * page_bytes / PAGE_BYTES)
 
 
-def _seconds(units: float, size: int, rates: dict[str, float | None], parallelism: int) -> tuple[float, str]:
+def _seconds(units: float, size: int, rates: dict[str, float | None], bytes_per_second: float) -> tuple[float, str]:
     """Return the longest of the times that rates of units and the machine's own speed ask for, and its reason."""
     times = {reason: units / rate for reason, rate in rates.items() if rate}
-    times["the processors"] = size / (ASSUMED_BYTES_PER_SECOND * parallelism)
+    times[PROCESSORS] = size / bytes_per_second
     reason = max(times, key=lambda each: times[each])
     return times[reason], reason
 

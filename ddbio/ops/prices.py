@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
 from datetime import UTC, datetime
 from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
+from ddbio.aws.price_list import read_offers
 from ddbio.core.estimate import Prices, compute_parts
 from ddbio.core.job_limits import check_estimate
+from ddbio.core.price_list import price_queries, refreshed_book
 from ddbio.core.prices import OWN_REGION, PriceBook, capacity_cost, joined_cost
 from ddbio.core.service_estimates import CapturePlan
 from ddbio.core.service_estimates import plan_capture as captured
 from ddbio.errors import OptionError
+from ddbio.ops.job.storage import price_list_spec
+from ddbio.ops.user_files import user_file, write_user_file
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -20,7 +25,10 @@ if TYPE_CHECKING:
     from ddbio.core.estimate import Part
     from ddbio.core.prices import Cost
     from ddbio.core.table_description import TableDescription
-    from ddbio.options import PlanCaptureOptions, PriceOptions
+    from ddbio.options import PlanCaptureOptions, PriceOptions, PricesRefreshOptions
+
+# Of a region, among the user's files.
+_FILE = "prices/{}.json"
 
 
 def cost_of(what: Literal["reads", "writes"], units: float, table: TableDescription, path: str | None = None) -> Cost:
@@ -78,8 +86,26 @@ def plan_capture(options: PlanCaptureOptions) -> CapturePlan:
     return plan
 
 
+def refresh_prices(options: PricesRefreshOptions) -> PriceBook:
+    """Ask the AWS Price List for the prices of a region, store them where plans find them, and return them.
+
+    Raises
+    ------
+    AccessDeniedError, EndpointError, ServiceError
+        If the Price List does not answer.
+    OptionError
+        If the prices cannot be stored.
+    """
+    region = options.region or OWN_REGION
+    spec, known = price_list_spec(options), _own_book(OWN_REGION)
+    offers = [offer for query in price_queries(known, region) for offer in read_offers(spec, query)]
+    book = refreshed_book(known, region, offers)
+    write_user_file(_FILE.format(region), [book.to_json()])
+    return book
+
+
 def book_of(region: str | None, path: str | None = None) -> PriceBook:
-    """Return the prices of a region: those of a file, else ddbio's own book of it, else that of us-east-1.
+    """Return the prices of a region: those of a file, of the last refresh, of ddbio itself, else those of us-east-1.
 
     Raises
     ------
@@ -91,6 +117,15 @@ def book_of(region: str | None, path: str | None = None) -> PriceBook:
             return PriceBook.from_json(Path(path).read_text(encoding="utf-8"), path)
         except OSError as error:
             raise OptionError(f"prices {path} cannot be read: {error.strerror}") from None
-    folder = resources.files("ddbio.core.prices")
-    name = f"{region}.json" if folder.joinpath(f"{region}.json").is_file() else f"{OWN_REGION}.json"
+    for known in filter(None, (region, OWN_REGION)):
+        refreshed = user_file(_FILE.format(known))
+        with contextlib.suppress(OSError):
+            return PriceBook.from_json(refreshed.read_text(encoding="utf-8"), str(refreshed))
+        with contextlib.suppress(OSError):
+            return _own_book(known)
+    raise AssertionError("unreachable: there is a book of us-east-1")
+
+
+def _own_book(region: str) -> PriceBook:
+    folder, name = resources.files("ddbio.core.prices"), f"{region}.json"
     return PriceBook.from_json(folder.joinpath(name).read_text(encoding="utf-8"), name)

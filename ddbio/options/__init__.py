@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from ddbio.options.inspection import LayoutOptions, ValidateOptions
     from ddbio.options.limits import LimitOptions, PriceOptions
     from ddbio.options.parsing import Engine, camel_case, descriptions_of, parse_options
-    from ddbio.options.planning import PlanCaptureOptions
+    from ddbio.options.planning import PlanCaptureOptions, PricesRefreshOptions
     from ddbio.options.reading import (
         AcceptEncoding,
         ColumnOptions,
@@ -104,6 +104,7 @@ __all__ = [
     "PlanCapacityOptions",
     "PlanCaptureOptions",
     "PriceOptions",
+    "PricesRefreshOptions",
     "PublishOptions",
     "RestoreOptions",
     "RollbackOptions",
@@ -132,7 +133,7 @@ _NAMES = {
     "folders": "CompactOptions FilesListOptions PublishOptions RollbackOptions VacuumOptions",
     "limits": "LimitOptions PriceOptions",
     "parsing": "Engine camel_case descriptions_of parse_options",
-    "planning": "PlanCaptureOptions",
+    "planning": "PlanCaptureOptions PricesRefreshOptions",
     "reading": "AcceptEncoding ColumnOptions ExportReadOptions ExportWindowsOptions ScanOptions",
     "service_jobs": (
         "BackupCreateOptions BulkReportOptions BulkStartOptions ExportStartOptions ImportStartOptions "

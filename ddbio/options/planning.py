@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 from pydantic.dataclasses import dataclass
 
+from ddbio.options.connection import ConnectionOptions
 from ddbio.options.limits import PriceOptions
 from ddbio.options.parsing import CONFIG
 
@@ -27,3 +28,11 @@ class PlanCaptureOptions(PriceOptions):
     """Time between two reads of a shard of the stream."""
     file_seconds: Annotated[float, Field(gt=0)] = 60.0
     """Time that a file holds."""
+
+
+@dataclass(frozen=True, kw_only=True, config=CONFIG)
+class PricesRefreshOptions(ConnectionOptions):
+    """Choose the region whose prices are asked of the AWS Price List: ``region``, by default us-east-1."""
+
+    pricing_endpoint_url: str | None = None
+    """Endpoint of the Price List; default is that of AWS."""

@@ -90,6 +90,7 @@ _PAGE_PARTS = [
     ("`advise`", "AdviseOptions", "ConnectionOptions"),
     ("`capacity`", "PlanCapacityOptions", "ConnectionOptions"),
     ("`plan capture`", "PlanCaptureOptions", "ConnectionOptions"),
+    ("`prices refresh`", "PricesRefreshOptions", "ConnectionOptions"),
     ("`simulate scan`", "SimulateScanOptions", "SimulateScanOptions"),
 ]
 

@@ -9,11 +9,13 @@ import math
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
+from ddbio.core.capacity import WRITE_UNIT_BYTES
 from ddbio.core.estimate import Figures
 from ddbio.core.job_outline import JobOutline
 from ddbio.core.pacing import DEFAULT_QUOTA_WCU, DEFAULT_RATIO, NEW_TABLE_WCU, Ramp
 from ddbio.core.prices import cost_values
 from ddbio.core.result import Result
+from ddbio.core.speeds import PROCESSORS
 from ddbio.errors import OptionError
 
 if TYPE_CHECKING:
@@ -305,6 +307,10 @@ def plan_load(
     units, seconds, limited_by = None, None, ""
     if found.rows is not None and found.row_units is not None:
         units, seconds, limited_by = write_estimate(table, indexes, found.rows, found.row_units, write.wcu_per_second)
+        cores = resources.spark_parallelism or resources.cores
+        busy_seconds = units * WRITE_UNIT_BYTES / (resources.speeds.load * cores) if resources.speeds.date else 0.0
+        if busy_seconds > seconds:
+            seconds, limited_by = busy_seconds, PROCESSORS
     engine, reason = _engine(options, write, found, resources)
     tasks = (options.tasks or _tasks(found)) if engine == "spark" else 1
     key_partitions = tasks if engine == "spark" and write.order_matters and not options.unique_keys else None

@@ -45,6 +45,7 @@ if TYPE_CHECKING:
         FilesOptions,
         ImportFilesOptions,
         MetricsConnectionOptions,
+        PricesRefreshOptions,
     )
 
 _ONE_SLASH = re.compile(r"s3[an]?:/?(?!/)")
@@ -76,6 +77,11 @@ def catalog_spec(options: CatalogConnectionOptions) -> ClientSpec:
 def metrics_spec(options: MetricsConnectionOptions) -> ClientSpec:
     """Return the recipe of the CloudWatch client for these options."""
     return _spec(options, options.cloudwatch_endpoint_url)
+
+
+def price_list_spec(options: PricesRefreshOptions) -> ClientSpec:
+    """Return the recipe of the Price List's client, which is in few regions."""
+    return dataclasses.replace(_spec(options, options.pricing_endpoint_url), region="us-east-1")
 
 
 def _spec(options: ConnectionOptions, endpoint_url: str | None) -> ClientSpec:

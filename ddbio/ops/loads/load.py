@@ -32,6 +32,7 @@ from ddbio.ops.loads.unit_reader import describe_source
 from ddbio.ops.prices import job_cost
 from ddbio.ops.table_statistics import read_statistics
 from ddbio.ops.tables import create_target, describe_target
+from ddbio.ops.user_files import machine_speeds
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -269,7 +270,7 @@ def _describe_and_plan(options: LoadOptions, table: TableDescription | None = No
     write = plan_write(table, options)
     source = open_source(options, dict(write.key_types), options.timestamps)
     source = dataclasses.replace(source, types=declared_types(options, write, source))
-    resources = Resources(available_cores(), running_spark_parallelism(), is_spark_installed())
+    resources = Resources(available_cores(), running_spark_parallelism(), is_spark_installed(), machine_speeds())
     plan = plan_load(options, write, table, describe_source(source, write), resources)
     if plan.estimated_units is not None:
         plan = dataclasses.replace(plan, cost=_cost(options, table, plan, plan.estimated_units, plan.estimated_seconds))
