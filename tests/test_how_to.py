@@ -14,6 +14,7 @@ from pathlib import Path
 import boto3
 import click
 import pytest
+import yaml
 
 import ddbio
 from ddbio.cli.main import cli
@@ -23,6 +24,7 @@ ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", ROOT / "docs/index.md", *sorted((ROOT / "docs/how-to").glob("*.md"))]
 RUN = ("nightly-scan", "restore-from-files", "migrate-a-table", "backfill", "fold-increments", "schema-drift")
 ON_AWS = "# on AWS"
+CI_PAGE = ROOT / "docs/how-to/ci-pipeline.md"
 ITEMS = [{"id": {"S": f"o{number}"}, "total": {"N": str(number)}} for number in range(500)]
 
 
@@ -117,6 +119,28 @@ def test_guides_run(services, name):
     assert ran
 
 
+def test_the_workflow_is_whole():
+    """The workflow of the page parses, and its address of LocalStack is the one that its service has."""
+    (text,) = [text for language, text in blocks(CI_PAGE) if language == "yaml"]
+    job = yaml.safe_load(text)["jobs"]["pipeline"]
+    assert job["services"]["localstack"]["ports"] == [f"{job['env']['LOCALSTACK_HOST'].partition(':')[2]}:4566"]
+    assert job["steps"][-1]["run"] == "bash pipeline.sh"
+
+
+@pytest.mark.slow
+def test_the_shell_for_localstack_runs_on_any_endpoint(tmp_path, monkeypatch):
+    """The page's script moves a table to S3 on one endpoint that serves both, found by localstack-client's variable."""
+    script = "\n".join(text for language, text in blocks(CI_PAGE) if language == "sh")
+    monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}:{os.environ['PATH']}")
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    monkeypatch.chdir(tmp_path)
+    with MotoServer() as served:
+        monkeypatch.setenv("LOCALSTACK_HOST", served.endpoint_url.removeprefix("http://"))
+        run("sh", script)
+        monkeypatch.setenv("AWS_ENDPOINT_URL", served.endpoint_url)
+        assert sorted(ddbio.read_table("orders").column("id").to_pylist()) == ["o1", "o2"]
+
+
 @pytest.mark.slow
 def test_the_shell_of_the_quick_start_runs(services):
     """The commands of the quick start's second half run on a table that is there."""
@@ -126,10 +150,11 @@ def test_the_shell_of_the_quick_start_runs(services):
 
 
 @pytest.mark.slow
-def test_the_fixture_of_the_guide_works(tmp_path):
-    """The pytest fixture that the guide shows passes its own test."""
-    (text,) = [text for _, text in blocks(ROOT / "docs/how-to/test-without-aws.md") if "@pytest.fixture" in text]
+@pytest.mark.parametrize(("page", "passed"), [("test-without-aws", 1), ("ci-pipeline", 2)])
+def test_the_fixtures_of_the_guides_work(tmp_path, page, passed):
+    """What a guide shows of pytest passes its own tests."""
+    (text,) = [text for _, text in blocks(ROOT / f"docs/how-to/{page}.md") if "import pytest\n" in text]
     (tmp_path / "test_shown.py").write_text(text)
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", tmp_path / "test_shown.py"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
-    assert "1 passed" in done.stdout, done.stdout
+    assert f"{passed} passed" in done.stdout, done.stdout
