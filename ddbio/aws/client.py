@@ -81,11 +81,18 @@ class ClientSpec:
         OptionError
             If no region is known, or an endpoint is malformed.
         """
-        return _client(self, service, max_pool_connections)
+        return _client(self, service, max_pool_connections, _environment())
+
+
+def _environment() -> frozenset[tuple[str, str]]:
+    """Return AWS's variables: what is cached belongs to them, since sessions and clients read them once."""
+    return frozenset(pair for pair in os.environ.items() if pair[0].startswith("AWS_"))
 
 
 @functools.lru_cache(maxsize=32)
-def _client(spec: ClientSpec, service: str, max_pool_connections: int) -> BaseClient:
+def _client(
+    spec: ClientSpec, service: str, max_pool_connections: int, environment: frozenset[tuple[str, str]]
+) -> BaseClient:
     # DynamoDB's requests are retried by ddbio, page by page; S3's by botocore, always in standard mode.
     attempts = 1 if service == "dynamodb" else 5
     config = Config(
@@ -98,7 +105,6 @@ def _client(spec: ClientSpec, service: str, max_pool_connections: int) -> BaseCl
     )
     try:
         with _SESSION_LOCK:
-            environment = frozenset(pair for pair in os.environ.items() if pair[0].startswith("AWS_"))
             session = _session(
                 dataclasses.replace(spec, endpoint_url=None, members=(), members_of_keys=()), environment
             )
@@ -126,8 +132,7 @@ def _add_members(spec: ClientSpec, params: dict[str, Any], model: Any, **_: Any)
 @functools.lru_cache(maxsize=32)
 def _session(spec: ClientSpec, environment: frozenset[tuple[str, str]]) -> boto3.Session:
     """Return this process's session of an identity: its clients share one set of credentials."""
-    # The environment is part of the cache's key only: a session reads its variables once.
-    del environment
+    del environment  # It is part of the cache's key only.
     own: boto3.Session
     if spec.session is not None:
         own = spec.session.session
