@@ -115,7 +115,7 @@ def _as_botocore_sends_it(spec: ClientSpec, table: str) -> AWSPreparedRequest:
         sent.append(request)
         return AWSResponse(request.url, 200, HTTPHeaders(), HTTPResponse(io.BytesIO(b"{}"), preload_content=False))
 
-    made = client._client.__wrapped__(spec, "dynamodb", 10, frozenset())
+    made = client._client.__wrapped__(spec, "dynamodb", 10, client._environment())
     made.meta.events.register("before-send.dynamodb.Scan", keep)
     made.scan(TableName=table)
     return sent[0]
