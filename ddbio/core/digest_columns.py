@@ -61,6 +61,7 @@ _MEASURED_EACH = 16
 _OPTIONS = EncodeOptions()
 _CODES = {"S": plain.S, "B": plain.B, "SS": plain.SS, "NS": plain.NS, "BS": plain.BS, "L": plain.L, "M": plain.M}
 _ELEMENT_KEY: _Words = np.array(plain.ELEMENT_KEY, np.uint64)
+_KEY_TYPES = {"S", "N", "B"}
 _MOST_SCALE = 80
 _NO_BITS: Any = np.frombuffer(b"", np.uint8)
 _NULLS_COUNT, _NULLS_ARE_MISSING = True, False
@@ -81,12 +82,39 @@ class _SchemaKey:
     schema: pa.Schema = dataclasses.field(compare=False)
 
 
-class ColumnDigest:
-    """Sum the hashes of rows in ``digest``, to the digest of their items; keep one per thread."""
+class RowSums(NamedTuple):
+    """Hold what some rows hash to.
 
-    def __init__(self) -> None:
+    Attributes
+    ----------
+    items
+        ``[n_rows × 2]``: the sum of the hashes of a row's attributes, from which the item's own hash is made.
+    keys
+        The first word of the same sum over the key attributes alone; None unless each row has all of them in columns
+        of type S, N or B.
+    digest
+        The digest of these rows alone.
+    """
+
+    items: _Words
+    keys: _Words | None
+    digest: Digest
+
+
+class ColumnDigest:
+    """Sum the hashes of rows in ``digest``, to the digest of their items; keep one per thread.
+
+    Parameters
+    ----------
+    keys
+        Attributes whose part of each row's sum ``add_rows`` returns by itself.
+    """
+
+    def __init__(self, keys: Sequence[str] = ()) -> None:
         self.digest = Digest()
+        self._keys = keys
         self._schema: pa.Schema | None = None
+        self._key_columns: tuple[_Column, ...] = ()
         self._columns: tuple[_Column, ...] = ()
         self._slice_rows, self._measured = _LEAST_ROWS, 0
         self._has_times = False
@@ -103,13 +131,11 @@ class ColumnDigest:
         EncodeError
             An attribute is in its column and in the rescue column.
         """
-        for sums in self._sums(batch):
+        for sums, _ in self._sums(batch):
             self._add(sums)
 
-    def add_rows(self, batch: pa.RecordBatch) -> tuple[_Words, Digest]:
-        """Add the item of each row; return two words a row, ``[n_rows × 2]``, and the digest of these rows alone.
-
-        The words are the sum of the attributes' hashes, from which the item's own hash is made: equal for equal items.
+    def add_rows(self, batch: pa.RecordBatch) -> RowSums:
+        """Add the item of each row; return what the rows hash to.
 
         Raises
         ------
@@ -117,8 +143,10 @@ class ColumnDigest:
             As ``add_batch``.
         """
         parts = list(self._sums(batch))
-        sums = parts[0] if len(parts) == 1 else np.concatenate([new_sums(0), *parts])
-        return sums.reshape(-1, 2), self._add(sums)
+        sums = np.concatenate([new_sums(0), *(items for items, _ in parts)]) if len(parts) != 1 else parts[0][0]
+        keys = [each for _, each in parts if each is not None]
+        found = np.concatenate([new_sums(0), *keys]) if len(keys) == len(parts) else None
+        return RowSums(sums.reshape(-1, 2), found, self._add(sums))
 
     def _add(self, sums: _Words) -> Digest:
         high, low = loops.sum_items(sums)
@@ -126,14 +154,16 @@ class ColumnDigest:
         self.digest.merge(added)
         return added
 
-    def _sums(self, batch: pa.RecordBatch) -> Iterator[_Words]:
-        """Yield the sums of the attributes' hashes of each row, some megabytes of rows at a time."""
+    def _sums(self, batch: pa.RecordBatch) -> Iterator[tuple[_Words, _Words | None]]:
+        """Yield the sums of each row, and those of its key, some megabytes of rows at a time."""
         if not batch.num_rows:
             return
         if self._schema is None or not batch.schema.equals(self._schema, check_metadata=True):
             self._schema = batch.schema
             stored = stored_columns(batch.schema)
-            self._columns = _columns_of(_SchemaKey(stored.serialize().to_pybytes(), stored))
+            columns = _columns_of(_SchemaKey(stored.serialize().to_pybytes(), stored))
+            self._key_columns = tuple(each for each in columns if name_of_field(each.field) in self._keys)
+            self._columns = tuple(each for each in columns if each not in self._key_columns)
             self._has_times = declares_times(batch.schema)
             self._measured = 0
         if self._has_times:
@@ -143,7 +173,27 @@ class ColumnDigest:
             self._slice_rows = max(_LEAST_ROWS, _SLICE_BYTES * batch.num_rows // max(batch_bytes(batch), 1))
         self._measured = (self._measured + 1) % _MEASURED_EACH
         for start in range(0, batch.num_rows, self._slice_rows):
-            yield _sums_of_rows(batch.slice(start, self._slice_rows), self._columns, start)
+            yield self._sums_of_rows(batch.slice(start, self._slice_rows), start)
+
+    def _sums_of_rows(self, batch: pa.RecordBatch, first_row: int) -> tuple[_Words, _Words | None]:
+        sums = new_sums(batch.num_rows)
+        _add_columns(batch, self._key_columns, sums)
+        keys = sums[::2].copy() if self._holds_keys(batch) else None
+        _add_columns(batch, self._columns, sums)
+        if RESCUE_NAME in batch.schema.names and batch.column(RESCUE_NAME).null_count < batch.num_rows:
+            fields = (field for field, _ in (*self._key_columns, *self._columns) if field.name != RESCUE_NAME)
+            beside = {name_of_field(field): batch.column(field.name) for field in fields}
+            _add_members(batch.column(RESCUE_NAME), beside, sums, first_row)
+        return sums, keys
+
+    def _holds_keys(self, batch: pa.RecordBatch) -> bool:
+        """Return whether each row has all keys in their columns, as S, N or B."""
+        fields = [field for field, _ in self._key_columns]
+        return (
+            bool(self._keys)
+            and len(fields) == len(self._keys)
+            and all(tag_of_field(field) in _KEY_TYPES and not batch.column(field.name).null_count for field in fields)
+        )
 
 
 def digest_of_batches(batches: Iterable[pa.RecordBatch]) -> Digest:
@@ -167,17 +217,11 @@ def _columns_of(key: _SchemaKey) -> tuple[_Column, ...]:
     return tuple(_Column(each, _unchanged if each.type == types[each.name] else _simplified) for each in fields)
 
 
-def _sums_of_rows(batch: pa.RecordBatch, columns: Sequence[_Column], first_row: int) -> _Words:
-    sums = new_sums(batch.num_rows)
-    arrays = {field.name: batch.column(field.name) for field, _ in columns}
-    if RESCUE_NAME in arrays:
-        columns = [column for column in columns if column.field.name != RESCUE_NAME]
-        if arrays[RESCUE_NAME].null_count < batch.num_rows:
-            beside = {name_of_field(field): arrays[field.name] for field, _ in columns}
-            _add_members(arrays[RESCUE_NAME], beside, sums, first_row)
+def _add_columns(batch: pa.RecordBatch, columns: Sequence[_Column], sums: _Words) -> None:
     for field, prepare in columns:
-        _add(arrays[field.name], field, prepare, (_key_of(name_of_field(field)), _NULLS_ARE_MISSING), sums)
-    return sums
+        if field.name != RESCUE_NAME:
+            under = (_key_of(name_of_field(field)), _NULLS_ARE_MISSING)
+            _add(batch.column(field.name), field, prepare, under, sums)
 
 
 @functools.lru_cache(maxsize=1 << 12)

@@ -175,7 +175,7 @@ def _numbers(column: pa.Array[Any]) -> _Spans:
 def _rescued_hashes(batch: pa.RecordBatch, fields: Sequence[pa.Field[Any]]) -> tuple[_Words, _Flags]:
     """Return the hashes of rows whose keys are in their columns or in the rescue column, and which rows are left."""
     hashes, counts = np.zeros(batch.num_rows, np.uint64), np.zeros(batch.num_rows, np.int64)
-    rescued = _rescued_keys(batch, [name_of_field(field) for field in fields])
+    rescued = rescued_keys(batch, [name_of_field(field) for field in fields])
     places = [[(batch.column(field.name), field), *found] for field, found in zip(fields, rescued, strict=True)]
     for columns in itertools.product(*places):
         has_all = [valid_of(column) for column, _ in columns]
@@ -186,7 +186,7 @@ def _rescued_hashes(batch: pa.RecordBatch, fields: Sequence[pa.Field[Any]]) -> t
     return hashes, counts != 1
 
 
-def _rescued_keys(batch: pa.RecordBatch, names: Sequence[str]) -> list[list[tuple[pa.Array[Any], pa.Field[Any]]]]:
+def rescued_keys(batch: pa.RecordBatch, names: Sequence[str]) -> list[list[tuple[pa.Array[Any], pa.Field[Any]]]]:
     """Return for each key a column of each type that it may have in the rescue column."""
     found: list[list[tuple[pa.Array[Any], pa.Field[Any]]]] = [[] for _ in names]
     if RESCUE_NAME not in batch.schema.names:

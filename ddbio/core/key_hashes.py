@@ -52,7 +52,7 @@ class Rows(NamedTuple):
 
 
 def rows_of(keys: Words, sums: Words) -> Rows:
-    """Return the rows of their keys' hashes and of the two words that ``ColumnDigest.add_rows`` has of each.
+    """Return the rows of a word for each key, and of the two words that ``ColumnDigest.add_rows`` has of each item.
 
     The hash of an item also depends on its key, so that two items that exchange their values change every sum.
     """

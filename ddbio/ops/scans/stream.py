@@ -118,7 +118,7 @@ class PageStream(Generic[BlockT]):
         self._being_read = 0
         # A decoder holds several pages' worth of scratch: there are no more of them than cores.
         self._decoders: SimpleQueue[PageDecoder[BlockT]] = SimpleQueue()
-        self._queue: deque[BlockT] = deque()
+        self._queue: deque[tuple[BlockT, int]] = deque()
         self._queued_bytes = 0
         self._running = 0
         self._error: BaseException | None = None
@@ -155,8 +155,8 @@ class PageStream(Generic[BlockT]):
                 raise self._error
             if not self._queue:
                 return None
-            block = self._queue.popleft()
-            self._queued_bytes -= block.nbytes
+            block, n_bytes = self._queue.popleft()
+            self._queued_bytes -= n_bytes
             self._changed.notify_all()
             return block
 
@@ -166,12 +166,13 @@ class PageStream(Generic[BlockT]):
             self.counts.wire_bytes += page.wire_bytes
 
     def _deliver(self, block: BlockT) -> None:
+        n_bytes = block.nbytes
         with self._changed:
             self._changed.wait_for(
-                lambda: not self._queue or self._queued_bytes + block.nbytes <= QUEUED_BYTES or self._stop.is_set()
+                lambda: not self._queue or self._queued_bytes + n_bytes <= QUEUED_BYTES or self._stop.is_set()
             )
-            self._queue.append(block)
-            self._queued_bytes += block.nbytes
+            self._queue.append((block, n_bytes))
+            self._queued_bytes += n_bytes
             self._changed.notify_all()
 
     def _lane(self) -> None:

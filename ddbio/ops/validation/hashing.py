@@ -9,8 +9,8 @@ import numpy as np
 import pyarrow as pa
 
 from ddbio.core.digest_columns import ColumnDigest
-from ddbio.core.item_key import key_hashes
 from ddbio.core.key_hashes import rows_of
+from ddbio.core.key_words import key_words
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -49,7 +49,7 @@ class RowHasher:
     def __init__(self, hashing: Hashing) -> None:
         self._keys = hashing.keys
         self._limit = int(hashing.sample * _WORD)
-        self._columns = ColumnDigest()
+        self._columns = ColumnDigest(hashing.keys)
 
     def hashed(self, batch: pa.RecordBatch) -> HashedRows:
         """Return the sampled rows of a batch, hashed.
@@ -61,15 +61,13 @@ class RowHasher:
         DecodeError
             A number is beyond 38 digits or out of range.
         """
-        if not self._keys:
-            sums, digest = self._columns.add_rows(batch)
-            return HashedRows(batch, rows_of(sums[:, 0], sums), digest)
-        keys = key_hashes(batch, self._keys)
         if self._limit < _WORD:
-            chosen = keys < np.uint64(self._limit)
-            batch, keys = batch.filter(pa.array(chosen)), keys[chosen]
-        sums, digest = self._columns.add_rows(batch)
-        return HashedRows(batch, rows_of(keys, sums), digest)
+            batch = batch.filter(pa.array(key_words(batch, self._keys) < np.uint64(self._limit)))
+        sums = self._columns.add_rows(batch)
+        words = sums.keys
+        if words is None:
+            words = key_words(batch, self._keys) if self._keys else sums.items[:, 0]
+        return HashedRows(batch, rows_of(words, sums.items), sums.digest)
 
     def all_hashed(self, batches: Sequence[pa.RecordBatch]) -> list[HashedRows]:
         """Return several batches hashed."""

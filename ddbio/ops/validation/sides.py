@@ -289,9 +289,14 @@ class FilesSide(_InOneThread):
         for file, entry in self._files:
             schema = schemas.get(file.path)
             declared = () if schema is not None else self.schema or reading.schema or ()
+            typed: pa.Schema | None = None
             for part in range(len(reader.parts(entry).sizes_bytes)):
-                for batch in reader.read(entry, part, schema=schema):
-                    yield declare_types(with_columns(batch, columns[file.path]), declared)
+                for given in reader.read(entry, part, schema=schema):
+                    batch = with_columns(given, columns[file.path])
+                    if typed is None:
+                        # All batches of a file have one schema.
+                        typed = declare_types(batch, declared).schema
+                    yield pa.RecordBatch.from_arrays(batch.columns, schema=typed)
 
 
 class DataSide(_InOneThread):

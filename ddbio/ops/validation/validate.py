@@ -17,6 +17,7 @@ from ddbio.charts.validation import validation_page
 from ddbio.core.digest import Digest
 from ddbio.core.item_key import key_hashes
 from ddbio.core.key_hashes import BUCKETS, BucketSums, differences, repeated, rows_of
+from ddbio.core.key_words import key_words
 from ddbio.core.quality import RuleChecker, RuleResult, row_items, rows_with
 from ddbio.core.rescue import MisfitLog
 from ddbio.core.schema.item_schema import arrow_schema_of
@@ -30,6 +31,8 @@ from ddbio.ops.validation.sides import Reading, TableSide, open_side
 from ddbio.options.quality import QualityRules, read_rules
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from ddbio.core.key_hashes import Differences
     from ddbio.core.validation import ValidatePlan
     from ddbio.ops.validation.hashing import HashedRows
@@ -108,7 +111,7 @@ def validate(options: ValidateOptions, source: Any = None, target: Any = None) -
         for each in readings:
             each.read()
         found = _Found() if job.target is None else _compare(*readings, most=options.examples)
-        repeats = [each.repeated() for each in readings]
+        repeats = _repeats(readings)
         wanted = _wanted(found, in_source=repeats[0] > 0, in_target=repeats[-1] > 0)
         items = [_items_by_key(job, side, keys) if keys else {} for side, keys in zip(job.sides, wanted, strict=False)]
         rules = readings[-1].rule_results()
@@ -209,16 +212,16 @@ class _Pass:
             sums.add(ones)
             store.add(ones)
 
-    def repeated(self) -> int:
-        """Return how many rows have the key of another; reading tells that of a table's rows already."""
-        return 0 if self._side.has_unique_keys else _repeated(self.sums, self.store)
+    @property
+    def has_unique_keys(self) -> bool:
+        return self._side.has_unique_keys
 
     def rule_results(self) -> list[RuleResult]:
         if self._rules is None or self._checker is None:
             return []
         results = self._checker.results()
         for names, sums, store in self._unique:
-            count = _repeated(sums, store)
+            count = _repeated(sums, store, range(BUCKETS))
             results.append(RuleResult("unique", ", ".join(names), not count, count))
         if self._rules.row_count is not None:
             least, most = self._rules.row_count.min, self._rules.row_count.max
@@ -229,9 +232,20 @@ class _Pass:
         return results
 
 
-def _repeated(sums: BucketSums, store: RowStore) -> int:
-    groups = store.groups(range(BUCKETS), sums.counts)
-    return sum(repeated(store.rows(group).keys.copy()) for group in groups)
+def _repeats(readings: Sequence[_Pass]) -> list[int]:
+    """Return how many rows of each side have the key of another row.
+
+    What is known of one side's keys holds for the other, too, in the buckets that both have alike.
+    """
+    differing = range(BUCKETS) if len(readings) == 1 else readings[0].sums.differing(readings[1].sums)
+    is_unique = any(each.has_unique_keys for each in readings)
+    alike = [] if is_unique else sorted({*range(BUCKETS)} - {*differing})
+    shared = _repeated(readings[0].sums, readings[0].store, alike)
+    return [shared + (0 if each.has_unique_keys else _repeated(each.sums, each.store, differing)) for each in readings]
+
+
+def _repeated(sums: BucketSums, store: RowStore, buckets: Sequence[int]) -> int:
+    return sum(repeated(store.rows(group).keys.copy()) for group in store.groups(buckets, sums.counts))
 
 
 @dataclass
@@ -273,7 +287,7 @@ def _items_by_key(job: _Job, side: Side, wanted: set[int]) -> dict[int, dict[str
     items: dict[int, dict[str, Any]] = {}
     with closing(side.batches(job.reading)) as batches:
         for batch in batches:
-            keys = key_hashes(batch, job.keys)
+            keys = key_words(batch, job.keys)
             rows = np.flatnonzero(np.isin(keys, hashes))
             for key, item in zip(keys[rows].tolist(), row_items(batch, rows), strict=True):
                 items.setdefault(key, item)
