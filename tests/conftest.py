@@ -18,6 +18,7 @@ EXPECTED_SKIPS = (
     "and the connector",  # the EMR connector, which its own benchmarks download
     "mount namespaces",  # a cluster of workers with disks of their own takes Linux and root
     "the oldest libraries",  # the floors have wheels for the oldest Pythons only
+    "no Chromium",  # the pages of results are opened in it
     "no clone|clone is shallow",  # rows of results name commits
 )
 """What may be missing in CI; whatever else is skipped there was forgotten in its set-up."""

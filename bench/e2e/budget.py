@@ -63,6 +63,7 @@ def measure(asked: argparse.Namespace, engine: str, readers: int) -> dict[str, A
         "lanes": report.lanes,
         "seconds": len(units) / _PER_SECOND,
         "rcu_consumed": report.rcu_consumed,
+        "rcu_by_second": by_second(units),
         "highest_10s_ratio": round((window(units, 10, max) or math.nan) / rate, 4),
         "lowest_60s_ratio": None if lowest is None else round(lowest / rate, 4),
         "reported_peak_10s_ratio": report.rcu_peak_10s_ratio and round(report.rcu_peak_10s_ratio, 4),
@@ -73,6 +74,11 @@ def intervals(consumed: list[tuple[float, float, float]]) -> list[float]:
     """Return the read units of every 100 ms, from the first that has any to the last: the sample's are among them."""
     by_number = {round(at * _PER_SECOND): read for at, read, _ in consumed}
     return [by_number.get(number, 0.0) for number in range(min(by_number), max(by_number) + 1)]
+
+
+def by_second(units: list[float]) -> list[float]:
+    """Return the read units of every second, the last of which may be shorter."""
+    return [round(sum(units[first : first + _PER_SECOND]), 1) for first in range(0, len(units), _PER_SECOND)]
 
 
 def window(units: list[float], seconds: int, choose: Any) -> float | None:

@@ -1,0 +1,226 @@
+"""Build pages of all results that open from the file system: ``./task bench site`` puts them into ``build/results``.
+
+One index leads to the figures of every case, how they went from row to row, the matrix, capacity over time, and to
+asv's own pages if ``./task bench publish`` made them. All is made of ``results/e2e``; nothing is asked of a host.
+"""
+
+from __future__ import annotations
+
+import html
+import json
+import shutil
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from bench.e2e import record
+from bench.figures import CASES, GROUPS
+from bench.rows import newest
+from ddbio.charts.drawing import Bars, Chart, Lines
+from ddbio.charts.page import Page, Table, page_html
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    Row = dict[str, Any]
+
+SITE = record.ROOT / "build" / "results"
+ASV = record.ROOT / ".asv" / "html"
+CLUSTER_PAIRS = (("local[1]", "local[2]"), ("local-cluster[1,1,1024]", "local-cluster[2,1,1024]"))
+BASE = {"file_format": "parquet zstd", "cluster": "threads", "latency_ms": 0}
+# Of the cores, by the job and the server beside it, from where the machine is what limits.
+BUSY = 0.85
+
+
+def main(words: list[str]) -> int:
+    """Build the pages into the folder that is given, and print the index."""
+    target = Path(words[0]) if words else SITE
+    build(target)
+    sys.stdout.write(f"{target / 'index.html'}\n")
+    return 0
+
+
+def build(target: Path, results: Path = record.RESULTS, asv: Path = ASV) -> list[str]:
+    """Write the pages; return their names."""
+    target.mkdir(parents=True, exist_ok=True)
+    pages = {
+        "figures.html": figures_page(results),
+        "history.html": history_page(results),
+        "matrix.html": matrix_page(rows_of(results / "matrix.jsonl")),
+        "capacity.html": capacity_page(rows_of(results / "budget.jsonl")),
+    }
+    links = [(name, page.title) for name, page in pages.items()]
+    if (asv / "index.html").exists():
+        shutil.copytree(asv, target / "asv", dirs_exist_ok=True)
+        links.append(("asv/index.html", "asv: each benchmark over all commits that were run"))
+    for name, page in pages.items():
+        (target / name).write_text(with_links(page, [("index.html", "all pages")]), "utf-8")
+    (target / "index.html").write_text(with_links(index_page(results), links), "utf-8")
+    shutil.copytree(results, target / "rows", dirs_exist_ok=True)
+    return ["index.html", *pages]
+
+
+def with_links(page: Page, links: Iterable[tuple[str, str]]) -> str:
+    """Return a page with links below its title."""
+    items = "".join(f'<li><a href="{html.escape(to)}">{html.escape(text)}</a></li>' for to, text in links)
+    return page_html(page).replace("</h1>", f"</h1>\n<nav><ul>{items}</ul></nav>", 1)
+
+
+def index_page(results: Path) -> Page:
+    """Return the page that leads to the others: what was measured, when, on what."""
+    rows = [(path.stem, newest(path)) for path in sorted(results.glob("*.jsonl"))]
+    table = tuple(
+        (
+            case,
+            str((results / f"{case}.jsonl").read_bytes().count(b"\n")),
+            row["at"][:10],
+            row["commit"][:7],
+            machine(row),
+        )
+        for case, row in rows
+        if row
+    )
+    facts = (("rows", f"in rows/, one file of JSON lines a case; {sum(int(each[1]) for each in table)} in all"),)
+    return Page(
+        "Results of ddbio's benchmarks",
+        facts,
+        (Table("Cases", ("case", "rows", "newest", "commit", "machine"), table),),
+    )
+
+
+def figures_page(results: Path) -> Page:
+    """Return the figures of the newest rows with their goals."""
+    tables = []
+    for title, cases in GROUPS.items():
+        cells = [
+            (line.what.replace("`", ""), *(each.replace("**", "").strip() for each in line.cells().split("|")), case)
+            for case, lines_of in cases.items()
+            if (row := newest(results / f"{case}.jsonl"))
+            for line in lines_of(row)
+        ]
+        if cells:
+            tables.append(
+                Table(title, ("client CPU, unless it says wall clock", "figure", "goal", "case"), tuple(cells))
+            )
+    return Page("Figures", (("shown", "the newest row of each case at full scale"),), tuple(tables))
+
+
+def history_page(results: Path) -> Page:
+    """Return how the first figure of each case went from row to row."""
+    charts = []
+    for case, lines_of in CASES.items():
+        values, what, unit = [], "", ""
+        for row in rows_of(results / f"{case}.jsonl"):
+            try:
+                line = next(iter(lines_of(row)))
+            except (KeyError, StopIteration, TypeError):
+                continue  # A row of before a figure was renamed.
+            values.append(line.value)
+            what, unit = line.what.replace("`", ""), line.unit
+        if len(values) > 1:
+            places = tuple(float(number) for number in range(1, len(values) + 1))
+            charts.append(Lines(f"{case}: {what}", "row", unit or "figure", places, ((case, tuple(values)),)))
+    return Page(
+        "From row to row", (("drawn", "the first figure of each case, in all its rows at full scale"),), tuple(charts)
+    )
+
+
+def matrix_page(rows: list[Row]) -> Page:
+    """Return the matrix: speed by format, cluster and latency, how two executors scale, and how files lie."""
+    cells = {key_of(row["parameters"]): row for row in rows}
+    verbs = sorted({verb for verb, *_ in cells})
+    parts: list[Chart | Table] = []
+    for axis, title in (("file_format", "format"), ("cluster", "cluster"), ("latency_ms", "latency")):
+        for verb in verbs:
+            found = [row for row in cells.values() if row["parameters"]["verb"] == verb and differs_by(axis, row)]
+            if len(found) > 1:
+                labels = tuple(f"{row['parameters'][axis]}{' ms' if axis == 'latency_ms' else ''}" for row in found)
+                values = tuple(float(row["figures"]["rows_per_second"]) for row in found)
+                parts.append(Bars(f"{verb} by {title}", "rows/s", labels, values))
+    scaled = tuple(scaling(cells))
+    if scaled:
+        columns = ("verb", "format", "from", "to", "times the rows/s", "efficiency", "limited by")
+        parts.append(Table("Scaling", columns, scaled))
+    if cells:
+        columns = ("case", "rows/s", "MB/s", "CPU-s/GB", "units", "peak MiB", "files", "small")
+        parts.append(Table("All cases", columns, tuple(map(case_cells, cells.values()))))
+    return Page("Matrix of formats, cluster sizes and latencies", (("cases", str(len(cells))),), tuple(parts))
+
+
+def key_of(parameters: dict[str, Any]) -> tuple[Any, ...]:
+    """Return what tells a case from others: the newest row of it is shown."""
+    return tuple(parameters[name] for name in ("verb", *BASE))
+
+
+def differs_by(axis: str, row: Row) -> bool:
+    """Return whether a row is the base in all but one respect; a DataFrame's base is a Spark of two cores."""
+    base = {**BASE, **({"cluster": "local[2]"} if row["parameters"]["verb"] == "frame" else {})}
+    return all(row["parameters"][name] == value for name, value in base.items() if name != axis)
+
+
+def scaling(cells: dict[tuple[Any, ...], Row]) -> Iterable[tuple[str, ...]]:
+    """Yield how many times as many rows two executors move as one, and what limits them."""
+    for (verb, file_format, cluster, latency), row in cells.items():
+        for one, two in CLUSTER_PAIRS:
+            twice = cells.get((verb, file_format, two, latency))
+            if cluster == one and twice is not None:
+                ratio = twice["figures"]["rows_per_second"] / row["figures"]["rows_per_second"]
+                yield verb, file_format, one, two, f"{ratio:.2f}×", f"{ratio / 2:.0%}", limit_of(twice)
+
+
+def limit_of(row: Row) -> str:
+    """Say what a job waited for: the machine's processors, late answers, or its own start and commit."""
+    figures, cores = row["figures"], row["cores"]
+    busy = figures["busy_cores_with_server"]
+    if busy >= BUSY * cores:
+        return f"the processors of this machine, of which the server takes {busy - figures['busy_cores']:.1f}"
+    if row["parameters"]["latency_ms"]:
+        return "answers that come late"
+    return f"what one task does after the other: {busy:.1f} of {cores} processors were busy"
+
+
+def case_cells(row: Row) -> tuple[str, ...]:
+    """Return the line of one case."""
+    asked, found = row["parameters"], row["figures"]
+    memory = ", ".join(f"{name} {value:.0f}" for name, value in found["peak_mebibytes"].items())
+    return (
+        f"{asked['verb']}, {asked['file_format']}, {asked['cluster']}, {asked['latency_ms']} ms",
+        f"{found['rows_per_second']:,}",
+        f"{found['megabytes_per_second']:,}",
+        f"{found['cpu_seconds_per_gigabyte']:,}",
+        f"{found['read_units'] + found['write_units']:,.0f}",
+        memory,
+        ", ".join(f"{count} {size}" for size, count in found["file_bytes_histogram"].items()),
+        f"{found['small_file_ratio']:.0%}",
+    )
+
+
+def capacity_page(rows: list[Row]) -> Page:
+    """Return what was asked and consumed, second by second, in each run of the newest row that has it."""
+    charts = []
+    for row in rows[-1:]:
+        rate = row["parameters"]["rcu_per_second"]
+        for run in row["figures"]["runs"]:
+            series = run.get("rcu_by_second")
+            if series:
+                places = tuple(float(second) for second in range(len(series)))
+                drawn = (("consumed", tuple(series)), ("asked", (rate,) * len(series)))
+                title = f"{run['engine']}, {run['lanes']} lanes, {run['tasks']} tasks"
+                charts.append(Lines(title, "second", "read units", places, drawn))
+    facts = (("runs", str(len(charts)) if charts else "none yet: python -m bench.e2e.budget takes them"),)
+    return Page("Capacity over time", facts, tuple(charts))
+
+
+def rows_of(path: Path) -> list[Row]:
+    """Return the rows of a case at full scale."""
+    lines = path.read_text("utf-8").splitlines() if path.exists() else []
+    return [row for row in map(json.loads, lines) if row["scale"] == 1.0]
+
+
+def machine(row: Row) -> str:
+    """Return what a row was taken on."""
+    return f"{row['cores']} × {row['cpu']}, Python {row['python']}, pyarrow {row['pyarrow']}"
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,119 @@
+"""The pages of results: built from rows, and opened from the file system in a browser without a window."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+
+import numpy as np
+import pytest
+from matplotlib.colors import to_rgb
+from matplotlib.image import imread
+
+from bench import site
+from bench.e2e import record
+
+BROWSER = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+
+
+def row(verb="scan", speed=1000, **parameters):
+    """Return a row of the matrix."""
+    figures = {
+        "rows_per_second": speed,
+        "megabytes_per_second": 1.5,
+        "cpu_seconds_per_gigabyte": 20.0,
+        "busy_cores": 1.0,
+        "busy_cores_with_server": 1.2,
+        "read_units": 5.0,
+        "write_units": 0.0,
+        "file_bytes_histogram": {"≤ 1 MiB": 2},
+        "small_file_ratio": 1.0,
+        "peak_mebibytes": {"driver": 200.0},
+    }
+    asked = {"items": 5, "verb": verb, **site.BASE, **parameters}
+    return {"case": "matrix", "parameters": asked, "figures": figures, **record.provenance(), "scale": 1.0}
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory):
+    """Build the pages of the stored rows and of some of a matrix."""
+    folder = tmp_path_factory.mktemp("site")
+    results = shutil.copytree(record.RESULTS, folder / "e2e")
+    rows = [row(), row(speed=800, file_format="avro"), row(cluster="local[1]"), row(cluster="local[2]", speed=1700)]
+    (results / "matrix.jsonl").write_text("".join(json.dumps(each) + "\n" for each in rows), "utf-8")
+    run = {"engine": "local", "lanes": 2, "tasks": 1, "rcu_by_second": [180.0, 201.0, 199.0]}
+    run |= {"highest_10s_ratio": 1.0, "lowest_60s_ratio": 1.0}
+    budget = {"parameters": {"rcu_per_second": 200.0}, "figures": {"runs": [run]}, **record.provenance(), "scale": 1.0}
+    (results / "budget.jsonl").write_text(json.dumps({"case": "budget", **budget}) + "\n", "utf-8")
+    (folder / "asv").mkdir()
+    (folder / "asv" / "index.html").write_text("<title>asv</title>")
+    return folder / "pages", site.build(folder / "pages", results, folder / "asv")
+
+
+def test_every_link_of_the_pages_leads_to_a_file(built):
+    """The index leads to each page, to asv's and back; no page refers to a host."""
+    folder, names = built
+    for name in names:
+        text = (folder / name).read_text("utf-8")
+        for link in re.findall(r'(?:src|href)="(?!#)([^"]*)"', re.sub(r'xmlns(:\w+)?="[^"]*"', "", text)):
+            assert (folder / link).exists(), (name, link)
+    assert 'href="asv/index.html"' in (folder / "index.html").read_text("utf-8")
+
+
+def test_the_pages_hold_what_the_rows_say(built):
+    """Speed by format and cluster, the efficiency of two executors, and every figure with its goal."""
+    folder, _ = built
+    matrix = (folder / "matrix.html").read_text("utf-8")
+    assert "scan by format" in matrix
+    assert "<td>1.70×</td><td>85%</td>" in matrix
+    assert "1.2 of" in matrix
+    assert "<svg" in (folder / "capacity.html").read_text("utf-8")
+    assert "from_dynamodb_json" in (folder / "figures.html").read_text("utf-8")
+
+
+@pytest.mark.parametrize(
+    ("found", "said"),
+    [({"busy_cores_with_server": 1e9}, "processors of this machine"), ({}, "one task does after the other")],
+)
+def test_what_limits_is_named(found, said):
+    """A busy machine is the limit; else it is what is done in a row."""
+    given = row()
+    given["figures"].update(found)
+    assert said in site.limit_of(given)
+    assert site.limit_of(row(latency_ms=20)).startswith("answers")
+
+
+def browse(page, profile, *words):
+    """Open a page without a window, as a user of this machine would from a folder."""
+    assert BROWSER is not None
+    flags = ["--headless", "--no-sandbox", "--disable-gpu", "--enable-logging=stderr", "--window-size=1000,1400"]
+    command = [BROWSER, *flags, f"--user-data-dir={profile}", *words, page.as_uri()]
+    return subprocess.run(command, capture_output=True, text=True, check=True, timeout=120)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(BROWSER is None, reason="no Chromium is installed")
+def test_the_pages_load_in_a_browser(built, tmp_path):
+    """Each page keeps its charts, and nothing is said on the console."""
+    folder, names = built
+    for name in names:
+        shown = browse(folder / name, tmp_path, "--dump-dom")
+        assert "CONSOLE" not in shown.stderr
+        assert shown.stdout.count("<svg") == (folder / name).read_text("utf-8").count("<svg")
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(BROWSER is None, reason="no Chromium is installed")
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_charts_are_drawn_in_the_readers_scheme(built, scheme, tmp_path):
+    """A picture of the page has the scheme's paper, and bars in the scheme's colour on it."""
+    folder, _ = built
+    picture = tmp_path / "picture.png"
+    dark = ["--blink-settings=preferredColorScheme=0"] if scheme == "dark" else []
+    browse(folder / "matrix.html", tmp_path / "profile", f"--screenshot={picture}", *dark)
+    pixels = imread(picture)[:, :, :3]
+    paper, bar = {"light": ("#ffffff", "#3f51b5"), "dark": ("#0d1117", "#8c9eff")}[scheme]
+    assert np.allclose(pixels[2, 2], to_rgb(paper), atol=0.02)
+    assert np.isclose(pixels, to_rgb(bar), atol=0.02).all(axis=2).sum() > 1_000
