@@ -17,6 +17,7 @@ from ddbio.cli.show import (
     format_export_plan,
     format_values,
     merged_null_rows,
+    planned_rows,
     print_plan,
     time_row,
 )
@@ -198,6 +199,7 @@ def format_export_report(report: ExportReadReport) -> str:
         ("source", f"{counted(report.files_read, 'file')}, {report.json_bytes / 1e6:,.1f} MB of text, all verified"),
         time_row(report),
         ("speed", f"{speed:,.1f} MB of text a CPU-second"),
+        *planned_rows(report.planned, report.actual),
     ]
     rows += [("misfit", f"{m.count} × {m.path}: {m.kind}, e.g. {m.example}") for m in report.misfits]
     rows += merged_null_rows(report.merged_nulls)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ddbio.cli.flags import CONF_FLAG, JSON_FLAG, MASTER_FLAG, flags_of, output_flags, parse_conf, parse_flags
-from ddbio.cli.show import counted, format_bytes, format_values
+from ddbio.cli.show import counted, format_bytes, format_estimate, format_values, planned_rows
 from ddbio.options import CompactOptions, FilesListOptions, PublishOptions, RollbackOptions, VacuumOptions
 
 if TYPE_CHECKING:
@@ -90,7 +90,8 @@ def _print_plan(options: CompactOptions, *, as_json: bool) -> None:
         ("after", f"about {counted(plan.files_after, 'file')}"),
         ("engine", plan.engine),
     ]
-    click.echo(plan.to_json() if as_json else "\n".join(f"{name:<9}{value}" for name, value in rows))
+    text = "\n".join([*(f"{name:<10}{value}" for name, value in rows), format_estimate(plan.estimate)])
+    click.echo(plan.to_json() if as_json else text)
 
 
 def _compact_text(report: CompactReport) -> str:
@@ -102,6 +103,7 @@ def _compact_text(report: CompactReport) -> str:
         ("rewrote", rewrote if report.files_rewritten else "nothing: all files stay as they are"),
         ("digest", (report.digest_after if report.files_rewritten else None) or "not taken"),
         ("time", f"{time} ({report.engine}, {counted(report.tasks, 'task')})"),
+        *planned_rows(report.planned, report.actual),
     ]
     return "\n".join(f"{name:<9}{value}" for name, value in rows)
 

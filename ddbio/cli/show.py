@@ -273,4 +273,4 @@ def format_export_plan(plan: ExportReadPlan) -> str:
         ("columns", ", ".join(plan.columns)),
         ("engine", plan.engine),
     ]
-    return "\n".join(f"{name:<9}{value}" for name, value in rows)
+    return "\n".join([*(f"{name:<10}{value}" for name, value in rows), format_estimate(plan.estimate)])

@@ -5,11 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
+from ddbio.core.prices import cost_values, joined_cost
 from ddbio.core.result import Result
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from ddbio.core.prices import Cost
     from ddbio.core.quality import RuleResult
     from ddbio.core.rescue import Misfit
 
@@ -30,6 +32,8 @@ class SideOutline(Result):
         Read units of reading it once.
     rcu_per_second
         The budget of reading it, or null.
+    requests, cost
+        Pages of reading it once, and what they cost.
     """
 
     name: str
@@ -38,6 +42,14 @@ class SideOutline(Result):
     bytes: int | None = None
     estimated_units: float = 0.0
     rcu_per_second: float | None = None
+    requests: int = 0
+    cost: Cost | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the outline as plain values; the plan has the cost of both sides."""
+        values = super().to_dict()
+        del values["cost"]
+        return values
 
 
 @dataclass(frozen=True)
@@ -73,6 +85,19 @@ class ValidatePlan(Result):
     estimated_units: float
     most_units: float
     estimated_seconds: float | None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the plan as plain values, with the keys that every plan has."""
+        sides = [side for side in (self.source, self.target) if side is not None]
+        sizes = [side.bytes for side in sides if side.bytes is not None]
+        return {
+            **super().to_dict(),
+            "units": self.estimated_units,
+            "requests": sum(side.requests for side in sides),
+            "bytes": sum(sizes) if sizes else None,
+            "seconds": self.estimated_seconds,
+            **cost_values(joined_cost(side.cost for side in sides if side.cost is not None)),
+        }
 
 
 def plan_validation(

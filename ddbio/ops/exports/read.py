@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import logging
 from contextlib import AbstractContextManager, closing, nullcontext
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -12,9 +13,11 @@ import pyarrow as pa
 
 from ddbio.budget import LocalBudget
 from ddbio.core.batch_stream import RecordBatchStream
+from ddbio.core.estimate import SENT_RATIO, Estimate, EstimatedPlan, Figures, file_bytes, input_parts, output_parts
 from ddbio.core.job_outline import JobOutline
 from ddbio.core.schema.arrow import normalize_schema
 from ddbio.core.schema.file import schema_to_json
+from ddbio.core.service_estimates import TEXT_RATIOS
 from ddbio.engine import LocalEngine, available_cores, cluster_of, open_engine, running_spark_parallelism
 from ddbio.files import committer
 from ddbio.ops.catalog import check_catalog, with_catalog
@@ -28,6 +31,7 @@ from ddbio.ops.exports.tasks import (
     spark_task_count,
     write_export_task,
 )
+from ddbio.ops.file_estimates import file_estimate, file_figures
 from ddbio.ops.job.report import Clock, FileReport, MisfitReport, Report, file_reports, merged_nulls, misfit_reports
 from ddbio.ops.job.storage import (
     committed_report,
@@ -50,8 +54,11 @@ if TYPE_CHECKING:
     from ddbio.options import ExportReadOptions, ExportToFilesOptions
 
 
+_LOG = logging.getLogger("ddbio.export")
+
+
 @dataclass(frozen=True)
-class ExportReadPlan(Report):
+class ExportReadPlan(EstimatedPlan):
     """Describe what reading an export would do; its manifests are verified, and all its files exist.
 
     Attributes
@@ -70,6 +77,8 @@ class ExportReadPlan(Report):
         Data files with items in them, and their size as stored.
     columns
         Names and Arrow types of the columns.
+    estimate
+        What reading takes and costs: the text is assumed to be five times its stored size.
     """
 
     source: str
@@ -82,6 +91,7 @@ class ExportReadPlan(Report):
     files: int
     file_bytes: int
     columns: dict[str, str]
+    estimate: Estimate = field(default_factory=Estimate)
 
     @property
     def outline(self) -> JobOutline:
@@ -127,6 +137,8 @@ class ExportReadReport(Report):
         NULLs that are no longer told from missing values, by attribute: see ``nulls``.
     catalog
         What was registered in the catalog, if that was asked for.
+    planned, actual
+        Seconds, bytes of files and USD, as planned and as it was.
     """
 
     source: str
@@ -147,6 +159,8 @@ class ExportReadReport(Report):
     files: tuple[FileReport, ...] = ()
     merged_nulls: dict[str, int] = field(default_factory=dict)
     catalog: CatalogReport | None = None
+    planned: Figures | None = None
+    actual: Figures | None = None
 
 
 def read_export_batches(options: ExportReadOptions) -> RecordBatchStream:
@@ -217,7 +231,15 @@ def plan_of(options: ExportToFilesOptions) -> ExportReadPlan:
 def _plan(
     options: ExportToFilesOptions, source: ExportSource, columns: ExportColumns, sizes: Mapping[str, int]
 ) -> ExportReadPlan:
-    summary = source.summary
+    summary, size = source.summary, sum(sizes.values())
+    text = size * TEXT_RATIOS["gzip"]
+    stored = file_bytes(options.format, text / SENT_RATIO)
+    files = max(1, -(-stored // options.target_file_bytes))
+    is_encrypted = options.s3_sse_kms_key_id is not None
+    parts = [
+        *input_parts(options.source, len(sizes)),
+        *output_parts(options.dest, files, stored, is_encrypted=is_encrypted),
+    ]
     return ExportReadPlan(
         source=options.source,
         dest=options.dest,
@@ -227,8 +249,9 @@ def _plan(
         filtered=summary.filtered,
         items=summary.items,
         files=len(sizes),
-        file_bytes=sum(sizes.values()),
+        file_bytes=size,
         columns={field.name: str(field.type) for field in columns.rows},
+        estimate=file_estimate(options, parts, size, text, lambda speeds: speeds.export),
     )
 
 
@@ -258,7 +281,10 @@ def read_export_to_files(
     if engine_name(options) == "spark":
         require_shared(cluster_of(master, conf), {"dest": options.dest}, shared_paths=options.shared_paths)
     staging = open_staging(options, options.format)
-    job = _Job(options, source, export_columns(source, options), staging)
+    columns, sizes = export_columns(source, options), source.sizes()
+    plan = _plan(options, source, columns, sizes)
+    _LOG.info("read %s to %s: %d files, planned: %s", options.source, options.dest, plan.files, plan.estimate.figures)
+    job = _Job(options, source, columns, staging, sizes, plan)
     protect_sources(staging.store, options.mode, source.folders)
     try:
         # An engine raises only after its tasks have ended.
@@ -275,7 +301,7 @@ def read_export_to_files(
     except committer.AlreadyCommittedError as done:
         return with_catalog(options, committed_report(ExportReadReport, done))
     report = dataclasses.replace(report, seconds=round(clock.seconds(), 3), cpu_seconds=cpu_seconds)
-    return with_catalog(options, report)
+    return with_catalog(options, dataclasses.replace(report, actual=job.figures(report)))
 
 
 @dataclass(frozen=True)
@@ -284,14 +310,23 @@ class _Job:
     source: ExportSource
     columns: ExportColumns
     staging: Staging
+    sizes: Mapping[str, int]
+    plan: ExportReadPlan
+
+    def figures(self, report: ExportReadReport) -> Figures:
+        """Return what the job took."""
+        options, written = self.options, sum(file.bytes for file in report.files)
+        is_encrypted = options.s3_sse_kms_key_id is not None
+        outputs = output_parts(options.dest, len(report.files), written, is_encrypted=is_encrypted)
+        parts = [*input_parts(options.source, report.files_read), *outputs]
+        return file_figures(options, parts, self.plan.file_bytes, report.seconds)
 
     def run(self, engine: Engine, watch: ExportWatch | None) -> list[ExportFilesResult]:
-        sizes, budget = self.source.sizes(), LocalBudget(None, job="reading of the export")
+        sizes, budget = self.sizes, LocalBudget(None, job="reading of the export")
         usual = spark_task_count(sizes, engine.parallelism) if engine.name == "spark" else engine.parallelism
         reads = export_tasks(self.source, self.columns, self.options, self.options.tasks or usual, sizes)
         tasks = [ExportFilesTask(read, self.staging) for read in reads]
-        plan = _plan(self.options, self.source, self.columns, sizes)
-        with nullcontext() if watch is None else watch.running(plan, budget):
+        with nullcontext() if watch is None else watch.running(self.plan, budget):
             return engine.run(write_export_task, tasks, budget)
 
     def without_rows(self) -> tuple[StagedFile, ...]:
@@ -319,7 +354,7 @@ class _Job:
     ) -> ExportReadReport:
         counts = [result.counts for result in results]
         summary = self.source.summary
-        return ExportReadReport(
+        report = ExportReadReport(
             source=self.options.source,
             dest=self.options.dest,
             job_id=self.staging.job_id,
@@ -337,7 +372,9 @@ class _Job:
             misfits=misfit_reports(each.misfits for each in counts),
             files=file_reports(self.options.dest, files),
             merged_nulls=merged_nulls(each.misfits for each in counts),
+            planned=self.plan.estimate.figures,
         )
+        return dataclasses.replace(report, actual=self.figures(report))
 
 
 def engine_name(options: ExportToFilesOptions) -> Literal["local", "spark"]:

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import dataclasses
+import logging
 import time
 from contextlib import closing, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Literal
 
 from ddbio.budget import LocalBudget
 from ddbio.core.compaction import SMALL_RATIO, CompactRule, deal_groups, plan_groups
 from ddbio.core.digest import Digest
-from ddbio.core.result import Result
+from ddbio.core.estimate import Estimate, EstimatedPlan, Figures, input_parts, output_parts
 from ddbio.core.schema.arrow import normalize_schema
 from ddbio.core.schema.file import schema_to_json
 from ddbio.core.staged import job_of
@@ -24,6 +25,7 @@ from ddbio.files.declared import declared_schemas
 from ddbio.files.descriptions import describe_files
 from ddbio.files.formats import FORMATS, format_of
 from ddbio.files.snapshot import live_files
+from ddbio.ops.file_estimates import file_estimate, file_figures
 from ddbio.ops.folders.rewrite import RewriteGroup, RewriteTask, rewrite_task
 from ddbio.ops.job.report import Clock, Report
 from ddbio.ops.job.storage import committed_report, new_job_id, open_store, require_shared
@@ -39,9 +41,14 @@ if TYPE_CHECKING:
     from ddbio.ops.folders.rewrite import RewriteResult
     from ddbio.options import CompactOptions, Compression
 
+_LOG = logging.getLogger("ddbio.compact")
+# Assumed: the footer, the columns, and the new file read again for its digest.
+_READS_OF_A_FILE = 3
+_ARROW_RATIO = 3.0
+
 
 @dataclass(frozen=True)
-class CompactPlan(Result):
+class CompactPlan(EstimatedPlan):
     """What a compaction would do.
 
     Attributes
@@ -62,6 +69,8 @@ class CompactPlan(Result):
         ``local`` or ``spark``.
     groups
         The files that are rewritten together.
+    estimate
+        What rewriting takes and costs; as Arrow data, files are assumed to be three times their size.
     """
 
     path: str
@@ -74,6 +83,7 @@ class CompactPlan(Result):
     target_bytes: int
     engine: str
     groups: tuple[CompactGroup, ...]
+    estimate: Estimate = field(default_factory=Estimate)
 
 
 @dataclass(frozen=True)
@@ -101,6 +111,8 @@ class CompactReport(Report):
         Groups of files that were left as they are because ``max_seconds`` were over.
     seconds, cpu_seconds
         Wall time, and processor time of all that took part.
+    planned, actual
+        Seconds, bytes of files and USD, as planned and as it was.
     """
 
     path: str
@@ -121,6 +133,8 @@ class CompactReport(Report):
     groups_left: int
     seconds: float
     cpu_seconds: float
+    planned: Figures | None = None
+    actual: Figures | None = None
 
 
 def plan_compact(options: CompactOptions) -> CompactPlan:
@@ -159,6 +173,7 @@ def compact(
         with committer.publishing(target, job_id) as publish:
             before = _live(store, options)
             plan = _plan(options, before)
+            _LOG.info("compact %s: %d files, planned: %s", options.path, plan.files_rewritten, plan.estimate.figures)
             job = _Job(options, store, job_id, plan, clock)
             if not plan.groups:
                 target.abort(job_id)
@@ -177,7 +192,17 @@ def compact(
                 cpu_seconds = round(began + engine.cpu_seconds(), 3)
     except committer.AlreadyCommittedError as done:
         return committed_report(CompactReport, done)
-    return dataclasses.replace(report, seconds=round(clock.seconds(), 3), cpu_seconds=cpu_seconds)
+    seconds = round(clock.seconds(), 3)
+    actual = _actual(options, report, seconds)
+    return dataclasses.replace(report, seconds=seconds, cpu_seconds=cpu_seconds, actual=actual)
+
+
+def _actual(options: CompactOptions, report: CompactReport, seconds: float) -> Figures:
+    """Return what a compaction took."""
+    reads = report.files_rewritten * _READS_OF_A_FILE
+    outputs = output_parts(options.path, report.files_written, report.bytes_written)
+    parts = [*input_parts(options.path, report.files_before, reads), *outputs]
+    return file_figures(options, parts, report.bytes_rewritten, seconds)
 
 
 @dataclass(frozen=True)
@@ -255,6 +280,7 @@ class _Job:
             groups_left=sum(each.groups_left for each in results),
             seconds=round(self.clock.seconds(), 3),
             cpu_seconds=round(cpu_seconds, 3),
+            planned=self.plan.estimate.figures,
         )
 
     def require_one_schema(self, schemas: Sequence[pa.Schema]) -> None:
@@ -297,7 +323,10 @@ def _plan(options: CompactOptions, snapshot: Snapshot) -> CompactPlan:
         is_other=lambda file: _is_other(options, file),
     )
     groups = plan_groups([each for each in snapshot.files if _is_compactable(each.path)], rule)
-    rewritten = sum(len(each.files) for each in groups)
+    rewritten, size = sum(len(each.files) for each in groups), sum(each.bytes for each in groups)
+    written = sum(each.expected_files for each in groups)
+    reads = rewritten * _READS_OF_A_FILE
+    parts = [*input_parts(options.path, len(snapshot.files), reads), *output_parts(options.path, written, size)]
     return CompactPlan(
         path=options.path,
         version=snapshot.version,
@@ -305,10 +334,11 @@ def _plan(options: CompactOptions, snapshot: Snapshot) -> CompactPlan:
         bytes_before=sum(each.size_bytes for each in snapshot.files),
         files_after=len(snapshot.files) - rewritten + sum(each.expected_files for each in groups),
         files_rewritten=rewritten,
-        bytes_rewritten=sum(each.bytes for each in groups),
+        bytes_rewritten=size,
         target_bytes=target,
         engine=_engine_of(options),
         groups=groups,
+        estimate=file_estimate(options, parts, size, size * _ARROW_RATIO, lambda speeds: speeds.rewrite),
     )
 
 

@@ -162,7 +162,14 @@ class TableSide:
         """Return what the service and the sample say."""
         _, plan = self._plan(reading)
         return SideOutline(
-            self.name, "table", plan.item_count, plan.size_bytes, plan.estimated_units, plan.rcu_per_second
+            self.name,
+            "table",
+            plan.item_count,
+            plan.size_bytes,
+            plan.estimated_units,
+            plan.rcu_per_second,
+            plan.requests,
+            plan.cost,
         )
 
     def sampled_schema(self) -> pa.Schema:
