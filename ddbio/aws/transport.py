@@ -26,7 +26,7 @@ from botocore.parsers import create_parser
 from ddbio.aws.botocore_transport import BotocoreTransport
 from ddbio.aws.connection_pool import ConnectionPool
 from ddbio.aws.endpoint_route import RouteTable, find_obstacle
-from ddbio.aws.error_codes import is_transient
+from ddbio.aws.error_codes import error_code
 from ddbio.aws.http_bodies import MIN_COMPRESSED_BYTES, TruncatedBodyError, compress_body, decompress_body, verify_body
 from ddbio.core.text.page import Page, split_page
 from ddbio.errors import OptionError
@@ -41,7 +41,9 @@ if TYPE_CHECKING:
     from ddbio.options import AcceptEncoding
 
 _log = logging.getLogger("ddbio.transport")
-_OK = 200
+_OK, _INTERNAL_ERROR = 200, 500
+# So many compressed requests in a row that were answered with 500 end the compression.
+_MOST_FAILURES = 3
 
 # https://docs.aws.amazon.com/IAM/latest/UserGuide/reference_sigv-troubleshooting.html: 5 minutes; less is no skew.
 _SKEW_SECONDS = 60.0
@@ -300,6 +302,10 @@ def _to_client_error(client: Any, operation: str, response: HttpResponse) -> Cli
 class CompressingSender:
     """Compress large bodies, until a compressed request fails in a way that a plain one would not.
 
+    An endpoint that cannot parse a compressed body refuses it, and gets it again as it is. The service answers 500 to
+    what it cannot decompress, but other requests too: only several in a row end the compression, and as after any
+    500 the caller decides when to send the request again.
+
     Attributes
     ----------
     compresses
@@ -309,6 +315,7 @@ class CompressingSender:
     def __init__(self, sender: BodySender) -> None:
         self.sender = sender
         self.compresses = True
+        self._failures = 0
 
     @property
     def endpoint_url(self) -> str:
@@ -320,6 +327,19 @@ class CompressingSender:
         if self.compresses and not encoding and len(body) >= MIN_COMPRESSED_BYTES:
             return _CompressedResponse(self, operation, table, body)
         return self.sender.begin(operation, table, body, encoding)
+
+    def succeeded(self) -> None:
+        """Note that a compressed request was taken."""
+        self._failures = 0
+
+    def failed(self, error: ClientError) -> bool:
+        """Return whether a compressed request is to be sent again as it is, after it has failed."""
+        is_unparsed = error_code(error) == "SerializationException"
+        self._failures += error.response["ResponseMetadata"]["HTTPStatusCode"] == _INTERNAL_ERROR
+        if self.compresses and (is_unparsed or self._failures >= _MOST_FAILURES):
+            self.compresses = False
+            _log.warning("the endpoint refused a compressed request (%s): sending them as they are", error)
+        return is_unparsed
 
     def close(self) -> None:
         """Close the sender."""
@@ -336,12 +356,10 @@ class _CompressedResponse:
 
     def result(self) -> bytes:
         try:
-            return self._pending.result()
+            body = self._pending.result()
         except ClientError as error:
-            # The service responds 500 to what it cannot inflate; endpoints that know no compression find no JSON.
-            if not is_transient(error) and error.response["Error"]["Code"] != "SerializationException":
+            if not self._compressing.failed(error):
                 raise
-            if self._compressing.compresses:
-                self._compressing.compresses = False
-                _log.warning("the endpoint refused a compressed request (%s): sending them as they are", error)
-        return self._compressing.sender.begin(*self._plain).result()
+            return self._compressing.sender.begin(*self._plain).result()
+        self._compressing.succeeded()
+        return body

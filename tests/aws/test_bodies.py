@@ -103,24 +103,54 @@ class Picky:
         return answered
 
 
-@pytest.mark.parametrize(("code", "status"), [("InternalServerError", 500), ("SerializationException", 400)])
-def test_an_endpoint_without_compression_is_asked_once(code, status):
+def send(source):
+    """Send a body that is large enough to be compressed."""
+    return source.begin("BatchWriteItem", "rows", b"x" * 20_000)
+
+
+def test_an_endpoint_that_finds_no_json_is_asked_once():
     """The first refusal sends the same body as it is, and all later ones."""
-    picky = Picky(code, status)
+    picky = Picky("SerializationException", 400)
     source = CompressingSender(picky)
-    assert [source.begin("BatchWriteItem", "rows", b"x" * 20_000).result() for _ in range(2)] == [b"{}", b"{}"]
+    assert [send(source).result() for _ in range(2)] == [b"{}", b"{}"]
     assert [encoding for encoding, _ in picky.calls] == ["gzip", "", ""]
     assert picky.calls[0][1] < 200
 
 
 def test_requests_on_their_way_are_sent_again_as_they_are(caplog):
     """What was sent compressed before the first refusal came is sent again too, with one warning."""
-    picky = Picky("InternalServerError", 500)
+    picky = Picky("SerializationException", 400)
     source = CompressingSender(picky)
-    sent = [source.begin("BatchWriteItem", "rows", b"x" * 20_000) for _ in range(3)]
-    assert [pending.result() for pending in sent] == [b"{}"] * 3
+    assert [pending.result() for pending in [send(source) for _ in range(3)]] == [b"{}"] * 3
     assert [encoding for encoding, _ in picky.calls] == ["gzip"] * 3 + [""] * 3
     assert len(caplog.records) == 1
+
+
+def test_a_service_that_cannot_decompress_gets_plain_bodies_after_some_failures(caplog):
+    """Each 500 is the caller's to repeat, with its pause; after three in a row bodies go out as they are."""
+    picky = Picky("InternalServerError", 500)
+    source = CompressingSender(picky)
+    for _ in range(3):
+        with pytest.raises(ClientError, match="InternalServerError"):
+            send(source).result()
+    assert send(source).result() == b"{}"
+    assert [encoding for encoding, _ in picky.calls] == ["gzip", "gzip", "gzip", ""]
+    assert len(caplog.records) == 1
+
+
+@pytest.mark.parametrize(
+    ("code", "status"), [("InternalServerError", 500), ("ServiceUnavailable", 503), ("ThrottlingException", 400)]
+)
+def test_a_busy_service_is_no_reason_to_stop_compressing(code, status):
+    """Failures between which compressed requests succeed, and any number of 503 and throttles, change nothing."""
+    picky = Picky(code, status)
+    source = CompressingSender(picky)
+    for _ in range(6):
+        with pytest.raises(ClientError, match=code):
+            send(source).result()
+        if status == 500:
+            source.succeeded()
+    assert {encoding for encoding, _ in picky.calls} == {"gzip"}
 
 
 def test_other_refusals_of_compressed_bodies_stay():

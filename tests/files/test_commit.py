@@ -233,6 +233,18 @@ def test_attempts_that_lost_are_swept(make_store, staged_left):
     assert staged_left(store) == []
 
 
+def test_what_killed_jobs_staged_goes_a_week_later(make_store, staged_left):
+    """Uploads and staged files of a job that was killed, claim or none, are swept by the first job a week later."""
+    store = make_store()
+    for job_id in ("20250101T000000Z_00000001", "20250105T000000Z_00000002", "mine"):
+        stage(store, job_id, 0, b"lost")
+    assert len(staged_left(store)) == 3
+    run(store, "20250109T000000Z_00000004", mode="append")
+    left = staged_left(store)
+    assert len(left) == 2
+    assert not any("00000001" in each for each in left)
+
+
 @pytest.mark.parametrize("mode", ["append", "overwrite"])
 def test_a_death_anywhere_in_a_commit_is_mended(make_store, staged_left, mode):
     """Whatever call a commit dies at, the next job finds all of it or none, and nothing staged remains."""
