@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 
 from botocore.exceptions import (
@@ -43,6 +44,7 @@ THROTTLE_CODES = frozenset(
         "RequestLimitExceeded",
         "ThrottlingException",
         "Throttling",
+        "KMS.ThrottlingException",
     }
 )
 _DENIED_CODES = frozenset(
@@ -99,6 +101,7 @@ _CREDENTIAL_ERRORS = (
     SSOError,
     TokenRetrievalError,
 )
+_KMS_ACTION = re.compile(r"kms:[A-Za-z*]+")
 _SERVER_ERROR = 500
 # https://www.rfc-editor.org/rfc/rfc9110#name-408-request-timeout
 # https://www.rfc-editor.org/rfc/rfc6585#section-4: a proxy asks to try again.
@@ -190,8 +193,14 @@ def _from_request(error: ClientError, action: str, resource: str) -> DdbioError:
     if code in _MISSING_CODES and not (code == "404" and action.startswith("dynamodb:")):
         advice = "check the name, the region and the endpoint"
         return NotFoundError(f"{action}: {resource} does not exist ({message}); {advice}")
-    if code in _DENIED_CODES or code.startswith("KMS.AccessDenied"):
-        advice = f"check the credentials and that they allow {action}"
+    if code.startswith("KMS.") and not is_throttled(error):
+        # https://docs.aws.amazon.com/AmazonS3/latest/API/ErrorResponses.html: disabled, in another state, gone, denied.
+        advice = "check that the KMS key is enabled, and that its policy allows you kms:Decrypt and kms:GenerateDataKey"
+        return AccessDeniedError(f"{action} on {resource} refused ({code}: {message}); {advice}", action, resource)
+    if code in _DENIED_CODES:
+        # A policy that lacks a permission of KMS is told as one of the action on the object.
+        found = _KMS_ACTION.search(message)
+        advice = f"check the credentials and that they allow {action}{' and ' + found[0] if found else ''}"
         return AccessDeniedError(f"{action} on {resource} refused ({code}: {message}); {advice}", action, resource)
     if is_throttled(error):
         return ThrottledError(f"{action} on {resource}: throttled ({code}: {message}); try again later")

@@ -239,7 +239,10 @@ def plan_scan(table: TableDescription, sample: Sample, options: ScanOptions, res
     asked_tasks: int | None = getattr(options, "tasks", None)
     tasks = min(asked_tasks or parallelism, segments) if engine == "spark" else 1
     limit = None if budget is None else page_limit(budget, sample.item_bytes, options.consistent)
-    read_bytes = size if options.limit is None else min(size, math.ceil(options.limit * sample.item_bytes))
+    # The service counts items every six hours or so: there is at least what the sample has shown.
+    read_bytes = max(size, math.ceil(sample.items * sample.item_bytes))
+    if options.limit is not None:
+        read_bytes = min(read_bytes, math.ceil(options.limit * sample.item_bytes))
     units = scan_units(
         read_bytes, sample.item_bytes, consistent=options.consistent, segments=segments, page_items=limit
     )

@@ -206,8 +206,9 @@ def test_describe_states_keys_rates_and_indexes():
     assert facts.index("none") is None
 
 
-def _refusal(code, status=400):
-    return ClientError({"Error": {"Code": code, "Message": "m."}, "ResponseMetadata": {"HTTPStatusCode": status}}, "X")
+def _refusal(code, status=400, message="m."):
+    told = {"Error": {"Code": code, "Message": message}, "ResponseMetadata": {"HTTPStatusCode": status}}
+    return ClientError(told, "X")
 
 
 @pytest.mark.parametrize(
@@ -216,7 +217,16 @@ def _refusal(code, status=400):
         (_refusal("ResourceNotFoundException"), NotFoundError, "it does not exist (m)"),
         (_refusal("NoSuchBucket", 404), NotFoundError, "does not exist"),
         (_refusal("UnrecognizedClientException"), AccessDeniedError, "check the credentials"),
-        (_refusal("KMS.AccessDeniedException"), AccessDeniedError, "allow s3:Do"),
+        (_refusal("KMS.AccessDeniedException"), AccessDeniedError, "s3:Do on it refused (KMS.Access"),
+        (_refusal("KMS.DisabledException"), AccessDeniedError, "check that the KMS key is enabled"),
+        (_refusal("KMS.KMSInvalidStateException"), AccessDeniedError, "allows you kms:Decrypt and kms:GenerateDataKey"),
+        (_refusal("KMS.NotFoundException"), AccessDeniedError, "check that the KMS key is enabled"),
+        (_refusal("KMS.ThrottlingException"), ThrottledError, "try again later"),
+        (
+            _refusal("AccessDenied", 403, "User x is not authorized to perform: kms:Decrypt on resource: y"),
+            AccessDeniedError,
+            "that they allow s3:Do and kms:Decrypt",
+        ),
         (_refusal("InternalServerError", 500), EndpointError, "try again"),
         (_refusal("501", 501), EndpointError, "HTTP 501 and no word of AWS"),
         (_refusal("ValidationException"), ServiceError, "ValidationException: m"),

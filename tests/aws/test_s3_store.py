@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import contextlib
 import io
 import itertools
 import os
@@ -165,6 +166,27 @@ def test_another_object_is_no_completion(store, answer, there):
         store.complete(staged)
 
 
+def test_under_kms_an_object_of_another_size_is_no_completion(store, answer):
+    """Tags of objects that KMS encrypts are no checksums: the size still tells another object."""
+
+    def encrypted(parsed, **_):
+        parsed["ServerSideEncryption"] = "aws:kms"
+
+    sink = store.create(PART)
+    sink.write(b"87654321")
+    staged = sink.finish(1)
+    store.abort("job")
+    store._client.meta.events.register("after-call.s3.HeadObject", encrypted)
+    try:
+        for there, is_whole in ((b"12345678", True), (b"1234567", False)):
+            store.put(PART, there)
+            answer("CompleteMultipartUpload", (404, "NoSuchUpload"))
+            with contextlib.nullcontext() if is_whole else pytest.raises(NotFoundError, match="run the job again"):
+                store.complete(staged)
+    finally:
+        store._client.meta.events.unregister("after-call.s3.HeadObject", encrypted)
+
+
 def test_a_body_that_breaks_off_goes_on_in_the_same_object_or_fails(store):
     """What is asked for again is the rest of the object that was begun, never of one that has replaced it."""
     store.put("a", b"1" * 3_000_000)
@@ -257,9 +279,9 @@ def test_a_failed_part_surfaces(store, answer):
 
 
 def test_a_busy_s3_is_tried_again(spec, bucket):
-    """SlowDown and server errors are retried by the client that a ClientSpec makes."""
+    """SlowDown, server errors and the rate of KMS are retried by the client that a ClientSpec makes."""
     patient = S3Store(replace(spec, region="us-west-2"), f"s3://{bucket}/out")
-    answers = iter([(503, b"SlowDown"), (500, b"InternalError")])
+    answers = iter([(503, b"SlowDown"), (500, b"InternalError"), (400, b"ThrottlingException")])
 
     def respond(request, **_):
         for status, code in answers:

@@ -26,7 +26,7 @@ def _facts(size_bytes=0, item_count=0, rcu=None, indexes=()):
 
 def _plan(size_bytes=0, spark=None, complete=False, cores=2, **options):
     table = _facts(size_bytes, size_bytes // 200, options.pop("rcu", None))
-    sample = Sample(SCHEMA, 100, 200.0, 5.0, complete)
+    sample = Sample(SCHEMA, options.pop("sampled", 100), 200.0, 5.0, complete)
     asked = parse_options(ScanToFilesOptions, {"table": "t", "dest": "d", **options})
     return plan_scan(table, sample, asked, Resources(cores, spark))
 
@@ -41,6 +41,13 @@ def test_a_whole_sample_needs_one_segment():
     """What one probe page showed completely is not split."""
     made = _plan(0, complete=True)
     assert (made.segments, made.item_count, made.engine) == (1, 100, "local")
+
+
+def test_a_size_that_is_out_of_date_is_at_least_the_sample():
+    """The service says 0 bytes for hours after a table was filled: the plan costs what the sample has shown."""
+    made = _plan(0, sampled=10_000)
+    assert made.estimated_units == pytest.approx(10_000 * 200 / 8192, rel=0.1)
+    assert made.estimated_seconds > 0
 
 
 def test_large_tables_follow_size_lanes_and_budget():
