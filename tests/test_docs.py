@@ -140,6 +140,15 @@ def test_guarantees_name_tests_that_exist():
     assert files > 30
 
 
+def test_guarantees_have_a_row_for_every_fault():
+    """Each fault of the catalogue, F1 to F52, has one row, which names a test or says that it is not done."""
+    page, found = (ROOT / "docs/guarantees.md").read_text("utf-8"), list[int]()
+    for first, last, more, rest in re.findall(r"^\| F(\d+)(?:–F(\d+))?(?:, F(\d+))? \|(.*)\|$", page, re.MULTILINE):
+        found += [*range(int(first), int(last or first) + 1), *([int(more)] if more else [])]
+        assert "`tests/" in rest or "not done" in rest, first
+    assert found == list(range(1, 53))
+
+
 def test_reference_has_every_public_name():
     """The pages that are made from the code name every public name, each with a docstring, and every command."""
     subprocess.run([sys.executable, ROOT / "docs/site/reference.py"], cwd=ROOT, check=True)

@@ -111,8 +111,9 @@ def _client(
         region = spec.region or _region(session) or (DEFAULT_REGION if spec.endpoint_url else None)
         make: Any = functools.partial(session.client, service, endpoint_url=spec.endpoint_url, region_name=region)
         client = make(config=config)
-        if service == "s3" and "amazonaws.com" not in client.meta.endpoint_url:
-            # S3-compatible stores rarely resolve bucket names as hosts.
+        chosen = (client.meta.config.s3 or {}).get("addressing_style")
+        if service == "s3" and "amazonaws.com" not in client.meta.endpoint_url and chosen not in {"path", "virtual"}:
+            # S3-compatible stores rarely resolve bucket names as hosts; the profile may say that one does.
             client = make(config=config.merge(Config(s3={"addressing_style": "path"})))
     except (BotoCoreError, ValueError) as error:
         resource = spec.endpoint_url or service

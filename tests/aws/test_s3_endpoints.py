@@ -21,6 +21,7 @@ from ddbio.aws.client import ClientSpec
 from ddbio.aws.s3_store import S3Store
 
 SECRET = "a secret"
+OUTPOST = "arn:aws:s3-outposts:eu-west-1:123456789012:outpost/op-01234567890123456/accesspoint/lake"
 POINT = "arn:aws:s3:eu-west-1:123456789012:accesspoint/lake"
 FIPS, DUAL = {"AWS_USE_FIPS_ENDPOINT": "true"}, {"AWS_USE_DUALSTACK_ENDPOINT": "true"}
 CASES = [
@@ -34,6 +35,13 @@ CASES = [
     # A name with dots is part of no certificate: it stays in the path.
     ("eu-west-1", {}, "lake.of.data", "s3.eu-west-1.amazonaws.com"),
     ("cn-north-1", {}, "lake", "lake.s3.cn-north-1.amazonaws.com.cn"),
+    ("eu-west-1", {}, OUTPOST, "lake-123456789012.op-01234567890123456.s3-outposts.eu-west-1.amazonaws.com"),
+    ("eu-west-1", {"addressing_style": "path"}, "lake", "s3.eu-west-1.amazonaws.com"),
+    ("eu-west-1", {"addressing_style": "virtual"}, "lake", "lake.s3.eu-west-1.amazonaws.com"),
+    ("eu-west-1", {"use_accelerate_endpoint": "true"}, "lake", "lake.s3-accelerate.amazonaws.com"),
+    ("eu-west-1", {"use_dualstack_endpoint": "true"}, "lake", "lake.s3.dualstack.eu-west-1.amazonaws.com"),
+    ("eu-west-1", {"endpoint": "https://s3.store.test"}, "lake", "s3.store.test"),
+    ("eu-west-1", {"endpoint": "https://s3.store.test", "addressing_style": "virtual"}, "lake", "lake.s3.store.test"),
 ]
 
 
@@ -129,12 +137,20 @@ def scope_and_host(request):
     return scope.split("/")[1:], headers["Host"], path
 
 
-@pytest.mark.parametrize(("region", "environment", "bucket", "host"), CASES)
-def test_requests_arrive_where_botocores_do(monkeypatch, server, region, environment, bucket, host):
-    """Host, path, region and service are those of botocore's own call, and the signature that arrives covers them."""
-    proxy, ca = server
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case[3])
+def test_requests_arrive_where_botocores_do(monkeypatch, tmp_path, server, case):
+    """Host, path, region and service are those of botocore's own call, and the signature that arrives covers them.
+
+    What is no variable is written into the profile: how buckets are addressed, and which endpoint serves them.
+    """
+    (proxy, ca), (region, environment, bucket, host) = server, case
+    in_profile = {name: value for name, value in environment.items() if name.islower()}
+    endpoint = in_profile.pop("endpoint", None)
+    lines = ["[default]", "s3 =", *(f"  {name} = {value}" for name, value in in_profile.items())]
+    (tmp_path / "config").write_text("\n".join(lines if in_profile else lines[:1]) + "\n")
+    monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "config"))
     for name, value in {
-        **environment,
+        **{name: value for name, value in environment.items() if not name.islower()},
         "AWS_ACCESS_KEY_ID": "AKIA",
         "AWS_SECRET_ACCESS_KEY": SECRET,
         "AWS_CA_BUNDLE": str(ca),
@@ -143,6 +159,8 @@ def test_requests_arrive_where_botocores_do(monkeypatch, server, region, environ
         monkeypatch.setenv(name, value)
     for name in ("AWS_SESSION_TOKEN", "AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3", "NO_PROXY", "no_proxy"):
         monkeypatch.delenv(name, raising=False)
+    if endpoint is not None:
+        monkeypatch.setenv("AWS_ENDPOINT_URL_S3", endpoint)
     proxy.seen.clear()
     client._client.cache_clear()
     spec = ClientSpec(region=region)
@@ -153,5 +171,8 @@ def test_requests_arrive_where_botocores_do(monkeypatch, server, region, environ
     theirs.put_object(Bucket=bucket, Key="a b/note+1", Body=b"{}")
     theirs.close()
     ours, botocores = map(scope_and_host, proxy.seen)
-    path = f"/{bucket}/a%20b/note%2B1" if bucket == "lake.of.data" else "/a%20b/note%2B1"
-    assert ours == botocores == ([region, "s3", "aws4_request"], host, path)
+    in_path = bucket not in host and "accesspoint" not in bucket
+    path = f"/{bucket}/a%20b/note%2B1" if in_path else "/a%20b/note%2B1"
+    assert ours == ([region, "s3-outposts" if bucket == OUTPOST else "s3", "aws4_request"], host, path)
+    # At a store of another kind ddbio takes the path and botocore the host, unless the profile says.
+    assert ours == botocores or host == "s3.store.test"
