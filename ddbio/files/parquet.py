@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import itertools
 from typing import TYPE_CHECKING, Any
 
@@ -10,6 +11,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from ddbio.core.schema.arrow import fields_within
+from ddbio.errors import DecodeError
 from ddbio.files.file_format import FileFormat, Parts, Sample
 from ddbio.files.local_store import LocalStore
 from ddbio.files.object_store import RangeFile
@@ -37,6 +40,9 @@ _LARGE_BYTES = 32 * 1024 * 1024
 _STREAM_BYTES = 1024 * 1024
 _SAMPLE_STREAM_BYTES = 64 * 1024
 
+# Parquet has checksums of pages, but none of the footer, which names the columns.
+_COLUMNS_KEY = b"ddbio:columns"
+
 
 class ParquetFileWriter:
     """Write one Parquet file into a sink, and count the bytes."""
@@ -46,6 +52,7 @@ class ParquetFileWriter:
         self.closed = False
         self.size_bytes = 0
         self._rows = 0
+        self._columns = _digest_of(schema)
         handle: Any = self
         # Spark 4.0 fails on an LZ4_RAW dictionary of some size when a filter reads it.
         dictionaries: Any = [] if options.compression == "lz4" else dictionary_columns(options.first_rows)
@@ -74,6 +81,7 @@ class ParquetFileWriter:
 
     def finish(self) -> StagedFile:
         """Write the footer, and return the staged file."""
+        self._writer.add_key_value_metadata({_COLUMNS_KEY.decode(): self._columns.decode()})
         self._writer.close()
         return self._sink.finish(self._rows)
 
@@ -86,7 +94,11 @@ class ParquetFileWriter:
 
 
 class ParquetReader:
-    """Read one Parquet file by its row groups; checksums of pages are verified if the writer left some."""
+    """Read one Parquet file by its row groups.
+
+    Checksums of pages are verified if the writer left some, the columns of the footer if it was ddbio, and the numbers
+    of rows always.
+    """
 
     def __init__(self, store: ObjectStore, entry: StoredObject, _: ReadOptions) -> None:
         self._entry = entry
@@ -96,11 +108,16 @@ class ParquetReader:
         # On a disk small reads cost little, and large ones fresh memory for the whole of a row group.
         if isinstance(store, LocalStore) and max(self._group_bytes(), default=0) > _LARGE_BYTES:
             self._opened = _open_streaming(self._file, _STREAM_BYTES, metadata=self._opened.metadata)
+        digest = (self._opened.metadata.metadata or {}).get(_COLUMNS_KEY)
+        if digest is not None and digest != _digest_of(self._opened.schema_arrow):
+            raise DecodeError("its footer is damaged: it names other columns than were written")
 
     def parts(self) -> Parts:
         """Return the row groups, by the footer."""
         footer = self._opened.metadata
-        counts = (footer.row_group(number).num_rows for number in range(footer.num_row_groups))
+        counts = [footer.row_group(number).num_rows for number in range(footer.num_row_groups)]
+        if sum(counts) != footer.num_rows:
+            raise DecodeError(f"its footer is damaged: {footer.num_rows} rows are not those of its row groups")
         first_rows = tuple(itertools.accumulate(counts, initial=0))[:-1]
         return Parts(self._group_bytes(), footer.num_rows, first_rows)
 
@@ -110,12 +127,17 @@ class ParquetReader:
 
     def read(self, part: int, batch_rows: int) -> Iterator[pa.RecordBatch]:
         """Yield the rows of one row group."""
-        return self._opened.iter_batches(batch_rows, row_groups=[part])
+        rows = self._opened.metadata.row_group(part).num_rows
+        for batch in self._opened.iter_batches(batch_rows, row_groups=[part]):
+            rows -= batch.num_rows
+            yield _without_digest(batch)
+        if rows:
+            raise DecodeError(f"row group {part} is damaged: {abs(rows)} rows too {'few' if rows > 0 else 'many'}")
 
     def sample(self, rows: int) -> Sample | None:
         """Return the first rows; they do not cost the whole of their row group."""
         batches = _open_streaming(self._file, _SAMPLE_STREAM_BYTES, metadata=self._opened.metadata).iter_batches(rows)
-        return next((Sample(batch, None) for batch in batches), None)
+        return next((Sample(_without_digest(batch), None) for batch in batches), None)
 
     def _group_bytes(self) -> tuple[int, ...]:
         """Return about how many bytes each row group takes of the file."""
@@ -124,6 +146,34 @@ class ParquetReader:
         groups = [max(0, footer.row_group(number).total_byte_size) for number in range(footer.num_row_groups)]
         whole = max(1, sum(groups))
         return tuple(self._entry.size_bytes * group // whole for group in groups)
+
+
+def _without_digest(batch: pa.RecordBatch) -> pa.RecordBatch:
+    found = batch.schema.metadata
+    if found is None or _COLUMNS_KEY not in found:
+        return batch
+    kept: Any = {name: text for name, text in found.items() if name != _COLUMNS_KEY}
+    return batch.replace_schema_metadata(kept or None)
+
+
+def _digest_of(schema: pa.Schema) -> bytes:
+    """Return a digest of the names and types of columns, as Arrow and DynamoDB have them."""
+    return (
+        hashlib.sha256("\n".join(line for field in schema for line in _lines_of(field, "")).encode())
+        .hexdigest()
+        .encode()
+    )
+
+
+def _lines_of(field: pa.Field[Any], path: str) -> Iterator[str]:
+    told = {name.decode(): text.decode() for name, text in (field.metadata or {}).items() if name.startswith(b"ddb:")}
+    inner = fields_within(field.type)
+    kind = field.type.id if inner else field.type
+    yield f"{path}{field.name!r} {kind} {sorted(told.items())}"
+    for place, each in enumerate(inner):
+        # Elements and values are called otherwise by each writer.
+        name = each.name if pa.types.is_struct(field.type) else ""
+        yield from _lines_of(each.with_name(name), f"{path}{place}.")
 
 
 def _open(file: pa.NativeFile, **options: Any) -> pq.ParquetFile:
