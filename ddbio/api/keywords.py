@@ -55,7 +55,7 @@ class ConnectionKeywords(TypedDict, total=False):
     s3_acl: str | None
     """Canned ACL of every object that is written."""
     s3_checksum: Literal["CRC32", "CRC32C", "CRC64NVME", "SHA1", "SHA256"] | None
-    """Checksum that is sent with all bytes and kept by S3; default is CRC32. CRC32C and CRC64NVME need ``awscrt``."""
+    """Checksum that is sent with all bytes and kept by S3; default is CRC32."""
     s3_object_lock_mode: Literal["GOVERNANCE", "COMPLIANCE"] | None
     """How data files, manifests, snapshots and rejected rows are locked; needs ``s3_object_lock_until``."""
     s3_object_lock_until: datetime | str | None

@@ -10,6 +10,7 @@ import functools
 import os
 import re
 import threading
+from base64 import b64encode
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -25,6 +26,7 @@ from botocore.credentials import (
 from botocore.exceptions import BotoCoreError, ClientError, CredentialRetrievalError, NoCredentialsError
 
 from ddbio.aws.error_codes import may_pass, to_ddbio_error
+from ddbio.core.checksum import CRC_POLYNOMIALS, checksum
 from ddbio.version import __version__
 
 if TYPE_CHECKING:
@@ -127,7 +129,15 @@ def _add_members(spec: ClientSpec, params: dict[str, Any], model: Any, **_: Any)
     known = {} if model.input_shape is None else model.input_shape.members
     key = str(params.get("Key", ""))
     of_key = {name: value for pattern, name, value in spec.members_of_keys if re.match(pattern, key)}
-    return {**{name: value for name, value in {**dict(spec.members), **of_key}.items() if name in known}, **params}
+    given = {name: value for name, value in {**dict(spec.members), **of_key}.items() if name in known} | params
+    algorithm = given.get("ChecksumAlgorithm")
+    if algorithm in CRC_POLYNOMIALS:
+        # botocore would ask for awscrt. An upload only says what its parts will have.
+        if f"Checksum{algorithm}" in known:
+            given[f"Checksum{algorithm}"] = b64encode(checksum(algorithm, given["Body"])).decode()
+        elif model.http_checksum:
+            del given["ChecksumAlgorithm"]
+    return given
 
 
 @functools.lru_cache(maxsize=32)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from ddbio.core import decode, digest_columns, digest_json, encode, raw_items
+from ddbio.core import checksum, decode, digest_columns, digest_json, encode, raw_items
 from ddbio.core.changes import ChangeDecoder
 from ddbio.core.decode import Decoder, infer_schema_of_bodies
 from ddbio.core.ion import blocks as ion_blocks
@@ -71,6 +71,7 @@ WARM_UPS: tuple[Callable[[], object], ...] = (
     digest_json.warm,
     digest_columns.warm,
     _hash_keys,
+    checksum.warm,
     raw_items.warm,
     decode.warm,
     _write,

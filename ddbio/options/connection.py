@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 from collections.abc import Mapping
 from dataclasses import dataclass as plain_dataclass
 from dataclasses import field, fields
@@ -125,7 +124,7 @@ class ConnectionOptions:
     s3_acl: Annotated[str, Field(pattern=_CANNED_ACLS)] | None = None
     """Canned ACL of every object that is written."""
     s3_checksum: Literal["CRC32", "CRC32C", "CRC64NVME", "SHA1", "SHA256"] | None = None
-    """Checksum that is sent with all bytes and kept by S3; default is CRC32. CRC32C and CRC64NVME need ``awscrt``."""
+    """Checksum that is sent with all bytes and kept by S3; default is CRC32."""
     s3_object_lock_mode: Literal["GOVERNANCE", "COMPLIANCE"] | None = None
     """How data files, manifests, snapshots and rejected rows are locked; needs ``s3_object_lock_until``."""
     s3_object_lock_until: AwareDatetime | None = None
@@ -154,8 +153,6 @@ class ConnectionOptions:
             raise ValueError("s3_sse=aws:kms:dsse works without bucket keys: leave s3_bucket_key out")
         if (self.s3_object_lock_mode is None) != (self.s3_object_lock_until is None):
             raise ValueError("s3_object_lock_mode and s3_object_lock_until belong together: give both or neither")
-        if self.s3_checksum in {"CRC32C", "CRC64NVME"} and importlib.util.find_spec("awscrt") is None:
-            raise ValueError(f"s3_checksum={self.s3_checksum} is computed by awscrt: pip install 'botocore[crt]'")
         return self
 
 
