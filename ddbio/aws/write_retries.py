@@ -84,27 +84,20 @@ class _Result(NamedTuple):
         return cls(parsed.get("UnprocessedItems") or {}, _consumed(parsed)) if isinstance(parsed, dict) else None
 
 
-class Sent(NamedTuple):
-    """Hold a request that is in flight, its grant, and when it was sent."""
-
-    pending: PendingResponse
-    grant: Grant
-    sent_at: float
-
-    def take(self) -> Answer:
-        """Wait for the answer."""
-        try:
-            return Answer(self.grant, self.sent_at, self.pending.result())
-        except (ClientError, BotoCoreError) as error:
-            return Answer(self.grant, self.sent_at, error=error)
-
-
-def begin(source: BodySender, table: str, send: Send, grant: Grant, at: float) -> Sent | Answer:
+def begin(source: BodySender, table: str, send: Send) -> PendingResponse | ClientError | BotoCoreError:
     """Send what a lane asked for; return the request in flight, or the failure."""
     try:
-        return Sent(source.begin(send.operation, table, send.body), grant, at)
+        return source.begin(send.operation, table, send.body)
     except (ClientError, BotoCoreError) as error:
-        return Answer(grant, at, error=error)
+        return error
+
+
+def take(pending: PendingResponse, grant: Grant, sent_at: float) -> Answer:
+    """Wait for the answer to a request."""
+    try:
+        return Answer(grant, sent_at, pending.result())
+    except (ClientError, BotoCoreError) as error:
+        return Answer(grant, sent_at, error=error)
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,7 +149,9 @@ class Lane:
         self._ratio = 1.0
         self._failing_since: float | None = None
         self._failure: ClientError | BotoCoreError | None = None
-        self._last = (b"{}", _Result({}, None))
+        # Requests with equal units whose rows are all written have equal answers: the last one, and what it consumed.
+        self._usual_body: bytes | None = None
+        self._consumed: float | None = None
         self._counted: set[int] = set()
         self.counts = WriteCounts()
         self.rejects: deque[Reject] = deque()
@@ -178,8 +173,13 @@ class Lane:
         attempt = 0
         while batch := packer.take():
             expected = writes.units_of(batch)
-            answer = yield Send(writes.template_of(batch).operation, writes.body(batch), expected * self._ratio)
-            left = self._settle(cast("Answer", answer), expected, (writes, packer, batch))
+            step = Send(writes.template_of(batch).operation, writes.body(batch), expected * self._ratio)
+            answer = cast("Answer", (yield step))
+            if answer.body == self._usual_body:
+                self._count_written(len(batch), expected, answer.grant)
+                attempt = 0
+                continue
+            left = self._settle(answer, expected, (writes, packer, batch))
             if left < len(batch):
                 self._failing_since = None
             if not left:
@@ -197,45 +197,44 @@ class Lane:
         if self._failing_since is None:
             self._failing_since = sent_at
         if error is None:
-            return self._answered(self._parse(body), grant, expected, sent)
+            return self._answered(body, grant, expected, sent)
         # A failed condition is billed, a request whose answer was lost may be; a request that was turned down is not.
         is_skipped = error_code(error) == _CONDITION_CODE
         self._budget.settle(grant, grant.units if is_skipped or is_transient(error) else 0.0, items=int(is_skipped))
         return self._failed(error, *sent)
 
-    def _parse(self, body: bytes) -> _Result:
-        # Requests with equal units whose rows are all written have equal answers.
-        if body != self._last[0]:
-            result = _Result.of(body)
-            if result is None:
-                raise EndpointError(
-                    f"{self._endpoint_url} answered a write with what is not DynamoDB's: {body[:60]!r}; is the "
-                    "endpoint right?",
-                    self._endpoint_url,
-                )
-            self._last = (body, result)
-        return self._last[1]
-
-    def _answered(
-        self, result: _Result, grant: Grant, expected: float, sent: tuple[Writes, Packer, Sequence[int]]
-    ) -> int:
+    def _answered(self, body: bytes, grant: Grant, expected: float, sent: tuple[Writes, Packer, Sequence[int]]) -> int:
         """Take what an answer says was written; give the other rows back, and return how many those are."""
         writes, packer, batch = sent
+        result = _Result.of(body)
+        if result is None:
+            raise EndpointError(
+                f"{self._endpoint_url} answered a write with what is not DynamoDB's: {body[:60]!r}; is the "
+                "endpoint right?",
+                self._endpoint_url,
+            )
         left: list[int] = []
-        self._failure = None
         if result.unprocessed:
             left = _leftovers(result.unprocessed, writes, batch, self._key_names)
             packer.give_back(left)
             self.counts.unprocessed += 1
             self._count_hot_keys(writes, left)
-        written = len(batch) - len(left)
-        processed = expected if not left else expected - writes.units_of(left)
-        consumed = result.consumed
-        self._budget.settle(grant, processed * self._ratio if consumed is None else consumed, items=written)
-        if consumed is not None and processed:
-            self._ratio += _LAST_WEIGHT * (consumed / processed - self._ratio)
-        self.counts.written += written
+        else:
+            self._usual_body = body
+        self._consumed = result.consumed
+        self._count_written(len(batch) - len(left), expected - writes.units_of(left) if left else expected, grant)
         return len(left)
+
+    def _count_written(self, rows: int, expected: float, grant: Grant) -> None:
+        """Count rows that an answer says were written, and the units that it names."""
+        self._failure = None
+        if rows:
+            self._failing_since = None
+        consumed = self._consumed
+        self._budget.settle(grant, expected * self._ratio if consumed is None else consumed, items=rows)
+        if consumed is not None and expected:
+            self._ratio += _LAST_WEIGHT * (consumed / expected - self._ratio)
+        self.counts.written += rows
 
     def _failed(self, error: ClientError | BotoCoreError, writes: Writes, packer: Packer, batch: Sequence[int]) -> int:
         """Skip, halve, reject or give back the rows of a request that failed; return how many were given back."""

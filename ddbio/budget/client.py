@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import socket
 import time
-from dataclasses import astuple, replace
+from dataclasses import astuple
 from threading import Event, Lock, Thread
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -250,7 +250,7 @@ class _ClientReservation:
 
     def grant(self) -> Grant:
         if self._alone is not None:
-            return replace(self._alone.grant(), central=False)
+            return self._alone.grant()._replace(central=False)
         return Grant(self._units, self._at_seconds)
 
 

@@ -208,7 +208,8 @@ class LocalBudget:
         """Reserve units without waiting; see `Budget.reserve`."""
         with self._lock:
             position = self._enqueue(units)
-            return LocalReservation(self, units, position, self._check(position))
+            wait_seconds, run_seconds = self._check(position)
+        return LocalReservation(self, units, position, wait_seconds, run_seconds)
 
     def enqueue(self, units: float) -> float:
         """Add a request to the queue and return its position."""
@@ -312,9 +313,11 @@ class LocalReservation:
 
     __slots__ = ("_at_seconds", "_budget", "_is_fresh", "_position", "_units", "_wait_seconds")
 
-    def __init__(self, budget: LocalBudget, units: float, position: float, state: tuple[float, float]) -> None:
+    def __init__(
+        self, budget: LocalBudget, units: float, position: float, wait_seconds: float, at_seconds: float
+    ) -> None:
         self._budget, self._units, self._position = budget, units, position
-        (self._wait_seconds, self._at_seconds), self._is_fresh = state, True
+        self._wait_seconds, self._at_seconds, self._is_fresh = wait_seconds, at_seconds, True
 
     def wait_seconds(self) -> float:
         """Return how long to wait before calling this again, or 0 if the request may be sent."""

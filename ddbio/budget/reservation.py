@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 if TYPE_CHECKING:
     from ddbio.core.pacing import ThrottleScope
@@ -21,8 +20,7 @@ class BudgetClosedError(Exception):
         super().__init__(message)
 
 
-@dataclass(frozen=True, slots=True)
-class Grant:
+class Grant(NamedTuple):
     """The permission to send one request; it is settled when the response is there.
 
     Attributes

@@ -118,23 +118,49 @@ class RawItems:
         return compact_json(parse_json(self.text(row)))
 
 
+class RawItemParts:
+    """Hold several ``RawItems``, to be joined as a whole or range by range; items are numbered across the parts."""
+
+    def __init__(self, parts: Sequence[RawItems]) -> None:
+        self._parts = [part for part in parts if len(part)] or list(parts[:1])
+        self._ends = np.cumsum([len(part) for part in self._parts])
+        self._spans = np.concatenate([part.spans for part in self._parts])
+        self._sizes = np.concatenate([part.sizes for part in self._parts])
+        self._values = np.concatenate([part.values for part in self._parts])
+        self.hashes = np.concatenate([part.hashes for part in self._parts])
+        self.doubtful = np.concatenate([part.doubtful for part in self._parts])
+
+    def joined(self) -> RawItems:
+        """Return all items, without the text around them."""
+        if len(self._parts) == 1:
+            return self._parts[0]
+        counts = np.diff(self._ends, prepend=0)
+        return self.joined_ranges(self._ends - counts, counts)
+
+    def joined_ranges(self, firsts: npt.NDArray[np.int64], counts: npt.NDArray[np.int64]) -> RawItems:
+        """Return some ranges of items, none of them empty or across two parts, without the text around them."""
+        places = np.cumsum(counts) - counts
+        rows = np.repeat(firsts - places, counts) + np.arange(int(counts.sum()))
+        spans, values = self._spans[rows], self._values[rows]
+        begins = np.minimum.reduceat(spans[:, 0], places)
+        ends = np.maximum.reduceat(spans[:, 1], places)
+        numbers = np.searchsorted(self._ends, firsts, "right")
+        texts = zip(numbers.tolist(), begins.tolist(), ends.tolist(), strict=True)
+        lengths = ends - begins
+        moves = np.repeat(np.cumsum(lengths) - lengths - begins, counts)
+        return RawItems(
+            np.concatenate([self._parts[number].data[begin:end] for number, begin, end in texts]),
+            spans + moves[:, None],
+            self._sizes[rows],
+            self.hashes[rows],
+            values + moves[:, None, None],
+            self.doubtful[rows],
+        )
+
+
 def joined_items(parts: Sequence[RawItems]) -> RawItems:
     """Return several ``RawItems`` as one, without the text around them."""
-    parts = [part for part in parts if len(part)] or parts[:1]
-    if len(parts) == 1:
-        return parts[0]
-    firsts = [int(part.spans.min()) for part in parts]
-    stops = [int(part.spans.max()) for part in parts]
-    lengths = [stop - first for first, stop in zip(firsts, stops, strict=True)]
-    places = np.cumsum([0, *lengths[:-1]]) - firsts
-    return RawItems(
-        np.concatenate([part.data[first:stop] for part, first, stop in zip(parts, firsts, stops, strict=True)]),
-        np.concatenate([part.spans + place for part, place in zip(parts, places, strict=True)]),
-        np.concatenate([part.sizes for part in parts]),
-        np.concatenate([part.hashes for part in parts]),
-        np.concatenate([part.values + place for part, place in zip(parts, places, strict=True)]),
-        np.concatenate([part.doubtful for part in parts]),
-    )
+    return RawItemParts(parts).joined()
 
 
 class RawItemReader:

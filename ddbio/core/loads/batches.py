@@ -19,7 +19,6 @@ from ddbio.core.capacity import WRITE_UNIT_BYTES
 from ddbio.core.kernel.lines import take_texts
 from ddbio.core.kernel.memory import PAD
 from ddbio.core.loads.plan import MOST_WRITES
-from ddbio.core.scan_plan import spread_order
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -31,6 +30,8 @@ MOST_BODY_BYTES = 16 * 1024 * 1024 - 64 * 1024
 
 PLACES = 512
 """Rows of a window are taken in turn from so many places: several in each partition that a process keeps busy."""
+
+_GOLDEN_RATIO = 0.6180339887498949
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,31 +86,45 @@ class Writes:
 
     def part(self, place: int) -> bytes:
         """Return the bytes of one row."""
-        return self._run(place, place + 1).tobytes()
+        return bytes(self._run(place, place + 1))
 
     def template_of(self, batch: Sequence[int]) -> RequestTemplate:
         """Return the template of the request for some rows."""
-        return self.own_templates.get(batch[0], self.template)
+        return self.own_templates.get(batch[0], self.template) if self.own_templates else self.template
 
     def body(self, batch: Sequence[int]) -> bytes:
         """Return the request body of some rows."""
         template = self.template_of(batch)
         if isinstance(batch, range):
-            return b"".join((template.opening, self._run(batch.start, batch.stop).data, template.closing))
+            return b"".join((template.opening, self._run(batch.start, batch.stop), template.closing))
         return template.body([self.part(place) for place in batch])
 
     def units_of(self, batch: Sequence[int]) -> float:
         """Return the write units that some rows are expected to cost."""
         if isinstance(batch, range):
-            return float(self._unit_ends[batch.stop] - self._unit_ends[batch.start])
+            return self._unit_ends[batch.stop] - self._unit_ends[batch.start]
         return float(self.units[batch].sum())
 
+    # A request takes a few of each: plain numbers are read in a fraction of the time of an array's elements.
     @cached_property
-    def _unit_ends(self) -> NDArray[np.float64]:
-        return np.concatenate(([0.0], np.cumsum(self.units)))
+    def _unit_ends(self) -> list[float]:
+        return [0.0, *np.cumsum(self.units).tolist()]
 
-    def _run(self, first: int, stop: int) -> NDArray[np.uint8]:
-        return self.texts[self.starts[first] : self.starts[stop] - len(self.template.separator or b"")]
+    @cached_property
+    def offsets(self) -> list[int]:
+        """Return ``starts`` as plain numbers."""
+        return self.starts.tolist()  # type: ignore[no-any-return]
+
+    @cached_property
+    def _view(self) -> memoryview:
+        return memoryview(self.texts)  # type: ignore[arg-type] # numpy tells it in Python 3.12
+
+    @cached_property
+    def _separator_bytes(self) -> int:
+        return len(self.template.separator or b"")
+
+    def _run(self, first: int, stop: int) -> memoryview:
+        return self._view[self.offsets[first] : self.offsets[stop] - self._separator_bytes]
 
 
 def write_units(sizes: NDArray[np.int64]) -> NDArray[np.float64]:
@@ -139,12 +154,64 @@ def packing_order(hashes: NDArray[np.uint64], is_single: NDArray[np.bool_] | Non
     return by_hash[np.lexsort((is_single[by_hash], ranks))]
 
 
-def spread_rows(count: int) -> NDArray[np.int64]:
-    """Return the numbers of ``count`` rows, ordered so that they come from many places in turn."""
-    each = max(1, -(-count // PLACES))
-    places = np.array(spread_order(-(-count // each)), np.int64) * each
-    order = (np.arange(each)[:, None] + places).reshape(-1)
-    return order[order < count]
+class RowRanges(NamedTuple):
+    """Hold an order of rows as ranges of ascending rows.
+
+    Attributes
+    ----------
+    places
+        How many rows come before each range, and in all ranges together.
+    firsts
+        The number of the first row of each range.
+    """
+
+    places: NDArray[np.int64]
+    firsts: NDArray[np.int64]
+
+    @classmethod
+    def of_order(cls, order: NDArray[np.int64]) -> RowRanges:
+        """Return any order, each row as a range of its own."""
+        return cls(np.arange(len(order) + 1), order)
+
+    @property
+    def order(self) -> NDArray[np.int64]:
+        """Return the number of each row."""
+        counts = np.diff(self.places)
+        return np.repeat(self.firsts - self.places[:-1], counts) + np.arange(self.places[-1])
+
+    def row_at(self, place: int) -> int:
+        """Return the number of the row at a place of the order."""
+        number = int(np.searchsorted(self.places, place, "right")) - 1
+        return int(self.firsts[number]) + place - int(self.places[number])
+
+
+def spread_ranges(lengths: Sequence[int], n_chunks: int) -> list[RowRanges]:
+    """Return some chunks of about as many rows each, which take rows from many places in turn.
+
+    Parameters
+    ----------
+    lengths
+        The number of rows in each batch; no range has rows of two batches.
+    """
+    n_rows = sum(lengths)
+    # One chunk takes all.
+    most = PLACES if n_chunks > 1 else 1
+    n_places = [max(1, most * length // n_rows) for length in lengths]
+    stretches = [length * np.arange(n + 1) // n for length, n in zip(lengths, n_places, strict=True)]
+    begins = np.concatenate([[0], np.cumsum(lengths)[:-1]])
+    firsts = np.concatenate([first + places[:-1] for first, places in zip(begins, stretches, strict=True)])
+    counts = np.concatenate([np.diff(places) for places in stretches])
+    # A chunk takes the next rows of each stretch. Those that are shorter than the number of chunks skip some, not all
+    # of them the same ones: the steps of the golden ratio fill an interval evenly.
+    phases = np.arange(len(counts)) * _GOLDEN_RATIO % 1
+    cuts = np.floor(np.outer(counts, np.arange(n_chunks + 1)) / n_chunks + phases[:, None]).astype(np.int64)
+    taken, starts = np.diff(cuts, axis=1), firsts[:, None] + cuts[:, :-1]
+    chunks = []
+    for number in range(n_chunks):
+        some = np.flatnonzero(taken[:, number])
+        if len(some):
+            chunks.append(RowRanges(np.concatenate([[0], np.cumsum(taken[some, number])]), starts[some, number]))
+    return chunks
 
 
 def in_key_order(order: NDArray[np.int64], hashes: NDArray[np.uint64]) -> NDArray[np.int64]:
@@ -260,7 +327,7 @@ class Packer:
         falls = np.flatnonzero(writes.hashes[1:] <= writes.hashes[:-1]) + 1
         singles = np.fromiter(writes.own_templates, np.int64, len(writes.own_templates))
         self._ends = deque([*np.unique(np.concatenate((falls, singles, singles + 1))).tolist(), len(writes)])
-        self._next = 0
+        self._next, self._length = 0, len(writes)
         self._returned: list[int] = []
         self._halves: deque[Sequence[int]] = deque()
 
@@ -268,13 +335,13 @@ class Packer:
         """Return the positions of the next batch's rows, as a range if they are adjacent; none after the last."""
         if self._halves:
             return self._halves.popleft()
-        batch, self._returned = self._returned, []
-        if batch:
+        if self._returned:
+            batch, self._returned = self._returned, []
             return batch if self._is_single(batch[0]) else self._fill(batch)
-        if self._next < len(self._writes) and self._is_single(self._next):
+        if self._next < self._length and self._is_single(self._next):
             self._next += 1
             return range(self._next - 1, self._next)
-        return self._full_batch() or self._fill(batch)
+        return self._full_batch() or self._fill([])
 
     def give_back(self, batch: Sequence[int]) -> None:
         """Take back rows that were not written; they come next, and are not mixed into a batch that was halved."""
@@ -292,14 +359,15 @@ class Packer:
         return self._takes_one_row or place in self._writes.own_templates
 
     def _bytes(self, first: int, stop: int) -> int:
-        return int(self._writes.starts[stop] - self._writes.starts[first])
+        return self._writes.offsets[stop] - self._writes.offsets[first]
 
     def _full_batch(self) -> Sequence[int]:
-        """Return the next 25 rows as a batch if nothing among them ends it; otherwise nothing."""
-        start, end = self._next, self._next + MOST_WRITES
-        while self._ends and self._ends[0] <= start:
-            self._ends.popleft()
-        if not self._ends or end > self._ends[0]:
+        """Return the next 25 rows, or the last ones, as a batch if nothing among them ends it; otherwise nothing."""
+        start, ends = self._next, self._ends
+        end = min(start + MOST_WRITES, self._length)
+        while ends and ends[0] <= start:
+            ends.popleft()
+        if not ends or end > ends[0]:
             return ()
         if self._bytes(start, end) > MOST_BODY_BYTES:
             return ()

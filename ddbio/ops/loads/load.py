@@ -128,7 +128,8 @@ def write_raw_items(items: Iterable[RawItems], options: WriteOptions, progress: 
     def spread(plan: WritePlan, _: RejectWriter) -> Iterable[WriteInput]:
         return RowSpreader(plan, any_order=True, window_bytes=_ROTATED_WINDOW_BYTES).spread(items)
 
-    return _write_here(options, spread, progress=progress)
+    # The lanes of the scan read ahead.
+    return _write_here(options, spread, rows_are_here=True, progress=progress)
 
 
 def load_files(

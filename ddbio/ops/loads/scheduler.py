@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from ddbio.aws.connection_pool import ResponsePoller
 from ddbio.aws.retry import backoff_seconds
 from ddbio.aws.transport import open_body_sender
-from ddbio.aws.write_retries import Answer, Lane, Pause, begin
+from ddbio.aws.write_retries import Answer, Lane, Pause, Send, begin, take
 from ddbio.core.loads.counts import WriteCounts
 from ddbio.core.loads.encode import Encoders, chunks
 from ddbio.core.loads.rejects import RejectedRow, refused_row, row_text
@@ -36,7 +36,6 @@ if TYPE_CHECKING:
     from ddbio.aws.client import ClientSpec
     from ddbio.aws.connection_pool import PendingResponse
     from ddbio.aws.transport import BodySender
-    from ddbio.aws.write_retries import Send, Sent
     from ddbio.budget import Budget, Grant, Reservation
     from ddbio.core.loads.batches import Writes
     from ddbio.core.loads.plan import WritePlan
@@ -243,7 +242,8 @@ class WriteScheduler:
         # Requests that wait for the budget, in line; the first may have its reservation.
         self._waiting: deque[tuple[_LaneQueue, Send]] = deque()
         self._reservation: Reservation | None = None
-        self._sent: dict[PendingResponse, tuple[_LaneQueue, Sent]] = {}
+        # The lane of each request in flight, its grant, and when it was sent.
+        self._sent: dict[PendingResponse, tuple[_LaneQueue, Grant, float]] = {}
         self._poller = poller
         # Lanes in a back-off, by its end.
         self._pausing: list[tuple[float, int, _LaneQueue]] = []
@@ -296,17 +296,21 @@ class WriteScheduler:
         """Send what may be sent, wait for an answer or the end of a pause, and continue those lanes; see ``add``."""
         wait_seconds = self._send()
         for pending in self._poller.wait(wait_seconds):
-            queue, sent = self._sent.pop(pending)
-            self._continue(queue, self._take(sent))
+            queue, grant, sent_at = self._sent.pop(pending)
+            answer = take(pending, grant, sent_at)
+            self._last_at = self._clock()
+            self._continue(queue, answer)
         while self._pausing and self._pausing[0][0] <= self._clock():
             self._continue(heapq.heappop(self._pausing)[2])
 
     def abandon(self) -> None:
         """Send nothing more; take and count the answers to what was sent."""
-        for queue, sent in self._sent.values():
+        for pending, (queue, grant, sent_at) in self._sent.items():
             # Another error ends the write already.
             with suppress(Exception):
-                queue.steps.send(self._take(sent))
+                queue.steps.send(take(pending, grant, sent_at))
+        if self._sent:
+            self._last_at = self._clock()
         for queue in self._queues:
             queue.steps.close()
 
@@ -331,17 +335,12 @@ class WriteScheduler:
         now = self._clock()
         if self._first_at is None:
             self._first_at = now
-        begun = begin(self._source, queue.lane.table, send, grant, now)
-        if isinstance(begun, Answer):
-            self._continue(queue, begun)
+        pending = begin(self._source, queue.lane.table, send)
+        if isinstance(pending, Exception):
+            self._continue(queue, Answer(grant, now, error=pending))
         else:
-            self._sent[begun.pending] = queue, begun
-            self._poller.add(begun.pending)
-
-    def _take(self, sent: Sent) -> Answer:
-        answer = sent.take()
-        self._last_at = self._clock()
-        return answer
+            self._sent[pending] = queue, grant, now
+            self._poller.add(pending)
 
     def _add(self, queue: _LaneQueue, work: _LaneWork | Checkpoint) -> None:
         queue.work.append(work)
@@ -352,12 +351,15 @@ class WriteScheduler:
     def _continue(self, queue: _LaneQueue, answer: Answer | None = None) -> None:
         """Let a lane take its next step, after the answer to its last one."""
         step = queue.steps.send(answer)
-        queue.is_idle = step is None
-        if isinstance(step, Pause):
+        if type(step) is Send:
+            queue.is_idle = False
+            self._waiting.append((queue, step))
+        elif isinstance(step, Pause):
+            queue.is_idle = False
             end_at = self._clock() + backoff_seconds(step.attempt)
             heapq.heappush(self._pausing, (end_at, next(self._pauses), queue))
-        elif step is not None:
-            self._waiting.append((queue, step))
+        else:
+            queue.is_idle = True
 
     def _steps_of(self, queue: _LaneQueue) -> _Steps:
         """Yield all steps of a lane, and None when it has nothing to do."""

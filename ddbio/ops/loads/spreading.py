@@ -15,15 +15,15 @@ import pyarrow as pa
 
 from ddbio.core.batch_size import batch_bytes
 from ddbio.core.item_key import key_hashes
-from ddbio.core.loads.batches import in_key_order, spread_rows
+from ddbio.core.loads.batches import RowRanges, in_key_order, spread_ranges
 from ddbio.core.loads.encode import chunk_rows
 from ddbio.core.loads.plan import MOST_WRITES
-from ddbio.core.raw_items import RawItems, joined_items
+from ddbio.core.raw_items import RawItemParts, RawItems
 from ddbio.errors import DecodeError, SchemaError
 from ddbio.ops.loads.checkpoint import Checkpoint
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
 
     from numpy.typing import NDArray
 
@@ -38,8 +38,8 @@ WINDOW_BYTES = 64 * 1024 * 1024
 # than one partition needs only short windows. Checkpoints wait for the end of a window, so no window may take long.
 _PARTITION_WCU = 1000.0
 _WINDOW_SECONDS = 10
-# More than the lanes can have unfinished, with large windows and with small ones.
-_RETAINED_WINDOWS = 16
+# More than the lanes can have unfinished, with large chunks and with small ones.
+_RETAINED_CHUNKS = 16
 _RETAINED_ROWS = 100_000
 
 
@@ -58,7 +58,7 @@ class RowSpreader:
     def __init__(self, plan: WritePlan, *, any_order: bool, window_bytes: int = WINDOW_BYTES) -> None:
         self._plan, self._any_order, self._window_bytes = plan, any_order, window_bytes
         self._rows = 0
-        self._numbers: deque[tuple[int, NDArray[np.int64]]] = deque()
+        self._orders: deque[tuple[int, RowRanges]] = deque()
 
     def spread(self, rows: Iterable[Rows]) -> Iterator[Rows]:
         """Yield the rows in chunks that fill the batches of all lanes; a checkpoint comes after the rows before it."""
@@ -76,36 +76,91 @@ class RowSpreader:
 
     def number_of(self, row: int) -> int:
         """Return the number, among the rows that came, of a row that was yielded lately."""
-        for first, order in reversed(self._numbers):
+        for first, chunk in reversed(self._orders):
             if row >= first:
-                return first + int(order[row - first])
+                return chunk.row_at(row - first)
         return row
 
     def _close(self, window: _Window) -> Iterator[Rows]:
         if window.rows:
-            joined = joined_rows(window.batches)
-            order = spread_rows(window.rows)
-            if not self._any_order:
-                order = self._with_keys_in_order(order, joined)
-            self._numbers.append((self._rows, order))
-            self._rows += window.rows
-            while len(self._numbers) > _RETAINED_WINDOWS and self._rows - self._numbers[1][0] > _RETAINED_ROWS:
-                self._numbers.popleft()
-            n_chunks = -(-window.rows // window.chunk_rows)
-            for places in np.array_split(order, n_chunks):
-                yield joined.take(places)
+            yield from self._chunks(window)
         yield from window.checkpoints
         window.clear()
 
-    def _with_keys_in_order(self, order: NDArray[np.int64], rows: pa.RecordBatch | RawItems) -> NDArray[np.int64]:
-        if isinstance(rows, RawItems):
-            # An item that its reader could not vouch for has no hash: it may have any key.
-            return np.arange(len(rows)) if rows.doubtful.any() else in_key_order(order, rows.hashes)
+    def _chunks(self, window: _Window) -> Iterator[Rows]:
+        n_chunks = -(-window.rows // window.chunk_rows)
+        chunks = spread_ranges([batch.num_rows for batch in window.batches], n_chunks)
+        parts = _RawParts(window.batches) if isinstance(window.batches[0], RawItems) else _BatchParts(window.batches)
+        order = None if self._any_order else self._order_of_keys(chunks, parts)
+        if order is None:
+            self._note(chunks)
+            for chunk in chunks:
+                yield parts.joined_ranges(chunk)
+            return
+        self._note([RowRanges.of_order(order)])
+        joined = parts.joined()
+        for rows in np.array_split(order, n_chunks):
+            yield joined.take(rows)
+
+    def _note(self, chunks: Sequence[RowRanges]) -> None:
+        """Remember which rows are yielded next."""
+        first = self._rows
+        for chunk in chunks:
+            self._orders.append((self._rows, RowRanges(chunk.places, chunk.firsts + first)))
+            self._rows += int(chunk.places[-1])
+        while len(self._orders) > _RETAINED_CHUNKS and self._rows - self._orders[1][0] > _RETAINED_ROWS:
+            self._orders.popleft()
+
+    def _order_of_keys(self, chunks: Sequence[RowRanges], parts: _RawParts | _BatchParts) -> NDArray[np.int64] | None:
+        """Return another order if rows of a key would come in a wrong one."""
         try:
-            return in_key_order(order, key_hashes(rows, list(dict(self._plan.key_types))))
+            hashes = parts.hashes(list(dict(self._plan.key_types)))
         except (SchemaError, DecodeError):
             # A row has no legal key; it is rejected when it is encoded.
-            return np.arange(rows.num_rows)
+            hashes = None
+        if hashes is None:
+            return np.arange(parts.n_rows)
+        order = np.concatenate([chunk.order for chunk in chunks])
+        ordered = in_key_order(order, hashes)
+        return None if ordered is order else ordered
+
+
+class _RawParts:
+    """Join raw items."""
+
+    def __init__(self, parts: Sequence[Any]) -> None:
+        self._parts = RawItemParts(parts)
+        self.n_rows = len(self._parts.hashes)
+        self.joined = self._parts.joined
+
+    def hashes(self, _: list[str]) -> NDArray[np.uint64] | None:
+        """Return the hash of each item's key; nothing if an item, which its reader could not vouch for, has none."""
+        return None if self._parts.doubtful.any() else self._parts.hashes
+
+    def joined_ranges(self, chunk: RowRanges) -> RawItems:
+        """Return a chunk."""
+        return self._parts.joined_ranges(chunk.firsts, np.diff(chunk.places))
+
+
+class _BatchParts:
+    """Join record batches of one schema."""
+
+    def __init__(self, parts: Sequence[Any]) -> None:
+        self._joined = joined_batches(parts)
+        self.n_rows = self._joined.num_rows
+
+    def joined(self) -> pa.RecordBatch:
+        """Return all rows."""
+        return self._joined
+
+    def hashes(self, keys: list[str]) -> NDArray[np.uint64]:
+        """Return the hash of each row's key."""
+        return key_hashes(self._joined, keys)
+
+    def joined_ranges(self, chunk: RowRanges) -> pa.RecordBatch:
+        """Return a chunk."""
+        # To join a slice of each range takes several times as long, for each has as many arrays as there are columns.
+        return self._joined.take(chunk.order)
 
 
 class _Window:
@@ -150,11 +205,9 @@ class _Window:
         self.rows = self._bytes = 0
 
 
-def joined_rows(batches: list[Any]) -> pa.RecordBatch | RawItems:
-    """Join batches of one schema, or raw items."""
+def joined_batches(batches: Sequence[Any]) -> pa.RecordBatch:
+    """Join batches of one schema."""
     if len(batches) == 1:
         return batches[0]  # type: ignore[no-any-return]
-    if isinstance(batches[0], RawItems):
-        return joined_items(batches)
     columns = [pa.concat_arrays(list(column)) for column in zip(*(batch.columns for batch in batches), strict=True)]
     return pa.RecordBatch.from_arrays(columns, schema=batches[0].schema)

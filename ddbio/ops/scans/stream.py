@@ -122,7 +122,9 @@ class PageStream(Generic[BlockT]):
         self._queued_bytes = 0
         self._running = 0
         self._error: BaseException | None = None
-        self._changed = threading.Condition()
+        # What lanes and consumer wait for, each by itself, so that nobody is woken for nothing.
+        self._lock = threading.Lock()
+        self._delivered, self._has_room, self._has_segment = (threading.Condition(self._lock) for _ in range(3))
         self._stop = self._retry_policy.stop
         self.counts = ScanCounts(0, 0, MisfitLog(), Digest())
 
@@ -140,8 +142,8 @@ class PageStream(Generic[BlockT]):
                 yield block
         finally:
             self._stop.set()
-            with self._changed:
-                self._changed.notify_all()
+            with self._lock:
+                self._wake_all()
             for thread in threads:
                 thread.join()
             while not self._decoders.empty():
@@ -149,31 +151,37 @@ class PageStream(Generic[BlockT]):
             self._pages.close()
 
     def _take(self) -> BlockT | None:
-        with self._changed:
-            self._changed.wait_for(lambda: self._queue or self._error is not None or not self._running)
+        with self._lock:
+            self._delivered.wait_for(lambda: self._queue or self._error is not None or not self._running)
             if self._error is not None:
                 raise self._error
             if not self._queue:
                 return None
             block, n_bytes = self._queue.popleft()
             self._queued_bytes -= n_bytes
-            self._changed.notify_all()
+            self._has_room.notify()
             return block
 
+    def _wake_all(self) -> None:
+        for condition in (self._delivered, self._has_room, self._has_segment):
+            condition.notify_all()
+
     def _count(self, page: Page) -> None:
-        with self._changed:
+        with self._lock:
             self.counts.items += page.count
             self.counts.wire_bytes += page.wire_bytes
 
     def _deliver(self, block: BlockT) -> None:
         n_bytes = block.nbytes
-        with self._changed:
-            self._changed.wait_for(
+        with self._lock:
+            self._has_room.wait_for(
                 lambda: not self._queue or self._queued_bytes + n_bytes <= QUEUED_BYTES or self._stop.is_set()
             )
             self._queue.append((block, n_bytes))
             self._queued_bytes += n_bytes
-            self._changed.notify_all()
+            self._delivered.notify()
+            # There may be room for the next lane's block too.
+            self._has_room.notify()
 
     def _lane(self) -> None:
         digest = JsonDigest()
@@ -183,17 +191,17 @@ class PageStream(Generic[BlockT]):
                 self._put_back(pages, has_more=self._read(pages, digest))
         except BaseException as raised:  # noqa: BLE001 - whatever ends a lane must reach the consumer
             error = raised
-        with self._changed:
+        with self._lock:
             self._running -= 1
             self._error = self._error or error
             self.counts.digest.merge(digest.digest)
-            self._changed.notify_all()
+            self._wake_all()
 
     def _next(self) -> Iterator[Page] | None:
         """Return the pages of the next segment, or the rest of them; None if there are no more."""
-        with self._changed:
+        with self._lock:
             # A segment that another lane reads now may come back.
-            self._changed.wait_for(lambda: self._is_ending or self._waiting or not self._being_read)
+            self._has_segment.wait_for(lambda: self._is_ending or self._waiting or not self._being_read)
             if self._is_ending or not self._waiting:
                 return None
             found = self._waiting.popleft()
@@ -217,11 +225,13 @@ class PageStream(Generic[BlockT]):
         return False
 
     def _put_back(self, pages: Iterator[Page], *, has_more: bool) -> None:
-        with self._changed:
+        with self._lock:
             self._being_read -= 1
             if has_more:
                 self._waiting.append(pages)
-            self._changed.notify_all()
+                self._has_segment.notify()
+            elif not self._being_read:
+                self._has_segment.notify_all()
 
     def _decode(self, page: Page, digest: JsonDigest) -> Sequence[BlockT]:
         decoder = self._decoders.get()

@@ -1,5 +1,6 @@
 """Packing: legal batches, every row once, every key's rows in their order, leftovers first."""
 
+import itertools
 import json
 
 import numpy as np
@@ -15,7 +16,7 @@ from ddbio.core.loads.batches import (
     Writes,
     in_key_order,
     packing_order,
-    spread_rows,
+    spread_ranges,
     write_units,
 )
 
@@ -104,7 +105,7 @@ def test_leftovers_go_before_newer_rows_of_their_key():
     packer = Packer(writes)
     first = packer.take()
     packer.give_back(first)
-    assert [packer.take(), packer.take(), packer.take()] == [[0], [1], []]
+    assert [list(packer.take()) for _ in range(3)] == [[0], [1], []]
 
 
 def test_the_frame_makes_one_document():
@@ -117,19 +118,32 @@ def test_units_are_whole_kibibytes():
     assert write_units(np.asarray([0, 1, 1024, 1025], np.int64)).tolist() == [1, 1, 1, 2]
 
 
-@given(st.integers(0, 3000))
-def test_every_row_comes_once(count):
-    """The order is one of all rows."""
-    assert sorted(spread_rows(count).tolist()) == list(range(count))
+@given(st.lists(st.integers(0, 3) | st.integers(0, 1000), min_size=1, max_size=30).filter(sum), st.integers(1, 40))
+def test_every_row_comes_once_and_chunks_are_alike(lengths, n_chunks):
+    """All rows come, no range has rows of two batches, and no chunk has many more rows than another."""
+    chunks = spread_ranges(lengths, n_chunks)
+    orders = [chunk.order.tolist() for chunk in chunks]
+    assert sorted(itertools.chain(*orders)) == list(range(sum(lengths)))
+    for chunk, order in zip(chunks, orders, strict=True):
+        assert [chunk.row_at(place) for place in range(0, len(order), 7)] == order[::7]
+    ends = np.cumsum(lengths)
+    for chunk in chunks:
+        counts = np.diff(chunk.places)
+        assert (counts > 0).all()
+        batches = [np.searchsorted(ends, rows, "right") for rows in (chunk.firsts, chunk.firsts + counts - 1)]
+        assert (batches[0] == batches[1]).all()
+        # Of each stretch a chunk has its share of the rows, and less than one row more or less.
+        assert abs(counts.sum() - sum(lengths) / n_chunks) <= 0.5 * sum(lengths) / n_chunks + 32
 
 
 @pytest.mark.parametrize("partitions", [4, 40])
-@pytest.mark.parametrize("count", [20_000, 100_003])
-def test_any_part_meets_all_partitions(count, partitions):
-    """Of any 2,560 rows no partition has much more than its share, though rows come partition by partition."""
-    partition_of = spread_rows(count) * partitions // count
-    for part in np.split(partition_of[: count // 2560 * 2560], count // 2560):
-        assert np.bincount(part, minlength=partitions).max() <= 1.2 * 2560 / partitions
+@pytest.mark.parametrize("lengths", [[20_000], [100_003], [1_000] * 60])
+def test_any_chunk_meets_all_partitions(lengths, partitions):
+    """Of some 2,560 rows no partition has much more than its share, though rows come partition by partition."""
+    count = sum(lengths)
+    for chunk in spread_ranges(lengths, count // 2560):
+        met = np.bincount(chunk.order * partitions // count, minlength=partitions)
+        assert met.max() <= 1.2 * met.sum() / partitions
 
 
 @given(st.lists(st.integers(0, 9), max_size=60), st.randoms())
