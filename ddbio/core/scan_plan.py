@@ -21,6 +21,7 @@ from ddbio.errors import OptionError
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from ddbio.core.capacity import WriteCost
     from ddbio.core.partition_estimate import PartitionSample
     from ddbio.core.prices import Cost
     from ddbio.core.table_description import TableDescription
@@ -62,6 +63,8 @@ class Sample:
     partitions: PartitionSample | None = None
     sent_bytes: float = 0.0
     """Mean of what an item took in the answers; 0 if nothing was sampled."""
+    write_cost: WriteCost | None = None
+    """What writing an item to another table costs on average, if that was asked for."""
 
 
 @dataclass(frozen=True)
@@ -95,12 +98,16 @@ class ScanPlan(Result):
     """What the estimated seconds come from."""
     bytes: int = 0
     """Bytes of the answers that are expected, as they are sent."""
+    sample_units: float = 0.0
+    """Read units of the sample, which a run takes and pays as well."""
     cost: Cost | None = None
     partitions: int | None = None
     """Partitions that are expected of the files; None if they have none, or nothing was sampled."""
     estimated_files: int | None = None
     estimated_file_bytes: int | None = None
     warnings: tuple[str, ...] = ()
+    write_cost: WriteCost | None = None
+    """What writing an item of the sample to the target of a copy costs on average."""
 
     @property
     def lanes_per_task(self) -> int:
@@ -114,21 +121,28 @@ class ScanPlan(Result):
         return JobOutline(f"scan {self.table}", "RCU", min(goals, default=None), self.rcu_per_second)
 
     @property
+    def units(self) -> float:
+        """Return the read units that a run is billed, its sample included."""
+        return self.estimated_units + self.sample_units
+
+    @property
     def figures(self) -> Figures:
         """Return what is compared with what the scan took."""
         usd = None if self.cost is None else self.cost.usd
-        return Figures(self.estimated_units, self.estimated_seconds, self.bytes, usd)
+        return Figures(self.units, self.estimated_seconds, self.bytes, usd)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the plan as plain values, its schema in the form that ``schema`` and ``--schema`` take."""
         values = {
-            field.name: getattr(self, field.name) for field in fields(self) if field.name not in {"schema", "cost"}
+            field.name: getattr(self, field.name)
+            for field in fields(self)
+            if field.name not in {"schema", "cost", "write_cost"}
         }
         return {
             **values,
             "lanes_per_task": self.lanes_per_task,
             "schema": json.loads(schema_to_json(self.schema)),
-            "units": self.estimated_units,
+            "units": self.units,
             "seconds": self.estimated_seconds,
             **cost_values(self.cost),
         }
@@ -273,6 +287,7 @@ def plan_scan(table: TableDescription, sample: Sample, options: ScanOptions, res
         rcu_per_second=budget,
         page_limit=limit,
         estimated_units=units,
+        sample_units=sample.consumed_units,
         estimated_seconds=seconds,
         schema=sample.schema,
         columns=options.columns,
@@ -286,6 +301,7 @@ def plan_scan(table: TableDescription, sample: Sample, options: ScanOptions, res
         estimated_files=None if files is None else files.files,
         estimated_file_bytes=None if files is None else files.file_bytes,
         warnings=() if files is None else files.warnings,
+        write_cost=sample.write_cost,
     )
 
 

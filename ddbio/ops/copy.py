@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Literal, Protocol
 
 from ddbio.aws.control_plane import describe_table, read_table_definition
 from ddbio.budget import LocalBudget
-from ddbio.core.capacity import read_units, write_units
+from ddbio.core.capacity import WriteCost, read_units, write_units
 from ddbio.core.create_table import create_table_request
 from ddbio.core.estimate import Figures
 from ddbio.core.job_limits import STOP_RATIO, JobLimits, check_limits
@@ -76,7 +76,7 @@ class CopyPlan(Result):
     def figures(self) -> Figures:
         """Return what is compared with what the copy took."""
         usd = None if self.cost is None else self.cost.usd
-        return Figures(self.scan.estimated_units + self.write_units, self.estimated_seconds, self.scan.bytes, usd)
+        return Figures(self.scan.units + self.write_units, self.estimated_seconds, self.scan.bytes, usd)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the plan as plain values; ``units`` are those of reads and writes together."""
@@ -84,7 +84,7 @@ class CopyPlan(Result):
         del values["cost"]
         return {
             **values,
-            "units": self.scan.estimated_units + self.write_units,
+            "units": self.scan.units + self.write_units,
             "bytes": self.scan.bytes,
             "seconds": self.estimated_seconds,
             **cost_values(self.cost),
@@ -160,7 +160,9 @@ def plan_copy(options: CopyOptions, from_file: str | None = None) -> CopyPlan:
     created = _must_create(options)
     target = _target_of(options, created=created)
     table, options_of_scan = _scan_of(options)
-    made, _ = _plan(options, target, plan_of(options_of_scan, table=table), plan_write(target, _write_options(options)))
+    made, _ = _plan(
+        options, target, plan_of(options_of_scan, None, table, target), plan_write(target, _write_options(options))
+    )
     if created:
         described, _ = read_table_definition(dynamodb_spec(options), options.source)
         made = replace(made, write=None, creates=create_table_request(described, options))
@@ -177,15 +179,15 @@ def _plan(
     LimitError
         If the plan is above a limit.
     """
-    row_units = write_units(math.ceil(scan.item_bytes))
+    cost_of_item = scan.write_cost or WriteCost(write_units(math.ceil(scan.item_bytes)))
     units, seconds, limited_by = write_estimate(
-        target, target.indexes, scan.item_count, row_units, write.wcu_per_second
+        target, target.indexes, scan.item_count, cost_of_item, write.wcu_per_second
     )
     if scan.estimated_seconds > seconds:
         seconds, limited_by = scan.estimated_seconds, f"reading: {scan.limited_by}"
     # The scan's own plan has the reads; the cluster runs as long as the whole copy.
     cost = joined_cost(filter(None, [scan.cost, job_cost(options, [("writes", units, target)], [], seconds)]))
-    limits = check_limits(options, scan.estimated_units + units, seconds, cost)
+    limits = check_limits(options, scan.units + units, seconds, cost)
     made = CopyPlan(
         scan=scan,
         write=write,
@@ -237,7 +239,7 @@ def copy(options: CopyOptions, watch: CopyWatch | None = None) -> CopyReport:
     target = _target_of(options, created=created)
     table, scan = _scan_of(options)
     budget = LocalBudget(budget_of(table, scan))
-    plan, write = plan_of(scan, budget, table), plan_write(target, _write_options(options))
+    plan, write = plan_of(scan, budget, table, target), plan_write(target, _write_options(options))
     made, limits = _plan(options, target, plan, write)
     _LOG.info("copy %s to %s: planned: %s", options.source, options.target, made.figures)
     # Reads and writes are each stopped at the limit of both.

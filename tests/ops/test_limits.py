@@ -109,6 +109,6 @@ def test_prices_of_ones_own(connection, tmp_path):
     book.write_text(f'{{"region": "us-east-1", "prices": {{"read_request_units": {price}}}}}', "utf-8")
     plan = ddbio.plan_scan("full", **connection, prices=str(book))
     assert plan.cost is not None
-    assert plan.cost.usd == pytest.approx(plan.estimated_units)
+    assert plan.cost.usd == pytest.approx(plan.units)
     with pytest.raises(LimitError, match="max_usd"):
         ddbio.plan_scan("full", **connection, prices=str(book), max_usd=5)

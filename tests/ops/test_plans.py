@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 
+import boto3
 import pyarrow as pa
 import pyarrow.parquet
 import pytest
@@ -31,10 +32,40 @@ DESCRIBED = {
 }
 
 
+INDEXES = [
+    ("all", "kind", {"ProjectionType": "ALL"}),
+    ("keys", "kind", {"ProjectionType": "KEYS_ONLY"}),
+    ("some", "rare", {"ProjectionType": "INCLUDE", "NonKeyAttributes": ["text"]}),
+]
+
+
+def create_indexed(running, name):
+    """Create an empty table with indexes of each projection; not every item is in the last one."""
+    client = boto3.client(
+        "dynamodb",
+        endpoint_url=running.endpoint_url,
+        region_name="us-east-1",
+        aws_access_key_id="x",
+        aws_secret_access_key="x",
+    )
+    client.create_table(
+        TableName=name,
+        BillingMode="PAY_PER_REQUEST",
+        KeySchema=[{"AttributeName": "pk", "KeyType": "HASH"}],
+        AttributeDefinitions=[{"AttributeName": each, "AttributeType": "S"} for each in ("pk", "kind", "rare")],
+        GlobalSecondaryIndexes=[
+            {"IndexName": index, "KeySchema": [{"AttributeName": key, "KeyType": "HASH"}], "Projection": projection}
+            for index, key, projection in INDEXES
+        ],
+    )
+
+
 @pytest.fixture(scope="module")
 def server():
     """Serve a table of 3 MB, and empty ones."""
     with FakeDynamoDB() as running:
+        for name in ("indexed", "copied-indexed"):
+            create_indexed(running, name)
         running.load("full", ddbio.to_dynamodb_json(pa.Table.from_pylist(ITEMS)), "pk:S")
         for name in ("written", "loaded", "copied"):
             running.load(name, b"", "pk:S")
@@ -84,6 +115,46 @@ def test_writes_report_what_was_planned(connection, tmp_path):
     assert written.planned is None
     assert written.actual is not None
     assert written.actual.usd == pytest.approx(written.wcu_consumed * 0.625e-6)
+
+
+def rows_of_indexes(count):
+    """Return rows of 0 to 3 KB, of which every third is in the last index."""
+    rare = ["r" if number % 3 == 0 else None for number in range(count)]
+    return pa.table(
+        {
+            "pk": [str(number) for number in range(count)],
+            "kind": [f"kind-{number % 7}" for number in range(count)],
+            "rare": pa.array(rare, pa.string()),
+            "text": ["x" * (number * 37 % 3000) for number in range(count)],
+            "more": ["y" * (number * 11 % 2000) for number in range(count)],
+        }
+    )
+
+
+def test_planned_writes_are_those_that_are_billed(connection, tmp_path):
+    """Of new items, also with indexes of every projection: exactly the units that the fake bills, for load and copy."""
+    pa.parquet.write_table(rows_of_indexes(900), tmp_path / "rows.parquet")
+    loaded = ddbio.load_files(tmp_path / "rows.parquet", "indexed", **connection)
+    assert loaded.planned is not None
+    assert loaded.planned.units == pytest.approx(loaded.wcu_consumed, rel=1e-9)
+    plan = ddbio.plan_copy("indexed", "copied-indexed", **connection)
+    copied = ddbio.copy_table("indexed", "copied-indexed", **connection)
+    assert plan.write_units == pytest.approx(copied.wcu_consumed, rel=1e-9)
+    assert copied.wcu_consumed == loaded.wcu_consumed
+
+
+@pytest.mark.slow
+def test_planned_scans_are_those_that_are_billed(tmp_path):
+    """Of 110 MB: units within 0.5 % of the fake's bill, and seconds within 15 % of a run at a budget."""
+    with FakeDynamoDB() as running:
+        texts = ("x" * (45_000 + number * 37 % 20_000) for number in range(2000))
+        running.load("large", ({"pk": {"S": str(at)}, "text": {"S": text}} for at, text in enumerate(texts)), "pk:S")
+        options = {"endpoint_url": running.endpoint_url, "region": "us-east-1", "rcu_per_second": 2500.0}
+        report = ddbio.scan_to_files("large", tmp_path, **options, sample_items=50)
+    assert report.planned is not None
+    assert report.wire_bytes > 100e6
+    assert report.planned.units == pytest.approx(report.rcu_consumed, rel=0.005)
+    assert report.planned.seconds == pytest.approx(report.rcu_consumed / 2500, rel=0.15)
 
 
 def test_the_terminal_prints_both_on_one_line(connection, tmp_path):

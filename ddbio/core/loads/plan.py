@@ -9,7 +9,7 @@ import math
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
-from ddbio.core.capacity import WRITE_UNIT_BYTES
+from ddbio.core.capacity import WRITE_UNIT_BYTES, WriteCost
 from ddbio.core.estimate import Figures
 from ddbio.core.job_outline import JobOutline
 from ddbio.core.pacing import DEFAULT_QUOTA_WCU, DEFAULT_RATIO, NEW_TABLE_WCU, Ramp
@@ -180,6 +180,8 @@ class SourceDescription:
         Average write units of a row of the sample, without indexes; None without a sample.
     columns
         Columns of the sample.
+    index_units
+        Average write units that a row of the sample costs each index, where that could be computed.
     """
 
     files: int
@@ -189,6 +191,7 @@ class SourceDescription:
     exact: bool
     row_units: float | None
     columns: tuple[str, ...]
+    index_units: tuple[tuple[str, float], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -306,7 +309,8 @@ def plan_load(
     indexes = [index for index in table.indexes if set(index.key_names) <= set(found.columns)]
     units, seconds, limited_by = None, None, ""
     if found.rows is not None and found.row_units is not None:
-        units, seconds, limited_by = write_estimate(table, indexes, found.rows, found.row_units, write.wcu_per_second)
+        cost = WriteCost(found.row_units, dict(found.index_units))
+        units, seconds, limited_by = write_estimate(table, indexes, found.rows, cost, write.wcu_per_second)
         cores = resources.spark_parallelism or resources.cores
         busy_seconds = units * WRITE_UNIT_BYTES / (resources.speeds.load * cores) if resources.speeds.date else 0.0
         if busy_seconds > seconds:
@@ -347,14 +351,16 @@ def requests_of(rows: int, write: WritePlan) -> int:
 
 
 def write_estimate(
-    table: TableDescription, indexes: Sequence[IndexDescription], rows: int, row_units: float, budget: float | None
+    table: TableDescription, indexes: Sequence[IndexDescription], rows: int, row: WriteCost, budget: float | None
 ) -> tuple[float, float, str]:
     """Return the write units of new items, the seconds that they take, and what limits them.
 
-    The budget holds for table and indexes together; a global index has a rate of its own, a local one the table's.
+    An index of which the mean row does not tell is expected to cost as much as the table, or one unit if it holds only
+    keys. The budget holds for table and indexes together; a global index has a rate of its own.
     """
-    # An index that holds only keys has entries of a few hundred bytes: one unit.
-    own = {index.name: rows * (row_units if index.projected is None or index.projected else 1.0) for index in indexes}
+    row_units = row.table
+    assumed = {index.name: row_units if index.projected is None or index.projected else 1.0 for index in indexes}
+    own = {name: rows * row.indexes.get(name, units) for name, units in assumed.items()}
     locals_units = sum(own[index.name] for index in indexes if not index.is_global)
     start = (table.warm_wcu or NEW_TABLE_WCU) if table.on_demand else None
     total = rows * row_units + sum(own.values())

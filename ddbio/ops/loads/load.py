@@ -272,7 +272,7 @@ def _describe_and_plan(options: LoadOptions, table: TableDescription | None = No
     source = open_source(options, dict(write.key_types), options.timestamps)
     source = dataclasses.replace(source, types=declared_types(options, write, source))
     resources = Resources(available_cores(), running_spark_parallelism(), is_spark_installed(), machine_speeds())
-    plan = plan_load(options, write, table, describe_source(source, write), resources)
+    plan = plan_load(options, write, table, describe_source(source, write, table.indexes), resources)
     if plan.estimated_units is not None:
         plan = dataclasses.replace(plan, cost=_cost(options, table, plan, plan.estimated_units, plan.estimated_seconds))
     return _Described(table, write, source), plan

@@ -18,6 +18,7 @@ import numpy as np
 import pyarrow as pa
 
 from ddbio.core.batch_size import batch_bytes
+from ddbio.core.index_units import mean_index_units
 from ddbio.core.loads.encode import RowEncoder, raw_item_reader, takes_raw_items
 from ddbio.core.loads.plan import SourceDescription
 from ddbio.core.raw_items import RawItems
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
 
     from ddbio.core.loads.plan import WritePlan
     from ddbio.core.raw_items import RawItemReader
+    from ddbio.core.table_description import IndexDescription
     from ddbio.files.file_format import Sample
     from ddbio.files.object_store import ObjectStore
     from ddbio.ops.exports.source import ExportSource
@@ -59,7 +61,7 @@ _RETAINED_FILES = 1000
 _T = TypeVar("_T")
 
 
-def describe_source(source: FileSource, plan: WritePlan) -> SourceDescription:
+def describe_source(source: FileSource, plan: WritePlan, indexes: Sequence[IndexDescription] = ()) -> SourceDescription:
     """Describe a source by its footers and a sample of its largest file; check how all files begin.
 
     Raises
@@ -73,18 +75,28 @@ def describe_source(source: FileSource, plan: WritePlan) -> SourceDescription:
     files = RowFiles(source.store, dict(plan.key_types), source.types)
     largest = max(source.units, key=attrgetter("entry.size_bytes"), default=None)
     sample = None if largest is None else _sample(files, largest)
-    rows, units, columns = source.rows, None, list[str]()
+    rows, units, columns, index_units = source.rows, None, list[str](), dict[str, float]()
     if largest is not None and sample is not None and sample.batch.num_rows:
         batch = StoredRows(largest.forms).convert(with_columns(sample.batch, largest.columns))
         check_file(largest.entry, batch.schema, plan)
         encoded = RowEncoder(batch.schema, plan).encode(batch)
         units = sum(float(lane.units.sum()) for lane in encoded.lanes) / batch.num_rows
         columns = batch.schema.names
+        index_units = mean_index_units(batch, dict(plan.key_types), indexes)
         if rows is None and sample.row_bytes:
             rows = round(sum(entry.size_bytes for entry in source.files) / sample.row_bytes)
     size_bytes = sum(unit.size_bytes for unit in source.units)
     exact = source.rows is not None
-    return SourceDescription(len(source.files), len(source.units), size_bytes, rows, exact, units, tuple(columns))
+    return SourceDescription(
+        files=len(source.files),
+        units=len(source.units),
+        size_bytes=size_bytes,
+        rows=rows,
+        exact=exact,
+        row_units=units,
+        columns=tuple(columns),
+        index_units=tuple(index_units.items()),
+    )
 
 
 def _sample(files: RowFiles, unit: Unit) -> Sample | None:

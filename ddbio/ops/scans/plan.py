@@ -18,6 +18,7 @@ from ddbio.budget import LocalBudget
 from ddbio.core.capacity import PAGES_PER_SECOND, READ_UNIT_BYTES, read_units
 from ddbio.core.decode import Decoder, infer_schema_of_bodies
 from ddbio.core.estimate import file_bytes, output_parts
+from ddbio.core.index_units import mean_write_cost
 from ddbio.core.job_limits import check_limits
 from ddbio.core.partition_estimate import PartitionSample
 from ddbio.core.partitions import Partitioner, partitioning_of
@@ -25,6 +26,7 @@ from ddbio.core.scan_plan import Resources, Sample, ScanPlan, budget_of, check_s
 from ddbio.core.schema.arrow import attributes_of, name_of_field, project_schema, tag_of_field, tagged_field
 from ddbio.core.schema.declare import ColumnRules
 from ddbio.core.schema.item_schema import ItemSchema, arrow_schema_of
+from ddbio.core.text.json_text import parse_json
 from ddbio.core.time_columns import sampled_forms
 from ddbio.engine import available_cores, is_spark_installed, running_spark_parallelism
 from ddbio.errors import SchemaError
@@ -49,6 +51,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from ddbio.budget import Budget
+    from ddbio.core.attribute import Item
     from ddbio.core.estimate import Part
     from ddbio.core.prices import Cost
     from ddbio.core.schema.times import TimeForm
@@ -81,10 +84,17 @@ def describe_scan(options: ScanOptions) -> TableDescription:
     return table
 
 
-def sample_table(table: TableDescription, options: ScanOptions, budget: Budget) -> Sample:
+def sample_table(
+    table: TableDescription, options: ScanOptions, budget: Budget, target: TableDescription | None = None
+) -> Sample:
     """Return the columns and the mean item of a table; a given schema needs no items, only the mean.
 
     The sample is charged to the budget like any other page.
+
+    Parameters
+    ----------
+    target
+        The table that the items are written to; the sample then tells what that costs.
 
     Raises
     ------
@@ -114,7 +124,13 @@ def sample_table(table: TableDescription, options: ScanOptions, budget: Budget) 
     partitions = _sampled_partitions(options, schema, pages)
     item_bytes = units * unit_bytes / scanned if scanned else 0.0
     sent_bytes = sum(page.wire_bytes for page in pages) / scanned if scanned else 0.0
-    return Sample(schema, scanned, item_bytes, units, complete, partitions, sent_bytes)
+    cost = None if target is None else mean_write_cost(_items_of(pages), target)
+    return Sample(schema, scanned, item_bytes, units, complete, partitions, sent_bytes, cost)
+
+
+def _items_of(pages: Iterable[Page]) -> Iterator[Item]:
+    for page in pages:
+        yield from parse_json(page.items)["Items"]
 
 
 def _sampled_partitions(options: ScanOptions, schema: pa.Schema, pages: Sequence[Page]) -> PartitionSample | None:
@@ -155,8 +171,18 @@ def observe_table(table: TableDescription, options: ScanOptions, budget: Budget)
     return rules.declare(observed, forms, dict(table.key_types))
 
 
-def plan_of(options: ScanOptions, budget: LocalBudget | None = None, table: TableDescription | None = None) -> ScanPlan:
+def plan_of(
+    options: ScanOptions,
+    budget: LocalBudget | None = None,
+    table: TableDescription | None = None,
+    target: TableDescription | None = None,
+) -> ScanPlan:
     """Return the plan of a scan after describing and sampling the table; a budget is bound by the job's limits.
+
+    Parameters
+    ----------
+    target
+        The table that the items are written to, if they are copied.
 
     Raises
     ------
@@ -166,7 +192,7 @@ def plan_of(options: ScanOptions, budget: LocalBudget | None = None, table: Tabl
         As :func:`ddbio.ops.scans.plan.describe_scan` and :func:`ddbio.ops.scans.plan.sample_table` say.
     """
     table = table or describe_scan(options)
-    sample = sample_table(table, options, budget or LocalBudget(budget_of(table, options)))
+    sample = sample_table(table, options, budget or LocalBudget(budget_of(table, options)), target)
     return _bounded_plan(table, sample, options, budget)
 
 
@@ -191,7 +217,7 @@ def _bounded_plan(
 ) -> ScanPlan:
     plan = plan_scan(table, sample, options, available_resources())
     plan = dataclasses.replace(plan, cost=_planned_cost(plan, table, options))
-    limits = check_limits(options, plan.estimated_units, plan.estimated_seconds, plan.cost)
+    limits = check_limits(options, plan.units, plan.estimated_seconds, plan.cost)
     if budget is not None:
         budget.bound(limits)
     return plan
@@ -203,7 +229,7 @@ def _planned_cost(plan: ScanPlan, table: TableDescription, options: ScanOptions)
         size = file_bytes(options.format, plan.item_bytes * min(plan.item_count, options.limit or plan.item_count))
         files = plan.estimated_files or max(plan.tasks, -(-size // options.target_file_bytes))
         parts = output_parts(options.dest, files, size, is_encrypted=options.s3_sse_kms_key_id is not None)
-    return job_cost(options, [("reads", plan.estimated_units, table)], parts, plan.estimated_seconds)
+    return job_cost(options, [("reads", plan.units, table)], parts, plan.estimated_seconds)
 
 
 def plan_to_files(options: ScanToFilesOptions) -> ScanPlan:
