@@ -12,6 +12,7 @@ from ddbio.version import __version__
 
 if TYPE_CHECKING:
     from ddbio.api.advice import advise, plan_capacity
+    from ddbio.api.capture import capture
     from ddbio.api.catalog import catalog_ddl, sync_catalog
     from ddbio.api.files import (
         check_import_files,
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
         BackupCreateKeywords,
         BulkReportKeywords,
         BulkStartKeywords,
+        CaptureKeywords,
         CatalogDdlKeywords,
         CatalogSyncKeywords,
         CompactKeywords,
@@ -123,6 +125,7 @@ if TYPE_CHECKING:
         EncodeError,
         EndpointError,
         ExportIncompleteError,
+        GapError,
         LimitError,
         NotFoundError,
         OptionError,
@@ -133,6 +136,7 @@ if TYPE_CHECKING:
         ThrottledError,
         ValidationError,
     )
+    from ddbio.ops.capture.capture import CaptureReport
     from ddbio.ops.copy import CopyPlan, CopyReport
     from ddbio.ops.exports.fold import ExportFoldReport
     from ddbio.ops.exports.read import ExportReadPlan, ExportReadReport
@@ -161,7 +165,9 @@ __all__ = [
     "BulkStartKeywords",
     "BulkSummary",
     "CapacityPlan",
+    "CaptureKeywords",
     "CapturePlan",
+    "CaptureReport",
     "CatalogDdlKeywords",
     "CatalogReport",
     "CatalogSyncKeywords",
@@ -199,6 +205,7 @@ __all__ = [
     "FileList",
     "FileReport",
     "FilesListKeywords",
+    "GapError",
     "ImportEntry",
     "ImportFilesFromKeywords",
     "ImportFilesReport",
@@ -255,6 +262,7 @@ __all__ = [
     "advise",
     "calibrate",
     "cancel_bulk_put",
+    "capture",
     "catalog_ddl",
     "check_import_files",
     "compact",
@@ -323,6 +331,7 @@ __all__ = [
 # The public names of each module; a test holds them in step with the imports above.
 _NAMES = {
     "ddbio.api.advice": "advise plan_capacity",
+    "ddbio.api.capture": "capture",
     "ddbio.api.catalog": "catalog_ddl sync_catalog",
     "ddbio.api.files": (
         "check_import_files export_windows fold_exports fold_exports_to_files plan_read_export read_export "
@@ -331,12 +340,13 @@ _NAMES = {
     "ddbio.api.folders": "compact list_files plan_compact publish rollback vacuum",
     "ddbio.api.inspection": "layout plan_validate validate",
     "ddbio.api.keywords": (
-        "AdviseKeywords BackupCreateKeywords BulkReportKeywords BulkStartKeywords CatalogDdlKeywords "
-        "CatalogSyncKeywords CompactKeywords ConnectionKeywords CopyKeywords CreateLikeKeywords CreateTableKeywords "
-        "ExportFoldKeywords ExportReadKeywords ExportStartKeywords ExportToFilesKeywords ExportWindowsKeywords "
-        "FilesListKeywords ImportFilesFromKeywords ImportStartKeywords ImportWaitKeywords LayoutKeywords LoadKeywords "
-        "PlanCapacityKeywords PlanCaptureKeywords PublishKeywords RestoreKeywords RollbackKeywords ScanKeywords "
-        "ScanToFilesKeywords SimulateScanKeywords VacuumKeywords ValidateKeywords WaitKeywords WriteKeywords"
+        "AdviseKeywords BackupCreateKeywords BulkReportKeywords BulkStartKeywords CaptureKeywords "
+        "CatalogDdlKeywords CatalogSyncKeywords CompactKeywords ConnectionKeywords CopyKeywords "
+        "CreateLikeKeywords CreateTableKeywords ExportFoldKeywords ExportReadKeywords ExportStartKeywords "
+        "ExportToFilesKeywords ExportWindowsKeywords FilesListKeywords ImportFilesFromKeywords "
+        "ImportStartKeywords ImportWaitKeywords LayoutKeywords LoadKeywords PlanCapacityKeywords "
+        "PlanCaptureKeywords PublishKeywords RestoreKeywords RollbackKeywords ScanKeywords ScanToFilesKeywords "
+        "SimulateScanKeywords VacuumKeywords ValidateKeywords WaitKeywords WriteKeywords"
     ),
     "ddbio.api.progress": "Progress",
     "ddbio.api.reading": "digest infer_schema plan_scan read_table scan_batches scan_to_files",
@@ -374,10 +384,11 @@ _NAMES = {
     "ddbio.core.table_description": "TableDescription",
     "ddbio.core.validation": "ValidatePlan ValidationReport",
     "ddbio.errors": (
-        "AccessDeniedError DdbioError DecodeError EncodeError EndpointError ExportIncompleteError LimitError "
+        "AccessDeniedError DdbioError DecodeError EncodeError EndpointError ExportIncompleteError GapError LimitError "
         "NotFoundError OptionError PartialWriteError SchemaError ServiceError TargetError ThrottledError "
         "ValidationError"
     ),
+    "ddbio.ops.capture.capture": "CaptureReport",
     "ddbio.ops.copy": "CopyPlan CopyReport",
     "ddbio.ops.exports.fold": "ExportFoldReport",
     "ddbio.ops.exports.read": "ExportReadPlan ExportReadReport",

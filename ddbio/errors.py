@@ -127,6 +127,15 @@ class PartialWriteError(DdbioError, RuntimeError):
         self.rejects_uri = rejects_uri
 
 
+class GapError(DdbioError, LookupError):
+    """Report changes that a stream forgot before they were read."""
+
+    def __init__(self, message: str, shard: str | None = None, position: str | None = None) -> None:
+        super().__init__(message, shard, position)
+        self.shard = shard
+        self.position = position
+
+
 class ExportIncompleteError(DdbioError, ValueError):
     """Report an export whose manifest, counts or checksums disagree with its files."""
 

@@ -106,6 +106,33 @@ class BulkReportKeywords(ConnectionKeywords, total=False):
     """Folder or s3:// prefix for the refused items, as ``load`` with ``retry_rejects`` takes them."""
 
 
+class CaptureKeywords(ConnectionKeywords, total=False):
+    """Keywords of :class:`ddbio.options.CaptureOptions`."""
+
+    available_now: bool
+    """Stop when the changes that are there are captured; otherwise go on until it is told to stop."""
+    job_id: str | None
+    """Name of the capture, under which later runs go on; default follows from the table and its stream."""
+    start: Literal["trim-horizon", "latest"]
+    """Where a new capture begins: at the oldest change that the stream has, or now."""
+    on_gap: Literal["fail", "continue"]
+    """What to do if changes are gone before they were read: stop, or note that and go on behind the gap."""
+    flush_seconds: float
+    """How long changes are gathered at most until they are written."""
+    old_image: bool
+    """Keep the item as it was before each change, in the column ``_old_image``."""
+    schema: ItemSchema | pa.Schema | str | None
+    """Columns of the items, as for a scan; default is inferred from a sample of the table and the first changes."""
+    numbers: Literal["exact", "float64", "text"]
+    """Type of inferred columns of numbers: ``float64`` takes the nearest double unless all are whole."""
+    types: Mapping[str, str] | str | None
+    """Types of columns by attribute, instead of those inferred: ``price=decimal(38, 9),payload=json``."""
+    sample_items: int
+    """Items of the table to read to infer the columns."""
+    compression: Literal["zstd", "snappy", "gzip", "lz4", "none"]
+    """Codec of the files."""
+
+
 class CatalogConnectionKeywords(ConnectionKeywords, total=False):
     """Keywords of :class:`ddbio.options.CatalogConnectionOptions`."""
 

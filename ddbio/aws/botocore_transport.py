@@ -13,7 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ddbio.aws.endpoint_route import WRITES, call_minimal
+from ddbio.aws.endpoint_route import DYNAMODB, call_minimal, event_name
 from ddbio.aws.http_bodies import TruncatedBodyError, decompress_body, verify_body
 from ddbio.core.text.page import Page, split_page
 
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from ddbio.aws.client import ClientSpec
     from ddbio.aws.connection_pool import PendingResponse
+    from ddbio.aws.endpoint_route import Api
     from ddbio.options import AcceptEncoding
 
 _OK = 200
@@ -44,16 +45,18 @@ _current: ContextVar[_Request | None] = ContextVar("current", default=None)
 class BotocoreTransport:
     """Use botocore's credentials, signing and connection pool. Safe for threads."""
 
-    def __init__(self, spec: ClientSpec, lanes: int, accept_encoding: AcceptEncoding = "identity") -> None:
+    def __init__(
+        self, spec: ClientSpec, lanes: int, accept_encoding: AcceptEncoding = "identity", api: Api = DYNAMODB
+    ) -> None:
         self._accept_encoding = accept_encoding
-        self._client: Any = spec.client("dynamodb", max_pool_connections=max(10, lanes))
+        self._client: Any = spec.client(api.service, max_pool_connections=max(10, lanes))
         self._threads = ThreadPoolExecutor(lanes, "ddbio-lane")
         events = self._client.meta.events
-        events.register("request-created.dynamodb.Scan", _set_accept_encoding, unique_id="ddbio-accept-Scan")
-        for name in WRITES:
-            events.register(f"before-call.dynamodb.{name}", _replace_body, unique_id=f"ddbio-replace-{name}")
-        for name in ("Scan", *WRITES):
-            events.register(f"before-parse.dynamodb.{name}", _take_body, unique_id=f"ddbio-take-{name}")
+        service = event_name(self._client)
+        events.register(f"request-created.{service}.Scan", _set_accept_encoding, unique_id="ddbio-accept-Scan")
+        for name in api.operations:
+            events.register(f"before-call.{service}.{name}", _replace_body, unique_id=f"ddbio-replace-{name}")
+            events.register(f"before-parse.{service}.{name}", _take_body, unique_id=f"ddbio-take-{name}")
 
     @property
     def endpoint_url(self) -> str:

@@ -41,7 +41,19 @@ READ_TIMEOUT_SECONDS = 30.0
 DEFAULT_REGION = "us-east-1"
 
 # Of which clients are made; the last four are those that botocore itself asks for credentials.
-_SERVICES = ["cloudwatch", "dynamodb", "glue", "pricing", "s3", "signin", "sso", "sso-oidc", "sts"]
+_SERVICES = [
+    "cloudwatch",
+    "dynamodb",
+    "dynamodbstreams",
+    "glue",
+    "kinesis",
+    "pricing",
+    "s3",
+    "signin",
+    "sso",
+    "sso-oidc",
+    "sts",
+]
 
 # A session is made once, even if threads ask for their clients at the same time.
 _SESSION_LOCK = threading.Lock()
@@ -96,7 +108,7 @@ def _client(
     spec: ClientSpec, service: str, max_pool_connections: int, environment: frozenset[tuple[str, str]]
 ) -> BaseClient:
     # DynamoDB's requests are retried by ddbio, page by page; S3's by botocore, always in standard mode.
-    attempts = 1 if service == "dynamodb" else 5
+    attempts = 1 if service in {"dynamodb", "dynamodbstreams"} else 5
     config = Config(
         connect_timeout=CONNECT_TIMEOUT_SECONDS,
         read_timeout=READ_TIMEOUT_SECONDS,

@@ -33,7 +33,26 @@ if TYPE_CHECKING:
     from ddbio.aws.signing import Credentials, SecondSignature
 
 WRITES = ("BatchWriteItem", "PutItem", "UpdateItem", "DeleteItem")
-_OPERATIONS = ("Scan", *WRITES)
+
+
+@dataclass(frozen=True)
+class Api:
+    """A service by boto3's name, and its operations that requests are sent to."""
+
+    service: str
+    operations: tuple[str, ...]
+
+
+DYNAMODB = Api("dynamodb", ("Scan", *WRITES))
+STREAMS = Api("dynamodbstreams", ("DescribeStream", "GetShardIterator", "GetRecords"))
+
+_LONG_ARN = "arn:aws:dynamodb:us-east-1:000000000000:table/any/stream/any"
+_SHARD = {"StreamArn": _LONG_ARN, "ShardId": "shardId-00000000000000000000-00000000", "ShardIteratorType": "LATEST"}
+_MINIMAL: dict[str, dict[str, Any]] = {
+    "DescribeStream": {"StreamArn": _LONG_ARN},
+    "GetShardIterator": _SHARD,
+    "GetRecords": {"ShardIterator": "any"},
+}
 
 # https://botocore.amazonaws.com/v1/documentation/api/latest/topics/events.html
 _EVENTS = (
@@ -135,13 +154,13 @@ class Route:
 class RouteTable:
     """The routes of a client's operations; botocore is asked once for each."""
 
-    def __init__(self, client: Any, spec: ClientSpec) -> None:
+    def __init__(self, client: Any, spec: ClientSpec, api: Api = DYNAMODB) -> None:
         self._client = client
         self._spec = spec
         self._known: dict[tuple[str, str], Route] = {}
-        for operation in _OPERATIONS:
+        for operation in api.operations:
             client.meta.events.register_last(
-                f"before-call.dynamodb.{operation}", _take_prepared, unique_id=f"ddbio-prepared-{operation}"
+                f"before-call.{event_name(client)}.{operation}", _take_prepared, unique_id=f"ddbio-prepared-{operation}"
             )
 
     def find(self, operation: str, table: str) -> Route:
@@ -188,7 +207,7 @@ class RouteTable:
 
 def call_minimal(client: Any, operation: str, table: str) -> Any:
     """Call an operation on a table with the fewest parameters that botocore accepts, and return the response."""
-    parameters: dict[str, Any] = {"TableName": table}
+    parameters: dict[str, Any] = _MINIMAL.get(operation) or {"TableName": table}
     match operation:
         case "BatchWriteItem":
             parameters = {"RequestItems": {table: [{"DeleteRequest": {"Key": {}}}]}}
@@ -199,7 +218,12 @@ def call_minimal(client: Any, operation: str, table: str) -> Any:
     return getattr(client, xform_name(operation))(**parameters)
 
 
-def find_obstacle(client: Any) -> str | None:
+def event_name(client: Any) -> str:
+    """Return how botocore's events name a client's service."""
+    return str(client.meta.service_model.service_id.hyphenize())
+
+
+def find_obstacle(client: Any, api: Api = DYNAMODB) -> str | None:
     """Return, in words, what is configured that only botocore itself supports; None if nothing is."""
     url = client.meta.endpoint_url
     parts = urlsplit(url)
@@ -210,18 +234,19 @@ def find_obstacle(client: Any) -> str | None:
         return "the endpoint URL has more than a host and a port"
     if config.signature_version != "v4" or config.client_cert:
         return "another way to authenticate is configured"
-    if _has_foreign_handlers(client.meta.events):
+    if _has_foreign_handlers(client.meta.events, event_name(client), api):
         return "a custom handler is registered on the botocore client"
     return None
 
 
-def _has_foreign_handlers(events: Any) -> bool:
+def _has_foreign_handlers(events: Any, service: str, api: Api) -> bool:
     # botocore has no public way to list handlers; if this one is gone, assume that there are some.
     try:
         search = events._emitter._handlers.prefix_search  # noqa: SLF001
     except AttributeError:
         return True
-    handlers = [handler for event in _EVENTS for name in _OPERATIONS for handler in search(f"{event}.dynamodb.{name}")]
+    names = [f"{event}.{service}.{name}" for event in _EVENTS for name in api.operations]
+    handlers = [handler for name in names for handler in search(name)]
     modules = [getattr(getattr(handler, "func", handler), "__module__", None) or "" for handler in handlers]
     return not all(module.startswith(_KNOWN_MODULES) for module in modules)
 

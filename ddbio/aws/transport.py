@@ -25,7 +25,7 @@ from botocore.parsers import create_parser
 
 from ddbio.aws.botocore_transport import BotocoreTransport
 from ddbio.aws.connection_pool import ConnectionPool
-from ddbio.aws.endpoint_route import RouteTable, find_obstacle
+from ddbio.aws.endpoint_route import DYNAMODB, RouteTable, find_obstacle
 from ddbio.aws.error_codes import error_code
 from ddbio.aws.http_bodies import MIN_COMPRESSED_BYTES, TruncatedBodyError, compress_body, decompress_body, verify_body
 from ddbio.core.text.page import Page, split_page
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
     from ddbio.aws.client import ClientSpec
     from ddbio.aws.connection_pool import HttpExchange, PendingResponse
-    from ddbio.aws.endpoint_route import Route
+    from ddbio.aws.endpoint_route import Api, Route
     from ddbio.aws.http_connection import Endpoint, HttpResponse
     from ddbio.options import AcceptEncoding
 
@@ -122,8 +122,8 @@ def open_page_source(spec: ClientSpec, lanes: int, *, accept_encoding: AcceptEnc
     return _open_light(spec, lanes, accept_encoding) or BotocoreTransport(spec, lanes, accept_encoding)
 
 
-def open_body_sender(spec: ClientSpec, lanes: int, *, compresses: bool = False) -> BodySender:
-    """Return the fastest sender of writes that honours everything that is configured.
+def open_body_sender(spec: ClientSpec, lanes: int, *, compresses: bool = False, api: Api = DYNAMODB) -> BodySender:
+    """Return the fastest sender of writes, or of another service's requests, that honours what is configured.
 
     Parameters
     ----------
@@ -131,25 +131,29 @@ def open_body_sender(spec: ClientSpec, lanes: int, *, compresses: bool = False) 
         How many requests will be in flight at once.
     compresses
         Whether large bodies are sent compressed, as long as the endpoint takes that.
+    api
+        The service and its operations.
 
     Raises
     ------
     OptionError
         As ``open_page_source``.
     """
-    sender = _open_light(spec, lanes) or BotocoreTransport(spec, lanes)
+    sender = _open_light(spec, lanes, api=api) or BotocoreTransport(spec, lanes, api=api)
     return CompressingSender(sender) if compresses else sender
 
 
-def _open_light(spec: ClientSpec, lanes: int, accept_encoding: AcceptEncoding = "identity") -> LightTransport | None:
+def _open_light(
+    spec: ClientSpec, lanes: int, accept_encoding: AcceptEncoding = "identity", api: Api = DYNAMODB
+) -> LightTransport | None:
     forced = os.environ.get("DDBIO_TRANSPORT", "")
     if forced not in {"", "light", "botocore"}:
         raise OptionError(f"DDBIO_TRANSPORT is {forced!r}: set it to light or botocore, or leave it out")
     if forced != "botocore":
-        client = spec.client("dynamodb", max_pool_connections=max(10, lanes))
-        reason = find_obstacle(client)
+        client = spec.client(api.service, max_pool_connections=max(10, lanes))
+        reason = find_obstacle(client, api)
         if reason is None:
-            return LightTransport(client, spec, accept_encoding)
+            return LightTransport(client, spec, accept_encoding, api)
         if forced:
             raise OptionError(f"DDBIO_TRANSPORT is 'light', but {reason}: leave it out, or set it to botocore")
     return None
@@ -158,10 +162,12 @@ def _open_light(spec: ClientSpec, lanes: int, accept_encoding: AcceptEncoding = 
 class LightTransport:
     """Send requests over keep-alive connections of its own, one for each request in flight. Safe for threads."""
 
-    def __init__(self, client: Any, spec: ClientSpec, accept_encoding: AcceptEncoding = "identity") -> None:
+    def __init__(
+        self, client: Any, spec: ClientSpec, accept_encoding: AcceptEncoding = "identity", api: Api = DYNAMODB
+    ) -> None:
         self._client = client
         self._accept_encoding = accept_encoding
-        self._routes = RouteTable(client, spec)
+        self._routes = RouteTable(client, spec, api)
         self._pools: dict[str, ConnectionPool] = {}
         self._opening = threading.Lock()
         self._clock_offset_seconds = 0.0

@@ -85,6 +85,10 @@ VERBS = Verbs(
             "calibrate:calibrate",
             "Measure what a core of this machine does in a second, and store it for plans.",
         ),
+        "capture": (
+            "capture:capture",
+            "Write every change of TABLE once into a log of Parquet files at DEST, s3://bucket/prefix or a folder.",
+        ),
         "catalog": ("catalog:catalog", "Make folders of files tables of a catalog."),
         "compact": ("folders:compact", "Rewrite the small files of folder PATH as few large ones, in one commit."),
         "copy": (

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from ddbio.options.advice import AdviseOptions, MetricsConnectionOptions, PlanCapacityOptions
+    from ddbio.options.capture import CaptureOptions
     from ddbio.options.catalog import CatalogConnectionOptions, CatalogDdlOptions, CatalogSyncOptions
     from ddbio.options.connection import ConnectionOptions, Credentials, LocalSession, connection_of
     from ddbio.options.files import (
@@ -71,6 +72,7 @@ __all__ = [
     "BackupCreateOptions",
     "BulkReportOptions",
     "BulkStartOptions",
+    "CaptureOptions",
     "CatalogConnectionOptions",
     "CatalogDdlOptions",
     "CatalogSyncOptions",
@@ -126,6 +128,7 @@ __all__ = [
 # The names of each module.
 _NAMES = {
     "advice": "AdviseOptions MetricsConnectionOptions PlanCapacityOptions",
+    "capture": "CaptureOptions",
     "catalog": "CatalogConnectionOptions CatalogDdlOptions CatalogSyncOptions",
     "connection": "ConnectionOptions Credentials LocalSession connection_of",
     "files": "Compression ExportFoldOptions ExportToFilesOptions FilesOptions Mode ScanToFilesOptions",

@@ -77,6 +77,7 @@ _PAGE_PARTS = [
     ("Copying: `copy`, `table create-like`", "CopyOptions", "ConnectionOptions"),
     ("`table create`", "CreateTableOptions", "ConnectionOptions"),
     ("Files for an import: `import files`", "ImportFilesFromOptions", "ConnectionOptions"),
+    ("Change capture: `capture`", "CaptureOptions", "ConnectionOptions"),
     ("`import start`", "ImportStartOptions", "ConnectionOptions"),
     ("`import wait`", "ImportWaitOptions", "ConnectionOptions"),
     ("`export start`", "ExportStartOptions", "ConnectionOptions"),

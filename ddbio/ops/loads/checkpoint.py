@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import itertools
-import json
 import logging
 import os
 import secrets
@@ -19,20 +18,23 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ddbio.core.schema.arrow import tag_of_field
-from ddbio.errors import NotFoundError, OptionError, TargetError
+from ddbio.errors import OptionError, TargetError
 from ddbio.files.claim import Claim
+from ddbio.files.job_state import JobState, require_same
 from ddbio.ops.job.storage import open_store
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
     from ddbio.core.table_description import TableDescription
-    from ddbio.files.object_store import ObjectStore
     from ddbio.ops.loads.sources import FileSource
     from ddbio.options import LoadOptions
 
 FLUSH_SECONDS = 1.0
 """Units are stored as finished after at most so long; a job that was killed before writes their rows again."""
+
+# How the parts of a load's identity are called; of the source's files only a digest is known.
+_SAID = {"files": "", "shares": "tasks that share its keys:"}
 
 log = logging.getLogger(__name__)
 
@@ -105,7 +107,7 @@ class CheckpointStore:
 
     def __init__(
         self,
-        store: ObjectStore | None,
+        state: JobState | None,
         job_id: str,
         finished: frozenset[int],
         rows: int,
@@ -113,7 +115,7 @@ class CheckpointStore:
     ) -> None:
         self.finished, self.rows, self.begun = finished, rows, dict(begun or {})
         self.job_id = job_id
-        self._store = store
+        self._state = state
         self._new: dict[int, int] = {}
         self._begun: dict[int, int] = {}
         self._name = ""
@@ -121,17 +123,17 @@ class CheckpointStore:
 
     def of_task(self) -> CheckpointStore:
         """Return a store for a task, without the units that earlier runs finished."""
-        return CheckpointStore(self._store, self.job_id, frozenset(), 0, self.begun)
+        return CheckpointStore(self._state, self.job_id, frozenset(), 0, self.begun)
 
     @property
     def is_durable(self) -> bool:
         """Return whether a later run will find the checkpoints."""
-        return self._store is not None
+        return self._state is not None
 
     @property
     def is_due(self) -> bool:
         """Return whether what is marked now will be stored at once."""
-        return self._store is not None and time.monotonic() - self._flushed_at >= FLUSH_SECONDS
+        return self._state is not None and time.monotonic() - self._flushed_at >= FLUSH_SECONDS
 
     def finish(self, unit: int, rows: int) -> None:
         """Mark a unit as finished; it is stored at the next ``flush``, or within about a second."""
@@ -147,11 +149,10 @@ class CheckpointStore:
 
     def flush(self) -> None:
         """Store all units that were marked."""
-        if self._store is None or not (self._new or self._begun):
+        if self._state is None or not (self._new or self._begun):
             return
-        self._name = self._name or f"{secrets.token_hex(4)}.json"
-        data = json.dumps({"finished": _runs(self._new), "begun": sorted(self._begun.items())}).encode()
-        self._store.put(f"_ddbio/{self.job_id}.load/{self._name}", data)
+        self._name = self._name or secrets.token_hex(4)
+        self._state.put(self._name, {"finished": _runs(self._new), "begun": sorted(self._begun.items())})
         self._flushed_at = time.monotonic()
 
 
@@ -181,21 +182,21 @@ def open_checkpoints(
         log.warning("this load cannot be continued if it is stopped: to have that on %s %s", cluster, advice)
         yield CheckpointStore(None, job_id, frozenset(), 0)
         return
-    store = open_store(options.state or state_folder(), options, is_temporary=True)
+    state = _state(options, job_id)
     try:
-        begun = _begin(store, job_id, identity)
+        begun = state.begin(identity)
     except TargetError as error:
         if options.state is not None:
             raise
         log.warning("this load cannot be continued if it is stopped, give a state: %s", error)
         yield CheckpointStore(None, job_id, frozenset(), 0)
         return
-    _require_same(begun, identity, job_id)
-    claim = Claim(store, job_id, "append")
+    require_same(job_id, begun, identity, _SAID)
+    claim = Claim(state.store, job_id, "append")
     claim.take()
     try:
         with claim.renewed():
-            yield _read(store, job_id)
+            yield _read(state)
     finally:
         claim.release()
 
@@ -208,17 +209,20 @@ def read_checkpoints(options: LoadOptions, job_id: str, identity: Mapping[str, A
     OptionError
         If the job was begun with another source, table or mode.
     """
-    store = open_store(options.state or state_folder(), options, is_temporary=True)
-    try:
-        begun = json.loads(store.read(_head(job_id)))
-    except NotFoundError:
+    state = _state(options, job_id)
+    begun = state.head()
+    if begun is None:
         return CheckpointStore(None, job_id, frozenset(), 0)
-    _require_same(begun, identity, job_id)
-    return _read(store, job_id)
+    require_same(job_id, begun, identity, _SAID)
+    return _read(state)
 
 
-def _read(store: ObjectStore, job_id: str) -> CheckpointStore:
-    files = [json.loads(store.read(entry.path)) for entry in store.list(f"_ddbio/{job_id}.load/")]
+def _state(options: LoadOptions, job_id: str) -> JobState:
+    return JobState(open_store(options.state or state_folder(), options, is_temporary=True), job_id, "load")
+
+
+def _read(state: JobState) -> CheckpointStore:
+    files = list(state.records())
     # Two runs may have finished the same unit.
     finished = {
         unit: rows for each in files for first, last, rows in each["finished"] for unit in range(first, last + 1)
@@ -228,32 +232,7 @@ def _read(store: ObjectStore, job_id: str) -> CheckpointStore:
         if unit not in finished:
             begun[unit] = max(rows, begun.get(unit, 0))
     rows = sum(finished.values()) + sum(begun.values())
-    return CheckpointStore(store, job_id, frozenset(finished), rows, begun)
-
-
-def _head(job_id: str) -> str:
-    return f"_ddbio/{job_id}.load.json"
-
-
-def _begin(store: ObjectStore, job_id: str, identity: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the identity with which the job was begun; begin it if it is new."""
-    if store.put_if_absent(_head(job_id), json.dumps(dict(identity)).encode()):
-        return identity
-    begun: Mapping[str, Any] = json.loads(store.read(_head(job_id)))
-    return begun
-
-
-def _require_same(begun: Mapping[str, Any], identity: Mapping[str, Any], job_id: str) -> None:
-    # Options that a job does not have are not in its identity.
-    for name, value in (dict.fromkeys(begun) | dict(identity)).items():
-        if begun.get(name) == value:
-            continue
-        if name == "files":
-            reason = "the files of its source have changed since"
-        else:
-            said = "tasks that share its keys:" if name == "shares" else name
-            reason = f"it was begun with {said} {begun.get(name)!r}, and {value!r} is asked for"
-        raise OptionError(f"job {job_id!r} cannot go on: {reason}; load under another job_id")
+    return CheckpointStore(state, state.job_id, frozenset(finished), rows, begun)
 
 
 def _runs(rows_of: Mapping[int, int]) -> list[tuple[int, int, int]]:

@@ -1,0 +1,49 @@
+"""Capture changes of tables."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from ddbio.api.signature import takes
+from ddbio.ops.capture import capture as capturing
+from ddbio.options import CaptureOptions, parse_options
+
+if TYPE_CHECKING:
+    import threading
+    from typing import Unpack
+
+    from ddbio.api.keywords import CaptureKeywords
+    from ddbio.ops.capture.capture import CaptureReport
+
+
+@takes(CaptureOptions)
+def capture(
+    table: str, dest: str | os.PathLike[str], *, stop: threading.Event | None = None, **options: Unpack[CaptureKeywords]
+) -> CaptureReport:
+    """Write every change of a table once into a log of Parquet files; go on where the last run stopped.
+
+    Parameters
+    ----------
+    table
+        Name or ARN; it has a stream.
+    dest
+        ``s3://bucket/prefix`` or a local folder. Files lie by the hour of the change, in UTC, as
+        ``year=…/month=…/day=…/hour=…/``.
+    stop
+        Set it, from another thread, to end the capture when its batch is written.
+    **options
+        ``available_now`` ends it when all changes that are there are captured; see :class:`ddbio.CaptureKeywords` for
+        all.
+
+    Raises
+    ------
+    NotFoundError, OptionError
+        If there is no such table, or it has no stream.
+    GapError
+        If changes were gone before they were read.
+    TargetError
+        If another process captures under this job id.
+    """
+    given = {**options, "table": table, "dest": os.fspath(dest)}
+    return capturing.capture(parse_options(CaptureOptions, given), stop)

@@ -1,0 +1,163 @@
+"""Read DynamoDB Streams over the light transport: shards, iterators, and replies as the bytes that came."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from botocore.exceptions import BotoCoreError, ClientError
+
+from ddbio.aws.endpoint_route import STREAMS
+from ddbio.aws.error_codes import error_code, may_pass, to_ddbio_error
+from ddbio.aws.retry import repeat
+from ddbio.aws.transport import open_body_sender
+from ddbio.core.capture.shards import FIRST, HORIZON, LATEST, ExpiredError, Shard, TrimmedError
+from ddbio.errors import NotFoundError, OptionError
+
+if TYPE_CHECKING:
+    from ddbio.aws.client import ClientSpec
+    from ddbio.aws.connection_pool import PendingResponse
+    from ddbio.aws.transport import BodySender
+
+_LANES = 16
+# Of about a minute together.
+_ATTEMPTS, _PAUSE_SECONDS = 9, 0.1
+_THROTTLED = "LimitExceededException"
+
+
+def stream_of(spec: ClientSpec, table: str) -> tuple[str, str]:
+    """Return the ARN and the view of the stream of a table.
+
+    Raises
+    ------
+    NotFoundError
+        If there is no such table.
+    OptionError
+        If the table has no stream.
+    """
+    client: Any = spec.client("dynamodb")
+    try:
+        described = repeat(
+            lambda: client.describe_table(TableName=table)["Table"], may_pass, attempts=_ATTEMPTS, pause_seconds=0.1
+        )
+    except (BotoCoreError, ClientError) as error:
+        raise to_ddbio_error(error, action="dynamodb:DescribeTable", resource=f"table {table!r}") from error
+    found = described.get("StreamSpecification")
+    if not found or not found.get("StreamEnabled"):
+        raise OptionError(
+            f"table {table!r} has no stream: turn one on with the view NEW_AND_OLD_IMAGES or NEW_IMAGE (UpdateTable)"
+        )
+    return described["LatestStreamArn"], found["StreamViewType"]
+
+
+class StreamSource:
+    """Read the shards of one stream; a request that fails for a moment is repeated.
+
+    Parameters
+    ----------
+    limit
+        Records of a reply at most; the service itself gives 1,000 or 1 MB.
+    """
+
+    def __init__(self, spec: ClientSpec, arn: str, limit: int | None = None) -> None:
+        self._arn, self._limit = arn, limit
+        self._sender: BodySender = open_body_sender(spec, _LANES, api=STREAMS)
+
+    @property
+    def name(self) -> str:
+        """Return the stream's ARN."""
+        return self._arn
+
+    def shards(self) -> list[Shard]:
+        """Return all shards that can still be read."""
+        found, after = list[Shard](), None
+        while True:
+            asked = {"StreamArn": self._arn} | ({"ExclusiveStartShardId": after} if after else {})
+            described = json.loads(self._call("DescribeStream", asked))["StreamDescription"]
+            found += [_shard(each) for each in described["Shards"]]
+            after = described.get("LastEvaluatedShardId")
+            if after is None:
+                return found
+
+    def iterator(self, shard: Shard, position: str) -> str:
+        """Return an iterator over a shard from behind a position; raise TrimmedError if that is gone."""
+        asked = {"StreamArn": self._arn, "ShardId": shard.shard_id}
+        if position in {HORIZON, LATEST}:
+            asked |= {"ShardIteratorType": HORIZON}
+        elif position == FIRST:
+            asked |= {"ShardIteratorType": "AT_SEQUENCE_NUMBER", "SequenceNumber": shard.first}
+        else:
+            asked |= {"ShardIteratorType": "AFTER_SEQUENCE_NUMBER", "SequenceNumber": position}
+        try:
+            return str(json.loads(self._call("GetShardIterator", asked))["ShardIterator"])
+        except NotFoundError as error:
+            # The shard itself is gone.
+            raise TrimmedError(str(error)) from None
+
+    def begin(self, iterator: str) -> StreamReply:
+        """Ask for the next records."""
+        asked: dict[str, Any] = {"ShardIterator": iterator}
+        if self._limit is not None:
+            asked["Limit"] = self._limit
+        return StreamReply(self, json.dumps(asked).encode())
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._sender.close()
+
+    def send(self, operation: str, body: bytes) -> PendingResponse:
+        """Send a request."""
+        return self._sender.begin(operation, "", body)
+
+    def settle(self, operation: str, body: bytes, pending: PendingResponse | None = None) -> bytes:
+        """Return the response of a request, which is repeated while it fails in a way that may pass."""
+        first = [pending]
+
+        def request() -> bytes:
+            sent = first.pop() if first else None
+            return (sent or self.send(operation, body)).result()
+
+        try:
+            return repeat(request, _may_pass, attempts=_ATTEMPTS, pause_seconds=_PAUSE_SECONDS)
+        except (BotoCoreError, ClientError) as error:
+            match error_code(error):
+                case "TrimmedDataAccessException":
+                    raise TrimmedError(str(error)) from None
+                case "ExpiredIteratorException":
+                    raise ExpiredError(str(error)) from None
+            raise to_ddbio_error(error, action=f"dynamodb:{operation}", resource=f"stream {self._arn}") from error
+
+    def _call(self, operation: str, asked: dict[str, Any]) -> bytes:
+        return self.settle(operation, json.dumps(asked).encode())
+
+
+class StreamReply:
+    """A request for records that was sent."""
+
+    def __init__(self, source: StreamSource, body: bytes) -> None:
+        self._source, self._body = source, body
+        self._pending: PendingResponse | None
+        try:
+            self._pending = source.send("GetRecords", body)
+        except (BotoCoreError, ClientError) as error:
+            if not _may_pass(error):
+                raise
+            self._pending = None
+
+    def result(self) -> bytes:
+        """Return the body; raise TrimmedError or ExpiredError."""
+        return self._source.settle("GetRecords", self._body, self._pending)
+
+
+def _may_pass(error: Exception) -> bool:
+    return may_pass(error) or error_code(error) == _THROTTLED
+
+
+def _shard(described: dict[str, Any]) -> Shard:
+    numbers, parent = described["SequenceNumberRange"], described.get("ParentShardId")
+    return Shard(
+        described["ShardId"],
+        () if parent is None else (parent,),
+        numbers["StartingSequenceNumber"],
+        numbers.get("EndingSequenceNumber"),
+    )

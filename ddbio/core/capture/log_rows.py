@@ -1,0 +1,184 @@
+"""Turn stream records into rows of the log: operation, sequence number and time, the key, the new image's columns."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from ddbio.core.changes import ChangeDecoder
+from ddbio.core.schema.arrow import RESCUE_FIELD, RESCUE_NAME, name_of_field, normalize_schema
+from ddbio.core.text.json_text import compact_json
+from ddbio.errors import DecodeError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from numpy.typing import NDArray
+
+OPERATION, SEQUENCE, EVENT_TIME, EXPIRED = "_op", "_sequence", "_event_time", "_expired"
+OLD_IMAGE, OLD_RESCUE = "_old_image", "_old_rescue"
+_OWN = frozenset({OPERATION, SEQUENCE, EVENT_TIME, EXPIRED, OLD_IMAGE, OLD_RESCUE, RESCUE_NAME})
+_MICROS, _HOUR_MICROS = 1_000_000, 3_600_000_000
+
+# A quote ends a JSON string unless escaped, and the value of an attribute is an object: only a record's own members,
+# whose values are text, match.
+_MEMBERS = re.compile(rb'"(?:eventName"\s*:\s*"(INSERT|MODIFY|REMOVE)|SequenceNumber"\s*:\s*"(\d+))"')
+_NEXT = re.compile(rb'"NextShardIterator"\s*:\s*("(?:[^"\\]|\\.)*")')
+_NEAR_BYTES = 4096
+_SERVICE = b'"dynamodb.amazonaws.com"'
+
+
+def next_iterator(body: bytes) -> str | None:
+    """Return the iterator behind the records of a reply; None if the shard has ended."""
+    found = _NEXT.search(body, max(0, len(body) - _NEAR_BYTES)) or _NEXT.search(body)
+    return None if found is None else str(json.loads(found[1]))
+
+
+def log_schema(schema: pa.Schema, keys: Sequence[str], *, old_image: bool = False) -> pa.Schema:
+    """Return the columns of the log of a table whose items have a schema.
+
+    An attribute with the name of a column of the log's own has no column: its values are in ``_rescue``.
+    """
+    fields = {name_of_field(each): each for each in normalize_schema(schema) if name_of_field(each) not in _OWN}
+    ordered = [*(fields[name] for name in keys), *(each for name, each in fields.items() if name not in keys)]
+    own: list[pa.Field[Any]] = [
+        pa.field(OPERATION, pa.string(), nullable=False),
+        pa.field(SEQUENCE, pa.string(), nullable=False),
+        pa.field(EVENT_TIME, pa.timestamp("us", "UTC"), nullable=False),
+        pa.field(EXPIRED, pa.bool_(), nullable=False),
+    ]
+    old: list[pa.Field[Any]] = [pa.field(OLD_IMAGE, pa.struct(ordered)), pa.field(OLD_RESCUE, pa.string())]
+    return pa.schema([*own, *ordered, *(old if old_image else []), RESCUE_FIELD])
+
+
+@dataclass(frozen=True)
+class LogRows:
+    """Hold the rows of some records of a shard, in their order, and the hour of each since 1970."""
+
+    rows: pa.RecordBatch
+    hours: NDArray[np.int64]
+
+    @property
+    def last(self) -> str:
+        """The sequence number of the last record."""
+        return str(self.rows.column(1)[-1].as_py())
+
+    @property
+    def last_time(self) -> float:
+        """The time of the last record, in seconds since 1970."""
+        return int(self.rows.column(2).cast(pa.int64()).to_numpy()[-1]) / _MICROS
+
+    def until(self, sequence: str) -> LogRows:
+        """Return the rows up to a sequence number."""
+        count = sum(int(str(each)) <= int(sequence) for each in self.rows.column(1).to_pylist())
+        return LogRows(self.rows.slice(0, count), self.hours[:count])
+
+    def since(self, seconds: float) -> LogRows:
+        """Return the rows since a time, from its whole second on: streams tell no fractions."""
+        times = self.rows.column(2).cast(pa.int64()).to_numpy()
+        kept = times >= int(seconds) * _MICROS
+        return self if kept.all() else LogRows(self.rows.filter(pa.array(kept)), self.hours[kept])
+
+    def by_hour(self) -> Iterator[tuple[int, pa.RecordBatch]]:
+        """Yield each hour and its rows, in their order."""
+        hours = np.unique(self.hours)
+        if len(hours) == 1:
+            yield int(hours[0]), self.rows
+            return
+        for hour in hours:
+            yield int(hour), self.rows.filter(pa.array(self.hours == hour))
+
+
+class LogDecoder:
+    """Decode replies of GetRecords to rows of the log; keep one per thread.
+
+    Parameters
+    ----------
+    schema
+        The columns of the items.
+    keys
+        The table's key attributes.
+    old_image
+        Whether rows have the item as it was before.
+    """
+
+    def __init__(self, schema: pa.Schema, keys: Sequence[str], *, old_image: bool = False) -> None:
+        self.schema = log_schema(schema, keys, old_image=old_image)
+        fields = [each for each in self.schema if name_of_field(each) not in _OWN]
+        self._keys, self._old_image = len(keys), old_image
+        self._decoder = ChangeDecoder(pa.schema(fields), keys)
+
+    def decode(self, body: bytes) -> LogRows | None:
+        """Return a row per record, in their order; None if there is no record.
+
+        Raises
+        ------
+        DecodeError
+            If the body is no reply of GetRecords.
+        """
+        operations, sequences = _own_members(body)
+        if not sequences:
+            return None
+        found = self._decoder.decode(body)
+        if not len(operations) == len(sequences) == found.num_rows:
+            raise DecodeError(f"a reply of {found.num_rows} records has {len(sequences)} sequence numbers")
+        times: Any = found.column(0)
+        keys: Any = found.column(2)
+        new: Any = found.column(3)
+        expired = _expired(body) if _SERVICE in body else np.zeros(found.num_rows, np.bool_)
+        # The struct's own nulls count for its columns.
+        columns: list[Any] = [*keys.flatten(), *new.flatten()[self._keys :]]
+        old = [found.column(4)] if self._old_image else []
+        rescue = _rescued(found.column(5), len(old))
+        rows = pa.RecordBatch.from_arrays(
+            [
+                pa.array(operations, pa.string()),
+                pa.array(sequences, pa.string()),
+                times.cast(pa.timestamp("us", "UTC")),
+                pa.array(expired),
+                *columns,
+                *old,
+                *rescue,
+            ],
+            schema=self.schema,
+        )
+        return LogRows(rows, np.floor_divide(times.to_numpy(), _HOUR_MICROS))
+
+
+def _own_members(body: bytes) -> tuple[list[str], list[str]]:
+    found = _MEMBERS.findall(body)
+    operations = [operation.decode() for operation, _ in found if operation]
+    sequences = [sequence.decode() for _, sequence in found if sequence]
+    return operations, sequences
+
+
+def _expired(body: bytes) -> NDArray[np.bool_]:
+    identities = (record.get("userIdentity") or {} for record in json.loads(body)["Records"])
+    # The API and Lambda spell the members differently.
+    principals = [each.get("PrincipalId", each.get("principalId")) for each in identities]
+    return np.array([each == "dynamodb.amazonaws.com" for each in principals], np.bool_)
+
+
+def _rescued(texts: pa.Array[Any], with_old: int) -> list[pa.Array[Any]]:
+    """Return the rescued attributes of the new image, or of the key if there is none; and of the old image."""
+    if texts.null_count == len(texts):
+        return [pa.nulls(len(texts), pa.string())] * (1 + with_old)
+    new, old = list[str | None](), list[str | None]()
+    for text in texts.to_pylist():
+        images = json.loads(text) if text else {}
+        found = images.get("new_image") or images.get("keys")
+        new.append(compact_json(found) if found else None)
+        old.append(compact_json(images["old_image"]) if "old_image" in images else None)
+    columns: list[pa.Array[Any]] = [pa.array(new, pa.string())]
+    return [pa.array(old, pa.string()), *columns] if with_old else columns
+
+
+def hour_folder(hour: int) -> str:
+    """Return the folder of an hour since 1970, in UTC."""
+    at = np.datetime64(hour, "h").item()
+    return f"year={at.year:04}/month={at.month:02}/day={at.day:02}/hour={at.hour:02}/"

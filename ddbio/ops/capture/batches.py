@@ -1,0 +1,253 @@
+"""Write the changes of a table into its log in numbered batches, each once, whatever process dies in between.
+
+A batch's record is written first, only where none is: it says which changes of which shards the batch has, and the
+names of its files. Then come the files, only where none are. A run that finds a record whose files may be missing reads
+the same changes again and writes the same files.
+"""
+
+from __future__ import annotations
+
+import itertools
+import logging
+from collections import defaultdict
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from ddbio.core.capture.log_rows import LogDecoder, LogRows, hour_folder, next_iterator
+from ddbio.core.capture.shards import LATEST, ExpiredError, TrimmedError, gap
+from ddbio.core.schema.file import schema_from_json, schema_to_json
+from ddbio.errors import TargetError
+from ddbio.files.object_store import RangeFile
+from ddbio.files.snapshot import read_history
+from ddbio.files.whole_file import parquet_bytes
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+    from typing import TypeAlias
+
+    from ddbio.core.capture.shards import ChangeSource, Lineage
+    from ddbio.files.job_state import JobState
+    from ddbio.files.object_store import ObjectStore
+    from ddbio.options import Compression
+
+    Decode: TypeAlias = Callable[[bytes], LogRows | None]
+
+log = logging.getLogger("ddbio.capture")
+
+_COLUMNS, _COMMITTED = "columns", "committed"
+
+
+@dataclass
+class ShardRows:
+    """Hold the changes of one shard that a batch has: those behind one position up to another."""
+
+    after: str
+    to: str
+    rows: list[LogRows] = field(default_factory=list)
+
+    @property
+    def count(self) -> int:
+        """The number of changes."""
+        return sum(each.rows.num_rows for each in self.rows)
+
+
+class ChangeLog:
+    """Hold the batches of one capture; not safe for threads.
+
+    Parameters
+    ----------
+    state
+        The state of the capture, in the folder of the log.
+    keys
+        The table's key attributes.
+    infer
+        Returns the columns of items, by the first changes that come.
+
+    Attributes
+    ----------
+    number
+        Of the last batch.
+    records, files
+        What this run has written.
+    """
+
+    def __init__(
+        self,
+        state: JobState,
+        keys: tuple[str, ...],
+        infer: Callable[[bytes], pa.Schema],
+        *,
+        old_image: bool = False,
+        compression: Compression = "zstd",
+    ) -> None:
+        self._state, self._keys, self._infer = state, keys, infer
+        self._old_image, self._compression = old_image, compression
+        self._decoder: LogDecoder | None = None
+        self.number = self.records = self.files = 0
+        stored = state.read(_COLUMNS)
+        if stored is not None:
+            self._use(schema_from_json(stored["schema"]))
+
+    def declare(self, schema: pa.Schema) -> None:
+        """Write from now on these columns of items."""
+        self._state.put(_COLUMNS, {"schema": schema_to_json(schema)})
+        self._use(schema)
+
+    def decode(self, body: bytes) -> LogRows | None:
+        """Return the rows of a reply; the first changes ever decide the columns, unless they are declared."""
+        if self._decoder is None:
+            if b'"SequenceNumber"' not in body:
+                return None
+            schema = self._infer(body)
+            self._state.put_once(_COLUMNS, {"schema": schema_to_json(schema)})
+            stored = self._state.read(_COLUMNS)
+            self._use(schema if stored is None else schema_from_json(stored["schema"]))
+        return None if self._decoder is None else self._decoder.decode(body)
+
+    def _last(self) -> dict[str, Any] | None:
+        """Return the record of the last batch, or None if there is no batch."""
+        committed = self._state.read(_COMMITTED)
+        self.number = 0 if committed is None else committed["batch"]
+        found = self._state.read(_name(self.number)) if self.number else None
+        # The note of what is committed may be older than the last batch.
+        for number in itertools.count(self.number + 1):
+            record = self._state.read(_name(number))
+            if record is None:
+                break
+            self.number, found = number, record
+        return found
+
+    def resume(self, source: ChangeSource, started_at: float) -> dict[str, Any] | None:
+        """Return the record of the last batch, whose files are all written then; None if there is no batch.
+
+        Another process that goes on meanwhile writes the next record, at which this one will fail.
+
+        Raises
+        ------
+        GapError
+            If its changes are gone meanwhile.
+        """
+        record = self._last()
+        committed = self._state.read(_COMMITTED) or {"batch": 0}
+        if record is None or committed["batch"] >= self.number:
+            return record
+        log.info("batch %d was cut off: its changes are read again", self.number)
+        parts = {
+            shard_id: _read_again(source, shard_id, part, self.decode, started_at)
+            for shard_id, part in record["shards"].items()
+        }
+        tables = self._tables(self.number, parts)
+        if {path: table.num_rows for path, table in tables.items()} != {
+            each["path"]: each["rows"] for each in record["files"]
+        }:
+            raise TargetError(f"batch {self.number} of {self._state.store.uri} was read again, and has other changes")
+        # A compaction may have replaced files of the batch already.
+        history = read_history(self._state.store)
+        self._write(tables, frozenset(path for each in history for path in each.removed))
+        return record
+
+    def append(self, parts: Mapping[str, ShardRows], lineage: Lineage, gaps: Iterable[str] = ()) -> None:
+        """Write a batch of changes, and the positions behind them.
+
+        Raises
+        ------
+        TargetError
+            If another process writes this log under the same job id.
+        """
+        number = self.number + 1
+        tables = self._tables(number, parts)
+        record = {
+            "batch": number,
+            "shards": {
+                shard_id: {"after": part.after, "to": part.to, "records": part.count}
+                for shard_id, part in parts.items()
+            },
+            "positions": lineage.positions,
+            "files": [{"path": path, "rows": table.num_rows} for path, table in tables.items()],
+            "gaps": list(gaps),
+        }
+        if not self._state.put_once(_name(number), record):
+            raise TargetError(
+                f"another process writes the log {self._state.store.uri} as job {self._state.job_id}: it went on "
+                "where this one was",
+                self._state.store.uri,
+            )
+        self.number = number
+        self._write(tables)
+
+    def _tables(self, number: int, parts: Mapping[str, ShardRows]) -> dict[str, pa.Table]:
+        """Return the files of a batch: one for each hour, with the changes of a shard in their order."""
+        hours = defaultdict[int, list[pa.RecordBatch]](list)
+        for each in (rows for part in parts.values() for rows in part.rows):
+            for hour, batch in each.by_hour():
+                hours[hour].append(batch)
+        job_id = self._state.job_id
+        return {
+            f"{hour_folder(hour)}{job_id}-{number:012}.parquet": pa.Table.from_batches(batches)
+            for hour, batches in sorted(hours.items())
+        }
+
+    def _write(self, tables: Mapping[str, pa.Table], written: frozenset[str] = frozenset()) -> None:
+        store = self._state.store
+        for path, table in tables.items():
+            if path in written:
+                continue
+            if not store.put_if_absent(path, parquet_bytes(table, self._compression)):
+                _check_rows(store, path, table.num_rows)
+            self.files += 1
+        self.records += sum(table.num_rows for table in tables.values())
+        self._state.put(_COMMITTED, {"batch": self.number})
+
+    def _use(self, schema: pa.Schema) -> None:
+        self._decoder = LogDecoder(schema, self._keys, old_image=self._old_image)
+
+
+def _name(number: int) -> str:
+    return f"{number:012}"
+
+
+def _check_rows(store: ObjectStore, path: str, rows: int) -> None:
+    (entry,) = (each for each in store.list(path) if each.path == path)
+    found = pq.read_metadata(pa.PythonFile(RangeFile(store, entry), "r")).num_rows
+    if found != rows:
+        raise TargetError(
+            f"{store.uri}/{path} has {found} changes, and its batch {rows}: something else than ddbio wrote it; move "
+            "it away",
+            store.uri,
+        )
+
+
+def _read_again(
+    source: ChangeSource, shard_id: str, part: Mapping[str, Any], decode: Decode, started_at: float
+) -> ShardRows:
+    """Return the changes of a shard that a batch has, by reading them from the shard."""
+    after, to, count = part["after"], part["to"], part["records"]
+    shard = next((each for each in source.shards() if each.shard_id == shard_id), None)
+    found = ShardRows(after, to)
+    if shard is None:
+        raise gap(source.name, shard_id, after)
+    try:
+        position = after
+        iterator: str | None = source.iterator(shard, position)
+        while iterator is not None and not (found.rows and int(position) >= int(to)):
+            try:
+                body = source.begin(iterator).result()
+            except ExpiredError:
+                iterator = source.iterator(shard, position)
+                continue
+            iterator, rows = next_iterator(body), decode(body)
+            if rows is not None and position == LATEST:
+                rows = rows.since(started_at)
+            if rows is not None and rows.rows.num_rows:
+                found.rows.append(rows)
+                position = rows.last
+    except TrimmedError:
+        raise gap(source.name, shard_id, after) from None
+    if found.rows:
+        found.rows[-1] = found.rows[-1].until(to)
+    if found.count != count:
+        raise gap(source.name, shard_id, after)
+    return found

@@ -1,0 +1,296 @@
+"""Read the shards of a stream in turns, and write what they have into the log.
+
+One thread does it all: it asks all shards at once, and decodes a reply while the next ones come.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from ddbio.core.capture.log_rows import next_iterator
+from ddbio.core.capture.shards import END, FIRST, HORIZON, LATEST, ExpiredError, Lineage, TrimmedError, gap
+from ddbio.errors import DdbioError
+from ddbio.ops.capture.batches import ShardRows
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    import pyarrow as pa
+
+    from ddbio.core.capture.log_rows import LogRows
+    from ddbio.core.capture.shards import ChangeSource, Reply, Shard, Start
+    from ddbio.ops.capture.batches import ChangeLog
+
+log = logging.getLogger("ddbio.capture")
+
+_SHORTEST_PAUSE, _LONGEST_PAUSE = 0.05, 0.5
+# Replies without records are normal where there are more.
+_EMPTY_REPLIES = 4
+_LOOKS_AT_THE_END = 4
+_SHOWN_SECONDS = 10.0
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Say when a batch is written: after so many seconds, or if it has so many changes or bytes."""
+
+    flush_seconds: float = 1.0
+    batch_records: int = 100_000
+    batch_bytes: int = 32 * 1024 * 1024
+
+
+@dataclass(frozen=True)
+class Timing:
+    """Tell the time of day, and wait; a wait ends early if the capture is to stop."""
+
+    now: Callable[[], float]
+    wait: Callable[[float], object]
+    is_stopped: Callable[[], bool]
+
+
+@dataclass
+class _Reader:
+    """Hold where one shard is read."""
+
+    shard: Shard
+    iterator: str
+    since: float
+    """Everything older was read."""
+    newest: float = 0.0
+    """The time of the last change that was read."""
+    is_horizon: bool = False
+    """Whether it began at the oldest record that is left: what is older was never to be read."""
+    pending: Reply | None = None
+    asked_at: float = 0.0
+    next_at: float = 0.0
+    empties: int = 0
+
+
+@dataclass
+class CaptureLoop:
+    """Read all shards, and append batches to a log.
+
+    Attributes
+    ----------
+    started_at
+        When the capture was begun for the first time: where it began at the latest changes, older ones are not taken.
+    goes_on
+        Whether it goes on behind a gap.
+    lag_seconds
+        How old what was not written yet could be when the last batch was written.
+    """
+
+    source: ChangeSource
+    log: ChangeLog
+    limits: Limits
+    timing: Timing
+    started_at: float
+    goes_on: bool = False
+    lag_seconds: float = 0.0
+    gaps: list[str] = field(default_factory=list)
+    lineage: Lineage = field(init=False)
+    _readers: dict[str, _Reader] = field(default_factory=dict)
+    _parts: dict[str, ShardRows] = field(default_factory=dict)
+    _bytes: int = 0
+    _gathered_at: float = 0.0
+    _ended: bool = False
+    _looks: int = 0
+    _new_gaps: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        """Begin without any shard."""
+        self.lineage = Lineage(self.source.name)
+
+    def resume(self, start: Start, schema: pa.Schema | None = None) -> None:
+        """Go on where the last run stopped.
+
+        Parameters
+        ----------
+        start
+            Where a capture begins that was never run before.
+        schema
+            The columns of items from now on; None leaves them as they are.
+
+        Raises
+        ------
+        GapError
+            If changes are gone since the last run.
+        """
+        last = self.log.resume(self.source, self.started_at)
+        if schema is not None:
+            self.log.declare(schema)
+        if last is None:
+            self.lineage.discover(self.source.shards(), start=start)
+        else:
+            self.lineage.positions.update(last["positions"])
+            self._look()
+
+    def run(self, *, available_now: bool = False) -> None:
+        """Capture until it is told to stop; or until what there was at the beginning is captured.
+
+        Raises
+        ------
+        GapError
+            If changes are gone before they were read; what was read before is written.
+        """
+        began_at = shown_at = self.timing.now()
+        while not self.timing.is_stopped():
+            try:
+                self._open()
+                pause = self._round(None if not available_now else began_at)
+            except DdbioError:
+                self.flush()
+                raise
+            now = self.timing.now()
+            if self._is_due(now):
+                self.flush()
+            if now - shown_at >= _SHOWN_SECONDS:
+                shown_at = now
+                log.info("%d records in %d files, lag %.1f s", self.log.records, self.log.files, self.lag_seconds)
+            if self._is_finished() or (available_now and self._is_caught_up(began_at)):
+                break
+            if pause > 0:
+                until_flush = self._gathered_at + self.limits.flush_seconds - now if self._parts else pause
+                self.timing.wait(max(0.0, min(pause, until_flush)))
+        self.flush()
+
+    def flush(self) -> None:
+        """Write what was gathered as a batch."""
+        if self._parts or self._new_gaps:
+            parts, self._parts = self._parts, {}
+            self.log.append(parts, self.lineage, self._new_gaps)
+            self._new_gaps = []
+            self._bytes = 0
+        open_since = [reader.since for reader in self._readers.values()]
+        if open_since:
+            self.lag_seconds = max(0.0, self.timing.now() - min(open_since))
+
+    def _open(self) -> None:
+        """Open the shards that can be read now; look for new ones if one has ended."""
+        if self._ended:
+            self._ended = False
+            self._look()
+        for shard in self.lineage.readable():
+            if shard.shard_id not in self._readers:
+                self._open_shard(shard)
+
+    def _look(self) -> None:
+        listed = self.source.shards()
+        if self.goes_on:
+            self._note(f"{each} is gone" for each in self.lineage.forgive(listed))
+        self.lineage.discover(listed)
+
+    def _open_shard(self, shard: Shard) -> None:
+        position = self.lineage.positions[shard.shard_id]
+        is_horizon = position == HORIZON
+        try:
+            # Where the whole shard is there, a later run can tell whether it still is.
+            iterator = self.source.iterator(shard, FIRST if is_horizon else position)
+            if is_horizon:
+                self.lineage.advance(shard.shard_id, FIRST)
+        except TrimmedError:
+            if not is_horizon:
+                self._lose(shard, position)
+            iterator = self.source.iterator(shard, HORIZON)
+        now = self.timing.now()
+        self._readers[shard.shard_id] = _Reader(shard, iterator, now, is_horizon=is_horizon)
+
+    def _lose(self, shard: Shard, position: str) -> None:
+        lost = gap(self.lineage.name, shard.shard_id, position)
+        if not self.goes_on:
+            raise lost
+        log.warning("%s", lost)
+        self.flush()
+        self._note([f"{shard.shard_id} behind {position}"])
+        self.lineage.advance(shard.shard_id, HORIZON)
+
+    def _note(self, lost: Iterable[str]) -> None:
+        found = list(lost)
+        self.gaps += found
+        self._new_gaps += found
+
+    def _round(self, until: float | None) -> float:
+        """Ask every shard that is due, and take the replies; return how long to pause."""
+        now = self.timing.now()
+        for reader in self._readers.values():
+            if reader.pending is None and reader.next_at <= now:
+                self._ask(reader)
+        for reader in [each for each in self._readers.values() if each.pending is not None]:
+            self._take(reader, until)
+        waiting = [each.next_at for each in self._readers.values() if each.pending is None]
+        if any(each.pending is not None for each in self._readers.values()):
+            return 0.0
+        return max(0.0, min(waiting) - self.timing.now()) if waiting else _LONGEST_PAUSE
+
+    def _ask(self, reader: _Reader) -> None:
+        reader.asked_at = self.timing.now()
+        reader.pending = self.source.begin(reader.iterator)
+
+    def _take(self, reader: _Reader, until: float | None) -> None:
+        shard, pending = reader.shard, reader.pending
+        reader.pending = None
+        position = self.lineage.positions[shard.shard_id]
+        try:
+            body = b"" if pending is None else pending.result()
+        except ExpiredError:
+            reader.iterator = self.source.iterator(shard, position)
+            return
+        except TrimmedError:
+            if not reader.is_horizon or position not in {HORIZON, FIRST}:
+                self._lose(shard, position)
+            self.lineage.advance(shard.shard_id, HORIZON)
+            reader.iterator = self.source.iterator(shard, HORIZON)
+            return
+        following = next_iterator(body)
+        if following is not None:
+            reader.iterator = following
+        rows = self.log.decode(body)
+        if rows is not None and position == LATEST:
+            rows = rows.since(self.started_at)
+            rows = rows if rows.rows.num_rows else None
+        if rows is None:
+            reader.empties, reader.since = reader.empties + 1, reader.asked_at
+            reader.next_at = self.timing.now() + min(_LONGEST_PAUSE, _SHORTEST_PAUSE * 2**reader.empties)
+        else:
+            reader.empties, reader.next_at = 0, 0.0
+            reader.since = reader.newest = rows.last_time
+            self._gather(shard.shard_id, position, rows)
+            self._bytes += len(body)
+        if following is None:
+            self.lineage.advance(shard.shard_id, END)
+            del self._readers[shard.shard_id]
+            self._ended, self._looks = True, 0
+        elif rows is not None and not self._is_full() and (until is None or rows.last_time <= until):
+            # The next reply comes while others are decoded.
+            self._ask(reader)
+
+    def _gather(self, shard_id: str, position: str, rows: LogRows) -> None:
+        if not self._parts:
+            self._gathered_at = self.timing.now()
+        part = self._parts.setdefault(shard_id, ShardRows(position, position))
+        part.rows.append(rows)
+        part.to = rows.last
+        self.lineage.advance(shard_id, part.to)
+
+    def _is_full(self) -> bool:
+        records = sum(part.count for part in self._parts.values())
+        return self._bytes >= self.limits.batch_bytes or records >= self.limits.batch_records
+
+    def _is_due(self, now: float) -> bool:
+        return self._is_full() or bool(self._parts and now - self._gathered_at >= self.limits.flush_seconds)
+
+    def _is_finished(self) -> bool:
+        """Return whether every shard has ended and no new one appears: the stream was turned off."""
+        if self._readers or not self.lineage.is_finished:
+            return False
+        self._looks += 1
+        self._ended = True
+        return self._looks > _LOOKS_AT_THE_END
+
+    def _is_caught_up(self, until: float) -> bool:
+        """Return whether everything up to a time was read, as far as replies can tell."""
+        if self._ended or not self._readers:
+            return False
+        return all(each.empties >= _EMPTY_REPLIES or each.newest > until for each in self._readers.values())

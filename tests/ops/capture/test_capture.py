@@ -1,0 +1,277 @@
+"""The whole of a capture against a served stream: columns, kinds of changes, restarts, kills of the process."""
+
+from __future__ import annotations
+
+import json
+import random
+import signal
+import subprocess
+import sys
+import threading
+import time
+import uuid
+from decimal import Decimal
+from pathlib import Path
+
+import boto3
+import pyarrow as pa
+import pyarrow.dataset as ds
+import pytest
+
+import ddbio
+from ddbio.core.capture.log_rows import hour_folder
+from ddbio.errors import GapError, OptionError, TargetError
+from ddbio.testing import FakeDynamoDB
+
+KEY = {"KeySchema": [{"AttributeName": "pk", "KeyType": "HASH"}]}
+SECONDS = 60
+
+
+@pytest.fixture(scope="module")
+def fake():
+    """Serve one fake for all tests of this module."""
+    with FakeDynamoDB(partitions=2, burst_at_creation=1.0) as served:
+        yield served
+
+
+@pytest.fixture(scope="module")
+def client(fake):
+    """Return a client of the fake."""
+    connected = boto3.client("dynamodb", endpoint_url=fake.endpoint_url)
+    yield connected
+    connected.close()
+
+
+@pytest.fixture
+def make_table(client):
+    """Return a maker of tables with a stream."""
+
+    def make(view="NEW_AND_OLD_IMAGES"):
+        name = f"tab-{uuid.uuid4().hex}"
+        client.create_table(
+            TableName=name,
+            AttributeDefinitions=[{"AttributeName": "pk", "AttributeType": "S"}],
+            BillingMode="PAY_PER_REQUEST",
+            StreamSpecification={"StreamEnabled": True, "StreamViewType": view},
+            **KEY,
+        )
+        return name
+
+    return make
+
+
+def rows_of(folder):
+    """Return the rows of a log, in the order of their sequence numbers."""
+    found = ds.dataset(folder, partitioning="hive", exclude_invalid_files=False, ignore_prefixes=["_"]).to_table()
+    return sorted(found.to_pylist(), key=lambda row: int(row["_sequence"]))
+
+
+def test_a_log_has_operations_keys_and_new_images(fake, client, make_table, tmp_path):
+    """A row per change, in folders of its hour in UTC; a delete has its key alone; what fits no column is rescued."""
+    table = make_table()
+    item = {
+        "pk": {"S": "a"},
+        "n": {"N": "1"},
+        "b": {"B": b"\x00"},
+        "tags": {"SS": ["x"]},
+        "m": {"M": {"k": {"N": "2"}}},
+    }
+    client.put_item(TableName=table, Item=item)
+    report = ddbio.capture(table, tmp_path, available_now=True, endpoint_url=fake.endpoint_url)
+    assert (report.records, report.files, report.batches, report.gaps) == (1, 1, 1, ())
+    client.put_item(TableName=table, Item={**item, "n": {"S": "no number"}, "new": {"BOOL": True}})
+    client.delete_item(TableName=table, Key={"pk": {"S": "a"}})
+    report = ddbio.capture(table, tmp_path, available_now=True, endpoint_url=fake.endpoint_url)
+    assert (report.records, report.batches) == (2, 2)
+    insert, modify, remove = rows_of(tmp_path)
+    assert [each["_op"] for each in (insert, modify, remove)] == ["INSERT", "MODIFY", "REMOVE"]
+    values = {"pk": "a", "n": 1, "b": b"\x00", "tags": ["x"], "m": {"k": 2}, "_rescue": None, "_expired": False}
+    assert {name: insert[name] for name in values} == values
+    assert json.loads(modify["_rescue"]) == {"n": {"S": "no number"}, "new": {"BOOL": True}}
+    assert (modify["n"], modify["tags"]) == (None, ["x"])
+    assert (remove["pk"], remove["n"], remove["tags"], remove["_rescue"]) == ("a", None, None, None)
+    for row in (insert, modify, remove):
+        at = row["_event_time"]
+        assert (row["year"], row["month"], row["day"], row["hour"]) == (at.year, at.month, at.day, at.hour)
+    first, *_ = tmp_path.glob("year=*/month=*/day=*/hour=*/*.parquet")
+    assert first.parent.parent.name.startswith("day=")
+
+
+def test_columns_are_declared(fake, client, make_table, tmp_path):
+    """A schema that is given is used, also by a later run; attributes named as the log's own columns are rescued."""
+    table = make_table()
+    client.put_item(TableName=table, Item={"pk": {"S": "a"}, "n": {"N": "1"}, "_op": {"S": "mine"}})
+    schema = pa.schema([("pk", pa.string()), ("n", pa.decimal128(38, 2)), ("_op", pa.string())])
+    run = {"available_now": True, "endpoint_url": fake.endpoint_url, "job_id": "mine"}
+    ddbio.capture(table, tmp_path, schema=schema, **run)
+    client.put_item(TableName=table, Item={"pk": {"S": "a"}, "n": {"N": "2.5"}, "x": {"S": "1"}})
+    ddbio.capture(table, tmp_path, **run)
+    wider = pa.schema([*schema, ("x", pa.string())])
+    client.put_item(TableName=table, Item={"pk": {"S": "a"}, "n": {"N": "2.5"}, "x": {"S": "2"}})
+    ddbio.capture(table, tmp_path, schema=wider, **run)
+    files = sorted(tmp_path.rglob("*.parquet"))
+    assert [each.name for each in files] == [f"mine-{number:012}.parquet" for number in (1, 2, 3)]
+    one, two, three = (ds.dataset(each).to_table().to_pylist()[0] for each in files)
+    assert (one["_op"], one["n"], json.loads(one["_rescue"])) == ("INSERT", Decimal(1), {"_op": {"S": "mine"}})
+    assert (two["n"], json.loads(two["_rescue"])) == (Decimal("2.5"), {"x": {"S": "1"}})
+    assert (three["x"], three["_rescue"]) == ("2", None)
+
+
+def test_old_images_are_kept_on_request(fake, client, make_table, tmp_path):
+    """The column _old_image has the item before the change, and what fits no column of it is rescued apart."""
+    table = make_table()
+    for value in ({"N": "1"}, {"S": "text"}, {"N": "3"}):
+        client.put_item(TableName=table, Item={"pk": {"S": "a"}, "n": value})
+    schema = pa.schema([("pk", pa.string()), ("n", pa.int64())])
+    ddbio.capture(table, tmp_path, available_now=True, old_image=True, schema=schema, endpoint_url=fake.endpoint_url)
+    rows = rows_of(tmp_path)
+    assert [row["_old_image"] for row in rows] == [None, {"pk": "a", "n": 1}, {"pk": "a", "n": None}]
+    assert [row["_old_rescue"] for row in rows] == [None, None, '{"n":{"S":"text"}}']
+    assert [row["_rescue"] for row in rows] == [None, '{"n":{"S":"text"}}', None]
+
+
+def test_expired_items_are_marked(fake, client, make_table, tmp_path):
+    """A delete by the time to live is marked; a user's delete, and text that names the service, are not."""
+    table = make_table()
+    client.update_time_to_live(TableName=table, TimeToLiveSpecification={"Enabled": True, "AttributeName": "ttl"})
+    for pk, ttl in (("old", 1_700_000_000), ("mine", 1), ("dynamodb.amazonaws.com", 1)):
+        client.put_item(TableName=table, Item={"pk": {"S": pk}, "ttl": {"N": str(ttl)}})
+    client.delete_item(TableName=table, Key={"pk": {"S": "mine"}})
+    assert fake.expire(table) == 1
+    ddbio.capture(table, tmp_path, available_now=True, endpoint_url=fake.endpoint_url)
+    assert [(row["_op"], row["pk"]) for row in rows_of(tmp_path) if row["_expired"]] == [("REMOVE", "old")]
+
+
+def test_a_gap_ends_a_capture(fake, client, make_table, tmp_path):
+    """Trimmed changes are named; on_gap=continue logs what is left and reports where something is missing."""
+    table = make_table()
+    run = {"available_now": True, "endpoint_url": fake.endpoint_url}
+    for number in range(6):
+        client.put_item(TableName=table, Item={"pk": {"S": str(number)}})
+    ddbio.capture(table, tmp_path, **run)
+    for number in range(6):
+        client.delete_item(TableName=table, Key={"pk": {"S": str(number)}})
+    fake.trim_stream(table)
+    client.put_item(TableName=table, Item={"pk": {"S": "last"}})
+    with pytest.raises(GapError, match="on_gap=continue"):
+        ddbio.capture(table, tmp_path, **run)
+    report = ddbio.capture(table, tmp_path, on_gap="continue", **run)
+    assert report.gaps
+    assert [row["_op"] for row in rows_of(tmp_path)] == ["INSERT"] * 7
+
+
+def test_what_cannot_be_captured_is_refused(fake, client, make_table, tmp_path):
+    """A table without a stream, a view without new images, and a job of another stream have their errors."""
+    run = {"available_now": True, "endpoint_url": fake.endpoint_url, "job_id": "one"}
+    with pytest.raises(OptionError, match="view KEYS_ONLY"):
+        ddbio.capture(make_table("KEYS_ONLY"), tmp_path, **run)
+    with pytest.raises(OptionError, match="leave old_image out"):
+        ddbio.capture(make_table("NEW_IMAGE"), tmp_path, old_image=True, **run)
+    table = make_table()
+    ddbio.capture(table, tmp_path, **run)
+    with pytest.raises(OptionError, match="job 'one' cannot go on"):
+        ddbio.capture(make_table(), tmp_path, **run)
+    client.update_table(TableName=table, StreamSpecification={"StreamEnabled": False})
+    with pytest.raises(OptionError, match="has no stream"):
+        ddbio.capture(table, tmp_path, **run)
+
+
+def test_a_capture_goes_on_until_it_is_stopped(fake, client, make_table, tmp_path):
+    """A long-running one writes what comes, follows splits, excludes a second one, and ends when it is told to."""
+    table, stop, reports = make_table(), threading.Event(), []
+    run = {"endpoint_url": fake.endpoint_url, "flush_seconds": 0.05}
+
+    def capture():
+        reports.append(ddbio.capture(table, tmp_path, stop=stop, **run))
+
+    thread = threading.Thread(target=capture)
+    thread.start()
+    try:
+        for number in range(4):
+            client.put_item(TableName=table, Item={"pk": {"S": str(number)}})
+            fake.split_shards(table, into=1)
+        ends_at = time.monotonic() + SECONDS
+        while len(list(tmp_path.rglob("*.parquet"))) < 1 or len(rows_of(tmp_path)) < 4:
+            assert time.monotonic() < ends_at
+            time.sleep(0.05)
+        with pytest.raises(TargetError, match="runs already"):
+            ddbio.capture(table, tmp_path, available_now=True, **run)
+    finally:
+        stop.set()
+        thread.join()
+    assert reports[0].records == 4
+
+
+class Process:
+    """Run the command in a process of its own."""
+
+    def __init__(self, fake, table, folder, *more):
+        flags = ["--endpoint-url", fake.endpoint_url, "--flush-seconds", "0.02", "--json", *more]
+        command = [sys.executable, "-m", "ddbio", "capture", table, str(folder), *flags]
+        self.running = subprocess.Popen(command, stdout=subprocess.PIPE)
+
+    def end(self, number):
+        """Send a signal, and return what it printed."""
+        self.running.send_signal(number)
+        return self.running.communicate(timeout=SECONDS)[0]
+
+
+def working_process(fake, table, folder):
+    """Return a process that has written files."""
+    process, before = Process(fake, table, folder), len(list(folder.rglob("*.parquet")))
+    ends_at = time.monotonic() + SECONDS
+    while len(list(folder.rglob("*.parquet"))) < before + 2:
+        assert time.monotonic() < ends_at
+        time.sleep(0.02)
+    return process
+
+
+def check_kills(fake, client, table, folder, kills):
+    """Kill processes while items are written and shards split; compare the log with what was written."""
+    chance, written, ended = random.Random(kills), [], threading.Event()
+
+    def write():
+        while not ended.is_set():
+            pk = str(len(written))
+            client.put_item(TableName=table, Item={"pk": {"S": pk}, "n": {"N": pk}})
+            written.append(pk)
+            time.sleep(0.002)
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    try:
+        for number in range(kills):
+            process = working_process(fake, table, folder)
+            time.sleep(chance.random() * 0.2)
+            if number % 2:
+                fake.split_shards(table, into=1)
+            process.end(signal.SIGKILL)
+        process = working_process(fake, table, folder)
+    finally:
+        ended.set()
+        writer.join()
+    assert json.loads(process.end(signal.SIGTERM))["seconds"] > 0
+    process = Process(fake, table, folder, "--available-now")
+    report = json.loads(process.running.communicate(timeout=SECONDS)[0])
+    assert report.keys() >= {"records", "files", "lag_seconds", "seconds", "cpu_seconds"}
+    rows = rows_of(folder)
+    assert sorted(row["pk"] for row in rows) == sorted(written)
+    assert len({row["_sequence"] for row in rows}) == len(rows)
+
+
+def test_a_killed_process_loses_and_repeats_nothing(fake, client, make_table, tmp_path):
+    """The log equals what was written after two kills, a SIGTERM and a run to the end."""
+    check_kills(fake, client, make_table(), tmp_path, 2)
+
+
+@pytest.mark.slow
+def test_a_process_that_is_killed_often_loses_and_repeats_nothing(fake, client, make_table, tmp_path):
+    """The same after more kills."""
+    check_kills(fake, client, make_table(), tmp_path, 8)
+
+
+def test_folders_are_hours_in_utc():
+    """Hours since 1970 have their folders, with zeros before short numbers."""
+    assert hour_folder(0) == "year=1970/month=01/day=01/hour=00/"
+    assert hour_folder(498_195) == "year=2026/month=11/day=01/hour=03/"
+    assert Path(hour_folder(1)).name == "hour=01"

@@ -1,0 +1,269 @@
+"""A stream of the fake without a server, a store in memory, and writers: all in virtual time, all chosen by a seed."""
+
+from __future__ import annotations
+
+import io
+import json
+from dataclasses import dataclass
+from random import Random
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from ddbio.core.capture.shards import FIRST, HORIZON, LATEST, ExpiredError, Shard, TrimmedError
+from ddbio.core.decode import infer_schema_of_body
+from ddbio.core.staged import StoredObject
+from ddbio.errors import NotFoundError
+from ddbio.files.job_state import JobState
+from ddbio.ops.capture.batches import ChangeLog
+from ddbio.ops.capture.loop import CaptureLoop, Limits, Timing
+from ddbio.testing.calls.control import create_table
+from ddbio.testing.calls.streams import describe_stream, get_records, get_shard_iterator
+from ddbio.testing.calls.writes import delete_item, put_item
+from ddbio.testing.faults import Faults
+from ddbio.testing.refusal import Refusal
+from ddbio.testing.request import Request
+from ddbio.testing.tables.capacity import Capacity
+from ddbio.testing.tables.database import Database
+from ddbio.testing.tables.definition import Defaults
+
+KEYS = [{"AttributeName": "pk", "KeyType": "HASH"}]
+STREAM = {"StreamEnabled": True, "StreamViewType": "NEW_AND_OLD_IMAGES"}
+MOST_SHARDS, MOST_OPEN_SHARDS = 12, 3
+BEGAN_AT = 1_793_491_190.0
+
+
+class KilledError(BaseException):
+    """The process is killed here."""
+
+
+class VirtualClock:
+    """A time of day that only waiting moves."""
+
+    def __init__(self):
+        self.at = BEGAN_AT
+
+    def now(self):
+        """Return the time."""
+        return self.at
+
+
+class World:
+    """Hold a table with a stream, a store, and what happens between any two steps of a capture.
+
+    Parameters
+    ----------
+    seed
+        Chooses everything.
+    happens
+        Chances, at each step, of a write, a split, a kill, and of another process taking over meanwhile.
+    """
+
+    def __init__(self, seed, *, split=0.02, kill=0.02, overtake=0.0, merge=0.0):
+        self.random, self.clock = Random(seed), VirtualClock()
+        self.chances = {"write": 0.3, "split": split, "kill": kill, "overtake": overtake}
+        faults = Faults(merge_ratio=merge, seed=seed)
+        self.database = Database(
+            Defaults(partitions=2), Capacity(), self.clock.now, faults=faults, wall_clock=self.clock
+        )
+        table = {"TableName": "tab", "BillingMode": "PAY_PER_REQUEST", "KeySchema": KEYS}
+        types = [{"AttributeName": "pk", "AttributeType": "S"}]
+        create_table(self.database, Request({**table, "AttributeDefinitions": types, "StreamSpecification": STREAM}))
+        self.table = self.database.tables["tab"]
+        self.stream = self.table.stream
+        self.objects = {}
+        self.is_quiet = False
+        self.nested = 0
+        self.written = 0
+
+    def step(self):
+        """Let happen what happens between two steps of a capture."""
+        self.clock.at += 0.01
+        if self.is_quiet:
+            return
+        while self._draws("write"):
+            self.write()
+        if self._draws("split") and len(self.stream.shards) < MOST_SHARDS:
+            self.stream.split(self.random.choice([1, 2]) if len(self.stream.open_shards()) < MOST_OPEN_SHARDS else 1)
+        if self._draws("kill"):
+            raise KilledError
+        if not self.nested and self._draws("overtake"):
+            self.nested += 1
+            try:
+                self.capture(steps=4)
+            except KilledError:
+                pass
+            finally:
+                self.nested -= 1
+
+    def _draws(self, name):
+        return self.random.random() < self.chances[name]
+
+    def write(self):
+        """Put or delete one of few items; time passes, an hour now and then."""
+        self.clock.at += self.random.choice([0.0, 0.001, 1.0, 400.0])
+        self.written += 1
+        key = {"pk": {"S": str(self.random.randrange(6))}}
+        if self.random.random() < 0.2:
+            delete_item(self.database, Request({"TableName": "tab", "Key": key}))
+        else:
+            item = {**key, "n": {"N": str(self.written)}}
+            put_item(self.database, Request({"TableName": "tab", "Item": item}))
+
+    def capture(self, *, steps=None, start="trim-horizon", goes_on=False, available_now=False):
+        """Run a capture as a new process does; it is stopped after some waits."""
+        state = JobState(MemoryStore(self), "job", "capture")
+        left = [steps]
+
+        def wait(seconds):
+            self.clock.at += seconds
+            self.step()
+
+        def is_stopped():
+            if left[0] is not None:
+                left[0] -= 1
+            return left[0] is not None and left[0] < 0
+
+        log = ChangeLog(state, ("pk",), lambda body: infer_schema_of_body(body).to_arrow(), compression="none")
+        loop = CaptureLoop(
+            VirtualSource(self),
+            log,
+            Limits(flush_seconds=0.2, batch_records=15),
+            Timing(self.clock.now, wait, is_stopped),
+            started_at=state.begin({"started_at": self.clock.at})["started_at"],
+            goes_on=goes_on,
+        )
+        loop.resume(start)
+        loop.run(available_now=available_now)
+        return loop
+
+    def expected(self):
+        """Return the changes that the stream has, as the log should have them."""
+        found = {}
+        for record in (each for shard in self.stream.shards.values() for each in shard.records):
+            parsed = json.loads(record.json)
+            change = parsed["dynamodb"]
+            number = change.get("NewImage", {}).get("n", {}).get("N")
+            place = (parsed["eventName"], change["Keys"]["pk"]["S"], None if number is None else int(number))
+            found[change["SequenceNumber"]] = (*place, change["ApproximateCreationDateTime"])
+        return found
+
+    def captured(self):
+        """Return the changes that the log has, and how many rows those are."""
+        found, count = {}, 0
+        for path, data in self.objects.items():
+            if not path.endswith(".parquet"):
+                continue
+            for row in pq.read_table(io.BytesIO(data)).to_pylist():
+                at = int(row["_event_time"].timestamp())
+                assert f"hour={at // 3600 % 24:02}/" in path
+                found[row["_sequence"]] = (row["_op"], row["pk"], row.get("n"), at)
+                count += 1
+        return found, count
+
+
+@dataclass
+class _Answer:
+    source: VirtualSource
+    iterator: str
+
+    def result(self):
+        return self.source.read(self.iterator)
+
+
+class VirtualSource:
+    """Read the shards of the fake's stream by its own functions."""
+
+    name = "the stream"
+
+    def __init__(self, world):
+        self._world = world
+
+    def _call(self, operation, **members):
+        self._world.step()
+        try:
+            return operation(self._world.database, Request(members))
+        except Refusal as refusal:
+            code = refusal.body["__type"]
+            if "Trimmed" in code or "NotFound" in code:
+                raise TrimmedError from None
+            if "Expired" in code:
+                raise ExpiredError from None
+            raise
+
+    def shards(self):
+        """Return all shards."""
+        described = self._call(describe_stream, StreamArn=self._world.stream.arn)["StreamDescription"]["Shards"]
+        return [
+            Shard(
+                each["ShardId"],
+                (each["ParentShardId"],) if "ParentShardId" in each else (),
+                each["SequenceNumberRange"]["StartingSequenceNumber"],
+                each["SequenceNumberRange"].get("EndingSequenceNumber"),
+            )
+            for each in described
+        ]
+
+    def iterator(self, shard, position):
+        """Return an iterator."""
+        kind = {HORIZON: HORIZON, LATEST: HORIZON, FIRST: "AT_SEQUENCE_NUMBER"}.get(position, "AFTER_SEQUENCE_NUMBER")
+        members = {"StreamArn": self._world.stream.arn, "ShardId": shard.shard_id, "ShardIteratorType": kind}
+        if kind.endswith("NUMBER"):
+            members["SequenceNumber"] = shard.first if position == FIRST else position
+        return self._call(get_shard_iterator, **members)["ShardIterator"]
+
+    def begin(self, iterator):
+        """Return an answer that is read later."""
+        return _Answer(self, iterator)
+
+    def read(self, iterator):
+        """Return a body of few records."""
+        return b"".join(self._call(get_records, ShardIterator=iterator, Limit=self._world.random.randint(1, 7)))
+
+    def close(self):
+        """Do nothing."""
+
+
+class MemoryStore:
+    """Objects in memory; a process may be killed before or after each change of them."""
+
+    uri = "memory:"
+
+    def __init__(self, world):
+        self._world = world
+
+    def put(self, path, data):
+        """Write an object."""
+        self._world.step()
+        self._world.objects[path] = data
+        self._world.step()
+
+    def put_if_absent(self, path, data):
+        """Write an object if there is none."""
+        self._world.step()
+        if path in self._world.objects:
+            return False
+        self._world.objects[path] = data
+        self._world.step()
+        return True
+
+    def read(self, path):
+        """Return an object."""
+        if path not in self._world.objects:
+            raise NotFoundError(path)
+        return self._world.objects[path]
+
+    def read_range(self, entry, start, length):
+        """Return a part of an object."""
+        return self._world.objects[entry.path][start : start + length]
+
+    def list(self, prefix=""):
+        """Yield the objects with a prefix."""
+        for path in sorted(each for each in self._world.objects if each.startswith(prefix)):
+            yield StoredObject(path, len(self._world.objects[path]))
+
+
+def table_of(world):
+    """Return the whole log as a table."""
+    files = [data for path, data in sorted(world.objects.items()) if path.endswith(".parquet")]
+    return pa.concat_tables([pq.read_table(io.BytesIO(each)) for each in files])
