@@ -99,6 +99,8 @@ def written(path: Path, name: str, compression: Compression) -> None:
 
 FILES = {
     "avro": partial(written, name="avro", compression="snappy"),
+    "zstd.avro": partial(written, name="avro", compression="zstd"),
+    "own.parquet": partial(written, name="parquet", compression="zstd"),
     "csv": partial(written, name="csv", compression="none"),
     "csv.gz": partial(written, name="csv", compression="gzip"),
     "json": partial(written, name="json", compression="none"),

@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
-KINDS = ("arrow", "ipc", "parquet", "orc", "avro", "csv", "csv.gz", "json", "gz", "ion", "manifests")
-CHECKED = ("csv.gz", "gz", "ion", "manifests")
+OWN = ("own.parquet", "avro", "zstd.avro", "csv.gz")
+KINDS = (*OWN, "arrow", "ipc", "parquet", "orc", "csv", "json", "gz", "ion", "manifests")
+CHECKED = (*OWN, "gz", "ion", "manifests")
 
 
 def outcomes(kinds, seed, count):
