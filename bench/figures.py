@@ -203,6 +203,14 @@ def _first_use(row: Row) -> Iterator[Line]:
         yield Line("… of some kilobytes in a fresh home, which compiles nothing", small["seconds"], " s", ("≤", 1), 1)
 
 
+def _plan(row: Row) -> Iterator[Line]:
+    figures = row["figures"]
+    for name, plan in figures["plans"].items():
+        yield Line(f"`ddbio plan scan`, a process: a table {name}", plan["seconds"], " s", ("≤", 2), 1)
+    sizer = figures["sizer_mb_per_cpu_second"]
+    yield Line("sizes of Arrow rows by DynamoDB's rule, one core", sizer, " MB/s", ("≥", 300))
+
+
 def _budget(row: Row) -> Iterator[Line]:
     runs = row["figures"]["runs"]
     highest = max(run["highest_10s_ratio"] for run in runs)
@@ -291,6 +299,7 @@ GROUPS: dict[str, dict[str, Callable[[Row], Iterator[Line]]]] = {
     },
     "Wall clock, client and server on this machine": {
         "first_use": _first_use,
+        "plan": _plan,
         "latency": _latency,
         "demo": _demo,
     },

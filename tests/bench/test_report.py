@@ -93,6 +93,11 @@ RUN = {"growth_mebibytes": 90.0, "start_mebibytes": 150.0}
             {"figures": {home: {"decode": {"seconds": 0.5}} for home in ("cold", "warm", "shipped")}},
             [10, 1],
         ),
+        (
+            "plan",
+            {"figures": {"plans": {"of 80 TB": {"seconds": 1.0}}, "sizer_mb_per_cpu_second": 400.0}},
+            [2, 300],
+        ),
         ("memory", {"figures": {"runs": [RUN, {**RUN, "growth_mebibytes": 100.0}]}}, [256]),
         (
             "budget",

@@ -22,6 +22,7 @@ from ddbio.core.capacity import (
 
 KIB = 1024
 TEXT = SecondaryIndex("by-text", ("text",))
+TRANSACTED = write_cost(None, {"pk": {"S": "x" * 498}}, ["pk"], transactional=True)
 
 
 @pytest.mark.parametrize(
@@ -107,6 +108,8 @@ def test_large_budgets_bound_no_page():
         pytest.param(write_units(512, 1536), 2, id="the larger of both images counts"),
         pytest.param(write_units(0, 3 * KIB), 3, id="DeleteItem counts the deleted item"),
         pytest.param(write_units(0), 1, id="deleting an absent item costs one"),
+        pytest.param(write_units(10, 2560), 3, id="a failed condition costs what the item that is there does"),
+        pytest.param(2 * TRANSACTED.total, 4, id="TransactWriteItems of two items of 500 bytes"),
         pytest.param(expired_cost().total, 0, id="an expiry is free"),
         pytest.param(stream_read_units(7), 7, id="GetRecords costs one, whatever it returns"),
         pytest.param(change_units(300, 2049), 3, id="a change for Kinesis counts the larger image by the KB"),
@@ -117,8 +120,8 @@ def test_operations_cost_what_the_guide_says(units, expected):
     assert units == expected
 
 
-def test_eight_kib_are_8192_bytes():
-    """A well-known calculator divides by 8,096: eventual reads of 8,192 bytes cost one unit, not a little more."""
+def test_the_known_bug_of_8096_for_8192_bytes():
+    """A well-known calculator divides by 8,096. Eventual reads of 8,192 bytes cost one unit, not a little more."""
     assert query_units(8192) == 1
     assert query_units(8193) == 1.5
 
