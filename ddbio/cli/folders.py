@@ -96,12 +96,12 @@ def _print_plan(options: CompactOptions, *, as_json: bool) -> None:
 
 def _compact_text(report: CompactReport) -> str:
     time = f"{report.seconds:.1f} s, of CPU {report.cpu_seconds:.1f} s"
-    rewrote = f"{counted(report.rows, 'row')} of {counted(report.files_rewritten, 'file')}"
+    rewrote = f"{counted(report.rows_rewritten, 'row')} of {counted(report.files_rewritten, 'file')}"
     rows = [
         ("before", f"{counted(report.files_before, 'file')}, {format_bytes(report.bytes_before)}"),
         ("after", f"{counted(report.files_after, 'file')}, {format_bytes(report.bytes_after)}"),
         ("rewrote", rewrote if report.files_rewritten else "nothing: all files stay as they are"),
-        ("digest", (report.digest_after if report.files_rewritten else None) or "not taken"),
+        ("digest", report.digest_after or "not taken"),
         ("time", f"{time} ({report.engine}, {counted(report.tasks, 'task')})"),
         *planned_rows(report.planned, report.actual),
     ]

@@ -67,6 +67,11 @@ class Digest:
         self.count += other.count
         self.total = (self.total + other.total) % _MODULUS
 
+    @classmethod
+    def from_hex(cls, count: int, text: str) -> Digest:
+        """Return the digest of so many items whose ``hexdigest`` a text is."""
+        return cls(count, int(text, 16))
+
     def hexdigest(self) -> str:
         """Return the sum as 32 hexadecimal digits."""
         return f"{self.total:032x}"

@@ -29,6 +29,8 @@ class LiveFile:
         The values of its partition columns as text; None is null.
     statistics
         Least and greatest value and number of nulls of some columns, or None.
+    digest
+        Digest of its rows, with the columns of its folders; None if none was taken.
     """
 
     path: str
@@ -36,6 +38,7 @@ class LiveFile:
     rows: int | None = None
     partition: Mapping[str, str | None] = field(default_factory=dict)
     statistics: Mapping[str, Any] | None = None
+    digest: str | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """Return the file as manifests and snapshots name it."""
@@ -44,13 +47,15 @@ class LiveFile:
             found["partition"] = dict(self.partition)
         if self.statistics is not None:
             found["statistics"] = self.statistics
+        if self.digest is not None:
+            found["digest"] = self.digest
         return found
 
     @classmethod
     def from_dict(cls, entry: Mapping[str, Any]) -> LiveFile:
         """Return the file that an entry of a manifest or a snapshot names."""
         partition, statistics = entry.get("partition") or {}, entry.get("statistics")
-        return cls(entry["path"], entry["bytes"], entry.get("rows"), partition, statistics)
+        return cls(entry["path"], entry["bytes"], entry.get("rows"), partition, statistics, entry.get("digest"))
 
 
 @dataclass(frozen=True, slots=True)

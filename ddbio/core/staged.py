@@ -34,6 +34,8 @@ class StagedFile:
         Hive column and text of each folder that the file lies in; None is null. Empty if rows are not partitioned.
     statistics
         ``nulls``, ``min`` and ``max`` of key and partition columns; None if none were taken.
+    digest
+        Digest of the rows, with the columns of the folders; None if none was taken.
     """
 
     path: str
@@ -42,6 +44,7 @@ class StagedFile:
     token: dict[str, Any]
     partition: dict[str, str | None] = field(default_factory=dict)
     statistics: dict[str, dict[str, Any]] | None = None
+    digest: str | None = None
 
     def manifest_entry(self) -> dict[str, Any]:
         """Return what a manifest says of the file."""
@@ -51,6 +54,7 @@ class StagedFile:
             "rows": self.rows,
             "partition": self.partition,
             "statistics": self.statistics,
+            **({} if self.digest is None else {"digest": self.digest}),
         }
 
 

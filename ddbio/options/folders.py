@@ -41,8 +41,9 @@ class CompactOptions(PriceOptions):
     """Codec of the new files, to which files of others are converted; default is that of the old ones."""
     sort_by: Names | None = None
     """Sort the rows that are rewritten together by these columns, nulls last; default is the order of the files."""
-    verify: Literal["digest", "rows"] = "digest"
-    """``digest``: read the new files again before the commit and compare the digests; ``rows``: only count rows."""
+    verify: Literal["digest", "rewritten", "rows"] = "digest"
+    """``digest``: read the new files again before the commit, compare the digests, and report that of the whole folder;
+    ``rewritten``: do not read files that stay for it; ``rows``: only count rows."""
     keep_old: bool = False
     """Leave the old files until a vacuum, for readers of older versions; whoever lists the folder then sees both."""
     max_seconds: Annotated[float, Field(gt=0)] | None = None

@@ -24,14 +24,16 @@ from ddbio.files.commit import Target
 from ddbio.files.declared import declared_schemas
 from ddbio.files.descriptions import describe_files
 from ddbio.files.formats import FORMATS, format_of
+from ddbio.files.partition_columns import partition_columns
 from ddbio.files.snapshot import live_files
 from ddbio.ops.file_estimates import file_estimate, file_figures
+from ddbio.ops.folders.counting import count_rows
 from ddbio.ops.folders.rewrite import RewriteGroup, RewriteTask, rewrite_task
 from ddbio.ops.job.report import Clock, Report
 from ddbio.ops.job.storage import committed_report, new_job_id, open_store, require_shared
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     import pyarrow as pa
 
@@ -63,6 +65,8 @@ class CompactPlan(EstimatedPlan):
         About how many there will be.
     files_rewritten, bytes_rewritten
         How many are read, and written again.
+    bytes_kept
+        Bytes of files that stay, and are read for the digest of the whole folder.
     target_bytes
         Size of the new files.
     engine
@@ -80,6 +84,7 @@ class CompactPlan(EstimatedPlan):
     files_after: int
     files_rewritten: int
     bytes_rewritten: int
+    bytes_kept: int
     target_bytes: int
     engine: str
     groups: tuple[CompactGroup, ...]
@@ -101,10 +106,12 @@ class CompactReport(Report):
     files_before, files_after, bytes_before, bytes_after
         Live files of the whole folder, before and after.
     rows
-        Rows that were rewritten; 0 if no file was, however many the folder holds.
+        Rows of the whole folder, as many before as after.
     digest_before, digest_after
-        Digest of the rewritten rows in the old and in the new files, equal: zeros if there are none. Null with
-        ``verify=rows``.
+        Digest of the whole folder, equal. Null with ``verify=rows``; also if files stay whose digest is not noted, and
+        ``verify=rewritten`` forbids to read them, or ``max_seconds`` were over.
+    rows_rewritten
+        Rows of the files that were replaced.
     files_rewritten, files_written, bytes_rewritten, bytes_written
         The old files that were replaced, and the new ones.
     groups_left
@@ -126,6 +133,7 @@ class CompactReport(Report):
     rows: int
     digest_before: str | None
     digest_after: str | None
+    rows_rewritten: int
     files_rewritten: int
     files_written: int
     bytes_rewritten: int
@@ -174,20 +182,20 @@ def compact(
             before = _live(store, options)
             plan = _plan(options, before)
             _LOG.info("compact %s: %d files, planned: %s", options.path, plan.files_rewritten, plan.estimate.figures)
-            job = _Job(options, store, job_id, plan, clock)
-            if not plan.groups:
+            job = _Job(options, store, job_id, before, plan, clock)
+            if not plan.groups and not job.kept:
                 target.abort(job_id)
-                return job.report(before, [], 0, 0.0)
+                return job.report([], 0, 0.0)
             began = clock.cpu_seconds()
             with closing(open_engine(_engine_of(options), master=master, conf=conf)) as engine:
                 tasks = job.tasks(options.tasks or engine.parallelism)
                 with closing(LocalBudget(None, job=f"compaction of {options.path}")) as budget:
                     results = engine.run(rewrite_task, tasks, budget)
-                report = job.report(before, results, len(tasks), began + engine.cpu_seconds())
+                report = job.report(results, len(tasks), began + engine.cpu_seconds())
                 if report.files_rewritten:
                     job.publish(publish, results, report)
                 else:
-                    # The time was over before any group was begun.
+                    # No group is worth it, or the time was over before any was begun.
                     target.abort(job_id)
                 cpu_seconds = round(began + engine.cpu_seconds(), 3)
     except committer.AlreadyCommittedError as done:
@@ -210,13 +218,21 @@ class _Job:
     options: CompactOptions
     store: ObjectStore
     job_id: str
+    before: Snapshot
     plan: CompactPlan
     clock: Clock
+
+    @property
+    def kept(self) -> tuple[LiveFile, ...]:
+        """Return the files that stay and have to be read."""
+        return _kept_unknown(self.options, self.before, self.plan.groups)
 
     def tasks(self, count: int) -> list[RewriteTask]:
         """Return the tasks; each knows its files as they are listed now."""
         options, entries = self.options, {each.path: each for each in self.store.list()}
         groups, schemas = {}, declared_schemas(self.store, entries.values())
+        firsts = [group.files[0].path for group in self.plan.groups]
+        folders = partition_columns(self.store, firsts, {})
         for group in self.plan.groups:
             missing = [each.path for each in group.files if each.path not in entries]
             if missing:
@@ -228,8 +244,11 @@ class _Job:
             found = tuple(entries[each.path] for each in group.files)
             noted = {name: None for each in group.files for name in each.statistics or ()}
             declared = tuple(schemas.get(each.path) for each in found)
-            groups[id(group)] = RewriteGroup(group.partition, found, declared, form, codec, tuple(noted))
+            columns = folders[group.files[0].path]
+            groups[id(group)] = RewriteGroup(group.partition, found, declared, form, codec, tuple(noted), columns)
         ends_at = None if options.max_seconds is None else time.time() + options.max_seconds - self.clock.seconds()
+        hands, kept = deal_groups(self.plan.groups, count), self.kept
+        hands += [()] * (min(count, len(kept)) - len(hands))
         return [
             RewriteTask(
                 number=number,
@@ -238,28 +257,41 @@ class _Job:
                 groups=tuple(groups[id(each)] for each in hand),
                 target_bytes=int(options.target_bytes),
                 sort_by=options.sort_by or (),
-                verifies=options.verify == "digest",
+                verifies=options.verify != "rows",
+                kept=tuple(each.path for each in kept[number :: len(hands)]),
                 ends_at=ends_at,
             )
-            for number, hand in enumerate(deal_groups(self.plan.groups, count))
+            for number, hand in enumerate(hands)
         ]
 
-    def report(
-        self, before: Snapshot, results: Sequence[RewriteResult], tasks: int, cpu_seconds: float
-    ) -> CompactReport:
+    def _stays(self, results: Sequence[RewriteResult]) -> tuple[int, Digest | None]:
+        """Return the number of rows that stay where they are, and their digest if it is known."""
+        read = _merged(each.kept for each in results)
+        passed = {each.path for each in self.kept} | {path for each in results for path in each.replaced}
+        others = [each for each in self.before.files if each.path not in passed]
+        rows = read.count + count_rows(self.store, others)
+        if self.options.verify == "rows":
+            return rows, None
+        noted = [Digest.from_hex(each.rows, each.digest) for each in others if each.rows is not None and each.digest]
+        return rows, _merged([read, *noted]) if len(noted) == len(others) else None
+
+    def report(self, results: Sequence[RewriteResult], tasks: int, cpu_seconds: float) -> CompactReport:
+        before = self.before
         replaced = {path for each in results for path in each.replaced}
         staged = [file for each in results for file in each.staged]
         old = sum(each.size_bytes for each in before.files if each.path in replaced)
         new = sum(each.size_bytes for each in staged)
         digests = _merged(each.before for each in results), _merged(each.after for each in results)
-        if digests[0].as_tuple() != digests[1].as_tuple() and self.options.verify == "digest":
+        if digests[0].as_tuple() != digests[1].as_tuple() and self.options.verify != "rows":
             raise TargetError(
                 f"the rewritten files of {self.store.uri} hold {digests[1].count:,} rows with digest "
                 f"{digests[1].hexdigest()}, the old ones {digests[0].count:,} with {digests[0].hexdigest()}: nothing "
                 "was committed; please report this",
                 self.store.uri,
             )
-        shown = [each.hexdigest() if self.options.verify == "digest" else None for each in digests]
+        rows_rewritten = sum(each.rows for each in results)
+        rows_kept, kept = self._stays(results)
+        shown = [None if kept is None else _merged([kept, each]).hexdigest() for each in digests]
         size = sum(each.size_bytes for each in before.files)
         return CompactReport(
             path=self.options.path,
@@ -270,9 +302,10 @@ class _Job:
             files_after=len(before.files) - len(replaced) + len(staged),
             bytes_before=size,
             bytes_after=size - old + new,
-            rows=sum(each.rows for each in results),
+            rows=rows_kept + rows_rewritten,
             digest_before=shown[0],
             digest_after=shown[1],
+            rows_rewritten=rows_rewritten,
             files_rewritten=len(replaced),
             files_written=len(staged),
             bytes_rewritten=old,
@@ -335,11 +368,21 @@ def _plan(options: CompactOptions, snapshot: Snapshot) -> CompactPlan:
         files_after=len(snapshot.files) - rewritten + sum(each.expected_files for each in groups),
         files_rewritten=rewritten,
         bytes_rewritten=size,
+        bytes_kept=sum(each.size_bytes for each in _kept_unknown(options, snapshot, groups)),
         target_bytes=target,
         engine=_engine_of(options),
         groups=groups,
         estimate=file_estimate(options, parts, size, size * _ARROW_RATIO, lambda speeds: speeds.rewrite),
     )
+
+
+def _kept_unknown(options: CompactOptions, snapshot: Snapshot, groups: Sequence[CompactGroup]) -> tuple[LiveFile, ...]:
+    """Return the files that stay, and whose digest is wanted and not noted."""
+    if options.verify != "digest":
+        return ()
+    rewritten = {file.path for group in groups for file in group.files}
+    files = (each for each in snapshot.files if each.path not in rewritten)
+    return tuple(each for each in files if each.rows is None or each.digest is None)
 
 
 def _live(store: ObjectStore, options: CompactOptions) -> Snapshot:
@@ -383,9 +426,9 @@ def _written_as(options: CompactOptions, path: str) -> tuple[str, Compression]:
     return form, FORMATS[form].codec(options.compression or own)
 
 
-def _merged(digests: object) -> Digest:
+def _merged(digests: Iterable[Digest]) -> Digest:
     whole = Digest()
-    for each in digests:  # type: ignore[attr-defined]
+    for each in digests:
         whole.merge(each)
     return whole
 

@@ -13,14 +13,16 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from ddbio.core.digest import Digest
-from ddbio.core.digest_columns import ColumnDigest
+from ddbio.core.digest_columns import ColumnDigest, digest_of_batches
 from ddbio.core.staged import FileNaming, StagedFile, StoredObject
 from ddbio.errors import DecodeError
 from ddbio.files.file_format import BATCH_ROWS, ReadOptions
 from ddbio.files.formats import FORMATS
 from ddbio.files.local_store import LocalStore
+from ddbio.files.paths import with_columns
 from ddbio.files.rolling_writer import FileOptions, RollingWriter
 from ddbio.files.row_files import RowFiles, read_schema
+from ddbio.ops.digest import digest_paths
 from ddbio.ops.folders.sorting import sort_batches
 
 if TYPE_CHECKING:
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
 
     from ddbio.budget import Budget
     from ddbio.files.object_store import ObjectStore, Sink
+    from ddbio.files.paths import FolderColumns
     from ddbio.options import Compression
 
 _PROGRESS_SECONDS = 0.2
@@ -45,6 +48,7 @@ class RewriteGroup:
     format: str
     compression: Compression
     statistics: tuple[str, ...] = ()
+    folders: FolderColumns = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,6 +61,8 @@ class RewriteTask:
         Columns by which the rows of a group are sorted; as they come if there are none.
     verifies
         Whether what was staged is read again.
+    kept
+        Files that stay, of which rows and digest are not known.
     ends_at
         Time of this machine's clock after which no group is begun, or None.
     """
@@ -68,18 +74,20 @@ class RewriteTask:
     target_bytes: int
     sort_by: tuple[str, ...]
     verifies: bool
+    kept: tuple[str, ...]
     ends_at: float | None
 
 
 @dataclass
 class RewriteResult:
-    """What a task has staged, what that replaces, and the digests of both."""
+    """What a task has staged, what that replaces, the digests of both, and that of files which stay."""
 
     staged: list[StagedFile] = field(default_factory=list)
     replaced: list[str] = field(default_factory=list)
     rows: int = 0
     before: Digest = field(default_factory=Digest)
     after: Digest = field(default_factory=Digest)
+    kept: Digest = field(default_factory=Digest)
     groups_left: int = 0
     schemas: list[pa.Schema] = field(default_factory=list)
 
@@ -101,6 +109,8 @@ def rewrite_task(task: RewriteTask, budget: Budget) -> RewriteResult:
                 result.groups_left = len(task.groups) - number
                 break
             rewriter.rewrite(group)
+    if task.kept:
+        result.kept.merge(digest_paths(task.store, list(task.kept)))
     return result
 
 
@@ -148,16 +158,21 @@ class _Rewriter:
 
     def _close(self, writer: RollingWriter, group: RewriteGroup, schema: pa.Schema) -> None:
         """Finish the files of a writer, and digest what they hold."""
-        result, after = self._result, ColumnDigest()
+        result = self._result
         staged = writer.finish(keep_empty=True)
-        if self._copies is not None:
-            for file in staged:
-                for batch in self._copies.batches(file, group.format, schema):
-                    after.add_batch(batch)
-        result.staged += [replace(each, partition=group.partition) for each in staged]
+        for file in staged:
+            digest = (
+                None if self._copies is None else self._digest(self._copies.batches(file, group.format, schema), group)
+            )
+            result.staged.append(replace(file, partition=group.partition, digest=digest))
         result.rows += sum(each.rows for each in staged)
-        result.after.merge(after.digest)
         result.schemas.append(schema)
+
+    def _digest(self, batches: Iterable[pa.RecordBatch], group: RewriteGroup) -> str:
+        """Return the digest of what a new file holds, and count it in."""
+        digest = digest_of_batches(with_columns(batch, group.folders) for batch in batches)
+        self._result.after.merge(digest)
+        return digest.hexdigest()
 
     def _batches(self, group: RewriteGroup, digest: ColumnDigest | None) -> Iterator[pa.RecordBatch]:
         """Yield the rows of a group's files, and digest them."""
@@ -169,7 +184,7 @@ class _Rewriter:
                     rows += batch.num_rows
                     self._report(batch.num_rows)
                     if digest is not None:
-                        digest.add_batch(batch)
+                        digest.add_batch(with_columns(batch, group.folders))
                     yield batch
             if parts.rows not in {None, rows}:
                 raise DecodeError(f"{entry.path} holds {rows:,} rows, and its footer says {parts.rows:,}")

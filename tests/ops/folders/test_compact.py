@@ -46,7 +46,7 @@ def test_small_files_become_one_for_each_partition(folder):
     wanted = pq.read_table(folder).sort_by("pk")
     report = ddbio.compact(folder)
     assert (report.files_before, report.files_after, report.rows) == (20, 2, 20 * ROWS)
-    assert report.digest_before == report.digest_after
+    assert report.digest_before == report.digest_after == ddbio.digest(folder)
     files = ddbio.list_files(folder)
     assert [each.partition for each in files.files] == [{"day": "0"}, {"day": "1"}]
     assert files.rows == 20 * ROWS
@@ -60,13 +60,17 @@ def test_small_files_become_one_for_each_partition(folder):
 
 
 def test_nothing_to_do_is_no_version(folder, capsys):
-    """A second compaction reads no file, and commits nothing, nor does one whose time is over at once."""
+    """A second compaction commits nothing, and tells rows and digest as they are noted; nor does a late one."""
     late = ddbio.compact(folder, max_seconds=1e-9)
-    assert (late.files_before, late.files_after, late.groups_left, late.rows) == (20, 20, 2, 0)
+    assert (late.files_before, late.files_after, late.groups_left, late.rows) == (20, 20, 2, 20 * ROWS)
+    assert (late.rows_rewritten, late.digest_before, late.digest_after) == (0, None, None)
     assert not (folder / "_ddbio").exists()
     ddbio.compact(folder)
     again = ddbio.compact(folder)
-    assert (again.files_before, again.files_after, again.rows) == (2, 2, 0)
+    assert (again.files_before, again.files_after, again.rows, again.rows_rewritten) == (2, 2, 20 * ROWS, 0)
+    assert again.digest_before == again.digest_after == ddbio.digest(folder)
+    # No file is looked at for it.
+    assert again.tasks == ddbio.plan_compact(folder).bytes_kept == 0
     cli.main(["compact", str(folder)], standalone_mode=False)
     assert "rewrote  nothing" in capsys.readouterr().out
     assert ddbio.list_files(folder).version == 1
@@ -221,6 +225,22 @@ def test_two_compactions_do_not_both_replace(folder):
         ddbio.compact(folder)
     assert not [each.path for each in store.list() if is_claim(each.path)]
     assert ddbio.compact(folder).files_after == 2
+
+
+def test_rows_and_digest_are_those_of_the_whole_folder(folder):
+    """Files that stay count, too: read for their digest, unless only rewritten ones are compared."""
+    whole = ddbio.digest(folder)
+    options = {"partition": "day=0", "tasks": 2}
+    plan = ddbio.plan_compact(folder, **options)
+    assert plan.bytes_kept == plan.bytes_before - plan.bytes_rewritten > 0
+    assert ddbio.plan_compact(folder, verify="rewritten").bytes_kept == 0
+    report = ddbio.compact(folder, **options)
+    assert (report.rows, report.rows_rewritten, report.digest_before) == (20 * ROWS, 10 * ROWS, whole)
+    rest = ddbio.compact(folder, verify="rewritten", partition="day=1", max_seconds=1e-9)
+    assert (rest.rows, rest.digest_after) == (20 * ROWS, None)
+    rest = ddbio.compact(folder, verify="rewritten")
+    assert (rest.rows, rest.rows_rewritten, rest.digest_after) == (20 * ROWS, 10 * ROWS, whole)
+    assert ddbio.compact(folder, verify="rows").digest_after is None
 
 
 def test_a_job_id_runs_once(folder):
