@@ -106,7 +106,7 @@ if TYPE_CHECKING:
     from ddbio.core.exports.fold import Window
     from ddbio.core.exports.jobs import ExportEntry, ExportJob, ExportPlan
     from ddbio.core.imports.jobs import BulkEntry, BulkJob, BulkPlan, ImportEntry, ImportJob, ImportPlan
-    from ddbio.core.layout import LayoutReport
+    from ddbio.core.layout import LayoutReport, LayoutSummary
     from ddbio.core.loads.idempotency import idempotency_key
     from ddbio.core.loads.plan import LoadPlan, WritePlan
     from ddbio.core.prices import Cost, CostLine
@@ -216,6 +216,7 @@ __all__ = [
     "ItemSchema",
     "LayoutKeywords",
     "LayoutReport",
+    "LayoutSummary",
     "LimitError",
     "ListedFile",
     "LoadKeywords",
@@ -371,7 +372,7 @@ _NAMES = {
     "ddbio.core.exports.fold": "Window",
     "ddbio.core.exports.jobs": "ExportEntry ExportJob ExportPlan",
     "ddbio.core.imports.jobs": "BulkEntry BulkJob BulkPlan ImportEntry ImportJob ImportPlan",
-    "ddbio.core.layout": "LayoutReport",
+    "ddbio.core.layout": "LayoutReport LayoutSummary",
     "ddbio.core.loads.idempotency": "idempotency_key",
     "ddbio.core.loads.plan": "LoadPlan WritePlan",
     "ddbio.core.prices": "Cost CostLine",

@@ -16,6 +16,7 @@ from ddbio.cli.show import (
     format_bytes,
     format_export_plan,
     format_values,
+    layout_rows,
     merged_null_rows,
     planned_rows,
     print_plan,
@@ -203,7 +204,7 @@ def format_export_report(report: ExportReadReport) -> str:
     ]
     rows += [("misfit", f"{m.count} × {m.path}: {m.kind}, e.g. {m.example}") for m in report.misfits]
     rows += merged_null_rows(report.merged_nulls)
-    rows += catalog_rows(report.catalog) + file_rows(report.files)
+    rows += catalog_rows(report.catalog) + layout_rows(report.layout) + file_rows(report.files)
     return "\n".join(f"{name:<10}{value}" for name, value in rows)
 
 
@@ -217,7 +218,7 @@ def format_fold_report(report: ExportFoldReport) -> str:
     ]
     rows += [("misfit", f"{m.count} × {m.path}: {m.kind}, e.g. {m.example}") for m in report.misfits]
     rows += merged_null_rows(report.merged_nulls)
-    rows += catalog_rows(report.catalog) + file_rows(report.files)
+    rows += catalog_rows(report.catalog) + layout_rows(report.layout) + file_rows(report.files)
     return "\n".join(f"{name:<10}{value}" for name, value in rows)
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ddbio.cli.flags import CONF_FLAG, JSON_FLAG, MASTER_FLAG, flags_of, output_flags, parse_conf, parse_flags
-from ddbio.cli.show import counted, format_bytes, format_estimate, format_values, planned_rows
+from ddbio.cli.show import counted, format_bytes, format_estimate, format_values, layout_rows, planned_rows
 from ddbio.options import CompactOptions, FilesListOptions, PublishOptions, RollbackOptions, VacuumOptions
 
 if TYPE_CHECKING:
@@ -101,6 +101,7 @@ def _compact_text(report: CompactReport) -> str:
         ("before", f"{counted(report.files_before, 'file')}, {format_bytes(report.bytes_before)}"),
         ("after", f"{counted(report.files_after, 'file')}, {format_bytes(report.bytes_after)}"),
         ("rewrote", rewrote if report.files_rewritten else "nothing: all files stay as they are"),
+        *layout_rows(report.layout),
         ("digest", report.digest_after or "not taken"),
         ("time", f"{time} ({report.engine}, {counted(report.tasks, 'task')})"),
         *planned_rows(report.planned, report.actual),
@@ -147,7 +148,8 @@ def publish(*, paths: tuple[str, ...], as_json: bool, rollback: bool, to_version
         report = publishing.rollback(options)
     else:
         report = publishing.publish(parse_flags(PublishOptions, {**flags, "source": paths[0], "dest": paths[1]}))
-    click.echo(report.to_json() if as_json else format_values(report.to_dict()))
+    values = {**report.to_dict(), "layout": None, **dict(layout_rows(report.layout))}
+    click.echo(report.to_json() if as_json else format_values(values))
 
 
 _ONLY_PUBLISH = {"expect_rows", "expect_digest", "job_id"}

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
     from ddbio.core.catalog.glue import CatalogReport
     from ddbio.core.estimate import Estimate, EstimatedPlan, Figures
+    from ddbio.core.layout import LayoutSummary
     from ddbio.core.loads.plan import LoadPlan
     from ddbio.core.prices import Cost
     from ddbio.core.scan_plan import ScanPlan
@@ -71,6 +72,14 @@ def file_rows(files: Iterable[FileReport], noun: str = "row") -> list[tuple[str,
         return rows
     more, size = len(rows) - _MOST_FILES, format_bytes(sum(file.bytes for file in known[_MOST_FILES:]))
     return [*rows[:_MOST_FILES], ("files", f"{counted(more, 'more file')} of {size}, which --json lists")]
+
+
+def layout_rows(layout: LayoutSummary | None) -> list[tuple[str, str]]:
+    """Return a row that says how many files there are, and how many of them are small, if there are any."""
+    if layout is None or not layout.files:
+        return []
+    small = f"{layout.small_file_ratio:.0%} of them below {format_bytes(layout.small_than)}"
+    return [("layout", f"{counted(layout.files, 'file')}, {format_bytes(layout.bytes)}, {small}")]
 
 
 def merged_null_rows(merged_nulls: dict[str, int]) -> list[tuple[str, str]]:
@@ -238,7 +247,7 @@ def format_report(report: ScanReport) -> str:
     rows += merged_null_rows(report.merged_nulls)
     if report.digest is not None:
         rows.append(("digest", report.digest))
-    rows += catalog_rows(report.catalog) + file_rows(report.files)
+    rows += catalog_rows(report.catalog) + layout_rows(report.layout) + file_rows(report.files)
     return "\n".join(f"{name:<10}{value}" for name, value in rows)
 
 

@@ -6,12 +6,12 @@ import statistics
 from bisect import bisect_right
 from collections import Counter
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ddbio.core.result import Result
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
 _MIB = 1024 * 1024
 
@@ -54,6 +54,42 @@ class SizeClass(Result):
     to_bytes: int | None
     files: int
     bytes: int
+
+
+@dataclass(frozen=True)
+class LayoutSummary(Result):
+    """Tell the sizes of files, as they are known when a job has written them.
+
+    Attributes
+    ----------
+    files, bytes
+        How many files, and their bytes together.
+    small_file_ratio
+        Share of the files that are small.
+    small_than
+        Bytes below which a file is small.
+    histogram
+        Files by size.
+    """
+
+    files: int
+    bytes: int
+    small_file_ratio: float
+    small_than: int
+    histogram: tuple[SizeClass, ...]
+
+    @staticmethod
+    def of_sizes(sizes: Iterable[int], small_than: int) -> LayoutSummary:
+        """Return the summary of files of some sizes."""
+        known = list(sizes)
+        return LayoutSummary(len(known), sum(known), _small_ratio(known, small_than), small_than, _histogram(known))
+
+    @staticmethod
+    def from_dict(values: Mapping[str, Any] | None) -> LayoutSummary | None:
+        """Return the summary that ``to_dict`` turned into plain values."""
+        if values is None:
+            return None
+        return LayoutSummary(**{**values, "histogram": tuple(SizeClass(**each) for each in values["histogram"])})
 
 
 @dataclass(frozen=True)
@@ -216,7 +252,7 @@ class LayoutCounter:
             files=files,
             bytes=whole,
             rows=self._rows,
-            small_file_ratio=round(sum(size < self._small_than for size in sizes) / files, 4) if files else 0.0,
+            small_file_ratio=_small_ratio(sizes, self._small_than),
             small_than=self._small_than,
             median_file_bytes=round(statistics.median(sizes)) if files else 0,
             formats=dict(self._formats.most_common()),
@@ -244,6 +280,10 @@ class LayoutCounter:
         return _ratio(max(sizes), statistics.median(sizes)) if len(sizes) > 1 else None
 
 
+def _small_ratio(sizes: Sequence[int], small_than: int) -> float:
+    return round(sum(size < small_than for size in sizes) / len(sizes), 4) if sizes else 0.0
+
+
 def _added(total: int | None, count: int | None) -> int | None:
     return None if total is None or count is None else total + count
 
@@ -252,7 +292,7 @@ def _ratio(count: float | None, by: float | None) -> float | None:
     return None if count is None or not by else round(count / by, 3)
 
 
-def _histogram(sizes: list[int]) -> tuple[SizeClass, ...]:
+def _histogram(sizes: Sequence[int]) -> tuple[SizeClass, ...]:
     """Return the classes from the smallest to the largest file, empty ones between them included."""
     files, sums = Counter[int](), Counter[int]()
     for size in sizes:

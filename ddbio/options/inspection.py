@@ -10,6 +10,9 @@ from pydantic.dataclasses import dataclass
 from ddbio.options.connection import ConnectionOptions, target_connection_of
 from ddbio.options.parsing import CONFIG, Names
 
+SMALL_FILE_BYTES = 128 * 1024 * 1024
+"""Size below which a file counts as small, unless a caller says otherwise."""
+
 
 @dataclass(frozen=True, kw_only=True, config=CONFIG)
 class LayoutOptions(ConnectionOptions):
@@ -17,7 +20,7 @@ class LayoutOptions(ConnectionOptions):
 
     path: Annotated[str, Field(min_length=1)]
     """``s3://bucket/prefix`` or a local folder."""
-    small_than: Annotated[ByteSize, Field(ge=1)] = ByteSize(128 * 1024 * 1024)
+    small_than: Annotated[ByteSize, Field(ge=1)] = ByteSize(SMALL_FILE_BYTES)
     """Size below which a file is small."""
     html: str | None = None
     """File to write the report to as a page of HTML with charts, besides."""

@@ -36,7 +36,16 @@ from ddbio.ops.exports.read import engine_name, read_source
 from ddbio.ops.exports.source import open_export
 from ddbio.ops.exports.spill import Spill, claimed_folder
 from ddbio.ops.exports.tasks import ExportColumns, ExportCounts, export_columns, export_tasks, spark_task_count
-from ddbio.ops.job.report import Clock, FileReport, MisfitReport, Report, file_reports, merged_nulls, misfit_reports
+from ddbio.ops.job.report import (
+    Clock,
+    FileReport,
+    MisfitReport,
+    Report,
+    file_reports,
+    layout_of,
+    merged_nulls,
+    misfit_reports,
+)
 from ddbio.ops.job.storage import (
     committed_report,
     open_staging,
@@ -52,6 +61,7 @@ if TYPE_CHECKING:
 
     from ddbio.core.catalog.glue import CatalogReport
     from ddbio.core.exports.fold import Window
+    from ddbio.core.layout import LayoutSummary
     from ddbio.core.staged import StagedFile
     from ddbio.engine import Engine
     from ddbio.files.object_store import ObjectStore
@@ -253,6 +263,8 @@ class ExportFoldReport(Report):
         NULLs that are no longer told from missing values, by attribute, in items and in images: see ``nulls``.
     catalog
         What was registered in the catalog, if that was asked for.
+    layout
+        How the files lie: their sizes, and how many are small.
     """
 
     source: str
@@ -272,6 +284,7 @@ class ExportFoldReport(Report):
     files: tuple[FileReport, ...] = ()
     merged_nulls: dict[str, int] = field(default_factory=dict)
     catalog: CatalogReport | None = None
+    layout: LayoutSummary | None = None
 
 
 @dataclass(frozen=True)
@@ -393,6 +406,7 @@ class _Job:
             json_bytes=items.json_bytes + changes.json_bytes,
             misfits=misfit_reports([items.misfits, changes.misfits]),
             files=file_reports(self.options.dest, files),
+            layout=layout_of(each.size_bytes for each in files),
             merged_nulls=merged_nulls([items.misfits, changes.misfits]),
         )
 

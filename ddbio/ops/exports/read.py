@@ -32,7 +32,16 @@ from ddbio.ops.exports.tasks import (
     write_export_task,
 )
 from ddbio.ops.file_estimates import file_estimate, file_figures
-from ddbio.ops.job.report import Clock, FileReport, MisfitReport, Report, file_reports, merged_nulls, misfit_reports
+from ddbio.ops.job.report import (
+    Clock,
+    FileReport,
+    MisfitReport,
+    Report,
+    file_reports,
+    layout_of,
+    merged_nulls,
+    misfit_reports,
+)
 from ddbio.ops.job.storage import (
     committed_report,
     open_staging,
@@ -46,6 +55,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from ddbio.core.catalog.glue import CatalogReport
+    from ddbio.core.layout import LayoutSummary
     from ddbio.core.staged import StagedFile
     from ddbio.engine import Engine
     from ddbio.ops.exports.source import ExportSource
@@ -139,6 +149,8 @@ class ExportReadReport(Report):
         What was registered in the catalog, if that was asked for.
     planned, actual
         Seconds, bytes of files and USD, as planned and as it was.
+    layout
+        How the files lie: their sizes, and how many are small.
     """
 
     source: str
@@ -161,6 +173,7 @@ class ExportReadReport(Report):
     catalog: CatalogReport | None = None
     planned: Figures | None = None
     actual: Figures | None = None
+    layout: LayoutSummary | None = None
 
 
 def read_export_batches(options: ExportReadOptions) -> RecordBatchStream:
@@ -371,6 +384,7 @@ class _Job:
             json_bytes=sum(each.json_bytes for each in counts),
             misfits=misfit_reports(each.misfits for each in counts),
             files=file_reports(self.options.dest, files),
+            layout=layout_of(each.size_bytes for each in files),
             merged_nulls=merged_nulls(each.misfits for each in counts),
             planned=self.plan.estimate.figures,
         )

@@ -29,7 +29,7 @@ from ddbio.files.snapshot import live_files
 from ddbio.ops.file_estimates import file_estimate, file_figures
 from ddbio.ops.folders.counting import count_rows
 from ddbio.ops.folders.rewrite import RewriteGroup, RewriteTask, rewrite_task
-from ddbio.ops.job.report import Clock, Report
+from ddbio.ops.job.report import Clock, Report, layout_of
 from ddbio.ops.job.storage import committed_report, new_job_id, open_store, require_shared
 
 if TYPE_CHECKING:
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from ddbio.core.compaction import CompactGroup
+    from ddbio.core.layout import LayoutSummary
     from ddbio.core.snapshot import LiveFile, Snapshot
     from ddbio.files.object_store import ObjectStore
     from ddbio.ops.folders.rewrite import RewriteResult
@@ -120,6 +121,8 @@ class CompactReport(Report):
         Wall time, and processor time of all that took part.
     planned, actual
         Seconds, bytes of files and USD, as planned and as it was.
+    layout
+        How the live files lie now: their sizes, and how many are small.
     """
 
     path: str
@@ -143,6 +146,7 @@ class CompactReport(Report):
     cpu_seconds: float
     planned: Figures | None = None
     actual: Figures | None = None
+    layout: LayoutSummary | None = None
 
 
 def plan_compact(options: CompactOptions) -> CompactPlan:
@@ -293,6 +297,7 @@ class _Job:
         rows_kept, kept = self._stays(results)
         shown = [None if kept is None else _merged([kept, each]).hexdigest() for each in digests]
         size = sum(each.size_bytes for each in before.files)
+        sizes = [each.size_bytes for each in before.files if each.path not in replaced]
         return CompactReport(
             path=self.options.path,
             job_id=self.job_id,
@@ -313,6 +318,7 @@ class _Job:
             groups_left=sum(each.groups_left for each in results),
             seconds=round(self.clock.seconds(), 3),
             cpu_seconds=round(cpu_seconds, 3),
+            layout=layout_of([*sizes, *(each.size_bytes for each in staged)]),
             planned=self.plan.estimate.figures,
         )
 

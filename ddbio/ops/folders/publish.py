@@ -19,12 +19,13 @@ from ddbio.files.meta import manifest_path, parse_state
 from ddbio.files.object_store import stage_copy
 from ddbio.files.snapshot import live_files, read_history
 from ddbio.ops.digest import digest_paths
-from ddbio.ops.job.report import Clock, Report
+from ddbio.ops.job.report import Clock, Report, layout_of
 from ddbio.ops.job.storage import committed_report, new_job_id, open_store
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from ddbio.core.layout import LayoutSummary
     from ddbio.core.snapshot import Snapshot
     from ddbio.core.staged import StagedFile
     from ddbio.files.object_store import ObjectStore
@@ -59,6 +60,8 @@ class PublishReport(Report):
         The symlink manifest, for Athena, Hive and Trino.
     seconds
         Wall time.
+    layout
+        How the live files lie now: their sizes, and how many are small.
     """
 
     source: str | None
@@ -72,6 +75,7 @@ class PublishReport(Report):
     rows: int | None
     manifest: str
     seconds: float
+    layout: LayoutSummary | None = None
 
 
 def publish(options: PublishOptions, check: Callable[[list[str]], None] | None = None) -> PublishReport:
@@ -175,7 +179,8 @@ def _stage(source: ObjectStore, store: ObjectStore, job_id: str, found: Snapshot
         entry, (_, _, extension) = entries[file.path], file.path.rpartition("/")[2].partition(".")
         path = naming.path(number, extension, f"{VERSIONS}{job_id}/{_folder(file)}")
         staged = stage_copy(store, source, entry, path, file.rows or 0)
-        return replace(staged, partition=dict(file.partition), statistics=_plain(file.statistics))
+        statistics = _plain(file.statistics)
+        return replace(staged, partition=dict(file.partition), statistics=statistics, digest=file.digest)
 
     with ThreadPoolExecutor(_THREADS, thread_name_prefix="ddbio-copy") as pool:
         return list(pool.map(copy, range(len(found.files)), found.files))
@@ -251,4 +256,5 @@ def _report(source: str | None, dest: str, after: Snapshot, before: Snapshot, cl
         rows=_rows(after),
         manifest=f"{dest.rstrip('/')}/{LINKS}",
         seconds=round(clock.seconds(), 3),
+        layout=layout_of(each.size_bytes for each in after.files),
     )

@@ -24,7 +24,7 @@ from ddbio.errors import EncodeError, OptionError
 from ddbio.files import committer
 from ddbio.files.line_writers import ImportObjectWriter, LineBuffer, LineCounter
 from ddbio.files.row_files import RowFiles
-from ddbio.ops.job.report import Clock, FileReport, Report, file_reports
+from ddbio.ops.job.report import Clock, FileReport, Report, file_reports, layout_of
 from ddbio.ops.job.storage import committed_report, dynamodb_spec, new_job_id, open_store, protect_sources, target_of
 from ddbio.ops.loads.sources import batches_of, open_source
 from ddbio.ops.loads.unit_reader import read_unit
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from ddbio.core.imports.lines import LineEncoder
+    from ddbio.core.layout import LayoutSummary
     from ddbio.core.staged import StagedFile
     from ddbio.ops.loads.sources import FileSource, Rows
     from ddbio.options import ImportFilesFromOptions, ImportFilesOptions
@@ -75,6 +76,8 @@ class ImportFilesReport(Report):
         Wall time, and user + system seconds of this process.
     files
         What was written.
+    layout
+        How the files lie: their sizes, and how many are small.
     """
 
     dest: str
@@ -94,6 +97,7 @@ class ImportFilesReport(Report):
     seconds: float
     cpu_seconds: float
     files: tuple[FileReport, ...] = ()
+    layout: LayoutSummary | None = None
 
 
 def write_files(options: ImportFilesFromOptions) -> ImportFilesReport:
@@ -227,6 +231,7 @@ def _report(
         seconds=round(clock.seconds(), 3),
         cpu_seconds=round(clock.cpu_seconds(), 3),
         files=file_reports(options.dest, staged),
+        layout=layout_of(each.size_bytes for each in staged),
     )
 
 

@@ -7,8 +7,10 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from ddbio.core.estimate import Figures
+from ddbio.core.layout import LayoutSummary
 from ddbio.core.rescue import MisfitLog
 from ddbio.core.result import Result
+from ddbio.options.inspection import SMALL_FILE_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -44,6 +46,11 @@ def file_reports(dest: str, files: Iterable[StagedFile]) -> tuple[FileReport, ..
     """Return the files of a target by their whole names."""
     folder = dest.rstrip("/")
     return tuple(FileReport(f"{folder}/{each.path}", each.size_bytes, each.rows, each.partition) for each in files)
+
+
+def layout_of(sizes: Iterable[int]) -> LayoutSummary:
+    """Return how files of some sizes lie, small ones counted as ``ddbio layout`` does."""
+    return LayoutSummary.of_sizes(sizes, SMALL_FILE_BYTES)
 
 
 @dataclass(frozen=True)
@@ -98,6 +105,8 @@ class Report(Result):
         for name in ("planned", "actual"):
             if name in found:
                 found[name] = Figures.from_dict(values[name])
+        if "layout" in found:
+            found["layout"] = LayoutSummary.from_dict(values["layout"])
         for name, kind in (("files", FileReport), ("misfits", MisfitReport)):
             if isinstance(found.get(name), tuple):
                 found[name] = tuple(kind(**each) for each in found[name])
@@ -152,6 +161,8 @@ class ScanReport(Report):
         What was registered in the catalog, if that was asked for.
     planned, actual
         Units, seconds, bytes of answers and USD, as planned and as it was.
+    layout
+        How the files lie: their sizes, and how many are small.
     """
 
     table: str
@@ -178,6 +189,7 @@ class ScanReport(Report):
     catalog: CatalogReport | None = None
     planned: Figures | None = None
     actual: Figures | None = None
+    layout: LayoutSummary | None = None
 
 
 @dataclass(frozen=True)

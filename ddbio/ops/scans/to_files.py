@@ -23,7 +23,7 @@ from ddbio.errors import DecodeError
 from ddbio.files import committer
 from ddbio.files.line_writers import RollingGzipWriter
 from ddbio.ops.catalog import check_catalog, with_catalog
-from ddbio.ops.job.report import Clock, ScanReport, file_reports, merged_nulls, misfit_reports
+from ddbio.ops.job.report import Clock, ScanReport, file_reports, layout_of, merged_nulls, misfit_reports
 from ddbio.ops.job.storage import committed_report, open_staging, require_same_columns, require_shared, target_of
 from ddbio.ops.prices import job_cost
 from ddbio.ops.scans.plan import describe_scan, plan_of, scan_tasks
@@ -194,6 +194,7 @@ def _run(job: _Job, publish: Publish, clock: Clock, settings: _Settings) -> Scan
             throttles=usage.throttles,
             misfits=misfit_reports(result.misfits for result in results),
             files=file_reports(options.dest, files),
+            layout=layout_of(each.size_bytes for each in files),
             digest=digest,
             merged_nulls=merged_nulls(result.misfits for result in results),
             planned=plan.figures,

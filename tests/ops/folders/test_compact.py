@@ -57,6 +57,7 @@ def test_small_files_become_one_for_each_partition(folder):
         assert found.schema_arrow.equals(FIELDS, check_metadata=True)
         assert found.metadata.row_group(0).column(0).compression == "SNAPPY"
     assert sorted(map(str, folder.rglob("*.parquet"))) == files.paths
+    assert (report.layout.files, report.layout.bytes, report.layout.small_file_ratio) == (2, files.bytes, 1.0)
 
 
 def test_nothing_to_do_is_no_version(folder, capsys):

@@ -50,7 +50,7 @@ def test_readers_see_the_newest_version(places):
     assert rows_of(old) == rows_of(ddbio.list_files(staging).paths)
     write(staging, 3)
     second = ddbio.publish(staging, curated)
-    assert (second.version, second.files) == (2, 3)
+    assert (second.version, second.files, second.layout.files, second.layout.bytes) == (2, 3, 3, second.bytes)
     assert ddbio.list_files(curated).paths == linked(curated)
     assert not set(old) & set(linked(curated))
     assert ddbio.list_files(curated, at_version=1).paths == old
