@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from bench import decoders, encode, export, functions, profiles, public, scanners
-from bench.e2e import compact, emr_scan, emr_write, files, import_files, latency, verbs
+from bench.e2e import compact, emr_scan, emr_write, files, import_files, latency, simulate, verbs
 from bench.e2e.export import SPARK as SPARK_JSON
 from bench.e2e.functions import DECODE_COLUMN, ENCODE_COLUMN
 from bench.e2e.spark_files import SOURCE
@@ -252,6 +252,15 @@ def _validate(row: Row) -> Iterator[Line]:
     yield Line("… that finds one changed value and its key", figures["times_the_scan_one_changed"], "×", None, 2)
 
 
+def _simulate(row: Row) -> Iterator[Line]:
+    seconds, ratios = row["figures"]["cpu_seconds"], row["figures"]["ratios"]
+    what = "`ddbio simulate` of 80 TB over 1,000 tasks, on one core"
+    yield Line(what, seconds[simulate.LEASES], " s", ("≤", 30), 1)
+    yield Line("… the job's time by leases, times the ideal", ratios[simulate.LEASES], "×", ("≤", 1.1), 2)
+    yield Line("… by fixed shares", ratios[simulate.SHARES], "×", None, 1)
+    yield Line("… by leases, a tenth of the executors lost after 2 h", ratios[simulate.LOST], "×", None, 2)
+
+
 def _layout(row: Row) -> Iterator[Line]:
     figures = row["figures"]
     seconds = statistics.median(figures["cpu_seconds"]["layout"])
@@ -287,6 +296,7 @@ GROUPS: dict[str, dict[str, Callable[[Row], Iterator[Line]]]] = {
         "export": _export,
         "import_files": _import_files,
         "files": _files,
+        "simulate": _simulate,
         "validate": _validate,
         "layout": _layout,
     },

@@ -58,6 +58,7 @@ if TYPE_CHECKING:
         RollbackKeywords,
         ScanKeywords,
         ScanToFilesKeywords,
+        SimulateLoadKeywords,
         SimulateScanKeywords,
         VacuumKeywords,
         ValidateKeywords,
@@ -92,7 +93,7 @@ if TYPE_CHECKING:
         wait_import,
     )
     from ddbio.api.setup import calibrate, register, warm
-    from ddbio.api.simulation import simulate_scan
+    from ddbio.api.simulation import simulate_load, simulate_scan
     from ddbio.api.tables import create_table, create_table_like, describe_table
     from ddbio.api.writing import copy_table, load_files, plan_copy, plan_load, write_table
     from ddbio.core.advice import Advice
@@ -241,6 +242,7 @@ __all__ = [
     "ScanToFilesKeywords",
     "SchemaError",
     "ServiceError",
+    "SimulateLoadKeywords",
     "SimulateScanKeywords",
     "SimulationReport",
     "Speeds",
@@ -313,6 +315,7 @@ __all__ = [
     "rollback",
     "scan_batches",
     "scan_to_files",
+    "simulate_load",
     "simulate_scan",
     "start_bulk_put",
     "start_export",
@@ -347,7 +350,7 @@ _NAMES = {
         "ExportToFilesKeywords ExportWindowsKeywords FilesListKeywords ImportFilesFromKeywords "
         "ImportStartKeywords ImportWaitKeywords LayoutKeywords LoadKeywords PlanCapacityKeywords "
         "PlanCaptureKeywords PublishKeywords RestoreKeywords RollbackKeywords ScanKeywords ScanToFilesKeywords "
-        "SimulateScanKeywords VacuumKeywords ValidateKeywords WaitKeywords WriteKeywords"
+        "SimulateLoadKeywords SimulateScanKeywords VacuumKeywords ValidateKeywords WaitKeywords WriteKeywords"
     ),
     "ddbio.api.progress": "Progress",
     "ddbio.api.reading": "digest infer_schema plan_scan read_table scan_batches scan_to_files",
@@ -358,7 +361,7 @@ _NAMES = {
         "wait_import"
     ),
     "ddbio.api.setup": "calibrate register warm",
-    "ddbio.api.simulation": "simulate_scan",
+    "ddbio.api.simulation": "simulate_load simulate_scan",
     "ddbio.api.tables": "create_table create_table_like describe_table",
     "ddbio.api.writing": "copy_table load_files plan_copy plan_load write_table",
     "ddbio.core.advice": "Advice",

@@ -70,33 +70,43 @@ class ConnectionKeywords(TypedDict, total=False):
     """Give up if throttling or an unreachable endpoint has let no request through for this long."""
 
 
-class SimulateScanKeywords(TypedDict, total=False):
-    """Keywords of :class:`ddbio.options.SimulateScanOptions`."""
+class SimulateKeywords(TypedDict, total=False):
+    """Keywords of :class:`ddbio.options.SimulateOptions`."""
 
-    table_bytes: int | str
-    """Size of the table, as DescribeTable would say it; ``80TB`` works as well."""
-    item_bytes: float
-    """Mean size of an item."""
     tasks: int
     """Tasks that run at the same time."""
     lanes: int | None
-    """Segments read at the same time, over all tasks; default is the planner's choice."""
-    segments: int | None
-    """TotalSegments; default is the planner's choice, or one a task with static shares."""
-    rcu_per_second: float
-    """Read units per second that the whole job may use; default is the quota of an on-demand table."""
-    consistent: bool
-    """Use strongly consistent reads, at twice the read units."""
+    """Requests in flight: over all tasks of a scan, of each task of a load; default is the planner's choice."""
     skew: float
-    """How unequal segments are: 0 makes all equal, at 0.5 the largest of 1,000 has 16 times the mean."""
-    page_seconds: float
-    """Median time of a full page."""
+    """How unequal segments or tasks are: 0 makes all equal, at 0.5 the largest of 1,000 has 16 times the mean."""
+    hot_key: float
+    """Share of all data that belongs to one partition key: to one segment, one lane and one partition."""
     partitions: int | None
-    """Physical partitions of the table; default is one for each 10 GB and for each 3,000 units a second."""
+    """Physical partitions of the table; default is one for each 10 GB and for what one serves of the budget."""
+    table_rate: float | None
+    """Units per second that the table serves, provisioned or as its maximum; default is what its partitions serve."""
+    account_rate: float | None
+    """Units per second of all tables of the account in the region; default is no limit."""
+    other_rate: float
+    """Units per second that others consume of the table."""
+    burst_seconds: float
+    """Seconds of unused capacity that the table has saved up when the job begins."""
+    fixed_partitions: bool
+    """Each partition has an equal share of ``table_rate``, as without adaptive capacity."""
+    lose: Sequence[tuple[int, float]] | str
+    """Executors that are lost: ``2@600`` for two after 600 s; several separated by commas."""
+    join: Sequence[tuple[int, float]] | str
+    """Executors that join, likewise."""
+    executor_tasks: int
+    """Tasks that one executor runs at the same time."""
     static_shares: bool
-    """Give each task a fixed share of the budget and one segment, as other connectors do, instead of leases."""
+    """Give each task a fixed share of the budget, as other connectors do, instead of leases."""
+    spread: float
+    """How much times of requests vary: the deviation of their logarithm; at 0.3 one of 100 takes twice as long."""
     seed: int
-    """Seed of everything that is random: sizes of segments, times of pages, pauses after throttling."""
+    """Seed of everything that is random: sizes, times of requests, pauses after throttling, who is lost."""
+    chart: str | None
+    """File to write the course of the job to, as a page (``.html``) or a picture (``.png``)."""
 
 
 class BulkReportKeywords(ConnectionKeywords, total=False):
@@ -273,6 +283,44 @@ class RollbackKeywords(ConnectionKeywords, total=False):
 
     to_version: int | None
     """Version whose files are live again; default is the one before the newest."""
+
+
+class SimulateLoadKeywords(SimulateKeywords, total=False):
+    """Keywords of :class:`ddbio.options.SimulateLoadOptions`."""
+
+    source_bytes: int | str
+    """Size of all items, as DynamoDB counts it; ``10TB`` works as well."""
+    item_bytes: float
+    """Mean size of an item."""
+    mode: Literal["upsert", "create", "delete", "update"]
+    """As for a load: ``create`` and ``update`` send each row by itself."""
+    indexes: int
+    """Global indexes that hold all of each item; each costs as much as the table."""
+    wcu_per_second: float
+    """Write units per second that the whole job may use; default is the quota of an on-demand table."""
+    warm_up: bool
+    """Begin at what a new on-demand table serves, and double it every half hour."""
+    request_seconds: float
+    """Median time of a request."""
+
+
+class SimulateScanKeywords(SimulateKeywords, total=False):
+    """Keywords of :class:`ddbio.options.SimulateScanOptions`."""
+
+    table_bytes: int | str
+    """Size of the table, as DescribeTable would say it; ``80TB`` works as well."""
+    item_bytes: float
+    """Mean size of an item."""
+    segments: int | None
+    """TotalSegments; default is that of the policy."""
+    policy: Literal["planner", "task", "gib", "128mb"] | None
+    """How many segments: the planner's choice, one a task (default of static_shares), one a GiB, or one for 128 MB."""
+    rcu_per_second: float
+    """Read units per second that the whole job may use; default is the quota of an on-demand table."""
+    consistent: bool
+    """Use strongly consistent reads, at twice the read units."""
+    page_seconds: float
+    """Median time of a full page."""
 
 
 class SourceKeywords(ConnectionKeywords, total=False):

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 from ddbio.api.signature import takes
 from ddbio.errors import OptionError
 from ddbio.ops import simulation
-from ddbio.options import SimulateScanOptions, parse_options
+from ddbio.options import SimulateLoadOptions, SimulateScanOptions, parse_options
 from ddbio.options.simulation import SCENARIOS
 
 if TYPE_CHECKING:
-    from typing import Unpack
+    from typing import Any, Unpack
 
-    from ddbio.api.keywords import SimulateScanKeywords
+    from ddbio.api.keywords import SimulateLoadKeywords, SimulateScanKeywords
     from ddbio.core.simulation import SimulationReport
 
 
@@ -38,7 +38,33 @@ def simulate_scan(scenario: str | None = None, **options: Unpack[SimulateScanKey
     OptionError
         If an option is wrong, or there is no such scenario.
     """
+    return simulation.simulate_scan(parse_options(SimulateScanOptions, {**_named(scenario), **options}))
+
+
+@takes(SimulateLoadOptions)
+def simulate_load(**options: Unpack[SimulateLoadKeywords]) -> SimulationReport:
+    """Return what a load into a table that need not exist would do: time, units, throttling; no service is called.
+
+    The planner, the budget and its pacer are those of real loads, on a virtual clock; the table's partitions and the
+    times of requests are a model. The same options give the same report.
+
+    Parameters
+    ----------
+    **options
+        ``source_bytes`` and ``item_bytes`` describe the rows, ``tasks`` and ``lanes`` the cluster, ``wcu_per_second``
+        the budget, ``hot_key`` the share of one key; ``lose`` and ``join`` are executors. See
+        :class:`ddbio.SimulateLoadKeywords` for all.
+
+    Raises
+    ------
+    OptionError
+        If an option is wrong, or all executors are lost.
+    """
+    return simulation.simulate_load(parse_options(SimulateLoadOptions, options))
+
+
+def _named(scenario: str | None) -> dict[str, Any]:
+    """Return the values of a scenario."""
     if scenario is not None and scenario not in SCENARIOS:
         raise OptionError(f"there is no scenario {scenario!r}: there is {', '.join(SCENARIOS)}")
-    named = SCENARIOS[scenario] if scenario is not None else {}
-    return simulation.simulate_scan(parse_options(SimulateScanOptions, {**named, **options}))
+    return SCENARIOS[scenario] if scenario is not None else {}

@@ -1,9 +1,8 @@
-"""What a simulation of a scan is made of and what it finds: segments of unequal size, partitions, and the result."""
+"""What a simulation is made of and what it finds: unequal sizes, and the result."""
 
 from __future__ import annotations
 
-import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from ddbio.core.result import Result
@@ -12,15 +11,13 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
-# https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/HowItWorks.Partitions.html
-PARTITION_BYTES = 10 * 10**9
-# https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/bp-partition-key-design.html
-PARTITION_RCU = 3_000.0
+RATES = 100
+"""In how many equal parts of the run a report says what was consumed."""
 
 
 @dataclass(frozen=True)
 class SimulationReport(Result):
-    """Report what a simulated scan would do.
+    """Report what a simulated scan or load would do.
 
     Attributes
     ----------
@@ -31,22 +28,27 @@ class SimulationReport(Result):
     ratio
         ``seconds / ideal_seconds``.
     units, requests
-        What the whole scan consumes and sends.
+        What the whole job consumes and sends, without what was repeated.
     throttles
-        Requests that the table's partitions throttled.
+        Requests that the table throttled; ``throttled_by`` counts them by the limit: ``key_range`` is a partition,
+        ``table``, ``account``.
     peak_ratio
         The most that was consumed within any ``10 × scale`` s, over what the budget allows in them; None for a
-        shorter run.
+        shorter run and for fixed shares.
     idle_ratio
         The share of the budget that nobody used before the end.
     segments, lanes, tasks, partitions
-        As planned, and the physical partitions of the table.
+        As planned, and the physical partitions of the table; a load has no segments.
     largest_task_ratio
-        Bytes of the largest task over those of the mean task.
+        Requests of the largest task over those of the mean task.
     progress
         Seconds after which 10 %, 20 %, … 100 % of the units were consumed.
     scale
-        How many pages of the real table each simulated one stands for.
+        How many requests of the real table each simulated one stands for.
+    lost_tasks, repeated_units
+        Tasks that were lost with their executors, and what they had consumed and others consumed again.
+    rates, running
+        Units a second, and tasks that ran, in each hundredth of the run.
     """
 
     seconds: float
@@ -64,19 +66,19 @@ class SimulationReport(Result):
     largest_task_ratio: float
     progress: tuple[float, ...]
     scale: int
+    throttled_by: dict[str, int] = field(default_factory=dict)
+    lost_tasks: int = 0
+    repeated_units: float = 0.0
+    rates: tuple[float, ...] = ()
+    running: tuple[int, ...] = ()
 
 
-def segment_pages(pages: int, segments: int, skew: float, rng: np.random.Generator) -> npt.NDArray[np.float64]:
-    """Return the pages of each segment; they add up to ``pages``.
+def unequal_sizes(total: float, count: int, skew: float, rng: np.random.Generator) -> npt.NDArray[np.float64]:
+    """Return sizes that add up to a total.
 
-    Sizes follow a Pareto distribution of index ``1 / skew``: most are alike, a few are far larger. Each is drawn for
-    itself, however many segments there are. In a real table one large collection of items stays in one segment.
+    They follow a Pareto distribution of index ``1 / skew``: most are alike, a few are far larger. Each is drawn for
+    itself, however many there are.
     """
-    sizes: npt.NDArray[np.float64] = (1.0 - rng.random(segments)) ** -skew
-    sizes *= pages / sizes.sum()
+    sizes: npt.NDArray[np.float64] = (1.0 - rng.random(count)) ** -skew
+    sizes *= total / sizes.sum()
     return sizes
-
-
-def partition_count(table_bytes: float, rcu_per_second: float) -> int:
-    """Return how many physical partitions a table of that size has that bears that rate."""
-    return max(1, math.ceil(table_bytes / PARTITION_BYTES), math.ceil(rcu_per_second / PARTITION_RCU))

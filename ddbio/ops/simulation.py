@@ -1,96 +1,103 @@
-"""Simulate a scan in virtual time: the planner, the budget and its pacer are those of real scans; only AWS is a model.
+"""Simulate scans and loads in virtual time: planner, budget and pacer are those of real jobs; only AWS is a model.
 
-A table of very many pages is simulated by fewer: each stands for ``scale`` pages, and all times are multiplied by
+A job of very many requests is simulated by fewer: each stands for ``scale`` requests, and all times are multiplied by
 ``scale`` at the end. What takes a fixed time, like a pause after throttling, then counts ``scale`` times: the answer
 errs on the long side.
 """
 
 from __future__ import annotations
 
-import heapq
 import math
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
-from ddbio.budget import LocalBudget
-from ddbio.budget.reservation import Grant
-from ddbio.core.capacity import scan_units
-from ddbio.core.pacing import ThrottleScope, full_jitter_seconds
+from ddbio.charts.page import write_page
+from ddbio.charts.simulation import simulation_page
+from ddbio.core.capacity import scan_units, write_units
+from ddbio.core.loads.plan import MOST_WRITES, SourceDescription, plan_load, plan_write, requests_of
 from ddbio.core.scan_plan import Resources, Sample, ScanPlan, plan_scan
-from ddbio.core.simulation import PARTITION_RCU, SimulationReport, partition_count, segment_pages
+from ddbio.core.simulated_table import PARTITION_RCU, PARTITION_WCU, TableLimits, partition_count
+from ddbio.core.simulation import RATES, SimulationReport, unequal_sizes
 from ddbio.core.table_description import TableDescription
-from ddbio.options import ScanToFilesOptions
+from ddbio.ops.simulated_cluster import Cluster, Outcome, Piece, SimulatedCluster, SimulatedTask
+from ddbio.options import LoadOptions, ScanToFilesOptions
 
 if TYPE_CHECKING:
-    from ddbio.options import SimulateScanOptions
+    from collections.abc import Sequence
 
-# Pages that are simulated at most, but for one a segment.
-MOST_PAGES = 250_000
-# Times of pages vary as the service's do: the slowest of a hundred takes twice the median.
-_SPREAD = 0.3
+    import numpy.typing as npt
+
+    from ddbio.core.loads.plan import LoadPlan, WritePlan
+    from ddbio.options import SimulateLoadOptions, SimulateScanOptions
+    from ddbio.options.simulation import SimulateOptions
+
+# Requests that are simulated at most, but for one of each piece.
+MOST_REQUESTS = 250_000
+_FULL_PAGE_UNITS = 128.0
+# A batch reaches more partitions, but no more are needed to spread it.
+_SPREAD = 4
 _STEPS = 10
+_GIB, _MB_128 = 1024**3, 128 * 1024**2
 
 
 def simulate_scan(options: SimulateScanOptions) -> SimulationReport:
     """Return what a scan of a table that need not exist would do; no service is called.
 
     The same options give the same report.
+
+    Raises
+    ------
+    OptionError
+        If all executors are lost, or a chart needs matplotlib.
+    TargetError
+        If the chart cannot be written.
     """
     rng = np.random.default_rng(options.seed)
-    plan = _plan(options)
+    plan = _scan_plan(options)
     units = scan_units(
         options.table_bytes, options.item_bytes, consistent=options.consistent, segments=plan.segments,
         page_items=plan.page_limit,
     )  # fmt: skip
-    scale = max(1, plan.requests // max(MOST_PAGES, plan.segments))
-    sizes = segment_pages(plan.requests // scale, plan.segments, options.skew, rng)
-    groups = plan.groups()
-    world = _World(options, plan, units / plan.requests, sizes, rng)
-    world.run(groups)
-    pages_of_tasks = [float(sizes[list(group)].sum()) for group in groups]
-    ideal_seconds = units / options.rcu_per_second
-    seconds = world.finished_at * scale
-    return SimulationReport(
-        seconds=round(seconds, 1),
-        ideal_seconds=round(ideal_seconds, 1),
-        ratio=round(seconds / ideal_seconds, 4),
-        units=round(units, 1),
-        requests=plan.requests,
-        throttles=world.throttles * scale,
-        peak_ratio=world.peak_ratio(),
-        idle_ratio=round(max(0.0, 1 - ideal_seconds / seconds), 4),
-        segments=plan.segments,
-        lanes=plan.lanes,
-        tasks=len(groups),
-        partitions=world.n_partitions,
-        largest_task_ratio=round(max(pages_of_tasks) * len(groups) / sum(pages_of_tasks), 3),
-        progress=tuple(round(at * scale, 1) for at in world.progress()),
-        scale=scale,
+    scale = max(1, plan.requests // max(MOST_REQUESTS, plan.segments))
+    sizes = unequal_sizes(plan.requests / scale * (1 - options.hot_key), plan.segments, options.skew, rng)
+    limits = _limits(options, options.table_bytes, options.rcu_per_second, PARTITION_RCU)
+    tasks = _scan_tasks(options, plan, units / plan.requests, sizes, limits.partitions)
+    cluster = Cluster(
+        slots=len(tasks),
+        rate=options.rcu_per_second,
+        static_shares=options.static_shares,
+        request_seconds=options.page_seconds,
+        full_units=_FULL_PAGE_UNITS * (2 if options.consistent else 1),
+        spread=options.spread,
+        changes=_changes(options),
     )
+    outcome = SimulatedCluster(cluster, limits, scale, rng).run(tasks)
+    job = _Job("scan", units, options.rcu_per_second, plan.requests, plan.segments, plan.lanes)
+    return _shown(_report(job, outcome, scale, tasks, limits.partitions), options, job)
 
 
-def _plan(options: SimulateScanOptions) -> ScanPlan:
+def _scan_plan(options: SimulateScanOptions) -> ScanPlan:
     """Return the plan that ddbio's planner makes for that table and cluster."""
-    table = TableDescription(
-        name="simulated",
-        arn="simulated",
-        table_id="",
-        status="ACTIVE",
-        key_types=(("pk", "S"),),
-        item_count=math.ceil(options.table_bytes / options.item_bytes),
-        size_bytes=int(options.table_bytes),
-        on_demand=True,
+    table = _table(math.ceil(options.table_bytes / options.item_bytes), int(options.table_bytes))
+    policy = options.policy or ("task" if options.static_shares else "planner")
+    segments = (
+        options.segments
+        or {
+            "planner": None,
+            "task": options.tasks,
+            "gib": max(1, math.ceil(options.table_bytes / _GIB)),
+            "128mb": min(1_000_000, max(1, math.ceil(options.table_bytes / _MB_128))),
+        }[policy]
     )
     scan = ScanToFilesOptions(
         table="simulated",
         dest="simulated",
         engine="spark",
         tasks=options.tasks,
-        lanes=options.tasks if options.static_shares else options.lanes,
-        segments=options.segments or (options.tasks if options.static_shares else None),
+        lanes=options.lanes or (options.tasks if options.static_shares else None),
+        segments=segments,
         # A task with a share of its own asks for pages that are short enough for that share.
         rcu_per_second=options.rcu_per_second / (options.tasks if options.static_shares else 1),
         consistent=options.consistent,
@@ -99,144 +106,203 @@ def _plan(options: SimulateScanOptions) -> ScanPlan:
     return plan_scan(table, sample, scan, Resources(options.tasks, options.tasks))
 
 
-@dataclass(slots=True)
-class _Lane:
-    """One segment is read at a time, page by page."""
-
-    task: int
-    segments: list[int]
-    left: float = 0.0
-    segment: int = 0
-    position: float = 0.0
-    attempt: int = 0
-    units: float = 0.0
-
-
-@dataclass(slots=True)
-class _Partitions:
-    """Each partition serves its own rate, and saves up a second of it."""
-
-    levels: list[float]
-    at: list[float]
-
-    def admits(self, partition: int, units: float, now: float) -> bool:
-        level = min(PARTITION_RCU, self.levels[partition] + (now - self.at[partition]) * PARTITION_RCU)
-        self.levels[partition], self.at[partition] = level, now
-        if level < 0:
-            return False
-        self.levels[partition] = level - units
-        return True
+def _scan_tasks(
+    options: SimulateScanOptions, plan: ScanPlan, page_units: float, sizes: npt.NDArray[np.float64], partitions: int
+) -> list[SimulatedTask]:
+    """Return the segments of each task; a segment lies in its part of the table's partitions."""
+    step, hot = partitions / plan.segments, plan.segments // 2
+    total = float(sizes.sum()) / (1 - options.hot_key)
+    pieces = [Piece(float(size), page_units, number * step, (number + 1) * step) for number, size in enumerate(sizes)]
+    if options.hot_key:
+        # All items of a key are read one after the other, from one partition.
+        place = hot * step
+        pieces[hot] = Piece(float(sizes[hot]) + total * options.hot_key, page_units, place, place)
+    return [SimulatedTask(tuple(pieces[each] for each in group), plan.lanes_per_task) for group in plan.groups()]
 
 
-class _World:
-    """The lanes of all tasks, their budget or budgets, and the table's partitions, at one virtual time."""
+def simulate_load(options: SimulateLoadOptions) -> SimulationReport:
+    """Return what a load into a table that need not exist would do; no service is called.
 
-    def __init__(
-        self,
-        options: SimulateScanOptions,
-        plan: ScanPlan,
-        page_units: float,
-        sizes: np.ndarray[tuple[int], np.dtype[np.float64]],
-        rng: np.random.Generator,
-    ) -> None:
-        self._plan, self._page_units, self._sizes, self._rng = plan, page_units, sizes, rng
-        self._now = 0.0
-        rate = options.rcu_per_second
-        n_budgets = plan.tasks if options.static_shares else 1
-        self._budgets = [LocalBudget(rate / n_budgets, clock=lambda: self._now) for _ in range(n_budgets)]
-        self.n_partitions = options.partitions or partition_count(options.table_bytes, rate)
-        self._partitions = _Partitions([PARTITION_RCU] * self.n_partitions, [0.0] * self.n_partitions)
-        # A page that ``Limit`` makes short takes less time, but never less than a tenth.
-        full_units = 128.0 * (2 if options.consistent else 1)
-        self._page_seconds = options.page_seconds * max(0.1, min(1.0, page_units / full_units))
-        self._times: list[float] = []
-        self._events: list[tuple[float, int, int, _Lane]] = []
-        self._count = 0
-        self._consumed: list[tuple[float, float]] = []
-        self.throttles = 0
-        self.finished_at = 0.0
+    The same options give the same report.
 
-    def run(self, groups: list[tuple[int, ...]]) -> None:
-        """Read all segments; return when the last page is there."""
-        for task, group in enumerate(groups):
-            # The lanes of a task take its segments in their order, as they become free.
-            queue = list(reversed(group))
-            for _ in range(min(self._plan.lanes_per_task, len(queue))):
-                self._begin(_Lane(task, queue))
-        while self._events:
-            self._now, _, is_answer, lane = heapq.heappop(self._events)
-            if is_answer:
-                self._receive(lane)
-            else:
-                self._try_to_send(lane)
+    Raises
+    ------
+    OptionError
+        If all executors are lost, or a chart needs matplotlib.
+    TargetError
+        If the chart cannot be written.
+    """
+    rng = np.random.default_rng(options.seed)
+    plan, write = _load_plan(options)
+    assert plan.estimated_units is not None  # noqa: S101 - the rows are counted
+    assert plan.rows is not None  # noqa: S101 - likewise
+    units = plan.rows * _row_units(options)
+    requests = requests_of(plan.rows, write)
+    scale = max(1, requests // MOST_REQUESTS)
+    limits = _limits(options, options.source_bytes, options.wcu_per_second, PARTITION_WCU * (1 + options.indexes))
+    tasks = _load_tasks(options, plan, write, requests / scale, limits.partitions, rng)
+    cluster = Cluster(
+        slots=options.tasks,
+        rate=options.wcu_per_second,
+        static_shares=options.static_shares,
+        request_seconds=options.request_seconds,
+        full_units=1.0,
+        spread=options.spread,
+        changes=_changes(options),
+        resumes=True,
+        ramp=write.ramp,
+    )
+    outcome = SimulatedCluster(cluster, limits, scale, rng).run(tasks)
+    lanes = min(options.tasks, len(tasks)) * (tasks[0].lanes if tasks else 0)
+    job = _Job("load", units, options.wcu_per_second, requests, 0, lanes)
+    return _shown(_report(job, outcome, scale, tasks, limits.partitions), options, job)
 
-    def _begin(self, lane: _Lane) -> None:
-        """Let a lane read its next segment, if there is one."""
-        if lane.segments:
-            lane.segment = lane.segments.pop()
-            lane.left = float(self._sizes[lane.segment])
-            self._reserve(lane)
 
-    def _reserve(self, lane: _Lane) -> None:
-        # A segment's last page is not full.
-        lane.units = self._page_units * min(1.0, max(lane.left, 1 / self._page_units / 2))
-        lane.position = self._budget_of(lane).enqueue(lane.units)
-        self._try_to_send(lane)
+def _load_plan(options: SimulateLoadOptions) -> tuple[LoadPlan, WritePlan]:
+    """Return the plans that ddbio's planner makes for those rows and that table."""
+    rows = max(1, math.ceil(options.source_bytes / options.item_bytes))
+    load = LoadOptions(
+        source="simulated",
+        table="simulated",
+        engine="spark",
+        mode=options.mode,
+        wcu_per_second=options.wcu_per_second,
+        lanes=options.lanes or (1 if options.static_shares else None),
+        tasks=options.tasks if options.static_shares else None,
+        warm_up=options.warm_up,
+    )
+    table = _table(0, 0)
+    write = plan_write(table, load)
+    units = max(1, math.ceil(options.source_bytes / _MB_128))
+    found = SourceDescription(
+        files=units, units=units, size_bytes=int(options.source_bytes), rows=rows, exact=True,
+        row_units=write_units(math.ceil(options.item_bytes)), columns=("pk",),
+    )  # fmt: skip
+    return plan_load(load, write, table, found, Resources(options.tasks, options.tasks)), write
 
-    def _try_to_send(self, lane: _Lane) -> None:
-        wait_seconds, _ = self._budget_of(lane).check(lane.position)
-        if wait_seconds > 0:
-            # Real lanes ask again each quarter of a second; settlements hardly move the queue, so once is enough here.
-            self._at(self._now + wait_seconds, lane, is_answer=False)
-            return
-        done = 1 - lane.left / float(self._sizes[lane.segment])
-        partition = int((lane.segment + done) * self.n_partitions / self._plan.segments)
-        if self._partitions.admits(min(partition, self.n_partitions - 1), lane.units, self._now):
-            lane.attempt = 0
-            self._at(self._now + self._page_time() * max(0.1, min(1.0, lane.left)), lane, is_answer=True)
-            return
-        self.throttles += 1
-        budget = self._budget_of(lane)
-        budget.settle(Grant(lane.units, self._now), 0.0)
-        budget.throttled(ThrottleScope.KEY_RANGE, "simulated")
-        pause = full_jitter_seconds(lane.attempt, float(self._rng.random()))
-        lane.attempt += 1
-        lane.position = budget.enqueue(lane.units)
-        self._at(self._now + pause, lane, is_answer=False)
 
-    def _receive(self, lane: _Lane) -> None:
-        self._budget_of(lane).settle(Grant(lane.units, self._now), lane.units)
-        self._consumed.append((self._now, lane.units))
-        self.finished_at = self._now
-        lane.left -= 1.0
-        # What is left of rounding is no page.
-        if lane.left > 1e-9:  # noqa: PLR2004 - see above
-            self._reserve(lane)
-        else:
-            self._begin(lane)
+def _row_units(options: SimulateLoadOptions) -> float:
+    return write_units(math.ceil(options.item_bytes)) * (1 + options.indexes)
 
-    def _budget_of(self, lane: _Lane) -> LocalBudget:
-        return self._budgets[lane.task if len(self._budgets) > 1 else 0]
 
-    def _page_time(self) -> float:
-        if not self._times:
-            self._times = (self._page_seconds * np.exp(self._rng.normal(0.0, _SPREAD, 10_000))).tolist()
-        return self._times.pop()
+def _load_tasks(
+    options: SimulateLoadOptions, plan: LoadPlan, write: WritePlan, requests: float, partitions: int,
+    rng: np.random.Generator,
+) -> list[SimulatedTask]:  # fmt: skip
+    """Return the tasks of a load: each deals its rows to lanes by the hash of their keys, so to all partitions."""
+    rows, row_units = 1 if write.sends_single_items else MOST_WRITES, _row_units(options)
+    sizes = unequal_sizes(requests * (1 - options.hot_key), plan.tasks, options.skew, rng)
+    spread = min(rows, partitions, _SPREAD)
+    tasks = []
+    for number, size in enumerate(sizes):
+        pieces = [Piece(float(size) / write.lanes, rows * row_units, spread=spread) for _ in range(write.lanes)]
+        if number == 0 and options.hot_key:
+            # A batch holds no key twice: rows of one key go out one by one, in their order, over one lane.
+            pieces.insert(0, Piece(requests * options.hot_key * rows, row_units, 0.0, 0.0))
+        tasks.append(SimulatedTask(tuple(pieces), len(pieces)))
+    return tasks
 
-    def _at(self, time: float, lane: _Lane, *, is_answer: bool) -> None:
-        # The count decides between events of one time: lanes are never compared.
-        self._count += 1
-        heapq.heappush(self._events, (time, self._count, is_answer, lane))
 
-    def peak_ratio(self) -> float | None:
-        """Return the most that was consumed within any 10 s, over 10 s of the budget."""
-        return self._budgets[0].usage().peak_10s_ratio if len(self._budgets) == 1 else None
+def _table(items: int, size_bytes: int) -> TableDescription:
+    return TableDescription(
+        name="simulated",
+        arn="simulated",
+        table_id="",
+        status="ACTIVE",
+        key_types=(("pk", "S"),),
+        item_count=items,
+        size_bytes=size_bytes,
+        on_demand=True,
+    )
 
-    def progress(self) -> list[float]:
-        """Return when each tenth of all units was consumed."""
-        times = np.array([at for at, _ in self._consumed])
-        sums = np.cumsum([units for _, units in self._consumed])
-        return [
-            float(times[min(len(times) - 1, np.searchsorted(sums, sums[-1] * step / _STEPS))])
-            for step in range(1, _STEPS + 1)
-        ]
+
+def _limits(options: SimulateOptions, size_bytes: float, rate: float, partition_rate: float) -> TableLimits:
+    return TableLimits(
+        partitions=options.partitions or partition_count(size_bytes, options.table_rate or rate, partition_rate),
+        partition_rate=partition_rate,
+        table_rate=options.table_rate,
+        account_rate=options.account_rate,
+        other_rate=options.other_rate,
+        burst_seconds=options.burst_seconds,
+        adaptive=not options.fixed_partitions,
+    )
+
+
+def _changes(options: SimulateOptions) -> tuple[tuple[float, int], ...]:
+    """Return when slots come and are lost."""
+    lost = [(at, -count * options.executor_tasks) for count, at in options.lose]
+    joining = [(at, count * options.executor_tasks) for count, at in options.join]
+    return tuple(sorted(lost + joining))
+
+
+class _Job(NamedTuple):
+    """What a job does, as planned."""
+
+    verb: str
+    units: float
+    rate: float
+    requests: int
+    segments: int
+    lanes: int
+
+
+def _report(
+    job: _Job, outcome: Outcome, scale: int, tasks: Sequence[SimulatedTask], partitions: int
+) -> SimulationReport:
+    ideal_seconds, seconds = job.units / job.rate, outcome.finished_at * scale
+    sizes = [sum(piece.requests * piece.units for piece in task.pieces) for task in tasks]
+    throttled = {limit: times * scale for limit, times in sorted(outcome.throttled.items())}
+    return SimulationReport(
+        seconds=round(seconds, 1),
+        ideal_seconds=round(ideal_seconds, 1),
+        ratio=round(seconds / ideal_seconds, 4),
+        units=round(job.units, 1),
+        requests=job.requests,
+        throttles=sum(throttled.values()),
+        peak_ratio=outcome.peak_ratio,
+        idle_ratio=round(max(0.0, 1 - ideal_seconds / seconds), 4),
+        segments=job.segments,
+        lanes=job.lanes,
+        tasks=len(tasks),
+        partitions=partitions,
+        largest_task_ratio=round(max(sizes) * len(sizes) / sum(sizes), 3),
+        progress=tuple(round(at * scale, 1) for at in _progress(outcome)),
+        scale=scale,
+        throttled_by=throttled,
+        lost_tasks=outcome.lost_tasks,
+        repeated_units=round(outcome.repeated_units * scale, 1),
+        rates=_rates(outcome),
+        running=_running(outcome),
+    )
+
+
+def _progress(outcome: Outcome) -> list[float]:
+    """Return when each tenth of all units was consumed."""
+    times = np.array([at for at, _ in outcome.consumed])
+    sums = np.cumsum([units for _, units in outcome.consumed])
+    return [
+        float(times[min(len(times) - 1, np.searchsorted(sums, sums[-1] * step / _STEPS))])
+        for step in range(1, _STEPS + 1)
+    ]
+
+
+def _rates(outcome: Outcome) -> tuple[float, ...]:
+    times, units = zip(*outcome.consumed, strict=True)
+    length = max(outcome.finished_at, 1e-9)
+    sums, _ = np.histogram(times, bins=RATES, range=(0.0, length), weights=units)
+    return tuple(round(float(each), 1) for each in sums / (length / RATES))
+
+
+def _running(outcome: Outcome) -> tuple[int, ...]:
+    times, counts = (np.array(each) for each in zip(*outcome.running, strict=True))
+    places = (np.arange(RATES) + 0.5) * outcome.finished_at / RATES
+    return tuple(int(each) for each in counts[np.clip(np.searchsorted(times, places, side="right") - 1, 0, None)])
+
+
+def _shown(report: SimulationReport, options: SimulateOptions, job: _Job) -> SimulationReport:
+    """Return a report, drawn where the options say."""
+    if options.chart is not None:
+        is_page = options.chart.endswith(".html")
+        page = simulation_page(report, job.verb, job.rate)
+        write_page(page, options.chart if is_page else None, None if is_page else options.chart)
+    return report

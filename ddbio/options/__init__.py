@@ -52,7 +52,7 @@ if TYPE_CHECKING:
         RestoreOptions,
         WaitOptions,
     )
-    from ddbio.options.simulation import SimulateScanOptions
+    from ddbio.options.simulation import SimulateLoadOptions, SimulateOptions, SimulateScanOptions
     from ddbio.options.waiting import WaitPolicyOptions
     from ddbio.options.writing import (
         CopyOptions,
@@ -112,6 +112,8 @@ __all__ = [
     "RollbackOptions",
     "ScanOptions",
     "ScanToFilesOptions",
+    "SimulateLoadOptions",
+    "SimulateOptions",
     "SimulateScanOptions",
     "SourceOptions",
     "VacuumOptions",
@@ -142,7 +144,7 @@ _NAMES = {
         "BackupCreateOptions BulkReportOptions BulkStartOptions ExportStartOptions ImportStartOptions "
         "ImportWaitOptions RestoreOptions WaitOptions"
     ),
-    "simulation": "SimulateScanOptions",
+    "simulation": "SimulateLoadOptions SimulateOptions SimulateScanOptions",
     "waiting": "WaitPolicyOptions",
     "writing": (
         "CopyOptions CreateLikeOptions CreateTableOptions ImportFilesFromOptions ImportFilesOptions JsonFormat "

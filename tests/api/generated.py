@@ -19,6 +19,8 @@ ARGUMENTS = {"arn", "dest", "dialect", "path", "place", "reports", "source", "ta
 
 # What users give, if it is more than the type of the field says.
 _GIVEN = {
+    "join": "Sequence[tuple[int, float]] | str",
+    "lose": "Sequence[tuple[int, float]] | str",
     "credentials": "Credentials | Mapping[str, str] | None",
     "schema": "ItemSchema | pa.Schema | str | None",
     "session": "Any",
@@ -93,6 +95,7 @@ _PAGE_PARTS = [
     ("`plan capture`", "PlanCaptureOptions", "ConnectionOptions"),
     ("`prices refresh`", "PricesRefreshOptions", "ConnectionOptions"),
     ("`simulate scan`", "SimulateScanOptions", "SimulateScanOptions"),
+    ("`simulate load`", "SimulateLoadOptions", "SimulateLoadOptions"),
 ]
 
 

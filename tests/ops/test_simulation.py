@@ -84,3 +84,140 @@ def test_the_command_prints_lines_or_json():
     changed = ["--table-bytes", "10GB", "--tasks", "10", "--segments", "100", "--json"]
     named = CliRunner().invoke(simulate, ["scan", "--scenario", "long-tail", *changed])
     assert json.loads(named.output)["tasks"] == 10
+
+
+ROWS = {"source_bytes": 10**8, "item_bytes": 1_000, "tasks": 4, "wcu_per_second": 5_000}
+
+
+def test_a_load_takes_what_its_budget_allows():
+    """Rows of a unit each, in batches of 25, are written at the budget's rate."""
+    report = ddbio.simulate_load(**ROWS)
+    assert (report.units, report.requests, report.segments) == (100_000, 4_000, 0)
+    assert 1 <= report.ratio < 1.06
+    assert report.peak_ratio <= 1.02
+    assert report.throttles == 0
+
+
+def test_indexes_and_single_requests_cost_more():
+    """Each index costs as much as the table; an update sends a row by itself."""
+    report = ddbio.simulate_load(**ROWS, mode="update", indexes=2)
+    assert (report.units, report.requests) == (300_000, 100_000)
+
+
+@pytest.mark.parametrize(
+    ("limit", "options"),
+    [
+        ("key_range", {"partitions": 2}),
+        ("table", {"table_rate": 2_500, "partitions": 20}),
+        ("account", {"account_rate": 2_500, "partitions": 20}),
+        ("account", {"account_rate": 5_000, "other_rate": 2_500, "partitions": 20}),
+    ],
+)
+def test_throttling_is_told_by_its_limit(limit, options):
+    """What throttles is named, and the load takes the time that it leaves."""
+    report = ddbio.simulate_load(**ROWS, **options)
+    assert report.throttled_by.keys() == {limit}
+    assert report.throttles == sum(report.throttled_by.values())
+    assert report.ratio > 1.9
+
+
+def test_a_hot_key_takes_one_lane():
+    """Rows of one key go out one by one: two of a hundred rows are what the whole load waits for.
+
+    Beside others they wait for the budget as long as batches of 25; alone each takes a request's time.
+    """
+    even, hot = ddbio.simulate_load(**ROWS), ddbio.simulate_load(**ROWS, hot_key=0.02)
+    assert 2_000 * 0.015 < hot.seconds < even.seconds + 2_000 * 0.015 * 1.1
+    assert hot.seconds > 1.4 * even.seconds
+
+
+def test_a_collection_is_read_by_one_lane():
+    """A tenth of the table under one key stays in one segment, however many there are."""
+    options = {"table_bytes": 10**10, "tasks": 20, "rcu_per_second": 20_000, "segments": 400}
+    even, hot = ddbio.simulate_scan(**options), ddbio.simulate_scan(**options, hot_key=0.1)
+    assert hot.seconds > 1.5 * even.seconds
+    assert hot.largest_task_ratio > 2
+
+
+def test_burst_capacity_carries_a_short_job():
+    """What a table has saved up for five minutes is served beyond its own rate."""
+    options = {**ROWS, "table_rate": 2_500, "partitions": 20}
+    assert ddbio.simulate_load(**options, burst_seconds=300).ratio < 1.06
+
+
+def test_without_adaptive_capacity_a_partition_has_its_share():
+    """Segments of unequal size reach some partitions more than others, which have no more than their share."""
+    options = {**SMALL, "table_rate": 8_000, "partitions": 8, "skew": 0.4, "seed": 1}
+    adaptive, fixed = (ddbio.simulate_scan(**options, fixed_partitions=each) for each in (False, True))
+    assert fixed.throttles > adaptive.throttles
+    assert fixed.seconds > adaptive.seconds
+
+
+def test_a_lost_executor_repeats_its_scan_and_others_finish_it():
+    """Its tasks begin again when others are done, or on an executor that joins; what they had read is read again."""
+    options = {"table_bytes": 10**10, "tasks": 8, "rcu_per_second": 8_000, "segments": 64}
+    whole = ddbio.simulate_scan(**options)
+    lost = ddbio.simulate_scan(**options, lose="1@60")
+    joined = ddbio.simulate_scan(**options, lose="1@60", join=((1, 70.0),))
+    assert (lost.lost_tasks, whole.lost_tasks) == (4, 0)
+    assert lost.repeated_units == pytest.approx(8_000 * 60 / 2, rel=0.1)
+    assert whole.seconds < joined.seconds <= lost.seconds
+    assert min(lost.running[20:40]) < 8
+    assert sum(lost.rates) * lost.seconds / 100 == pytest.approx(whole.units + lost.repeated_units, rel=0.01)
+
+
+def test_a_load_goes_on_where_an_executor_was_lost():
+    """A task that is done again has only what was left."""
+    lost = ddbio.simulate_load(**ROWS | {"source_bytes": 5 * 10**8, "tasks": 8}, lose="1@20")
+    assert lost.lost_tasks == 4
+    assert lost.repeated_units == 0
+    assert lost.ratio < 1.1
+
+
+def test_a_job_without_executors_is_refused():
+    """If all are lost and none joins, nothing ends."""
+    with pytest.raises(OptionError, match="all executors are lost"):
+        ddbio.simulate_scan(**SMALL, lose="1@5", executor_tasks=4)
+
+
+def test_a_warm_up_follows_what_a_new_table_serves():
+    """The real ramp begins at 4,000 a second."""
+    report = ddbio.simulate_load(**ROWS | {"wcu_per_second": 40_000}, warm_up=True, partitions=40)
+    assert report.seconds == pytest.approx(100_000 / 4_000, rel=0.06)
+
+
+@pytest.mark.parametrize(("policy", "segments"), [("task", 4), ("gib", 2), ("128mb", 15)])
+def test_policies_choose_the_segments(policy, segments):
+    """One a task, one a GiB, or one for 128 MiB."""
+    assert ddbio.simulate_scan(**SMALL, policy=policy).segments == segments
+
+
+@pytest.mark.parametrize("options", [{"lose": "1"}, {"lose": "x@y"}, {"chart": "picture.gif"}, {"hot_key": 1}])
+def test_wrong_options_are_told(options):
+    """As those of every verb."""
+    with pytest.raises(OptionError, match=next(iter(options))):
+        ddbio.simulate_scan(**SMALL, **options)
+
+
+def test_the_commands_simulate_loads_and_draw(tmp_path):
+    """The command says what was throttled and lost; a chart is a page or a picture."""
+    page, picture = tmp_path / "page.html", tmp_path / "picture.png"
+    flags = ["--source-bytes", "20MB", "--item-bytes", "1000", "--wcu-per-second", "5000", "--partitions", "2"]
+    shown = CliRunner().invoke(simulate, ["load", *flags, "--chart", str(page)])
+    assert "by partitions" in shown.output, shown.output
+    assert "When each tenth is done" in page.read_text("utf-8")
+    scan = ["scan", "--table-bytes", "1GB", "--tasks", "8", "--rcu-per-second", "4000", "--lose", "1@10"]
+    drawn = CliRunner().invoke(simulate, [*scan, "--chart", str(picture)])
+    assert "4 tasks" in drawn.output, drawn.output
+    assert picture.read_bytes().startswith(b"\x89PNG")
+    values = json.loads(CliRunner().invoke(simulate, ["load", *flags, "--json"]).output)
+    assert values["throttled_by"]["key_range"] == values["throttles"]
+
+
+@pytest.mark.slow
+def test_a_hundred_terabytes_and_thousands_of_tasks():
+    """Both are simulated by a quarter of a million requests, and end with the budget."""
+    scan = ddbio.simulate_scan(table_bytes=10**14, tasks=4_000, rcu_per_second=400_000)
+    load = ddbio.simulate_load(source_bytes=10**14, item_bytes=1_000, tasks=4_000, wcu_per_second=400_000)
+    assert scan.ratio < 1.1
+    assert load.ratio < 1.1

@@ -1,0 +1,73 @@
+"""Simulations beside real runs on the fake: what they say of time is within a tenth."""
+
+from __future__ import annotations
+
+import json
+
+import pyarrow as pa
+import pytest
+
+import ddbio
+from ddbio.testing import FakeDynamoDB
+
+pytestmark = pytest.mark.slow
+SCHEMA = pa.schema([("pk", pa.string()), ("text", pa.string())])
+
+
+def lines(count: int, item_bytes: int) -> bytes:
+    """Return items of one size."""
+    text = "x" * (item_bytes - len("pk") - len("text") - 8)
+    return b"".join(json.dumps({"pk": {"S": f"{n:08d}"}, "text": {"S": text}}).encode() + b"\n" for n in range(count))
+
+
+def seconds_of(fake: FakeDynamoDB, request_seconds: float) -> float:
+    """Return the time from the first request to the last answer, as the server knows it, in steps of 0.1 s."""
+    times = [at for at, _, _ in fake.consumed("orders")]
+    return times[-1] - times[0] + 0.05 + request_seconds
+
+
+def test_a_scan_that_its_budget_bounds(tmp_path):
+    """800 units at 100 a second, from four segments."""
+    with FakeDynamoDB(process=True) as fake:
+        fake.load("orders", lines(6_500, 1_000), "pk:S")
+        real = ddbio.scan_to_files(
+            "orders", tmp_path, schema=SCHEMA, engine="local", segments=4, lanes=4, rcu_per_second=100,
+            endpoint_url=fake.endpoint_url,
+        )  # fmt: skip
+        seconds = seconds_of(fake, 0.0)
+    found = ddbio.simulate_scan(
+        table_bytes=6_500_000, item_bytes=1_000, tasks=1, segments=4, lanes=4, rcu_per_second=100
+    )
+    assert real.rcu_consumed == pytest.approx(found.units, rel=0.02)
+    assert seconds == pytest.approx(found.seconds, rel=0.1)
+
+
+def test_a_scan_that_its_requests_in_flight_bound(tmp_path):
+    """Sixty small pages of 0.3 s, over two lanes; in the model a small page takes a tenth of a full one's time."""
+    with FakeDynamoDB(latency_seconds=0.3, process=True) as fake:
+        fake.load("orders", lines(6_000, 1_000), "pk:S")
+        ddbio.scan_to_files(
+            "orders", tmp_path, schema=SCHEMA, engine="local", segments=60, lanes=2, rcu_per_second=100_000,
+            endpoint_url=fake.endpoint_url,
+        )  # fmt: skip
+        seconds = seconds_of(fake, 0.3)
+    found = ddbio.simulate_scan(
+        table_bytes=6_000_000, item_bytes=1_000, tasks=1, segments=60, lanes=2, rcu_per_second=100_000,
+        page_seconds=3.0, spread=0,
+    )  # fmt: skip
+    assert found.requests == 60
+    assert seconds == pytest.approx(found.seconds, rel=0.1)
+
+
+def test_a_load_that_partitions_bound():
+    """20,000 units into two partitions of 1,000 a second each."""
+    rows = pa.table({"pk": [f"{n:08d}" for n in range(20_000)], "text": ["x" * 900] * 20_000})
+    with FakeDynamoDB(partitions=2, latency_seconds=0.02, process=True) as fake:
+        ddbio.create_table("orders", key="pk:S", endpoint_url=fake.endpoint_url)
+        real = ddbio.write_table(rows, "orders", endpoint_url=fake.endpoint_url, wcu_per_second=4_000)
+        seconds = seconds_of(fake, 0.02)
+    found = ddbio.simulate_load(
+        source_bytes=20_000 * 920, item_bytes=920, tasks=1, partitions=2, wcu_per_second=4_000, request_seconds=0.02
+    )
+    assert real.written == 20_000
+    assert seconds == pytest.approx(found.seconds, rel=0.1)
