@@ -71,7 +71,7 @@ class TableLimits:
 class SimulatedTable:
     """Admit or throttle requests at a virtual time.
 
-    Parameters
+    Attributes
     ----------
     limits
         What the table allows.
