@@ -13,7 +13,7 @@ import socket
 import ssl
 import time
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from botocore.exceptions import (
     ConnectionClosedError,
@@ -313,11 +313,15 @@ def _check_body_size(size: int) -> None:
 # A NAT gateway forgets a connection that is idle for 350 s.
 # https://docs.aws.amazon.com/vpc/latest/userguide/nat-gateway-troubleshooting.html
 _KEEPALIVE_SECONDS = 60
+# Of several addresses of a host each is given so long first, and one that has not answered is asked last for a while.
+_FIRST_TRY_SECONDS = 1.0
+_SHUN_SECONDS = 60.0
+_shunned_until: dict[Any, float] = {}
 
 
 def _connect(endpoint: Endpoint) -> socket.socket:
     try:
-        connection = socket.create_connection((endpoint.host, endpoint.port), endpoint.connect_timeout_seconds)
+        connection = _connect_to_any(endpoint)
     except TimeoutError as error:
         raise ConnectTimeoutError(endpoint_url=endpoint.url, error=error) from error
     except (OSError, UnicodeError) as error:
@@ -340,3 +344,40 @@ def _connect(endpoint: Endpoint) -> socket.socket:
         if isinstance(error, OSError):
             raise ConnectionClosedError(endpoint_url=endpoint.url, error=error) from error
         raise
+
+
+def _connect_to_any(endpoint: Endpoint) -> socket.socket:
+    """Return a connection to the first address of a host that answers; a dead one costs a second, and that seldom."""
+    found = socket.getaddrinfo(endpoint.host, endpoint.port, type=socket.SOCK_STREAM)
+    addresses = sorted({each[4]: each for each in found}.values(), key=lambda each: _is_shunned(each[4]))
+    whole = endpoint.connect_timeout_seconds
+    failure: OSError | None = None
+    for timeout_seconds in (whole,) if len(addresses) == 1 else (min(_FIRST_TRY_SECONDS, whole), whole):
+        for family, _, _, _, address in addresses:
+            try:
+                connection = _connect_to(family, address, timeout_seconds)
+            except OSError as error:
+                failure = error
+                if len(addresses) > 1:
+                    _shunned_until[address] = time.monotonic() + _SHUN_SECONDS
+            else:
+                connection.settimeout(whole)
+                return connection
+        if not isinstance(failure, TimeoutError):
+            break
+    raise failure or OSError(f"{endpoint.host} has no address")
+
+
+def _is_shunned(address: Any) -> bool:
+    return _shunned_until.get(address, 0.0) > time.monotonic()
+
+
+def _connect_to(family: int, address: Any, timeout_seconds: float) -> socket.socket:
+    connection = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        connection.settimeout(timeout_seconds)
+        connection.connect(address)
+    except BaseException:
+        connection.close()
+        raise
+    return connection

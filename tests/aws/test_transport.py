@@ -23,7 +23,7 @@ from botocore.exceptions import (
     ReadTimeoutError,
 )
 
-from ddbio.aws import client
+from ddbio.aws import client, http_connection
 from ddbio.aws.connection_pool import PendingResponse
 from ddbio.aws.error_codes import is_transient
 from ddbio.aws.transport import LightTransport
@@ -339,3 +339,46 @@ def test_an_alert_of_tls_is_worth_another_try(monkeypatch):
             source.scan(SCAN)
         teller.join()
     assert is_transient(refused.value)
+
+
+DEAD, ALIVE = ("10.0.0.1", 443), ("10.0.0.2", 443)
+
+
+@pytest.fixture
+def network(monkeypatch):
+    """Return the addresses that are connected to, with the time each is given; ``DEAD`` swallows everything."""
+    asked = []
+
+    def connect_to(family, address, timeout_seconds):
+        asked.append((address, timeout_seconds))
+        if address == DEAD:
+            raise TimeoutError
+        return socket.socket(family)
+
+    found = [(socket.AF_INET, socket.SOCK_STREAM, 6, "", address) for address in (DEAD, ALIVE)]
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: found)
+    monkeypatch.setattr(http_connection, "_connect_to", connect_to)
+    monkeypatch.setattr(http_connection, "_shunned_until", {})
+    return asked
+
+
+def test_a_dead_address_among_several_is_tried_once_and_shortly(network):
+    """Requests go to the address that answers; later connections begin with it."""
+    endpoint = http_connection.Endpoint("http://h", "h", 443, None, 5.0, 30.0)
+    for _ in range(3):
+        with http_connection._connect(endpoint) as connection:
+            assert connection.gettimeout() == 5.0
+    assert network == [(DEAD, 1.0), (ALIVE, 1.0), (ALIVE, 1.0), (ALIVE, 1.0)]
+
+
+def test_addresses_that_are_all_slow_get_their_whole_time(network, monkeypatch):
+    """Where no address answers within a second, each is asked again with the whole timeout before the request fails."""
+    slow = ("10.0.0.3", 443)
+    found = [(socket.AF_INET, socket.SOCK_STREAM, 6, "", address) for address in (DEAD, slow)]
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: found)
+    known = http_connection._connect_to
+    monkeypatch.setattr(http_connection, "_connect_to", lambda family, _, seconds: known(family, DEAD, seconds))
+    endpoint = http_connection.Endpoint("http://h", "h", 443, None, 5.0, 30.0)
+    with pytest.raises(ConnectTimeoutError):
+        http_connection._connect(endpoint)
+    assert [seconds for _, seconds in network] == [1.0, 1.0, 5.0, 5.0]
