@@ -339,47 +339,6 @@ class VacuumKeywords(ConnectionKeywords, total=False):
     """Keep versions that were the newest within this time, and files younger than it: ``12h``, ``7d``, ``4w``."""
 
 
-class ValidateKeywords(ConnectionKeywords, total=False):
-    """Keywords of :class:`ddbio.options.ValidateOptions`."""
-
-    key: str | Sequence[str] | None
-    """Key attributes by which rows are told apart; default is the table's key, or the one in the files' manifest."""
-    schema: ItemSchema | pa.Schema | str | None
-    """``ItemSchema``, ``pyarrow.Schema`` or the JSON text of either: types of the columns of both sides."""
-    nulls: Literal["auto", "keep", "merge"]
-    """``keep``: NULL and missing differ; ``merge``: they are the same; ``auto``: as the files tell them apart."""
-    sample: float
-    """Share of the keys to compare, chosen by the hash of the key: the same keys of both sides."""
-    examples: int
-    """Differing keys to show of each kind, with both items; 0 saves the second reading that finds them."""
-    rules: str | None
-    """YAML file of quality rules: of the target, or of the source if there is no target."""
-    html: str | None
-    """File to write the report to as a page of HTML, besides."""
-    consistent: bool
-    """Use strongly consistent reads, at twice the read units."""
-    segments: int | None
-    """TotalSegments of the scan; default follows the table's size, the budget and the lanes."""
-    lanes: int | None
-    """Segments read at the same time."""
-    rcu_per_second: float | None
-    """Read units per second that each table may be read with; two tables are read one after the other."""
-    read_ratio: float | None
-    """The same as a share of each table's provisioned (or maximum on-demand) read units; provisioned: 0.5."""
-    sample_items: int
-    """Items of a table or an export to read first, to infer the schema, if no side and no option says it."""
-    target_endpoint_url: str | None
-    """Endpoint of the target's DynamoDB; default is the source's."""
-    target_region: str | None
-    """AWS region of the target; default is the source's."""
-    target_profile: str | None
-    """Named profile for the target; default is the source's."""
-    target_role_arn: str | None
-    """Role to assume for the target; default is the source's."""
-    target_external_id: str | None
-    """External id that the trust policy of the target's role requires."""
-
-
 class WaitPolicyKeywords(ConnectionKeywords, total=False):
     """Keywords of :class:`ddbio.options.WaitPolicyOptions`."""
 
@@ -674,6 +633,47 @@ class RestoreKeywords(WaitPolicyKeywords, PriceKeywords, total=False):
     """Digest that the new table must have; the table is scanned to compare."""
     verify: bool
     """Compare count and digest with those of the source table as it is now; both tables are scanned."""
+
+
+class ValidateKeywords(LimitKeywords, total=False):
+    """Keywords of :class:`ddbio.options.ValidateOptions`."""
+
+    key: str | Sequence[str] | None
+    """Key attributes by which rows are told apart; default is the table's key, or the one in the files' manifest."""
+    schema: ItemSchema | pa.Schema | str | None
+    """``ItemSchema``, ``pyarrow.Schema`` or the JSON text of either: types of the columns of both sides."""
+    nulls: Literal["auto", "keep", "merge"]
+    """``keep``: NULL and missing differ; ``merge``: they are the same; ``auto``: as the files tell them apart."""
+    sample: float
+    """Share of the keys to compare, chosen by the hash of the key: the same keys of both sides."""
+    examples: int
+    """Differing keys to show of each kind, with both items; 0 saves the second reading that finds them."""
+    rules: str | None
+    """YAML file of quality rules: of the target, or of the source if there is no target."""
+    html: str | None
+    """File to write the report to as a page of HTML, besides."""
+    consistent: bool
+    """Use strongly consistent reads, at twice the read units."""
+    segments: int | None
+    """TotalSegments of the scan; default follows the table's size, the budget and the lanes."""
+    lanes: int | None
+    """Segments read at the same time."""
+    rcu_per_second: float | None
+    """Read units per second that each table may be read with; two tables are read one after the other."""
+    read_ratio: float | None
+    """The same as a share of each table's provisioned (or maximum on-demand) read units; provisioned: 0.5."""
+    sample_items: int
+    """Items of a table or an export to read first, to infer the schema, if no side and no option says it."""
+    target_endpoint_url: str | None
+    """Endpoint of the target's DynamoDB; default is the source's."""
+    target_region: str | None
+    """AWS region of the target; default is the source's."""
+    target_profile: str | None
+    """Named profile for the target; default is the source's."""
+    target_role_arn: str | None
+    """Role to assume for the target; default is the source's."""
+    target_external_id: str | None
+    """External id that the trust policy of the target's role requires."""
 
 
 class WriteKeywords(LimitKeywords, total=False):

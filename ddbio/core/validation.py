@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
+from ddbio.core.estimate import Figures
 from ddbio.core.prices import cost_values, joined_cost
 from ddbio.core.result import Result
 
@@ -86,18 +87,25 @@ class ValidatePlan(Result):
     most_units: float
     estimated_seconds: float | None
 
+    @property
+    def cost(self) -> Cost:
+        """Return what reading each side once costs."""
+        return joined_cost(side.cost for side in self._sides if side.cost is not None)
+
+    @property
+    def figures(self) -> Figures:
+        """Return what is compared with what the validation took."""
+        sizes = [side.bytes for side in self._sides if side.bytes is not None]
+        return Figures(self.estimated_units, self.estimated_seconds, sum(sizes) if sizes else None, self.cost.usd)
+
+    @property
+    def _sides(self) -> tuple[SideOutline, ...]:
+        return (self.source,) if self.target is None else (self.source, self.target)
+
     def to_dict(self) -> dict[str, Any]:
         """Return the plan as plain values, with the keys that every plan has."""
-        sides = [side for side in (self.source, self.target) if side is not None]
-        sizes = [side.bytes for side in sides if side.bytes is not None]
-        return {
-            **super().to_dict(),
-            "units": self.estimated_units,
-            "requests": sum(side.requests for side in sides),
-            "bytes": sum(sizes) if sizes else None,
-            "seconds": self.estimated_seconds,
-            **cost_values(joined_cost(side.cost for side in sides if side.cost is not None)),
-        }
+        requests = sum(side.requests for side in self._sides)
+        return {**super().to_dict(), **self.figures.to_dict(), "requests": requests, **cost_values(self.cost)}
 
 
 def plan_validation(
@@ -188,6 +196,9 @@ class ValidationReport(Result):
         Read units that the service charged.
     seconds, cpu_seconds
         Wall time, and user + system seconds of this process.
+    planned, actual
+        Units, seconds, bytes and USD, as planned if the sides are equal, and as it was; bytes that were read are not
+        counted.
     """
 
     source: str
@@ -213,6 +224,8 @@ class ValidationReport(Result):
     rcu_consumed: float = 0.0
     seconds: float = 0.0
     cpu_seconds: float = 0.0
+    planned: Figures | None = None
+    actual: Figures | None = None
 
     @property
     def passed(self) -> bool:

@@ -8,6 +8,7 @@ from pydantic import ByteSize, Field, model_validator
 from pydantic.dataclasses import dataclass
 
 from ddbio.options.connection import ConnectionOptions, target_connection_of
+from ddbio.options.limits import LimitOptions
 from ddbio.options.parsing import CONFIG, Names
 
 SMALL_FILE_BYTES = 128 * 1024 * 1024
@@ -29,7 +30,7 @@ class LayoutOptions(ConnectionOptions):
 
 
 @dataclass(frozen=True, kw_only=True, config=CONFIG)
-class ValidateOptions(ConnectionOptions):
+class ValidateOptions(LimitOptions):
     """Choose two sides that should hold the same items, how they are compared, and quality rules."""
 
     source: Annotated[str, Field(min_length=1)]

@@ -112,3 +112,14 @@ def test_prices_of_ones_own(connection, tmp_path):
     assert plan.cost.usd == pytest.approx(plan.units)
     with pytest.raises(LimitError, match="max_usd"):
         ddbio.plan_scan("full", **connection, prices=str(book), max_usd=5)
+
+
+def test_a_validation_counts_both_sides(connection):
+    """Reading two tables of 375 units is more than 700; one that runs has what was planned beside what it took."""
+    with pytest.raises(LimitError, match="max_units 700"):
+        ddbio.validate("full", "full", **connection, max_units=700, sample_items=20)
+    report = ddbio.validate("full", "full", **connection, max_units=900, max_usd=1, sample_items=20)
+    assert report.planned is not None
+    assert report.actual is not None
+    assert report.planned.units == pytest.approx(750, rel=0.02)
+    assert report.actual.usd == pytest.approx(report.rcu_consumed * 0.125e-6)

@@ -15,6 +15,7 @@ from ddbio.budget import LocalBudget
 from ddbio.core.arrow_input import checked_batches, record_batch_reader
 from ddbio.core.decode import Decoder
 from ddbio.core.exports.manifest import SUMMARY
+from ddbio.core.job_limits import check_limits
 from ddbio.core.scan_plan import budget_of
 from ddbio.core.schema.arrow import declare_types
 from ddbio.core.schema.item_schema import arrow_schema_of
@@ -32,6 +33,7 @@ from ddbio.ops.exports.source import open_export
 from ddbio.ops.exports.tasks import ExportStream, export_columns, export_tasks
 from ddbio.ops.job.storage import open_store
 from ddbio.ops.layout import open_dataset
+from ddbio.ops.prices import cost_of
 from ddbio.ops.scans.plan import describe_scan, plan_of, scan_tasks
 from ddbio.ops.scans.stream import BlockT, PageStream
 from ddbio.ops.validation.hashing import RowHasher
@@ -151,6 +153,10 @@ class TableSide:
             rcu_per_second=options.rcu_per_second,
             read_ratio=options.read_ratio,
             sample_items=options.sample_items,
+            max_units=options.max_units,
+            max_seconds=options.max_seconds,
+            max_usd=options.max_usd,
+            prices=options.prices,
         )
         self._table = describe_scan(self._options)
         self.keys = dict(self._table.key_types)
@@ -180,6 +186,11 @@ class TableSide:
         """Yield the table's rows."""
         yield from self._read(reading, lambda decoder: decoder)
 
+    @property
+    def usd(self) -> float:
+        """Return what the units cost that were consumed so far."""
+        return cost_of("reads", self.rcu_consumed, self._table, self._options.prices).usd
+
     def hashed(self, reading: Reading, hashing: Hashing) -> Generator[HashedRows, None, None]:
         """Yield the table's rows, hashed by the lanes that decode them."""
         yield from self._read(reading, lambda decoder: _HashingDecoder(decoder, RowHasher(hashing)))
@@ -191,11 +202,11 @@ class TableSide:
         budget = LocalBudget(budget_of(self._table, options), job=f"validation of {self.name}")
         (task,) = scan_tasks(plan, replace(options, nulls=reading.nulls), self._table)
         stream = PageStream(task, budget, lambda: around(Decoder(task.schema, nulls=task.nulls)))
+        budget.bound(check_limits(options, plan.units, plan.estimated_seconds, plan.cost))
         try:
-            with closing(iter(stream)) as blocks:
+            with closing(iter(stream)) as blocks, budget.within_limits():
                 yield from blocks
         finally:
-            budget.close()
             self.rcu_consumed += budget.usage().consumed_units
             # A second reading, which may end early, shows no others.
             self.misfits = self.misfits or stream.counts.misfits

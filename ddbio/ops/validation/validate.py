@@ -6,6 +6,7 @@ of its item. Where both sides differ, the keys are known by their hashes; a seco
 
 from __future__ import annotations
 
+import logging
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, get_args
@@ -15,7 +16,9 @@ import numpy as np
 from ddbio.charts.page import write_page
 from ddbio.charts.validation import validation_page
 from ddbio.core.digest import Digest
+from ddbio.core.estimate import Figures
 from ddbio.core.item_key import key_hashes
+from ddbio.core.job_limits import check_limits
 from ddbio.core.key_hashes import BUCKETS, BucketSums, differences, repeated, rows_of
 from ddbio.core.key_words import key_words
 from ddbio.core.quality import RuleChecker, RuleResult, row_items, rows_with
@@ -38,6 +41,8 @@ if TYPE_CHECKING:
     from ddbio.ops.validation.hashing import HashedRows
     from ddbio.ops.validation.sides import Side
     from ddbio.options import ValidateOptions
+
+_LOG = logging.getLogger("ddbio.validate")
 
 
 @dataclass(frozen=True)
@@ -72,8 +77,18 @@ def plan_validate(options: ValidateOptions, source: Any = None, target: Any = No
     DdbioError
         As :func:`validate` says.
     """
-    job = _open(options, source, target)
-    return plan_validation(
+    return _plan(options, _open(options, source, target))
+
+
+def _plan(options: ValidateOptions, job: _Job) -> ValidatePlan:
+    """Return what a validation would read.
+
+    Raises
+    ------
+    LimitError
+        If the plan is above a limit.
+    """
+    plan = plan_validation(
         (job.source.outline(job.reading), None if job.target is None else job.target.outline(job.reading)),
         job.keys,
         job.reading.nulls,
@@ -81,6 +96,8 @@ def plan_validate(options: ValidateOptions, source: Any = None, target: Any = No
         0 if job.rules is None else job.rules.count,
         examples=options.examples > 0 and job.target is not None,
     )
+    check_limits(options, plan.estimated_units, plan.estimated_seconds, plan.cost)
+    return plan
 
 
 def validate(options: ValidateOptions, source: Any = None, target: Any = None) -> ValidationReport:
@@ -106,6 +123,8 @@ def validate(options: ValidateOptions, source: Any = None, target: Any = None) -
     """
     clock = Clock()
     job = _open(options, source, target)
+    plan = _plan(options, job)
+    _LOG.info("validate %s: planned: %s", options.source, plan.figures)
     with ExitStack() as stack:
         readings = [_Pass(job, side, stack) for side in job.sides]
         for each in readings:
@@ -121,6 +140,8 @@ def validate(options: ValidateOptions, source: Any = None, target: Any = None) -
     for side in job.sides:
         if side.misfits is not None:
             misfits.merge(side.misfits)
+    consumed, seconds = sum(side.rcu_consumed for side in job.sides), round(clock.seconds(), 3)
+    usd = sum(side.usd for side in job.sides if isinstance(side, TableSide))
     report = ValidationReport(
         source=job.source.name,
         target=None if job.target is None else job.target.name,
@@ -140,9 +161,11 @@ def validate(options: ValidateOptions, source: Any = None, target: Any = None) -
         sample=options.sample,
         rules=tuple(rules),
         rules_passed=None if job.rules is None else all(each.passed for each in rules),
-        rcu_consumed=sum(side.rcu_consumed for side in job.sides),
-        seconds=round(clock.seconds(), 3),
+        rcu_consumed=consumed,
+        seconds=seconds,
         cpu_seconds=round(clock.cpu_seconds(), 3),
+        planned=plan.figures,
+        actual=Figures(consumed, seconds, None, usd),
     )
     if options.html is not None:
         write_page(validation_page(report), options.html, None)
