@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from datetime import datetime
 from typing import TYPE_CHECKING
 
 from ddbio.core.capacity import change_units, write_units
-from ddbio.core.estimate import GB, SECONDS_A_MONTH, Estimate, EstimatedPlan, s3_requests
+from ddbio.core.estimate import GB, SECONDS_A_MONTH, Estimate, EstimatedPlan, Figures, s3_requests
 
 if TYPE_CHECKING:
     from ddbio.core.estimate import Part, Prices
@@ -56,6 +57,14 @@ def export_estimate(
         ("KMS", "kms_requests", objects if is_encrypted else 0),
     ]
     return Estimate(0.0, s3_requests(parts), size, LEAST_SECONDS, f"{_SERVICE}, at the least", prices.cost(parts))
+
+
+def billed_figures(price: str, size_bytes: int, began: str | None, ended: str | None, prices: Prices) -> Figures:
+    """Return what a job took that is billed by its bytes; times are ISO 8601."""
+    seconds = None
+    if began is not None and ended is not None:
+        seconds = (datetime.fromisoformat(ended) - datetime.fromisoformat(began)).total_seconds()
+    return Figures(0.0, seconds, size_bytes, prices.cost([(price, price, size_bytes / GB)]).usd)
 
 
 def import_estimate(plan: ImportPlan, prices: Prices) -> Estimate:

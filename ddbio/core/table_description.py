@@ -12,6 +12,12 @@ if TYPE_CHECKING:
     from datetime import datetime
 
 
+def region_of(arn: str) -> str | None:
+    """Return the region that an ARN names, or None."""
+    parts = arn.split(":")
+    return parts[3] if len(parts) > 3 and parts[3] else None  # noqa: PLR2004 - arn:partition:service:region:…
+
+
 @dataclass(frozen=True)
 class IndexKey:
     """Say what an attribute of an index's key must be in the items that have it."""
@@ -67,8 +73,7 @@ class TableDescription(Result):
     @property
     def region(self) -> str | None:
         """Return the region that the ARN names, or None."""
-        parts = self.arn.split(":")
-        return parts[3] if len(parts) > 3 and parts[3] else None  # noqa: PLR2004 - arn:partition:service:region:…
+        return region_of(self.arn)
 
     def index(self, name: str) -> IndexDescription | None:
         """Return the index of that name, or None."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import logging
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
     from ddbio.options import BackupCreateOptions, ConnectionOptions, RestoreOptions
 
     Watch = Callable[[Job, float], None]
+
+_LOG = logging.getLogger("ddbio.backup")
 
 
 def plan_of_backup(options: BackupCreateOptions) -> BackupPlan:
@@ -55,7 +58,9 @@ def create(options: BackupCreateOptions, watch: Watch | None = None) -> BackupJo
         If it is not ready after ``wait_seconds``.
     """
     spec = dynamodb_spec(options)
-    table = plan_of_backup(options).table.name
+    plan = plan_of_backup(options)
+    table = plan.table.name
+    _LOG.info("backup of %s: planned: %s", table, plan.estimate.figures)
     found = digest_of_table(table, options) if options.digest else None
     name = options.name or f"{table[:200]}-{datetime.now(UTC):%Y%m%dT%H%M%SZ}"
     arn = service_jobs.create_backup(spec, options.table, name)
@@ -115,6 +120,7 @@ def restore(options: RestoreOptions, watch: Watch | None = None) -> RestoreJob:
     """
     spec = dynamodb_spec(options)
     plan = plan_of(options)
+    _LOG.info("restore of %s to %s: planned: %s", options.source, options.target, plan.estimate.figures)
     clock = Clock()
     service_jobs.start_restore(spec, plan)
     job = await_end(lambda: service_jobs.describe_restore(spec, options.target), options, watch)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
-from ddbio.core.estimate import Estimate, EstimatedPlan
+from ddbio.core.estimate import Estimate, EstimatedPlan, Figures
 from ddbio.core.jobs import s3_place
 from ddbio.core.result import Result
 from ddbio.errors import OptionError
@@ -72,6 +72,8 @@ class ExportJob(Result):
         Known once it has completed.
     client_token
         For eight hours the same request with the same token starts no second export.
+    planned, actual
+        Bytes, USD and seconds, as planned where it was started, and as billed where it has ended.
     """
 
     arn: str
@@ -92,6 +94,8 @@ class ExportJob(Result):
     client_token: str | None
     failure_code: str | None
     failure_message: str | None
+    planned: Figures | None = None
+    actual: Figures | None = None
 
 
 def plan_export(

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from ddbio.core.create_table import NewTable, format_key, new_table_request, parse_key
-from ddbio.core.estimate import Estimate, EstimatedPlan
+from ddbio.core.estimate import Estimate, EstimatedPlan, Figures
 from ddbio.core.jobs import s3_place
 from ddbio.core.result import Result
 from ddbio.errors import OptionError
@@ -115,6 +115,8 @@ class ImportJob(Result):
         Items of the files, if their manifest was found; whether count and digest of the table were compared with them.
     client_token, failure_code, failure_message
         As the service gives them.
+    planned, actual
+        Bytes, USD and seconds, as planned where it was started, and as billed where it has ended.
     """
 
     arn: str
@@ -136,6 +138,8 @@ class ImportJob(Result):
     failure_message: str | None
     items: int | None = None
     verified: bool = False
+    planned: Figures | None = None
+    actual: Figures | None = None
 
 
 def plan_import(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import logging
 import uuid
 from typing import TYPE_CHECKING
 
@@ -11,7 +12,8 @@ from ddbio.aws.control_plane import check_bucket, describe_recovery, describe_ta
 from ddbio.core.exports.jobs import plan_export
 from ddbio.core.job_limits import check_estimate
 from ddbio.core.jobs import failure_of
-from ddbio.core.service_estimates import export_estimate
+from ddbio.core.service_estimates import billed_figures, export_estimate
+from ddbio.core.table_description import region_of
 from ddbio.ops.job.storage import dynamodb_spec, s3_spec
 from ddbio.ops.job.waiting import await_end
 from ddbio.ops.prices import prices_of
@@ -21,6 +23,8 @@ if TYPE_CHECKING:
 
     from ddbio.core.exports.jobs import ExportEntry, ExportJob, ExportPlan
     from ddbio.options import ConnectionOptions, ExportStartOptions, WaitOptions
+
+_LOG = logging.getLogger("ddbio.export")
 
 
 def plan_of(options: ExportStartOptions) -> ExportPlan:
@@ -61,7 +65,8 @@ def start(options: ExportStartOptions) -> ExportJob:
     spec = dynamodb_spec(options)
     if plan.enables_recovery:
         enable_recovery(spec, plan.table, options.deadline_seconds)
-    return service_jobs.start_export(spec, plan)
+    _LOG.info("export %s to %s: planned: %s", plan.table, options.dest, plan.estimate.figures)
+    return dataclasses.replace(service_jobs.start_export(spec, plan), planned=plan.estimate.figures)
 
 
 def wait(options: WaitOptions, watch: Callable[[ExportJob, float], None] | None = None) -> ExportJob:
@@ -81,8 +86,14 @@ def wait(options: WaitOptions, watch: Callable[[ExportJob, float], None] | None 
 
 
 def describe(arn: str, options: ConnectionOptions) -> ExportJob:
-    """Return the description of an export."""
-    return service_jobs.describe_export(dynamodb_spec(options), arn)
+    """Return the description of an export, with what it cost once the service says by which bytes."""
+    job = service_jobs.describe_export(dynamodb_spec(options), arn)
+    if job.billed_bytes is None:
+        return job
+    price = "export" if job.kind == "full" else "incremental_export"
+    prices = prices_of(region_of(arn))
+    actual = billed_figures(price, job.billed_bytes, job.started_at, job.ended_at, prices)
+    return dataclasses.replace(job, actual=actual)
 
 
 def list_of(table: str | None, options: ConnectionOptions) -> list[ExportEntry]:

@@ -7,6 +7,7 @@ whatever its name.
 from __future__ import annotations
 
 import dataclasses
+import logging
 import uuid
 from collections import Counter
 from dataclasses import dataclass
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
     from ddbio.files.object_store import ObjectStore
     from ddbio.options import BulkReportOptions, BulkStartOptions, ConnectionOptions, WaitOptions
 
+_LOG = logging.getLogger("ddbio.import")
 _CHECKSUM_ENDINGS = (".md5", ".checksum")
 
 
@@ -74,7 +76,9 @@ def start(options: BulkStartOptions) -> BulkJob:
     OptionError, NotFoundError, AccessDeniedError, EndpointError, ServiceError
         No bulk put has then been started.
     """
-    return service_jobs.start_bulk(dynamodb_spec(options), plan_of(options))
+    plan = plan_of(options)
+    _LOG.info("bulk put of %s into %s: planned: %s", options.source, plan.table, plan.estimate.figures)
+    return service_jobs.start_bulk(dynamodb_spec(options), plan)
 
 
 def wait(options: WaitOptions, watch: Callable[[BulkJob, float], None] | None = None) -> BulkJob:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import logging
 import uuid
 from typing import TYPE_CHECKING
 
@@ -13,7 +14,8 @@ from ddbio.core.exports.manifest import MAX_MANIFEST_BYTES
 from ddbio.core.imports.jobs import ImportedFiles, plan_import
 from ddbio.core.job_limits import check_estimate
 from ddbio.core.jobs import failure_of, s3_place
-from ddbio.core.service_estimates import import_estimate
+from ddbio.core.service_estimates import billed_figures, import_estimate
+from ddbio.core.table_description import region_of
 from ddbio.errors import AccessDeniedError, EndpointError, NotFoundError, ValidationError
 from ddbio.ops.imports.files import FOLDER
 from ddbio.ops.job.storage import dynamodb_spec, open_store
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
     from ddbio.core.imports.jobs import ImportEntry, ImportJob, ImportPlan
     from ddbio.options import ConnectionOptions, ImportStartOptions, ImportWaitOptions
 
+_LOG = logging.getLogger("ddbio.import")
 _MANIFESTS = "_ddbio/"
 
 
@@ -62,7 +65,8 @@ def start(options: ImportStartOptions) -> ImportJob:
     """
     plan = plan_of(options)
     job = service_jobs.start_import(dynamodb_spec(options), plan)
-    return dataclasses.replace(job, items=plan.items)
+    _LOG.info("import %s into %s: planned: %s", options.source, plan.table, plan.estimate.figures)
+    return dataclasses.replace(job, items=plan.items, planned=plan.estimate.figures)
 
 
 def wait(options: ImportWaitOptions, watch: Callable[[ImportJob, float], None] | None = None) -> ImportJob:
@@ -90,8 +94,12 @@ def wait(options: ImportWaitOptions, watch: Callable[[ImportJob, float], None] |
 
 
 def describe(arn: str, options: ConnectionOptions) -> ImportJob:
-    """Return the description of an import."""
-    return service_jobs.describe_import(dynamodb_spec(options), arn)
+    """Return the description of an import, with what it cost once it has ended."""
+    job = service_jobs.describe_import(dynamodb_spec(options), arn)
+    if job.ended_at is None:
+        return job
+    actual = billed_figures("import", job.processed_bytes, job.started_at, job.ended_at, prices_of(region_of(arn)))
+    return dataclasses.replace(job, actual=actual)
 
 
 def list_of(table: str | None, options: ConnectionOptions) -> list[ImportEntry]:

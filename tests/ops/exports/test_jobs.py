@@ -206,7 +206,9 @@ def test_the_command_line_drives_an_export(serve):
     assert run("list") == {"exports": []}
     done = run("start", TABLE, f"s3://{BUCKET}/awaited", "--enable-pitr", "--wait")
     assert (done["status"], done["items"]) == ("COMPLETED", 200)
+    assert done["actual"]["usd"] == pytest.approx(done["billed_bytes"] / 2**30 * 0.1)
     job = run("start", TABLE, f"s3://{BUCKET}/cli", "--enable-pitr")
+    assert job["planned"]["usd"] > 0
     assert run("wait", job["arn"])["items"] == 200
     assert {"arn": job["arn"], "status": "COMPLETED", "kind": "full"} in run("list", TABLE)["exports"]
     assert run("describe", job["arn"])["uri"].startswith(f"s3://{BUCKET}/cli/AWSDynamoDB/")
