@@ -1,6 +1,7 @@
 """Write the batches of a scan as files of each format: beside the bare library, and how they lie for 1, 2 and 4 tasks.
 
-Goal: Parquet and ORC ≥ 0.85 of pyarrow's own writer, which writes the same batches with the same settings to a file.
+Goals: Parquet and ORC ≥ 0.85 of pyarrow's own writer, which writes the same batches with the same settings to a file;
+100 partitions ≥ 0.7 of ``pyarrow.dataset``, which writes the same rows into the same folders.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import pyarrow as pa
 import pyarrow.orc
 import pyarrow.parquet as pq
 
-from bench import data, pairs
+from bench import data, pairs, partitions
 from bench.e2e import record
 from bench.files import batches_of
 from ddbio.core.digest_columns import digest_of_batches
@@ -34,7 +35,7 @@ TASKS = (1, 2, 4)
 TARGET_BYTES = 1024 * 1024
 # What the layout report calls small: less than this part of the target.
 SMALL_RATIO = 0.5
-OURS, FLOOR = "ddbio", "bare library"
+OURS, FLOOR, ONE_FOLDER = "ddbio", "bare library", "ddbio into one folder"
 
 
 def main() -> None:
@@ -42,13 +43,19 @@ def main() -> None:
     arguments = record.parser("files")
     arguments.add_argument("--shape", choices=data.KEYS, default="orders")
     arguments.add_argument("--rounds", type=int, default=7)
+    arguments.add_argument("--target-bytes", type=int, default=TARGET_BYTES, help="of the files whose layout is shown")
+    arguments.add_argument("--repeats", type=int, default=1, help="how often a layout has each batch")
+    arguments.add_argument("--tasks", type=int, nargs="+", default=TASKS)
     asked = arguments.parse_args()
     batches = batches_of(asked.shape, data.scaled(ITEMS))
     figures: dict[str, Any] = {"items": data.scaled(ITEMS), "arrow_bytes": sum(batch.nbytes for batch in batches)}
     with tempfile.TemporaryDirectory() as folder:
         figures["writing"] = {name: measure(name, batches, folder, asked.rounds) for name in FORMATS}
-        figures["layout"] = {name: {str(tasks): layout(name, batches, folder, tasks) for tasks in TASKS}
-                             for name in FORMATS}  # fmt: skip
+    figures["partitioned"] = partitioned(asked.rounds)
+    figures["layout"] = {
+        name: {str(tasks): layout(name, batches * asked.repeats, asked.target_bytes, tasks) for tasks in asked.tasks}
+        for name in FORMATS
+    }
     record.append("files", asked, figures)
 
 
@@ -70,16 +77,38 @@ def measure(name: str, batches: list[pa.RecordBatch], folder: str, rounds: int) 
     return found
 
 
-def layout(name: str, batches: list[pa.RecordBatch], folder: str, tasks: int) -> dict[str, Any]:
-    """Return how many files so many tasks make, and of which sizes."""
-    files = [file for task in range(tasks) for file in write(name, batches[task::tasks], folder, TARGET_BYTES, task)]
-    sizes = [file.size_bytes for file in files]
-    within = sum(size for size in sizes if abs(size - TARGET_BYTES) <= 0.15 * TARGET_BYTES)
+def partitioned(rounds: int) -> dict[str, Any]:
+    """Return the speed of writing 100 partitions, beside pyarrow doing the same, and beside one folder."""
+    case = partitions.PartitionedFiles()
+    case.setup()
+    ways = {OURS: case.time_partitioned_writer, FLOOR: case.time_floor, ONE_FOLDER: case.time_one_folder}
+    seconds = pairs.interleave(ways, rounds)
+    case.teardown()
+    size_bytes = sum(batch.nbytes for batch in case.batches)
+    return {
+        "megabytes_per_cpu_second": record.rounded(pairs.megabytes_per_second(seconds, size_bytes), 1),
+        "times_as_fast_as": record.rounded(
+            {name: pairs.speed_ratio(seconds, OURS, name) for name in (FLOOR, ONE_FOLDER)}
+        ),
+    }
+
+
+def layout(name: str, batches: list[pa.RecordBatch], target_bytes: int, tasks: int) -> dict[str, Any]:
+    """Return how many files so many tasks make, and of which sizes; the last file of a task may be small."""
+    with tempfile.TemporaryDirectory() as folder:
+        written = [write(name, batches[task::tasks], folder, target_bytes, task) for task in range(tasks)]
+    sizes, full = ([file.size_bytes for files in written for file in files[:stop]] for stop in (None, -1))
+
+    def near(found: list[int]) -> float:
+        within = sum(size for size in found if abs(size - target_bytes) <= 0.15 * target_bytes)
+        return round(within / max(1, sum(found)), 3)
+
     return {
         "files": len(sizes),
         "median_bytes": int(statistics.median(sizes)),
-        "small_file_ratio": round(sum(size < SMALL_RATIO * TARGET_BYTES for size in sizes) / len(sizes), 3),
-        "bytes_near_target_ratio": round(within / sum(sizes), 3),
+        "small_file_ratio": round(sum(size < SMALL_RATIO * target_bytes for size in sizes) / len(sizes), 3),
+        "bytes_near_target_ratio": near(sizes),
+        "bytes_near_target_ratio_but_for_last_files": near(full),
     }
 
 
