@@ -62,6 +62,7 @@ class OrcFileWriter:
         self._writer: Any = pyarrow.orc.ORCWriter(
             pa.PythonFile(handle, mode="w"),
             compression=_CODECS[options.compression],
+            batch_size=BATCH_ROWS,
             stripe_size=min(_STRIPE_BYTES, max(_LEAST_STRIPE_BYTES, options.target_file_bytes // _STRIPES)),
         )
 
@@ -81,7 +82,8 @@ class OrcFileWriter:
 
     def write_group(self, table: pa.Table) -> None:
         """Write a table's rows, some at a time, so that it shows when a stripe is finished."""
-        step = max(1, table.num_rows * self._piece_bytes // max(1, table.nbytes))
+        # pyarrow 25 takes longer the more batches it makes of the rows that it is given at once.
+        step = max(1, min(BATCH_ROWS, table.num_rows * self._piece_bytes // max(1, table.nbytes)))
         for start in range(0, table.num_rows, step):
             self._write(table.slice(start, step))
         if self._ratio is None and self._arrow_bytes >= _SMALL_RATIO * self._options.target_file_bytes:
