@@ -36,6 +36,8 @@ class StagedFile:
         ``nulls``, ``min`` and ``max`` of key and partition columns; None if none were taken.
     digest
         Digest of the rows, with the columns of the folders; None if none was taken.
+    md5
+        MD5 of the file's bytes as base64, where the manifests of its format say it.
     """
 
     path: str
@@ -45,6 +47,7 @@ class StagedFile:
     partition: dict[str, str | None] = field(default_factory=dict)
     statistics: dict[str, dict[str, Any]] | None = None
     digest: str | None = None
+    md5: str | None = None
 
     def manifest_entry(self) -> dict[str, Any]:
         """Return what a manifest says of the file."""

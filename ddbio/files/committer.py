@@ -1,7 +1,7 @@
 """What a committer is: it claims a target, and makes the files that a job's tasks have staged visible together.
 
-A plain folder is one (``commit.Target``), also with the manifests of a native export. A table format is another: its
-commit adds the staged files to the table's log, under the same claim.
+A plain folder is one (``commit.Target``), a folder with the manifests of a native export another (``export_target``). A
+table format is a third: its commit adds the staged files to the table's log, under the same claim.
 """
 
 from __future__ import annotations

@@ -6,10 +6,12 @@ would keep one partition of the new table busy and the others idle.
 
 from __future__ import annotations
 
+import base64
 import hashlib
 from collections import deque
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import pyarrow as pa
@@ -37,13 +39,6 @@ _IMPORT_GZIP_LEVEL = 1
 _THREADS = 2
 
 
-class StagedGzipFile(NamedTuple):
-    """A staged file and the MD5 of its bytes."""
-
-    staged: StagedFile
-    md5: bytes
-
-
 class RollingGzipWriter:
     """Stage one task's lines as gzip files close to the target size, as an export has them.
 
@@ -63,7 +58,7 @@ class RollingGzipWriter:
         self._store, self._naming, self._folder = store, naming, folder
         self._target_file_bytes = target_file_bytes
         self._file: _GzipFile | None = None
-        self._staged: list[StagedGzipFile] = []
+        self._staged: list[StagedFile] = []
 
     def write(self, lines: bytes, count: int) -> None:
         """Take ``count`` whole lines."""
@@ -74,8 +69,8 @@ class RollingGzipWriter:
         if self._file.size_bytes >= self._target_file_bytes:
             self._close_file()
 
-    def finish(self) -> list[StagedGzipFile]:
-        """Return the files of this task, all staged; none if no line came."""
+    def finish(self) -> list[StagedFile]:
+        """Return the files of this task, all staged, each with its MD5; none if no line came."""
         self._close_file()
         return self._staged
 
@@ -103,9 +98,9 @@ class _GzipFile:
         self._rows += count
         self._emit(self._deflater.compress(lines))
 
-    def finish(self) -> StagedGzipFile:
+    def finish(self) -> StagedFile:
         self._emit(self._deflater.flush())
-        return StagedGzipFile(self.sink.finish(self._rows), self._md5.digest())
+        return replace(self.sink.finish(self._rows), md5=base64.b64encode(self._md5.digest()).decode())
 
     def _emit(self, data: bytes) -> None:
         if data:

@@ -1,4 +1,4 @@
-"""Scan a table into files on any engine: the job, its tasks, and the manifests of a scan in the format of an export."""
+"""Scan a table into files on any engine: the job, and its tasks."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from typing import TYPE_CHECKING, Protocol
 from ddbio.budget import LocalBudget
 from ddbio.core.digest import Digest
 from ddbio.core.estimate import Figures, output_parts
-from ddbio.core.exports import manifest
 from ddbio.core.raw_items import PageSplitter
 from ddbio.core.rescue import MisfitLog
 from ddbio.core.scan_plan import ScanPlan, budget_of
 from ddbio.core.schema.file import schema_to_json
-from ddbio.core.staged import FileNaming, SmallObject
+from ddbio.core.staged import FileNaming
 from ddbio.engine import cluster_of, open_engine
 from ddbio.errors import DecodeError
 from ddbio.files import committer
+from ddbio.files.export_target import FOLDER, ExportTarget
 from ddbio.files.line_writers import RollingGzipWriter
 from ddbio.ops.catalog import check_catalog, with_catalog
 from ddbio.ops.job.report import Clock, ScanReport, file_reports, layout_of, merged_nulls, misfit_reports
@@ -30,21 +30,18 @@ from ddbio.ops.scans.plan import describe_scan, plan_of, scan_tasks
 from ddbio.ops.scans.stream import PageStream, ScanTask, SegmentStream
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     import pyarrow as pa
 
     from ddbio.budget import Budget
     from ddbio.core.staged import StagedFile
     from ddbio.core.table_description import TableDescription
-    from ddbio.files.committer import Publish
+    from ddbio.files.committer import Committer, Publish
     from ddbio.ops.job.storage import Staging
     from ddbio.options import ScanToFilesOptions
 
 _LOG = logging.getLogger("ddbio.scan")
-
-FOLDER = "data"
-"""Where readers look for an export's files."""
 
 
 class Watch(Protocol):
@@ -93,8 +90,8 @@ def scan_to_files(
     staging = open_staging(options, form, [name for name, _ in table.key_types])
     try:
         # An engine raises only after its tasks have ended.
-        with committer.publishing(target_of(options, staging.store), staging.job_id) as publish:
-            job = _Job(options, table, staging)
+        job = _job_of(options, table, staging)
+        with committer.publishing(job.target(), staging.job_id) as publish:
             report = _run(job, publish, clock, _Settings(master, conf, watch or Unwatched()))
     except committer.AlreadyCommittedError as done:
         report = committed_report(ScanReport, done)
@@ -107,19 +104,28 @@ class _Job:
     table: TableDescription
     staging: Staging
 
+    def target(self) -> Committer:
+        """Return what publishes the files."""
+        return target_of(self.options, self.staging.store)
+
+    def check(self, plan: ScanPlan) -> None:
+        """Refuse rows that do not go with what is at the target."""
+        require_same_columns(self.options, self.staging, plan.schema)
+
     @property
-    def is_export(self) -> bool:
-        return self.options.format == "dynamodb-export"
+    def task(self) -> Callable[[FilesTask, Budget], FilesResult]:
+        """Return what the engine runs for each task."""
+        return write_task
 
     def without_rows(self, plan: ScanPlan) -> tuple[StagedFile, ...]:
+        """Return what is staged if no item was read."""
         # Without rows no partition is touched.
-        is_none = self.is_export or self.options.overwrite_partitions
-        return () if is_none else self.staging.empty(plan.schema)
+        return () if self.options.overwrite_partitions else self.staging.empty(plan.schema)
 
     def tasks(self, plan: ScanPlan) -> list[FilesTask]:
         return [FilesTask(scan, self.staging) for scan in scan_tasks(plan, self.options, self.table)]
 
-    def commit_info(self, plan: ScanPlan, report: ScanReport, objects: tuple[SmallObject, ...]) -> committer.CommitInfo:
+    def commit_info(self, plan: ScanPlan, report: ScanReport) -> committer.CommitInfo:
         return committer.CommitInfo(
             created_at=datetime.now(UTC).isoformat(timespec="seconds"),
             source={
@@ -132,10 +138,39 @@ class _Job:
             },
             schema=schema_to_json(plan.schema),
             digest=report.digest,
-            objects=objects,
             report=report.to_dict(),
             partition_by=self.staging.described_partitions(plan.schema),
         )
+
+
+class _ExportJob(_Job):
+    """Write lines of items, and the manifests of a full export."""
+
+    def target(self) -> Committer:
+        options = self.options
+        return ExportTarget(
+            folder=target_of(options, self.staging.store),
+            table_arn=self.table.arn,
+            table_id=self.table.table_id,
+            began=datetime.now(UTC),
+            filtered={name: value for name in ("index", "columns", "limit") if (value := getattr(options, name))},
+        )
+
+    def check(self, plan: ScanPlan) -> None:
+        """Accept any: lines have no columns."""
+
+    @property
+    def task(self) -> Callable[[FilesTask, Budget], FilesResult]:
+        return write_lines_task
+
+    def without_rows(self, plan: ScanPlan) -> tuple[StagedFile, ...]:
+        del plan
+        return ()
+
+
+def _job_of(options: ScanToFilesOptions, table: TableDescription, staging: Staging) -> _Job:
+    kind = _ExportJob if options.format == "dynamodb-export" else _Job
+    return kind(options, table, staging)
 
 
 @dataclass(frozen=True)
@@ -148,11 +183,9 @@ class _Settings:
 def _run(job: _Job, publish: Publish, clock: Clock, settings: _Settings) -> ScanReport:
     options, staging = job.options, job.staging
     budget = LocalBudget(budget_of(job.table, options), job=f"scan of {job.table.name}")
-    began_at = datetime.now(UTC)
     plan = plan_of(options, budget, job.table)
     check_catalog(options, staging, plan.schema, options.format)
-    if not job.is_export:
-        require_same_columns(options, staging, plan.schema)
+    job.check(plan)
     if plan.engine == "spark":
         cluster = cluster_of(settings.master, settings.conf)
         require_shared(cluster, {"dest": options.dest}, shared_paths=options.shared_paths)
@@ -169,10 +202,9 @@ def _run(job: _Job, publish: Publish, clock: Clock, settings: _Settings) -> Scan
         budget.within_limits(),
     ):
         with settings.watch.running(plan, budget):
-            results = engine.run(write_lines_task if job.is_export else write_task, job.tasks(plan), budget)
+            results = engine.run(job.task, job.tasks(plan), budget)
         files = [file for result in results for file in result.staged] or job.without_rows(plan)
         digest = _merged([result.digest for result in results]).hexdigest() if options.digest else None
-        objects = export_objects(staging, options, job.table, began_at, results) if job.is_export else ()
         usage = budget.usage()
         report = ScanReport(
             table=plan.table,
@@ -200,7 +232,7 @@ def _run(job: _Job, publish: Publish, clock: Clock, settings: _Settings) -> Scan
             planned=plan.figures,
         )
         report = replace(report, actual=_actual(job, report))
-        publish(files, job.commit_info(plan, report, objects))
+        publish(files, job.commit_info(plan, report))
         cpu_seconds = round(cpu_planned + engine.cpu_seconds(), 3)
     _LOG.info("scan %s: %d rows in %.1f s, %.1f RCU", plan.table, report.rows, clock.seconds(), report.rcu_consumed)
     report = replace(report, seconds=round(clock.seconds(), 3), cpu_seconds=cpu_seconds)
@@ -233,7 +265,7 @@ class FilesTask:
 
 @dataclass(frozen=True)
 class FilesResult:
-    """What a task read, and its staged files; if they are an export's, their checksums in the same order."""
+    """What a task read, and its staged files."""
 
     staged: tuple[StagedFile, ...]
     items: int
@@ -241,7 +273,6 @@ class FilesResult:
     wire_bytes: int
     misfits: MisfitLog
     digest: Digest
-    md5s: tuple[bytes, ...] = ()
 
 
 def write_task(task: FilesTask, budget: Budget) -> FilesResult:
@@ -274,53 +305,11 @@ def write_lines_task(task: FilesTask, budget: Budget) -> FilesResult:
         with closing(iter(stream)) as blocks:
             for lines in blocks:
                 writer.write(lines.text, lines.items)
-        files = writer.finish()
+        staged = tuple(writer.finish())
     except BaseException:
         writer.abort()
         raise
-    counts, written = stream.counts, sum(file.staged.rows for file in files)
+    counts, written = stream.counts, sum(file.rows for file in staged)
     if written != counts.items:
         raise DecodeError(f"the pages hold {written} items, and said that they hold {counts.items}")
-    staged, md5s = tuple(file.staged for file in files), tuple(file.md5 for file in files)
-    return FilesResult(staged, counts.items, 0, counts.wire_bytes, counts.misfits, counts.digest, md5s)
-
-
-def export_objects(
-    staging: Staging,
-    options: ScanToFilesOptions,
-    table: TableDescription,
-    began: datetime,
-    results: Sequence[FilesResult],
-) -> tuple[SmallObject, ...]:
-    """Return the manifests of an export; the last is the summary, which tells readers that the export is complete."""
-    files = [
-        manifest.ExportFile(staged.path.rpartition("/")[2], staged.rows, md5)
-        for result in results
-        for staged, md5 in zip(result.staged, result.md5s, strict=True)
-    ]
-    bucket, prefix = _place(staging.store.uri)
-    listed = manifest.files_text(files, prefix)
-    summary = manifest.summary_text(
-        export_id=f"{int(began.timestamp() * 1000):014d}-{secrets.token_hex(4)}",
-        table_arn=table.arn,
-        table_id=table.table_id,
-        times=(began, datetime.now(UTC)),
-        bucket=bucket,
-        prefix=prefix,
-        items=sum(file.items for file in files),
-        filtered={name: value for name in ("index", "columns", "limit") if (value := getattr(options, name))},
-    )
-    objects = [SmallObject(manifest.STARTED, "")]
-    for name, text in ((manifest.FILES, listed), (manifest.SUMMARY, summary)):
-        objects.append(SmallObject(f"{name}.md5", manifest.checksum_text(text).decode()))
-        objects.append(SmallObject(f"{name}.json", text.decode()))
-    return tuple(objects)
-
-
-def _place(uri: str) -> tuple[str, str]:
-    """Return bucket and prefix (with its slash) of a target; empty texts for a local folder."""
-    scheme, _, path = uri.rpartition("://")
-    if not scheme:
-        return "", ""
-    bucket, _, prefix = path.partition("/")
-    return bucket, f"{prefix}/" if prefix else ""
+    return FilesResult(staged, counts.items, 0, counts.wire_bytes, counts.misfits, counts.digest)
