@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import logging
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
@@ -11,11 +12,13 @@ import pyarrow as pa
 from ddbio.core.loads.encode import check_columns
 from ddbio.core.time_columns import StoredRows
 from ddbio.errors import SchemaError
-from ddbio.files.formats import is_splittable
+from ddbio.files.formats import FORMATS, format_of, is_splittable
 from ddbio.files.paths import with_columns
 from ddbio.files.row_files import RowFiles
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from ddbio.core.loads.plan import WritePlan
     from ddbio.core.staged import StoredObject
     from ddbio.ops.loads.sources import FileSource, Unit
@@ -25,13 +28,19 @@ _FILES_AT_ONCE = 16
 _FILES_PER_LINE = 1000
 
 
-def check_files(source: FileSource, plan: WritePlan) -> None:
+def check_files(source: FileSource, plan: WritePlan, declared: Collection[str] = ()) -> None:
     """Check how every file begins, by its footer if it has one: whether it is of its format, and has the columns.
+
+    Parameters
+    ----------
+    declared
+        Columns that the source should have, one file or the other.
 
     Raises
     ------
     SchemaError
-        If a file has no column that the write needs, or times of a form that they cannot have.
+        If a file has no column that the write needs, or times of a form that they cannot have; if all files are CSV,
+        and none has a declared column.
     DecodeError
         If a file is not in the format of its name.
     """
@@ -46,16 +55,25 @@ def check_files(source: FileSource, plan: WritePlan) -> None:
         return files.first_schema(unit.entry, unit.json_format, unit.schema)
 
     seen = set[tuple[pa.Schema, tuple[str, ...]]]()
+    names, are_known = set[str](), True
     with ThreadPoolExecutor(_FILES_AT_ONCE, thread_name_prefix="ddbio-head") as pool:
         for number, (unit, schema) in enumerate(zip(units, pool.map(look, units), strict=True), 1):
             if number % _FILES_PER_LINE == 0:
                 _LOG.info("checked %d of %d files", number, len(units))
+            are_known = are_known and schema is not None and format_of(unit.entry.path) is FORMATS["csv"]
             kind = (schema or pa.schema([]), tuple(name for name, *_ in unit.columns))
             if schema is None or kind in seen:
                 continue
             seen.add(kind)
-            rows = StoredRows(unit.forms).convert(with_columns(pa.RecordBatch.from_pylist([], schema), unit.columns))
+            none = pa.RecordBatch.from_arrays([pa.nulls(0, each.type) for each in schema], schema=schema)
+            rows = StoredRows(unit.forms).convert(with_columns(none, unit.columns))
+            names.update(rows.schema.names)
             check_file(unit.entry, rows.schema, plan)
+    missing = [name for name in declared if name not in names]
+    if missing and are_known:
+        near = difflib.get_close_matches(missing[0], names, n=1)
+        hint = f"did you mean {near[0]!r}?" if near else f"they have {', '.join(sorted(names))}"
+        raise SchemaError(f"{missing[0]}: no file has such a column: {hint}")
 
 
 def check_file(entry: StoredObject, schema: pa.Schema, plan: WritePlan) -> None:

@@ -22,6 +22,7 @@ from ddbio.errors import DdbioError, OptionError
 from ddbio.ops.job.report import Clock, WriteReport
 from ddbio.ops.job.storage import dynamodb_spec, new_job_id, require_shared
 from ddbio.ops.loads.checkpoint import CheckpointStore, identity_of, open_checkpoints, read_checkpoints
+from ddbio.ops.loads.file_checks import check_files
 from ddbio.ops.loads.rejects import RejectWriter, check_rejects, read_rejects
 from ddbio.ops.loads.scheduler import WriteTask, write_batches
 from ddbio.ops.loads.sources import batches_of, is_one_scan, open_source
@@ -271,6 +272,7 @@ def _describe_and_plan(options: LoadOptions, table: TableDescription | None = No
     write = plan_write(table, options)
     source = open_source(options, dict(write.key_types), options.timestamps)
     source = dataclasses.replace(source, types=declared_types(options, write, source))
+    check_files(source, write, dict(options.types or ()))
     resources = Resources(available_cores(), running_spark_parallelism(), is_spark_installed(), machine_speeds())
     plan = plan_load(options, write, table, describe_source(source, write, table.indexes), resources)
     if plan.estimated_units is not None:

@@ -32,7 +32,7 @@ from ddbio.files.row_lines import RowLines
 from ddbio.files.text_reader import PIECE_BYTES
 from ddbio.ops.exports.source import FileText
 from ddbio.ops.loads.checkpoint import Checkpoint
-from ddbio.ops.loads.file_checks import check_file, check_files
+from ddbio.ops.loads.file_checks import check_file
 from ddbio.ops.loads.spreading import WINDOW_BYTES
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ _T = TypeVar("_T")
 
 
 def describe_source(source: FileSource, plan: WritePlan, indexes: Sequence[IndexDescription] = ()) -> SourceDescription:
-    """Describe a source by its footers and a sample of its largest file; check how all files begin.
+    """Describe a source by its footers and a sample of its largest file.
 
     Raises
     ------
@@ -71,7 +71,6 @@ def describe_source(source: FileSource, plan: WritePlan, indexes: Sequence[Index
     DecodeError
         If the file is not in the format of its name.
     """
-    check_files(source, plan)
     files = RowFiles(source.store, dict(plan.key_types), source.types)
     largest = max(source.units, key=attrgetter("entry.size_bytes"), default=None)
     sample = None if largest is None else _sample(files, largest)

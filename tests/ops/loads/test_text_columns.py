@@ -138,6 +138,7 @@ def test_a_schema_file_declares_columns(table, tmp_path):
     [
         ({"types": "pk=number"}, SchemaError, "pk is a key of type S"),
         ({"types": "n=nothing"}, SchemaError, "'nothing' is no type"),
+        ({"types": "nn=number"}, SchemaError, "nn: no file has such a column: did you mean 'n'?"),
         ({"types": "n=number", "timestamps": "n=iso"}, OptionError, "in timestamps and in types"),
     ],
 )
