@@ -55,3 +55,15 @@ def test_a_failed_fold_leaves_nothing(exports, tmp_path):
     with pytest.raises(ExportIncompleteError, match="MD5 is"):
         ddbio.fold_exports_to_files(exports[0], exports[1:], tmp_path / "out", engine="spark", tasks=2)
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    "name", ["orc", *(pytest.param(each, marks=pytest.mark.slow) for each in ("avro", "csv", "json"))]
+)
+def test_spark_writes_every_format(exports, tmp_path, name):
+    """What Spark's tasks read of an export, and fold, into files of a format has the digest of the same as Parquet."""
+    options = {"engine": "spark", "tasks": 2, "format": name}
+    ddbio.read_export_to_files(exports[0], tmp_path / "read", **options)
+    assert ddbio.digest(tmp_path / "read") == ddbio.digest(ddbio.read_export(exports[0]))
+    ddbio.fold_exports_to_files(exports[0], exports[1:], tmp_path / "fold", **options)
+    assert ddbio.digest(tmp_path / "fold") == ddbio.digest(ddbio.fold_exports(exports[0], exports[1:]))

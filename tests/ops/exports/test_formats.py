@@ -1,0 +1,63 @@
+"""Exports become files of every format that hold every type: read, and folded with changes."""
+
+import base64
+import json
+
+import pytest
+
+import ddbio
+from ddbio.files.formats import FORMATS
+from ddbio.testing.export import Change, ExportWriter
+
+FORMAT_NAMES = [name for name, each in FORMATS.items() if each.extensions]
+
+
+def every_type(number):
+    """Return an item of all ten types, some of whose attributes have other types than most."""
+    return {
+        "pk": {"S": f"item-{number}"},
+        "n": {"N": str(number)} if number % 50 else {"S": "no number"},
+        "price": {"N": f"{number}.25"},
+        "wide": {"N": "12345678901234567890123456789012345678"},
+        "tiny": {"N": "1E-130"},
+        "b": {"B": base64.b64encode(number.to_bytes(4, "big")).decode()},
+        "flag": {"BOOL": number % 2 == 0},
+        "none": {"NULL": True},
+        "ss": {"SS": ["x", 'y"\n,']},
+        "ns": {"NS": ["1", "2.5"]},
+        "bs": {"BS": ["eg=="]},
+        "l": {"L": [{"N": "1"}, {"S": "two"}, {"NULL": True}]},
+        "m": {"M": {"city": {"S": "Ulm"}, "zip": {"N": "89073"}, "a b-c": {"M": {}}}},
+        **({} if number % 3 else {"late": {"S": ""}}),
+    }
+
+
+def digest_of(items):
+    """Return the digest of items."""
+    return ddbio.digest("".join(json.dumps(item) + "\n" for item in items).encode(), nulls="keep")
+
+
+@pytest.fixture(scope="module")
+def exports(tmp_path_factory):
+    """Return a full export, an increment, and the items before and behind it."""
+    writer = ExportWriter(tmp_path_factory.mktemp("exports"))
+    before = {number: every_type(number) for number in range(120)}
+    full = writer.full(before.values())
+    after = {number: item for number, item in before.items() if number != 7} | {3: every_type(3) | {"n": {"N": "-1"}}}
+    after[500] = every_type(500)
+    changes = [Change(1, {"pk": before[number]["pk"]}, after.get(number), before.get(number)) for number in (3, 7)]
+    changes.append(Change(1, {"pk": after[500]["pk"]}, after[500]))
+    return full, writer.incremental(changes), before.values(), after.values()
+
+
+@pytest.mark.parametrize("name", FORMAT_NAMES)
+def test_files_hold_the_items_of_an_export(exports, tmp_path, name):
+    """The folder of an export's files has the digest of its items, that of a fold the digest of the changed ones."""
+    full, increment, before, after = exports
+    options = {"format": name, "engine": "local", "nulls": "keep", "sample_items": 50}
+    report = ddbio.read_export_to_files(full, tmp_path / "read", tasks=2, **options)
+    assert report.rows == len(before)
+    assert ddbio.digest(tmp_path / "read") == digest_of(before)
+    folded = ddbio.fold_exports_to_files(full, [increment], tmp_path / "fold", **options)
+    assert folded.rows == len(after)
+    assert ddbio.digest(tmp_path / "fold") == digest_of(after)
