@@ -19,6 +19,7 @@ if TYPE_CHECKING:
         export_windows,
         fold_exports,
         fold_exports_to_files,
+        plan_fold_exports,
         plan_read_export,
         read_export,
         read_export_batches,
@@ -139,7 +140,7 @@ if TYPE_CHECKING:
     )
     from ddbio.ops.capture.capture import CaptureReport
     from ddbio.ops.copy import CopyPlan, CopyReport
-    from ddbio.ops.exports.fold import ExportFoldReport
+    from ddbio.ops.exports.fold_plan import ExportFoldPlan, ExportFoldReport
     from ddbio.ops.exports.read import ExportReadPlan, ExportReadReport
     from ddbio.ops.folders.compact import CompactPlan, CompactReport
     from ddbio.ops.folders.listing import FileList, ListedFile
@@ -193,6 +194,7 @@ __all__ = [
     "Estimate",
     "ExportEntry",
     "ExportFoldKeywords",
+    "ExportFoldPlan",
     "ExportFoldReport",
     "ExportIncompleteError",
     "ExportJob",
@@ -298,6 +300,7 @@ __all__ = [
     "plan_compact",
     "plan_copy",
     "plan_export",
+    "plan_fold_exports",
     "plan_import",
     "plan_load",
     "plan_read_export",
@@ -338,8 +341,8 @@ _NAMES = {
     "ddbio.api.capture": "capture",
     "ddbio.api.catalog": "catalog_ddl sync_catalog",
     "ddbio.api.files": (
-        "check_import_files export_windows fold_exports fold_exports_to_files plan_read_export read_export "
-        "read_export_batches read_export_to_files write_import_files"
+        "check_import_files export_windows fold_exports fold_exports_to_files plan_fold_exports plan_read_export "
+        "read_export read_export_batches read_export_to_files write_import_files"
     ),
     "ddbio.api.folders": "compact list_files plan_compact publish rollback vacuum",
     "ddbio.api.inspection": "layout plan_validate validate",
@@ -394,7 +397,7 @@ _NAMES = {
     ),
     "ddbio.ops.capture.capture": "CaptureReport",
     "ddbio.ops.copy": "CopyPlan CopyReport",
-    "ddbio.ops.exports.fold": "ExportFoldReport",
+    "ddbio.ops.exports.fold_plan": "ExportFoldPlan ExportFoldReport",
     "ddbio.ops.exports.read": "ExportReadPlan ExportReadReport",
     "ddbio.ops.folders.compact": "CompactPlan CompactReport",
     "ddbio.ops.folders.listing": "FileList ListedFile",

@@ -17,7 +17,7 @@ from ddbio.core.exports.jobs import ExportJob
 from ddbio.core.imports.jobs import BulkJob, ImportJob
 from ddbio.core.layout import LayoutReport
 from ddbio.core.validation import ValidationReport
-from ddbio.ops.exports.fold import ExportFoldReport
+from ddbio.ops.exports.fold_plan import ExportFoldReport
 from ddbio.ops.exports.read import ExportReadReport
 from ddbio.ops.folders.compact import CompactReport
 from ddbio.ops.folders.publish import PublishReport

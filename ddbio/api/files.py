@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from ddbio.api.progress import Progress
     from ddbio.core.batch_stream import RecordBatchStream
     from ddbio.core.exports.fold import Window
-    from ddbio.ops.exports.fold import ExportFoldReport
+    from ddbio.ops.exports.fold_plan import ExportFoldPlan, ExportFoldReport
     from ddbio.ops.exports.read import ExportReadPlan, ExportReadReport
     from ddbio.ops.imports.files import ImportFilesReport
     from ddbio.ops.loads.sources import Rows
@@ -185,6 +185,27 @@ def fold_exports_to_files(
     """
     checked = parse_options(ExportFoldOptions, {**options, "source": os.fspath(source), "dest": os.fspath(dest)})
     return fold.fold_to_files(checked, [os.fspath(each) for each in increments], master=master, conf=conf)
+
+
+@takes(ExportFoldOptions)
+def plan_fold_exports(
+    source: str | os.PathLike[str], increments: Sequence[str | os.PathLike[str]], dest: str | os.PathLike[str],
+    **options: Unpack[ExportFoldKeywords],
+) -> ExportFoldPlan:  # fmt: skip
+    """Return what :func:`fold_exports_to_files` would do, all manifests verified; nothing is written.
+
+    Parameters
+    ----------
+    source, increments, dest, **options
+        As for :func:`fold_exports_to_files`.
+
+    Raises
+    ------
+    DdbioError
+        If an export is damaged, or a window is missing.
+    """
+    checked = parse_options(ExportFoldOptions, {**options, "source": os.fspath(source), "dest": os.fspath(dest)})
+    return fold.plan_of(checked, [os.fspath(each) for each in increments])
 
 
 @takes(ExportWindowsOptions)

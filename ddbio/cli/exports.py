@@ -34,7 +34,7 @@ from ddbio.options import (
 
 if TYPE_CHECKING:
     from ddbio.core.exports.jobs import ExportJob
-    from ddbio.ops.exports.fold import ExportFoldReport
+    from ddbio.ops.exports.fold_plan import ExportFoldReport
     from ddbio.ops.exports.read import ExportReadReport
 
 
@@ -191,6 +191,19 @@ def windows(*, as_json: bool, base: str, increments: tuple[str, ...], **flags: A
         click.echo("\n".join(lines) or "nothing to request yet")
 
 
+@click.command("export-fold")
+@click.argument("base")
+@click.argument("increments", nargs=-1, required=True)
+@click.argument("dest")
+@flags_of(ExportFoldOptions, without=["source", "dest"])
+@output_flags
+def plan_export_fold(*, as_json: bool, base: str, increments: tuple[str, ...], **flags: Any) -> None:
+    """Verify the full export BASE and the INCREMENTS, and print how they would be folded to DEST."""
+    from ddbio.ops.exports.fold import plan_of
+
+    print_plan(plan_of(parse_flags(ExportFoldOptions, {**flags, "source": base}), increments), as_json=as_json)
+
+
 def format_export_report(report: ExportReadReport) -> str:
     """Return the report for people, as lines of name and value, then its files."""
     speed = report.json_bytes / 1e6 / max(report.cpu_seconds, 1e-9)
@@ -215,6 +228,7 @@ def format_fold_report(report: ExportFoldReport) -> str:
         ("items", f"{report.items:,} items and {report.changes:,} changes read, {report.rows:,} rows written"),
         ("source", f"{counted(report.files_read, 'file')}, {report.json_bytes / 1e6:,.1f} MB of text, all verified"),
         ("time", f"{report.seconds:.1f} s, of CPU {report.cpu_seconds:.1f} s ({report.engine})"),
+        *planned_rows(report.planned, report.actual),
     ]
     rows += [("misfit", f"{m.count} × {m.path}: {m.kind}, e.g. {m.example}") for m in report.misfits]
     rows += merged_null_rows(report.merged_nulls)

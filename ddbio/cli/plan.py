@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from ddbio.cli.exports import plan_export_read
+from ddbio.cli.exports import plan_export_fold, plan_export_read
 from ddbio.cli.flags import flags_of, output_flags, parse_flags
 from ddbio.cli.folders import plan_compact
 from ddbio.cli.inspection import plan_validate
@@ -28,7 +28,7 @@ def plan() -> None:
     """Print what a verb would do and cost, and do none of it."""
 
 
-for command in (plan_scan, plan_load, plan_copy, plan_export_read, plan_validate, plan_compact):
+for command in (plan_scan, plan_load, plan_copy, plan_export_read, plan_export_fold, plan_validate, plan_compact):
     plan.add_command(command)
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import itertools
-from dataclasses import dataclass, field
+import logging
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
@@ -23,11 +24,11 @@ from ddbio.errors import ExportIncompleteError
 from ddbio.files import committer
 from ddbio.files.temporary_folder import temporary_folder
 from ddbio.ops.catalog import check_catalog, with_catalog
+from ddbio.ops.exports.fold_plan import ExportFoldReport, FoldSources, fold_figures, plan_fold_files
 from ddbio.ops.exports.fold_tasks import (
     BucketsTask,
     ChangesTask,
     ItemsTask,
-    ResultColumns,
     fold_buckets,
     spill_changes,
     split_items,
@@ -38,9 +39,6 @@ from ddbio.ops.exports.spill import Spill, claimed_folder
 from ddbio.ops.exports.tasks import ExportColumns, ExportCounts, export_columns, export_tasks, spark_task_count
 from ddbio.ops.job.report import (
     Clock,
-    FileReport,
-    MisfitReport,
-    Report,
     file_reports,
     layout_of,
     merged_nulls,
@@ -59,57 +57,18 @@ from ddbio.ops.job.storage import (
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from ddbio.core.catalog.glue import CatalogReport
     from ddbio.core.exports.fold import Window
-    from ddbio.core.layout import LayoutSummary
     from ddbio.core.staged import StagedFile
     from ddbio.engine import Engine
     from ddbio.files.object_store import ObjectStore
-    from ddbio.ops.exports.source import ExportSource
+    from ddbio.ops.exports.fold_plan import ExportFoldPlan
     from ddbio.ops.job.storage import Staging
     from ddbio.options import ExportFoldOptions, ExportReadOptions, ExportWindowsOptions
 
+_LOG = logging.getLogger("ddbio.export")
 # Of compressed text. As rows in memory it is about five times as much, and as much again for each step of folding.
 _BUCKET_BYTES = 8 * 1024 * 1024
 _MOST_BUCKETS = 4096
-
-
-@dataclass(frozen=True)
-class FoldSources:
-    """Hold a full export and the increments to fold into it, with the columns into which all of them are read.
-
-    Attributes
-    ----------
-    options
-        How everything is read, with the columns as schema.
-    rows
-        The columns of the result, which may be times.
-    windows
-        Number of increments that follow the full export, including those without changes.
-    reached
-        The end of the last one.
-    folders
-        The folders of all exports that were given, including those that are not folded.
-    """
-
-    options: ExportReadOptions
-    full: ExportSource
-    columns: ExportColumns
-    rows: pa.Schema
-    changed: tuple[tuple[ExportSource, ExportColumns], ...]
-    windows: int
-    reached: datetime
-    folders: tuple[str, ...]
-
-    @property
-    def result(self) -> ResultColumns:
-        """Return what the rows of the result are."""
-        return ResultColumns(self.rows, self.options.on_misfit, self.options.drop or ())
-
-    @property
-    def keys(self) -> tuple[str, ...]:
-        """Return the table's key attributes; they are not known if nothing has changed."""
-        return (self.changed[0][1].keys or ()) if self.changed else ()
 
 
 def open_fold(options: ExportReadOptions, increments: Sequence[str], as_of: datetime | None = None) -> FoldSources:
@@ -177,6 +136,19 @@ def windows_to_request(options: ExportWindowsOptions, increments: Sequence[str])
     return missing_windows(full.summary, [open_export(each, options).summary for each in increments], until)
 
 
+def plan_of(options: ExportFoldOptions, increments: Sequence[str]) -> ExportFoldPlan:
+    """Return what folding exports into files would do, from their manifests and a sample of the full export.
+
+    Raises
+    ------
+    ExportIncompleteError
+        If an export is damaged, or no export covers some time in between; the message names the window.
+    LimitError
+        If the plan is above a limit.
+    """
+    return plan_fold_files(options, open_fold(options, increments, options.as_of))
+
+
 def fold_to_files(
     options: ExportFoldOptions,
     increments: Sequence[str],
@@ -202,6 +174,10 @@ def fold_to_files(
     """
     clock = Clock()
     sources = open_fold(options, increments, options.as_of)
+    plan = plan_fold_files(options, sources)
+    _LOG.info(
+        "fold %s to %s: %d windows, planned: %s", options.source, options.dest, plan.windows, plan.estimate.figures
+    )
     if engine_name(options) == "spark":
         require_shared(
             cluster_of(master, conf), {"dest": options.dest, "spill": options.spill}, shared_paths=options.shared_paths
@@ -219,72 +195,13 @@ def fold_to_files(
                 staged, counts = job.run()
                 files = staged or job.without_rows()
                 report = job.report(files, counts, clock.seconds(), cpu_planned + engine.cpu_seconds())
+                report = dataclasses.replace(report, planned=plan.estimate.figures)
                 complete(files, job.facts(report))
                 cpu_seconds = round(cpu_planned + engine.cpu_seconds(), 3)
     except committer.AlreadyCommittedError as done:
         return with_catalog(options, committed_report(ExportFoldReport, done))
     report = dataclasses.replace(report, seconds=round(clock.seconds(), 3), cpu_seconds=cpu_seconds)
-    return with_catalog(options, report)
-
-
-@dataclass(frozen=True)
-class ExportFoldReport(Report):
-    """Describe what was read of a full export and its increments, and the state that was written.
-
-    Attributes
-    ----------
-    source, dest
-        The full export and the target as given.
-    job_id
-        The job; its manifest is ``_ddbio/<job_id>.json`` under the target.
-    engine
-        ``local`` or ``spark``.
-    windows
-        Incremental exports that were folded; those that end before the full export are not counted.
-    state_at
-        The time at which the table held these rows.
-    items, changes
-        Items of the full export, and changes of the increments.
-    rows
-        Rows in the files: the items at that time.
-    files_read
-        Data files read and verified; empty files are not opened.
-    seconds
-        Wall time from the verb's start, engine start included.
-    cpu_seconds
-        User + system seconds of the driver's Python, all workers and the JVM.
-    json_bytes
-        Bytes of text in the files, uncompressed.
-    misfits
-        Values that did not fit their column, in items and in images.
-    files
-        What was written.
-    merged_nulls
-        NULLs that are no longer told from missing values, by attribute, in items and in images: see ``nulls``.
-    catalog
-        What was registered in the catalog, if that was asked for.
-    layout
-        How the files lie: their sizes, and how many are small.
-    """
-
-    source: str
-    dest: str
-    job_id: str
-    engine: str
-    windows: int
-    state_at: str
-    items: int
-    changes: int
-    rows: int
-    files_read: int
-    seconds: float
-    cpu_seconds: float
-    json_bytes: int
-    misfits: tuple[MisfitReport, ...] = ()
-    files: tuple[FileReport, ...] = ()
-    merged_nulls: dict[str, int] = field(default_factory=dict)
-    catalog: CatalogReport | None = None
-    layout: LayoutSummary | None = None
+    return with_catalog(options, dataclasses.replace(report, actual=fold_figures(options, plan, report)))
 
 
 @dataclass(frozen=True)

@@ -70,6 +70,19 @@ def test_state_as_of_the_end_of_a_window(story, tmp_path):
     assert not (tmp_path / "no").exists()
 
 
+def test_a_fold_is_planned(story, tmp_path):
+    """The plan writes nothing, and has what the fold then reads; the report has both."""
+    full, increments, *_ = story
+    plan = ddbio.plan_fold_exports(full, increments, tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+    report = ddbio.fold_exports_to_files(full, increments, tmp_path / "out", engine="local")
+    assert (plan.items, plan.changes, plan.windows) == (report.items, report.changes, report.windows)
+    assert {"units", "requests", "bytes", "seconds", "usd", "lines"} <= plan.to_dict().keys()
+    assert report.planned == plan.estimate.figures
+    assert report.actual is not None
+    assert report.actual.bytes == plan.file_bytes
+
+
 def test_missing_window_leaves_nothing(story, tmp_path):
     """A gap is named, and nothing is written."""
     full, (_, second), _ = story
