@@ -12,6 +12,7 @@ from ddbio.version import __version__
 
 if TYPE_CHECKING:
     from ddbio.api.advice import advise, plan_capacity
+    from ddbio.api.benchmark import bench
     from ddbio.api.capture import capture
     from ddbio.api.catalog import catalog_ddl, sync_catalog
     from ddbio.api.files import (
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from ddbio.api.keywords import (
         AdviseKeywords,
         BackupCreateKeywords,
+        BenchKeywords,
         BulkReportKeywords,
         BulkStartKeywords,
         CaptureKeywords,
@@ -100,6 +102,7 @@ if TYPE_CHECKING:
     from ddbio.core.advice import Advice
     from ddbio.core.backups import BackupJob, BackupPlan, RestoreJob, RestorePlan
     from ddbio.core.batch_stream import RecordBatchStream
+    from ddbio.core.benchmark import BenchReport
     from ddbio.core.catalog.glue import CatalogReport
     from ddbio.core.changes import ChangeDecoder
     from ddbio.core.decode import from_dynamodb_json
@@ -159,6 +162,8 @@ __all__ = [
     "BackupCreateKeywords",
     "BackupJob",
     "BackupPlan",
+    "BenchKeywords",
+    "BenchReport",
     "BulkEntry",
     "BulkJob",
     "BulkPlan",
@@ -265,6 +270,7 @@ __all__ = [
     "WriteReport",
     "__version__",
     "advise",
+    "bench",
     "calibrate",
     "cancel_bulk_put",
     "capture",
@@ -338,6 +344,7 @@ __all__ = [
 # The public names of each module; a test holds them in step with the imports above.
 _NAMES = {
     "ddbio.api.advice": "advise plan_capacity",
+    "ddbio.api.benchmark": "bench",
     "ddbio.api.capture": "capture",
     "ddbio.api.catalog": "catalog_ddl sync_catalog",
     "ddbio.api.files": (
@@ -347,7 +354,7 @@ _NAMES = {
     "ddbio.api.folders": "compact list_files plan_compact publish rollback vacuum",
     "ddbio.api.inspection": "layout plan_validate validate",
     "ddbio.api.keywords": (
-        "AdviseKeywords BackupCreateKeywords BulkReportKeywords BulkStartKeywords CaptureKeywords "
+        "AdviseKeywords BackupCreateKeywords BenchKeywords BulkReportKeywords BulkStartKeywords CaptureKeywords "
         "CatalogDdlKeywords CatalogSyncKeywords CompactKeywords ConnectionKeywords CopyKeywords "
         "CreateLikeKeywords CreateTableKeywords ExportFoldKeywords ExportReadKeywords ExportStartKeywords "
         "ExportToFilesKeywords ExportWindowsKeywords FilesListKeywords ImportFilesFromKeywords "
@@ -370,6 +377,7 @@ _NAMES = {
     "ddbio.core.advice": "Advice",
     "ddbio.core.backups": "BackupJob BackupPlan RestoreJob RestorePlan",
     "ddbio.core.batch_stream": "RecordBatchStream",
+    "ddbio.core.benchmark": "BenchReport",
     "ddbio.core.catalog.glue": "CatalogReport",
     "ddbio.core.changes": "ChangeDecoder",
     "ddbio.core.decode": "from_dynamodb_json",

@@ -109,6 +109,21 @@ class SimulateKeywords(TypedDict, total=False):
     """File to write the course of the job to, as a page (``.html``) or a picture (``.png``)."""
 
 
+class BenchKeywords(ConnectionKeywords, total=False):
+    """Keywords of :class:`ddbio.options.BenchOptions`."""
+
+    write_to: str | None
+    """A table that takes generated orders, with the key order_id:S,placed_at:S: it is written, nothing is removed."""
+    items: int
+    """Items to measure with; at most so many are read of a table, and a tenth of them is written."""
+    rounds: int
+    """Rounds of each function; the median is shown."""
+    rcu_per_second: float | None
+    """Read units per second that the scan may use; by default half of a provisioned table's."""
+    wcu_per_second: float | None
+    """Write units per second that the writes may use; by default half of a provisioned table's."""
+
+
 class BulkReportKeywords(ConnectionKeywords, total=False):
     """Keywords of :class:`ddbio.options.BulkReportOptions`."""
 

@@ -90,6 +90,7 @@ _WORDS = {
     "state": "FOLDER",
     "timestamps": "A=FORM,…",
     "types": "A=TYPE,…",
+    "write_to": "TABLE",
 }
 
 

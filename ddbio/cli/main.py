@@ -76,6 +76,10 @@ VERBS = Verbs(
             "Compare the ways to keep a copy of TABLE in S3: what each costs a month, takes, and cannot do.",
         ),
         "backup": ("tables:backup", "Make backups of tables, and new tables of backups or of a table's past."),
+        "bench": (
+            "benchmark:bench",
+            "Measure ddbio on this machine, and on TABLE, which is only read, beside the figures that come with it.",
+        ),
         "bulk": ("imports:bulk", "Let the service put files from S3 into a table that is there (new; experimental)."),
         "capacity": (
             "capacity:capacity",

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from ddbio.options.advice import AdviseOptions, MetricsConnectionOptions, PlanCapacityOptions
+    from ddbio.options.benchmark import BenchOptions
     from ddbio.options.capture import CaptureOptions
     from ddbio.options.catalog import CatalogConnectionOptions, CatalogDdlOptions, CatalogSyncOptions
     from ddbio.options.connection import ConnectionOptions, Credentials, LocalSession, connection_of
@@ -70,6 +71,7 @@ __all__ = [
     "AcceptEncoding",
     "AdviseOptions",
     "BackupCreateOptions",
+    "BenchOptions",
     "BulkReportOptions",
     "BulkStartOptions",
     "CaptureOptions",
@@ -130,6 +132,7 @@ __all__ = [
 # The names of each module.
 _NAMES = {
     "advice": "AdviseOptions MetricsConnectionOptions PlanCapacityOptions",
+    "benchmark": "BenchOptions",
     "capture": "CaptureOptions",
     "catalog": "CatalogConnectionOptions CatalogDdlOptions CatalogSyncOptions",
     "connection": "ConnectionOptions Credentials LocalSession connection_of",

@@ -94,6 +94,7 @@ _PAGE_PARTS = [
     ("`capacity`", "PlanCapacityOptions", "ConnectionOptions"),
     ("`plan capture`", "PlanCaptureOptions", "ConnectionOptions"),
     ("`prices refresh`", "PricesRefreshOptions", "ConnectionOptions"),
+    ("`bench`", "BenchOptions", "ConnectionOptions"),
     ("`simulate scan`", "SimulateScanOptions", "SimulateScanOptions"),
     ("`simulate load`", "SimulateLoadOptions", "SimulateLoadOptions"),
 ]

@@ -1,0 +1,34 @@
+"""Measure ddbio on this machine and against this endpoint."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ddbio.api.signature import takes
+from ddbio.ops import benchmark
+from ddbio.options import BenchOptions, parse_options
+
+if TYPE_CHECKING:
+    from typing import Unpack
+
+    from ddbio.api.keywords import BenchKeywords
+    from ddbio.core.benchmark import BenchReport
+
+
+@takes(BenchOptions)
+def bench(table: str | None = None, **options: Unpack[BenchKeywords]) -> BenchReport:
+    """Return how fast ddbio is on this machine, beside the figures that come with it; nothing is written unless asked.
+
+    Parameters
+    ----------
+    table
+        A table to scan, of which at most ``items`` are read; without one only functions in memory are measured.
+    **options
+        ``write_to`` names a table that takes generated orders; see :class:`ddbio.BenchKeywords` for all.
+
+    Raises
+    ------
+    DdbioError
+        With what happened, to what, and what to do.
+    """
+    return benchmark.run_bench(parse_options(BenchOptions, {**options, "table": table}))

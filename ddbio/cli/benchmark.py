@@ -1,0 +1,45 @@
+"""The command that measures ddbio on this machine: ``bench``."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from ddbio.cli.flags import flags_of, output_flags, parse_flags
+from ddbio.options import BenchOptions
+
+if TYPE_CHECKING:
+    from ddbio.core.benchmark import BenchFigure, BenchReport
+
+
+@click.command()
+@click.argument("table", required=False)
+@flags_of(BenchOptions, without=["table"])
+@output_flags
+def bench(*, table: str | None, as_json: bool, **flags: Any) -> None:
+    """Measure ddbio on this machine, and on TABLE, which is only read, beside the figures that come with it."""
+    from ddbio.ops.benchmark import run_bench
+
+    report = run_bench(parse_flags(BenchOptions, {"table": table, **flags}))
+    click.echo(report.to_json() if as_json else format_bench(report))
+
+
+def format_bench(report: BenchReport) -> str:
+    """Return a report as lines: each figure, and how many times the shipped one it is."""
+    machine = report.machine
+    lines = [f"{machine['cores']} × {machine['cpu']}, load {machine['load_1m']}, ddbio {report.version}"]
+    lines += [_line(each) for each in report.figures]
+    if report.rcu_consumed or report.wcu_consumed:
+        lines.append(f"consumed {report.rcu_consumed:,.1f} RCU and {report.wcu_consumed:,.1f} WCU")
+    there = report.shipped_machine
+    shipped = "this package has no figures to compare with" if there is None else (
+        f"shipped figures: {there['cores']} × {there['cpu']}, Python {there['python']}"
+    )  # fmt: skip
+    return "\n".join([*lines, shipped])
+
+
+def _line(figure: BenchFigure) -> str:
+    spread = f" ± {figure.spread / 2:.0%}" if figure.spread else ""
+    beside = f"   {figure.ratio:.2f} × the shipped {figure.shipped:,.1f}" if figure.ratio is not None else ""
+    return f"{figure.name:36}{figure.value:>12,.1f} {figure.unit}{spread}{beside}"
