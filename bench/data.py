@@ -1,4 +1,7 @@
-"""Make the same items at every call: export-shaped, order-like, and real flights; sizes follow ``$BENCH_SCALE``."""
+"""Make the same items at every call: export-shaped, order-like, real flights, and real names in all languages.
+
+Sizes follow ``$BENCH_SCALE``.
+"""
 
 from __future__ import annotations
 
@@ -10,13 +13,16 @@ import random
 import string
 from typing import Any, Literal
 
-Shape = Literal["export", "orders", "flights"]
+from bench.territories import territory_lines
+
+Shape = Literal["export", "orders", "flights", "territories"]
 
 SEED = 20130101
 KEYS: dict[Shape, str] = {
     "export": "pk:S,sk:S",
     "orders": "order_id:S,customer_id:S",
     "flights": "carrier_flight:S,time_hour:S",
+    "territories": "locale:S,territory:S",
 }
 
 # https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/Scan.html: a page holds 1 MB of items, counted
@@ -43,6 +49,8 @@ def lines(shape: Shape, count: int) -> tuple[bytes, ...]:
         from ddbio.testing.flights import flight_lines  # noqa: PLC0415 - only this shape needs the data's package
 
         return tuple(line.rstrip(b"\n") for line in flight_lines(count))
+    if shape == "territories":
+        return tuple(territory_lines(count))
     make = {"export": _export_item, "orders": _order}[shape]
     rng = random.Random(SEED)
     return tuple(_compact(make(rng, number)) for number in range(count))

@@ -18,7 +18,7 @@ ROUNDS = 5
 
 
 class Decode:
-    params = (["export", "orders", "flights"], ["export", "page"])
+    params = (["export", "orders", "flights", "territories"], ["export", "page"])
     param_names = ("shape", "framing")
     timer = time.process_time
     timeout = 300

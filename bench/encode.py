@@ -25,11 +25,11 @@ if TYPE_CHECKING:
 
 ROUNDS = 3
 DDBIO, PLAIN, BOTO3 = "ddbio", "pylist + json.dumps", "TypeSerializer + json.dumps"
-_SETS = {"export": {"tags"}, "orders": {"labels"}, "flights": set()}
+_SETS = {"export": {"tags"}, "orders": {"labels"}, "flights": set(), "territories": set()}
 
 
 class Encode:
-    params = (["export", "orders", "flights"],)
+    params = (["export", "orders", "flights", "territories"],)
     param_names = ("shape",)
     timer = time.process_time
     timeout = 300

@@ -211,6 +211,15 @@ def _plan(row: Row) -> Iterator[Line]:
     yield Line("sizes of Arrow rows by DynamoDB's rule, one core", sizer, " MB/s", ("≥", 300))
 
 
+def _series(row: Row) -> Iterator[Line]:
+    runs = row["figures"]["runs"]
+    highest = max(run["highest_10s_ratio"] for run in runs.values() if run["highest_10s_ratio"] is not None)
+    last = min(runs, key=lambda name: runs[name]["tail_ratio"])
+    what = "any 10 s of a scan or a write, of what was asked, under skew and with an index"
+    yield Line(what, 100 * highest, " %", ("≤", 102), 1)
+    yield Line(f"… the last tenth of a run: the least is {last}", 100 * runs[last]["tail_ratio"], " %", ("≥", 90), 1)
+
+
 def _budget(row: Row) -> Iterator[Line]:
     runs = row["figures"]["runs"]
     highest = max(run["highest_10s_ratio"] for run in runs)
@@ -317,7 +326,13 @@ GROUPS: dict[str, dict[str, Callable[[Row], Iterator[Line]]]] = {
         "demo": _demo,
     },
     "Folders of files": {"compact": _compact},
-    "Promises": {"spread": _spread, "budget": _budget, "memory": _memory, "export_memory": _export_memory},
+    "Promises": {
+        "spread": _spread,
+        "budget": _budget,
+        "series": _series,
+        "memory": _memory,
+        "export_memory": _export_memory,
+    },
 }
 """The cases by what people call, in the order of the page; a case's name is that of its module and its file of rows."""
 

@@ -47,7 +47,7 @@ def build(target: Path, results: Path = record.RESULTS, asv: Path = ASV) -> list
         "figures.html": figures_page(results),
         "history.html": history_page(results),
         "matrix.html": matrix_page(rows_of(results / "matrix.jsonl")),
-        "capacity.html": capacity_page(rows_of(results / "budget.jsonl")),
+        "capacity.html": capacity_page(rows_of(results / "budget.jsonl"), rows_of(results / "series.jsonl")),
     }
     links = [(name, page.title) for name, page in pages.items()]
     if (asv / "index.html").exists():
@@ -195,20 +195,32 @@ def case_cells(row: Row) -> tuple[str, ...]:
     )
 
 
-def capacity_page(rows: list[Row]) -> Page:
-    """Return what was asked and consumed, second by second, in each run of the newest row that has it."""
-    charts = []
-    for row in rows[-1:]:
-        rate = row["parameters"]["rcu_per_second"]
+def capacity_page(budgets: list[Row], series: list[Row]) -> Page:
+    """Return what was asked and consumed, second by second, in each run of the newest rows that have it."""
+    charts: list[Chart | Table] = []
+    ratios = []
+    for row in budgets[-1:]:
         for run in row["figures"]["runs"]:
-            series = run.get("rcu_by_second")
-            if series:
-                places = tuple(float(second) for second in range(len(series)))
-                drawn = (("consumed", tuple(series)), ("asked", (rate,) * len(series)))
-                title = f"{run['engine']}, {run['lanes']} lanes, {run['tasks']} tasks"
-                charts.append(Lines(title, "second", "read units", places, drawn))
-    facts = (("runs", str(len(charts)) if charts else "none yet: python -m bench.e2e.budget takes them"),)
+            title = f"scan, {run['engine']}, {run['lanes']} lanes, {run['tasks']} tasks"
+            charts += asked_and_consumed(title, run.get("rcu_by_second"), row["parameters"]["rcu_per_second"])
+    for row in series[-1:]:
+        for title, run in row["figures"]["runs"].items():
+            charts += asked_and_consumed(title, run["units_by_second"], row["parameters"]["units_per_second"])
+            shown = (run["highest_10s_ratio"], run["mean_ratio"], run["tail_ratio"])
+            ratios.append((title, *("" if each is None else f"{each:.1%}" for each in shown)))
+    if ratios:
+        columns = ("run", "busiest 10 s of what was asked", "all of it", "its last tenth")
+        charts.append(Table("Near the budget", columns, tuple(ratios)))
+    facts = () if charts else (("runs", "none yet: python -m bench.e2e budget series takes them"),)
     return Page("Capacity over time", facts, tuple(charts))
+
+
+def asked_and_consumed(title: str, series: list[float] | None, rate: float) -> list[Chart | Table]:
+    """Return the chart of a run; none of rows of before series were kept."""
+    if not series:
+        return []
+    places = tuple(float(second) for second in range(len(series)))
+    return [Lines(title, "second", "units", places, (("consumed", tuple(series)), ("asked", (rate,) * len(series))))]
 
 
 def rows_of(path: Path) -> list[Row]:

@@ -98,6 +98,7 @@ RUN = {"growth_mebibytes": 90.0, "start_mebibytes": 150.0}
             {"figures": {"plans": {"of 80 TB": {"seconds": 1.0}}, "sizer_mb_per_cpu_second": 400.0}},
             [2, 300],
         ),
+        ("series", {"figures": {"runs": {"scan": {"highest_10s_ratio": 1.01, "tail_ratio": 0.95}}}}, [102, 90]),
         ("memory", {"figures": {"runs": [RUN, {**RUN, "growth_mebibytes": 100.0}]}}, [256]),
         (
             "budget",
