@@ -17,7 +17,7 @@ from ddbio.core.simulated_table import PARTITION_RCU, partition_count
 from ddbio.errors import DdbioError, OptionError
 from ddbio.ops.job.storage import dynamodb_spec, metrics_spec
 from ddbio.ops.prices import book_of
-from ddbio.ops.stated_table import StatedTable, read_stated_table
+from ddbio.ops.table_statistics import TableStatistics, mean_item_bytes, read_statistics
 
 if TYPE_CHECKING:
     from ddbio.core.advice import Advice
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 
 _WRITES = "ConsumedWriteCapacityUnits"
 _DAYS, _PERIOD_SECONDS = 14, 3600
-_ASSUMED_ITEM_BYTES = 400.0
 
 
 def advise(options: AdviseOptions) -> Advice:
@@ -41,7 +40,7 @@ def advise(options: AdviseOptions) -> Advice:
     DdbioError
         If it cannot be described, or a page cannot be written.
     """
-    found = read_stated_table(options.from_file) if options.from_file is not None else _described(options)
+    found = read_statistics(options.from_file) if options.from_file is not None else _described(options)
     workload = _workload(found, options)
     book = book_of(found.table.region, options.prices)
     advice = advising.advise(workload, book, found.table.region, datetime.now(UTC).date())
@@ -50,7 +49,7 @@ def advise(options: AdviseOptions) -> Advice:
     return advice
 
 
-def _described(options: AdviseOptions) -> StatedTable:
+def _described(options: AdviseOptions) -> TableStatistics:
     spec, name = dynamodb_spec(options), options.table or ""
     table = describe_table(spec, name)
     try:
@@ -58,13 +57,12 @@ def _described(options: AdviseOptions) -> StatedTable:
     except DdbioError:
         # Whoever may not ask is told what it costs.
         is_recoverable = False
-    return StatedTable(table, None, None, is_recoverable)
+    return TableStatistics(table, mean_item_bytes(table), recovery=is_recoverable)
 
 
-def _workload(found: StatedTable, options: AdviseOptions) -> Workload:
+def _workload(found: TableStatistics, options: AdviseOptions) -> Workload:
     table = found.table
-    mean_bytes = table.size_bytes / table.item_count if table.item_count else _ASSUMED_ITEM_BYTES
-    item_bytes = options.item_bytes or found.item_bytes or max(1.0, mean_bytes)
+    item_bytes = options.item_bytes or found.item_bytes
     changes = options.changes_per_second
     if changes is None:
         changes = found.changes_per_second

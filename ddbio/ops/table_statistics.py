@@ -1,11 +1,11 @@
-"""Read the description of a table that need not exist, for plans."""
+"""Read the description of a table that need not exist, for plans and for advice."""
 
 from __future__ import annotations
 
 import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ddbio.aws.control_plane import parse_table_description
 from ddbio.errors import OptionError
@@ -18,16 +18,30 @@ _ASSUMED_ITEM_BYTES = 400.0
 
 @dataclass(frozen=True)
 class TableStatistics:
-    """Hold a table's description, and the mean size of its items."""
+    """Hold a table's description, and numbers that go beyond it.
+
+    Attributes
+    ----------
+    item_bytes
+        The mean size of its items.
+    changes_per_second
+        How many items are written a second; None if that is not said.
+    recovery
+        Whether it has point-in-time recovery.
+    """
 
     table: TableDescription
     item_bytes: float
+    changes_per_second: float | None = None
+    recovery: bool = False
 
 
 def read_statistics(path: str) -> TableStatistics:
-    """Return what a file of JSON says: DescribeTable's answer, and ``AverageItemSizeBytes`` beside or in its ``Table``.
+    """Return what a file of JSON says: DescribeTable's answer, and numbers beside or in its ``Table``.
 
-    Without that, the mean is the table's size over its items.
+    Only its size is needed; a table of which no capacity is said is on demand. The numbers are
+    ``AverageItemSizeBytes``, else the mean is the size over the items, and ``ChangesPerSecond``; the answer of
+    DescribeContinuousBackups may stand there as well.
 
     Raises
     ------
@@ -35,17 +49,29 @@ def read_statistics(path: str) -> TableStatistics:
         If it cannot be read, or is no such file.
     """
     try:
-        values = json.loads(Path(path).read_text(encoding="utf-8"))
-        table = parse_table_description(values)
-        given = values.get("AverageItemSizeBytes", values.get("Table", {}).get("AverageItemSizeBytes"))
-        mean = float(given) if given else None
+        values: dict[str, Any] = json.loads(Path(path).read_text(encoding="utf-8"))
+        described = dict(values.get("Table", values))
+        if "ProvisionedThroughput" not in described:
+            described.setdefault("BillingModeSummary", {"BillingMode": "PAY_PER_REQUEST"})
+        described.setdefault("TableName", Path(path).stem)
+        int(described["TableSizeBytes"])
+        table = parse_table_description(described)
+        stated = {**described, **values}
+        mean, changes = (
+            float(stated[name]) if name in stated else None for name in ("AverageItemSizeBytes", "ChangesPerSecond")
+        )
+        backups = stated.get("ContinuousBackupsDescription", {}).get("PointInTimeRecoveryDescription", {})
     except OSError as error:
         raise OptionError(f"statistics {path} cannot be read: {error.strerror}") from None
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise OptionError(
             f"statistics {path} describe no table ({type(error).__name__}: {error}): give the answer of DescribeTable "
-            "as JSON, and AverageItemSizeBytes"
+            "as JSON, or at least TableSizeBytes and ItemCount"
         ) from None
-    if mean is None:
-        mean = table.size_bytes / table.item_count if table.item_count else _ASSUMED_ITEM_BYTES
-    return TableStatistics(table, mean)
+    is_recoverable = backups.get("PointInTimeRecoveryStatus") == "ENABLED"
+    return TableStatistics(table, mean or mean_item_bytes(table), changes, is_recoverable)
+
+
+def mean_item_bytes(table: TableDescription) -> float:
+    """Return a table's size over its items, or 400 bytes if it says nothing of them."""
+    return max(1.0, table.size_bytes / table.item_count) if table.item_count else _ASSUMED_ITEM_BYTES

@@ -44,7 +44,9 @@ def test_what_describe_table_says_is_used(tmp_path):
     }
     backups = {"PointInTimeRecoveryDescription": {"PointInTimeRecoveryStatus": "ENABLED"}}
     path = tmp_path / "stats.json"
-    path.write_text(json.dumps({"Table": described, "ItemBytes": 321, "ContinuousBackupsDescription": backups}))
+    path.write_text(
+        json.dumps({"Table": described, "AverageItemSizeBytes": 321, "ContinuousBackupsDescription": backups})
+    )
     asked = ddbio.advise(from_file=path.as_posix(), changes_per_second=1).workload
     assert (asked.rcu_per_second, asked.table_rcu, asked.item_bytes) == (2000, 4000, 321)
     assert asked.infrequent_access
@@ -66,7 +68,7 @@ def test_a_file_that_describes_no_table_is_refused(tmp_path, text):
     """The message says what the file has to have."""
     path = tmp_path / "stats.json"
     path.write_text(text)
-    with pytest.raises(OptionError, match="does not describe a table"):
+    with pytest.raises(OptionError, match="describe no table"):
         ddbio.advise(from_file=str(path))
 
 
