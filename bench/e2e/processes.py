@@ -109,8 +109,8 @@ def peak_mebibytes() -> float:
 
 def _status_mebibytes(name: str, pid: int | str = "self") -> float:
     found = re.search(rf"^{name}:\s+(\d+) kB$", Path(f"/proc/{pid}/status").read_text("utf-8"), re.MULTILINE)
-    assert found is not None
-    return int(found[1]) / _MEBIBYTE_KIB
+    # A process that has ended, and that nobody has waited for, holds no memory and has no such line.
+    return int(found[1]) / _MEBIBYTE_KIB if found else 0.0
 
 
 def _processes() -> dict[int, tuple[int, float]]:

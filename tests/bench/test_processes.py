@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 
@@ -55,3 +56,16 @@ def test_peak_starts_anew():
     processes.reset_peak()
     assert processes.peak_mebibytes() - before < 48
     assert processes.peak_mebibytes() >= processes.resident_mebibytes() - 1
+
+
+def test_peaks_leave_out_servers_and_outlast_ended_children():
+    """A child that has ended and was not waited for has no memory; one that is left out is not looked at."""
+    child = subprocess.Popen([sys.executable, "-c", ""])
+    os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
+    assert child.pid in processes.children()
+    others = [pid for pid in processes.children() if pid != child.pid]
+    found = processes.peaks(others)
+    assert found["driver"] > 0
+    assert found["worker"] == 0.0
+    assert "worker" not in processes.peaks([*others, child.pid])
+    child.wait()
