@@ -264,10 +264,14 @@ def export_columns(source: ExportSource, options: ExportReadOptions) -> ExportCo
             f"{source.summary.export_arn}: the images of changes have the types of their attributes: leave timestamps, "
             "types and numbers out, or give them to a fold, whose rows are items"
         )
-    changes = list(itertools.chain.from_iterable(lines))
-    images = (image for change in changes for image in (change.keys, change.new_image, change.old_image) if image)
-    keys = tuple(changes[0].keys) if changes else ()
-    return ExportColumns(schema or ItemSchema.of_items(images).to_arrow(), keys)
+    changes = itertools.chain.from_iterable(lines)
+    first = next(changes, None)
+    keys = () if first is None else tuple(first.keys)
+    if schema is not None:
+        return ExportColumns(schema, keys)
+    known = itertools.chain([] if first is None else [first], changes)
+    images = (image for change in known for image in (change.keys, change.new_image, change.old_image) if image)
+    return ExportColumns(ItemSchema.of_items(images).to_arrow(), keys)
 
 
 def spark_task_count(sizes: Mapping[str, int], parallelism: int) -> int:
