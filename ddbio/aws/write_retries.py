@@ -41,6 +41,8 @@ _CONFLICT_CODES = frozenset(
     {"ReplicatedWriteConflictException", "TransactionConflictException", "TransactionInProgressException"}
 )
 _CONDITION_CODE = "ConditionalCheckFailedException"
+# Of a batch, so many rows may come back before its lane pauses.
+_MOST_RETURNED = 0.5
 # The weight of the last request in the moving ratio of consumed to expected units.
 _LAST_WEIGHT = 0.2
 
@@ -187,6 +189,10 @@ class Lane:
                 continue
             self.counts.retries += 1
             self._check_deadline()
+            if packer.has_new and left <= len(batch) * _MOST_RETURNED:
+                # Most partitions take more: the next batch has room for rows of theirs beside those that came back.
+                attempt = 0
+                continue
             yield Pause(attempt)
             attempt += 1
 

@@ -343,6 +343,11 @@ class Packer:
             return range(self._next - 1, self._next)
         return self._full_batch() or self._fill([])
 
+    @property
+    def has_new(self) -> bool:
+        """Return whether there are rows that were never taken."""
+        return self._next < self._length and not self._halves
+
     def give_back(self, batch: Sequence[int]) -> None:
         """Take back rows that were not written; they come next, and are not mixed into a batch that was halved."""
         if not self._halves:

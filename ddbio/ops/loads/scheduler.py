@@ -47,6 +47,8 @@ if TYPE_CHECKING:
     _Reject: TypeAlias = Callable[[list[RejectedRow]], None]
 
 
+_CHUNKS_AHEAD = 2
+
 WriteInput: TypeAlias = "pa.RecordBatch | RawItems | RejectedRow | Checkpoint"
 """What a write takes, in its order: rows, rows that are rejected already, and checkpoints between them."""
 
@@ -111,6 +113,8 @@ def _write(task: WriteTask, batches: Iterable[WriteInput], budget: Budget, rejec
         url, deadline_seconds = source.endpoint_url, task.deadline_seconds
         lanes = [Lane(plan.table, key_names, budget, deadline_seconds, endpoint_url=url) for _ in range(plan.lanes)]
         scheduler = WriteScheduler(lanes, source, budget, poller, nulls=plan.nulls_matter)
+        if not plan.sends_single_items:
+            scheduler.chunks_ahead = _CHUNKS_AHEAD
         runner = InlineRunner(scheduler) if is_inline else ThreadRunner(scheduler, poller)
         try:
             _feed(plan, batches, runner, counts, reject)
@@ -198,6 +202,8 @@ class _LaneQueue:
     def __init__(self, lane: Lane, steps: Callable[[_LaneQueue], _Steps]) -> None:
         self.lane = lane
         self.work: deque[_LaneWork | Checkpoint] = deque()
+        # Chunks that it has not begun.
+        self.queued = 0
         self.is_idle = True
         self.steps = steps(self)
 
@@ -212,6 +218,9 @@ class WriteScheduler:
 
     Attributes
     ----------
+    chunks_ahead
+        How many chunks are taken that a lane has not begun. With several, a lane whose rows come back again and again
+        holds up no other.
     lanes
         The lanes, with their counts.
     rejects
@@ -235,10 +244,11 @@ class WriteScheduler:
         self.lanes = lanes
         self._queues = [_LaneQueue(lane, self._steps_of) for lane in lanes]
         self._source, self._budget, self._nulls, self._clock = source, budget, nulls, clock
+        self.chunks_ahead = 1
         self._first_at: float | None = None
         self._last_at: float | None = None
         self._checkpoints: deque[Checkpoint] = deque()
-        self._queued = 0
+        self._full: set[_LaneQueue] = set()
         # Requests that wait for the budget, in line; the first may have its reservation.
         self._waiting: deque[tuple[_LaneQueue, Send]] = deque()
         self._reservation: Reservation | None = None
@@ -256,8 +266,8 @@ class WriteScheduler:
 
     @property
     def is_full(self) -> bool:
-        """Return whether a lane has work that it has not begun."""
-        return self._queued > 0
+        """Return whether a lane has as many chunks that it has not begun as are taken."""
+        return bool(self._full)
 
     @property
     def seconds(self) -> float:
@@ -344,7 +354,10 @@ class WriteScheduler:
 
     def _add(self, queue: _LaneQueue, work: _LaneWork | Checkpoint) -> None:
         queue.work.append(work)
-        self._queued += 1
+        if isinstance(work, _LaneWork):
+            queue.queued += 1
+            if queue.queued >= self.chunks_ahead:
+                self._full.add(queue)
         if queue.is_idle:
             self._continue(queue)
 
@@ -367,10 +380,11 @@ class WriteScheduler:
             while not queue.work:
                 yield None
             work = queue.work.popleft()
-            self._queued -= 1
             if isinstance(work, Checkpoint):
                 work.open_lanes -= 1
                 continue
+            queue.queued -= 1
+            self._full.discard(queue)
             try:
                 yield from queue.lane.write(work.writes)
                 self.free_buffers.append(work.writes.texts)
@@ -387,7 +401,7 @@ class InlineRunner:
         self.scheduler = scheduler
 
     def put(self, writes: Sequence[Writes], chunk: _Rows, first_row: int) -> None:
-        """Add a chunk of rows; return when each lane has begun its writes, or a single lane has finished them."""
+        """Add a chunk of rows; return when the next may come, or a single lane has finished its writes."""
         self.scheduler.add(writes, chunk, first_row)
         # A single lane finishes, so that the next chunk is encoded into memory that the processor has in its cache.
         is_single = len(self.scheduler.lanes) == 1
@@ -421,7 +435,7 @@ class ThreadRunner:
         self._thread.start()
 
     def put(self, writes: Sequence[Writes], chunk: _Rows, first_row: int) -> None:
-        """Add a chunk of rows as soon as each lane has begun its earlier writes; raise the error that ended a lane."""
+        """Add a chunk of rows as soon as the lanes have begun earlier ones; raise the error that ended a lane."""
         self._put(partial(self.scheduler.add, writes, chunk, first_row))
 
     def put_checkpoint(self, checkpoint: Checkpoint) -> None:
