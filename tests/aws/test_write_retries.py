@@ -100,6 +100,20 @@ def test_unprocessed_rows_are_known_by_value():
     assert (lane.counts.written, lane.counts.unprocessed, lane.counts.retries) == (1, 1, 1)
 
 
+@pytest.mark.parametrize(("returned", "pauses"), [(2, False), (12, False), (13, True), (25, True)])
+def test_a_lane_pauses_when_most_of_a_batch_comes_back(returned, pauses):
+    """When most partitions take more, the next batch goes out at once, with what came back and rows that are new."""
+    driven = lane_on(Service(Clock(), lambda _, writes: writes[:returned]))
+    steps = driven.lane.write(writes_of(range(60)))
+    first = steps.send(None)
+    step = steps.send(driven.send(first))
+    assert isinstance(step, Pause) == pauses
+    if not pauses:
+        sent, again = (json.loads(each.body)["RequestItems"]["rows"] for each in (first, step))
+        assert again[:returned] == sent[:returned]
+        assert len(again) == len(sent)
+
+
 def test_no_count_of_retries_ends_a_job_that_makes_progress():
     """A row a minute for two hours is slow, not over."""
 
