@@ -245,7 +245,7 @@ def _why_not(name: str, workload: Workload, timing: _Timing) -> str:
     if workload.point_in_time and _NOT_ONE_TIME in _CANNOT[name]:
         return "it does not show the table as it was at one time"
     if timing.least > workload.freshness_seconds:
-        return f"its copy can be brought up to date every {timing.least:,.0f} s at most"
+        return f"it brings a copy up to date every {timing.least:,.0f} s at best"
     return ""
 
 
