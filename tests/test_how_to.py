@@ -138,7 +138,7 @@ def test_the_shell_for_localstack_runs_on_any_endpoint(tmp_path, monkeypatch):
         monkeypatch.setenv("LOCALSTACK_HOST", served.endpoint_url.removeprefix("http://"))
         run("sh", script)
         monkeypatch.setenv("AWS_ENDPOINT_URL", served.endpoint_url)
-        assert sorted(ddbio.read_table("orders").column("id").to_pylist()) == ["o1", "o2"]
+        assert sorted(ddbio.read_table("orders", region="us-east-1").column("id").to_pylist()) == ["o1", "o2"]
 
 
 @pytest.mark.slow
