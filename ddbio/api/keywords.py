@@ -411,39 +411,6 @@ class CatalogSyncKeywords(CatalogConnectionKeywords, total=False):
     """Keywords of :class:`ddbio.options.CatalogSyncOptions`."""
 
 
-class CompactKeywords(PriceKeywords, total=False):
-    """Keywords of :class:`ddbio.options.CompactOptions`."""
-
-    target_bytes: int | str
-    """Size at which a file is closed and the next one begun."""
-    small_than: int | str | None
-    """Rewrite only files smaller than this; default is three quarters of ``target_bytes``."""
-    partition: str | Sequence[str] | None
-    """Rewrite only the partitions with these values, each as ``column=value``."""
-    format: Literal["parquet", "orc", "avro", "csv", "json"] | None
-    """Format of the new files, to which files of others are converted; default is that of the old ones."""
-    compression: Literal["zstd", "snappy", "gzip", "lz4", "none"] | None
-    """Codec of the new files, to which files of others are converted; default is that of the old ones."""
-    sort_by: str | Sequence[str] | None
-    """Sort the rows that are rewritten together by these columns, nulls last; default is the order of the files."""
-    verify: Literal["digest", "rewritten", "rows"]
-    """``digest``: read the new files again before the commit, compare the digests, and report that of the whole folder;
-    ``rewritten``: do not read files that stay for it; ``rows``: only count rows.
-    """
-    keep_old: bool
-    """Leave the old files until a vacuum, for readers of older versions; whoever lists the folder then sees both."""
-    max_seconds: float | None
-    """Begin to rewrite no more files after this time, and publish what is done."""
-    shared_paths: bool
-    """All workers of the cluster see local paths as this machine does, for example through NFS."""
-    job_id: str | None
-    """Name of this run: if a job of this name is committed, it is reported and not run again. Default is a new one."""
-    engine: Literal["auto", "local", "spark"]
-    """Run on threads of this process (``local``) or on Spark; ``auto`` is Spark if a session is running."""
-    tasks: int | None
-    """Number of tasks; default is the engine's parallelism."""
-
-
 class CreateLikeKeywords(WaitPolicyKeywords, total=False):
     """Keywords of :class:`ddbio.options.CreateLikeOptions`."""
 
@@ -626,6 +593,41 @@ class BackupCreateKeywords(WaitPolicyKeywords, PriceKeywords, total=False):
     """Name of the backup; default is the table's with the time."""
     digest: bool
     """Scan the table and report its count and digest, to compare after a restore; nobody should write meanwhile."""
+
+
+class CompactKeywords(CatalogConnectionKeywords, PriceKeywords, total=False):
+    """Keywords of :class:`ddbio.options.CompactOptions`."""
+
+    target_bytes: int | str
+    """Size at which a file is closed and the next one begun."""
+    small_than: int | str | None
+    """Rewrite only files smaller than this; default is three quarters of ``target_bytes``."""
+    partition: str | Sequence[str] | None
+    """Rewrite only the partitions with these values, each as ``column=value``."""
+    format: Literal["parquet", "orc", "avro", "csv", "json"] | None
+    """Format of the new files, to which files of others are converted; default is that of the old ones."""
+    compression: Literal["zstd", "snappy", "gzip", "lz4", "none"] | None
+    """Codec of the new files, to which files of others are converted; default is that of the old ones."""
+    sort_by: str | Sequence[str] | None
+    """Sort the rows that are rewritten together by these columns, nulls last; default is the order of the files."""
+    verify: Literal["digest", "rewritten", "rows"]
+    """``digest``: read the new files again before the commit, compare the digests, and report that of the whole folder;
+    ``rewritten``: do not read files that stay for it; ``rows``: only count rows.
+    """
+    catalog: str | None
+    """Table of a catalog, ``glue://database.table``, to make or update when the files are there; on S3 only."""
+    keep_old: bool
+    """Leave the old files until a vacuum, for readers of older versions; whoever lists the folder then sees both."""
+    max_seconds: float | None
+    """Begin to rewrite no more files after this time, and publish what is done."""
+    shared_paths: bool
+    """All workers of the cluster see local paths as this machine does, for example through NFS."""
+    job_id: str | None
+    """Name of this run: if a job of this name is committed, it is reported and not run again. Default is a new one."""
+    engine: Literal["auto", "local", "spark"]
+    """Run on threads of this process (``local``) or on Spark; ``auto`` is Spark if a session is running."""
+    tasks: int | None
+    """Number of tasks; default is the engine's parallelism."""
 
 
 class ImportFilesFromKeywords(SourceKeywords, ImportFilesKeywords, total=False):

@@ -8,7 +8,15 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ddbio.cli.flags import CONF_FLAG, JSON_FLAG, MASTER_FLAG, flags_of, output_flags, parse_conf, parse_flags
-from ddbio.cli.show import counted, format_bytes, format_estimate, format_values, layout_rows, planned_rows
+from ddbio.cli.show import (
+    catalog_rows,
+    counted,
+    format_bytes,
+    format_estimate,
+    format_values,
+    layout_rows,
+    planned_rows,
+)
 from ddbio.options import CompactOptions, FilesListOptions, PublishOptions, RollbackOptions, VacuumOptions
 
 if TYPE_CHECKING:
@@ -105,6 +113,7 @@ def _compact_text(report: CompactReport) -> str:
         ("digest", report.digest_after or "not taken"),
         ("time", f"{time} ({report.engine}, {counted(report.tasks, 'task')})"),
         *planned_rows(report.planned, report.actual),
+        *catalog_rows(report.catalog),
     ]
     return "\n".join(f"{name:<9}{value}" for name, value in rows)
 

@@ -78,6 +78,30 @@ def check_catalog(options: FilesOptions, staging: Staging, schema: pa.Schema, fi
         changed_input(name, existing, wanted)
 
 
+def check_folder(path: str, catalog: str | None, options: CatalogConnectionOptions, file_format: str | None) -> None:
+    """Refuse to rewrite the files of a folder if they could not be the table that ``catalog`` names.
+
+    Parameters
+    ----------
+    file_format
+        Format of the files afterwards, or None if it stays.
+
+    Raises
+    ------
+    OptionError, SchemaError, TargetError
+        As :func:`check_catalog` says.
+    """
+    if catalog is None:
+        return
+    name, store = parse_table_name(catalog), open_store(path, options)
+    _location(store, path)
+    existing, wanted = glue.read_table(catalog_spec(options), name), describe_folder(store)
+    wanted = dataclasses.replace(wanted, format=file_format or wanted.format)
+    table_input(name, wanted)
+    if existing is not None:
+        changed_input(name, existing, wanted)
+
+
 def with_catalog(options: FilesOptions, report: ReportT) -> ReportT:
     """Return the report of a committed job after registering its files, if ``catalog`` asks for it.
 
@@ -86,10 +110,21 @@ def with_catalog(options: FilesOptions, report: ReportT) -> ReportT:
     DdbioError
         If that fails: the message says that the files are there, and how only the registration is repeated.
     """
-    if options.catalog is None:
+    return registered(report, options.dest, options.catalog, options)
+
+
+def registered(report: ReportT, path: str, catalog: str | None, options: CatalogConnectionOptions) -> ReportT:
+    """Return the report of a job that has committed to a folder after registering its live files, if that is asked for.
+
+    Raises
+    ------
+    DdbioError
+        As :func:`with_catalog` says.
+    """
+    if catalog is None:
         return report
-    registered: dict[str, Any] = {"catalog": _register_committed(options.dest, options.catalog, options)}
-    return dataclasses.replace(report, **registered)
+    found: dict[str, Any] = {"catalog": _register_committed(path, catalog, options)}
+    return dataclasses.replace(report, **found)
 
 
 def _register_committed(path: str, catalog: str, options: CatalogConnectionOptions) -> CatalogReport:

@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 from pydantic import ByteSize, Field, model_validator
 from pydantic.dataclasses import dataclass
 
+from ddbio.options.catalog import CatalogConnectionOptions
 from ddbio.options.connection import ConnectionOptions
 from ddbio.options.files import Compression  # noqa: TC001 - pydantic reads the types at run time
 from ddbio.options.limits import PriceOptions
@@ -24,7 +25,7 @@ class FilesListOptions(ConnectionOptions):
 
 
 @dataclass(frozen=True, kw_only=True, config=CONFIG)
-class CompactOptions(PriceOptions):
+class CompactOptions(CatalogConnectionOptions, PriceOptions):
     """Choose the files of a folder that are rewritten as fewer, and how."""
 
     path: Annotated[str, Field(min_length=1)]
@@ -44,6 +45,8 @@ class CompactOptions(PriceOptions):
     verify: Literal["digest", "rewritten", "rows"] = "digest"
     """``digest``: read the new files again before the commit, compare the digests, and report that of the whole folder;
     ``rewritten``: do not read files that stay for it; ``rows``: only count rows."""
+    catalog: str | None = None
+    """Table of a catalog, ``glue://database.table``, to make or update when the files are there; on S3 only."""
     keep_old: bool = False
     """Leave the old files until a vacuum, for readers of older versions; whoever lists the folder then sees both."""
     max_seconds: Annotated[float, Field(gt=0)] | None = None

@@ -78,6 +78,27 @@ def test_a_scan_makes_its_table_and_its_partitions(fake, reach, glue):
     assert (same.action, same.partitions, same.partitions_added, same.partitions_removed) == ("unchanged", 4, 0, 0)
 
 
+def test_a_compaction_makes_or_keeps_its_table(fake, reach, glue):
+    """After a compaction the table is there with its partitions; one of another format is refused beforehand."""
+    orders(fake, "small", 9)
+    dest, catalog = f"s3://{BUCKET}/small", "glue://shop.small"
+    for _ in range(2):
+        ddbio.scan_to_files("small", dest, mode="append", partition_by="day", engine="local", **reach)
+    connection = without_dynamodb(reach)
+    made = ddbio.compact(dest, catalog=catalog, engine="local", **connection)
+    assert (made.files_before, made.files_after, made.catalog.action, made.catalog.partitions_added) == (
+        6,
+        3,
+        "created",
+        3,
+    )
+    with pytest.raises(TargetError, match="parquet"):
+        ddbio.compact(dest, catalog=catalog, format="orc", engine="local", **connection)
+    again = ddbio.compact(dest, catalog=catalog, engine="local", **connection)
+    assert (again.files_rewritten, again.catalog.action, again.catalog.partitions) == (0, "unchanged", 3)
+    assert glue.get_table(DatabaseName="shop", Name="small")["Table"]["StorageDescriptor"]["Location"] == f"{dest}/"
+
+
 def without_dynamodb(reach, *others):
     """Return the connection to S3, and to Glue if that is not left out as well."""
     return {name: value for name, value in reach.items() if name not in {"endpoint_url", *others}}

@@ -26,6 +26,7 @@ from ddbio.files.descriptions import describe_files
 from ddbio.files.formats import FORMATS, format_of
 from ddbio.files.partition_columns import partition_columns
 from ddbio.files.snapshot import live_files
+from ddbio.ops.catalog import check_folder, registered
 from ddbio.ops.file_estimates import file_estimate, file_figures
 from ddbio.ops.folders.counting import count_rows
 from ddbio.ops.folders.rewrite import RewriteGroup, RewriteTask, rewrite_task
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
+    from ddbio.core.catalog.glue import CatalogReport
     from ddbio.core.compaction import CompactGroup
     from ddbio.core.layout import LayoutSummary
     from ddbio.core.snapshot import LiveFile, Snapshot
@@ -123,6 +125,8 @@ class CompactReport(Report):
         Seconds, bytes of files and USD, as planned and as it was.
     layout
         How the live files lie now: their sizes, and how many are small.
+    catalog
+        What was registered in the catalog, if that was asked for.
     """
 
     path: str
@@ -147,6 +151,7 @@ class CompactReport(Report):
     planned: Figures | None = None
     actual: Figures | None = None
     layout: LayoutSummary | None = None
+    catalog: CatalogReport | None = None
 
 
 def plan_compact(options: CompactOptions) -> CompactPlan:
@@ -172,9 +177,17 @@ def compact(
         If the folder has no live file.
     TargetError
         If another job replaces files of the folder now, or did meanwhile; the folder is then as it was left by that
-        job.
+        job. Or if the files could not be the table that ``catalog`` names.
     """
     clock = Clock()
+    report = _compacted(options, clock, master, conf)
+    return registered(report, options.path, options.catalog, options)
+
+
+def _compacted(
+    options: CompactOptions, clock: Clock, master: str | None, conf: Mapping[str, str] | None
+) -> CompactReport:
+    check_folder(options.path, options.catalog, options, options.format)
     store, job_id = open_store(options.path, options), options.job_id or new_job_id()
     if _engine_of(options) == "spark":
         require_shared(cluster_of(master, conf), {"path": options.path}, shared_paths=options.shared_paths)

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import json
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pyarrow as pa
@@ -55,6 +57,30 @@ def test_readers_see_the_newest_version(places):
     assert not set(old) & set(linked(curated))
     assert ddbio.list_files(curated, at_version=1).paths == old
     assert rows_of(old) == rows_of([staging / "day=1/1.parquet", staging / "day=2/2.parquet"])
+
+
+def test_readers_meanwhile_see_old_or_new(places):
+    """Whoever reads while versions are published and taken back finds all rows of one version, never of two or none."""
+    staging, curated = places
+    ddbio.publish(staging, curated)
+    versions, over = [rows_of(ddbio.list_files(curated).paths)], threading.Event()
+
+    def read():
+        seen = []
+        while not over.is_set():
+            seen.append(rows_of(ddbio.list_files(curated).paths))
+        return seen
+
+    with ThreadPoolExecutor(1) as pool:
+        reader = pool.submit(read)
+        for number in range(3, 8):
+            write(staging, number)
+            ddbio.publish(staging, curated)
+            versions.append(rows_of(ddbio.list_files(curated).paths))
+        ddbio.rollback(curated)
+        over.set()
+        seen = reader.result()
+    assert all(each in versions for each in seen)
 
 
 def test_publishing_the_same_again_changes_nothing(places):
