@@ -52,13 +52,22 @@ def _check(planned: float | None, most: float | None, name: str, form: str) -> N
         )
 
 
-def check_limits(options: LimitOptions, units: float | None, seconds: float | None, cost: Cost | None) -> JobLimits:
+def check_limits(
+    options: LimitOptions,
+    units: float | None,
+    seconds: float | None,
+    cost: Cost | None,
+    *,
+    unit_usd: float | None = None,
+) -> JobLimits:
     """Refuse a plan that is above a limit; return when its run is stopped.
 
     Parameters
     ----------
     units, seconds, cost
         What is planned; None if that is unknown before the run.
+    unit_usd
+        What a unit costs, for a run whose cost is unknown before.
 
     Raises
     ------
@@ -70,6 +79,6 @@ def check_limits(options: LimitOptions, units: float | None, seconds: float | No
     _check(seconds, options.max_seconds, "max_seconds", "{:,.1f} s")
     _check(usd, options.max_usd, "max_usd", "${:,.4g}")
     most_units = options.max_units or math.inf
-    if options.max_usd is not None and usd and units:
-        most_units = min(most_units, options.max_usd * units / usd)
+    if options.max_usd is not None and (a_unit := usd / units if usd and units else unit_usd):
+        most_units = min(most_units, options.max_usd / a_unit)
     return JobLimits(STOP_RATIO * most_units, STOP_RATIO * (options.max_seconds or math.inf))

@@ -92,6 +92,14 @@ def test_a_write_of_unknown_length_is_stopped(connection, server):
     assert 22 <= sent <= 30
 
 
+def test_a_write_of_unknown_length_is_stopped_by_its_price(connection, server):
+    """1,000 units cost $0.000625: the write stops at a tenth above it."""
+    before = server.requests().get("BatchWriteItem", 0)
+    with pytest.raises(LimitError, match=r"the job was stopped: .* units are consumed, more than 1,100"):
+        ddbio.write_table(ITEMS, "written", **connection, max_usd=0.000625, lanes=1)
+    assert 22 <= server.requests()["BatchWriteItem"] - before <= 30
+
+
 def test_a_copy_counts_reads_and_writes(connection, server):
     """375 units of reads and 4,000 of writes are more than 4,000; nothing is written."""
     before = server.requests().get("BatchWriteItem", 0)

@@ -158,7 +158,7 @@ class PriceBook:
         price = self.prices.get(name)
         if price is not None and today - price.date > _OLD:
             found.append(
-                f"the price of {price.date} is old: compare it with {price.source}, or give a book of your own"
+                f"the price of {price.date} is old: renew it by ddbio prices refresh, or compare it with {price.source}"
             )
         return tuple(found)
 

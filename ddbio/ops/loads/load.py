@@ -30,7 +30,7 @@ from ddbio.ops.loads.spreading import RowSpreader
 from ddbio.ops.loads.task import LoadJob, run_load
 from ddbio.ops.loads.text_columns import choose_columns, declared_types
 from ddbio.ops.loads.unit_reader import describe_source
-from ddbio.ops.prices import job_cost
+from ddbio.ops.prices import cost_of, job_cost
 from ddbio.ops.table_statistics import read_statistics
 from ddbio.ops.tables import create_target, describe_target
 from ddbio.ops.user_files import machine_speeds
@@ -201,7 +201,9 @@ def _load(
     job = LoadJob(options, task, source.store, checkpoints, first_row, any_order, source.export, source.types)
     budget = LocalBudget(plan.wcu_per_second, job=f"load of {plan.table}", ramp=found.write.ramp)
     remaining = _remaining(found, plan, checkpoints)
-    budget.bound(check_limits(options, remaining.estimated_units, remaining.estimated_seconds, remaining.cost))
+    units, unit_usd = remaining.estimated_units, cost_of("writes", 1.0, found.table, options.prices).usd
+    limits = check_limits(options, units, remaining.estimated_seconds, remaining.cost, unit_usd=unit_usd)
+    budget.bound(limits)
     cpu_seconds = clock.cpu_seconds()
     is_done = len(checkpoints.finished) == (plan.key_partitions or len(source.units))
     engine = open_engine("local" if is_done else plan.engine, master=run.master, conf=run.conf)
@@ -298,7 +300,8 @@ def _write_here(
     plan = plan_write(table, options)
     budget = LocalBudget(plan.wcu_per_second, job=f"write to {plan.table}", ramp=plan.ramp)
     # How many rows there are shows at the end.
-    budget.bound(check_limits(options, None, None, None))
+    unit_usd = cost_of("writes", 1.0, table, options.prices).usd
+    budget.bound(check_limits(options, None, None, None, unit_usd=unit_usd))
     rejects = RejectWriter(options, new_job_id())
     task = WriteTask(dynamodb_spec(options), plan, options.deadline_seconds, rows_are_here)
     with budget.within_limits(), nullcontext() if progress is None else progress(plan, budget):

@@ -360,6 +360,7 @@ def test_dry_run_writes_nothing_and_misses_files(home, tmp_path, capsys):
     assert (plan["kind"], plan["encoding"], plan["items"], plan["files"]) == ("full", "json", 300, 3)
     assert plan["file_bytes"] == sum(file.stat().st_size for file in filled(home))
     assert plan["columns"]["price"] == "decimal128(38, 2)"
+    assert {"units", "requests", "bytes", "seconds", "usd", "lines"} <= plan.keys()
     name = remove_file(home)
     with pytest.raises(SystemExit):
         run(["export", "read", str(home), str(out), "--dry-run"])

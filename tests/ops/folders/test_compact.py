@@ -82,6 +82,7 @@ def test_a_plan_changes_nothing(folder, capsys):
     """The plan, the dry run and the report agree on what is rewritten."""
     planned = ddbio.plan_compact(folder, partition="day=1")
     assert (planned.files_rewritten, planned.files_after) == (10, 11)
+    assert (planned.to_dict()["bytes"], planned.to_dict()["usd"]) == (planned.bytes_rewritten, 0.0)
     for words in (["plan", "compact"], ["compact", "--dry-run"]):
         cli.main([*words, str(folder), "--partition", "day=1", "--json"], standalone_mode=False)
         assert json.loads(capsys.readouterr().out) == json.loads(planned.to_json())
