@@ -165,9 +165,9 @@ def test_the_command_line_writes_files(tmp_path):
     checked = json.loads(CliRunner().invoke(cli, [*words, "--dry-run", "--json"], catch_exceptions=False).stdout)
     assert (checked["items"], checked["files"], (tmp_path / "out").exists()) == (50, [], False)
     report = json.loads(CliRunner().invoke(cli, [*words, "--json"], catch_exceptions=False).stdout)
-    assert {**checked, **dict.fromkeys(("files", "job_id", "seconds", "cpu_seconds"))} == {
+    assert {**checked, **dict.fromkeys(("files", "job_id", "layout", "seconds", "cpu_seconds"))} == {
         **report,
-        **dict.fromkeys(("files", "job_id", "seconds", "cpu_seconds")),
+        **dict.fromkeys(("files", "job_id", "layout", "seconds", "cpu_seconds")),
     }
     assert (report["items"], report["compression"]) == (50, "zstd")
     shown = CliRunner().invoke(cli, [*words, "--mode", "overwrite"], catch_exceptions=False).stdout
