@@ -118,6 +118,8 @@ class OrcFileWriter:
             # The writer learns its columns from rows: without any it would leave no file of ORC.
             self._writer.write(self._schema.empty_table())
         self._writer.close()
+        # It keeps its buffers, and holds this object, which nobody would notice.
+        self._writer = None
         return self._sink.finish(self._rows)
 
     def abort(self) -> None:
@@ -126,6 +128,7 @@ class OrcFileWriter:
         # The aborted sink swallows the footer; a writer that failed half-way may refuse to write one.
         with contextlib.suppress(pa.ArrowException, OSError):
             self._writer.close()
+        self._writer = None
 
 
 def _unsliced(table: pa.Table) -> pa.Table:

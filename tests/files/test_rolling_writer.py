@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+import gc
+import weakref
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -10,6 +13,8 @@ from hypothesis import strategies as st
 from ddbio.core.staged import FileNaming, StagedFile
 from ddbio.errors import TargetError
 from ddbio.files import rolling_writer
+from ddbio.files.file_format import WriterOptions
+from ddbio.files.orc import OrcFileWriter
 from ddbio.files.rolling_writer import FileOptions, RollingWriter
 
 MIB = 1024 * 1024
@@ -150,6 +155,19 @@ def test_every_format_lands_on_the_target_size(file_format, distinct):
         assert 0.85 <= each.size_bytes / target_file_bytes <= 1.15
     assert len(staged) > 1
     assert staged[-1].size_bytes <= 1.15 * target_file_bytes
+
+
+def test_a_finished_orc_file_leaves_no_writer():
+    """The library's writer keeps some 15 MiB after it is closed, and holds ours: neither stays."""
+    rows = pa.table({"n": [1]})
+    sink = MemorySink(MemoryStore(), "part-job-00000-1-0000.orc")
+    writer = OrcFileWriter(sink, rows.schema, WriterOptions("zstd", MIB, rows))
+    writer.write_group(rows)
+    writer.finish()
+    alive = weakref.ref(writer)
+    del writer
+    gc.collect()
+    assert alive() is None
 
 
 def test_row_groups_are_bounded(flights, monkeypatch):
