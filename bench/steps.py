@@ -94,6 +94,7 @@ class Steps:
             "changes": lambda: ChangeDecoder(self._schema, orders.KEYS).decode(self._changes),
             "read Parquet": lambda: sum(batch.num_rows for batch in self._read()),
             "write Parquet": self._write,
+            "lay out": lambda: deque(self._laid_out(self._lines), maxlen=0),
             "send batches": lambda: self._send("BatchWriteItem", self._batches),
             "send singles": lambda: self._send("UpdateItem", self._singles),
         }
@@ -139,13 +140,20 @@ class Steps:
         return b"".join(map(_unzipped, _data_files(self._places.increment)))
 
     @cached_property
+    def _lines(self) -> list[bytes]:
+        return self._text.splitlines()
+
+    @cached_property
     def _batches(self) -> list[bytes]:
-        puts = [b'{"PutRequest":{"Item":%b}}' % line for line in self._text.splitlines()]
-        return [
-            b'{"RequestItems":{"%b":[%b]},"ReturnConsumedCapacity":"INDEXES"}'
-            % (TABLE.encode(), b",".join(puts[start : start + _PUTS_PER_REQUEST]))
-            for start in range(0, len(puts), _PUTS_PER_REQUEST)
-        ]
+        return list(self._laid_out(self._lines))
+
+    @staticmethod
+    def _laid_out(items: list[bytes]) -> Iterator[bytes]:
+        """Yield the bodies of batches of puts."""
+        opening = b'{"RequestItems":{"%b":[{"PutRequest":{"Item":' % TABLE.encode()
+        for start in range(0, len(items), _PUTS_PER_REQUEST):
+            puts = b'}},{"PutRequest":{"Item":'.join(items[start : start + _PUTS_PER_REQUEST])
+            yield b"".join((opening, puts, b'}}]},"ReturnConsumedCapacity":"INDEXES"}'))
 
     @cached_property
     def _singles(self) -> list[bytes]:

@@ -90,12 +90,12 @@ VERBS: dict[str, Verb] = {
     ),
     "load parquet": Verb(
         lambda places, folder, number: _load(places.parquet, places, folder, number),
-        ("read Parquet", "encode", "hash keys", "send batches"),
+        ("read Parquet", "encode", "hash keys", "lay out", "send batches"),
         BATCH_WRITER,
     ),
     "load lines": Verb(
         lambda places, folder, number: _load(places.lines, places, folder, number),
-        ("read lines", "check", "send batches"),
+        ("read lines", "check", "lay out", "send batches"),
         BATCH_WRITER,
     ),
     "load update": Verb(
@@ -104,7 +104,7 @@ VERBS: dict[str, Verb] = {
         UPDATE_ITEM,
         few=True,
     ),
-    "copy": Verb(_copy, ("fetch", "check", "send batches"), BATCH_WRITER),
+    "copy": Verb(_copy, ("fetch", "check", "lay out", "send batches"), BATCH_WRITER),
     "import files": Verb(_import_files, ("read Parquet", "encode", "hash keys", "compress")),
     "schema": Verb(lambda places, _, __: ["schema", str(places.lines)], ("infer",)),
     "digest": Verb(lambda places, _, __: ["digest", str(places.parquet)], ("read Parquet", "hash")),
