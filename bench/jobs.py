@@ -127,12 +127,16 @@ class Source:
         """Return the options of a job that writes files."""
         return {**FORMATS[self.file_format], **self.run_by, "mode": "overwrite"}
 
+    def segments(self) -> dict[str, int]:
+        """Return the segments of a scan, four a task where tasks are given: a small table would get fewer."""
+        return {"segments": 4 * self.run_by["tasks"]} if "tasks" in self.run_by else {}
+
 
 def scan(source: Source) -> Done:
     """From the table to files."""
     report = ddbio.scan_to_files(
         "orders", source.folder / SCANNED, endpoint_url=source.endpoint_url, schema=orders.schema_of("mixed"),
-        **source.words(),
+        **source.words(), **source.segments(),
     )  # fmt: skip
     return Done(report.rows, [each.bytes for each in report.files], read_units=report.rcu_consumed)
 
@@ -144,10 +148,14 @@ def frame(source: Source) -> Done:
     session = running_session()
     assert session is not None
     chosen, place = FORMATS[source.file_format], source.folder / "frame"
+    split = {name: str(value) for name, value in {**source.run_by, **source.segments()}.items() if name in SPLIT}
     reader = session.read.format("dynamodb").option("table", "orders").option("endpointUrl", source.endpoint_url)
-    rows = reader.option("schema", ddbio.ItemSchema.from_arrow(orders.schema_of("mixed")).to_json()).load()
-    writer = rows.write.mode("overwrite").option("compression", chosen["compression"])
-    writer.format(chosen["format"]).save(str(place))
+    rows = (
+        reader.options(**split)
+        .option("schema", ddbio.ItemSchema.from_arrow(orders.schema_of("mixed")).to_json())
+        .load()
+    )
+    rows.write.mode("overwrite").options(**chosen).format(chosen["format"]).save(str(place))
     return Done(source.count, [each.stat().st_size for each in place.glob("part-*")])
 
 
@@ -196,6 +204,7 @@ def import_files(source: Source) -> Done:
 
 
 SCANNED = "scanned"
+SPLIT = ("segments", "tasks")
 JOBS: dict[str, Callable[[Source], Done]] = {
     "scan": scan,
     "frame": frame,

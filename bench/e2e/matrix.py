@@ -10,6 +10,7 @@ import argparse
 import itertools
 import json
 import os
+import re
 import statistics
 import subprocess
 import sys
@@ -143,8 +144,15 @@ def measure(case: Case, items: int, rounds: int) -> dict[str, Any]:
 
 
 def engine_of(cluster: str) -> dict[str, Any]:
-    """Return the words for a verb; it finds the session that runs. All executors see this machine's folders."""
-    return {"engine": "local"} if cluster == "threads" else {"engine": "spark", "shared_paths": True}
+    """Return the words for a verb, which finds the session that runs: a task a core, where the name says how many.
+
+    All executors see this machine's folders.
+    """
+    if cluster == "threads":
+        return {"engine": "local"}
+    named = re.fullmatch(r"local(?:-cluster)?\[(\d+)(?:,(\d+),\d+)?\]", cluster)
+    cores = {"tasks": int(named[1]) * int(named[2] or 1)} if named else {}
+    return {"engine": "spark", "shared_paths": True, **cores}
 
 
 def start(cluster: str) -> Any:

@@ -42,6 +42,21 @@ def test_only_cases_that_exist_are_run(case, possible):
     assert case.is_possible is possible
 
 
+@pytest.mark.parametrize(
+    ("cluster", "tasks"),
+    [
+        ("threads", None),
+        ("local[2]", 2),
+        ("local-cluster[2,1,1024]", 2),
+        ("local-cluster[2,3,1024]", 6),
+        ("yarn", None),
+    ],
+)
+def test_each_core_has_a_task(cluster, tasks):
+    """Where a cluster's name says how many cores it has, a job has as many tasks."""
+    assert matrix.engine_of(cluster).get("tasks") == tasks
+
+
 def test_cases_of_this_commit_are_not_run_again(tmp_path, monkeypatch):
     """A row counts if it is of this commit and of as many items."""
     commit = record.provenance()["commit"]
