@@ -253,6 +253,14 @@ def _spread(row: Row) -> Iterator[Line]:
     yield Line(what, shares[least], "×", ("≥", 0.9), 2)
 
 
+def _capture(row: Row) -> Iterator[Line]:
+    figures = row["figures"]
+    yield Line("`capture`, records per CPU-second", figures["records_per_cpu_second"], "", ("≥", 100_000))
+    yield Line("… beside boto3 and pyarrow", figures["times_as_many_as_boto3"], "×", None, 1)
+    yield Line("… idle, share of a core", 100 * figures["idle_share_of_a_core"], " %", ("≤", 2), 1)
+    yield Line("… a restart without changes", figures["restart_seconds"], " s", ("≤", 5), 1)
+
+
 def _validate(row: Row) -> Iterator[Line]:
     figures = row["figures"]
     yield Line(
@@ -325,7 +333,7 @@ GROUPS: dict[str, dict[str, Callable[[Row], Iterator[Line]]]] = {
         "latency": _latency,
         "demo": _demo,
     },
-    "Folders of files": {"compact": _compact},
+    "Folders of files": {"compact": _compact, "capture": _capture},
     "Promises": {
         "spread": _spread,
         "budget": _budget,

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
+from ddbio.core.capture.columns import EVENT_TIME, EXPIRED, OLD_IMAGE, OLD_RESCUE, OPERATION, SEQUENCE, TIME_TO_LIVE
 from ddbio.core.changes import ChangeDecoder
 from ddbio.core.schema.arrow import RESCUE_FIELD, RESCUE_NAME, name_of_field, normalize_schema
 from ddbio.core.text.json_text import compact_json
@@ -20,17 +21,16 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-OPERATION, SEQUENCE, EVENT_TIME, EXPIRED = "_op", "_sequence", "_event_time", "_expired"
-OLD_IMAGE, OLD_RESCUE = "_old_image", "_old_rescue"
 _OWN = frozenset({OPERATION, SEQUENCE, EVENT_TIME, EXPIRED, OLD_IMAGE, OLD_RESCUE, RESCUE_NAME})
 _MICROS, _HOUR_MICROS = 1_000_000, 3_600_000_000
 
 # A quote ends a JSON string unless escaped, and the value of an attribute is an object: only a record's own members,
 # whose values are text, match.
 _MEMBERS = re.compile(rb'"(?:eventName"\s*:\s*"(INSERT|MODIFY|REMOVE)|SequenceNumber"\s*:\s*"(\d+))"')
+_OPENINGS = (b'"eventName":"', b'"SequenceNumber":"')
 _NEXT = re.compile(rb'"NextShardIterator"\s*:\s*("(?:[^"\\]|\\.)*")')
 _NEAR_BYTES = 4096
-_SERVICE = b'"dynamodb.amazonaws.com"'
+_SERVICE = f'"{TIME_TO_LIVE}"'.encode()
 
 
 def next_iterator(body: bytes) -> str | None:
@@ -137,8 +137,8 @@ class LogDecoder:
         rescue = _rescued(found.column(5), len(old))
         rows = pa.RecordBatch.from_arrays(
             [
-                pa.array(operations, pa.string()),
-                pa.array(sequences, pa.string()),
+                pa.array(operations, pa.binary()).cast(pa.string()),
+                pa.array(sequences, pa.binary()).cast(pa.string()),
                 times.cast(pa.timestamp("us", "UTC")),
                 pa.array(expired),
                 *columns,
@@ -150,18 +150,31 @@ class LogDecoder:
         return LogRows(rows, np.floor_divide(times.to_numpy(), _HOUR_MICROS))
 
 
-def _own_members(body: bytes) -> tuple[list[str], list[str]]:
+def _own_members(body: bytes) -> tuple[list[bytes], list[bytes]]:
+    """Return the operation and the sequence number of each record, where it lies in the text."""
+    operations, sequences = (_texts_behind(body, opening) for opening in _OPENINGS)
+    if operations and len(operations) == len(sequences):
+        return operations, sequences
+    # Blanks that the service does not send.
     found = _MEMBERS.findall(body)
-    operations = [operation.decode() for operation, _ in found if operation]
-    sequences = [sequence.decode() for _, sequence in found if sequence]
-    return operations, sequences
+    return [each for each, _ in found if each], [each for _, each in found if each]
+
+
+def _texts_behind(body: bytes, opening: bytes) -> list[bytes]:
+    found, place = list[bytes](), body.find(opening)
+    while place >= 0:
+        start = place + len(opening)
+        end = body.index(b'"', start)
+        found.append(body[start:end])
+        place = body.find(opening, end)
+    return found
 
 
 def _expired(body: bytes) -> NDArray[np.bool_]:
     identities = (record.get("userIdentity") or {} for record in json.loads(body)["Records"])
     # The API and Lambda spell the members differently.
     principals = [each.get("PrincipalId", each.get("principalId")) for each in identities]
-    return np.array([each == "dynamodb.amazonaws.com" for each in principals], np.bool_)
+    return np.array([each == TIME_TO_LIVE for each in principals], np.bool_)
 
 
 def _rescued(texts: pa.Array[Any], with_old: int) -> list[pa.Array[Any]]:

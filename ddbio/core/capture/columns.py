@@ -1,0 +1,9 @@
+"""Name the columns that a log has beside the attributes of the items."""
+
+from __future__ import annotations
+
+OPERATION, SEQUENCE, EVENT_TIME, EXPIRED = "_op", "_sequence", "_event_time", "_expired"
+OLD_IMAGE, OLD_RESCUE = "_old_image", "_old_rescue"
+
+TIME_TO_LIVE = "dynamodb.amazonaws.com"
+"""Who deleted an item, by its record, if its time to live did."""

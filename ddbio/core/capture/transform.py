@@ -1,0 +1,101 @@
+"""Transform change records as Firehose hands them to a Lambda function: one flat line of plain JSON a change."""
+
+from __future__ import annotations
+
+import base64
+import json
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from ddbio.core.capture.columns import EVENT_TIME, EXPIRED, OPERATION, SEQUENCE, TIME_TO_LIVE
+from ddbio.core.number import canonical_number
+from ddbio.core.text.change_lines import checked_changes
+from ddbio.core.text.json_text import compact_json
+from ddbio.errors import DecodeError
+
+if TYPE_CHECKING:
+    from ddbio.core.attribute import AttributeValue, Item
+
+# https://docs.aws.amazon.com/firehose/latest/dev/data-transformation.html: the answer of the function has 6 MB at most.
+MAX_ANSWER_BYTES = 6_000_000
+_FRAME_BYTES = 300
+_MICROS = 1_000_000
+
+
+def transform_event(event: dict[str, Any]) -> dict[str, Any]:
+    """Return the answer to an event of Firehose's data transformation.
+
+    Each change is one line with a line end; its year, month, day and hour, in UTC, are the partition keys. A record
+    that is no change, or for which the answer has no room, is ``ProcessingFailed`` and goes to the error prefix.
+    """
+    answers, size_bytes = list[dict[str, Any]](), 0
+    for record in event["records"]:
+        answer = _answer(record)
+        size_bytes += len(answer["data"]) + len(record["recordId"]) + _FRAME_BYTES
+        if size_bytes > MAX_ANSWER_BYTES and answer["result"] == "Ok":
+            size_bytes -= len(answer["data"])
+            # Without its data: Firehose keeps what it sent.
+            answer = {"recordId": record["recordId"], "result": "ProcessingFailed"}
+        answers.append(answer)
+    return {"records": answers}
+
+
+def change_line(body: bytes) -> tuple[str, datetime]:
+    """Return one change as a line of plain JSON, and its time.
+
+    Raises
+    ------
+    DecodeError
+        If the text is not exactly one change.
+    """
+    changes = list(checked_changes(body))
+    if len(changes) != 1:
+        raise DecodeError(f"a record holds {len(changes)} changes, not one")
+    (change,) = changes
+    record: dict[str, Any] = json.loads(body)
+    at = datetime.fromtimestamp(change.write_time / _MICROS, UTC)
+    identity = record.get("userIdentity") or {}
+    principal = identity.get("principalId", identity.get("PrincipalId"))
+    own = {
+        OPERATION: record.get("eventName") or ("REMOVE" if change.is_delete else "MODIFY"),
+        SEQUENCE: (record.get("dynamodb") or {}).get("SequenceNumber"),
+        "_event_id": record.get("eventID"),
+        EVENT_TIME: at.isoformat(timespec="microseconds"),
+        EXPIRED: principal == TIME_TO_LIVE,
+    }
+    members = [f"{compact_json(name)}:{compact_json(value)}" for name, value in own.items() if value is not None]
+    item: Item = {**change.keys, **(change.new_image or {})}
+    members += [f"{compact_json(name)}:{_plain(value)}" for name, value in item.items() if name not in own]
+    return f"{{{','.join(members)}}}", at
+
+
+def _answer(record: dict[str, Any]) -> dict[str, Any]:
+    try:
+        line, at = change_line(base64.b64decode(record["data"], validate=True))
+    except (DecodeError, ValueError):
+        return {"recordId": record["recordId"], "result": "ProcessingFailed", "data": record["data"]}
+    keys = {"year": f"{at:%Y}", "month": f"{at:%m}", "day": f"{at:%d}", "hour": f"{at:%H}"}
+    return {
+        "recordId": record["recordId"],
+        "result": "Ok",
+        "data": base64.b64encode(f"{line}\n".encode()).decode(),
+        "metadata": {"partitionKeys": keys},
+    }
+
+
+def _plain(value: AttributeValue) -> str:
+    """Return an attribute value as plain JSON; a number keeps its digits, binary stays base64."""
+    ((tag, content),) = value.items()
+    match tag:
+        case "N":
+            return canonical_number(content)
+        case "NS":
+            return f"[{','.join(map(canonical_number, content))}]"
+        case "NULL":
+            return "null"
+        case "L":
+            return f"[{','.join(map(_plain, content))}]"
+        case "M":
+            return f"{{{','.join(f'{compact_json(name)}:{_plain(each)}' for name, each in content.items())}}}"
+        case _:
+            return compact_json(content)

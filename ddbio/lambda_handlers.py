@@ -1,0 +1,71 @@
+"""Handlers of AWS Lambda: name one as a function's handler, such as ``ddbio.lambda_handlers.firehose_transform``.
+
+They are set by environment variables, and import what they need when they are first called.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from typing import Any
+from urllib.parse import unquote_plus
+
+from ddbio.core.capture.transform import transform_event
+from ddbio.errors import OptionError
+
+TABLE, LOAD_OPTIONS = "DDBIO_TABLE", "DDBIO_LOAD_OPTIONS"
+
+
+def firehose_transform(event: dict[str, Any], context: object = None) -> dict[str, Any]:
+    """Transform change records for Firehose: one line of plain JSON a change, with partition keys by its hour in UTC.
+
+    A record that is no change is ``ProcessingFailed``, so that Firehose puts it under the error prefix.
+    """
+    del context
+    return transform_event(event)
+
+
+def load_objects(event: dict[str, Any], context: object = None) -> dict[str, Any]:
+    """Load each object that an S3 event says was created into the table of ``DDBIO_TABLE``.
+
+    ``DDBIO_LOAD_OPTIONS`` holds options of a load as a JSON object. With ``state`` among them, an s3:// prefix, an
+    event that comes twice writes nothing twice: the load is named by bucket, key and version of the object.
+
+    Raises
+    ------
+    OptionError
+        If the table or the options are missing or wrong.
+    DdbioError
+        If a load fails; Lambda then sends the event again.
+    """
+    from ddbio.api.writing import load_files  # noqa: PLC0415 - a transformation starts without it
+
+    del context
+    table, options = os.environ.get(TABLE), json.loads(os.environ.get(LOAD_OPTIONS, "{}"))
+    if not table or not isinstance(options, dict):
+        raise OptionError(f"set {TABLE} to a table, and {LOAD_OPTIONS}, if at all, to a load's options as JSON")
+    reports = []
+    for bucket, key, version in _created(event):
+        job_id = "object_" + hashlib.sha256(f"{bucket}/{key} {version}".encode()).hexdigest()[:24]
+        report = load_files(f"s3://{bucket}/{key}", table, job_id=job_id, **options)
+        reports.append({"bucket": bucket, "key": key, "written": report.written, "rejected": report.rejected})
+    return {"loads": reports}
+
+
+def _created(event: dict[str, Any]) -> list[tuple[str, str, str]]:
+    """Return bucket, key and version of each created object, of S3's own event or of one through EventBridge."""
+    if event.get("source") == "aws.s3":
+        detail = event["detail"]
+        found = detail["object"]
+        # Keys of EventBridge are not encoded.
+        return [(detail["bucket"]["name"], found["key"], _version(found, "version-id"))]
+    created = [each for each in event.get("Records", []) if each.get("eventName", "").startswith("ObjectCreated:")]
+    return [
+        (each["s3"]["bucket"]["name"], unquote_plus(each["s3"]["object"]["key"]), _version(each["s3"]["object"]))
+        for each in created
+    ]
+
+
+def _version(described: dict[str, Any], name: str = "versionId") -> str:
+    return str(described.get(name) or described.get("eTag") or described.get("etag") or "")

@@ -1,0 +1,155 @@
+"""Handlers of Lambda, by events of the shape that AWS documents."""
+
+from __future__ import annotations
+
+import base64
+import json
+
+import boto3
+import pytest
+
+import ddbio
+from ddbio.core.capture import transform
+from ddbio.errors import OptionError
+from ddbio.lambda_handlers import firehose_transform, load_objects
+from ddbio.testing import FakeDynamoDB, MotoServer
+
+IMAGE = {
+    "pk": {"S": "user#7"},
+    "total": {"N": "12345678901234567890.123"},
+    "tags": {"SS": ["new", "vip"]},
+    "nums": {"NS": ["1", "2.5"]},
+    "img": {"B": "aGVsbG8="},
+    "lines": {"L": [{"M": {"sku": {"S": "A\n1"}, "qty": {"N": "2"}}}]},
+    "paid": {"BOOL": True},
+    "note": {"NULL": True},
+}
+CHANGE = {
+    "awsRegion": "eu-west-1",
+    "eventID": "0f7f2e6e-2a3c-4a6e-9a38-9d1d2c9b7f10",
+    "eventName": "MODIFY",
+    "userIdentity": None,
+    "recordFormat": "application/json",
+    "tableName": "orders",
+    "dynamodb": {
+        "ApproximateCreationDateTime": 1793491203000001,
+        "ApproximateCreationDateTimePrecision": "MICROSECOND",
+        "Keys": {"pk": {"S": "user#7"}},
+        "NewImage": IMAGE,
+        "SizeBytes": 58,
+    },
+    "eventSource": "aws:dynamodb",
+}
+
+
+def event_of(*documents):
+    """Return an event of Firehose's transformation with these documents as its records."""
+    return {
+        "invocationId": "invoked123",
+        "deliveryStreamArn": "arn:aws:firehose:eu-west-1:111122223333:deliverystream/changes",
+        "region": "eu-west-1",
+        "records": [
+            {
+                "recordId": f"record{number}",
+                "approximateArrivalTimestamp": 1793491204000,
+                "data": base64.b64encode(text.encode()).decode(),
+            }
+            for number, text in enumerate(documents)
+        ],
+    }
+
+
+def test_a_change_becomes_a_line():
+    """Numbers keep every digit, sets are lists, and the hour is the partition."""
+    (answer,) = firehose_transform(event_of(json.dumps(CHANGE)), None)["records"]
+    assert (answer["recordId"], answer["result"]) == ("record0", "Ok")
+    assert answer["metadata"] == {"partitionKeys": {"year": "2026", "month": "11", "day": "01", "hour": "00"}}
+    line = base64.b64decode(answer["data"]).decode()
+    assert line.endswith("}\n")
+    assert '"total":12345678901234567890.123' in line
+    found = json.loads(line)
+    assert found["_event_time"] == "2026-11-01T00:00:03.000001+00:00"
+    own = {"_op": "MODIFY", "_event_id": CHANGE["eventID"], "_expired": False}
+    assert {name: found[name] for name in own} == own
+    plain = {"pk": "user#7", "tags": ["new", "vip"], "nums": [1, 2.5], "img": "aGVsbG8=", "paid": True, "note": None}
+    assert {name: found[name] for name in plain} == plain
+    assert found["lines"] == [{"sku": "A\n1", "qty": 2}]
+
+
+def test_a_delete_by_the_time_to_live_has_its_key():
+    """A stream's record of an expired item is marked, in either spelling of its identity."""
+    change = {"ApproximateCreationDateTime": 1793491203, "Keys": {"pk": {"S": "a"}}, "SequenceNumber": "123"}
+    for identity in ({"type": "Service", "principalId": "dynamodb.amazonaws.com"},
+                     {"Type": "Service", "PrincipalId": "dynamodb.amazonaws.com"}):  # fmt: skip
+        record = {"eventName": "REMOVE", "eventID": "1", "userIdentity": identity, "dynamodb": change}
+        (answer,) = firehose_transform(event_of(json.dumps(record)))["records"]
+        found = json.loads(base64.b64decode(answer["data"]))
+        assert (found["_op"], found["_sequence"], found["_expired"], found["pk"]) == ("REMOVE", "123", True, "a")
+
+
+def test_what_is_no_change_fails_alone():
+    """Records that are no change come back as they are, as ProcessingFailed; the others pass."""
+    answers = firehose_transform(event_of("no json", json.dumps(CHANGE), '{"Item":{}}', ""))["records"]
+    assert [answer["result"] for answer in answers] == [
+        "ProcessingFailed",
+        "Ok",
+        "ProcessingFailed",
+        "ProcessingFailed",
+    ]
+    assert base64.b64decode(answers[0]["data"]) == b"no json"
+
+
+def test_an_answer_has_six_megabytes_at_most():
+    """Records for which there is no room fail; every record has an answer, in its place."""
+    large = json.dumps(
+        {**CHANGE, "dynamodb": {**CHANGE["dynamodb"], "NewImage": {**IMAGE, "text": {"S": "x" * 390_000}}}}
+    )
+    event = event_of(*[large] * 14)
+    answer = firehose_transform(event)
+    assert len(json.dumps(answer)) <= transform.MAX_ANSWER_BYTES
+    results = [each["result"] for each in answer["records"]]
+    assert set(results) == {"Ok", "ProcessingFailed"}
+    assert [each["recordId"] for each in answer["records"]] == [each["recordId"] for each in event["records"]]
+
+
+def test_a_created_object_is_loaded_once(monkeypatch):
+    """Events of S3 and of EventBridge name the object; one that comes twice writes nothing twice."""
+    with MotoServer() as moto, FakeDynamoDB(burst_at_creation=1.0) as fake:
+        monkeypatch.setenv("AWS_ENDPOINT_URL_S3", moto.endpoint_url)
+        s3 = boto3.client("s3", endpoint_url=moto.endpoint_url)
+        s3.create_bucket(Bucket="inbox", CreateBucketConfiguration={"LocationConstraint": "eu-west-1"})
+        key = "new orders/a b.jsonl"
+        tag = s3.put_object(Bucket="inbox", Key=key, Body=b'{"Item":{"pk":{"S":"1"}}}\n{"Item":{"pk":{"S":"2"}}}\n')[
+            "ETag"
+        ]
+        fake.load("orders", b"", "pk:S")
+        monkeypatch.setenv("DDBIO_TABLE", "orders")
+        options = {"state": "s3://inbox/state", "endpoint_url": fake.endpoint_url}
+        monkeypatch.setenv("DDBIO_LOAD_OPTIONS", json.dumps(options))
+        described = {
+            "key": "new+orders/a+b.jsonl",
+            "size": 54,
+            "eTag": tag.strip('"'),
+            "sequencer": "0A1B2C3D4E5F678901",
+        }
+        record = {"eventSource": "aws:s3", "eventName": "ObjectCreated:Put", "s3": {"bucket": {"name": "inbox"}}}
+        record["s3"]["object"] = described
+        removed = {**record, "eventName": "ObjectRemoved:Delete"}
+        first = load_objects({"Records": [record, removed]})
+        assert first == {"loads": [{"bucket": "inbox", "key": key, "written": 2, "rejected": 0}]}
+        again = load_objects({"Records": [record]})
+        assert [each["written"] for each in again["loads"]] == [0]
+        bridged = {
+            "source": "aws.s3",
+            "detail": {"bucket": {"name": "inbox"}, "object": {"key": key, "etag": tag.strip('"')}},
+        }
+        assert [each["written"] for each in load_objects(bridged)["loads"]] == [0]
+        assert ddbio.read_table("orders", endpoint_url=fake.endpoint_url).num_rows == 2
+        s3.close()
+
+
+def test_a_load_needs_a_table(monkeypatch):
+    """Without its environment variable the handler says what to set."""
+    monkeypatch.delenv("DDBIO_TABLE", raising=False)
+    with pytest.raises(OptionError, match="set DDBIO_TABLE"):
+        load_objects({"Records": []})
