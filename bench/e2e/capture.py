@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any
 
 import boto3
 import pyarrow as pa
-import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 from boto3.dynamodb.types import TypeDeserializer
 
@@ -82,6 +81,8 @@ def _filled(fake: FakeDynamoDB, table: str, items: int) -> str:
 
 
 def _check(folder: str, items: int) -> None:
+    import pyarrow.dataset as ds  # noqa: PLC0415 - it imports pandas, which other benchmarks must not wait for
+
     found = ds.dataset(folder, partitioning="hive", ignore_prefixes=["_"]).to_table(columns=["_sequence", "_op"])
     assert found.num_rows == len(set(found.column("_sequence").to_pylist())) == items
 
