@@ -28,8 +28,15 @@ _Array: TypeAlias = Any
 
 _BYTES = pa.large_binary()
 # The branches of a union as Avro numbers them, and the block without items that ends an array or a map.
-_NULL, _VALUE, _END = (pa.scalar(each, _BYTES) for each in (b"\x00", b"\x02", b"\x00"))
-_NOTHING = pa.scalar(b"", _BYTES)
+
+
+def _constant(value: bytes) -> Any:
+    # pa.scalar imports pandas.
+    buffers = [None, pa.py_buffer(np.array([0, len(value)], np.int64).tobytes()), pa.py_buffer(value)]
+    return pa.Array.from_buffers(_BYTES, 1, buffers)[0]
+
+
+_NULL, _VALUE, _END, _NOTHING = map(_constant, (b"\x00", b"\x02", b"\x00", b""))
 
 
 def encode_rows(batch: pa.RecordBatch) -> tuple[_Numbers, memoryview]:
