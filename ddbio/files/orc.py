@@ -93,10 +93,10 @@ class OrcFileWriter:
         before = self._written_bytes
         self._writer.write(self._cast(table))
         self._rows += table.num_rows
-        if self._written_bytes - before > _MAGIC_BYTES:
-            # A stripe ended somewhere within these rows.
-            self._ratio = self._written_bytes / (self._arrow_bytes + table.nbytes / 2)
         self._arrow_bytes += table.nbytes
+        if self._written_bytes - before > _MAGIC_BYTES:
+            # The rows are one batch, and a stripe ends with a batch.
+            self._ratio = self._written_bytes / self._arrow_bytes
 
     def _cast(self, table: pa.Table) -> pa.Table:
         try:
