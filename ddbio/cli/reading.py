@@ -34,7 +34,6 @@ if TYPE_CHECKING:
 
     from ddbio.core.schema.item_schema import ItemSchema
 
-_DIGEST_NOTE = "          of the table: the files have another, for NULLs were merged with missing values"
 # A plan needs no target; no path has a NUL.
 _UNPLANNED = "\0"
 CHANGED_EXIT = 1
@@ -60,8 +59,6 @@ def scan(*, as_json: bool, dry_run: bool, master: str | None, conf: tuple[str, .
     watch = None if is_quiet() else ScanProgress(show_plan=not as_json)
     report = scan_to_files(options, master=master, conf=parse_conf(conf), watch=watch)
     click.echo(report.to_json() if as_json else format_report(report))
-    if report.digest is not None and report.merged_nulls and not as_json:
-        click.echo(_DIGEST_NOTE)
 
 
 @click.command("scan")

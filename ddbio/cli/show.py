@@ -247,6 +247,8 @@ def format_report(report: ScanReport) -> str:
     rows += merged_null_rows(report.merged_nulls)
     if report.digest is not None:
         rows.append(("digest", report.digest))
+        if report.merged_nulls:
+            rows.append(("", "of the table: the files have another, for NULLs were merged with missing values"))
     rows += catalog_rows(report.catalog) + layout_rows(report.layout) + file_rows(report.files)
     return "\n".join(f"{name:<10}{value}" for name, value in rows)
 

@@ -102,7 +102,10 @@ def _counted_changes(table: TableDescription, item_bytes: float, options: Metric
         return None
     now = datetime.now(UTC)
     window = (now - timedelta(days=_DAYS), now)
-    counts = read_metrics(metrics_spec(options), table.name, None, [_WRITES], window, _PERIOD_SECONDS)[_WRITES]
+    try:
+        counts = read_metrics(metrics_spec(options), table.name, None, [_WRITES], window, _PERIOD_SECONDS)[_WRITES]
+    except DdbioError as error:
+        raise OptionError(f"it is not known how much changes: give changes_per_second, or mend this: {error}") from error
     if not counts:
         return None
     return sum(counts.values()) / max(1, math.ceil(item_bytes / 1024)) / (_DAYS * 86_400)

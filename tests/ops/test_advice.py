@@ -61,6 +61,9 @@ def test_a_table_of_an_endpoint(fake):
     assert advice.recommended is not None
     with pytest.raises(OptionError, match="give changes_per_second"):
         ddbio.advise("flights", endpoint_url=fake.endpoint_url)
+    nobody = {"cloudwatch_endpoint_url": "http://127.0.0.1:9", "endpoint_url": fake.endpoint_url}
+    with pytest.raises(OptionError, match="give changes_per_second, or mend this: .*127.0.0.1:9"):
+        ddbio.advise("flights", **nobody)
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"TableSizeBytes": "big"}'])
