@@ -6,14 +6,13 @@ from datetime import UTC, datetime, timedelta
 
 import boto3
 import pytest
-from moto.server import ThreadedMotoServer
 
 import ddbio
 from ddbio.aws.client import ClientSpec
 from ddbio.aws.cloudwatch import read_metrics
 from ddbio.errors import NotFoundError
 from ddbio.options import Credentials
-from ddbio.testing import FakeDynamoDB
+from ddbio.testing import FakeDynamoDB, MotoServer
 
 NOW = datetime.now(UTC).replace(minute=0, second=0, microsecond=0)
 KEYS = Credentials("key", "secret")
@@ -22,9 +21,14 @@ KEYS = Credentials("key", "secret")
 @pytest.fixture(scope="module")
 def endpoint():
     """Serve CloudWatch with a day of metrics of a table and of an index."""
-    server = ThreadedMotoServer("127.0.0.1", port=0, verbose=False)
-    server.start()
-    url = "http://{}:{}".format(*server.get_host_and_port())
+    # In a process of its own: moto's import puts a handler into every client of this one.
+    with MotoServer() as server:
+        put_metrics(server.endpoint_url)
+        yield server.endpoint_url
+
+
+def put_metrics(url):
+    """Put a day of metrics of a table and of an index."""
     client = boto3.client(
         "cloudwatch", endpoint_url=url, region_name="us-east-1", aws_access_key_id="key", aws_secret_access_key="secret"
     )
@@ -40,8 +44,6 @@ def endpoint():
             )
         ]
         client.put_metric_data(Namespace="AWS/DynamoDB", MetricData=data)
-    yield url
-    server.stop()
 
 
 def test_metrics_of_a_table_and_an_index(endpoint):
