@@ -105,7 +105,7 @@ def _counted_changes(table: TableDescription, item_bytes: float, options: Metric
     try:
         counts = read_metrics(metrics_spec(options), table.name, None, [_WRITES], window, _PERIOD_SECONDS)[_WRITES]
     except DdbioError as error:
-        raise OptionError(f"it is not known how much changes: give changes_per_second, or mend this: {error}") from error
+        raise OptionError(f"how much changes is not known: give changes_per_second, or mend this: {error}") from error
     if not counts:
         return None
     return sum(counts.values()) / max(1, math.ceil(item_bytes / 1024)) / (_DAYS * 86_400)

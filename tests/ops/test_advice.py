@@ -62,7 +62,7 @@ def test_a_table_of_an_endpoint(fake):
     with pytest.raises(OptionError, match="give changes_per_second"):
         ddbio.advise("flights", endpoint_url=fake.endpoint_url)
     nobody = {"cloudwatch_endpoint_url": "http://127.0.0.1:9", "endpoint_url": fake.endpoint_url}
-    with pytest.raises(OptionError, match="give changes_per_second, or mend this: .*127.0.0.1:9"):
+    with pytest.raises(OptionError, match="give changes_per_second, or mend this: cloudwatch"):
         ddbio.advise("flights", **nobody)
 
 

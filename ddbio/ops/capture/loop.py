@@ -96,6 +96,8 @@ class CaptureLoop:
     _bytes: int = 0
     _gathered_at: float = 0.0
     _ended: bool = False
+    _moved: bool = False
+    """Whether shards began or ended since the last batch: a later run has to know, even if there were no changes."""
     _looks: int = 0
     _new_gaps: list[str] = field(default_factory=list)
 
@@ -123,6 +125,7 @@ class CaptureLoop:
             self.log.declare(schema)
         if last is None:
             self.lineage.discover(self.source.shards(), start=start)
+            self._move()
         else:
             self.lineage.positions.update(last["positions"])
             self._look()
@@ -152,16 +155,16 @@ class CaptureLoop:
             if self._is_finished() or (available_now and self._is_caught_up(began_at)):
                 break
             if pause > 0:
-                until_flush = self._gathered_at + self.limits.flush_seconds - now if self._parts else pause
+                until_flush = self._gathered_at + self.limits.flush_seconds - now if self._has_news() else pause
                 self.timing.wait(max(0.0, min(pause, until_flush)))
         self.flush()
 
     def flush(self) -> None:
         """Write what was gathered as a batch."""
-        if self._parts or self._new_gaps:
+        if self._has_news() or self._new_gaps:
             parts, self._parts = self._parts, {}
             self.log.append(parts, self.lineage, self._new_gaps)
-            self._new_gaps = []
+            self._new_gaps, self._moved = [], False
             self._bytes = 0
         open_since = [reader.since for reader in self._readers.values()]
         if open_since:
@@ -249,8 +252,10 @@ class CaptureLoop:
         rows = self.log.decode(body)
         if rows is not None and position == LATEST:
             rows = rows.since(self.started_at)
-            rows = rows if rows.rows.num_rows else None
-        if rows is None:
+        if rows is not None and not rows.rows.num_rows:
+            # Changes from before the beginning: later ones follow.
+            rows, reader.empties, reader.next_at = None, 0, 0.0
+        elif rows is None:
             reader.empties, reader.since = reader.empties + 1, reader.asked_at
             reader.next_at = self.timing.now() + min(_LONGEST_PAUSE, _SHORTEST_PAUSE * 2**reader.empties)
         else:
@@ -262,24 +267,34 @@ class CaptureLoop:
             self.lineage.advance(shard.shard_id, END)
             del self._readers[shard.shard_id]
             self._ended, self._looks = True, 0
+            self._move()
         elif rows is not None and not self._is_full() and (until is None or rows.last_time <= until):
             # The next reply comes while others are decoded.
             self._ask(reader)
 
     def _gather(self, shard_id: str, position: str, rows: LogRows) -> None:
-        if not self._parts:
+        if not self._has_news():
             self._gathered_at = self.timing.now()
         part = self._parts.setdefault(shard_id, ShardRows(position, position))
         part.rows.append(rows)
         part.to = rows.last
         self.lineage.advance(shard_id, part.to)
 
+    def _move(self) -> None:
+        if not self._has_news():
+            self._gathered_at = self.timing.now()
+        self._moved = True
+
+    def _has_news(self) -> bool:
+        """Return whether there is something for a batch."""
+        return self._moved or bool(self._parts)
+
     def _is_full(self) -> bool:
         records = sum(part.count for part in self._parts.values())
         return self._bytes >= self.limits.batch_bytes or records >= self.limits.batch_records
 
     def _is_due(self, now: float) -> bool:
-        return self._is_full() or bool(self._parts and now - self._gathered_at >= self.limits.flush_seconds)
+        return self._is_full() or (self._has_news() and now - self._gathered_at >= self.limits.flush_seconds)
 
     def _is_finished(self) -> bool:
         """Return whether every shard has ended and no new one appears: the stream was turned off."""

@@ -101,6 +101,23 @@ def test_a_shard_that_came_and_went_is_a_gap():
         world.capture(available_now=True)
 
 
+def test_shards_that_end_without_changes_are_no_gap():
+    """A capture remembers the shards of a stream in which nothing happens, though it has no changes to write."""
+    world = World(3, kill=0.0, split=0.0)
+    world.is_quiet = True
+    for _ in range(3):
+        world.capture(available_now=True)
+        world.stream.split(1)
+        world.clock.at += 60
+    world.capture(available_now=True)
+    world.stream.trim(0.0)
+    world.write()
+    world.capture(available_now=True)
+    found, count = world.captured()
+    assert found == world.expected()
+    assert count == 1
+
+
 @pytest.mark.slow
 def test_every_change_is_logged_once_by_many_schedules():
     """The same by further schedules."""

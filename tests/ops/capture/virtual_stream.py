@@ -63,9 +63,8 @@ class World:
         self.random, self.clock = Random(seed), VirtualClock()
         self.chances = {"write": 0.3, "split": split, "kill": kill, "overtake": overtake}
         faults = Faults(merge_ratio=merge, seed=seed)
-        self.database = Database(
-            Defaults(partitions=2), Capacity(burst_at_creation=1.0), self.clock.now, faults=faults, wall_clock=self.clock
-        )
+        capacity = Capacity(burst_at_creation=1.0)
+        self.database = Database(Defaults(partitions=2), capacity, self.clock.now, faults=faults, wall_clock=self.clock)
         table = {"TableName": "tab", "BillingMode": "PAY_PER_REQUEST", "KeySchema": KEYS}
         types = [{"AttributeName": "pk", "AttributeType": "S"}]
         create_table(self.database, Request({**table, "AttributeDefinitions": types, "StreamSpecification": STREAM}))
