@@ -1,10 +1,11 @@
-"""Render the newest rows of ``results/e2e``: the table of docs/benchmarks.md and README's picture.
+"""Render the newest rows of ``results/e2e``: the page's table, README's picture, the package's own figures.
 
 With ``--check`` nothing is written, and the exit code says whether both are in step. Only rows of scale 1 are shown.
 """
 
 from __future__ import annotations
 
+import json
 import sys
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 PAGE = record.ROOT / "docs/benchmarks.md"
+SHIPPED = record.ROOT / "ddbio/ops/shipped_bench.json"
 BEGIN, END = "<!-- benchmarks:begin -->\n", "<!-- benchmarks:end -->"
 
 
@@ -50,9 +52,19 @@ def replace(text: str, table: str) -> str:
     return f"{before}{BEGIN}{table}{END}{after}"
 
 
+def shipped_figures(folder: Path = record.RESULTS) -> dict[Path, str]:
+    """Return what ``ddbio bench`` compares with, by its place; nothing while there is no row of it."""
+    row = newest(folder / "shipped.jsonl")
+    return {SHIPPED: json.dumps(row["figures"], indent=1, ensure_ascii=False) + "\n"} if row else {}
+
+
 def main(words: list[str]) -> int:
-    """Renew the page and the picture, or check them; return the exit code."""
-    renewed = {PAGE: replace(PAGE.read_text("utf-8"), render()), picture.PICTURE: picture.render()}
+    """Renew the page, the picture and the package's figures, or check them; return the exit code."""
+    renewed = {
+        PAGE: replace(PAGE.read_text("utf-8"), render()),
+        picture.PICTURE: picture.render(),
+        **shipped_figures(),
+    }
     old = {path: path.read_text("utf-8") if path.exists() else None for path in renewed}
     if old == renewed:
         return 0

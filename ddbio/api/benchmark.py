@@ -9,6 +9,7 @@ from ddbio.ops import benchmark
 from ddbio.options import BenchOptions, parse_options
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from typing import Unpack
 
     from ddbio.api.keywords import BenchKeywords
@@ -16,13 +17,18 @@ if TYPE_CHECKING:
 
 
 @takes(BenchOptions)
-def bench(table: str | None = None, **options: Unpack[BenchKeywords]) -> BenchReport:
+def bench(
+    table: str | None = None, *, master: str | None = None, conf: Mapping[str, str] | None = None,
+    **options: Unpack[BenchKeywords],
+) -> BenchReport:  # fmt: skip
     """Return how fast ddbio is on this machine, beside the figures that come with it; nothing is written unless asked.
 
     Parameters
     ----------
     table
         A table to scan, of which at most ``items`` are read; without one only functions in memory are measured.
+    master, conf
+        Spark master and configuration, for a session that has to be started.
     **options
         ``write_to`` names a table that takes generated orders; see :class:`ddbio.BenchKeywords` for all.
 
@@ -31,4 +37,4 @@ def bench(table: str | None = None, **options: Unpack[BenchKeywords]) -> BenchRe
     DdbioError
         With what happened, to what, and what to do.
     """
-    return benchmark.run_bench(parse_options(BenchOptions, {**options, "table": table}))
+    return benchmark.run_bench(parse_options(BenchOptions, {**options, "table": table}), master=master, conf=conf)

@@ -122,6 +122,14 @@ class BenchKeywords(ConnectionKeywords, total=False):
     """Read units per second that the scan may use; by default half of a provisioned table's."""
     wcu_per_second: float | None
     """Write units per second that the writes may use; by default half of a provisioned table's."""
+    engine: Literal["auto", "local", "spark"]
+    """Measure in this process (``local``) or in tasks of Spark; ``auto`` is Spark if a session is running."""
+    tasks: int | None
+    """Number of Spark tasks that measure at the same time; default is the cluster's parallelism."""
+    shared_paths: bool
+    """All workers of the cluster see local paths as this machine does, for example through NFS."""
+    scratch: str | None
+    """Folder for the files of the scan, which are removed again; on a cluster ``s3://bucket/prefix``."""
 
 
 class BulkReportKeywords(ConnectionKeywords, total=False):

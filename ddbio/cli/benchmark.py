@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ddbio.cli.flags import flags_of, output_flags, parse_flags
+from ddbio.cli.flags import CONF_FLAG, MASTER_FLAG, flags_of, output_flags, parse_conf, parse_flags
 from ddbio.options import BenchOptions
 
 if TYPE_CHECKING:
@@ -16,12 +16,14 @@ if TYPE_CHECKING:
 @click.command()
 @click.argument("table", required=False)
 @flags_of(BenchOptions, without=["table"])
+@MASTER_FLAG
+@CONF_FLAG
 @output_flags
-def bench(*, table: str | None, as_json: bool, **flags: Any) -> None:
+def bench(*, table: str | None, as_json: bool, master: str | None, conf: tuple[str, ...], **flags: Any) -> None:
     """Measure ddbio on this machine, and on TABLE, which is only read, beside the figures that come with it."""
     from ddbio.ops.benchmark import run_bench
 
-    report = run_bench(parse_flags(BenchOptions, {"table": table, **flags}))
+    report = run_bench(parse_flags(BenchOptions, {"table": table, **flags}), master=master, conf=parse_conf(conf))
     click.echo(report.to_json() if as_json else format_bench(report))
 
 
@@ -29,6 +31,10 @@ def format_bench(report: BenchReport) -> str:
     """Return a report as lines: each figure, and how many times the shipped one it is."""
     machine = report.machine
     lines = [f"{machine['cores']} × {machine['cpu']}, load {machine['load_1m']}, ddbio {report.version}"]
+    lines += [
+        f"{each['tasks']} tasks on {each['host']}: {each['cores']} × {each['cpu']}, load {each['load_1m']}"
+        for each in report.workers
+    ]
     lines += [_line(each) for each in report.figures]
     if report.rcu_consumed or report.wcu_consumed:
         lines.append(f"consumed {report.rcu_consumed:,.1f} RCU and {report.wcu_consumed:,.1f} WCU")

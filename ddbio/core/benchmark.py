@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import statistics
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ddbio.core.result import Result
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
 
 @dataclass(frozen=True)
@@ -53,6 +54,10 @@ class BenchReport(Result):
         What the figures of the package were measured on; null if it has none.
     seconds
         Wall time.
+    engine, tasks
+        What measured the functions: this process, or so many Spark tasks at the same time.
+    workers
+        The machines of those tasks, and how many ran on each.
     """
 
     version: str
@@ -63,6 +68,21 @@ class BenchReport(Result):
     wcu_consumed: float
     shipped_machine: dict[str, Any] | None
     seconds: float
+    engine: str = "local"
+    tasks: int = 1
+    workers: tuple[dict[str, Any], ...] = ()
+
+
+def middle_figures(measured: Sequence[Sequence[BenchFigure]]) -> list[BenchFigure]:
+    """Return the medians of what several tasks measured at the same time, with how far they lie apart."""
+    return [_middle(each) for each in zip(*measured, strict=True)]
+
+
+def _middle(figures: Sequence[BenchFigure]) -> BenchFigure:
+    values = [each.value for each in figures]
+    middle = statistics.median(values)
+    spread = max((max(values) - min(values)) / middle, *(each.spread for each in figures))
+    return BenchFigure(figures[0].name, round(middle, 1), figures[0].unit, round(spread, 3))
 
 
 def beside_shipped(figure: BenchFigure, shipped: Mapping[str, Any]) -> BenchFigure:

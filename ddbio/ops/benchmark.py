@@ -10,30 +10,36 @@ import platform
 import statistics
 import tempfile
 import time
-from dataclasses import fields
+from collections import Counter
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, fields, replace
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import pyarrow as pa
 
-from ddbio.core.benchmark import BenchFigure, BenchReport, beside_shipped
+from ddbio.budget import LocalBudget
+from ddbio.core.benchmark import BenchFigure, BenchReport, beside_shipped, middle_figures
 from ddbio.core.decode import Decoder, from_dynamodb_json, infer_schema_of_bodies
 from ddbio.core.digest_columns import digest_of_batches
 from ddbio.core.digest_json import digest_of_json
 from ddbio.core.encode import to_dynamodb_json
 from ddbio.core.item_sizes import item_bytes_of_json
 from ddbio.core.sample_orders import order_lines
+from ddbio.engine import cluster_of, open_engine, running_spark_parallelism
 from ddbio.errors import DdbioError
+from ddbio.ops.job.storage import new_job_id, open_store, require_shared
 from ddbio.ops.loads.load import write_table
 from ddbio.ops.scans.to_files import scan_to_files
 from ddbio.options import ConnectionOptions, ScanToFilesOptions, WriteOptions, parse_options
 from ddbio.version import __version__
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
+    from ddbio.budget import Budget
     from ddbio.options import BenchOptions
 
 _Kind = TypeVar("_Kind")
@@ -45,8 +51,15 @@ _LIBRARIES = ("botocore", "numba", "numpy", "pyarrow")
 _PER_SECOND = "MB per CPU-second"
 
 
-def run_bench(options: BenchOptions) -> BenchReport:
+def run_bench(
+    options: BenchOptions, *, master: str | None = None, conf: Mapping[str, str] | None = None
+) -> BenchReport:
     """Return how fast functions work in memory, and a table is read and written if one is named.
+
+    Parameters
+    ----------
+    master, conf
+        Spark master and configuration, for a session that has to be started.
 
     Raises
     ------
@@ -54,14 +67,25 @@ def run_bench(options: BenchOptions) -> BenchReport:
         A table cannot be read or written, or a result is wrong.
     """
     began, shipped = time.monotonic(), shipped_report()
-    lines = order_lines(options.items)
-    figures = _in_memory(b"\n".join(lines), options.rounds)
+    name = _engine_of(options, master)
+    if options.table is not None and name == "spark":
+        places = {"scratch": options.scratch or tempfile.gettempdir()}
+        require_shared(cluster_of(master, conf), places, shared_paths=options.shared_paths)
     rcu, wcu = 0.0, 0.0
-    if options.table is not None:
-        scanned, rcu = _scan(options.table, options)
-        figures += scanned
+    with closing(open_engine(name, master=master, conf=conf)) as engine:
+        tasks = (options.tasks or engine.parallelism) if name == "spark" else 1
+        given = [_Task(options.items, options.rounds)] * tasks
+        with closing(LocalBudget(None, job="bench")) as budget:
+            measured = engine.run(measure_task, given, budget)
+        figures = middle_figures([each.figures for each in measured])
+        if name == "spark":
+            figures = [replace(each, name=f"{each.name}, by Spark") for each in figures]
+        if options.table is not None:
+            scanned, rcu = _scan(options.table, name, options)
+            figures += scanned
     if options.write_to is not None:
-        written, wcu = _write(options.write_to, b"\n".join(lines[: max(1, options.items // 10)]), options)
+        lines = order_lines(max(1, options.items // 10))
+        written, wcu = _write(options.write_to, b"\n".join(lines), options)
         figures += written
     return BenchReport(
         version=__version__,
@@ -72,7 +96,42 @@ def run_bench(options: BenchOptions) -> BenchReport:
         wcu_consumed=wcu,
         shipped_machine=shipped.get("machine"),
         seconds=round(time.monotonic() - began, 1),
+        engine=name,
+        tasks=tasks,
+        workers=_workers(measured) if name == "spark" else (),
     )
+
+
+@dataclass(frozen=True)
+class _Task:
+    items: int
+    rounds: int
+
+
+@dataclass(frozen=True)
+class _Measured:
+    figures: list[BenchFigure]
+    host: str
+    machine: dict[str, Any]
+
+
+def measure_task(task: _Task, budget: Budget) -> _Measured:
+    """Measure the functions where this runs."""
+    del budget
+    figures = _in_memory(b"\n".join(order_lines(task.items)), task.rounds)
+    return _Measured(figures, platform.node(), this_machine())
+
+
+def _workers(measured: list[_Measured]) -> tuple[dict[str, Any], ...]:
+    hosts = Counter(each.host for each in measured)
+    machines = {each.host: each.machine for each in measured}
+    return tuple({"host": host, "tasks": count, **machines[host]} for host, count in sorted(hosts.items()))
+
+
+def _engine_of(options: BenchOptions, master: str | None) -> Literal["local", "spark"]:
+    if options.engine != "auto":
+        return options.engine
+    return "spark" if master is not None or running_spark_parallelism() is not None else "local"
 
 
 def shipped_report() -> Mapping[str, Any]:
@@ -136,16 +195,35 @@ def _measured(name: str, call: Callable[[], object], megabytes: float, rounds: i
     )
 
 
-def _scan(table: str, options: BenchOptions) -> tuple[list[BenchFigure], float]:
+def _scan(table: str, engine: str, options: BenchOptions) -> tuple[list[BenchFigure], float]:
     """Return the figures of reading a table once into files that are thrown away, and the units that it took."""
-    with tempfile.TemporaryDirectory() as folder:
-        asked = {"table": table, "dest": folder, "limit": options.items, "engine": "local", "mode": "append"}
+    with _scratch(options) as folder:
+        asked = {"table": table, "dest": folder, "limit": options.items, "engine": engine, "mode": "append"}
+        if engine == "spark":
+            # Whether workers have disks of their own was asked before.
+            asked |= {"tasks": options.tasks, "shared_paths": True}
         report = scan_to_files(_options(ScanToFilesOptions, options, asked, rcu_per_second=options.rcu_per_second))
     cpu_seconds, seconds = max(report.cpu_seconds, 1e-9), max(report.seconds, 1e-9)
+    name = "scan to Parquet, by Spark" if engine == "spark" else "scan to Parquet"
     return [
-        BenchFigure("scan to Parquet", round(report.wire_bytes / 1e6 / cpu_seconds, 1), _PER_SECOND, 0.0),
-        BenchFigure("scan to Parquet, wall clock", round(report.rows / seconds), "items per second", 0.0),
+        BenchFigure(name, round(report.wire_bytes / 1e6 / cpu_seconds, 1), _PER_SECOND, 0.0),
+        BenchFigure(f"{name}, wall clock", round(report.rows / seconds), "items per second", 0.0),
     ], report.rcu_consumed
+
+
+@contextmanager
+def _scratch(options: BenchOptions) -> Iterator[str]:
+    """Have a folder that is new for a while, in the one that is asked for."""
+    if options.scratch is None:
+        with tempfile.TemporaryDirectory() as folder:
+            yield folder
+        return
+    folder = f"{options.scratch.rstrip('/')}/ddbio-bench-{new_job_id()}"
+    try:
+        yield folder
+    finally:
+        store = open_store(folder, options)
+        store.delete([each.path for each in store.list()])
 
 
 def _write(table: str, body: bytes, options: BenchOptions) -> tuple[list[BenchFigure], float]:

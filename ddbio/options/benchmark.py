@@ -8,7 +8,7 @@ from pydantic import Field
 from pydantic.dataclasses import dataclass
 
 from ddbio.options.connection import ConnectionOptions
-from ddbio.options.parsing import CONFIG
+from ddbio.options.parsing import CONFIG, Engine
 
 
 @dataclass(frozen=True, kw_only=True, config=CONFIG)
@@ -27,3 +27,11 @@ class BenchOptions(ConnectionOptions):
     """Read units per second that the scan may use; by default half of a provisioned table's."""
     wcu_per_second: Annotated[float, Field(gt=0)] | None = None
     """Write units per second that the writes may use; by default half of a provisioned table's."""
+    engine: Engine = "auto"
+    """Measure in this process (``local``) or in tasks of Spark; ``auto`` is Spark if a session is running."""
+    tasks: Annotated[int, Field(ge=1, le=100_000)] | None = None
+    """Number of Spark tasks that measure at the same time; default is the cluster's parallelism."""
+    shared_paths: bool = False
+    """All workers of the cluster see local paths as this machine does, for example through NFS."""
+    scratch: Annotated[str, Field(min_length=1)] | None = None
+    """Folder for the files of the scan, which are removed again; on a cluster ``s3://bucket/prefix``."""

@@ -1,0 +1,152 @@
+"""Take the rows of a release with one command: ``./task bench rows``, on a quiet machine and a tree without changes.
+
+The steps follow in the order of ``STEPS``: the gate's baseline, the figures that the package carries, the matrix, then
+whole jobs. A step that has its row of this commit is not run again, so that a run that was stopped goes on where it
+stopped. A step that would not end within ``--minutes`` is left for the next run, which ``--list`` shows.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from bench import report
+from bench.e2e import matrix, record
+from bench.figures import CASES
+from bench.gate.__main__ import BASELINE
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+
+@dataclass(frozen=True)
+class Step:
+    """Name a step, the module and words that take its row, and the minutes that it needs on two idle cores."""
+
+    name: str
+    minutes: float
+    words: tuple[str, ...] = ()
+    module: str = ""
+
+    @property
+    def command(self) -> list[str]:
+        """What is run."""
+        return [sys.executable, "-m", self.module or f"bench.e2e.{self.name}", *self.words]
+
+
+STEPS = (
+    Step("gate", 2.5, ("--baseline", "--repeat", "3"), "bench.gate"),
+    Step("shipped", 1),
+    Step("matrix", 8, ("--quick",)),
+    Step("series", 5),
+    Step("write", 0.7),
+    Step("compact", 0.8),
+    Step("import_files", 0.4),
+    Step("plan", 0.5),
+    Step("simulate", 0.6),
+    Step("layout", 1),
+    Step("update", 1),
+    Step("files", 2),
+    Step("first_use", 1),
+    Step("capture", 1),
+    Step("public", 4),
+)
+"""The steps of every release, some thirty minutes."""
+
+LONG = (
+    Step("verbs", 6),
+    Step("validate", 4),
+    Step("spread", 2),
+    Step("memory", 1.5),
+    Step("latency", 2),
+    Step("spark_files", 3),
+    Step("emr_scan", 5),
+    Step("emr_write", 3),
+    Step("encode", 2),
+    Step("digest", 2.5),
+    Step("functions", 1.5),
+    Step("decode", 4),
+    Step("export", 4),
+    Step("scan", 6),
+    Step("demo", 2),
+    Step("budget", 9),
+    Step("export_memory", 1),
+)
+"""What ``--all`` takes as well."""
+
+
+def main(words: list[str] | None = None) -> int:
+    """Run what has no row of this commit; return how many steps failed."""
+    made = argparse.ArgumentParser(prog="./task bench rows", description=__doc__)
+    made.add_argument("--all", action="store_true", help="the long cases too, some hour more")
+    made.add_argument("--minutes", type=float, default=None, help="leave what would not end within so many")
+    made.add_argument("--list", action="store_true", help="show the steps, their commands and what is done; run none")
+    asked = made.parse_args(words)
+    steps = STEPS + (LONG if asked.all else ())
+    if asked.list:
+        sys.stdout.write("".join(f"{line}\n" for line in map(line_of, steps)))
+        return 0
+    if record.is_dirty():
+        made.error("the tree has changes, of which no row is kept: commit them")
+    failed = run(steps, asked.minutes)
+    report.main([])
+    say("commit results/ and what was renewed of it; the commit that the rows name must stay as it is")
+    return len(failed)
+
+
+def run(steps: tuple[Step, ...], minutes: float | None, started: Callable[[], float] = time.monotonic) -> list[str]:
+    """Run the steps that are not done and fit into the time; return the names of those that failed."""
+    began, failed = started(), []
+    for step in steps:
+        spent = (started() - began) / 60
+        if is_done(step):
+            say(f"{step.name}: has a row of this commit")
+        elif minutes is not None and spent + step.minutes > minutes:
+            say(f"{step.name}: left for the next run, it takes some {step.minutes:g} of {minutes - spent:.1f} minutes")
+        else:
+            code = subprocess.run(step.command, cwd=record.ROOT, stdout=subprocess.DEVNULL, check=False).returncode
+            took = (started() - began) / 60 - spent
+            said = f"failed with {code}" if code else "done"
+            say(f"{step.name}: {said} after {took:.1f} minutes, some {step.minutes:g} were planned")
+            failed += [step.name] if code else []
+    return failed
+
+
+def is_done(step: Step) -> bool:
+    """Return whether a step has its row of this commit; the matrix, whether each of its cases has."""
+    commit = record.provenance()["commit"]
+    if step.name == "matrix":
+        return set(matrix.chosen(full=False, masters=[])) <= matrix.done_before(matrix.QUICK_ITEMS)
+    path = BASELINE if step.name == "gate" else record.RESULTS / f"{step.name}.jsonl"
+    return any(row["commit"] == commit and row["scale"] == 1.0 for row in rows_of(path))
+
+
+def rows_of(path: Path) -> list[dict[str, object]]:
+    """Return the rows of a file; none if it is not there."""
+    return [json.loads(line) for line in path.read_text("utf-8").splitlines()] if path.exists() else []
+
+
+def line_of(step: Step) -> str:
+    """Return a step as ``--list`` shows it."""
+    state = "done" if is_done(step) else f"{step.minutes:g} min"
+    return f"{step.name:14} {state:>8}  python {' '.join(step.command[1:])}"
+
+
+def unknown_cases() -> set[str]:
+    """Return the cases of the page that no step takes."""
+    return CASES.keys() - {step.name for step in STEPS + LONG}
+
+
+def say(text: str) -> None:
+    """Tell who waits how far it is."""
+    sys.stderr.write(f"rows: {text}\n")
+
+
+if __name__ == "__main__":
+    sys.exit(main())
