@@ -12,6 +12,7 @@ import re
 import threading
 from base64 import b64encode
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import boto3
@@ -23,13 +24,25 @@ from botocore.credentials import (
     CredentialResolver,
     DeferredRefreshableCredentials,
 )
-from botocore.exceptions import BotoCoreError, ClientError, CredentialRetrievalError, NoCredentialsError
+from botocore.exceptions import (
+    BotoCoreError,
+    ClientError,
+    CredentialRetrievalError,
+    HTTPClientError,
+    NoCredentialsError,
+)
+from botocore.exceptions import (
+    ConnectionError as BotoConnectionError,
+)
+from botocore.utils import parse_timestamp
 
 from ddbio.aws.error_codes import may_pass, to_ddbio_error
 from ddbio.core.checksum import CRC_POLYNOMIALS, checksum
 from ddbio.version import __version__
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from botocore.client import BaseClient
 
     from ddbio.options import Credentials, LocalSession
@@ -177,8 +190,47 @@ def _session(spec: ClientSpec, environment: frozenset[tuple[str, str]]) -> boto3
     return boto3.Session(botocore_session=session)
 
 
+@dataclass(frozen=True)
+class _Fetch:
+    """Fetches credentials; whatever a source says instead of them, the error says that they are missing."""
+
+    fetch: Callable[[], Any]
+    provider: str
+
+    def __call__(self) -> Any:
+        try:
+            found = self.fetch()
+        except Exception as error:
+            is_told = isinstance(error, BotoCoreError) and not isinstance(error, (HTTPClientError, BotoConnectionError))
+            if is_told or (isinstance(error, ClientError) and not may_pass(error)):
+                raise
+            # A source that is away or busy, whose code would be taken for that of the request that was to be signed;
+            # a process that is missing; HTML instead of JSON; a member that is not there.
+            raise self._failure(f"{type(error).__name__}: {error}") from error
+        until = found.get("expiry_time") if isinstance(found, dict) else None
+        if until is not None and parse_timestamp(until) <= datetime.now(UTC):
+            raise self._failure(f"they had expired at {until}")
+        return found
+
+    def _failure(self, reason: str) -> CredentialRetrievalError:
+        return CredentialRetrievalError(provider=self.provider, error_msg=reason)
+
+
+class _Session(botocore.session.Session):
+    """A session of botocore whose sources of credentials fail as ``_Fetch`` says, at first and when they refresh."""
+
+    def get_credentials(self) -> Any:
+        """Return the credentials that are found first, or None."""
+        found: Any = _Fetch(super().get_credentials, "what is configured")()
+        refresh = getattr(found, "_refresh_using", None)
+        # botocore returns the same object the next time.
+        if refresh is not None and not isinstance(refresh, _Fetch):
+            found._refresh_using = _Fetch(refresh, found.method)  # noqa: SLF001 - there is no public way
+        return found
+
+
 def _botocore_session(profile: str | None, region: str | None) -> Any:
-    session: Any = botocore.session.Session(profile=profile)
+    session: Any = _Session(profile=profile)
     # To know whether a service exists, botocore lists the models of all, which takes longer than to load one.
     session.get_component("data_loader").list_available_services = lambda _: _SERVICES
     if region:
@@ -223,15 +275,5 @@ class _AssumedRole(CredentialProvider):
 
     def load(self) -> Any:
         """Return credentials that are fetched at their first use, and again before they expire."""
-        return DeferredRefreshableCredentials(refresh_using=self._refresh, method=self.METHOD)
-
-    def _refresh(self) -> Any:
-        try:
-            return self._fetch()
-        except ClientError as error:
-            if may_pass(error):
-                # Its code would otherwise be taken for that of the request that was to be signed.
-                raise CredentialRetrievalError(
-                    provider=f"sts:AssumeRole of {self._role_arn}", error_msg=str(error)
-                ) from error
-            raise
+        refresh = _Fetch(self._fetch, f"sts:AssumeRole of {self._role_arn}")
+        return DeferredRefreshableCredentials(refresh_using=refresh, method=self.METHOD)

@@ -141,6 +141,11 @@ def is_transient(error: Exception) -> bool:
     return isinstance(error, (HTTPClientError, BotoConnectionError)) and not isinstance(error, SSLError)
 
 
+def was_sent(error: Exception) -> bool:
+    """Return whether a request that failed was sent: there were credentials to sign it."""
+    return not isinstance(error, _CREDENTIAL_ERRORS)
+
+
 def to_ddbio_error(error: Exception, *, action: str, resource: str) -> DdbioError:
     """Return the error for the user: what was tried, on what, and what to do.
 

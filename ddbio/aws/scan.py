@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from botocore.exceptions import BotoCoreError, ClientError
 
-from ddbio.aws.error_codes import error_code, is_throttled, throttling_reasons
+from ddbio.aws.error_codes import error_code, is_throttled, throttling_reasons, was_sent
 from ddbio.core.pacing import parse_throttle_reason
 from ddbio.errors import ServiceError
 
@@ -124,7 +124,7 @@ def _fetch(
             page = source.scan(parameters)
         except (ClientError, BotoCoreError) as error:
             # A rejected request costs nothing; a broken response may have cost the page.
-            budget.settle(grant, 0.0 if isinstance(error, ClientError) else estimate)
+            budget.settle(grant, 0.0 if isinstance(error, ClientError) or not was_sent(error) else estimate)
             if is_throttled(error):
                 _slow_down(error, budget)
             policy.check_read(error, parameters["TableName"], policy.clock() - began)

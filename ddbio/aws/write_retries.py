@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from botocore.exceptions import BotoCoreError, ClientError
 
-from ddbio.aws.error_codes import THROTTLE_CODES, error_code, is_transient, throttling_reasons, to_ddbio_error
+from ddbio.aws.error_codes import THROTTLE_CODES, error_code, is_transient, throttling_reasons, to_ddbio_error, was_sent
 from ddbio.core.loads.batches import Packer
 from ddbio.core.loads.counts import WriteCounts
 from ddbio.core.number import canonical_number
@@ -206,7 +206,8 @@ class Lane:
             return self._answered(body, grant, expected, sent)
         # A failed condition is billed, a request whose answer was lost may be; a request that was turned down is not.
         is_skipped = error_code(error) == _CONDITION_CODE
-        self._budget.settle(grant, grant.units if is_skipped or is_transient(error) else 0.0, items=int(is_skipped))
+        may_have_cost = is_skipped or (is_transient(error) and was_sent(error))
+        self._budget.settle(grant, grant.units if may_have_cost else 0.0, items=int(is_skipped))
         return self._failed(error, *sent)
 
     def _answered(self, body: bytes, grant: Grant, expected: float, sent: tuple[Writes, Packer, Sequence[int]]) -> int:

@@ -49,6 +49,13 @@ class RowLines:
         first, lines = self._ranges[place]
         return None if lines is None or row - first >= len(lines) else int(lines[row - first])
 
+    def lines_of(self, row: int, rows: int) -> NDArray[np.int64] | None:
+        """Return the lines of adjacent rows that were added together; None if they are not known."""
+        place = bisect_right(self._ranges, row, key=itemgetter(0)) - 1
+        first, lines = self._ranges[place] if place >= 0 else (0, None)
+        found = None if lines is None else np.asarray(lines[row - first : row - first + rows], np.int64)
+        return None if found is None or len(found) < rows else found
+
 
 def lines_of_csv(text: bytes, rows: int, first_line: int, *, has_header: bool) -> Lines | None:
     """Return the lines on which records begin; None if their number is not that of the rows.

@@ -1,5 +1,7 @@
 """``ddbio.load_files`` on Spark: all rows are there, rows of a key in their order, one budget, own errors, going on."""
 
+import json
+
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -94,3 +96,22 @@ def test_rejects_of_all_tasks_count_together(load, source, tmp_path):
     with pytest.raises(PartialWriteError, match="2 rows cannot be written to table 'many_bad', and max_rejects is 1"):
         load("many_bad", unique_keys=True, reject_to=str(bad), max_rejects=1)
     assert len(list(bad.glob("rejects-*"))) == 2
+
+
+def test_rejects_of_shuffled_rows_name_their_place(load, source, tmp_path):
+    """A rejected row names its file, its row and its line after a shuffle too; so does the error without rejects."""
+    pq.write_table(pa.table({"pk": ["x", "", "y", ""], "v": [0, 1, 2, 3]}), source / "7.parquet", 3)
+    (source / "8.csv").write_text('pk,v\nx,"0"\n"a\nb",1\n"",2\n')
+    (source / "9.jsonl").write_text("".join(json.dumps({"pk": "" if n % 2 else "z", "v": n}) + "\n" for n in range(4)))
+    load("places", reject_to=str(tmp_path / "bad"))
+    kept = [json.loads(line) for path in (tmp_path / "bad").glob("rejects-*") for line in path.read_text().splitlines()]
+    found = {(each["file"].removeprefix(f"{source}/"), each["file_row"], each["line"]) for each in kept}
+    assert found == {
+        ("7.parquet", 1, None),
+        ("7.parquet", 3, None),
+        ("8.csv", 2, 5),
+        ("9.jsonl", 1, 2),
+        ("9.jsonl", 3, 4),
+    }
+    with pytest.raises(PartialWriteError, match=r"\(.*/(7\.parquet, row [13]|8\.csv, line 5|9\.jsonl, line [24])\)"):
+        load("places_named")

@@ -20,7 +20,7 @@ from ddbio.engine import Shuffle
 from ddbio.ops.loads.rejects import RejectWriter
 from ddbio.ops.loads.scheduler import write_batches
 from ddbio.ops.loads.spreading import RowSpreader
-from ddbio.ops.loads.unit_reader import RowOrigins, UnitReader, WithinUnits
+from ddbio.ops.loads.unit_reader import RowOrigins, RowPlaces, ShuffledOrigins, UnitReader, WithinUnits
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -70,7 +70,7 @@ class LoadJob:
         rows: Iterable[pa.RecordBatch | RawItems | Checkpoint],
         rejects: RejectWriter,
         budget: Budget,
-        origins: RowOrigins | None = None,
+        origins: RowOrigins | ShuffledOrigins | None = None,
     ) -> WriteCounts:
         """Write rows; whatever ends this, rejected rows and finished units are stored."""
         spreader = RowSpreader(self.task.plan, any_order=self.any_order)
@@ -155,11 +155,11 @@ def split_units(task: SplitTask) -> Iterator[tuple[ShuffleKey, bytes]]:
     Rows without a legal key go to the first partition. Finished partitions are left out.
     """
     plan, finished = task.job.task.plan, task.job.checkpoints.finished
-    for unit, number, batch in task.job.reader.read_columns(task.units):
+    for unit, number, batch, places in task.job.reader.read_columns(task.units):
         found = _key_partitions(batch, plan, task.key_partitions)
         for partition in sorted(set(found.tolist()) - finished):
-            rows = take_rows(batch, np.flatnonzero(found == partition))
-            yield (partition, unit.number, number), _to_ipc(rows)
+            chosen = np.flatnonzero(found == partition)
+            yield (partition, unit.number, number), _to_ipc(take_rows(batch, chosen), places.to_metadata(chosen))
 
 
 @dataclass(frozen=True)
@@ -176,8 +176,16 @@ def write_key_partition(partition: KeyPartition, budget: Budget) -> WriteCounts:
     job = partition.job
     if partition.number in job.checkpoints.finished:
         return WriteCounts()
-    batches = (batch for stream in partition.streams for batch in pa.ipc.open_stream(stream))
-    counts = job.write(batches, RejectWriter(job.options, job.checkpoints.job_id), budget)
+    origins = ShuffledOrigins()
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        for stream in partition.streams:
+            with pa.ipc.open_stream(stream) as reader:
+                batch, metadata = reader.read_next_batch_with_custom_metadata()
+            origins.add(RowPlaces.of_metadata(dict(metadata.items())), batch.num_rows)
+            yield batch
+
+    counts = job.write(batches(), RejectWriter(job.options, job.checkpoints.job_id), budget, origins)
     job.checkpoints.finish(partition.number, counts.rows)
     job.checkpoints.flush()
     return counts
@@ -195,8 +203,8 @@ def _key_partitions(batch: pa.RecordBatch, plan: WritePlan, count: int) -> NDArr
     return found
 
 
-def _to_ipc(batch: pa.RecordBatch) -> bytes:
+def _to_ipc(batch: pa.RecordBatch, metadata: dict[bytes, bytes]) -> bytes:
     sink: Any = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, batch.schema) as writer:
-        writer.write_batch(batch)
+        writer.write_batch(batch, custom_metadata=metadata)
     return sink.getvalue().to_pybytes()  # type: ignore[no-any-return]

@@ -38,6 +38,8 @@ from ddbio.ops.loads.spreading import WINDOW_BYTES
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
+    from numpy.typing import NDArray
+
     from ddbio.core.loads.plan import WritePlan
     from ddbio.core.raw_items import RawItemReader
     from ddbio.core.table_description import IndexDescription
@@ -58,6 +60,7 @@ _TEXT_WEIGHT = 8
 # Far more than the lanes can have unfinished.
 _RETAINED_RANGES = 100_000
 _RETAINED_FILES = 1000
+_RETAINED_ROWS = 1 << 22
 _T = TypeVar("_T")
 
 
@@ -182,12 +185,19 @@ class UnitReader:
                 origins.add(unit, row, each.num_rows)
             yield each
 
-    def read_columns(self, units: Iterable[Unit]) -> Iterator[tuple[Unit, int, pa.RecordBatch]]:
-        """Yield the rows of units as columns: the unit, the number of the batch within it, and the batch."""
+    def read_columns(self, units: Iterable[Unit]) -> Iterator[tuple[Unit, int, pa.RecordBatch, RowPlaces]]:
+        """Yield the rows of units as columns: the unit, the batch's number within it, the batch, and its places."""
         files = self.open_files()
         for unit in units:
+            row = unit.first_row
             for number, batch in enumerate(self._columns(files, unit, BATCH_ROWS)):
-                yield unit, number, batch
+                places = RowPlaces(f"{self.store.uri.rstrip('/')}/{unit.entry.path}")
+                if row is not None:
+                    places.rows = np.arange(row, row + batch.num_rows)
+                    lines = files.row_lines(unit.entry)
+                    places.lines = None if lines is None else lines.lines_of(row, batch.num_rows)
+                    row += batch.num_rows
+                yield unit, number, batch, places
 
     def open_files(self) -> RowFiles:
         """Return what reads the files of one thread."""
@@ -243,6 +253,59 @@ def _behind(batches: Iterable[pa.RecordBatch | RawItems], rows: int) -> Iterator
         elif passed < batch.num_rows:
             # Those of a record batch share its memory.
             yield batch.take(np.arange(passed, len(batch))) if isinstance(batch, RawItems) else batch.slice(passed)
+
+
+@dataclass
+class RowPlaces:
+    """Say where the rows of a batch stand: in which file, and on which of its rows and lines, if that is known."""
+
+    file: str
+    rows: NDArray[np.int64] | None = None
+    lines: NDArray[np.int64] | None = None
+
+    def to_metadata(self, chosen: NDArray[np.int64]) -> dict[bytes, bytes]:
+        """Return the places of some of the rows as metadata of their batch."""
+        found = {b"ddbio.file": self.file.encode()}
+        for name, numbers in ((b"ddbio.rows", self.rows), (b"ddbio.lines", self.lines)):
+            if numbers is not None:
+                found[name] = numbers[chosen].astype("<i8").tobytes()
+        return found
+
+    @classmethod
+    def of_metadata(cls, metadata: Mapping[bytes, bytes]) -> RowPlaces:
+        """Return the places that ``to_metadata`` made such metadata of."""
+        rows, lines = (
+            np.frombuffer(metadata[name], "<i8") if name in metadata else None
+            for name in (b"ddbio.rows", b"ddbio.lines")
+        )
+        return cls(metadata[b"ddbio.file"].decode(), rows, lines)
+
+
+class ShuffledOrigins:
+    """Remember where each row of a stream of shuffled batches stood; of a very long stream only the latest rows."""
+
+    def __init__(self) -> None:
+        self._rows = 0
+        # The first row of the stream, and the places of rows from there on.
+        self._batches: deque[tuple[int, RowPlaces]] = deque()
+
+    def add(self, places: RowPlaces, count: int) -> None:
+        """Remember where the next rows of the stream stood."""
+        self._batches.append((self._rows, places))
+        self._rows += count
+        while self._rows - self._batches[0][0] > _RETAINED_ROWS and len(self._batches) > 1:
+            self._batches.popleft()
+
+    def of(self, row: int) -> tuple[str | None, int | None, int | None]:
+        """Return the file of a row of the stream, its number in the file, and its line, as far as they are known."""
+        place = bisect_right(self._batches, row, key=itemgetter(0)) - 1
+        if place < 0:
+            return None, None, None
+        first, places = self._batches[place]
+        row_of_file, line = (
+            None if found is None else int(found[row - first]) for found in (places.rows, places.lines)
+        )
+        return places.file, row_of_file, line
 
 
 class RowOrigins:
