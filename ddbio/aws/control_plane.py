@@ -6,6 +6,8 @@ A call is repeated while the endpoint fails or throttles, unless repeating it co
 from __future__ import annotations
 
 import time
+from contextlib import suppress
+from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -20,7 +22,6 @@ from ddbio.errors import NotFoundError, ServiceError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from datetime import datetime
 
     from ddbio.aws.client import ClientSpec
 
@@ -272,6 +273,7 @@ def _table(table: Mapping[str, Any]) -> TableDescription:
         indexes=tuple(indexes),
         warm_wcu=table.get("WarmThroughput", {}).get("WriteUnitsPerSecond"),
         warm_rcu=table.get("WarmThroughput", {}).get("ReadUnitsPerSecond"),
+        idle_seconds=_age_seconds(table.get("CreationDateTime")),
         infrequent_access=table.get("TableClassSummary", {}).get("TableClass") == "STANDARD_INFREQUENT_ACCESS",
     )
 
@@ -288,7 +290,19 @@ def _index(index: Mapping[str, Any], types: Mapping[str, str], *, is_global: boo
         keys=tuple(IndexKey(name, types[name], max_bytes, index["IndexName"]) for name, max_bytes in keys),
         wcu=_wcu(index) if is_global else None,
         projected=_projected(index.get("Projection", {})),
+        warm_rcu=index.get("WarmThroughput", {}).get("ReadUnitsPerSecond"),
+        warm_wcu=index.get("WarmThroughput", {}).get("WriteUnitsPerSecond"),
     )
+
+
+def _age_seconds(created: object) -> float:
+    """Return how old a table is; the time is one of botocore, or text in a file that describes a table."""
+    if isinstance(created, str):
+        with suppress(ValueError):
+            created = datetime.fromisoformat(created)
+    if not isinstance(created, datetime) or created.tzinfo is None:
+        return 0.0
+    return max(0.0, (datetime.now(UTC) - created).total_seconds())
 
 
 def _key_names(described: Mapping[str, Any]) -> list[str]:

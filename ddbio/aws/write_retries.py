@@ -193,6 +193,8 @@ class Lane:
                 # Most partitions take more: the next batch has room for rows of theirs beside those that came back.
                 attempt = 0
                 continue
+            # Rows got through, so the partition takes more before long: pauses grow only where it takes none.
+            attempt = attempt if left == len(batch) else 0
             yield Pause(attempt)
             attempt += 1
 
@@ -226,6 +228,8 @@ class Lane:
             packer.give_back(left)
             self.counts.unprocessed += 1
             self._count_hot_keys(writes, left)
+            # What this answer consumed is no usual request's.
+            self._usual_body = None
         else:
             self._usual_body = body
         self._consumed = result.consumed

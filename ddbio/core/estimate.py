@@ -22,6 +22,9 @@ GB = 1024**3
 """What AWS bills as a GB."""
 SECONDS_A_MONTH = 730 * 3600
 
+START_SECONDS = 0.5
+"""Assumed: what a job takes before its first request: describing tables and files, opening connections."""
+
 S3_PART_BYTES = 8 * 1024 * 1024
 """Files above this are uploaded in parts of it."""
 COMMIT_REQUESTS = 10

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import functools
 import operator
+from collections import Counter
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -15,7 +17,7 @@ from ddbio.core.item_sizes import item_bytes
 from ddbio.errors import EncodeError, SchemaError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     import pyarrow as pa
 
@@ -42,6 +44,48 @@ def mean_index_units(
             units = np.maximum(1, -(-sizes // WRITE_UNIT_BYTES))
             found[index.name] = float(units.sum()) / batch.num_rows
     return found
+
+
+# A key of the sample counts as frequent if so many rows have it: it will be about as frequent among all rows.
+_FREQUENT = 3
+
+
+def frequent_index_keys(
+    batch: pa.RecordBatch, indexes: Iterable[IndexDescription]
+) -> tuple[tuple[str, tuple[float, ...]], ...]:
+    """Return the shares of the frequent partition keys of each global index, among the rows that are in it."""
+    names = batch.schema.names
+    return tuple(
+        (each.name, _frequent_shares(map(repr, batch.column(each.key_names[0]).drop_null().to_pylist())))
+        for each in indexes
+        if each.is_global and each.key_names and each.key_names[0] in names
+    )
+
+
+def _frequent_shares(values: Iterable[str]) -> tuple[float, ...]:
+    counts = Counter(values)
+    return tuple(count / counts.total() for _, count in counts.most_common() if count >= _FREQUENT)
+
+
+@dataclass(frozen=True)
+class SampledWrites:
+    """Hold what writing an item costs on average, and the frequent partition keys of each global index."""
+
+    cost: WriteCost
+    index_keys: tuple[tuple[str, tuple[float, ...]], ...] = ()
+
+
+def sample_writes(items: Sequence[Item], table: TableDescription) -> SampledWrites | None:
+    """Return what writing sampled items to a table and its indexes costs; None without items."""
+    cost = mean_write_cost(items, table)
+    if cost is None:
+        return None
+    keys = tuple(
+        (each.name, _frequent_shares(repr(item[each.key_names[0]]) for item in items if each.key_names[0] in item))
+        for each in table.indexes
+        if each.is_global and each.key_names
+    )
+    return SampledWrites(cost, keys)
 
 
 def mean_write_cost(items: Iterable[Item], table: TableDescription) -> WriteCost | None:

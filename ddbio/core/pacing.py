@@ -210,6 +210,15 @@ class Ramp:
         """Return the highest rate ``now`` seconds after the first request."""
         return self.start_per_second * 2 ** min(now / DOUBLING_SECONDS, 64.0)
 
+    def seconds(self, units: float, most_per_second: float) -> float:
+        """Return how long units take at the highest rate, which grows to ``most_per_second``."""
+        start, time_constant = self.start_per_second, DOUBLING_SECONDS / math.log(2)
+        until_most = max(0.0, most_per_second - start) * time_constant
+        if units <= until_most:
+            return time_constant * math.log1p(units / (start * time_constant))
+        most = max(start, most_per_second)
+        return time_constant * math.log(most / start) + (units - until_most) / most
+
 
 class Pacer:
     """Keep the units that a job consumes within its budget, as the service sees it.

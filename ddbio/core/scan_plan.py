@@ -8,23 +8,25 @@ from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any, Literal
 
 from ddbio.core.capacity import PAGE_BYTES, page_limit, read_units, scan_pages, scan_units
-from ddbio.core.estimate import SENT_RATIO, Figures
+from ddbio.core.estimate import SENT_RATIO, START_SECONDS, Figures
 from ddbio.core.job_outline import JobOutline
-from ddbio.core.pacing import DEFAULT_RATIO, NEW_TABLE_RCU
+from ddbio.core.pacing import DEFAULT_RATIO
 from ddbio.core.partition_estimate import estimate_files
 from ddbio.core.prices import cost_values
 from ddbio.core.result import Result
 from ddbio.core.schema.file import schema_to_json
 from ddbio.core.speeds import PROCESSORS, Speeds
+from ddbio.core.table_limits import limits_of
 from ddbio.errors import OptionError
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from ddbio.core.capacity import WriteCost
+    from ddbio.core.index_units import SampledWrites
     from ddbio.core.partition_estimate import PartitionSample
     from ddbio.core.prices import Cost
     from ddbio.core.table_description import TableDescription
+    from ddbio.core.table_limits import Served
     from ddbio.options import Engine, ScanOptions
 
 MIB = 1024 * 1024
@@ -63,8 +65,8 @@ class Sample:
     partitions: PartitionSample | None = None
     sent_bytes: float = 0.0
     """Mean of what an item took in the answers; 0 if nothing was sampled."""
-    write_cost: WriteCost | None = None
-    """What writing an item to another table costs on average, if that was asked for."""
+    writes: SampledWrites | None = None
+    """What writing an item to another table costs, if that was asked for."""
 
 
 @dataclass(frozen=True)
@@ -106,8 +108,10 @@ class ScanPlan(Result):
     estimated_files: int | None = None
     estimated_file_bytes: int | None = None
     warnings: tuple[str, ...] = ()
-    write_cost: WriteCost | None = None
-    """What writing an item of the sample to the target of a copy costs on average."""
+    writes: SampledWrites | None = None
+    """What writing an item of the sample to the target of a copy costs."""
+    burst_saves_seconds: float = 0.0
+    """By how much the capacity that the table can have saved up shortens the estimated seconds."""
 
     @property
     def lanes_per_task(self) -> int:
@@ -126,24 +130,30 @@ class ScanPlan(Result):
         return self.estimated_units + self.sample_units
 
     @property
+    def seconds(self) -> float:
+        """Return how long a run takes from its begin to its end: with its start, its sample, and the table's burst."""
+        sample_seconds = self.sample_units / self.rcu_per_second if self.rcu_per_second else 0.0
+        return self.estimated_seconds - self.burst_saves_seconds + START_SECONDS + sample_seconds
+
+    @property
     def figures(self) -> Figures:
         """Return what is compared with what the scan took."""
         usd = None if self.cost is None else self.cost.usd
-        return Figures(self.units, self.estimated_seconds, self.bytes, usd)
+        return Figures(self.units, self.seconds, self.bytes, usd)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the plan as plain values, its schema in the form that ``schema`` and ``--schema`` take."""
         values = {
             field.name: getattr(self, field.name)
             for field in fields(self)
-            if field.name not in {"schema", "cost", "write_cost"}
+            if field.name not in {"schema", "cost", "writes"}
         }
         return {
             **values,
             "lanes_per_task": self.lanes_per_task,
             "schema": json.loads(schema_to_json(self.schema)),
             "units": self.units,
-            "seconds": self.estimated_seconds,
+            "seconds": self.seconds,
             **cost_values(self.cost),
         }
 
@@ -262,12 +272,17 @@ def plan_scan(table: TableDescription, sample: Sample, options: ScanOptions, res
     )
     rate = index.rcu if index is not None and index.is_global else table.rcu
     requests = scan_pages(read_bytes, sample.item_bytes, segments=segments, page_items=limit)
-    seconds, limited_by = _seconds(units, read_bytes, {
-        "the budget": budget,
-        "the provisioned capacity" if not table.on_demand else "the on-demand maximum": rate,
-        "an on-demand table": (table.warm_rcu or NEW_TABLE_RCU) if table.on_demand and rate is None else None,
-        "requests in flight": units / requests * max(lanes, tasks) / _latency_seconds(read_bytes / requests),
-    }, resources.speeds.scan * parallelism)  # fmt: skip
+    in_flight = max(lanes, tasks)
+    served, server = _served(table, options, units, in_flight)
+    times = {
+        "the budget": units / budget if budget else 0.0,
+        server: served.lasting_seconds,
+        "requests in flight": requests * _latency_seconds(read_bytes / requests) / in_flight,
+        PROCESSORS: read_bytes / (resources.speeds.scan * parallelism),
+    }
+    limited_by = max(times, key=lambda each: times[each])
+    seconds = times[limited_by]
+    with_burst = max({**times, server: served.burst_seconds}.values())
     files = None
     if sample.partitions is not None:
         rows = count if options.limit is None else min(count, options.limit)
@@ -301,7 +316,8 @@ def plan_scan(table: TableDescription, sample: Sample, options: ScanOptions, res
         estimated_files=None if files is None else files.files,
         estimated_file_bytes=None if files is None else files.file_bytes,
         warnings=() if files is None else files.warnings,
-        write_cost=sample.write_cost,
+        writes=sample.writes,
+        burst_saves_seconds=seconds - with_burst,
     )
 
 
@@ -310,12 +326,16 @@ def _latency_seconds(page_bytes: float) -> float:
     return max(REQUEST_SECONDS, PAGE_LATENCY_SECONDS * page_bytes / PAGE_BYTES)
 
 
-def _seconds(units: float, size: int, rates: dict[str, float | None], bytes_per_second: float) -> tuple[float, str]:
-    """Return the longest of the times that rates of units and the machine's own speed ask for, and its reason."""
-    times = {reason: units / rate for reason, rate in rates.items() if rate}
-    times[PROCESSORS] = size / bytes_per_second
-    reason = max(times, key=lambda each: times[each])
-    return times[reason], reason
+def _served(table: TableDescription, options: ScanOptions, units: float, lanes: int) -> tuple[Served, str]:
+    """Return how long the service takes for so many units, and what bounds it: capacity or partitions."""
+    limits = limits_of(table, "reads", options.index)
+    # A lane reads one partition at a time.
+    served = limits.serves(units, largest_share=1 / lanes if lanes < limits.partitions else 0.0)
+    if served.by_partitions and limits.table_rate is None and table.on_demand:
+        return served, "an on-demand table"
+    if served.by_partitions:
+        return served, "the partitions of the table"
+    return served, "the provisioned capacity" if not table.on_demand else "the on-demand maximum"
 
 
 def _choose_engine(size: int, options: ScanOptions, resources: Resources) -> tuple[Literal["local", "spark"], str]:

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, field
 
 from ddbio.core.pacing import ThrottleScope
+from ddbio.core.table_limits import BURST_SECONDS, TableLimits
 
-# https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/bp-partition-key-design.html
-PARTITION_RCU, PARTITION_WCU = 3_000.0, 1_000.0
-# https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/burst-adaptive-capacity.html
-BURST_SECONDS = 300.0
 # A partition never serves more than its own limit; it evens out one second of it.
 _PARTITION_SECONDS = 1.0
 
@@ -28,43 +24,6 @@ class _Bucket:
         self.level = min(self.ceiling, self.level + (now - self.at) * self.rate)
         self.at = now
         return self.level
-
-
-@dataclass(frozen=True)
-class TableLimits:
-    """Say what a table and its account allow.
-
-    Attributes
-    ----------
-    partitions
-        Physical partitions.
-    partition_rate
-        The most that one serves a second.
-    table_rate
-        What the table serves a second; None is no limit of its own.
-    account_rate
-        The same of the account in this region.
-    other_rate
-        What others consume of the table and of the account a second, evenly over the partitions.
-    burst_seconds
-        How much of its unused capacity the table has saved up.
-    adaptive
-        Whether a partition may use what others leave, up to its own limit; else each has an equal share of the table.
-    """
-
-    partitions: int
-    partition_rate: float
-    table_rate: float | None = None
-    account_rate: float | None = None
-    other_rate: float = 0.0
-    burst_seconds: float = 0.0
-    adaptive: bool = True
-
-    @property
-    def served_rate(self) -> float:
-        """Return the rate that is left for a job that reaches all partitions alike."""
-        rates = [self.partitions * self.partition_rate, self.table_rate, self.account_rate]
-        return max(0.0, min(rate for rate in rates if rate is not None) - self.other_rate)
 
 
 @dataclass
@@ -115,9 +74,3 @@ class SimulatedTable:
         if self._account is not None:
             self._account.level -= units
         return None
-
-
-def partition_count(size_bytes: float, units_per_second: float, partition_rate: float) -> int:
-    """Return how many physical partitions a table of that size has that bears that rate."""
-    # https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/HowItWorks.Partitions.html
-    return max(1, math.ceil(size_bytes / (10 * 10**9)), math.ceil(units_per_second / partition_rate))

@@ -42,6 +42,8 @@ class IndexDescription:
     wcu: float | None = None
     projected: tuple[str, ...] | None = None
     """Attributes it holds besides the keys, or None for all."""
+    warm_rcu: float | None = None
+    warm_wcu: float | None = None
 
 
 @dataclass(frozen=True)
@@ -67,6 +69,8 @@ class TableDescription(Result):
     """Write units per second of the table's warm throughput, or None."""
     warm_rcu: float | None = None
     """Read units per second likewise."""
+    idle_seconds: float = 0.0
+    """How long unused capacity can have been saved up: since the table was created; 0 if that is unknown."""
     infrequent_access: bool = False
     """Whether its class is Standard-Infrequent Access, which has prices of its own."""
 

@@ -13,7 +13,7 @@ from ddbio.charts.page import write_page
 from ddbio.core import advice as advising
 from ddbio.core.pacing import DEFAULT_RATIO, NEW_TABLE_RCU
 from ddbio.core.roads import Workload
-from ddbio.core.simulated_table import PARTITION_RCU, partition_count
+from ddbio.core.table_limits import PARTITION_RCU, partition_count
 from ddbio.errors import DdbioError, OptionError
 from ddbio.ops.job.storage import dynamodb_spec, metrics_spec
 from ddbio.ops.prices import book_of

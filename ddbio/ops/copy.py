@@ -15,6 +15,7 @@ from ddbio.budget import LocalBudget
 from ddbio.core.capacity import WriteCost, read_units, write_units
 from ddbio.core.create_table import create_table_request
 from ddbio.core.estimate import Figures
+from ddbio.core.index_units import SampledWrites
 from ddbio.core.job_limits import STOP_RATIO, JobLimits, check_limits
 from ddbio.core.job_outline import JobOutline
 from ddbio.core.loads.encode import raw_item_reader
@@ -179,12 +180,14 @@ def _plan(
     LimitError
         If the plan is above a limit.
     """
-    cost_of_item = scan.write_cost or WriteCost(write_units(math.ceil(scan.item_bytes)))
-    units, seconds, limited_by = write_estimate(
-        target, target.indexes, scan.item_count, cost_of_item, write.wcu_per_second
-    )
-    if scan.estimated_seconds > seconds:
-        seconds, limited_by = scan.estimated_seconds, f"reading: {scan.limited_by}"
+    writes = scan.writes or SampledWrites(WriteCost(write_units(math.ceil(scan.item_bytes))))
+    estimate = write_estimate(target, target.indexes, scan.item_count, writes, write.wcu_per_second)
+    units, seconds, limited_by = estimate.units, estimate.seconds - estimate.burst_saves_seconds, estimate.limited_by
+    read_seconds = scan.estimated_seconds - scan.burst_saves_seconds
+    if read_seconds > seconds:
+        seconds, limited_by = read_seconds, f"reading: {scan.limited_by}"
+    # The sample is read, and charged to the budget, before.
+    seconds += scan.seconds - read_seconds
     # The scan's own plan has the reads; the cluster runs as long as the whole copy.
     cost = joined_cost(filter(None, [scan.cost, job_cost(options, [("writes", units, target)], [], seconds)]))
     limits = check_limits(options, scan.units + units, seconds, cost)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from ddbio.core.pacing import Ramp
-    from ddbio.core.simulated_table import TableLimits
+    from ddbio.core.table_limits import TableLimits
 
 # Time has to pass, however little is left of rounding.
 _LEAST_SECONDS = 1e-6

@@ -114,6 +114,30 @@ def test_a_lane_pauses_when_most_of_a_batch_comes_back(returned, pauses):
         assert len(again) == len(sent)
 
 
+def test_units_are_those_of_each_answer():
+    """What a batch consumed of which rows came back is not taken for that of whole batches after it."""
+    service = Service(Clock(), lambda service, writes: writes[:10] if service.calls % 3 == 0 else [])
+    driven = lane_on(service)
+    driven.write(writes_of(range(400)))
+    assert (driven.counts.written, driven.budget.usage().consumed_units) == (400, 400.0)
+
+
+@pytest.mark.parametrize(("returned", "attempts"), [(24, [0, 0, 0]), (25, [0, 1, 2])])
+def test_pauses_grow_only_while_nothing_gets_through(returned, attempts):
+    """A partition at its limit takes a few rows of each batch: long pauses would leave its capacity idle."""
+    driven = lane_on(Service(Clock(), lambda _, writes: writes[:returned]))
+    steps = driven.lane.write(writes_of(range(250)))
+    seen, answer = [], None
+    while len(seen) < len(attempts):
+        step = steps.send(answer)
+        if isinstance(step, Pause):
+            seen.append(step.attempt)
+            answer = driven.pause(step.attempt)
+        else:
+            answer = driven.send(step)
+    assert seen == attempts
+
+
 def test_no_count_of_retries_ends_a_job_that_makes_progress():
     """A row a minute for two hours is slow, not over."""
 

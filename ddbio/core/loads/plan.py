@@ -7,15 +7,17 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from ddbio.core.capacity import WRITE_UNIT_BYTES, WriteCost
-from ddbio.core.estimate import Figures
+from ddbio.core.estimate import START_SECONDS, Figures
+from ddbio.core.index_units import SampledWrites
 from ddbio.core.job_outline import JobOutline
 from ddbio.core.pacing import DEFAULT_QUOTA_WCU, DEFAULT_RATIO, NEW_TABLE_WCU, Ramp
 from ddbio.core.prices import cost_values
 from ddbio.core.result import Result
 from ddbio.core.speeds import PROCESSORS
+from ddbio.core.table_limits import largest_share, limits_of
 from ddbio.errors import OptionError
 
 if TYPE_CHECKING:
@@ -42,6 +44,8 @@ _MOST_MIXED_LANES = 32
 LOCAL_UNITS_PER_SECOND = 20_000.0
 SPARK_BYTES = 1024**3
 TASK_BYTES = 32 * 1024**2
+# An index whose busiest partition has so many times its even share of the writes is bound by its frequent keys.
+_HOT = 1.2
 MOST_TASKS = 4096
 
 
@@ -182,6 +186,8 @@ class SourceDescription:
         Columns of the sample.
     index_units
         Average write units that a row of the sample costs each index, where that could be computed.
+    index_keys
+        The shares of the frequent partition keys of each global index.
     """
 
     files: int
@@ -192,6 +198,7 @@ class SourceDescription:
     row_units: float | None
     columns: tuple[str, ...]
     index_units: tuple[tuple[str, float], ...] = ()
+    index_keys: tuple[tuple[str, tuple[float, ...]], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -223,6 +230,8 @@ class LoadPlan(Result):
         BatchWriteItem takes 25 rows, other writes one.
     limited_by
         What the estimated seconds come from: the budget, the table, or one of its indexes.
+    burst_saves_seconds
+        By how much the capacity that the table can have saved up shortens the estimated seconds.
     """
 
     source: str
@@ -250,6 +259,7 @@ class LoadPlan(Result):
     requests: int | None = None
     limited_by: str = ""
     cost: Cost | None = None
+    burst_saves_seconds: float = 0.0
 
     def to_dict(self) -> dict[str, Any]:
         """Return the plan as plain values."""
@@ -259,15 +269,22 @@ class LoadPlan(Result):
             **values,
             "units": self.estimated_units,
             "bytes": self.size_bytes,
-            "seconds": self.estimated_seconds,
+            "seconds": self.seconds,
             **cost_values(self.cost),
         }
+
+    @property
+    def seconds(self) -> float | None:
+        """Return how long a run takes from its begin to its end: with its start, and the table's burst."""
+        if self.estimated_seconds is None:
+            return None
+        return max(0.0, self.estimated_seconds - self.burst_saves_seconds) + START_SECONDS
 
     @property
     def figures(self) -> Figures:
         """Return what is compared with what the load took."""
         usd = None if self.cost is None else self.cost.usd
-        return Figures(self.estimated_units, self.estimated_seconds, self.size_bytes, usd)
+        return Figures(self.estimated_units, self.seconds, self.size_bytes, usd)
 
     @property
     def outline(self) -> JobOutline:
@@ -307,14 +324,16 @@ def plan_load(
 ) -> LoadPlan:
     """Return the plan of a load."""
     indexes = [index for index in table.indexes if set(index.key_names) <= set(found.columns)]
-    units, seconds, limited_by = None, None, ""
+    units, seconds, limited_by, burst_saves = None, None, "", 0.0
     if found.rows is not None and found.row_units is not None:
-        cost = WriteCost(found.row_units, dict(found.index_units))
-        units, seconds, limited_by = write_estimate(table, indexes, found.rows, cost, write.wcu_per_second)
+        writes = SampledWrites(WriteCost(found.row_units, dict(found.index_units)), found.index_keys)
+        found_estimate = write_estimate(table, indexes, found.rows, writes, write.wcu_per_second)
+        units, seconds, limited_by = found_estimate.units, found_estimate.seconds, found_estimate.limited_by
+        burst_saves = found_estimate.burst_saves_seconds
         cores = resources.spark_parallelism or resources.cores
         busy_seconds = units * WRITE_UNIT_BYTES / (resources.speeds.load * cores) if resources.speeds.date else 0.0
         if busy_seconds > seconds:
-            seconds, limited_by = busy_seconds, PROCESSORS
+            burst_saves, seconds, limited_by = 0.0, busy_seconds, PROCESSORS
     engine, reason = _engine(options, write, found, resources)
     tasks = (options.tasks or _tasks(found)) if engine == "spark" else 1
     key_partitions = tasks if engine == "spark" and write.order_matters and not options.unique_keys else None
@@ -342,6 +361,7 @@ def plan_load(
         estimated_seconds=seconds,
         requests=None if found.rows is None else requests_of(found.rows, write),
         limited_by=limited_by,
+        burst_saves_seconds=burst_saves,
     )
 
 
@@ -350,25 +370,42 @@ def requests_of(rows: int, write: WritePlan) -> int:
     return -(-rows // (1 if write.sends_single_items else MOST_WRITES))
 
 
+class WriteEstimate(NamedTuple):
+    """Hold the write units of new items, the seconds that they take, what limits them, and what burst saves."""
+
+    units: float
+    seconds: float
+    limited_by: str
+    burst_saves_seconds: float
+
+
 def write_estimate(
-    table: TableDescription, indexes: Sequence[IndexDescription], rows: int, row: WriteCost, budget: float | None
-) -> tuple[float, float, str]:
+    table: TableDescription, indexes: Sequence[IndexDescription], rows: int, writes: SampledWrites, budget: float | None
+) -> WriteEstimate:
     """Return the write units of new items, the seconds that they take, and what limits them.
 
     An index of which the mean row does not tell is expected to cost as much as the table, or one unit if it holds only
-    keys. The budget holds for table and indexes together; a global index has a rate of its own.
+    keys. The budget holds for table and indexes together; a global index has a rate and partitions of its own, of
+    which those of frequent keys are hot.
     """
-    row_units = row.table
+    row, row_units = writes.cost, writes.cost.table
     assumed = {index.name: row_units if index.projected is None or index.projected else 1.0 for index in indexes}
     own = {name: rows * row.indexes.get(name, units) for name, units in assumed.items()}
     locals_units = sum(own[index.name] for index in indexes if not index.is_global)
-    start = (table.warm_wcu or NEW_TABLE_WCU) if table.on_demand else None
     total = rows * row_units + sum(own.values())
-    limits = [("the budget", total, budget), ("the table", rows * row_units + locals_units, table.wcu or start)]
-    limits += [(f"index {each.name}", own[each.name], each.wcu or start) for each in indexes if each.is_global]
-    times = {reason: units / rate for reason, units, rate in limits if rate}
-    limited_by = max(times, key=lambda reason: times[reason], default="")
-    return total, times.get(limited_by, 0.0), limited_by
+    units_of_table = rows * row_units + locals_units
+    served = {"the table": limits_of(table, "writes").serves(units_of_table)}
+    for name in (index.name for index in indexes if index.is_global):
+        limits = limits_of(table, "writes", name)
+        share = largest_share(dict(writes.index_keys).get(name, ()), limits.partitions)
+        found = limits.serves(own[name], largest_share=share)
+        is_hot = found.by_partitions and share * limits.partitions > _HOT
+        served[f"frequent keys of index {name}" if is_hot else f"index {name}"] = found
+    budget_seconds = total / budget if budget else 0.0
+    lasting = {"the budget": budget_seconds, **{name: each.lasting_seconds for name, each in served.items()}}
+    limited_by = max(lasting, key=lambda reason: lasting[reason])
+    with_burst = max(budget_seconds, *(each.burst_seconds for each in served.values()))
+    return WriteEstimate(total, lasting[limited_by], limited_by, lasting[limited_by] - with_burst)
 
 
 def _engine(

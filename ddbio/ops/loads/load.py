@@ -170,7 +170,7 @@ def load_files(
     require_shared(cluster, places, shared_paths=options.shared_paths)
     if not found.table.table_id:
         # No earlier run has left a part of it finished: what the plan forbids is known before the table is created.
-        check_limits(options, plan.estimated_units, plan.estimated_seconds, plan.cost)
+        check_limits(options, plan.estimated_units, plan.seconds, plan.cost)
     create_target(options)
     job_id = options.job_id or new_job_id()
     # Only the table itself has an id, which a later run compares.
@@ -202,7 +202,7 @@ def _load(
     budget = LocalBudget(plan.wcu_per_second, job=f"load of {plan.table}", ramp=found.write.ramp)
     remaining = _remaining(found, plan, checkpoints)
     units, unit_usd = remaining.estimated_units, cost_of("writes", 1.0, found.table, options.prices).usd
-    limits = check_limits(options, units, remaining.estimated_seconds, remaining.cost, unit_usd=unit_usd)
+    limits = check_limits(options, units, remaining.seconds, remaining.cost, unit_usd=unit_usd)
     budget.bound(limits)
     cpu_seconds = clock.cpu_seconds()
     is_done = len(checkpoints.finished) == (plan.key_partitions or len(source.units))
@@ -278,7 +278,7 @@ def _describe_and_plan(options: LoadOptions, table: TableDescription | None = No
     resources = Resources(available_cores(), running_spark_parallelism(), is_spark_installed(), machine_speeds())
     plan = plan_load(options, write, table, describe_source(source, write, table.indexes), resources)
     if plan.estimated_units is not None:
-        plan = dataclasses.replace(plan, cost=_cost(options, table, plan, plan.estimated_units, plan.estimated_seconds))
+        plan = dataclasses.replace(plan, cost=_cost(options, table, plan, plan.estimated_units, plan.seconds))
     return _Described(table, write, source), plan
 
 

@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 
 from ddbio.core.batch_size import batch_bytes
-from ddbio.core.index_units import mean_index_units
+from ddbio.core.index_units import frequent_index_keys, mean_index_units
 from ddbio.core.loads.encode import RowEncoder, raw_item_reader, takes_raw_items
 from ddbio.core.loads.plan import SourceDescription
 from ddbio.core.raw_items import RawItems
@@ -78,6 +78,7 @@ def describe_source(source: FileSource, plan: WritePlan, indexes: Sequence[Index
     largest = max(source.units, key=attrgetter("entry.size_bytes"), default=None)
     sample = None if largest is None else _sample(files, largest)
     rows, units, columns, index_units = source.rows, None, list[str](), dict[str, float]()
+    index_keys: tuple[tuple[str, tuple[float, ...]], ...] = ()
     if largest is not None and sample is not None and sample.batch.num_rows:
         batch = StoredRows(largest.forms).convert(with_columns(sample.batch, largest.columns))
         check_file(largest.entry, batch.schema, plan)
@@ -85,6 +86,7 @@ def describe_source(source: FileSource, plan: WritePlan, indexes: Sequence[Index
         units = sum(float(lane.units.sum()) for lane in encoded.lanes) / batch.num_rows
         columns = batch.schema.names
         index_units = mean_index_units(batch, dict(plan.key_types), indexes)
+        index_keys = frequent_index_keys(batch, indexes)
         if rows is None and sample.row_bytes:
             rows = round(sum(entry.size_bytes for entry in source.files) / sample.row_bytes)
     size_bytes = sum(unit.size_bytes for unit in source.units)
@@ -98,6 +100,7 @@ def describe_source(source: FileSource, plan: WritePlan, indexes: Sequence[Index
         row_units=units,
         columns=tuple(columns),
         index_units=tuple(index_units.items()),
+        index_keys=index_keys,
     )
 
 

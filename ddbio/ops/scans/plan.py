@@ -18,7 +18,7 @@ from ddbio.budget import LocalBudget
 from ddbio.core.capacity import PAGES_PER_SECOND, READ_UNIT_BYTES, read_units
 from ddbio.core.decode import Decoder, infer_schema_of_bodies
 from ddbio.core.estimate import file_bytes, output_parts
-from ddbio.core.index_units import mean_write_cost
+from ddbio.core.index_units import sample_writes
 from ddbio.core.job_limits import check_limits
 from ddbio.core.partition_estimate import PartitionSample
 from ddbio.core.partitions import Partitioner, partitioning_of
@@ -124,8 +124,8 @@ def sample_table(
     partitions = _sampled_partitions(options, schema, pages)
     item_bytes = units * unit_bytes / scanned if scanned else 0.0
     sent_bytes = sum(page.wire_bytes for page in pages) / scanned if scanned else 0.0
-    cost = None if target is None else mean_write_cost(_items_of(pages), target)
-    return Sample(schema, scanned, item_bytes, units, complete, partitions, sent_bytes, cost)
+    writes = None if target is None else sample_writes(list(_items_of(pages)), target)
+    return Sample(schema, scanned, item_bytes, units, complete, partitions, sent_bytes, writes)
 
 
 def _items_of(pages: Iterable[Page]) -> Iterator[Item]:
@@ -217,7 +217,7 @@ def _bounded_plan(
 ) -> ScanPlan:
     plan = plan_scan(table, sample, options, available_resources())
     plan = dataclasses.replace(plan, cost=_planned_cost(plan, table, options))
-    limits = check_limits(options, plan.units, plan.estimated_seconds, plan.cost)
+    limits = check_limits(options, plan.units, plan.seconds, plan.cost)
     if budget is not None:
         budget.bound(limits)
     return plan
@@ -229,7 +229,7 @@ def _planned_cost(plan: ScanPlan, table: TableDescription, options: ScanOptions)
         size = file_bytes(options.format, plan.item_bytes * min(plan.item_count, options.limit or plan.item_count))
         files = plan.estimated_files or max(plan.tasks, -(-size // options.target_file_bytes))
         parts = output_parts(options.dest, files, size, is_encrypted=options.s3_sse_kms_key_id is not None)
-    return job_cost(options, [("reads", plan.units, table)], parts, plan.estimated_seconds)
+    return job_cost(options, [("reads", plan.units, table)], parts, plan.seconds)
 
 
 def plan_to_files(options: ScanToFilesOptions) -> ScanPlan:

@@ -9,7 +9,12 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from ddbio.testing.refusal import constraint, invalid, invalid_values, malformed
 from ddbio.testing.request import Request, checked_name
-from ddbio.testing.tables.capacity import Throughput, partition_count
+from ddbio.testing.tables.capacity import (
+    PARTITION_READ_PER_SECOND,
+    PARTITION_WRITE_PER_SECOND,
+    Throughput,
+    partition_count,
+)
 from ddbio.testing.tables.items import KEY_TAGS, MAX_PARTITION_KEY_BYTES, MAX_SORT_KEY_BYTES, KeyAttribute, KeySchema
 from ddbio.testing.tables.table import Index, Table
 
@@ -151,7 +156,14 @@ class Billing:
             raise invalid_values(
                 "Neither ReadCapacityUnits nor WriteCapacityUnits can be specified when BillingMode is PAY_PER_REQUEST"
             )
-        described: dict[str, Any] = {"ProvisionedThroughput": _described(0, 0)}
+        described: dict[str, Any] = {
+            "ProvisionedThroughput": _described(0, 0),
+            "WarmThroughput": {
+                "ReadUnitsPerSecond": PARTITION_READ_PER_SECOND * self.defaults.partitions,
+                "WriteUnitsPerSecond": PARTITION_WRITE_PER_SECOND * self.defaults.partitions,
+                "Status": "ACTIVE",
+            },
+        }
         if definition.get("OnDemandThroughput"):
             described["OnDemandThroughput"] = definition["OnDemandThroughput"]
         return described
