@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from ddbio.api.benchmark import bench
     from ddbio.api.capture import capture
     from ddbio.api.catalog import catalog_ddl, sync_catalog
+    from ddbio.api.changes import plan_replay, read_changes, read_changes_batches, replay, write_changes
     from ddbio.api.files import (
         check_import_files,
         export_windows,
@@ -38,6 +39,8 @@ if TYPE_CHECKING:
         CaptureKeywords,
         CatalogDdlKeywords,
         CatalogSyncKeywords,
+        ChangesReadKeywords,
+        ChangesWriteKeywords,
         CompactKeywords,
         ConnectionKeywords,
         CopyKeywords,
@@ -57,6 +60,7 @@ if TYPE_CHECKING:
         PlanCapacityKeywords,
         PlanCaptureKeywords,
         PublishKeywords,
+        ReplayKeywords,
         RestoreKeywords,
         RollbackKeywords,
         ScanKeywords,
@@ -142,6 +146,8 @@ if TYPE_CHECKING:
         ValidationError,
     )
     from ddbio.ops.capture.capture import CaptureReport
+    from ddbio.ops.capture.delivery import DeliveryReport
+    from ddbio.ops.capture.replay import ReplayPlan, ReplayReport
     from ddbio.ops.copy import CopyPlan, CopyReport
     from ddbio.ops.exports.fold_plan import ExportFoldPlan, ExportFoldReport
     from ddbio.ops.exports.read import ExportReadPlan, ExportReadReport
@@ -179,6 +185,8 @@ __all__ = [
     "CatalogReport",
     "CatalogSyncKeywords",
     "ChangeDecoder",
+    "ChangesReadKeywords",
+    "ChangesWriteKeywords",
     "CompactKeywords",
     "CompactPlan",
     "CompactReport",
@@ -194,6 +202,7 @@ __all__ = [
     "Credentials",
     "DdbioError",
     "DecodeError",
+    "DeliveryReport",
     "EncodeError",
     "EndpointError",
     "Estimate",
@@ -239,6 +248,9 @@ __all__ = [
     "PublishKeywords",
     "PublishReport",
     "RecordBatchStream",
+    "ReplayKeywords",
+    "ReplayPlan",
+    "ReplayReport",
     "RestoreJob",
     "RestoreKeywords",
     "RestorePlan",
@@ -310,16 +322,20 @@ __all__ = [
     "plan_import",
     "plan_load",
     "plan_read_export",
+    "plan_replay",
     "plan_restore",
     "plan_scan",
     "plan_validate",
     "publish",
     "read_bulk_report",
+    "read_changes",
+    "read_changes_batches",
     "read_export",
     "read_export_batches",
     "read_export_to_files",
     "read_table",
     "register",
+    "replay",
     "restore_table",
     "rollback",
     "scan_batches",
@@ -337,6 +353,7 @@ __all__ = [
     "wait_export",
     "wait_import",
     "warm",
+    "write_changes",
     "write_import_files",
     "write_table",
 ]
@@ -347,6 +364,7 @@ _NAMES = {
     "ddbio.api.benchmark": "bench",
     "ddbio.api.capture": "capture",
     "ddbio.api.catalog": "catalog_ddl sync_catalog",
+    "ddbio.api.changes": "plan_replay read_changes read_changes_batches replay write_changes",
     "ddbio.api.files": (
         "check_import_files export_windows fold_exports fold_exports_to_files plan_fold_exports plan_read_export "
         "read_export read_export_batches read_export_to_files write_import_files"
@@ -355,12 +373,13 @@ _NAMES = {
     "ddbio.api.inspection": "layout plan_validate validate",
     "ddbio.api.keywords": (
         "AdviseKeywords BackupCreateKeywords BenchKeywords BulkReportKeywords BulkStartKeywords CaptureKeywords "
-        "CatalogDdlKeywords CatalogSyncKeywords CompactKeywords ConnectionKeywords CopyKeywords "
-        "CreateLikeKeywords CreateTableKeywords ExportFoldKeywords ExportReadKeywords ExportStartKeywords "
-        "ExportToFilesKeywords ExportWindowsKeywords FilesListKeywords ImportFilesFromKeywords "
-        "ImportStartKeywords ImportWaitKeywords LayoutKeywords LoadKeywords PlanCapacityKeywords "
-        "PlanCaptureKeywords PublishKeywords RestoreKeywords RollbackKeywords ScanKeywords ScanToFilesKeywords "
-        "SimulateLoadKeywords SimulateScanKeywords VacuumKeywords ValidateKeywords WaitKeywords WriteKeywords"
+        "CatalogDdlKeywords CatalogSyncKeywords ChangesReadKeywords ChangesWriteKeywords CompactKeywords "
+        "ConnectionKeywords CopyKeywords CreateLikeKeywords CreateTableKeywords ExportFoldKeywords "
+        "ExportReadKeywords ExportStartKeywords ExportToFilesKeywords ExportWindowsKeywords FilesListKeywords "
+        "ImportFilesFromKeywords ImportStartKeywords ImportWaitKeywords LayoutKeywords LoadKeywords "
+        "PlanCapacityKeywords PlanCaptureKeywords PublishKeywords ReplayKeywords RestoreKeywords RollbackKeywords "
+        "ScanKeywords ScanToFilesKeywords SimulateLoadKeywords SimulateScanKeywords VacuumKeywords "
+        "ValidateKeywords WaitKeywords WriteKeywords"
     ),
     "ddbio.api.progress": "Progress",
     "ddbio.api.reading": "digest infer_schema plan_scan read_table scan_batches scan_to_files",
@@ -404,6 +423,8 @@ _NAMES = {
         "ValidationError"
     ),
     "ddbio.ops.capture.capture": "CaptureReport",
+    "ddbio.ops.capture.delivery": "DeliveryReport",
+    "ddbio.ops.capture.replay": "ReplayPlan ReplayReport",
     "ddbio.ops.copy": "CopyPlan CopyReport",
     "ddbio.ops.exports.fold_plan": "ExportFoldPlan ExportFoldReport",
     "ddbio.ops.exports.read": "ExportReadPlan ExportReadReport",

@@ -182,6 +182,40 @@ class CatalogDdlKeywords(ConnectionKeywords, total=False):
     """For Athena: compute the partitions from ranges and lists of their values, instead of registering them."""
 
 
+class ChangesReadKeywords(ConnectionKeywords, total=False):
+    """Keywords of :class:`ddbio.options.ChangesReadOptions`."""
+
+    keys: str | Sequence[str] | None
+    """Key attributes, partition key first; default is what the first change record names. Transformed lines need it."""
+    since: datetime | str | None
+    """Take changes from this time on, with its zone; folders of days long before are not read."""
+    until: datetime | str | None
+    """Take changes before this time."""
+    schema: ItemSchema | pa.Schema | str | None
+    """Columns of the items, as for a scan; default is inferred from some of the objects."""
+    old_image: bool
+    """Keep the item as it was before each change, in the column ``_old_image``."""
+    reject_to: str | None
+    """Folder or s3:// prefix for what is no change, in Firehose's own form; without it the first one fails the verb."""
+
+
+class ChangesWriteKeywords(ConnectionKeywords, total=False):
+    """Keywords of :class:`ddbio.options.ChangesWriteOptions`."""
+
+    prefix: str
+    """Prefix of objects, with ``!{timestamp:…}``, ``!{firehose:random-string}``, ``!{partitionKeyFromLambda:…}``."""
+    error_prefix: str
+    """Prefix of what is no change, with ``!{firehose:error-output-type}`` besides."""
+    name: str
+    """Name of the delivery stream, with which names of objects begin."""
+    records: Literal["lines", "raw"]
+    """Write lines of plain JSON, as the transformation function makes them, or the records as they are."""
+    gzip: bool
+    """Compress the objects; their names end with ``.gz``."""
+    buffer_bytes: int
+    """Close an object when its text has so many bytes."""
+
+
 class ColumnKeywords(ConnectionKeywords, total=False):
     """Keywords of :class:`ddbio.options.ColumnOptions`."""
 
@@ -588,6 +622,21 @@ class PlanCaptureKeywords(PriceKeywords, total=False):
     """Time between two reads of a shard of the stream."""
     file_seconds: float
     """Time that a file holds."""
+
+
+class ReplayKeywords(ChangesReadKeywords, total=False):
+    """Keywords of :class:`ddbio.options.ReplayOptions`."""
+
+    newer_by: str | None
+    """With ``table``: the attribute by which an older change never replaces or deletes a newer item."""
+    wcu_per_second: float | None
+    """With ``table``: write units per second that the whole job may use."""
+    job_id: str | None
+    """Name of the replay, under which objects are put through once; default follows from the source and the target."""
+    state: str | None
+    """With ``table``: folder or s3:// prefix for what was done already; default is ``_ddbio/`` of the source."""
+    compression: Literal["zstd", "snappy", "gzip", "lz4", "none"]
+    """Codec of the files of the log."""
 
 
 class WaitKeywords(WaitPolicyKeywords, total=False):

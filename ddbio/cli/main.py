@@ -94,6 +94,7 @@ VERBS = Verbs(
             "Write every change of TABLE once into a log of Parquet files at DEST, s3://bucket/prefix or a folder.",
         ),
         "catalog": ("catalog:catalog", "Make folders of files tables of a catalog."),
+        "changes": ("changes:changes", "Read and write changes as Firehose delivers them."),
         "compact": ("folders:compact", "Rewrite the small files of folder PATH as few large ones, in one commit."),
         "copy": (
             "writing:copy",
@@ -128,6 +129,10 @@ VERBS = Verbs(
             "Make the live files of folder STAGING the next version of folder CURATED; --rollback takes it back.",
         ),
         "read": ("reading:read", "Print the items of SOURCE, a table or an export, on stdout, one a line."),
+        "replay": (
+            "changes:replay",
+            "Put the changes under SOURCE, delivered or failed, through again: into a log at DEST, or a --table.",
+        ),
         "scan": ("reading:scan", "Scan TABLE into files at DEST: s3://bucket/prefix or a local folder."),
         "schema": (
             "reading:schema",

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from ddbio.options.benchmark import BenchOptions
     from ddbio.options.capture import CaptureOptions
     from ddbio.options.catalog import CatalogConnectionOptions, CatalogDdlOptions, CatalogSyncOptions
+    from ddbio.options.changes import ChangesReadOptions, ChangesWriteOptions, ReplayOptions
     from ddbio.options.connection import ConnectionOptions, Credentials, LocalSession, connection_of
     from ddbio.options.files import (
         Compression,
@@ -78,6 +79,8 @@ __all__ = [
     "CatalogConnectionOptions",
     "CatalogDdlOptions",
     "CatalogSyncOptions",
+    "ChangesReadOptions",
+    "ChangesWriteOptions",
     "ColumnOptions",
     "CompactOptions",
     "Compression",
@@ -110,6 +113,7 @@ __all__ = [
     "PriceOptions",
     "PricesRefreshOptions",
     "PublishOptions",
+    "ReplayOptions",
     "RestoreOptions",
     "RollbackOptions",
     "ScanOptions",
@@ -135,6 +139,7 @@ _NAMES = {
     "benchmark": "BenchOptions",
     "capture": "CaptureOptions",
     "catalog": "CatalogConnectionOptions CatalogDdlOptions CatalogSyncOptions",
+    "changes": "ChangesReadOptions ChangesWriteOptions ReplayOptions",
     "connection": "ConnectionOptions Credentials LocalSession connection_of",
     "files": "Compression ExportFoldOptions ExportToFilesOptions FilesOptions Mode ScanToFilesOptions",
     "inspection": "LayoutOptions ValidateOptions",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +14,7 @@ import pyarrow as pa
 from ddbio.core.capture.columns import EVENT_TIME, EXPIRED, OLD_IMAGE, OLD_RESCUE, OPERATION, SEQUENCE, TIME_TO_LIVE
 from ddbio.core.changes import ChangeDecoder
 from ddbio.core.schema.arrow import RESCUE_FIELD, RESCUE_NAME, name_of_field, normalize_schema
-from ddbio.core.text.json_text import compact_json
+from ddbio.core.text.json_text import compact_json, parse_documents
 from ddbio.errors import DecodeError
 
 if TYPE_CHECKING:
@@ -127,10 +128,39 @@ class LogDecoder:
         found = self._decoder.decode(body)
         if not len(operations) == len(sequences) == found.num_rows:
             raise DecodeError(f"a reply of {found.num_rows} records has {len(sequences)} sequence numbers")
+        return self._log_rows(found, operations, sequences, _expired(body))
+
+    def decode_records(self, text: bytes) -> LogRows | None:
+        """Return a row per record of a text of records, in their order; None if there is no record.
+
+        Records without a sequence number, such as those of Kinesis, are numbered by their time: its microseconds, and
+        the place among the records of the text that have the same.
+
+        Raises
+        ------
+        DecodeError
+            If the text is not records, each with its operation; or if some have sequence numbers and others do not.
+        """
+        found = self._decoder.decode(text)
+        if not found.num_rows:
+            return None
+        operations, sequences = _own_members(text)
+        if len(operations) != found.num_rows or len(sequences) not in {0, found.num_rows}:
+            raise DecodeError(
+                f"of {found.num_rows} records, {len(operations)} name their operation, {len(sequences)} have a number"
+            )
+        return self._log_rows(found, operations, sequences or _numbers(found.column(0)), _expired(text))
+
+    def _log_rows(
+        self,
+        found: pa.RecordBatch,
+        operations: Sequence[bytes],
+        sequences: Sequence[bytes],
+        expired: NDArray[np.bool_] | None,
+    ) -> LogRows:
         times: Any = found.column(0)
         keys: Any = found.column(2)
         new: Any = found.column(3)
-        expired = _expired(body) if _SERVICE in body else np.zeros(found.num_rows, np.bool_)
         # The struct's own nulls count for its columns.
         columns: list[Any] = [*keys.flatten(), *new.flatten()[self._keys :]]
         old = [found.column(4)] if self._old_image else []
@@ -140,7 +170,7 @@ class LogDecoder:
                 pa.array(operations, pa.binary()).cast(pa.string()),
                 pa.array(sequences, pa.binary()).cast(pa.string()),
                 times.cast(pa.timestamp("us", "UTC")),
-                pa.array(expired),
+                pa.array(np.zeros(found.num_rows, np.bool_) if expired is None else expired),
                 *columns,
                 *old,
                 *rescue,
@@ -170,11 +200,23 @@ def _texts_behind(body: bytes, opening: bytes) -> list[bytes]:
     return found
 
 
-def _expired(body: bytes) -> NDArray[np.bool_]:
-    identities = (record.get("userIdentity") or {} for record in json.loads(body)["Records"])
+def _expired(text: bytes) -> NDArray[np.bool_] | None:
+    """Return which records are deletes by the time to live; None if no text of them names the service."""
+    if _SERVICE not in text:
+        return None
+    records = (each for _, found in parse_documents(text) for each in found.get("Records", [found]))
+    identities = (record.get("userIdentity") or {} for record in records)
     # The API and Lambda spell the members differently.
     principals = [each.get("PrincipalId", each.get("principalId")) for each in identities]
     return np.array([each == TIME_TO_LIVE for each in principals], np.bool_)
+
+
+def _numbers(times: pa.Array[Any]) -> list[bytes]:
+    seen, numbers = Counter[int](), list[bytes]()
+    for at in times.to_numpy().tolist():
+        numbers.append(b"%d%06d" % (at, seen[at]))
+        seen[at] += 1
+    return numbers
 
 
 def _rescued(texts: pa.Array[Any], with_old: int) -> list[pa.Array[Any]]:

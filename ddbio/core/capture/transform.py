@@ -69,17 +69,21 @@ def change_line(body: bytes) -> tuple[str, datetime]:
     return f"{{{','.join(members)}}}", at
 
 
+def partition_keys(at: datetime) -> dict[str, str]:
+    """Return year, month, day and hour of a time in UTC, as text."""
+    return {"year": f"{at:%Y}", "month": f"{at:%m}", "day": f"{at:%d}", "hour": f"{at:%H}"}
+
+
 def _answer(record: dict[str, Any]) -> dict[str, Any]:
     try:
         line, at = change_line(base64.b64decode(record["data"], validate=True))
     except (DecodeError, ValueError):
         return {"recordId": record["recordId"], "result": "ProcessingFailed", "data": record["data"]}
-    keys = {"year": f"{at:%Y}", "month": f"{at:%m}", "day": f"{at:%d}", "hour": f"{at:%H}"}
     return {
         "recordId": record["recordId"],
         "result": "Ok",
         "data": base64.b64encode(f"{line}\n".encode()).decode(),
-        "metadata": {"partitionKeys": keys},
+        "metadata": {"partitionKeys": partition_keys(at)},
     }
 
 

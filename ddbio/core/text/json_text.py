@@ -81,7 +81,7 @@ def parse_documents(data: bytes, *, decimals: bool = False) -> Iterator[tuple[in
     DecodeError
         The bytes are not UTF-8 or not JSON, or an object names a member twice.
     """
-    text, decoder = _text(data), _EXACT_DECODER if decimals else _DECODER
+    text, decoder = _text(data), EXACT_DECODER if decimals else _DECODER
     line, counted, position = 1, 0, _after_blank(text, 0)
     while position < len(text):
         line += text.count("\n", counted, position)
@@ -123,7 +123,8 @@ def _unique_members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 _DECODER = json.JSONDecoder(object_pairs_hook=_unique_members)
 _QUICK_DECODER = json.JSONDecoder()
-_EXACT_DECODER = json.JSONDecoder(
+EXACT_DECODER = json.JSONDecoder(
     object_pairs_hook=_unique_members, parse_float=Decimal, parse_int=Decimal, parse_constant=Decimal
 )
+"""Decodes every number as a ``Decimal``, with all its digits, and refuses a name that occurs twice in an object."""
 _ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), check_circular=False)

@@ -196,7 +196,7 @@ class ChangeLog:
             if path in written:
                 continue
             if not store.put_if_absent(path, parquet_bytes(table, self._compression)):
-                _check_rows(store, path, table.num_rows)
+                require_rows(store, path, table.num_rows)
             self.files += 1
         self.records += sum(table.num_rows for table in tables.values())
         self._state.put(_COMMITTED, {"batch": self.number})
@@ -209,7 +209,14 @@ def _name(number: int) -> str:
     return f"{number:012}"
 
 
-def _check_rows(store: ObjectStore, path: str, rows: int) -> None:
+def require_rows(store: ObjectStore, path: str, rows: int) -> None:
+    """Refuse a file that is there and has another number of changes.
+
+    Raises
+    ------
+    TargetError
+        Naming the file.
+    """
     (entry,) = (each for each in store.list(path) if each.path == path)
     found = pq.read_metadata(pa.PythonFile(RangeFile(store, entry), "r")).num_rows
     if found != rows:

@@ -1,0 +1,141 @@
+"""Write change records in the layout of Firehose: buffered objects below a prefix, what is no change below another."""
+
+from __future__ import annotations
+
+import gzip
+import secrets
+import time
+import uuid
+from collections import defaultdict
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from ddbio.core.capture.delivered import DeliveredReader, records_of
+from ddbio.core.capture.prefixes import expand
+from ddbio.core.capture.transform import change_line, partition_keys
+from ddbio.ops.job.report import Clock, Report
+from ddbio.ops.job.storage import open_store
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from ddbio.files.object_store import ObjectStore
+    from ddbio.options.changes import ChangesWriteOptions
+
+_FAILED = "processing-failed"
+_RANDOM_CHARACTERS = 11
+
+
+@dataclass(frozen=True)
+class DeliveryReport(Report):
+    """What was written in Firehose's layout.
+
+    Attributes
+    ----------
+    dest
+        The folder.
+    records
+        Changes that were written.
+    rejected
+        What was no change, and is below the error prefix.
+    files
+        Objects, those below the error prefix included.
+    seconds
+        Wall time from the verb's start.
+    cpu_seconds
+        User + system seconds of this process.
+    """
+
+    dest: str
+    records: int
+    rejected: int
+    files: int
+    seconds: float
+    cpu_seconds: float
+
+
+@dataclass
+class _Buffer:
+    """Hold the text of one object until it is large enough, and when its first record came."""
+
+    keys: dict[str, str]
+    began_at: datetime
+    parts: list[bytes] = field(default_factory=list)
+    size_bytes: int = 0
+
+
+@dataclass
+class _Delivery:
+    options: ChangesWriteOptions
+    store: ObjectStore
+    files: int = 0
+    buffers: dict[tuple[str, ...], _Buffer] = field(default_factory=dict)
+    failures: list[bytes] = field(default_factory=list)
+
+    def add(self, data: bytes, keys: dict[str, str]) -> None:
+        """Buffer a record; dynamic partitioning has a buffer for each partition."""
+        place = tuple(keys.values()) if "!{partitionKey" in self.options.prefix else ()
+        buffer = self.buffers.get(place)
+        if buffer is None:
+            buffer = self.buffers[place] = _Buffer(keys, datetime.now(UTC))
+        buffer.parts.append(data)
+        buffer.size_bytes += len(data)
+        if buffer.size_bytes >= self.options.buffer_bytes:
+            self._write(self.buffers.pop(place))
+
+    def finish(self) -> None:
+        """Write what is buffered."""
+        for buffer in self.buffers.values():
+            self._write(buffer)
+        if self.failures:
+            at = datetime.now(UTC)
+            prefix = expand(self.options.error_prefix, at, _random(), error_type=_FAILED, keys={})
+            self._put(prefix, at, b"".join(self.failures))
+
+    def _write(self, buffer: _Buffer) -> None:
+        prefix = expand(self.options.prefix, buffer.began_at, _random(), keys=buffer.keys)
+        self._put(prefix, buffer.began_at, b"".join(buffer.parts))
+
+    def _put(self, prefix: str, at: datetime, text: bytes) -> None:
+        name = f"{self.options.name}-1-{at:%Y-%m-%d-%H-%M-%S}-{uuid.uuid4()}"
+        data, ending = (gzip.compress(text, 6, mtime=0), ".gz") if self.options.gzip else (text, "")
+        self.store.put(f"{prefix}{name}{ending}", data)
+        self.files += 1
+
+
+def write_changes(changes: Iterable[bytes], options: ChangesWriteOptions) -> DeliveryReport:
+    """Write change records as Firehose would deliver them.
+
+    Raises
+    ------
+    OptionError
+        If a prefix has an expression that is not known; nothing is written then.
+    """
+    clock, now = Clock(), datetime.now(UTC)
+    keys = defaultdict(str, partition_keys(now))
+    expand(options.prefix, now, _random(), keys=keys)
+    expand(options.error_prefix, now, _random(), error_type=_FAILED, keys={})
+    delivery, records, rejected = _Delivery(options, open_store(options.dest, options)), 0, 0
+    reader = DeliveredReader()
+    for text in changes:
+        found = reader.read(records_of(text))
+        for each in found.changes:
+            line, at = change_line(each.encode())
+            delivery.add((f"{line}\n" if options.records == "lines" else each).encode(), partition_keys(at))
+        records += len(found.changes)
+        rejected += len(found.failures)
+        delivery.failures += [each.line(int(time.time() * 1000)) for each in found.failures]
+    delivery.finish()
+    return DeliveryReport(
+        dest=options.dest,
+        records=records,
+        rejected=rejected,
+        files=delivery.files,
+        seconds=clock.seconds(),
+        cpu_seconds=clock.cpu_seconds(),
+    )
+
+
+def _random() -> str:
+    return secrets.token_urlsafe(_RANDOM_CHARACTERS)[:_RANDOM_CHARACTERS]

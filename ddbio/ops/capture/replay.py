@@ -1,0 +1,241 @@
+"""Put changes through again that Firehose has delivered, or could not: into a log or a table; each object once."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from ddbio.aws.control_plane import describe_table
+from ddbio.core.capture.columns import EVENT_TIME, EXPIRED, OLD_IMAGE, OLD_RESCUE, OPERATION, SEQUENCE
+from ddbio.core.capture.log_order import in_order, last_of_each
+from ddbio.core.capture.log_rows import LogRows, hour_folder
+from ddbio.core.result import Result
+from ddbio.core.schema.file import schema_from_json, schema_to_json
+from ddbio.core.staged import StoredObject
+from ddbio.errors import OptionError
+from ddbio.files.claim import Claim
+from ddbio.files.job_state import JobState
+from ddbio.files.whole_file import parquet_bytes
+from ddbio.ops.capture.batches import require_rows
+from ddbio.ops.capture.delivered import DeliveredObjects
+from ddbio.ops.job.report import Clock, Report
+from ddbio.ops.job.storage import dynamodb_spec, open_store
+from ddbio.ops.loads.load import write_table
+from ddbio.options import WriteOptions, connection_of, parse_options
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from ddbio.options.changes import ReplayOptions
+
+_KIND, _COLUMNS = "replay", "columns"
+_OWN = (SEQUENCE, EVENT_TIME, EXPIRED, OLD_IMAGE, OLD_RESCUE)
+# Changes of a table that are written together.
+_CHUNK_ROWS = 200_000
+
+
+@dataclass(frozen=True)
+class ReplayPlan(Result):
+    """What a replay would do.
+
+    Attributes
+    ----------
+    source, target
+        Where changes are, and where they would go.
+    job_id
+        The replay: under the same one an object is put through once.
+    objects
+        Objects that would be read.
+    object_bytes
+        Their size as they are stored.
+    done
+        Objects that were put through already.
+    """
+
+    source: str
+    target: str
+    job_id: str
+    objects: int
+    object_bytes: int
+    done: int
+
+
+@dataclass(frozen=True)
+class ReplayReport(Report):
+    """What a replay did.
+
+    Attributes
+    ----------
+    source, target
+        Where changes were, and where they went.
+    job_id
+        The replay: under the same one an object is put through once.
+    objects
+        Objects that this run put through.
+    done
+        Objects that earlier runs put through.
+    records
+        Changes that this run put through.
+    rejected
+        What was no change, and is in ``reject_to`` with its reason.
+    duplicates
+        Changes that came twice in an object, and were left out once.
+    files
+        Files of the log that this run wrote.
+    seconds
+        Wall time from the verb's start.
+    cpu_seconds
+        User + system seconds of this process.
+    """
+
+    source: str
+    target: str
+    job_id: str
+    objects: int
+    done: int
+    records: int
+    rejected: int
+    duplicates: int
+    files: int
+    seconds: float
+    cpu_seconds: float
+
+
+class _Replay:
+    """Hold the objects, and the state of what is done."""
+
+    def __init__(self, options: ReplayOptions) -> None:
+        self.options = options
+        self.found = DeliveredObjects(options, replays=True, old_image=options.newer_by is not None)
+        self.target = options.dest or options.table or ""
+        digest = hashlib.sha256(f"{self.found.store.uri} {self.target}".encode()).hexdigest()
+        job_id = options.job_id or f"replay_{digest[:12]}"
+        self.state = JobState(open_store(options.dest or options.state or options.source, options), job_id, _KIND)
+        self.done = {each["object"] for each in self.state.records() if "object" in each}
+        self.left = [each for each in self.found.objects if _name(each) not in self.done]
+        self.keys = options.keys or ()
+        self.files = 0
+
+    def plan(self) -> ReplayPlan:
+        return ReplayPlan(
+            self.found.store.uri,
+            self.target,
+            self.state.job_id,
+            len(self.left),
+            sum(each.size_bytes for each in self.left),
+            len(self.found.objects) - len(self.left),
+        )
+
+    def prepare(self) -> None:
+        """Use the columns of the first run, so that an object that is put through again gives the same files."""
+        stored = self.state.read(_COLUMNS)
+        if stored is None:
+            self.found.prepare(keys=self.keys)
+            values: dict[str, Any] = {"schema": schema_to_json(self.found.items), "keys": list(self.found.keys)}
+            self.state.put_once(_COLUMNS, values)
+            stored = self.state.read(_COLUMNS) or values
+        self.found.prepare(schema_from_json(stored["schema"]), tuple(stored["keys"]))
+
+    def to_log(self) -> None:
+        """Write the files of each object, and then note it as done."""
+        for entry in self.left:
+            rows = self.found.rows(entry)
+            for hour, batch in rows.by_hour() if rows is not None else ():
+                path = f"{hour_folder(hour)}{self.state.job_id}-{_name(entry)}.parquet"
+                table = pa.Table.from_batches([batch])
+                if not self.state.store.put_if_absent(path, parquet_bytes(table, self.options.compression)):
+                    require_rows(self.state.store, path, table.num_rows)
+                self.files += 1
+            self._note([entry])
+
+    def to_table(self) -> None:
+        """Apply the changes of some objects at a time, in their order, and then note the objects as done."""
+        gathered, entries = list[LogRows](), list[StoredObject]()
+        for entry in self.left:
+            rows = self.found.rows(entry)
+            entries.append(entry)
+            if rows is not None:
+                gathered.append(rows)
+            if sum(each.rows.num_rows for each in gathered) >= _CHUNK_ROWS:
+                self._apply(gathered, entries)
+                gathered, entries = [], []
+        self._apply(gathered, entries)
+
+    def _apply(self, gathered: list[LogRows], entries: list[StoredObject]) -> None:
+        if gathered:
+            rows = in_order(pa.Table.from_batches([each.rows for each in gathered]))
+            rows = last_of_each(rows, self.found.keys)
+            if self.options.newer_by is not None:
+                rows = _compared(rows, self.options.newer_by)
+            operations = ["delete" if each == "REMOVE" else "put" for each in rows.column(OPERATION).to_pylist()]
+            rows = rows.set_column(rows.column_names.index(OPERATION), OPERATION, pa.array(operations, pa.string()))
+            chosen = {name: getattr(self.options, name) for name in ("table", "newer_by", "wcu_per_second")}
+            chosen |= {"operation_by": OPERATION}
+            kept = rows.drop_columns([name for name in _OWN if name in rows.column_names])
+            write_table(kept, parse_options(WriteOptions, {**connection_of(self.options), **chosen}))
+        self._note(entries)
+
+    def _note(self, entries: Iterable[StoredObject]) -> None:
+        for entry in entries:
+            self.state.put(_name(entry), {"object": _name(entry), "path": entry.path})
+
+
+def plan_replay(options: ReplayOptions) -> ReplayPlan:
+    """Return what a replay would read; nothing is written."""
+    return _Replay(options).plan()
+
+
+def replay(options: ReplayOptions) -> ReplayReport:
+    """Put the changes of each object through that was not yet.
+
+    Raises
+    ------
+    NotFoundError
+        If there are no objects, or no such table.
+    DecodeError
+        If something is no change, and there is no ``reject_to``.
+    TargetError
+        If another process runs this replay.
+    """
+    clock, job = Clock(), _Replay(options)
+    if options.table is not None:
+        job.keys = tuple(name for name, _ in describe_table(dynamodb_spec(options), options.table).key_types)
+    claim = Claim(job.state.store, job.state.job_id, "append")
+    claim.take()
+    try:
+        with claim.renewed():
+            if job.left:
+                job.prepare()
+                (job.to_log if options.table is None else job.to_table)()
+    finally:
+        claim.release()
+    return ReplayReport(
+        source=job.found.store.uri,
+        target=job.target,
+        job_id=job.state.job_id,
+        objects=len(job.left),
+        done=len(job.found.objects) - len(job.left),
+        records=job.found.changes,
+        rejected=job.found.failures,
+        duplicates=job.found.duplicates,
+        files=job.files,
+        seconds=clock.seconds(),
+        cpu_seconds=clock.cpu_seconds(),
+    )
+
+
+def _compared(rows: pa.Table, name: str) -> pa.Table:
+    """Return rows in which a delete has the value to compare of the item that it deleted."""
+    if name not in rows.column_names:
+        raise OptionError(f"no change has the attribute {name!r} of newer_by")
+    deleted = pc.struct_field(rows.column(OLD_IMAGE), name)
+    place = rows.column_names.index(name)
+    return rows.set_column(place, rows.schema.field(place), pc.coalesce(rows.column(name), deleted))
+
+
+def _name(entry: StoredObject) -> str:
+    return hashlib.sha256(f"{entry.path} {entry.version}".encode()).hexdigest()[:24]
