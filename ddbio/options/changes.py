@@ -12,7 +12,7 @@ from ddbio.options.files import Compression  # noqa: TC001 - pydantic reads the 
 from ddbio.options.parsing import CONFIG, Names
 
 DEFAULT_PREFIX = "!{timestamp:yyyy/MM/dd/HH}/"
-DEFAULT_ERROR_PREFIX = "errors/!{firehose:error-output-type}/!{timestamp:yyyy/MM/dd/HH}/"
+DEFAULT_ERROR_PREFIX = "!{firehose:error-output-type}/!{timestamp:yyyy/MM/dd/HH}/"
 
 
 @dataclass(frozen=True, kw_only=True, config=CONFIG)

@@ -215,7 +215,7 @@ def test_what_is_written_is_read_back(tmp_path, records):
     assert good.parent.name == "year=2026" if records == "lines" else good.name.startswith("ddbio-1-20")
     found = ddbio.read_changes(tmp_path / "log", keys="pk")
     assert values(found.to_pylist()) == [("MODIFY", "a", 1), ("MODIFY", "b", 2), ("MODIFY", "c", 3)]
-    (bad,) = (tmp_path / "errors/processing-failed").rglob("*.gz")
+    (bad,) = (tmp_path / "processing-failed").rglob("*.gz")
     assert b"rawData" in gzip.decompress(bad.read_bytes())
     for wrong in ("!{timestamp:QQ}/", "!{unknown:x}/", "!{timestamp"):
         with pytest.raises(OptionError):
