@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 _MOST_HEADER_BYTES = 1024 * 1024
-_QUOTE, _LINE_END, _RETURN = b'"\n\r'
+QUOTE, LINE_END, _RETURN = b'"\n\r'
 _BEFORE_CELL = np.frombuffer(b',\n\r"', np.uint8)
 # One cell, quoted or not, and what ends it.
 _CELL = re.compile(rb'(?:"(?:[^"]|"")*+"[^,\r\n]*|[^",\r\n][^,\r\n]*|)(,|\r?\n|\r|\Z)')
@@ -31,8 +31,8 @@ def whole_records(text: bytes) -> int:
     if not end or b'"' not in text:
         return end
     signs = np.frombuffer(text, np.uint8)
-    quotes = np.flatnonzero(signs == _QUOTE)
-    if not _are_paired(signs, quotes):
+    quotes = np.flatnonzero(signs == QUOTE)
+    if not opens_cells(signs, quotes):
         return _walk(text)
     # The line end is outside of quotes if as many of them stand before it as close a cell.
     while end and int(np.searchsorted(quotes, end)) % 2:
@@ -44,33 +44,33 @@ def whole_records(text: bytes) -> int:
 def record_starts(text: bytes) -> NDArray[np.int64]:
     """Return where the records of a text begin, without empty lines."""
     signs = np.frombuffer(text, np.uint8)
-    quotes = np.flatnonzero(signs == _QUOTE)
-    if _are_paired(signs, quotes):
-        ends = np.flatnonzero(signs == _LINE_END) + 1
+    quotes = np.flatnonzero(signs == QUOTE)
+    if opens_cells(signs, quotes):
+        ends = np.flatnonzero(signs == LINE_END) + 1
         # An odd number of quotes before a line end: it is within a cell.
         starts = np.append(0, ends[np.searchsorted(quotes, ends) % 2 == 0])
     else:
         starts = np.array([0, *_record_ends(text)])
     starts = starts[starts < len(text)]
     following = signs[np.minimum(starts + 1, len(text) - 1)]
-    is_empty = (signs[starts] == _LINE_END) | ((signs[starts] == _RETURN) & (following == _LINE_END))
+    is_empty = (signs[starts] == LINE_END) | ((signs[starts] == _RETURN) & (following == LINE_END))
     found: NDArray[np.int64] = starts[~is_empty].astype(np.int64)
     return found
 
 
-def header_names(text: bytes) -> list[str]:
-    """Return the names in the first record."""
-    head = text[:_MOST_HEADER_BYTES].decode(errors="replace")
-    return next(csv.reader(io.StringIO(head, newline="")), [])
-
-
-def _are_paired(
+def opens_cells(
     signs: np.ndarray[tuple[int], np.dtype[np.uint8]], quotes: np.ndarray[tuple[int], np.dtype[np.intp]]
 ) -> bool:
     """Return whether each quote of odd number stands where a cell begins, or follows one that would have closed it."""
     opening = quotes[::2]
     opening = opening[opening > 0]
     return bool(np.isin(signs[opening - 1], _BEFORE_CELL).all())
+
+
+def header_names(text: bytes) -> list[str]:
+    """Return the names in the first record."""
+    head = text[:_MOST_HEADER_BYTES].decode(errors="replace")
+    return next(csv.reader(io.StringIO(head, newline="")), [])
 
 
 def _walk(text: bytes) -> int:

@@ -9,7 +9,7 @@ import pyarrow.csv
 
 from ddbio.core.declared_text import csv_type, has_map, json_type, restore
 from ddbio.core.decode import from_dynamodb_json
-from ddbio.core.schema.arrow import RESCUE_NAME
+from ddbio.core.schema.arrow import RESCUE_NAME, fields_within, is_list, is_number, is_text, tag_of_field
 from ddbio.core.text.json_text import parse_documents, parse_json
 from ddbio.errors import DecodeError
 from ddbio.files.file_format import NO_TYPES
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 _VALUE = "value"
+_RESCUE_MEMBER = f'"{RESCUE_NAME}"'.encode()
 
 
 def read_json_as(data: bytes, schema: pa.Schema, types: Mapping[str, pa.Field[Any]] = NO_TYPES) -> pa.Table:
@@ -36,7 +37,39 @@ def read_json_as(data: bytes, schema: pa.Schema, types: Mapping[str, pa.Field[An
         If the text is anything else.
     """
     table = _json_by_arrow(data, schema)
-    return pa.Table.from_batches([_json_exactly(data, schema, types)]) if table is None else table
+    if table is not None:
+        return table
+    fields = {field.name: field for field in schema}
+    return pa.Table.from_batches([_json_exactly(data, schema, types, fields)])
+
+
+def read_json_by_columns(data: bytes, columns: pa.Schema, types: Mapping[str, pa.Field[Any]] = NO_TYPES) -> pa.Table:
+    """Return the rows of a sequence of JSON objects, whose values have their own types; others are in ``_rescue``.
+
+    Parameters
+    ----------
+    columns
+        Normalised columns that were chosen for such rows; only those in ``types`` were declared.
+
+    Raises
+    ------
+    DecodeError
+        If the text is anything else.
+    """
+    chosen = (field for field in columns if field.name not in types and field.name != RESCUE_NAME)
+    # Arrow takes a text for a number where numbers are kept as text.
+    table = _json_by_arrow(data, columns) if all(map(_has_own_type, chosen)) and _RESCUE_MEMBER not in data else None
+    return pa.Table.from_batches([_json_exactly(data, columns, types, types)]) if table is None else table
+
+
+def _has_own_type(field: pa.Field[Any]) -> bool:
+    """Return whether values of JSON that Arrow reads as a column have the column's type of DynamoDB."""
+    kind: Any = field.type
+    if is_list(kind) or pa.types.is_struct(kind):
+        return all(map(_has_own_type, fields_within(kind)))
+    own: dict[str, Any] = {"S": is_text, "N": is_number, "BOOL": pa.types.is_boolean, "NULL": pa.types.is_null}
+    tag = tag_of_field(field)
+    return tag in own and bool(own[tag](kind))
 
 
 def read_csv_as(data: bytes, schema: pa.Schema, names: Sequence[str] | None = None) -> pa.Table:
@@ -108,8 +141,10 @@ def _has_float(kind: Any) -> bool:
     return pa.types.is_floating(kind) or any(_has_float(kind.field(place).type) for place in range(kind.num_fields))
 
 
-def _json_exactly(data: bytes, schema: pa.Schema, types: Mapping[str, pa.Field[Any]]) -> pa.RecordBatch:
-    fields = {field.name: field for field in schema}
+def _json_exactly(
+    data: bytes, schema: pa.Schema, types: Mapping[str, pa.Field[Any]], fields: Mapping[str, pa.Field[Any]]
+) -> pa.RecordBatch:
+    """Return the rows as columns; values of ``fields`` have these types, others their own."""
     lines, places = list[bytes](), list[int]()
     for line, row in parse_documents(data, decimals=True):
         if not isinstance(row, dict):
@@ -123,7 +158,7 @@ def _json_exactly(data: bytes, schema: pa.Schema, types: Mapping[str, pa.Field[A
     with lines_of_source(places):
         batch = from_dynamodb_json(b"\n".join(lines), schema, nulls="keep")
     # The decoder adds the rescue column, which is said to be there or was not written.
-    return batch if RESCUE_NAME in fields else _without_rescue(batch)
+    return batch if RESCUE_NAME in schema.names else _without_rescue(batch)
 
 
 def _without_rescue(batch: pa.RecordBatch) -> pa.RecordBatch:

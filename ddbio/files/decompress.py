@@ -62,6 +62,11 @@ def decompress(data: bytes, place: str) -> bytes:
         raise DecodeError(f"{place} is not a whole {codec} file: {error}", uri=place) from error
 
 
+def is_compressed(head: bytes) -> bool:
+    """Return whether a file that begins so is gzip or zstd."""
+    return head.startswith((_GZIP_MAGIC, _ZSTD_MAGIC))
+
+
 def decompress_head(head: bytes, most_bytes: int) -> tuple[bytes, int]:
     """Return the text that a file begins with, at least so much of it, and how many of the bytes it was stored as."""
     if head.startswith(_GZIP_MAGIC):

@@ -120,7 +120,11 @@ class ReadOptions:
     types
         Columns of text that a person declares, by attribute, each with its DynamoDB type.
     columns
-        The columns of CSV, if they were chosen by more than this file.
+        The columns of text, if they were chosen by more than what is read at once.
+    splits_text
+        Whether a large file of text is read by ranges of bytes, of which each part may have columns of its own.
+    starts
+        Where the rows of each range begin, if it does not show that itself, and the end of the file.
     """
 
     keys: Mapping[str, str] = field(default_factory=lambda: NO_KEYS)
@@ -128,6 +132,24 @@ class ReadOptions:
     schema: pa.Schema | None = None
     types: Mapping[str, pa.Field[Any]] = field(default_factory=lambda: NO_TYPES)
     columns: pa.Schema | None = None
+    splits_text: bool = False
+    starts: tuple[TextStart, ...] = ()
+
+
+@dataclass(frozen=True)
+class TextStart:
+    """Say where the first row of a range of text begins: its byte, and how many lines end before."""
+
+    byte: int
+    lines: int
+
+
+@dataclass(frozen=True)
+class TextLayout:
+    """Hold what is found out of a file of text by reading it once: see ``ReadOptions``."""
+
+    columns: pa.Schema | None = None
+    starts: tuple[TextStart, ...] = ()
 
 
 class FileReader(Protocol):
@@ -142,7 +164,7 @@ class FileReader(Protocol):
         ...
 
     def read(self, part: int, batch_rows: int) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of one part; all batches of a file have one schema."""
+        """Yield the rows of one part; all batches of a file have one schema, but for text that is split."""
         ...
 
     def sample(self, rows: int) -> Sample | None:

@@ -6,25 +6,26 @@ import codecs
 import itertools
 import zlib
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, cast
 
 import pyarrow as pa
 
 from ddbio.core.text.framing import framing_of
 from ddbio.errors import DdbioError, DecodeError, NotFoundError
 from ddbio.files.decompress import line_blocks
-from ddbio.files.file_format import BATCH_ROWS, NO_KEYS, NO_TYPES, ReadOptions
+from ddbio.files.file_format import BATCH_ROWS, NO_KEYS, NO_TYPES, ReadOptions, TextLayout
 from ddbio.files.formats import ENDINGS, format_of
+from ddbio.files.row_lines import RowLines
 from ddbio.files.text_reader import JSON, TextReader, starts_with_item
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
     from ddbio.core.raw_items import RawItemReader, RawItems
     from ddbio.core.staged import StoredObject
     from ddbio.files.file_format import FileReader, Parts, Sample
     from ddbio.files.object_store import ObjectStore
-    from ddbio.files.row_lines import RowLines
     from ddbio.options import JsonFormat
 
 # As pyarrow reads Parquet by default: for whole files that are read once.
@@ -38,8 +39,12 @@ class RowFiles:
     ----------
     keys
         Key attributes and their types, by which text formats are read.
-    types, columns
-        Declared columns of text, and those of all files of CSV; see ``ReadOptions``.
+    types
+        Declared columns of text; see ``ReadOptions``.
+    texts
+        What was found out of files of text by reading them once.
+    splits_text
+        Whether large files of text have parts.
     """
 
     def __init__(
@@ -47,10 +52,12 @@ class RowFiles:
         store: ObjectStore,
         keys: Mapping[str, str] = NO_KEYS,
         types: Mapping[str, pa.Field[Any]] = NO_TYPES,
-        columns: pa.Schema | None = None,
+        texts: Mapping[str, TextLayout] = MappingProxyType({}),
+        *,
+        splits_text: bool = False,
     ) -> None:
         self._store = store
-        self._keys, self._types, self._columns = dict(keys), types, columns
+        self._keys, self._types, self._texts, self._splits_text = dict(keys), types, texts, splits_text
         self._opened: tuple[tuple[str, str, bool], FileReader] | None = None
 
     def parts(self, entry: StoredObject) -> Parts:
@@ -72,7 +79,7 @@ class RowFiles:
         batch_rows: int = BATCH_ROWS,
         schema: pa.Schema | None = None,
     ) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of one part; all batches of a file have one schema.
+        """Yield the rows of one part; all batches of a file have one schema, but for text that is split.
 
         Parameters
         ----------
@@ -106,11 +113,19 @@ class RowFiles:
         """
         if format_of(entry.path) is JSON and json_format != "plain" and schema is None:
             with _naming(entry.path):
+                file = cast("TextReader", self._open(entry, json_format))
+                if file.has_item_ranges:
+                    with file.range_of(part) as (text, head):
+                        framing = framing_of(text if head is None else head) if text else "items"
+                        yield from _with_lines(file, reader.read_blocks([text], framing))
+                    return
                 blocks = line_blocks(self._store.read_chunks(entry.path), entry.path)
                 first = bytes(next(blocks, b""))
                 text = first.removeprefix(codecs.BOM_UTF8)
                 if starts_with_item(text):
-                    yield from reader.read_blocks(itertools.chain([first], blocks), framing_of(text))
+                    file.row_lines = RowLines()
+                    items = reader.read_blocks(itertools.chain([first], blocks), framing_of(text))
+                    yield from _with_lines(file, items)
                     return
         yield from self.read(entry, part, json_format, schema=schema)
 
@@ -128,8 +143,14 @@ class RowFiles:
             reader = self._open(entry, json_format, schema)
             return reader.first_schema() if isinstance(reader, TextReader) else reader.schema()
 
-    def columns_of_text(self, entry: StoredObject) -> pa.Schema:
-        """Return columns that hold all rows of a file of text, which are read for that.
+    def is_split_items(self, entry: StoredObject, json_format: JsonFormat = "auto") -> bool:
+        """Return whether a file is DynamoDB JSON that has parts."""
+        with _naming(entry.path):
+            reader = self._open(entry, json_format)
+            return json_format != "plain" and isinstance(reader, TextReader) and reader.has_item_ranges
+
+    def columns_of_text(self, entry: StoredObject, part: int, json_format: JsonFormat = "auto") -> pa.Schema | None:
+        """Return columns that hold all rows of a part of text, which are read for that; None if it has no rows.
 
         Raises
         ------
@@ -137,8 +158,8 @@ class RowFiles:
             If it is no such text.
         """
         with _naming(entry.path):
-            reader = self._open(entry)
-            return reader.columns() if isinstance(reader, TextReader) else reader.schema()
+            reader = self._open(entry, json_format)
+            return reader.columns(part) if isinstance(reader, TextReader) else reader.schema()
 
     def row_lines(self, entry: StoredObject) -> RowLines | None:
         """Return the lines of the rows that are read of a file of text, which grow as it is read; None for others."""
@@ -169,9 +190,19 @@ class RowFiles:
         asked = entry.path, "auto" if found.is_splittable else json_format, schema is not None
         if self._opened is None or self._opened[0] != asked:
             known = None if found.keeps_types else schema
-            options = ReadOptions(self._keys, json_format, known, self._types, self._columns)
+            text = self._texts.get(entry.path, TextLayout())
+            options = ReadOptions(
+                *(self._keys, json_format, known, self._types, text.columns, self._splits_text, text.starts)
+            )
             self._opened = asked, found.open_reader(self._store, entry, options)
         return self._opened[1]
+
+
+def _with_lines(file: TextReader, items: Iterable[RawItems]) -> Iterator[RawItems]:
+    """Yield items, and remember on which lines of the file they stand."""
+    for some in items:
+        file.row_lines.add(len(some), some.lines)
+        yield some
 
 
 def read_schema(store: ObjectStore, path: str) -> pa.Schema:

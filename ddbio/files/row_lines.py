@@ -12,7 +12,7 @@ import numpy as np
 from ddbio.files.csv_records import record_starts
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from numpy.typing import NDArray
 
@@ -26,9 +26,16 @@ _BETWEEN = re.compile(rb"\}\s*\{")
 
 
 class RowLines:
-    """Remember on which lines of a file its rows stand, of a very long one only the latest."""
+    """Remember on which lines of a file its rows stand, of a very long one only the latest.
 
-    def __init__(self) -> None:
+    Parameters
+    ----------
+    lines_before
+        Counts the lines of the file before those that are added, once a line is asked for; None if there are none.
+    """
+
+    def __init__(self, lines_before: Callable[[], int] | None = None) -> None:
+        self._lines_before = lines_before
         self.rows = 0
         """The rows so far."""
         # The first row, and the lines of rows from there on.
@@ -42,15 +49,19 @@ class RowLines:
             del self._ranges[: _RETAINED_RANGES // 2]
 
     def line_of(self, row: int) -> int | None:
-        """Return the line of a row of the file, from 1; None if it is not known."""
+        """Return the line of a row that was added, from 1; None if it is not known."""
         place = bisect_right(self._ranges, row, key=itemgetter(0)) - 1
         if place < 0:
             return None
         first, lines = self._ranges[place]
-        return None if lines is None or row - first >= len(lines) else int(lines[row - first])
+        if lines is None or row - first >= len(lines):
+            return None
+        return int(lines[row - first]) + (self._lines_before() if self._lines_before else 0)
 
     def lines_of(self, row: int, rows: int) -> NDArray[np.int64] | None:
-        """Return the lines of adjacent rows that were added together; None if they are not known."""
+        """Return the lines of adjacent rows that were added together; None if they are not known without counting."""
+        if self._lines_before is not None:
+            return None
         place = bisect_right(self._ranges, row, key=itemgetter(0)) - 1
         first, lines = self._ranges[place] if place >= 0 else (0, None)
         found = None if lines is None else np.asarray(lines[row - first : row - first + rows], np.int64)

@@ -13,6 +13,7 @@ import re
 import sys
 import zlib
 from contextlib import contextmanager
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol
 
 import pyarrow as pa
@@ -23,10 +24,11 @@ from ddbio.core.schema.arrow import normalize_schema
 from ddbio.core.schema.item_schema import ItemSchema
 from ddbio.errors import DecodeError
 from ddbio.files.csv_records import header_names, whole_records
-from ddbio.files.declared_rows import read_csv_as, read_json_as
-from ddbio.files.decompress import decompress_head, line_blocks
+from ddbio.files.declared_rows import read_csv_as, read_json_as, read_json_by_columns
+from ddbio.files.decompress import decompress_head, is_compressed, line_blocks
 from ddbio.files.file_format import BATCH_ROWS, FileFormat, Parts, Sample
 from ddbio.files.row_lines import RowLines, lines_of_csv, lines_of_json
+from ddbio.files.text_ranges import RANGE_BYTES, LineCounts, byte_ranges, last_document, read_documents
 from ddbio.files.text_rows import joined_columns, read_csv, read_json
 from ddbio.files.text_writers import write_csv, write_dynamodb_json, write_json
 
@@ -61,7 +63,11 @@ class _Rows(Protocol):
 
     @property
     def given_columns(self) -> pa.Schema | None:
-        """Return the columns that were chosen by more than this file."""
+        """Return the columns that were chosen by more than what is read at once."""
+        ...
+
+    def begin(self, head: bytes) -> None:
+        """Learn from the beginning of a file what holds for all its rows; what is read next begins later."""
         ...
 
     def cut(self, text: bytes) -> int:
@@ -92,7 +98,7 @@ class _Rows(Protocol):
 
 
 class TextReader:
-    """Read one file of text as one part; its head is enough for a sample.
+    """Read one file of text, as one part or by ranges of bytes; its head is enough for a sample.
 
     Attributes
     ----------
@@ -111,26 +117,90 @@ class TextReader:
     ) -> None:
         self._store, self._entry, self._options, self._make_rows = store, entry, options, make_rows
         self._piece_bytes = piece_bytes
+        self._line_counts = LineCounts(store)
         self.row_lines = RowLines()
 
+    @cached_property
+    def _head(self) -> bytes | None:
+        """The whole rows that the file begins with, if it is read by ranges; else None."""
+        entry = self._entry
+        if not self._options.splits_text or entry.size_bytes <= RANGE_BYTES:
+            return None
+        head = self._store.read_range(entry, 0, _SAMPLE_BYTES)
+        if is_compressed(head):
+            return None
+        text = _utf8(head)
+        return text[: self._make_rows(self._options).cut(text)] or None
+
+    @property
+    def has_item_ranges(self) -> bool:
+        """Return whether the file is read by ranges, and begins with DynamoDB JSON."""
+        return self._make_rows is JsonRows and self._head is not None and starts_with_item(self._head)
+
     def parts(self) -> Parts:
-        """Return the file as one part of unknown rows."""
-        return Parts((self._entry.size_bytes,), None)
+        """Return the parts of the file, whose rows are not known."""
+        if self._head is None:
+            return Parts((self._entry.size_bytes,), None)
+        ranges = byte_ranges(self._entry.size_bytes)
+        return Parts(tuple(end - begin for begin, end in ranges), None, (0, *[None] * (len(ranges) - 1)))
 
     def schema(self) -> pa.Schema:
         """Return the Arrow schema of the rows, some of which are read for that."""
         return next((batch.schema for batch in self.read(0, BATCH_ROWS)), pa.schema([]))
 
-    def columns(self) -> pa.Schema:
-        """Return columns that hold all rows, which are read for that."""
+    def columns(self, part: int = 0) -> pa.Schema | None:
+        """Return columns that hold all rows of a part, which are read for that; None if it has no rows."""
         rows = self._make_rows(self._options)
-        with _lines_of_file(self._pieces(rows)) as counted:
-            return rows.columns(counted)
+        if self._is_whole(part):
+            with _lines_of_file(self._pieces(rows)) as counted:
+                return rows.columns(counted)
+        with self.range_of(part) as (text, head):
+            if head is not None:
+                rows.begin(head)
+            return rows.columns(iter([text])) if text else None
 
-    def read(self, _: int, __: int) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of the file."""
-        self.row_lines = RowLines()
+    def read(self, part: int, _: int) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of a part."""
         rows = self._make_rows(self._options)
+        if self._is_whole(part):
+            yield from self._read_file(rows)
+            return
+        columns, starts = self._options.schema or rows.given_columns, self._options.starts
+        with self.range_of(part) as (text, head):
+            if head is not None:
+                rows.begin(head)
+            if text:
+                batches = rows.whole(text) if columns is None else rows.rows(text, columns)
+                yield from self._located(text, starts[part].lines + 1 if starts else 1, rows, batches)
+
+    def _is_whole(self, part: int) -> bool:
+        """Return whether a part is the whole file."""
+        starts, size_bytes = self._options.starts, self._entry.size_bytes
+        return self._head is None or bool(starts and starts[part].byte == 0 and starts[part + 1].byte == size_bytes)
+
+    @contextmanager
+    def range_of(self, part: int) -> Iterator[tuple[bytes, bytes | None]]:
+        """Return the whole rows that begin in a range, and what the file begins with if these are other rows.
+
+        Lines in errors become those of the file, and so do the lines of rows that are added to ``row_lines``.
+        """
+        starts, entry = self._options.starts, self._entry
+        if starts:
+            begin, end = starts[part].byte, starts[part + 1].byte
+            text = self._store.read_range(entry, begin, end - begin) if begin < end else b""
+        else:
+            begin, text = read_documents(self._store, entry, *byte_ranges(entry.size_bytes)[part])
+        lines_before = functools.partial(self._line_counts.before, entry, begin)
+        # Where rows begin, their lines are known too.
+        self.row_lines = RowLines(None if starts else lines_before)
+        try:
+            yield (text, self._head) if part else (_utf8(text), None)
+        except DecodeError as error:
+            raise shift_line(error, starts[part].lines if starts else lines_before()) from None
+
+    def _read_file(self, rows: _Rows) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of the file in pieces."""
+        self.row_lines = RowLines()
         columns = self._options.schema or rows.given_columns
         pieces = self._pieces(rows)
         first, second = next(pieces, b""), next(pieces, None)
@@ -266,20 +336,22 @@ def _utf8(text: bytes) -> bytes:
 class JsonRows:
     """Read JSON: plain rows, or DynamoDB JSON."""
 
-    given_columns = None
-
     def __init__(self, options: ReadOptions) -> None:
         self._options = options
         self._is_typed = None if options.json_format == "auto" else options.json_format == "dynamodb"
 
+    @property
+    def given_columns(self) -> pa.Schema | None:
+        """Return the columns that were chosen by more than what is read at once."""
+        return None if self._options.schema is not None else self._options.columns
+
+    def begin(self, head: bytes) -> None:
+        """Learn from a file's beginning whether it is DynamoDB JSON."""
+        self._begins_typed(head)
+
     def cut(self, text: bytes) -> int:
         """Return where the last document begins that is known to follow another one."""
-        end = len(text)
-        # No document has this inside: objects are separated by commas, and strings hold no line end.
-        while (end := text.rfind(b"\n{", 0, end)) >= 0:
-            if text[max(0, end - _LOOK_BACK) : end].rstrip().endswith(b"}"):
-                return end + 1
-        return 0
+        return last_document(text)
 
     def whole(self, text: bytes) -> Iterable[pa.RecordBatch]:
         """Return the rows of a file that is one piece."""
@@ -305,7 +377,8 @@ class JsonRows:
         """Return the rows of the next piece as these columns."""
         if self._options.schema is None and self._begins_typed(piece):
             return [from_dynamodb_json(piece, columns, nulls="keep")]
-        return read_json_as(piece, columns, self._options.types).to_batches(BATCH_ROWS)
+        read = read_json_by_columns if self._options.schema is None else read_json_as
+        return read(piece, columns, self._options.types).to_batches(BATCH_ROWS)
 
     def _read(self, text: bytes) -> pa.Table:
         return read_json(text, self._options.keys, self._options.types)
@@ -319,10 +392,6 @@ class JsonRows:
         if self._is_typed is None:
             self._is_typed = starts_with_item(text) or _is_answer(text)
         return self._is_typed
-
-
-# More white space than this does not stand before a line end.
-_LOOK_BACK = 64
 
 
 def _is_answer(text: bytes) -> bool:
@@ -340,8 +409,12 @@ class CsvRows:
 
     @property
     def given_columns(self) -> pa.Schema | None:
-        """Return the columns that were chosen by more than this file."""
+        """Return the columns that were chosen by more than what is read at once."""
         return None if self._options.schema is not None else self._options.columns
+
+    def begin(self, head: bytes) -> None:
+        """Learn the names of the columns from a file's beginning."""
+        self._header(head)
 
     def cut(self, text: bytes) -> int:
         """Return where the last record ends that is known to be whole."""
@@ -356,7 +429,7 @@ class CsvRows:
     def columns(self, pieces: Iterator[bytes]) -> pa.Schema:
         """Return columns that hold the rows of all pieces."""
         first = next(pieces, b"")
-        if set(header_names(first)) <= self._options.types.keys():
+        if set(self._names or header_names(first)) <= self._options.types.keys():
             # All is declared: there is nothing to choose.
             pieces = iter(())
         pieces = itertools.chain([first], pieces)

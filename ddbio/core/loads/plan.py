@@ -208,7 +208,7 @@ class LoadPlan(Result):
     Attributes
     ----------
     files, source_units, size_bytes
-        What is read. A unit is a row group, a stripe or a whole text file.
+        What is read. A unit is a row group, a stripe, a range of a text file, or a compressed text file.
     rows, rows_exact
         How many rows, counted or estimated; None if unknown.
     indexes

@@ -28,7 +28,7 @@ from ddbio.ops.loads.scheduler import WriteTask, write_batches
 from ddbio.ops.loads.sources import batches_of, is_one_scan, open_source
 from ddbio.ops.loads.spreading import RowSpreader
 from ddbio.ops.loads.task import LoadJob, run_load
-from ddbio.ops.loads.text_columns import choose_columns, declared_types
+from ddbio.ops.loads.text_columns import declared_types, read_layouts
 from ddbio.ops.loads.unit_reader import describe_source
 from ddbio.ops.prices import cost_of, job_cost
 from ddbio.ops.table_statistics import read_statistics
@@ -217,7 +217,7 @@ def _load(
     try:
         with progress, _with_advice(options, checkpoints), budget.within_limits():
             if not is_done:
-                job = dataclasses.replace(job, columns=choose_columns(job.reader, source.units, engine, budget))
+                job = dataclasses.replace(job, texts=read_layouts(job.reader, source.units, engine, budget))
             counts_of_tasks = [] if is_done else run_load(job, source.units, plan, engine, budget)
         cpu_seconds += engine.cpu_seconds()
     finally:
@@ -272,7 +272,7 @@ class _Described:
 def _describe_and_plan(options: LoadOptions, table: TableDescription | None = None) -> tuple[_Described, LoadPlan]:
     table = table or describe_target(options)
     write = plan_write(table, options)
-    source = open_source(options, dict(write.key_types), options.timestamps)
+    source = open_source(options, dict(write.key_types), options.timestamps, splits_text=True)
     source = dataclasses.replace(source, types=declared_types(options, write, source))
     check_files(source, write, dict(options.types or ()))
     resources = Resources(available_cores(), running_spark_parallelism(), is_spark_installed(), machine_speeds())

@@ -102,7 +102,7 @@ def _batches_of_each(data: Iterable[Any]) -> Iterator[pa.RecordBatch]:
 
 @dataclass(frozen=True)
 class Unit:
-    """Describe a part of a file that is read, and finished, as a whole: a row group, a stripe, or a text file."""
+    """Describe a part of a file that is read, and finished, as a whole: a row group, a stripe, or a range of text."""
 
     number: int
     entry: StoredObject
@@ -146,7 +146,11 @@ class FileSource:
 
 
 def open_source(
-    options: SourceOptions, keys: Mapping[str, str], timestamps: Iterable[tuple[str, str]] | None = None
+    options: SourceOptions,
+    keys: Mapping[str, str],
+    timestamps: Iterable[tuple[str, str]] | None = None,
+    *,
+    splits_text: bool = False,
 ) -> FileSource:
     """Find the files of a file name, a folder or a glob, in the order of their names, and read their footers.
 
@@ -158,6 +162,8 @@ def open_source(
         Key attributes and their types, which apply to columns of folders too.
     timestamps
         The forms of time columns.
+    splits_text
+        Whether ranges of large files of text are units.
 
     Raises
     ------
@@ -184,7 +190,7 @@ def open_source(
     columns, schemas = _columns_of_folders(store, files, options, keys), declared_schemas(store, files)
 
     def look(entry: StoredObject) -> tuple[Parts, pa.Schema | None]:
-        opened = RowFiles(store)
+        opened = RowFiles(store, splits_text=splits_text)
         # Its columns may have other names in the file than they were declared with.
         tells = is_splittable(entry.path) and entry.path not in schemas
         return opened.parts(entry), opened.first_schema(entry) if tells else None

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from ddbio.core.loads.rejects import RejectedRow
     from ddbio.core.raw_items import RawItems
     from ddbio.engine import Engine, ShufflingEngine
+    from ddbio.files.file_format import TextLayout
     from ddbio.files.object_store import ObjectStore
     from ddbio.ops.exports.source import ExportSource
     from ddbio.ops.loads.checkpoint import Checkpoint, CheckpointStore
@@ -57,13 +58,13 @@ class LoadJob:
     export: ExportSource | None = None
     types: Mapping[str, pa.Field[Any]] = dataclasses.field(default_factory=dict)
     """The declared columns of text."""
-    columns: pa.Schema | None = None
-    """The columns of CSV, if they were chosen over several files."""
+    texts: Mapping[str, TextLayout] = dataclasses.field(default_factory=dict)
+    """What was found out of files of text before their rows are read."""
 
     @property
     def reader(self) -> UnitReader:
         """Return the reader of the source."""
-        return UnitReader(self.store, self.task.plan, self.export, self.types, self.columns)
+        return UnitReader(self.store, self.task.plan, self.export, self.types, self.texts)
 
     def write(
         self,

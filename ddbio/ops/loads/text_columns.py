@@ -1,27 +1,33 @@
-"""Choose the columns of text: those that are declared, and of CSV one type for each over all files of a load."""
+"""Find the columns of text, declared or chosen over all that is read apart, and where ranges of CSV begin."""
 
 from __future__ import annotations
 
 import functools
+import itertools
 import logging
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
-from ddbio.core.schema.arrow import tag_of_field
+from ddbio.core.schema.arrow import normalize_schema, tag_of_field
 from ddbio.core.schema.declare import declared_fields
 from ddbio.errors import OptionError, SchemaError
+from ddbio.files.file_format import TextLayout
 from ddbio.files.formats import FORMATS, format_of, is_read_in_pieces
+from ddbio.files.text_ranges import byte_ranges, count_csv, csv_starts
 from ddbio.files.text_rows import joined_columns
 from ddbio.ops.loads.unit_reader import split_evenly
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     import pyarrow as pa
 
     from ddbio.budget import Budget, LocalBudget
     from ddbio.core.loads.plan import WritePlan
     from ddbio.engine import Engine
+    from ddbio.files.file_format import TextStart
+    from ddbio.files.text_ranges import CsvCount
     from ddbio.ops.loads.sources import FileSource, Unit
     from ddbio.ops.loads.unit_reader import UnitReader
     from ddbio.options import LoadOptions
@@ -48,29 +54,83 @@ def declared_types(options: LoadOptions, plan: WritePlan, source: FileSource) ->
     return found
 
 
-def choose_columns(reader: UnitReader, units: Sequence[Unit], engine: Engine, budget: LocalBudget) -> pa.Schema | None:
-    """Return the columns of several files of CSV that nobody has declared, which are read for that; else None.
+def read_layouts(
+    reader: UnitReader, units: Sequence[Unit], engine: Engine, budget: LocalBudget
+) -> dict[str, TextLayout]:
+    """Return what is found out of files of text by reading them once, before their rows are read.
+
+    That is where the records of a large file of CSV begin, and columns for what is read apart: all files of CSV, and
+    all ranges of a file of plain JSON. A file that is read as a whole finds both out itself.
 
     Raises
     ------
     DecodeError
-        If a file is no CSV.
+        If a file is no such text.
     """
-    asked = [unit for unit in units if unit.schema is None and format_of(unit.entry.path) is FORMATS["csv"]]
-    if len(asked) < 2:  # noqa: PLR2004 - one file chooses its columns as it is read
-        return None
-    _LOG.info("choosing the columns of %d files of CSV", len(asked))
-    tasks = [_ColumnsTask(reader, part) for part in split_evenly(asked, engine.parallelism)]
-    return functools.reduce(joined_columns, engine.run(_columns_of_files, tasks, budget))
+    csv = [unit for unit in units if _is_csv(unit)]
+    starts = _starts(reader, [unit for unit in csv if _is_range(unit)], engine, budget)
+    reader = replace(reader, texts={path: TextLayout(starts=each) for path, each in starts.items()})
+    asked = [unit for unit in csv if unit.schema is None]
+    found: dict[str, pa.Schema | None] = {}
+    if len(asked) > 1:
+        _LOG.info("choosing the columns of CSV in %d units", len(asked))
+        chosen = _joined(_columns(reader, asked, engine, budget))
+        found |= dict.fromkeys((unit.entry.path for unit in asked), chosen)
+    of_file = attrgetter("entry.path")
+    ranges = [each for each in units if _is_range(each) and each.schema is None and not _is_csv(each)]
+    for path, group in itertools.groupby(ranges, of_file):
+        parts = list(group)
+        # What is written as raw items needs no columns, and DynamoDB JSON says its types.
+        if not reader.open_files().is_split_items(parts[0].entry, parts[0].json_format):
+            _LOG.info("choosing the columns of %s in %d ranges", path, len(parts))
+            found[path] = normalize_schema(_joined(_columns(reader, parts, engine, budget)))
+    return {path: TextLayout(found.get(path), starts.get(path, ())) for path in {**starts, **found}}
+
+
+def _is_csv(unit: Unit) -> bool:
+    return format_of(unit.entry.path) is FORMATS["csv"]
+
+
+def _is_range(unit: Unit) -> bool:
+    return unit.size_bytes < unit.entry.size_bytes and is_read_in_pieces(unit.entry.path) and unit.exported is None
+
+
+def _joined(schemas: Iterable[pa.Schema | None]) -> pa.Schema:
+    return functools.reduce(joined_columns, (each for each in schemas if each is not None))
 
 
 @dataclass(frozen=True)
-class _ColumnsTask:
+class _UnitsTask:
     reader: UnitReader
     units: Sequence[Unit]
 
 
-def _columns_of_files(task: _ColumnsTask, budget: Budget) -> pa.Schema:
+def _columns(reader: UnitReader, units: Sequence[Unit], engine: Engine, budget: LocalBudget) -> list[pa.Schema | None]:
+    tasks = [_UnitsTask(reader, part) for part in split_evenly(units, engine.parallelism)]
+    return engine.run(_columns_of_units, tasks, budget)
+
+
+def _columns_of_units(task: _UnitsTask, budget: Budget) -> pa.Schema | None:
     del budget
     files = task.reader.open_files()
-    return functools.reduce(joined_columns, (files.columns_of_text(unit.entry) for unit in task.units))
+    found = [files.columns_of_text(unit.entry, unit.part, unit.json_format) for unit in task.units]
+    return _joined(found) if any(each is not None for each in found) else None
+
+
+def _starts(
+    reader: UnitReader, units: Sequence[Unit], engine: Engine, budget: LocalBudget
+) -> dict[str, tuple[TextStart, ...]]:
+    """Return where the records begin of each range of CSV."""
+    if not units:
+        return {}
+    tasks = [_UnitsTask(reader, part) for part in split_evenly(units, engine.parallelism)]
+    counts = itertools.chain.from_iterable(engine.run(_count_units, tasks, budget))
+    counted = zip(units, counts, strict=True)
+    groups = itertools.groupby(counted, lambda pair: pair[0].entry)
+    return {entry.path: csv_starts([count for _, count in group], entry.size_bytes) for entry, group in groups}
+
+
+def _count_units(task: _UnitsTask, budget: Budget) -> list[CsvCount]:
+    del budget
+    store = task.reader.store
+    return [count_csv(store, unit.entry, *byte_ranges(unit.entry.size_bytes)[unit.part]) for unit in task.units]

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from ddbio.core.loads.plan import WritePlan
     from ddbio.core.raw_items import RawItemReader
     from ddbio.core.table_description import IndexDescription
-    from ddbio.files.file_format import Sample
+    from ddbio.files.file_format import Sample, TextLayout
     from ddbio.files.object_store import ObjectStore
     from ddbio.ops.exports.source import ExportSource
     from ddbio.ops.loads.sources import FileSource, Unit
@@ -123,15 +123,17 @@ class UnitReader:
     ----------
     export
         The export whose files the units are; their MD5 and their item counts are verified.
-    types, columns
-        Declared columns of text, and those of all files of CSV.
+    types
+        Declared columns of text.
+    texts
+        What was found out of files of text before their rows are read.
     """
 
     store: ObjectStore
     plan: WritePlan
     export: ExportSource | None = None
     types: Mapping[str, pa.Field[Any]] = field(default_factory=dict)
-    columns: pa.Schema | None = None
+    texts: Mapping[str, TextLayout] = field(default_factory=dict)
 
     def read(
         self,
@@ -192,19 +194,19 @@ class UnitReader:
         """Yield the rows of units as columns: the unit, the batch's number within it, the batch, and its places."""
         files = self.open_files()
         for unit in units:
-            row = unit.first_row
+            done = 0
             for number, batch in enumerate(self._columns(files, unit, BATCH_ROWS)):
                 places = RowPlaces(f"{self.store.uri.rstrip('/')}/{unit.entry.path}")
-                if row is not None:
-                    places.rows = np.arange(row, row + batch.num_rows)
-                    lines = files.row_lines(unit.entry)
-                    places.lines = None if lines is None else lines.lines_of(row, batch.num_rows)
-                    row += batch.num_rows
+                if unit.first_row is not None:
+                    places.rows = unit.first_row + np.arange(done, done + batch.num_rows)
+                lines = files.row_lines(unit.entry)
+                places.lines = None if lines is None else lines.lines_of(done, batch.num_rows)
+                done += batch.num_rows
                 yield unit, number, batch, places
 
     def open_files(self) -> RowFiles:
         """Return what reads the files of one thread."""
-        return RowFiles(self.store, dict(self.plan.key_types), self.types, self.columns)
+        return RowFiles(self.store, dict(self.plan.key_types), self.types, self.texts, splits_text=True)
 
     def _read_unit(
         self, files: RowFiles, unit: Unit, raw_items: RawItemReader | None, batch_rows: int
@@ -317,33 +319,32 @@ class RowOrigins:
     def __init__(self, root: str) -> None:
         self._root = root
         self._rows = 0
-        # First row of the stream, file, and first row of the file.
-        self._ranges: list[tuple[int, str, int | None]] = []
-        self._lines: dict[str, RowLines] = {}
+        # First row of the stream, the unit, and first row of the unit.
+        self._ranges: list[tuple[int, Unit, int]] = []
+        self._lines: dict[int, RowLines] = {}
 
     def with_lines(
         self, batches: Iterable[pa.RecordBatch | RawItems], files: RowFiles, unit: Unit
     ) -> Iterator[pa.RecordBatch | RawItems]:
         """Yield the rows of a unit, from its first one on, and record on which lines of text they stand."""
-        lines: RowLines | None = RowLines()
+        # The reader of an export's files keeps none.
+        own = RowLines()
         for batch in batches:
-            if not isinstance(batch, RawItems):
-                lines = files.row_lines(unit.entry)
-            elif lines is not None:
-                lines.add(len(batch), batch.lines)
+            lines = files.row_lines(unit.entry)
+            if lines is None and isinstance(batch, RawItems):
+                own.add(len(batch), batch.lines)
+                lines = own
             if lines is not None:
-                self._lines[unit.entry.path] = lines
+                self._lines[unit.number] = lines
             yield batch
         if len(self._lines) > _RETAINED_FILES:
             del self._lines[next(iter(self._lines))]
 
     def add(self, unit: Unit, row: int, count: int) -> None:
         """Record that the next rows of the stream are those of a unit from ``row`` on."""
-        row_of_file = None if unit.first_row is None else unit.first_row + row
-        first, file, file_row = self._ranges[-1] if self._ranges else (0, "", None)
-        continues = file_row is not None and row_of_file == file_row + self._rows - first
-        if file != unit.entry.path or not (continues or file_row is row_of_file is None):
-            self._ranges.append((self._rows, unit.entry.path, row_of_file))
+        first, last, unit_row = self._ranges[-1] if self._ranges else (0, None, 0)
+        if last is not unit or row != unit_row + self._rows - first:
+            self._ranges.append((self._rows, unit, row))
             if len(self._ranges) > _RETAINED_RANGES:
                 del self._ranges[: _RETAINED_RANGES // 2]
         self._rows += count
@@ -353,12 +354,11 @@ class RowOrigins:
         place = bisect_right(self._ranges, row, key=itemgetter(0)) - 1
         if place < 0:
             return None, None, None
-        first, path, first_of_file = self._ranges[place]
-        file, lines = f"{self._root.rstrip('/')}/{path}", self._lines.get(path)
-        if first_of_file is None:
-            return file, None, None
-        file_row = first_of_file + row - first
-        return file, file_row, None if lines is None else lines.line_of(file_row)
+        first, unit, first_of_unit = self._ranges[place]
+        file, lines = f"{self._root.rstrip('/')}/{unit.entry.path}", self._lines.get(unit.number)
+        unit_row = first_of_unit + row - first
+        file_row = None if unit.first_row is None else unit.first_row + unit_row
+        return file, file_row, None if lines is None else lines.line_of(unit_row)
 
 
 def split_streams(units: Sequence[Unit]) -> list[Sequence[Unit]]:

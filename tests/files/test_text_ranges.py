@@ -1,0 +1,108 @@
+"""Ranges of bytes of a file of text: together they are its rows, each once, wherever the file is cut."""
+
+import csv
+import io
+import itertools
+import json
+
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from ddbio.core.staged import StoredObject
+from ddbio.files.csv_records import record_starts
+from ddbio.files.text_ranges import LineCounts, byte_ranges, count_csv, csv_starts, read_documents
+
+
+class Text:
+    """A store of one file, which counts the bytes that are read."""
+
+    uri = "memory"
+
+    def __init__(self, text):
+        self.text, self.entry, self.read_bytes = text, StoredObject("a", len(text)), 0
+
+    def read_range(self, entry, start, length):
+        """Return a range, which is not empty."""
+        assert entry is self.entry
+        assert length > 0
+        found = self.text[start : start + length]
+        self.read_bytes += len(found)
+        return found
+
+
+def ranges(size, cuts):
+    """Return the ranges between some places of a file."""
+    places = sorted({0, size, *(place % size for place in cuts)})
+    return list(itertools.pairwise(places))
+
+
+CUTS = st.lists(st.integers(0, 10_000), max_size=8)
+VALUES = st.recursive(
+    st.one_of(st.text(alphabet='{}\\"\n\r, aé', max_size=6), st.integers(), st.none()),
+    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.sampled_from("ab"), inner, max_size=2),
+    max_leaves=4,
+)
+
+
+@given(
+    rows=st.lists(st.dictionaries(st.sampled_from("pn"), VALUES, max_size=2), min_size=1, max_size=8),
+    between=st.sampled_from(["\n", "\r\n", "\n\n", "\n \n"]),
+    indent=st.sampled_from([None, 0, 1]),
+    cuts=CUTS,
+)
+@example(rows=[{}, {}], between="\n", indent=None, cuts=[2, 3])
+def test_documents_are_read_once_wherever_a_file_is_cut(rows, between, indent, cuts):
+    """A document belongs to the range in which it begins; nothing within a document looks like a beginning."""
+    text = between.join(json.dumps(row, indent=indent) for row in rows).encode()
+    store = Text(text)
+    parts = [read_documents(store, store.entry, begin, end) for begin, end in ranges(len(text), cuts)]
+    assert b"".join(part for _, part in parts) == text
+    counts = LineCounts(store)
+    for begin, part in parts:
+        assert text.startswith(part, begin)
+        assert counts.before(store.entry, begin) == text[:begin].count(b"\n")
+
+
+@given(
+    rows=st.lists(
+        st.lists(st.text(alphabet='", \n\r\nxé', max_size=5), min_size=2, max_size=2), min_size=1, max_size=8
+    ),
+    end=st.sampled_from(["\n", "\r\n"]),
+    cuts=CUTS,
+)
+@example(rows=[["\n", '"'], ["a\n", "\n"]], end="\n", cuts=[1, 2, 3])
+def test_records_are_read_once_wherever_a_file_is_cut(rows, end, cuts):
+    """However cells are quoted, each range of CSV begins with a record, and its line is known."""
+    out = io.StringIO()
+    csv.writer(out, lineterminator=end).writerows(rows)
+    text = out.getvalue().encode()
+    store = Text(text)
+    starts = csv_starts(
+        [count_csv(store, store.entry, *each) for each in ranges(len(text), cuts)], store.entry.size_bytes
+    )
+    assert len(starts) == len(ranges(len(text), cuts)) + 1
+    assert (starts[0].byte, starts[-1].byte) == (0, len(text))
+    legal = {
+        *record_starts(text).tolist(),
+        len(text),
+        *(place for place in range(len(text)) if text[place:][:1] in b"\r\n"),
+    }
+    for one, other in itertools.pairwise(starts):
+        assert one.byte <= other.byte
+        assert one.byte in legal
+        assert one.lines == text[: one.byte].count(b"\n")
+
+
+def test_quotes_that_open_no_cell_forbid_ranges():
+    """Where a quote is a plain character, only all that stands before tells where a cell ends: one range it is."""
+    store = Text(b'size,n\n5" pipe,1\n"a\nb",2\n6" pipe,3\n')
+    starts = csv_starts([count_csv(store, store.entry, *each) for each in ranges(len(store.text), [9, 20])], 39)
+    assert [each.byte for each in starts] == [0, 39, 39, 39]
+
+
+def test_a_range_reads_little_more_than_its_bytes():
+    """No range reads those before it."""
+    store = Text(b"\n".join(json.dumps({"pk": "x" * 100}).encode() for _ in range(30_000)))
+    for begin, end in byte_ranges(len(store.text), 1_000_000):
+        read_documents(store, store.entry, begin, end)
+    assert store.read_bytes <= 1.1 * len(store.text)
