@@ -122,7 +122,7 @@ def is_done(step: Step) -> bool:
     """Return whether a step has its row of this commit; the matrix, whether each of its cases has."""
     commit = record.provenance()["commit"]
     if step.name == "matrix":
-        return set(matrix.chosen(full=False, masters=[])) <= matrix.done_before(matrix.QUICK_ITEMS)
+        return set(matrix.chosen(full=False)) <= matrix.done_before(matrix.QUICK_ITEMS)
     path = BASELINE if step.name == "gate" else record.RESULTS / f"{step.name}.jsonl"
     return any(row["commit"] == commit and row["scale"] == 1.0 for row in rows_of(path))
 

@@ -141,6 +141,10 @@ def matrix_page(rows: list[Row]) -> Page:
     if scaled:
         columns = ("verb", "format", "from", "to", "times the rows/s", "efficiency", "limited by")
         parts.append(Table("Scaling", columns, scaled))
+    beside = tuple(cell for row in cells.values() for cell in peer_cells(row))
+    if beside:
+        columns = ("case", "beside", "times the rows per CPU-second", "by the clock", "items", "how it was called")
+        parts.append(Table("Beside other libraries, in turns", columns, beside))
     if cells:
         columns = ("case", "rows/s", "MB/s", "CPU-s/GB", "units", "peak MiB", "files", "small")
         parts.append(Table("All cases", columns, tuple(map(case_cells, cells.values()))))
@@ -179,12 +183,32 @@ def limit_of(row: Row) -> str:
     return f"what one task does after the other: {busy:.1f} of {cores} processors were busy"
 
 
+def peer_cells(row: Row) -> Iterable[tuple[str, ...]]:
+    """Yield the lines of a case's peers: medians with the least and the most of the rounds, or why there are none."""
+    for name, peer in row["figures"].get("peers", {}).items():
+        shown = f"{name} {peer.get('version', '')}".strip()
+        if "missing" in peer:
+            yield named(row), shown, "", "", "", f"cannot be had: {peer['missing']}"
+        else:
+            ratios = (
+                f"{peer[by]['median']:g}× ({peer[by]['least']:g} to {peer[by]['most']:g})"
+                for by in ("times_as_fast", "times_as_fast_by_the_clock")
+            )
+            yield named(row), shown, *ratios, f"{peer['items']:,}", peer["settings"]
+
+
+def named(row: Row) -> str:
+    """Return what tells a case from the others."""
+    asked = row["parameters"]
+    return f"{asked['verb']}, {asked['file_format']}, {asked['cluster']}, {asked['latency_ms']} ms"
+
+
 def case_cells(row: Row) -> tuple[str, ...]:
     """Return the line of one case."""
-    asked, found = row["parameters"], row["figures"]
+    found = row["figures"]
     memory = ", ".join(f"{name} {value:.0f}" for name, value in found["peak_mebibytes"].items())
     return (
-        f"{asked['verb']}, {asked['file_format']}, {asked['cluster']}, {asked['latency_ms']} ms",
+        named(row),
         f"{found['rows_per_second']:,}",
         f"{found['megabytes_per_second']:,}",
         f"{found['cpu_seconds_per_gigabyte']:,}",

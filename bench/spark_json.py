@@ -18,11 +18,16 @@ if TYPE_CHECKING:
 
 def read_typed(session: SparkSession, folder: Path, shape: data.Shape) -> DataFrame:
     """Return the typed columns of the export lines in a folder."""
+    tagged = decoders.parse_options(shape, "export").explicit_schema
+    fields = [field for field in decoders.schema_of(shape) if field.name != "_rescue"]
+    return read_columns(session, folder, fields, tagged.field("Item").type)
+
+
+def read_columns(session: SparkSession, folder: Path, fields: list[pa.Field[Any]], item: pa.DataType) -> DataFrame:
+    """Return these columns of the export lines in a folder, ``item`` being the type of an item with its tags."""
     from ddbio.spark.types import to_spark_schema  # noqa: PLC0415 - asv imports this module, and needs no Spark
 
-    tagged = decoders.parse_options(shape, "export").explicit_schema
-    lines = session.read.schema(to_spark_schema(tagged)).json(str(folder))
-    fields = [field for field in decoders.schema_of(shape) if field.name != "_rescue"]
+    lines = session.read.schema(to_spark_schema(pa.schema([pa.field("Item", item)]))).json(str(folder))
     return lines.selectExpr(*(f"{_untagged(field, f'Item.`{field.name}`')} AS `{field.name}`" for field in fields))
 
 

@@ -16,16 +16,18 @@ import subprocess
 import sys
 import tempfile
 import time
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from bench import jobs, serving
+from bench import jobs, pairs, peers, serving
 from bench.e2e import processes, record
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
+BASE_FORMAT = "parquet zstd"
 VERBS = ("scan", "frame", "load", "export", "compact")
 CLUSTERS = ("threads", "local[1]", "local[2]", "local-cluster[1,1,1024]", "local-cluster[2,1,1024]")
 LATENCIES_MS = (0, 5, 20)
@@ -33,6 +35,14 @@ ON_A_TABLE = ("scan", "frame", "load")
 # Spark writes Avro by a package of its own, and CSV has no nested columns.
 OF_SPARK = ("parquet zstd", "parquet snappy", "orc zstd", "json")
 QUICK_ITEMS, FULL_ITEMS = 40_000, 300_000
+# The fake writes some thousand items a second: it, and not the job, would be what is measured for minutes.
+LOADED_SHARE = 5
+# Beside the base of each verb, and beside two cores of Spark.
+WITH_PEERS = ("threads", "local[2]")
+OURS = "ddbio"
+# Until then the JVM compiles, ours and theirs.
+WARM_UPS = 2
+CORES = 2
 SMALL_BYTES = 64 * 1024**2
 CASE_SECONDS = 1800
 
@@ -42,7 +52,7 @@ class Case:
     """Name one cell of the matrix."""
 
     verb: str
-    file_format: str = "parquet zstd"
+    file_format: str = BASE_FORMAT
     cluster: str = "threads"
     latency_ms: int = 0
 
@@ -57,6 +67,15 @@ class Case:
         if self.latency_ms and self.verb not in ON_A_TABLE:
             return False
         return self.verb != "frame" or (self.cluster != "threads" and self.file_format in OF_SPARK)
+
+    @property
+    def has_peers(self) -> bool:
+        """Whether other libraries do the same beside it."""
+        return (self.file_format, self.latency_ms) == (BASE_FORMAT, 0) and self.cluster in WITH_PEERS
+
+    def rows_of(self, items: int) -> int:
+        """Return how many rows of so many it moves: a load fewer."""
+        return max(1, items // LOADED_SHARE) if self.verb == "load" else items
 
 
 def main(words: list[str] | None = None) -> int:
@@ -75,7 +94,7 @@ def main(words: list[str] | None = None) -> int:
         figures = measure(Case(**json.loads(asked.case)), items, rounds=3 if asked.full else 2)
         sys.stdout.write(json.dumps(figures) + "\n")
         return 0
-    cases = [case for case in chosen(asked.full, asked.master) if asked.only in case.named]
+    cases = [case for case in chosen(full=asked.full, masters=asked.master) if asked.only in case.named]
     finished = set() if asked.dry_run else done_before(items)
     failed = 0
     for number, case in enumerate(cases, 1):
@@ -93,7 +112,7 @@ def main(words: list[str] | None = None) -> int:
     return failed
 
 
-def chosen(full: bool, masters: list[str]) -> Iterator[Case]:  # noqa: FBT001 - a flag of the command line
+def chosen(*, full: bool, masters: Sequence[str] = ()) -> Iterator[Case]:
     """Yield the cases in the order in which they are run."""
     clusters = (*CLUSTERS, *masters)
     if full:
@@ -124,23 +143,81 @@ def run_apart(case: Case, items: int, *, full: bool) -> dict[str, Any] | None:
 
 def measure(case: Case, items: int, rounds: int) -> dict[str, Any]:
     """Return the figures of a case: the median of some rounds after one that warms up and is checked."""
-    with tempfile.TemporaryDirectory() as home:
-        source = jobs.Source(Path(home), items, case.file_format, engine_of(case.cluster), case.latency_ms / 1000)
+    count = case.rows_of(items)
+    with tempfile.TemporaryDirectory() as home, ExitStack() as stack:
+        source = jobs.Source(Path(home), count, case.file_format, engine_of(case.cluster), case.latency_ms / 1000)
         prepare(case, source)
-        # Whatever serves tables runs already, and is not counted.
+        connector = None
+        if case.has_peers and case.cluster != "threads":
+            connector = stack.enter_context(peers.open_connector(case.verb, source, CORES))
+        # Whatever serves tables runs already, and is not counted; nor is a JVM that counts for itself.
         servers = processes.children()
         clock = processes.TreeClock()
         session = start(case.cluster)
         done = jobs.JOBS[case.verb](source)
-        if done.rows != items:
-            raise AssertionError(f"{case} moved {done.rows} of {items} rows")
+        if done.rows != count:
+            raise AssertionError(f"{case} moved {done.rows} of {count} rows")
         taken = [timed(case, source, clock, servers) for _ in range(rounds)]
         figures = figures_of(done, taken)
         figures["peak_mebibytes"] = processes.peaks(servers)
+        if case.has_peers:
+            found = peers.of(case.verb, source, session, connector)
+            figures["peers"] = beside(case, source, found, clock, rounds)
         if session is not None:
             session.stop()
     serving.stop()
     return figures
+
+
+def beside(
+    case: Case, source: jobs.Source, found: dict[str, peers.Peer | str], clock: processes.TreeClock, rounds: int
+) -> dict[str, Any]:
+    """Return what the peers took in turns with ours, and how many times as many rows ours moved per CPU-second.
+
+    A peer that cannot be had, or that refuses the data, has its reason.
+    """
+    ways: dict[str, Callable[[], tuple[int, float | None]]] = {OURS: lambda: (jobs.JOBS[case.verb](source).rows, None)}
+    told: dict[str, Any] = {}
+    for name, peer in found.items():
+        if isinstance(peer, str):
+            told[name] = {"missing": peer}
+            continue
+        try:
+            for _ in range(1 if case.cluster == "threads" else WARM_UPS):
+                moved, _ = peer.run()
+        except Exception as error:  # noqa: BLE001 - whatever a library makes of this data is told
+            told[name] = {**peer.told, "missing": f"{type(error).__name__}: {error}".partition("\n")[0][:300]}
+            continue
+        if moved != peer.items:
+            raise AssertionError(f"{name} moved {moved} of {peer.items} rows")
+        ways[name], told[name] = peer.run, peer.told
+    taken: dict[str, list[tuple[float, float]]] = {name: [] for name in ways}
+    for number in range(rounds):
+        for name in pairs.turned(list(ways), number):
+            cpu, began = clock(), time.perf_counter()
+            moved, own = ways[name]()
+            spent = clock() - cpu if own is None else own
+            taken[name].append((spent / moved, (time.perf_counter() - began) / moved))
+    for name in ways.keys() - {OURS}:
+        of_cpu, of_wall = (
+            [theirs[each] / ours[each] for ours, theirs in zip(taken[OURS], taken[name], strict=True)]
+            for each in (0, 1)
+        )
+        told[name] |= {
+            "cpu_microseconds_per_row": [round(1e6 * cpu, 2) for cpu, _ in taken[name]],
+            "times_as_fast": spread_of(of_cpu),
+            "times_as_fast_by_the_clock": spread_of(of_wall),
+        }
+    return told
+
+
+def spread_of(ratios: list[float]) -> dict[str, float]:
+    """Return the median of the rounds' ratios, the least and the highest."""
+    return {
+        "median": round(statistics.median(ratios), 2),
+        "least": round(min(ratios), 2),
+        "most": round(max(ratios), 2),
+    }
 
 
 def engine_of(cluster: str) -> dict[str, Any]:

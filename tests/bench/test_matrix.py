@@ -2,18 +2,27 @@
 
 from __future__ import annotations
 
+import itertools
 import json
+import time
 
 import pytest
 
-from bench import jobs
+from bench import jobs, peers, serving
 from bench.e2e import matrix, record
 from bench.e2e.matrix import Case
 
 
+@pytest.fixture(scope="module", autouse=True)
+def _no_servers_left():
+    """Stop what was served at the end."""
+    yield
+    serving.stop()
+
+
 def test_quick_has_every_verb_format_cluster_and_latency():
     """The part holds each value of each axis, and is a part of the whole."""
-    quick, full = set(matrix.chosen(False, [])), set(matrix.chosen(True, []))
+    quick, full = set(matrix.chosen(full=False)), set(matrix.chosen(full=True))
     assert quick < full
     assert {case.verb for case in quick} == set(matrix.VERBS)
     assert {case.file_format for case in quick} == set(jobs.FORMATS)
@@ -23,7 +32,11 @@ def test_quick_has_every_verb_format_cluster_and_latency():
 
 def test_any_master_is_a_cluster():
     """A cluster that is named gets a case of each verb."""
-    named = {case.verb for case in matrix.chosen(False, ["spark://host:7077"]) if case.cluster == "spark://host:7077"}
+    named = {
+        case.verb
+        for case in matrix.chosen(full=False, masters=["spark://host:7077"])
+        if case.cluster == "spark://host:7077"
+    }
     assert named == set(matrix.VERBS)
 
 
@@ -85,6 +98,56 @@ def test_a_row_has_speed_cost_and_layout():
     assert (found["rows_per_second"], found["megabytes_per_second"]) == (500, 1.0)
     assert (found["cpu_seconds_per_gigabyte"], found["busy_cores"], found["files"]) == (2000.0, 2.0, 2)
     assert (found["read_units"], found["small_file_ratio"]) == (5.0, 1.0)
+
+
+def test_every_verb_has_peers_on_threads_and_on_spark():
+    """Of the part, each verb on threads and each on two cores of Spark stands beside other libraries."""
+    with_peers = [case for case in matrix.chosen(full=False) if case.has_peers]
+    assert {case.verb for case in with_peers if case.cluster == "threads"} == set(matrix.VERBS) - {"frame"}
+    assert {case.verb for case in with_peers if case.cluster == "local[2]"} == set(matrix.VERBS)
+
+
+def test_a_load_moves_fewer_rows():
+    """The fake writes slowly: it is not what is measured."""
+    assert Case("load").rows_of(40_000) < Case("scan").rows_of(40_000) == 40_000
+
+
+@pytest.mark.parametrize("verb", ["scan", "load", "export", "compact"])
+def test_peers_do_the_same_work(verb, tmp_path):
+    """Each library that is installed moves every row that it is given, and says how it was called."""
+    source = jobs.Source(tmp_path, 400)
+    if verb == "load":
+        assert source.files
+    found = peers.of(verb, source, None, None)
+    assert found
+    for peer in found.values():
+        moved, own = peer.run()
+        assert (moved, own) == (peer.items, None)
+        assert peer.told["version"]
+        assert peer.told["settings"]
+
+
+def test_ratios_are_taken_in_turns_and_a_failure_is_told(tmp_path, monkeypatch):
+    """A peer has the spread of its ratios; one that refuses the data has its reason."""
+
+    def refuse():
+        raise ValueError("sets are no columns\nand more")
+
+    def take():
+        time.sleep(0.05)
+        return 10, 10.0
+
+    found = {
+        "slow": peers.Peer("pyarrow", "as advised", 10, take),
+        "refusing": peers.Peer("pandas", "as advised", 10, refuse),
+        "absent": "Maven is not there",
+    }
+    monkeypatch.setitem(jobs.JOBS, "compact", lambda _: jobs.Done(10, [1]))
+    told = matrix.beside(Case("compact"), jobs.Source(tmp_path, 10), found, itertools.count(1.0).__next__, rounds=3)
+    assert told["slow"]["times_as_fast"] == {"median": 10.0, "least": 10.0, "most": 10.0}
+    assert told["slow"]["times_as_fast_by_the_clock"]["median"] > 1
+    assert told["refusing"]["missing"] == "ValueError: sets are no columns"
+    assert told["absent"] == {"missing": "Maven is not there"}
 
 
 def test_a_case_is_measured_and_checked():

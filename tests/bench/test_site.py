@@ -41,7 +41,15 @@ def built(tmp_path_factory):
     """Build the pages of the stored rows and of some of a matrix."""
     folder = tmp_path_factory.mktemp("site")
     results = shutil.copytree(record.RESULTS, folder / "e2e")
-    rows = [row(), row(speed=800, file_format="avro"), row(cluster="local[1]"), row(cluster="local[2]", speed=1700)]
+    compared = {"version": "1.2", "settings": "as advised", "items": 5}
+    ratio = {"median": 3.5, "least": 3.0, "most": 4.25}
+    first = row()
+    first["figures"]["peers"] = {
+        "pandas read_json": {**compared, "times_as_fast": ratio, "times_as_fast_by_the_clock": ratio},
+        "awswrangler": {**compared, "missing": "ValueError: no sets"},
+        "EMR connector": {"missing": "mvn is not on PATH"},
+    }
+    rows = [first, row(speed=800, file_format="avro"), row(cluster="local[1]"), row(cluster="local[2]", speed=1700)]
     (results / "matrix.jsonl").write_text("".join(json.dumps(each) + "\n" for each in rows), "utf-8")
     run = {"engine": "local", "lanes": 2, "tasks": 1, "rcu_by_second": [180.0, 201.0, 199.0]}
     run |= {"highest_10s_ratio": 1.0, "lowest_60s_ratio": 1.0}
@@ -73,6 +81,8 @@ def test_the_pages_hold_what_the_rows_say(built):
     assert "scan by format" in matrix
     assert "<td>1.70×</td><td>85%</td>" in matrix
     assert "1.2 of" in matrix
+    assert "<td>3.5× (3 to 4.25)</td>" in matrix
+    assert "cannot be had: mvn is not on PATH" in matrix
     capacity = (folder / "capacity.html").read_text("utf-8")
     assert capacity.count("<svg") == 2
     assert "<td>99.0%</td><td>97.0%</td>" in capacity

@@ -4,6 +4,7 @@ import java.io.InputStreamReader;
 import java.lang.management.ManagementFactory;
 import java.math.BigDecimal;
 import java.nio.charset.StandardCharsets;
+import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.stream.IntStream;
@@ -24,6 +25,8 @@ import org.apache.spark.sql.types.DecimalType;
 import org.apache.spark.sql.types.StructField;
 import org.apache.spark.sql.types.StructType;
 import scala.Tuple2;
+import scala.jdk.javaapi.CollectionConverters;
+import software.amazon.awssdk.core.SdkBytes;
 import software.amazon.awssdk.services.dynamodb.model.AttributeValue;
 
 /**
@@ -67,6 +70,7 @@ public final class Driver {
   private void run(String[] job) {
     switch (job[0]) {
       case "scan" -> scan(job[1], job[2], Integer.parseInt(job[3]), (StructType) DataType.fromJson(job[4]));
+      case "load" -> load(job[1], job[2]);
       case "write" -> write(job[1], Integer.parseInt(job[2]), Integer.parseInt(job[3]));
       default -> throw new IllegalArgumentException(job[0]);
     }
@@ -111,6 +115,52 @@ public final class Driver {
                     .mapToObj(number -> new Tuple2<>(new Text(), new DynamoDBItemWritable(item(number, text))))
                     .iterator())
         .saveAsHadoopDataset(conf);
+  }
+
+  /** Parquet → Row → item, a task per file group of Spark; nulls and our column of misfits are left out. */
+  private void load(String table, String folder) {
+    JobConf conf = settings();
+    conf.set("dynamodb.output.tableName", table);
+    conf.set("dynamodb.throughput.write.percent", "1.5");
+    conf.set("mapred.output.format.class", DynamoDBOutputFormat.class.getName());
+    spark
+        .read()
+        .parquet(folder)
+        .drop("_rescue")
+        .javaRDD()
+        .mapToPair(row -> new Tuple2<>(new Text(), new DynamoDBItemWritable(members(row))))
+        .saveAsHadoopDataset(conf);
+  }
+
+  private static Map<String, AttributeValue> members(Row row) {
+    Map<String, AttributeValue> found = new HashMap<>();
+    StructField[] fields = row.schema().fields();
+    for (int at = 0; at < fields.length; at++) {
+      if (!row.isNullAt(at)) {
+        found.put(fields[at].name(), value(row.get(at)));
+      }
+    }
+    return found;
+  }
+
+  private static AttributeValue value(Object given) {
+    AttributeValue.Builder made = AttributeValue.builder();
+    if (given instanceof String text) {
+      return made.s(text).build();
+    }
+    if (given instanceof Number number) {
+      return made.n(number instanceof BigDecimal exact ? exact.toPlainString() : number.toString()).build();
+    }
+    if (given instanceof Boolean flag) {
+      return made.bool(flag).build();
+    }
+    if (given instanceof byte[] bytes) {
+      return made.b(SdkBytes.fromByteArray(bytes)).build();
+    }
+    if (given instanceof Row row) {
+      return made.m(members(row)).build();
+    }
+    return made.l(CollectionConverters.asJava((scala.collection.Seq<?>) given).stream().map(Driver::value).toList()).build();
   }
 
   private JobConf settings() {

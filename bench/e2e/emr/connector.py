@@ -45,6 +45,10 @@ class Connector:
         """Write a table to Parquet files under the schema."""
         return self._run("scan", table, str(folder), str(segments), spark_schema)
 
+    def load(self, table: str, folder: Path) -> float:
+        """Write the rows of Parquet files into a table; sets become lists, as Spark has no sets."""
+        return self._run("load", table, str(folder))
+
     def write(self, table: str, count: int, text_bytes: int) -> float:
         """Write so many of the items of ``bench.e2e.write`` into a table."""
         return self._run("write", table, str(count), str(text_bytes))
