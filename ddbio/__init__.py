@@ -12,8 +12,9 @@ from ddbio.version import __version__
 
 if TYPE_CHECKING:
     from ddbio.api.advice import advise, plan_capacity
+    from ddbio.api.archive import archive, read_expired, read_expired_batches, restore_archived
     from ddbio.api.benchmark import bench
-    from ddbio.api.capture import capture
+    from ddbio.api.capture import capture, capture_status, verify_capture
     from ddbio.api.catalog import catalog_ddl, sync_catalog
     from ddbio.api.changes import plan_replay, read_changes, read_changes_batches, replay, write_changes
     from ddbio.api.files import (
@@ -32,11 +33,15 @@ if TYPE_CHECKING:
     from ddbio.api.inspection import layout, plan_validate, validate
     from ddbio.api.keywords import (
         AdviseKeywords,
+        ArchiveKeywords,
+        ArchiveRestoreKeywords,
         BackupCreateKeywords,
         BenchKeywords,
         BulkReportKeywords,
         BulkStartKeywords,
         CaptureKeywords,
+        CaptureStatusKeywords,
+        CaptureVerifyKeywords,
         CatalogDdlKeywords,
         CatalogSyncKeywords,
         ChangesReadKeywords,
@@ -46,6 +51,7 @@ if TYPE_CHECKING:
         CopyKeywords,
         CreateLikeKeywords,
         CreateTableKeywords,
+        ExpiredReadKeywords,
         ExportFoldKeywords,
         ExportReadKeywords,
         ExportStartKeywords,
@@ -145,6 +151,8 @@ if TYPE_CHECKING:
         ThrottledError,
         ValidationError,
     )
+    from ddbio.ops.capture.archive import ArchiveReport, ArchiveRestoreReport
+    from ddbio.ops.capture.audit import CaptureStatus, CaptureVerifyReport
     from ddbio.ops.capture.capture import CaptureReport
     from ddbio.ops.capture.delivery import DeliveryReport
     from ddbio.ops.capture.replay import ReplayPlan, ReplayReport
@@ -165,6 +173,10 @@ __all__ = [
     "AccessDeniedError",
     "Advice",
     "AdviseKeywords",
+    "ArchiveKeywords",
+    "ArchiveReport",
+    "ArchiveRestoreKeywords",
+    "ArchiveRestoreReport",
     "BackupCreateKeywords",
     "BackupJob",
     "BackupPlan",
@@ -181,6 +193,10 @@ __all__ = [
     "CaptureKeywords",
     "CapturePlan",
     "CaptureReport",
+    "CaptureStatus",
+    "CaptureStatusKeywords",
+    "CaptureVerifyKeywords",
+    "CaptureVerifyReport",
     "CatalogDdlKeywords",
     "CatalogReport",
     "CatalogSyncKeywords",
@@ -206,6 +222,7 @@ __all__ = [
     "EncodeError",
     "EndpointError",
     "Estimate",
+    "ExpiredReadKeywords",
     "ExportEntry",
     "ExportFoldKeywords",
     "ExportFoldPlan",
@@ -282,10 +299,12 @@ __all__ = [
     "WriteReport",
     "__version__",
     "advise",
+    "archive",
     "bench",
     "calibrate",
     "cancel_bulk_put",
     "capture",
+    "capture_status",
     "catalog_ddl",
     "check_import_files",
     "compact",
@@ -330,12 +349,15 @@ __all__ = [
     "read_bulk_report",
     "read_changes",
     "read_changes_batches",
+    "read_expired",
+    "read_expired_batches",
     "read_export",
     "read_export_batches",
     "read_export_to_files",
     "read_table",
     "register",
     "replay",
+    "restore_archived",
     "restore_table",
     "rollback",
     "scan_batches",
@@ -349,6 +371,7 @@ __all__ = [
     "to_dynamodb_json",
     "vacuum",
     "validate",
+    "verify_capture",
     "wait_bulk_put",
     "wait_export",
     "wait_import",
@@ -361,8 +384,9 @@ __all__ = [
 # The public names of each module; a test holds them in step with the imports above.
 _NAMES = {
     "ddbio.api.advice": "advise plan_capacity",
+    "ddbio.api.archive": "archive read_expired read_expired_batches restore_archived",
     "ddbio.api.benchmark": "bench",
-    "ddbio.api.capture": "capture",
+    "ddbio.api.capture": "capture capture_status verify_capture",
     "ddbio.api.catalog": "catalog_ddl sync_catalog",
     "ddbio.api.changes": "plan_replay read_changes read_changes_batches replay write_changes",
     "ddbio.api.files": (
@@ -372,14 +396,15 @@ _NAMES = {
     "ddbio.api.folders": "compact list_files plan_compact publish rollback vacuum",
     "ddbio.api.inspection": "layout plan_validate validate",
     "ddbio.api.keywords": (
-        "AdviseKeywords BackupCreateKeywords BenchKeywords BulkReportKeywords BulkStartKeywords CaptureKeywords "
+        "AdviseKeywords ArchiveKeywords ArchiveRestoreKeywords BackupCreateKeywords BenchKeywords "
+        "BulkReportKeywords BulkStartKeywords CaptureKeywords CaptureStatusKeywords CaptureVerifyKeywords "
         "CatalogDdlKeywords CatalogSyncKeywords ChangesReadKeywords ChangesWriteKeywords CompactKeywords "
-        "ConnectionKeywords CopyKeywords CreateLikeKeywords CreateTableKeywords ExportFoldKeywords "
-        "ExportReadKeywords ExportStartKeywords ExportToFilesKeywords ExportWindowsKeywords FilesListKeywords "
-        "ImportFilesFromKeywords ImportStartKeywords ImportWaitKeywords LayoutKeywords LoadKeywords "
-        "PlanCapacityKeywords PlanCaptureKeywords PublishKeywords ReplayKeywords RestoreKeywords RollbackKeywords "
-        "ScanKeywords ScanToFilesKeywords SimulateLoadKeywords SimulateScanKeywords VacuumKeywords "
-        "ValidateKeywords WaitKeywords WriteKeywords"
+        "ConnectionKeywords CopyKeywords CreateLikeKeywords CreateTableKeywords ExpiredReadKeywords "
+        "ExportFoldKeywords ExportReadKeywords ExportStartKeywords ExportToFilesKeywords ExportWindowsKeywords "
+        "FilesListKeywords ImportFilesFromKeywords ImportStartKeywords ImportWaitKeywords LayoutKeywords "
+        "LoadKeywords PlanCapacityKeywords PlanCaptureKeywords PublishKeywords ReplayKeywords RestoreKeywords "
+        "RollbackKeywords ScanKeywords ScanToFilesKeywords SimulateLoadKeywords SimulateScanKeywords "
+        "VacuumKeywords ValidateKeywords WaitKeywords WriteKeywords"
     ),
     "ddbio.api.progress": "Progress",
     "ddbio.api.reading": "digest infer_schema plan_scan read_table scan_batches scan_to_files",
@@ -422,6 +447,8 @@ _NAMES = {
         "NotFoundError OptionError PartialWriteError SchemaError ServiceError TargetError ThrottledError "
         "ValidationError"
     ),
+    "ddbio.ops.capture.archive": "ArchiveReport ArchiveRestoreReport",
+    "ddbio.ops.capture.audit": "CaptureStatus CaptureVerifyReport",
     "ddbio.ops.capture.capture": "CaptureReport",
     "ddbio.ops.capture.delivery": "DeliveryReport",
     "ddbio.ops.capture.replay": "ReplayPlan ReplayReport",

@@ -6,14 +6,16 @@ import os
 from typing import TYPE_CHECKING
 
 from ddbio.api.signature import takes
+from ddbio.ops.capture import audit
 from ddbio.ops.capture import capture as capturing
-from ddbio.options import CaptureOptions, parse_options
+from ddbio.options import CaptureOptions, CaptureStatusOptions, CaptureVerifyOptions, parse_options
 
 if TYPE_CHECKING:
     import threading
     from typing import Unpack
 
-    from ddbio.api.keywords import CaptureKeywords
+    from ddbio.api.keywords import CaptureKeywords, CaptureStatusKeywords, CaptureVerifyKeywords
+    from ddbio.ops.capture.audit import CaptureStatus, CaptureVerifyReport
     from ddbio.ops.capture.capture import CaptureReport
 
 
@@ -47,3 +49,41 @@ def capture(
     """
     given = {**options, "table": table, "dest": os.fspath(dest)}
     return capturing.capture(parse_options(CaptureOptions, given), stop)
+
+
+@takes(CaptureStatusOptions)
+def capture_status(dest: str | os.PathLike[str], **options: Unpack[CaptureStatusKeywords]) -> list[CaptureStatus]:
+    """Return how each capture stands that writes a log: positions, batches, whether it runs.
+
+    Parameters
+    ----------
+    dest
+        Folder of the log.
+    **options
+        ``job_id`` chooses one; see :class:`ddbio.CaptureStatusKeywords` for all.
+
+    Raises
+    ------
+    NotFoundError
+        If there is none.
+    """
+    return audit.capture_status(parse_options(CaptureStatusOptions, {**options, "dest": os.fspath(dest)}))
+
+
+@takes(CaptureVerifyOptions)
+def verify_capture(dest: str | os.PathLike[str], **options: Unpack[CaptureVerifyKeywords]) -> CaptureVerifyReport:
+    """Compare the files of a log with the records of its batches, and count changes that are lost.
+
+    Parameters
+    ----------
+    dest
+        Folder of the log.
+    **options
+        ``since`` and ``until`` bound the rows that are read; see :class:`ddbio.CaptureVerifyKeywords` for all.
+
+    Raises
+    ------
+    NotFoundError
+        If there is no capture.
+    """
+    return audit.verify_capture(parse_options(CaptureVerifyOptions, {**options, "dest": os.fspath(dest)}))

@@ -109,6 +109,40 @@ class SimulateKeywords(TypedDict, total=False):
     """File to write the course of the job to, as a page (``.html``) or a picture (``.png``)."""
 
 
+class ArchiveKeywords(ConnectionKeywords, total=False):
+    """Keywords of :class:`ddbio.options.ArchiveOptions`."""
+
+    log: str | None
+    """Folder of the log that the changes of the table ``source`` are captured into first."""
+    ttl: str | None
+    """Attribute by which items expire; default is the table's own, or the time of each delete."""
+    infer: bool
+    """Take unmarked deletes of expired items too: replicas of global tables get those of other Regions unmarked."""
+    job_id: str | None
+    """Name of the archive, under which later runs go on; default follows from the log."""
+    compression: Literal["zstd", "snappy", "gzip", "lz4", "none"]
+    """Codec of the files."""
+
+
+class ArchiveRestoreKeywords(ConnectionKeywords, total=False):
+    """Keywords of :class:`ddbio.options.ArchiveRestoreOptions`."""
+
+    from_key: str | Sequence[str] | None
+    """The first key that is restored: the partition key, and the sort key behind it, as text."""
+    to_key: str | Sequence[str] | None
+    """The last key; one without a sort key stands for all items with that partition key."""
+    since: datetime | str | None
+    """Restore what expired from this time on."""
+    until: datetime | str | None
+    """Restore what expired before this time."""
+    mode: Literal["create", "upsert"]
+    """``create`` leaves items alone that the table has; ``upsert`` replaces them."""
+    ttl: Literal["drop", "keep"]
+    """Leave the attribute out by which the items expired, or keep it: the service then deletes them again."""
+    wcu_per_second: float | None
+    """Write units per second that the whole job may use."""
+
+
 class BenchKeywords(ConnectionKeywords, total=False):
     """Keywords of :class:`ddbio.options.BenchOptions`."""
 
@@ -164,6 +198,13 @@ class CaptureKeywords(ConnectionKeywords, total=False):
     """Items of the table to read to infer the columns."""
     compression: Literal["zstd", "snappy", "gzip", "lz4", "none"]
     """Codec of the files."""
+
+
+class CaptureStatusKeywords(ConnectionKeywords, total=False):
+    """Keywords of :class:`ddbio.options.CaptureStatusOptions`."""
+
+    job_id: str | None
+    """Name of the capture; default is all that write this log."""
 
 
 class CatalogConnectionKeywords(ConnectionKeywords, total=False):
@@ -235,6 +276,19 @@ class ColumnKeywords(ConnectionKeywords, total=False):
     """``merge``: NULL and missing are both null; ``keep``: each NULL is kept in ``_rescue``."""
     sample_items: int
     """Items to read, from several segments or files, to infer the schema."""
+
+
+class ExpiredReadKeywords(ConnectionKeywords, total=False):
+    """Keywords of :class:`ddbio.options.ExpiredReadOptions`."""
+
+    ttl: str | None
+    """Attribute by which items expire; default is the table's own."""
+    at: datetime | str | None
+    """Time, with its zone, at which items have to be expired; default is now."""
+    schema: ItemSchema | pa.Schema | str | None
+    """Columns of the items, as for a scan."""
+    rcu_per_second: float | None
+    """Read units per second that a scan may use."""
 
 
 class ExportWindowsKeywords(ConnectionKeywords, total=False):
@@ -447,6 +501,17 @@ class BulkStartKeywords(PriceKeywords, total=False):
     """Account that owns the source's bucket, if it is another one."""
     client_token: str | None
     """Idempotency token: within eight hours, the same start with it is the same operation; default is a new one."""
+
+
+class CaptureVerifyKeywords(CaptureStatusKeywords, total=False):
+    """Keywords of :class:`ddbio.options.CaptureVerifyOptions`."""
+
+    images: bool
+    """Read the rows, too: whether numbers repeat, and, with old images, before which changes one is missing."""
+    since: datetime | str | None
+    """Read rows from this time on, with its zone: their hashes are held in memory."""
+    until: datetime | str | None
+    """Read rows before this time."""
 
 
 class CatalogSyncKeywords(CatalogConnectionKeywords, total=False):

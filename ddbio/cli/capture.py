@@ -1,7 +1,8 @@
-"""The command ``capture``."""
+"""The command ``capture``, and its parts ``status`` and ``verify``."""
 
 from __future__ import annotations
 
+import json
 import signal
 import threading
 from typing import Any
@@ -9,11 +10,12 @@ from typing import Any
 import click
 
 from ddbio.cli.flags import flags_of, output_flags, parse_flags
+from ddbio.cli.parts import CommandWithParts
 from ddbio.cli.show import format_values
-from ddbio.options import CaptureOptions
+from ddbio.options import CaptureOptions, CaptureStatusOptions, CaptureVerifyOptions
 
 
-@click.command()
+@click.command(cls=CommandWithParts)
 @click.argument("table")
 @click.argument("dest")
 @flags_of(CaptureOptions, without=["table", "dest"])
@@ -30,3 +32,31 @@ def capture(*, as_json: bool, **flags: Any) -> None:
         signal.signal(number, lambda *_: stop.set())
     report = run(options, stop)
     click.echo(report.to_json() if as_json else format_values(report.to_dict()))
+
+
+@capture.part("status")
+@click.command("status")
+@click.argument("dest")
+@flags_of(CaptureStatusOptions, without=["dest"])
+@output_flags
+def status(*, as_json: bool, **flags: Any) -> None:
+    """Print how the captures stand that write the log at DEST: positions, batches, what is running."""
+    from ddbio.ops.capture.audit import capture_status
+
+    found = [each.to_dict() for each in capture_status(parse_flags(CaptureStatusOptions, flags))]
+    click.echo(json.dumps({"captures": found}) if as_json else "\n\n".join(map(format_values, found)))
+
+
+@capture.part("verify")
+@click.command("verify")
+@click.argument("dest")
+@flags_of(CaptureVerifyOptions, without=["dest"])
+@output_flags
+def verify(*, as_json: bool, **flags: Any) -> None:
+    """Tell whether the log at DEST is whole: files against records, gaps, lost changes; exit code 1 if it is not."""
+    from ddbio.ops.capture.audit import verify_capture
+
+    report = verify_capture(parse_flags(CaptureVerifyOptions, flags))
+    click.echo(report.to_json() if as_json else format_values(report.to_dict()))
+    if not report.is_whole:
+        click.get_current_context().exit(1)

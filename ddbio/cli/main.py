@@ -75,6 +75,10 @@ VERBS = Verbs(
             "advice:advise",
             "Compare the ways to keep a copy of TABLE in S3: what each costs a month, takes, and cannot do.",
         ),
+        "archive": (
+            "archive:archive",
+            "Archive at DEST the items that the time to live has deleted, by SOURCE, the log of a table's changes.",
+        ),
         "backup": ("tables:backup", "Make backups of tables, and new tables of backups or of a table's past."),
         "bench": (
             "benchmark:bench",

@@ -6,6 +6,8 @@ pointer, and the version it moves. A snapshot names all live files: a reader nee
 
 from __future__ import annotations
 
+import dataclasses
+import re
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
@@ -38,10 +40,13 @@ if TYPE_CHECKING:
 _THREADS = 16
 # A commit may replace files between the look at the snapshot and the listing.
 _LOOKS = 3
+_LOG_HEAD = re.compile(rf"{re.escape(META)}([A-Za-z0-9_]+)\.(?:capture|replay|archive)\.json")
 
 
 def live_files(store: ObjectStore, version: int | None = None) -> Snapshot:
     """Return the files that make up a folder now, or that made it up in an older version.
+
+    Files of a log of changes, whose jobs write them without a commit, belong to the newest version too.
 
     A folder without snapshots has the files that the manifests of its jobs name; one without manifests has the row
     files of its listing, except those of jobs that are still committing.
@@ -56,7 +61,7 @@ def live_files(store: ObjectStore, version: int | None = None) -> Snapshot:
     while True:
         found = list(store.list(META))
         if versions(found) or any(is_manifest(each.path) for each in found):
-            return _committed(store, found)
+            return _with_log(store, _committed(store, found), found)
         listed = [each for each in store.list() if is_row_file(each.path)]
         after = list(store.list(META))
         # A job may have committed meanwhile: then some of its files may be missing in the listing.
@@ -185,7 +190,7 @@ def record(store: ObjectStore, change: Change, manifest: Mapping[str, Any]) -> N
         since = _since(store, change, found)
         if any(each.job_id == manifest["job_id"] for each in since):
             return
-        base = since[-1] if since else _committed(store, found)
+        base = _with_log(store, since[-1] if since else _committed(store, found), found)
         if not base.version and change.mode == "replace":
             # Files of others that are listed may be replaced, too.
             base = live_files(store)
@@ -216,6 +221,28 @@ def _committed(store: ObjectStore, found: Sequence[StoredObject]) -> Snapshot:
     if newest := max(versions(found), default=0):
         return read_snapshot(store, newest)
     return Snapshot(0, _of_manifests(store, [each.path for each in found if is_manifest(each.path)]))
+
+
+def _with_log(store: ObjectStore, committed: Snapshot, found: Iterable[StoredObject]) -> Snapshot:
+    """Return a version with the files that captures wrote since: a file of theirs is whole when it is there."""
+    jobs = _log_jobs(found)
+    if not jobs:
+        return committed
+    removed = {path for each in read_history(store) for path in each.removed}
+    known = committed.paths | removed
+    listed = [each for each in store.list() if is_row_file(each.path) and _log_job_of(each.path) in jobs]
+    added = _of_listing([each for each in listed if each.path not in known], [])
+    return dataclasses.replace(committed, files=sorted_files([*committed.files, *added]))
+
+
+def _log_job_of(path: str) -> str:
+    """Return the job that a file of a log is named by, as ``JOB-NUMBER.parquet``."""
+    return path.rpartition("/")[2].partition("-")[0]
+
+
+def _log_jobs(states: Iterable[StoredObject]) -> set[str]:
+    """Return the ids of the jobs, by their heads among some objects, that write files of a log without a commit."""
+    return {match[1] for each in states if (match := _LOG_HEAD.fullmatch(each.path))}
 
 
 def _of_manifests(store: ObjectStore, paths: Sequence[str]) -> tuple[LiveFile, ...]:

@@ -13,8 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from ddbio.options.advice import AdviseOptions, MetricsConnectionOptions, PlanCapacityOptions
+    from ddbio.options.archive import ArchiveOptions, ArchiveRestoreOptions, ExpiredReadOptions
     from ddbio.options.benchmark import BenchOptions
     from ddbio.options.capture import CaptureOptions
+    from ddbio.options.capture_audit import CaptureStatusOptions, CaptureVerifyOptions
     from ddbio.options.catalog import CatalogConnectionOptions, CatalogDdlOptions, CatalogSyncOptions
     from ddbio.options.changes import ChangesReadOptions, ChangesWriteOptions, ReplayOptions
     from ddbio.options.connection import ConnectionOptions, Credentials, LocalSession, connection_of
@@ -71,11 +73,15 @@ if TYPE_CHECKING:
 __all__ = [
     "AcceptEncoding",
     "AdviseOptions",
+    "ArchiveOptions",
+    "ArchiveRestoreOptions",
     "BackupCreateOptions",
     "BenchOptions",
     "BulkReportOptions",
     "BulkStartOptions",
     "CaptureOptions",
+    "CaptureStatusOptions",
+    "CaptureVerifyOptions",
     "CatalogConnectionOptions",
     "CatalogDdlOptions",
     "CatalogSyncOptions",
@@ -90,6 +96,7 @@ __all__ = [
     "CreateTableOptions",
     "Credentials",
     "Engine",
+    "ExpiredReadOptions",
     "ExportFoldOptions",
     "ExportReadOptions",
     "ExportStartOptions",
@@ -136,8 +143,10 @@ __all__ = [
 # The names of each module.
 _NAMES = {
     "advice": "AdviseOptions MetricsConnectionOptions PlanCapacityOptions",
+    "archive": "ArchiveOptions ArchiveRestoreOptions ExpiredReadOptions",
     "benchmark": "BenchOptions",
     "capture": "CaptureOptions",
+    "capture_audit": "CaptureStatusOptions CaptureVerifyOptions",
     "catalog": "CatalogConnectionOptions CatalogDdlOptions CatalogSyncOptions",
     "changes": "ChangesReadOptions ChangesWriteOptions ReplayOptions",
     "connection": "ConnectionOptions Credentials LocalSession connection_of",

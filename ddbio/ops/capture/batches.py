@@ -93,7 +93,7 @@ class ChangeLog:
 
     def declare(self, schema: pa.Schema) -> None:
         """Write from now on these columns of items."""
-        self._state.put(_COLUMNS, {"schema": schema_to_json(schema)})
+        self._state.put(_COLUMNS, self._described(schema))
         self._use(schema)
 
     def decode(self, body: bytes) -> LogRows | None:
@@ -102,7 +102,7 @@ class ChangeLog:
             if b'"SequenceNumber"' not in body:
                 return None
             schema = self._infer(body)
-            self._state.put_once(_COLUMNS, {"schema": schema_to_json(schema)})
+            self._state.put_once(_COLUMNS, self._described(schema))
             stored = self._state.read(_COLUMNS)
             self._use(schema if stored is None else schema_from_json(stored["schema"]))
         return None if self._decoder is None else self._decoder.decode(body)
@@ -200,6 +200,9 @@ class ChangeLog:
             self.files += 1
         self.records += sum(table.num_rows for table in tables.values())
         self._state.put(_COMMITTED, {"batch": self.number})
+
+    def _described(self, schema: pa.Schema) -> dict[str, Any]:
+        return {"schema": schema_to_json(schema), "keys": list(self._keys)}
 
     def _use(self, schema: pa.Schema) -> None:
         self._decoder = LogDecoder(schema, self._keys, old_image=self._old_image)

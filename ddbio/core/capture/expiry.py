@@ -1,0 +1,126 @@
+"""Know which items expire: by the rules of the time to live, and by the changes of a log."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from ddbio.core.capture.columns import EVENT_TIME, EXPIRED, OLD_IMAGE, OLD_RESCUE, OPERATION, SEQUENCE
+from ddbio.core.schema.arrow import RESCUE_FIELD
+from ddbio.errors import OptionError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+# https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/time-to-live-ttl-before-you-start.html: items that
+# expired more than five years ago are never deleted.
+_NEVER_SECONDS: Final = 5 * 365 * 86_400
+EXPIRED_AT, INFERRED = "_expired_at", "_inferred"
+_ONLY_SECONDS = pa.timestamp("us", "UTC")
+# The last second of the year 9999.
+_LONGEST = 253_402_300_799.0
+_MICROS = 1_000_000
+
+
+def expiry_seconds(values: pa.Array[Any] | pa.ChunkedArray[Any]) -> Any:
+    """Return a column of expiry times in seconds as doubles; null where a value is none: only numbers count.
+
+    Raises
+    ------
+    OptionError
+        If the column holds no numbers.
+    """
+    kind = values.type
+    if not (pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)):
+        raise OptionError(f"items do not expire by a column of {kind}: the time to live is a number of seconds")
+    return values.cast(pa.float64())
+
+
+def is_expired(seconds: Any, at: Any) -> Any:
+    """Return whether items with these expiry times are expired at a time, and not too long ago to be deleted at all."""
+    since = pc.subtract(at, float(_NEVER_SECONDS))
+    return pc.fill_null(pc.and_(pc.less_equal(seconds, at), pc.greater(seconds, since)), False)  # noqa: FBT003 - the value
+
+
+def expired_rows(rows: pa.Table, ttl: str | None, *, infers: bool) -> pa.Table:
+    """Return the deletes by the time to live among the rows of a log, as items with the time at which they expired.
+
+    Parameters
+    ----------
+    ttl
+        The attribute by which items expire; None takes the time of the delete instead.
+    infers
+        Whether deletes of expired items count that the log does not mark: replicas of a global table get those of
+        other Regions as ordinary ones.
+
+    Raises
+    ------
+    OptionError
+        If the rows have no old images, or no such attribute.
+    """
+    if OLD_IMAGE not in rows.column_names:
+        raise OptionError("the log has no old images, which are what is archived: capture with old_image")
+    operations: Any = rows.column(OPERATION)
+    rows = rows.filter(pc.equal(operations, pa.scalar("REMOVE")))
+    rows = rows.filter(pc.is_valid(rows.column(OLD_IMAGE)))
+    times: Any = rows.column(EVENT_TIME).cast(_ONLY_SECONDS).cast(pa.int64())
+    deleted_at: Any = pc.divide(times, _MICROS).cast(pa.float64())
+    marked: Any = rows.column(EXPIRED)
+    seconds: Any = deleted_at
+    if ttl is not None:
+        names = [each.name for each in rows.schema.field(OLD_IMAGE).type]
+        if ttl not in names:
+            raise OptionError(f"no item of the log has the attribute {ttl!r} as a column")
+        own = expiry_seconds(pc.struct_field(rows.column(OLD_IMAGE), ttl))
+        if infers:
+            marked = pc.or_(marked, is_expired(own, deleted_at))
+        is_time: Any = pc.and_(pc.greater_equal(own, pa.scalar(0.0)), pc.less_equal(own, pa.scalar(_LONGEST)))
+        seconds = pc.if_else(is_time.fill_null(False), own, deleted_at)  # noqa: FBT003 - the value
+    elif infers:
+        raise OptionError("deletes are recognised by their attribute of the time to live: give ttl")
+    inferred = pc.and_not(marked, rows.column(EXPIRED))
+    whole: Any = seconds.cast(pa.int64(), safe=False)
+    at: Any = pc.multiply(whole, _MICROS).cast(_ONLY_SECONDS)
+    kept = (
+        rows.append_column(pa.field(EXPIRED_AT, _ONLY_SECONDS), at)
+        .append_column(pa.field(INFERRED, pa.bool_()), inferred)
+        .filter(marked)
+    )
+    return _items(kept)
+
+
+def _items(rows: pa.Table) -> pa.Table:
+    """Return the old images as items, with their sequence numbers and times."""
+    images: Any = rows.column(OLD_IMAGE).combine_chunks()
+    fields: list[pa.Field[Any]] = list(rows.schema.field(OLD_IMAGE).type)
+    columns: list[Any] = images.flatten() if rows.num_rows else [pa.array([], each.type) for each in fields]
+    own = [SEQUENCE, EVENT_TIME, EXPIRED_AT, INFERRED]
+    return pa.Table.from_arrays(
+        [*(rows.column(name) for name in own), *columns, rows.column(OLD_RESCUE)],
+        schema=pa.schema([*(rows.schema.field(name) for name in own), *fields, RESCUE_FIELD]),
+    )
+
+
+def months_of(rows: pa.Table) -> dict[str, pa.Table]:
+    """Return rows by the folder of the month in which they expired."""
+    names: Any = pc.strftime(rows.column(EXPIRED_AT), "year=%Y/month=%m/")
+    return {name: rows.filter(pc.equal(names, name)) for name in sorted(pc.unique(names).to_pylist())}
+
+
+def in_key_range(rows: pa.Table, keys: Sequence[str], first: Sequence[Any], last: Sequence[Any]) -> pa.Table:
+    """Return the rows whose key lies between two, both included; a shorter one stands for all that begin with it."""
+    below = _compared(rows, keys, first, pc.less)
+    above = _compared(rows, keys, last, pc.greater)
+    return rows.filter(pc.invert(pc.or_(below, above)))
+
+
+def _compared(rows: pa.Table, keys: Sequence[str], bound: Sequence[Any], compare: Any) -> Any:
+    found: Any = pa.array([False]).take(pa.array([0] * rows.num_rows, pa.int64()))
+    equal: Any = pa.array([True]).take(pa.array([0] * rows.num_rows, pa.int64()))
+    for name, value in zip(keys, bound, strict=False):
+        column, wanted = rows.column(name), pa.scalar(value, rows.schema.field(name).type)
+        found = pc.or_(found, pc.and_(equal, compare(column, wanted)))
+        equal = pc.and_(equal, pc.equal(column, wanted))
+    return found

@@ -1,0 +1,365 @@
+"""Archive the items that the time to live has deleted, by the log of a table's changes, each once.
+
+A batch's record comes first: it says which changes of which hours are archived by it. Then come its files, by the month
+of expiry, only where none are. A run that finds a record whose files may be missing writes them again from the log.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import defaultdict
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from ddbio.aws.control_plane import describe_table, read_table_definition
+from ddbio.core.batch_stream import RecordBatchStream
+from ddbio.core.capture.columns import EVENT_TIME, EXPIRED, OLD_IMAGE, OLD_RESCUE, OPERATION, SEQUENCE
+from ddbio.core.capture.expiry import (
+    EXPIRED_AT,
+    INFERRED,
+    expired_rows,
+    expiry_seconds,
+    in_key_range,
+    is_expired,
+    months_of,
+)
+from ddbio.core.capture.log_order import in_order, last_of_each
+from ddbio.core.snapshot import LiveFile
+from ddbio.errors import NotFoundError, OptionError, TargetError
+from ddbio.files.claim import Claim
+from ddbio.files.job_state import JobState, require_same
+from ddbio.files.snapshot import live_files
+from ddbio.files.whole_file import parquet_bytes
+from ddbio.ops.capture.batches import require_rows
+from ddbio.ops.capture.capture import capture
+from ddbio.ops.data_files import is_data
+from ddbio.ops.exports.read import read_export_batches
+from ddbio.ops.job.report import Clock, Report
+from ddbio.ops.job.storage import dynamodb_spec, open_store
+from ddbio.ops.loads.load import write_table
+from ddbio.ops.scans.read import scan_batches
+from ddbio.options import CaptureOptions, ExportReadOptions, ScanOptions, WriteOptions, connection_of, parse_options
+
+if TYPE_CHECKING:
+    from collections.abc import Generator, Mapping, Sequence
+
+    from ddbio.files.object_store import ObjectStore
+    from ddbio.options.archive import ArchiveOptions, ArchiveRestoreOptions, ExpiredReadOptions
+
+_KIND, _DONE = "archive", "done"
+_COLUMNS = [OPERATION, SEQUENCE, EVENT_TIME, EXPIRED, OLD_IMAGE, OLD_RESCUE]
+_OWN = (SEQUENCE, EVENT_TIME, EXPIRED_AT, INFERRED)
+
+
+@dataclass(frozen=True)
+class ArchiveReport(Report):
+    """What a run archived.
+
+    Attributes
+    ----------
+    source, dest
+        The log, and the folder of the archive.
+    job_id
+        The archive; under the same one a later run goes on.
+    items
+        Items that this run archived.
+    inferred
+        How many of them the log does not mark as deleted by the time to live.
+    files
+        Files that this run wrote.
+    hours
+        Hours of the log that had something new.
+    seconds
+        Wall time from the verb's start.
+    cpu_seconds
+        User + system seconds of this process.
+    """
+
+    source: str
+    dest: str
+    job_id: str
+    items: int
+    inferred: int
+    files: int
+    hours: int
+    seconds: float
+    cpu_seconds: float
+
+
+@dataclass(frozen=True)
+class ArchiveRestoreReport(Report):
+    """What was put back into a table.
+
+    Attributes
+    ----------
+    source, table
+        The archive and the table.
+    items
+        Items that were chosen, each as it was when it last expired.
+    written
+        Items that were written.
+    skipped
+        Items that the table has, and that were left alone.
+    seconds
+        Wall time from the verb's start.
+    cpu_seconds
+        User + system seconds of this process.
+    """
+
+    source: str
+    table: str
+    items: int
+    written: int
+    skipped: int
+    seconds: float
+    cpu_seconds: float
+
+
+@dataclass
+class _Archive:
+    """Hold the log, the archive, and what of the log is archived."""
+
+    log: ObjectStore
+    state: JobState
+    ttl: str | None
+    infers: bool
+    options: ArchiveOptions
+    number: int = 0
+    items: int = 0
+    inferred: int = 0
+    files: int = 0
+    seen: dict[str, dict[str, Any]] = field(default_factory=dict)
+    """By hour: the live files when it was last read, and the batches that archived something of it."""
+
+    def run(self) -> int:
+        """Archive what is new; return how many hours of the log had something."""
+        self._resume()
+        hours = defaultdict[str, list[LiveFile]](list)
+        for each in live_files(self.log).files:
+            hours[each.path.rpartition("/")[0]].append(each)
+        found, chosen = dict[str, pa.Table](), dict[str, str]()
+        for hour, files in sorted(hours.items()):
+            mark = _mark(files)
+            if self.seen.get(hour, {}).get("mark") == mark:
+                continue
+            chosen[hour] = mark
+            rows = self._rows(files)
+            archived = self._archived(hour)
+            if archived:
+                rows = rows.filter(pc.invert(pc.is_in(rows.column(SEQUENCE), pa.array(sorted(archived)))))
+            if rows.num_rows:
+                found[hour] = rows
+        if found:
+            self._append(found)
+        for hour, mark in chosen.items():
+            entry = self.seen.setdefault(hour, {"batches": []})
+            entry["mark"] = mark
+            if hour in found:
+                entry["batches"] = [*entry["batches"], self.number]
+        if chosen:
+            self.state.put(_DONE, {"batch": self.number, "hours": self.seen})
+        return len(found)
+
+    def _rows(self, files: Sequence[LiveFile], sequences: Sequence[str] | None = None) -> pa.Table:
+        """Return the expired items of an hour, each once."""
+        tables = list[pa.Table]()
+        for each in files:
+            read = pq.ParquetFile(pa.BufferReader(self.log.read(each.path)))
+            columns = [name for name in _COLUMNS if name in read.schema_arrow.names]
+            rows = read.read(columns=columns)
+            tables.append(expired_rows(rows, self.ttl, infers=self.infers))
+        rows = in_order(pa.concat_tables(tables, promote_options="permissive"))
+        if sequences is not None:
+            rows = rows.filter(pc.is_in(rows.column(SEQUENCE), pa.array(sequences, pa.string())))
+        # While files are compacted, the old ones may be there besides the new.
+        return last_of_each(rows, [SEQUENCE])
+
+    def _archived(self, hour: str) -> set[str]:
+        records = [self.state.read(_name(number)) for number in self.seen.get(hour, {}).get("batches", [])]
+        return {each for record in records if record for each in record["hours"].get(hour, [])}
+
+    def _append(self, found: Mapping[str, pa.Table]) -> None:
+        number = self.number + 1
+        hours = {hour: rows.column(SEQUENCE).to_pylist() for hour, rows in found.items()}
+        if not self.state.put_once(_name(number), {"batch": number, "hours": hours}):
+            raise TargetError(f"another process archives into {self.state.store.uri} as job {self.state.job_id}")
+        self.number = number
+        self._write(number, list(found.values()))
+
+    def _resume(self) -> None:
+        """Take note of what is archived; write the files of a batch again that was cut off."""
+        done = self.state.read(_DONE) or {"batch": 0, "hours": {}}
+        self.number, self.seen = done["batch"], done["hours"]
+        while (record := self.state.read(_name(self.number + 1))) is not None:
+            self.number += 1
+            tables, live = list[pa.Table](), live_files(self.log).files
+            for hour, sequences in record["hours"].items():
+                files = [each for each in live if each.path.rpartition("/")[0] == hour]
+                rows = self._rows(files, sequences) if files else None
+                if rows is None or rows.num_rows != len(sequences):
+                    raise TargetError(
+                        f"batch {self.number} of {self.state.store.uri} was cut off, and changes of {hour} are gone "
+                        f"from the log {self.log.uri}"
+                    )
+                tables.append(rows)
+                entry = self.seen.setdefault(hour, {"batches": []})
+                entry["batches"] = [*entry["batches"], self.number]
+                entry.pop("mark", None)
+            self._write(self.number, tables)
+
+    def _write(self, number: int, tables: Sequence[pa.Table]) -> None:
+        rows = pa.concat_tables(tables, promote_options="permissive")
+        for month, part in months_of(rows).items():
+            path, store = f"{month}{self.state.job_id}-{number:012}.parquet", self.state.store
+            if not store.put_if_absent(path, parquet_bytes(part, self.options.compression)):
+                require_rows(store, path, part.num_rows)
+            self.files += 1
+        self.items += rows.num_rows
+        self.inferred += pc.sum(rows.column(INFERRED)).as_py() or 0
+
+
+def archive(options: ArchiveOptions) -> ArchiveReport:
+    """Archive the items that the time to live has deleted since the last run.
+
+    Raises
+    ------
+    NotFoundError
+        If there is no such log or table.
+    OptionError
+        If the log has no old images, or the attribute is not known.
+    TargetError
+        If another process archives under this job id.
+    """
+    clock, ttl, log = Clock(), options.ttl, options.log or options.source
+    if options.log is not None:
+        spec = dynamodb_spec(options)
+        ttl = ttl or read_table_definition(spec, options.source)[1]
+        given = {"table": options.source, "dest": options.log, "available_now": True, "old_image": True}
+        capture(parse_options(CaptureOptions, {**connection_of(options), **given, "s3_storage_class": None}))
+    store = open_store(log, options)
+    if not live_files(store).files:
+        raise NotFoundError(f"{store.uri}: there is no log here")
+    job_id = options.job_id or f"archive_{hashlib.sha256(store.uri.encode()).hexdigest()[:12]}"
+    state = JobState(open_store(options.dest, options), job_id, _KIND)
+    identity = {"log": store.uri, "ttl": ttl, "infer": options.infer}
+    require_same(job_id, state.begin(identity), identity, {})
+    claim = Claim(state.store, job_id, "append")
+    claim.take()
+    job = _Archive(store, state, ttl, options.infer, options)
+    try:
+        with claim.renewed():
+            hours = job.run()
+    finally:
+        claim.release()
+    return ArchiveReport(
+        source=store.uri,
+        dest=options.dest,
+        job_id=job_id,
+        items=job.items,
+        inferred=job.inferred,
+        files=job.files,
+        hours=hours,
+        seconds=clock.seconds(),
+        cpu_seconds=clock.cpu_seconds(),
+    )
+
+
+def restore_archived(options: ArchiveRestoreOptions) -> ArchiveRestoreReport:
+    """Put archived items back into a table, each as it was when it last expired.
+
+    Raises
+    ------
+    NotFoundError
+        If there is no archive, or no such table.
+    """
+    clock, store = Clock(), open_store(options.source, options)
+    table = describe_table(dynamodb_spec(options), options.table)
+    keys = [name for name, _ in table.key_types]
+    types = dict(table.key_types)
+    first, last = (
+        [_key_value(text, types[name]) for name, text in zip(keys, bound or (), strict=False)]
+        for bound in (options.from_key, options.to_key)
+    )
+    heads = [each.path for each in store.list("_ddbio/") if each.path.endswith(f".{_KIND}.json")]
+    if not heads:
+        raise NotFoundError(f"{store.uri}: there is no archive here")
+    names = {JobState(store, path[len("_ddbio/") :].split(".")[0], _KIND) for path in heads}
+    drops = {head.get("ttl") for each in names if (head := each.head()) is not None} - {None}
+    found = list[pa.Table]()
+    for each in live_files(store).files:
+        rows = pq.read_table(pa.BufferReader(store.read(each.path)))
+        for bound, keeps in ((options.since, pc.greater_equal), (options.until, pc.less)):
+            if bound is not None:
+                rows = rows.filter(keeps(rows.column(EXPIRED_AT), pa.scalar(bound, pa.timestamp("us", "UTC"))))
+        rows = in_key_range(rows, keys, first, last)
+        if rows.num_rows:
+            found.append(rows)
+    items = written = skipped = 0
+    if found:
+        rows = last_of_each(in_order(pa.concat_tables(found, promote_options="permissive")), keys)
+        dropped = [*_OWN, *(drops if options.ttl == "drop" else ())]
+        rows = rows.drop_columns([name for name in rows.column_names if name in dropped])
+        chosen = {name: getattr(options, name) for name in ("table", "mode", "wcu_per_second")}
+        report = write_table(rows, parse_options(WriteOptions, {**connection_of(options), **chosen}))
+        items, written, skipped = rows.num_rows, report.written, report.skipped
+    return ArchiveRestoreReport(
+        source=store.uri,
+        table=options.table,
+        items=items,
+        written=written,
+        skipped=skipped,
+        seconds=clock.seconds(),
+        cpu_seconds=clock.cpu_seconds(),
+    )
+
+
+def read_expired_batches(options: ExpiredReadOptions) -> RecordBatchStream:
+    """Return the items of a table or an export that are expired and not deleted yet.
+
+    Raises
+    ------
+    OptionError
+        If nothing says by which attribute items expire, or it is no number.
+    """
+    ttl, given = options.ttl, {**connection_of(options), "schema": options.schema}
+    if is_data(options.source):
+        if ttl is None:
+            raise OptionError("an export does not say by which attribute items expire: give ttl")
+        batches = read_export_batches(parse_options(ExportReadOptions, {**given, "source": options.source}))
+    else:
+        ttl = ttl or read_table_definition(dynamodb_spec(options), options.source)[1]
+        if ttl is None:
+            raise OptionError(f"the time to live of table {options.source!r} is off: give ttl")
+        more = {"table": options.source, "rcu_per_second": options.rcu_per_second}
+        batches = scan_batches(parse_options(ScanOptions, {**given, **more}))
+    if ttl not in batches.schema.names:
+        raise OptionError(f"no item of {options.source} has the attribute {ttl!r}")
+    at = (options.at or datetime.now(UTC)).timestamp()
+    return RecordBatchStream(batches.schema, _expired(batches, ttl, at))
+
+
+def _expired(batches: RecordBatchStream, ttl: str, at: float) -> Generator[pa.RecordBatch, None, None]:
+    with batches:
+        for batch in batches:
+            kept = batch.filter(is_expired(expiry_seconds(batch.column(ttl)), at))
+            if kept.num_rows:
+                yield kept
+
+
+def _name(number: int) -> str:
+    return f"{number:012}"
+
+
+def _mark(files: Sequence[LiveFile]) -> str:
+    text = " ".join(sorted(f"{each.path}:{each.size_bytes}" for each in files))
+    return hashlib.sha256(text.encode()).hexdigest()[:24]
+
+
+def _key_value(text: str, tag: str) -> Any:
+    return Decimal(text) if tag == "N" else text.encode() if tag == "B" else text

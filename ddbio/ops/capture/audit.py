@@ -1,0 +1,306 @@
+"""Tell how a capture stands, and verify its log: positions, files against records, gaps, and the images' chain."""
+
+from __future__ import annotations
+
+import re
+import time
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from ddbio.core.capture.audit import broken_chains
+from ddbio.core.capture.columns import EVENT_TIME, OLD_IMAGE, SEQUENCE
+from ddbio.core.capture.shards import END
+from ddbio.errors import NotFoundError
+from ddbio.files.claim import LEASE_SECONDS
+from ddbio.files.job_state import JobState
+from ddbio.files.meta import META, claim_path
+from ddbio.files.object_store import RangeFile
+from ddbio.files.snapshot import live_files, read_history
+from ddbio.ops.job.report import Clock, Report
+from ddbio.ops.job.storage import open_store
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ddbio.core.staged import StoredObject
+    from ddbio.files.object_store import ObjectStore
+    from ddbio.options.capture_audit import CaptureStatusOptions, CaptureVerifyOptions
+
+_KIND = "capture"
+_HEAD = re.compile(rf"{re.escape(META)}([A-Za-z0-9_]+)\.{_KIND}\.json")
+_RECORD = re.compile(r"/(\d{12})\.json$")
+_SHOWN = 20
+
+
+@dataclass(frozen=True)
+class CaptureStatus(Report):
+    """How a capture stands.
+
+    Attributes
+    ----------
+    dest, job_id
+        The log and the capture.
+    stream
+        The stream that it reads.
+    running
+        Whether its claim was renewed lately.
+    batches
+        Batches so far.
+    unfinished
+        Batches whose files may be missing; the next run writes them.
+    last_batch_seconds
+        How long ago the last batch was written; None if there is none.
+    open_shards, ended_shards
+        Shards that are read, and those that were read to their end.
+    positions
+        The position of each shard that is read.
+    """
+
+    dest: str
+    job_id: str
+    stream: str
+    running: bool
+    batches: int
+    unfinished: int
+    last_batch_seconds: float | None
+    open_shards: int
+    ended_shards: int
+    positions: dict[str, str]
+
+
+@dataclass(frozen=True)
+class CaptureVerifyReport(Report):
+    """What a verification of a log found.
+
+    Attributes
+    ----------
+    dest, job_ids
+        The log and its captures.
+    is_whole
+        Whether nothing is missing, and nothing is there that no batch has.
+    batches, records, files
+        Batches, their changes, and the files that are there.
+    rows
+        Rows of the files.
+    missing
+        Files of finished batches that are gone, and were not replaced by a compaction.
+    unknown
+        Files that no batch and no compaction names.
+    wrong
+        Files with another number of rows than their batch says.
+    jumps
+        Batches that do not begin where an earlier one of the shard ended, or whose number is missing.
+    gaps
+        Places at which changes were gone, as the capture noted them.
+    repeated
+        Sequence numbers that are there more than once.
+    lost
+        Changes before which one of the same item is missing; None if the log has no old images, or ``images`` is off.
+    examples
+        Some of those.
+    seconds
+        Wall time from the verb's start.
+    cpu_seconds
+        User + system seconds of this process.
+    """
+
+    dest: str
+    job_ids: tuple[str, ...]
+    is_whole: bool
+    batches: int
+    records: int
+    files: int
+    rows: int
+    missing: tuple[str, ...]
+    unknown: tuple[str, ...]
+    wrong: tuple[str, ...]
+    jumps: tuple[str, ...]
+    gaps: tuple[str, ...]
+    repeated: int
+    lost: int | None
+    examples: tuple[str, ...]
+    seconds: float
+    cpu_seconds: float
+
+
+def _states(store: ObjectStore, job_id: str | None) -> list[JobState]:
+    """Return the captures of a log.
+
+    Raises
+    ------
+    NotFoundError
+        If there is none.
+    """
+    found = [match[1] for each in store.list(META) if (match := _HEAD.fullmatch(each.path))]
+    chosen = [each for each in found if job_id in {None, each}]
+    if not chosen:
+        said = "" if job_id is None else f" of the name {job_id!r}"
+        raise NotFoundError(f"{store.uri}: there is no capture{said} here")
+    return [JobState(store, each, _KIND) for each in chosen]
+
+
+def capture_status(options: CaptureStatusOptions) -> list[CaptureStatus]:
+    """Return how each capture of a log stands.
+
+    Raises
+    ------
+    NotFoundError
+        If there is none.
+    """
+    store = open_store(options.dest, options)
+    return [_status(store, state) for state in _states(store, options.job_id)]
+
+
+def _status(store: ObjectStore, state: JobState) -> CaptureStatus:
+    head = state.head() or {}
+    committed = (state.read("committed") or {"batch": 0})["batch"]
+    records = [each for each in store.list(f"{META}{state.job_id}.{_KIND}/") if _RECORD.search(each.path)]
+    last = max(records, key=lambda each: each.path, default=None)
+    record: dict[str, Any] = (
+        {} if last is None else state.read(last.path.rpartition("/")[2].removesuffix(".json")) or {}
+    )
+    positions: dict[str, str] = record.get("positions", {})
+    number = record.get("batch", 0)
+    claims = [each.modified_at for each in store.list(claim_path(state.job_id))]
+    now = time.time()
+    return CaptureStatus(
+        dest=store.uri,
+        job_id=state.job_id,
+        stream=str(head.get("stream", "")),
+        running=any(now - each < LEASE_SECONDS for each in claims),
+        batches=number,
+        unfinished=max(0, number - committed),
+        last_batch_seconds=None if last is None else round(max(0.0, now - last.modified_at), 3),
+        open_shards=sum(each != END for each in positions.values()),
+        ended_shards=sum(each == END for each in positions.values()),
+        positions={shard: each for shard, each in positions.items() if each != END},
+    )
+
+
+@dataclass
+class _Batches:
+    """Gather what the batches of a log say."""
+
+    batches: int = 0
+    records: int = 0
+    files: dict[str, int] = field(default_factory=dict)
+    unfinished: frozenset[str] = frozenset()
+    jumps: tuple[str, ...] = ()
+    gaps: tuple[str, ...] = ()
+
+
+def _read_batches(state: JobState) -> _Batches:
+    committed = (state.read("committed") or {"batch": 0})["batch"]
+    found, jumps, ends = _Batches(), list[str](), dict[str, str]()
+    unfinished = set[str]()
+    for record in state.records():
+        if "positions" not in record or "batch" not in record:
+            continue
+        number = record["batch"]
+        if number != found.batches + 1:
+            jumps.append(f"{state.job_id}: batch {found.batches + 1} is missing")
+        for shard, part in record["shards"].items():
+            before = ends.get(shard)
+            if before is not None and part["after"] != before and not record["gaps"]:
+                jumps.append(f"{state.job_id}: batch {number} has {shard} behind {part['after']}, not behind {before}")
+            found.records += part["records"]
+            ends[shard] = part["to"]
+        for each in record["files"]:
+            found.files[each["path"]] = each["rows"]
+            if number > committed:
+                unfinished.add(each["path"])
+        found.gaps += tuple(record["gaps"])
+        found.batches = number
+    found.jumps, found.unfinished = tuple(jumps), frozenset(unfinished)
+    return found
+
+
+def verify_capture(options: CaptureVerifyOptions) -> CaptureVerifyReport:
+    """Compare the files of a log with the records of its batches, and audit the chain of images.
+
+    Raises
+    ------
+    NotFoundError
+        If there is no capture.
+    """
+    clock, store = Clock(), open_store(options.dest, options)
+    states = _states(store, options.job_id)
+    parts = [_read_batches(state) for state in states]
+    named = {path: rows for part in parts for path, rows in part.files.items()}
+    unfinished = frozenset[str]().union(*(part.unfinished for part in parts))
+    history = read_history(store)
+    replaced = {path for each in history for path in each.removed}
+    made = {path for each in history for path in each.added}
+    live = {each.path for each in live_files(store).files}
+    entries = {each.path: each for each in store.list() if each.path in live}
+    counts = {path: _rows(store, entry) for path, entry in entries.items()}
+    ids = {state.job_id for state in states}
+    missing = sorted(named.keys() - entries.keys() - replaced - unfinished)
+    others = entries.keys() - named.keys() - made
+    unknown = sorted(each for each in others if _job(each) in ids)
+    wrong = sorted(path for path, rows in counts.items() if named.get(path, rows) != rows)
+    repeated, breaks, lost = 0, list[str](), None
+    if options.images:
+        # Of captures by older versions the keys are not known.
+        keys: list[str] = next(
+            (each["keys"] for state in states if (each := state.read("columns")) and "keys" in each), []
+        )
+        repeated, breaks, lost = _audit(options, keys, store, [entries[path] for path in sorted(entries)])
+    jumps, gaps = ([each for part in parts for each in getattr(part, name)] for name in ("jumps", "gaps"))
+    return CaptureVerifyReport(
+        dest=store.uri,
+        job_ids=tuple(sorted(ids)),
+        is_whole=not (missing or unknown or wrong or jumps or gaps or repeated or lost),
+        batches=sum(part.batches for part in parts),
+        records=sum(part.records for part in parts),
+        files=len(entries),
+        rows=sum(counts.values()),
+        missing=tuple(missing),
+        unknown=tuple(unknown),
+        wrong=tuple(wrong),
+        jumps=tuple(jumps),
+        gaps=tuple(gaps),
+        repeated=repeated,
+        lost=lost,
+        examples=tuple(breaks[:_SHOWN]),
+        seconds=clock.seconds(),
+        cpu_seconds=clock.cpu_seconds(),
+    )
+
+
+def _audit(
+    options: CaptureVerifyOptions, keys: list[str], store: ObjectStore, entries: list[StoredObject]
+) -> tuple[int, list[str], int | None]:
+    """Return how many numbers repeat, the changes before which one is missing, and how many those are."""
+    tables = list(_tables(options, store, entries))
+    if not tables:
+        return 0, [], None
+    rows = pa.concat_tables(tables, promote_options="permissive")
+    repeated = rows.num_rows - pc.count_distinct(rows.column(SEQUENCE)).as_py()
+    if OLD_IMAGE not in rows.column_names or not keys:
+        return repeated, [], None
+    images = [each.name for each in rows.schema.field(OLD_IMAGE).type]
+    found = broken_chains(rows, keys, images)
+    return repeated, [f"{each.key} at {each.sequence}" for each in found], len(found)
+
+
+def _tables(options: CaptureVerifyOptions, store: ObjectStore, entries: list[StoredObject]) -> Iterator[pa.Table]:
+    for entry in entries:
+        rows = pq.ParquetFile(pa.PythonFile(RangeFile(store, entry), "r")).read()
+        for bound, keeps in ((options.since, pc.greater_equal), (options.until, pc.less)):
+            if bound is not None:
+                rows = rows.filter(keeps(rows.column(EVENT_TIME), pa.scalar(bound, pa.timestamp("us", "UTC"))))
+        if rows.num_rows:
+            yield rows
+
+
+def _rows(store: ObjectStore, entry: StoredObject) -> int:
+    return pq.read_metadata(pa.PythonFile(RangeFile(store, entry), "r")).num_rows
+
+
+def _job(path: str) -> str:
+    return path.rpartition("/")[2].partition("-")[0]

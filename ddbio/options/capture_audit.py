@@ -1,0 +1,33 @@
+"""Options of looking at a capture: how it stands, and whether its log is whole."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import AwareDatetime, Field
+from pydantic.dataclasses import dataclass
+
+from ddbio.options.connection import ConnectionOptions
+from ddbio.options.parsing import CONFIG
+
+
+@dataclass(frozen=True, kw_only=True, config=CONFIG)
+class CaptureStatusOptions(ConnectionOptions):
+    """Choose a log."""
+
+    dest: Annotated[str, Field(min_length=1)]
+    """Folder of the log: ``s3://bucket/prefix`` or a local folder."""
+    job_id: Annotated[str, Field(pattern="^[A-Za-z0-9_]+$")] | None = None
+    """Name of the capture; default is all that write this log."""
+
+
+@dataclass(frozen=True, kw_only=True, config=CONFIG)
+class CaptureVerifyOptions(CaptureStatusOptions):
+    """Choose a log, and what of it is verified."""
+
+    images: bool = True
+    """Read the rows, too: whether numbers repeat, and, with old images, before which changes one is missing."""
+    since: AwareDatetime | None = None
+    """Read rows from this time on, with its zone: their hashes are held in memory."""
+    until: AwareDatetime | None = None
+    """Read rows before this time."""

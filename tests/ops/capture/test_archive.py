@@ -1,0 +1,154 @@
+"""Archives of expired items: what is recognised, where it lies, runs that are cut off, and what is put back."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+
+import pyarrow as pa
+import pyarrow.dataset as ds
+import pytest
+from click.testing import CliRunner
+
+import ddbio
+from ddbio.cli.main import cli
+from ddbio.core.capture.columns import EVENT_TIME, EXPIRED, OLD_IMAGE, OLD_RESCUE, OPERATION, SEQUENCE
+from ddbio.core.capture.expiry import expired_rows, in_key_range
+from ddbio.errors import NotFoundError, OptionError
+from tests.ops.capture.test_capture import client, fake, make_table  # noqa: F401 - fixtures
+
+YEAR = 365 * 86_400
+AT = 1_793_491_203
+
+
+def items_of(folder):
+    """Return the archived items, in the order of their keys."""
+    found = ds.dataset(folder, partitioning="hive", ignore_prefixes=["_"]).to_table().to_pylist()
+    return sorted(found, key=lambda row: row["pk"])
+
+
+def expire(fake, client, table, *items):  # noqa: F811 - the fixtures
+    """Write items, and let those that are expired be deleted by the service."""
+    for pk, ttl in items:
+        client.put_item(TableName=table, Item={"pk": {"S": pk}, "n": {"N": "1"}, "ttl": {"N": str(ttl)}})
+    return fake.expire(table)
+
+
+@pytest.fixture
+def table(fake, client, make_table):  # noqa: F811 - the fixtures
+    """Return a table with a stream, whose items expire."""
+    name = make_table()
+    client.update_time_to_live(TableName=name, TimeToLiveSpecification={"Enabled": True, "AttributeName": "ttl"})
+    return name
+
+
+def test_expired_items_lie_by_their_month(fake, client, table, tmp_path):  # noqa: F811 - the fixtures
+    """Each deleted item is archived once with its attributes; users' deletes are not; a later run goes on."""
+    log, dest, run = tmp_path / "log", tmp_path / "archive", {"endpoint_url": fake.endpoint_url}
+    client.put_item(TableName=table, Item={"pk": {"S": "mine"}, "ttl": {"N": "1"}})
+    client.delete_item(TableName=table, Key={"pk": {"S": "mine"}})
+    now = int(datetime.now(UTC).timestamp())
+    assert expire(fake, client, table, ("old", now - YEAR), ("new", now - 60)) == 2
+    report = ddbio.archive(table, dest, log=str(log), **run)
+    assert (report.items, report.inferred, report.files) == (2, 0, 2)
+    new, old = items_of(dest)
+    at = datetime.fromtimestamp(old["ttl"], UTC)
+    assert (old["pk"], old["n"], old["_expired_at"], old["year"], old["month"]) == ("old", 1, at, at.year, at.month)
+    assert new["pk"] == "new"
+    assert ddbio.archive(table, dest, log=str(log), **run).items == 0
+    assert expire(fake, client, table, ("later", now - 60)) == 1
+    assert ddbio.archive(table, dest, log=str(log), **run).items == 1
+    assert [each["pk"] for each in items_of(dest)] == ["later", "new", "old"]
+
+
+def test_an_archive_that_is_cut_off_is_finished(fake, client, table, tmp_path):  # noqa: F811 - the fixtures
+    """A recorded batch whose file is missing is written again from the log, also from a compacted one."""
+    log, dest, run = tmp_path / "log", tmp_path / "archive", {"endpoint_url": fake.endpoint_url}
+    now = int(datetime.now(UTC).timestamp())
+    expire(fake, client, table, ("a", now - 60), ("b", now - 60))
+    ddbio.archive(table, dest, log=str(log), **run)
+    before = items_of(dest)
+    (file,) = dest.rglob("*.parquet")
+    file.unlink()
+    (done,) = dest.glob("_ddbio/*.archive/done.json")
+    done.unlink()
+    expire(fake, client, table, ("c", now - 60))
+    ddbio.capture(table, log, available_now=True, old_image=True, **run)
+    assert ddbio.compact(log).files_rewritten
+    assert ddbio.archive(log, dest, ttl="ttl").items == 3
+    found = items_of(dest)
+    assert [each["pk"] for each in found] == ["a", "b", "c"]
+    assert found[:2] == before
+    with pytest.raises(OptionError, match="another job_id"):
+        ddbio.archive(log, dest, ttl="n")
+    with pytest.raises(NotFoundError):
+        ddbio.archive(tmp_path / "nothing", dest)
+
+
+def test_archived_items_are_put_back(fake, client, table, tmp_path):  # noqa: F811 - the fixtures
+    """A range of keys comes back as it was last, without its time to live; items that are there are left alone."""
+    log, dest, run = tmp_path / "log", tmp_path / "archive", {"endpoint_url": fake.endpoint_url}
+    now = int(datetime.now(UTC).timestamp())
+    expire(fake, client, table, *((pk, now - 60) for pk in ("a", "b", "c", "d", "b")))
+    ddbio.archive(table, dest, log=str(log), **run)
+    client.put_item(TableName=table, Item={"pk": {"S": "c"}, "n": {"N": "7"}})
+    flags = ["--from-key", "b", "--to-key", "c", "--endpoint-url", fake.endpoint_url, "--json"]
+    report = json.loads(CliRunner().invoke(cli, ["archive", "restore", str(dest), table, *flags]).stdout)
+    assert (report["items"], report["written"], report["skipped"]) == (2, 1, 1)
+    found = ddbio.read_table(table, **run).sort_by("pk").to_pylist()
+    assert [(each["pk"], each["n"], each.get("ttl")) for each in found] == [("b", 1, None), ("c", 7, None)]
+    report = ddbio.restore_archived(dest, table, from_key="d", mode="upsert", ttl="keep", **run)
+    assert report.written == 1
+    (item,) = ddbio.read_expired(table, **run).to_pylist()
+    assert (item["pk"], item["ttl"]) == ("d", now - 60)
+    printed = CliRunner().invoke(cli, ["archive", "expired", table, "--endpoint-url", fake.endpoint_url, "--json"])
+    assert json.loads(printed.stdout)["items"] == 1
+
+
+def test_expired_items_that_are_there_are_found(fake, client, table):  # noqa: F811 - the fixtures
+    """Numbers in the past count, up to five years; texts, later times and other types do not."""
+    values = {"yes": {"N": str(AT - 1)}, "fraction": {"N": f"{AT}.5"}, "never": {"N": str(AT - 5 * YEAR)},
+              "text": {"S": str(AT - 1)}, "later": {"N": str(AT + 1)}}  # fmt: skip
+    for pk, value in values.items():
+        client.put_item(TableName=table, Item={"pk": {"S": pk}, "ttl": value})
+    client.put_item(TableName=table, Item={"pk": {"S": "none"}})
+    at = datetime.fromtimestamp(AT, UTC)
+    schema = pa.schema([("pk", pa.string()), ("ttl", pa.decimal128(38, 2))])
+    found = ddbio.read_expired(table, at=at, schema=schema, endpoint_url=fake.endpoint_url)
+    assert found.column("pk").to_pylist() == ["yes"]
+    with pytest.raises(OptionError, match="no item of"):
+        ddbio.read_expired(table, ttl="other", endpoint_url=fake.endpoint_url)
+
+
+def test_deletes_of_other_regions_are_inferred():
+    """An unmarked delete counts if its item was expired; not if its time is text, later, or five years past."""
+    image = pa.struct([("pk", pa.string()), ("ttl", pa.int64())])
+    expiries = [AT - 1, AT + 1, AT - 5 * YEAR, None, AT - 1]
+    rows = pa.table(
+        {
+            OPERATION: ["REMOVE"] * 5,
+            SEQUENCE: [str(number) for number in range(5)],
+            EVENT_TIME: pa.array([AT * 1_000_000] * 5, pa.timestamp("us", "UTC")),
+            EXPIRED: [False] * 4 + [True],
+            OLD_IMAGE: pa.array([{"pk": str(number), "ttl": each} for number, each in enumerate(expiries)], image),
+            OLD_RESCUE: pa.nulls(5, pa.string()),
+        }
+    )
+    found = expired_rows(rows, "ttl", infers=True).to_pylist()
+    assert [(each["pk"], each["_inferred"]) for each in found] == [("0", True), ("4", False)]
+    assert expired_rows(rows, "ttl", infers=False).column("pk").to_pylist() == ["4"]
+    assert expired_rows(rows, None, infers=False).column("pk").to_pylist() == ["4"]
+    for wrong in ({"ttl": None, "infers": True}, {"ttl": "pk", "infers": False}, {"ttl": "no", "infers": False}):
+        with pytest.raises(OptionError):
+            expired_rows(rows, **wrong)
+    with pytest.raises(OptionError, match="old images"):
+        expired_rows(rows.drop_columns([OLD_IMAGE]), None, infers=False)
+
+
+def test_ranges_of_keys_go_by_partition_key_then_sort_key():
+    """Both ends are included; a shorter key stands for all that begin with it."""
+    rows = pa.table({"pk": ["a", "b", "b", "b", "c"], "sk": [1, 1, 2, 3, 0]})
+    keys = ["pk", "sk"]
+    assert in_key_range(rows, keys, ["b", 2], ["b"]).column("sk").to_pylist() == [2, 3]
+    assert in_key_range(rows, keys, ["a", 2], ["b", 2]).column("pk").to_pylist() == ["b", "b"]
+    assert in_key_range(rows, keys, [], []).num_rows == 5
