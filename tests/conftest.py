@@ -8,8 +8,9 @@ from __future__ import annotations
 import os
 import re
 import signal
+import sys
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping
 
 import pytest
 
@@ -22,6 +23,12 @@ EXPECTED_SKIPS = (
     "no clone|clone is shallow",  # rows of results name commits
 )
 """What may be missing in CI; whatever else is skipped there was forgotten in its set-up."""
+
+# PySpark leaves a socket open with every collect, and py4j one with every thread, until the garbage is collected.
+SPARK_LEAKS = (
+    "ignore:unclosed <socket.socket:ResourceWarning",
+    "ignore:Exception ignored in. <socket.socket:pytest.PytestUnraisableExceptionWarning",
+)
 
 FAKE_ENVIRONMENT = {
     "AWS_ACCESS_KEY_ID": "testing",
@@ -51,6 +58,17 @@ def hermetic_environment(original_environment: Mapping[str, str]) -> Iterator[No
         for name, value in FAKE_ENVIRONMENT.items():
             patch.setenv(name, value)
         yield
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, bool | None, bool | None]:
+    """Ignore what PySpark leaves behind: in its own tests, and in every other once its JVM runs in this process."""
+    pyspark = sys.modules.get("pyspark")
+    running = pyspark is not None and pyspark.SparkContext._gateway is not None
+    if running or "tests/spark" in item.path.as_posix():
+        for leak in SPARK_LEAKS:
+            item.add_marker(pytest.mark.filterwarnings(leak))
+    return (yield)
 
 
 @pytest.fixture(scope="session", autouse=True)

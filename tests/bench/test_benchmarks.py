@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 import bench
-from bench import discovery, serving
+from bench import discovery
 
 MODULES = discovery.modules()
 SMOKE_SCALE = "0.002"
@@ -34,12 +34,11 @@ def cases() -> Iterator[Any]:
 
 @pytest.fixture(scope="module", autouse=True)
 def _little_data(request) -> Iterator[None]:
-    """Keep smoke runs small, and stop the tables' servers at the end."""
+    """Keep smoke runs small."""
     with pytest.MonkeyPatch.context() as patch:
         if not request.config.getoption("benchmark_enable"):
             patch.setenv("BENCH_SCALE", SMOKE_SCALE)
         yield
-        serving.stop()
 
 
 def test_the_page_names_what_asv_finds():

@@ -13,20 +13,6 @@ from ddbio.testing import FakeDynamoDB
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-# PySpark leaves a socket open with every collect, and py4j one with every thread, until the garbage is collected.
-SPARK_LEAKS = (
-    "ignore:unclosed <socket.socket:ResourceWarning",
-    "ignore:Exception ignored in. <socket.socket:pytest.PytestUnraisableExceptionWarning",
-)
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Ignore in these tests what PySpark leaves behind."""
-    for item in items:
-        if "tests/spark" in item.path.as_posix():
-            for leak in SPARK_LEAKS:
-                item.add_marker(pytest.mark.filterwarnings(leak))
-
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
