@@ -16,7 +16,7 @@ from ddbio.core.staged import StagedFile, StoredObject, job_of
 from ddbio.errors import AccessDeniedError, NotFoundError, TargetError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from typing_extensions import Buffer
 
@@ -26,8 +26,8 @@ _CREATED = "made"
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 _NOT_A_FOLDER = frozenset({errno.ENOTDIR, errno.EEXIST})
 _CHUNK_BYTES = 1024 * 1024
-# How often the folder of a file is made again if it vanishes.
-_MOVES = 3
+# How often folders are made again that vanish, since another job has just deleted the last file in them.
+_TRIES = 10
 _serial = itertools.count()
 
 
@@ -103,8 +103,7 @@ class LocalStore:
         """Return a sink in the staging folder of the job that the file's name carries."""
         # No pattern for data files matches a staged one.
         staged_at = self._staging_of(path)
-        with _target_errors(self._root):
-            self._make(staged_at.parent)
+        self._make_staging(staged_at.parent)
         return LocalSink(staged_at, path, self._root)
 
     def stage_copy(self, source: object, entry: StoredObject, path: str, rows: int) -> StagedFile | None:
@@ -112,8 +111,7 @@ class LocalStore:
         if not isinstance(source, LocalStore):
             return None
         staged_at = self._staging_of(path)
-        with _target_errors(self._root):
-            self._make(staged_at.parent)
+        self._make_staging(staged_at.parent)
         try:
             staged_at.hardlink_to(source._root / entry.path)  # noqa: SLF001 - its own class
         except OSError:
@@ -165,8 +163,8 @@ class LocalStore:
                 for name in sorted(names):
                     place = Path(folder, name)
                     path = place.relative_to(self._root).as_posix()
-                    if path.startswith(prefix):
-                        found = place.stat() if place.exists() else place.lstat()
+                    found = _stat(place) if path.startswith(prefix) else None
+                    if found is not None:
                         yield StoredObject(path, found.st_size, str(found.st_mtime_ns), found.st_mtime)
 
     def read(self, path: str) -> bytes:
@@ -210,17 +208,24 @@ class LocalStore:
 
     def put(self, path: str, data: bytes) -> None:
         """Write a small file whole, over an older one if there is one."""
-        with self._written(path, data) as (temporary, place):
+
+        def publish(temporary: Path, place: Path) -> bool:
             temporary.replace(place)
+            return True
+
+        self._write(path, data, publish)
 
     def put_if_absent(self, path: str, data: bytes) -> bool:
         """Write a small file whole and return True, or return False if one is there."""
-        with self._written(path, data) as (temporary, place):
+
+        def publish(temporary: Path, place: Path) -> bool:
             try:
                 place.hardlink_to(temporary)
             except FileExistsError:
                 return False
-        return True
+            return True
+
+        return self._write(path, data, publish)
 
     def delete(self, paths: Iterable[str]) -> None:
         """Delete files and the folders this leaves empty; those that are not there are passed over."""
@@ -231,13 +236,12 @@ class LocalStore:
             _remove_empty([parent for parent in place.parents if self._root in parent.parents])
 
     def _move(self, source: Path, place: Path) -> None:
-        for _ in range(_MOVES):
-            made = [each for each in (place.parent, *place.parent.parents) if not each.exists()]
-            place.parent.mkdir(parents=True, exist_ok=True)
-            for each in made:
-                _sync_folder(each.parent)
-            # Another job may just have deleted the last file of the folder, and the folder with it.
+        for _ in range(_TRIES):
             with contextlib.suppress(FileNotFoundError):
+                made = [each for each in (place.parent, *place.parent.parents) if not each.exists()]
+                place.parent.mkdir(parents=True, exist_ok=True)
+                for each in made:
+                    _sync_folder(each.parent)
                 source.replace(place)
                 return
         raise FileNotFoundError(source)
@@ -245,22 +249,42 @@ class LocalStore:
     def _staging_of(self, path: str) -> Path:
         return self._root / _STAGING / job_of(path) / f"{path}.staged"
 
-    @contextlib.contextmanager
-    def _written(self, path: str, data: bytes) -> Iterator[tuple[Path, Path]]:
+    def _write(self, path: str, data: bytes, publish: Callable[[Path, Path], bool]) -> bool:
+        """Write a temporary file, and return what publishing it at its place returns."""
         place = self._root / path
         temporary = self._root / _STAGING / f"{os.getpid()}.{next(_serial)}"
         with _target_errors(self._root):
-            self._make(temporary.parent)
-            place.parent.mkdir(parents=True, exist_ok=True)
-            try:
-                with temporary.open("wb") as file:
-                    file.write(data)
-                    file.flush()
-                    os.fsync(file.fileno())
-                yield temporary, place
-                _sync_folder(place.parent)
-            finally:
-                temporary.unlink(missing_ok=True)
+            for left in reversed(range(_TRIES)):
+                try:
+                    self._make(temporary.parent)
+                    place.parent.mkdir(parents=True, exist_ok=True)
+                    with temporary.open("wb") as file:
+                        file.write(data)
+                        file.flush()
+                        os.fsync(file.fileno())
+                    is_written = publish(temporary, place)
+                except FileNotFoundError:
+                    if not left:
+                        raise
+                    continue
+                finally:
+                    temporary.unlink(missing_ok=True)
+                # Another job may have deleted it already.
+                with contextlib.suppress(FileNotFoundError):
+                    _sync_folder(place.parent)
+                return is_written
+        raise AssertionError("unreachable: the last try returns or raises")
+
+    def _make_staging(self, folder: Path) -> None:
+        with _target_errors(self._root):
+            for left in reversed(range(_TRIES)):
+                try:
+                    self._make(folder)
+                except FileNotFoundError:
+                    if not left:
+                        raise
+                else:
+                    return
 
     def _make(self, folder: Path) -> None:
         missing = sum(not each.exists() for each in self._from_target())
@@ -314,6 +338,14 @@ def _to_target_error(error: OSError, root: Path) -> TargetError:
     return TargetError(
         f"target {root} is not writable ({error.strerror}): check its permissions or choose another", str(root)
     )
+
+
+def _stat(place: Path) -> os.stat_result | None:
+    """Return the state of a file, or of a link that leads nowhere; None if another job has just deleted it."""
+    for look in (place.stat, place.lstat):
+        with contextlib.suppress(FileNotFoundError):
+            return look()
+    return None
 
 
 def _refuse(error: OSError) -> None:

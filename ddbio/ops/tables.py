@@ -105,14 +105,18 @@ def describe_target(options: LoadOptions) -> TableDescription:
     ------
     NotFoundError
         If there is no such table, and ``create_table`` is not given.
+    OptionError
+        If the name is that of a file.
     DdbioError
         If it cannot be described.
     """
+    if "/" in options.table and not options.table.startswith("arn:"):
+        raise OptionError(f"{options.table!r} is no name of a table: a load takes its source first, then the table")
     try:
         return describe_table(dynamodb_spec(options), options.table)
     except NotFoundError as error:
         if not options.create_table:
-            raise NotFoundError(f"{error}; or give create_table and key to have it created") from error
+            raise NotFoundError(f"{error}; or give create_table, and option 'key', to have it created") from error
     key = parse_key(options.key) if options.key is not None else stated_key(options)
     return TableDescription(options.table, "", "", "ACTIVE", key, 0, 0, on_demand=True)
 

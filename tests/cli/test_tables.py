@@ -67,8 +67,10 @@ def test_a_load_creates_its_table(server, run, tmp_path):
     words = ["load", tmp_path / "rows.jsonl", "new", "--state", tmp_path / "state", "--create-table", "--key", "pk"]
     plan = json.loads(run(*words, "--dry-run", "--json")[1])
     assert (plan["rows"], plan["on_demand"]) == (2, True)
-    with pytest.raises(ddbio.NotFoundError, match="or give create_table and key"):
+    with pytest.raises(ddbio.NotFoundError, match="or give create_table, and option 'key'"):
         ddbio.load_files(tmp_path / "rows.jsonl", "new", endpoint_url=server.endpoint_url)
+    with pytest.raises(ddbio.OptionError, match="a load takes its source first, then the table"):
+        ddbio.load_files("new", str(tmp_path / "rows.jsonl"), endpoint_url=server.endpoint_url)
     for _ in range(2):
         assert json.loads(run(*words, "--json")[1])["written"] == 2
     assert ddbio.read_table("new", endpoint_url=server.endpoint_url).num_rows == 2

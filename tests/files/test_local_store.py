@@ -206,3 +206,22 @@ def test_a_folder_that_may_not_be_written_is_refused_before_the_job(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(TargetError, match="is a file or lies below one"):
         prepare(Target(store=LocalStore(tmp_path / "file" / "out"), mode="append"), "one")
+
+
+def test_jobs_that_make_and_remove_the_same_folders_do_not_fail_each_other(tmp_path):
+    """Whatever folders other jobs remove as empty, a job that writes, lists and deletes beside them goes on."""
+
+    def run(job):
+        store, state = LocalStore(tmp_path / "target"), f"_ddbio/{job}.load/a.json"
+        for _ in range(100):
+            store.put(state, b"1")
+            assert store.put_if_absent(f"_ddbio/{job}.claim.json", b"2")
+            staged = store.create(FileNaming(job, 0).path(0, "parquet")).finish(0)
+            store.complete(staged)
+            assert state in {entry.path for entry in store.list("_ddbio/")}
+            store.delete([state, f"_ddbio/{job}.claim.json", staged.path])
+            store.abort(job)
+
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(run, ["one", "two", "three", "four"]))
+    assert not list(LocalStore(tmp_path / "target").list())

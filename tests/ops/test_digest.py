@@ -12,12 +12,19 @@ import pyarrow.parquet as pq
 import pytest
 
 import ddbio
+from ddbio.aws.client import ClientSpec
+from ddbio.aws.scan import SegmentRequest
+from ddbio.budget import LocalBudget
+from ddbio.core.decode import Decoder
 from ddbio.core.digest import Digest
+from ddbio.core.digest_columns import digest_of_batches
 from ddbio.core.reference import RowBuilder
 from ddbio.core.rescue import MisfitLog
 from ddbio.core.schema.arrow import normalize_schema
 from ddbio.core.schema.item_schema import ItemSchema
+from ddbio.core.text.page import Page
 from ddbio.errors import DecodeError, NotFoundError
+from ddbio.ops.scans.stream import PageStream, ScanTask
 from ddbio.testing import FakeDynamoDB
 
 ITEMS = [
@@ -105,3 +112,54 @@ def test_a_table(expected):
     with FakeDynamoDB() as fake:
         fake.load("things", LINES, "pk:S")
         assert ddbio.digest("things", endpoint_url=fake.endpoint_url) == expected
+
+
+class OnePage:
+    """A table of one page."""
+
+    endpoint_url = "http://127.0.0.1:1"
+
+    def scan(self, _):
+        """Return it."""
+        body = json.dumps({"Items": ITEMS}).encode()
+        return Page(body, len(ITEMS), len(ITEMS), None, 1.0, len(body))
+
+    def close(self):
+        """Do nothing."""
+
+
+class WrongDecoder(Decoder):
+    """Decode pages, and get something wrong in one row."""
+
+    def __init__(self, schema, mistake):
+        super().__init__(schema, nulls="keep")
+        self._mistake = mistake
+
+    def decode_batches(self, data, framing):
+        """Return the batches with the mistake."""
+        (batch,) = super().decode_batches(data, framing)
+        rows = batch.to_pylist()
+        self._mistake(rows)
+        return [pa.RecordBatch.from_pylist(rows, schema=batch.schema)]
+
+
+@pytest.mark.parametrize(
+    ("mistake", "is_found"),
+    [
+        (lambda rows: rows[3].update(n=33), True),
+        (lambda rows: rows[3].update(pk="key-03"), True),
+        (lambda rows: rows[3].update(m=None), True),
+        (lambda rows: rows[3]["m"].update(x=["b"]), True),
+        (lambda rows: rows.pop(3), True),
+        (lambda rows: rows.append(rows[3]), True),
+        (lambda rows: rows.reverse(), False),
+    ],
+    ids=["number", "text", "lost attribute", "set", "lost row", "row twice", "none"],
+)
+def test_a_decoder_s_mistake_is_found(expected, batch, mistake, is_found):
+    """The digest of a scan is that of the bytes of its pages, and tells when columns hold something else."""
+    task = ScanTask(0, ClientSpec(), (SegmentRequest("t"),), 1, batch.schema, nulls="keep", digest=True)
+    stream = PageStream(task, LocalBudget(None), lambda: WrongDecoder(batch.schema, mistake), pages=OnePage())
+    columns = digest_of_batches(list(stream))
+    assert stream.counts.digest.hexdigest() == expected
+    assert (columns.hexdigest() != expected) == is_found

@@ -216,8 +216,12 @@ class RawItemEncoder:
         return schema
 
 
+# Files whose columns differ come one after the other.
+_MOST_ENCODERS = 16
+
+
 class Encoders:
-    """Hold the encoders of one write, one for each schema and one for raw items.
+    """Hold the encoders of one write: of the schemas that came last, and of raw items.
 
     Parameters
     ----------
@@ -239,9 +243,13 @@ class Encoders:
         """
         # Schemas with other metadata are equal to Arrow, and yet a list may be a set in only one of them.
         key = b"" if isinstance(rows, RawItems) else rows.schema.serialize().to_pybytes()
-        if key not in self._encoders:
+        found = self._encoders.pop(key, None)
+        if found is None:
             if isinstance(rows, RawItems):
-                self._encoders[key] = RawItemEncoder(self._plan, self._free_buffers)
+                found = RawItemEncoder(self._plan, self._free_buffers)
             else:
-                self._encoders[key] = RowEncoder(rows.schema, self._plan, self._free_buffers)
-        return self._encoders[key]
+                found = RowEncoder(rows.schema, self._plan, self._free_buffers)
+        self._encoders[key] = found
+        if len(self._encoders) > _MOST_ENCODERS:
+            del self._encoders[next(iter(self._encoders))]
+        return found

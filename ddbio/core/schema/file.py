@@ -46,6 +46,12 @@ def item_schema_to_json(seen: Shape, declared: Declared) -> str:
     return json.dumps(document, indent=2, ensure_ascii=False)
 
 
+def _defect(error: Exception) -> str:
+    if isinstance(error, json.JSONDecodeError):
+        return str(error)
+    return f"{error} is missing" if isinstance(error, KeyError) else "something in it is of another type"
+
+
 def item_schema_from_json(text: str) -> tuple[Shape, Declared]:
     """Return the shape and the declared columns that a schema's text holds, of either version.
 
@@ -69,7 +75,7 @@ def item_schema_from_json(text: str) -> tuple[Shape, Declared]:
         if isinstance(error, SchemaError):
             raise
         raise SchemaError(
-            f"this is not a schema's JSON text ({error!r}): compare with what 'ddbio schema --json' writes"
+            f"this is not a schema's JSON text ({_defect(error)}): compare with what 'ddbio schema --json' writes"
         ) from None
     return Shape(tags={"M": count} if count else {}, members=members), Declared(members=choices)
 
@@ -210,7 +216,7 @@ def schema_from_json(text: str) -> pa.Schema:
         if isinstance(error, SchemaError):
             raise
         raise SchemaError(
-            f"this is not a schema's JSON text ({error!r}): compare with what schema_to_json writes"
+            f"this is not a schema's JSON text ({_defect(error)}): compare with what schema_to_json writes"
         ) from None
     return normalize_schema(pa.schema(fields))
 

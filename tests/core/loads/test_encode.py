@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import gc
 import json
+import random
+import tracemalloc
 from collections import deque
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from item_strategies import ITEMS, TEXT, VALUES, meaning_of_item
 
 from ddbio.core.decode import from_dynamodb_json
-from ddbio.core.loads.encode import RawItemEncoder, RowEncoder, raw_item_reader
+from ddbio.core.loads.encode import Encoders, RawItemEncoder, RowEncoder, raw_item_reader
 from ddbio.core.loads.plan import WritePlan
 from ddbio.core.number import canonical_number
 from ddbio.core.raw_items import joined_items
@@ -148,3 +152,42 @@ def test_a_name_that_no_column_has_is_refused_in_its_row(bad):
     found = by_text([GOOD, GOOD | bad, GOOD | {"pk": {"S": ""}}], plan_of())
     assert {each.row: each.rule for each in found.refusals} == {1: "name", 2: "key_empty"}
     assert sum(map(len, found.lanes)) == 1
+
+
+def growth_of(steps):
+    """Return by how many bytes of Python's memory the second half of some steps grew."""
+    tracemalloc.start()
+    try:
+        sizes = []
+        for step in steps:
+            step()
+            gc.collect()
+            sizes.append(tracemalloc.get_traced_memory()[0])
+    finally:
+        tracemalloc.stop()
+    return sizes[-1] - sizes[len(sizes) // 2]
+
+
+def test_updates_of_ever_new_patterns_of_nulls_take_no_more_memory():
+    """Of rows that each set other attributes nothing is held when they are encoded."""
+    chance, names = random.Random(1), [f"a{n:02}" for n in range(60)]
+
+    def batch():
+        rows = {name: [chance.choice([None, 1]) for _ in range(200)] for name in names}
+        return pa.record_batch({"pk": ["x"] * 200, "sk": list(range(200)), **rows})
+
+    batches, encoders = [batch() for _ in range(8)], Encoders(plan_of("update"), deque())
+    steps = [lambda each=each: encoders.of(each).encode(each, 0) for each in batches]
+    assert growth_of(steps) < 100_000
+
+
+def test_ever_new_columns_take_no_more_memory():
+    """Of files that each have other columns only the last ones' encoders are held, and used again."""
+    encoders = Encoders(plan_of(), deque())
+    batches = [pa.record_batch({"pk": ["x"], "sk": [1], f"c{n}": [1]}) for n in range(80)]
+    first = encoders.of(batches[0])
+    held = [encoders.of(each) for each in batches]
+    assert held[0] is first
+    assert encoders.of(batches[-1]) is held[-1]
+    assert encoders.of(batches[0]) is not first
+    assert len(encoders._encoders) < 20
