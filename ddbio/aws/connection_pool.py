@@ -21,6 +21,10 @@ if TYPE_CHECKING:
     from ddbio.aws.http_connection import Endpoint, HttpResponse
 
 
+# The addresses of an endpoint change while a long job runs, and its hosts retire: connections are made anew at times.
+_MOST_AGE_SECONDS = 900.0
+
+
 class ConnectionPool:
     """Idle connections to one endpoint, as many as there were requests at once. Safe for threads."""
 
@@ -74,7 +78,7 @@ class ConnectionPool:
                 connection = self._idle.pop()
             except IndexError:
                 return None
-            if connection.is_idle():
+            if time.monotonic() < connection.opened_at + _MOST_AGE_SECONDS and connection.is_idle():
                 return connection
             connection.close()
 

@@ -128,6 +128,8 @@ class Connection:
     ----------
     reusable
         Whether another request may be sent after the last response.
+    opened_at
+        The monotonic time at which it was made.
     expires_at
         The monotonic time by which the response should have begun.
     """
@@ -135,6 +137,7 @@ class Connection:
     def __init__(self, endpoint: Endpoint) -> None:
         self._endpoint = endpoint
         self._socket = _connect(endpoint)
+        self.opened_at = time.monotonic()
         self._receiver = _Receiver(self._socket, endpoint.read_timeout_seconds)
         self._reader = io.BufferedReader(self._receiver, _BUFFER_BYTES)
         self.reusable = False

@@ -141,7 +141,8 @@ class LocalStore:
         with _target_errors(self._root):
             if (staging / job_id).exists():
                 shutil.rmtree(staging / job_id)
-            if not staging.is_dir() or any(entry.name != _CREATED for entry in staging.iterdir()):
+            # Another job may have removed it, or have begun to use it.
+            if [entry.name for entry in _entries(staging)] not in ([], [_CREATED]):
                 return
             made = self._created()
             (staging / _CREATED).unlink(missing_ok=True)
@@ -151,7 +152,7 @@ class LocalStore:
         """Return the ids of the jobs that have a staging folder."""
         staging = self._root / _STAGING
         with _target_errors(self._root):
-            return {entry.name for entry in staging.iterdir() if entry.is_dir()} if staging.is_dir() else set()
+            return {entry.name for entry in _entries(staging) if entry.is_dir()}
 
     def list(self, prefix: str = "") -> Iterator[StoredObject]:
         """Yield the files whose path starts with ``prefix``, in the order of their paths; staged ones are not shown."""
@@ -338,6 +339,13 @@ def _to_target_error(error: OSError, root: Path) -> TargetError:
     return TargetError(
         f"target {root} is not writable ({error.strerror}): check its permissions or choose another", str(root)
     )
+
+
+def _entries(folder: Path) -> list[Path]:
+    """Return what a folder holds; nothing if it is not there."""
+    with contextlib.suppress(FileNotFoundError):
+        return list(folder.iterdir())
+    return []
 
 
 def _stat(place: Path) -> os.stat_result | None:

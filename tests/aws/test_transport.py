@@ -341,6 +341,29 @@ def test_an_alert_of_tls_is_worth_another_try(monkeypatch):
     assert is_transient(refused.value)
 
 
+def test_an_old_connection_is_made_anew(light, monkeypatch):
+    """A connection serves for a quarter of an hour; then the next request asks for the endpoint's addresses again."""
+    now = time.monotonic()
+    monkeypatch.setattr(http_connection.time, "monotonic", lambda: now)
+    with ScriptedServer() as server, light(server) as source:
+        for seconds in (0, 899, 1, 899, 901):
+            now += seconds
+            assert source.scan(SCAN).count == 1
+    assert [request.connection for request in server.requests] == [1, 1, 2, 2, 3]
+
+
+def test_an_idle_connection_is_kept_alive(light):
+    """A gateway that forgets idle connections after minutes hears of each once a minute."""
+    with ScriptedServer() as server, light(server) as source:
+        source.scan(SCAN)
+        (pool,) = source._pools.values()
+        held = socket.socket(fileno=socket.dup(pool._idle[0].fileno()))
+        with held:
+            assert held.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
+            if hasattr(socket, "TCP_KEEPIDLE"):
+                assert held.getsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE) == 60
+
+
 DEAD, ALIVE = ("10.0.0.1", 443), ("10.0.0.2", 443)
 
 

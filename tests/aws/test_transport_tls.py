@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 import json
+import socket
 import ssl
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -11,11 +12,12 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
-from botocore.exceptions import SSLError
+from botocore.exceptions import BotoCoreError, SSLError
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
+from ddbio.aws.error_codes import is_transient
 from ddbio.errors import OptionError
 from tests.aws.scripted import ScriptedServer, answer, hang_up, opened
 
@@ -126,10 +128,11 @@ def test_a_server_of_an_unknown_authority_gets_no_request(kind, authority, monke
     with (
         ScriptedServer(tls=authority.context_for("127.0.0.1")) as server,
         opened(monkeypatch, kind, server.url) as source,
-        pytest.raises(SSLError, match="CERTIFICATE_VERIFY_FAILED"),
+        pytest.raises(SSLError, match="CERTIFICATE_VERIFY_FAILED") as refused,
     ):
         source.scan(SCAN)
     assert server.requests == []
+    assert not is_transient(refused.value)
 
 
 def test_a_server_of_another_name_gets_no_request(kind, authority, monkeypatch):
@@ -138,10 +141,11 @@ def test_a_server_of_another_name_gets_no_request(kind, authority, monkeypatch):
     with (
         ScriptedServer(tls=authority.context_for("dynamodb.example.com")) as server,
         opened(monkeypatch, kind, server.url) as source,
-        pytest.raises(SSLError, match=r"doesn't match|not valid for"),
+        pytest.raises(SSLError, match=r"doesn't match|not valid for") as refused,
     ):
         source.scan(SCAN)
     assert server.requests == []
+    assert not is_transient(refused.value)
 
 
 def test_a_kept_connection_that_was_closed_is_replaced(kind, authority, monkeypatch):
@@ -163,6 +167,26 @@ def test_a_request_met_by_a_closing_connection_is_sent_once_more(authority, monk
     ):
         assert [source.scan(SCAN).count, source.scan(SCAN).count] == [1, 1]
     assert [request.connection for request in server.requests] == [1, 1, 2]
+
+
+def test_an_alert_in_the_middle_is_worth_another_try(authority, monkeypatch):
+    """A host that ends a session by an alert, when it is shut down, may be replaced by another one."""
+
+    def alert(connection: socket.socket) -> bool:
+        # Nothing that is encrypted by this session's keys: the client's library refuses it as the peer's fault.
+        with socket.socket(fileno=socket.dup(connection.fileno())) as plain:
+            plain.sendall(bytes([21, 3, 3, 0, 2, 2, 80]))
+        return False
+
+    monkeypatch.setenv("AWS_CA_BUNDLE", str(authority.bundle))
+    with (
+        ScriptedServer(alert, tls=authority.context_for("127.0.0.1")) as server,
+        opened(monkeypatch, "light", server.url) as source,
+    ):
+        with pytest.raises(BotoCoreError) as refused:
+            source.scan(SCAN)
+        assert is_transient(refused.value)
+        assert source.scan(SCAN).count == 1
 
 
 def test_a_bundle_that_cannot_be_read_is_named(authority, monkeypatch, tmp_path):
