@@ -73,6 +73,7 @@ if TYPE_CHECKING:
         ScanToFilesKeywords,
         SimulateLoadKeywords,
         SimulateScanKeywords,
+        StreamEventKeywords,
         VacuumKeywords,
         ValidateKeywords,
         WaitKeywords,
@@ -282,6 +283,7 @@ __all__ = [
     "SimulateScanKeywords",
     "SimulationReport",
     "Speeds",
+    "StreamEventKeywords",
     "TableDescription",
     "TargetError",
     "ThrottledError",
@@ -404,7 +406,7 @@ _NAMES = {
         "FilesListKeywords ImportFilesFromKeywords ImportStartKeywords ImportWaitKeywords LayoutKeywords "
         "LoadKeywords PlanCapacityKeywords PlanCaptureKeywords PublishKeywords ReplayKeywords RestoreKeywords "
         "RollbackKeywords ScanKeywords ScanToFilesKeywords SimulateLoadKeywords SimulateScanKeywords "
-        "VacuumKeywords ValidateKeywords WaitKeywords WriteKeywords"
+        "StreamEventKeywords VacuumKeywords ValidateKeywords WaitKeywords WriteKeywords"
     ),
     "ddbio.api.progress": "Progress",
     "ddbio.api.reading": "digest infer_schema plan_scan read_table scan_batches scan_to_files",

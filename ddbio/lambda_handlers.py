@@ -15,6 +15,10 @@ from ddbio.core.capture.transform import transform_event
 from ddbio.errors import OptionError
 
 TABLE, LOAD_OPTIONS = "DDBIO_TABLE", "DDBIO_LOAD_OPTIONS"
+LOG, LOG_OPTIONS = "DDBIO_LOG", "DDBIO_LOG_OPTIONS"
+
+# Of the log of each stream, for the next event.
+_LOGS: dict[tuple[str, str, str], Any] = {}
 
 
 def firehose_transform(event: dict[str, Any], context: object = None) -> dict[str, Any]:
@@ -24,6 +28,38 @@ def firehose_transform(event: dict[str, Any], context: object = None) -> dict[st
     """
     del context
     return transform_event(event)
+
+
+def log_changes(event: dict[str, Any], context: object = None) -> dict[str, Any]:
+    """Write the records of a table's stream into the log in the folder of ``DDBIO_LOG``, each once.
+
+    ``DDBIO_LOG_OPTIONS`` holds ``old_image``, ``schema``, ``reject_to`` and their like as a JSON object. Turn on
+    ``ReportBatchItemFailures``: of a batch with a record that is no change, what is before it is written, and Lambda
+    sends the rest again.
+
+    Raises
+    ------
+    OptionError
+        If the folder or the options are missing or wrong.
+    DdbioError
+        If the log cannot be written; Lambda then sends the batch again, whole or divided.
+    """
+    from ddbio.ops.capture.stream_events import StreamEventLog  # noqa: PLC0415 - a transformation starts without it
+    from ddbio.options import StreamEventOptions, parse_options  # noqa: PLC0415 - the same
+
+    del context
+    dest, text = os.environ.get(LOG), os.environ.get(LOG_OPTIONS, "{}")
+    options = json.loads(text)
+    if not dest or not isinstance(options, dict):
+        raise OptionError(f"set {LOG} to a folder, and {LOG_OPTIONS}, if at all, to options as JSON")
+    records, failed = event.get("Records", []), list[dict[str, str]]()
+    for arn in dict.fromkeys(each.get("eventSourceARN", "") for each in records):
+        place = (dest, text, arn)
+        if place not in _LOGS:
+            _LOGS[place] = StreamEventLog(parse_options(StreamEventOptions, {**options, "dest": dest}), arn)
+        number = _LOGS[place].write([each for each in records if each.get("eventSourceARN", "") == arn])
+        failed += [] if number is None else [{"itemIdentifier": number}]
+    return {"batchItemFailures": failed}
 
 
 def load_objects(event: dict[str, Any], context: object = None) -> dict[str, Any]:

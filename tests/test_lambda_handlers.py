@@ -4,15 +4,21 @@ from __future__ import annotations
 
 import base64
 import json
+import re
+import subprocess
+import sys
+from pathlib import Path
 
 import boto3
 import pytest
+import yaml
 
 import ddbio
 from ddbio.core.capture import transform
 from ddbio.errors import OptionError
-from ddbio.lambda_handlers import firehose_transform, load_objects
+from ddbio.lambda_handlers import firehose_transform, load_objects, log_changes
 from ddbio.testing import FakeDynamoDB, MotoServer
+from tests.ops.capture.test_capture import rows_of
 
 IMAGE = {
     "pk": {"S": "user#7"},
@@ -153,3 +159,140 @@ def test_a_load_needs_a_table(monkeypatch):
     monkeypatch.delenv("DDBIO_TABLE", raising=False)
     with pytest.raises(OptionError, match="set DDBIO_TABLE"):
         load_objects({"Records": []})
+
+
+ARN = "arn:aws:dynamodb:eu-west-1:111122223333:table/orders/stream/2026-11-01T00:00:00.000"
+
+
+def stream_record(number, **more):
+    """Return a record as Lambda has it from a table's stream."""
+    image = {"pk": {"S": f"user#{number}"}, "n": {"N": str(number)}}
+    return {
+        "eventID": f"{number:032x}",
+        "eventName": "INSERT",
+        "eventVersion": "1.1",
+        "eventSource": "aws:dynamodb",
+        "awsRegion": "eu-west-1",
+        "dynamodb": {
+            "ApproximateCreationDateTime": 1793491203.0 + number // 100 * 3600,
+            "Keys": {"pk": image["pk"]},
+            "NewImage": image,
+            "SequenceNumber": str(4421584500000000017450439000 + number),
+            "SizeBytes": 26,
+            "StreamViewType": "NEW_AND_OLD_IMAGES",
+        },
+        "eventSourceARN": ARN,
+    } | more
+
+
+@pytest.fixture
+def log(monkeypatch, tmp_path):
+    """Return a folder that the handler logs to."""
+    monkeypatch.setenv("DDBIO_LOG", str(tmp_path / "log"))
+    monkeypatch.delenv("DDBIO_LOG_OPTIONS", raising=False)
+    return tmp_path / "log"
+
+
+def test_events_of_a_stream_are_logged_once(log):
+    """Batches that come again, whole, divided or grown, add what is new alone; rows lie by the hours of the changes."""
+    records = [stream_record(number) for number in range(95, 105)]
+    for first, last in ((0, 4), (0, 4), (0, 2), (2, 4), (2, 10), (4, 10), (0, 10)):
+        assert log_changes({"Records": records[first:last]}, None) == {"batchItemFailures": []}
+    rows = rows_of(log)
+    assert [row["n"] for row in rows] == list(range(95, 105))
+    assert [row["hour"] for row in rows] == [0] * 5 + [1] * 5
+    assert len(list(log.rglob("*.parquet"))) == 3
+    assert ddbio.compact(log).files_rewritten
+
+
+def test_a_record_that_is_no_change_is_reported(log, monkeypatch, tmp_path):
+    """What is before it is written and its number returned; with reject_to it is kept apart, and nothing is left."""
+    bad = stream_record(2)
+    bad["dynamodb"]["NewImage"] = {"pk": {"X": "y"}}
+    event = {"Records": [stream_record(1), bad, stream_record(3)]}
+    assert log_changes(event)["batchItemFailures"] == [{"itemIdentifier": bad["dynamodb"]["SequenceNumber"]}]
+    assert [row["n"] for row in rows_of(log)] == [1]
+    monkeypatch.setenv("DDBIO_LOG_OPTIONS", json.dumps({"reject_to": str(tmp_path / "rejects")}))
+    assert log_changes(event)["batchItemFailures"] == []
+    assert [row["n"] for row in rows_of(log)] == [1, 3]
+    (kept,) = (each for each in (tmp_path / "rejects/processing-failed").rglob("*") if each.is_file())
+    assert json.loads(base64.b64decode(json.loads(kept.read_bytes())["rawData"])) == bad
+
+
+def test_a_log_needs_a_folder_and_records_of_a_stream(log, monkeypatch):
+    """Other events, and a missing folder, are refused with what to do."""
+    with pytest.raises(OptionError, match="no DynamoDB stream"):
+        log_changes({"Records": [{"eventSource": "aws:sqs", "body": ""}]})
+    monkeypatch.delenv("DDBIO_LOG")
+    with pytest.raises(OptionError, match="set DDBIO_LOG"):
+        log_changes({"Records": []})
+
+
+PAGE = Path(__file__).parents[1] / "docs/lambda.md"
+
+
+class _Template(yaml.SafeLoader):
+    """Read the short forms of CloudFormation's functions as what they hold."""
+
+
+_Template.add_multi_constructor(
+    "!",
+    lambda loader, _, node: (
+        loader.construct_sequence(node) if isinstance(node, yaml.SequenceNode) else loader.construct_scalar(node)
+    ),
+)
+
+
+def block(kind):
+    """Return the one block of this kind on the page."""
+    (found,) = re.findall(rf"```{kind}\n(.*?)```", PAGE.read_text("utf-8"), re.DOTALL)
+    return found
+
+
+def test_the_template_names_handlers_and_settings_that_there_are():
+    """Each function's handler is one of ours, its variables are read, and the stream reports partial failures."""
+    resources = yaml.load(block("yaml"), _Template)["Resources"]
+    functions = [each["Properties"] for each in resources.values() if each["Type"] == "AWS::Serverless::Function"]
+    handlers = {each["ImageConfig"]["Command"][0] for each in functions}
+    assert handlers == {
+        f"ddbio.lambda_handlers.{name}" for name in ("firehose_transform", "load_objects", "log_changes")
+    }
+    named = {name for each in functions for name in each.get("Environment", {}).get("Variables", {})}
+    assert named == {"DDBIO_LOG", "DDBIO_LOG_OPTIONS", "DDBIO_TABLE", "DDBIO_LOAD_OPTIONS"}
+    (stream,) = (
+        event["Properties"]
+        for each in functions
+        for event in each.get("Events", {}).values()
+        if event["Type"] == "DynamoDB"
+    )
+    assert stream["FunctionResponseTypes"] == ["ReportBatchItemFailures"]
+    assert stream["BisectBatchOnFunctionError"] is True
+    assert {"FilterCriteria", "DestinationConfig", "MaximumRecordAgeInSeconds"} <= stream.keys()
+    for each in functions:
+        variables = each.get("Environment", {}).get("Variables", {})
+        assert all(isinstance(json.loads(variables[name]), dict) for name in variables if name.endswith("OPTIONS"))
+
+
+def test_the_image_ships_compiled_loops():
+    """The recipe compiles into the folder that the variable names, as a step of its build."""
+    recipe = block("dockerfile")
+    (folder,) = re.findall(r"ddbio warm --to (\S+)", recipe)
+    assert f"DDBIO_KERNEL_DIR={folder}" in recipe
+    assert re.search(r'CMD \["ddbio\.lambda_handlers\.\w+"\]', recipe)
+
+
+def test_a_transformation_starts_without_libraries():
+    """The first event of Firehose's function needs neither Arrow nor boto3 nor numba."""
+    script = (
+        "import json, sys\nfrom ddbio.lambda_handlers import firehose_transform\n"
+        "firehose_transform(json.loads(sys.stdin.read()))\n"
+        "print(sorted({'pyarrow', 'numba', 'boto3', 'numpy'} & sys.modules.keys()))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script],
+        input=json.dumps(event_of(json.dumps(CHANGE))),
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout.strip() == "[]"

@@ -443,6 +443,19 @@ class SourceKeywords(ConnectionKeywords, total=False):
     """Folders called name=value: ``add`` them as columns, ``ignore`` them, or ``refuse`` to load."""
 
 
+class StreamEventKeywords(ConnectionKeywords, total=False):
+    """Keywords of :class:`ddbio.options.StreamEventOptions`."""
+
+    schema: ItemSchema | pa.Schema | str | None
+    """Columns of the items, as for a scan; default is inferred from the first event."""
+    old_image: bool
+    """Keep the item as it was before each change, in the column ``_old_image``."""
+    reject_to: str | None
+    """Folder or s3:// prefix for what is no change; without it Lambda repeats it until its record expires."""
+    compression: Literal["zstd", "snappy", "gzip", "lz4", "none"]
+    """Codec of the files."""
+
+
 class VacuumKeywords(ConnectionKeywords, total=False):
     """Keywords of :class:`ddbio.options.VacuumOptions`."""
 

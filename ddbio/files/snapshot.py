@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 _THREADS = 16
 # A commit may replace files between the look at the snapshot and the listing.
 _LOOKS = 3
-_LOG_HEAD = re.compile(rf"{re.escape(META)}([A-Za-z0-9_]+)\.(?:capture|replay|archive)\.json")
+_LOG_HEAD = re.compile(rf"{re.escape(META)}([A-Za-z0-9_]+)\.(?:capture|replay|archive|lambda)\.json")
 
 
 def live_files(store: ObjectStore, version: int | None = None) -> Snapshot:

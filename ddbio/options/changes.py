@@ -83,3 +83,19 @@ class ChangesWriteOptions(ConnectionOptions):
     """Compress the objects; their names end with ``.gz``."""
     buffer_bytes: Annotated[int, Field(ge=1024, le=128 * 1024 * 1024)] = 5 * 1024 * 1024
     """Close an object when its text has so many bytes."""
+
+
+@dataclass(frozen=True, kw_only=True, config=CONFIG)
+class StreamEventOptions(ConnectionOptions):
+    """Choose the log that the events of a stream go to, in a Lambda function."""
+
+    dest: Annotated[str, Field(min_length=1)]
+    """Folder of the log: ``s3://bucket/prefix`` or a local folder."""
+    schema: Any = None
+    """Columns of the items, as for a scan; default is inferred from the first event."""
+    old_image: bool = False
+    """Keep the item as it was before each change, in the column ``_old_image``."""
+    reject_to: str | None = None
+    """Folder or s3:// prefix for what is no change; without it Lambda repeats it until its record expires."""
+    compression: Compression = "zstd"
+    """Codec of the files."""

@@ -85,6 +85,7 @@ _PAGE_PARTS = [
     ("Firehose's layout: `changes write`", "ChangesWriteOptions", "ConnectionOptions"),
     ("`capture status`", "CaptureStatusOptions", "ConnectionOptions"),
     ("`capture verify`, besides those of `capture status`", "CaptureVerifyOptions", "CaptureStatusOptions"),
+    ("`ddbio.lambda_handlers.log_changes`", "StreamEventOptions", "ConnectionOptions"),
     ("Archives of expired items: `archive`", "ArchiveOptions", "ConnectionOptions"),
     ("`archive restore`", "ArchiveRestoreOptions", "ConnectionOptions"),
     ("`archive expired`", "ExpiredReadOptions", "ConnectionOptions"),

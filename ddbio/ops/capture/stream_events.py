@@ -1,0 +1,132 @@
+"""Write the records of a stream that Lambda hands over into a log, each once, however Lambda repeats and divides them.
+
+A file is named by the first and the last number that it has. Before one is written, the numbers of those that overlap
+are read, and left out: that is one list and, after a failure, the reading of a small file.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import time
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from ddbio.core.capture.columns import SEQUENCE
+from ddbio.core.capture.delivered import Failure
+from ddbio.core.capture.log_rows import LogDecoder, LogRows, hour_folder
+from ddbio.core.decode import infer_schema_of_body
+from ddbio.core.schema.file import schema_from_json, schema_to_json
+from ddbio.core.schema.item_schema import arrow_schema_of
+from ddbio.core.text.json_text import compact_json
+from ddbio.errors import DecodeError, OptionError
+from ddbio.files.job_state import JobState
+from ddbio.files.whole_file import parquet_bytes
+from ddbio.ops.job.storage import open_store
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ddbio.options.changes import StreamEventOptions
+
+_KIND, _COLUMNS = "lambda", "columns"
+_RANGE = re.compile(r"-(\d+)-(\d+)\.parquet$")
+
+
+class StreamEventLog:
+    """Hold the log of one stream; keep it from one event to the next.
+
+    Parameters
+    ----------
+    arn
+        The stream's.
+    """
+
+    def __init__(self, options: StreamEventOptions, arn: str) -> None:
+        self._options = options
+        self._store = open_store(options.dest, options)
+        job_id = f"stream_{hashlib.sha256(arn.encode()).hexdigest()[:12]}"
+        self._state = JobState(self._store, job_id, _KIND)
+        self._state.begin({"stream": arn, "old_image": options.old_image})
+        self._decoder: LogDecoder | None = None
+
+    def write(self, records: Sequence[dict[str, Any]]) -> str | None:
+        """Write the changes of some records; return the number of the first that is none, behind which all is left.
+
+        With ``reject_to``, what is no change is kept there, and nothing is left.
+        """
+        for index, record in enumerate(records):
+            if not isinstance(record.get("dynamodb"), dict):
+                raise OptionError(
+                    f"record {index} of the event is of no DynamoDB stream: {record.get('eventSource')!r}"
+                )
+        try:
+            self._append(records)
+        except DecodeError:
+            return self._write_singly(records)
+        return None
+
+    def _write_singly(self, records: Sequence[dict[str, Any]]) -> str | None:
+        """Write the records around those that are no changes."""
+        good = list[dict[str, Any]]()
+        for record in records:
+            try:
+                self._decode([record])
+            except DecodeError as error:
+                if self._options.reject_to is None:
+                    self._append(good)
+                    return str(record["dynamodb"]["SequenceNumber"])
+                self._reject(record, str(error))
+            else:
+                good.append(record)
+        self._append(good)
+        return None
+
+    def _decode(self, records: Sequence[dict[str, Any]]) -> LogRows | None:
+        body = compact_json({"Records": list(records)}).encode()
+        if self._decoder is None:
+            keys = tuple(records[0]["dynamodb"].get("Keys") or {})
+            given = self._options.schema
+            columns = infer_schema_of_body(body).to_arrow() if given is None else arrow_schema_of(given)
+            stored = self._state.read(_COLUMNS)
+            if stored is None:
+                self._state.put_once(_COLUMNS, {"schema": schema_to_json(columns), "keys": keys})
+                stored = self._state.read(_COLUMNS) or {}
+            schema = columns if given is not None else schema_from_json(stored["schema"])
+            self._decoder = LogDecoder(schema, stored["keys"], old_image=self._options.old_image)
+        return self._decoder.decode(body)
+
+    def _append(self, records: Sequence[dict[str, Any]]) -> None:
+        found = self._decode(records) if records else None
+        for hour, batch in found.by_hour() if found is not None else ():
+            folder = hour_folder(hour)
+            numbers = [int(str(each)) for each in batch.column(SEQUENCE).to_pylist()]
+            written = self._written(folder, min(numbers), max(numbers))
+            kept = np.array([each not in written for each in numbers], np.bool_)
+            rows = pa.Table.from_batches([batch.filter(pa.array(kept))])
+            if rows.num_rows:
+                new = [each for each in numbers if each not in written]
+                path = f"{folder}{self._state.job_id}-{min(new)}-{max(new)}.parquet"
+                self._store.put_if_absent(path, parquet_bytes(rows, self._options.compression))
+
+    def _written(self, folder: str, first: int, last: int) -> set[int]:
+        """Return the numbers of files of the folder that overlap with these."""
+        found = set[int]()
+        for entry in self._store.list(f"{folder}{self._state.job_id}-"):
+            match = _RANGE.search(entry.path)
+            if match and int(match[1]) <= last and int(match[2]) >= first:
+                rows = pq.read_table(pa.BufferReader(self._store.read(entry.path)), columns=[SEQUENCE])
+                found.update(int(str(each)) for each in rows.column(SEQUENCE).to_pylist())
+        return found
+
+    def _reject(self, record: dict[str, Any], reason: str) -> None:
+        now, failure = time.time(), Failure(json.dumps(record).encode(), reason)
+        store = open_store(self._options.reject_to or "", self._options)
+        digest = hashlib.sha256(failure.raw).hexdigest()[:24]
+        path = f"processing-failed/{datetime.fromtimestamp(now, UTC):%Y/%m/%d}/{self._state.job_id}-{digest}"
+        store.put_if_absent(path, failure.line(int(now * 1000)))
