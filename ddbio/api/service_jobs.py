@@ -69,20 +69,25 @@ def start_export(table: str, dest: str, **options: Unpack[ExportStartKeywords]) 
 
 
 @takes(ExportStartOptions)
-def plan_export(table: str, dest: str, **options: Unpack[ExportStartKeywords]) -> ExportPlan:
+def plan_export(
+    table: str, dest: str, *, from_file: str | os.PathLike[str] | None = None, **options: Unpack[ExportStartKeywords]
+) -> ExportPlan:
     """Return what :func:`start_export` would request, after the same checks; nothing is started.
 
     Parameters
     ----------
     table, dest, **options
         As for :func:`start_export`.
+    from_file
+        JSON that describes the table, which then need not exist: DescribeTable's answer.
 
     Raises
     ------
     DdbioError
         The error with which :func:`start_export` would fail at its start.
     """
-    return exports.plan_of(parse_options(ExportStartOptions, {**options, "table": table, "dest": dest}))
+    checked = parse_options(ExportStartOptions, {**options, "table": table, "dest": dest})
+    return exports.plan_of(checked, None if from_file is None else os.fspath(from_file))
 
 
 @takes(WaitOptions)
@@ -263,21 +268,26 @@ def start_bulk_put(source: str, table: str, reports: str, **options: Unpack[Bulk
 
 
 @takes(BulkStartOptions)
-def plan_bulk_put(source: str, table: str, reports: str, **options: Unpack[BulkStartKeywords]) -> BulkPlan:
+def plan_bulk_put(
+    source: str, table: str, reports: str, *, from_file: str | os.PathLike[str] | None = None,
+    **options: Unpack[BulkStartKeywords],
+) -> BulkPlan:  # fmt: skip
     """Return what :func:`start_bulk_put` would request, after the same checks; nothing is started.
 
     Parameters
     ----------
     source, table, reports, **options
         As for :func:`start_bulk_put`.
+    from_file
+        JSON that describes the table, which then need not exist: DescribeTable's answer.
 
     Raises
     ------
     DdbioError
         The error with which :func:`start_bulk_put` would fail at its start.
     """
-    values = {**options, "source": source, "table": table, "reports": reports}
-    return bulk.plan_of(parse_options(BulkStartOptions, values))
+    checked = parse_options(BulkStartOptions, {**options, "source": source, "table": table, "reports": reports})
+    return bulk.plan_of(checked, None if from_file is None else os.fspath(from_file))
 
 
 @takes(WaitOptions)
@@ -450,20 +460,25 @@ def plan_restore(source: str, target: str, **options: Unpack[RestoreKeywords]) -
 
 
 @takes(BackupCreateOptions)
-def plan_backup(table: str, **options: Unpack[BackupCreateKeywords]) -> BackupPlan:
+def plan_backup(
+    table: str, *, from_file: str | os.PathLike[str] | None = None, **options: Unpack[BackupCreateKeywords]
+) -> BackupPlan:
     """Return what :func:`create_backup` would request, and what it costs a month; nothing is started.
 
     Parameters
     ----------
     table, **options
         As for :func:`create_backup`.
+    from_file
+        JSON that describes the table, which then need not exist: DescribeTable's answer.
 
     Raises
     ------
     DdbioError
-        The error with which :func:`create_backup` would fail at its start.
+        If :func:`create_backup` would be refused.
     """
-    return backup.plan_of_backup(parse_options(BackupCreateOptions, {**options, "table": table}))
+    checked = parse_options(BackupCreateOptions, {**options, "table": table})
+    return backup.plan_of_backup(checked, None if from_file is None else os.fspath(from_file))
 
 
 @takes(PlanCaptureOptions)
@@ -473,8 +488,7 @@ def plan_capture(**options: Unpack[PlanCaptureKeywords]) -> CapturePlan:
     Parameters
     ----------
     **options
-        ``records_per_second`` and ``item_bytes`` describe the changes, ``through`` the way that brings them,
-        ``file_seconds`` how long a file gathers them; see :class:`ddbio.PlanCaptureKeywords` for all.
+        ``records_per_second`` and ``item_bytes`` describe the changes; see :class:`ddbio.PlanCaptureKeywords`.
 
     Raises
     ------

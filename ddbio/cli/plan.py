@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from ddbio.cli.exports import plan_export_fold, plan_export_read
-from ddbio.cli.flags import flags_of, output_flags, parse_flags
+from ddbio.cli.flags import FROM_FILE_FLAG, flags_of, output_flags, parse_flags
 from ddbio.cli.folders import plan_compact
 from ddbio.cli.inspection import plan_validate
 from ddbio.cli.reading import plan_scan
@@ -36,12 +36,13 @@ for command in (plan_scan, plan_load, plan_copy, plan_export_read, plan_export_f
 @click.argument("table")
 @click.argument("dest")
 @flags_of(ExportStartOptions, without=["table", "dest"])
+@FROM_FILE_FLAG
 @output_flags
-def plan_export(*, as_json: bool, **flags: Any) -> None:
+def plan_export(*, as_json: bool, from_file: str | None, **flags: Any) -> None:
     """Describe TABLE, and print what its export to DEST would take and cost."""
     from ddbio.ops.exports import jobs
 
-    print_plan(jobs.plan_of(parse_flags(ExportStartOptions, flags)), as_json=as_json)
+    print_plan(jobs.plan_of(parse_flags(ExportStartOptions, flags), from_file), as_json=as_json)
 
 
 @plan.command("import")
@@ -61,23 +62,25 @@ def plan_import(*, as_json: bool, **flags: Any) -> None:
 @click.argument("table")
 @click.argument("reports")
 @flags_of(BulkStartOptions, without=["source", "table", "reports"])
+@FROM_FILE_FLAG
 @output_flags
-def plan_bulk(*, as_json: bool, **flags: Any) -> None:
+def plan_bulk(*, as_json: bool, from_file: str | None, **flags: Any) -> None:
     """List the objects below SOURCE, and print what putting them into TABLE would take and cost."""
     from ddbio.ops.imports import bulk
 
-    print_plan(bulk.plan_of(parse_flags(BulkStartOptions, flags)), as_json=as_json)
+    print_plan(bulk.plan_of(parse_flags(BulkStartOptions, flags), from_file), as_json=as_json)
 
 
 @plan.command("backup")
 @click.argument("table")
 @flags_of(BackupCreateOptions, without=["table"])
+@FROM_FILE_FLAG
 @output_flags
-def plan_backup(*, as_json: bool, **flags: Any) -> None:
+def plan_backup(*, as_json: bool, from_file: str | None, **flags: Any) -> None:
     """Describe TABLE, and print what a backup of it would cost."""
     from ddbio.ops import backup
 
-    print_plan(backup.plan_of_backup(parse_flags(BackupCreateOptions, flags)), as_json=as_json)
+    print_plan(backup.plan_of_backup(parse_flags(BackupCreateOptions, flags), from_file), as_json=as_json)
 
 
 @plan.command("restore")

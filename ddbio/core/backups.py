@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from ddbio.core.estimate import Estimate, EstimatedPlan
+from ddbio.core.estimate import Estimate, EstimatedPlan, Figures
 from ddbio.core.result import Result
 
 if TYPE_CHECKING:
@@ -30,6 +30,8 @@ class BackupJob(Result):
         Time of the backup, and the time at which the service deletes it.
     items, digest
         Items and digest of the table, if requested.
+    planned, actual
+        Read units of the digest, bytes, seconds and USD of the first month, as planned and as it was.
     """
 
     arn: str
@@ -44,6 +46,8 @@ class BackupJob(Result):
     table_items: int | None = None
     items: int | None = None
     digest: str | None = None
+    planned: Figures | None = None
+    actual: Figures | None = None
 
 
 @dataclass(frozen=True)
@@ -87,6 +91,8 @@ class RestoreJob(Result):
         Whether they were compared.
     seconds
         Time from the request until the table was usable.
+    planned, actual
+        Read units of the verification, bytes, seconds and USD, as planned and as it was.
     """
 
     arn: str
@@ -98,3 +104,5 @@ class RestoreJob(Result):
     digest: str | None = None
     verified: bool = False
     seconds: float = 0.0
+    planned: Figures | None = None
+    actual: Figures | None = None

@@ -130,6 +130,11 @@ class ScanPlan(Result):
         return self.estimated_units + self.sample_units
 
     @property
+    def bytes_of_items(self) -> int:
+        """Return the size of the items that are read, as the service counts it."""
+        return max(self.size_bytes, math.ceil(self.item_bytes * self.item_count))
+
+    @property
     def seconds(self) -> float:
         """Return how long a run takes from its begin to its end: with its start, its sample, and the table's burst."""
         sample_seconds = self.sample_units / self.rcu_per_second if self.rcu_per_second else 0.0

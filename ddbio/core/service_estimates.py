@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from ddbio.core.capacity import change_units, write_units
+from ddbio.core.capacity import change_units, scan_units, write_units
 from ddbio.core.estimate import GB, SECONDS_A_MONTH, Estimate, EstimatedPlan, Figures, s3_requests
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from ddbio.core.estimate import Part, Prices
     from ddbio.core.imports.jobs import BulkPlan, ImportPlan
     from ddbio.core.table_description import TableDescription
     from ddbio.options import PlanCaptureOptions
 
+ASSUMED_ITEM_BYTES = 400.0
+DIGEST_SAMPLE_ITEMS = 100
+"""Items that are sampled before a table is read for its digest."""
 LEAST_SECONDS = 600.0
 """Exports and imports take ten minutes even for ten items."""
 # https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/S3DataExport.HowItWorks.html
@@ -61,10 +66,14 @@ def export_estimate(
 
 def billed_figures(price: str, size_bytes: int, began: str | None, ended: str | None, prices: Prices) -> Figures:
     """Return what a job took that is billed by its bytes; times are ISO 8601."""
-    seconds = None
-    if began is not None and ended is not None:
-        seconds = (datetime.fromisoformat(ended) - datetime.fromisoformat(began)).total_seconds()
-    return Figures(0.0, seconds, size_bytes, prices.cost([(price, price, size_bytes / GB)]).usd)
+    return Figures(0.0, seconds_between(began, ended), size_bytes, prices.cost([(price, price, size_bytes / GB)]).usd)
+
+
+def seconds_between(began: str | None, ended: str | None) -> float | None:
+    """Return the seconds between two times of ISO 8601; None if one is unknown."""
+    if began is None or ended is None:
+        return None
+    return (datetime.fromisoformat(ended) - datetime.fromisoformat(began)).total_seconds()
 
 
 def import_estimate(plan: ImportPlan, prices: Prices) -> Estimate:
@@ -88,16 +97,46 @@ def bulk_estimate(plan: BulkPlan, table: TableDescription, prices: Prices) -> Es
     return Estimate(units, s3_requests(parts), size, seconds, limited_by, prices.cost(parts))
 
 
-def restore_estimate(size_bytes: int, prices: Prices) -> Estimate:
-    """Return what a restore takes and costs."""
-    cost = prices.cost([("restore", "restore", size_bytes / GB)])
-    return Estimate(0.0, 1, size_bytes, None, _SERVICE, cost)
+def restore_estimate(size_bytes: int, prices: Prices, verified: Iterable[TableDescription] = ()) -> Estimate:
+    """Return what a restore takes and costs.
+
+    Parameters
+    ----------
+    verified
+        The tables that are read to compare count and digest.
+    """
+    return _with_reads(Estimate(0.0, 1, size_bytes, None, _SERVICE), [("restore", "restore", size_bytes / GB)],
+                       verified, prices)  # fmt: skip
 
 
-def backup_estimate(table: TableDescription, prices: Prices) -> Estimate:
-    """Return what a backup takes, and costs in a month."""
-    cost = prices.cost([("backup for a month", "backup_storage", table.size_bytes / GB)])
-    return Estimate(0.0, 1, table.size_bytes, None, _SERVICE, cost)
+def backup_estimate(table: TableDescription, prices: Prices, *, digest: bool = False) -> Estimate:
+    """Return what a backup takes, and costs in a month; for a digest the table is read."""
+    parts: list[Part] = [("backup for a month", "backup_storage", table.size_bytes / GB)]
+    return _with_reads(Estimate(0.0, 1, table.size_bytes, None, _SERVICE), parts, [table] if digest else [], prices)
+
+
+def verification_units(size_bytes: float, item_bytes: float) -> float:
+    """Return the read units of reading a whole table strongly consistent, and a sample of it, as digests do."""
+    sample_bytes = min(size_bytes, DIGEST_SAMPLE_ITEMS * item_bytes)
+    return sum(scan_units(each, item_bytes, consistent=True) for each in (size_bytes, sample_bytes) if each)
+
+
+def _units_of(table: TableDescription) -> float:
+    mean = table.size_bytes / table.item_count if table.item_count else ASSUMED_ITEM_BYTES
+    return verification_units(table.size_bytes, mean)
+
+
+def _with_reads(
+    estimate: Estimate, parts: list[Part], verified: Iterable[TableDescription], prices: Prices
+) -> Estimate:
+    """Return an estimate of these parts and of reading tables to verify them."""
+    tables = tuple(verified)
+    units = sum(map(_units_of, tables))
+    size = (estimate.bytes or 0) + sum(table.size_bytes for table in tables)
+    for table in tables:
+        name = "ia_read_request_units" if table.infrequent_access else "read_request_units"
+        parts.append((f"reads of {table.name} to verify", name, _units_of(table) if table.on_demand else 0.0))
+    return replace(estimate, units=units, bytes=size, cost=prices.cost(parts))
 
 
 def _text_bytes(plan: ImportPlan) -> int:

@@ -10,20 +10,24 @@ from typing import TYPE_CHECKING
 from ddbio.aws import service_jobs
 from ddbio.aws.control_plane import describe_recovery, describe_table
 from ddbio.core.backups import BackupPlan, RestorePlan
+from ddbio.core.estimate import Figures
 from ddbio.core.job_limits import check_estimate
 from ddbio.core.service_estimates import backup_estimate, restore_estimate
+from ddbio.core.table_description import TableDescription
 from ddbio.errors import NotFoundError, OptionError, ServiceError, ValidationError
 from ddbio.ops.job.report import Clock
 from ddbio.ops.job.storage import dynamodb_spec
 from ddbio.ops.job.waiting import await_end
-from ddbio.ops.prices import prices_of
-from ddbio.ops.scans.read import digest_of_table
+from ddbio.ops.prices import cost_of, prices_of
+from ddbio.ops.scans.read import read_digest
+from ddbio.ops.table_statistics import statistics_table
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from ddbio.core.backups import BackupJob, RestoreJob
     from ddbio.ops.job.waiting import Job
+    from ddbio.ops.scans.read import ScannedDigest
     from ddbio.options import BackupCreateOptions, ConnectionOptions, RestoreOptions
 
     Watch = Callable[[Job, float], None]
@@ -31,8 +35,13 @@ if TYPE_CHECKING:
 _LOG = logging.getLogger("ddbio.backup")
 
 
-def plan_of_backup(options: BackupCreateOptions) -> BackupPlan:
+def plan_of_backup(options: BackupCreateOptions, from_file: str | None = None) -> BackupPlan:
     """Return the plan of a backup, after describing the table.
+
+    Parameters
+    ----------
+    from_file
+        Describes the table, which then need not exist.
 
     Raises
     ------
@@ -41,8 +50,8 @@ def plan_of_backup(options: BackupCreateOptions) -> BackupPlan:
     LimitError
         If the plan is above a limit.
     """
-    table = describe_table(dynamodb_spec(options), options.table)
-    estimate = backup_estimate(table, prices_of(table.region, options.prices))
+    table = statistics_table(from_file) or describe_table(dynamodb_spec(options), options.table)
+    estimate = backup_estimate(table, prices_of(table.region, options.prices), digest=options.digest)
     check_estimate(options, estimate)
     return BackupPlan(table, estimate)
 
@@ -57,17 +66,24 @@ def create(options: BackupCreateOptions, watch: Watch | None = None) -> BackupJo
     ThrottledError
         If it is not ready after ``wait_seconds``.
     """
-    spec = dynamodb_spec(options)
+    spec, clock = dynamodb_spec(options), Clock()
     plan = plan_of_backup(options)
     table = plan.table.name
     _LOG.info("backup of %s: planned: %s", table, plan.estimate.figures)
-    found = digest_of_table(table, options) if options.digest else None
+    found = read_digest(table, options) if options.digest else None
     name = options.name or f"{table[:200]}-{datetime.now(UTC):%Y%m%dT%H%M%SZ}"
     arn = service_jobs.create_backup(spec, options.table, name)
     job = await_end(lambda: service_jobs.describe_backup(spec, arn), options, watch)
     if job.status != "AVAILABLE":
         raise ServiceError(f"backup {arn} is {job.status}: make another one")
-    return job if found is None else dataclasses.replace(job, items=found.count, digest=found.hexdigest())
+    units = 0.0 if found is None else found.units
+    estimate = backup_estimate(plan.table, prices_of(plan.table.region, options.prices))
+    usd = estimate.cost.usd + cost_of("reads", units, plan.table, options.prices).usd
+    actual = Figures(units, round(clock.seconds(), 3), plan.estimate.bytes, usd)
+    job = dataclasses.replace(job, planned=plan.estimate.figures, actual=actual)
+    if found is None:
+        return job
+    return dataclasses.replace(job, items=found.digest.count, digest=found.digest.hexdigest())
 
 
 def list_of(table: str | None, options: ConnectionOptions) -> list[BackupJob]:
@@ -86,9 +102,12 @@ def plan_of(options: RestoreOptions) -> RestorePlan:
         If the source cannot be described.
     """
     spec = dynamodb_spec(options)
+    table = None
     if "/backup/" in options.source:
         made = service_jobs.describe_backup(spec, options.source)
         plan = RestorePlan(options.target, options.source, made.table, made.arn, None, made.size_bytes)
+        if options.verify:
+            table = describe_table(spec, made.table)
     else:
         table = describe_table(spec, options.source)
         recovery = describe_recovery(spec, options.source)
@@ -100,10 +119,28 @@ def plan_of(options: RestoreOptions) -> RestorePlan:
     try:
         describe_table(spec, options.target)
     except NotFoundError:
-        estimate = restore_estimate(plan.size_bytes, prices_of(options.region, options.prices))
+        estimate = restore_estimate(
+            plan.size_bytes, prices_of(options.region, options.prices), _verified_tables(plan, table, options)
+        )
         check_estimate(options, estimate)
         return dataclasses.replace(plan, estimate=estimate)
     raise OptionError(f"table {options.target!r} exists: a restore makes a new table, choose another name")
+
+
+def _verified_tables(
+    plan: RestorePlan, source: TableDescription | None, options: RestoreOptions
+) -> list[TableDescription]:
+    """Return the tables that are read to compare them, the new one as large as what it is restored from."""
+    if not options.verify and options.expect_digest is None:
+        return []
+    if source is None:
+        # A backup says of its table only how large it is.
+        source = TableDescription(
+            name=plan.source_table, arn=plan.source, table_id="", status="", key_types=(), item_count=0,
+            size_bytes=plan.size_bytes, on_demand=True,
+        )  # fmt: skip
+    new = dataclasses.replace(source, name=plan.target, size_bytes=plan.size_bytes)
+    return [new] if options.expect_digest is not None else [new, source]
 
 
 def restore(options: RestoreOptions, watch: Watch | None = None) -> RestoreJob:
@@ -127,11 +164,17 @@ def restore(options: RestoreOptions, watch: Watch | None = None) -> RestoreJob:
     if job.status != "ACTIVE":
         raise ServiceError(f"table {options.target} is {job.status} after its restore from {plan.source}")
     job = dataclasses.replace(job, source=job.source or plan.source, seconds=round(clock.seconds(), 3))
+    job = dataclasses.replace(job, planned=plan.estimate.figures, actual=_actual(plan, [], clock, options))
     if not options.verify and options.expect_digest is None:
         return job
-    found = digest_of_table(options.target, options)
+    scans = [read_digest(options.target, options)]
+    found = scans[0].digest
     job = dataclasses.replace(job, items=found.count, digest=found.hexdigest(), verified=True)
-    wanted = options.expect_digest or digest_of_table(plan.source_table, options).hexdigest()
+    wanted = options.expect_digest
+    if wanted is None:
+        scans.append(read_digest(plan.source_table, options))
+        wanted = scans[1].digest.hexdigest()
+    job = dataclasses.replace(job, actual=_actual(plan, scans, clock, options))
     if job.digest != wanted:
         raise ValidationError(
             f"table {job.table}, restored from {plan.source}, has {job.items} items of digest {job.digest}, "
@@ -139,3 +182,12 @@ def restore(options: RestoreOptions, watch: Watch | None = None) -> RestoreJob:
             {"items": job.items, "digest": job.digest, "wanted_digest": wanted},
         )
     return job
+
+
+def _actual(plan: RestorePlan, scans: Sequence[ScannedDigest], clock: Clock, options: RestoreOptions) -> Figures:
+    """Return what a restore took, with the reads that verified it."""
+    units = sum(scan.units for scan in scans)
+    usd = restore_estimate(plan.size_bytes, prices_of(options.region, options.prices)).cost.usd
+    if units:
+        usd += cost_of("reads", units, describe_table(dynamodb_spec(options), options.target), options.prices).usd
+    return Figures(units, round(clock.seconds(), 3), plan.size_bytes * (1 + len(scans)), usd)

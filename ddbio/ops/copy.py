@@ -20,16 +20,19 @@ from ddbio.core.job_limits import STOP_RATIO, JobLimits, check_limits
 from ddbio.core.job_outline import JobOutline
 from ddbio.core.loads.encode import raw_item_reader
 from ddbio.core.loads.plan import BATCH_LANES, plan_write, requests_of, write_estimate
+from ddbio.core.pacing import DEFAULT_RATIO
 from ddbio.core.prices import cost_values, joined_cost
 from ddbio.core.result import Result
 from ddbio.core.scan_plan import ROTATED_PAGE_BYTES, budget_of, rotated_segments
+from ddbio.core.service_estimates import verification_units
+from ddbio.core.table_limits import limits_of
 from ddbio.errors import NotFoundError, OptionError, SchemaError, ValidationError
 from ddbio.ops.job.report import Clock, Report
 from ddbio.ops.job.storage import dynamodb_spec
 from ddbio.ops.loads.load import write_raw_items
 from ddbio.ops.prices import job_cost
 from ddbio.ops.scans.plan import describe_scan, plan_of, plan_of_statistics, scan_tasks
-from ddbio.ops.scans.read import digest_of_table
+from ddbio.ops.scans.read import read_digest
 from ddbio.ops.scans.stream import PageStream
 from ddbio.ops.table_statistics import read_statistics
 from ddbio.ops.tables import create_like, is_table
@@ -60,6 +63,8 @@ class CopyPlan(Result):
         None if the target does not exist yet.
     write_units
         Write units of the target, its global indexes included, if every item is new there.
+    verify_units
+        Read units of reading the target to verify it.
     limited_by
         What the estimated seconds come from.
     """
@@ -72,12 +77,18 @@ class CopyPlan(Result):
     estimated_seconds: float = 0.0
     limited_by: str = ""
     cost: Cost | None = None
+    verify_units: float = 0.0
+
+    @property
+    def units(self) -> float:
+        """Return the units of all reads and writes."""
+        return self.scan.units + self.write_units + self.verify_units
 
     @property
     def figures(self) -> Figures:
         """Return what is compared with what the copy took."""
         usd = None if self.cost is None else self.cost.usd
-        return Figures(self.scan.units + self.write_units, self.estimated_seconds, self.scan.bytes, usd)
+        return Figures(self.units, self.estimated_seconds, self.scan.bytes, usd)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the plan as plain values; ``units`` are those of reads and writes together."""
@@ -85,7 +96,7 @@ class CopyPlan(Result):
         del values["cost"]
         return {
             **values,
-            "units": self.scan.units + self.write_units,
+            "units": self.units,
             "bytes": self.scan.bytes,
             "seconds": self.estimated_seconds,
             **cost_values(self.cost),
@@ -189,13 +200,24 @@ def _plan(
     # The sample is read, and charged to the budget, before.
     seconds += scan.seconds - read_seconds
     # The scan's own plan has the reads; the cluster runs as long as the whole copy.
-    cost = joined_cost(filter(None, [scan.cost, job_cost(options, [("writes", units, target)], [], seconds)]))
-    limits = check_limits(options, scan.units + units, seconds, cost)
+    used: list[tuple[Literal["reads", "writes"], float | None, TableDescription]] = [("writes", units, target)]
+    verify_units = 0.0
+    if options.verify:
+        # The target then holds what the source does, and is read strongly consistent, at half of its own capacity.
+        verify_units = verification_units(scan.bytes_of_items, scan.item_bytes)
+        rate = None if target.on_demand or target.rcu is None else target.rcu * DEFAULT_RATIO
+        seconds += max(
+            verify_units / rate if rate else 0.0, limits_of(target, "reads").serves(verify_units).burst_seconds
+        )
+        used.append(("reads", verify_units, target))
+    cost = joined_cost(filter(None, [scan.cost, job_cost(options, used, [], seconds)]))
+    limits = check_limits(options, scan.units + units + verify_units, seconds, cost)
     made = CopyPlan(
         scan=scan,
         write=write,
         creates=None,
         write_units=units,
+        verify_units=verify_units,
         requests=scan.requests + requests_of(scan.item_count, write),
         estimated_seconds=seconds,
         limited_by=limited_by,
@@ -258,11 +280,12 @@ def copy(options: CopyOptions, watch: CopyWatch | None = None) -> CopyReport:
     read = stream.counts.digest
     if options.verify and watch is not None:
         watch.verifying(options.target)
-    verified = _verify(read, options) if options.verify else None
+    verify_units = _verify(read, options) if options.verify else 0.0
     usage = budget.usage()
     units: list[tuple[Literal["reads", "writes"], float | None, TableDescription]] = [
         ("reads", usage.consumed_units, table),
         ("writes", report.wcu_consumed, target),
+        ("reads", verify_units, target),
     ]
     seconds = round(clock.seconds(), 3)
     cost = job_cost(options, units, [], seconds)
@@ -279,10 +302,12 @@ def copy(options: CopyOptions, watch: CopyWatch | None = None) -> CopyReport:
         throttles=dict(Counter(usage.throttles) + Counter(report.throttles)),
         seconds=seconds,
         cpu_seconds=round(clock.cpu_seconds(), 3),
-        verified=verified,
+        verified=True if options.verify else None,
         digest=read.hexdigest() if options.verify else None,
         planned=made.figures,
-        actual=Figures(usage.consumed_units + report.wcu_consumed, seconds, stream.counts.wire_bytes, cost.usd),
+        actual=Figures(
+            usage.consumed_units + report.wcu_consumed + verify_units, seconds, stream.counts.wire_bytes, cost.usd
+        ),
     )
 
 
@@ -372,8 +397,9 @@ def _write_options(options: CopyOptions, limits: JobLimits | None = None) -> Wri
     )
 
 
-def _verify(read: Digest, options: CopyOptions) -> bool:
-    held = digest_of_table(options.target, options.target_connection)
+def _verify(read: Digest, options: CopyOptions) -> float:
+    """Compare the target with what was read, and return the read units that it took."""
+    held, units = read_digest(options.target, options.target_connection)
     if (held.count, held.hexdigest()) != (read.count, read.hexdigest()):
         details = {
             "read": read.hexdigest(),
@@ -387,4 +413,4 @@ def _verify(read: Digest, options: CopyOptions) -> bool:
             "the target was not empty; copy again",
             details,
         )
-    return True
+    return units

@@ -72,6 +72,11 @@ def read_statistics(path: str) -> TableStatistics:
     return TableStatistics(table, mean or mean_item_bytes(table), changes, is_recoverable)
 
 
+def statistics_table(path: str | None) -> TableDescription | None:
+    """Return the table that a file describes, or None without a file."""
+    return None if path is None else read_statistics(path).table
+
+
 def mean_item_bytes(table: TableDescription) -> float:
     """Return a table's size over its items, or 400 bytes if it says nothing of them."""
     return max(1.0, table.size_bytes / table.item_count) if table.item_count else _ASSUMED_ITEM_BYTES

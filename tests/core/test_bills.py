@@ -13,7 +13,6 @@ from ddbio.core.prices import PriceBook
 
 BOOK = PriceBook.from_json((Path(prices.__file__).parent / "us-east-1.json").read_text("utf-8"), "us-east-1.json")
 PAGE = (Path(__file__).parents[2] / "docs/bills.md").read_text("utf-8")
-FIREHOSE_GB = 100 * 5 / 2**20 * 30 * 86_400
 
 BILLS = {
     1: {"write_request_units": 650_000, "read_request_units": 550_000},
@@ -25,11 +24,12 @@ BILLS = {
     7: {"s3_storage": 1_024},
     8: {"s3_writes": 1e6, "s3_reads": 10e6},
     9: {"kinesis_shard_hours": 4 * 744, "kinesis_puts": 2 * 100 * 31 * 86_400},
-    10: {"firehose": FIREHOSE_GB},
-    11: {"firehose_conversion": FIREHOSE_GB},
+    10: {"firehose": 5_000},
+    11: {"firehose_conversion": 5_000},
     12: {"lambda_gb_seconds": 3e6 * 0.5 - 400_000, "lambda_requests": 3e6 - 1e6},
     13: {"glue_dpu_hours": 30 * 6 * 0.25},
-    14: {"emr_serverless_vcpu_hours": 4 * (25 * 0.5 + 50 * 0.25), "emr_serverless_gb_hours": 30 * (12.5 + 12.5)},
+    14: {"emr_serverless_vcpu_hours": 25 * 3 * 16, "emr_serverless_gb_hours": 25 * 3 * 128},
+    15: {"emr_serverless_vcpu_hours": 22.1403, "emr_serverless_gb_hours": 39.8497},
 }
 
 

@@ -187,6 +187,29 @@ def test_a_plan_for_a_table_that_is_not_there(described, tmp_path):
     assert {"units", "requests", "bytes", "seconds", "usd", "lines"} <= plan.keys()
 
 
+def test_service_jobs_are_planned_from_a_file(described):
+    """Exports and backups of a table that is not there, with the reads of a digest; no endpoint is called."""
+    nowhere = {"endpoint_url": "http://127.0.0.1:1", "region": "us-east-1", "from_file": described}
+    export = ddbio.plan_export("planned", "s3://bucket/out", **nowhere)
+    assert export.to_dict()["lines"][0]["usd"] == pytest.approx(4e12 / 2**30 * 0.10)
+    backup = ddbio.plan_backup("planned", **nowhere).to_dict()
+    digested = ddbio.plan_backup("planned", digest=True, **nowhere).to_dict()
+    assert (backup["units"], digested["units"]) == (0.0, pytest.approx(4e12 / 4096, rel=0.01))
+    assert digested["usd"] - backup["usd"] == pytest.approx(digested["units"] * 0.125e-6)
+    words = ["plan", "backup", "planned", "--from-file", str(described), "--json"]
+    assert json.loads(CliRunner().invoke(cli, words, catch_exceptions=False).stdout)["usd"] == backup["usd"]
+
+
+def test_verification_is_planned_and_counted(connection):
+    """A copy that is verified reads its target once more: in the plan, and in what it took."""
+    ddbio.create_table("verified", key="pk:S", **connection)
+    copied = ddbio.copy_table("full", "verified", verify=True, **connection)
+    assert copied.planned is not None
+    assert copied.actual is not None
+    assert copied.actual.units > copied.rcu_consumed + copied.wcu_consumed + 490
+    assert copied.planned.units == pytest.approx(copied.actual.units, rel=0.02)
+
+
 def test_a_file_that_describes_no_table_is_refused(tmp_path):
     """The message says what it should be."""
     (tmp_path / "stats.json").write_text("[]", "utf-8")

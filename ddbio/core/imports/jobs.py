@@ -265,6 +265,8 @@ class BulkJob(Result):
         Items read, and those of them that were errors. An item whose condition did not hold is no error.
     processed_bytes, total_bytes
         Bytes of the objects as stored; the total is None until the service knows it.
+    planned, actual
+        Units, bytes, USD and seconds as planned where it was started; seconds and bytes where it has ended.
     """
 
     arn: str
@@ -281,6 +283,8 @@ class BulkJob(Result):
     client_token: str | None
     failure_code: str | None
     failure_message: str | None
+    planned: Figures | None = None
+    actual: Figures | None = None
 
 
 def plan_bulk(

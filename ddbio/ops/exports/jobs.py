@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import logging
 import uuid
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from ddbio.aws import service_jobs
@@ -13,10 +14,11 @@ from ddbio.core.exports.jobs import plan_export
 from ddbio.core.job_limits import check_estimate
 from ddbio.core.jobs import failure_of
 from ddbio.core.service_estimates import billed_figures, export_estimate
-from ddbio.core.table_description import region_of
+from ddbio.core.table_description import RecoveryDescription, region_of
 from ddbio.ops.job.storage import dynamodb_spec, s3_spec
 from ddbio.ops.job.waiting import await_end
 from ddbio.ops.prices import prices_of
+from ddbio.ops.table_statistics import read_statistics
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -27,8 +29,13 @@ if TYPE_CHECKING:
 _LOG = logging.getLogger("ddbio.export")
 
 
-def plan_of(options: ExportStartOptions) -> ExportPlan:
+def plan_of(options: ExportStartOptions, from_file: str | None = None) -> ExportPlan:
     """Return the plan of an export, after checking the table, its point-in-time recovery and the bucket.
+
+    Parameters
+    ----------
+    from_file
+        Describes the table, which then need not exist; nothing is called.
 
     Raises
     ------
@@ -37,10 +44,17 @@ def plan_of(options: ExportStartOptions) -> ExportPlan:
     LimitError
         If the plan is above a limit.
     """
-    spec = dynamodb_spec(options)
-    facts = describe_table(spec, options.table)
     token = options.client_token or str(uuid.uuid4())
-    plan = plan_export(facts, describe_recovery(spec, options.table), options, token)
+    if from_file is None:
+        spec = dynamodb_spec(options)
+        facts, recovery = describe_table(spec, options.table), describe_recovery(spec, options.table)
+    else:
+        found = read_statistics(from_file)
+        # The file does not say how far back recovery reaches: any time is planned.
+        is_on = found.recovery or not options.enable_pitr
+        always = (datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC))
+        facts, recovery = found.table, RecoveryDescription(is_on, *always)
+    plan = plan_export(facts, recovery, options, token)
     estimate = export_estimate(
         facts,
         prices_of(facts.region, options.prices),
@@ -49,7 +63,8 @@ def plan_of(options: ExportStartOptions) -> ExportPlan:
         enables_recovery=plan.enables_recovery,
     )
     check_estimate(options, estimate)
-    check_bucket(s3_spec(options), plan.bucket)
+    if from_file is None:
+        check_bucket(s3_spec(options), plan.bucket)
     return dataclasses.replace(plan, estimate=estimate)
 
 

@@ -15,19 +15,21 @@ from typing import TYPE_CHECKING, Any
 
 from ddbio.aws import service_jobs
 from ddbio.aws.control_plane import check_bucket, describe_table
+from ddbio.core.estimate import Figures
 from ddbio.core.imports.bulk_report import parse_records, records_table
 from ddbio.core.imports.jobs import plan_bulk
 from ddbio.core.job_limits import check_estimate
 from ddbio.core.jobs import failure_of, s3_place
 from ddbio.core.loads.rejects import RejectedRow, reject_line
 from ddbio.core.result import Result
-from ddbio.core.service_estimates import bulk_estimate
+from ddbio.core.service_estimates import bulk_estimate, seconds_between
 from ddbio.errors import NotFoundError, PartialWriteError, ValidationError
 from ddbio.files.decompress import line_blocks
 from ddbio.ops.imports.jobs import files_of, files_of_job
 from ddbio.ops.job.storage import dynamodb_spec, new_job_id, open_store, s3_spec
 from ddbio.ops.job.waiting import await_end
 from ddbio.ops.prices import prices_of
+from ddbio.ops.table_statistics import statistics_table
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -44,8 +46,13 @@ _LOG = logging.getLogger("ddbio.import")
 _CHECKSUM_ENDINGS = (".md5", ".checksum")
 
 
-def plan_of(options: BulkStartOptions) -> BulkPlan:
+def plan_of(options: BulkStartOptions, from_file: str | None = None) -> BulkPlan:
     """Return the plan of a bulk put, after checking the table, the objects, their manifest and the bucket for reports.
+
+    Parameters
+    ----------
+    from_file
+        Describes the table, which then need not exist; the objects are listed.
 
     Raises
     ------
@@ -55,7 +62,7 @@ def plan_of(options: BulkStartOptions) -> BulkPlan:
         See :func:`ddbio.core.imports.jobs.plan_bulk`.
     """
     s3_place(options.source)
-    facts = describe_table(dynamodb_spec(options), options.table)
+    facts = statistics_table(from_file) or describe_table(dynamodb_spec(options), options.table)
     source, files = files_of(options.source, options)
     objects = tuple(each.size_bytes for each in open_store(source, options).list())
     if not any(objects):
@@ -64,7 +71,8 @@ def plan_of(options: BulkStartOptions) -> BulkPlan:
     plan = plan_bulk(facts, dataclasses.replace(options, source=source), files, objects, token)
     estimate = bulk_estimate(plan, facts, prices_of(facts.region, options.prices))
     check_estimate(options, estimate)
-    check_bucket(s3_spec(options), plan.report_bucket)
+    if from_file is None:
+        check_bucket(s3_spec(options), plan.report_bucket)
     return dataclasses.replace(plan, estimate=estimate)
 
 
@@ -78,7 +86,7 @@ def start(options: BulkStartOptions) -> BulkJob:
     """
     plan = plan_of(options)
     _LOG.info("bulk put of %s into %s: planned: %s", options.source, plan.table, plan.estimate.figures)
-    return service_jobs.start_bulk(dynamodb_spec(options), plan)
+    return dataclasses.replace(service_jobs.start_bulk(dynamodb_spec(options), plan), planned=plan.estimate.figures)
 
 
 def wait(options: WaitOptions, watch: Callable[[BulkJob, float], None] | None = None) -> BulkJob:
@@ -114,7 +122,13 @@ def wait(options: WaitOptions, watch: Callable[[BulkJob, float], None] | None = 
 
 def describe(arn: str, options: ConnectionOptions) -> BulkJob:
     """Return the description of a bulk put."""
-    return service_jobs.describe_bulk(dynamodb_spec(options), arn)
+    job = service_jobs.describe_bulk(dynamodb_spec(options), arn)
+    if job.ended_at is None:
+        return job
+    # The service says neither units nor USD.
+    return dataclasses.replace(
+        job, actual=Figures(None, seconds_between(job.started_at, job.ended_at), job.processed_bytes)
+    )
 
 
 def cancel(arn: str, options: ConnectionOptions) -> BulkJob:

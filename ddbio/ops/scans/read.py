@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections import deque
 from contextlib import closing
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from ddbio.budget import LocalBudget
 from ddbio.core.batch_stream import RecordBatchStream
 from ddbio.core.rescue import MisfitLog
 from ddbio.core.scan_plan import budget_of
+from ddbio.core.service_estimates import DIGEST_SAMPLE_ITEMS
 from ddbio.ops.scans.plan import describe_scan, plan_of, scan_tasks
 from ddbio.ops.scans.stream import PageStream, SegmentStream
 from ddbio.options import ScanOptions, connection_of
@@ -60,6 +61,17 @@ def digest_of_scan(options: ScanOptions) -> Digest:
     DdbioError
         As :func:`scan_batches` says.
     """
+    return _digest_of(options).digest
+
+
+class ScannedDigest(NamedTuple):
+    """Hold count and digest of a table's items, and the read units that reading them took."""
+
+    digest: Digest
+    units: float
+
+
+def _digest_of(options: ScanOptions) -> ScannedDigest:
     table = describe_scan(options)
     budget = LocalBudget(budget_of(table, options), job=f"scan of {table.name}")
     with budget.within_limits():
@@ -67,7 +79,7 @@ def digest_of_scan(options: ScanOptions) -> Digest:
         stream = PageStream(replace(task, digest=True), budget, _Nothing)
         with closing(iter(stream)) as blocks:
             deque(blocks, 0)
-    return stream.counts.digest
+    return ScannedDigest(stream.counts.digest, budget.usage().consumed_units)
 
 
 class _Nothing:
@@ -97,4 +109,13 @@ def digest_of_table(table: str, options: ConnectionOptions) -> Digest:
         As of any scan.
     """
     # NULL differs from missing, and the scan sees the last writes.
-    return digest_of_scan(ScanOptions(**connection_of(options), table=table, nulls="keep", consistent=True))
+    return read_digest(table, options).digest
+
+
+def read_digest(table: str, options: ConnectionOptions) -> ScannedDigest:
+    """Return what ``digest_of_table`` returns, and the read units that it took."""
+    # No columns are made, so that a small sample will do for the size of the pages.
+    scan = ScanOptions(
+        **connection_of(options), table=table, nulls="keep", consistent=True, sample_items=DIGEST_SAMPLE_ITEMS
+    )
+    return _digest_of(scan)
