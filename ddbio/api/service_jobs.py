@@ -76,10 +76,8 @@ def plan_export(
 
     Parameters
     ----------
-    table, dest, **options
-        As for :func:`start_export`.
-    from_file
-        JSON that describes the table, which then need not exist: DescribeTable's answer.
+    table, dest, from_file, **options
+        As for :func:`start_export`; ``from_file`` has the answer of DescribeTable as JSON, and the table need not exist.
 
     Raises
     ------
@@ -276,10 +274,8 @@ def plan_bulk_put(
 
     Parameters
     ----------
-    source, table, reports, **options
-        As for :func:`start_bulk_put`.
-    from_file
-        JSON that describes the table, which then need not exist: DescribeTable's answer.
+    source, table, reports, from_file, **options
+        As for :func:`start_bulk_put`; ``from_file`` has the answer of DescribeTable as JSON, and the table need not exist.
 
     Raises
     ------
@@ -467,10 +463,8 @@ def plan_backup(
 
     Parameters
     ----------
-    table, **options
-        As for :func:`create_backup`.
-    from_file
-        JSON that describes the table, which then need not exist: DescribeTable's answer.
+    table, from_file, **options
+        As for :func:`create_backup`; ``from_file`` has the answer of DescribeTable as JSON, and the table need not exist.
 
     Raises
     ------
