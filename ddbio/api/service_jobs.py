@@ -77,7 +77,7 @@ def plan_export(
     Parameters
     ----------
     table, dest, from_file, **options
-        As for :func:`start_export`; ``from_file`` has the answer of DescribeTable as JSON, and the table need not exist.
+        As for :func:`start_export`; ``from_file`` is DescribeTable's answer as JSON, of a table that need not exist.
 
     Raises
     ------
@@ -275,7 +275,7 @@ def plan_bulk_put(
     Parameters
     ----------
     source, table, reports, from_file, **options
-        As for :func:`start_bulk_put`; ``from_file`` has the answer of DescribeTable as JSON, and the table need not exist.
+        As for :func:`start_bulk_put`; ``from_file`` is DescribeTable's answer as JSON, of a table that need not exist.
 
     Raises
     ------
@@ -464,7 +464,7 @@ def plan_backup(
     Parameters
     ----------
     table, from_file, **options
-        As for :func:`create_backup`; ``from_file`` has the answer of DescribeTable as JSON, and the table need not exist.
+        As for :func:`create_backup`; ``from_file`` is DescribeTable's answer as JSON, of a table that need not exist.
 
     Raises
     ------
