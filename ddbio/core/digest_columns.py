@@ -282,7 +282,8 @@ def _add_numbers(array: _Array, path: str, under: tuple[_Words, bool], sums: _Wo
         loops.add_decimals(words, given.scale, *_validity(array), *under, sums)
         return
     texts = text_array(array)
-    refused = loops.add_number_texts(*spans_of(texts), *_validity(texts), *under, sums)
+    digits = np.zeros(loops.DIGITS_ROOM, np.uint8)
+    refused = loops.add_number_texts(*spans_of(texts), digits, *_validity(texts), *under, sums)
     if refused != loops.FINE:
         _refuse_number(texts[refused].as_buffer().to_pybytes(), path)
 

@@ -39,7 +39,8 @@ FINE = -1
 
 _LEFT_START, _RIGHT_START = (np.uint64(word) for word in START)
 _ZERO = np.uint64(0)
-_DIGITS_ROOM = 64
+DIGITS_ROOM = 64
+"""Bytes that ``add_number_texts`` writes the digits of a number to."""
 
 
 @inlined
@@ -72,31 +73,41 @@ def _add_null(sums: Any, entry: int, keys: Any, counts: bool) -> None:
         _add(sums, entry, left, right, np.uint64(NULL))
 
 
+class Bytes(NamedTuple):
+    """Hold an array of bytes, to take its address within a loop."""
+
+    data: npt.NDArray[np.uint8]
+
+
 @loop
 def add_bytes(
     data: Any, offsets: Any, code: int, valid: Any, offset: int, keys: Any, nulls_count: bool, sums: Any
 ) -> Any:
     """Add texts or binaries."""
+    # An array that is passed on is counted, which takes longer than to hash a short text.
+    within = pointers(Bytes(data)).data
     for entry in range(len(offsets) - 1):
         if not _is_valid(valid, offset, entry):
             _add_null(sums, entry, keys, nulls_count)
             continue
         left, right = _key(keys, entry)
         place, stop = offsets[entry], offsets[entry + 1]
-        left, right = absorb_bytes(left, right, data, place, stop, len(data))
+        left, right = absorb_bytes(left, right, within, place, stop, len(data))
         _add(sums, entry, left, right, last_of(stop - place, code))
     return FINE
 
 
 @loop
-def add_number_texts(data: Any, offsets: Any, valid: Any, offset: int, keys: Any, nulls_count: bool, sums: Any) -> Any:
-    """Add numbers in any form; return the first entry that is none."""
-    digits = np.zeros(_DIGITS_ROOM, np.uint8)
+def add_number_texts(
+    data: Any, offsets: Any, digits: Any, valid: Any, offset: int, keys: Any, nulls_count: bool, sums: Any
+) -> Any:
+    """Add numbers in any form; return the first entry that is none. ``digits`` is memory for the longest."""
+    within, digits_of_one = pointers(Bytes(data)).data, pointers(Bytes(digits)).data
     for entry in range(len(offsets) - 1):
         if not _is_valid(valid, offset, entry):
             _add_null(sums, entry, keys, nulls_count)
             continue
-        low, high, last = text_number(data, offsets[entry], offsets[entry + 1], digits)
+        low, high, last = text_number(within, offsets[entry], offsets[entry + 1], digits_of_one)
         if last == NOT_A_NUMBER:
             return entry
         left, right = _key(keys, entry)
@@ -187,9 +198,10 @@ def add_structs(inner: Any, valid: Any, offset: int, keys: Any, nulls_count: boo
 @loop
 def key_names(data: Any, offsets: Any, keys: Any) -> None:
     """Fill in the key of each name."""
+    within = pointers(Bytes(data)).data
     for entry in range(len(offsets) - 1):
         place, stop = offsets[entry], offsets[entry + 1]
-        left, right = absorb_bytes(_LEFT_START, _RIGHT_START, data, place, stop, len(data))
+        left, right = absorb_bytes(_LEFT_START, _RIGHT_START, within, place, stop, len(data))
         keys[2 * entry], keys[2 * entry + 1] = finish(left, right, last_of(stop - place, NAME))
 
 
