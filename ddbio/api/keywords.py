@@ -176,6 +176,8 @@ class BulkReportKeywords(ConnectionKeywords, total=False):
 class CaptureKeywords(ConnectionKeywords, total=False):
     """Keywords of :class:`ddbio.options.CaptureOptions`."""
 
+    stream: str | None
+    """The data stream, by name or ARN, if the changes of the table go to several."""
     available_now: bool
     """Stop when the changes that are there are captured; otherwise go on until it is told to stop."""
     job_id: str | None

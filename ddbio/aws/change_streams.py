@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from typing import TYPE_CHECKING, Any
 
 from botocore.exceptions import BotoCoreError, ClientError
@@ -17,12 +18,14 @@ from ddbio.errors import NotFoundError, OptionError
 if TYPE_CHECKING:
     from ddbio.aws.client import ClientSpec
     from ddbio.aws.connection_pool import PendingResponse
+    from ddbio.aws.endpoint_route import Api
     from ddbio.aws.transport import BodySender
 
 _LANES = 16
 # Of about a minute together.
 _ATTEMPTS, _PAUSE_SECONDS = 9, 0.1
 _THROTTLED = "LimitExceededException"
+_ACTIONS = {"dynamodbstreams": "dynamodb", "kinesis": "kinesis"}
 
 
 def stream_of(spec: ClientSpec, table: str) -> tuple[str, str]:
@@ -50,56 +53,18 @@ def stream_of(spec: ClientSpec, table: str) -> tuple[str, str]:
     return described["LatestStreamArn"], found["StreamViewType"]
 
 
-class StreamSource:
-    """Read the shards of one stream; a request that fails for a moment is repeated.
+class ShardService:
+    """Send requests of one of the services that have shards; one that fails for a moment is repeated.
 
     Parameters
     ----------
-    limit
-        Records of a reply at most; the service itself gives 1,000 or 1 MB.
+    resource
+        What is read, for messages.
     """
 
-    def __init__(self, spec: ClientSpec, arn: str, limit: int | None = None) -> None:
-        self._arn, self._limit = arn, limit
-        self._sender: BodySender = open_body_sender(spec, _LANES, api=STREAMS)
-
-    @property
-    def name(self) -> str:
-        """Return the stream's ARN."""
-        return self._arn
-
-    def shards(self) -> list[Shard]:
-        """Return all shards that can still be read."""
-        found, after = list[Shard](), None
-        while True:
-            asked = {"StreamArn": self._arn} | ({"ExclusiveStartShardId": after} if after else {})
-            described = json.loads(self._call("DescribeStream", asked))["StreamDescription"]
-            found += [_shard(each) for each in described["Shards"]]
-            after = described.get("LastEvaluatedShardId")
-            if after is None:
-                return found
-
-    def iterator(self, shard: Shard, position: str) -> str:
-        """Return an iterator over a shard from behind a position; raise TrimmedError if that is gone."""
-        asked = {"StreamArn": self._arn, "ShardId": shard.shard_id}
-        if position in {HORIZON, LATEST}:
-            asked |= {"ShardIteratorType": HORIZON}
-        elif position == FIRST:
-            asked |= {"ShardIteratorType": "AT_SEQUENCE_NUMBER", "SequenceNumber": shard.first}
-        else:
-            asked |= {"ShardIteratorType": "AFTER_SEQUENCE_NUMBER", "SequenceNumber": position}
-        try:
-            return str(json.loads(self._call("GetShardIterator", asked))["ShardIterator"])
-        except NotFoundError as error:
-            # The shard itself is gone.
-            raise TrimmedError(str(error)) from None
-
-    def begin(self, iterator: str) -> StreamReply:
-        """Ask for the next records."""
-        asked: dict[str, Any] = {"ShardIterator": iterator}
-        if self._limit is not None:
-            asked["Limit"] = self._limit
-        return StreamReply(self, json.dumps(asked).encode())
+    def __init__(self, spec: ClientSpec, api: Api, resource: str) -> None:
+        self._service, self._resource = api.service, resource
+        self._sender: BodySender = open_body_sender(spec, _LANES, api=api)
 
     def close(self) -> None:
         """Close the connections."""
@@ -125,16 +90,76 @@ class StreamSource:
                     raise TrimmedError(str(error)) from None
                 case "ExpiredIteratorException":
                     raise ExpiredError(str(error)) from None
-            raise to_ddbio_error(error, action=f"dynamodb:{operation}", resource=f"stream {self._arn}") from error
+            action = f"{_ACTIONS[self._service]}:{operation}"
+            raise to_ddbio_error(error, action=action, resource=self._resource) from error
 
-    def _call(self, operation: str, asked: dict[str, Any]) -> bytes:
-        return self.settle(operation, json.dumps(asked).encode())
+    def call(self, operation: str, asked: dict[str, Any]) -> Any:
+        """Return the parsed response of a request."""
+        return json.loads(self.settle(operation, json.dumps(asked).encode()))
 
 
-class StreamReply:
+class StreamSource(ShardService):
+    """Read the shards of one stream of DynamoDB.
+
+    Parameters
+    ----------
+    limit
+        Records of a reply at most; the service itself gives 1,000 or 1 MB.
+    """
+
+    keeps_seconds = math.inf
+
+    def __init__(self, spec: ClientSpec, arn: str, limit: int | None = None) -> None:
+        super().__init__(spec, STREAMS, f"stream {arn}")
+        self._arn, self._limit = arn, limit
+
+    @property
+    def name(self) -> str:
+        """Return the stream's ARN."""
+        return self._arn
+
+    def pause_after(self, _: int) -> float:
+        """Return no pause: the loop's own suffice."""
+        return 0.0
+
+    def shards(self) -> list[Shard]:
+        """Return all shards that can still be read."""
+        found, after = list[Shard](), None
+        while True:
+            asked = {"StreamArn": self._arn} | ({"ExclusiveStartShardId": after} if after else {})
+            described = self.call("DescribeStream", asked)["StreamDescription"]
+            found += [_shard(each) for each in described["Shards"]]
+            after = described.get("LastEvaluatedShardId")
+            if after is None:
+                return found
+
+    def iterator(self, shard: Shard, position: str) -> str:
+        """Return an iterator over a shard from behind a position; raise TrimmedError if that is gone."""
+        asked = {"StreamArn": self._arn, "ShardId": shard.shard_id}
+        if position in {HORIZON, LATEST}:
+            asked |= {"ShardIteratorType": HORIZON}
+        elif position == FIRST:
+            asked |= {"ShardIteratorType": "AT_SEQUENCE_NUMBER", "SequenceNumber": shard.first}
+        else:
+            asked |= {"ShardIteratorType": "AFTER_SEQUENCE_NUMBER", "SequenceNumber": position}
+        try:
+            return str(self.call("GetShardIterator", asked)["ShardIterator"])
+        except NotFoundError as error:
+            # The shard itself is gone.
+            raise TrimmedError(str(error)) from None
+
+    def begin(self, iterator: str) -> PendingRecords:
+        """Ask for the next records."""
+        asked: dict[str, Any] = {"ShardIterator": iterator}
+        if self._limit is not None:
+            asked["Limit"] = self._limit
+        return PendingRecords(self, json.dumps(asked).encode())
+
+
+class PendingRecords:
     """A request for records that was sent."""
 
-    def __init__(self, source: StreamSource, body: bytes) -> None:
+    def __init__(self, source: ShardService, body: bytes) -> None:
         self._source, self._body = source, body
         self._pending: PendingResponse | None
         try:

@@ -46,12 +46,23 @@ class Api:
 DYNAMODB = Api("dynamodb", ("Scan", *WRITES))
 STREAMS = Api("dynamodbstreams", ("DescribeStream", "GetShardIterator", "GetRecords"))
 
+KINESIS = Api("kinesis", ("DescribeStreamSummary", "ListShards", "GetShardIterator", "GetRecords"))
+
 _LONG_ARN = "arn:aws:dynamodb:us-east-1:000000000000:table/any/stream/any"
 _SHARD = {"StreamArn": _LONG_ARN, "ShardId": "shardId-00000000000000000000-00000000", "ShardIteratorType": "LATEST"}
-_MINIMAL: dict[str, dict[str, Any]] = {
-    "DescribeStream": {"StreamArn": _LONG_ARN},
-    "GetShardIterator": _SHARD,
-    "GetRecords": {"ShardIterator": "any"},
+_DATA_STREAM = {"StreamName": "any"}
+_MINIMAL: dict[str, dict[str, dict[str, Any]]] = {
+    "dynamodbstreams": {
+        "DescribeStream": {"StreamArn": _LONG_ARN},
+        "GetShardIterator": _SHARD,
+        "GetRecords": {"ShardIterator": "any"},
+    },
+    "kinesis": {
+        "DescribeStreamSummary": _DATA_STREAM,
+        "ListShards": _DATA_STREAM,
+        "GetShardIterator": {**_DATA_STREAM, "ShardId": "any", "ShardIteratorType": "LATEST"},
+        "GetRecords": {"ShardIterator": "any"},
+    },
 }
 
 # https://botocore.amazonaws.com/v1/documentation/api/latest/topics/events.html
@@ -207,7 +218,8 @@ class RouteTable:
 
 def call_minimal(client: Any, operation: str, table: str) -> Any:
     """Call an operation on a table with the fewest parameters that botocore accepts, and return the response."""
-    parameters: dict[str, Any] = _MINIMAL.get(operation) or {"TableName": table}
+    own = _MINIMAL.get(client.meta.service_model.service_name, {})
+    parameters: dict[str, Any] = own.get(operation) or {"TableName": table}
     match operation:
         case "BatchWriteItem":
             parameters = {"RequestItems": {table: [{"DeleteRequest": {"Key": {}}}]}}

@@ -20,8 +20,10 @@ class CaptureOptions(ConnectionOptions):
     """Name or ARN of the table."""
     dest: Annotated[str, Field(min_length=1)]
     """Folder of the log: ``s3://bucket/prefix`` or a local folder."""
-    source: Literal["streams"] = "streams"
-    """Where changes are read: the table's own stream."""
+    source: Literal["streams", "kinesis"] = "streams"
+    """Where changes are read: the table's own stream, or the Kinesis data stream that they go to."""
+    stream: str | None = None
+    """The data stream, by name or ARN, if the changes of the table go to several."""
     available_now: bool = False
     """Stop when the changes that are there are captured; otherwise go on until it is told to stop."""
     job_id: Annotated[str, Field(pattern="^[A-Za-z0-9_]+$")] | None = None

@@ -27,7 +27,7 @@ _lease_servers: dict[str, LeaseServer] = {}
 
 
 def register(spark: SparkSession) -> None:
-    """Make the formats ``dynamodb``, ``ddbio`` and ``dynamodb-export`` known; this process then serves their budgets.
+    """Make ``dynamodb``, ``ddbio`` and the ``dynamodb-…`` formats known; this process then serves their budgets.
 
     Calling it again is harmless. A name that PySpark has found by itself, or that another connector owns, does not
     change. On Spark Connect, whose driver is elsewhere, each task gets a static portion of its read's budget.
@@ -52,13 +52,13 @@ def register(spark: SparkSession) -> None:
 def _sources() -> list[type[DataSource]]:
     try:
         # Spark 3.5 cannot import it.
-        from ddbio.spark.source import DdbioSource, DynamoDBSource, ExportSource  # noqa: PLC0415
+        from ddbio.spark.source import DdbioSource, DynamoDBSource, ExportSource, LogSource, StreamsSource  # noqa: PLC0415
     except ImportError as error:
         raise OptionError(
             f"Spark {pyspark.__version__} has no Python data sources, they came with 4.0: use engine 'spark' of "
             "scan and export, and ddbio.spark.functions"
         ) from error
-    return [DynamoDBSource, DdbioSource, ExportSource]
+    return [DynamoDBSource, DdbioSource, ExportSource, LogSource, StreamsSource]
 
 
 def _keep_budgets(spark: SparkSession) -> None:

@@ -1,4 +1,4 @@
-"""The data sources of ``spark.read.format``; ``reading``, ``writing`` and ``export_reading`` do their work.
+"""The data sources of ``spark.read.format``; other modules beside do their work.
 
 PySpark imports this module whenever it looks for data sources, so it imports nothing heavy before it is asked to read.
 """
@@ -10,7 +10,12 @@ from typing import TYPE_CHECKING
 from pyspark.sql.datasource import DataSource
 
 if TYPE_CHECKING:
-    from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceReader, DataSourceStreamWriter
+    from pyspark.sql.datasource import (
+        DataSourceArrowWriter,
+        DataSourceReader,
+        DataSourceStreamReader,
+        DataSourceStreamWriter,
+    )
     from pyspark.sql.types import StructType
 
     from ddbio.spark.export_reading import ExportReadDescription
@@ -86,3 +91,47 @@ class ExportSource(DataSource):  # type: ignore[misc]
         from ddbio.spark import export_reading  # noqa: PLC0415 - see above
 
         return export_reading.open_reader(self.options, self._described, schema)
+
+
+class LogSource(DataSource):  # type: ignore[misc]
+    """Read the log of a table's changes as a streaming DataFrame."""
+
+    @classmethod
+    def name(cls) -> str:
+        """Return the name for ``spark.readStream.format``."""
+        return "dynamodb-log"
+
+    def schema(self) -> StructType:
+        """Return the columns of the log."""
+        from ddbio.spark import change_reading  # noqa: PLC0415 - see above
+
+        return change_reading.describe_log(self.options)
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - PySpark's own
+        """Return the reader of these columns of the log."""
+        from ddbio.spark import change_reading  # noqa: PLC0415 - see above
+
+        return change_reading.open_log_reader(self.options, schema)
+
+
+class StreamsSource(DataSource):  # type: ignore[misc]
+    """Read the changes of a table from its own stream as a streaming DataFrame, by way of a log."""
+
+    _source = "streams"
+
+    @classmethod
+    def name(cls) -> str:
+        """Return the name for ``spark.readStream.format``."""
+        return "dynamodb-streams"
+
+    def schema(self) -> StructType:
+        """Return the columns of the changes: a sample of the table decides those of items."""
+        from ddbio.spark import change_reading  # noqa: PLC0415 - see above
+
+        return change_reading.describe_stream(self.options, self._source)
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - PySpark's own
+        """Return the reader of these columns of the changes."""
+        from ddbio.spark import change_reading  # noqa: PLC0415 - see above
+
+        return change_reading.open_stream_reader(self.options, self._source, schema)

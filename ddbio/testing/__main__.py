@@ -67,6 +67,8 @@ def _faults(asked: argparse.Namespace) -> Faults:
         error_after_ratio=asked.error_after_ratio,
         reset_ratio=asked.reset_ratio,
         merge_ratio=asked.merge_ratio,
+        duplicate_ratio=asked.duplicate_ratio,
+        late_ratio=asked.late_ratio,
         latest_slack=asked.latest_slack,
         storms=tuple(asked.storm),
         seed=asked.seed,
@@ -113,6 +115,10 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--error-after-ratio", type=float, default=0.0, help="share of HTTP 500 after the effect")
     parser.add_argument("--reset-ratio", type=float, default=0.0, help="share of connections reset, before or after")
     parser.add_argument("--merge-ratio", type=float, default=0.0, help="share of quick changes that a stream merges")
+    parser.add_argument(
+        "--duplicate-ratio", type=float, default=0.0, help="share of changes that Kinesis has once more"
+    )
+    parser.add_argument("--late-ratio", type=float, default=0.0, help="share of changes that Kinesis has late")
     parser.add_argument(
         "--latest-slack", type=int, default=0, help="how many records before the end a stream's LATEST begins"
     )

@@ -28,7 +28,15 @@ _LIMITS = (
     "AccountLimitExceeded",
     "MaxOnDemandThroughputExceeded",
 )
-_RATIOS = ("unprocessed_ratio", "error_before_ratio", "error_after_ratio", "reset_ratio", "merge_ratio")
+_RATIOS = (
+    "unprocessed_ratio",
+    "error_before_ratio",
+    "error_after_ratio",
+    "reset_ratio",
+    "merge_ratio",
+    "duplicate_ratio",
+    "late_ratio",
+)
 _STORM = re.compile(r"([0-9.]+)-([0-9.]+)(?::(\w+))?")
 
 
@@ -65,6 +73,8 @@ class Faults:
         Ratio of requests whose connection is reset, half of them before they are carried out and half after.
     merge_ratio
         Ratio of changes that a stream merges with an unread one of the same item just before.
+    duplicate_ratio, late_ratio
+        Ratio of changes that come to a Kinesis data stream once more, and behind later ones.
     latest_slack
         How many records before the end an iterator of a stream begins that asks for the latest.
     storms
@@ -80,6 +90,8 @@ class Faults:
     error_after_ratio: float = 0.0
     reset_ratio: float = 0.0
     merge_ratio: float = 0.0
+    duplicate_ratio: float = 0.0
+    late_ratio: float = 0.0
     latest_slack: int = 0
     storms: tuple[Storm, ...] = ()
     seed: int = 0

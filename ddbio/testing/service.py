@@ -40,6 +40,8 @@ from ddbio.testing.calls.imports import (
     list_imports,
     start_bulk_put,
 )
+from ddbio.testing.calls.kinesis import OPERATIONS as KINESIS_OPERATIONS
+from ddbio.testing.calls.kinesis import describe_destination, disable_destination, enable_destination
 from ddbio.testing.calls.reads import batch_get_item, get_item
 from ddbio.testing.calls.scans import query, scan
 from ddbio.testing.calls.streams import describe_stream, get_records, get_shard_iterator, list_streams
@@ -78,10 +80,13 @@ _OPERATIONS: dict[str, Callable[[Database, Request], dict[str, Any] | Chunks]] =
     "DescribeBackup": describe_backup,
     "DescribeBulkOperation": describe_bulk_operation,
     "DescribeContinuousBackups": describe_continuous_backups,
+    "DescribeKinesisStreamingDestination": describe_destination,
     "DescribeTable": describe_table,
     "DescribeTimeToLive": describe_time_to_live,
     "DescribeExport": describe_export,
     "DescribeImport": describe_import,
+    "DisableKinesisStreamingDestination": disable_destination,
+    "EnableKinesisStreamingDestination": enable_destination,
     "ExportTableToPointInTime": export_table,
     "GetItem": get_item,
     "ImportTable": import_table,
@@ -108,10 +113,16 @@ _STREAM_OPERATIONS: dict[str, Callable[[Database, Request], dict[str, Any] | Chu
     "GetShardIterator": get_shard_iterator,
     "ListStreams": list_streams,
 }
-_APIS = {"DynamoDB_20120810": _OPERATIONS, "DynamoDBStreams_20120810": _STREAM_OPERATIONS}
+_KINESIS = "Kinesis_20131202"
+_APIS = {
+    "DynamoDB_20120810": _OPERATIONS,
+    "DynamoDBStreams_20120810": _STREAM_OPERATIONS,
+    _KINESIS: KINESIS_OPERATIONS,
+}
 
 _CREDENTIAL = re.compile(r"AWS4-HMAC-SHA256 .*Credential=[^/,\s]+/\d{8}/[^/]+/[^/]+/aws4_request", re.DOTALL)
 AMZ_JSON = {"Content-Type": "application/x-amz-json-1.0"}
+_KINESIS_JSON = {"Content-Type": "application/x-amz-json-1.1"}
 
 
 class Service:
@@ -132,7 +143,7 @@ class Service:
         try:
             reply = self._operate(request, url.path)
         except Refusal as refusal:
-            reply = HttpReply(refusal.status, [to_json(refusal.body)], AMZ_JSON)
+            reply = HttpReply(refusal.status, [to_json(refusal.body)], _json_of(request))
         if self._latency_seconds:
             time.sleep(self._latency_seconds)
         return _encoded(reply, request.headers.get("accept-encoding"))
@@ -159,7 +170,7 @@ class Service:
             reply = operation(self.database, asked)
         if fault is not None:
             raise fault_error(fault)
-        return HttpReply(200, reply if isinstance(reply, list) else [to_json(reply)], AMZ_JSON)
+        return HttpReply(200, reply if isinstance(reply, list) else [to_json(reply)], _json_of(request))
 
     def _begin(self, name: str) -> FaultKind | None:
         """Count a request and return the fault that happens once it is carried out; the lock must be held."""
@@ -249,6 +260,11 @@ class Service:
             case _:
                 self.trim_stream(table, float(given.get("seconds", "0")))
         return {}
+
+
+def _json_of(request: HttpRequest) -> dict[str, str]:
+    """Return the header of the JSON that a service speaks."""
+    return _KINESIS_JSON if request.headers.get("x-amz-target", "").startswith(_KINESIS) else AMZ_JSON
 
 
 def fault_error(fault: FaultKind) -> Exception:

@@ -8,7 +8,13 @@ import sys
 
 import pytest
 
-MODULES = {"pyspark_dynamodb": "dynamodb", "pyspark_ddbio": "ddbio", "pyspark_dynamodb_export": "dynamodb-export"}
+MODULES = {
+    "pyspark_dynamodb": "dynamodb",
+    "pyspark_ddbio": "ddbio",
+    "pyspark_dynamodb_export": "dynamodb-export",
+    "pyspark_dynamodb_log": "dynamodb-log",
+    "pyspark_dynamodb_streams": "dynamodb-streams",
+}
 HEAVY_LIBRARIES = {"boto3", "botocore", "numpy", "pandas", "pyarrow", "pydantic"}
 
 

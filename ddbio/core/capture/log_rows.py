@@ -2,16 +2,26 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 
-from ddbio.core.capture.columns import EVENT_TIME, EXPIRED, OLD_IMAGE, OLD_RESCUE, OPERATION, SEQUENCE, TIME_TO_LIVE
+from ddbio.core.capture.columns import (
+    EVENT_ID,
+    EVENT_TIME,
+    EXPIRED,
+    OLD_IMAGE,
+    OLD_RESCUE,
+    OPERATION,
+    SEQUENCE,
+    TIME_TO_LIVE,
+)
 from ddbio.core.changes import ChangeDecoder
 from ddbio.core.schema.arrow import RESCUE_FIELD, RESCUE_NAME, name_of_field, normalize_schema
 from ddbio.core.text.json_text import compact_json, parse_documents
@@ -40,12 +50,13 @@ def next_iterator(body: bytes) -> str | None:
     return None if found is None else str(json.loads(found[1]))
 
 
-def log_schema(schema: pa.Schema, keys: Sequence[str], *, old_image: bool = False) -> pa.Schema:
+def log_schema(schema: pa.Schema, keys: Sequence[str], *, old_image: bool = False, event_id: bool = False) -> pa.Schema:
     """Return the columns of the log of a table whose items have a schema.
 
     An attribute with the name of a column of the log's own has no column: its values are in ``_rescue``.
     """
-    fields = {name_of_field(each): each for each in normalize_schema(schema) if name_of_field(each) not in _OWN}
+    reserved = _OWN | {EVENT_ID} if event_id else _OWN
+    fields = {name_of_field(each): each for each in normalize_schema(schema) if name_of_field(each) not in reserved}
     ordered = [*(fields[name] for name in keys), *(each for name, each in fields.items() if name not in keys)]
     own: list[pa.Field[Any]] = [
         pa.field(OPERATION, pa.string(), nullable=False),
@@ -53,6 +64,8 @@ def log_schema(schema: pa.Schema, keys: Sequence[str], *, old_image: bool = Fals
         pa.field(EVENT_TIME, pa.timestamp("us", "UTC"), nullable=False),
         pa.field(EXPIRED, pa.bool_(), nullable=False),
     ]
+    if event_id:
+        own.append(pa.field(EVENT_ID, pa.string(), nullable=False))
     old: list[pa.Field[Any]] = [pa.field(OLD_IMAGE, pa.struct(ordered)), pa.field(OLD_RESCUE, pa.string())]
     return pa.schema([*own, *ordered, *(old if old_image else []), RESCUE_FIELD])
 
@@ -63,11 +76,10 @@ class LogRows:
 
     rows: pa.RecordBatch
     hours: NDArray[np.int64]
-
-    @property
-    def last(self) -> str:
-        """The sequence number of the last record."""
-        return str(self.rows.column(1)[-1].as_py())
+    to: str
+    """The sequence number of the last record that was read, also if its row was left out."""
+    texts: tuple[bytes, ...] = ()
+    """The records, where their order is only known when they are written."""
 
     @property
     def last_time(self) -> float:
@@ -76,23 +88,29 @@ class LogRows:
 
     def until(self, sequence: str) -> LogRows:
         """Return the rows up to a sequence number."""
-        count = sum(int(str(each)) <= int(sequence) for each in self.rows.column(1).to_pylist())
-        return LogRows(self.rows.slice(0, count), self.hours[:count])
+        kept = [int(str(each)) <= int(sequence) for each in self.rows.column(1).to_pylist()]
+        return replace(self.keep(np.array(kept, np.bool_)), to=sequence)
 
     def since(self, seconds: float) -> LogRows:
         """Return the rows since a time, from its whole second on: streams tell no fractions."""
         times = self.rows.column(2).cast(pa.int64()).to_numpy()
-        kept = times >= int(seconds) * _MICROS
-        return self if kept.all() else LogRows(self.rows.filter(pa.array(kept)), self.hours[kept])
+        return self.keep(times >= int(seconds) * _MICROS)
 
-    def by_hour(self) -> Iterator[tuple[int, pa.RecordBatch]]:
+    def keep(self, kept: NDArray[np.bool_]) -> LogRows:
+        """Return some of the rows."""
+        if kept.all():
+            return self
+        texts = tuple(itertools.compress(self.texts, kept))
+        return LogRows(self.rows.filter(pa.array(kept)), self.hours[kept], self.to, texts)
+
+    def by_hour(self) -> Iterator[tuple[int, LogRows]]:
         """Yield each hour and its rows, in their order."""
         hours = np.unique(self.hours)
         if len(hours) == 1:
-            yield int(hours[0]), self.rows
+            yield int(hours[0]), self
             return
         for hour in hours:
-            yield int(hour), self.rows.filter(pa.array(self.hours == hour))
+            yield int(hour), self.keep(self.hours == hour)
 
 
 class LogDecoder:
@@ -108,9 +126,12 @@ class LogDecoder:
         Whether rows have the item as it was before.
     """
 
+    has_event_ids = False
+
     def __init__(self, schema: pa.Schema, keys: Sequence[str], *, old_image: bool = False) -> None:
-        self.schema = log_schema(schema, keys, old_image=old_image)
-        fields = [each for each in self.schema if name_of_field(each) not in _OWN]
+        self.schema = log_schema(schema, keys, old_image=old_image, event_id=self.has_event_ids)
+        reserved = _OWN | {EVENT_ID} if self.has_event_ids else _OWN
+        fields = [each for each in self.schema if name_of_field(each) not in reserved]
         self._keys, self._old_image = len(keys), old_image
         self._decoder = ChangeDecoder(pa.schema(fields), keys)
 
@@ -125,10 +146,14 @@ class LogDecoder:
         operations, sequences = _own_members(body)
         if not sequences:
             return None
-        found = self._decoder.decode(body)
-        if not len(operations) == len(sequences) == found.num_rows:
-            raise DecodeError(f"a reply of {found.num_rows} records has {len(sequences)} sequence numbers")
-        return self._log_rows(found, operations, sequences, _expired(body))
+        return self._rows(body, [operations, sequences], expired_records(body))
+
+    def _rows(self, text: bytes, members: Sequence[Sequence[bytes]], expired: NDArray[np.bool_] | None) -> LogRows:
+        """Return the rows of some records: their operations, their sequence numbers and what else is text in each."""
+        found = self._decoder.decode(text)
+        if any(len(each) != found.num_rows for each in members):
+            raise DecodeError(f"a reply of {found.num_rows} records has {len(members[1])} sequence numbers")
+        return self._log_rows(found, members, expired)
 
     def decode_records(self, text: bytes) -> LogRows | None:
         """Return a row per record of a text of records, in their order; None if there is no record.
@@ -149,15 +174,12 @@ class LogDecoder:
             raise DecodeError(
                 f"of {found.num_rows} records, {len(operations)} name their operation, {len(sequences)} have a number"
             )
-        return self._log_rows(found, operations, sequences or _numbers(found.column(0)), _expired(text))
+        return self._log_rows(found, [operations, sequences or _numbers(found.column(0))], expired_records(text))
 
     def _log_rows(
-        self,
-        found: pa.RecordBatch,
-        operations: Sequence[bytes],
-        sequences: Sequence[bytes],
-        expired: NDArray[np.bool_] | None,
+        self, found: pa.RecordBatch, members: Sequence[Sequence[bytes]], expired: NDArray[np.bool_] | None
     ) -> LogRows:
+        operations, sequences, *others = members
         times: Any = found.column(0)
         keys: Any = found.column(2)
         new: Any = found.column(3)
@@ -167,22 +189,27 @@ class LogDecoder:
         rescue = _rescued(found.column(5), len(old))
         rows = pa.RecordBatch.from_arrays(
             [
-                pa.array(operations, pa.binary()).cast(pa.string()),
-                pa.array(sequences, pa.binary()).cast(pa.string()),
+                _strings(operations),
+                _strings(sequences),
                 times.cast(pa.timestamp("us", "UTC")),
                 pa.array(np.zeros(found.num_rows, np.bool_) if expired is None else expired),
+                *map(_strings, others),
                 *columns,
                 *old,
                 *rescue,
             ],
             schema=self.schema,
         )
-        return LogRows(rows, np.floor_divide(times.to_numpy(), _HOUR_MICROS))
+        return LogRows(rows, np.floor_divide(times.to_numpy(), _HOUR_MICROS), sequences[-1].decode())
+
+
+def _strings(texts: Sequence[bytes]) -> Any:
+    return pa.array(texts, pa.binary()).cast(pa.string())
 
 
 def _own_members(body: bytes) -> tuple[list[bytes], list[bytes]]:
     """Return the operation and the sequence number of each record, where it lies in the text."""
-    operations, sequences = (_texts_behind(body, opening) for opening in _OPENINGS)
+    operations, sequences = (texts_behind(body, opening) for opening in _OPENINGS)
     if operations and len(operations) == len(sequences):
         return operations, sequences
     # Blanks that the service does not send.
@@ -190,7 +217,8 @@ def _own_members(body: bytes) -> tuple[list[bytes], list[bytes]]:
     return [each for each, _ in found if each], [each for _, each in found if each]
 
 
-def _texts_behind(body: bytes, opening: bytes) -> list[bytes]:
+def texts_behind(body: bytes, opening: bytes) -> list[bytes]:
+    """Return what stands behind each occurrence of an opening, up to the next quote."""
     found, place = list[bytes](), body.find(opening)
     while place >= 0:
         start = place + len(opening)
@@ -200,7 +228,7 @@ def _texts_behind(body: bytes, opening: bytes) -> list[bytes]:
     return found
 
 
-def _expired(text: bytes) -> NDArray[np.bool_] | None:
+def expired_records(text: bytes) -> NDArray[np.bool_] | None:
     """Return which records are deletes by the time to live; None if no text of them names the service."""
     if _SERVICE not in text:
         return None

@@ -62,6 +62,13 @@ class ChangeSource(Protocol):
     def name(self) -> str:
         """Return the name of the stream, for messages."""
 
+    @property
+    def keeps_seconds(self) -> float:
+        """Return how long records are kept, if the service does not say what it has forgotten; else infinity."""
+
+    def pause_after(self, size_bytes: int) -> float:
+        """Return how long after a request for records that had so many bytes the next one of its shard may be sent."""
+
     def shards(self) -> list[Shard]:
         """Return all shards that can still be read."""
 

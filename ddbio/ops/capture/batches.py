@@ -7,6 +7,7 @@ the same changes again and writes the same files.
 
 from __future__ import annotations
 
+import io
 import itertools
 import logging
 from collections import defaultdict
@@ -14,18 +15,22 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from ddbio.core.capture.columns import EVENT_ID, SEQUENCE
+from ddbio.core.capture.image_chain import sequences_of
+from ddbio.core.capture.kinesis_rows import KinesisDecoder, Recent, own_record, records_of
 from ddbio.core.capture.log_rows import LogDecoder, LogRows, hour_folder, next_iterator
 from ddbio.core.capture.shards import LATEST, ExpiredError, TrimmedError, gap
 from ddbio.core.schema.file import schema_from_json, schema_to_json
-from ddbio.errors import TargetError
+from ddbio.errors import NotFoundError, TargetError
 from ddbio.files.object_store import RangeFile
 from ddbio.files.snapshot import read_history
 from ddbio.files.whole_file import parquet_bytes
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping, Sequence
     from typing import TypeAlias
 
     from ddbio.core.capture.shards import ChangeSource, Lineage
@@ -37,7 +42,16 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("ddbio.capture")
 
-_COLUMNS, _COMMITTED = "columns", "committed"
+CAPTURE = "capture"
+"""The kind of a capture's state."""
+_SEEN = "seen"
+COLUMNS, COMMITTED = "columns", "committed"
+"""Its records: the columns of items; the number of the last batch whose files are written."""
+
+
+RECENT_CHANGES = 250_000
+"""So many changes from Kinesis are remembered, so that one that comes again is left out."""
+_REMEMBERED_BATCHES = 64
 
 
 @dataclass
@@ -47,6 +61,8 @@ class ShardRows:
     after: str
     to: str
     rows: list[LogRows] = field(default_factory=list)
+    dropped: list[str] = field(default_factory=list)
+    """The numbers of changes between these positions that came before, and are left out."""
 
     @property
     def count(self) -> int:
@@ -66,6 +82,9 @@ class ChangeLog:
     infer
         Returns the columns of items, by the first changes that come.
 
+    kinesis_table
+        The table, if its changes come from Kinesis.
+
     Attributes
     ----------
     number
@@ -82,18 +101,20 @@ class ChangeLog:
         *,
         old_image: bool = False,
         compression: Compression = "zstd",
+        kinesis_table: str | None = None,
     ) -> None:
         self._state, self._keys, self._infer = state, keys, infer
         self._old_image, self._compression = old_image, compression
+        self._table, self._recent = kinesis_table, Recent(RECENT_CHANGES)
         self._decoder: LogDecoder | None = None
         self.number = self.records = self.files = 0
-        stored = state.read(_COLUMNS)
+        stored = state.read(COLUMNS)
         if stored is not None:
             self._use(schema_from_json(stored["schema"]))
 
     def declare(self, schema: pa.Schema) -> None:
         """Write from now on these columns of items."""
-        self._state.put(_COLUMNS, self._described(schema))
+        self._state.put(COLUMNS, self._described(schema))
         self._use(schema)
 
     def decode(self, body: bytes) -> LogRows | None:
@@ -101,20 +122,48 @@ class ChangeLog:
         if self._decoder is None:
             if b'"SequenceNumber"' not in body:
                 return None
-            schema = self._infer(body)
-            self._state.put_once(_COLUMNS, self._described(schema))
-            stored = self._state.read(_COLUMNS)
-            self._use(schema if stored is None else schema_from_json(stored["schema"]))
+            if self._table is not None:
+                own = own_record(self._table)
+                body_of_changes = b"\n".join(each for each in records_of(body).texts if own in each)
+                if not body_of_changes:
+                    return None
+                self.choose_columns(body_of_changes)
+            else:
+                self.choose_columns(body)
         return None if self._decoder is None else self._decoder.decode(body)
+
+    def fresh(self, rows: LogRows) -> tuple[LogRows, list[str]]:
+        """Return the rows that did not come before, and the numbers of the others; only Kinesis repeats changes."""
+        return (rows, []) if self._table is None else self._recent.fresh(rows)
+
+    def silent_since(self) -> float | None:
+        """Return the time up to which all changes were read, as far as an earlier run has noted it."""
+        noted = self._state.read(_SEEN)
+        return None if noted is None else float(noted["at"])
+
+    def note_seen(self, at: float) -> None:
+        """Note that all changes up to a time were read."""
+        self._state.put(_SEEN, {"at": at})
+
+    def choose_columns(self, body: bytes) -> None:
+        """Decide the columns by some changes, if that was not done before."""
+        if self._decoder is None:
+            schema = self._infer(body)
+            self._state.put_once(COLUMNS, self._described(schema))
+            stored = self._state.read(COLUMNS)
+            self._use(schema if stored is None else schema_from_json(stored["schema"]))
+
+    def _described(self, schema: pa.Schema) -> dict[str, Any]:
+        return {"schema": schema_to_json(schema), "keys": list(self._keys)}
 
     def _last(self) -> dict[str, Any] | None:
         """Return the record of the last batch, or None if there is no batch."""
-        committed = self._state.read(_COMMITTED)
+        committed = self._state.read(COMMITTED)
         self.number = 0 if committed is None else committed["batch"]
-        found = self._state.read(_name(self.number)) if self.number else None
+        found = self._state.read(batch_name(self.number)) if self.number else None
         # The note of what is committed may be older than the last batch.
         for number in itertools.count(self.number + 1):
-            record = self._state.read(_name(number))
+            record = self._state.read(batch_name(number))
             if record is None:
                 break
             self.number, found = number, record
@@ -131,7 +180,15 @@ class ChangeLog:
             If its changes are gone meanwhile.
         """
         record = self._last()
-        committed = self._state.read(_COMMITTED) or {"batch": 0}
+        try:
+            return self._finish(record, source, started_at)
+        finally:
+            if self._table is not None:
+                self._remember()
+
+    def _finish(self, record: dict[str, Any] | None, source: ChangeSource, started_at: float) -> dict[str, Any] | None:
+        """Write the files of the last batch if they may be missing; return its record."""
+        committed = self._state.read(COMMITTED) or {"batch": 0}
         if record is None or committed["batch"] >= self.number:
             return record
         log.info("batch %d was cut off: its changes are read again", self.number)
@@ -149,6 +206,24 @@ class ChangeLog:
         self._write(tables, frozenset(path for each in history for path in each.removed))
         return record
 
+    def _remember(self) -> None:
+        """Remember the ids of the last changes that were written."""
+        newest, found = list[list[str]](), 0
+        for number in range(self.number, max(0, self.number - _REMEMBERED_BATCHES), -1):
+            for each in (self._state.read(batch_name(number)) or {"files": []})["files"]:
+                try:
+                    data = self._state.store.read(each["path"])
+                except NotFoundError:
+                    # A compaction has replaced it.
+                    continue
+                ids = pq.read_table(io.BytesIO(data), columns=[EVENT_ID]).column(0)
+                newest.append([str(event_id) for event_id in ids.to_pylist()])
+                found += each["rows"]
+            if found >= RECENT_CHANGES:
+                break
+        for known in reversed(newest):
+            self._recent.add(known)
+
     def append(self, parts: Mapping[str, ShardRows], lineage: Lineage, gaps: Iterable[str] = ()) -> None:
         """Write a batch of changes, and the positions behind them.
 
@@ -163,13 +238,14 @@ class ChangeLog:
             "batch": number,
             "shards": {
                 shard_id: {"after": part.after, "to": part.to, "records": part.count}
+                | ({"dropped": part.dropped} if part.dropped else {})
                 for shard_id, part in parts.items()
             },
             "positions": lineage.positions,
             "files": [{"path": path, "rows": table.num_rows} for path, table in tables.items()],
             "gaps": list(gaps),
         }
-        if not self._state.put_once(_name(number), record):
+        if not self._state.put_once(batch_name(number), record):
             raise TargetError(
                 f"another process writes the log {self._state.store.uri} as job {self._state.job_id}: it went on "
                 "where this one was",
@@ -180,15 +256,24 @@ class ChangeLog:
 
     def _tables(self, number: int, parts: Mapping[str, ShardRows]) -> dict[str, pa.Table]:
         """Return the files of a batch: one for each hour, with the changes of a shard in their order."""
-        hours = defaultdict[int, list[pa.RecordBatch]](list)
+        hours = defaultdict[int, list[LogRows]](list)
         for each in (rows for part in parts.values() for rows in part.rows):
-            for hour, batch in each.by_hour():
-                hours[hour].append(batch)
+            for hour, found in each.by_hour():
+                hours[hour].append(found)
         job_id = self._state.job_id
         return {
-            f"{hour_folder(hour)}{job_id}-{number:012}.parquet": pa.Table.from_batches(batches)
-            for hour, batches in sorted(hours.items())
+            f"{hour_folder(hour)}{job_id}-{number:012}.parquet": self._table_of(number, parts_of_hour)
+            for hour, parts_of_hour in sorted(hours.items())
         }
+
+    def _table_of(self, number: int, parts: list[LogRows]) -> pa.Table:
+        rows = pa.Table.from_batches([each.rows for each in parts])
+        if self._table is None:
+            return rows
+        texts = list(itertools.chain.from_iterable(each.texts for each in parts))
+        place = rows.schema.get_field_index(SEQUENCE)
+        numbers = sequences_of(rows, texts, self._keys, number)
+        return rows.set_column(place, rows.schema.field(place), pa.chunked_array([numbers]))
 
     def _write(self, tables: Mapping[str, pa.Table], written: frozenset[str] = frozenset()) -> None:
         store = self._state.store
@@ -199,16 +284,17 @@ class ChangeLog:
                 require_rows(store, path, table.num_rows)
             self.files += 1
         self.records += sum(table.num_rows for table in tables.values())
-        self._state.put(_COMMITTED, {"batch": self.number})
-
-    def _described(self, schema: pa.Schema) -> dict[str, Any]:
-        return {"schema": schema_to_json(schema), "keys": list(self._keys)}
+        self._state.put(COMMITTED, {"batch": self.number})
 
     def _use(self, schema: pa.Schema) -> None:
-        self._decoder = LogDecoder(schema, self._keys, old_image=self._old_image)
+        if self._table is None:
+            self._decoder = LogDecoder(schema, self._keys, old_image=self._old_image)
+        else:
+            self._decoder = KinesisDecoder(schema, self._keys, self._table, old_image=self._old_image)
 
 
-def _name(number: int) -> str:
+def batch_name(number: int) -> str:
+    """Return the name of the record of a batch."""
     return f"{number:012}"
 
 
@@ -242,22 +328,33 @@ def _read_again(
     try:
         position = after
         iterator: str | None = source.iterator(shard, position)
-        while iterator is not None and not (found.rows and int(position) >= int(to)):
+        while iterator is not None and not (position.isdecimal() and int(position) >= int(to)):
             try:
                 body = source.begin(iterator).result()
             except ExpiredError:
                 iterator = source.iterator(shard, position)
                 continue
             iterator, rows = next_iterator(body), decode(body)
-            if rows is not None and position == LATEST:
+            if rows is None:
+                continue
+            if position == LATEST:
                 rows = rows.since(started_at)
-            if rows is not None and rows.rows.num_rows:
+            if rows.rows.num_rows or position != LATEST:
                 found.rows.append(rows)
-                position = rows.last
+                position = rows.to
     except TrimmedError:
         raise gap(source.name, shard_id, after) from None
     if found.rows:
         found.rows[-1] = found.rows[-1].until(to)
+    found.rows = [_without(each, part.get("dropped", ())) for each in found.rows]
     if found.count != count:
         raise gap(source.name, shard_id, after)
     return found
+
+
+def _without(rows: LogRows, numbers: Sequence[str]) -> LogRows:
+    """Return the rows except those of some numbers of the shard."""
+    if not numbers:
+        return rows
+    found: Any = pc.is_in(rows.rows.column(1), pa.array(numbers, pa.string()))
+    return rows.keep(~found.to_numpy(zero_copy_only=False))

@@ -6,6 +6,7 @@ One thread does it all: it asks all shards at once, and decodes a reply while th
 from __future__ import annotations
 
 import logging
+import math
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -30,6 +31,7 @@ _SHORTEST_PAUSE, _LONGEST_PAUSE = 0.05, 0.5
 _EMPTY_REPLIES = 4
 _LOOKS_AT_THE_END = 4
 _SHOWN_SECONDS = 10.0
+_SEEN_SECONDS = 60.0
 
 
 @dataclass(frozen=True)
@@ -99,6 +101,7 @@ class CaptureLoop:
     _moved: bool = False
     """Whether shards began or ended since the last batch: a later run has to know, even if there were no changes."""
     _looks: int = 0
+    _seen_at: float = 0.0
     _new_gaps: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -128,7 +131,25 @@ class CaptureLoop:
             self._move()
         else:
             self.lineage.positions.update(last["positions"])
+            self._check_silence()
             self._look()
+
+    def _check_silence(self) -> None:
+        """Find what was forgotten since the last run, if the service does not say it."""
+        since = self.log.silent_since()
+        if since is None or self.timing.now() - since < self.source.keeps_seconds:
+            return
+        for shard_id, position in list(self.lineage.positions.items()):
+            if position != END:
+                self._lose_quietly(shard_id, position)
+
+    def _lose_quietly(self, shard_id: str, position: str) -> None:
+        lost = gap(self.lineage.name, shard_id, position)
+        if not self.goes_on:
+            raise lost
+        log.warning("%s", lost)
+        self._note([f"{shard_id} behind {position}"])
+        self.lineage.advance(shard_id, HORIZON)
 
     def run(self, *, available_now: bool = False) -> None:
         """Capture until it is told to stop; or until what there was at the beginning is captured.
@@ -139,6 +160,9 @@ class CaptureLoop:
             If changes are gone before they were read; what was read before is written.
         """
         began_at = shown_at = self.timing.now()
+        for reader in self._readers.values():
+            # What an earlier run saw says nothing about now.
+            reader.empties, reader.next_at = 0, 0.0
         while not self.timing.is_stopped():
             try:
                 self._open()
@@ -149,6 +173,7 @@ class CaptureLoop:
             now = self.timing.now()
             if self._is_due(now):
                 self.flush()
+            self._note_seen(now)
             if now - shown_at >= _SHOWN_SECONDS:
                 shown_at = now
                 log.info("%d records in %d files, lag %.1f s", self.log.records, self.log.files, self.lag_seconds)
@@ -169,6 +194,13 @@ class CaptureLoop:
         open_since = [reader.since for reader in self._readers.values()]
         if open_since:
             self.lag_seconds = max(0.0, self.timing.now() - min(open_since))
+
+    def _note_seen(self, now: float) -> None:
+        """Note up to when everything was read, now and then, if only time will tell what is forgotten later."""
+        open_since = [reader.since for reader in self._readers.values()]
+        if open_since and math.isfinite(self.source.keeps_seconds) and now - self._seen_at >= _SEEN_SECONDS:
+            self._seen_at = now
+            self.log.note_seen(min(open_since))
 
     def _open(self) -> None:
         """Open the shards that can be read now; look for new ones if one has ended."""
@@ -201,13 +233,9 @@ class CaptureLoop:
         self._readers[shard.shard_id] = _Reader(shard, iterator, now, is_horizon=is_horizon)
 
     def _lose(self, shard: Shard, position: str) -> None:
-        lost = gap(self.lineage.name, shard.shard_id, position)
-        if not self.goes_on:
-            raise lost
-        log.warning("%s", lost)
-        self.flush()
-        self._note([f"{shard.shard_id} behind {position}"])
-        self.lineage.advance(shard.shard_id, HORIZON)
+        if self.goes_on:
+            self.flush()
+        self._lose_quietly(shard.shard_id, position)
 
     def _note(self, lost: Iterable[str]) -> None:
         found = list(lost)
@@ -237,14 +265,8 @@ class CaptureLoop:
         position = self.lineage.positions[shard.shard_id]
         try:
             body = b"" if pending is None else pending.result()
-        except ExpiredError:
-            reader.iterator = self.source.iterator(shard, position)
-            return
-        except TrimmedError:
-            if not reader.is_horizon or position not in {HORIZON, FIRST}:
-                self._lose(shard, position)
-            self.lineage.advance(shard.shard_id, HORIZON)
-            reader.iterator = self.source.iterator(shard, HORIZON)
+        except (ExpiredError, TrimmedError) as error:
+            self._renew(reader, position, is_trimmed=isinstance(error, TrimmedError))
             return
         following = next_iterator(body)
         if following is not None:
@@ -252,33 +274,55 @@ class CaptureLoop:
         rows = self.log.decode(body)
         if rows is not None and position == LATEST:
             rows = rows.since(self.started_at)
-        if rows is not None and not rows.rows.num_rows:
-            # Changes from before the beginning: later ones follow.
-            rows, reader.empties, reader.next_at = None, 0, 0.0
-        elif rows is None:
+        earliest = reader.asked_at + self.source.pause_after(len(body))
+        if rows is None:
             reader.empties, reader.since = reader.empties + 1, reader.asked_at
-            reader.next_at = self.timing.now() + min(_LONGEST_PAUSE, _SHORTEST_PAUSE * 2**reader.empties)
+            pause = min(_LONGEST_PAUSE, _SHORTEST_PAUSE * 2**reader.empties)
+            reader.next_at = max(self.timing.now() + pause, earliest)
         else:
-            reader.empties, reader.next_at = 0, 0.0
+            reader.empties, reader.next_at = 0, earliest
+            rows = self._gather(shard.shard_id, position, rows)
+        if rows is not None:
             reader.since = reader.newest = rows.last_time
-            self._gather(shard.shard_id, position, rows)
             self._bytes += len(body)
         if following is None:
             self.lineage.advance(shard.shard_id, END)
             del self._readers[shard.shard_id]
             self._ended, self._looks = True, 0
             self._move()
-        elif rows is not None and not self._is_full() and (until is None or rows.last_time <= until):
+        elif rows is not None and self._reads_ahead(rows, until) and earliest <= self.timing.now():
             # The next reply comes while others are decoded.
             self._ask(reader)
 
-    def _gather(self, shard_id: str, position: str, rows: LogRows) -> None:
-        if not self._has_news():
-            self._gathered_at = self.timing.now()
-        part = self._parts.setdefault(shard_id, ShardRows(position, position))
-        part.rows.append(rows)
-        part.to = rows.last
-        self.lineage.advance(shard_id, part.to)
+    def _renew(self, reader: _Reader, position: str, *, is_trimmed: bool) -> None:
+        """Get another iterator for one that cannot be used any more."""
+        if is_trimmed:
+            if not reader.is_horizon or position not in {HORIZON, FIRST}:
+                self._lose(reader.shard, position)
+            self.lineage.advance(reader.shard.shard_id, HORIZON)
+            position = HORIZON
+        reader.iterator = self.source.iterator(reader.shard, position)
+
+    def _reads_ahead(self, rows: LogRows, until: float | None) -> bool:
+        return not self._is_full() and (until is None or rows.last_time <= until)
+
+    def _gather(self, shard_id: str, position: str, found: LogRows) -> LogRows | None:
+        """Take the changes of a reply that are new; return None if there are none."""
+        rows, dropped = self.log.fresh(found)
+        if position == LATEST and not rows.rows.num_rows:
+            # Changes from before the beginning: later ones follow.
+            return None
+        self.lineage.advance(shard_id, rows.to)
+        part = self._parts.get(shard_id)
+        if rows.rows.num_rows:
+            if not self._has_news():
+                self._gathered_at = self.timing.now()
+            part = self._parts.setdefault(shard_id, ShardRows(position, position))
+            part.rows.append(rows)
+        if part is not None:
+            part.to = rows.to
+            part.dropped += dropped
+        return rows if rows.rows.num_rows else None
 
     def _move(self) -> None:
         if not self._has_news():

@@ -10,6 +10,8 @@ from ddbio.errors import NotFoundError
 
 if TYPE_CHECKING:
     from ddbio.testing.tables.database import Database
+    from ddbio.testing.tables.kinesis import Destination
+    from ddbio.testing.tables.streams import Stream
     from ddbio.testing.tables.table import Table
 
 # https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/time-to-live-ttl-before-you-start.html
@@ -32,13 +34,17 @@ def expire_items(database: Database, name: str) -> int:
     if table.expiry is None:
         return 0
     now = Decimal(str(database.wall_clock.now()))
+    streams = database.data_streams.values()
+    listeners: list[Stream | Destination] = [each.destinations[name] for each in streams if name in each.destinations]
     if table.stream is not None:
-        table.stream.expires = True
+        listeners.append(table.stream)
+    for each in listeners:
+        each.expires = True
     try:
         return _delete(table, table.expiry, now)
     finally:
-        if table.stream is not None:
-            table.stream.expires = False
+        for each in listeners:
+            each.expires = False
 
 
 def _delete(table: Table, attribute: str, now: Decimal) -> int:

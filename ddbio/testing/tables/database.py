@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from ddbio.testing.request import Request
     from ddbio.testing.tables.items import Stored
     from ddbio.testing.tables.jobs import S3Access
+    from ddbio.testing.tables.kinesis import DataStream
     from ddbio.testing.tables.streams import Stream
     from ddbio.testing.tables.table import Change, Table
 
@@ -79,6 +80,7 @@ class Database:
     backups: dict[str, Backup] = field(default_factory=dict)
     tables: dict[str, Table] = field(default_factory=dict)
     streams: dict[str, Stream] = field(default_factory=dict)
+    data_streams: dict[str, DataStream] = field(default_factory=dict)
     consumption: ConsumptionLog = field(init=False)
     fault_injector: FaultInjector = field(init=False)
 

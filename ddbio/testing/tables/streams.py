@@ -146,7 +146,7 @@ class Stream:
             # Two quick changes of an item may come as one.
             del shard.records[-1]
             old = last.old
-        if not _is_same(old, new):
+        if not is_same_item(old, new):
             self._last += _SEQUENCE_STEP
             text = to_json(self._record(old, new))
             shard.records.append(Record(self._last, self.now(), text, key, old))
@@ -190,7 +190,8 @@ class Stream:
         shard.ending, shard.closed_at = self._last, self.now()
 
 
-def _is_same(old: Stored | None, new: Stored | None) -> bool:
+def is_same_item(old: Stored | None, new: Stored | None) -> bool:
+    """Return whether a write changes nothing, whatever the order of members and of elements of sets."""
     if old is None or new is None:
         return old is new
     return old.json == new.json or _ordered_item(json.loads(old.json)) == _ordered_item(json.loads(new.json))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import math
 from dataclasses import dataclass
 from random import Random
 
@@ -174,6 +175,7 @@ class VirtualSource:
     """Read the shards of the fake's stream by its own functions."""
 
     name = "the stream"
+    keeps_seconds = math.inf
 
     def __init__(self, world):
         self._world = world
@@ -189,6 +191,10 @@ class VirtualSource:
             if "Expired" in code:
                 raise ExpiredError from None
             raise
+
+    def pause_after(self, size_bytes):
+        """Return no pause."""
+        return 0.0
 
     def shards(self):
         """Return all shards."""

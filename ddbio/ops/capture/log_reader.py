@@ -1,0 +1,153 @@
+"""Read the log of a table's changes by the records of its batches, as far as their files are written."""
+
+from __future__ import annotations
+
+import io
+import re
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from ddbio.core.capture.log_rows import log_schema
+from ddbio.core.schema.arrow import RESCUE_NAME
+from ddbio.core.schema.file import schema_from_json
+from ddbio.errors import NotFoundError, SchemaError, TargetError
+from ddbio.files.job_state import JobState
+from ddbio.files.meta import META
+from ddbio.ops.capture.batches import CAPTURE, COLUMNS, COMMITTED, batch_name
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from ddbio.files.object_store import ObjectStore
+
+_HEAD = re.compile(rf"{re.escape(META)}([A-Za-z0-9_]+)\.{CAPTURE}\.json")
+_READERS = 16
+_BATCH_ROWS = 65_536
+
+
+@dataclass(frozen=True)
+class LogFile:
+    """Name one file of a log, and how many changes it has."""
+
+    path: str
+    rows: int
+
+
+class CapturedLog:
+    """Read the batches of the captures that write one folder; picklable as far as the store is.
+
+    A position is a number for each capture: that of the last batch that was read.
+
+    Parameters
+    ----------
+    job_ids
+        The captures.
+    """
+
+    def __init__(self, store: ObjectStore, job_ids: Sequence[str]) -> None:
+        self._store = store
+        self._states = {job_id: JobState(store, job_id, CAPTURE) for job_id in job_ids}
+
+    def schema(self) -> pa.Schema:
+        """Return the columns of the log.
+
+        Raises
+        ------
+        NotFoundError
+            If no change was captured yet.
+        """
+        fields: dict[str, pa.Field[Any]] = {}
+        for state in self._states.values():
+            stored, head = state.read(COLUMNS), state.head() or {}
+            if stored is not None:
+                items = schema_from_json(stored["schema"])
+                found = log_schema(
+                    items, stored.get("keys", ()), old_image=head.get("old_image", False), event_id="table" in head
+                )
+                fields |= {each.name: each for each in found if each.name not in fields}
+        if not fields:
+            raise NotFoundError(f"the log {self._store.uri} has no columns yet: no change was captured")
+        rescue = fields.pop(RESCUE_NAME)
+        return pa.schema([*fields.values(), rescue])
+
+    def written(self) -> dict[str, int]:
+        """Return the position behind all batches whose files are written."""
+        return {job_id: (state.read(COMMITTED) or {"batch": 0})["batch"] for job_id, state in self._states.items()}
+
+    def limit(self, start: Mapping[str, int], end: Mapping[str, int], records: int) -> dict[str, int]:
+        """Return the position behind so many changes from another one; one batch at least is passed."""
+        found, left = dict(start), records
+        for job_id, last in end.items():
+            for number in range(start.get(job_id, 0) + 1, last + 1):
+                count = sum(each["rows"] for each in self._record(job_id, number)["files"])
+                if left < count and left < records:
+                    return found
+                found[job_id], left = number, left - count
+        return found
+
+    def files(self, start: Mapping[str, int], end: Mapping[str, int]) -> list[LogFile]:
+        """Return the files of the batches behind one position up to another, in their order."""
+        wanted = [
+            (job_id, number)
+            for job_id, last in sorted(end.items())
+            for number in range(start.get(job_id, 0) + 1, last + 1)
+        ]
+        with ThreadPoolExecutor(_READERS) as readers:
+            records = readers.map(lambda each: self._record(*each), wanted)
+            return [LogFile(each["path"], each["rows"]) for record in records for each in record["files"]]
+
+    def _record(self, job_id: str, number: int) -> dict[str, Any]:
+        found = self._states[job_id].read(batch_name(number))
+        if found is None:
+            raise TargetError(
+                f"batch {number} of job {job_id} of the log {self._store.uri} has no record: something removed it",
+                self._store.uri,
+            )
+        return found
+
+
+def captures_of(store: ObjectStore) -> list[str]:
+    """Return the ids of the captures that have written a folder.
+
+    Raises
+    ------
+    NotFoundError
+        If there is none.
+    """
+    found = [match[1] for each in store.list(META) if (match := _HEAD.fullmatch(each.path))]
+    if not found:
+        raise NotFoundError(f"{store.uri} is no log of changes: ddbio capture has never written it")
+    return sorted(found)
+
+
+def read_log_file(store: ObjectStore, file: LogFile, columns: pa.Schema) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of a file in these columns; one that the file does not have yet is null.
+
+    Raises
+    ------
+    NotFoundError
+        If the file is gone.
+    SchemaError
+        If a value does not fit the type of its column.
+    """
+    try:
+        parquet = pq.ParquetFile(io.BytesIO(store.read(file.path)))
+    except NotFoundError:
+        raise NotFoundError(
+            f"{file.path} of the log {store.uri} is gone: a compaction that does not keep old files, or a vacuum, was "
+            "ahead of this reader. Compact hours that every reader has behind it, or with keep_old"
+        ) from None
+    names = set(parquet.schema_arrow.names)
+    for batch in parquet.iter_batches(_BATCH_ROWS, columns=[name for name in columns.names if name in names]):
+        arrays = []
+        for each in columns:
+            try:
+                nothing = each.name not in names
+                arrays.append(pa.nulls(len(batch), each.type) if nothing else batch.column(each.name).cast(each.type))
+            except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+                raise SchemaError(f"{each.name} of {file.path}: {error}") from error
+        yield pa.RecordBatch.from_arrays(arrays, schema=columns)

@@ -1,0 +1,212 @@
+"""Read changes in Structured Streaming: a log by the records of its batches, or a table's stream by way of such a log.
+
+An offset says, for each capture that writes the log, the number of a batch. Batches and their files never change, so a
+micro-batch that Spark repeats has the same rows.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from pydantic import Field
+from pydantic.dataclasses import dataclass as options_dataclass
+from pyspark import SparkFiles
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+
+from ddbio.engine import available_cores
+from ddbio.ops.capture.capture import open_capture, prepare_capture
+from ddbio.ops.capture.log_reader import CapturedLog, captures_of, read_log_file
+from ddbio.ops.job.storage import open_store
+from ddbio.options import CaptureOptions, ConnectionOptions, parse_options
+from ddbio.spark.lease_server import request_lease_terms
+from ddbio.spark.reading import fit_batch, rename_option, rename_table, slice_batch
+from ddbio.spark.types import to_arrow_schema, to_spark_schema
+from ddbio.spark.worker import tidy_worker
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    import pyarrow as pa
+    from pyspark.sql.types import StructType
+
+    from ddbio.files.object_store import ObjectStore
+    from ddbio.ops.capture.capture import OpenCapture
+    from ddbio.ops.capture.log_reader import LogFile
+
+
+@options_dataclass(frozen=True, kw_only=True)
+class LogStreamOptions(ConnectionOptions):
+    """Say which log a streaming DataFrame reads, and how much of it at once."""
+
+    path: Annotated[str, Field(min_length=1)]
+    """Folder of the log: ``s3://bucket/prefix`` or a local folder."""
+    job_id: str | None = None
+    """The capture whose changes are read; default is all that write the folder."""
+    starting_offsets: Literal["earliest", "latest"] = "earliest"
+    """Where a new query begins: at the first batch of the log, or behind its last."""
+    max_records_per_batch: Annotated[int, Field(ge=1)] | None = None
+    """Changes of a micro-batch, about; default is all that are there."""
+    tasks: Annotated[int, Field(ge=1, le=100_000)] | None = None
+    """Spark partitions of a micro-batch; default is the session's parallelism, fewer for few files."""
+
+
+@options_dataclass(frozen=True, kw_only=True)
+class TableStreamOptions(CaptureOptions):
+    """Say which table's changes a streaming DataFrame reads, and the log that they go through."""
+
+    max_records_per_batch: Annotated[int, Field(ge=1)] | None = None
+    """Changes of a micro-batch, about; default is all that are there."""
+    tasks: Annotated[int, Field(ge=1, le=100_000)] | None = None
+    """Spark partitions of a micro-batch; default is the session's parallelism, fewer for few files."""
+
+
+def describe_log(values: Mapping[str, str]) -> StructType:
+    """Return the columns of the log that the options name."""
+    return to_spark_schema(_open_log(_log_options(values))[1].schema())
+
+
+def describe_stream(values: Mapping[str, str], source: str) -> StructType:
+    """Return the columns of the changes of a table, which are decided now if they were not before."""
+    options = _table_options(values, source)
+    job_id = prepare_capture(options)
+    return to_spark_schema(CapturedLog(open_store(options.dest, options), [job_id]).schema())
+
+
+def open_log_reader(values: Mapping[str, str], schema: StructType) -> LogReader:
+    """Return the reader of a log."""
+    options = _log_options(values)
+    store, log = _open_log(options)
+    terms = _Terms(options.max_records_per_batch, options.tasks, starts_late=options.starting_offsets == "latest")
+    return LogReader(store, log, to_arrow_schema(schema).remove_metadata(), terms)
+
+
+def open_stream_reader(values: Mapping[str, str], source: str, schema: StructType) -> CapturingReader:
+    """Return the reader of the changes of a table."""
+    options = _table_options(values, source)
+    job_id = prepare_capture(options)
+    store = open_store(options.dest, options)
+    terms = _Terms(options.max_records_per_batch, options.tasks)
+    columns = to_arrow_schema(schema).remove_metadata()
+    return CapturingReader(options, store, CapturedLog(store, [job_id]), columns, terms)
+
+
+def _log_options(values: Mapping[str, str]) -> LogStreamOptions:
+    return parse_options(LogStreamOptions, dict(values))
+
+
+def _table_options(values: Mapping[str, str], source: str) -> TableStreamOptions:
+    given = rename_option(rename_table(values), "dest", {"log"})
+    return parse_options(TableStreamOptions, {**given, "source": source})
+
+
+def _open_log(options: LogStreamOptions) -> tuple[ObjectStore, CapturedLog]:
+    store = open_store(options.path, options)
+    return store, CapturedLog(store, captures_of(store) if options.job_id is None else [options.job_id])
+
+
+@dataclass(frozen=True)
+class _Terms:
+    """Say how much a micro-batch has, into how many partitions it goes, and where a new query begins."""
+
+    records: int | None
+    tasks: int | None
+    starts_late: bool = False
+
+
+@dataclass
+class LogPart(InputPartition):  # type: ignore[misc]
+    """Carry one Spark partition's files."""
+
+    files: Sequence[LogFile]
+
+
+class LogReader(DataSourceStreamReader):  # type: ignore[misc]
+    """Read a log; any number of executors may, for no shard is asked."""
+
+    def __init__(self, store: ObjectStore, log: CapturedLog, columns: pa.Schema, terms: _Terms) -> None:
+        self._store, self._log, self._columns, self._terms = store, log, columns, terms
+        self._reached: dict[str, int] | None = None
+        """The last offset that was given out, or that Spark has shown: a limit counts from there."""
+
+    def initialOffset(self) -> dict[str, int]:  # noqa: N802 - PySpark's own
+        """Return where a new query begins."""
+        written = self._log.written()
+        self._reached = written if self._terms.starts_late else dict.fromkeys(written, 0)
+        return self._reached
+
+    def latestOffset(self, start: Mapping[str, int] | None = None, limit: object = None) -> dict[str, int]:  # noqa: N802, ARG002 - PySpark's own, from 4.2 on with what a batch begins at
+        """Return the end of the next micro-batch; a later Spark says what it begins at."""
+        written, reached = self._log.written(), start or self._reached
+        if self._terms.records is not None and reached is not None:
+            written = self._log.limit(reached, written, self._terms.records)
+        self._reached = written
+        return written
+
+    def partitions(self, start: Mapping[str, int], end: Mapping[str, int]) -> list[LogPart]:
+        """Return parts of the batches behind one offset up to another, about equal in rows."""
+        self._reached = dict(end)
+        files = self._log.files(start, end)
+        terms = request_lease_terms(SparkFiles.getRootDirectory(), None)
+        wanted = self._terms.tasks or (available_cores() if terms is None else terms.parallelism)
+        return [LogPart(part) for part in _parts(files, wanted)]
+
+    def read(self, partition: LogPart) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of one partition's files."""
+        try:
+            for file in partition.files:
+                for batch in read_log_file(self._store, file, self._columns):
+                    yield from slice_batch(fit_batch(batch, self._columns))
+        finally:
+            tidy_worker()
+
+    def commit(self, end: Mapping[str, int]) -> None:
+        """Do nothing: a log keeps its batches."""
+
+    def stop(self) -> None:
+        """Do nothing."""
+
+
+class CapturingReader(LogReader):
+    """Capture the changes of a table into a log before each micro-batch, in the driver, and read that log.
+
+    So each shard has one reader, and the end of a micro-batch is recorded before Spark hears of it.
+    """
+
+    def __init__(
+        self, options: CaptureOptions, store: ObjectStore, log: CapturedLog, columns: pa.Schema, terms: _Terms
+    ) -> None:
+        super().__init__(store, log, columns, terms)
+        self._options = options
+        self._opened: OpenCapture | None = None
+        self._closing: contextlib.ExitStack | None = None
+
+    def latestOffset(self, start: Mapping[str, int] | None = None, limit: object = None) -> dict[str, int]:  # noqa: N802 - PySpark's own
+        """Capture what there is now, and return the end of the next micro-batch."""
+        if self._opened is None or self._closing is None:
+            self._closing = contextlib.ExitStack()
+            self._opened = self._closing.enter_context(open_capture(self._options, threading.Event()))
+        self._opened.loop.run(available_now=True)
+        return super().latestOffset(start, limit)
+
+    def stop(self) -> None:
+        """Let the capture go."""
+        if self._closing is not None:
+            self._closing.close()
+            self._closing = self._opened = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Leave the connections where they are: tasks read files only."""
+        return {**self.__dict__, "_opened": None, "_closing": None}
+
+
+def _parts(files: Sequence[LogFile], wanted: int) -> list[list[LogFile]]:
+    """Return the files in at most so many parts, each of neighbours."""
+    parts: dict[int, list[LogFile]] = {}
+    total, before = sum(each.rows for each in files), 0
+    for each in files:
+        parts.setdefault(before * wanted // max(1, total), []).append(each)
+        before += each.rows
+    return list(parts.values())

@@ -1,0 +1,154 @@
+"""State how a Kinesis data stream is read, and that changes come to it; backends name what they do not keep."""
+
+from __future__ import annotations
+
+import json
+import time
+import uuid
+from typing import ClassVar
+
+import boto3
+import pytest
+
+HALF = 2**127
+
+
+@pytest.fixture(scope="class")
+def kinesis(client):
+    """Return a plain boto3 client for the data streams of the same backend."""
+    keys = client._request_signer._credentials.get_frozen_credentials()
+    connected = boto3.client(
+        "kinesis",
+        endpoint_url=client.meta.endpoint_url,
+        region_name=client.meta.region_name,
+        aws_access_key_id=keys.access_key,
+        aws_secret_access_key=keys.secret_key,
+    )
+    yield connected
+    connected.close()
+
+
+class KinesisContract:
+    """State how the shards of a data stream are made, read and reshaped."""
+
+    backend: str
+    gaps: ClassVar[dict[str, tuple[str, ...]]] = {}
+    gaps_are_certain = True
+
+    @pytest.fixture
+    def stream(self, kinesis):
+        """Return the name of a new stream of two shards."""
+        name = f"stream-{uuid.uuid4().hex}"
+        kinesis.create_stream(StreamName=name, ShardCount=2)
+        while kinesis.describe_stream_summary(StreamName=name)["StreamDescriptionSummary"]["StreamStatus"] != "ACTIVE":
+            time.sleep(0.05)
+        yield name
+        kinesis.delete_stream(StreamName=name)
+
+    def _read(self, kinesis, name, shard_id, **place):
+        place = place or {"ShardIteratorType": "TRIM_HORIZON"}
+        iterator = kinesis.get_shard_iterator(StreamName=name, ShardId=shard_id, **place)["ShardIterator"]
+        return kinesis.get_records(ShardIterator=iterator)
+
+    def _shards(self, kinesis, name):
+        return kinesis.list_shards(StreamName=name)["Shards"]
+
+    def test_records_go_to_shards_by_the_hash_of_their_key(self, kinesis, stream):
+        """The shards share all hash keys, and a record is in the one that has its key's."""
+        one, two = self._shards(kinesis, stream)
+        assert (one["HashKeyRange"]["StartingHashKey"], two["HashKeyRange"]["EndingHashKey"]) == ("0", str(2**128 - 1))
+        assert int(one["HashKeyRange"]["EndingHashKey"]) + 1 == int(two["HashKeyRange"]["StartingHashKey"]) == HALF
+        records = [{"Data": b"low", "PartitionKey": "a", "ExplicitHashKey": "1"}]
+        records += [{"Data": b"high", "PartitionKey": "a", "ExplicitHashKey": str(HALF)}]
+        put = kinesis.put_records(StreamName=stream, Records=records)
+        assert put["FailedRecordCount"] == 0
+        assert [each["ShardId"] for each in put["Records"]] == [one["ShardId"], two["ShardId"]]
+        (found,) = self._read(kinesis, stream, two["ShardId"])["Records"]
+        assert (found["Data"], found["PartitionKey"]) == (b"high", "a")
+        assert found["SequenceNumber"] == put["Records"][1]["SequenceNumber"]
+
+    def test_a_shard_is_read_from_a_place_on(self, kinesis, stream):
+        """Numbers rise; an iterator begins at one, behind one, or at the oldest record, and the next one goes on."""
+        put = [
+            kinesis.put_record(StreamName=stream, Data=str(n), PartitionKey="a", ExplicitHashKey="1") for n in range(3)
+        ]
+        numbers = [each["SequenceNumber"] for each in put]
+        assert sorted(numbers, key=int) == numbers
+        shard_id = put[0]["ShardId"]
+        for kind, expected in (("AT_SEQUENCE_NUMBER", [b"1", b"2"]), ("AFTER_SEQUENCE_NUMBER", [b"2"])):
+            place = {"ShardIteratorType": kind, "StartingSequenceNumber": numbers[1]}
+            found = self._read(kinesis, stream, shard_id, **place)["Records"]
+            assert [each["Data"] for each in found] == expected
+        reply = self._read(kinesis, stream, shard_id)
+        assert len(reply["Records"]) == 3
+        assert reply["MillisBehindLatest"] == 0
+        assert kinesis.get_records(ShardIterator=reply["NextShardIterator"])["Records"] == []
+
+    def test_a_shard_is_split(self, kinesis, stream):
+        """The parent gets an end, its children name it, and its records stay."""
+        parent, _ = self._shards(kinesis, stream)
+        kinesis.put_record(StreamName=stream, Data=b"x", PartitionKey="a", ExplicitHashKey="1")
+        middle = str(int(parent["HashKeyRange"]["EndingHashKey"]) // 2)
+        kinesis.split_shard(StreamName=stream, ShardToSplit=parent["ShardId"], NewStartingHashKey=middle)
+        shards = {each["ShardId"]: each for each in self._shards(kinesis, stream)}
+        assert "EndingSequenceNumber" in shards[parent["ShardId"]]["SequenceNumberRange"]
+        children = [each for each in shards.values() if each.get("ParentShardId") == parent["ShardId"]]
+        assert len(children) == 2
+        assert [each["Data"] for each in self._read(kinesis, stream, parent["ShardId"])["Records"]] == [b"x"]
+
+    def test_neighbours_are_merged(self, kinesis, stream):
+        """The child names both of its parents."""
+        one, two = self._shards(kinesis, stream)
+        kinesis.merge_shards(StreamName=stream, ShardToMerge=one["ShardId"], AdjacentShardToMerge=two["ShardId"])
+        child = next(each for each in self._shards(kinesis, stream) if "ParentShardId" in each)
+        assert (child["ParentShardId"], child["AdjacentParentShardId"]) == (one["ShardId"], two["ShardId"])
+
+    def test_a_closed_shard_ends(self, kinesis, stream):
+        """Its last reply has no next iterator, and names its children."""
+        one, two = self._shards(kinesis, stream)
+        kinesis.merge_shards(StreamName=stream, ShardToMerge=one["ShardId"], AdjacentShardToMerge=two["ShardId"])
+        reply = self._read(kinesis, stream, one["ShardId"])
+        assert reply.get("NextShardIterator") is None
+        assert [each["ParentShards"] for each in reply["ChildShards"]] == [[one["ShardId"], two["ShardId"]]]
+
+    def test_pages_of_shards_follow_one_another(self, kinesis, stream):
+        """A page has so many shards, and a token for the next one."""
+        page = kinesis.list_shards(StreamName=stream, MaxResults=1)
+        rest = kinesis.list_shards(NextToken=page["NextToken"])
+        assert [*page["Shards"], *rest["Shards"]] == self._shards(kinesis, stream)
+
+    def test_changes_of_a_table_come(self, client, kinesis, stream, make_table):
+        """Each record has the change as JSON, with both images; the table says where its changes go."""
+        table = make_table("pk:S")
+        arn = kinesis.describe_stream_summary(StreamName=stream)["StreamDescriptionSummary"]["StreamARN"]
+        client.enable_kinesis_streaming_destination(TableName=table, StreamArn=arn)
+        (told,) = client.describe_kinesis_streaming_destination(TableName=table)["KinesisDataStreamDestinations"]
+        assert (told["StreamArn"], told["DestinationStatus"]) == (arn, "ACTIVE")
+        client.put_item(TableName=table, Item={"pk": {"S": "a"}, "n": {"N": "1"}})
+        client.put_item(TableName=table, Item={"pk": {"S": "a"}, "n": {"N": "2"}})
+        client.delete_item(TableName=table, Key={"pk": {"S": "a"}})
+        shards = self._shards(kinesis, stream)
+        replies = [self._read(kinesis, stream, each["ShardId"])["Records"] for each in shards]
+        found = [json.loads(each["Data"]) for reply in replies for each in reply]
+        assert [each["eventName"] for each in found] == ["INSERT", "MODIFY", "REMOVE"]
+        assert {each["tableName"] for each in found} == {table}
+        change = found[1]["dynamodb"]
+        assert (change["OldImage"]["n"], change["NewImage"]["n"]) == ({"N": "1"}, {"N": "2"})
+        assert "NewImage" not in found[2]["dynamodb"]
+
+
+class TestFake(KinesisContract):
+    """Check the fake."""
+
+    backend = "fake"
+
+
+class TestMoto(KinesisContract):
+    """Check moto."""
+
+    backend = "moto"
+    gaps: ClassVar[dict[str, tuple[str, ...]]] = {
+        "moto names no children at the end of a shard": ("test_a_closed_shard_ends",),
+        "moto's token of a page of shards is refused": ("test_pages_of_shards_follow_one_another",),
+        "moto has no Kinesis destinations of tables": ("test_changes_of_a_table_come",),
+    }

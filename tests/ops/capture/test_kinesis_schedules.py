@@ -1,0 +1,223 @@
+"""Captures of Kinesis by schedules of a seed: duplicates, late changes, reshards, kills, overtakes: log = table."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections import defaultdict
+from random import Random
+
+import pyarrow.parquet as pq
+import pytest
+
+from ddbio.core.capture.shards import FIRST, HORIZON, LATEST, ExpiredError, Shard, TrimmedError
+from ddbio.core.decode import infer_schema_of_body
+from ddbio.errors import GapError, TargetError
+from ddbio.files.job_state import JobState
+from ddbio.ops.capture.batches import ChangeLog
+from ddbio.ops.capture.loop import CaptureLoop, Limits, Timing
+from ddbio.testing.calls.kinesis import get_records, get_shard_iterator, list_shards
+from ddbio.testing.faults import Faults
+from ddbio.testing.refusal import Refusal
+from ddbio.testing.request import Request
+from ddbio.testing.tables.kinesis import DataStream, Destination
+from tests.ops.capture.virtual_stream import KilledError, MemoryStore, VirtualSource, World
+
+MOST_SHARDS, MOST_OPEN = 10, 4
+KILLED, OVERTAKEN = {"kill": 0.06}, {"kill": 0.03, "overtake": 0.04}
+
+
+class KinesisWorld(World):
+    """Hold a table whose changes go to a data stream, twice and out of order now and then."""
+
+    def __init__(self, seed, **chances):
+        super().__init__(seed, split=0.0, **chances)
+        self.chances["reshard"] = 0.02
+        self.data = DataStream("data", "arn:aws:kinesis:us-east-1:000000000000:stream/data", self.clock.now)
+        self.data.open(2)
+        self.database.data_streams["data"] = self.data
+        self.sent = Destination(
+            stream=self.data,
+            table="tab",
+            keys=self.table.keys,
+            random=Random(seed),
+            faults=Faults(duplicate_ratio=0.2, late_ratio=0.2),
+            precision="MICROSECOND",
+        )
+        self.data.destinations["tab"] = self.sent
+        self.table.store.listeners["kinesis"] = self.sent.add
+        self.truth = []
+        self.begun = {}
+        """What each item was when the first of its changes at a time was made."""
+        self.table.store.listeners["truth"] = self._note
+
+    def _note(self, _, old, new):
+        before, after = (None if each is None else json.loads(each.json) for each in (old, new))
+        if before != after:
+            item = after or before
+            state = None if after is None else int(after["n"]["N"])
+            self.truth.append((item["pk"]["S"], int(self.clock.at * 1_000_000), state))
+            self.begun.setdefault(self.truth[-1][:2], None if before is None else int(before["n"]["N"]))
+
+    def step(self):
+        """Let happen what happens between two steps of a capture."""
+        super().step()
+        if not self.is_quiet and self._draws("reshard") and len(self.data.shards) < MOST_SHARDS:
+            shards = sorted(self.data.open_shards(), key=lambda each: each.hashes)
+            at = self.random.randrange(len(shards))
+            if len(shards) < MOST_OPEN:
+                self.data.split(shards[at], sum(shards[at].hashes) // 2)
+            elif at:
+                self.data.merge(shards[at - 1], shards[at])
+
+    def capture(self, *, steps=None, start="trim-horizon", goes_on=False, available_now=False):
+        """Run a capture as a new process does; it is stopped after some waits."""
+        state, left = JobState(MemoryStore(self), "job", "capture"), [steps]
+
+        def wait(seconds):
+            self.clock.at += seconds
+            self.step()
+
+        def is_stopped():
+            if left[0] is not None:
+                left[0] -= 1
+            return left[0] is not None and left[0] < 0
+
+        log = ChangeLog(
+            state,
+            ("pk",),
+            lambda body: infer_schema_of_body(body).to_arrow(),
+            compression="none",
+            kinesis_table="tab",
+        )
+        loop = CaptureLoop(
+            VirtualKinesis(self),
+            log,
+            Limits(flush_seconds=0.2, batch_records=15),
+            Timing(self.clock.now, wait, is_stopped),
+            started_at=state.begin({"started_at": self.clock.at})["started_at"],
+            goes_on=goes_on,
+        )
+        loop.resume(start)
+        loop.run(available_now=available_now)
+        return loop
+
+    def rows(self):
+        """Return the rows of the log, by their numbers."""
+        found = [
+            row
+            for path, data in self.objects.items()
+            if path.endswith(".parquet")
+            for row in pq.read_table(io.BytesIO(data)).to_pylist()
+        ]
+        return sorted(found, key=lambda row: row["_sequence"])
+
+
+class VirtualKinesis(VirtualSource):
+    """Read the shards of the fake's data stream by its own functions."""
+
+    name = "the data stream"
+    keeps_seconds = 24 * 3600.0
+
+    def pause_after(self, size_bytes):
+        """Return the pause between two reads."""
+        return 0.201
+
+    def _call(self, operation, **members):
+        while True:
+            self._world.step()
+            try:
+                return operation(self._world.database, Request(members))
+            except Refusal as refusal:
+                code = refusal.body["__type"]
+                if "Throughput" not in code:
+                    raise {"ExpiredIteratorException": ExpiredError}.get(code, TrimmedError) from None
+                self._world.clock.at += 0.3
+
+    def shards(self):
+        """Return all shards."""
+        return [
+            Shard(
+                each["ShardId"],
+                tuple(each[name] for name in ("ParentShardId", "AdjacentParentShardId") if name in each),
+                each["SequenceNumberRange"]["StartingSequenceNumber"],
+                each["SequenceNumberRange"].get("EndingSequenceNumber"),
+            )
+            for each in self._call(list_shards, StreamName="data")["Shards"]
+        ]
+
+    def iterator(self, shard, position):
+        """Return an iterator."""
+        is_number = position not in {HORIZON, LATEST, FIRST}
+        members = {"StreamName": "data", "ShardId": shard.shard_id}
+        if is_number:
+            members |= {"ShardIteratorType": "AFTER_SEQUENCE_NUMBER", "StartingSequenceNumber": position}
+        else:
+            members["ShardIteratorType"] = HORIZON
+        return self._call(get_shard_iterator, **members)["ShardIterator"]
+
+    def read(self, iterator):
+        """Return a body of few records."""
+        return b"".join(self._call(get_records, ShardIterator=iterator, Limit=self._world.random.randint(1, 7)))
+
+
+def run(seed, chances):
+    """Run a capture again and again until it was not killed, then to its end; return the world."""
+    world = KinesisWorld(seed, **chances)
+    for _ in range(3):
+        try:
+            world.capture(steps=4)
+        except (KilledError, TargetError):
+            continue
+    world.is_quiet = True
+    for _ in range(5):
+        world.data.deliver()
+    world.capture(available_now=True)
+    return world
+
+
+def check(world):
+    """Compare the log with what was done to the table."""
+    rows = world.rows()
+    assert len({row["_event_id"] for row in rows}) == len(rows)
+    micros = {row["_event_id"]: int(row["_sequence"][:16]) for row in rows}
+    found = [(row["pk"], micros[row["_event_id"]], row.get("n")) for row in rows]
+    assert sorted(map(str, found)) == sorted(map(str, world.truth))
+    last, batches = {}, defaultdict(set)
+    for row, change in zip(rows, found, strict=True):
+        last[change[:2]] = change[2]
+        batches[change[:2]].add(row["_sequence"][16:28])
+    expected = {change[:2]: change[2] for change in world.truth}
+    # Images do not tell the order of changes that led back to where they began, nor of those in another batch.
+    told = {group for group, state in expected.items() if state != world.begun[group]}
+    whole = {group for group, numbers in batches.items() if len(numbers) == 1} & told
+    assert {group: last[group] for group in whole} == {group: expected[group] for group in whole}
+
+
+def sweep(first, last):
+    """Check schedules of each kind."""
+    for seed in range(first, last):
+        check(run(seed, (KILLED, OVERTAKEN)[seed % 2]))
+
+
+def test_every_change_is_logged_once():
+    """Duplicates, late changes, splits, merges, kills and overtakes: each change once, those of an item in order."""
+    sweep(0, 150)
+
+
+def test_silence_longer_than_the_stream_keeps_changes_is_a_gap():
+    """Kinesis forgets without a word: who was away for longer is told so, or goes on behind it on request."""
+    world = KinesisWorld(1, kill=0.0)
+    world.capture(steps=80)
+    world.is_quiet = True
+    world.clock.at += 25 * 3600
+    world.write()
+    with pytest.raises(GapError, match="are gone"):
+        world.capture(available_now=True)
+    assert world.capture(available_now=True, goes_on=True).gaps
+
+
+@pytest.mark.slow
+def test_every_change_is_logged_once_by_many_schedules():
+    """The same by further schedules."""
+    sweep(150, 900)
