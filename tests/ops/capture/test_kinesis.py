@@ -1,0 +1,110 @@
+"""The whole of a capture from a served Kinesis data stream: duplicates, late changes, other tables, reshards."""
+
+from __future__ import annotations
+
+import itertools
+import uuid
+
+import boto3
+import pyarrow.dataset as ds
+import pytest
+
+import ddbio
+from ddbio.errors import OptionError
+from ddbio.testing import FakeDynamoDB, Faults
+
+KEY = {"KeySchema": [{"AttributeName": "pk", "KeyType": "HASH"}]}
+
+
+@pytest.fixture(scope="module")
+def fake():
+    """Serve one fake for all tests of this module; a third of the changes come twice, a third late."""
+    with FakeDynamoDB(
+        partitions=2, burst_at_creation=1.0, faults=Faults(duplicate_ratio=0.3, late_ratio=0.3)
+    ) as served:
+        yield served
+
+
+@pytest.fixture(scope="module")
+def clients(fake):
+    """Return clients of the fake, for tables and for data streams."""
+    connected = [boto3.client(name, endpoint_url=fake.endpoint_url) for name in ("dynamodb", "kinesis")]
+    yield connected
+    for each in connected:
+        each.close()
+
+
+@pytest.fixture
+def make_table(clients):
+    """Return a maker of tables whose changes go to data streams."""
+    client, _ = clients
+
+    def make(*arns):
+        name = f"tab-{uuid.uuid4().hex}"
+        types = [{"AttributeName": "pk", "AttributeType": "S"}]
+        client.create_table(TableName=name, AttributeDefinitions=types, BillingMode="PAY_PER_REQUEST", **KEY)
+        for arn in arns:
+            client.enable_kinesis_streaming_destination(TableName=name, StreamArn=arn)
+        return name
+
+    return make
+
+
+@pytest.fixture
+def make_stream(clients):
+    """Return a maker of data streams of two shards."""
+    _, kinesis = clients
+
+    def make():
+        name = f"stream-{uuid.uuid4().hex}"
+        kinesis.create_stream(StreamName=name, ShardCount=2)
+        return kinesis.describe_stream_summary(StreamName=name)["StreamDescriptionSummary"]["StreamARN"]
+
+    return make
+
+
+def test_each_change_is_logged_once_and_in_order(fake, clients, make_table, make_stream, tmp_path):
+    """Duplicates and another table's changes are left out, a split is followed, and numbers order an item's changes."""
+    client, kinesis = clients
+    arn = make_stream()
+    table, other = make_table(arn), make_table(arn)
+    run = {"source": "kinesis", "available_now": True, "old_image": True, "endpoint_url": fake.endpoint_url}
+    records = 0
+    for part in range(2):
+        for number in range(part * 60, part * 60 + 60):
+            client.put_item(TableName=table, Item={"pk": {"S": str(number % 7)}, "n": {"N": str(number)}})
+            client.put_item(TableName=other, Item={"pk": {"S": "x"}, "n": {"N": str(number)}})
+        records += ddbio.capture(table, tmp_path, **run).records
+        shard = kinesis.list_shards(StreamName=arn.rpartition("/")[2])["Shards"][0]
+        middle = str(int(shard["HashKeyRange"]["EndingHashKey"]) // 2)
+        if not part:
+            kinesis.split_shard(StreamARN=arn, ShardToSplit=shard["ShardId"], NewStartingHashKey=middle)
+    client.delete_item(TableName=table, Key={"pk": {"S": "0"}})
+    # Whatever is still on its way comes with further reads.
+    for _ in range(2):
+        records += ddbio.capture(table, tmp_path, **run).records
+    rows = ds.dataset(tmp_path, partitioning="hive", ignore_prefixes=["_"]).to_table().to_pylist()
+    assert len(rows) == records == len({row["_event_id"] for row in rows}) == 121
+    by_key = {}
+    for row in sorted(rows, key=lambda row: row["_sequence"]):
+        by_key.setdefault(row["pk"], []).append(row)
+    for changes in by_key.values():
+        for before, after in itertools.pairwise(changes):
+            assert after["_old_image"]["n"] == before["n"]
+    assert [row["_op"] for row in by_key["0"]][-2:] == ["MODIFY", "REMOVE"]
+
+
+def test_the_data_stream_is_found_by_the_table(fake, make_table, make_stream, tmp_path):
+    """A table without one, or with several, says so; a name chooses."""
+    run = {"source": "kinesis", "available_now": True, "endpoint_url": fake.endpoint_url}
+    with pytest.raises(OptionError, match="go to no Kinesis data stream"):
+        ddbio.capture(make_table(), tmp_path, **run)
+    one, two = make_stream(), make_stream()
+    table = make_table(one, two)
+    with pytest.raises(OptionError, match="give stream"):
+        ddbio.capture(table, tmp_path, **run)
+    with pytest.raises(OptionError, match="do not go to 'third'"):
+        ddbio.capture(table, tmp_path, stream="third", **run)
+    assert ddbio.capture(table, tmp_path, stream=two.rpartition("/")[2], **run).records == 0
+    with pytest.raises(OptionError, match="with source=kinesis"):
+        ddbio.capture(table, tmp_path, stream=two, endpoint_url=fake.endpoint_url)
