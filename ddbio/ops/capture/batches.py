@@ -258,7 +258,7 @@ class ChangeLog:
         """Return the files of a batch: one for each hour, with the changes of a shard in their order."""
         hours = defaultdict[int, list[LogRows]](list)
         for each in (rows for part in parts.values() for rows in part.rows):
-            for hour, found in each.by_hour():
+            for hour, found in each.of_hours():
                 hours[hour].append(found)
         job_id = self._state.job_id
         return {

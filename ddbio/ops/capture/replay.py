@@ -144,9 +144,9 @@ class _Replay:
         """Write the files of each object, and then note it as done."""
         for entry in self.left:
             rows = self.found.rows(entry)
-            for hour, found in rows.by_hour() if rows is not None else ():
+            for hour, batch in rows.by_hour() if rows is not None else ():
                 path = f"{hour_folder(hour)}{self.state.job_id}-{_name(entry)}.parquet"
-                table = pa.Table.from_batches([found.rows])
+                table = pa.Table.from_batches([batch])
                 if not self.state.store.put_if_absent(path, parquet_bytes(table, self.options.compression)):
                     require_rows(self.state.store, path, table.num_rows)
                 self.files += 1
