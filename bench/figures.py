@@ -220,6 +220,12 @@ def _series(row: Row) -> Iterator[Line]:
     yield Line(f"… the last tenth of a run: the least is {last}", 100 * runs[last]["tail_ratio"], " %", ("≥", 90), 1)
 
 
+def _scaling(row: Row) -> Iterator[Line]:
+    for verb, each in row["figures"].items():
+        what = f"two executors of Spark beside one: `{verb}`, limited by {each['limited_by']}"
+        yield Line(what, each["times_as_fast"], "×", ("≥", 1.8), 2)
+
+
 def _budget(row: Row) -> Iterator[Line]:
     runs = row["figures"]["runs"]
     highest = max(run["highest_10s_ratio"] for run in runs)
@@ -330,6 +336,7 @@ GROUPS: dict[str, dict[str, Callable[[Row], Iterator[Line]]]] = {
     "Wall clock, client and server on this machine": {
         "first_use": _first_use,
         "plan": _plan,
+        "scaling": _scaling,
         "latency": _latency,
         "demo": _demo,
     },

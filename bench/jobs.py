@@ -204,7 +204,7 @@ def import_files(source: Source) -> Done:
 
 
 SCANNED = "scanned"
-SPLIT = ("segments", "tasks")
+SPLIT = ("lanes", "segments", "tasks")
 JOBS: dict[str, Callable[[Source], Done]] = {
     "scan": scan,
     "frame": frame,

@@ -44,6 +44,7 @@ STEPS = (
     Step("gate", 2.5, ("--baseline", "--repeat", "3"), "bench.gate"),
     Step("shipped", 1),
     Step("matrix", 8, ("--quick",)),
+    Step("scaling", 3.5),
     Step("series", 5),
     Step("write", 0.7),
     Step("compact", 0.8),

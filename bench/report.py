@@ -10,14 +10,16 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from bench import picture
-from bench.e2e import record
-from bench.figures import CASES, GROUPS
+from bench.e2e import record, simulate
+from bench.figures import CASES, GROUPS, Line
 from bench.rows import newest
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
 PAGE = record.ROOT / "docs/benchmarks.md"
+SIMULATIONS = record.ROOT / "docs/simulate.md"
 SHIPPED = record.ROOT / "ddbio/ops/shipped_bench.json"
 BEGIN, END = "<!-- benchmarks:begin -->\n", "<!-- benchmarks:end -->"
 
@@ -25,10 +27,13 @@ BEGIN, END = "<!-- benchmarks:begin -->\n", "<!-- benchmarks:end -->"
 def render(folder: Path = record.RESULTS) -> str:
     """Return what stands between the marks of the page, the end of the last line included."""
     rows = {case: row for case in CASES if (row := newest(folder / f"{case}.jsonl"))}
+    gate = newest(folder.parent / "gate.jsonl")
+    if gate is not None and "variation_percent" in gate["figures"]:
+        rows["gate"] = gate
     if not rows:
         return ""
     lines = []
-    for title, cases in GROUPS.items():
+    for title, cases in {**GROUPS, "The gate": {"gate": gate_lines}}.items():
         shown = [
             f"| {line.what} | {line.cells()} | {_taken(rows[case])} |"
             for case, lines_of in cases.items()
@@ -52,6 +57,32 @@ def replace(text: str, table: str) -> str:
     return f"{before}{BEGIN}{table}{END}{after}"
 
 
+def gate_lines(row: dict[str, Any]) -> Iterator[Line]:
+    """Yield how far the counts of one tree lie apart."""
+    what = f"instructions of the pure kernels, largest coefficient of variation of {row['figures']['runs']} counts"
+    yield Line(what, row["figures"]["variation_percent"], " %", ("≤", 1), 3)
+
+
+def simulations(text: str, folder: Path = record.RESULTS) -> str:
+    """Return the page of simulations with the table of the newest row; as it is while no row has one."""
+    row = newest(folder / "simulate.jsonl")
+    if row is None or "progress" not in row["figures"]:
+        return text
+    lines = ["| | 80 % read | 90 % read | all read | of the ideal time |", "|---|---|---|---|---|"]
+    for way, what in simulate.SHOWN.items():
+        times = " | ".join(map(hours, row["figures"]["progress"][way]))
+        lines.append(f"| {what} | {times} | {row['figures']['ratios'][way]:.3g} × |")
+    begin, end = "<!-- simulate:begin -->\n", "<!-- simulate:end -->"
+    before, _, rest = text.partition(begin)
+    return "".join((before, begin, *(f"{line}\n" for line in lines), end, rest.partition(end)[2]))
+
+
+def hours(seconds: float) -> str:
+    """Return a time in hours and minutes."""
+    minutes = round(seconds / 60)
+    return f"{minutes // 60} h {minutes % 60:02} min"
+
+
 def shipped_figures(folder: Path = record.RESULTS) -> dict[Path, str]:
     """Return what ``ddbio bench`` compares with, by its place; nothing while there is no row of it."""
     row = newest(folder / "shipped.jsonl")
@@ -63,6 +94,7 @@ def main(words: list[str]) -> int:
     renewed = {
         PAGE: replace(PAGE.read_text("utf-8"), render()),
         picture.PICTURE: picture.render(),
+        SIMULATIONS: simulations(SIMULATIONS.read_text("utf-8")),
         **shipped_figures(),
     }
     old = {path: path.read_text("utf-8") if path.exists() else None for path in renewed}

@@ -13,7 +13,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from bench.e2e import record
+from bench.e2e import record, scaling
 from bench.figures import CASES, GROUPS
 from bench.rows import newest
 from ddbio.charts.drawing import Bars, Chart, Lines
@@ -28,8 +28,6 @@ SITE = record.ROOT / "build" / "results"
 ASV = record.ROOT / ".asv" / "html"
 CLUSTER_PAIRS = (("local[1]", "local[2]"), ("local-cluster[1,1,1024]", "local-cluster[2,1,1024]"))
 BASE = {"file_format": "parquet zstd", "cluster": "threads", "latency_ms": 0}
-# Of the cores, by the job and the server beside it, from where the machine is what limits.
-BUSY = 0.85
 
 
 def main(words: list[str]) -> int:
@@ -46,7 +44,7 @@ def build(target: Path, results: Path = record.RESULTS, asv: Path = ASV) -> list
     pages = {
         "figures.html": figures_page(results),
         "history.html": history_page(results),
-        "matrix.html": matrix_page(rows_of(results / "matrix.jsonl")),
+        "matrix.html": matrix_page(rows_of(results / "matrix.jsonl"), rows_of(results / "scaling.jsonl")),
         "capacity.html": capacity_page(rows_of(results / "budget.jsonl"), rows_of(results / "series.jsonl")),
     }
     links = [(name, page.title) for name, page in pages.items()]
@@ -125,11 +123,11 @@ def history_page(results: Path) -> Page:
     )
 
 
-def matrix_page(rows: list[Row]) -> Page:
+def matrix_page(rows: list[Row], scaling_rows: list[Row]) -> Page:
     """Return the matrix: speed by format, cluster and latency, how two executors scale, and how files lie."""
     cells = {key_of(row["parameters"]): row for row in rows}
     verbs = sorted({verb for verb, *_ in cells})
-    parts: list[Chart | Table] = []
+    parts: list[Chart | Table] = list(executors(scaling_rows))
     for axis, title in (("file_format", "format"), ("cluster", "cluster"), ("latency_ms", "latency")):
         for verb in verbs:
             found = [row for row in cells.values() if row["parameters"]["verb"] == verb and differs_by(axis, row)]
@@ -137,7 +135,7 @@ def matrix_page(rows: list[Row]) -> Page:
                 labels = tuple(f"{row['parameters'][axis]}{' ms' if axis == 'latency_ms' else ''}" for row in found)
                 values = tuple(float(row["figures"]["rows_per_second"]) for row in found)
                 parts.append(Bars(f"{verb} by {title}", "rows/s", labels, values))
-    scaled = tuple(scaling(cells))
+    scaled = tuple(scaled_cells(cells))
     if scaled:
         columns = ("verb", "format", "from", "to", "times the rows/s", "efficiency", "limited by")
         parts.append(Table("Scaling", columns, scaled))
@@ -151,6 +149,27 @@ def matrix_page(rows: list[Row]) -> Page:
     return Page("Matrix of formats, cluster sizes and latencies", (("cases", str(len(cells))),), tuple(parts))
 
 
+def executors(rows: list[Row]) -> Iterable[Chart | Table]:
+    """Yield how many times as fast two executors were as one, and what limited them, by the newest row."""
+    for row in rows[-1:]:
+        found = row["figures"]
+        speeds = tuple(each["times_as_fast"] for each in found.values())
+        yield Bars("Two executors beside one", "times as fast", tuple(found), speeds)
+        lines = tuple(
+            (
+                verb,
+                f"{each['rows']:,}",
+                f"{each['times_as_fast']:.2f}×",
+                f"{each['times_as_fast'] / 2:.0%}",
+                each["limited_by"],
+            )
+            for verb, each in found.items()
+        )
+        yield Table(
+            "Two executors beside one, and what limits", ("verb", "rows", "as fast", "efficiency", "limited by"), lines
+        )
+
+
 def key_of(parameters: dict[str, Any]) -> tuple[Any, ...]:
     """Return what tells a case from others: the newest row of it is shown."""
     return tuple(parameters[name] for name in ("verb", *BASE))
@@ -162,7 +181,7 @@ def differs_by(axis: str, row: Row) -> bool:
     return all(row["parameters"][name] == value for name, value in base.items() if name != axis)
 
 
-def scaling(cells: dict[tuple[Any, ...], Row]) -> Iterable[tuple[str, ...]]:
+def scaled_cells(cells: dict[tuple[Any, ...], Row]) -> Iterable[tuple[str, ...]]:
     """Yield how many times as many rows two executors move as one, and what limits them."""
     for (verb, file_format, cluster, latency), row in cells.items():
         for one, two in CLUSTER_PAIRS:
@@ -173,14 +192,10 @@ def scaling(cells: dict[tuple[Any, ...], Row]) -> Iterable[tuple[str, ...]]:
 
 
 def limit_of(row: Row) -> str:
-    """Say what a job waited for: the machine's processors, late answers, or its own start and commit."""
-    figures, cores = row["figures"], row["cores"]
-    busy = figures["busy_cores_with_server"]
-    if busy >= BUSY * cores:
-        return f"the processors of this machine, of which the server takes {busy - figures['busy_cores']:.1f}"
-    if row["parameters"]["latency_ms"]:
-        return "answers that come late"
-    return f"what one task does after the other: {busy:.1f} of {cores} processors were busy"
+    """Say what a job waited for."""
+    figures, late = row["figures"], bool(row["parameters"]["latency_ms"])
+    job = figures["busy_cores"]
+    return scaling.limit(job, figures["busy_cores_with_server"] - job, row["cores"], late=late)
 
 
 def peer_cells(row: Row) -> Iterable[tuple[str, ...]]:
@@ -230,6 +245,10 @@ def capacity_page(budgets: list[Row], series: list[Row]) -> Page:
     for row in series[-1:]:
         for title, run in row["figures"]["runs"].items():
             charts += asked_and_consumed(title, run["units_by_second"], row["parameters"]["units_per_second"])
+            tasks = tuple(map(float, run.get("tasks_by_second", ())))
+            if tasks:
+                places = tuple(float(second) for second in range(len(tasks)))
+                charts.append(Lines(f"{title}: tasks that ran", "second", "tasks", places, (("tasks", tasks),)))
             shown = (run["highest_10s_ratio"], run["mean_ratio"], run["tail_ratio"])
             ratios.append((title, *("" if each is None else f"{each:.1%}" for each in shown)))
     if ratios:

@@ -45,6 +45,17 @@ def children() -> list[int]:
     return [pid for pid, (parent, _) in _processes().items() if parent == os.getpid()]
 
 
+def descendants() -> list[int]:
+    """Return all processes below this one."""
+    running, waiting, found = _processes(), [os.getpid()], []
+    while waiting:
+        parent = waiting.pop()
+        below = [pid for pid, (above, _) in running.items() if above == parent]
+        found += below
+        waiting += below
+    return found
+
+
 def cpu_seconds(pids: Sequence[int]) -> float:
     """Return user + system seconds of processes that are there."""
     running = _processes()

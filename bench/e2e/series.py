@@ -1,24 +1,35 @@
-"""Read and write under a budget, second by second: skewed keys, an index, lanes that have nothing left to do.
+"""Read and write under a budget, second by second: skewed keys, an index, tasks that join and leave.
 
-Goals: any 10 s ≤ 102 % of what was asked for; the last tenth of the run ≥ 90 % of it. Measured by the server's record.
+On Spark two tasks run at a time: each that ends leaves, and the next one joins; then an executor is killed in the
+middle, and another takes its place. Goals: any 10 s ≤ 102 % of what was asked for; the last tenth of the run ≥ 90 %.
+Measured by the server's record.
 """
 
 from __future__ import annotations
 
+import contextlib
+import functools
+import os
+import signal
 import tempfile
-from typing import TYPE_CHECKING, Any
+import threading
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 import ddbio
 from bench import serving
-from bench.e2e import budget, record
+from bench.e2e import budget, matrix, processes, record
 from ddbio.testing import FakeDynamoDB
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     Run = Callable[[FakeDynamoDB, float, float], int]
+    """Moves rows at a rate for some seconds, and returns how many."""
 
 KEY = "pk:S,sk:S"
 REGION = "eu-west-1"
@@ -26,51 +37,159 @@ REGION = "eu-west-1"
 READ_ITEM_BYTES, WRITE_ITEM_BYTES = 4_000, 700
 HOT_SHARE = 0.5
 LATENCY_SECONDS = 0.005
+# More tasks than run at a time, so that some leave and others join.
+SPARK_TASKS = 8
+LOCAL, CLUSTER = "local[2]", "local-cluster[2,1,1024]"
 
 
 def main() -> None:
     """Append one row with each run's series."""
     arguments = record.parser("series")
-    arguments.add_argument("--seconds", type=float, default=60.0, help="how long each run should take at the rate")
+    arguments.add_argument("--seconds", type=float, default=40.0, help="how long each run should take at the rate")
     arguments.add_argument("--units-per-second", type=float, default=400.0)
     arguments.add_argument("--only", default="", metavar="TEXT", help="the runs whose name has this; keeps no row")
     asked = arguments.parse_args()
     serving.isolate()
-    runs = {
-        name: measure(run, asked.units_per_second, asked.seconds) for name, run in RUNS.items() if asked.only in name
-    }
+    runs = {}
+    for master, named in ((None, RUNS), (LOCAL, RUNS_ON_SPARK), (CLUSTER, RUNS_ON_A_CLUSTER)):
+        chosen = {name: run for name, run in named.items() if asked.only in name}
+        if chosen:
+            with _session(master):
+                runs |= {name: measure(run, asked.units_per_second, asked.seconds) for name, run in chosen.items()}
     record.append("series", asked, {"runs": runs})
 
 
 def measure(run: Run, rate: float, seconds: float) -> dict[str, Any]:
     """Return what a run consumed in each second, and how near that is to what was asked for."""
-    with FakeDynamoDB(process=True, latency_seconds=LATENCY_SECONDS) as fake:
+    began = time.monotonic()
+    with FakeDynamoDB(process=True, latency_seconds=LATENCY_SECONDS) as fake, Watch(began) as watch:
         rows = run(fake, rate, seconds)
         consumed = [(at, read + write, 0.0) for at, read, write in fake.consumed("rows")]
     units = budget.intervals(consumed)
     tail = units[-max(1, len(units) // 10) :]
     highest = budget.window(units, 10, max)
+    first = consumed[0][0]
     return {
         "rows": rows,
         "units_by_second": budget.by_second(units),
+        "tasks_by_second": watch.tasks(first, len(units)),
         "highest_10s_ratio": None if highest is None else round(highest / rate, 4),
         "mean_ratio": round(sum(units) / len(units) * 10 / rate, 4),
         "tail_ratio": round(sum(tail) / len(tail) * 10 / rate, 4),
     }
 
 
-def scan(fake: FakeDynamoDB, rate: float, seconds: float, hot_share: float) -> int:
+class Watch:
+    """Count the tasks of Spark that run, about once a second."""
+
+    def __init__(self, began: float) -> None:
+        self._began, self._seen = began, list[tuple[float, int]]()
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._look, daemon=True)
+
+    def __enter__(self) -> Self:
+        """Begin."""
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """End."""
+        self._stop.set()
+        self._thread.join()
+
+    def tasks(self, first: float, count: int) -> list[int]:
+        """Return how many tasks ran in each second after the first unit; none if no task was ever seen."""
+        seconds = -(-count // 10)
+        found = [0] * seconds
+        for at, running in self._seen:
+            place = int(at - first)
+            if 0 <= place < seconds:
+                found[place] = max(found[place], running)
+        return found if any(found) else []
+
+    def _look(self) -> None:
+        while not self._stop.wait(0.5):
+            self._seen.append((time.monotonic() - self._began, running_tasks()))
+
+
+def running_tasks() -> int:
+    """Return how many tasks run in the session of this process."""
+    from ddbio.spark.session import running_session  # noqa: PLC0415 - asv imports this module, and needs no Spark
+
+    session = running_session()
+    if session is None:
+        return 0
+    tracker = session.sparkContext.statusTracker()
+    stages = [tracker.getStageInfo(each) for each in tracker.getActiveStageIds()]
+    return sum(each.numActiveTasks for each in stages if each is not None)
+
+
+@contextlib.contextmanager
+def _session(master: str | None) -> Iterator[None]:
+    """Have a session for some runs, whose workers have loaded what a task needs."""
+    if master is None:
+        yield
+        return
+    session = matrix.start(master)
+    try:
+        with FakeDynamoDB(process=True) as fake:
+            scan(fake, 10_000.0, 0.2, hot_share=0.0, engine="spark")
+        yield
+    finally:
+        session.stop()
+
+
+def scan(fake: FakeDynamoDB, rate: float, seconds: float, hot_share: float, engine: str = "local") -> int:
     """Scan a table that costs as much as the time allows; a part of it may lie under one partition key."""
     count = max(100, round(rate * seconds * 8_192 / READ_ITEM_BYTES))
     rows = rows_of(count, READ_ITEM_BYTES, hot_share)
     fake.load("rows", ddbio.to_dynamodb_json(rows), KEY)
     with tempfile.TemporaryDirectory() as folder:
         report = ddbio.scan_to_files(
-            "rows", folder, mode="append", engine="local", endpoint_url=fake.endpoint_url, region=REGION,
-            rcu_per_second=rate,
+            "rows", folder, mode="append", endpoint_url=fake.endpoint_url, region=REGION, rcu_per_second=rate,
+            **words_of(engine),
         )  # fmt: skip
     assert report.rows == count
     return report.rows
+
+
+def words_of(engine: str) -> dict[str, Any]:
+    """Return the words for an engine: on Spark more tasks than run at a time, on this machine's folders."""
+    spark = {"engine": "spark", "tasks": SPARK_TASKS, "shared_paths": True}
+    return spark if engine == "spark" else {"engine": "local"}
+
+
+def load(fake: FakeDynamoDB, rate: float, seconds: float, hot_share: float, gsi: str | None = None) -> int:
+    """Load files on Spark that cost as much as the time allows."""
+    count = max(100, round(rate * seconds / (2 if gsi else 1)))
+    ddbio.create_table("rows", key=KEY, gsi=gsi, endpoint_url=fake.endpoint_url, region=REGION)
+    with tempfile.TemporaryDirectory() as folder:
+        pq.write_table(rows_of(count, WRITE_ITEM_BYTES, hot_share), Path(folder, "rows.parquet"), row_group_size=2_000)
+        report = ddbio.load_files(
+            folder, "rows", endpoint_url=fake.endpoint_url, region=REGION, wcu_per_second=rate, **words_of("spark")
+        )
+    assert report.written == count
+    return report.written
+
+
+def scan_while_one_is_killed(fake: FakeDynamoDB, rate: float, seconds: float) -> int:
+    """Scan on a cluster, and kill an executor after a third of the time."""
+    timer = threading.Timer(seconds / 3, kill_an_executor)
+    timer.start()
+    try:
+        return scan(fake, rate, seconds, hot_share=0.0, engine="spark")
+    finally:
+        timer.cancel()
+
+
+def kill_an_executor() -> None:
+    """Kill one of the executors that this process's cluster started; another will take its place."""
+    for pid in processes.descendants():
+        with contextlib.suppress(OSError):
+            if "CoarseGrainedExecutorBackend" in Path(f"/proc/{pid}/cmdline").read_text("utf-8"):
+                os.kill(pid, signal.SIGKILL)
+                return
+    raise RuntimeError("no executor runs")
 
 
 def write(fake: FakeDynamoDB, rate: float, seconds: float, hot_share: float, gsi: str | None = None) -> int:
@@ -105,7 +224,19 @@ RUNS: dict[str, Run] = {
     "write, half of it under one key": lambda *given: write(*given, hot_share=HOT_SHARE),
     "write, with a global index": lambda *given: write(*given, hot_share=0.0, gsi="by_day=day:S,sk:S"),
 }
-"""What is run, by its name."""
+"""What is run on threads, by its name."""
+
+RUNS_ON_SPARK: dict[str, Run] = {
+    "scan, tasks join and leave": functools.partial(scan, hot_share=0.0, engine="spark"),
+    "scan, tasks join and leave, half of it under one key": functools.partial(
+        scan, hot_share=HOT_SHARE, engine="spark"
+    ),
+    "load, tasks join and leave, with a global index": functools.partial(load, hot_share=0.0, gsi="by_day=day:S,sk:S"),
+}
+"""What is run by two tasks of Spark at a time."""
+
+RUNS_ON_A_CLUSTER: dict[str, Run] = {"scan, an executor is killed and another joins": scan_while_one_is_killed}
+"""What is run by two executors."""
 
 
 if __name__ == "__main__":

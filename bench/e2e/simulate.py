@@ -16,14 +16,25 @@ if TYPE_CHECKING:
 
     from ddbio import SimulationReport
 
-LEASES, SHARES, LOST, LARGE, LOAD = "leases", "fixed shares", "a tenth lost", "100 TB", "load of 100 TB"
+LEASES, SHARES, LOST, HOT, LARGE, LOAD = (
+    "leases", "fixed shares", "a tenth lost", "a hot key", "100 TB", "load of 100 TB"
+)  # fmt: skip
 WAYS: dict[str, Callable[[], SimulationReport]] = {
     LEASES: lambda: ddbio.simulate_scan("long-tail"),
     SHARES: lambda: ddbio.simulate_scan("long-tail", static_shares=True),
     LOST: lambda: ddbio.simulate_scan("long-tail", lose="25@7200"),
+    HOT: lambda: ddbio.simulate_scan("long-tail", hot_key=0.01),
     LARGE: lambda: ddbio.simulate_scan(table_bytes=10**14, tasks=4_000, rcu_per_second=400_000),
     LOAD: lambda: ddbio.simulate_load(source_bytes=10**14, item_bytes=1_000, tasks=4_000, wcu_per_second=400_000),
 }
+
+SHOWN = {
+    SHARES: "`--static-shares`: one segment and one thousandth of the budget for each task",
+    LEASES: "leases: one budget for all tasks",
+    LOST: "leases, a tenth of the executors lost after 2 h (`--lose 25@7200`)",
+    HOT: "leases, one hundredth of the table under one key (`--hot-key 0.01`)",
+}
+"""What the page of simulations shows, and how it is asked for."""
 
 
 def main() -> None:
@@ -36,13 +47,15 @@ def measure(ways: dict[str, Callable[[], SimulationReport]]) -> dict[str, Any]:
     """Return the processor seconds of each simulation, and how much longer than the ideal its job takes."""
     # The first one would pay for imports.
     ddbio.simulate_scan(table_bytes=10**9)
-    seconds, ratios = {}, {}
+    seconds, ratios, progress = {}, {}, {}
     for name, simulate in ways.items():
         began = time.process_time()
         report = simulate()
         seconds[name] = round(time.process_time() - began, 2)
         ratios[name] = report.ratio
-    return {"cpu_seconds": seconds, "ratios": ratios}
+        # After 80, 90 and 100 % of the units.
+        progress[name] = [round(each) for each in report.progress[-3:]]
+    return {"cpu_seconds": seconds, "ratios": ratios, "progress": progress}
 
 
 if __name__ == "__main__":

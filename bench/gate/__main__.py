@@ -50,7 +50,10 @@ def main(words: list[str] | None = None) -> int:
     if asked.repeat > 1:
         say(f"largest coefficient of variation of {asked.repeat} runs: {100 * variation(runs):.3f} %")
     if asked.baseline:
-        row = {"case": "gate", "figures": {"instructions": counts}, "compiled_with": versions(), **record.provenance()}
+        figures: dict[str, Any] = {"instructions": counts, "runs": asked.repeat}
+        if asked.repeat > 1:
+            figures["variation_percent"] = round(100 * variation(runs), 4)
+        row = {"case": "gate", "figures": figures, "compiled_with": versions(), **record.provenance()}
         with BASELINE.open("a", encoding="utf-8") as rows:
             rows.write(json.dumps(row) + "\n")
         say(f"stored in {BASELINE.relative_to(record.ROOT)}")

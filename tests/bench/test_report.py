@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 
 import pytest
 
 from bench import figures, picture, report
-from bench.e2e import budget, emr_scan, emr_write, record, verbs
+from bench.e2e import budget, emr_scan, emr_write, record, simulate, verbs
 from bench.rows import newest
 
 
@@ -28,11 +29,13 @@ def test_picture_shows_the_newest_rows():
 
 def test_check_tells_figures_that_are_not_those_of_the_results(tmp_path, monkeypatch, capsys):
     """``--check`` changes nothing and fails while table or picture differ; without it both are renewed."""
-    page, drawn = tmp_path / "benchmarks.md", tmp_path / "speed.svg"
+    page, drawn, simulations = (tmp_path / name for name in ("benchmarks.md", "speed.svg", "simulate.md"))
+    simulations.write_text("no table", "utf-8")
     page.write_text(f"before\n{report.BEGIN}old\n{report.END}\nafter\n", "utf-8")
     monkeypatch.setattr(report, "PAGE", page)
     monkeypatch.setattr(picture, "PICTURE", drawn)
     monkeypatch.setattr(report, "SHIPPED", tmp_path / "shipped.json")
+    monkeypatch.setattr(report, "SIMULATIONS", simulations)
     assert report.main(["--check"]) == 1
     assert "old" in page.read_text("utf-8")
     assert "./task docs" in capsys.readouterr().err
@@ -55,6 +58,72 @@ def test_shipped_figures_are_those_of_the_row(tmp_path):
     figures = {"machine": {"cores": 2}, "figures": []}
     (tmp_path / "shipped.jsonl").write_text(json.dumps({"scale": 1.0, "figures": figures}) + "\n")
     assert [json.loads(text) for text in report.shipped_figures(tmp_path).values()] == [figures]
+
+
+# A ratio, a speed or a share of a processor; not a goal, a bound, or one factor of a product.
+FIGURE = re.compile(
+    r"(?<![≥≤<>\d.,] )(?<![≥≤<>\d.,])\d[\d.,]*\s?"
+    r"(?:×(?! (?:[\d`$(]|lanes|scale|the budget|the ideal))|[KMG]B/s|(?:items|rows|records)/s|[KMG]B a (?:CPU-)?second"
+    r"|CPU-s(?:econds)?\b|ms of CPU|times (?:as much|as fast|as many|the sum|faster))"
+)
+GENERATED = r"<!-- (\w+):begin -->.*?<!-- \1:end -->"
+# Bills are arithmetic; decisions and release notes say what was true on their day.
+OTHER_PAGES = ("docs/adr/", "docs/bills.md", "CHANGELOG.md")
+PAGES = [
+    path
+    for path in [*record.ROOT.glob("*.md"), *(record.ROOT / "docs").rglob("*.md")]
+    if not str(path.relative_to(record.ROOT)).startswith(OTHER_PAGES)
+]
+
+
+def measured_in(text):
+    """Return the measured figures of a page that no row was made into."""
+    return FIGURE.findall(re.sub(rf"{GENERATED}|```.*?```", "", text, flags=re.DOTALL))
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(record.ROOT)))
+def test_every_figure_is_generated(page):
+    """Ratios and speeds stand in what is made of ``results/``: a page says them in no other place."""
+    assert measured_in(page.read_text("utf-8")) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "figures"),
+    [
+        ("it is 22 × at 8,000 rows", 1),
+        ("at 1.2 GB/s, for 3 ms of CPU", 2),
+        ("takes 1.7 times the sum", 1),
+        ("≥ 0.9 × the loops; sizes ≥ 300 MB/s; any 10 s over 10 × the budget; 4 × lanes", 0),
+        ("<!-- made:begin -->\n26.4×\n<!-- made:end -->", 0),
+        ("```sh\n# 5 CPU-seconds\n```", 0),
+    ],
+)
+def test_figures_are_told_from_goals(text, figures):
+    """A measured figure is found, a goal or a formula is none."""
+    assert len(measured_in(text)) == figures
+
+
+def test_the_page_of_simulations_is_that_of_its_row(tmp_path):
+    """Its table is made of the newest row; ``./task docs`` renews it."""
+    assert report.simulations(report.SIMULATIONS.read_text("utf-8")) == report.SIMULATIONS.read_text("utf-8")
+    progress = {way: [60.0, 3_600.0, 91_500.0] for way in simulate.WAYS}
+    figures = {"ratios": dict.fromkeys(simulate.WAYS, 1.0312), "progress": progress}
+    (tmp_path / "simulate.jsonl").write_text(json.dumps({"scale": 1.0, "figures": figures}) + "\n")
+    shown = report.simulations("a\n<!-- simulate:begin -->\nold\n<!-- simulate:end -->\nb\n", tmp_path)
+    assert "| leases: one budget for all tasks | 0 h 01 min | 1 h 00 min | 25 h 25 min | 1.03 × |" in shown
+    assert "old" not in shown
+    assert shown.endswith("<!-- simulate:end -->\nb\n")
+
+
+def test_how_the_gates_counts_vary_is_shown(tmp_path):
+    """The newest baseline has the coefficient of variation of its counts, beside the goal."""
+    folder = tmp_path / "e2e"
+    folder.mkdir()
+    (folder / "plan.jsonl").write_text("", "utf-8")
+    assert report.render(folder) == ""
+    found = {"figures": {"instructions": {}, "variation_percent": 0.02, "runs": 3}, **record.provenance()}
+    (tmp_path / "gate.jsonl").write_text(json.dumps({**found, "scale": 1.0}) + "\n", "utf-8")
+    assert "largest coefficient of variation of 3 counts | 0.020 % | ≤ 1 %" in report.render(folder)
 
 
 def test_rows_of_another_scale_are_not_shown(tmp_path):
@@ -112,6 +181,11 @@ RUN = {"growth_mebibytes": 90.0, "start_mebibytes": 150.0}
             "plan",
             {"figures": {"plans": {"of 80 TB": {"seconds": 1.0}}, "sizer_mb_per_cpu_second": 400.0}},
             [2, 300],
+        ),
+        (
+            "scaling",
+            {"figures": {"scan": {"times_as_fast": 1.9, "limited_by": "answers that come late"}}},
+            [1.8],
         ),
         ("series", {"figures": {"runs": {"scan": {"highest_10s_ratio": 1.01, "tail_ratio": 0.95}}}}, [102, 90]),
         ("memory", {"figures": {"runs": [RUN, {**RUN, "growth_mebibytes": 100.0}]}}, [256]),

@@ -55,10 +55,19 @@ def built(tmp_path_factory):
     run |= {"highest_10s_ratio": 1.0, "lowest_60s_ratio": 1.0}
     budget = {"parameters": {"rcu_per_second": 200.0}, "figures": {"runs": [run]}, **record.provenance(), "scale": 1.0}
     (results / "budget.jsonl").write_text(json.dumps({"case": "budget", **budget}) + "\n", "utf-8")
-    write = {"units_by_second": [400.0, 390.0], "highest_10s_ratio": 0.98, "mean_ratio": 0.99, "tail_ratio": 0.97}
+    write = {
+        "units_by_second": [400.0, 390.0],
+        "tasks_by_second": [2, 1],
+        "highest_10s_ratio": 0.98,
+        "mean_ratio": 0.99,
+        "tail_ratio": 0.97,
+    }
     series = {"parameters": {"units_per_second": 400.0}, "figures": {"runs": {"write": write}}}
     written = {"case": "series", **series, **record.provenance(), "scale": 1.0}
     (results / "series.jsonl").write_text(json.dumps(written) + "\n", "utf-8")
+    each = {"rows": 1000, "times_as_fast": 1.93, "limited_by": "answers that come late"}
+    scaled = {"parameters": {}, "figures": {"scan": each}, **record.provenance(), "scale": 1.0}
+    (results / "scaling.jsonl").write_text(json.dumps({"case": "scaling", **scaled}) + "\n", "utf-8")
     (folder / "asv").mkdir()
     (folder / "asv" / "index.html").write_text("<title>asv</title>")
     return folder / "pages", site.build(folder / "pages", results, folder / "asv")
@@ -81,10 +90,11 @@ def test_the_pages_hold_what_the_rows_say(built):
     assert "scan by format" in matrix
     assert "<td>1.70×</td><td>85%</td>" in matrix
     assert "1.2 of" in matrix
+    assert "<td>1.93×</td><td>96%</td><td>answers that come late</td>" in matrix
     assert "<td>3.5× (3 to 4.25)</td>" in matrix
     assert "cannot be had: mvn is not on PATH" in matrix
     capacity = (folder / "capacity.html").read_text("utf-8")
-    assert capacity.count("<svg") == 2
+    assert capacity.count("<svg") == 3
     assert "<td>99.0%</td><td>97.0%</td>" in capacity
     assert "from_dynamodb_json" in (folder / "figures.html").read_text("utf-8")
 
