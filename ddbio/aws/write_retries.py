@@ -43,6 +43,8 @@ _CONFLICT_CODES = frozenset(
 _CONDITION_CODE = "ConditionalCheckFailedException"
 # Of a batch, so many rows may come back before its lane pauses.
 _MOST_RETURNED = 0.5
+# So many answers are known again; those of a table with indexes may all differ.
+_MOST_USUAL = 64
 # The weight of the last request in the moving ratio of consumed to expected units.
 _LAST_WEIGHT = 0.2
 
@@ -151,9 +153,8 @@ class Lane:
         self._ratio = 1.0
         self._failing_since: float | None = None
         self._failure: ClientError | BotoCoreError | None = None
-        # Requests with equal units whose rows are all written have equal answers: the last one, and what it consumed.
-        self._usual_body: bytes | None = None
-        self._consumed: float | None = None
+        # Requests with equal units whose rows are all written have equal answers: those seen, and what they consumed.
+        self._usual: dict[bytes, float | None] = {}
         self._counted: set[int] = set()
         self.counts = WriteCounts()
         self.rejects: deque[Reject] = deque()
@@ -177,8 +178,8 @@ class Lane:
             expected = writes.units_of(batch)
             step = Send(writes.template_of(batch).operation, writes.body(batch), expected * self._ratio)
             answer = cast("Answer", (yield step))
-            if answer.body == self._usual_body:
-                self._count_written(len(batch), expected, answer.grant)
+            if answer.body in self._usual:
+                self._count_written(len(batch), expected, answer.grant, self._usual[answer.body])
                 attempt = 0
                 continue
             left = self._settle(answer, expected, (writes, packer, batch))
@@ -228,20 +229,19 @@ class Lane:
             packer.give_back(left)
             self.counts.unprocessed += 1
             self._count_hot_keys(writes, left)
-            # What this answer consumed is no usual request's.
-            self._usual_body = None
         else:
-            self._usual_body = body
-        self._consumed = result.consumed
-        self._count_written(len(batch) - len(left), expected - writes.units_of(left) if left else expected, grant)
+            if len(self._usual) >= _MOST_USUAL:
+                self._usual.clear()
+            self._usual[body] = result.consumed
+        units = expected - writes.units_of(left) if left else expected
+        self._count_written(len(batch) - len(left), units, grant, result.consumed)
         return len(left)
 
-    def _count_written(self, rows: int, expected: float, grant: Grant) -> None:
+    def _count_written(self, rows: int, expected: float, grant: Grant, consumed: float | None) -> None:
         """Count rows that an answer says were written, and the units that it names."""
         self._failure = None
         if rows:
             self._failing_since = None
-        consumed = self._consumed
         self._budget.settle(grant, expected * self._ratio if consumed is None else consumed, items=rows)
         if consumed is not None and expected:
             self._ratio += _LAST_WEIGHT * (consumed / expected - self._ratio)

@@ -272,10 +272,14 @@ class RawItemReader:
                 return place, line
             # A document of many lines may go on after the piece.
             most = 4 * most if not walked else max(PIECE_BYTES, most // 4)
+            place += walked
+            if framing == "page":
+                if len(items):
+                    yield items
+                continue
             ended = piece.count(b"\n", 0, walked)
             if len(items):
-                yield items if framing == "page" else replace(items, lines=_lines_of(items, line, ended))
-            place += walked
+                yield replace(items, lines=_lines_of(items, line, ended))
             line += ended
         return place, line
 

@@ -325,8 +325,10 @@ class Packer:
         self._takes_one_row = writes.template.separator is None
         # Up to each end hashes rise, so that no key occurs twice, and no row needs a request of its own.
         falls = np.flatnonzero(writes.hashes[1:] <= writes.hashes[:-1]) + 1
-        singles = np.fromiter(writes.own_templates, np.int64, len(writes.own_templates))
-        self._ends = deque([*np.unique(np.concatenate((falls, singles, singles + 1))).tolist(), len(writes)])
+        if writes.own_templates:
+            singles = np.fromiter(writes.own_templates, np.int64, len(writes.own_templates))
+            falls = np.unique(np.concatenate((falls, singles, singles + 1)))
+        self._ends = deque([*falls.tolist(), len(writes)])
         self._next, self._length = 0, len(writes)
         self._returned: list[int] = []
         self._halves: deque[Sequence[int]] = deque()

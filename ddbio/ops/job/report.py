@@ -7,16 +7,15 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from ddbio.core.estimate import Figures
-from ddbio.core.layout import LayoutSummary
 from ddbio.core.rescue import MisfitLog
 from ddbio.core.result import Result
-from ddbio.options.inspection import SMALL_FILE_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from typing import Self
 
     from ddbio.core.catalog.glue import CatalogReport
+    from ddbio.core.layout import LayoutSummary
     from ddbio.core.staged import StagedFile
 
 
@@ -50,6 +49,10 @@ def file_reports(dest: str, files: Iterable[StagedFile]) -> tuple[FileReport, ..
 
 def layout_of(sizes: Iterable[int]) -> LayoutSummary:
     """Return how files of some sizes lie, small ones counted as ``ddbio layout`` does."""
+    # Jobs that write no files need neither.
+    from ddbio.core.layout import LayoutSummary  # noqa: PLC0415
+    from ddbio.options.inspection import SMALL_FILE_BYTES  # noqa: PLC0415
+
     return LayoutSummary.of_sizes(sizes, SMALL_FILE_BYTES)
 
 
@@ -106,6 +109,8 @@ class Report(Result):
             if name in found:
                 found[name] = Figures.from_dict(values[name])
         if "layout" in found:
+            from ddbio.core.layout import LayoutSummary  # noqa: PLC0415 - as in `layout_of`
+
             found["layout"] = LayoutSummary.from_dict(values["layout"])
         for name, kind in (("files", FileReport), ("misfits", MisfitReport)):
             if isinstance(found.get(name), tuple):

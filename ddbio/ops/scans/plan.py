@@ -6,7 +6,7 @@ import dataclasses
 import threading
 from collections import Counter
 from contextlib import closing
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import pyarrow as pa
 
@@ -45,7 +45,6 @@ from ddbio.ops.prices import job_cost
 from ddbio.ops.scans.stream import ScanTask
 from ddbio.ops.table_statistics import read_statistics
 from ddbio.ops.user_files import machine_speeds
-from ddbio.options import ScanToFilesOptions
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -57,7 +56,7 @@ if TYPE_CHECKING:
     from ddbio.core.schema.times import TimeForm
     from ddbio.core.table_description import TableDescription
     from ddbio.core.text.page import Page
-    from ddbio.options import ScanOptions
+    from ddbio.options import ScanOptions, ScanToFilesOptions
 
 # A sample at the table's start, then samples at a quarter, half and three quarters of the hash range.
 SAMPLE_SEGMENTS = 64
@@ -135,9 +134,10 @@ def _items_of(pages: Iterable[Page]) -> Iterator[Item]:
 
 def _sampled_partitions(options: ScanOptions, schema: pa.Schema, pages: Sequence[Page]) -> PartitionSample | None:
     """Return the partitions of the sampled rows, and what a row takes in a file, if the rows are partitioned."""
-    if not isinstance(options, ScanToFilesOptions) or options.partition_by is None:
+    files = _of_files(options)
+    if files is None or files.partition_by is None:
         return None
-    partitioner = Partitioner(partitioning_of(partition_by_of(options), schema), schema)
+    partitioner = Partitioner(partitioning_of(partition_by_of(files), schema), schema)
     decoder = Decoder(schema)
     found = [partitioner.sort(batch) for page in pages if (batch := decoder.decode(page.items, "page")).num_rows]
     if not found:
@@ -146,7 +146,7 @@ def _sampled_partitions(options: ScanOptions, schema: pa.Schema, pages: Sequence
     for each in found:
         counts.update(dict(zip(each.partitions, each.counts, strict=True)))
     rows = pa.Table.from_batches([each.rows for each in found])
-    return PartitionSample(tuple(counts.values()), file_row_bytes(rows, options.format, options.compression))
+    return PartitionSample(tuple(counts.values()), file_row_bytes(rows, files.format, files.compression))
 
 
 def observe_table(table: TableDescription, options: ScanOptions, budget: Budget) -> ItemSchema:
@@ -225,11 +225,16 @@ def _bounded_plan(
 
 def _planned_cost(plan: ScanPlan, table: TableDescription, options: ScanOptions) -> Cost:
     parts: list[Part] = []
-    if isinstance(options, ScanToFilesOptions):
-        size = file_bytes(options.format, plan.item_bytes * min(plan.item_count, options.limit or plan.item_count))
-        files = plan.estimated_files or max(plan.tasks, -(-size // options.target_file_bytes))
-        parts = output_parts(options.dest, files, size, is_encrypted=options.s3_sse_kms_key_id is not None)
+    if (written := _of_files(options)) is not None:
+        size = file_bytes(written.format, plan.item_bytes * min(plan.item_count, options.limit or plan.item_count))
+        files = plan.estimated_files or max(plan.tasks, -(-size // written.target_file_bytes))
+        parts = output_parts(written.dest, files, size, is_encrypted=options.s3_sse_kms_key_id is not None)
     return job_cost(options, [("reads", plan.units, table)], parts, plan.seconds)
+
+
+def _of_files(options: ScanOptions) -> ScanToFilesOptions | None:
+    """Return the options of a scan to files; None of any other, which need not load their class to be told apart."""
+    return cast("ScanToFilesOptions", options) if hasattr(options, "dest") else None
 
 
 def plan_to_files(options: ScanToFilesOptions) -> ScanPlan:

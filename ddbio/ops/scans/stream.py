@@ -118,7 +118,7 @@ class PageStream(Generic[BlockT]):
         self._being_read = 0
         # A decoder holds several pages' worth of scratch: there are no more of them than cores.
         self._decoders: SimpleQueue[PageDecoder[BlockT]] = SimpleQueue()
-        self._queue: deque[tuple[BlockT, int]] = deque()
+        self._queue: deque[BlockT] = deque()
         self._queued_bytes = 0
         self._running = 0
         self._error: BaseException | None = None
@@ -138,8 +138,9 @@ class PageStream(Generic[BlockT]):
         for thread in threads:
             thread.start()
         try:
-            while (block := self._take()) is not None:
-                yield block
+            while blocks := self._take():
+                while blocks:
+                    yield blocks.popleft()
         finally:
             self._stop.set()
             with self._lock:
@@ -150,17 +151,17 @@ class PageStream(Generic[BlockT]):
                 self.counts.misfits.merge(self._decoders.get().log)
             self._pages.close()
 
-    def _take(self) -> BlockT | None:
+    def _take(self) -> deque[BlockT]:
+        """Return all blocks that are there, at least one, so that lanes are woken once for all; none at the end."""
         with self._lock:
             self._delivered.wait_for(lambda: self._queue or self._error is not None or not self._running)
             if self._error is not None:
                 raise self._error
-            if not self._queue:
-                return None
-            block, n_bytes = self._queue.popleft()
-            self._queued_bytes -= n_bytes
-            self._has_room.notify()
-            return block
+            taken, self._queue = self._queue, deque()
+            if taken:
+                self._queued_bytes = 0
+                self._has_room.notify_all()
+            return taken
 
     def _wake_all(self) -> None:
         for condition in (self._delivered, self._has_room, self._has_segment):
@@ -177,7 +178,7 @@ class PageStream(Generic[BlockT]):
             self._has_room.wait_for(
                 lambda: not self._queue or self._queued_bytes + n_bytes <= QUEUED_BYTES or self._stop.is_set()
             )
-            self._queue.append((block, n_bytes))
+            self._queue.append(block)
             self._queued_bytes += n_bytes
             self._delivered.notify()
             # There may be room for the next lane's block too.
