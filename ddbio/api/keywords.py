@@ -93,6 +93,8 @@ class SimulateKeywords(TypedDict, total=False):
     """Seconds of unused capacity that the table has saved up when the job begins."""
     fixed_partitions: bool
     """Each partition has an equal share of ``table_rate``, as without adaptive capacity."""
+    split_seconds: float | None
+    """Seconds at its limit after which a partition splits in two, as on-demand tables do; default is never."""
     lose: Sequence[tuple[int, float]] | str
     """Executors that are lost: ``2@600`` for two after 600 s; several separated by commas."""
     join: Sequence[tuple[int, float]] | str

@@ -35,7 +35,8 @@ def simulate_scan(*, scenario: str | None, as_json: bool, **flags: Any) -> None:
     options = parse_flags(SimulateScanOptions, {**named, **given(flags)})
     report = run(options)
     size = f"table of {format_bytes(options.table_bytes)}"
-    click.echo(report.to_json() if as_json else format_simulation(report, options, size, options.rcu_per_second))
+    text = report.to_json() if as_json else format_simulation(report, options, size, options.rcu_per_second)
+    click.echo(text if as_json or scenario is None else f"{'scenario':<10}{scenario}\n{text}")
 
 
 @simulate.command("load")
@@ -71,6 +72,8 @@ def format_simulation(report: SimulationReport, options: SimulateOptions, size: 
         ("progress", f"half after {half}, 90 % after {most}"),
         ("idle", f"{report.idle_ratio:.1%} of the budget"),
     ]
+    if report.splits:
+        rows.append(("split", f"{counted(report.splits, 'partition')} under load"))
     if report.lost_tasks:
         rows.append(("lost", f"{counted(report.lost_tasks, 'task')}, {report.repeated_units:,.0f} {what} repeated"))
     return "\n".join(f"{name:<10}{value}" for name, value in rows)

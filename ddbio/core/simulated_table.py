@@ -9,6 +9,9 @@ from ddbio.core.table_limits import BURST_SECONDS, TableLimits
 
 # A partition never serves more than its own limit; it evens out one second of it.
 _PARTITION_SECONDS = 1.0
+# A partition without throttling for this part of the time after which it splits is no longer hot.
+_STILL_HOT = 5.0
+_MOST_PARTS = 1024
 
 
 @dataclass(slots=True)
@@ -26,6 +29,33 @@ class _Bucket:
         return self.level
 
 
+@dataclass(slots=True)
+class _Partition:
+    """A partition, and the equal parts it was split into under load; the first part has what a hot key needs.
+
+    A partition that throttles for ``split_seconds`` without a pause is split in two, and so are its parts.
+    """
+
+    parts: list[_Bucket]
+    hot_since: float = -1.0
+    throttled_at: float = -1.0
+
+    def part(self, fraction: float) -> _Bucket:
+        return self.parts[min(int(fraction * len(self.parts)), len(self.parts) - 1)]
+
+    def throttled(self, now: float, split_seconds: float) -> bool:
+        """Note a throttled request; split and return True if it was one of many in so long a time."""
+        if self.throttled_at < 0 or now - self.throttled_at > split_seconds / _STILL_HOT:
+            self.hot_since = now
+        self.throttled_at = now
+        if now - self.hot_since < split_seconds or len(self.parts) >= _MOST_PARTS:
+            return False
+        one = self.parts[0]
+        self.parts = [_Bucket(one.rate, one.ceiling, 0.0, now) for _ in range(2 * len(self.parts))]
+        self.hot_since = now
+        return True
+
+
 @dataclass
 class SimulatedTable:
     """Admit or throttle requests at a virtual time.
@@ -36,13 +66,16 @@ class SimulatedTable:
         What the table allows.
     scale
         Times run by so much faster than the clock of the limits.
+    splits
+        How often partitions were split.
     """
 
     limits: TableLimits
     scale: int = 1
     _table: _Bucket | None = field(init=False, default=None)
     _account: _Bucket | None = field(init=False, default=None)
-    _partitions: list[_Bucket] = field(init=False, default_factory=list)
+    splits: int = field(init=False, default=0)
+    _partitions: list[_Partition] = field(init=False, default_factory=list)
 
     def __post_init__(self) -> None:
         limits = self.limits
@@ -57,16 +90,29 @@ class SimulatedTable:
         if not limits.adaptive and limits.table_rate is not None:
             own, seconds = min(own, limits.table_rate / limits.partitions), max(_PARTITION_SECONDS, burst)
         own = max(0.0, own - limits.other_rate / limits.partitions)
-        self._partitions = [_Bucket(own, own * seconds, own * min(seconds, 1.0)) for _ in range(limits.partitions)]
+        self._partitions = [
+            _Partition([_Bucket(own, own * seconds, own * min(seconds, 1.0))]) for _ in range(limits.partitions)
+        ]
 
-    def admits(self, partition: int, units: float, now: float) -> ThrottleScope | None:
-        """Take units of a partition and return None, or return which limit throttles them."""
+    def admits(self, place: float, units: float, now: float) -> ThrottleScope | None:
+        """Take units of a partition and return None, or return which limit throttles them.
+
+        Parameters
+        ----------
+        place
+            The number of the partition, and the part of its keys as a fraction.
+        """
         if self._account is not None and self._account.fill(now) < 0:
             return ThrottleScope.ACCOUNT
         if self._table is not None and self._table.fill(now) < 0:
             return ThrottleScope.TABLE
-        bucket = self._partitions[partition]
+        number = int(place)
+        partition = self._partitions[number]
+        bucket = partition.part(place - number)
         if bucket.fill(now) < 0:
+            seconds = self.limits.split_seconds
+            if seconds is not None and partition.throttled(now, seconds / self.scale):
+                self.splits += 1
             return ThrottleScope.KEY_RANGE
         bucket.level -= units
         if self._table is not None:

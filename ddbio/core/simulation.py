@@ -45,6 +45,8 @@ class SimulationReport(Result):
         Seconds after which 10 %, 20 %, … 100 % of the units were consumed.
     scale
         How many requests of the real table each simulated one stands for.
+    splits
+        How often partitions were split under load.
     lost_tasks, repeated_units
         Tasks that were lost with their executors, and what they had consumed and others consumed again.
     rates, running
@@ -67,6 +69,7 @@ class SimulationReport(Result):
     progress: tuple[float, ...]
     scale: int
     throttled_by: dict[str, int] = field(default_factory=dict)
+    splits: int = 0
     lost_tasks: int = 0
     repeated_units: float = 0.0
     rates: tuple[float, ...] = ()

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 # Time has to pass, however little is left of rounding.
 _LEAST_SECONDS = 1e-6
+_MOST_ADMITTED = 0.5
 # What is left of rounding is no request.
 _NOTHING = 1e-9
 
@@ -144,6 +145,7 @@ class Outcome:
     repeated_units: float = 0.0
     lost_tasks: int = 0
     peak_ratio: float | None = None
+    splits: int = 0
 
 
 class SimulatedCluster:
@@ -199,6 +201,7 @@ class SimulatedCluster:
                     self._try_to_send(lane)
         if self._waiting:
             raise OptionError(f"all executors are lost after {self._now * self._scale:,.0f} s: let others join")
+        self.outcome.splits = self._table.splits
         if self._shared is not None:
             self.outcome.peak_ratio = self._shared.usage().peak_10s_ratio
         return self.outcome
@@ -295,7 +298,7 @@ class SimulatedCluster:
         admitted, part = 0, lane.units / piece.spread
         throttled = None
         for _ in range(piece.spread):
-            scope = self._table.admits(self._partition(lane, piece), part, self._now)
+            scope = self._table.admits(self._place(lane, piece), part, self._now)
             if scope is None:
                 admitted += 1
             else:
@@ -306,13 +309,13 @@ class SimulatedCluster:
                 lane.run.budget.throttled(throttled, "simulated")
         return admitted / piece.spread
 
-    def _partition(self, lane: _Lane, piece: Piece) -> int:
+    def _place(self, lane: _Lane, piece: Piece) -> float:
         if piece.first is None or piece.last is None:
             if not self._draws:
                 self._draws = self._rng.random(10_000).tolist()
-            return int(self._draws.pop() * self._partitions)
+            return self._draws.pop() * self._partitions
         done = 1 - lane.left / piece.requests
-        return min(int(piece.first + done * (piece.last - piece.first)), self._partitions - 1)
+        return min(piece.first + done * (piece.last - piece.first), self._partitions - 1e-9)
 
     def _receive(self, lane: _Lane) -> None:
         consumed = lane.units * lane.admitted
@@ -325,8 +328,12 @@ class SimulatedCluster:
             lane.attempt = 0
             self._begin(lane)
         elif lane.admitted < 1:
-            # What came back goes out again with others, after a pause.
-            self._pause(lane)
+            # As real lanes do: what came back goes out with others at once, or after a short pause if it was most.
+            lane.attempt = 0
+            if lane.admitted >= _MOST_ADMITTED:
+                self._reserve(lane)
+            else:
+                self._pause(lane)
         else:
             lane.attempt = 0
             self._reserve(lane)

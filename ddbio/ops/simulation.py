@@ -225,6 +225,7 @@ def _limits(options: SimulateOptions, size_bytes: float, rate: float, partition_
         other_rate=options.other_rate,
         burst_seconds=options.burst_seconds,
         adaptive=not options.fixed_partitions,
+        split_seconds=options.split_seconds,
     )
 
 
@@ -269,6 +270,7 @@ def _report(
         progress=tuple(round(at * scale, 1) for at in _progress(outcome)),
         scale=scale,
         throttled_by=throttled,
+        splits=outcome.splits,
         lost_tasks=outcome.lost_tasks,
         repeated_units=round(outcome.repeated_units * scale, 1),
         rates=_rates(outcome),

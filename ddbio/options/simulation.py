@@ -61,6 +61,8 @@ class SimulateOptions:
     """Seconds of unused capacity that the table has saved up when the job begins."""
     fixed_partitions: bool = False
     """Each partition has an equal share of ``table_rate``, as without adaptive capacity."""
+    split_seconds: Annotated[float, Field(gt=0)] | None = None
+    """Seconds at its limit after which a partition splits in two, as on-demand tables do; default is never."""
     lose: Changes = ()
     """Executors that are lost: ``2@600`` for two after 600 s; several separated by commas."""
     join: Changes = ()

@@ -84,6 +84,8 @@ def test_the_command_prints_lines_or_json():
     changed = ["--table-bytes", "10GB", "--tasks", "10", "--segments", "100", "--json"]
     named = CliRunner().invoke(simulate, ["scan", "--scenario", "long-tail", *changed])
     assert json.loads(named.output)["tasks"] == 10
+    told = CliRunner().invoke(simulate, ["scan", "--scenario", "long-tail", *changed[:-1]])
+    assert told.output.startswith("scenario  long-tail")
 
 
 ROWS = {"source_bytes": 10**8, "item_bytes": 1_000, "tasks": 4, "wcu_per_second": 5_000}
@@ -151,6 +153,18 @@ def test_without_adaptive_capacity_a_partition_has_its_share():
     adaptive, fixed = (ddbio.simulate_scan(**options, fixed_partitions=each) for each in (False, True))
     assert fixed.throttles > adaptive.throttles
     assert fixed.seconds > adaptive.seconds
+
+
+def test_partitions_that_are_busy_split():
+    """Two partitions become four and eight while they are at their limit; those of a hot key do not help it."""
+    options = {**ROWS, "partitions": 2}
+    whole, split = ddbio.simulate_load(**options), ddbio.simulate_load(**options, split_seconds=10)
+    assert (whole.splits, whole.ratio > 2.4) == (0, True)
+    assert split.splits >= 2
+    assert split.seconds < 0.75 * whole.seconds
+    key = {"table_bytes": 10**9, "tasks": 2, "rcu_per_second": 8_000, "partitions": 1, "hot_key": 0.9}
+    hot, helped = ddbio.simulate_scan(**key), ddbio.simulate_scan(**key, split_seconds=5)
+    assert helped.seconds == pytest.approx(hot.seconds, rel=0.05)
 
 
 def test_a_lost_executor_repeats_its_scan_and_others_finish_it():
