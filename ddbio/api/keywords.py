@@ -190,6 +190,8 @@ class CaptureKeywords(ConnectionKeywords, total=False):
     """What to do if changes are gone before they were read: stop, or note that and go on behind the gap."""
     flush_seconds: float
     """How long changes are gathered at most until they are written."""
+    flush_bytes: int | str
+    """How many bytes of records are gathered at most until they are written."""
     old_image: bool
     """Keep the item as it was before each change, in the column ``_old_image``."""
     schema: ItemSchema | pa.Schema | str | None
@@ -743,6 +745,8 @@ class CompactKeywords(CatalogConnectionKeywords, PriceKeywords, total=False):
     """Rewrite only files smaller than this; default is three quarters of ``target_bytes``."""
     partition: str | Sequence[str] | None
     """Rewrite only the partitions with these values, each as ``column=value``."""
+    closed_hours: str | None
+    """Rewrite only folders ``year=…/month=…/day=…/hour=…`` whose hour ended so long ago: ``1h``, ``1d``."""
     format: Literal["parquet", "orc", "avro", "csv", "json"] | None
     """Format of the new files, to which files of others are converted; default is that of the old ones."""
     compression: Literal["zstd", "snappy", "gzip", "lz4", "none"] | None

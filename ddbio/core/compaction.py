@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from ddbio.core.result import Result
@@ -21,6 +22,7 @@ SMALL_RATIO = 0.75
 _REST_RATIO = 0.1
 # A group is rewritten by one task in a row: at most so many new files, so that tasks and retries stay short.
 _GROUP_FILES = 8
+_HOUR = ("year", "month", "day", "hour")
 
 
 @dataclass(frozen=True)
@@ -107,3 +109,11 @@ def _groups(files: list[LiveFile], rule: CompactRule) -> Iterator[CompactGroup]:
         expected = max(1, math.ceil(size / rule.target_bytes - _REST_RATIO))
         if expected < len(some) or any(map(rule.is_other, some)):
             yield CompactGroup(dict(some[0].partition), some, size, expected)
+
+
+def hour_began(partition: Mapping[str, str | None]) -> datetime | None:
+    """Return when the hour began, in UTC, that the folders ``year=…/month=…/day=…/hour=…`` name; None of others."""
+    try:
+        return datetime(*(int(partition[name] or "") for name in _HOUR), tzinfo=UTC)  # type: ignore[misc, arg-type]
+    except (KeyError, ValueError):
+        return None

@@ -36,6 +36,8 @@ class CompactOptions(CatalogConnectionOptions, PriceOptions):
     """Rewrite only files smaller than this; default is three quarters of ``target_bytes``."""
     partition: Names | None = None
     """Rewrite only the partitions with these values, each as ``column=value``."""
+    closed_hours: Annotated[str, Field(pattern=r"^\d+[smhdw]$")] | None = None
+    """Rewrite only folders ``year=…/month=…/day=…/hour=…`` whose hour ended so long ago: ``1h``, ``1d``."""
     format: Literal["parquet", "orc", "avro", "csv", "json"] | None = None
     """Format of the new files, to which files of others are converted; default is that of the old ones."""
     compression: Compression | None = None

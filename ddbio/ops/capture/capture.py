@@ -38,6 +38,8 @@ if TYPE_CHECKING:
 
 # A capture on another machine takes over after so long.
 _LEASE_SECONDS = 30.0
+# Of small records not more are gathered than of this size.
+_RECORD_BYTES = 335
 
 
 @dataclass(frozen=True)
@@ -131,7 +133,7 @@ def open_capture(options: CaptureOptions, stop: threading.Event) -> Iterator[Ope
             loop = CaptureLoop(
                 source,
                 _log(options, found, state),
-                Limits(options.flush_seconds),
+                _limits(options),
                 Timing(time.time, stop.wait, stop.is_set),
                 started_at=float(begun["started_at"]),
                 goes_on=options.on_gap == "continue",
@@ -212,6 +214,11 @@ def _log(options: CaptureOptions, found: _Found, state: JobState) -> ChangeLog:
         compression=options.compression,
         kinesis_table=found.table.name if found.is_kinesis else None,
     )
+
+
+def _limits(options: CaptureOptions) -> Limits:
+    size_bytes = int(options.flush_bytes)
+    return Limits(options.flush_seconds, max(1, size_bytes // _RECORD_BYTES), size_bytes)
 
 
 def _columns(table: TableDescription, options: CaptureOptions, body: bytes) -> pa.Schema:

@@ -7,11 +7,11 @@ import logging
 import time
 from contextlib import closing, suppress
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Literal
 
 from ddbio.budget import LocalBudget
-from ddbio.core.compaction import SMALL_RATIO, CompactRule, deal_groups, plan_groups
+from ddbio.core.compaction import SMALL_RATIO, CompactRule, deal_groups, hour_began, plan_groups
 from ddbio.core.digest import Digest
 from ddbio.core.estimate import Estimate, EstimatedPlan, Figures, input_parts, output_parts
 from ddbio.core.schema.arrow import normalize_schema
@@ -30,6 +30,7 @@ from ddbio.ops.catalog import check_folder, registered
 from ddbio.ops.file_estimates import file_estimate, file_figures
 from ddbio.ops.folders.counting import count_rows
 from ddbio.ops.folders.rewrite import RewriteGroup, RewriteTask, rewrite_task
+from ddbio.ops.folders.vacuum import parse_age
 from ddbio.ops.job.report import Clock, Report, layout_of
 from ddbio.ops.job.storage import committed_report, new_job_id, open_store, require_shared
 
@@ -374,7 +375,7 @@ def _plan(options: CompactOptions, snapshot: Snapshot) -> CompactPlan:
         partition={name: value for name, _, value in pairs},
         is_other=lambda file: _is_other(options, file),
     )
-    groups = plan_groups([each for each in snapshot.files if _is_compactable(each.path)], rule)
+    groups = plan_groups([each for each in _closed(options, snapshot.files) if _is_compactable(each.path)], rule)
     rewritten, size = sum(len(each.files) for each in groups), sum(each.bytes for each in groups)
     written = sum(each.expected_files for each in groups)
     reads = rewritten * _READS_OF_A_FILE
@@ -393,6 +394,14 @@ def _plan(options: CompactOptions, snapshot: Snapshot) -> CompactPlan:
         groups=groups,
         estimate=file_estimate(options, parts, size, size * _ARROW_RATIO, lambda speeds: speeds.rewrite),
     )
+
+
+def _closed(options: CompactOptions, files: Iterable[LiveFile]) -> Iterable[LiveFile]:
+    """Return the files of hours that ended long enough ago, or all if that was not asked for."""
+    if options.closed_hours is None:
+        return files
+    before = datetime.now(UTC) - parse_age(options.closed_hours) - timedelta(hours=1)
+    return [each for each in files if (began := hour_began(each.partition)) is not None and began <= before]
 
 
 def _kept_unknown(options: CompactOptions, snapshot: Snapshot, groups: Sequence[CompactGroup]) -> tuple[LiveFile, ...]:
