@@ -211,6 +211,21 @@ class CaptureStatusKeywords(ConnectionKeywords, total=False):
 
     job_id: str | None
     """Name of the capture; default is all that write this log."""
+    offline: bool
+    """Look at the log alone; otherwise the stream says how late the capture is, and what it has lost."""
+
+
+class CaptureVerifyKeywords(ConnectionKeywords, total=False):
+    """Keywords of :class:`ddbio.options.CaptureVerifyOptions`."""
+
+    job_id: str | None
+    """Name of the capture; default is all that write this log."""
+    images: bool
+    """Read the rows, too: whether numbers repeat, and, with old images, before which changes one is missing."""
+    since: datetime | str | None
+    """Read rows from this time on, with its zone: their hashes are held in memory."""
+    until: datetime | str | None
+    """Read rows before this time."""
 
 
 class CatalogConnectionKeywords(ConnectionKeywords, total=False):
@@ -520,17 +535,6 @@ class BulkStartKeywords(PriceKeywords, total=False):
     """Account that owns the source's bucket, if it is another one."""
     client_token: str | None
     """Idempotency token: within eight hours, the same start with it is the same operation; default is a new one."""
-
-
-class CaptureVerifyKeywords(CaptureStatusKeywords, total=False):
-    """Keywords of :class:`ddbio.options.CaptureVerifyOptions`."""
-
-    images: bool
-    """Read the rows, too: whether numbers repeat, and, with old images, before which changes one is missing."""
-    since: datetime | str | None
-    """Read rows from this time on, with its zone: their hashes are held in memory."""
-    until: datetime | str | None
-    """Read rows before this time."""
 
 
 class CatalogSyncKeywords(CatalogConnectionKeywords, total=False):

@@ -84,7 +84,7 @@ _PAGE_PARTS = [
     ("`replay`, besides those of `changes read`", "ReplayOptions", "ChangesReadOptions"),
     ("Firehose's layout: `changes write`", "ChangesWriteOptions", "ConnectionOptions"),
     ("`capture status`", "CaptureStatusOptions", "ConnectionOptions"),
-    ("`capture verify`, besides those of `capture status`", "CaptureVerifyOptions", "CaptureStatusOptions"),
+    ("`capture verify`", "CaptureVerifyOptions", "ConnectionOptions"),
     ("`ddbio.lambda_handlers.log_changes`", "StreamEventOptions", "ConnectionOptions"),
     ("Archives of expired items: `archive`", "ArchiveOptions", "ConnectionOptions"),
     ("`archive restore`", "ArchiveRestoreOptions", "ConnectionOptions"),

@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     from collections.abc import Generator, Mapping, Sequence
 
     from ddbio.files.object_store import ObjectStore
+    from ddbio.options import Compression
     from ddbio.options.archive import ArchiveOptions, ArchiveRestoreOptions, ExpiredReadOptions
 
 _KIND, _DONE = "archive", "done"
@@ -122,14 +123,20 @@ class ArchiveRestoreReport(Report):
 
 
 @dataclass
-class _Archive:
-    """Hold the log, the archive, and what of the log is archived."""
+class Archiver:
+    """Hold the log, the archive, and what of the log is archived; errors are those of :func:`archive`.
+
+    Attributes
+    ----------
+    items, inferred, files
+        What this run has archived.
+    """
 
     log: ObjectStore
     state: JobState
     ttl: str | None
-    infers: bool
-    options: ArchiveOptions
+    infers: bool = False
+    compression: Compression = "zstd"
     number: int = 0
     items: int = 0
     inferred: int = 0
@@ -217,7 +224,7 @@ class _Archive:
         rows = pa.concat_tables(tables, promote_options="permissive")
         for month, part in months_of(rows).items():
             path, store = f"{month}{self.state.job_id}-{number:012}.parquet", self.state.store
-            if not store.put_if_absent(path, parquet_bytes(part, self.options.compression)):
+            if not store.put_if_absent(path, parquet_bytes(part, self.compression)):
                 require_rows(store, path, part.num_rows)
             self.files += 1
         self.items += rows.num_rows
@@ -251,7 +258,7 @@ def archive(options: ArchiveOptions) -> ArchiveReport:
     require_same(job_id, state.begin(identity), identity, {})
     claim = Claim(state.store, job_id, "append")
     claim.take()
-    job = _Archive(store, state, ttl, options.infer, options)
+    job = Archiver(store, state, ttl, options.infer, options.compression)
     try:
         with claim.renewed():
             hours = job.run()

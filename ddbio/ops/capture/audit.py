@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 import time
 from dataclasses import dataclass, field
@@ -11,9 +12,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from ddbio.aws.change_streams import StreamSource
+from ddbio.aws.kinesis_streams import KinesisSource
 from ddbio.core.capture.audit import broken_chains
 from ddbio.core.capture.columns import EVENT_TIME, OLD_IMAGE, SEQUENCE
-from ddbio.core.capture.shards import END
+from ddbio.core.capture.log_rows import next_iterator
+from ddbio.core.capture.shards import END, FIRST, HORIZON, TrimmedError
 from ddbio.errors import NotFoundError
 from ddbio.files.claim import LEASE_SECONDS
 from ddbio.files.job_state import JobState
@@ -21,11 +25,12 @@ from ddbio.files.meta import META, claim_path
 from ddbio.files.object_store import RangeFile
 from ddbio.files.snapshot import live_files, read_history
 from ddbio.ops.job.report import Clock, Report
-from ddbio.ops.job.storage import open_store
+from ddbio.ops.job.storage import dynamodb_spec, open_store
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from ddbio.core.capture.shards import ChangeSource, Shard
     from ddbio.core.staged import StoredObject
     from ddbio.files.object_store import ObjectStore
     from ddbio.options.capture_audit import CaptureStatusOptions, CaptureVerifyOptions
@@ -34,6 +39,9 @@ _KIND = "capture"
 _HEAD = re.compile(rf"{re.escape(META)}([A-Za-z0-9_]+)\.{_KIND}\.json")
 _RECORD = re.compile(r"/(\d{12})\.json$")
 _SHOWN = 20
+# Replies without records are normal where there are more.
+_EMPTY_REPLIES = 4
+_TIME = re.compile(rb'"Approximate(?:CreationDateTime|ArrivalTimestamp)"\s*:\s*([0-9.eE+]+)')
 
 
 @dataclass(frozen=True)
@@ -58,6 +66,10 @@ class CaptureStatus(Report):
         Shards that are read, and those that were read to their end.
     positions
         The position of each shard that is read.
+    lag_seconds
+        How old the first change is that is not captured yet; 0 if there is none, None if the stream was not asked.
+    lost_shards
+        Shards of which changes are gone that were not captured: the next run ends with a gap.
     """
 
     dest: str
@@ -70,6 +82,8 @@ class CaptureStatus(Report):
     open_shards: int
     ended_shards: int
     positions: dict[str, str]
+    lag_seconds: float | None
+    lost_shards: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -152,10 +166,10 @@ def capture_status(options: CaptureStatusOptions) -> list[CaptureStatus]:
         If there is none.
     """
     store = open_store(options.dest, options)
-    return [_status(store, state) for state in _states(store, options.job_id)]
+    return [_status(options, store, state) for state in _states(store, options.job_id)]
 
 
-def _status(store: ObjectStore, state: JobState) -> CaptureStatus:
+def _status(options: CaptureStatusOptions, store: ObjectStore, state: JobState) -> CaptureStatus:
     head = state.head() or {}
     committed = (state.read("committed") or {"batch": 0})["batch"]
     records = [each for each in store.list(f"{META}{state.job_id}.{_KIND}/") if _RECORD.search(each.path)]
@@ -166,6 +180,7 @@ def _status(store: ObjectStore, state: JobState) -> CaptureStatus:
     positions: dict[str, str] = record.get("positions", {})
     number = record.get("batch", 0)
     claims = [each.modified_at for each in store.list(claim_path(state.job_id))]
+    lag, lost = (None, ()) if options.offline else _stream_state(options, str(head.get("stream", "")), positions)
     now = time.time()
     return CaptureStatus(
         dest=store.uri,
@@ -178,7 +193,44 @@ def _status(store: ObjectStore, state: JobState) -> CaptureStatus:
         open_shards=sum(each != END for each in positions.values()),
         ended_shards=sum(each == END for each in positions.values()),
         positions={shard: each for shard, each in positions.items() if each != END},
+        lag_seconds=lag,
+        lost_shards=lost,
     )
+
+
+def _stream_state(options: CaptureStatusOptions, arn: str, positions: dict[str, str]) -> tuple[float, tuple[str, ...]]:
+    """Return how old the first change is that is not captured, and the shards of which some are gone."""
+    lag, lost = 0.0, list[str]()
+    spec = dynamodb_spec(options)
+    with contextlib.closing(KinesisSource(spec, arn) if ":kinesis:" in arn else StreamSource(spec, arn)) as source:
+        shards = {each.shard_id: each for each in source.shards()}
+        lost += [each for each, position in positions.items() if position != END and each not in shards]
+        for shard_id, shard in shards.items():
+            # One that was not seen yet has everything to come.
+            position = positions.get(shard_id, FIRST if positions else HORIZON)
+            if position == END:
+                continue
+            try:
+                oldest = _first_time(source, shard, position)
+            except TrimmedError:
+                lost.append(shard_id)
+                continue
+            lag = lag if oldest is None else max(lag, time.time() - oldest)
+    return round(lag, 3), tuple(sorted(lost))
+
+
+def _first_time(source: ChangeSource, shard: Shard, position: str) -> float | None:
+    """Return when the first change behind a position was made, or None if there seems to be none."""
+    iterator: str | None = source.iterator(shard, position)
+    for _ in range(_EMPTY_REPLIES):
+        if iterator is None:
+            return None
+        body = source.begin(iterator).result()
+        found = _TIME.search(body)
+        if found is not None:
+            return float(found[1])
+        iterator = next_iterator(body)
+    return None
 
 
 @dataclass

@@ -46,13 +46,30 @@ def test_a_whole_log_is_whole(log):
     assert (report.batches, report.records, report.rows, report.lost, report.repeated) == (2, 9, 9, 0, 0)
     assert ddbio.compact(log).files_rewritten == 2
     assert ddbio.verify_capture(log).is_whole
-    (status,) = ddbio.capture_status(log)
+    (status,) = ddbio.capture_status(log, offline=True)
+    assert (status.lag_seconds, status.lost_shards) == (None, ())
     assert (status.batches, status.unfinished, status.running) == (2, 0, False)
     assert status.open_shards == len(status.positions) > 0
-    printed = CliRunner().invoke(cli, ["capture", "status", str(log), "--json"]).stdout
+    printed = CliRunner().invoke(cli, ["capture", "status", str(log), "--offline", "--json"]).stdout
     assert json.loads(printed)["captures"][0]["stream"] == status.stream
     printed = CliRunner().invoke(cli, ["capture", "verify", str(log), "--json"])
     assert (printed.exit_code, json.loads(printed.stdout)["is_whole"]) == (0, True)
+
+
+def test_a_status_tells_lag_and_loss(fake, client, make_table, tmp_path):  # noqa: F811 - the fixtures
+    """The first change that is not captured says how late the capture is; what was trimmed is lost."""
+    table, run = make_table(), {"endpoint_url": fake.endpoint_url}
+    client.put_item(TableName=table, Item={"pk": {"S": "a"}})
+    ddbio.capture(table, tmp_path, available_now=True, **run)
+    (status,) = ddbio.capture_status(tmp_path, **run)
+    assert (status.lag_seconds, status.lost_shards) == (0.0, ())
+    client.put_item(TableName=table, Item={"pk": {"S": "a"}, "n": {"N": "1"}})
+    (status,) = ddbio.capture_status(tmp_path, **run)
+    assert 0 <= status.lag_seconds < 60
+    fake.trim_stream(table)
+    client.put_item(TableName=table, Item={"pk": {"S": "a"}, "n": {"N": "2"}})
+    (status,) = ddbio.capture_status(tmp_path, **run)
+    assert len(status.lost_shards) == 1
 
 
 def test_what_is_lost_or_repeated_is_counted(log):

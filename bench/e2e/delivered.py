@@ -1,0 +1,86 @@
+"""Read what Firehose has delivered of changes; the goal is what a capture reaches, ≥ 100,000 records per CPU-second.
+
+Beside it the same by the standard library and boto3, over an eighth of the changes: ``raw_decode`` of one record after
+the other, Python objects, a table of Arrow.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import statistics
+import tempfile
+import time
+from pathlib import Path
+
+import pyarrow as pa
+from boto3.dynamodb.types import TypeDeserializer
+
+import ddbio
+from bench import orders
+from bench.e2e import record
+
+_FEWER, _OBJECT_RECORDS = 8, 10_000
+
+
+def main() -> None:
+    """Append one row with the median of some rounds."""
+    arguments = record.parser("delivered")
+    arguments.add_argument("--records", type=int, default=100_000)
+    arguments.add_argument("--rounds", type=int, default=3)
+    asked = arguments.parse_args()
+    rates, peers = list[float](), list[float]()
+    with tempfile.TemporaryDirectory() as folder:
+        size_bytes = _deliver(Path(folder), asked.records)
+        # The first round compiles and imports.
+        for number in range(asked.rounds + 1):
+            began = time.process_time()
+            found = ddbio.read_changes(folder)
+            passed = time.process_time() - began
+            assert found.num_rows == len(set(found.column("_sequence").to_pylist())) == asked.records
+            rates += [asked.records / passed] * bool(number)
+            peers += [_read_plainly(Path(folder))] * bool(number)
+    speed, peer = statistics.median(rates), statistics.median(peers)
+    figures = {
+        "records_per_cpu_second": round(speed),
+        "times_as_many_as_boto3": round(speed / peer, 1),
+        "stored_mb": round(size_bytes / 1e6, 1),
+    }
+    record.append("delivered", asked, figures)
+
+
+def _deliver(folder: Path, count: int) -> int:
+    """Write objects of records behind each other, as Firehose does; return their bytes."""
+    size_bytes, keys = 0, [part.partition(":")[0] for part in orders.KEY.split(",")]
+    lines = orders.lines("mixed", count)
+    for first in range(0, count, _OBJECT_RECORDS):
+        parts = list[str]()
+        for place, line in enumerate(lines[first : first + _OBJECT_RECORDS], first):
+            document = json.loads(line)
+            image = document.get("Item", document)
+            inside = {"ApproximateCreationDateTime": 1793491203, "Keys": {name: image[name] for name in keys},
+                      "NewImage": image, "SequenceNumber": str(10**21 + place), "SizeBytes": len(line)}  # fmt: skip
+            change = {"eventID": f"{place:032x}", "eventName": "INSERT", "awsRegion": "eu-west-1", "dynamodb": inside}
+            parts.append(json.dumps(change, separators=(",", ":")))
+        data = gzip.compress("".join(parts).encode(), 6)
+        (folder / f"orders-1-{first:09}.gz").write_bytes(data)
+        size_bytes += len(data)
+    return size_bytes
+
+
+def _read_plainly(folder: Path) -> float:
+    """Return records a CPU-second by the standard library and boto3."""
+    decode, decoder, count = TypeDeserializer().deserialize, json.JSONDecoder(), 0
+    began = time.process_time()
+    for path in sorted(folder.iterdir())[:: max(1, _FEWER)]:
+        text, place, rows = gzip.decompress(path.read_bytes()).decode(), 0, []
+        while place < len(text):
+            change, place = decoder.raw_decode(text, place)
+            image = {name: repr(decode(value)) for name, value in change["dynamodb"]["NewImage"].items()}
+            rows.append({"_op": change["eventName"], "_sequence": change["dynamodb"]["SequenceNumber"]} | image)
+        count += pa.Table.from_pylist(rows).num_rows
+    return count / (time.process_time() - began)
+
+
+if __name__ == "__main__":
+    main()

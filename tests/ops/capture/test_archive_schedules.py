@@ -1,0 +1,142 @@
+"""Archives that are killed at any step while the log grows and is compacted, by schedules that a seed draws."""
+
+from __future__ import annotations
+
+import io
+from random import Random
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from ddbio.core.capture.columns import EVENT_TIME, EXPIRED, OLD_IMAGE, OLD_RESCUE, OPERATION, SEQUENCE
+from ddbio.core.capture.log_rows import hour_folder
+from ddbio.core.staged import StoredObject
+from ddbio.errors import NotFoundError
+from ddbio.files.job_state import JobState
+from ddbio.ops.capture.archive import Archiver
+
+AT = 1_793_491_200
+HOUR = AT // 3600
+IMAGE = pa.struct([("pk", pa.string()), ("ttl", pa.int64())])
+
+
+class KilledError(BaseException):
+    """The process is killed here."""
+
+
+class Store:
+    """Objects in memory; a process may be killed before or after each change of them."""
+
+    uri = "memory:"
+
+    def __init__(self, random):
+        self.random, self.objects, self.kill = random, {}, 0.0
+
+    def step(self):
+        """Kill the process, perhaps."""
+        if self.random.random() < self.kill:
+            raise KilledError
+
+    def put(self, path, data):
+        """Write an object."""
+        self.step()
+        self.objects[path] = data
+        self.step()
+
+    def put_if_absent(self, path, data):
+        """Write an object if there is none."""
+        if path in self.objects:
+            return False
+        self.put(path, data)
+        return True
+
+    def read(self, path):
+        """Return an object."""
+        if path not in self.objects:
+            raise NotFoundError(path)
+        return self.objects[path]
+
+    def read_range(self, entry, start, length):
+        """Return a part of an object."""
+        return self.objects[entry.path][start : start + length]
+
+    def list(self, prefix=""):
+        """Yield the objects with a prefix."""
+        return (StoredObject(path, len(data)) for path, data in sorted(self.objects.items()) if path.startswith(prefix))
+
+
+class World:
+    """Hold a log of some hours and its archive."""
+
+    def __init__(self, seed):
+        self.random = Random(seed)
+        self.log, self.archive = Store(self.random), Store(self.random)
+        self.expected, self.number = set(), 0
+
+    def write(self):
+        """Add a file to an hour of the log, with expired and other changes."""
+        rows, hour = [], HOUR + self.random.randrange(3)
+        for _ in range(self.random.randint(1, 4)):
+            self.number += 1
+            expired = self.random.random() < 0.6
+            self.expected |= {str(self.number)} if expired else set()
+            image = {"pk": str(self.number), "ttl": AT - self.random.choice([0, 40 * 86_400])}
+            rows.append({OPERATION: "REMOVE", SEQUENCE: str(self.number), EVENT_TIME: hour * 3_600_000_000,
+                         EXPIRED: expired, OLD_IMAGE: image, OLD_RESCUE: None})  # fmt: skip
+        types = {OPERATION: pa.string(), SEQUENCE: pa.string(), EVENT_TIME: pa.int64(), EXPIRED: pa.bool_(),
+                 OLD_IMAGE: IMAGE, OLD_RESCUE: pa.string()}  # fmt: skip
+        table = pa.Table.from_pylist(rows, pa.schema(list(types.items())))
+        times = table.column(EVENT_TIME).cast(pa.timestamp("us", "UTC"))
+        self._put(hour, table.set_column(2, EVENT_TIME, times))
+
+    def compact(self):
+        """Make one file of those of an hour."""
+        hour = HOUR + self.random.randrange(3)
+        paths = [each.path for each in self.log.list(hour_folder(hour))]
+        if len(paths) > 1:
+            tables = [pq.read_table(io.BytesIO(self.log.objects.pop(path))) for path in paths]
+            self._put(hour, pa.concat_tables(tables))
+
+    def _put(self, hour, table):
+        sink = io.BytesIO()
+        pq.write_table(table, sink)
+        self.log.objects[f"{hour_folder(hour)}{len(self.log.objects)}-{self.random.random()}.parquet"] = sink.getvalue()
+
+    def run(self, kill):
+        """Archive what is new."""
+        self.archive.kill = kill
+        Archiver(self.log, JobState(self.archive, "job", "archive"), "ttl", compression="zstd").run()
+
+    def archived(self):
+        """Return the archived sequence numbers."""
+        files = [data for path, data in self.archive.objects.items() if path.endswith(".parquet")]
+        return [number for each in files for number in pq.read_table(io.BytesIO(each)).column(SEQUENCE).to_pylist()]
+
+
+def sweep(seeds):
+    """Compare each archive with the log's expired items."""
+    for seed in seeds:
+        world = World(seed)
+        for _ in range(6):
+            for step in world.random.choices([world.write, world.compact], [3, 1], k=3):
+                step()
+            try:
+                world.run(0.15)
+            except KilledError:
+                continue
+        world.run(0.0)
+        found = world.archived()
+        assert set(found) == world.expected, seed
+        assert len(found) == len(set(found)), seed
+
+
+def test_every_expired_item_is_archived_once():
+    """Kills at every step, files that come late to an hour, and compactions: nothing twice, nothing missing."""
+    sweep(range(60))
+
+
+@pytest.mark.slow
+def test_every_expired_item_is_archived_once_by_many_schedules():
+    """The same by further schedules."""
+    sweep(range(60, 560))
