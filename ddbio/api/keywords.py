@@ -399,24 +399,6 @@ class PricesRefreshKeywords(ConnectionKeywords, total=False):
     """Endpoint of the Price List; default is that of AWS."""
 
 
-class PublishKeywords(ConnectionKeywords, total=False):
-    """Keywords of :class:`ddbio.options.PublishOptions`."""
-
-    expect_rows: int | None
-    """Publish only if the files hold so many rows."""
-    expect_digest: str | None
-    """Publish only if the rows have this digest, as ``ddbio digest`` prints it."""
-    job_id: str | None
-    """Name of this run: if a job of this name is committed, it is reported and not run again. Default is a new one."""
-
-
-class RollbackKeywords(ConnectionKeywords, total=False):
-    """Keywords of :class:`ddbio.options.RollbackOptions`."""
-
-    to_version: int | None
-    """Version whose files are live again; default is the one before the newest."""
-
-
 class SimulateLoadKeywords(SimulateKeywords, total=False):
     """Keywords of :class:`ddbio.options.SimulateLoadOptions`."""
 
@@ -712,6 +694,19 @@ class PlanCaptureKeywords(PriceKeywords, total=False):
     """Time that a file holds."""
 
 
+class PublishKeywords(CatalogConnectionKeywords, total=False):
+    """Keywords of :class:`ddbio.options.PublishOptions`."""
+
+    expect_rows: int | None
+    """Publish only if the files hold so many rows."""
+    expect_digest: str | None
+    """Publish only if the rows have this digest, as ``ddbio digest`` prints it."""
+    catalog: str | None
+    """Table of a catalog, ``glue://database.table``, to make or move to the newest version; on S3 only."""
+    job_id: str | None
+    """Name of this run: if a job of this name is committed, it is reported and not run again. Default is a new one."""
+
+
 class ReplayKeywords(ChangesReadKeywords, total=False):
     """Keywords of :class:`ddbio.options.ReplayOptions`."""
 
@@ -725,6 +720,15 @@ class ReplayKeywords(ChangesReadKeywords, total=False):
     """With ``table``: folder or s3:// prefix for what was done already; default is ``_ddbio/`` of the source."""
     compression: Literal["zstd", "snappy", "gzip", "lz4", "none"]
     """Codec of the files of the log."""
+
+
+class RollbackKeywords(CatalogConnectionKeywords, total=False):
+    """Keywords of :class:`ddbio.options.RollbackOptions`."""
+
+    to_version: int | None
+    """Version whose files are live again; default is the one before the newest."""
+    catalog: str | None
+    """Table of a catalog, ``glue://database.table``, to make or move to the newest version; on S3 only."""
 
 
 class WaitKeywords(WaitPolicyKeywords, total=False):

@@ -95,6 +95,19 @@ def create_partitions(spec: ClientSpec, name: TableName, partitions: Iterable[di
         _change_partitions(spec, "BatchCreatePartition", name, {"PartitionInputList": group}, "AlreadyExistsException")
 
 
+def move_partitions(spec: ClientSpec, name: TableName, partitions: Iterable[dict[str, Any]]) -> None:
+    """Give registered partitions other locations, a hundred at once.
+
+    Raises
+    ------
+    ServiceError
+        If Glue refuses one; others may have moved.
+    """
+    for group in _groups(partitions, _CREATED_AT_ONCE):
+        entries = [{"PartitionValueList": each["Values"], "PartitionInput": each} for each in group]
+        _change_partitions(spec, "BatchUpdatePartition", name, {"Entries": entries}, "")
+
+
 def delete_partitions(spec: ClientSpec, name: TableName, values: Iterable[Sequence[str]]) -> None:
     """Take partitions out of a table; those that are not there are no error.
 

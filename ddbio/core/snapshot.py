@@ -14,6 +14,15 @@ if TYPE_CHECKING:
 SNAPSHOT_FORMAT = 1
 """Version of the layout of snapshots."""
 
+PUBLISHED = "_versions/"
+"""Folder of the published files; whoever lists the folder that readers know sees none, not those of all versions."""
+
+
+def published_folder(paths: Iterable[str]) -> str:
+    """Return the folder of the one publication that all files are of, with a slash at its end; else an empty text."""
+    found = {"/".join(path.split("/")[:2]) if path.startswith(PUBLISHED) else "" for path in paths}
+    return f"{found.pop()}/" if len(found) == 1 and found != {""} else ""
+
 
 @dataclass(frozen=True, slots=True)
 class LiveFile:

@@ -20,8 +20,9 @@ from ddbio.core.catalog.definition import (
     parse_table_name,
     partition_values,
 )
-from ddbio.core.catalog.glue import STORAGE, CatalogReport, changed_input, partition_inputs, table_input
+from ddbio.core.catalog.glue import STORAGE, CatalogReport, changed_input, home_of, partition_inputs, table_input
 from ddbio.core.schema.file import schema_from_json
+from ddbio.core.snapshot import PUBLISHED, published_folder
 from ddbio.errors import DdbioError, NotFoundError, OptionError, SchemaError, ServiceError, TargetError
 from ddbio.files.commit import list_manifests
 from ddbio.files.formats import format_of, is_row_file
@@ -78,13 +79,21 @@ def check_catalog(options: FilesOptions, staging: Staging, schema: pa.Schema, fi
         changed_input(name, existing, wanted)
 
 
-def check_folder(path: str, catalog: str | None, options: CatalogConnectionOptions, file_format: str | None) -> None:
-    """Refuse to rewrite the files of a folder if they could not be the table that ``catalog`` names.
+def check_folder(
+    path: str,
+    catalog: str | None,
+    options: CatalogConnectionOptions,
+    file_format: str | None,
+    publication: str | None = None,
+) -> None:
+    """Refuse to rewrite or publish the files of a folder if they could not be the table that ``catalog`` names.
 
     Parameters
     ----------
     file_format
         Format of the files afterwards, or None if it stays.
+    publication
+        The folder that they are published to, if they are.
 
     Raises
     ------
@@ -94,9 +103,9 @@ def check_folder(path: str, catalog: str | None, options: CatalogConnectionOptio
     if catalog is None:
         return
     name, store = parse_table_name(catalog), open_store(path, options)
-    _location(store, path)
+    location = _location(store if publication is None else open_store(publication, options), publication or path)
     existing, wanted = glue.read_table(catalog_spec(options), name), describe_folder(store)
-    wanted = dataclasses.replace(wanted, format=file_format or wanted.format)
+    wanted = dataclasses.replace(wanted, format=file_format or wanted.format, location=location)
     table_input(name, wanted)
     if existing is not None:
         changed_input(name, existing, wanted)
@@ -180,7 +189,7 @@ def _register(path: str, catalog: str, options: CatalogConnectionOptions) -> Cat
     _location(store, path)
     spec, wanted = catalog_spec(options), describe_folder(store)
     action, added = _make_table(spec, name, wanted)
-    stale = _stale_files(store)
+    stale = _stale_files(store, wanted.location.removeprefix(store.uri.rstrip("/")).removeprefix("/"))
     if stale:
         _LOG.warning(
             "%s holds %d files that are not live, and engines that list the folder read them: run 'ddbio vacuum %s'",
@@ -192,15 +201,24 @@ def _register(path: str, catalog: str, options: CatalogConnectionOptions) -> Cat
     inputs = {tuple(each["Values"]): each for each in partition_inputs(wanted)}
     missing = [each for values, each in inputs.items() if values not in existing]
     glue.create_partitions(spec, name, missing)
-    below = f"{wanted.location}/"
-    gone = [values for values, place in existing.items() if values not in inputs and f"{place}/".startswith(below)]
+    below = f"{home_of(wanted.location)}/"
+    own = {values: place for values, place in existing.items() if f"{place}/".startswith(below)}
+    moved = [each for values, each in inputs.items() if values in own and own[values].rstrip("/") != _place(each)]
+    glue.move_partitions(spec, name, moved)
+    gone = [values for values in own if values not in inputs]
     glue.delete_partitions(spec, name, gone)
-    return CatalogReport(str(name), action, added, len(inputs), len(missing), len(gone), stale)
+    return CatalogReport(str(name), action, added, len(inputs), len(missing), len(gone), stale, len(moved))
 
 
-def _stale_files(store: ObjectStore) -> int:
+def _place(partition: dict[str, Any]) -> str:
+    return str(partition["StorageDescriptor"]["Location"]).rstrip("/")
+
+
+def _stale_files(store: ObjectStore, folder: str) -> int:
+    """Return how many files of rows in a folder, but not those of its publications, are not live."""
     live = {each.path for each in live_files(store).files}
-    return sum(is_row_file(each.path) and each.path not in live for each in store.list())
+    found = (each.path for each in store.list(f"{folder}/" if folder else "") if is_row_file(each.path))
+    return sum(path not in live and (bool(folder) or not path.startswith(PUBLISHED)) for path in found)
 
 
 def _make_table(spec: ClientSpec, name: TableName, wanted: TableDefinition) -> tuple[str, tuple[str, ...]]:
@@ -264,12 +282,12 @@ def describe_folder(store: ObjectStore) -> TableDefinition:
     if len(named - {()}) > 1 or (() in named and len(named) > 1 and any(each.rows for each in files if not each.partition)):  # fmt: skip # noqa: E501
         raise TargetError(f"{store.uri} holds files in folders of several partitionings: a table has one", store.uri)
     schema = recorded.schema if recorded.schema is not None else read_schema(store, files[0].path)
-    (file_format,) = formats
+    (file_format,), publication = formats, published_folder(each.path for each in files)
     columns, partition_columns = columns_of(schema, names)
-    folders = {tuple(each.partition[name] for name in names): each.path.rpartition("/")[0] for each in files if each.partition}  # fmt: skip # noqa: E501
+    folders = {tuple(each.partition[name] for name in names): each.path.rpartition("/")[0].removeprefix(publication) for each in files if each.partition}  # fmt: skip # noqa: E501
     values = partition_values([each.partition for each in files if each.partition], names)
     return TableDefinition(
-        location=store.uri.rstrip("/"),
+        location=f"{store.uri.rstrip('/')}/{publication}".rstrip("/"),
         format=file_format,
         columns=columns,
         partition_columns=partition_columns,

@@ -80,7 +80,7 @@ class VacuumOptions(ConnectionOptions):
 
 
 @dataclass(frozen=True, kw_only=True, config=CONFIG)
-class PublishOptions(ConnectionOptions):
+class PublishOptions(CatalogConnectionOptions):
     """Choose the folder that is published, where, and what it must hold."""
 
     source: Annotated[str, Field(min_length=1)]
@@ -91,15 +91,19 @@ class PublishOptions(ConnectionOptions):
     """Publish only if the files hold so many rows."""
     expect_digest: Annotated[str, Field(pattern="^[0-9a-f]{32}$")] | None = None
     """Publish only if the rows have this digest, as ``ddbio digest`` prints it."""
+    catalog: str | None = None
+    """Table of a catalog, ``glue://database.table``, to make or move to the newest version; on S3 only."""
     job_id: Annotated[str, Field(pattern="^[A-Za-z0-9_]+$")] | None = None
     """Name of this run: if a job of this name is committed, it is reported and not run again. Default is a new one."""
 
 
 @dataclass(frozen=True, kw_only=True, config=CONFIG)
-class RollbackOptions(ConnectionOptions):
+class RollbackOptions(CatalogConnectionOptions):
     """Choose the folder and the version that becomes its newest again."""
 
     path: Annotated[str, Field(min_length=1)]
     """``s3://bucket/prefix`` or a local folder."""
     to_version: Annotated[int, Field(ge=1)] | None = None
     """Version whose files are live again; default is the one before the newest."""
+    catalog: str | None = None
+    """Table of a catalog, ``glue://database.table``, to make or move to the newest version; on S3 only."""

@@ -53,7 +53,7 @@ def test_a_scan_makes_its_table_and_its_partitions(fake, reach, glue):
     report = ddbio.scan_to_files("orders", dest, partition_by="day", catalog=catalog, engine="local", **reach)
     assert report.catalog.to_dict() == {
         "table": catalog, "action": "created", "columns_added": (),
-        "partitions": 3, "partitions_added": 3, "partitions_removed": 0, "stale_files": 0,
+        "partitions": 3, "partitions_added": 3, "partitions_removed": 0, "stale_files": 0, "partitions_moved": 0,
     }  # fmt: skip
     table = glue.get_table(DatabaseName="shop", Name="orders")["Table"]
     found = {each["Name"]: each["Type"] for each in table["StorageDescriptor"]["Columns"]}
@@ -97,6 +97,42 @@ def test_a_compaction_makes_or_keeps_its_table(fake, reach, glue):
     again = ddbio.compact(dest, catalog=catalog, engine="local", **connection)
     assert (again.files_rewritten, again.catalog.action, again.catalog.partitions) == (0, "unchanged", 3)
     assert glue.get_table(DatabaseName="shop", Name="small")["Table"]["StorageDescriptor"]["Location"] == f"{dest}/"
+
+
+@pytest.mark.parametrize("partition_by", [None, "day"])
+def test_a_publication_moves_its_table(fake, reach, glue, partition_by):
+    """Table and partitions lie where the newest version does, after a publication, another one and a rollback."""
+    name = "by-day" if partition_by else "whole"
+    orders(fake, name, 9)
+    source, dest, catalog = (
+        f"s3://{BUCKET}/{name}-new",
+        f"s3://{BUCKET}/{name}",
+        f"glue://shop.{name}".replace("-", "_"),
+    )
+    connection, store, places = without_dynamodb(reach), without_dynamodb(reach, "glue_endpoint_url"), []
+    more = {"partition_by": partition_by, "mode": "append", "engine": "local", **reach}
+
+    def locations():
+        known = {"DatabaseName": "shop", "TableName": name.replace("-", "_")}
+        table = glue.get_table(DatabaseName="shop", Name=known["TableName"])["Table"]
+        parts = glue.get_partitions(**known)["Partitions"] if partition_by else []
+        return [each["StorageDescriptor"]["Location"] for each in (table, *parts)]
+
+    for action in ("created", "updated"):
+        ddbio.scan_to_files(name, source, **more)
+        report = ddbio.publish(source, dest, catalog=catalog, **connection)
+        assert (report.catalog.action, report.catalog.stale_files) == (action, 0)
+        places.append(locations())
+        version = f"{dest}/_versions/{report.job_id}/"
+        assert all(place.startswith(version) for place in places[-1])
+        assert {path.rpartition("/")[0] + "/" for path in ddbio.list_files(dest, **store).paths} == set(
+            places[-1][1:] or places[-1]
+        )
+    assert report.catalog.partitions_moved == len(places[-1]) - 1
+    ddbio.rollback(dest, catalog=catalog, **connection)
+    assert locations() == places[0] != places[1]
+    with pytest.raises(TargetError, match="is the table of"):
+        ddbio.publish(source, f"{dest}-other", catalog=catalog, **connection)
 
 
 def without_dynamodb(reach, *others):

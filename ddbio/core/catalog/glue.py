@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ddbio.core.partitions import NULL_FOLDER
 from ddbio.core.result import Result
+from ddbio.core.snapshot import PUBLISHED
 from ddbio.errors import SchemaError, TargetError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from ddbio.core.catalog.definition import Column, TableDefinition, TableName
+
+# Where the files of one publication lie, below the folder that readers know.
+_PUBLICATION = re.compile(rf"/{PUBLISHED}[^/]+$")
 
 _IO = "org.apache.hadoop"
 _LAZY_OUTPUT = f"{_IO}.hive.ql.io.HiveIgnoreKeyTextOutputFormat"
@@ -71,6 +76,8 @@ class CatalogReport(Result):
         Partitions that it has now.
     partitions_added, partitions_removed
         Partitions that were registered, and those that were taken out since they have no live file.
+    partitions_moved
+        Partitions whose location is another one now: that of the newest publication.
     stale_files
         Files in the folder that are not live: engines that list the folder read them too, until a vacuum.
     """
@@ -82,6 +89,7 @@ class CatalogReport(Result):
     partitions_added: int
     partitions_removed: int
     stale_files: int
+    partitions_moved: int = 0
 
 
 def table_input(name: TableName, wanted: TableDefinition) -> dict[str, Any]:
@@ -103,7 +111,7 @@ def changed_input(
 ) -> tuple[dict[str, Any] | None, tuple[str, ...]]:
     """Return the definition with which an existing table holds new columns at its end, or None, and those columns.
 
-    Columns that the files lack stay.
+    Columns that the files lack stay. The table of a folder that is published to moves to the newest publication.
 
     Raises
     ------
@@ -114,7 +122,7 @@ def changed_input(
     """
     storage = existing["StorageDescriptor"]
     there, format_there = str(storage.get("Location", "")).rstrip("/"), storage.get("InputFormat")
-    if _plain(there) != _plain(wanted.location):
+    if home_of(_plain(there)) != home_of(_plain(wanted.location)):
         raise TargetError(f"{name} is the table of {there}, not of {wanted.location}: give another name", str(name))
     if format_there != STORAGE[wanted.format][0]:
         raise TargetError(f"{name} reads {format_there}, and the files are {wanted.format}: give another name", str(name))  # fmt: skip # noqa: E501
@@ -133,10 +141,13 @@ def changed_input(
                 f"{column['Name']}: {name} has it as {known}, the files as {column['Type']}: give the type by a schema "
                 "or by types, or name another table"
             )
-    if not added:
+    is_there = _plain(there) == _plain(wanted.location)
+    if is_there and not added:
         return None, ()
     changed = {key: existing[key] for key in _TAKEN if key in existing}
     changed["StorageDescriptor"] = {**storage, "Columns": [*(storage.get("Columns") or ()), *added]}
+    if not is_there:
+        changed["StorageDescriptor"]["Location"] = f"{wanted.location}/"
     return changed, tuple(each["Name"] for each in added)
 
 
@@ -147,6 +158,11 @@ def partition_inputs(wanted: TableDefinition) -> list[dict[str, Any]]:
         {"Values": glue_values(values), "StorageDescriptor": _storage(wanted, columns, f"{wanted.location}/{folder}")}
         for values, folder in zip(wanted.partitions, wanted.folders, strict=True)
     ]
+
+
+def home_of(location: str) -> str:
+    """Return the folder that readers know of a location, which may be that of a publication."""
+    return _PUBLICATION.sub("", location)
 
 
 def glue_values(values: Iterable[str | None]) -> list[str]:

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from ddbio.core.schema.file import schema_to_json
-from ddbio.core.snapshot import LiveFile, format_links
+from ddbio.core.snapshot import PUBLISHED, LiveFile, format_links
 from ddbio.core.staged import FileNaming
 from ddbio.errors import NotFoundError, TargetError
 from ddbio.files import committer
@@ -18,6 +18,7 @@ from ddbio.files.descriptions import describe_files
 from ddbio.files.meta import manifest_path, parse_state
 from ddbio.files.object_store import stage_copy
 from ddbio.files.snapshot import live_files, read_history
+from ddbio.ops.catalog import check_folder, registered
 from ddbio.ops.digest import digest_paths
 from ddbio.ops.job.report import Clock, Report, layout_of
 from ddbio.ops.job.storage import committed_report, new_job_id, open_store
@@ -25,14 +26,12 @@ from ddbio.ops.job.storage import committed_report, new_job_id, open_store
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from ddbio.core.catalog.glue import CatalogReport
     from ddbio.core.layout import LayoutSummary
     from ddbio.core.snapshot import Snapshot
     from ddbio.core.staged import StagedFile
     from ddbio.files.object_store import ObjectStore
     from ddbio.options import PublishOptions, RollbackOptions
-
-VERSIONS = "_versions/"
-"""Folder of the published files; whoever lists the folder that readers know sees none, not those of all versions."""
 
 LINKS = "_symlink_format_manifest/manifest"
 """Symlink manifest of the newest version: https://docs.delta.io/latest/presto-integration.html has the layout."""
@@ -62,6 +61,8 @@ class PublishReport(Report):
         Wall time.
     layout
         How the live files lie now: their sizes, and how many are small.
+    catalog
+        What was registered in the catalog, if that was asked for.
     """
 
     source: str | None
@@ -76,6 +77,7 @@ class PublishReport(Report):
     manifest: str
     seconds: float
     layout: LayoutSummary | None = None
+    catalog: CatalogReport | None = None
 
 
 def publish(options: PublishOptions, check: Callable[[list[str]], None] | None = None) -> PublishReport:
@@ -91,8 +93,14 @@ def publish(options: PublishOptions, check: Callable[[list[str]], None] | None =
     NotFoundError
         If the source has no live file, or one of them is gone.
     TargetError
-        If the files do not hold what is expected, or another job replaces files of the target now.
+        If the files do not hold what is expected, or another job replaces files of the target now. Or if they could
+        not be the table that ``catalog`` names.
     """
+    check_folder(options.source, options.catalog, options, None, options.dest)
+    return registered(_published(options, check), options.dest, options.catalog, options)
+
+
+def _published(options: PublishOptions, check: Callable[[list[str]], None] | None) -> PublishReport:
     clock = Clock()
     source, store = open_store(options.source, options), open_store(options.dest, options)
     job_id, found = options.job_id or new_job_id(), live_files(source)
@@ -160,7 +168,7 @@ def rollback(options: RollbackOptions) -> PublishReport:
         move((), info, sorted(before.paths - found.paths))
     after = live_files(store)
     write_links(store, after)
-    return _report(None, options.path, after, before, clock)
+    return registered(_report(None, options.path, after, before, clock), options.path, options.catalog, options)
 
 
 def write_links(store: ObjectStore, snapshot: Snapshot) -> None:
@@ -177,7 +185,7 @@ def _stage(source: ObjectStore, store: ObjectStore, job_id: str, found: Snapshot
 
     def copy(number: int, file: LiveFile) -> StagedFile:
         entry, (_, _, extension) = entries[file.path], file.path.rpartition("/")[2].partition(".")
-        path = naming.path(number, extension, f"{VERSIONS}{job_id}/{_folder(file)}")
+        path = naming.path(number, extension, f"{PUBLISHED}{job_id}/{_folder(file)}")
         staged = stage_copy(store, source, entry, path, file.rows or 0)
         statistics = _plain(file.statistics)
         return replace(staged, partition=dict(file.partition), statistics=statistics, digest=file.digest)

@@ -266,7 +266,7 @@ class _Copies:
         options = ReadOptions(schema=None if form.keeps_types else schema)
         reader = form.open_reader(store, StoredObject(path, file.size_bytes), options)
         for part in range(len(reader.parts().sizes_bytes)):
-            yield from reader.read(part, 4 * BATCH_ROWS)
+            yield from reader.read(part, BATCH_ROWS)
         if self._local is None:
             store.delete([path])
 
