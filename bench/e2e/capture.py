@@ -41,7 +41,7 @@ def main() -> None:
     asked = arguments.parse_args()
     isolate()
     rates: list[float] = []
-    with FakeDynamoDB(process=True, partitions=2) as fake:
+    with FakeDynamoDB(process=True, partitions=2, burst_at_creation=0) as fake:
         # The first round compiles, imports and connects.
         for number in range(asked.rounds + 1):
             with tempfile.TemporaryDirectory() as folder:

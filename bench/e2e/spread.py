@@ -61,7 +61,7 @@ def measure(partitions: int) -> dict[str, Any]:
 
 def written(write: Callable[[str], object], partitions: int, count: int) -> dict[str, Any]:
     """Return what a way achieves into a new table of so many partitions, by the server's record."""
-    with FakeDynamoDB(process=True, partitions=partitions) as fake:
+    with FakeDynamoDB(process=True, partitions=partitions, burst_at_creation=0) as fake:
         client: Any = boto3.client("dynamodb", endpoint_url=fake.endpoint_url)
         client.create_table(
             TableName=_TARGET,

@@ -6,13 +6,14 @@ retries are the caller's.
 
 from __future__ import annotations
 
-from ddbio.budget.client import BudgetClient
+from ddbio.budget.client import BudgetClient, TaskAttempt
 from ddbio.budget.local import LocalBudget, Usage
 from ddbio.budget.messages import BudgetAddress
-from ddbio.budget.reservation import Budget, BudgetClosedError, Grant, Reservation
+from ddbio.budget.reservation import AttemptReplacedError, Budget, BudgetClosedError, Grant, Reservation
 from ddbio.budget.server import BudgetServer
 
 __all__ = [
+    "AttemptReplacedError",
     "Budget",
     "BudgetAddress",
     "BudgetClient",
@@ -21,5 +22,6 @@ __all__ = [
     "Grant",
     "LocalBudget",
     "Reservation",
+    "TaskAttempt",
     "Usage",
 ]

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ddbio.budget.local import LocalBudget, RequestCounts
 from ddbio.budget.messages import BudgetAddress, MessageChannel
-from ddbio.budget.reservation import LONGEST_WAIT_SECONDS, BudgetClosedError, Grant
+from ddbio.budget.reservation import LONGEST_WAIT_SECONDS, AttemptReplacedError, BudgetClosedError, Grant
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from ddbio.budget.reservation import Reservation
     from ddbio.core.pacing import ThrottleScope
 
-__all__ = ["BudgetClient"]
+__all__ = ["BudgetClient", "TaskAttempt"]
 
 # Between attempts to reach the driver.
 _FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS, _GROWTH = 5.0, 120.0, 2.0
@@ -34,6 +34,22 @@ class _QueueState(NamedTuple):
     wait_seconds: float
     at_seconds: float
     portion_per_second: float | None
+
+
+class TaskAttempt(NamedTuple):
+    """One attempt of a task, of which only the latest may write.
+
+    Attributes
+    ----------
+    task, number
+        Later attempts have greater numbers.
+    alone_seconds
+        How long it may go on without the driver, which it has reached before. One that never reached it goes on alone.
+    """
+
+    task: int
+    number: int
+    alone_seconds: float
 
 
 class BudgetClient:
@@ -51,13 +67,22 @@ class BudgetClient:
         The static portion. None sets no bound until the driver has reported one.
     timeout_seconds
         How long to wait for the driver's response.
+    attempt
+        Which attempt of which task this is, if only the latest one may go on.
     """
 
     def __init__(
-        self, address: BudgetAddress, *, fallback_units_per_second: float | None, timeout_seconds: float = 5.0
+        self,
+        address: BudgetAddress,
+        *,
+        fallback_units_per_second: float | None,
+        timeout_seconds: float = 5.0,
+        attempt: TaskAttempt | None = None,
     ) -> None:
         self._address = address
         self._timeout_seconds = timeout_seconds
+        self._attempt = attempt
+        self._answered_at: float | None = None
         self._static_portion = fallback_units_per_second
         self._driver_portion: float | None = None
         self._alone = LocalBudget(fallback_units_per_second)
@@ -105,6 +130,17 @@ class BudgetClient:
             alone = self._alone
         alone.throttled(scope, detail)
 
+    def require_latest(self) -> None:
+        """Raise unless this attempt may still be the latest of its task.
+
+        Raises
+        ------
+        AttemptReplacedError
+            If another attempt has begun since, or may have.
+        """
+        if self._attempt is not None and self._answered_at is not None:
+            self._ask("attempt", *self._attempt[:2])
+
     def close(self) -> RequestCounts:
         """Leave the budget: end the waits of this process, and return when the driver has counted all reports.
 
@@ -134,25 +170,42 @@ class BudgetClient:
         if self._closed.is_set():
             raise BudgetClosedError
 
-    def _ask(self, verb: str, value: float) -> _QueueState | None:
+    def _ask(self, verb: str, *values: float) -> _QueueState | None:
         """Return the driver's response, or None if there is none."""
         responses: list[Any] = []
 
         def exchange(channel: MessageChannel) -> None:
-            channel.send((verb, value))
+            channel.send((verb, *values))
             responses.append(channel.receive())
 
         self._require_open()
         self._ensure_connection()
         with self._lock:
             if not self._try(exchange):
+                self._require_contact()
                 return None
-            if responses == [None]:
+            response = responses[0]
+            if response is None:
                 self._closed.set()
                 raise BudgetClosedError
-            state = _QueueState(*responses[0])
+            if response is False:
+                raise AttemptReplacedError("another attempt of this task has begun")
+            self._answered_at = time.monotonic()
+            if response is True:
+                return None
+            state = _QueueState(*response)
             self._driver_portion = state.portion_per_second
             return state
+
+    def _require_contact(self) -> None:
+        """Raise if the driver, which has answered before, may have begun another attempt of this task since."""
+        if self._attempt is None or self._answered_at is None:
+            return
+        alone_seconds = time.monotonic() - self._answered_at
+        if alone_seconds > self._attempt.alone_seconds:
+            raise AttemptReplacedError(
+                f"the driver was out of reach for {alone_seconds:.0f} s: another attempt of this task may have begun"
+            )
 
     def _ensure_connection(self) -> None:
         """Connect if an attempt is due; requests wait for the first attempt only."""
@@ -196,9 +249,17 @@ class BudgetClient:
                 channel.close()
                 return
             self._channel, self._pause_seconds = channel, _FIRST_PAUSE_SECONDS
+            if self._attempt is not None and not self._try(self._begin_attempt):
+                return
             unreported = astuple(self._unreported)
             if self._unreported != RequestCounts() and self._try(lambda channel: channel.send(("add", *unreported))):
                 self._unreported = RequestCounts()
+
+    def _begin_attempt(self, channel: MessageChannel) -> None:
+        channel.send(("attempt", *(self._attempt or ())[:2]))
+        # Whether it is the latest is asked before each request.
+        channel.receive()
+        self._answered_at = time.monotonic()
 
     def _try(self, action: Callable[[MessageChannel], None]) -> bool:
         """Use the connection; return False if there is none or it broke."""

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 if TYPE_CHECKING:
     from ddbio.core.pacing import ThrottleScope
 
-__all__ = ["LONGEST_WAIT_SECONDS", "Budget", "BudgetClosedError", "Grant", "Reservation"]
+__all__ = ["LONGEST_WAIT_SECONDS", "AttemptReplacedError", "Budget", "BudgetClosedError", "Grant", "Reservation"]
 
 # Settlements move the queue while requests wait in it, and a stopped job should end soon: ask again this often.
 LONGEST_WAIT_SECONDS = 0.25
@@ -18,6 +18,10 @@ class BudgetClosedError(Exception):
 
     def __init__(self, message: str = "the job is being stopped: its budget grants no further requests") -> None:
         super().__init__(message)
+
+
+class AttemptReplacedError(BudgetClosedError):
+    """Report that a later attempt of the same task runs, or may run: this one may send no further request."""
 
 
 class Grant(NamedTuple):

@@ -31,7 +31,7 @@ class BudgetServer:
     """Serves a budget while the context is open, with one daemon thread for each worker.
 
     To stop a job, close the budget first: workers learn it from this server. A worker that can no longer reach the
-    server goes on with its static portion.
+    server goes on with its static portion. Of the attempts of a task that say so, only the latest is granted requests.
 
     Parameters
     ----------
@@ -100,7 +100,14 @@ class _Listener(socketserver.ThreadingTCPServer):
         self._lock = Lock()
         self._connections: set[socket.socket] = set()
         self._workers = 0
+        self._latest: dict[int, int] = {}
         super().__init__((host, port), _Worker)
+
+    def is_latest(self, task: int, attempt: int) -> bool:
+        """Return whether no later attempt of a task has begun, and note this one."""
+        with self._lock:
+            self._latest[task] = max(attempt, self._latest.get(task, attempt))
+            return self._latest[task] == attempt
 
     def portion_per_second(self) -> float | None:
         """Return what each worker may spend on its own if the driver becomes unreachable now."""
@@ -133,6 +140,8 @@ class _Listener(socketserver.ThreadingTCPServer):
 
 class _Worker(socketserver.BaseRequestHandler):
     server: _Listener
+    # Of which task, and which attempt of it.
+    _attempt: tuple[int, int] | None = None
 
     def handle(self) -> None:
         channel = MessageChannel(self.request, _HANDSHAKE_SECONDS)
@@ -151,6 +160,12 @@ class _Worker(socketserver.BaseRequestHandler):
     def _respond(self, channel: MessageChannel, verb: str, *values: Any) -> None:
         budget = self.server.budget
         match verb:
+            case "attempt":
+                task, attempt = values
+                self._attempt = int(task), int(attempt)
+                channel.send(self.server.is_latest(*self._attempt))
+            case "reserve" | "check" if self._attempt is not None and not self.server.is_latest(*self._attempt):
+                channel.send(False)  # noqa: FBT003 - a message
             case "reserve":
                 channel.send(self._queue_state(budget.enqueue(*values)))
             case "check":

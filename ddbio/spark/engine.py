@@ -23,6 +23,7 @@ from ddbio.spark.session import (
     budget_place,
     cluster_of,
     is_connect,
+    lost_after_seconds,
     refuse_connect,
     running_session,
     start_session,
@@ -111,7 +112,9 @@ class SparkEngine:
         def shuffled_tasks(failures: Accumulator[list[Failure]]) -> RDD[TaskT]:
             return shuffled(self._context.parallelize(tasks, len(tasks)), shuffle, failures)
 
-        return self._run(shuffled_tasks, shuffle.partitions if tasks else 0, function, budget)
+        # A lost executor may still run, and so may tasks of a stage that Spark runs again.
+        alone_seconds = lost_after_seconds(self._context) / 2
+        return self._run(shuffled_tasks, shuffle.partitions if tasks else 0, function, budget, alone_seconds)
 
     def _run(
         self,
@@ -119,6 +122,7 @@ class SparkEngine:
         count: int,
         function: Callable[[TaskT, Budget], ResultT],
         budget: LocalBudget,
+        alone_seconds: float | None = None,
     ) -> list[ResultT]:
         if not count:
             return []
@@ -127,7 +131,8 @@ class SparkEngine:
         with BudgetServer(budget, host, bind=bind, ports=ports) as server:
             rate = budget.units_per_second
             portion = None if rate is None else rate / count
-            runner = TaskRunner(function, server.address, portion, task_attempts(self._context), failures, time.time())
+            attempts, began_at = task_attempts(self._context), time.time()
+            runner = TaskRunner(function, server.address, portion, attempts, failures, began_at, alone_seconds)
             job = Job(self._context, tasks(failures).mapPartitions(runner))
             try:
                 job.wait(lambda: failures.value)

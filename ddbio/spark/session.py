@@ -140,6 +140,12 @@ def budget_place(context: SparkContext) -> tuple[str, str, tuple[int, ...]]:
     return host, str(conf.get("spark.driver.bindAddress", host)), tuple(range(first, last + 1))
 
 
+def lost_after_seconds(context: SparkContext) -> float:
+    """Return after how long a silence Spark takes an executor for lost, and runs its tasks elsewhere."""
+    # https://spark.apache.org/docs/4.0.0/configuration.html#networking
+    return float(context._jsc.sc().conf().getTimeAsSeconds("spark.network.timeout", "120s"))  # noqa: SLF001
+
+
 def task_attempts(context: SparkContext) -> int:
     """Return how often Spark runs a task that raises."""
     if is_local(context):

@@ -20,7 +20,7 @@ from zipimport import zipimporter
 from pyspark import TaskContext
 from pyspark.accumulators import AccumulatorParam
 
-from ddbio.budget import BudgetClient, BudgetClosedError
+from ddbio.budget import AttemptReplacedError, BudgetClient, BudgetClosedError, TaskAttempt
 from ddbio.errors import DdbioError, ServiceError
 
 if TYPE_CHECKING:
@@ -98,6 +98,8 @@ class TaskRunner:
     attempts: int
     failures: Accumulator[list[Failure]]
     job_began_at: float
+    alone_seconds: float | None = None
+    """If only the latest attempt of a task may write: how long one may go on that has lost the driver."""
 
     def __call__(self, tasks: Iterator[Any]) -> Iterator[Outcome]:
         """Yield every task's outcome. The input is drained, else Spark could not use the worker again."""
@@ -107,9 +109,16 @@ class TaskRunner:
     def _outcome(self, task: Any) -> Outcome:
         began = _worker_began(self.job_began_at)
         result, failure = None, None
-        client = BudgetClient(self.address, fallback_units_per_second=self.fallback_units_per_second)
+        context, attempt = TaskContext.get(), None
+        if context is not None and self.alone_seconds is not None:
+            attempt = TaskAttempt(context.partitionId(), context.taskAttemptId(), self.alone_seconds)
+        client = BudgetClient(self.address, fallback_units_per_second=self.fallback_units_per_second, attempt=attempt)
         try:
             result = self.function(task, client)
+            client.require_latest()
+        except AttemptReplacedError:
+            # As a value it would be the task's outcome.
+            raise
         except Exception as error:  # noqa: BLE001 - whatever it was must reach the driver
             failure = self._failure(error)
             self.failures.add([failure])

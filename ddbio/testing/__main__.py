@@ -102,25 +102,62 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--key", metavar="pk[:S][,sk[:S]]", help="its partition key and sort key with their types")
     parser.add_argument("--rcu", type=float, help="read units per second of tables without their own")
     parser.add_argument("--wcu", type=float, help="write units per second of tables without their own")
-    parser.add_argument("--latency-ms", type=float, default=0.0, help="delay of every reply")
-    parser.add_argument("--partitions", type=int, default=ON_DEMAND_PARTITIONS, help="partitions of an on-demand table")
+    parser.add_argument("--latency-ms", type=float, default=0.0, help="delay of every reply (default: %(default)s)")
     parser.add_argument(
-        "--burst-seconds", type=float, default=BURST_SECONDS, help="seconds of unused capacity a table saves"
+        "--partitions",
+        type=int,
+        default=ON_DEMAND_PARTITIONS,
+        help="partitions of an on-demand table (default: %(default)s)",
     )
     parser.add_argument(
-        "--burst-at-creation", type=float, default=0.0, help="of these, how many a new table begins with"
+        "--burst-seconds",
+        type=float,
+        default=BURST_SECONDS,
+        help="seconds of unused capacity a table saves (default: %(default)s)",
     )
-    parser.add_argument("--unprocessed-ratio", type=float, default=0.0, help="share of batched items left unprocessed")
-    parser.add_argument("--error-before-ratio", type=float, default=0.0, help="share of HTTP 500 without effect")
-    parser.add_argument("--error-after-ratio", type=float, default=0.0, help="share of HTTP 500 after the effect")
-    parser.add_argument("--reset-ratio", type=float, default=0.0, help="share of connections reset, before or after")
-    parser.add_argument("--merge-ratio", type=float, default=0.0, help="share of quick changes that a stream merges")
     parser.add_argument(
-        "--duplicate-ratio", type=float, default=0.0, help="share of changes that Kinesis has once more"
+        "--burst-at-creation",
+        type=float,
+        help="of these, how many a new table begins with (default: 1 if on-demand, else 0)",
     )
-    parser.add_argument("--late-ratio", type=float, default=0.0, help="share of changes that Kinesis has late")
     parser.add_argument(
-        "--latest-slack", type=int, default=0, help="how many records before the end a stream's LATEST begins"
+        "--unprocessed-ratio",
+        type=float,
+        default=0.0,
+        help="share of batched items left unprocessed (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--error-before-ratio", type=float, default=0.0, help="share of HTTP 500 without effect (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--error-after-ratio", type=float, default=0.0, help="share of HTTP 500 after the effect (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--reset-ratio",
+        type=float,
+        default=0.0,
+        help="share of connections reset, before or after (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--merge-ratio",
+        type=float,
+        default=0.0,
+        help="share of quick changes that a stream merges (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--duplicate-ratio",
+        type=float,
+        default=0.0,
+        help="share of changes that Kinesis has once more (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--late-ratio", type=float, default=0.0, help="share of changes that Kinesis has late (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--latest-slack",
+        type=int,
+        default=0,
+        help="how many records before the end a stream's LATEST begins (default: %(default)s)",
     )
     parser.add_argument(
         "--storm",
@@ -130,11 +167,13 @@ def _parser() -> argparse.ArgumentParser:
         metavar="START-END[:LIMIT]",
         help="seconds since the start in which everything is throttled; may be repeated",
     )
-    parser.add_argument("--job-seconds", type=float, default=0.0, help="how long jobs of the service run")
+    parser.add_argument(
+        "--job-seconds", type=float, default=0.0, help="how long jobs of the service run (default: %(default)s)"
+    )
     parser.add_argument(
         "--job-failure", metavar="CODE", help="the FailureCode with which every export, import and bulk put ends"
     )
-    parser.add_argument("--seed", type=int, default=0, help="chooses which requests fail")
+    parser.add_argument("--seed", type=int, default=0, help="chooses which requests fail (default: %(default)s)")
     parser.add_argument("--until-eof", action="store_true", help="stop when standard input ends")
     return parser
 

@@ -175,7 +175,7 @@ class FakeDynamoDB:
     burst_seconds
         How many seconds of unused capacity a table saves.
     burst_at_creation
-        How many of these seconds a new table begins with.
+        How many of these seconds a new table begins with; None is one second for on-demand tables, and none for others.
     faults
         What goes wrong: unprocessed items of batches, errors, resets, storms of throttling.
     proxy
@@ -194,7 +194,7 @@ class FakeDynamoDB:
     latency_seconds: float = 0.0
     partitions: int = ON_DEMAND_PARTITIONS
     burst_seconds: float = BURST_SECONDS
-    burst_at_creation: float = 0.0
+    burst_at_creation: float | None = None
     faults: Faults = field(default_factory=Faults)
     proxy: str | None = None
     export_to: str | None = None

@@ -15,7 +15,16 @@ from threading import Event, Thread
 
 import pytest
 
-from ddbio.budget import BudgetAddress, BudgetClient, BudgetClosedError, BudgetServer, LocalBudget, Usage
+from ddbio.budget import (
+    AttemptReplacedError,
+    BudgetAddress,
+    BudgetClient,
+    BudgetClosedError,
+    BudgetServer,
+    LocalBudget,
+    TaskAttempt,
+    Usage,
+)
 from ddbio.budget.local import RequestCounts
 from ddbio.budget.messages import MessageChannel
 from ddbio.budget.reservation import LONGEST_WAIT_SECONDS
@@ -386,3 +395,48 @@ def test_the_address_pickles_and_hides_its_key() -> None:
     address = BudgetAddress("127.0.0.1", 4711, b"a very secret key")
     assert pickle.loads(pickle.dumps(address)) == address
     assert "secret" not in f"{address!r} {address}"
+
+
+@pytest.mark.parametrize("rate", [None, 1000.0])
+def test_only_the_latest_attempt_of_a_task_is_granted_requests(rate: float | None) -> None:
+    """An attempt ends at its next request when a later one has begun, and when it begins after a later one."""
+    with BudgetServer(LocalBudget(rate)) as server:
+        old, other, new, late = (
+            BudgetClient(server.address, fallback_units_per_second=None, attempt=TaskAttempt(task, number, 60.0))
+            for task, number in ((3, 10), (4, 5), (3, 11), (3, 9))
+        )
+        old.settle(old.acquire(1.0), 1.0)
+        old.require_latest()
+        waiting = old.reserve(1.0)
+        new.settle(new.acquire(1.0), 1.0)
+        for ended in (lambda: old.acquire(1.0), old.require_latest, lambda: late.acquire(1.0)):
+            with pytest.raises(AttemptReplacedError, match="another attempt of this task has begun"):
+                ended()
+        # What was granted before is sent; the position in the line is asked for again, and refused.
+        waiting.wait_seconds()
+        with pytest.raises(AttemptReplacedError):
+            waiting.wait_seconds()
+        for going in (new, other):
+            going.settle(going.acquire(1.0), 1.0)
+            going.require_latest()
+        for client in (old, other, new, late):
+            client.close()
+
+
+def test_an_attempt_that_lost_the_driver_ends_before_spark_begins_another() -> None:
+    """An attempt goes on alone only as long as no other can have begun; one that never met the driver goes on."""
+    with BudgetServer(LocalBudget(None)) as server:
+        patient, frozen = (
+            BudgetClient(server.address, fallback_units_per_second=None, attempt=TaskAttempt(1, 1, seconds))
+            for seconds in (60.0, 0.0)
+        )
+        for client in (patient, frozen):
+            client.settle(client.acquire(1.0), 1.0)
+    stranger = BudgetClient(server.address, fallback_units_per_second=None, attempt=TaskAttempt(1, 1, 0.0))
+    for client in (patient, stranger):
+        client.settle(client.acquire(1.0), 1.0)
+        client.require_latest()
+    with pytest.raises(AttemptReplacedError, match="another attempt of this task may have begun"):
+        frozen.acquire(1.0)
+    for client in (patient, frozen, stranger):
+        client.close()

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
+import subprocess
 import time
 from collections.abc import Iterator
 
@@ -104,7 +106,7 @@ def test_a_worker_that_is_killed_costs_no_row(cluster):
     driver = cluster.start(
         "scan", "orders", "s3://lake/survived", "--segments", "8", "--tasks", "4", "--rcu-per-second", "100"
     )
-    _wait_for_scan(cluster)
+    _wait_for_scan(cluster, driver)
     cluster.restart(0)
     out, err = driver.communicate(timeout=JOB_SECONDS)
     assert driver.returncode == 0, err
@@ -112,11 +114,57 @@ def test_a_worker_that_is_killed_costs_no_row(cluster):
     assert cluster.leftovers("survived") == []
 
 
+def test_an_executor_that_was_taken_for_lost_writes_no_older_rows(cluster):
+    """A frozen executor's tasks run again elsewhere; when its Python worker awakes it ends at its next request."""
+    table = pa.table({"pk": [f"{n % 100:03}" for n in range(2000)], "v": [n // 100 for n in range(2000)]})
+    (cluster.disk / "versions").mkdir()
+    pq.write_table(table, cluster.disk / "versions" / "a.parquet", row_group_size=500)
+    client = cluster.s3_spec.client("s3")
+    client.upload_file(str(cluster.disk / "versions" / "a.parquet"), "lake", "versions/a.parquet")
+    cluster.dynamodb.load("versions", b"", "pk:S")
+    conf = {"spark.network.timeout": "12s", "spark.network.timeoutInterval": "1s"}
+    conf["spark.executor.heartbeatInterval"] = "2s"
+    words = [word for name, value in conf.items() for word in ("--conf", f"{name}={value}")]
+    load = [
+        "load",
+        "s3://lake/versions",
+        "versions",
+        "--state",
+        "s3://lake/notes",
+        "--tasks",
+        "2",
+        "--wcu-per-second",
+        "80",
+    ]
+    driver = cluster.start(*load, *words)
+    _wait_for_requests(cluster, "BatchWriteItem", 10, driver)
+    java, *python = cluster.executor(0)
+    try:
+        for pid in (cluster.workers[0].pid, java, *python):
+            os.kill(pid, signal.SIGSTOP)
+        out, err = driver.communicate(timeout=JOB_SECONDS)
+        assert driver.returncode == 0, err
+        assert json.loads(out)["written"] == 2000
+        spent = len(cluster.dynamodb.consumed("versions"))
+        # The Java processes stay frozen: nobody tells the Python workers that the job has ended.
+        for pid in python:
+            os.kill(pid, signal.SIGCONT)
+        time.sleep(5)
+        assert len(cluster.dynamodb.consumed("versions")) == spent
+        rows = ddbio.read_table("versions", endpoint_url=cluster.dynamodb.endpoint_url).to_pylist()
+        assert {row["v"] for row in rows} == {19}
+    finally:
+        cluster.restart(0)
+        for pid in python:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+
+
 def test_a_driver_that_is_killed_leaves_nothing_in_the_way(cluster):
     """The same command again just works, and nothing of the killed run is left."""
     words = ["scan", "orders", "s3://lake/again", "--segments", "8", "--tasks", "4"]
     driver = cluster.start(*words, "--rcu-per-second", "100")
-    _wait_for_scan(cluster)
+    _wait_for_scan(cluster, driver)
     os.killpg(driver.pid, signal.SIGKILL)
     driver.communicate(timeout=JOB_SECONDS)
     code, report = cluster.run(*words)
@@ -125,11 +173,16 @@ def test_a_driver_that_is_killed_leaves_nothing_in_the_way(cluster):
     assert cluster.leftovers("again") == []
 
 
-def _wait_for_scan(cluster: Cluster) -> None:
+def _wait_for_scan(cluster: Cluster, driver: subprocess.Popen[str]) -> None:
     """Return when the tasks of a job that was just started have read some pages."""
-    before = cluster.dynamodb.requests().get("Scan", 0)
-    deadline = time.monotonic() + JOB_SECONDS
     # The sample takes a few requests.
-    while cluster.dynamodb.requests().get("Scan", 0) < before + 30:
+    _wait_for_requests(cluster, "Scan", 30, driver)
+
+
+def _wait_for_requests(cluster: Cluster, operation: str, count: int, driver: subprocess.Popen[str]) -> None:
+    before = cluster.dynamodb.requests().get(operation, 0)
+    deadline = time.monotonic() + JOB_SECONDS
+    while cluster.dynamodb.requests().get(operation, 0) < before + count:
         assert time.monotonic() < deadline
+        assert driver.poll() is None, driver.communicate()
         time.sleep(0.1)

@@ -87,6 +87,20 @@ class Cluster:
         self.workers[number].wait()
         self.workers[number] = _worker(self.master, self.disk, self.disks[number])
 
+    def executor(self, number: int) -> list[int]:
+        """Return the processes of a worker's executor: Java's, then the Python daemon and what that has forked."""
+        found: list[int] = []
+        for place in Path("/proc").glob("[0-9]*"):
+            with contextlib.suppress(OSError):
+                words = (place / "cmdline").read_bytes()
+                if b"CoarseGrainedExecutorBackend" in words and os.getpgid(int(place.name)) == self.workers[number].pid:
+                    found.append(int(place.name))
+        (java,) = found
+        for pid in found:
+            for task in Path(f"/proc/{pid}/task").iterdir():
+                found += map(int, (task / "children").read_text().split())
+        return [java, *found[1:]]
+
     def rows(self, folder: str) -> int:
         """Return how many rows the Parquet files below a folder of the bucket hold."""
         client = self.s3_spec.client("s3")

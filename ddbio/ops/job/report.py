@@ -254,6 +254,10 @@ class WriteReport(Report):
         Partition keys whose rows were throttled most often, or came back unprocessed, and how often; at most five.
     planned, actual
         Units, seconds, bytes of files and USD, as planned and as it was; rows in memory have no plan.
+    source
+        The files that were written, or null for rows in memory.
+    table, mode
+        What was written to, and how.
     """
 
     rows: int
@@ -274,6 +278,9 @@ class WriteReport(Report):
     hottest_keys: dict[str, int] = field(default_factory=dict)
     planned: Figures | None = None
     actual: Figures | None = None
+    source: str | None = None
+    table: str = ""
+    mode: str = "upsert"
 
 
 class Clock:

@@ -335,6 +335,9 @@ def _report(
         cpu_seconds=round(clock.cpu_seconds(), 3),
         rejects_uri=options.reject_to if counts.rejected else None,
         hottest_keys=counts.hot_keys.hottest(),
+        source=getattr(options, "source", None),
+        table=options.table,
+        mode=options.mode,
     )
 
 

@@ -100,7 +100,7 @@ class _Resource:
 class Capacity:
     """Hold the buckets of every table and index; ``now`` is always an argument."""
 
-    def __init__(self, burst_seconds: float = BURST_SECONDS, burst_at_creation: float = 0.0) -> None:
+    def __init__(self, burst_seconds: float = BURST_SECONDS, burst_at_creation: float | None = None) -> None:
         self._burst_seconds = burst_seconds
         self._burst_at_creation = burst_at_creation
         self._resources: dict[str, _Resource] = {}
@@ -115,16 +115,17 @@ class Capacity:
             ("Read", throughput.read_per_second, PARTITION_READ_PER_SECOND),
             ("Write", throughput.write_per_second, PARTITION_WRITE_PER_SECOND),
         )
+        at_creation = self._burst_at_creation
+        if at_creation is None:
+            is_on_demand = all(rate is None for _, rate, _ in rates)
+            at_creation = _PARTITION_BURST_SECONDS if is_on_demand else 0.0
         for kind, rate, partition_rate in rates:
             if rate is not None:
-                made.whole[kind] = self._bucket(rate, self._burst_seconds, now)
+                made.whole[kind] = Bucket(rate, rate * self._burst_seconds, rate * at_creation, now)
+            most = partition_rate * min(self._burst_seconds, _PARTITION_BURST_SECONDS)
             made.parts[kind] = [
-                self._bucket(partition_rate, min(self._burst_seconds, _PARTITION_BURST_SECONDS), now)
-                for _ in range(throughput.partitions)
+                Bucket(partition_rate, most, partition_rate * at_creation, now) for _ in range(throughput.partitions)
             ]
-
-    def _bucket(self, rate: float, burst_seconds: float, now: float) -> Bucket:
-        return Bucket(rate, rate * burst_seconds, rate * self._burst_at_creation, now)
 
     def forget(self, resource: str) -> None:
         """Drop the buckets of a deleted table or index."""

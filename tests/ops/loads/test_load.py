@@ -18,7 +18,7 @@ from ddbio.testing import FakeDynamoDB
 REPORT_KEYS = [
     "rows", "written", "skipped", "rejected", "wcu_asked_per_second", "wcu_consumed", "wcu_peak_10s_ratio",
     "write_seconds", "throttles", "retries", "seconds", "cpu_seconds", "job_id", "resumed_rows", "rejects_uri",
-    "hottest_keys", "planned", "actual",
+    "hottest_keys", "planned", "actual", "source", "table", "mode",
 ]  # fmt: skip
 
 
@@ -52,6 +52,7 @@ def test_every_row_is_there_and_the_report_says_so(server):
     report = ddbio.write_table(table, "rows", endpoint_url=server.endpoint_url)
     assert stored(server) == in_order(table)
     assert list(report.to_dict()) == REPORT_KEYS
+    assert (report.source, report.table, report.mode) == (None, "rows", "upsert")
     assert (report.rows, report.written, report.skipped, report.rejected) == (1000, 1000, 0, 0)
     assert report.wcu_consumed == sum(row[2] for row in server.consumed("rows")) == 2000
 

@@ -70,6 +70,26 @@ def test_spending_is_bounded(rate, burst_seconds, requests):
     assert spent <= rate * burst_seconds + rate * now + 500 + 1e-3
 
 
+@pytest.mark.parametrize(
+    ("throughput", "burst_at_creation", "admitted"),
+    [
+        (Throughput(partitions=2), None, True),
+        (Throughput(partitions=2), 0.0, False),
+        (Throughput(write_per_second=1000, partitions=2), None, False),
+        (Throughput(write_per_second=1000, partitions=2), 1.0, True),
+    ],
+    ids=["on-demand", "strict", "provisioned", "with burst"],
+)
+def test_new_tables_begin_with_a_second_if_on_demand(throughput, burst_at_creation, admitted):
+    """A second of a partition's capacity is there at once, if the table is on-demand or the fake is told so."""
+    capacity = Capacity(burst_at_creation=burst_at_creation)
+    capacity.declare(ARN, throughput, now=0)
+    capacity.charge([Draw(ARN, "Write", 0, 999)], now=0)
+    assert (capacity.refusal([Draw(ARN, "Write", 0, 1)], 0) is None) == admitted
+    capacity.charge([Draw(ARN, "Write", 0, 2)], now=0)
+    assert capacity.refusal([Draw(ARN, "Write", 0, 1)], 0) is not None
+
+
 def test_partition_is_named_when_only_it_is_empty():
     """The table's numbers are the first reason, the key range the second."""
     capacity = Capacity(burst_seconds=300, burst_at_creation=300)
