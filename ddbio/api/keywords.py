@@ -500,25 +500,6 @@ class AdviseKeywords(MetricsConnectionKeywords, total=False):
     """File to write the charts to as a PNG, besides."""
 
 
-class BulkStartKeywords(PriceKeywords, total=False):
-    """Keywords of :class:`ddbio.options.BulkStartOptions`."""
-
-    format: Literal["dynamodb_json", "ion"] | None
-    """Format of the objects; default is the manifest's, else dynamodb_json."""
-    compression: Literal["zstd", "gzip", "none"] | None
-    """Compression of the objects, the same for all; default is the manifest's."""
-    wcu_per_second: int | None
-    """Write units per second that the operation may use, at least 1,024; default is the service's."""
-    tier: Literal["standard", "accelerated"]
-    """Performance tier."""
-    kms_key: str | None
-    """KMS key that encrypts the reports; default is the bucket's own way."""
-    bucket_owner: str | None
-    """Account that owns the source's bucket, if it is another one."""
-    client_token: str | None
-    """Idempotency token: within eight hours, the same start with it is the same operation; default is a new one."""
-
-
 class CatalogSyncKeywords(CatalogConnectionKeywords, total=False):
     """Keywords of :class:`ddbio.options.CatalogSyncOptions`."""
 
@@ -565,29 +546,6 @@ class ExportReadKeywords(ColumnKeywords, total=False):
     """Keywords of :class:`ddbio.options.ExportReadOptions`."""
 
 
-class ExportStartKeywords(PriceKeywords, total=False):
-    """Keywords of :class:`ddbio.options.ExportStartOptions`."""
-
-    at: datetime | str | None
-    """Time, with its zone, whose state a full export holds; default is now."""
-    from_time: datetime | str | None
-    """Begin of the window of an incremental export, with its zone."""
-    to_time: datetime | str | None
-    """End of that window, 15 minutes to 24 hours after its begin."""
-    view: Literal["new_image", "new_and_old_images"]
-    """Whether an incremental export also has each item as it was before the window."""
-    format: Literal["dynamodb_json", "ion"]
-    """Format of the data files."""
-    kms_key: str | None
-    """KMS key that encrypts the objects; default is S3's own."""
-    bucket_owner: str | None
-    """Account that owns the bucket, if it is another one."""
-    client_token: str | None
-    """Idempotency token: within eight hours, the same request with it is the same export; default is a new one."""
-    enable_pitr: bool
-    """Turn point-in-time recovery on if it is off; AWS bills it."""
-
-
 class FilesKeywords(CatalogConnectionKeywords, total=False):
     """Keywords of :class:`ddbio.options.FilesOptions`."""
 
@@ -619,34 +577,6 @@ class FilesKeywords(CatalogConnectionKeywords, total=False):
     """Replace only the partitions that the job writes to, and leave the others (``mode`` is then ``overwrite``)."""
     catalog: str | None
     """Table of a catalog, ``glue://database.table``, to make or update when the files are there; on S3 only."""
-
-
-class ImportStartKeywords(PriceKeywords, total=False):
-    """Keywords of :class:`ddbio.options.ImportStartOptions`."""
-
-    key: str | None
-    """Key of the table: ``pk:S`` or ``pk:S,sk:N``; default is that in the manifest of ``import files``."""
-    gsi: str | Sequence[str]
-    """Global indexes, separated by ``;``: ``name=pk:S,sk:N``, with ``/KEYS_ONLY`` appended to project keys only.
-
-    Default is those in the manifest of ``import files``.
-    """
-    billing: Literal["on_demand", "provisioned"]
-    """How the table is billed."""
-    rcu: int | None
-    """Read units per second of a provisioned table and of each of its indexes."""
-    wcu: int | None
-    """Write units per second likewise; the import itself uses none."""
-    format: Literal["dynamodb_json", "ion", "csv"] | None
-    """Format of the objects; default is the manifest's, else dynamodb_json."""
-    compression: Literal["zstd", "gzip", "none"] | None
-    """Compression of the objects, the same for all; default is the manifest's."""
-    delimiter: str | None
-    """Delimiter of CSV fields: comma, semicolon, colon, bar, tab or space; default is a comma."""
-    bucket_owner: str | None
-    """Account that owns the bucket, if it is another one."""
-    client_token: str | None
-    """Idempotency token: while an import runs, the same start with it is the same import; default is a new one."""
 
 
 class LimitKeywords(PriceKeywords, total=False):
@@ -735,13 +665,23 @@ class WaitKeywords(WaitPolicyKeywords, total=False):
     """Keywords of :class:`ddbio.options.WaitOptions`."""
 
 
-class BackupCreateKeywords(WaitPolicyKeywords, PriceKeywords, total=False):
-    """Keywords of :class:`ddbio.options.BackupCreateOptions`."""
+class BulkStartKeywords(LimitKeywords, total=False):
+    """Keywords of :class:`ddbio.options.BulkStartOptions`."""
 
-    name: str | None
-    """Name of the backup; default is the table's with the time."""
-    digest: bool
-    """Scan the table and report its count and digest, to compare after a restore; nobody should write meanwhile."""
+    format: Literal["dynamodb_json", "ion"] | None
+    """Format of the objects; default is the manifest's, else dynamodb_json."""
+    compression: Literal["zstd", "gzip", "none"] | None
+    """Compression of the objects, the same for all; default is the manifest's."""
+    wcu_per_second: int | None
+    """Write units per second that the operation may use, at least 1,024; default is the service's."""
+    tier: Literal["standard", "accelerated"]
+    """Performance tier."""
+    kms_key: str | None
+    """KMS key that encrypts the reports; default is the bucket's own way."""
+    bucket_owner: str | None
+    """Account that owns the source's bucket, if it is another one."""
+    client_token: str | None
+    """Idempotency token: within eight hours, the same start with it is the same operation; default is a new one."""
 
 
 class CompactKeywords(CatalogConnectionKeywords, PriceKeywords, total=False):
@@ -781,8 +721,59 @@ class CompactKeywords(CatalogConnectionKeywords, PriceKeywords, total=False):
     """Number of tasks; default is the engine's parallelism."""
 
 
+class ExportStartKeywords(LimitKeywords, total=False):
+    """Keywords of :class:`ddbio.options.ExportStartOptions`."""
+
+    at: datetime | str | None
+    """Time, with its zone, whose state a full export holds; default is now."""
+    from_time: datetime | str | None
+    """Begin of the window of an incremental export, with its zone."""
+    to_time: datetime | str | None
+    """End of that window, 15 minutes to 24 hours after its begin."""
+    view: Literal["new_image", "new_and_old_images"]
+    """Whether an incremental export also has each item as it was before the window."""
+    format: Literal["dynamodb_json", "ion"]
+    """Format of the data files."""
+    kms_key: str | None
+    """KMS key that encrypts the objects; default is S3's own."""
+    bucket_owner: str | None
+    """Account that owns the bucket, if it is another one."""
+    client_token: str | None
+    """Idempotency token: within eight hours, the same request with it is the same export; default is a new one."""
+    enable_pitr: bool
+    """Turn point-in-time recovery on if it is off; AWS bills it."""
+
+
 class ImportFilesFromKeywords(SourceKeywords, ImportFilesKeywords, total=False):
     """Keywords of :class:`ddbio.options.ImportFilesFromOptions`."""
+
+
+class ImportStartKeywords(LimitKeywords, total=False):
+    """Keywords of :class:`ddbio.options.ImportStartOptions`."""
+
+    key: str | None
+    """Key of the table: ``pk:S`` or ``pk:S,sk:N``; default is that in the manifest of ``import files``."""
+    gsi: str | Sequence[str]
+    """Global indexes, separated by ``;``: ``name=pk:S,sk:N``, with ``/KEYS_ONLY`` appended to project keys only.
+
+    Default is those in the manifest of ``import files``.
+    """
+    billing: Literal["on_demand", "provisioned"]
+    """How the table is billed."""
+    rcu: int | None
+    """Read units per second of a provisioned table and of each of its indexes."""
+    wcu: int | None
+    """Write units per second likewise; the import itself uses none."""
+    format: Literal["dynamodb_json", "ion", "csv"] | None
+    """Format of the objects; default is the manifest's, else dynamodb_json."""
+    compression: Literal["zstd", "gzip", "none"] | None
+    """Compression of the objects, the same for all; default is the manifest's."""
+    delimiter: str | None
+    """Delimiter of CSV fields: comma, semicolon, colon, bar, tab or space; default is a comma."""
+    bucket_owner: str | None
+    """Account that owns the bucket, if it is another one."""
+    client_token: str | None
+    """Idempotency token: while an import runs, the same start with it is the same import; default is a new one."""
 
 
 class ImportWaitKeywords(WaitKeywords, total=False):
@@ -790,17 +781,6 @@ class ImportWaitKeywords(WaitKeywords, total=False):
 
     verify: bool
     """Scan the new table, at the price of a scan, and compare count and digest with those of the files."""
-
-
-class RestoreKeywords(WaitPolicyKeywords, PriceKeywords, total=False):
-    """Keywords of :class:`ddbio.options.RestoreOptions`."""
-
-    at: datetime | str | None
-    """Time, with its zone, whose state of the table is restored; default is the latest restorable time."""
-    expect_digest: str | None
-    """Digest that the new table must have; the table is scanned to compare."""
-    verify: bool
-    """Compare count and digest with those of the source table as it is now; both tables are scanned."""
 
 
 class ValidateKeywords(LimitKeywords, total=False):
@@ -871,6 +851,26 @@ class WriteKeywords(LimitKeywords, total=False):
     """Requests in flight at the same time; default is 8, or what the budget needs if each request takes one row."""
     compress_requests: bool
     """Send large requests gzip-compressed: fewer bytes for more CPU."""
+
+
+class BackupCreateKeywords(WaitPolicyKeywords, LimitKeywords, total=False):
+    """Keywords of :class:`ddbio.options.BackupCreateOptions`."""
+
+    name: str | None
+    """Name of the backup; default is the table's with the time."""
+    digest: bool
+    """Scan the table and report its count and digest, to compare after a restore; nobody should write meanwhile."""
+
+
+class RestoreKeywords(WaitPolicyKeywords, LimitKeywords, total=False):
+    """Keywords of :class:`ddbio.options.RestoreOptions`."""
+
+    at: datetime | str | None
+    """Time, with its zone, whose state of the table is restored; default is the latest restorable time."""
+    expect_digest: str | None
+    """Digest that the new table must have; the table is scanned to compare."""
+    verify: bool
+    """Compare count and digest with those of the source table as it is now; both tables are scanned."""
 
 
 class ScanKeywords(ColumnKeywords, LimitKeywords, total=False):

@@ -7,11 +7,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ddbio.errors import LimitError
+from ddbio.options import LimitOptions
 
 if TYPE_CHECKING:
     from ddbio.core.estimate import Estimate
     from ddbio.core.prices import Cost
-    from ddbio.options import LimitOptions, PriceOptions
+    from ddbio.options import PriceOptions
 
 STOP_RATIO = 1.1
 """A running job is stopped at this share of a limit: plans are estimates."""
@@ -34,13 +35,16 @@ class JobLimits:
 
 
 def check_estimate(options: PriceOptions, estimate: Estimate) -> None:
-    """Refuse a plan that costs more than its limit, of a job that is billed as a whole or does not count its units.
+    """Refuse a plan that is above a limit, of a job that is billed as a whole or does not count its units.
 
     Raises
     ------
     LimitError
-        Naming the plan's USD, the limit and its option.
+        Naming the plan's figure, the limit and its option.
     """
+    if isinstance(options, LimitOptions):
+        _check(estimate.units, options.max_units, "max_units", "{:,.0f} capacity units")
+        _check(estimate.seconds, options.max_seconds, "max_seconds", "{:,.1f} s")
     _check(estimate.cost.usd, options.max_usd, "max_usd", "${:,.4g}")
 
 

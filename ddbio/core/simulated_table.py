@@ -94,29 +94,41 @@ class SimulatedTable:
             _Partition([_Bucket(own, own * seconds, own * min(seconds, 1.0))]) for _ in range(limits.partitions)
         ]
 
-    def admits(self, place: float, units: float, now: float) -> ThrottleScope | None:
-        """Take units of a partition and return None, or return which limit throttles them.
+    def admits(self, place: float, units: float, row_units: float, now: float) -> tuple[float, ThrottleScope | None]:
+        """Take units of a partition; return how many were admitted, and which limit throttled the others.
 
         Parameters
         ----------
         place
             The number of the partition, and the part of its keys as a fraction.
+        row_units
+            What is admitted or throttled as a whole: a row of a batch, or a page.
         """
-        if self._account is not None and self._account.fill(now) < 0:
-            return ThrottleScope.ACCOUNT
-        if self._table is not None and self._table.fill(now) < 0:
-            return ThrottleScope.TABLE
         number = int(place)
         partition = self._partitions[number]
-        bucket = partition.part(place - number)
-        if bucket.fill(now) < 0:
+        own = partition.part(place - number)
+        admitted, scope = units, None
+        for bucket, limit in (
+            (self._account, ThrottleScope.ACCOUNT),
+            (self._table, ThrottleScope.TABLE),
+            (own, ThrottleScope.KEY_RANGE),
+        ):
+            if bucket is None:
+                continue
+            # Rows are admitted as long as the level is not below zero.
+            level = bucket.fill(now)
+            most = 0.0 if level < 0 else (level // row_units + 1) * row_units
+            if most < admitted:
+                admitted, scope = most, limit
+                if not most:
+                    break
+        if scope is ThrottleScope.KEY_RANGE:
             seconds = self.limits.split_seconds
             if seconds is not None and partition.throttled(now, seconds / self.scale):
                 self.splits += 1
-            return ThrottleScope.KEY_RANGE
-        bucket.level -= units
+        own.level -= admitted
         if self._table is not None:
-            self._table.level -= units
+            self._table.level -= admitted
         if self._account is not None:
-            self._account.level -= units
-        return None
+            self._account.level -= admitted
+        return admitted, scope

@@ -44,6 +44,8 @@ class Piece:
         request goes to partitions by chance.
     spread
         Over how many partitions one request is spread by chance; each of its parts is admitted by itself.
+    row_units
+        What is admitted as a whole; default is a part.
     """
 
     requests: float
@@ -51,6 +53,7 @@ class Piece:
     first: float | None = None
     last: float | None = None
     spread: int = 1
+    row_units: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -295,25 +298,25 @@ class SimulatedCluster:
         """Return the share of a request that the table admits."""
         piece = lane.piece
         assert piece is not None  # noqa: S101 - a lane sends requests of its piece
-        admitted, part = 0, lane.units / piece.spread
+        admitted, part = 0.0, lane.units / piece.spread
         throttled = None
-        for _ in range(piece.spread):
-            scope = self._table.admits(self._place(lane, piece), part, self._now)
-            if scope is None:
-                admitted += 1
-            else:
-                throttled = scope
+        for number in range(piece.spread):
+            place = self._place(lane, piece, number)
+            taken, scope = self._table.admits(place, part, min(part, piece.row_units or part), self._now)
+            admitted += taken
+            throttled = scope or throttled
         if throttled is not None:
             self.outcome.throttled[throttled.value] += 1
             if not admitted:
                 lane.run.budget.throttled(throttled, "simulated")
-        return admitted / piece.spread
+        return 1.0 if throttled is None else admitted / lane.units
 
-    def _place(self, lane: _Lane, piece: Piece) -> float:
+    def _place(self, lane: _Lane, piece: Piece, number: int) -> float:
+        """Return the place of a part of a request: by chance, each in its own part of the partitions."""
         if piece.first is None or piece.last is None:
             if not self._draws:
                 self._draws = self._rng.random(10_000).tolist()
-            return self._draws.pop() * self._partitions
+            return (number + self._draws.pop()) / piece.spread * self._partitions
         done = 1 - lane.left / piece.requests
         return min(piece.first + done * (piece.last - piece.first), self._partitions - 1e-9)
 

@@ -195,7 +195,8 @@ def _load_tasks(
     spread = min(rows, partitions, _SPREAD)
     tasks = []
     for number, size in enumerate(sizes):
-        pieces = [Piece(float(size) / write.lanes, rows * row_units, spread=spread) for _ in range(write.lanes)]
+        piece = Piece(float(size) / write.lanes, rows * row_units, spread=spread, row_units=row_units)
+        pieces = [piece] * write.lanes
         if number == 0 and options.hot_key:
             # A batch holds no key twice: rows of one key go out one by one, in their order, over one lane.
             pieces.insert(0, Piece(requests * options.hot_key * rows, row_units, 0.0, 0.0))

@@ -9,7 +9,7 @@ from pydantic import AwareDatetime, BeforeValidator, Field, model_validator
 from pydantic.dataclasses import dataclass
 
 from ddbio.options.connection import ConnectionOptions
-from ddbio.options.limits import PriceOptions
+from ddbio.options.limits import LimitOptions
 from ddbio.options.parsing import CONFIG, split_indexes
 from ddbio.options.waiting import WaitPolicyOptions
 
@@ -28,7 +28,7 @@ class WaitOptions(WaitPolicyOptions):
 
 
 @dataclass(frozen=True, kw_only=True, config=CONFIG)
-class ExportStartOptions(PriceOptions):
+class ExportStartOptions(LimitOptions):
     """Choose the table that is exported, as of which time, and where to."""
 
     table: Annotated[str, Field(min_length=1)]
@@ -68,7 +68,7 @@ class ExportStartOptions(PriceOptions):
 
 
 @dataclass(frozen=True, kw_only=True, config=CONFIG)
-class ImportStartOptions(PriceOptions):
+class ImportStartOptions(LimitOptions):
     """Choose the objects that are imported, how they are read, and what the new table is like."""
 
     source: Annotated[str, Field(min_length=1)]
@@ -117,7 +117,7 @@ class ImportWaitOptions(WaitOptions):
 
 
 @dataclass(frozen=True, kw_only=True, config=CONFIG)
-class BulkStartOptions(PriceOptions):
+class BulkStartOptions(LimitOptions):
     """Choose the objects that are put, into which table, how fast, and where reports go."""
 
     source: Annotated[str, Field(min_length=1)]
@@ -153,7 +153,7 @@ class BulkReportOptions(ConnectionOptions):
 
 
 @dataclass(frozen=True, kw_only=True, config=CONFIG)
-class BackupCreateOptions(WaitPolicyOptions, PriceOptions):
+class BackupCreateOptions(WaitPolicyOptions, LimitOptions):
     """Choose the table that is backed up."""
 
     table: Annotated[str, Field(min_length=1)]
@@ -165,7 +165,7 @@ class BackupCreateOptions(WaitPolicyOptions, PriceOptions):
 
 
 @dataclass(frozen=True, kw_only=True, config=CONFIG)
-class RestoreOptions(WaitPolicyOptions, PriceOptions):
+class RestoreOptions(WaitPolicyOptions, LimitOptions):
     """Choose what a new table is restored from, and what it is compared with."""
 
     source: Annotated[str, Field(min_length=1)]

@@ -14,7 +14,7 @@ from click.testing import CliRunner
 import ddbio
 import ddbio.ops.job.report
 from ddbio.cli.main import cli
-from ddbio.errors import OptionError
+from ddbio.errors import LimitError, OptionError
 from ddbio.testing import FakeDynamoDB
 
 ITEMS = [{"pk": str(number), "text": "x" * (number % 3000)} for number in range(2000)]
@@ -198,6 +198,18 @@ def test_service_jobs_are_planned_from_a_file(described):
     assert digested["usd"] - backup["usd"] == pytest.approx(digested["units"] * 0.125e-6)
     words = ["plan", "backup", "planned", "--from-file", str(described), "--json"]
     assert json.loads(CliRunner().invoke(cli, words, catch_exceptions=False).stdout)["usd"] == backup["usd"]
+
+
+def test_limits_of_service_jobs(described):
+    """What a plan of an export or a backup has above a limit refuses it, in Python as by flags."""
+    nowhere = {"endpoint_url": "http://127.0.0.1:1", "region": "us-east-1", "from_file": described}
+    with pytest.raises(LimitError, match=r"600\.0 s, more than max_seconds 60"):
+        ddbio.plan_export("planned", "s3://bucket/out", max_seconds=60, **nowhere)
+    with pytest.raises(LimitError, match="max_units"):
+        ddbio.plan_backup("planned", digest=True, max_units=1000, **nowhere)
+    words = ["plan", "backup", "planned", "--from-file", str(described), "--max-usd", "1"]
+    done = CliRunner().invoke(cli, words)
+    assert isinstance(done.exception, LimitError)
 
 
 def test_verification_is_planned_and_counted(connection):

@@ -14,7 +14,7 @@ from ddbio.core.scan_plan import budget_of
 from ddbio.core.service_estimates import DIGEST_SAMPLE_ITEMS
 from ddbio.ops.scans.plan import describe_scan, plan_of, scan_tasks
 from ddbio.ops.scans.stream import PageStream, SegmentStream
-from ddbio.options import ScanOptions, connection_of
+from ddbio.options import LimitOptions, ScanOptions, connection_of
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -118,4 +118,7 @@ def read_digest(table: str, options: ConnectionOptions) -> ScannedDigest:
     scan = ScanOptions(
         **connection_of(options), table=table, nulls="keep", consistent=True, sample_items=DIGEST_SAMPLE_ITEMS
     )
+    if isinstance(options, LimitOptions):
+        # The limits of the verb that verifies hold for each table that it reads.
+        scan = replace(scan, max_units=options.max_units, max_seconds=options.max_seconds, prices=options.prices)
     return _digest_of(scan)
