@@ -87,14 +87,17 @@ def scan_pages(source: PageSource, request: SegmentRequest, budget: Budget, poli
         page = _fetch(source, parameters, _estimate(request, item_units, limit), budget, policy)
         if page.scanned_count and page.consumed_units is not None:
             item_units = page.consumed_units / page.scanned_count
-        yield page
         if left is not None:
             left -= page.count
-        if page.last_evaluated_key is None or (left is not None and left <= 0):
+        next_key, pages = page.last_evaluated_key, [page]
+        # Segments that are read in rotation wait here by the hundred: none of them holds its page meanwhile.
+        del page
+        yield pages.pop()
+        if next_key is None or (left is not None and left <= 0):
             return
-        if page.last_evaluated_key == parameters.get("ExclusiveStartKey"):
+        if next_key == parameters.get("ExclusiveStartKey"):
             raise ServiceError(f"segment {request.segment} of {request.table!r} does not advance: same key twice")
-        parameters["ExclusiveStartKey"] = page.last_evaluated_key
+        parameters["ExclusiveStartKey"] = next_key
 
 
 def _page_limit(page_units: float | None, item_units: float | None, left: int | None) -> int | None:

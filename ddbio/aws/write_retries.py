@@ -156,6 +156,8 @@ class Lane:
         # Requests with equal units whose rows are all written have equal answers: those seen, and what they consumed.
         self._usual: dict[bytes, float | None] = {}
         self._counted: set[int] = set()
+        # The keys of rows that were in a batch of which some came back: such rows are sent again and again.
+        self._keys: dict[int, tuple[Any, ...]] = {}
         self.counts = WriteCounts()
         self.rejects: deque[Reject] = deque()
 
@@ -173,6 +175,7 @@ class Lane:
         """
         packer = Packer(writes)
         self._counted.clear()
+        self._keys.clear()
         attempt = 0
         while batch := packer.take():
             expected = writes.units_of(batch)
@@ -225,7 +228,7 @@ class Lane:
             )
         left: list[int] = []
         if result.unprocessed:
-            left = _leftovers(result.unprocessed, writes, batch, self._key_names)
+            left = self._leftovers(result.unprocessed, writes, batch)
             packer.give_back(left)
             self.counts.unprocessed += 1
             self._count_hot_keys(writes, left)
@@ -236,6 +239,20 @@ class Lane:
         units = expected - writes.units_of(left) if left else expected
         self._count_written(len(batch) - len(left), units, grant, result.consumed)
         return len(left)
+
+    def _leftovers(self, unprocessed: dict[str, Any], writes: Writes, batch: Sequence[int]) -> list[int]:
+        """Return the rows of a batch that came back, in its order; they are identified by their keys."""
+        returned = {_key(each, self._key_names) for listed in unprocessed.values() for each in listed}
+        for place in batch:
+            if place not in self._keys:
+                ((write,),) = _request(writes, place)["RequestItems"].values()
+                self._keys[place] = _key(write, self._key_names)
+        left = [place for place in batch if self._keys[place] in returned]
+        if len(left) != len(returned):
+            raise ServiceError(
+                f"the service returned {len(returned)} unprocessed writes, of which {len(left)} were sent"
+            )
+        return left
 
     def _count_written(self, rows: int, expected: float, grant: Grant, consumed: float | None) -> None:
         """Count rows that an answer says were written, and the units that it names."""
@@ -306,18 +323,6 @@ def _consumed(reply: dict[str, Any]) -> float | None:
         return None
     tables = consumed if isinstance(consumed, list) else [consumed]
     return sum(float(each.get("CapacityUnits", 0.0)) for each in tables)
-
-
-def _leftovers(
-    unprocessed: dict[str, Any], writes: Writes, batch: Sequence[int], key_names: tuple[str, ...]
-) -> list[int]:
-    """Return the rows of a batch that came back, in its order; they are identified by their keys."""
-    keys = {_key(each, key_names) for listed in unprocessed.values() for each in listed}
-    sent = {place: _request(writes, place)["RequestItems"].popitem()[1][0] for place in batch}
-    left = [place for place in batch if _key(sent[place], key_names) in keys]
-    if len(left) != len(keys):
-        raise ServiceError(f"the service returned {len(keys)} unprocessed writes, of which {len(left)} were sent")
-    return left
 
 
 def _key(write: dict[str, Any], key_names: tuple[str, ...]) -> tuple[Any, ...]:

@@ -1,5 +1,6 @@
 """Reading a segment: every page once, whatever the endpoint does, within the budget."""
 
+import sys
 import threading
 from dataclasses import replace
 
@@ -64,6 +65,14 @@ def test_pages_follow_their_keys(policy):
         {"pk": {"S": "b"}},
     ]
     assert {(each["Segment"], each["TotalSegments"]) for each in source.requests} == {(1, 4)}
+
+
+def test_a_segment_that_waits_holds_no_page(policy):
+    """A page belongs to whoever took it: a copy has hundreds of segments that wait for their next turn."""
+    pages = scan_pages(Scripted(_page(key={"pk": {"S": "a"}}), _page()), REQUEST, LocalBudget(None), policy)
+    page = next(pages)
+    # One is this function's, the other that of the call.
+    assert sys.getrefcount(page) == 2
 
 
 @pytest.mark.parametrize(
