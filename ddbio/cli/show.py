@@ -284,4 +284,10 @@ def format_export_plan(plan: ExportReadPlan) -> str:
         ("columns", ", ".join(plan.columns)),
         ("engine", plan.engine),
     ]
+    if plan.estimated_files is not None:
+        size = format_bytes(plan.estimated_file_bytes or 0)
+        rows.append(
+            ("files", f"about {plan.estimated_files:,} of {size} in {counted(plan.partitions or 0, 'partition')}")
+        )
+    rows += [("warning", text) for text in plan.warnings]
     return "\n".join([*(f"{name:<10}{value}" for name, value in rows), format_estimate(plan.estimate)])

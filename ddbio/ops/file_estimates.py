@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING
+
+import pyarrow as pa
 
 from ddbio.core.estimate import Estimate, Figures, compute_parts, s3_requests
 from ddbio.core.job_limits import check_estimate
+from ddbio.core.partition_estimate import PartitionSample
+from ddbio.core.partitions import Partitioner, partitioning_of
 from ddbio.core.speeds import PROCESSORS
 from ddbio.engine import available_cores, running_spark_parallelism
+from ddbio.files.size_estimate import file_row_bytes
+from ddbio.ops.job.storage import partition_by_of
 from ddbio.ops.prices import prices_of
 from ddbio.ops.user_files import machine_speeds
 
@@ -16,7 +23,29 @@ if TYPE_CHECKING:
 
     from ddbio.core.estimate import Part
     from ddbio.core.speeds import Speeds
-    from ddbio.options import PriceOptions
+    from ddbio.options import ExportToFilesOptions, PriceOptions, ScanToFilesOptions
+
+
+def sampled_partitions(
+    options: ScanToFilesOptions | ExportToFilesOptions, schema: pa.Schema, batches: Iterable[pa.RecordBatch]
+) -> PartitionSample | None:
+    """Return the partitions of sampled rows, and what a row takes in a file; None if there are no rows.
+
+    Rows that are not partitioned are of one partition.
+    """
+    filled = [batch for batch in batches if batch.num_rows]
+    if not filled:
+        return None
+    if options.partition_by is None:
+        rows = pa.Table.from_batches(filled)
+        return PartitionSample((rows.num_rows,), file_row_bytes(rows, options.format, options.compression))
+    partitioner = Partitioner(partitioning_of(partition_by_of(options), schema), schema)
+    found = [partitioner.sort(batch) for batch in filled]
+    counts = Counter[tuple[str | None, ...]]()
+    for each in found:
+        counts.update(dict(zip(each.partitions, each.counts, strict=True)))
+    rows = pa.Table.from_batches([each.rows for each in found])
+    return PartitionSample(tuple(counts.values()), file_row_bytes(rows, options.format, options.compression))
 
 
 def file_estimate(

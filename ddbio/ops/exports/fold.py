@@ -174,7 +174,9 @@ def fold_to_files(
     """
     clock = Clock()
     sources = open_fold(options, increments, options.as_of)
-    plan = plan_fold_files(options, sources)
+    plan = plan_fold_files(options, sources, estimates_files=options.partition_by is not None)
+    for warning in plan.warnings:
+        _LOG.warning("fold %s to %s: %s", options.source, options.dest, warning)
     _LOG.info(
         "fold %s to %s: %d windows, planned: %s", options.source, options.dest, plan.windows, plan.estimate.figures
     )

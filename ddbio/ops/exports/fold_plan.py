@@ -7,8 +7,11 @@ from typing import TYPE_CHECKING
 
 from ddbio.core.estimate import SENT_RATIO, Estimate, EstimatedPlan, Figures, file_bytes, input_parts, output_parts
 from ddbio.core.service_estimates import TEXT_RATIOS
+from ddbio.engine import available_cores, running_spark_parallelism
 from ddbio.ops.exports.fold_tasks import ResultColumns
+from ddbio.ops.exports.output_files import estimate_output, files_of_plan
 from ddbio.ops.exports.read import engine_name
+from ddbio.ops.exports.tasks import ExportColumns
 from ddbio.ops.file_estimates import file_estimate, file_figures
 from ddbio.ops.job.report import FileReport, MisfitReport, Report
 
@@ -21,7 +24,6 @@ if TYPE_CHECKING:
     from ddbio.core.estimate import Part
     from ddbio.core.layout import LayoutSummary
     from ddbio.ops.exports.source import ExportSource
-    from ddbio.ops.exports.tasks import ExportColumns
     from ddbio.options import ExportFoldOptions, ExportReadOptions
 
 # Changes are read, spilled, and read again with the items that they change.
@@ -152,6 +154,11 @@ class ExportFoldPlan(EstimatedPlan):
         Names and Arrow types of the columns.
     estimate
         What folding takes and costs: the text is assumed to be five times its stored size, and changes are read thrice.
+    partitions, estimated_files, estimated_file_bytes
+        About how many partitions and files there will be, and how large a file, by a sample of the full export; of a
+        run only if the files are partitioned.
+    warnings
+        What is to be said of small files.
     """
 
     source: str
@@ -165,10 +172,21 @@ class ExportFoldPlan(EstimatedPlan):
     file_bytes: int
     columns: dict[str, str]
     estimate: Estimate
+    partitions: int | None = None
+    estimated_files: int | None = None
+    estimated_file_bytes: int | None = None
+    warnings: tuple[str, ...] = ()
 
 
-def plan_fold_files(options: ExportFoldOptions, sources: FoldSources) -> ExportFoldPlan:
+def plan_fold_files(
+    options: ExportFoldOptions, sources: FoldSources, *, estimates_files: bool = True
+) -> ExportFoldPlan:
     """Return the plan of a fold of opened exports.
+
+    Parameters
+    ----------
+    estimates_files
+        Whether rows of the full export are read, to tell how the files will be.
 
     Raises
     ------
@@ -180,11 +198,17 @@ def plan_fold_files(options: ExportFoldOptions, sources: FoldSources) -> ExportF
     size, files = sum(full.values()) + changed, len(full) + sum(map(len, increments))
     text = (sum(full.values()) + _READS_OF_CHANGES * changed) * TEXT_RATIOS["gzip"]
     stored = file_bytes(options.format, sum(full.values()) * TEXT_RATIOS["gzip"] / SENT_RATIO)
-    parts = _parts(options, files, max(1, -(-stored // options.target_file_bytes)), stored)
+    written, found, engine = max(1, -(-stored // options.target_file_bytes)), None, engine_name(options)
+    if estimates_files and sources.full.files:
+        tasks = options.tasks or (running_spark_parallelism() if engine == "spark" else None) or available_cores()
+        found = estimate_output(options, sources.full, ExportColumns(sources.rows), tasks)
+    if found is not None:
+        written, stored = found.files, found.files * found.file_bytes
+    parts = _parts(options, files, written, stored)
     return ExportFoldPlan(
         source=options.source,
         dest=options.dest,
-        engine=engine_name(options),
+        engine=engine,
         windows=sources.windows,
         state_at=sources.reached.isoformat(),
         items=sources.full.summary.items,
@@ -193,6 +217,7 @@ def plan_fold_files(options: ExportFoldOptions, sources: FoldSources) -> ExportF
         file_bytes=size,
         columns={field.name: str(field.type) for field in sources.rows},
         estimate=file_estimate(options, parts, size, text, lambda speeds: speeds.export),
+        **files_of_plan(found),
     )
 
 

@@ -21,6 +21,7 @@ from ddbio.core.service_estimates import TEXT_RATIOS
 from ddbio.engine import LocalEngine, available_cores, cluster_of, open_engine, running_spark_parallelism
 from ddbio.files import committer
 from ddbio.ops.catalog import check_catalog, with_catalog
+from ddbio.ops.exports.output_files import estimate_output, export_tasks_of, files_of_plan
 from ddbio.ops.exports.source import open_export
 from ddbio.ops.exports.tasks import (
     ExportFilesTask,
@@ -89,6 +90,11 @@ class ExportReadPlan(EstimatedPlan):
         Names and Arrow types of the columns.
     estimate
         What reading takes and costs: the text is assumed to be five times its stored size.
+    partitions, estimated_files, estimated_file_bytes
+        About how many partitions and files there will be, and how large a file, by a sample of the rows; of a run only
+        if the files are partitioned.
+    warnings
+        What is to be said of small files.
     """
 
     source: str
@@ -102,6 +108,10 @@ class ExportReadPlan(EstimatedPlan):
     file_bytes: int
     columns: dict[str, str]
     estimate: Estimate = field(default_factory=Estimate)
+    partitions: int | None = None
+    estimated_files: int | None = None
+    estimated_file_bytes: int | None = None
+    warnings: tuple[str, ...] = ()
 
     @property
     def outline(self) -> JobOutline:
@@ -238,16 +248,26 @@ def plan_of(options: ExportToFilesOptions) -> ExportReadPlan:
         As :func:`read_export` says.
     """
     source = open_export(options.source, options)
-    return _plan(options, source, export_columns(source, options), source.sizes())
+    return _plan(options, source, export_columns(source, options), source.sizes(), estimates_files=True)
 
 
 def _plan(
-    options: ExportToFilesOptions, source: ExportSource, columns: ExportColumns, sizes: Mapping[str, int]
+    options: ExportToFilesOptions,
+    source: ExportSource,
+    columns: ExportColumns,
+    sizes: Mapping[str, int],
+    *,
+    estimates_files: bool,
 ) -> ExportReadPlan:
-    summary, size = source.summary, sum(sizes.values())
+    summary, size, engine = source.summary, sum(sizes.values()), engine_name(options)
     text = size * TEXT_RATIOS["gzip"]
     stored = file_bytes(options.format, text / SENT_RATIO)
     files = max(1, -(-stored // options.target_file_bytes))
+    found = None
+    if estimates_files:
+        found = estimate_output(options, source, columns, min(len(sizes), export_tasks_of(options, engine, sizes)))
+    if found is not None:
+        files, stored = found.files, found.files * found.file_bytes
     is_encrypted = options.s3_sse_kms_key_id is not None
     parts = [
         *input_parts(options.source, len(sizes)),
@@ -256,7 +276,7 @@ def _plan(
     return ExportReadPlan(
         source=options.source,
         dest=options.dest,
-        engine=engine_name(options),
+        engine=engine,
         kind=summary.kind,
         encoding=summary.encoding,
         filtered=summary.filtered,
@@ -265,6 +285,7 @@ def _plan(
         file_bytes=size,
         columns={field.name: str(field.type) for field in columns.rows},
         estimate=file_estimate(options, parts, size, text, lambda speeds: speeds.export),
+        **files_of_plan(found),
     )
 
 
@@ -295,7 +316,10 @@ def read_export_to_files(
         require_shared(cluster_of(master, conf), {"dest": options.dest}, shared_paths=options.shared_paths)
     staging = open_staging(options, options.format)
     columns, sizes = export_columns(source, options), source.sizes()
-    plan = _plan(options, source, columns, sizes)
+    # A sample is read, and paid, only where it may tell of many small files.
+    plan = _plan(options, source, columns, sizes, estimates_files=options.partition_by is not None)
+    for warning in plan.warnings:
+        _LOG.warning("read %s to %s: %s", options.source, options.dest, warning)
     _LOG.info("read %s to %s: %d files, planned: %s", options.source, options.dest, plan.files, plan.estimate.figures)
     job = _Job(options, source, columns, staging, sizes, plan)
     protect_sources(staging.store, options.mode, source.folders)

@@ -309,6 +309,21 @@ def export_tasks(
     ]
 
 
+def sampled_rows(source: ExportSource, columns: ExportColumns, count: int) -> list[pa.RecordBatch]:
+    """Return the first rows of some files, so many in all.
+
+    Raises
+    ------
+    ExportIncompleteError, DecodeError
+        If a file is missing, or is not the file of an export.
+    """
+    files = source.files[:: max(1, len(source.files) // _FILES_SAMPLED)][:_FILES_SAMPLED]
+    decoder = columns.decoder("rescue", "merge")
+    heads = (_head(source, file, -(-count // len(files))) for file in files)
+    batches = (batch for head in heads if head for batch in decoder.decode_batches(head))
+    return [batch.select(columns.rows.names) for batch in batches]
+
+
 def _sample(source: ExportSource, file: ExportFile, count: int) -> Iterator[Any]:
     with FileText(source, file).blocks() as blocks:
         lines = _first_lines(next(blocks, b""), count)

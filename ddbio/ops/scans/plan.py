@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import threading
-from collections import Counter
 from contextlib import closing
 from typing import TYPE_CHECKING, cast
 
@@ -20,8 +19,6 @@ from ddbio.core.decode import Decoder, infer_schema_of_bodies
 from ddbio.core.estimate import file_bytes, output_parts
 from ddbio.core.index_units import sample_writes
 from ddbio.core.job_limits import check_limits
-from ddbio.core.partition_estimate import PartitionSample
-from ddbio.core.partitions import Partitioner, partitioning_of
 from ddbio.core.scan_plan import Resources, Sample, ScanPlan, budget_of, check_scan, plan_scan
 from ddbio.core.schema.arrow import attributes_of, name_of_field, project_schema, tag_of_field, tagged_field
 from ddbio.core.schema.declare import ColumnRules
@@ -31,13 +28,12 @@ from ddbio.core.time_columns import sampled_forms
 from ddbio.engine import available_cores, is_spark_installed, running_spark_parallelism
 from ddbio.errors import SchemaError
 from ddbio.files import commit
-from ddbio.files.size_estimate import file_row_bytes
 from ddbio.ops.catalog import check_catalog
+from ddbio.ops.file_estimates import sampled_partitions
 from ddbio.ops.job.storage import (
     dynamodb_spec,
     open_staging,
     open_store,
-    partition_by_of,
     require_same_columns,
     target_of,
 )
@@ -52,6 +48,7 @@ if TYPE_CHECKING:
     from ddbio.budget import Budget
     from ddbio.core.attribute import Item
     from ddbio.core.estimate import Part
+    from ddbio.core.partition_estimate import PartitionSample
     from ddbio.core.prices import Cost
     from ddbio.core.schema.times import TimeForm
     from ddbio.core.table_description import TableDescription
@@ -137,16 +134,8 @@ def _sampled_partitions(options: ScanOptions, schema: pa.Schema, pages: Sequence
     files = _of_files(options)
     if files is None or files.partition_by is None:
         return None
-    partitioner = Partitioner(partitioning_of(partition_by_of(files), schema), schema)
     decoder = Decoder(schema)
-    found = [partitioner.sort(batch) for page in pages if (batch := decoder.decode(page.items, "page")).num_rows]
-    if not found:
-        return None
-    counts = Counter[tuple[str | None, ...]]()
-    for each in found:
-        counts.update(dict(zip(each.partitions, each.counts, strict=True)))
-    rows = pa.Table.from_batches([each.rows for each in found])
-    return PartitionSample(tuple(counts.values()), file_row_bytes(rows, files.format, files.compression))
+    return sampled_partitions(files, schema, (decoder.decode(page.items, "page") for page in pages))
 
 
 def observe_table(table: TableDescription, options: ScanOptions, budget: Budget) -> ItemSchema:

@@ -61,3 +61,22 @@ def test_files_hold_the_items_of_an_export(exports, tmp_path, name):
     folded = ddbio.fold_exports_to_files(full, [increment], tmp_path / "fold", **options)
     assert folded.rows == len(after)
     assert ddbio.digest(tmp_path / "fold") == digest_of(after)
+
+
+def test_plans_estimate_the_files_and_warn_of_small_ones(exports, tmp_path):
+    """A plan tells how many files there will be, and how large, and warns with numbers if they are small."""
+    full, increment, _, _ = exports
+    options = {"engine": "local", "sample_items": 120, "tasks": 1, "format": "parquet"}
+    for by, partitions in ((None, 1), (["flag"], 2), (["tiny", "pk"], 120)):
+        given = options | ({} if by is None else {"partition_by": by})
+        plans = [
+            ddbio.plan_read_export(full, tmp_path / "read", **given),
+            ddbio.plan_fold_exports(full, [increment], tmp_path / "fold", **given),
+        ]
+        for plan in plans:
+            assert (plan.partitions, plan.estimated_files) == (partitions, partitions)
+            assert 0 < plan.estimated_file_bytes < 1 << 20
+            said = f"about 120 files of {plan.estimated_file_bytes / 2**20:,.2f} MiB in 120 partitions"
+            assert [text.split(":")[0] for text in plan.warnings] == [said] * (partitions > 16)
+    report = ddbio.read_export_to_files(full, tmp_path / "made", **options, partition_by=["flag"])
+    assert len(report.files) == 2
