@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import collections
 import tempfile
+from datetime import UTC
 from pathlib import Path
+from urllib.parse import unquote
 
 import duckdb
+import fastavro
 import numpy as np
 import polars as pl
 import pyarrow as pa
@@ -148,3 +151,58 @@ def test_a_value_too_long_for_a_folder_is_an_error_of_the_target(tmp_path):
     with pytest.raises(TargetError, match="at most 255"):
         write(tmp_path, [pa.record_batch({"t": ["x" * 300], "n": [1]})], "t")
     assert [each for each in Path(tmp_path).rglob("*") if each.is_file()] == []
+
+
+def _of_orc(folder):
+    files = ds.dataset(
+        folder, format="orc", partitioning=ds.partitioning(pa.schema([("t", pa.string())]), flavor="hive")
+    )
+    return _rows(files.to_table(columns=["id", "t"]))
+
+
+def _of_text(reader):
+    sql = f"select id, t from {reader}($1, hive_partitioning = true, hive_types = {{'t': varchar}})"
+    return lambda folder: sorted(duckdb.execute(sql, [f"{folder}/**/*.*"]).fetchall())
+
+
+def _of_avro(folder):
+    found = []
+    for path in Path(folder).rglob("*.avro"):
+        text = unquote(path.parent.name.removeprefix("t="))
+        with path.open("rb") as file:
+            found += [
+                (row["id"], None if text == "__HIVE_DEFAULT_PARTITION__" else text) for row in fastavro.reader(file)
+            ]
+    return sorted(found)
+
+
+READERS = {"orc": _of_orc, "csv": _of_text("read_csv"), "json": _of_text("read_json"), "avro": _of_avro}
+
+
+@settings(max_examples=6, deadline=None)
+@given(st.lists(VALUES, min_size=1, max_size=8), st.sampled_from(sorted(READERS)))
+def test_other_readers_see_the_values_of_every_format(values, name):
+    """What is true of Parquet is true of the others: pyarrow reads ORC, DuckDB the texts, fastavro Avro."""
+    ids, codec = [f"id-{number}" for number in range(len(values))], "gzip" if name == "avro" else None
+    with tempfile.TemporaryDirectory() as folder:
+        write(
+            folder,
+            [pa.record_batch({"id": ids, "t": pa.array(values, pa.string())})],
+            "t",
+            format=name,
+            compression=codec,
+        )
+        assert READERS[name](folder) == sorted(zip(ids, values, strict=True))
+
+
+@settings(max_examples=8, deadline=None)
+@given(st.lists(st.datetimes(timezones=st.just(UTC)), min_size=1, max_size=6))
+def test_other_readers_see_the_dates(instants):
+    """Years, months and days of any time, before 1970 too, are what DuckDB makes of the folders and of the time."""
+    rows = pa.record_batch({"at": pa.array([each.isoformat() for each in instants])})
+    with tempfile.TemporaryDirectory() as folder:
+        write(folder, [rows], "year(at)", "month(at)", "day(at)")
+        sql = 'select "at", "year", "month", "day" from read_parquet($1, hive_partitioning = true)'
+        found = duckdb.execute(sql, [f"{folder}/**/*.parquet"]).fetchall()
+    wanted = [(each.isoformat(), each.year, each.month, each.day) for each in instants]
+    assert sorted((at, *map(int, parts)) for at, *parts in found) == sorted(wanted)
