@@ -1,14 +1,17 @@
 """Every verb writes every object as the options of its connection say: moto keeps what was written, and deleted."""
 
 import io
+import json
+import time
 
+import boto3
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 import ddbio
 from ddbio.aws.client import ClientSpec
-from ddbio.testing import MotoServer
+from ddbio.testing import FakeDynamoDB, MotoServer
 from ddbio.testing.export import Change, ExportWriter
 
 # Where a Spark session runs already, it does the work; PySpark leaves its sockets to the garbage collector.
@@ -116,3 +119,36 @@ def test_objects_of_exports_imports_and_rejects(s3, fake, options, tmp_path):
     assert report.rejected == 1
     assert written(client, "rejects/")
     assert written(client, "state/")
+
+
+def test_objects_of_captures_archives_and_replays(s3, options):
+    """Files of a log with its batches and notes, of an archive, and what is put through again."""
+    client, _ = s3
+    with FakeDynamoDB(burst_at_creation=1.0) as fake:
+        fake.load("expiring", b"", "pk:S")
+        table = boto3.client("dynamodb", endpoint_url=fake.endpoint_url, region_name="us-east-1")
+        table.update_table(
+            TableName="expiring", StreamSpecification={"StreamEnabled": True, "StreamViewType": "NEW_AND_OLD_IMAGES"}
+        )
+        table.update_time_to_live(
+            TableName="expiring", TimeToLiveSpecification={"Enabled": True, "AttributeName": "ttl"}
+        )
+        table.put_item(TableName="expiring", Item={"pk": {"S": "old"}, "ttl": {"N": str(int(time.time()) - 60)}})
+        assert fake.expire("expiring") == 1
+        root = f"s3://{BUCKET}/changes"
+        run = {"endpoint_url": fake.endpoint_url, **options}
+        ddbio.capture("expiring", f"{root}/log", available_now=True, old_image=True, **run)
+        ddbio.archive(f"{root}/log", f"{root}/archive", ttl="ttl", **run)
+        table.close()
+    for folder in ("log", "archive"):
+        keys = written(client, f"changes/{folder}/")
+        assert {"_ddbio/" in key for key in keys} == {True, False}
+    record = {
+        "eventName": "INSERT", "eventID": "1", "tableName": "expiring", "awsRegion": "us-east-1",
+        "dynamodb": {"ApproximateCreationDateTime": 1_793_491_203_000,
+                     "ApproximateCreationDateTimePrecision": "MILLISECOND", "Keys": {"pk": {"S": "a"}}, "SizeBytes": 9,
+                     "NewImage": {"pk": {"S": "a"}, "n": {"N": "1"}}},
+    }  # fmt: skip
+    client.put_object(Bucket=BUCKET, Key="delivered/2026/11/01/00/a", Body=json.dumps(record).encode())
+    assert ddbio.replay(f"s3://{BUCKET}/delivered", f"{root}/again", **options).records == 1
+    assert {"_ddbio/" in key for key in written(client, "changes/again/")} == {True, False}
