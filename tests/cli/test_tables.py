@@ -1,6 +1,7 @@
 """The commands that create and describe tables, and loads that create theirs or read stdin."""
 
 import json
+import re
 
 import pytest
 from click.testing import CliRunner
@@ -110,3 +111,18 @@ def test_a_load_of_stdin_promises_no_continuation(server, run):
     assert isinstance(failed, ddbio.DdbioError)
     assert "go on from there" not in str(failed)
     assert run(*words, "--job-id", "night", stdin="pk\na\n")[0] == 2
+
+
+def test_a_copy_shows_what_it_writes_and_says_that_it_verifies(server, monkeypatch):
+    """The bar of a copy is of items written, not of what the scan reads; reading the target for --verify is said."""
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setenv("COLUMNS", "200")
+    server.load("shown", [b'{"pk":{"S":"a"}}', b'{"pk":{"S":"b"}}'], "pk:S")
+    words = ["copy", "shown", "shown-copy", "--create-target", "--verify", "--endpoint-url", server.endpoint_url]
+    done = CliRunner().invoke(cli, words)
+    assert done.exit_code == 0
+    printed = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", done.stderr)
+    assert "copy shown to shown-copy" in printed
+    assert "100% 2 items" in printed
+    assert "RCU/s" not in printed.partition("copy shown to shown-copy")[2]
+    assert "verify: reading all of shown-copy to compare its digest" in printed
