@@ -180,6 +180,8 @@ class CaptureKeywords(ConnectionKeywords, total=False):
 
     stream: str | None
     """The data stream, by name or ARN, if the changes of the table go to several."""
+    leases: int
+    """Parts of the shards that processes take leases of: so many processes can share a capture."""
     available_now: bool
     """Stop when the changes that are there are captured; otherwise go on until it is told to stop."""
     job_id: str | None

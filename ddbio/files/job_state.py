@@ -14,7 +14,7 @@ from ddbio.errors import NotFoundError, OptionError
 from ddbio.files.meta import META
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
     from ddbio.files.object_store import ObjectStore
 
@@ -59,6 +59,17 @@ class JobState:
         """Yield all records, in the order of their names."""
         for entry in self.store.list(f"{META}{self.job_id}.{self.kind}/"):
             yield json.loads(self.store.read(entry.path))
+
+    def listed(self) -> dict[str, float]:
+        """Return the names of all records, and when each was written by the clock of the store."""
+        folder = f"{META}{self.job_id}.{self.kind}/"
+        return {
+            each.path.removeprefix(folder).removesuffix(".json"): each.modified_at for each in self.store.list(folder)
+        }
+
+    def delete(self, names: Iterable[str]) -> None:
+        """Delete records; those that are not there are passed over."""
+        self.store.delete([self._path(each) for each in names])
 
     @property
     def _head(self) -> str:

@@ -24,6 +24,8 @@ class CaptureOptions(ConnectionOptions):
     """Where changes are read: the table's own stream, or the Kinesis data stream that they go to."""
     stream: str | None = None
     """The data stream, by name or ARN, if the changes of the table go to several."""
+    leases: Annotated[int, Field(ge=1, le=1000)] = 1
+    """Parts of the shards that processes take leases of: so many processes can share a capture."""
     available_now: bool = False
     """Stop when the changes that are there are captured; otherwise go on until it is told to stop."""
     job_id: Annotated[str, Field(pattern="^[A-Za-z0-9_]+$")] | None = None

@@ -52,13 +52,20 @@ def register(spark: SparkSession) -> None:
 def _sources() -> list[type[DataSource]]:
     try:
         # Spark 3.5 cannot import it.
-        from ddbio.spark.source import DdbioSource, DynamoDBSource, ExportSource, LogSource, StreamsSource  # noqa: PLC0415
+        from ddbio.spark import source  # noqa: PLC0415
     except ImportError as error:
         raise OptionError(
             f"Spark {pyspark.__version__} has no Python data sources, they came with 4.0: use engine 'spark' of "
             "scan and export, and ddbio.spark.functions"
         ) from error
-    return [DynamoDBSource, DdbioSource, ExportSource, LogSource, StreamsSource]
+    return [
+        source.DynamoDBSource,
+        source.DdbioSource,
+        source.ExportSource,
+        source.LogSource,
+        source.StreamsSource,
+        source.KinesisSource,
+    ]
 
 
 def _keep_budgets(spark: SparkSession) -> None:

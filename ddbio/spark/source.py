@@ -135,3 +135,14 @@ class StreamsSource(DataSource):  # type: ignore[misc]
         from ddbio.spark import change_reading  # noqa: PLC0415 - see above
 
         return change_reading.open_stream_reader(self.options, self._source, schema)
+
+
+class KinesisSource(StreamsSource):
+    """Read the changes of a table from its Kinesis data stream as a streaming DataFrame, by way of a log."""
+
+    _source = "kinesis"
+
+    @classmethod
+    def name(cls) -> str:
+        """Return the name for ``spark.readStream.format``."""
+        return "dynamodb-kinesis"

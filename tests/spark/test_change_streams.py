@@ -122,6 +122,22 @@ def test_a_stream_is_read_from_its_checkpoint(spark, fake, table, tmp_path):
     assert numbers(tmp_path / "again")[0] == [*range(30, 70)]
 
 
+def test_a_kinesis_data_stream_is_read(spark, fake, table, tmp_path):
+    """The same from the data stream that the changes of a table go to."""
+    name, put = table
+    clients = [boto3.client(each, endpoint_url=fake.endpoint_url) for each in ("dynamodb", "kinesis")]
+    clients[1].create_stream(StreamName=name, ShardCount=2)
+    arn = clients[1].describe_stream_summary(StreamName=name)["StreamDescriptionSummary"]["StreamARN"]
+    clients[0].enable_kinesis_streaming_destination(TableName=name, StreamArn=arn)
+    put(0, 30)
+    options = {"endpointUrl": fake.endpoint_url, "log": str(tmp_path / "log")}
+    frame = spark.readStream.format("dynamodb-kinesis").options(**options).load(name)
+    assert sum(run(frame, tmp_path / "out", tmp_path / "checkpoint")) == 30
+    assert numbers(tmp_path / "out") == ([*range(30)], {"INSERT"})
+    for each in clients:
+        each.close()
+
+
 def test_an_empty_table_needs_a_schema(spark, fake, table, tmp_path):
     """Columns are decided once: nothing is guessed from a table without items."""
     reader = spark.readStream.format("dynamodb-streams").options(endpointUrl=fake.endpoint_url, log=str(tmp_path))

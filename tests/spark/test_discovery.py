@@ -14,6 +14,7 @@ MODULES = {
     "pyspark_dynamodb_export": "dynamodb-export",
     "pyspark_dynamodb_log": "dynamodb-log",
     "pyspark_dynamodb_streams": "dynamodb-streams",
+    "pyspark_dynamodb_kinesis": "dynamodb-kinesis",
 }
 HEAVY_LIBRARIES = {"boto3", "botocore", "numpy", "pandas", "pyarrow", "pydantic"}
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final, Literal, Protocol
 from ddbio.errors import GapError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
 Start = Literal["trim-horizon", "latest"]
 
@@ -98,10 +98,13 @@ class Lineage:
         The name of the stream, for messages.
     positions
         By shard: the number of the last record that was read, or one of the words above.
+    may_read
+        Says whether a shard may be read as far as parents go that this capture does not read.
     """
 
     name: str
     positions: dict[str, str] = field(default_factory=dict)
+    may_read: Callable[[str], bool] = lambda _: True
     _known: dict[str, Shard] = field(default_factory=dict)
 
     def discover(self, listed: Iterable[Shard], *, start: Start | None = None) -> None:
@@ -142,8 +145,15 @@ class Lineage:
         return [
             self._known[shard_id]
             for shard_id, position in sorted(self.positions.items())
-            if position != END and all(self.positions.get(each, END) == END for each in self._known[shard_id].parents)
+            if position != END
+            and all(self.positions.get(each, END) == END for each in self._known[shard_id].parents)
+            and self.may_read(shard_id)
         ]
+
+    @property
+    def is_waiting(self) -> bool:
+        """Return whether a shard cannot be read yet for the sake of a parent that this capture does not read."""
+        return any(position != END and not self.may_read(each) for each, position in self.positions.items())
 
     def advance(self, shard_id: str, position: str) -> None:
         """Note that a shard was read up to a position."""

@@ -112,6 +112,11 @@ class ChangeLog:
         if stored is not None:
             self._use(schema_from_json(stored["schema"]))
 
+    @property
+    def job_id(self) -> str:
+        """The id under which the batches are written."""
+        return self._state.job_id
+
     def declare(self, schema: pa.Schema) -> None:
         """Write from now on these columns of items."""
         self._state.put(COLUMNS, self._described(schema))

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
+import functools
 import hashlib
+import itertools
 import threading
 import time
 from dataclasses import dataclass
@@ -15,12 +18,15 @@ from ddbio.aws.kinesis_streams import KinesisSource, data_stream_of
 from ddbio.budget import LocalBudget
 from ddbio.core.decode import infer_schema_of_body
 from ddbio.core.scan_plan import budget_of
+from ddbio.core.schema.file import schema_from_json, schema_to_json
 from ddbio.core.schema.item_schema import arrow_schema_of
 from ddbio.errors import OptionError
 from ddbio.files.claim import Claim
 from ddbio.files.job_state import JobState, require_same
-from ddbio.ops.capture.batches import CAPTURE, ChangeLog
+from ddbio.ops.capture.batches import CAPTURE, COLUMNS, ChangeLog
+from ddbio.ops.capture.leases import LEASES, LeasedSource, Leases, part_id, positions_of
 from ddbio.ops.capture.loop import CaptureLoop, Limits, Timing
+from ddbio.ops.capture.processes import Parts
 from ddbio.ops.job.report import Clock, Report
 from ddbio.ops.job.storage import dynamodb_spec, open_store
 from ddbio.ops.scans.plan import observe_table
@@ -94,19 +100,22 @@ def capture(options: CaptureOptions, stop: threading.Event | None = None) -> Cap
     TargetError
         If another process captures under this job id.
     """
-    clock = Clock()
-    with open_capture(options, stop or threading.Event()) as opened:
-        loop, log = opened.loop, opened.loop.log
-        loop.run(available_now=options.available_now)
+    clock, stop = Clock(), stop or threading.Event()
+    if options.leases > 1:
+        table, job_id, loops = _capture_parts(options, stop)
+    else:
+        with open_capture(options, stop) as opened:
+            opened.loop.run(available_now=options.available_now)
+        table, job_id, loops = opened.table, opened.job_id, [opened.loop]
     return CaptureReport(
-        table=opened.table,
+        table=table,
         dest=options.dest,
-        job_id=opened.job_id,
-        records=log.records,
-        files=log.files,
-        batches=log.number,
-        lag_seconds=round(loop.lag_seconds, 3),
-        gaps=tuple(loop.gaps),
+        job_id=job_id,
+        records=sum(each.log.records for each in loops),
+        files=sum(each.log.files for each in loops),
+        batches=sum({each.log.job_id: each.log.number for each in loops}.values()),
+        lag_seconds=round(max((each.lag_seconds for each in loops), default=0.0), 3),
+        gaps=tuple(itertools.chain.from_iterable(each.gaps for each in loops)),
         seconds=clock.seconds(),
         cpu_seconds=clock.cpu_seconds(),
     )
@@ -130,18 +139,50 @@ def open_capture(options: CaptureOptions, stop: threading.Event) -> Iterator[Ope
     claim.take()
     try:
         with claim.renewed(), contextlib.closing(_source(found)) as source:
-            loop = CaptureLoop(
-                source,
-                _log(options, found, state),
-                _limits(options),
-                Timing(time.time, stop.wait, stop.is_set),
-                started_at=float(begun["started_at"]),
-                goes_on=options.on_gap == "continue",
-            )
-            loop.resume(options.start, None if options.schema is None else arrow_schema_of(options.schema))
+            loop = _loop(options, source, _log(options, found, state), stop)
+            loop.started_at = float(begun["started_at"])
+            loop.resume(options.start, _declared(options))
             yield OpenCapture(found.table.name, found.job_id, loop)
     finally:
         claim.release()
+
+
+def _loop(options: CaptureOptions, source: ChangeSource, log: ChangeLog, stop: threading.Event) -> CaptureLoop:
+    timing = Timing(time.time, stop.wait, stop.is_set)
+    goes_on = options.on_gap == "continue"
+    return CaptureLoop(source, log, _limits(options), timing, started_at=0.0, goes_on=goes_on)
+
+
+def _declared(options: CaptureOptions) -> pa.Schema | None:
+    return None if options.schema is None else arrow_schema_of(options.schema)
+
+
+def _capture_parts(options: CaptureOptions, stop: threading.Event) -> tuple[str, str, list[CaptureLoop]]:
+    """Capture beside other processes; return the table, the job id, and the captures of the leases held here."""
+    found = _find(options)
+    shared, begun = _begin(options, found, LEASES, {"leases": options.leases})
+    store, started_at = shared.store, float(begun["started_at"])
+
+    @contextlib.contextmanager
+    def open_part(lease: int, stop: threading.Event) -> Iterator[CaptureLoop]:
+        part = dataclasses.replace(found, job_id=part_id(found.job_id, lease))
+        state, _ = _begin(options, part, CAPTURE, {"lease": lease, "leases": options.leases})
+        log = _log(options, part, state, shared)
+        claim = Claim(store, part.job_id, "append", lease_seconds=_LEASE_SECONDS)
+        claim.write()
+        with claim.renewed(), contextlib.closing(_source(found)) as source:
+            positions = functools.partial(positions_of, store, found.job_id)
+            leased = LeasedSource(source, lease, options.leases, positions, time.time)
+            loop = _loop(options, leased, log, stop)
+            loop.share(leased)
+            loop.started_at = started_at
+            loop.resume(options.start, _declared(options))
+            yield loop
+        claim.release()
+
+    parts = Parts(Leases(shared, options.leases), open_part, available_now=options.available_now)
+    parts.run(stop)
+    return found.table.name, found.job_id, parts.loops
 
 
 def prepare_capture(options: CaptureOptions) -> str:
@@ -149,8 +190,8 @@ def prepare_capture(options: CaptureOptions) -> str:
     found = _find(options)
     state, _ = _begin(options, found)
     log = _log(options, found, state)
-    if options.schema is not None:
-        log.declare(arrow_schema_of(options.schema))
+    if (schema := _declared(options)) is not None:
+        log.declare(schema)
     log.choose_columns(b"")
     return found.job_id
 
@@ -193,10 +234,13 @@ def _source(found: _Found) -> ChangeSource:
     return KinesisSource(found.spec, found.arn) if found.is_kinesis else StreamSource(found.spec, found.arn)
 
 
-def _begin(options: CaptureOptions, found: _Found) -> tuple[JobState, Mapping[str, Any]]:
+def _begin(
+    options: CaptureOptions, found: _Found, kind: str = CAPTURE, part: Mapping[str, int] | None = None
+) -> tuple[JobState, Mapping[str, Any]]:
     """Return the state of the capture, and what it was begun with."""
-    state = JobState(open_store(options.dest, options), found.job_id, CAPTURE)
-    identity = {"stream": found.arn, "start": options.start, "old_image": options.old_image}
+    state = JobState(open_store(options.dest, options), found.job_id, kind)
+    identity: dict[str, Any] = {"stream": found.arn, "start": options.start, "old_image": options.old_image}
+    identity |= part or {}
     if found.is_kinesis:
         # A data stream may have the changes of several tables.
         identity["table"] = found.table.name
@@ -205,11 +249,20 @@ def _begin(options: CaptureOptions, found: _Found) -> tuple[JobState, Mapping[st
     return state, begun
 
 
-def _log(options: CaptureOptions, found: _Found, state: JobState) -> ChangeLog:
+def _log(options: CaptureOptions, found: _Found, state: JobState, shared: JobState | None = None) -> ChangeLog:
+    def infer(body: bytes) -> pa.Schema:
+        stored = None if shared is None else shared.read(COLUMNS)
+        if stored is not None:
+            return schema_from_json(stored["schema"])
+        schema = _columns(found.table, options, body)
+        if shared is None or shared.put_once(COLUMNS, {"schema": schema_to_json(schema)}):
+            return schema
+        return schema_from_json((shared.read(COLUMNS) or {})["schema"])
+
     return ChangeLog(
         state,
         tuple(name for name, _ in found.table.key_types),
-        lambda body: _columns(found.table, options, body),
+        infer,
         old_image=options.old_image,
         compression=options.compression,
         kinesis_table=found.table.name if found.is_kinesis else None,

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from ddbio.core.capture.log_rows import LogRows
     from ddbio.core.capture.shards import ChangeSource, Reply, Shard, Start
     from ddbio.ops.capture.batches import ChangeLog
+    from ddbio.ops.capture.leases import LeasedSource
 
 log = logging.getLogger("ddbio.capture")
 
@@ -32,6 +33,7 @@ _EMPTY_REPLIES = 4
 _LOOKS_AT_THE_END = 4
 _SHOWN_SECONDS = 10.0
 _SEEN_SECONDS = 60.0
+_LOOK_SECONDS = 1.0
 
 
 @dataclass(frozen=True)
@@ -80,6 +82,8 @@ class CaptureLoop:
         When the capture was begun for the first time: where it began at the latest changes, older ones are not taken.
     goes_on
         Whether it goes on behind a gap.
+    sharing
+        The source, if others capture other shards of the stream.
     lag_seconds
         How old what was not written yet could be when the last batch was written.
     """
@@ -90,6 +94,7 @@ class CaptureLoop:
     timing: Timing
     started_at: float
     goes_on: bool = False
+    sharing: LeasedSource | None = None
     lag_seconds: float = 0.0
     gaps: list[str] = field(default_factory=list)
     lineage: Lineage = field(init=False)
@@ -102,11 +107,16 @@ class CaptureLoop:
     """Whether shards began or ended since the last batch: a later run has to know, even if there were no changes."""
     _looks: int = 0
     _seen_at: float = 0.0
+    _looked_at: float = 0.0
     _new_gaps: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         """Begin without any shard."""
         self.lineage = Lineage(self.source.name)
+
+    def share(self, source: LeasedSource) -> None:
+        """Leave the shards to others that a source leaves out."""
+        self.sharing, self.lineage.may_read = source, source.may_read
 
     def resume(self, start: Start, schema: pa.Schema | None = None) -> None:
         """Go on where the last run stopped.
@@ -204,7 +214,9 @@ class CaptureLoop:
 
     def _open(self) -> None:
         """Open the shards that can be read now; look for new ones if one has ended."""
-        if self._ended:
+        # Shards of others may have ended, and children of theirs come here.
+        grows = self.sharing is not None and self.timing.now() - self._looked_at >= _LOOK_SECONDS
+        if self._ended or grows:
             self._ended = False
             self._look()
         for shard in self.lineage.readable():
@@ -212,6 +224,7 @@ class CaptureLoop:
                 self._open_shard(shard)
 
     def _look(self) -> None:
+        self._looked_at = self.timing.now()
         listed = self.source.shards()
         if self.goes_on:
             self._note(f"{each} is gone" for each in self.lineage.forgive(listed))
@@ -342,7 +355,7 @@ class CaptureLoop:
 
     def _is_finished(self) -> bool:
         """Return whether every shard has ended and no new one appears: the stream was turned off."""
-        if self._readers or not self.lineage.is_finished:
+        if self._readers or not self.lineage.is_finished or (self.sharing is not None and self.sharing.is_open):
             return False
         self._looks += 1
         self._ended = True
@@ -350,6 +363,8 @@ class CaptureLoop:
 
     def _is_caught_up(self, until: float) -> bool:
         """Return whether everything up to a time was read, as far as replies can tell."""
-        if self._ended or not self._readers:
+        if self.sharing is None and not self._readers:
+            return False
+        if self._ended or self.lineage.is_waiting:
             return False
         return all(each.empties >= _EMPTY_REPLIES or each.newest > until for each in self._readers.values())

@@ -202,7 +202,7 @@ def sweep(first, last):
 
 def test_every_change_is_logged_once():
     """Duplicates, late changes, splits, merges, kills and overtakes: each change once, those of an item in order."""
-    sweep(0, 150)
+    sweep(0, 120)
 
 
 def test_silence_longer_than_the_stream_keeps_changes_is_a_gap():
@@ -220,4 +220,4 @@ def test_silence_longer_than_the_stream_keeps_changes_is_a_gap():
 @pytest.mark.slow
 def test_every_change_is_logged_once_by_many_schedules():
     """The same by further schedules."""
-    sweep(150, 900)
+    sweep(120, 700)

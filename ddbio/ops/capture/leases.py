@@ -1,0 +1,204 @@
+"""Share the shards of a stream among processes: each lease is a part of them, captured as a log of batches of its own.
+
+A lease belongs to whoever writes its next record, which is written only if there is none. It ends when its process
+stops to say that it is alive. Whoever goes on meanwhile is stopped by the records of batches, as in any capture.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import re
+import secrets
+import zlib
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from ddbio.core.capture.shards import END, Shard
+from ddbio.files.job_state import JobState
+from ddbio.ops.capture.batches import CAPTURE, COMMITTED, batch_name
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from ddbio.core.capture.shards import ChangeSource, Reply
+    from ddbio.files.object_store import ObjectStore
+
+LEASES = "leases"
+"""The kind of the state that the processes of a capture share."""
+LEASE_SECONDS = 15.0
+"""A process that has not said for so long that it is alive has lost its leases."""
+
+_MEMBER = "member-"
+_LEASE = re.compile(r"lease-(\d{4})-(\d{8})")
+_LOOK_SECONDS = 1.0
+
+
+@dataclass
+class Leases:
+    """Take and give leases, so that all processes hold about as many.
+
+    Attributes
+    ----------
+    held
+        The leases of this process, and the number of the record of each.
+    """
+
+    state: JobState
+    count: int
+    lease_seconds: float = LEASE_SECONDS
+    owner: str = field(default_factory=lambda: secrets.token_hex(4))
+    held: dict[int, int] = field(default_factory=dict)
+    share: int = 0
+    """How many leases this process should have."""
+
+    def look(self) -> None:
+        """Say that this process is alive; find out which leases it has, and take what is free of its share.
+
+        Leases beyond the share stay in ``held``: whoever works at them stops, and gives them up.
+        """
+        self.state.put(f"{_MEMBER}{self.owner}", {})
+        listed = self.state.listed()
+        now = listed.get(f"{_MEMBER}{self.owner}", 0.0)
+        alive = {
+            name.removeprefix(_MEMBER)
+            for name, at in listed.items()
+            if name.startswith(_MEMBER) and now - at < self.lease_seconds
+        }
+        newest = dict[int, int]()
+        for name in sorted(listed):
+            if found := _LEASE.fullmatch(name):
+                newest[int(found[1])] = int(found[2])
+        self.held = {lease: number for lease, number in self.held.items() if newest.get(lease) == number}
+        self.share = math.ceil(self.count / max(1, len(alive)))
+        for lease in range(self.count):
+            if len(self.held) >= self.share:
+                break
+            if lease in self.held:
+                continue
+            number = newest.get(lease, 0)
+            holder = (self.state.read(_name(lease, number)) or {}).get("owner") if number else None
+            if holder not in alive and self.state.put_once(_name(lease, number + 1), {"owner": self.owner}):
+                self.held[lease] = number + 1
+                self.state.delete([_name(lease, number)] if number else [])
+
+    def surplus(self) -> list[int]:
+        """Return the leases that others should have."""
+        return sorted(self.held)[self.share :]
+
+    def give(self, lease: int) -> None:
+        """Give a lease up."""
+        number = self.held.pop(lease, None)
+        if number is not None and self.state.put_once(_name(lease, number + 1), {"owner": None}):
+            self.state.delete([_name(lease, number)])
+
+    def close(self) -> None:
+        """Give all leases up, and say no more that this process is alive."""
+        for lease in list(self.held):
+            self.give(lease)
+        self.state.delete([f"{_MEMBER}{self.owner}"])
+
+
+def _name(lease: int, number: int) -> str:
+    return f"lease-{lease:04}-{number:08}"
+
+
+def part_id(job_id: str, lease: int) -> str:
+    """Return the job id under which the changes of a lease are written."""
+    return f"{job_id}_{lease}"
+
+
+def positions_of(store: ObjectStore, job_id: str, lease: int) -> Mapping[str, str]:
+    """Return the positions behind the last batch of a lease."""
+    state = JobState(store, part_id(job_id, lease), CAPTURE)
+    number = (state.read(COMMITTED) or {"batch": 0})["batch"]
+    found: dict[str, Any] = (state.read(batch_name(number)) if number else None) or {"positions": {}}
+    positions: dict[str, str] = found["positions"]
+    return positions
+
+
+class LeasedSource:
+    """Read the shards of one lease.
+
+    A shard whose parent belongs to another lease is read when the batches of that one say that the parent has ended.
+
+    Parameters
+    ----------
+    positions
+        Returns the positions of another lease.
+    now
+        Tells the time of day.
+    """
+
+    def __init__(
+        self,
+        source: ChangeSource,
+        lease: int,
+        count: int,
+        positions: Callable[[int], Mapping[str, str]],
+        now: Callable[[], float],
+    ) -> None:
+        self._source, self._lease, self._count = source, lease, count
+        self._positions, self._now = positions, now
+        self._foreign: dict[str, list[str]] = {}
+        self._looked_at = -math.inf
+        self.is_open = True
+        """Whether the stream may have further shards."""
+
+    @property
+    def name(self) -> str:
+        """Return the name of the stream, for messages."""
+        return self._source.name
+
+    @property
+    def keeps_seconds(self) -> float:
+        """Return how long records are kept; see ``ChangeSource``."""
+        return self._source.keeps_seconds
+
+    def pause_after(self, size_bytes: int) -> float:
+        """Return how long a shard rests after a reply."""
+        return self._source.pause_after(size_bytes)
+
+    def shards(self) -> list[Shard]:
+        """Return the shards of this lease, with those of their parents that belong to it too."""
+        listed = self._source.shards()
+        self.is_open = any(each.last is None for each in listed)
+        known, mine = {each.shard_id for each in listed}, list[Shard]()
+        for shard in listed:
+            if self._lease_of(shard.shard_id) != self._lease:
+                continue
+            own = tuple(each for each in shard.parents if self._lease_of(each) == self._lease)
+            foreign = [each for each in shard.parents if each not in own and each in known]
+            if foreign and shard.shard_id not in self._foreign:
+                self._foreign[shard.shard_id] = foreign
+            mine.append(dataclasses.replace(shard, parents=own))
+        return mine
+
+    def may_read(self, shard_id: str) -> bool:
+        """Return whether the parents that belong to other leases were read to their end."""
+        waiting = self._foreign.get(shard_id)
+        if waiting and self._now() - self._looked_at >= _LOOK_SECONDS:
+            self._looked_at = self._now()
+            listed = {each.shard_id for each in self._source.shards()}
+            for each, parents in self._foreign.items():
+                self._foreign[each] = [
+                    parent
+                    for parent in parents
+                    if parent in listed and self._positions(self._lease_of(parent)).get(parent) != END
+                ]
+        return not self._foreign.get(shard_id)
+
+    def iterator(self, shard: Shard, position: str) -> str:
+        """Return an iterator over a shard; see ``ChangeSource``."""
+        return self._source.iterator(shard, position)
+
+    def begin(self, iterator: str) -> Reply:
+        """Ask for the next records."""
+        return self._source.begin(iterator)
+
+    def close(self) -> None:
+        """Close what only this source uses."""
+        self._source.close()
+
+    def _lease_of(self, shard_id: str) -> int:
+        return zlib.crc32(shard_id.encode()) % self._count
