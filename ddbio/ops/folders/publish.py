@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import logging
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
+from ddbio.core.estimate import Figures, input_parts, output_parts
 from ddbio.core.schema.file import schema_to_json
 from ddbio.core.snapshot import PUBLISHED, LiveFile, format_links
 from ddbio.core.staged import FileNaming
@@ -22,6 +24,7 @@ from ddbio.ops.catalog import check_folder, registered
 from ddbio.ops.digest import digest_paths
 from ddbio.ops.job.report import Clock, Report, layout_of
 from ddbio.ops.job.storage import committed_report, new_job_id, open_store
+from ddbio.ops.prices import prices_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -33,6 +36,7 @@ if TYPE_CHECKING:
     from ddbio.files.object_store import ObjectStore
     from ddbio.options import PublishOptions, RollbackOptions
 
+_LOG = logging.getLogger("ddbio.publish")
 LINKS = "_symlink_format_manifest/manifest"
 """Symlink manifest of the newest version: https://docs.delta.io/latest/presto-integration.html has the layout."""
 
@@ -63,6 +67,8 @@ class PublishReport(Report):
         How the live files lie now: their sizes, and how many are small.
     catalog
         What was registered in the catalog, if that was asked for.
+    planned, actual
+        Bytes that are copied, seconds and USD, as planned and as it was; a rollback copies nothing.
     """
 
     source: str | None
@@ -78,6 +84,8 @@ class PublishReport(Report):
     seconds: float
     layout: LayoutSummary | None = None
     catalog: CatalogReport | None = None
+    planned: Figures | None = None
+    actual: Figures | None = None
 
 
 def publish(options: PublishOptions, check: Callable[[list[str]], None] | None = None) -> PublishReport:
@@ -106,6 +114,8 @@ def _published(options: PublishOptions, check: Callable[[list[str]], None] | Non
     job_id, found = options.job_id or new_job_id(), live_files(source)
     if not found.files:
         raise NotFoundError(f"{options.source} holds no live file: name the folder that a job wrote")
+    planned = _figures(options, found)
+    _LOG.info("publish %s as %s: %d files, planned: %s", options.source, options.dest, len(found.files), planned)
     target = Target(store=store, mode="replace", operation="publish", keeps_replaced=True)
     try:
         with committer.publishing(target, job_id) as move:
@@ -117,8 +127,8 @@ def _published(options: PublishOptions, check: Callable[[list[str]], None] | Non
                 _require_expected(options, source, found, check)
                 staged = _stage(source, store, job_id, found)
                 added = [LiveFile.from_dict(each.manifest_entry()) for each in staged]
-                planned = before.changed((job_id, "publish", ""), added, before.paths)
-                report = _report(options.source, options.dest, planned, before, clock)
+                newer = before.changed((job_id, "publish", ""), added, before.paths)
+                report = _report(options.source, options.dest, newer, before, clock)
                 described = describe_files(source, found.files)
                 info = committer.CommitInfo(
                     created_at=_now(),
@@ -135,7 +145,17 @@ def _published(options: PublishOptions, check: Callable[[list[str]], None] | Non
     after = live_files(store)
     # Also where the run that published them was killed before it could.
     write_links(store, after)
-    return _report(options.source, options.dest, after, before, clock)
+    report = _report(options.source, options.dest, after, before, clock)
+    if not report.changed:
+        return replace(report, planned=planned, actual=Figures(0.0, report.seconds, 0, 0.0))
+    return replace(report, planned=planned, actual=Figures(0.0, report.seconds, planned.bytes, planned.usd))
+
+
+def _figures(options: PublishOptions, found: Snapshot) -> Figures:
+    """Return what copying the live files takes: their bytes, and the requests and storage of the copies."""
+    size = sum(each.size_bytes for each in found.files)
+    parts = [*output_parts(options.dest, len(found.files), size), *input_parts(options.source, len(found.files))]
+    return Figures(0.0, None, size, prices_of(options.region).cost(parts).usd)
 
 
 def rollback(options: RollbackOptions) -> PublishReport:

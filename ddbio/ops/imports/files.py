@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
+import logging
 import secrets
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -15,6 +17,7 @@ from ddbio.aws.control_plane import describe_table, parse_table_description
 from ddbio.core.batch_size import batch_bytes
 from ddbio.core.create_table import format_key, index_keys, parse_key
 from ddbio.core.digest_columns import ColumnDigest
+from ddbio.core.estimate import Figures, output_parts
 from ddbio.core.imports.lines import LineFormat, line_encoder
 from ddbio.core.item_key import Fingerprints, KeySet, key_fingerprints
 from ddbio.core.kernel.arrays import take_rows
@@ -28,6 +31,7 @@ from ddbio.ops.job.report import Clock, FileReport, Report, file_reports, layout
 from ddbio.ops.job.storage import committed_report, dynamodb_spec, new_job_id, open_store, protect_sources, target_of
 from ddbio.ops.loads.sources import batches_of, open_source
 from ddbio.ops.loads.unit_reader import read_unit
+from ddbio.ops.prices import prices_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -43,6 +47,7 @@ if TYPE_CHECKING:
 
     Key: TypeAlias = tuple[tuple[str, str], ...]
 
+_LOG = logging.getLogger("ddbio.import")
 FOLDER = "data/"
 """The folder of the objects below the target. The service reads everything below the prefix that it imports."""
 _ENDINGS = {"dynamodb_json": "json", "ion": "ion", "csv": "csv"}
@@ -78,6 +83,9 @@ class ImportFilesReport(Report):
         What was written.
     layout
         How the files lie: their sizes, and how many are small.
+    planned, actual
+        Bytes of files that are read, seconds and USD of the objects, as planned and as it was; rows in memory have no
+        plan.
     """
 
     dest: str
@@ -98,6 +106,8 @@ class ImportFilesReport(Report):
     cpu_seconds: float
     files: tuple[FileReport, ...] = ()
     layout: LayoutSummary | None = None
+    planned: Figures | None = None
+    actual: Figures | None = None
 
 
 def write_files(options: ImportFilesFromOptions) -> ImportFilesReport:
@@ -112,7 +122,20 @@ def write_files(options: ImportFilesFromOptions) -> ImportFilesReport:
     source = open_source(options, dict(key), options.timestamps)
     target = open_store(options.dest, options)
     protect_sources(target, options.mode, (f"{source.store.uri}/{each.path}" for each in source.files))
-    return _write(_unit_batches(source, key, options.duplicates), key, options, options.source)
+    planned = _planned(source, options)
+    _LOG.info("import files of %s to %s: planned: %s", options.source, options.dest, planned)
+    return _write(_unit_batches(source, key, options.duplicates), key, options, options.source, planned)
+
+
+def _planned(source: FileSource, options: ImportFilesOptions) -> Figures:
+    """Return what writing the rows of files takes; text is assumed as large as what it is made of."""
+    read_bytes = sum(each.size_bytes for each in source.files)
+    return Figures(0.0, None, read_bytes, _cost(options, 1, read_bytes))
+
+
+def _cost(options: ImportFilesOptions, files: int, size_bytes: int) -> float:
+    """Return the USD of writing so many files."""
+    return prices_of(options.region).cost(output_parts(options.dest, files, size_bytes)).usd
 
 
 def check_files(options: ImportFilesFromOptions) -> ImportFilesReport:
@@ -127,7 +150,7 @@ def check_files(options: ImportFilesFromOptions) -> ImportFilesReport:
     key = key_of(options)
     source = open_source(options, dict(key), options.timestamps)
     buffer = _write_batches(LineCounter(), _unit_batches(source, key, options.duplicates), key, options)
-    return _report(buffer, options, "", clock)
+    return dataclasses.replace(_report(buffer, options, "", clock), planned=_planned(source, options))
 
 
 def write_rows(data: Rows, options: ImportFilesOptions) -> ImportFilesReport:
@@ -179,7 +202,13 @@ def _unit_batches(source: FileSource, key: Key, duplicates: str) -> Iterator[pa.
         yield from map(_backwards, reversed(list(read_unit(files, unit))))
 
 
-def _write(batches: Iterable[pa.RecordBatch], key: Key, options: ImportFilesOptions, source: str) -> ImportFilesReport:
+def _write(
+    batches: Iterable[pa.RecordBatch],
+    key: Key,
+    options: ImportFilesOptions,
+    source: str,
+    planned: Figures | None = None,
+) -> ImportFilesReport:
     clock = Clock()
     store, job_id = open_store(options.dest, options), options.job_id or new_job_id()
     try:
@@ -194,6 +223,9 @@ def _write(batches: Iterable[pa.RecordBatch], key: Key, options: ImportFilesOpti
                 writer.abort()
                 raise
             report = _report(buffer, options, job_id, clock, staged)
+            usd = _cost(options, len(staged), sum(each.size_bytes for each in staged))
+            actual = Figures(0.0, report.seconds, None if planned is None else planned.bytes, usd)
+            report = dataclasses.replace(report, planned=planned, actual=actual)
             complete(staged, _facts(report, source))
     except committer.AlreadyCommittedError as done:
         return committed_report(ImportFilesReport, done)

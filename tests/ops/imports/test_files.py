@@ -165,11 +165,12 @@ def test_the_command_line_writes_files(tmp_path):
     checked = json.loads(CliRunner().invoke(cli, [*words, "--dry-run", "--json"], catch_exceptions=False).stdout)
     assert (checked["items"], checked["files"], (tmp_path / "out").exists()) == (50, [], False)
     report = json.loads(CliRunner().invoke(cli, [*words, "--json"], catch_exceptions=False).stdout)
-    assert {**checked, **dict.fromkeys(("files", "job_id", "layout", "seconds", "cpu_seconds"))} == {
+    assert {**checked, **dict.fromkeys(("files", "job_id", "layout", "seconds", "cpu_seconds", "actual"))} == {
         **report,
-        **dict.fromkeys(("files", "job_id", "layout", "seconds", "cpu_seconds")),
+        **dict.fromkeys(("files", "job_id", "layout", "seconds", "cpu_seconds", "actual")),
     }
     assert (report["items"], report["compression"]) == (50, "zstd")
+    assert report["planned"]["bytes"] == report["actual"]["bytes"] == (tmp_path / "in.parquet").stat().st_size
     shown = CliRunner().invoke(cli, [*words, "--mode", "overwrite"], catch_exceptions=False).stdout
     assert "50 of 50 rows" in shown
 
