@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import itertools
 import json
 import re
 from dataclasses import dataclass, field
@@ -98,10 +99,16 @@ class DeliveredReader:
     tags: Mapping[str, str] = field(default_factory=dict)
     replays: bool = False
 
-    def read(self, text: bytes) -> Delivered:
-        """Return what a text has; a change whose event id came before in the text is left out."""
+    def read(self, text: bytes, most: int | None = None) -> Delivered:
+        """Return what a text has; a change whose event id came before in the text is left out.
+
+        Parameters
+        ----------
+        most
+            Read so many documents at most.
+        """
         found, seen = Delivered(), set[str]()
-        for document, raw in _documents(text):
+        for document, raw in itertools.islice(_documents(text), most):
             self._take(document, raw, found, seen)
         return found
 

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("ddbio.changes")
 
 _PARQUET = b"PAR1"
-_SAMPLED_OBJECTS, _SAMPLE_BYTES, _SAMPLED_CHANGES = 8, 4 * 1024 * 1024, 2_000
+_SAMPLED_OBJECTS, _SAMPLE_BYTES, _SAMPLED_CHANGES = 8, 1024 * 1024, 250
 # A folder says when the oldest record of an object came, in a time zone that may be a user's own.
 _MARGIN = timedelta(days=1)
 _DAY = re.compile(r"(?:^|/)(?:year=)?(\d{4})/(?:month=)?(\d{2})/(?:day=)?(\d{2})(?:/|$)")
@@ -143,10 +143,11 @@ class DeliveredObjects:
         except DecodeError:
             return None
 
-    def _read(self, data: bytes) -> Delivered:
+    def _read(self, data: bytes, most: int | None = None) -> Delivered:
         if data.startswith(_PARQUET):
-            return self._reader.read_rows(pq.read_table(pa.BufferReader(data)))
-        return self._reader.read(data)
+            rows = pq.read_table(pa.BufferReader(data))
+            return self._reader.read_rows(rows if most is None else rows.slice(0, most))
+        return self._reader.read(data, most)
 
     def _reject(self, entry: StoredObject, failures: list[Failure]) -> None:
         self.failures += len(failures)
@@ -169,12 +170,12 @@ class DeliveredObjects:
         schema, keys, reasons = None, self._reader.keys, list[str]()
         for entry in self.objects[::step]:
             with named_errors(self.store, entry.path):
-                found = self._read(self._head(entry))
+                found = self._read(self._head(entry), _SAMPLED_CHANGES)
             reasons += [each.reason for each in found.failures]
             if not found.changes:
                 continue
             keys = keys or sample_keys(found.changes)
-            shown = infer_schema_of_body("\n".join(found.changes[:_SAMPLED_CHANGES]).encode())
+            shown = infer_schema_of_body(found.text())
             schema = shown if schema is None else schema.merge(shown)
         if schema is None:
             raise DecodeError(
@@ -183,13 +184,9 @@ class DeliveredObjects:
         return schema.to_arrow(), keys
 
     def _head(self, entry: StoredObject) -> bytes:
-        if entry.size_bytes <= _SAMPLE_BYTES:
-            data = decompress(self.store.read(entry.path), entry.path)
-            return data if data.startswith(_PARQUET) else data[:_SAMPLE_BYTES]
-        head = self.store.read_range(entry, 0, _SAMPLE_BYTES)
-        if head.startswith(_PARQUET):
-            return self.store.read(entry.path)
-        return decompress_head(head, _SAMPLE_BYTES)[0]
+        """Return the text that an object begins with, or a whole file of Parquet."""
+        head = self.store.read_range(entry, 0, min(entry.size_bytes, _SAMPLE_BYTES))
+        return self.store.read(entry.path) if head.startswith(_PARQUET) else decompress_head(head, _SAMPLE_BYTES)[0]
 
     def _is_wanted(self, entry: StoredObject) -> bool:
         if entry.path.startswith(META) or not entry.size_bytes:
