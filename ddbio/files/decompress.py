@@ -15,7 +15,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
-from isal import isal_zlib
+from isal import igzip, isal_zlib
 
 from ddbio.errors import DdbioError, DecodeError
 
@@ -57,9 +57,12 @@ def decompress(data: bytes, place: str) -> bytes:
         if codec == "zstd":
             with pa.CompressedInputStream(pa.BufferReader(data), "zstd") as stream:
                 return stream.read()
-        return gzip.decompress(data) if data.startswith(_GZIP_MAGIC) else data
-    except (OSError, EOFError, zlib.error) as error:
+        if not data.startswith(_GZIP_MAGIC):
+            return data
+        text: bytes = igzip.decompress(data)  # type: ignore[no-untyped-call] # its stub has no types
+    except (OSError, EOFError, isal_zlib.error) as error:  # type: ignore[misc] # its stub has no base
         raise DecodeError(f"{place} is not a whole {codec} file: {error}", uri=place) from error
+    return text
 
 
 def is_compressed(head: bytes) -> bool:

@@ -188,7 +188,7 @@ class DeliveredReader:
         """Return the change record of a line with its item as attribute values."""
         missing = [name for name in self.keys if name not in item]
         if missing or not self.keys:
-            raise DecodeError(f"the line has no key {missing[0]!r}" if missing else "say with key which attributes are the key")  # fmt: skip # noqa: E501
+            raise DecodeError(f"the line has no key {missing[0]!r}" if missing else "say with keys which attributes are the key")  # fmt: skip # noqa: E501
         at = line[EVENT_TIME]
         moment = at if isinstance(at, datetime) else datetime.fromisoformat(at)
         inside: dict[str, Any] = {

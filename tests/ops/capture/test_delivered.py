@@ -96,7 +96,7 @@ def test_transformed_lines_are_read_with_their_keys(tmp_path):
     """Lines of the transformation function need to know the key; a schema says what is binary, and a set."""
     line, _ = change_line(json.dumps(change("a", 12345678901234567890)).encode())
     put(tmp_path, "lines.gz", gzip.compress(f"{line}\n".encode() * 2))
-    with pytest.raises(DecodeError, match="say with key"):
+    with pytest.raises(DecodeError, match="say with keys"):
         ddbio.read_changes(tmp_path)
     (row,) = ddbio.read_changes(tmp_path, keys="pk").to_pylist()
     assert (row["n"], row["tags"], row["b"]) == (Decimal(12345678901234567890), ["x"], "AAE=")
