@@ -246,23 +246,6 @@ class CatalogDdlKeywords(ConnectionKeywords, total=False):
     """For Athena: compute the partitions from ranges and lists of their values, instead of registering them."""
 
 
-class ChangesReadKeywords(ConnectionKeywords, total=False):
-    """Keywords of :class:`ddbio.options.ChangesReadOptions`."""
-
-    keys: str | Sequence[str] | None
-    """Key attributes, partition key first; default is what the first change record names. Transformed lines need it."""
-    since: datetime | str | None
-    """Take changes from this time on, with its zone; folders of days long before are not read."""
-    until: datetime | str | None
-    """Take changes before this time."""
-    schema: ItemSchema | pa.Schema | str | None
-    """Columns of the items, as for a scan; default is inferred from some of the objects."""
-    old_image: bool
-    """Keep the item as it was before each change, in the column ``_old_image``."""
-    reject_to: str | None
-    """Folder or s3:// prefix for what is no change, in Firehose's own form; without it the first one fails the verb."""
-
-
 class ChangesWriteKeywords(ConnectionKeywords, total=False):
     """Keywords of :class:`ddbio.options.ChangesWriteOptions`."""
 
@@ -299,6 +282,19 @@ class ColumnKeywords(ConnectionKeywords, total=False):
     """``merge``: NULL and missing are both null; ``keep``: each NULL is kept in ``_rescue``."""
     sample_items: int
     """Items to read, from several segments or files, to infer the schema."""
+
+
+class DeliveredKeywords(ConnectionKeywords, total=False):
+    """Keywords of :class:`ddbio.options.DeliveredOptions`."""
+
+    keys: str | Sequence[str] | None
+    """Key attributes, partition key first; default is what the first change record names. Transformed lines need it."""
+    schema: ItemSchema | pa.Schema | str | None
+    """Columns of the items, as for a scan; default is inferred from some of the objects."""
+    old_image: bool
+    """Keep the item as it was before each change, in the column ``_old_image``."""
+    reject_to: str | None
+    """Folder or s3:// prefix for what is no change, in Firehose's own form; without it the first one fails the verb."""
 
 
 class ExpiredReadKeywords(ConnectionKeywords, total=False):
@@ -506,6 +502,15 @@ class CatalogSyncKeywords(CatalogConnectionKeywords, total=False):
     """Keywords of :class:`ddbio.options.CatalogSyncOptions`."""
 
 
+class ChangesReadKeywords(DeliveredKeywords, total=False):
+    """Keywords of :class:`ddbio.options.ChangesReadOptions`."""
+
+    since: datetime | str | None
+    """Take changes from this time on, with its zone; folders of days long before are not read."""
+    until: datetime | str | None
+    """Take changes before this time."""
+
+
 class CreateLikeKeywords(WaitPolicyKeywords, total=False):
     """Keywords of :class:`ddbio.options.CreateLikeOptions`."""
 
@@ -639,7 +644,7 @@ class PublishKeywords(CatalogConnectionKeywords, total=False):
     """Name of this run: if a job of this name is committed, it is reported and not run again. Default is a new one."""
 
 
-class ReplayKeywords(ChangesReadKeywords, total=False):
+class ReplayKeywords(DeliveredKeywords, total=False):
     """Keywords of :class:`ddbio.options.ReplayOptions`."""
 
     newer_by: str | None

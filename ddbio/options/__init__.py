@@ -18,7 +18,13 @@ if TYPE_CHECKING:
     from ddbio.options.capture import CaptureOptions
     from ddbio.options.capture_audit import CaptureStatusOptions, CaptureVerifyOptions
     from ddbio.options.catalog import CatalogConnectionOptions, CatalogDdlOptions, CatalogSyncOptions
-    from ddbio.options.changes import ChangesReadOptions, ChangesWriteOptions, ReplayOptions, StreamEventOptions
+    from ddbio.options.changes import (
+        ChangesReadOptions,
+        ChangesWriteOptions,
+        DeliveredOptions,
+        ReplayOptions,
+        StreamEventOptions,
+    )
     from ddbio.options.connection import ConnectionOptions, Credentials, LocalSession, connection_of
     from ddbio.options.files import (
         Compression,
@@ -95,6 +101,7 @@ __all__ = [
     "CreateLikeOptions",
     "CreateTableOptions",
     "Credentials",
+    "DeliveredOptions",
     "Engine",
     "ExpiredReadOptions",
     "ExportFoldOptions",
@@ -149,7 +156,7 @@ _NAMES = {
     "capture": "CaptureOptions",
     "capture_audit": "CaptureStatusOptions CaptureVerifyOptions",
     "catalog": "CatalogConnectionOptions CatalogDdlOptions CatalogSyncOptions",
-    "changes": "ChangesReadOptions ChangesWriteOptions ReplayOptions StreamEventOptions",
+    "changes": "ChangesReadOptions ChangesWriteOptions DeliveredOptions ReplayOptions StreamEventOptions",
     "connection": "ConnectionOptions Credentials LocalSession connection_of",
     "files": "Compression ExportFoldOptions ExportToFilesOptions FilesOptions Mode ScanToFilesOptions",
     "inspection": "LayoutOptions ValidateOptions",

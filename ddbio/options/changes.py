@@ -16,17 +16,13 @@ DEFAULT_ERROR_PREFIX = "!{firehose:error-output-type}/!{timestamp:yyyy/MM/dd/HH}
 
 
 @dataclass(frozen=True, kw_only=True, config=CONFIG)
-class ChangesReadOptions(ConnectionOptions):
-    """Choose objects that Firehose has delivered, and the columns that their changes are decoded into."""
+class DeliveredOptions(ConnectionOptions):
+    """Choose objects that Firehose has delivered, and how their changes are decoded."""
 
     source: Annotated[str, Field(min_length=1)]
     """Folder or prefix of the objects: ``s3://bucket/prefix`` or a local folder."""
     keys: Names | None = None
     """Key attributes, partition key first; default is what the first change record names. Transformed lines need it."""
-    since: AwareDatetime | None = None
-    """Take changes from this time on, with its zone; folders of days long before are not read."""
-    until: AwareDatetime | None = None
-    """Take changes before this time."""
     schema: Any = None
     """Columns of the items, as for a scan; default is inferred from some of the objects."""
     old_image: bool = False
@@ -36,7 +32,17 @@ class ChangesReadOptions(ConnectionOptions):
 
 
 @dataclass(frozen=True, kw_only=True, config=CONFIG)
-class ReplayOptions(ChangesReadOptions):
+class ChangesReadOptions(DeliveredOptions):
+    """Choose which of their changes are read."""
+
+    since: AwareDatetime | None = None
+    """Take changes from this time on, with its zone; folders of days long before are not read."""
+    until: AwareDatetime | None = None
+    """Take changes before this time."""
+
+
+@dataclass(frozen=True, kw_only=True, config=CONFIG)
+class ReplayOptions(DeliveredOptions):
     """Choose what is put through again: objects that Firehose has delivered, or could not deliver."""
 
     dest: str | None = None

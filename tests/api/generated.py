@@ -81,7 +81,7 @@ _PAGE_PARTS = [
     ("Files for an import: `import files`", "ImportFilesFromOptions", "ConnectionOptions"),
     ("Change capture: `capture`", "CaptureOptions", "ConnectionOptions"),
     ("What Firehose delivered: `changes read`", "ChangesReadOptions", "ConnectionOptions"),
-    ("`replay`, besides those of `changes read`", "ReplayOptions", "ChangesReadOptions"),
+    ("`replay`", "ReplayOptions", "ConnectionOptions"),
     ("Firehose's layout: `changes write`", "ChangesWriteOptions", "ConnectionOptions"),
     ("`capture status`", "CaptureStatusOptions", "ConnectionOptions"),
     ("`capture verify`", "CaptureVerifyOptions", "ConnectionOptions"),

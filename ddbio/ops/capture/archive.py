@@ -128,6 +128,8 @@ class Archiver:
 
     Attributes
     ----------
+    batch_bytes
+        Items of so many bytes as Arrow are archived together.
     items, inferred, files
         What this run has archived.
     """
@@ -137,6 +139,7 @@ class Archiver:
     ttl: str | None
     infers: bool = False
     compression: Compression = "zstd"
+    batch_bytes: int = 128 * 1024 * 1024
     number: int = 0
     items: int = 0
     inferred: int = 0
@@ -150,28 +153,24 @@ class Archiver:
         hours = defaultdict[str, list[LiveFile]](list)
         for each in live_files(self.log).files:
             hours[each.path.rpartition("/")[0]].append(each)
-        found, chosen = dict[str, pa.Table](), dict[str, str]()
+        found, marks, count = dict[str, pa.Table](), dict[str, str](), 0
         for hour, files in sorted(hours.items()):
             mark = _mark(files)
             if self.seen.get(hour, {}).get("mark") == mark:
                 continue
-            chosen[hour] = mark
-            rows = self._rows(files)
-            archived = self._archived(hour)
-            if archived:
-                rows = rows.filter(pc.invert(pc.is_in(rows.column(SEQUENCE), pa.array(sorted(archived)))))
+            marks[hour], rows = mark, self._new_rows(hour, files)
             if rows.num_rows:
-                found[hour] = rows
-        if found:
-            self._append(found)
-        for hour, mark in chosen.items():
-            entry = self.seen.setdefault(hour, {"batches": []})
-            entry["mark"] = mark
-            if hour in found:
-                entry["batches"] = [*entry["batches"], self.number]
-        if chosen:
-            self.state.put(_DONE, {"batch": self.number, "hours": self.seen})
-        return len(found)
+                found[hour], count = rows, count + 1
+            if sum(each.nbytes for each in found.values()) >= self.batch_bytes:
+                self._append(found, marks)
+                found, marks = {}, {}
+        self._append(found, marks)
+        return count
+
+    def _new_rows(self, hour: str, files: Sequence[LiveFile]) -> pa.Table:
+        """Return the expired items of an hour that are not archived yet."""
+        rows, archived = self._rows(files), self._archived(hour)
+        return rows.filter(pc.invert(pc.is_in(rows.column(SEQUENCE), pa.array(sorted(archived), pa.string()))))
 
     def _rows(self, files: Sequence[LiveFile], sequences: Sequence[str] | None = None) -> pa.Table:
         """Return the expired items of an hour, each once."""
@@ -191,13 +190,21 @@ class Archiver:
         records = [self.state.read(_name(number)) for number in self.seen.get(hour, {}).get("batches", [])]
         return {each for record in records if record for each in record["hours"].get(hour, [])}
 
-    def _append(self, found: Mapping[str, pa.Table]) -> None:
-        number = self.number + 1
-        hours = {hour: rows.column(SEQUENCE).to_pylist() for hour, rows in found.items()}
-        if not self.state.put_once(_name(number), {"batch": number, "hours": hours}):
-            raise TargetError(f"another process archives into {self.state.store.uri} as job {self.state.job_id}")
-        self.number = number
-        self._write(number, list(found.values()))
+    def _append(self, found: Mapping[str, pa.Table], marks: Mapping[str, str]) -> None:
+        """Archive rows by their hours as a batch, and note the hours as they were read."""
+        if found:
+            number = self.number + 1
+            hours = {hour: rows.column(SEQUENCE).to_pylist() for hour, rows in found.items()}
+            if not self.state.put_once(_name(number), {"batch": number, "hours": hours}):
+                raise TargetError(f"another process archives into {self.state.store.uri} as job {self.state.job_id}")
+            self.number = number
+            self._write(number, list(found.values()))
+        for hour, mark in marks.items():
+            entry = self.seen.setdefault(hour, {"batches": []})
+            entry["mark"] = mark
+            entry["batches"] += [self.number] if hour in found else []
+        if marks:
+            self.state.put(_DONE, {"batch": self.number, "hours": self.seen})
 
     def _resume(self) -> None:
         """Take note of what is archived; write the files of a batch again that was cut off."""
@@ -216,7 +223,7 @@ class Archiver:
                     )
                 tables.append(rows)
                 entry = self.seen.setdefault(hour, {"batches": []})
-                entry["batches"] = [*entry["batches"], self.number]
+                entry["batches"] += [self.number]
                 entry.pop("mark", None)
             self._write(self.number, tables)
 

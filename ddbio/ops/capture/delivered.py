@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from ddbio.core.capture.log_rows import LogRows
     from ddbio.core.staged import StoredObject
     from ddbio.files.object_store import ObjectStore
-    from ddbio.options.changes import ChangesReadOptions
+    from ddbio.options.changes import ChangesReadOptions, DeliveredOptions
 
 log = logging.getLogger("ddbio.changes")
 
@@ -55,6 +55,8 @@ class DeliveredObjects:
         Whether records that failed before are tried again.
     old_image
         Whether rows have the item as it was before, whatever the options say.
+    since, until
+        Times of changes: folders of other days are left out.
     objects
         In the order of their paths.
     changes, failures, skipped, duplicates
@@ -62,9 +64,11 @@ class DeliveredObjects:
         that came twice in an object.
     """
 
-    options: ChangesReadOptions
+    options: DeliveredOptions
     replays: bool = False
     old_image: bool = False
+    since: datetime | None = None
+    until: datetime | None = None
     store: ObjectStore = field(init=False)
     objects: list[StoredObject] = field(init=False)
     changes: int = 0
@@ -198,25 +202,24 @@ class DeliveredObjects:
             day = datetime(*map(int, found.groups()), tzinfo=UTC)  # type: ignore[arg-type, misc]
         except ValueError:
             return True
-        since, until = self.options.since, self.options.until
-        return not ((since and day + timedelta(days=1) < since - _MARGIN) or (until and day > until + 2 * _MARGIN))
+        is_before = self.since is not None and day + timedelta(days=1) < self.since - _MARGIN
+        return not is_before and (self.until is None or day <= self.until + 2 * _MARGIN)
 
 
 def read_changes_batches(options: ChangesReadOptions) -> RecordBatchStream:
     """Return the changes under a prefix as a stream of batches, one for each object."""
-    found = DeliveredObjects(options)
+    found = DeliveredObjects(options, since=options.since, until=options.until)
     found.prepare()
     return RecordBatchStream(found.schema, _batches(found))
 
 
 def _batches(found: DeliveredObjects) -> Generator[pa.RecordBatch, None, None]:
-    since, until = found.options.since, found.options.until
     for entry in found.objects:
         rows = found.rows(entry)
         if rows is None:
             continue
         batch = rows.rows
-        for bound, keeps in ((since, pc.greater_equal), (until, pc.less)):
+        for bound, keeps in ((found.since, pc.greater_equal), (found.until, pc.less)):
             if bound is not None:
                 batch = batch.filter(keeps(batch.column(EVENT_TIME), pa.scalar(bound, pa.timestamp("us", "UTC"))))
         if batch.num_rows:

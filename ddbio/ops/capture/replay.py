@@ -18,7 +18,7 @@ from ddbio.core.schema.file import schema_from_json, schema_to_json
 from ddbio.core.staged import StoredObject
 from ddbio.errors import OptionError
 from ddbio.files.claim import Claim
-from ddbio.files.job_state import JobState
+from ddbio.files.job_state import JobState, require_same
 from ddbio.files.whole_file import parquet_bytes
 from ddbio.ops.capture.batches import require_rows
 from ddbio.ops.capture.delivered import DeliveredObjects
@@ -115,10 +115,15 @@ class _Replay:
         digest = hashlib.sha256(f"{self.found.store.uri} {self.target}".encode()).hexdigest()
         job_id = options.job_id or f"replay_{digest[:12]}"
         self.state = JobState(open_store(options.dest or options.state or options.source, options), job_id, _KIND)
-        self.done = {each["object"] for each in self.state.records() if "object" in each}
-        self.left = [each for each in self.found.objects if _name(each) not in self.done]
+        done = self.state.listed()
+        self.left = [each for each in self.found.objects if _name(each) not in done]
         self.keys = options.keys or ()
         self.files = 0
+
+    def begin(self) -> None:
+        """Note what the replay is; refuse another one under its name."""
+        identity = {"source": self.found.store.uri, "target": self.target, "old_image": self.options.old_image}
+        require_same(self.state.job_id, self.state.begin(identity), identity, {})
 
     def plan(self) -> ReplayPlan:
         return ReplayPlan(
@@ -181,7 +186,7 @@ class _Replay:
 
     def _note(self, entries: Iterable[StoredObject]) -> None:
         for entry in entries:
-            self.state.put(_name(entry), {"object": _name(entry), "path": entry.path})
+            self.state.put(_name(entry), {"path": entry.path})
 
 
 def plan_replay(options: ReplayOptions) -> ReplayPlan:
@@ -198,12 +203,15 @@ def replay(options: ReplayOptions) -> ReplayReport:
         If there are no objects, or no such table.
     DecodeError
         If something is no change, and there is no ``reject_to``.
+    OptionError
+        If the job was begun for other places.
     TargetError
         If another process runs this replay.
     """
     clock, job = Clock(), _Replay(options)
     if options.table is not None:
         job.keys = tuple(name for name, _ in describe_table(dynamodb_spec(options), options.table).key_types)
+    job.begin()
     claim = Claim(job.state.store, job.state.job_id, "append")
     claim.take()
     try:

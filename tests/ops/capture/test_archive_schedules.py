@@ -106,7 +106,8 @@ class World:
     def run(self, kill):
         """Archive what is new."""
         self.archive.kill = kill
-        Archiver(self.log, JobState(self.archive, "job", "archive"), "ttl", compression="zstd").run()
+        batch_bytes = self.random.choice([1, 1 << 20])
+        Archiver(self.log, JobState(self.archive, "job", "archive"), "ttl", batch_bytes=batch_bytes).run()
 
     def archived(self):
         """Return the archived sequence numbers."""
