@@ -13,6 +13,7 @@ from pathlib import Path
 
 import boto3
 import click
+import pyarrow.parquet as pq
 import pytest
 import yaml
 
@@ -139,6 +140,17 @@ def test_the_shell_for_localstack_runs_on_any_endpoint(tmp_path, monkeypatch):
         run("sh", script)
         monkeypatch.setenv("AWS_ENDPOINT_URL", served.endpoint_url)
         assert sorted(ddbio.read_table("orders", region="us-east-1").column("id").to_pylist()) == ["o1", "o2"]
+
+
+@pytest.mark.slow
+def test_the_shell_without_a_container_runs(tmp_path, monkeypatch):
+    """The page's script serves its own DynamoDB, and leaves files and no process behind."""
+    (script,) = [text for language, text in blocks(CI_PAGE) if language == "bash"]
+    monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}:{os.environ['PATH']}")
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    monkeypatch.chdir(tmp_path)
+    run("bash", script)
+    assert sum(pq.read_metadata(path).num_rows for path in (tmp_path / "out").glob("*.parquet")) == 2
 
 
 @pytest.mark.slow

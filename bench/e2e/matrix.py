@@ -16,13 +16,14 @@ import subprocess
 import sys
 import tempfile
 import time
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from bench import jobs, pairs, peers, serving
+from bench import jobs, orders, pairs, peers, serving
 from bench.e2e import processes, record
+from ddbio.testing import FakeDynamoDB
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -88,28 +89,74 @@ def main(words: list[str] | None = None) -> int:
     made.add_argument("--only", default="", metavar="TEXT", help="the cases whose description has this; keeps no row")
     made.add_argument("--items", type=int, help=f"rows of each case ({QUICK_ITEMS:,}; {FULL_ITEMS:,} with --full)")
     made.add_argument("--case", help=argparse.SUPPRESS)
+    made.add_argument("--given", default="{}", help=argparse.SUPPRESS)
     asked = made.parse_args(words)
     items = asked.items or (FULL_ITEMS if asked.full else QUICK_ITEMS)
     if asked.case:
-        figures = measure(Case(**json.loads(asked.case)), items, rounds=3 if asked.full else 2)
+        given = Given(**json.loads(asked.given))
+        figures = measure(Case(**json.loads(asked.case)), items, 3 if asked.full else 2, given)
         sys.stdout.write(json.dumps(figures) + "\n")
         return 0
     cases = [case for case in chosen(full=asked.full, masters=asked.master) if asked.only in case.named]
     finished = set() if asked.dry_run else done_before(items)
     failed = 0
-    for number, case in enumerate(cases, 1):
-        if case in finished:
-            say(f"{number} of {len(cases)}: {case.named}: has a row of this commit")
-            continue
-        began = time.perf_counter()
-        figures = run_apart(case, items, full=asked.full)
-        failed += figures is None
-        if figures is not None:
-            parameters = argparse.Namespace(dry_run=asked.dry_run, items=items, **asdict(case))
-            record.append("matrix", parameters, figures)
-        told = "failed" if figures is None else f"{figures['rows_per_second']:,} rows/s"
-        say(f"{number} of {len(cases)}: {case.named}: {told} after {time.perf_counter() - began:.0f} s")
+    with tempfile.TemporaryDirectory() as folder, closing(Shared(Path(folder), items)) as shared:
+        for number, case in enumerate(cases, 1):
+            if case in finished:
+                say(f"{number} of {len(cases)}: {case.named}: has a row of this commit")
+                continue
+            began = time.perf_counter()
+            # Three tables of the whole size do not fit into every machine.
+            figures = run_apart(case, items, Given() if asked.full else shared.for_case(case), full=asked.full)
+            failed += figures is None
+            if figures is not None:
+                parameters = argparse.Namespace(dry_run=asked.dry_run, items=items, **asdict(case))
+                record.append("matrix", parameters, figures)
+            told = "failed" if figures is None else f"{figures['rows_per_second']:,} rows/s"
+            say(f"{number} of {len(cases)}: {case.named}: {told} after {time.perf_counter() - began:.0f} s")
     return failed
+
+
+@dataclass(frozen=True)
+class Given:
+    """Hold what a case need not make for itself: where its table is, who serves it, and an export."""
+
+    endpoint_url: str | None = None
+    servers: tuple[int, ...] = ()
+    export: str | None = None
+
+
+NOTHING = Given()
+
+
+class Shared:
+    """Make the tables, one for each latency, and the export that cases read, each when a case first asks."""
+
+    def __init__(self, folder: Path, items: int) -> None:
+        self._source = jobs.Source(folder, items)
+        self._served: dict[int, tuple[FakeDynamoDB, Given]] = {}
+
+    def for_case(self, case: Case) -> Given:
+        """Return what a case is given; a load has a table of its own."""
+        if case.verb == "export":
+            return Given(export=str(self._source.export))
+        if case.verb == "load" or case.verb not in ON_A_TABLE:
+            return Given()
+        if case.latency_ms not in self._served:
+            before = processes.children()
+            serving.isolate()
+            fake = FakeDynamoDB(process=True, latency_seconds=case.latency_ms / 1000)
+            fake.start()
+            fake.load("orders", orders.lines("mixed", self._source.count), orders.KEY)
+            servers = tuple(pid for pid in processes.children() if pid not in before)
+            self._served[case.latency_ms] = fake, Given(fake.endpoint_url, servers)
+        return self._served[case.latency_ms][1]
+
+    def close(self) -> None:
+        """Stop what serves the tables."""
+        for fake, _ in self._served.values():
+            fake.stop()
+        self._served.clear()
 
 
 def chosen(*, full: bool, masters: Sequence[str] = ()) -> Iterator[Case]:
@@ -126,9 +173,10 @@ def chosen(*, full: bool, masters: Sequence[str] = ()) -> Iterator[Case]:
     yield from dict.fromkeys(case for case in part if case.is_possible)
 
 
-def run_apart(case: Case, items: int, *, full: bool) -> dict[str, Any] | None:
+def run_apart(case: Case, items: int, given: Given, *, full: bool) -> dict[str, Any] | None:
     """Return the figures of a case, measured by a process of its own; None if it failed, which is said."""
-    words = ["--dry-run", f"--items={items}", f"--case={json.dumps(asdict(case))}", *(["--full"] if full else [])]
+    words = ["--dry-run", f"--items={items}", f"--case={json.dumps(asdict(case))}"]
+    words += [f"--given={json.dumps(asdict(given))}", *(["--full"] if full else [])]
     command = [sys.executable, "-m", "bench.e2e.matrix", *words]
     try:
         done = subprocess.run(
@@ -141,17 +189,18 @@ def run_apart(case: Case, items: int, *, full: bool) -> dict[str, Any] | None:
     return found
 
 
-def measure(case: Case, items: int, rounds: int) -> dict[str, Any]:
+def measure(case: Case, items: int, rounds: int, given: Given = NOTHING) -> dict[str, Any]:
     """Return the figures of a case: the median of some rounds after one that warms up and is checked."""
     count = case.rows_of(items)
     with tempfile.TemporaryDirectory() as home, ExitStack() as stack:
         source = jobs.Source(Path(home), count, case.file_format, engine_of(case.cluster), case.latency_ms / 1000)
+        source.__dict__.update({name: each for name, each in given_to(given).items() if each is not None})
         prepare(case, source)
         connector = None
         if case.has_peers and case.cluster != "threads":
             connector = stack.enter_context(peers.open_connector(case.verb, source, CORES))
         # Whatever serves tables runs already, and is not counted; nor is a JVM that counts for itself.
-        servers = processes.children()
+        servers = [*processes.children(), *given.servers]
         clock = processes.TreeClock()
         session = start(case.cluster)
         done = jobs.JOBS[case.verb](source)
@@ -167,6 +216,11 @@ def measure(case: Case, items: int, rounds: int) -> dict[str, Any]:
             session.stop()
     serving.stop()
     return figures
+
+
+def given_to(given: Given) -> dict[str, Any]:
+    """Return what a source has instead of making it."""
+    return {"endpoint_url": given.endpoint_url, "export": None if given.export is None else Path(given.export)}
 
 
 def beside(
@@ -188,9 +242,10 @@ def beside(
         except Exception as error:  # noqa: BLE001 - whatever a library makes of this data is told
             told[name] = {**peer.told, "missing": f"{type(error).__name__}: {error}".partition("\n")[0][:300]}
             continue
-        if moved != peer.items:
+        # What reads by pages may end with its last one.
+        if not peer.items <= moved <= source.count:
             raise AssertionError(f"{name} moved {moved} of {peer.items} rows")
-        ways[name], told[name] = peer.run, peer.told
+        ways[name], told[name] = peer.run, {**peer.told, "items": moved}
     taken: dict[str, list[tuple[float, float]]] = {name: [] for name in ways}
     for number in range(rounds):
         for name in pairs.turned(list(ways), number):

@@ -61,8 +61,7 @@ def main() -> None:
 
 def measure(run: Run, rate: float, seconds: float) -> dict[str, Any]:
     """Return what a run consumed in each second, and how near that is to what was asked for."""
-    began = time.monotonic()
-    with FakeDynamoDB(process=True, latency_seconds=LATENCY_SECONDS) as fake, Watch(began) as watch:
+    with FakeDynamoDB(process=True, latency_seconds=LATENCY_SECONDS) as fake, Watch() as watch:
         rows = run(fake, rate, seconds)
         consumed = [(at, read + write, 0.0) for at, read, write in fake.consumed("rows")]
     units = budget.intervals(consumed)
@@ -80,15 +79,16 @@ def measure(run: Run, rate: float, seconds: float) -> dict[str, Any]:
 
 
 class Watch:
-    """Count the tasks of Spark that run, about once a second."""
+    """Count the tasks of Spark that run, twice a second, from when the server begins to answer."""
 
-    def __init__(self, began: float) -> None:
-        self._began, self._seen = began, list[tuple[float, int]]()
+    def __init__(self) -> None:
+        self._seen = list[tuple[float, int]]()
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._look, daemon=True)
 
     def __enter__(self) -> Self:
         """Begin."""
+        self._began = time.monotonic()
         self._thread.start()
         return self
 
@@ -155,7 +155,7 @@ def scan(fake: FakeDynamoDB, rate: float, seconds: float, hot_share: float, engi
 
 def words_of(engine: str) -> dict[str, Any]:
     """Return the words for an engine: on Spark more tasks than run at a time, on this machine's folders."""
-    spark = {"engine": "spark", "tasks": SPARK_TASKS, "shared_paths": True}
+    spark = {"engine": "spark", "tasks": SPARK_TASKS, "segments": 4 * SPARK_TASKS, "shared_paths": True}
     return spark if engine == "spark" else {"engine": "local"}
 
 
@@ -166,8 +166,9 @@ def load(fake: FakeDynamoDB, rate: float, seconds: float, hot_share: float, gsi:
     with tempfile.TemporaryDirectory() as folder:
         pq.write_table(rows_of(count, WRITE_ITEM_BYTES, hot_share), Path(folder, "rows.parquet"), row_group_size=2_000)
         report = ddbio.load_files(
-            folder, "rows", endpoint_url=fake.endpoint_url, region=REGION, wcu_per_second=rate, **words_of("spark")
-        )
+            folder, "rows", endpoint_url=fake.endpoint_url, region=REGION, wcu_per_second=rate, engine="spark",
+            tasks=SPARK_TASKS, shared_paths=True,
+        )  # fmt: skip
     assert report.written == count
     return report.written
 

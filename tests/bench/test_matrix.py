@@ -5,6 +5,8 @@ from __future__ import annotations
 import itertools
 import json
 import time
+from contextlib import closing
+from pathlib import Path
 
 import pytest
 
@@ -122,7 +124,8 @@ def test_peers_do_the_same_work(verb, tmp_path):
     assert found
     for peer in found.values():
         moved, own = peer.run()
-        assert (moved, own) == (peer.items, None)
+        assert peer.items <= moved <= source.count
+        assert own is None
         assert peer.told["version"]
         assert peer.told["settings"]
 
@@ -155,3 +158,17 @@ def test_a_case_is_measured_and_checked():
     found = matrix.measure(Case("compact", "json"), 200, rounds=1)
     assert found["rows"] == 200
     assert found["peak_mebibytes"]["driver"] > 0
+
+
+def test_tables_and_exports_are_made_once_for_all_cases(tmp_path):
+    """Cases of one latency read one table, which the matrix serves; a load has a table of its own."""
+    with closing(matrix.Shared(tmp_path, 200)) as shared:
+        first, again = (shared.for_case(Case("scan", file_format)) for file_format in ("parquet zstd", "avro"))
+        assert first == again
+        assert first.servers
+        assert shared.for_case(Case("load")) == matrix.NOTHING
+        found = matrix.measure(Case("scan", "avro"), 200, rounds=1, given=first)
+        assert found["rows"] == 200
+        exported = shared.for_case(Case("export", "avro"))
+        assert matrix.measure(Case("export", "avro"), 200, rounds=1, given=exported)["rows"] == 200
+    assert not [pid for pid in first.servers if Path(f"/proc/{pid}").exists()]

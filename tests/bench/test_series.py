@@ -7,7 +7,7 @@ from bench.e2e import series
 
 def test_tasks_are_counted_by_the_seconds_of_the_units():
     """The most that ran in a second is kept; what ran before the first unit and after the last is not."""
-    watch = series.Watch(0.0)
+    watch = series.Watch()
     watch._seen = [(1.0, 2), (5.2, 2), (5.7, 1), (6.1, 1), (9.0, 2)]
     assert watch.tasks(first=5.0, count=25) == [2, 1, 0]
     watch._seen = [(5.2, 0)]
