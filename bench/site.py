@@ -1,7 +1,7 @@
 """Build pages of all results that open from the file system: ``./task bench site`` puts them into ``build/results``.
 
 One index leads to the figures of every case, how they went from row to row, the matrix, capacity over time, and to
-asv's own pages if ``./task bench publish`` made them. All is made of ``results/e2e``; nothing is asked of a host.
+what asv keeps of each benchmark. All is made of ``results/e2e``; nothing is asked of a host.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from bench import asv_page
 from bench.e2e import record, scaling
 from bench.figures import CASES, GROUPS
 from bench.rows import newest
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     Row = dict[str, Any]
 
 SITE = record.ROOT / "build" / "results"
-ASV = record.ROOT / ".asv" / "html"
+ASV = record.ROOT / ".asv" / "results"
 CLUSTER_PAIRS = (("local[1]", "local[2]"), ("local-cluster[1,1,1024]", "local-cluster[2,1,1024]"))
 BASE = {"file_format": "parquet zstd", "cluster": "threads", "latency_ms": 0}
 
@@ -47,10 +48,9 @@ def build(target: Path, results: Path = record.RESULTS, asv: Path = ASV) -> list
         "matrix.html": matrix_page(rows_of(results / "matrix.jsonl"), rows_of(results / "scaling.jsonl")),
         "capacity.html": capacity_page(rows_of(results / "budget.jsonl"), rows_of(results / "series.jsonl")),
     }
+    if asv.exists():
+        pages["asv.html"] = asv_page.page(asv)
     links = [(name, page.title) for name, page in pages.items()]
-    if (asv / "index.html").exists():
-        shutil.copytree(asv, target / "asv", dirs_exist_ok=True)
-        links.append(("asv/index.html", "asv: each benchmark over all commits that were run"))
     for name, page in pages.items():
         (target / name).write_text(with_links(page, [("index.html", "all pages")]), "utf-8")
     (target / "index.html").write_text(with_links(index_page(results), links), "utf-8")
@@ -137,7 +137,7 @@ def matrix_page(rows: list[Row], scaling_rows: list[Row]) -> Page:
                 parts.append(Bars(f"{verb} by {title}", "rows/s", labels, values))
     scaled = tuple(scaled_cells(cells))
     if scaled:
-        columns = ("verb", "format", "from", "to", "times the rows/s", "efficiency", "limited by")
+        columns = ("case", "clusters", "times the rows/s", "efficiency", "limited by")
         parts.append(Table("Scaling", columns, scaled))
     beside = tuple(cell for row in cells.values() for cell in peer_cells(row))
     if beside:
@@ -188,7 +188,7 @@ def scaled_cells(cells: dict[tuple[Any, ...], Row]) -> Iterable[tuple[str, ...]]
             twice = cells.get((verb, file_format, two, latency))
             if cluster == one and twice is not None:
                 ratio = twice["figures"]["rows_per_second"] / row["figures"]["rows_per_second"]
-                yield verb, file_format, one, two, f"{ratio:.2f}×", f"{ratio / 2:.0%}", limit_of(twice)
+                yield f"{verb}, {file_format}", f"{one} → {two}", f"{ratio:.2f}×", f"{ratio / 2:.0%}", limit_of(twice)
 
 
 def limit_of(row: Row) -> str:

@@ -68,19 +68,26 @@ def built(tmp_path_factory):
     each = {"rows": 1000, "times_as_fast": 1.93, "limited_by": "answers that come late"}
     scaled = {"parameters": {}, "figures": {"scan": each}, **record.provenance(), "scale": 1.0}
     (results / "scaling.jsonl").write_text(json.dumps({"case": "scaling", **scaled}) + "\n", "utf-8")
-    (folder / "asv").mkdir()
-    (folder / "asv" / "index.html").write_text("<title>asv</title>")
+    asv = folder / "asv"
+    (asv / "vm").mkdir(parents=True)
+    (asv / "benchmarks.json").write_text(json.dumps({"version": 2, "decode.Decode.time_ddbio": {"unit": "seconds"}}))
+    (asv / "vm" / "machine.json").write_text("{}")
+    for number, seconds in enumerate([0.5, 0.25]):
+        kept = {"commit_hash": f"{number}" * 40, "date": 1_000_000 * number, "env_name": "existing", "version": 2}
+        kept |= {"result_columns": ["result", "params"]}
+        kept["results"] = {"decode.Decode.time_ddbio": [[seconds, None], [["'export'", "'page'"]]]}
+        (asv / "vm" / f"{number}-existing.json").write_text(json.dumps(kept))
     return folder / "pages", site.build(folder / "pages", results, folder / "asv")
 
 
 def test_every_link_of_the_pages_leads_to_a_file(built):
-    """The index leads to each page, to asv's and back; no page refers to a host."""
+    """The index leads to each page and back; no page refers to a host."""
     folder, names = built
     for name in names:
         text = (folder / name).read_text("utf-8")
         for link in re.findall(r'(?:src|href)="(?!#)([^"]*)"', re.sub(r'xmlns(:\w+)?="[^"]*"', "", text)):
             assert (folder / link).exists(), (name, link)
-    assert 'href="asv/index.html"' in (folder / "index.html").read_text("utf-8")
+    assert 'href="asv.html"' in (folder / "index.html").read_text("utf-8")
 
 
 def test_the_pages_hold_what_the_rows_say(built):
@@ -96,6 +103,9 @@ def test_the_pages_hold_what_the_rows_say(built):
     capacity = (folder / "capacity.html").read_text("utf-8")
     assert capacity.count("<svg") == 3
     assert "<td>99.0%</td><td>97.0%</td>" in capacity
+    asv = (folder / "asv.html").read_text("utf-8")
+    assert asv.count("<svg") == 1
+    assert "<td>decode.Decode.time_ddbio</td><td>&#x27;export&#x27;, existing</td><td>0.25</td><td>seconds</td>" in asv
     assert "from_dynamodb_json" in (folder / "figures.html").read_text("utf-8")
 
 

@@ -1,0 +1,114 @@
+"""Draw what asv keeps of each benchmark, from commit to commit, as a page that opens from the file system.
+
+asv's own pages load scripts from other hosts and must be served: ``./task bench preview`` does that.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from ddbio.charts.drawing import Chart, Lines
+from ddbio.charts.page import Page, Table
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+    from pathlib import Path
+
+HIDDEN = ("machine.json", "benchmarks.json")
+
+
+@dataclass(frozen=True)
+class Value:
+    """Hold what one benchmark, with one choice of its parameters, gave at one commit."""
+
+    benchmark: str
+    parameters: str
+    environment: str
+    commit: str
+    at: int
+    value: float
+
+    @property
+    def line(self) -> str:
+        """What tells its line from the others of the benchmark."""
+        return ", ".join(filter(None, [self.parameters, self.environment]))
+
+
+def page(results: Path) -> Page:
+    """Return the page of all results that asv keeps in a folder."""
+    found = list(values(results))
+    described = benchmarks(results)
+    commits = sorted({(each.at, each.commit) for each in found})
+    places = {commit: float(number) for number, (_, commit) in enumerate(commits, 1)}
+    parts: list[Chart | Table] = [
+        Table("Commits", ("number", "commit", "date"), tuple(commit_cells(commits))),
+        *(
+            chart
+            for name, some in itertools.groupby(
+                sorted(found, key=lambda each: each.benchmark), lambda each: each.benchmark
+            )
+            for chart in charts(name, list(some), places, described.get(name, ""))
+        ),
+        Table(
+            "Newest values",
+            ("benchmark", "parameters", "value", "unit", "commit"),
+            tuple(newest_cells(found, described)),
+        ),
+    ]
+    facts = (("drawn", "benchmarks with values at two commits or more"), ("commits", str(len(commits))))
+    return Page("Every benchmark of asv, from commit to commit", facts, tuple(parts))
+
+
+def values(results: Path) -> Iterator[Value]:
+    """Yield every value of the files that ``asv run`` stores; what failed has none."""
+    for path in sorted(results.glob("*/*.json")):
+        if path.name in HIDDEN:
+            continue
+        stored = json.loads(path.read_text("utf-8"))
+        columns = stored["result_columns"]
+        # An environment that is there has the path of its interpreter in its name.
+        environment = stored["env_name"].partition("-py_")[0]
+        for name, row in stored["results"].items():
+            held = dict(zip(columns, row, strict=False))
+            choices = itertools.product(*held["params"])
+            for choice, value in zip(choices, held["result"] or (), strict=False):
+                if isinstance(value, (int, float)) and value == value:  # noqa: PLR0124 - not a number is unlike itself
+                    yield Value(name, ", ".join(choice), environment, stored["commit_hash"], stored["date"], value)
+
+
+def benchmarks(results: Path) -> dict[str, str]:
+    """Return the unit of each benchmark."""
+    path = results / "benchmarks.json"
+    described: dict[str, Any] = json.loads(path.read_text("utf-8")) if path.exists() else {}
+    return {name: each["unit"] for name, each in described.items() if isinstance(each, dict)}
+
+
+def charts(name: str, some: list[Value], places: dict[str, float], unit: str) -> Iterable[Lines]:
+    """Yield the chart of a benchmark: a line for each choice of parameters that has a value at each of its commits."""
+    commits = sorted({each.commit for each in some}, key=lambda commit: places[commit])
+    if len(commits) < 2:
+        return
+    lines = {}
+    for line, of_line in itertools.groupby(sorted(some, key=lambda each: each.line), lambda each: each.line):
+        by_commit = {each.commit: each.value for each in of_line}
+        if len(by_commit) == len(commits):
+            lines[line] = tuple(by_commit[commit] for commit in commits)
+    if lines:
+        yield Lines(name, "commit", unit, tuple(places[commit] for commit in commits), tuple(lines.items()))
+
+
+def commit_cells(commits: list[tuple[int, str]]) -> Iterable[tuple[str, ...]]:
+    """Yield the line of each commit."""
+    for number, (at, commit) in enumerate(commits, 1):
+        yield str(number), commit[:8], f"{datetime.fromtimestamp(at / 1000, UTC):%Y-%m-%d %H:%M}"
+
+
+def newest_cells(found: list[Value], units: dict[str, str]) -> Iterable[tuple[str, ...]]:
+    """Yield the newest value of each benchmark and choice of parameters."""
+    newest = {(each.benchmark, each.line): each for each in sorted(found, key=lambda each: each.at)}
+    for (name, line), each in sorted(newest.items()):
+        yield name, line, f"{each.value:.4g}", units.get(name, ""), each.commit[:8]
