@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING
 
 from bench import report
 from bench.e2e import matrix, record
-from bench.figures import CASES
 from bench.gate.__main__ import BASELINE
 
 if TYPE_CHECKING:
@@ -89,7 +88,7 @@ def main(words: list[str] | None = None) -> int:
     made.add_argument("--minutes", type=float, default=None, help="leave what would not end within so many")
     made.add_argument("--list", action="store_true", help="show the steps, their commands and what is done; run none")
     asked = made.parse_args(words)
-    steps = STEPS + (LONG if asked.all else ())
+    steps = every_step() if asked.all else STEPS
     if asked.list:
         sys.stdout.write("".join(f"{line}\n" for line in map(line_of, steps)))
         return 0
@@ -99,6 +98,14 @@ def main(words: list[str] | None = None) -> int:
     report.main([])
     say("commit results/ and what was renewed of it; the commit that the rows name must stay as it is")
     return len(failed)
+
+
+def every_step() -> tuple[Step, ...]:
+    """Return all steps; a case that none of them names comes last."""
+    named = {step.name for step in STEPS + LONG}
+    modules = sorted((record.ROOT / "bench/e2e").glob("*.py"))
+    cases = [each.stem for each in modules if f'record.parser("{each.stem}")' in each.read_text("utf-8")]
+    return (*STEPS, *LONG, *(Step(case, 2) for case in cases if case not in named))
 
 
 def run(steps: tuple[Step, ...], minutes: float | None, started: Callable[[], float] = time.monotonic) -> list[str]:
@@ -137,11 +144,6 @@ def line_of(step: Step) -> str:
     """Return a step as ``--list`` shows it."""
     state = "done" if is_done(step) else f"{step.minutes:g} min"
     return f"{step.name:14} {state:>8}  python {' '.join(step.command[1:])}"
-
-
-def unknown_cases() -> set[str]:
-    """Return the cases of the page that no step takes."""
-    return CASES.keys() - {step.name for step in STEPS + LONG}
 
 
 def say(text: str) -> None:

@@ -8,6 +8,7 @@ import pytest
 
 from bench import release
 from bench.e2e import record
+from bench.figures import CASES
 from bench.release import Step
 
 
@@ -27,8 +28,8 @@ def taken(tmp_path, monkeypatch):
 
 def test_every_case_has_a_step():
     """What the page shows is taken by a step, and nothing twice; the short ones need some thirty minutes."""
-    names = [step.name for step in release.STEPS + release.LONG]
-    assert release.CASES.keys() <= set(names)
+    names = [step.name for step in release.every_step()]
+    assert CASES.keys() <= set(names)
     assert len(names) == len(set(names))
     assert sum(step.minutes for step in release.STEPS) < 35
 
@@ -64,5 +65,5 @@ def test_the_list_runs_nothing(capsys):
     """Each step has its line, with the command that takes it alone."""
     assert release.main(["--list", "--all"]) == 0
     told = capsys.readouterr().out.splitlines()
-    assert len(told) == len(release.STEPS + release.LONG)
+    assert len(told) == len(release.every_step())
     assert "python -m bench.gate --baseline --repeat 3" in told[0]
