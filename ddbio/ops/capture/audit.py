@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 _KIND = "capture"
 _HEAD = re.compile(rf"{re.escape(META)}([A-Za-z0-9_]+)\.{_KIND}\.json")
-_RECORD = re.compile(r"/(\d{12})\.json$")
+_RECORD = re.compile(r"\d{12}")
 _SHOWN = 20
 # Replies without records are normal where there are more.
 _EMPTY_REPLIES = 4
@@ -166,30 +166,38 @@ def capture_status(options: CaptureStatusOptions) -> list[CaptureStatus]:
         If there is none.
     """
     store = open_store(options.dest, options)
-    return [_status(options, store, state) for state in _states(store, options.job_id)]
+    states = _states(store, None)
+    # Processes that share a stream have a part of its shards each.
+    known = frozenset(shard for state in states for shard in _last_record(state).get("positions", {}))
+    chosen = _states(store, options.job_id)
+    return [_status(options, store, state, known) for state in chosen]
 
 
-def _status(options: CaptureStatusOptions, store: ObjectStore, state: JobState) -> CaptureStatus:
+def _last_record(state: JobState) -> dict[str, Any]:
+    """Return the record of the last batch of a capture, or nothing if there is none."""
+    last = max((each for each in state.listed() if _RECORD.fullmatch(each)), default=None)
+    return {} if last is None else state.read(last) or {}
+
+
+def _status(options: CaptureStatusOptions, store: ObjectStore, state: JobState, known: frozenset[str]) -> CaptureStatus:
     head = state.head() or {}
     committed = (state.read("committed") or {"batch": 0})["batch"]
-    records = [each for each in store.list(f"{META}{state.job_id}.{_KIND}/") if _RECORD.search(each.path)]
-    last = max(records, key=lambda each: each.path, default=None)
-    record: dict[str, Any] = (
-        {} if last is None else state.read(last.path.rpartition("/")[2].removesuffix(".json")) or {}
-    )
+    record, written = _last_record(state), state.listed()
     positions: dict[str, str] = record.get("positions", {})
     number = record.get("batch", 0)
     claims = [each.modified_at for each in store.list(claim_path(state.job_id))]
-    lag, lost = (None, ()) if options.offline else _stream_state(options, str(head.get("stream", "")), positions)
+    others = known - positions.keys()
+    stream = str(head.get("stream", ""))
+    lag, lost = (None, ()) if options.offline else _stream_state(options, stream, positions, others)
     now = time.time()
     return CaptureStatus(
         dest=store.uri,
         job_id=state.job_id,
-        stream=str(head.get("stream", "")),
+        stream=stream,
         running=any(now - each < LEASE_SECONDS for each in claims),
         batches=number,
         unfinished=max(0, number - committed),
-        last_batch_seconds=None if last is None else round(max(0.0, now - last.modified_at), 3),
+        last_batch_seconds=round(max(0.0, now - written[f"{number:012}"]), 3) if number else None,
         open_shards=sum(each != END for each in positions.values()),
         ended_shards=sum(each == END for each in positions.values()),
         positions={shard: each for shard, each in positions.items() if each != END},
@@ -198,7 +206,9 @@ def _status(options: CaptureStatusOptions, store: ObjectStore, state: JobState) 
     )
 
 
-def _stream_state(options: CaptureStatusOptions, arn: str, positions: dict[str, str]) -> tuple[float, tuple[str, ...]]:
+def _stream_state(
+    options: CaptureStatusOptions, arn: str, positions: dict[str, str], others: frozenset[str]
+) -> tuple[float, tuple[str, ...]]:
     """Return how old the first change is that is not captured, and the shards of which some are gone."""
     lag, lost = 0.0, list[str]()
     spec = dynamodb_spec(options)
@@ -208,7 +218,7 @@ def _stream_state(options: CaptureStatusOptions, arn: str, positions: dict[str, 
         for shard_id, shard in shards.items():
             # One that was not seen yet has everything to come.
             position = positions.get(shard_id, FIRST if positions else HORIZON)
-            if position == END:
+            if position == END or shard_id in others:
                 continue
             try:
                 oldest = _first_time(source, shard, position)

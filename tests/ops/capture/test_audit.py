@@ -72,6 +72,20 @@ def test_a_status_tells_lag_and_loss(fake, client, make_table, tmp_path):  # noq
     assert len(status.lost_shards) == 1
 
 
+def test_processes_that_share_a_stream_are_told_apart(fake, client, make_table, tmp_path):  # noqa: F811 - the fixtures
+    """Each part of a stream has a status of its own, and knows of no lag of the others; the log is whole as one."""
+    table, run = make_table(), {"endpoint_url": fake.endpoint_url}
+    for number in range(20):
+        client.put_item(TableName=table, Item={"pk": {"S": str(number)}})
+    ddbio.capture(table, tmp_path, available_now=True, old_image=True, leases=2, **run)
+    found = ddbio.capture_status(tmp_path, **run)
+    assert len(found) == 2
+    assert {each.lag_seconds for each in found} == {0.0}
+    assert len(ddbio.capture_status(tmp_path, job_id=found[0].job_id, **run)) == 1
+    report = ddbio.verify_capture(tmp_path)
+    assert (report.is_whole, report.records) == (True, 20)
+
+
 def test_what_is_lost_or_repeated_is_counted(log):
     """A row that is gone breaks the chain of its item; one that is there twice is told by its number."""
     first, last = files_of(log)
