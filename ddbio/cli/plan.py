@@ -1,105 +1,54 @@
-"""The commands that print a plan: what ``--dry-run`` of the command of that name prints."""
+"""The group of the commands that print a plan: what ``--dry-run`` of the command of that name prints.
+
+Each is loaded from its module when it is called, so that a plan starts as fast as its own verb.
+"""
 
 from __future__ import annotations
 
-from typing import Any
-
 import click
 
-from ddbio.cli.exports import plan_export_fold, plan_export_read
-from ddbio.cli.flags import FROM_FILE_FLAG, flags_of, output_flags, parse_flags
-from ddbio.cli.folders import plan_compact
-from ddbio.cli.inspection import plan_validate
-from ddbio.cli.reading import plan_scan
-from ddbio.cli.show import print_plan
-from ddbio.cli.writing import plan_copy, plan_load
-from ddbio.options import (
-    BackupCreateOptions,
-    BulkStartOptions,
-    ExportStartOptions,
-    ImportStartOptions,
-    PlanCaptureOptions,
-    RestoreOptions,
+from ddbio.cli.main import LazyGroup, Verbs
+
+PLANS = Verbs(
+    {
+        "backup": ("plan_jobs:plan_backup", "Describe TABLE, and print what a backup of it would cost."),
+        "bulk": (
+            "plan_jobs:plan_bulk",
+            "List the objects below SOURCE, and print what putting them into TABLE would take and cost.",
+        ),
+        "capture": (
+            "plan_jobs:plan_capture",
+            "Print what capturing the changes of a table for a month would take and cost; nothing is called.",
+        ),
+        "compact": ("folders:plan_compact", "Print which files of folder PATH would be rewritten, and as how many."),
+        "copy": (
+            "writing:plan_copy",
+            "Describe tables SOURCE and TARGET, sample SOURCE, and print how it would be copied.",
+        ),
+        "export": ("plan_jobs:plan_export", "Describe TABLE, and print what its export to DEST would take and cost."),
+        "export-fold": (
+            "exports:plan_export_fold",
+            "Verify the full export BASE and the INCREMENTS, and print how they would be folded to DEST.",
+        ),
+        "export-read": (
+            "exports:plan_export_read",
+            "Verify the export in folder SOURCE, and print how it would be read to DEST.",
+        ),
+        "import": (
+            "plan_jobs:plan_import",
+            "List the objects below SOURCE, and print what their import into a new TABLE would take and cost.",
+        ),
+        "load": ("writing:plan_load", "Describe TABLE and SOURCE, sample one file, and print how it would be loaded."),
+        "restore": (
+            "plan_jobs:plan_restore",
+            "Describe the backup or table SOURCE, and print what the new table TARGET of it would cost.",
+        ),
+        "scan": ("reading:plan_scan", "Describe and sample TABLE, and print how it would be scanned."),
+        "validate": ("inspection:plan_validate", "Print what validating SOURCE against TARGET would read and cost."),
+    }
 )
 
 
-@click.group()
+@click.group(cls=LazyGroup, commands=PLANS)
 def plan() -> None:
     """Print what a verb would do and cost, and do none of it."""
-
-
-for command in (plan_scan, plan_load, plan_copy, plan_export_read, plan_export_fold, plan_validate, plan_compact):
-    plan.add_command(command)
-
-
-@plan.command("export")
-@click.argument("table")
-@click.argument("dest")
-@flags_of(ExportStartOptions, without=["table", "dest"])
-@FROM_FILE_FLAG
-@output_flags
-def plan_export(*, as_json: bool, from_file: str | None, **flags: Any) -> None:
-    """Describe TABLE, and print what its export to DEST would take and cost."""
-    from ddbio.ops.exports import jobs
-
-    print_plan(jobs.plan_of(parse_flags(ExportStartOptions, flags), from_file), as_json=as_json)
-
-
-@plan.command("import")
-@click.argument("source")
-@click.argument("table")
-@flags_of(ImportStartOptions, without=["source", "table"])
-@output_flags
-def plan_import(*, as_json: bool, **flags: Any) -> None:
-    """List the objects below SOURCE, and print what their import into a new TABLE would take and cost."""
-    from ddbio.ops.imports import jobs
-
-    print_plan(jobs.plan_of(parse_flags(ImportStartOptions, flags)), as_json=as_json)
-
-
-@plan.command("bulk")
-@click.argument("source")
-@click.argument("table")
-@click.argument("reports")
-@flags_of(BulkStartOptions, without=["source", "table", "reports"])
-@FROM_FILE_FLAG
-@output_flags
-def plan_bulk(*, as_json: bool, from_file: str | None, **flags: Any) -> None:
-    """List the objects below SOURCE, and print what putting them into TABLE would take and cost."""
-    from ddbio.ops.imports import bulk
-
-    print_plan(bulk.plan_of(parse_flags(BulkStartOptions, flags), from_file), as_json=as_json)
-
-
-@plan.command("backup")
-@click.argument("table")
-@flags_of(BackupCreateOptions, without=["table"])
-@FROM_FILE_FLAG
-@output_flags
-def plan_backup(*, as_json: bool, from_file: str | None, **flags: Any) -> None:
-    """Describe TABLE, and print what a backup of it would cost."""
-    from ddbio.ops import backup
-
-    print_plan(backup.plan_of_backup(parse_flags(BackupCreateOptions, flags), from_file), as_json=as_json)
-
-
-@plan.command("restore")
-@click.argument("source")
-@click.argument("target")
-@flags_of(RestoreOptions, without=["source", "target"])
-@output_flags
-def plan_restore(*, as_json: bool, **flags: Any) -> None:
-    """Describe the backup or table SOURCE, and print what the new table TARGET of it would cost."""
-    from ddbio.ops import backup
-
-    print_plan(backup.plan_of(parse_flags(RestoreOptions, flags)), as_json=as_json)
-
-
-@plan.command("capture")
-@flags_of(PlanCaptureOptions)
-@output_flags
-def plan_capture(*, as_json: bool, **flags: Any) -> None:
-    """Print what capturing the changes of a table for a month would take and cost; nothing is called."""
-    from ddbio.ops.prices import plan_capture as make_plan
-
-    print_plan(make_plan(parse_flags(PlanCaptureOptions, flags)), as_json=as_json)

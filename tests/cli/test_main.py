@@ -13,6 +13,7 @@ import pyarrow.dataset as ds
 import pytest
 
 from ddbio.cli.main import VERBS, LazyGroup, Verbs
+from ddbio.cli.plan import PLANS
 from ddbio.testing import FakeDynamoDB
 from ddbio.testing.flights import KEY, flight_lines
 
@@ -112,6 +113,11 @@ def test_help_imports_no_verb():
     done = subprocess.run([sys.executable, "-c", script], check=True, capture_output=True, text=True)
     assert "Commands:" in done.stdout
     assert done.stdout.splitlines()[-1] == "[]"
+
+
+def test_plans_are_listed_by_the_first_sentence_of_their_help():
+    """The list of plans loads none of them, and says what each says of itself."""
+    assert {name: PLANS[name].help.splitlines()[0] for name in PLANS} == PLANS.summaries
 
 
 @pytest.mark.parametrize("name", sorted(VERBS))
