@@ -88,6 +88,16 @@ class BucketSums:
         self.counts += np.bincount(buckets, minlength=BUCKETS)
         np.add.at(self._sums, buckets, rows.items)
 
+    def to_bytes(self) -> bytes:
+        """Return counts and sums, for ``merge_bytes`` of another process."""
+        return self.counts.tobytes() + self._sums.tobytes()
+
+    def merge_bytes(self, data: bytes) -> None:
+        """Add what another process has counted and summed."""
+        half = len(data) // 2
+        self.counts += np.frombuffer(data[:half], np.int64)
+        self._sums += np.frombuffer(data[half:], np.uint64)
+
     def differing(self, other: BucketSums) -> list[int]:
         """Return the buckets that hold other rows than the same buckets of another side."""
         found: list[int] = np.flatnonzero((self.counts != other.counts) | (self._sums != other._sums)).tolist()

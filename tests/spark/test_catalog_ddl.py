@@ -4,7 +4,12 @@ from __future__ import annotations
 
 import json
 
+import pyarrow as pa
+
 import ddbio
+from ddbio.core.catalog.ddl import ddl
+from ddbio.core.catalog.definition import Column, TableDefinition, TableName
+from ddbio.core.catalog.glue import STORAGE
 
 
 def test_spark_executes_its_table(spark, fake, tmp_path):
@@ -29,3 +34,30 @@ def test_spark_executes_its_table(spark, fake, tmp_path):
         assert (kinds["at"], kinds["tags"], kinds["m"]) == ("timestamp", "array<string>", "struct<a b:bigint>")
     finally:
         spark.sql("DROP DATABASE shop_ddl CASCADE")
+
+
+def test_the_statements_for_athena_and_hive_are_parsed(spark):
+    """Spark's parser, whose grammar has Hive's DDL, finds columns, folders, readers and properties."""
+    types = [("p`k", pa.string()), ("it's", pa.decimal128(38, 2)), ("l", pa.list_(pa.struct([("a_b", pa.int64())])))]
+    columns = tuple(Column(name, kind) for name, kind in types)
+    partitions = (Column("day", pa.string()), Column("select", pa.int32()))
+    parser = spark._jsparkSession.sessionState().sqlParser()
+    for file_format in STORAGE:
+        table = TableDefinition(r"s3://lake/o'r\n", file_format, columns, partitions, (("2024-05-01", "7"),))
+        for dialect, projection in (("hive", False), ("athena", False), ("athena", True)):
+            text = ddl(TableName("shop", "from"), table, dialect, projection=projection)
+            create, *repair = [parser.parsePlan(each).toString() for each in text.split(";\n") if each.strip()][1:]
+            for part in ("shop, from", r"s3://lake/o'r\n/", STORAGE[file_format][0], STORAGE[file_format][2]):
+                assert part in create, (part, create)
+            assert ("projection.select.range" in create) == projection
+            assert len(repair) == (not projection)
+            fields = parser.parseTableSchema(text[text.index("(\n") + 1 : text.index("\n)")])
+            names = [fields.apply(place).name() for place in range(fields.size())]
+            assert names == [name for name, _ in types]
+
+
+def test_the_databases_are_parsed(spark):
+    """The statement before the table makes its database."""
+    table = TableDefinition("s3://lake/orders", "orc", (Column("pk", pa.string()),))
+    text = ddl(TableName("a_b", "t"), table, "athena").partition(";")[0]
+    assert "a_b" in spark._jsparkSession.sessionState().sqlParser().parsePlan(text).toString()

@@ -3,6 +3,8 @@
 import json
 from decimal import Decimal
 
+import pytest
+
 import ddbio
 
 
@@ -13,8 +15,34 @@ def test_a_data_frame_is_compared_with_a_table(spark, fake):
     at = {"endpoint_url": fake.endpoint_url}
     rows = [(f"k{n}", Decimal(f"{n}.5"), ["a", str(n)]) for n in range(50)]
     frame = spark.createDataFrame(rows, "pk string, n decimal(10,1), tags array<string>")
-    assert ddbio.validate("compared", frame, **at).equal
+    assert ddbio.validate("compared", frame.repartition(3), **at).equal
     changed = frame.where("pk != 'k7'").selectExpr("pk", "if(pk = 'k9', n + 1, n) as n", "tags")
     report = ddbio.validate("compared", changed, **at)
     assert (report.missing, report.extra, report.different) == (1, 0, 1)
     assert {each.kind: each.key["pk"]["S"] for each in report.examples} == {"missing": "k7", "different": "k9"}
+
+
+def test_the_tasks_of_a_data_frame_hash_it(spark, tmp_path):
+    """Two frames are compared without their rows; repeated keys, samples, rules and errors are as elsewhere."""
+    rows = [(f"k{n}", n) for n in range(200)]
+    one = spark.createDataFrame(rows, "pk string, n long")
+    assert ddbio.validate(one.repartition(5), one, key="pk").equal
+    other = spark.createDataFrame([*rows[5:], ("k7", 7), ("k9", -1)], "pk string, n long")
+    found, wanted = (
+        ddbio.validate(source, target, key="pk", examples=20)
+        for source, target in ((one, other), (one.toArrow(), other.toArrow()))
+    )
+    assert {**found.to_dict(), **dict.fromkeys(_OWN)} == {**wanted.to_dict(), **dict.fromkeys(_OWN)}
+    assert (found.missing, found.extra, found.target_repeated) == (5, 2, 2)
+    sampled = ddbio.validate(one, other, key="pk", sample=0.5, examples=0)
+    assert sampled.source_rows == ddbio.validate(one.toArrow(), one.toArrow(), key="pk", sample=0.5).source_rows < 200
+    empty = ddbio.validate(one.limit(0), one, key="pk", examples=1)
+    assert (empty.source_rows, empty.extra) == (0, 200)
+    (tmp_path / "rules.yaml").write_text("columns: {n: {range: {max: 100}}}", "utf-8")
+    checked = ddbio.validate(one, rules=tmp_path / "rules.yaml", key="pk")
+    assert [each.failures for each in checked.rules] == [99]
+    with pytest.raises(ddbio.SchemaError, match="key"):
+        ddbio.validate(one, spark.createDataFrame([(None, 1)], "pk string, n long"), key="pk")
+
+
+_OWN = ("source", "target", "seconds", "cpu_seconds", "planned", "actual", "examples")

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from ddbio.core.schema.arrow import RESCUE_NAME, name_of_field, normalize_schema, tag_of_field
 from ddbio.core.validation import ColumnDifference
 from ddbio.errors import SchemaError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 
 class ColumnsSeen:
@@ -33,6 +36,11 @@ class ColumnsSeen:
         for place in found:
             name, types = self._waiting.pop(place)
             self.types.setdefault(name, types)
+
+    def merge(self, types: Mapping[str, tuple[str, str]]) -> None:
+        """Add what another process has noted."""
+        for name, each in types.items():
+            self.types.setdefault(name, each)
 
 
 def differing_columns(source: ColumnsSeen, target: ColumnsSeen) -> tuple[ColumnDifference, ...]:

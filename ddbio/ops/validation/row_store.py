@@ -61,6 +61,9 @@ class RowStore:
         if 2 * _WORD_BYTES * self._pending_rows >= self._held_bytes:
             self._flush(spills=True)
 
+    def load(self, buckets: Sequence[int]) -> None:
+        """Get the rows of some buckets from where they are; here they were all taken."""
+
     def groups(self, buckets: Sequence[int], counts: Counts) -> Iterator[list[int]]:
         """Yield the buckets in groups of about a million rows, by the number of rows in each bucket."""
         group, size = list[int](), 0

@@ -40,13 +40,14 @@ from ddbio.ops.validation.hashing import RowHasher
 from ddbio.options import ExportReadOptions, ScanOptions, connection_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Mapping
+    from collections.abc import Callable, Generator, Mapping, Sequence
 
+    from ddbio.core.key_hashes import Words
     from ddbio.core.rescue import MisfitLog
     from ddbio.core.scan_plan import ScanPlan
     from ddbio.files.object_store import ObjectStore
     from ddbio.ops.scans.stream import PageDecoder
-    from ddbio.ops.validation.hashing import HashedRows, Hashing
+    from ddbio.ops.validation.hashing import HashedRows, Hashing, Summary
     from ddbio.options import ConnectionOptions, ValidateOptions
 
 Nulls = Literal["keep", "merge"]
@@ -94,8 +95,18 @@ class Side(Protocol):
         """Yield all rows."""
         ...
 
+    def batches_with(
+        self, reading: Reading, names: Sequence[str], hashes: Words
+    ) -> Generator[pa.RecordBatch, None, None]:
+        """Yield at least the rows whose keys have these hashes."""
+        ...
+
     def hashed(self, reading: Reading, hashing: Hashing) -> Generator[HashedRows, None, None]:
         """Yield all rows with their hashes."""
+        ...
+
+    def summarised(self, reading: Reading, hashing: Hashing) -> Summary | None:
+        """Read the side in other processes; None if it is read in this one."""
         ...
 
 
@@ -121,12 +132,28 @@ def open_side(given: Any, options: ValidateOptions, connection: ConnectionOption
     return FilesSide(name, connection)
 
 
-class _InOneThread(ABC):
-    """Hash the rows of a side where they are read."""
+class _ReadHere(ABC):
+    """Read a side in this process."""
 
     @abstractmethod
     def batches(self, reading: Reading) -> Generator[pa.RecordBatch, None, None]:
         """Yield all rows."""
+
+    def batches_with(
+        self, reading: Reading, names: Sequence[str], hashes: Words
+    ) -> Generator[pa.RecordBatch, None, None]:
+        """Yield all rows."""
+        del names, hashes
+        return self.batches(reading)
+
+    def summarised(self, reading: Reading, hashing: Hashing) -> Summary | None:
+        """Return None: the side is read in this process."""
+        del reading, hashing
+        return None
+
+
+class _InOneThread(_ReadHere):
+    """Hash the rows of a side where they are read."""
 
     def hashed(self, reading: Reading, hashing: Hashing) -> Generator[HashedRows, None, None]:
         """Yield all rows with their hashes."""
@@ -135,7 +162,7 @@ class _InOneThread(ABC):
             yield from map(hasher.hashed, batches)
 
 
-class TableSide:
+class TableSide(_ReadHere):
     """Scan a table; its plan is made, and its sample taken, once."""
 
     has_unique_keys = True
@@ -358,6 +385,25 @@ class DataSide(_InOneThread):
             return
         for batch in checked_batches(record_batch_reader(self._data)):
             yield declare_types(batch, reading.schema or ())
+
+    def batches_with(
+        self, reading: Reading, names: Sequence[str], hashes: Words
+    ) -> Generator[pa.RecordBatch, None, None]:
+        """Yield the rows that a DataFrame's own tasks have found; all rows of other data."""
+        if not self._is_frame:
+            yield from self.batches(reading)
+            return
+        spark = importlib.import_module("ddbio.spark.validation")
+        yield from spark.frame_batches(self._data, reading.schema, (tuple(names), hashes))
+
+    def summarised(self, reading: Reading, hashing: Hashing) -> Summary | None:
+        """Have a DataFrame's own tasks hash its rows; None for other data."""
+        if not self._is_frame:
+            return None
+        summary: Summary = importlib.import_module("ddbio.spark.validation").summarise(
+            self._data, reading.schema, hashing
+        )
+        return summary
 
 
 @dataclass(frozen=True)

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
     from ddbio.core.key_hashes import Differences
     from ddbio.core.validation import ValidatePlan
-    from ddbio.ops.validation.hashing import HashedRows
+    from ddbio.ops.validation.hashing import HashedRows, Summary
     from ddbio.ops.validation.sides import Side
     from ddbio.options import ValidateOptions
 
@@ -194,11 +194,28 @@ def _open(options: ValidateOptions, source: Any, target: Any) -> _Job:
     return _Job(options, first, second, reading, rules)
 
 
+class _RowsElsewhere(RowStore):
+    """Get the rows of those buckets only that are asked for, from the processes that have read them."""
+
+    def __init__(self, summary: Summary) -> None:
+        super().__init__()
+        self._summary, self._loaded = summary, set[int]()
+
+    def load(self, buckets: Sequence[int]) -> None:
+        """Get the rows of some buckets in one more reading, unless they are there."""
+        wanted = sorted(set(buckets) - self._loaded)
+        self._loaded.update(wanted)
+        if wanted:
+            for rows in self._summary.rows(wanted):
+                self.add(rows)
+
+
 class _Pass:
     """Read a side once: count, hash, and evaluate the rules that are about it."""
 
     def __init__(self, job: _Job, side: Side, stack: ExitStack) -> None:
         self._job, self._side = job, side
+        self._stack = stack
         self.digest = Digest()
         self.sums = BucketSums()
         self.store = stack.enter_context(RowStore())
@@ -213,6 +230,14 @@ class _Pass:
 
     def read(self) -> None:
         hashing = Hashing(self._job.keys, self._job.options.sample)
+        # The rows themselves are only wanted for rules: without them a frame of Spark is read where it lies.
+        summary = self._side.summarised(self._job.reading, hashing) if self._rules is None else None
+        if summary is not None:
+            self.digest.merge(summary.digest)
+            self.seen.merge(summary.types)
+            self.sums.merge_bytes(summary.sums)
+            self.store = self._stack.enter_context(_RowsElsewhere(summary))
+            return
         with closing(self._side.hashed(self._job.reading, hashing)) as read:
             for each in read:
                 if each.batch.num_rows:
@@ -268,6 +293,7 @@ def _repeats(readings: Sequence[_Pass]) -> list[int]:
 
 
 def _repeated(sums: BucketSums, store: RowStore, buckets: Sequence[int]) -> int:
+    store.load(buckets)
     return sum(repeated(store.rows(group).keys.copy()) for group in store.groups(buckets, sums.counts))
 
 
@@ -289,6 +315,8 @@ def _compare(source: _Pass, target: _Pass, *, most: int) -> _Found:
     """Return what differs, looking only at the buckets whose counts or sums do."""
     found = _Found()
     differing = source.sums.differing(target.sums)
+    for each in (source, target):
+        each.store.load(differing)
     for group in source.store.groups(differing, source.sums.counts + target.sums.counts):
         found.add(differences(source.store.rows(group), target.store.rows(group)), most)
     return found
@@ -308,7 +336,7 @@ def _items_by_key(job: _Job, side: Side, wanted: set[int]) -> dict[int, dict[str
     """Read a side again until every wanted key was found, and return the first item of each."""
     hashes = np.array(sorted(wanted), np.uint64)
     items: dict[int, dict[str, Any]] = {}
-    with closing(side.batches(job.reading)) as batches:
+    with closing(side.batches_with(job.reading, job.keys, hashes)) as batches:
         for batch in batches:
             keys = key_words(batch, job.keys)
             rows = np.flatnonzero(np.isin(keys, hashes))
