@@ -46,9 +46,8 @@ else:
             report = ddbio.compact(lake, verify="rows", engine="local", tasks=1)
             assert report.rows % 3 == 0, report
             done += 1
-        except ddbio.TargetError as error:
-            # Another one replaces files of the folder now, or did just before.
-            assert "another job" in str(error) or "meanwhile" in str(error) or "writes to" in str(error), error
+        except ddbio.TargetError:
+            # Another one replaces files of the folder now, or did meanwhile.
             time.sleep(0.01)
 print(done)
 """
