@@ -45,7 +45,7 @@ LOCAL, CLUSTER = "local[2]", "local-cluster[2,1,1024]"
 def main() -> None:
     """Append one row with each run's series."""
     arguments = record.parser("series")
-    arguments.add_argument("--seconds", type=float, default=40.0, help="how long each run should take at the rate")
+    arguments.add_argument("--seconds", type=float, default=30.0, help="how long each run should take at the rate")
     arguments.add_argument("--units-per-second", type=float, default=400.0)
     arguments.add_argument("--only", default="", metavar="TEXT", help="the runs whose name has this; keeps no row")
     asked = arguments.parse_args()
