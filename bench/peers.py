@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, Any
 
 import boto3
 import pyarrow as pa
-import pyarrow.dataset
 import pyarrow.json as pj
 import pyarrow.parquet as pq
 from boto3.dynamodb.types import TypeDeserializer
@@ -333,7 +332,10 @@ def _duckdb_copy(read: str, place: Path) -> int:
 
 
 def _pyarrow_compact(source: jobs.Source, place: Path) -> int:
-    table = pyarrow.dataset.dataset(source.small_files).to_table()
+    # It brings pandas.
+    from pyarrow import dataset  # noqa: PLC0415 - asv imports this module, and needs none
+
+    table = dataset.dataset(source.small_files).to_table()
     pq.write_table(table, place / "pyarrow.parquet", compression="zstd", compression_level=1)
     return table.num_rows
 
