@@ -200,15 +200,16 @@ class _Fetch:
     def __call__(self) -> Any:
         try:
             found = self.fetch()
+            until = found.get("expiry_time") if isinstance(found, dict) else None
+            is_over = until is not None and parse_timestamp(until) <= datetime.now(UTC)
         except Exception as error:
             is_told = isinstance(error, BotoCoreError) and not isinstance(error, (HTTPClientError, BotoConnectionError))
             if is_told or (isinstance(error, ClientError) and not may_pass(error)):
                 raise
             # A source that is away or busy, whose code would be taken for that of the request that was to be signed;
-            # a process that is missing; HTML instead of JSON; a member that is not there.
+            # a process or a member that is missing; HTML instead of JSON; a time that is none.
             raise self._failure(f"{type(error).__name__}: {error}") from error
-        until = found.get("expiry_time") if isinstance(found, dict) else None
-        if until is not None and parse_timestamp(until) <= datetime.now(UTC):
+        if is_over:
             raise self._failure(f"they had expired at {until}")
         return found
 

@@ -31,6 +31,7 @@ SOURCES = ("imdsv2", "imdsv1", "container", "process", "sso", "sso-session")
 BROKEN = {
     "away": (503, "away"),
     "garbage": (200, "<html>"),
+    "undated": (200, json.dumps({"AccessKeyId": "a", "SecretAccessKey": "s", "Token": "t", "Expiration": "soon"})),
     "partial": (200, json.dumps({"Code": "Failed", "Message": "no role", "roleCredentials": {}})),
 }
 
@@ -200,7 +201,7 @@ def test_keys_are_refreshed_once_for_all_lanes(source, monkeypatch):
     assert source.fetches == 2
 
 
-@pytest.mark.parametrize("broken", ["away", "garbage", "partial"])
+@pytest.mark.parametrize("broken", BROKEN)
 def test_a_source_that_fails_is_an_error_before_anything_is_read(source, broken):
     """Whatever a source answers instead of keys, the error is about credentials, in words, and no traceback."""
     source.broken = broken
@@ -219,7 +220,7 @@ class Mending(RetryPolicy):
             self.source.broken, self.source.life = None, timedelta(hours=6)
 
 
-@pytest.mark.parametrize("broken", ["away", "garbage", "partial", "expired"])
+@pytest.mark.parametrize("broken", [*BROKEN, "expired"])
 def test_a_refresh_that_fails_is_waited_for_within_the_deadline(source, broken, monkeypatch):
     """A lane whose keys cannot be refreshed goes on when they can, and is charged nothing; else it ends in time."""
     request, budget = SegmentRequest("t"), LocalBudget(None)
