@@ -18,6 +18,7 @@ from ddbio.aws.kinesis_streams import KinesisSource, data_stream_of
 from ddbio.budget import LocalBudget
 from ddbio.core.decode import infer_schema_of_body
 from ddbio.core.scan_plan import budget_of
+from ddbio.core.schema.arrow import RESCUE_NAME
 from ddbio.core.schema.file import schema_from_json, schema_to_json
 from ddbio.core.schema.item_schema import arrow_schema_of
 from ddbio.errors import OptionError
@@ -279,6 +280,7 @@ def _columns(table: TableDescription, options: CaptureOptions, body: bytes) -> p
     wanted = {name: getattr(options, name) for name in ("numbers", "types", "sample_items")}
     scan = parse_options(ScanOptions, {**connection_of(options), **wanted, "table": table.name})
     sampled = observe_table(table, scan, LocalBudget(budget_of(table, scan)))
-    if not body and len(sampled.to_arrow()) <= len(table.key_types):
+    keys = {name for name, _ in table.key_types}
+    if not body and not set(sampled.to_arrow().names) - keys - {RESCUE_NAME}:
         raise OptionError(f"table {table.name!r} has no items that show its columns yet: give schema")
     return (sampled.merge(infer_schema_of_body(body)) if body else sampled).to_arrow()
