@@ -225,7 +225,7 @@ class CaptureVerifyKeywords(ConnectionKeywords, total=False):
     images: bool
     """Read the rows, too: whether numbers repeat, and, with old images, before which changes one is missing."""
     since: datetime | str | None
-    """Read rows from this time on, with its zone: their hashes are held in memory."""
+    """Read rows from this time on, with its zone: the rows of the time that is read are held in memory."""
     until: datetime | str | None
     """Read rows before this time."""
 

@@ -35,6 +35,6 @@ class CaptureVerifyOptions(ConnectionOptions):
     images: bool = True
     """Read the rows, too: whether numbers repeat, and, with old images, before which changes one is missing."""
     since: AwareDatetime | None = None
-    """Read rows from this time on, with its zone: their hashes are held in memory."""
+    """Read rows from this time on, with its zone: the rows of the time that is read are held in memory."""
     until: AwareDatetime | None = None
     """Read rows before this time."""
