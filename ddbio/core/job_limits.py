@@ -7,12 +7,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ddbio.errors import LimitError
-from ddbio.options import LimitOptions
 
 if TYPE_CHECKING:
     from ddbio.core.estimate import Estimate
     from ddbio.core.prices import Cost
-    from ddbio.options import PriceOptions
+    from ddbio.options import LimitOptions, PriceOptions
 
 STOP_RATIO = 1.1
 """A running job is stopped at this share of a limit: plans are estimates."""
@@ -42,6 +41,8 @@ def check_estimate(options: PriceOptions, estimate: Estimate) -> None:
     LimitError
         Naming the plan's figure, the limit and its option.
     """
+    from ddbio.options import LimitOptions  # noqa: PLC0415 - budgets, which workers load, need none of it
+
     if isinstance(options, LimitOptions):
         _check(estimate.units, options.max_units, "max_units", "{:,.0f} capacity units")
         _check(estimate.seconds, options.max_seconds, "max_seconds", "{:,.1f} s")

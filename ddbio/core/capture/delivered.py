@@ -17,6 +17,7 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Final
 
 from ddbio.core.capture.columns import EVENT_TIME, EXPIRED, OLD_IMAGE, OLD_RESCUE, OPERATION, SEQUENCE, TIME_TO_LIVE
+from ddbio.core.capture.log_rows import END_OF_TIME
 from ddbio.core.encode import to_dynamodb_json
 from ddbio.core.number import canonical_number
 from ddbio.core.schema.arrow import SETS
@@ -181,6 +182,9 @@ class DeliveredReader:
             raise DecodeError("expected a change record of a stream, or a line with _op and _event_time")
         if document.get("eventName") not in {"INSERT", "MODIFY", "REMOVE"}:
             raise DecodeError(f"eventName is {document.get('eventName')!r}")
+        at = document["dynamodb"].get("ApproximateCreationDateTime", 0)
+        if "ApproximateCreationDateTimePrecision" not in document["dynamodb"] and at >= END_OF_TIME:
+            raise DecodeError(f"{at} counts no seconds: ApproximateCreationDateTimePrecision has to say what it counts")
         event_id = document.get("eventID")
         return raw, event_id if isinstance(event_id, str) else None
 

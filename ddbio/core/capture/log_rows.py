@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 
 _OWN = frozenset({OPERATION, SEQUENCE, EVENT_TIME, EXPIRED, OLD_IMAGE, OLD_RESCUE, RESCUE_NAME})
 _MICROS, _HOUR_MICROS = 1_000_000, 3_600_000_000
+END_OF_TIME = 253_402_300_800
+"""The year 10000, in seconds since 1970."""
 
 # A quote ends a JSON string unless escaped, and the value of an attribute is an object: only a record's own members,
 # whose values are text, match.
@@ -188,6 +190,9 @@ class LogDecoder:
         times: Any = found.column(0)
         keys: Any = found.column(2)
         new: Any = found.column(3)
+        micros = times.to_numpy()
+        if micros.max() >= END_OF_TIME * _MICROS:
+            raise DecodeError("a record has no ApproximateCreationDateTimePrecision, and its time counts no seconds")
         # The struct's own nulls count for its columns.
         columns: list[Any] = [*keys.flatten(), *new.flatten()[self._keys :]]
         old = [found.column(4)] if self._old_image else []
@@ -205,7 +210,7 @@ class LogDecoder:
             ],
             schema=self.schema,
         )
-        return LogRows(rows, np.floor_divide(times.to_numpy(), _HOUR_MICROS), sequences[-1].decode())
+        return LogRows(rows, np.floor_divide(micros, _HOUR_MICROS), sequences[-1].decode())
 
 
 def _strings(texts: Sequence[bytes]) -> Any:

@@ -149,6 +149,12 @@ def test_what_is_no_change_goes_to_the_error_prefix(tmp_path):
     assert base64.b64decode(lines[-1]["rawData"]) == b'{"Item":{}}'
     with pytest.raises(NotFoundError):
         ddbio.read_changes(tmp_path / "nothing")
+    late = change("a", 1)
+    late["dynamodb"] |= {"ApproximateCreationDateTime": 1793491200123}
+    late["dynamodb"].pop("ApproximateCreationDateTimePrecision", None)
+    put(tmp_path, f"late/{HOUR}/one", joined(late))
+    with pytest.raises(DecodeError, match="1793491200123 counts no seconds"):
+        ddbio.read_changes(tmp_path / "late")
 
 
 def test_a_replay_puts_each_object_through_once(tmp_path):
