@@ -76,10 +76,11 @@ def test_a_scan_that_takes_too_long_is_stopped(tmp_path, read):
     with FakeDynamoDB(latency_seconds=0.2) as slow:
         slow.load("full", ddbio.to_dynamodb_json(pa.Table.from_pylist(ITEMS)), "pk:S")
         options = {"endpoint_url": slow.endpoint_url, "region": "us-east-1", "sample_items": 10, "lanes": 1}
+        options |= {"segments": 16, "max_seconds": 1.6}
         with pytest.raises(LimitError, match="the job was stopped: it has run for"):
-            read("full", **options, max_seconds=0.5)
+            read("full", **options)
         with pytest.raises(LimitError, match="the job was stopped: it has run for"):
-            ddbio.scan_to_files("full", tmp_path / "out", **options, max_seconds=0.5)
+            ddbio.scan_to_files("full", tmp_path / "out", **options)
     assert not list(tmp_path.rglob("*.parquet"))
 
 
