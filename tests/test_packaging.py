@@ -58,7 +58,7 @@ def test_metadata_says_where_it_runs_and_where_it_comes_from(metadata):
     assert systems == {"MacOS", "POSIX :: Linux"}
     assert {line.partition(",")[0] for line in metadata.get_all("Project-URL")} >= {"Repository", "Documentation"}
     assert set(metadata.get_all("Provides-Extra")) == {
-        *("avro", "bench", "charts", "cli", "demo", "lint", "quality", "spark", "test"),
+        *("avro", "bench", "charts", "cli", "delta", "demo", "iceberg", "lint", "quality", "spark", "test"),
     }
 
 
