@@ -222,7 +222,9 @@ def _series(row: Row) -> Iterator[Line]:
 
 def _scaling(row: Row) -> Iterator[Line]:
     for verb, each in row["figures"].items():
-        what = f"two executors of Spark beside one: `{verb}`, limited by {each['limited_by']}"
+        # Rows of before the start was told apart are of short jobs.
+        what = "two executors of Spark beside one" + (", rows/s of a long job" if "start_seconds" in each else "")
+        what += f": `{verb}`, limited by {each['limited_by']}"
         yield Line(what, each["times_as_fast"], "×", ("≥", 1.8), 2)
 
 
@@ -257,6 +259,13 @@ def _spread(row: Row) -> Iterator[Line]:
     least = min(shares, key=lambda each: shares[each])
     what = f"writes in the order of a scan, share of the table's rate: the least is {least}"
     yield Line(what, shares[least], "×", ("≥", 0.9), 2)
+
+
+def _lambda_start(row: Row) -> Iterator[Line]:
+    for handler, each in row["figures"].items():
+        what = f"a fresh process of `{handler}`, to the end of its first event of {each['records']} records"
+        yield Line(what, each["import_seconds"] + each["first_seconds"], " s", None, 1)
+        yield Line("… its second event", 1000 * each["second_seconds"], " ms", None, 0)
 
 
 def _capture(row: Row) -> Iterator[Line]:
@@ -337,6 +346,7 @@ GROUPS: dict[str, dict[str, Callable[[Row], Iterator[Line]]]] = {
         "first_use": _first_use,
         "plan": _plan,
         "scaling": _scaling,
+        "lambda_start": _lambda_start,
         "latency": _latency,
         "demo": _demo,
     },

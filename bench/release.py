@@ -43,7 +43,7 @@ STEPS = (
     Step("gate", 2.5, ("--baseline", "--repeat", "3"), "bench.gate"),
     Step("shipped", 1),
     Step("matrix", 8, ("--quick",)),
-    Step("scaling", 3.5),
+    Step("scaling", 6),
     Step("series", 5.5),
     Step("write", 0.7),
     Step("compact", 0.8),
@@ -55,6 +55,7 @@ STEPS = (
     Step("files", 2),
     Step("first_use", 1),
     Step("capture", 1),
+    Step("lambda_start", 0.7),
 )
 """The steps of every release, some thirty minutes."""
 

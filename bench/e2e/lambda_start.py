@@ -1,6 +1,6 @@
 """Measure a Lambda function's process from its start to the end of its first event, and its second event.
 
-Run it as ``python -m bench.e2e.lambda_start``. Loops are loaded that are compiled, or of ``DDBIO_KERNEL_DIR``.
+Loops are loaded that are compiled, or of ``DDBIO_KERNEL_DIR``: a first run compiles them, and is not counted.
 """
 
 from __future__ import annotations
@@ -8,12 +8,16 @@ from __future__ import annotations
 import base64
 import json
 import os
+import statistics
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
+from typing import Any
 
-RECORDS, RUNS = 100, 5
+from bench.e2e import record
+
+RECORDS = 100
 
 _SCRIPT = """
 import json, resource, sys, time
@@ -26,12 +30,38 @@ first = handler(event)
 done = time.perf_counter()
 handler(event)
 usage = resource.getrusage(resource.RUSAGE_SELF)
-print(json.dumps({"import": imported - began, "first": done - imported, "second": time.perf_counter() - done,
-                  "cpu": usage.ru_utime + usage.ru_stime, "rss_mib": usage.ru_maxrss / 1024}))
+print(json.dumps({"import_seconds": imported - began, "first_seconds": done - imported,
+                  "second_seconds": time.perf_counter() - done, "cpu_seconds": usage.ru_utime + usage.ru_stime,
+                  "resident_mebibytes": usage.ru_maxrss / 1024}))
 """
 
 
-def record(number: int) -> dict[str, object]:
+def main() -> None:
+    """Append one row: the medians of some runs of each handler."""
+    arguments = record.parser("lambda_start")
+    arguments.add_argument("--rounds", type=int, default=5)
+    asked = arguments.parse_args()
+    record.append("lambda_start", asked, measure(asked.rounds))
+
+
+def measure(rounds: int) -> dict[str, Any]:
+    """Return what each handler took."""
+    changes = [change(number) for number in range(RECORDS)]
+    delivered = [
+        {"recordId": str(number), "data": base64.b64encode(json.dumps(each).encode()).decode()}
+        for number, each in enumerate(changes)
+    ]
+    events = {"firehose_transform": {"records": delivered}, "log_changes": {"Records": changes}}
+    figures = {}
+    for handler, event in events.items():
+        run(handler, event)
+        runs = [run(handler, event) for _ in range(rounds)]
+        medians = {name: round(statistics.median(each[name] for each in runs), 4) for name in runs[0]}
+        figures[handler] = {"records": RECORDS, **medians}
+    return figures
+
+
+def change(number: int) -> dict[str, object]:
     """Return a record of a table's stream, of an order."""
     image = {"pk": {"S": f"user#{number}"}, "n": {"N": str(number)}, "note": {"S": "x" * 200}, "tags": {"SS": ["a"]}}
     inside = {"ApproximateCreationDateTime": 1793491203, "Keys": {"pk": image["pk"]}, "NewImage": image,
@@ -40,28 +70,19 @@ def record(number: int) -> dict[str, object]:
             "eventSourceARN": "arn:aws:dynamodb:eu-west-1:111122223333:table/orders/stream/1"}  # fmt: skip
 
 
-def main() -> None:
-    """Print the median of some runs of each handler, as lines of JSON."""
-    changes = [record(number) for number in range(RECORDS)]
-    delivered = [
-        {"recordId": str(number), "data": base64.b64encode(json.dumps(each).encode()).decode()}
-        for number, each in enumerate(changes)
-    ]
-    for handler, event in (("firehose_transform", {"records": delivered}), ("log_changes", {"Records": changes})):
-        runs = list[dict[str, float]]()
-        for _ in range(RUNS):
-            with tempfile.TemporaryDirectory() as folder:
-                done = subprocess.run(
-                    [sys.executable, "-c", _SCRIPT, handler],
-                    input=json.dumps(event),
-                    env={**os.environ, "DDBIO_LOG": str(Path(folder) / "log")},
-                    capture_output=True,
-                    text=True,
-                    check=True,
-                )
-            runs.append(json.loads(done.stdout))
-        median = {name: round(sorted(each[name] for each in runs)[RUNS // 2], 4) for name in runs[0]}
-        sys.stdout.write(json.dumps({"handler": handler, "records": RECORDS, **median}) + "\n")
+def run(handler: str, event: dict[str, Any]) -> dict[str, float]:
+    """Return what one process took for an event, and for the same once more."""
+    with tempfile.TemporaryDirectory() as folder:
+        done = subprocess.run(
+            [sys.executable, "-c", _SCRIPT, handler],
+            input=json.dumps(event),
+            env={**os.environ, "DDBIO_LOG": str(Path(folder) / "log")},
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+    found: dict[str, float] = json.loads(done.stdout)
+    return found
 
 
 if __name__ == "__main__":

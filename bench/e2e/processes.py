@@ -45,15 +45,46 @@ def children() -> list[int]:
     return [pid for pid, (parent, _) in _processes().items() if parent == os.getpid()]
 
 
-def descendants() -> list[int]:
-    """Return all processes below this one."""
-    running, waiting, found = _processes(), [os.getpid()], []
+def descendants(of: int | None = None) -> list[int]:
+    """Return all processes below one, which is this one if none is given."""
+    running, waiting, found = _processes(), [os.getpid() if of is None else of], list[int]()
     while waiting:
         parent = waiting.pop()
         below = [pid for pid, (above, _) in running.items() if above == parent]
         found += below
         waiting += below
     return found
+
+
+def pin(named: str) -> list[int]:
+    """Give each process below this one whose command has a word a processor of its own, shared only with its children.
+
+    Returns
+    -------
+    list[int]
+        The processes, by the number of their processor.
+    """
+    found = [pid for pid in sorted(descendants()) if named in _command(pid)]
+    cores = sorted(os.sched_getaffinity(0))
+    for number, pid in enumerate(found):
+        for each in (pid, *descendants(pid)):
+            # Threads and children of a thread that come later run where it runs.
+            for thread in _threads(each):
+                with contextlib.suppress(OSError):
+                    os.sched_setaffinity(thread, {cores[number % len(cores)]})
+    return found
+
+
+def _command(pid: int) -> str:
+    with contextlib.suppress(OSError):
+        return Path(f"/proc/{pid}/cmdline").read_text("utf-8", "replace")
+    return ""
+
+
+def _threads(pid: int) -> list[int]:
+    with contextlib.suppress(OSError):
+        return [int(each.name) for each in os.scandir(f"/proc/{pid}/task")]
+    return []
 
 
 def cpu_seconds(pids: Sequence[int]) -> float:

@@ -1,12 +1,14 @@
-"""Move the same rows by one executor of Spark and by two: how many times as fast, and what limits it.
+"""Move rows by one executor of Spark and by two: how many times as many a second, and what limits it.
 
-Goal: ≥ 1.8 × for every verb that no budget bounds. Answers of the tables come late and each task has one request on its
-way, so that executors wait for the service as they do there: server and executors share the cores of this machine.
-Reading of exports and compaction ask no service: two executors of a core each have what driver and JVM leave of two.
+Goal: ≥ 1.8 × for every verb that no budget bounds. Each executor has one processor of this machine, as a cluster gives
+it. Each verb moves a small number of rows and a large one: what the difference takes is the rate of a long job, and
+what is left of the small one is the start that every job has. Answers of the tables come late and each task has one
+request on its way, so that executors wait for the service as they do there: they share processors with its server.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import statistics
@@ -21,42 +23,53 @@ import pyarrow.parquet as pq
 import ddbio
 from bench import data, jobs, orders, serving
 from bench.e2e import matrix, processes, record
-from ddbio.testing.export import ExportWriter
+from ddbio.testing.export import ExportWriter, put_manifest
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 EXECUTORS = (1, 2)
-TASKS = 4
-LATENCY_SECONDS = 0.05
+# More than executors, so that the faster one takes more of them.
+TASKS = 8
+# https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/Scan.html: a page of 1 MB comes after some 0.1 s.
+READ_LATENCY_SECONDS, WRITE_LATENCY_SECONDS = 0.1, 0.05
 WAITING = {"lanes": 1}
+SIZES = ("small", "large")
+TIMES_AS_LARGE = 4
 # Of the cores, by the job and the servers beside it, from where the machine is what limits.
 BUSY = 0.85
 COPIES = 8
+EXECUTOR = "CoarseGrainedExecutorBackend"
 
 
 @dataclass(frozen=True)
 class Job:
-    """Name a verb, how many orders it moves, and words for it."""
+    """Name how many orders a verb moves at least, how late answers come, and words for it."""
 
     items: int
+    latency_seconds: float = 0.0
     words: dict[str, Any] = field(default_factory=dict)
     copies: int = 1
 
 
 JOBS = {
-    "scan": Job(150_000, WAITING),
-    "frame": Job(150_000, WAITING),
-    "load": Job(4_000, WAITING),
+    "scan": Job(60_000, READ_LATENCY_SECONDS, WAITING),
+    "frame": Job(60_000, READ_LATENCY_SECONDS, WAITING),
+    "load": Job(2_000, WRITE_LATENCY_SECONDS, WAITING),
     "export": Job(50_000, copies=COPIES),
     "compact": Job(50_000, copies=COPIES),
 }
+
+Sources = dict[str, dict[str, jobs.Source]]
+"""By verb and size."""
+Runs = dict[str, dict[str, list[matrix.Taken]]]
+"""By verb and size, one a round."""
 
 
 def main() -> None:
     """Append one row: each verb by one executor, then by two."""
     arguments = record.parser("scaling")
-    arguments.add_argument("--rounds", type=int, default=3)
+    arguments.add_argument("--rounds", type=int, default=2)
     arguments.add_argument("--only", default="", metavar="TEXT", help="the verbs whose name has this; keeps no row")
     asked = arguments.parse_args()
     serving.isolate()
@@ -65,42 +78,76 @@ def main() -> None:
 
 
 def measure(verbs: list[str], rounds: int) -> dict[str, Any]:
-    """Return seconds, speed-up and limit of each verb."""
+    """Return rates, starts, speed-up and limit of each verb."""
     with tempfile.TemporaryDirectory() as home:
-        sources = {verb: prepare(verb, Path(home)) for verb in verbs}
+        sources = {verb: {size: prepare(verb, size, Path(home)) for size in SIZES} for verb in verbs}
         # Before Spark's first session, whose JVM stays for the second.
         servers = processes.children()
         clock = processes.TreeClock()
-        taken = {executors: by_executors(executors, sources, rounds, clock, servers) for executors in EXECUTORS}
+        taken = [by_executors(executors, sources, rounds, clock, servers) for executors in EXECUTORS]
     serving.stop()
-    one, two = (taken[executors] for executors in EXECUTORS)
     return {
-        verb: figures_of(sources[verb].count * JOBS[verb].copies, one[verb], two[verb], late=bool(JOBS[verb].words))
+        verb: figures_of(
+            [rows_of(verb, sources[verb][size]) for size in SIZES],
+            *(each[verb] for each in taken),
+            late=bool(JOBS[verb].latency_seconds),
+        )
         for verb in verbs
     }
 
 
-def prepare(verb: str, home: Path) -> jobs.Source:
-    """Make what a verb reads, larger than one file of it where no table limits."""
-    job, folder = JOBS[verb], home / verb
-    folder.mkdir()
+def rows_of(verb: str, source: jobs.Source) -> int:
+    """Return how many rows a verb moves of a source."""
+    return source.count * copies_of(verb, source)
+
+
+def copies_of(verb: str, source: jobs.Source) -> int:
+    """Return how often each order is there: files are linked, so that making them takes no time."""
+    job = JOBS[verb]
+    return 1 if job.copies == 1 else job.copies * (TIMES_AS_LARGE if source.folder.name == "large" else 1)
+
+
+def prepare(verb: str, size: str, home: Path) -> jobs.Source:
+    """Make what a verb reads, in files of equal size for each task where no table is read."""
+    job, folder = JOBS[verb], home / verb / size
+    folder.mkdir(parents=True)
     words = {"engine": "spark", "shared_paths": True, "tasks": TASKS, **job.words}
-    source = jobs.Source(folder, data.scaled(job.items), run_by=words, latency_seconds=LATENCY_SECONDS)
+    count = data.scaled(job.items) * (TIMES_AS_LARGE if size == "large" and job.copies == 1 else 1)
+    source = jobs.Source(folder, count, run_by=words, latency_seconds=job.latency_seconds)
     match verb:
         case "export":
-            items = orders.items("mixed", source.count) * job.copies
-            source.__dict__["export"] = ExportWriter(folder / "exports", files=2 * TASKS, empty_files=0).full(items)
+            items = orders.items("mixed", source.count)
+            export = ExportWriter(folder / "exports", files=TASKS, empty_files=0).full(items)
+            source.__dict__["export"] = repeated(export, copies_of(verb, source))
         case "compact":
             for path in jobs.data_files(source.small_files):
-                for number in range(1, job.copies):
+                for number in range(1, copies_of(verb, source)):
                     path.with_name(f"{number}-{path.name}").hardlink_to(path)
         case "load":
-            by_threads = jobs.Source(folder, source.count, latency_seconds=LATENCY_SECONDS)
+            by_threads = jobs.Source(folder, source.count, latency_seconds=job.latency_seconds)
             source.__dict__["files"] = in_parts(by_threads.files)
             assert source.endpoint_url
         case _:
             assert source.endpoint_url
     return source
+
+
+def repeated(export: Path, copies: int) -> Path:
+    """Link each data file of an export so often, and let the manifests name the links too."""
+    files = [json.loads(line) for line in (export / "manifest-files.json").read_text("utf-8").splitlines()]
+    entries = []
+    for entry in files:
+        folder, _, name = entry["dataFileS3Key"].rpartition("/")
+        for number in range(copies):
+            link = f"{number}-{name}" if number else name
+            if number:
+                (export / "data" / link).hardlink_to(export / "data" / name)
+            entries.append({**entry, "dataFileS3Key": f"{folder}/{link}"})
+    summary = json.loads((export / "manifest-summary.json").read_text("utf-8"))
+    summary["itemCount"] *= copies
+    put_manifest(export, "manifest-files", b"".join(json.dumps(entry).encode() + b"\n" for entry in entries))
+    put_manifest(export, "manifest-summary", json.dumps(summary).encode() + b"\n")
+    return export
 
 
 def in_parts(folder: Path) -> Path:
@@ -114,20 +161,23 @@ def in_parts(folder: Path) -> Path:
     return parts
 
 
-def by_executors(
-    executors: int, sources: dict[str, jobs.Source], rounds: int, clock: processes.TreeClock, servers: list[int]
-) -> dict[str, list[matrix.Taken]]:
-    """Run each verb by so many executors of one core, once to warm up."""
+def by_executors(executors: int, sources: Sources, rounds: int, clock: processes.TreeClock, servers: list[int]) -> Runs:
+    """Run each verb by so many executors of one processor, some times to warm up and to be checked."""
     session = matrix.start(f"local-cluster[{executors},1,1024]")
     try:
-        taken: dict[str, list[matrix.Taken]] = {}
-        for verb, source in sources.items():
+        taken: Runs = {}
+        for verb, by_size in sources.items():
             run = runner(verb)
-            done = run(source)
-            wanted = source.count * JOBS[verb].copies
-            if done.rows != wanted:
-                raise AssertionError(f"{verb} moved {done.rows} of {wanted} rows")
-            taken[verb] = [timed(run, source, clock, servers) for _ in range(rounds)]
+            wanted = rows_of(verb, by_size["small"])
+            for _ in range(matrix.WARM_UPS):
+                done = run(by_size["small"])
+                if done.rows != wanted:
+                    raise AssertionError(f"{verb} moved {done.rows} of {wanted} rows")
+            processes.pin(EXECUTOR)
+            taken[verb] = {size: [] for size in SIZES}
+            for _ in range(rounds):
+                for size, source in by_size.items():
+                    taken[verb][size].append(timed(run, source, clock, servers))
     finally:
         session.stop()
     return taken
@@ -142,7 +192,7 @@ def compact(source: jobs.Source) -> jobs.Done:
     """Compact links to the small files, an equal part of them in each folder."""
     home = source.folder / "compacted"
     shutil.rmtree(home, ignore_errors=True)
-    for number, path in enumerate(jobs.data_files(source.small_files)):
+    for number, path in enumerate(sorted(jobs.data_files(source.small_files))):
         folder = home / f"part={number % TASKS}"
         folder.mkdir(parents=True, exist_ok=True)
         (folder / path.name).hardlink_to(path)
@@ -159,30 +209,71 @@ def timed(
     return matrix.Taken(time.perf_counter() - began, clock() - cpu, processes.cpu_seconds(servers) - beside)
 
 
-def figures_of(rows: int, one: list[matrix.Taken], two: list[matrix.Taken], *, late: bool) -> dict[str, Any]:
+@dataclass(frozen=True)
+class Slope:
+    """What the rows took by which the large job is larger than the small one, and the start of both."""
+
+    rows: int
+    seconds: float
+    start_seconds: float
+    busy: float
+    servers_busy: float
+
+    @classmethod
+    def of(cls, rows: list[int], taken: dict[str, list[matrix.Taken]]) -> Slope:
+        """Return it by the medians of each size."""
+        small, large = (median(taken[size]) for size in SIZES)
+        more, seconds = rows[1] - rows[0], max(large.seconds - small.seconds, 1e-9)
+        return cls(
+            more,
+            seconds,
+            small.seconds - seconds * rows[0] / more,
+            (large.cpu_seconds - small.cpu_seconds) / seconds,
+            (large.server_cpu_seconds - small.server_cpu_seconds) / seconds,
+        )
+
+    @property
+    def rows_per_second(self) -> float:
+        """The rate of a long job."""
+        return self.rows / self.seconds
+
+
+def median(taken: list[matrix.Taken]) -> matrix.Taken:
+    """Return the median of each figure."""
+    names = matrix.Taken.__dataclass_fields__
+    return matrix.Taken(*(statistics.median(getattr(each, name) for each in taken) for name in names))
+
+
+def figures_of(
+    rows: list[int], one: dict[str, list[matrix.Taken]], two: dict[str, list[matrix.Taken]], *, late: bool
+) -> dict[str, Any]:
     """Return what a verb took by one executor and by two."""
-    before, after = (statistics.median(each.seconds for each in taken) for taken in (one, two))
-    job, servers = (
-        statistics.median(getattr(each, name) / each.seconds for each in two)
-        for name in ("cpu_seconds", "server_cpu_seconds")
-    )
+    slopes = [Slope.of(rows, taken) for taken in (one, two)]
+    before, after = slopes
+    whole = [median(taken["large"]).seconds for taken in (one, two)]
     return {
-        "rows": rows,
+        "rows": rows[1],
+        "rows_by_size": dict(zip(SIZES, rows, strict=True)),
         "seconds": {
-            str(executors): [round(each.seconds, 3) for each in taken]
+            str(executors): {size: [round(each.seconds, 3) for each in taken[size]] for size in SIZES}
             for executors, taken in zip(EXECUTORS, (one, two), strict=True)
         },
-        "times_as_fast": round(before / after, 3),
-        "busy_cores": round(job, 2),
-        "busy_cores_with_server": round(job + servers, 2),
-        "limited_by": limit(job, servers, os.cpu_count() or 1, late=late),
+        "rows_per_second": [round(each.rows_per_second) for each in slopes],
+        "start_seconds": [round(each.start_seconds, 2) for each in slopes],
+        "times_as_fast": round(after.rows_per_second / before.rows_per_second, 3),
+        "times_as_fast_with_start": round(whole[0] / whole[1], 3),
+        "busy_cores": round(after.busy, 2),
+        "busy_cores_of_one": round(before.busy, 2),
+        "busy_cores_with_server": round(after.busy + after.servers_busy, 2),
+        "limited_by": limit(after.busy, after.servers_busy, os.cpu_count() or 1, late=late),
     }
 
 
 def limit(job: float, servers: float, cores: int, *, late: bool) -> str:
-    """Say what a job waited for: the machine's processors, late answers, or its own start and commit."""
+    """Say what a job waited for: the machine's processors, late answers, or one of its tasks or its driver."""
     if job + servers >= BUSY * cores:
-        return f"the processors of this machine, of which the server takes {servers:.1f}"
+        share = f", of which the server takes {servers:.1f}" if late else ""
+        return f"the processors of this machine{share}"
     if late:
         return "answers that come late"
     return f"what one task does after the other: {job + servers:.1f} of {cores} processors were busy"

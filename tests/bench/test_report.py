@@ -187,6 +187,13 @@ RUN = {"growth_mebibytes": 90.0, "start_mebibytes": 150.0}
             {"figures": {"scan": {"times_as_fast": 1.9, "limited_by": "answers that come late"}}},
             [1.8],
         ),
+        (
+            "lambda_start",
+            {"figures": {"log_changes": {
+                "records": 100, "import_seconds": 0.1, "first_seconds": 1.0, "second_seconds": 0.01,
+            }}},
+            [None, None],
+        ),
         ("series", {"figures": {"runs": {"scan": {"highest_10s_ratio": 1.01, "tail_ratio": 0.95}}}}, [102, 90]),
         ("memory", {"figures": {"runs": [RUN, {**RUN, "growth_mebibytes": 100.0}]}}, [256]),
         (

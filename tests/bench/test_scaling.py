@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+
 import pytest
 
+import ddbio
 from bench import jobs, serving
-from bench.e2e import matrix, scaling
+from bench.e2e import matrix, processes, scaling
 
 
 @pytest.fixture(autouse=True)
@@ -24,22 +29,52 @@ def test_every_verb_of_the_matrix_is_scaled():
 @pytest.mark.parametrize("verb", ["export", "compact", "load"])
 def test_each_task_has_something_to_do(verb, tmp_path):
     """What a verb reads lies in at least as many files as there are tasks, and all of it is moved."""
-    source = scaling.prepare(verb, tmp_path)
+    source = scaling.prepare(verb, "large", tmp_path)
     source.run_by.update(engine="local", tasks=1 if verb == "load" else scaling.TASKS)
     source.run_by.pop("shared_paths")
     if verb == "load":
         assert len(jobs.data_files(source.files)) == scaling.TASKS
     done = scaling.runner(verb)(source)
-    assert done.rows == source.count * scaling.JOBS[verb].copies
+    assert done.rows == scaling.rows_of(verb, source)
+    assert scaling.copies_of(verb, source) == (1 if verb == "load" else 4 * scaling.COPIES)
 
 
-def test_a_speed_up_is_that_of_the_medians():
-    """Two executors in half of the time are twice as fast, whatever one slow round took."""
-    one = [matrix.Taken(seconds, 1.0, 0.0) for seconds in (4.0, 4.0, 9.0)]
-    two = [matrix.Taken(seconds, 1.0, 0.5) for seconds in (2.0, 2.0, 2.0)]
-    found = scaling.figures_of(10, one, two, late=True)
+def test_an_export_that_names_links_is_read_whole(tmp_path):
+    """Linked data files are as good as written ones: manifests and counts hold."""
+    source = scaling.prepare("export", "small", tmp_path)
+    assert ddbio.read_export(source.export).num_rows == source.count * scaling.COPIES
+
+
+def test_the_start_is_no_part_of_the_speed_up():
+    """Whatever a start takes, and whatever one slow round took: only the rows by which a job is larger count."""
+    one = {"small": [taken(3.0), taken(3.0), taken(8.0)], "large": [taken(9.0, cpu=4.0)]}
+    two = {"small": [taken(2.0)], "large": [taken(5.0, cpu=4.0)]}
+    found = scaling.figures_of([100, 400], one, two, late=True)
     assert found["times_as_fast"] == 2.0
-    assert (found["busy_cores"], found["busy_cores_with_server"]) == (0.5, 0.75)
+    assert found["times_as_fast_with_start"] == 1.8
+    assert found["rows_per_second"] == [50, 100]
+    assert found["start_seconds"] == [1.0, 1.0]
+    assert (found["busy_cores_of_one"], found["busy_cores"], found["busy_cores_with_server"]) == (0.5, 1.0, 1.0)
+
+
+def taken(seconds, cpu=1.0):
+    """Return a run of a job that kept no server busy."""
+    return matrix.Taken(seconds, cpu, 0.0)
+
+
+def test_a_process_and_its_children_have_one_processor():
+    """Each process that has the word runs on one processor with its children; others run where they ran."""
+    script = "import subprocess, sys; subprocess.run([sys.executable, '-c', 'input()'])  # an-executor"
+    with subprocess.Popen([sys.executable, "-c", script], stdin=subprocess.PIPE) as process:
+        try:
+            while not processes.descendants(process.pid):
+                process.poll()
+            assert processes.pin("an-executor") == [process.pid]
+            below = processes.descendants(process.pid)
+            assert {len(os.sched_getaffinity(pid)) for pid in (process.pid, *below)} == {1}
+        finally:
+            process.communicate(b"\n")
+    assert processes.pin("an-executor") == []
 
 
 @pytest.mark.parametrize(
