@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from ddbio.api.advice import advise, plan_capacity
     from ddbio.api.archive import archive, read_expired, read_expired_batches, restore_archived
     from ddbio.api.benchmark import bench
-    from ddbio.api.capture import capture, capture_status, verify_capture
+    from ddbio.api.capture import capture, capture_status, plan_capture, verify_capture
     from ddbio.api.catalog import catalog_ddl, sync_catalog
     from ddbio.api.changes import plan_replay, read_changes, read_changes_batches, replay, write_changes
     from ddbio.api.files import (
@@ -23,13 +23,14 @@ if TYPE_CHECKING:
         fold_exports,
         fold_exports_to_files,
         plan_fold_exports,
+        plan_import_files,
         plan_read_export,
         read_export,
         read_export_batches,
         read_export_to_files,
         write_import_files,
     )
-    from ddbio.api.folders import compact, list_files, plan_compact, publish, rollback, vacuum
+    from ddbio.api.folders import compact, list_files, plan_compact, plan_publish, publish, rollback, vacuum
     from ddbio.api.inspection import layout, plan_validate, validate
     from ddbio.api.keywords import (
         AdviseKeywords,
@@ -93,7 +94,6 @@ if TYPE_CHECKING:
         list_imports,
         plan_backup,
         plan_bulk_put,
-        plan_capture,
         plan_export,
         plan_import,
         plan_restore,
@@ -162,10 +162,10 @@ if TYPE_CHECKING:
     from ddbio.ops.exports.read import ExportReadPlan, ExportReadReport
     from ddbio.ops.folders.compact import CompactPlan, CompactReport
     from ddbio.ops.folders.listing import FileList, ListedFile
-    from ddbio.ops.folders.publish import PublishReport
+    from ddbio.ops.folders.publish import PublishPlan, PublishReport
     from ddbio.ops.folders.vacuum import VacuumReport
     from ddbio.ops.imports.bulk import BulkReport, BulkSummary
-    from ddbio.ops.imports.files import ImportFilesReport
+    from ddbio.ops.imports.files import ImportFilesPlan, ImportFilesReport
     from ddbio.ops.job.report import FileReport, MisfitReport, ScanReport, WarmReport, WriteReport
     from ddbio.ops.tables import CreatedTable
     from ddbio.options import Credentials
@@ -243,6 +243,7 @@ __all__ = [
     "GapError",
     "ImportEntry",
     "ImportFilesFromKeywords",
+    "ImportFilesPlan",
     "ImportFilesReport",
     "ImportJob",
     "ImportPlan",
@@ -264,6 +265,7 @@ __all__ = [
     "PlanCaptureKeywords",
     "Progress",
     "PublishKeywords",
+    "PublishPlan",
     "PublishReport",
     "RecordBatchStream",
     "ReplayKeywords",
@@ -341,7 +343,9 @@ __all__ = [
     "plan_export",
     "plan_fold_exports",
     "plan_import",
+    "plan_import_files",
     "plan_load",
+    "plan_publish",
     "plan_read_export",
     "plan_replay",
     "plan_restore",
@@ -388,14 +392,14 @@ _NAMES = {
     "ddbio.api.advice": "advise plan_capacity",
     "ddbio.api.archive": "archive read_expired read_expired_batches restore_archived",
     "ddbio.api.benchmark": "bench",
-    "ddbio.api.capture": "capture capture_status verify_capture",
+    "ddbio.api.capture": "capture capture_status plan_capture verify_capture",
     "ddbio.api.catalog": "catalog_ddl sync_catalog",
     "ddbio.api.changes": "plan_replay read_changes read_changes_batches replay write_changes",
     "ddbio.api.files": (
-        "check_import_files export_windows fold_exports fold_exports_to_files plan_fold_exports plan_read_export "
-        "read_export read_export_batches read_export_to_files write_import_files"
+        "check_import_files export_windows fold_exports fold_exports_to_files plan_fold_exports plan_import_files "
+        "plan_read_export read_export read_export_batches read_export_to_files write_import_files"
     ),
-    "ddbio.api.folders": "compact list_files plan_compact publish rollback vacuum",
+    "ddbio.api.folders": "compact list_files plan_compact plan_publish publish rollback vacuum",
     "ddbio.api.inspection": "layout plan_validate validate",
     "ddbio.api.keywords": (
         "AdviseKeywords ArchiveKeywords ArchiveRestoreKeywords BackupCreateKeywords BenchKeywords "
@@ -412,7 +416,7 @@ _NAMES = {
     "ddbio.api.reading": "digest infer_schema plan_scan read_table scan_batches scan_to_files",
     "ddbio.api.service_jobs": (
         "cancel_bulk_put create_backup describe_bulk_put describe_export describe_import list_backups list_bulk_puts "
-        "list_exports list_imports plan_backup plan_bulk_put plan_capture plan_export plan_import plan_restore "
+        "list_exports list_imports plan_backup plan_bulk_put plan_export plan_import plan_restore "
         "read_bulk_report restore_table start_bulk_put start_export start_import wait_bulk_put wait_export "
         "wait_import"
     ),
@@ -459,10 +463,10 @@ _NAMES = {
     "ddbio.ops.exports.read": "ExportReadPlan ExportReadReport",
     "ddbio.ops.folders.compact": "CompactPlan CompactReport",
     "ddbio.ops.folders.listing": "FileList ListedFile",
-    "ddbio.ops.folders.publish": "PublishReport",
+    "ddbio.ops.folders.publish": "PublishPlan PublishReport",
     "ddbio.ops.folders.vacuum": "VacuumReport",
     "ddbio.ops.imports.bulk": "BulkReport BulkSummary",
-    "ddbio.ops.imports.files": "ImportFilesReport",
+    "ddbio.ops.imports.files": "ImportFilesPlan ImportFilesReport",
     "ddbio.ops.job.report": "FileReport MisfitReport ScanReport WarmReport WriteReport",
     "ddbio.ops.tables": "CreatedTable",
     "ddbio.options": "Credentials",

@@ -6,15 +6,17 @@ import os
 from typing import TYPE_CHECKING
 
 from ddbio.api.signature import takes
+from ddbio.ops import prices
 from ddbio.ops.capture import audit
 from ddbio.ops.capture import capture as capturing
-from ddbio.options import CaptureOptions, CaptureStatusOptions, CaptureVerifyOptions, parse_options
+from ddbio.options import CaptureOptions, CaptureStatusOptions, CaptureVerifyOptions, PlanCaptureOptions, parse_options
 
 if TYPE_CHECKING:
     import threading
     from typing import Unpack
 
-    from ddbio.api.keywords import CaptureKeywords, CaptureStatusKeywords, CaptureVerifyKeywords
+    from ddbio.api.keywords import CaptureKeywords, CaptureStatusKeywords, CaptureVerifyKeywords, PlanCaptureKeywords
+    from ddbio.core.service_estimates import CapturePlan
     from ddbio.ops.capture.audit import CaptureStatus, CaptureVerifyReport
     from ddbio.ops.capture.capture import CaptureReport
 
@@ -87,3 +89,22 @@ def verify_capture(dest: str | os.PathLike[str], **options: Unpack[CaptureVerify
         If there is no capture.
     """
     return audit.verify_capture(parse_options(CaptureVerifyOptions, {**options, "dest": os.fspath(dest)}))
+
+
+@takes(PlanCaptureOptions)
+def plan_capture(**options: Unpack[PlanCaptureKeywords]) -> CapturePlan:
+    """Return what capturing the changes of a table for a month takes and costs; nothing is called.
+
+    Parameters
+    ----------
+    **options
+        ``records_per_second`` and ``item_bytes`` describe the changes; see :class:`ddbio.PlanCaptureKeywords`.
+
+    Raises
+    ------
+    OptionError
+        If an option is wrong.
+    LimitError
+        If the plan is above ``max_usd``.
+    """
+    return prices.plan_capture(parse_options(PlanCaptureOptions, options))

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from ddbio.core.exports.fold import Window
     from ddbio.ops.exports.fold_plan import ExportFoldPlan, ExportFoldReport
     from ddbio.ops.exports.read import ExportReadPlan, ExportReadReport
-    from ddbio.ops.imports.files import ImportFilesReport
+    from ddbio.ops.imports.files import ImportFilesPlan, ImportFilesReport
     from ddbio.ops.loads.sources import Rows
 
 
@@ -265,6 +265,28 @@ def write_import_files(
         values["source"] = os.fspath(source)
         return files.write_files(parse_options(ImportFilesFromOptions, values))
     return files.write_rows(source, parse_options(ImportFilesOptions, values))
+
+
+@takes(ImportFilesFromOptions)
+def plan_import_files(
+    source: str | os.PathLike[str], dest: str | os.PathLike[str], **options: Unpack[ImportFilesFromKeywords]
+) -> ImportFilesPlan:
+    """Return what :func:`write_import_files` would take and cost, from the list of the files alone.
+
+    Parameters
+    ----------
+    source
+        File, folder or glob.
+    dest, **options
+        As for :func:`write_import_files`.
+
+    Raises
+    ------
+    DdbioError
+        If there is no such file, or the plan is above a limit.
+    """
+    values = {**options, "source": os.fspath(source), "dest": os.fspath(dest)}
+    return files.plan_of(parse_options(ImportFilesFromOptions, values))
 
 
 @takes(ImportFilesFromOptions)

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     )
     from ddbio.ops.folders.compact import CompactPlan, CompactReport
     from ddbio.ops.folders.listing import FileList
-    from ddbio.ops.folders.publish import PublishReport
+    from ddbio.ops.folders.publish import PublishPlan, PublishReport
     from ddbio.ops.folders.vacuum import VacuumReport
 
 
@@ -144,6 +144,28 @@ def publish(
     """
     values = {**options, "source": os.fspath(source), "dest": os.fspath(dest)}
     return publishing.publish(parse_options(PublishOptions, values), check)
+
+
+@takes(PublishOptions)
+def plan_publish(
+    source: str | os.PathLike[str], dest: str | os.PathLike[str], **options: Unpack[PublishKeywords]
+) -> PublishPlan:
+    """Return what :func:`publish` would copy, take and cost, from the list of the live files alone.
+
+    Parameters
+    ----------
+    source, dest, **options
+        As for :func:`publish`.
+
+    Raises
+    ------
+    NotFoundError
+        If the source has no live file.
+    LimitError
+        If the plan is above a limit.
+    """
+    values = {**options, "source": os.fspath(source), "dest": os.fspath(dest)}
+    return publishing.plan_publish(parse_options(PublishOptions, values))
 
 
 @takes(RollbackOptions)

@@ -68,12 +68,22 @@ def validate(source: Side, target: Side | None = None, **options: Unpack[Validat
 
 
 @takes(ValidateOptions)
-def plan_validate(source: Side, target: Side | None = None, **options: Unpack[ValidateKeywords]) -> ValidatePlan:
+def plan_validate(
+    source: Side,
+    target: Side | None = None,
+    *,
+    from_file: str | os.PathLike[str] | None = None,
+    **options: Unpack[ValidateKeywords],
+) -> ValidatePlan:
     """Return what a validation would read and cost, and by which key it would compare.
 
     Parameters
     ----------
-    source, target, **options
+    source, target
+        As for :func:`validate`.
+    from_file
+        Describes the tables among the sides as DescribeTable does, in JSON; they need not exist.
+    **options
         As for :func:`validate`.
 
     Raises
@@ -81,7 +91,8 @@ def plan_validate(source: Side, target: Side | None = None, **options: Unpack[Va
     DdbioError
         If the validation would be refused.
     """
-    return validations.plan_validate(_validate_options(source, target, options), source, target)
+    statistics = None if from_file is None else os.fspath(from_file)
+    return validations.plan_validate(_validate_options(source, target, options), source, target, statistics)
 
 
 def _validate_options(source: Side, target: Side | None, given: Any) -> ValidateOptions:

@@ -175,39 +175,6 @@ class BulkReportKeywords(ConnectionKeywords, total=False):
     """Folder or s3:// prefix for the refused items, as ``load`` with ``retry_rejects`` takes them."""
 
 
-class CaptureKeywords(ConnectionKeywords, total=False):
-    """Keywords of :class:`ddbio.options.CaptureOptions`."""
-
-    stream: str | None
-    """The data stream, by name or ARN, if the changes of the table go to several."""
-    leases: int
-    """Parts of the shards that processes take leases of: so many processes can share a capture."""
-    available_now: bool
-    """Stop when the changes that are there are captured; otherwise go on until it is told to stop."""
-    job_id: str | None
-    """Name of the capture, under which later runs go on; default follows from the table and its stream."""
-    start: Literal["trim-horizon", "latest"]
-    """Where a new capture begins: at the oldest change that the stream has, or now."""
-    on_gap: Literal["fail", "continue"]
-    """What to do if changes are gone before they were read: stop, or note that and go on behind the gap."""
-    flush_seconds: float
-    """How long changes are gathered at most until they are written."""
-    flush_bytes: int | str
-    """How many bytes of records are gathered at most until they are written."""
-    old_image: bool
-    """Keep the item as it was before each change, in the column ``_old_image``."""
-    schema: ItemSchema | pa.Schema | str | None
-    """Columns of the items, as for a scan; default is inferred from a sample of the table and the first changes."""
-    numbers: Literal["exact", "float64", "text"]
-    """Type of inferred columns of numbers: ``float64`` takes the nearest double unless all are whole."""
-    types: Mapping[str, str] | str | None
-    """Types of columns by attribute, instead of those inferred: ``price=decimal(38, 9),payload=json``."""
-    sample_items: int
-    """Items of the table to read to infer the columns."""
-    compression: Literal["zstd", "snappy", "gzip", "lz4", "none"]
-    """Codec of the files."""
-
-
 class CaptureStatusKeywords(ConnectionKeywords, total=False):
     """Keywords of :class:`ddbio.options.CaptureStatusOptions`."""
 
@@ -324,43 +291,6 @@ class FilesListKeywords(ConnectionKeywords, total=False):
     """Version of the folder; default is the newest."""
 
 
-class ImportFilesKeywords(ConnectionKeywords, total=False):
-    """Keywords of :class:`ddbio.options.ImportFilesOptions`."""
-
-    key: str | None
-    """Key of the new table: ``pk:S`` or ``pk:S,sk:N``."""
-    like: str | None
-    """Table, by name or ARN, whose key the new one gets; or a ``.json`` file with DescribeTable's answer about one."""
-    timestamps: Mapping[str, str] | str | None
-    """How columns of dates and times are written, by column: ``created_at=iso,ttl=epoch_s``; default is ISO 8601."""
-    duplicates: Literal["fail", "first", "last"]
-    """If rows share a key: refuse them, or write the first or the last of them."""
-    gsi: str | Sequence[str]
-    """Global indexes of the new table, as ``import start`` takes them: items are checked for their keys."""
-    format: Literal["dynamodb_json", "ion", "csv"]
-    """Format of the objects. Ion is written more slowly than JSON; in CSV everything but the key becomes text."""
-    delimiter: Literal[",", ";", ":", "|", "\t", " "] | None
-    """Delimiter of CSV fields: comma, semicolon, colon, bar, tab or space; default is a comma."""
-    csv_strings: bool
-    """Write numbers, booleans and dates outside the key as text; the table then holds them as strings."""
-    compression: Literal["zstd", "gzip", "none"]
-    """Compression of the objects."""
-    target_file_bytes: int | str
-    """Size of an object before compression; peak memory is several times this."""
-    if_absent: bool
-    """For a bulk put: write each item only if its key does not exist. Experimental: the format is unverified."""
-    newer_by: str | None
-    """For a bulk put: write each item only if no item as new by this attribute exists. Experimental likewise."""
-    mode: Literal["error", "overwrite"]
-    """What to do if the target holds files already."""
-    overwrite_foreign: bool
-    """Let ``mode=overwrite`` also delete files that no earlier job of ddbio wrote."""
-    job_id: str | None
-    """Name of this run: if a job of this name is committed, it is reported and not run again. Default is a new one."""
-    digest: bool
-    """Compute the order-independent digest of the items, for a comparison with the table."""
-
-
 class LayoutKeywords(ConnectionKeywords, total=False):
     """Keywords of :class:`ddbio.options.LayoutOptions`."""
 
@@ -383,7 +313,7 @@ class PriceKeywords(ConnectionKeywords, total=False):
     """Keywords of :class:`ddbio.options.PriceOptions`."""
 
     max_usd: float | None
-    """Refuse the job if its plan costs more; stop one that consumes units at a tenth more."""
+    """Refuse the job if its plan costs more; stop it at a tenth more."""
     prices: str | None
     """File with a book of prices, in the form of ddbio's own; default is the newest book of the region that is here."""
     compute: str | None
@@ -498,6 +428,41 @@ class AdviseKeywords(MetricsConnectionKeywords, total=False):
     """File to write the charts to as a PNG, besides."""
 
 
+class CaptureKeywords(PriceKeywords, total=False):
+    """Keywords of :class:`ddbio.options.CaptureOptions`."""
+
+    stream: str | None
+    """The data stream, by name or ARN, if the changes of the table go to several."""
+    leases: int
+    """Parts of the shards that processes take leases of: so many processes can share a capture."""
+    available_now: bool
+    """Stop when the changes that are there are captured; otherwise go on until it is told to stop."""
+    max_seconds: float | None
+    """End after this time, with what was captured by then written."""
+    job_id: str | None
+    """Name of the capture, under which later runs go on; default follows from the table and its stream."""
+    start: Literal["trim-horizon", "latest"]
+    """Where a new capture begins: at the oldest change that the stream has, or now."""
+    on_gap: Literal["fail", "continue"]
+    """What to do if changes are gone before they were read: stop, or note that and go on behind the gap."""
+    flush_seconds: float
+    """How long changes are gathered at most until they are written."""
+    flush_bytes: int | str
+    """How many bytes of records are gathered at most until they are written."""
+    old_image: bool
+    """Keep the item as it was before each change, in the column ``_old_image``."""
+    schema: ItemSchema | pa.Schema | str | None
+    """Columns of the items, as for a scan; default is inferred from a sample of the table and the first changes."""
+    numbers: Literal["exact", "float64", "text"]
+    """Type of inferred columns of numbers: ``float64`` takes the nearest double unless all are whole."""
+    types: Mapping[str, str] | str | None
+    """Types of columns by attribute, instead of those inferred: ``price=decimal(38, 9),payload=json``."""
+    sample_items: int
+    """Items of the table to read to infer the columns."""
+    compression: Literal["zstd", "snappy", "gzip", "lz4", "none"]
+    """Codec of the files."""
+
+
 class CatalogSyncKeywords(CatalogConnectionKeywords, total=False):
     """Keywords of :class:`ddbio.options.CatalogSyncOptions`."""
 
@@ -586,15 +551,6 @@ class FilesKeywords(CatalogConnectionKeywords, total=False):
     """Table of a catalog, ``glue://database.table``, to make or update when the files are there; on S3 only."""
 
 
-class LimitKeywords(PriceKeywords, total=False):
-    """Keywords of :class:`ddbio.options.LimitOptions`."""
-
-    max_units: float | None
-    """Refuse the job if its plan has more capacity units than this; stop it at a tenth more."""
-    max_seconds: float | None
-    """Likewise for the seconds that it is expected to take, and takes."""
-
-
 class PlanCapacityKeywords(MetricsConnectionKeywords, total=False):
     """Keywords of :class:`ddbio.options.PlanCapacityOptions`."""
 
@@ -631,19 +587,6 @@ class PlanCaptureKeywords(PriceKeywords, total=False):
     """Time that a file holds."""
 
 
-class PublishKeywords(CatalogConnectionKeywords, total=False):
-    """Keywords of :class:`ddbio.options.PublishOptions`."""
-
-    expect_rows: int | None
-    """Publish only if the files hold so many rows."""
-    expect_digest: str | None
-    """Publish only if the rows have this digest, as ``ddbio digest`` prints it."""
-    catalog: str | None
-    """Table of a catalog, ``glue://database.table``, to make or move to the newest version; on S3 only."""
-    job_id: str | None
-    """Name of this run: if a job of this name is committed, it is reported and not run again. Default is a new one."""
-
-
 class ReplayKeywords(DeliveredKeywords, total=False):
     """Keywords of :class:`ddbio.options.ReplayOptions`."""
 
@@ -668,27 +611,15 @@ class RollbackKeywords(CatalogConnectionKeywords, total=False):
     """Table of a catalog, ``glue://database.table``, to make or move to the newest version; on S3 only."""
 
 
+class TimeLimitKeywords(PriceKeywords, total=False):
+    """Keywords of :class:`ddbio.options.TimeLimitOptions`."""
+
+    max_seconds: float | None
+    """Refuse the job if it is expected to take longer than this; stop it at a tenth more."""
+
+
 class WaitKeywords(WaitPolicyKeywords, total=False):
     """Keywords of :class:`ddbio.options.WaitOptions`."""
-
-
-class BulkStartKeywords(LimitKeywords, total=False):
-    """Keywords of :class:`ddbio.options.BulkStartOptions`."""
-
-    format: Literal["dynamodb_json", "ion"] | None
-    """Format of the objects; default is the manifest's, else dynamodb_json."""
-    compression: Literal["zstd", "gzip", "none"] | None
-    """Compression of the objects, the same for all; default is the manifest's."""
-    wcu_per_second: int | None
-    """Write units per second that the operation may use, at least 1,024; default is the service's."""
-    tier: Literal["standard", "accelerated"]
-    """Performance tier."""
-    kms_key: str | None
-    """KMS key that encrypts the reports; default is the bucket's own way."""
-    bucket_owner: str | None
-    """Account that owns the source's bucket, if it is another one."""
-    client_token: str | None
-    """Idempotency token: within eight hours, the same start with it is the same operation; default is a new one."""
 
 
 class CompactKeywords(CatalogConnectionKeywords, PriceKeywords, total=False):
@@ -728,6 +659,76 @@ class CompactKeywords(CatalogConnectionKeywords, PriceKeywords, total=False):
     """Number of tasks; default is the engine's parallelism."""
 
 
+class ImportFilesKeywords(TimeLimitKeywords, total=False):
+    """Keywords of :class:`ddbio.options.ImportFilesOptions`."""
+
+    key: str | None
+    """Key of the new table: ``pk:S`` or ``pk:S,sk:N``."""
+    like: str | None
+    """Table, by name or ARN, whose key the new one gets; or a ``.json`` file with DescribeTable's answer about one."""
+    timestamps: Mapping[str, str] | str | None
+    """How columns of dates and times are written, by column: ``created_at=iso,ttl=epoch_s``; default is ISO 8601."""
+    duplicates: Literal["fail", "first", "last"]
+    """If rows share a key: refuse them, or write the first or the last of them."""
+    gsi: str | Sequence[str]
+    """Global indexes of the new table, as ``import start`` takes them: items are checked for their keys."""
+    format: Literal["dynamodb_json", "ion", "csv"]
+    """Format of the objects. Ion is written more slowly than JSON; in CSV everything but the key becomes text."""
+    delimiter: Literal[",", ";", ":", "|", "\t", " "] | None
+    """Delimiter of CSV fields: comma, semicolon, colon, bar, tab or space; default is a comma."""
+    csv_strings: bool
+    """Write numbers, booleans and dates outside the key as text; the table then holds them as strings."""
+    compression: Literal["zstd", "gzip", "none"]
+    """Compression of the objects."""
+    target_file_bytes: int | str
+    """Size of an object before compression; peak memory is several times this."""
+    if_absent: bool
+    """For a bulk put: write each item only if its key does not exist. Experimental: the format is unverified."""
+    newer_by: str | None
+    """For a bulk put: write each item only if no item as new by this attribute exists. Experimental likewise."""
+    mode: Literal["error", "overwrite"]
+    """What to do if the target holds files already."""
+    overwrite_foreign: bool
+    """Let ``mode=overwrite`` also delete files that no earlier job of ddbio wrote."""
+    job_id: str | None
+    """Name of this run: if a job of this name is committed, it is reported and not run again. Default is a new one."""
+    digest: bool
+    """Compute the order-independent digest of the items, for a comparison with the table."""
+
+
+class ImportWaitKeywords(WaitKeywords, total=False):
+    """Keywords of :class:`ddbio.options.ImportWaitOptions`."""
+
+    verify: bool
+    """Scan the new table, at the price of a scan, and compare count and digest with those of the files."""
+
+
+class LimitKeywords(TimeLimitKeywords, total=False):
+    """Keywords of :class:`ddbio.options.LimitOptions`."""
+
+    max_units: float | None
+    """Refuse the job if its plan has more capacity units than this; stop it at a tenth more."""
+
+
+class BulkStartKeywords(LimitKeywords, total=False):
+    """Keywords of :class:`ddbio.options.BulkStartOptions`."""
+
+    format: Literal["dynamodb_json", "ion"] | None
+    """Format of the objects; default is the manifest's, else dynamodb_json."""
+    compression: Literal["zstd", "gzip", "none"] | None
+    """Compression of the objects, the same for all; default is the manifest's."""
+    wcu_per_second: int | None
+    """Write units per second that the operation may use, at least 1,024; default is the service's."""
+    tier: Literal["standard", "accelerated"]
+    """Performance tier."""
+    kms_key: str | None
+    """KMS key that encrypts the reports; default is the bucket's own way."""
+    bucket_owner: str | None
+    """Account that owns the source's bucket, if it is another one."""
+    client_token: str | None
+    """Idempotency token: within eight hours, the same start with it is the same operation; default is a new one."""
+
+
 class ExportStartKeywords(LimitKeywords, total=False):
     """Keywords of :class:`ddbio.options.ExportStartOptions`."""
 
@@ -749,10 +750,6 @@ class ExportStartKeywords(LimitKeywords, total=False):
     """Idempotency token: within eight hours, the same request with it is the same export; default is a new one."""
     enable_pitr: bool
     """Turn point-in-time recovery on if it is off; AWS bills it."""
-
-
-class ImportFilesFromKeywords(SourceKeywords, ImportFilesKeywords, total=False):
-    """Keywords of :class:`ddbio.options.ImportFilesFromOptions`."""
 
 
 class ImportStartKeywords(LimitKeywords, total=False):
@@ -783,11 +780,17 @@ class ImportStartKeywords(LimitKeywords, total=False):
     """Idempotency token: while an import runs, the same start with it is the same import; default is a new one."""
 
 
-class ImportWaitKeywords(WaitKeywords, total=False):
-    """Keywords of :class:`ddbio.options.ImportWaitOptions`."""
+class PublishKeywords(CatalogConnectionKeywords, TimeLimitKeywords, total=False):
+    """Keywords of :class:`ddbio.options.PublishOptions`."""
 
-    verify: bool
-    """Scan the new table, at the price of a scan, and compare count and digest with those of the files."""
+    expect_rows: int | None
+    """Publish only if the files hold so many rows."""
+    expect_digest: str | None
+    """Publish only if the rows have this digest, as ``ddbio digest`` prints it."""
+    catalog: str | None
+    """Table of a catalog, ``glue://database.table``, to make or move to the newest version; on S3 only."""
+    job_id: str | None
+    """Name of this run: if a job of this name is committed, it is reported and not run again. Default is a new one."""
 
 
 class ValidateKeywords(LimitKeywords, total=False):
@@ -867,6 +870,10 @@ class BackupCreateKeywords(WaitPolicyKeywords, LimitKeywords, total=False):
     """Name of the backup; default is the table's with the time."""
     digest: bool
     """Scan the table and report its count and digest, to compare after a restore; nobody should write meanwhile."""
+
+
+class ImportFilesFromKeywords(SourceKeywords, ImportFilesKeywords, total=False):
+    """Keywords of :class:`ddbio.options.ImportFilesFromOptions`."""
 
 
 class RestoreKeywords(WaitPolicyKeywords, LimitKeywords, total=False):
@@ -961,7 +968,7 @@ class LoadKeywords(SourceKeywords, WriteKeywords, total=False):
     """Key of the table that ``create_table`` creates: ``pk:S`` or ``pk:S,sk:N``; default is that which files state."""
 
 
-class ExportToFilesKeywords(FilesKeywords, ExportReadKeywords, PriceKeywords, total=False):
+class ExportToFilesKeywords(FilesKeywords, ExportReadKeywords, TimeLimitKeywords, total=False):
     """Keywords of :class:`ddbio.options.ExportToFilesOptions`."""
 
     format: Literal["parquet", "orc", "avro", "csv", "json", "dynamodb-json"]

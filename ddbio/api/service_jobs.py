@@ -6,7 +6,7 @@ import os
 from typing import TYPE_CHECKING
 
 from ddbio.api.signature import takes
-from ddbio.ops import backup, prices
+from ddbio.ops import backup
 from ddbio.ops.exports import jobs as exports
 from ddbio.ops.imports import bulk
 from ddbio.ops.imports import jobs as imports
@@ -18,7 +18,6 @@ from ddbio.options import (
     ExportStartOptions,
     ImportStartOptions,
     ImportWaitOptions,
-    PlanCaptureOptions,
     RestoreOptions,
     WaitOptions,
     parse_options,
@@ -35,14 +34,12 @@ if TYPE_CHECKING:
         ExportStartKeywords,
         ImportStartKeywords,
         ImportWaitKeywords,
-        PlanCaptureKeywords,
         RestoreKeywords,
         WaitKeywords,
     )
     from ddbio.core.backups import BackupJob, BackupPlan, RestoreJob, RestorePlan
     from ddbio.core.exports.jobs import ExportEntry, ExportJob, ExportPlan
     from ddbio.core.imports.jobs import BulkEntry, BulkJob, BulkPlan, ImportEntry, ImportJob, ImportPlan
-    from ddbio.core.service_estimates import CapturePlan
     from ddbio.ops.imports.bulk import BulkReport
 
 
@@ -439,12 +436,22 @@ def restore_table(source: str, target: str, **options: Unpack[RestoreKeywords]) 
 
 
 @takes(RestoreOptions)
-def plan_restore(source: str, target: str, **options: Unpack[RestoreKeywords]) -> RestorePlan:
+def plan_restore(
+    source: str,
+    target: str,
+    *,
+    from_file: str | os.PathLike[str] | None = None,
+    **options: Unpack[RestoreKeywords],
+) -> RestorePlan:
     """Return what :func:`restore_table` would do, after the same checks; nothing is started.
 
     Parameters
     ----------
-    source, target, **options
+    source, target
+        As for :func:`restore_table`.
+    from_file
+        Describes the table that is restored as DescribeTable does, in JSON; nothing is called then.
+    **options
         As for :func:`restore_table`.
 
     Raises
@@ -452,7 +459,8 @@ def plan_restore(source: str, target: str, **options: Unpack[RestoreKeywords]) -
     DdbioError
         The error with which :func:`restore_table` would fail at its start.
     """
-    return backup.plan_of(parse_options(RestoreOptions, {**options, "source": source, "target": target}))
+    statistics = None if from_file is None else os.fspath(from_file)
+    return backup.plan_of(parse_options(RestoreOptions, {**options, "source": source, "target": target}), statistics)
 
 
 @takes(BackupCreateOptions)
@@ -473,22 +481,3 @@ def plan_backup(
     """
     checked = parse_options(BackupCreateOptions, {**options, "table": table})
     return backup.plan_of_backup(checked, None if from_file is None else os.fspath(from_file))
-
-
-@takes(PlanCaptureOptions)
-def plan_capture(**options: Unpack[PlanCaptureKeywords]) -> CapturePlan:
-    """Return what capturing the changes of a table for a month takes and costs; nothing is called.
-
-    Parameters
-    ----------
-    **options
-        ``records_per_second`` and ``item_bytes`` describe the changes; see :class:`ddbio.PlanCaptureKeywords`.
-
-    Raises
-    ------
-    OptionError
-        If an option is wrong.
-    LimitError
-        If the plan is above ``max_usd``.
-    """
-    return prices.plan_capture(parse_options(PlanCaptureOptions, options))

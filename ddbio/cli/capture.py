@@ -11,7 +11,7 @@ import click
 
 from ddbio.cli.flags import flags_of, output_flags, parse_flags
 from ddbio.cli.parts import CommandWithParts
-from ddbio.cli.show import format_values
+from ddbio.cli.show import format_values, planned_rows
 from ddbio.options import CaptureOptions, CaptureStatusOptions, CaptureVerifyOptions
 
 
@@ -31,7 +31,8 @@ def capture(*, as_json: bool, **flags: Any) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
     report = run(options, stop)
-    click.echo(report.to_json() if as_json else format_values(report.to_dict()))
+    planned = {"planned": None, "actual": None, **dict(planned_rows(report.planned, report.actual))}
+    click.echo(report.to_json() if as_json else format_values({**report.to_dict(), **planned}))
 
 
 @capture.part("status")

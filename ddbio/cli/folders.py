@@ -16,6 +16,7 @@ from ddbio.cli.show import (
     format_values,
     layout_rows,
     planned_rows,
+    print_plan,
 )
 from ddbio.options import CompactOptions, FilesListOptions, PublishOptions, RollbackOptions, VacuumOptions
 
@@ -157,8 +158,21 @@ def publish(*, paths: tuple[str, ...], as_json: bool, rollback: bool, to_version
         report = publishing.rollback(options)
     else:
         report = publishing.publish(parse_flags(PublishOptions, {**flags, "source": paths[0], "dest": paths[1]}))
-    values = {**report.to_dict(), "layout": None, **dict(layout_rows(report.layout))}
+    planned = {"planned": None, "actual": None, **dict(planned_rows(report.planned, report.actual))}
+    values = {**report.to_dict(), "layout": None, **dict(layout_rows(report.layout)), **planned}
     click.echo(report.to_json() if as_json else format_values(values))
 
 
-_ONLY_PUBLISH = {"expect_rows", "expect_digest", "job_id"}
+_ONLY_PUBLISH = {"expect_rows", "expect_digest", "job_id", "max_usd", "max_seconds", "prices", "compute"}
+
+
+@click.command("publish")
+@click.argument("source")
+@click.argument("dest")
+@flags_of(PublishOptions, without=["source", "dest"])
+@output_flags
+def plan_publish(*, as_json: bool, **flags: Any) -> None:
+    """Print what making the live files of folder SOURCE the next version of folder DEST would take and cost."""
+    from ddbio.ops.folders import publish as publishing
+
+    print_plan(publishing.plan_publish(parse_flags(PublishOptions, flags)), as_json=as_json)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ddbio.cli.flags import flags_of, output_flags, parse_flags
+from ddbio.cli.flags import FROM_FILE_FLAG, flags_of, output_flags, parse_flags
 from ddbio.cli.show import counted, format_bytes, format_duration
 from ddbio.options import LayoutOptions, ValidateOptions
 
@@ -127,16 +127,17 @@ def validate(*, as_json: bool, dry_run: bool, **flags: Any) -> None:
 @click.argument("source")
 @click.argument("target", required=False)
 @flags_of(ValidateOptions, without=["source", "target"])
+@FROM_FILE_FLAG
 @output_flags
-def plan_validate(*, as_json: bool, **flags: Any) -> None:
+def plan_validate(*, as_json: bool, from_file: str | None, **flags: Any) -> None:
     """Print what validating SOURCE against TARGET would read and cost."""
-    _print_plan(parse_flags(ValidateOptions, flags), as_json=as_json)
+    _print_plan(parse_flags(ValidateOptions, flags), from_file, as_json=as_json)
 
 
-def _print_plan(options: ValidateOptions, *, as_json: bool) -> None:
+def _print_plan(options: ValidateOptions, from_file: str | None = None, *, as_json: bool) -> None:
     from ddbio.ops.validation.validate import plan_validate as make_plan
 
-    plan = make_plan(options)
+    plan = make_plan(options, from_file=from_file)
     click.echo(plan.to_json() if as_json else format_validate_plan(plan))
 
 

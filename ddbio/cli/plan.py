@@ -38,7 +38,15 @@ PLANS = Verbs(
             "plan_jobs:plan_import",
             "List the objects below SOURCE, and print what their import into a new TABLE would take and cost.",
         ),
+        "import-files": (
+            "plan_jobs:plan_import_files",
+            "List the files of SOURCE, and print what writing their rows as files for an import would take and cost.",
+        ),
         "load": ("writing:plan_load", "Describe TABLE and SOURCE, sample one file, and print how it would be loaded."),
+        "publish": (
+            "folders:plan_publish",
+            "Print what making the live files of folder SOURCE the next version of folder DEST would take and cost.",
+        ),
         "restore": (
             "plan_jobs:plan_restore",
             "Describe the backup or table SOURCE, and print what the new table TARGET of it would cost.",

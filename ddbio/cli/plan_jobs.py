@@ -12,6 +12,7 @@ from ddbio.options import (
     BackupCreateOptions,
     BulkStartOptions,
     ExportStartOptions,
+    ImportFilesFromOptions,
     ImportStartOptions,
     PlanCaptureOptions,
     RestoreOptions,
@@ -41,6 +42,18 @@ def plan_import(*, as_json: bool, **flags: Any) -> None:
     from ddbio.ops.imports import jobs
 
     print_plan(jobs.plan_of(parse_flags(ImportStartOptions, flags)), as_json=as_json)
+
+
+@click.command("import-files")
+@click.argument("source")
+@click.argument("dest")
+@flags_of(ImportFilesFromOptions, without=["source", "dest"])
+@output_flags
+def plan_import_files(*, as_json: bool, **flags: Any) -> None:
+    """List the files of SOURCE, and print what writing their rows as files for an import would take and cost."""
+    from ddbio.ops.imports import files
+
+    print_plan(files.plan_of(parse_flags(ImportFilesFromOptions, flags)), as_json=as_json)
 
 
 @click.command("bulk")
@@ -73,12 +86,13 @@ def plan_backup(*, as_json: bool, from_file: str | None, **flags: Any) -> None:
 @click.argument("source")
 @click.argument("target")
 @flags_of(RestoreOptions, without=["source", "target"])
+@FROM_FILE_FLAG
 @output_flags
-def plan_restore(*, as_json: bool, **flags: Any) -> None:
+def plan_restore(*, as_json: bool, from_file: str | None, **flags: Any) -> None:
     """Describe the backup or table SOURCE, and print what the new table TARGET of it would cost."""
     from ddbio.ops import backup
 
-    print_plan(backup.plan_of(parse_flags(RestoreOptions, flags)), as_json=as_json)
+    print_plan(backup.plan_of(parse_flags(RestoreOptions, flags), from_file), as_json=as_json)
 
 
 @click.command("capture")

@@ -153,6 +153,9 @@ class EstimatedPlan(Result):
 _FILE_RATIOS = {"parquet": 0.35, "orc": 0.35, "avro": 0.5}
 _TEXT_FILE_RATIO = 0.4
 
+ARROW_RATIO = 3.0
+"""Assumed: what files take as Arrow data, of their size as stored."""
+
 SENT_RATIO = 1.4
 """Assumed, where nothing was sampled: what items take as DynamoDB JSON, of their size."""
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from ddbio.errors import LimitError
 
 if TYPE_CHECKING:
-    from ddbio.core.estimate import Estimate
+    from ddbio.core.estimate import Estimate, Figures
     from ddbio.core.prices import Cost
     from ddbio.options import LimitOptions, PriceOptions
 
@@ -41,12 +41,28 @@ def check_estimate(options: PriceOptions, estimate: Estimate) -> None:
     LimitError
         Naming the plan's figure, the limit and its option.
     """
-    from ddbio.options import LimitOptions  # noqa: PLC0415 - budgets, which workers load, need none of it
+    from ddbio.options import LimitOptions, TimeLimitOptions  # noqa: PLC0415 - budgets, which workers load, need none
 
     if isinstance(options, LimitOptions):
         _check(estimate.units, options.max_units, "max_units", "{:,.0f} capacity units")
+    if isinstance(options, TimeLimitOptions):
         _check(estimate.seconds, options.max_seconds, "max_seconds", "{:,.1f} s")
     _check(estimate.cost.usd, options.max_usd, "max_usd", "${:,.4g}")
+
+
+def check_actual(options: PriceOptions, actual: Figures) -> None:
+    """Stop a job, before it publishes its files, that costs more than a tenth above its limit.
+
+    Raises
+    ------
+    LimitError
+        Naming what it costs and the limit.
+    """
+    if options.max_usd is not None and actual.usd is not None and actual.usd > STOP_RATIO * options.max_usd:
+        raise LimitError(
+            f"the job was stopped: it costs ${actual.usd:,.4g}, more than a tenth above max_usd {options.max_usd:g}; "
+            "nothing was published"
+        )
 
 
 def _check(planned: float | None, most: float | None, name: str, form: str) -> None:

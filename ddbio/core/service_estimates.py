@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 
 from ddbio.core.capacity import change_units, scan_units, write_units
 from ddbio.core.estimate import GB, SECONDS_A_MONTH, Estimate, EstimatedPlan, Figures, s3_requests
+from ddbio.core.pacing import DEFAULT_RATIO
+from ddbio.core.table_limits import limits_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -23,6 +25,16 @@ DIGEST_SAMPLE_ITEMS = 100
 """Items that are sampled before a table is read for its digest."""
 LEAST_SECONDS = 600.0
 """Exports and imports take ten minutes even for ten items."""
+BACKUP_SECONDS = 60.0
+"""Assumed: a backup can be restored within minutes, however large the table is.
+
+https://docs.aws.amazon.com/amazondynamodb/latest/APIReference/API_CreateBackup.html
+"""
+RESTORE_SECONDS = 3600.0
+"""95 of 100 tables are restored within the hour, says AWS; how long one takes is the service's own.
+
+https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/PointInTimeRecovery.Tutorial.html
+"""
 # https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/S3DataExport.HowItWorks.html
 LEAST_INCREMENT_BYTES = 10 * 1024 * 1024
 # Assumed: an export's objects, and what text takes in them, of the size of the items.
@@ -105,14 +117,15 @@ def restore_estimate(size_bytes: int, prices: Prices, verified: Iterable[TableDe
     verified
         The tables that are read to compare count and digest.
     """
-    return _with_reads(Estimate(0.0, 1, size_bytes, None, _SERVICE), [("restore", "restore", size_bytes / GB)],
-                       verified, prices)  # fmt: skip
+    estimate = Estimate(0.0, 1, size_bytes, RESTORE_SECONDS, f"{_SERVICE}, about")
+    return _with_reads(estimate, [("restore", "restore", size_bytes / GB)], verified, prices)
 
 
 def backup_estimate(table: TableDescription, prices: Prices, *, digest: bool = False) -> Estimate:
     """Return what a backup takes, and costs in a month; for a digest the table is read."""
     parts: list[Part] = [("backup for a month", "backup_storage", table.size_bytes / GB)]
-    return _with_reads(Estimate(0.0, 1, table.size_bytes, None, _SERVICE), parts, [table] if digest else [], prices)
+    estimate = Estimate(0.0, 1, table.size_bytes, BACKUP_SECONDS, f"{_SERVICE}, about")
+    return _with_reads(estimate, parts, [table] if digest else [], prices)
 
 
 def verification_units(size_bytes: float, item_bytes: float) -> float:
@@ -129,14 +142,22 @@ def _units_of(table: TableDescription) -> float:
 def _with_reads(
     estimate: Estimate, parts: list[Part], verified: Iterable[TableDescription], prices: Prices
 ) -> Estimate:
-    """Return an estimate of these parts and of reading tables to verify them."""
+    """Return an estimate of these parts and of reading tables to verify them, at the rate that jobs take of them."""
     tables = tuple(verified)
     units = sum(map(_units_of, tables))
+    seconds = (estimate.seconds or 0.0) + sum(map(_reading_seconds, tables))
     size = (estimate.bytes or 0) + sum(table.size_bytes for table in tables)
     for table in tables:
         name = "ia_read_request_units" if table.infrequent_access else "read_request_units"
         parts.append((f"reads of {table.name} to verify", name, _units_of(table) if table.on_demand else 0.0))
-    return replace(estimate, units=units, bytes=size, cost=prices.cost(parts))
+    return replace(estimate, units=units, bytes=size, seconds=seconds, cost=prices.cost(parts))
+
+
+def _reading_seconds(table: TableDescription) -> float:
+    """Return how long a table is read: at half of its capacity, and as its partitions serve it."""
+    rate = None if table.on_demand or table.rcu is None else table.rcu * DEFAULT_RATIO
+    units = _units_of(table)
+    return max(units / rate if rate else 0.0, limits_of(table, "reads").serves(units).lasting_seconds)
 
 
 def _text_bytes(plan: ImportPlan) -> int:

@@ -80,6 +80,16 @@ class Speeds(Result):
         return _SHARE * _combined(self.parquet_read, self.parquet_read, self.parquet_write)
 
     @property
+    def digest(self) -> float:
+        """Return bytes of Arrow data a second, from files into digests."""
+        return _SHARE * self.parquet_read
+
+    @property
+    def lines(self) -> float:
+        """Return bytes of DynamoDB JSON a second, from files into compressed objects; one core does it."""
+        return _SHARE * _combined(self.parquet_read, self.encode, self.parquet_write)
+
+    @property
     def load(self) -> float:
         """Return bytes of requests a second."""
         return _SHARE * _combined(self.parquet_read, self.encode)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
-from ddbio.core.estimate import Figures
+from ddbio.core.estimate import START_SECONDS, Figures
 from ddbio.core.prices import cost_values, joined_cost
 from ddbio.core.result import Result
 
@@ -35,6 +35,10 @@ class SideOutline(Result):
         The budget of reading it, or null.
     requests, cost
         Pages of reading it once, and what they cost.
+    read_bytes
+        Bytes of reading it once, as they are sent or stored.
+    seconds
+        How long reading it once takes.
     """
 
     name: str
@@ -45,6 +49,8 @@ class SideOutline(Result):
     rcu_per_second: float | None = None
     requests: int = 0
     cost: Cost | None = None
+    read_bytes: int | None = None
+    seconds: float | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """Return the outline as plain values; the plan has the cost of both sides."""
@@ -75,6 +81,8 @@ class ValidatePlan(Result):
         Read units if they differ: each is read once more, until the values of all examples are found.
     estimated_seconds
         Time of the first reading at the budget; null where there is none.
+    seconds
+        Time of the whole, both sides being read one after the other; null of data in memory alone.
     """
 
     source: SideOutline
@@ -86,6 +94,7 @@ class ValidatePlan(Result):
     estimated_units: float
     most_units: float
     estimated_seconds: float | None
+    seconds: float | None = None
 
     @property
     def cost(self) -> Cost:
@@ -95,8 +104,8 @@ class ValidatePlan(Result):
     @property
     def figures(self) -> Figures:
         """Return what is compared with what the validation took."""
-        sizes = [side.bytes for side in self._sides if side.bytes is not None]
-        return Figures(self.estimated_units, self.estimated_seconds, sum(sizes) if sizes else None, self.cost.usd)
+        sizes = [side.read_bytes for side in self._sides if side.read_bytes is not None]
+        return Figures(self.estimated_units, self.seconds, sum(sizes) if sizes else None, self.cost.usd)
 
     @property
     def _sides(self) -> tuple[SideOutline, ...]:
@@ -115,10 +124,12 @@ def plan_validation(
     """Return the plan of a validation."""
     there = [side for side in sides if side is not None]
     units = sum(side.estimated_units for side in there)
-    timed = [side for side in there if side.rcu_per_second]
-    seconds = sum(side.estimated_units / (side.rcu_per_second or 1.0) for side in timed) if timed else None
+    budgeted = [side for side in there if side.rcu_per_second]
+    at_budget = sum(side.estimated_units / (side.rcu_per_second or 1.0) for side in budgeted) if budgeted else None
+    timed = [side.seconds for side in there if side.seconds is not None]
+    seconds = START_SECONDS + sum(timed) if timed else None
     again = 2 if examples else 1
-    return ValidatePlan(*sides, key, nulls, sample, rules, units, again * units, seconds)
+    return ValidatePlan(*sides, key, nulls, sample, rules, units, again * units, at_budget, seconds)
 
 
 @dataclass(frozen=True)

@@ -91,8 +91,13 @@ def list_of(table: str | None, options: ConnectionOptions) -> list[BackupJob]:
     return service_jobs.list_backups(dynamodb_spec(options), table)
 
 
-def plan_of(options: RestoreOptions) -> RestorePlan:
+def plan_of(options: RestoreOptions, from_file: str | None = None) -> RestorePlan:
     """Return the plan of a restore, after describing the source and finding no table of the new name.
+
+    Parameters
+    ----------
+    from_file
+        Describes the table that is restored, which then need not exist.
 
     Raises
     ------
@@ -101,8 +106,10 @@ def plan_of(options: RestoreOptions) -> RestorePlan:
     NotFoundError, AccessDeniedError, EndpointError
         If the source cannot be described.
     """
+    if (table := statistics_table(from_file)) is not None:
+        plan = RestorePlan(options.target, options.source, table.name, None, options.at, table.size_bytes)
+        return _estimated(plan, table, options)
     spec = dynamodb_spec(options)
-    table = None
     if "/backup/" in options.source:
         made = service_jobs.describe_backup(spec, options.source)
         plan = RestorePlan(options.target, options.source, made.table, made.arn, None, made.size_bytes)
@@ -119,12 +126,16 @@ def plan_of(options: RestoreOptions) -> RestorePlan:
     try:
         describe_table(spec, options.target)
     except NotFoundError:
-        estimate = restore_estimate(
-            plan.size_bytes, prices_of(options.region, options.prices), _verified_tables(plan, table, options)
-        )
-        check_estimate(options, estimate)
-        return dataclasses.replace(plan, estimate=estimate)
+        return _estimated(plan, table, options)
     raise OptionError(f"table {options.target!r} exists: a restore makes a new table, choose another name")
+
+
+def _estimated(plan: RestorePlan, table: TableDescription | None, options: RestoreOptions) -> RestorePlan:
+    """Return a plan with its estimate, which is within the limits."""
+    verified = _verified_tables(plan, table, options)
+    estimate = restore_estimate(plan.size_bytes, prices_of(options.region, options.prices), verified)
+    check_estimate(options, estimate)
+    return dataclasses.replace(plan, estimate=estimate)
 
 
 def _verified_tables(

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
 from ddbio.core.estimate import Estimate, Figures, compute_parts, s3_requests
-from ddbio.core.job_limits import check_estimate
+from ddbio.core.job_limits import STOP_RATIO, JobLimits, check_estimate
 from ddbio.core.partition_estimate import PartitionSample
 from ddbio.core.partitions import Partitioner, partitioning_of
 from ddbio.core.speeds import PROCESSORS
@@ -17,6 +18,7 @@ from ddbio.files.size_estimate import file_row_bytes
 from ddbio.ops.job.storage import partition_by_of
 from ddbio.ops.prices import prices_of
 from ddbio.ops.user_files import machine_speeds
+from ddbio.options import TimeLimitOptions
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -75,6 +77,21 @@ def file_estimate(
     made = Estimate(0.0, s3_requests(known), size_bytes, seconds, PROCESSORS, cost)
     check_estimate(options, made)
     return made
+
+
+def run_limits(options: PriceOptions, estimate: Estimate) -> JobLimits:
+    """Return when a job on files is stopped: a tenth above its seconds, or when its cluster costs a tenth too much."""
+    most = options.max_seconds if isinstance(options, TimeLimitOptions) else None
+    seconds = math.inf if most is None else STOP_RATIO * most
+    if options.max_usd is not None and options.compute is not None:
+        prices = prices_of(options.region, options.prices)
+        hour_usd, planned_usd = (
+            prices.cost(compute_parts(options.compute, each)).usd for each in (3600.0, estimate.seconds)
+        )
+        if hour_usd:
+            left_usd = STOP_RATIO * options.max_usd - (estimate.cost.usd - planned_usd)
+            seconds = min(seconds, 3600 * left_usd / hour_usd)
+    return JobLimits(seconds=seconds)
 
 
 def file_figures(options: PriceOptions, parts: Iterable[Part], size_bytes: int, seconds: float) -> Figures:

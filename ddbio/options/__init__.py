@@ -42,7 +42,7 @@ if TYPE_CHECKING:
         VacuumOptions,
     )
     from ddbio.options.inspection import LayoutOptions, ValidateOptions
-    from ddbio.options.limits import LimitOptions, PriceOptions
+    from ddbio.options.limits import LimitOptions, PriceOptions, TimeLimitOptions
     from ddbio.options.parsing import Engine, camel_case, descriptions_of, parse_options
     from ddbio.options.planning import PlanCaptureOptions, PricesRefreshOptions
     from ddbio.options.reading import (
@@ -137,6 +137,7 @@ __all__ = [
     "SimulateScanOptions",
     "SourceOptions",
     "StreamEventOptions",
+    "TimeLimitOptions",
     "VacuumOptions",
     "ValidateOptions",
     "WaitOptions",
@@ -161,7 +162,7 @@ _NAMES = {
     "files": "Compression ExportFoldOptions ExportToFilesOptions FilesOptions Mode ScanToFilesOptions",
     "inspection": "LayoutOptions ValidateOptions",
     "folders": "CompactOptions FilesListOptions PublishOptions RollbackOptions VacuumOptions",
-    "limits": "LimitOptions PriceOptions",
+    "limits": "LimitOptions PriceOptions TimeLimitOptions",
     "parsing": "Engine camel_case descriptions_of parse_options",
     "planning": "PlanCaptureOptions PricesRefreshOptions",
     "reading": "AcceptEncoding ColumnOptions ExportReadOptions ExportWindowsOptions ScanOptions",

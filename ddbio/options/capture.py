@@ -7,13 +7,13 @@ from typing import Annotated, Any, Literal
 from pydantic import ByteSize, Field
 from pydantic.dataclasses import dataclass
 
-from ddbio.options.connection import ConnectionOptions
 from ddbio.options.files import Compression  # noqa: TC001 - pydantic reads the types at run time
+from ddbio.options.limits import PriceOptions
 from ddbio.options.parsing import CONFIG, Pairs
 
 
 @dataclass(frozen=True, kw_only=True, config=CONFIG)
-class CaptureOptions(ConnectionOptions):
+class CaptureOptions(PriceOptions):
     """Choose a table whose changes are captured, and the log that they go to."""
 
     table: Annotated[str, Field(min_length=1)]
@@ -28,6 +28,8 @@ class CaptureOptions(ConnectionOptions):
     """Parts of the shards that processes take leases of: so many processes can share a capture."""
     available_now: bool = False
     """Stop when the changes that are there are captured; otherwise go on until it is told to stop."""
+    max_seconds: Annotated[float, Field(gt=0)] | None = None
+    """End after this time, with what was captured by then written."""
     job_id: Annotated[str, Field(pattern="^[A-Za-z0-9_]+$")] | None = None
     """Name of the capture, under which later runs go on; default follows from the table and its stream."""
     start: Literal["trim-horizon", "latest"] = "trim-horizon"

@@ -9,7 +9,7 @@ from pydantic import AwareDatetime, ByteSize, Field, model_validator
 from pydantic.dataclasses import dataclass
 
 from ddbio.options.catalog import CatalogConnectionOptions
-from ddbio.options.limits import PriceOptions
+from ddbio.options.limits import TimeLimitOptions
 from ddbio.options.parsing import CONFIG, Engine, Names
 from ddbio.options.reading import ExportReadOptions, ScanOptions
 
@@ -94,7 +94,7 @@ class ScanToFilesOptions(FilesOptions, ScanOptions):
 
 
 @dataclass(frozen=True, kw_only=True, config=CONFIG)
-class ExportToFilesOptions(FilesOptions, ExportReadOptions, PriceOptions):
+class ExportToFilesOptions(FilesOptions, ExportReadOptions, TimeLimitOptions):
     """Choose an export, and the files that its rows go to."""
 
     format: FileFormatName = "parquet"

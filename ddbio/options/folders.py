@@ -10,7 +10,7 @@ from pydantic.dataclasses import dataclass
 from ddbio.options.catalog import CatalogConnectionOptions
 from ddbio.options.connection import ConnectionOptions
 from ddbio.options.files import Compression  # noqa: TC001 - pydantic reads the types at run time
-from ddbio.options.limits import PriceOptions
+from ddbio.options.limits import PriceOptions, TimeLimitOptions
 from ddbio.options.parsing import CONFIG, Engine, Names
 
 
@@ -80,7 +80,7 @@ class VacuumOptions(ConnectionOptions):
 
 
 @dataclass(frozen=True, kw_only=True, config=CONFIG)
-class PublishOptions(CatalogConnectionOptions):
+class PublishOptions(CatalogConnectionOptions, TimeLimitOptions):
     """Choose the folder that is published, where, and what it must hold."""
 
     source: Annotated[str, Field(min_length=1)]

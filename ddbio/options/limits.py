@@ -21,7 +21,7 @@ class PriceOptions(ConnectionOptions):
     """Choose what a job may cost, and by which prices."""
 
     max_usd: Annotated[float, Field(gt=0)] | None = None
-    """Refuse the job if its plan costs more; stop one that consumes units at a tenth more."""
+    """Refuse the job if its plan costs more; stop it at a tenth more."""
     prices: str | None = None
     """File with a book of prices, in the form of ddbio's own; default is the newest book of the region that is here."""
     compute: str | None = None
@@ -38,10 +38,16 @@ class PriceOptions(ConnectionOptions):
 
 
 @dataclass(frozen=True, kw_only=True, config=CONFIG)
-class LimitOptions(PriceOptions):
+class TimeLimitOptions(PriceOptions):
+    """Bound a job that consumes no capacity units: refuse it by its plan, and stop it at a tenth above a limit."""
+
+    max_seconds: Annotated[float, Field(gt=0)] | None = None
+    """Refuse the job if it is expected to take longer than this; stop it at a tenth more."""
+
+
+@dataclass(frozen=True, kw_only=True, config=CONFIG)
+class LimitOptions(TimeLimitOptions):
     """Bound a job: refuse it if its plan is above a limit, and stop it when it exceeds one by a tenth."""
 
     max_units: Annotated[float, Field(gt=0)] | None = None
     """Refuse the job if its plan has more capacity units than this; stop it at a tenth more."""
-    max_seconds: Annotated[float, Field(gt=0)] | None = None
-    """Likewise for the seconds that it is expected to take, and takes."""

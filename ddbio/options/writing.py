@@ -8,7 +8,7 @@ from pydantic import BeforeValidator, ByteSize, Field, model_validator
 from pydantic.dataclasses import dataclass
 
 from ddbio.options.connection import ConnectionOptions, target_connection_of
-from ddbio.options.limits import LimitOptions
+from ddbio.options.limits import LimitOptions, TimeLimitOptions
 from ddbio.options.parsing import CONFIG, Engine, Pairs, split_indexes
 from ddbio.options.waiting import WaitPolicyOptions
 
@@ -218,7 +218,7 @@ class CopyOptions(CreateLikeOptions, LimitOptions):
 
 
 @dataclass(frozen=True, kw_only=True, config=CONFIG)
-class ImportFilesOptions(ConnectionOptions):
+class ImportFilesOptions(TimeLimitOptions):
     """Choose the files for the service's import that rows are written to."""
 
     dest: Annotated[str, Field(min_length=1)]

@@ -11,7 +11,7 @@ import threading
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import Field, model_validator
 from pydantic.dataclasses import dataclass as options_dataclass
 from pyspark import SparkFiles
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
@@ -61,6 +61,12 @@ class TableStreamOptions(CaptureOptions):
     """Changes of a micro-batch, about; default is all that are there."""
     tasks: Annotated[int, Field(ge=1, le=100_000)] | None = None
     """Spark partitions of a micro-batch; default is the session's parallelism, fewer for few files."""
+
+    @model_validator(mode="after")
+    def _check_limits(self) -> TableStreamOptions:
+        if self.max_usd is not None or self.max_seconds is not None:
+            raise ValueError("max_usd and max_seconds end 'ddbio capture'; a query is stopped by Spark: leave them out")
+        return self
 
 
 def describe_log(values: Mapping[str, str]) -> StructType:

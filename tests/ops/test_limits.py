@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import dataclasses
+import json
+
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import ddbio
+from ddbio.core.speeds import Speeds
 from ddbio.errors import LimitError
 from ddbio.testing import FakeDynamoDB
+from ddbio.testing.export import ExportWriter
 
 ITEMS = [{"pk": str(number), "text": "x" * 1500} for number in range(2000)]
 
@@ -132,3 +138,98 @@ def test_a_validation_counts_both_sides(connection):
     assert report.actual is not None
     assert report.planned.units == pytest.approx(750, rel=0.02)
     assert report.actual.usd == pytest.approx(report.rcu_consumed * 0.125e-6)
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """Write a folder of three small files."""
+    (tmp_path / "in").mkdir()
+    for number in range(3):
+        pq.write_table(pa.table({"pk": [f"{number}-{row}" for row in range(100)]}), tmp_path / f"in/{number}.parquet")
+    return tmp_path / "in"
+
+
+@pytest.fixture(scope="module")
+def export(tmp_path_factory):
+    """Write an export of 500 items."""
+    writer = ExportWriter(tmp_path_factory.mktemp("exports"))
+    return writer.full([{name: {"S": text} for name, text in item.items()} for item in ITEMS[:500]])
+
+
+@pytest.fixture
+def fast(tmp_path, monkeypatch):
+    """Let plans believe in a machine that takes no time."""
+    monkeypatch.setenv("DDBIO_CONFIG_DIR", str(tmp_path))
+    speeds = Speeds(**dict.fromkeys(("decode", "encode", "parquet_write", "parquet_read", "gunzip", "zstd"), 1e18))
+    (tmp_path / "speeds.json").write_text(dataclasses.replace(speeds, date="2026-11-22").to_json())
+
+
+def _fold(source, dest, **options):
+    return ddbio.fold_exports_to_files(source, [], dest, **options)
+
+
+@pytest.mark.parametrize("read", [ddbio.read_export_to_files, _fold])
+def test_reading_an_export_within_its_time(export, tmp_path, read):
+    """A plan above max_seconds is refused before anything is read."""
+    with pytest.raises(LimitError, match="more than max_seconds 1e-09"):
+        read(export, tmp_path / "out", max_seconds=1e-9)
+    assert read(export, tmp_path / "out", max_seconds=600, max_usd=1).rows == 500
+
+
+@pytest.mark.usefixtures("fast")
+@pytest.mark.parametrize("read", [ddbio.read_export_to_files, _fold])
+def test_reading_an_export_that_takes_too_long_is_stopped(export, tmp_path, read):
+    """A run that takes a tenth longer than its limit ends, and publishes nothing."""
+    with pytest.raises(LimitError, match="the job was stopped: it has run for"):
+        read(export, tmp_path / "out", max_seconds=1e-6)
+    assert not list(tmp_path.rglob("*.parquet"))
+
+
+def test_publishing_within_its_limits(folder, tmp_path):
+    """A publication has a plan with the keys of every plan, is refused by it, and has it in its report."""
+    plan = ddbio.plan_publish(folder, tmp_path / "known", expect_rows=300)
+    assert plan.to_dict().keys() >= {"units", "requests", "bytes", "seconds", "usd", "lines", "notes"}
+    with pytest.raises(LimitError, match="max_seconds"):
+        ddbio.publish(folder, tmp_path / "known", max_seconds=plan.estimate.seconds / 2)
+    assert not (tmp_path / "known").exists()
+    report = ddbio.publish(folder, tmp_path / "known", max_seconds=60, max_usd=1)
+    assert report.planned is not None
+    assert report.planned.seconds == pytest.approx(plan.estimate.seconds, rel=0.01)
+
+
+def test_import_files_within_their_limits(folder, tmp_path):
+    """Files for an import have a plan; a run above max_seconds is refused, or stopped, and nothing is visible."""
+    plan = ddbio.plan_import_files(folder, tmp_path / "out", key="pk:S")
+    assert (plan.rows, plan.files) == (300, 3)
+    with pytest.raises(LimitError, match="max_seconds"):
+        ddbio.write_import_files(folder, tmp_path / "out", key="pk:S", max_seconds=plan.estimate.seconds / 2)
+    with pytest.raises(LimitError, match="the job was stopped"):
+        ddbio.write_import_files(ITEMS, tmp_path / "out", key="pk:S", max_seconds=1e-9)
+    assert not list(tmp_path.rglob("out/data/*"))
+    report = ddbio.write_import_files(folder, tmp_path / "out", key="pk:S", max_seconds=600)
+    assert report.planned is not None
+    assert report.planned.seconds is not None
+
+
+def test_what_files_on_s3_cost_is_bounded(folder):
+    """Requests to S3 and storage are money: a plan above max_usd is refused, and says so."""
+    dest = "s3://bucket/known"
+    plan = ddbio.plan_publish(folder, dest)
+    assert plan.estimate.cost.usd > 0
+    with pytest.raises(LimitError, match="max_usd"):
+        ddbio.plan_publish(folder, dest, max_usd=plan.estimate.cost.usd / 2)
+    with pytest.raises(LimitError, match="max_usd"):
+        ddbio.plan_import_files(folder, dest, key="pk:S", max_usd=1e-9)
+
+
+def test_a_validation_of_a_table_that_is_not_there(tmp_path, folder):
+    """A file describes the table: units and seconds follow from it, and nothing is called."""
+    stats = tmp_path / "stats.json"
+    keys = {"KeySchema": [{"AttributeName": "pk", "KeyType": "HASH"}]}
+    types = {"AttributeDefinitions": [{"AttributeName": "pk", "AttributeType": "S"}]}
+    stats.write_text(json.dumps({"TableSizeBytes": 80 * 2**20, "ItemCount": 80_000, **keys, **types}))
+    plan = ddbio.plan_validate("nowhere", folder, from_file=stats)
+    assert plan.estimated_units == pytest.approx(80 * 128, rel=0.01)
+    assert plan.to_dict()["seconds"] > 0
+    restore = ddbio.plan_restore("nowhere", "new", from_file=stats)
+    assert restore.estimate.seconds == 3600

@@ -7,6 +7,7 @@ import dataclasses
 import functools
 import hashlib
 import itertools
+import logging
 import threading
 import time
 from dataclasses import dataclass
@@ -17,17 +18,19 @@ from ddbio.aws.control_plane import describe_table
 from ddbio.aws.kinesis_streams import KinesisSource, data_stream_of
 from ddbio.budget import LocalBudget
 from ddbio.core.decode import infer_schema_of_body
+from ddbio.core.estimate import Figures
 from ddbio.core.scan_plan import budget_of
 from ddbio.core.schema.arrow import RESCUE_NAME
 from ddbio.core.schema.file import schema_from_json, schema_to_json
 from ddbio.core.schema.item_schema import arrow_schema_of
-from ddbio.errors import OptionError
+from ddbio.errors import LimitError, OptionError
 from ddbio.files.claim import Claim
 from ddbio.files.job_state import JobState, require_same
 from ddbio.ops.capture.batches import CAPTURE, COLUMNS, ChangeLog
 from ddbio.ops.capture.leases import LEASES, LeasedSource, Leases, part_id, positions_of
 from ddbio.ops.capture.loop import CaptureLoop, Limits, Timing
 from ddbio.ops.capture.processes import Parts
+from ddbio.ops.capture.spending import BoundedStop, Spending
 from ddbio.ops.job.report import Clock, Report
 from ddbio.ops.job.storage import dynamodb_spec, open_store
 from ddbio.ops.scans.plan import observe_table
@@ -43,6 +46,7 @@ if TYPE_CHECKING:
     from ddbio.core.table_description import TableDescription
     from ddbio.options import CaptureOptions
 
+_LOG = logging.getLogger("ddbio.capture")
 # A capture on another machine takes over after so long.
 _LEASE_SECONDS = 30.0
 # Of small records not more are gathered than of this size.
@@ -75,6 +79,10 @@ class CaptureReport(Report):
         Wall time from the verb's start.
     cpu_seconds
         User + system seconds of this process.
+    planned
+        The time after which it ends, if one was given; what changes there will be is not known before.
+    actual
+        Seconds, bytes of records and USD of reading the stream and writing files.
     """
 
     table: str
@@ -87,6 +95,8 @@ class CaptureReport(Report):
     gaps: tuple[str, ...]
     seconds: float
     cpu_seconds: float
+    planned: Figures | None = None
+    actual: Figures | None = None
 
 
 def capture(options: CaptureOptions, stop: threading.Event | None = None) -> CaptureReport:
@@ -100,14 +110,27 @@ def capture(options: CaptureOptions, stop: threading.Event | None = None) -> Cap
         If changes were gone before they were read.
     TargetError
         If another process captures under this job id.
+    LimitError
+        If it costs more than a tenth above ``max_usd``; what it has captured is written.
     """
-    clock, stop = Clock(), stop or threading.Event()
+    clock, loops = Clock(), list[CaptureLoop]()
+    spending = Spending.of(options, loops)
+    planned = Figures(0.0, options.max_seconds)
+    _LOG.info("capture of %s to %s: planned: %s", options.table, options.dest, planned)
+    stop = BoundedStop(stop or threading.Event(), options.max_seconds, spending.exceeded)
     if options.leases > 1:
-        table, job_id, loops = _capture_parts(options, stop)
+        table, job_id = _capture_parts(options, stop, loops)
     else:
         with open_capture(options, stop) as opened:
+            loops.append(opened.loop)
             opened.loop.run(available_now=options.available_now)
-        table, job_id, loops = opened.table, opened.job_id, [opened.loop]
+        table, job_id = opened.table, opened.job_id
+    actual = spending.figures(round(clock.seconds(), 3))
+    if spending.exceeded(clock.seconds()):
+        raise LimitError(
+            f"capture {job_id} was stopped: it costs ${actual.usd:,.4g}, more than a tenth above max_usd "
+            f"{options.max_usd:g}; what it has captured is written, and it goes on when it is run again"
+        )
     return CaptureReport(
         table=table,
         dest=options.dest,
@@ -119,6 +142,8 @@ def capture(options: CaptureOptions, stop: threading.Event | None = None) -> Cap
         gaps=tuple(itertools.chain.from_iterable(each.gaps for each in loops)),
         seconds=clock.seconds(),
         cpu_seconds=clock.cpu_seconds(),
+        planned=planned,
+        actual=actual,
     )
 
 
@@ -158,8 +183,8 @@ def _declared(options: CaptureOptions) -> pa.Schema | None:
     return None if options.schema is None else arrow_schema_of(options.schema)
 
 
-def _capture_parts(options: CaptureOptions, stop: threading.Event) -> tuple[str, str, list[CaptureLoop]]:
-    """Capture beside other processes; return the table, the job id, and the captures of the leases held here."""
+def _capture_parts(options: CaptureOptions, stop: threading.Event, loops: list[CaptureLoop]) -> tuple[str, str]:
+    """Capture beside other processes, and add the captures of the leases held here; return the table and the job id."""
     found = _find(options)
     shared, begun = _begin(options, found, LEASES, {"leases": options.leases})
     store, started_at = shared.store, float(begun["started_at"])
@@ -181,9 +206,9 @@ def _capture_parts(options: CaptureOptions, stop: threading.Event) -> tuple[str,
             yield loop
         claim.release()
 
-    parts = Parts(Leases(shared, options.leases), open_part, available_now=options.available_now)
+    parts = Parts(Leases(shared, options.leases), open_part, available_now=options.available_now, loops=loops)
     parts.run(stop)
-    return found.table.name, found.job_id, parts.loops
+    return found.table.name, found.job_id
 
 
 def prepare_capture(options: CaptureOptions) -> str:

@@ -86,6 +86,8 @@ class CaptureLoop:
         The source, if others capture other shards of the stream.
     lag_seconds
         How old what was not written yet could be when the last batch was written.
+    reads, read_bytes
+        Requests for records, and the bytes of their answers.
     """
 
     source: ChangeSource
@@ -97,6 +99,8 @@ class CaptureLoop:
     sharing: LeasedSource | None = None
     lag_seconds: float = 0.0
     gaps: list[str] = field(default_factory=list)
+    reads: int = 0
+    read_bytes: int = 0
     lineage: Lineage = field(init=False)
     _readers: dict[str, _Reader] = field(default_factory=dict)
     _parts: dict[str, ShardRows] = field(default_factory=dict)
@@ -269,6 +273,7 @@ class CaptureLoop:
         return max(0.0, min(waiting) - self.timing.now()) if waiting else _LONGEST_PAUSE
 
     def _ask(self, reader: _Reader) -> None:
+        self.reads += 1
         reader.asked_at = self.timing.now()
         reader.pending = self.source.begin(reader.iterator)
 
@@ -281,6 +286,7 @@ class CaptureLoop:
         except (ExpiredError, TrimmedError) as error:
             self._renew(reader, position, is_trimmed=isinstance(error, TrimmedError))
             return
+        self.read_bytes += len(body)
         following = next_iterator(body)
         if following is not None:
             reader.iterator = following

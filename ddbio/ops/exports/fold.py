@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from ddbio.budget import LocalBudget
 from ddbio.core.exports.fold import fold, missing_windows, plan_fold
+from ddbio.core.job_limits import check_actual
 from ddbio.core.rescue import MisfitLog
 from ddbio.core.schema.arrow import normalize_schema
 from ddbio.core.schema.declare import ColumnRules
@@ -37,6 +38,7 @@ from ddbio.ops.exports.read import engine_name, read_source
 from ddbio.ops.exports.source import open_export
 from ddbio.ops.exports.spill import Spill, claimed_folder
 from ddbio.ops.exports.tasks import ExportColumns, ExportCounts, export_columns, export_tasks, spark_task_count
+from ddbio.ops.file_estimates import run_limits
 from ddbio.ops.job.report import (
     Clock,
     file_reports,
@@ -194,10 +196,14 @@ def fold_to_files(
             cpu_planned = clock.cpu_seconds()
             with contextlib.closing(open_engine(engine_name(options), master=master, conf=conf)) as engine:
                 job = _Job(options, sources, staging, engine)
-                staged, counts = job.run()
+                budget = LocalBudget(None, job="fold of the exports")
+                budget.bound(run_limits(options, plan.estimate))
+                with budget.within_limits():
+                    staged, counts = job.run(budget)
                 files = staged or job.without_rows()
                 report = job.report(files, counts, clock.seconds(), cpu_planned + engine.cpu_seconds())
                 report = dataclasses.replace(report, planned=plan.estimate.figures)
+                check_actual(options, fold_figures(options, plan, report))
                 complete(files, job.facts(report))
                 cpu_seconds = round(cpu_planned + engine.cpu_seconds(), 3)
     except committer.AlreadyCommittedError as done:
@@ -213,9 +219,9 @@ class _Job:
     staging: Staging
     engine: Engine
 
-    def run(self) -> tuple[tuple[StagedFile, ...], list[ExportCounts]]:
+    def run(self, budget: LocalBudget) -> tuple[tuple[StagedFile, ...], list[ExportCounts]]:
         """Return the staged files, and the counts of the increments and of the full export."""
-        sources, engine, budget = self.sources, self.engine, LocalBudget(None, job="fold of the exports")
+        sources, engine = self.sources, self.engine
         with self._spill() as spill:
             changes = engine.run(spill_changes, self._changes_tasks(spill), budget)
             items_tasks = self._items_tasks(spill)

@@ -130,11 +130,12 @@ def fold_buckets(task: BucketsTask, budget: Budget) -> ExportFilesResult:
 
     What was read is counted already: the counts hold misfits alone.
     """
-    del budget  # What was spilled is counted already.
 
     def folded() -> Iterator[pa.RecordBatch]:
         items_of, changes_of = (SpillReader(task.spill, kind, task.buckets) for kind in (_ITEMS, _CHANGES))
         for bucket in task.buckets:
+            # What was spilled is counted already; this raises if the job is being stopped.
+            budget.settle(budget.acquire(0), 0)
             items, changes = items_of.tables(bucket), changes_of.tables(bucket)
             before = pa.concat_tables(items) if items else task.schema.empty_table()
             yield from fold(before, changes, task.keys).to_batches()

@@ -14,6 +14,7 @@ import pyarrow as pa
 from ddbio.budget import LocalBudget
 from ddbio.core.batch_stream import RecordBatchStream
 from ddbio.core.estimate import SENT_RATIO, Estimate, EstimatedPlan, Figures, file_bytes, input_parts, output_parts
+from ddbio.core.job_limits import check_actual
 from ddbio.core.job_outline import JobOutline
 from ddbio.core.schema.arrow import normalize_schema
 from ddbio.core.schema.file import schema_to_json
@@ -32,7 +33,7 @@ from ddbio.ops.exports.tasks import (
     spark_task_count,
     write_export_task,
 )
-from ddbio.ops.file_estimates import file_estimate, file_figures
+from ddbio.ops.file_estimates import file_estimate, file_figures, run_limits
 from ddbio.ops.job.report import (
     Clock,
     FileReport,
@@ -333,6 +334,7 @@ def read_export_to_files(
                 results = job.run(engine, watch)
                 files = [file for result in results for file in result.staged] or job.without_rows()
                 report = job.report(engine.name, results, files, clock.seconds(), cpu_planned + engine.cpu_seconds())
+                check_actual(options, job.figures(report))
                 complete(files, job.facts(report))
                 cpu_seconds = round(cpu_planned + engine.cpu_seconds(), 3)
     except committer.AlreadyCommittedError as done:
@@ -363,7 +365,8 @@ class _Job:
         usual = spark_task_count(sizes, engine.parallelism) if engine.name == "spark" else engine.parallelism
         reads = export_tasks(self.source, self.columns, self.options, self.options.tasks or usual, sizes)
         tasks = [ExportFilesTask(read, self.staging) for read in reads]
-        with nullcontext() if watch is None else watch.running(self.plan, budget):
+        budget.bound(run_limits(self.options, self.plan.estimate))
+        with budget.within_limits(), nullcontext() if watch is None else watch.running(self.plan, budget):
             return engine.run(write_export_task, tasks, budget)
 
     def without_rows(self) -> tuple[StagedFile, ...]:

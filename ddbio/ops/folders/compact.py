@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Literal
 from ddbio.budget import LocalBudget
 from ddbio.core.compaction import SMALL_RATIO, CompactRule, deal_groups, hour_began, plan_groups
 from ddbio.core.digest import Digest
-from ddbio.core.estimate import Estimate, EstimatedPlan, Figures, input_parts, output_parts
+from ddbio.core.estimate import ARROW_RATIO, Estimate, EstimatedPlan, Figures, input_parts, output_parts
+from ddbio.core.job_limits import check_actual
 from ddbio.core.schema.arrow import normalize_schema
 from ddbio.core.schema.file import schema_to_json
 from ddbio.core.staged import job_of
@@ -27,7 +28,7 @@ from ddbio.files.formats import FORMATS, format_of
 from ddbio.files.partition_columns import partition_columns
 from ddbio.files.snapshot import live_files
 from ddbio.ops.catalog import check_folder, registered
-from ddbio.ops.file_estimates import file_estimate, file_figures
+from ddbio.ops.file_estimates import file_estimate, file_figures, run_limits
 from ddbio.ops.folders.counting import count_rows
 from ddbio.ops.folders.rewrite import RewriteGroup, RewriteTask, rewrite_task
 from ddbio.ops.folders.vacuum import parse_age
@@ -50,7 +51,6 @@ if TYPE_CHECKING:
 _LOG = logging.getLogger("ddbio.compact")
 # Assumed: the footer, the columns, and the new file read again for its digest.
 _READS_OF_A_FILE = 3
-_ARROW_RATIO = 3.0
 
 
 @dataclass(frozen=True)
@@ -208,9 +208,12 @@ def _compacted(
             with closing(open_engine(_engine_of(options), master=master, conf=conf)) as engine:
                 tasks = job.tasks(options.tasks or engine.parallelism)
                 with closing(LocalBudget(None, job=f"compaction of {options.path}")) as budget:
-                    results = engine.run(rewrite_task, tasks, budget)
+                    budget.bound(run_limits(options, plan.estimate))
+                    with budget.within_limits():
+                        results = engine.run(rewrite_task, tasks, budget)
                 report = job.report(results, len(tasks), began + engine.cpu_seconds())
                 if report.files_rewritten:
+                    check_actual(options, _actual(options, report, clock.seconds()))
                     job.publish(publish, results, report)
                 else:
                     # No group is worth it, or the time was over before any was begun.
@@ -392,7 +395,7 @@ def _plan(options: CompactOptions, snapshot: Snapshot) -> CompactPlan:
         target_bytes=target,
         engine=_engine_of(options),
         groups=groups,
-        estimate=file_estimate(options, parts, size, size * _ARROW_RATIO, lambda speeds: speeds.rewrite),
+        estimate=file_estimate(options, parts, size, size * ARROW_RATIO, lambda speeds: speeds.rewrite),
     )
 
 

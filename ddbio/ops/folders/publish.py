@@ -9,11 +9,24 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from ddbio.core.estimate import Figures, input_parts, output_parts
+from ddbio.core.estimate import (
+    ARROW_RATIO,
+    START_SECONDS,
+    Estimate,
+    EstimatedPlan,
+    Figures,
+    compute_parts,
+    input_parts,
+    is_s3,
+    output_parts,
+    s3_requests,
+)
+from ddbio.core.job_limits import check_estimate
 from ddbio.core.schema.file import schema_to_json
 from ddbio.core.snapshot import PUBLISHED, LiveFile, format_links
+from ddbio.core.speeds import PROCESSORS
 from ddbio.core.staged import FileNaming
-from ddbio.errors import NotFoundError, TargetError
+from ddbio.errors import LimitError, NotFoundError, TargetError
 from ddbio.files import committer
 from ddbio.files.commit import Target
 from ddbio.files.descriptions import describe_files
@@ -22,14 +35,18 @@ from ddbio.files.object_store import stage_copy
 from ddbio.files.snapshot import live_files, read_history
 from ddbio.ops.catalog import check_folder, registered
 from ddbio.ops.digest import digest_paths
+from ddbio.ops.file_estimates import run_limits
 from ddbio.ops.job.report import Clock, Report, layout_of
 from ddbio.ops.job.storage import committed_report, new_job_id, open_store
 from ddbio.ops.prices import prices_of
+from ddbio.ops.user_files import machine_speeds
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from ddbio.core.catalog.glue import CatalogReport
+    from ddbio.core.estimate import Part
+    from ddbio.core.job_limits import JobLimits
     from ddbio.core.layout import LayoutSummary
     from ddbio.core.snapshot import Snapshot
     from ddbio.core.staged import StagedFile
@@ -41,6 +58,35 @@ LINKS = "_symlink_format_manifest/manifest"
 """Symlink manifest of the newest version: https://docs.delta.io/latest/presto-integration.html has the layout."""
 
 _THREADS = 16
+# Assumed: a copy that S3 makes itself takes this, and as much again for each so many bytes; a link takes nothing.
+_COPY_SECONDS, _COPY_BYTES = 0.1, 100 * 1024 * 1024
+
+
+@dataclass(frozen=True)
+class PublishPlan(EstimatedPlan):
+    """Describe what a publication would do.
+
+    Attributes
+    ----------
+    source, dest
+        The folders as given.
+    version
+        The version of the source whose files are published.
+    files, rows
+        Its live files and their rows; rows are null where only reading would tell.
+    reads_files
+        Whether the files are read, for the digest or the number of rows that is expected.
+    estimate
+        What copying, and reading, takes and costs.
+    """
+
+    source: str
+    dest: str
+    version: int
+    files: int
+    rows: int | None
+    reads_files: bool
+    estimate: Estimate
 
 
 @dataclass(frozen=True)
@@ -112,10 +158,10 @@ def _published(options: PublishOptions, check: Callable[[list[str]], None] | Non
     clock = Clock()
     source, store = open_store(options.source, options), open_store(options.dest, options)
     job_id, found = options.job_id or new_job_id(), live_files(source)
-    if not found.files:
-        raise NotFoundError(f"{options.source} holds no live file: name the folder that a job wrote")
-    planned = _figures(options, found)
-    _LOG.info("publish %s as %s: %d files, planned: %s", options.source, options.dest, len(found.files), planned)
+    plan = _plan(options, found)
+    planned = plan.estimate.figures
+    limits = run_limits(options, plan.estimate)
+    _LOG.info("publish %s as %s: %d files, planned: %s", options.source, options.dest, plan.files, planned)
     target = Target(store=store, mode="replace", operation="publish", keeps_replaced=True)
     try:
         with committer.publishing(target, job_id) as move:
@@ -125,7 +171,7 @@ def _published(options: PublishOptions, check: Callable[[list[str]], None] | Non
                 target.abort(job_id)
             else:
                 _require_expected(options, source, found, check)
-                staged = _stage(source, store, job_id, found)
+                staged = _stage(source, store, job_id, found, lambda: _require_time(clock, limits))
                 added = [LiveFile.from_dict(each.manifest_entry()) for each in staged]
                 newer = before.changed((job_id, "publish", ""), added, before.paths)
                 report = _report(options.source, options.dest, newer, before, clock)
@@ -148,14 +194,51 @@ def _published(options: PublishOptions, check: Callable[[list[str]], None] | Non
     report = _report(options.source, options.dest, after, before, clock)
     if not report.changed:
         return replace(report, planned=planned, actual=Figures(0.0, report.seconds, 0, 0.0))
-    return replace(report, planned=planned, actual=Figures(0.0, report.seconds, planned.bytes, planned.usd))
+    parts = _parts(options, plan.files, planned.bytes or 0, report.seconds, reads_files=plan.reads_files)
+    usd = prices_of(options.region, options.prices).cost(parts).usd
+    return replace(report, planned=planned, actual=Figures(0.0, report.seconds, planned.bytes, usd))
 
 
-def _figures(options: PublishOptions, found: Snapshot) -> Figures:
-    """Return what copying the live files takes: their bytes, and the requests and storage of the copies."""
-    size = sum(each.size_bytes for each in found.files)
-    parts = [*output_parts(options.dest, len(found.files), size), *input_parts(options.source, len(found.files))]
-    return Figures(0.0, None, size, prices_of(options.region).cost(parts).usd)
+def plan_publish(options: PublishOptions) -> PublishPlan:
+    """Return what publishing a folder would do, from the list of its live files.
+
+    Raises
+    ------
+    NotFoundError
+        If the source has no live file.
+    LimitError
+        If the plan is above a limit.
+    """
+    return _plan(options, live_files(open_store(options.source, options)))
+
+
+def _plan(options: PublishOptions, found: Snapshot) -> PublishPlan:
+    """Return the plan of a publication: it reads the files that must be, and copies all of them."""
+    if not found.files:
+        raise NotFoundError(f"{options.source} holds no live file: name the folder that a job wrote")
+    count, size, rows = len(found.files), sum(each.size_bytes for each in found.files), _rows(found)
+    reads_files = options.expect_digest is not None or (options.expect_rows is not None and rows is None)
+    seconds = START_SECONDS
+    if is_s3(options.source) or is_s3(options.dest):
+        seconds += _COPY_SECONDS * max(1.0, (count + size / _COPY_BYTES) / _THREADS)
+    if reads_files:
+        seconds += ARROW_RATIO * size / machine_speeds().digest
+    parts = _parts(options, count, size, seconds, reads_files=reads_files)
+    cost = prices_of(options.region, options.prices).cost(parts)
+    estimate = Estimate(0.0, s3_requests(parts), size, seconds, PROCESSORS if reads_files else "copies", cost)
+    check_estimate(options, estimate)
+    return PublishPlan(options.source, options.dest, found.version, count, rows, reads_files, estimate)
+
+
+def _parts(options: PublishOptions, count: int, size: int, seconds: float, *, reads_files: bool) -> list[Part]:
+    reads = count * (2 if reads_files else 1)
+    files = [*output_parts(options.dest, count, size), *input_parts(options.source, count, reads)]
+    return [*files, *compute_parts(options.compute, seconds)]
+
+
+def _require_time(clock: Clock, limits: JobLimits) -> None:
+    if exceeded := limits.exceeded(0.0, clock.seconds()):
+        raise LimitError(f"the job was stopped: {exceeded}")
 
 
 def rollback(options: RollbackOptions) -> PublishReport:
@@ -196,14 +279,17 @@ def write_links(store: ObjectStore, snapshot: Snapshot) -> None:
     store.put(LINKS, format_links(f"{store.uri}/{each.path}" for each in snapshot.files).encode())
 
 
-def _stage(source: ObjectStore, store: ObjectStore, job_id: str, found: Snapshot) -> list[StagedFile]:
-    """Stage copies of the files, in the folders of their partitions."""
+def _stage(
+    source: ObjectStore, store: ObjectStore, job_id: str, found: Snapshot, check: Callable[[], None]
+) -> list[StagedFile]:
+    """Stage copies of the files, in the folders of their partitions; before each, a check may raise."""
     entries = {each.path: each for each in source.list()}
     if missing := sorted(found.paths - entries.keys()):
         raise NotFoundError(f"{source.uri}/{missing[0]} is a live file, and is gone: run the job that wrote it again")
     naming = FileNaming(job_id, 0)
 
     def copy(number: int, file: LiveFile) -> StagedFile:
+        check()
         entry, (_, _, extension) = entries[file.path], file.path.rpartition("/")[2].partition(".")
         path = naming.path(number, extension, f"{PUBLISHED}{job_id}/{_folder(file)}")
         staged = stage_copy(store, source, entry, path, file.rows or 0)

@@ -17,21 +17,37 @@ from ddbio.aws.control_plane import describe_table, parse_table_description
 from ddbio.core.batch_size import batch_bytes
 from ddbio.core.create_table import format_key, index_keys, parse_key
 from ddbio.core.digest_columns import ColumnDigest
-from ddbio.core.estimate import Figures, output_parts
+from ddbio.core.estimate import (
+    ARROW_RATIO,
+    SENT_RATIO,
+    START_SECONDS,
+    Estimate,
+    EstimatedPlan,
+    Figures,
+    compute_parts,
+    input_parts,
+    output_parts,
+    s3_requests,
+)
 from ddbio.core.imports.lines import LineFormat, line_encoder
 from ddbio.core.item_key import Fingerprints, KeySet, key_fingerprints
+from ddbio.core.job_limits import check_actual, check_estimate
 from ddbio.core.kernel.arrays import take_rows
 from ddbio.core.kernel.encode.encoder import PIECE_BYTES
+from ddbio.core.service_estimates import TEXT_RATIOS
+from ddbio.core.speeds import PROCESSORS
 from ddbio.core.staged import FileNaming
-from ddbio.errors import EncodeError, OptionError
+from ddbio.errors import EncodeError, LimitError, OptionError
 from ddbio.files import committer
 from ddbio.files.line_writers import ImportObjectWriter, LineBuffer, LineCounter
 from ddbio.files.row_files import RowFiles
+from ddbio.ops.file_estimates import run_limits
 from ddbio.ops.job.report import Clock, FileReport, Report, file_reports, layout_of
 from ddbio.ops.job.storage import committed_report, dynamodb_spec, new_job_id, open_store, protect_sources, target_of
 from ddbio.ops.loads.sources import batches_of, open_source
 from ddbio.ops.loads.unit_reader import read_unit
 from ddbio.ops.prices import prices_of
+from ddbio.ops.user_files import machine_speeds
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -39,6 +55,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
+    from ddbio.core.estimate import Part
     from ddbio.core.imports.lines import LineEncoder
     from ddbio.core.layout import LayoutSummary
     from ddbio.core.staged import StagedFile
@@ -51,6 +68,30 @@ _LOG = logging.getLogger("ddbio.import")
 FOLDER = "data/"
 """The folder of the objects below the target. The service reads everything below the prefix that it imports."""
 _ENDINGS = {"dynamodb_json": "json", "ion": "ion", "csv": "csv"}
+
+
+@dataclass(frozen=True)
+class ImportFilesPlan(EstimatedPlan):
+    """Describe what writing the rows of files as files for an import would do.
+
+    Attributes
+    ----------
+    source, dest
+        The files and the target as given.
+    files, rows
+        The files that are read, and their rows if all tell them.
+    json_bytes
+        About how much text there will be before compression.
+    estimate
+        What it takes and costs: files with columns are assumed to be three times their size as Arrow data.
+    """
+
+    source: str
+    dest: str
+    files: int
+    rows: int | None
+    json_bytes: int
+    estimate: Estimate
 
 
 @dataclass(frozen=True)
@@ -122,20 +163,50 @@ def write_files(options: ImportFilesFromOptions) -> ImportFilesReport:
     source = open_source(options, dict(key), options.timestamps)
     target = open_store(options.dest, options)
     protect_sources(target, options.mode, (f"{source.store.uri}/{each.path}" for each in source.files))
-    planned = _planned(source, options)
+    plan = _plan(source, options)
+    planned = plan.estimate.figures
     _LOG.info("import files of %s to %s: planned: %s", options.source, options.dest, planned)
-    return _write(_unit_batches(source, key, options.duplicates), key, options, options.source, planned)
+    return _write(_unit_batches(source, key, options.duplicates), key, options, options.source, plan)
 
 
-def _planned(source: FileSource, options: ImportFilesOptions) -> Figures:
-    """Return what writing the rows of files takes; text is assumed as large as what it is made of."""
+def plan_of(options: ImportFilesFromOptions) -> ImportFilesPlan:
+    """Return what writing the rows of files as files for an import would do, from the list of the files.
+
+    Raises
+    ------
+    NotFoundError, DecodeError
+        If there is no such file, or one is not what its name says.
+    LimitError
+        If the plan is above a limit.
+    """
+    return _plan(open_source(options, dict(key_of(options)), options.timestamps), options)
+
+
+def _plan(source: FileSource, options: ImportFilesFromOptions) -> ImportFilesPlan:
     read_bytes = sum(each.size_bytes for each in source.files)
-    return Figures(0.0, None, read_bytes, _cost(options, 1, read_bytes))
+    text = round(sum(each.size_bytes * _text_ratio(each.path) for each in source.files))
+    seconds = START_SECONDS + text / machine_speeds().lines
+    parts = [*input_parts(options.source, len(source.files)), *_output_parts(options, text, None)]
+    cost = prices_of(options.region, options.prices).cost([*parts, *compute_parts(options.compute, seconds)])
+    estimate = Estimate(0.0, s3_requests(parts), read_bytes, seconds, PROCESSORS, cost)
+    check_estimate(options, estimate)
+    return ImportFilesPlan(options.source, options.dest, len(source.files), source.rows, text, estimate)
 
 
-def _cost(options: ImportFilesOptions, files: int, size_bytes: int) -> float:
-    """Return the USD of writing so many files."""
-    return prices_of(options.region).cost(output_parts(options.dest, files, size_bytes)).usd
+def _text_ratio(path: str) -> float:
+    """Return about how many times its size a file's items are as text."""
+    if path.endswith((".parquet", ".orc", ".avro")):
+        return ARROW_RATIO * SENT_RATIO
+    codecs = {".gz": "gzip", ".zst": "zstd"}
+    return TEXT_RATIOS[next((codec for ending, codec in codecs.items() if path.endswith(ending)), "none")]
+
+
+def _output_parts(options: ImportFilesOptions, text_bytes: int, staged: Sequence[StagedFile] | None) -> list[Part]:
+    """Return what the objects cost: those that were written, or those that so much text is expected to need."""
+    if staged is not None:
+        return output_parts(options.dest, len(staged), sum(each.size_bytes for each in staged))
+    objects = max(1, -(-text_bytes // options.target_file_bytes))
+    return output_parts(options.dest, objects, text_bytes / TEXT_RATIOS[options.compression])
 
 
 def check_files(options: ImportFilesFromOptions) -> ImportFilesReport:
@@ -149,8 +220,10 @@ def check_files(options: ImportFilesFromOptions) -> ImportFilesReport:
     clock = Clock()
     key = key_of(options)
     source = open_source(options, dict(key), options.timestamps)
-    buffer = _write_batches(LineCounter(), _unit_batches(source, key, options.duplicates), key, options)
-    return dataclasses.replace(_report(buffer, options, "", clock), planned=_planned(source, options))
+    plan = _plan(source, options)
+    batches = _in_time(_unit_batches(source, key, options.duplicates), options, plan, clock)
+    buffer = _write_batches(LineCounter(), batches, key, options)
+    return dataclasses.replace(_report(buffer, options, "", clock), planned=plan.estimate.figures)
 
 
 def write_rows(data: Rows, options: ImportFilesOptions) -> ImportFilesReport:
@@ -207,9 +280,10 @@ def _write(
     key: Key,
     options: ImportFilesOptions,
     source: str,
-    planned: Figures | None = None,
+    plan: ImportFilesPlan | None = None,
 ) -> ImportFilesReport:
     clock = Clock()
+    batches = _in_time(batches, options, plan, clock)
     store, job_id = open_store(options.dest, options), options.job_id or new_job_id()
     try:
         with committer.publishing(target_of(options, store), job_id) as complete:
@@ -223,13 +297,36 @@ def _write(
                 writer.abort()
                 raise
             report = _report(buffer, options, job_id, clock, staged)
-            usd = _cost(options, len(staged), sum(each.size_bytes for each in staged))
-            actual = Figures(0.0, report.seconds, None if planned is None else planned.bytes, usd)
+            planned = None if plan is None else plan.estimate.figures
+            actual = _actual(options, plan, staged, report.seconds)
+            check_actual(options, actual)
             report = dataclasses.replace(report, planned=planned, actual=actual)
             complete(staged, _facts(report, source))
     except committer.AlreadyCommittedError as done:
         return committed_report(ImportFilesReport, done)
     return report
+
+
+def _actual(
+    options: ImportFilesOptions, plan: ImportFilesPlan | None, staged: Sequence[StagedFile], seconds: float
+) -> Figures:
+    """Return what writing took; nothing is known of the bytes of rows in memory."""
+    parts = [*_output_parts(options, 0, staged), *compute_parts(options.compute, seconds)]
+    if plan is not None:
+        parts += input_parts(plan.source, plan.files)
+    usd = prices_of(options.region, options.prices).cost(parts).usd
+    return Figures(0.0, seconds, None if plan is None else plan.estimate.bytes, usd)
+
+
+def _in_time(
+    batches: Iterable[pa.RecordBatch], options: ImportFilesOptions, plan: ImportFilesPlan | None, clock: Clock
+) -> Iterator[pa.RecordBatch]:
+    """Yield batches until the job is to be stopped."""
+    limits = run_limits(options, Estimate() if plan is None else plan.estimate)
+    for batch in batches:
+        if exceeded := limits.exceeded(0.0, clock.seconds()):
+            raise LimitError(f"the job was stopped: {exceeded}")
+        yield batch
 
 
 def _write_batches(

@@ -14,11 +14,13 @@ import pyarrow as pa
 from ddbio.budget import LocalBudget
 from ddbio.core.arrow_input import checked_batches, record_batch_reader
 from ddbio.core.decode import Decoder
+from ddbio.core.estimate import ARROW_RATIO, START_SECONDS
 from ddbio.core.exports.manifest import SUMMARY
 from ddbio.core.job_limits import check_limits
 from ddbio.core.scan_plan import budget_of
 from ddbio.core.schema.arrow import declare_types
 from ddbio.core.schema.item_schema import arrow_schema_of
+from ddbio.core.service_estimates import TEXT_RATIOS
 from ddbio.core.staged import StoredObject
 from ddbio.core.validation import SideOutline
 from ddbio.errors import DdbioError, OptionError
@@ -34,8 +36,10 @@ from ddbio.ops.exports.tasks import ExportStream, export_columns, export_tasks
 from ddbio.ops.job.storage import open_store
 from ddbio.ops.layout import open_dataset
 from ddbio.ops.prices import cost_of
-from ddbio.ops.scans.plan import describe_scan, plan_of, scan_tasks
+from ddbio.ops.scans.plan import describe_scan, plan_of, plan_of_statistics, scan_tasks
 from ddbio.ops.scans.stream import BlockT, PageStream
+from ddbio.ops.table_statistics import statistics_table
+from ddbio.ops.user_files import machine_speeds
 from ddbio.ops.validation.hashing import RowHasher
 from ddbio.options import ExportReadOptions, ScanOptions, connection_of
 
@@ -84,6 +88,8 @@ class Side(Protocol):
     nulls: Nulls | None
     """How its rows tell NULL from missing; None if it does as it is asked."""
     rcu_consumed: float
+    read_bytes: int
+    """What was read so far, as it was sent or is stored; 0 of data in memory."""
     misfits: MisfitLog | None
     """Values that did not fit their columns, once the side was read."""
 
@@ -110,8 +116,15 @@ class Side(Protocol):
         ...
 
 
-def open_side(given: Any, options: ValidateOptions, connection: ConnectionOptions) -> Side:
+def open_side(
+    given: Any, options: ValidateOptions, connection: ConnectionOptions, statistics: str | None = None
+) -> Side:
     """Return a side.
+
+    Parameters
+    ----------
+    statistics
+        A file that describes the table, if it is one, which is then only planned for.
 
     Raises
     ------
@@ -126,7 +139,7 @@ def open_side(given: Any, options: ValidateOptions, connection: ConnectionOption
         return DataSide(given)
     name = os.fspath(given)
     if not isinstance(given, os.PathLike) and not is_data(name):
-        return TableSide(name, options, connection)
+        return TableSide(name, options, connection, statistics)
     if any(each.path == f"{SUMMARY}.json" for each in open_store(name, connection).list(SUMMARY)):
         return ExportSide(name, options, connection)
     return FilesSide(name, connection)
@@ -169,8 +182,10 @@ class TableSide(_ReadHere):
     schema: pa.Schema | None = None
     nulls: Nulls | None = None
 
-    def __init__(self, name: str, options: ValidateOptions, connection: ConnectionOptions) -> None:
-        self.name = name
+    def __init__(
+        self, name: str, options: ValidateOptions, connection: ConnectionOptions, statistics: str | None = None
+    ) -> None:
+        self.name, self._statistics = name, statistics
         self._options = ScanOptions(
             **connection_of(connection),
             table=name,
@@ -185,9 +200,9 @@ class TableSide(_ReadHere):
             max_usd=options.max_usd,
             prices=options.prices,
         )
-        self._table = describe_scan(self._options)
+        self._table = statistics_table(statistics) or describe_scan(self._options)
         self.keys = dict(self._table.key_types)
-        self.rcu_consumed = 0.0
+        self.rcu_consumed, self.read_bytes = 0.0, 0
         self.misfits: MisfitLog | None = None
         self._planned: tuple[ScanOptions, ScanPlan] | None = None
 
@@ -203,6 +218,8 @@ class TableSide(_ReadHere):
             plan.rcu_per_second,
             plan.requests,
             plan.cost,
+            plan.bytes,
+            plan.seconds - START_SECONDS,
         )
 
     def sampled_schema(self) -> pa.Schema:
@@ -229,18 +246,22 @@ class TableSide(_ReadHere):
         budget = LocalBudget(budget_of(self._table, options), job=f"validation of {self.name}")
         (task,) = scan_tasks(plan, replace(options, nulls=reading.nulls), self._table)
         stream = PageStream(task, budget, lambda: around(Decoder(task.schema, nulls=task.nulls)))
-        budget.bound(check_limits(options, plan.units, plan.estimated_seconds, plan.cost))
+        budget.bound(check_limits(options, plan.units, plan.seconds, plan.cost))
         try:
             with closing(iter(stream)) as blocks, budget.within_limits():
                 yield from blocks
         finally:
             self.rcu_consumed += budget.usage().consumed_units
+            self.read_bytes += budget.usage().wire_bytes
             # A second reading, which may end early, shows no others.
             self.misfits = self.misfits or stream.counts.misfits
 
     def _plan(self, reading: Reading) -> tuple[ScanOptions, ScanPlan]:
         if self._planned is None:
             options = replace(self._options, schema=reading.schema)
+            if self._statistics is not None:
+                self._planned = options, plan_of_statistics(options, self._statistics)
+                return self._planned
             budget = LocalBudget(budget_of(self._table, options))
             self._planned = options, plan_of(options, budget, self._table)
             self.rcu_consumed += budget.usage().consumed_units
@@ -270,7 +291,7 @@ class ExportSide(_InOneThread):
     has_unique_keys = True
     schema: pa.Schema | None = None
     nulls: Nulls | None = None
-    rcu_consumed = 0.0
+    rcu_consumed, read_bytes = 0.0, 0
 
     def __init__(self, name: str, options: ValidateOptions, connection: ConnectionOptions) -> None:
         self.name = name
@@ -284,14 +305,15 @@ class ExportSide(_InOneThread):
     def outline(self, reading: Reading) -> SideOutline:
         """Return what the manifests say."""
         del reading
-        return SideOutline(
-            self.name, "export", sum(file.items for file in self._export.files), sum(self._export.sizes().values())
-        )
+        size, items = sum(self._export.sizes().values()), sum(file.items for file in self._export.files)
+        seconds = TEXT_RATIOS["gzip"] * size / machine_speeds().export
+        return SideOutline(self.name, "export", items, size, read_bytes=size, seconds=seconds)
 
     def batches(self, reading: Reading) -> Generator[pa.RecordBatch, None, None]:
         """Yield the export's rows; a file is verified when its last row has been yielded."""
         options = replace(self._options, schema=reading.schema, nulls=reading.nulls)
         columns = export_columns(self._export, options)
+        self.read_bytes += sum(self._export.sizes().values())
         for task in export_tasks(self._export, columns, options, 1):
             stream = ExportStream(task)
             yield from stream
@@ -302,7 +324,7 @@ class FilesSide(_InOneThread):
     """Read the live files of a folder, or one file."""
 
     has_unique_keys = False
-    rcu_consumed = 0.0
+    rcu_consumed, read_bytes = 0.0, 0
 
     def __init__(self, name: str, connection: ConnectionOptions) -> None:
         self.name = name
@@ -322,10 +344,13 @@ class FilesSide(_InOneThread):
         counts = [file.rows if file.size_bytes == entry.size_bytes else None for file, entry in self._files]
         known = sum(count for count in counts if count is not None)
         rows = None if None in counts else known
-        return SideOutline(self.name, "files", rows, sum(entry.size_bytes for _, entry in self._files))
+        size = sum(entry.size_bytes for _, entry in self._files)
+        seconds = ARROW_RATIO * size / machine_speeds().digest
+        return SideOutline(self.name, "files", rows, size, read_bytes=size, seconds=seconds)
 
     def batches(self, reading: Reading) -> Generator[pa.RecordBatch, None, None]:
         """Yield the rows of all files, with the columns of their folders."""
+        self.read_bytes += sum(entry.size_bytes for _, entry in self._files)
         reader = RowFiles(self._store, reading.keys)
         columns = partition_columns(self._store, (file.path for file, _ in self._files), reading.keys)
         # As they are noted: text that was edited since has the same columns.
@@ -349,7 +374,7 @@ class DataSide(_InOneThread):
 
     has_unique_keys = False
     nulls: Nulls | None = "merge"
-    rcu_consumed = 0.0
+    rcu_consumed, read_bytes = 0.0, 0
 
     def __init__(self, data: Any) -> None:
         self.name = f"a {type(data).__name__}"

@@ -69,15 +69,22 @@ class _Job:
         return self.source if self.target is None else self.target
 
 
-def plan_validate(options: ValidateOptions, source: Any = None, target: Any = None) -> ValidatePlan:
+def plan_validate(
+    options: ValidateOptions, source: Any = None, target: Any = None, from_file: str | None = None
+) -> ValidatePlan:
     """Return what a validation would read, and by which key.
+
+    Parameters
+    ----------
+    from_file
+        Describes the tables among the sides, which then need not exist.
 
     Raises
     ------
     DdbioError
         As :func:`validate` says.
     """
-    return _plan(options, _open(options, source, target))
+    return _plan(options, _open(options, source, target, from_file))
 
 
 def _plan(options: ValidateOptions, job: _Job) -> ValidatePlan:
@@ -96,7 +103,7 @@ def _plan(options: ValidateOptions, job: _Job) -> ValidatePlan:
         0 if job.rules is None else job.rules.count,
         examples=options.examples > 0 and job.target is not None,
     )
-    check_limits(options, plan.estimated_units, plan.estimated_seconds, plan.cost)
+    check_limits(options, plan.estimated_units, plan.seconds, plan.cost)
     return plan
 
 
@@ -165,18 +172,18 @@ def validate(options: ValidateOptions, source: Any = None, target: Any = None) -
         seconds=seconds,
         cpu_seconds=round(clock.cpu_seconds(), 3),
         planned=plan.figures,
-        actual=Figures(consumed, seconds, None, usd),
+        actual=Figures(consumed, seconds, sum(side.read_bytes for side in job.sides), usd),
     )
     if options.html is not None:
         write_page(validation_page(report), options.html, None)
     return report
 
 
-def _open(options: ValidateOptions, source: Any, target: Any) -> _Job:
+def _open(options: ValidateOptions, source: Any, target: Any, from_file: str | None = None) -> _Job:
     rules = None if options.rules is None else read_rules(options.rules)
-    first = open_side(options.source if source is None else source, options, options)
+    first = open_side(options.source if source is None else source, options, options, from_file)
     given = options.target if target is None else target
-    second = None if given is None else open_side(given, options, options.target_connection)
+    second = None if given is None else open_side(given, options, options.target_connection, from_file)
     sides = [side for side in (first, second) if side is not None]
     known = {name: tag for side in reversed(sides) for name, tag in side.keys.items()}
     names = options.key or next((tuple(side.keys) for side in sides if side.keys), ())

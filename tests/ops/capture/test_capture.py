@@ -20,7 +20,7 @@ import pytest
 
 import ddbio
 from ddbio.core.capture.log_rows import hour_folder
-from ddbio.errors import GapError, OptionError, TargetError
+from ddbio.errors import GapError, LimitError, OptionError, TargetError
 from ddbio.testing import FakeDynamoDB
 
 KEY = {"KeySchema": [{"AttributeName": "pk", "KeyType": "HASH"}]}
@@ -275,3 +275,19 @@ def test_folders_are_hours_in_utc():
     assert hour_folder(0) == "year=1970/month=01/day=01/hour=00/"
     assert hour_folder(498_195) == "year=2026/month=11/day=01/hour=03/"
     assert Path(hour_folder(1)).name == "hour=01"
+
+
+def test_a_capture_ends_in_its_time_and_says_what_it_took(fake, client, make_table, tmp_path):
+    """Without another reason to end, it ends after max_seconds with all that there was written."""
+    table = make_table()
+    client.put_item(TableName=table, Item={"pk": {"S": "a"}})
+    client.put_item(TableName=table, Item={"pk": {"S": "b"}, "n": {"N": "1"}})
+    options = {"endpoint_url": fake.endpoint_url, "flush_seconds": 0.1}
+    report = ddbio.capture(table, tmp_path, max_seconds=3, **options)
+    assert (report.records, report.planned.seconds) == (2, 3)
+    assert report.actual.seconds >= 3
+    assert report.actual.usd > 0
+    client.put_item(TableName=table, Item={"pk": {"S": "c"}})
+    with pytest.raises(LimitError, match="was stopped: it costs"):
+        ddbio.capture(table, tmp_path, available_now=True, max_usd=1e-12, **options)
+    assert [row["pk"] for row in rows_of(tmp_path)] == ["a", "b", "c"]
