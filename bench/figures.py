@@ -211,6 +211,17 @@ def _plan(row: Row) -> Iterator[Line]:
     yield Line("sizes of Arrow rows by DynamoDB's rule, one core", sizer, " MB/s", ("≥", 300))
 
 
+_REAL = {"flights": "real flights", "territories": "real names in all languages"}
+
+
+def _real(row: Row) -> Iterator[Line]:
+    for shape, figures in row["figures"].items():
+        ratios = {verb: each["times_as_fast"]["median"] for verb, each in figures.items() if isinstance(each, dict)}
+        least = min(ratios, key=lambda verb: ratios[verb])
+        what = f"scan, export read and load of {_REAL[shape]}, beside boto3: the least is `{least}`"
+        yield Line(what, ratios[least], "×", None, 1)
+
+
 def _series(row: Row) -> Iterator[Line]:
     runs = row["figures"]["runs"]
     highest = max(run["highest_10s_ratio"] for run in runs.values() if run["highest_10s_ratio"] is not None)
@@ -334,6 +345,7 @@ GROUPS: dict[str, dict[str, Callable[[Row], Iterator[Line]]]] = {
         "simulate": _simulate,
         "validate": _validate,
         "layout": _layout,
+        "real": _real,
     },
     "The command line, each verb a process": {"verbs": _verbs},
     "Spark, driver, JVM and workers together": {

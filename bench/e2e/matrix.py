@@ -88,15 +88,18 @@ def main(words: list[str] | None = None) -> int:
     made.add_argument("--master", action="append", default=[], help="also this cluster; may be repeated")
     made.add_argument("--only", default="", metavar="TEXT", help="the cases whose description has this; keeps no row")
     made.add_argument("--items", type=int, help=f"rows of each case ({QUICK_ITEMS:,}; {FULL_ITEMS:,} with --full)")
+    made.add_argument("--no-peers", action="store_true", help="no other library beside it; keeps no row")
     made.add_argument("--case", help=argparse.SUPPRESS)
     made.add_argument("--given", default="{}", help=argparse.SUPPRESS)
     asked = made.parse_args(words)
     items = asked.items or (FULL_ITEMS if asked.full else QUICK_ITEMS)
     if asked.case:
         given = Given(**json.loads(asked.given))
-        figures = measure(Case(**json.loads(asked.case)), items, 3 if asked.full else 2, given)
+        case = Case(**json.loads(asked.case))
+        figures = measure(case, items, 3 if asked.full else 2, given, with_peers=case.has_peers and not asked.no_peers)
         sys.stdout.write(json.dumps(figures) + "\n")
         return 0
+    asked.dry_run |= asked.no_peers
     cases = [case for case in chosen(full=asked.full, masters=asked.master) if asked.only in case.named]
     finished = set() if asked.dry_run else done_before(items)
     failed = 0
@@ -107,7 +110,9 @@ def main(words: list[str] | None = None) -> int:
                 continue
             began = time.perf_counter()
             # Three tables of the whole size do not fit into every machine.
-            figures = run_apart(case, items, Given() if asked.full else shared.for_case(case), full=asked.full)
+            given = Given() if asked.full else shared.for_case(case)
+            flags = [f"--{name.replace('_', '-')}" for name in ("full", "no_peers") if getattr(asked, name)]
+            figures = run_apart(case, items, given, flags)
             failed += figures is None
             if figures is not None:
                 parameters = argparse.Namespace(dry_run=asked.dry_run, items=items, **asdict(case))
@@ -173,10 +178,10 @@ def chosen(*, full: bool, masters: Sequence[str] = ()) -> Iterator[Case]:
     yield from dict.fromkeys(case for case in part if case.is_possible)
 
 
-def run_apart(case: Case, items: int, given: Given, *, full: bool) -> dict[str, Any] | None:
+def run_apart(case: Case, items: int, given: Given, flags: Sequence[str] = ()) -> dict[str, Any] | None:
     """Return the figures of a case, measured by a process of its own; None if it failed, which is said."""
     words = ["--dry-run", f"--items={items}", f"--case={json.dumps(asdict(case))}"]
-    words += [f"--given={json.dumps(asdict(given))}", *(["--full"] if full else [])]
+    words += [f"--given={json.dumps(asdict(given))}", *flags]
     command = [sys.executable, "-m", "bench.e2e.matrix", *words]
     try:
         done = subprocess.run(
@@ -189,7 +194,7 @@ def run_apart(case: Case, items: int, given: Given, *, full: bool) -> dict[str, 
     return found
 
 
-def measure(case: Case, items: int, rounds: int, given: Given = NOTHING) -> dict[str, Any]:
+def measure(case: Case, items: int, rounds: int, given: Given = NOTHING, *, with_peers: bool = False) -> dict[str, Any]:
     """Return the figures of a case: the median of some rounds after one that warms up and is checked."""
     count = case.rows_of(items)
     with tempfile.TemporaryDirectory() as home, ExitStack() as stack:
@@ -197,7 +202,7 @@ def measure(case: Case, items: int, rounds: int, given: Given = NOTHING) -> dict
         source.__dict__.update({name: each for name, each in given_to(given).items() if each is not None})
         prepare(case, source)
         connector = None
-        if case.has_peers and case.cluster != "threads":
+        if with_peers and case.cluster != "threads":
             connector = stack.enter_context(peers.open_connector(case.verb, source, CORES))
         # Whatever serves tables runs already, and is not counted; nor is a JVM that counts for itself.
         servers = [*processes.children(), *given.servers]
@@ -209,7 +214,7 @@ def measure(case: Case, items: int, rounds: int, given: Given = NOTHING) -> dict
         taken = [timed(case, source, clock, servers) for _ in range(rounds)]
         figures = figures_of(done, taken)
         figures["peak_mebibytes"] = processes.peaks(servers)
-        if case.has_peers:
+        if with_peers:
             found = peers.of(case.verb, source, session, connector)
             figures["peers"] = beside(case, source, found, clock, rounds)
         if session is not None:

@@ -61,6 +61,29 @@ def test_a_run_goes_on_where_it_stopped_and_ends_in_time(taken, capsys):
     assert "short: done after" in told
 
 
+def test_a_quick_run_says_only_what_each_case_knows():
+    """Each flag of a quick run is one of its case, and no row is kept."""
+    for step in release.every_step():
+        words = step.quick_command[3:]
+        if step.module:
+            assert words == []
+            continue
+        known = (record.ROOT / "bench/e2e" / f"{step.name}.py").read_text("utf-8")
+        assert words[-1] == "--dry-run"
+        for word in words[:-1]:
+            assert f'"{word.partition("=")[0]}"' in known, step
+
+
+def test_a_quick_run_names_what_failed(capsys):
+    """A failure is told with what it said, and does not stop the others."""
+    steps = (Step("missing", 1, (), "bench.not_there"), Step("rows", 1, (), "bench.rows"))
+    assert release.run_quickly(steps) == ["missing"]
+    told = capsys.readouterr().err
+    assert "bench.not_there" in told
+    assert "rows: done" in told
+    assert "2 steps after" in told
+
+
 def test_the_list_runs_nothing(capsys):
     """Each step has its line, with the command that takes it alone."""
     assert release.main(["--list", "--all"]) == 0
