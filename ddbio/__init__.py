@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from ddbio.api.inspection import layout, plan_validate, validate
     from ddbio.api.keywords import (
         AdviseKeywords,
+        ApplyKeywords,
         ArchiveKeywords,
         ArchiveRestoreKeywords,
         BackupCreateKeywords,
@@ -80,6 +81,7 @@ if TYPE_CHECKING:
         WaitKeywords,
         WriteKeywords,
     )
+    from ddbio.api.lake import apply, plan_apply
     from ddbio.api.progress import Progress
     from ddbio.api.reading import digest, infer_schema, plan_scan, read_table, scan_batches, scan_to_files
     from ddbio.api.service_jobs import (
@@ -167,6 +169,7 @@ if TYPE_CHECKING:
     from ddbio.ops.imports.bulk import BulkReport, BulkSummary
     from ddbio.ops.imports.files import ImportFilesPlan, ImportFilesReport
     from ddbio.ops.job.report import FileReport, MisfitReport, ScanReport, WarmReport, WriteReport
+    from ddbio.ops.lake.apply import ApplyPlan, ApplyReport
     from ddbio.ops.tables import CreatedTable
     from ddbio.options import Credentials
 
@@ -174,6 +177,9 @@ __all__ = [
     "AccessDeniedError",
     "Advice",
     "AdviseKeywords",
+    "ApplyKeywords",
+    "ApplyPlan",
+    "ApplyReport",
     "ArchiveKeywords",
     "ArchiveReport",
     "ArchiveRestoreKeywords",
@@ -303,6 +309,7 @@ __all__ = [
     "WriteReport",
     "__version__",
     "advise",
+    "apply",
     "archive",
     "bench",
     "calibrate",
@@ -334,6 +341,7 @@ __all__ = [
     "list_files",
     "list_imports",
     "load_files",
+    "plan_apply",
     "plan_backup",
     "plan_bulk_put",
     "plan_capacity",
@@ -402,7 +410,7 @@ _NAMES = {
     "ddbio.api.folders": "compact list_files plan_compact plan_publish publish rollback vacuum",
     "ddbio.api.inspection": "layout plan_validate validate",
     "ddbio.api.keywords": (
-        "AdviseKeywords ArchiveKeywords ArchiveRestoreKeywords BackupCreateKeywords BenchKeywords "
+        "AdviseKeywords ApplyKeywords ArchiveKeywords ArchiveRestoreKeywords BackupCreateKeywords BenchKeywords "
         "BulkReportKeywords BulkStartKeywords CaptureKeywords CaptureStatusKeywords CaptureVerifyKeywords "
         "CatalogDdlKeywords CatalogSyncKeywords ChangesReadKeywords ChangesWriteKeywords CompactKeywords "
         "ConnectionKeywords CopyKeywords CreateLikeKeywords CreateTableKeywords ExpiredReadKeywords "
@@ -412,6 +420,7 @@ _NAMES = {
         "RollbackKeywords ScanKeywords ScanToFilesKeywords SimulateLoadKeywords SimulateScanKeywords "
         "StreamEventKeywords VacuumKeywords ValidateKeywords WaitKeywords WriteKeywords"
     ),
+    "ddbio.api.lake": "apply plan_apply",
     "ddbio.api.progress": "Progress",
     "ddbio.api.reading": "digest infer_schema plan_scan read_table scan_batches scan_to_files",
     "ddbio.api.service_jobs": (
@@ -468,6 +477,7 @@ _NAMES = {
     "ddbio.ops.imports.bulk": "BulkReport BulkSummary",
     "ddbio.ops.imports.files": "ImportFilesPlan ImportFilesReport",
     "ddbio.ops.job.report": "FileReport MisfitReport ScanReport WarmReport WriteReport",
+    "ddbio.ops.lake.apply": "ApplyPlan ApplyReport",
     "ddbio.ops.tables": "CreatedTable",
     "ddbio.options": "Credentials",
 }

@@ -111,6 +111,25 @@ class SimulateKeywords(TypedDict, total=False):
     """File to write the course of the job to, as a page (``.html``) or a picture (``.png``)."""
 
 
+class ApplyKeywords(ConnectionKeywords, total=False):
+    """Keywords of :class:`ddbio.options.ApplyOptions`."""
+
+    format: Literal["delta"]
+    """Format of the lake table."""
+    engine: Literal["local"]
+    """What merges: this process, without a JVM."""
+    job_id: str | None
+    """The capture whose changes are applied; default is all that write the log."""
+    buckets: int
+    """Partitions ``_b`` of a table that is made; those of a table never change."""
+    max_records_per_batch: int
+    """Changes that are merged in one commit, about: whole batches of the log."""
+    target_file_bytes: int | str
+    """Size at which a file is closed and the next one begun."""
+    compression: Literal["zstd", "snappy", "gzip", "lz4", "none"]
+    """Codec of the files."""
+
+
 class ArchiveKeywords(ConnectionKeywords, total=False):
     """Keywords of :class:`ddbio.options.ArchiveOptions`."""
 

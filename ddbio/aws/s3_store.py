@@ -79,6 +79,10 @@ class S3Store:
         """What would be deleted with the target that is more than the target, or None."""
         return None if self._prefix else "the whole bucket"
 
+    def connection_settings(self) -> dict[str, str]:
+        """Return credentials, region and endpoint under the names of the environment, for libraries of others."""
+        return self._spec.connection_settings()
+
     def create(self, path: str) -> MultipartSink:
         """Return a sink over a new multipart upload."""
         with self._translated("s3:PutObject", path):

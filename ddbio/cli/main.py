@@ -75,6 +75,10 @@ VERBS = Verbs(
             "advice:advise",
             "Compare the ways to keep a copy of TABLE in S3: what each costs a month, takes, and cannot do.",
         ),
+        "apply": (
+            "lake:apply",
+            "Merge what is new of LOG, which capture writes, into TABLE of a lake: the newest state of each item wins.",
+        ),
         "archive": (
             "archive:archive",
             "Archive at DEST the items that the time to live has deleted, by SOURCE, the log of a table's changes.",

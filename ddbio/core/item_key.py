@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from ddbio.core.attribute import decode_base64
 from ddbio.core.decode import Decoder
@@ -170,6 +171,22 @@ def _numbers(column: pa.Array[Any]) -> _Spans:
     if refused >= 0:
         canonical_number(texts[refused].as_buffer().to_pybytes().decode(errors="replace"))
     return out, ends
+
+
+def canonical_texts(column: pa.Array[Any]) -> pa.Array[Any]:
+    """Return the canonical texts of a column of numbers, as they are in DynamoDB; null for null.
+
+    Raises
+    ------
+    DecodeError
+        A number is beyond 38 digits or out of range.
+    """
+    data, ends = _numbers(column)
+    missing = None if not column.null_count else pa.array(~valid_of(column))
+    held: list[Any] = [ends, data]
+    texts: Any = pa.Array.from_buffers(pa.large_string(), len(column), [None, *map(pa.py_buffer, held)])
+    found: pa.Array[Any] = texts.cast(pa.string())
+    return found if missing is None else pc.if_else(missing, pa.scalar(None, pa.string()), found)
 
 
 def _rescued_hashes(batch: pa.RecordBatch, fields: Sequence[pa.Field[Any]]) -> tuple[_Words, _Flags]:

@@ -42,6 +42,7 @@ if TYPE_CHECKING:
         VacuumOptions,
     )
     from ddbio.options.inspection import LayoutOptions, ValidateOptions
+    from ddbio.options.lake import ApplyOptions
     from ddbio.options.limits import LimitOptions, PriceOptions, TimeLimitOptions
     from ddbio.options.parsing import Engine, camel_case, descriptions_of, parse_options
     from ddbio.options.planning import PlanCaptureOptions, PricesRefreshOptions
@@ -79,6 +80,7 @@ if TYPE_CHECKING:
 __all__ = [
     "AcceptEncoding",
     "AdviseOptions",
+    "ApplyOptions",
     "ArchiveOptions",
     "ArchiveRestoreOptions",
     "BackupCreateOptions",
@@ -162,6 +164,7 @@ _NAMES = {
     "files": "Compression ExportFoldOptions ExportToFilesOptions FilesOptions Mode ScanToFilesOptions",
     "inspection": "LayoutOptions ValidateOptions",
     "folders": "CompactOptions FilesListOptions PublishOptions RollbackOptions VacuumOptions",
+    "lake": "ApplyOptions",
     "limits": "LimitOptions PriceOptions TimeLimitOptions",
     "parsing": "Engine camel_case descriptions_of parse_options",
     "planning": "PlanCaptureOptions PricesRefreshOptions",

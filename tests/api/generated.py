@@ -86,6 +86,7 @@ _PAGE_PARTS = [
     ("`capture status`", "CaptureStatusOptions", "ConnectionOptions"),
     ("`capture verify`", "CaptureVerifyOptions", "ConnectionOptions"),
     ("`ddbio.lambda_handlers.log_changes`", "StreamEventOptions", "ConnectionOptions"),
+    ("Tables of a lake: `apply`", "ApplyOptions", "ConnectionOptions"),
     ("Archives of expired items: `archive`", "ArchiveOptions", "ConnectionOptions"),
     ("`archive restore`", "ArchiveRestoreOptions", "ConnectionOptions"),
     ("`archive expired`", "ExpiredReadOptions", "ConnectionOptions"),

@@ -74,6 +74,23 @@ class CapturedLog:
         rescue = fields.pop(RESCUE_NAME)
         return pa.schema([*fields.values(), rescue])
 
+    def keys(self) -> tuple[str, ...]:
+        """Return the key attributes of the table whose changes these are.
+
+        Raises
+        ------
+        NotFoundError
+            If no change was captured yet.
+        """
+        for state in self._states.values():
+            if (stored := state.read(COLUMNS)) is not None:
+                return tuple(stored["keys"])
+        raise NotFoundError(f"the log {self._store.uri} has no columns yet: no change was captured")
+
+    def heads(self) -> dict[str, dict[str, Any]]:
+        """Return what each capture was begun with: its stream, and when."""
+        return {job_id: state.head() or {} for job_id, state in self._states.items()}
+
     def written(self) -> dict[str, int]:
         """Return the position behind all batches whose files are written."""
         return {job_id: (state.read(COMMITTED) or {"batch": 0})["batch"] for job_id, state in self._states.items()}

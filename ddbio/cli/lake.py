@@ -1,0 +1,26 @@
+"""The commands about tables of a lake."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from ddbio.cli.flags import flags_of, output_flags, parse_flags
+from ddbio.cli.show import format_values
+from ddbio.options import ApplyOptions
+
+
+@click.command()
+@click.argument("source", metavar="LOG")
+@click.argument("table")
+@flags_of(ApplyOptions, without=["source", "table"])
+@click.option("--dry-run", is_flag=True, help="Stop after the plan; write nothing.")
+@output_flags
+def apply(*, dry_run: bool, as_json: bool, **flags: Any) -> None:
+    """Merge what is new of LOG, which capture writes, into TABLE of a lake: the newest state of each item wins."""
+    from ddbio.ops.lake.apply import apply_log, plan_apply
+
+    options = parse_flags(ApplyOptions, flags)
+    report = plan_apply(options) if dry_run else apply_log(options)
+    click.echo(report.to_json() if as_json else format_values(report.to_dict()))

@@ -1,0 +1,157 @@
+"""Say which columns a lake table has: its own, and those of the items' attributes.
+
+A lake table has a row for each key that was ever seen. An item that was deleted stays as a row whose ``_deleted`` is
+true, a tombstone, so that an older change that comes late cannot bring it back.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+from zlib import crc32
+
+import pyarrow as pa
+
+from ddbio.core.schema.arrow import (
+    DDB_NAME,
+    DDB_TYPE,
+    RESCUE_FIELD,
+    RESCUE_NAME,
+    fields_within,
+    is_list,
+    name_of_field,
+    normalize_field,
+    tagged_field,
+)
+from ddbio.errors import SchemaError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+KEY, BUCKET, VERSION, TIME, OPERATION, DELETED = "_key", "_b", "_ver", "_ts_us", "_op", "_deleted"
+
+OWN_FIELDS: Final[tuple[pa.Field[Any], ...]] = (
+    pa.field(KEY, pa.string(), nullable=False),
+    pa.field(BUCKET, pa.int32(), nullable=False),
+    pa.field(VERSION, pa.string(), nullable=False),
+    pa.field(TIME, pa.int64()),
+    pa.field(OPERATION, pa.string()),
+    pa.field(DELETED, pa.bool_(), nullable=False),
+)
+"""The columns before those of the attributes: the key as text, its bucket, the version of the row, the time of the
+change in microseconds, its operation, and whether the item is deleted."""
+
+_OWN = frozenset({*(field.name for field in OWN_FIELDS), RESCUE_NAME})
+
+# Neither Parquet as Spark reads it nor Delta without column mapping has names with these.
+_REFUSED = frozenset(" ,;{}()\n\t=")
+
+MOST_COLUMNS: Final = 500
+"""Attributes beyond so many get no column of their own: they stay in the rescue column."""
+
+_WIDER: dict[pa.DataType, pa.DataType] = {
+    pa.uint8(): pa.int16(),
+    pa.uint16(): pa.int32(),
+    pa.uint32(): pa.int64(),
+    pa.uint64(): pa.decimal128(20, 0),
+    pa.float16(): pa.float32(),
+    pa.large_string(): pa.string(),
+    pa.large_binary(): pa.binary(),
+    pa.null(): pa.string(),
+}
+_SAME = (
+    pa.types.is_string,
+    pa.types.is_binary,
+    pa.types.is_boolean,
+    pa.types.is_signed_integer,
+    pa.types.is_float32,
+    pa.types.is_float64,
+    pa.types.is_decimal128,
+    pa.types.is_date32,
+)
+
+
+def lake_schema(attributes: pa.Schema) -> pa.Schema:
+    """Return the schema of a lake table whose items have these columns, as :func:`lake_fields` returned them."""
+    # Columns that are added come last in every format.
+    return pa.schema([*OWN_FIELDS, RESCUE_FIELD, *(field for field in attributes if field.name != RESCUE_NAME)])
+
+
+def attribute_columns(schema: pa.Schema) -> pa.Schema:
+    """Return the columns of the attributes of a lake table."""
+    return pa.schema([field for field in schema if field.name not in _OWN])
+
+
+def lake_fields(attributes: Iterable[pa.Field[Any]], taken: Iterable[str] = ()) -> list[pa.Field[Any]]:
+    """Return columns of attributes as a lake table has them; those that are above the limit are left out.
+
+    Names that differ only by case are one to table formats: all but the first get their checksum behind them, and so do
+    names of the table's own columns and names with characters that formats refuse.
+
+    Parameters
+    ----------
+    taken
+        The names of the columns that the table has already.
+
+    Raises
+    ------
+    SchemaError
+        If a type is in no table format.
+    """
+    used = {name.lower() for name in (*_OWN, *taken)}
+    found: list[pa.Field[Any]] = []
+    for field in attributes:
+        if field.name == RESCUE_NAME or len(used) >= MOST_COLUMNS:
+            continue
+        attribute = name_of_field(field)
+        name = column_name(attribute, used)
+        used.add(name.lower())
+        normal = normalize_field(field, attribute)
+        tag = (normal.metadata or {})[DDB_TYPE].decode()
+        if has_plain_names(normal.type):
+            made = tagged_field(name, _lake_type(normal.type, attribute), tag, attribute=attribute)
+            extra: dict[Any, Any] = {k: v for k, v in (normal.metadata or {}).items() if k not in {DDB_TYPE, DDB_NAME}}
+            extra.update(made.metadata or {})
+            found.append(made.with_metadata(extra))
+        else:
+            found.append(tagged_field(name, pa.string(), "JSON", attribute=attribute))
+    return found
+
+
+def column_name(attribute: str, used: set[str]) -> str:
+    """Return the name of the column of an attribute, given those in use in lower case."""
+    plain = "".join("_" if each in _REFUSED else each for each in attribute) or "_"
+    if plain == attribute and plain.lower() not in used:
+        return plain
+    return f"{plain}_{crc32(attribute.encode()):08x}"
+
+
+def has_plain_names(arrow_type: pa.DataType) -> bool:
+    """Return whether no two members of a struct differ only by case, and none has a name that formats refuse."""
+    fields = fields_within(arrow_type)
+    if pa.types.is_struct(arrow_type):
+        names = [field.name for field in fields]
+        if len({name.lower() for name in names}) < len(names) or any(
+            _REFUSED & set(name) or not name for name in names
+        ):
+            return False
+    return all(has_plain_names(field.type) for field in fields)
+
+
+def _lake_type(arrow_type: Any, path: str) -> Any:
+    if arrow_type in _WIDER:
+        return _WIDER[arrow_type]
+    if any(is_kind(arrow_type) for is_kind in _SAME):
+        return arrow_type
+    if pa.types.is_timestamp(arrow_type) and arrow_type.unit != "ns":
+        return pa.timestamp("us", None if arrow_type.tz is None else "UTC")
+    if is_list(arrow_type):
+        return pa.list_(_lake_field(arrow_type.value_field, f"{path}[]"))
+    if pa.types.is_struct(arrow_type):
+        return pa.struct([_lake_field(field, f"{path}.{field.name}") for field in fields_within(arrow_type)])
+    if pa.types.is_map(arrow_type):
+        return pa.map_(pa.string(), _lake_field(arrow_type.item_field, f"{path}.*"))
+    raise SchemaError(f"{path}: table formats have no {arrow_type}: declare another type for the column")
+
+
+def _lake_field(field: pa.Field[Any], path: str) -> pa.Field[Any]:
+    return field.with_type(_lake_type(field.type, path))

@@ -1,0 +1,98 @@
+"""Write keys as text, the same in each table format and engine, and tell the bucket of each."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from typing import TYPE_CHECKING, Any
+from zlib import crc32
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from ddbio.core.attribute import decode_base64
+from ddbio.core.item_key import canonical_texts
+from ddbio.core.kernel.arrays import spans_of
+from ddbio.core.number import canonical_number
+from ddbio.core.schema.arrow import RESCUE_NAME, name_of_field, tag_of_field
+from ddbio.errors import SchemaError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+def key_texts(rows: pa.RecordBatch, keys: Sequence[str]) -> pa.Array[Any]:
+    """Return the key of each row as text: ``S:user#7|N:19``, a letter for each type, numbers in canonical form.
+
+    In texts of a key of two attributes ``|`` and the backslash have a backslash before them; bytes are hexadecimal.
+
+    Raises
+    ------
+    SchemaError
+        If a row lacks its key.
+    """
+    columns = {name_of_field(field): place for place, field in enumerate(rows.schema) if field.name != RESCUE_NAME}
+    parts = []
+    for name in keys:
+        if name not in columns:
+            raise SchemaError(f"{name}: the rows have no such attribute, which is of the key")
+        place = columns[name]
+        parts.append(_texts(rows.column(place), tag_of_field(rows.schema.field(place)), escaped=len(keys) > 1))
+    lacking = [part.null_count for part in parts]
+    if any(lacking):
+        parts = _with_rescued(rows, keys, parts)
+    joined: Any = parts[0] if len(parts) == 1 else pc.binary_join_element_wise(*parts, "|")
+    if joined.null_count:
+        raise SchemaError(f"{', '.join(keys)}: {joined.null_count} rows lack their key")
+    found: pa.Array[Any] = joined
+    return found
+
+
+def buckets_of(keys: pa.Array[Any], count: int) -> pa.Array[Any]:
+    """Return the bucket of each key: the CRC-32 of its text, modulo the number of buckets."""
+    data, offsets = spans_of(keys)
+    text, ends = data.tobytes(), offsets.tolist()
+    found = np.fromiter((crc32(text[start:end]) for start, end in itertools.pairwise(ends)), np.uint32, len(keys))
+    return pa.array((found % count).astype(np.int32))
+
+
+def _texts(column: Any, tag: str, *, escaped: bool) -> Any:
+    found: Any
+    if tag == "N":
+        found = column.cast(pa.string()) if pa.types.is_integer(column.type) else canonical_texts(column)
+    elif tag == "B":
+        found = pa.array([None if each is None else each.hex() for each in column.to_pylist()], pa.string())
+    elif tag == "S":
+        found = column.cast(pa.string())
+        if escaped:
+            found = pc.replace_substring(pc.replace_substring(found, "\\", "\\\\"), "|", "\\|")
+    else:
+        raise SchemaError(f"a key attribute has type {tag}: keys are S, N or B")
+    prefix: Any = pa.scalar(f"{tag}:")
+    return pc.binary_join_element_wise(prefix, found, "")
+
+
+def _with_rescued(rows: pa.RecordBatch, keys: Sequence[str], parts: list[Any]) -> list[Any]:
+    """Return the parts of keys, those from the rescue column filled in that their columns could not hold."""
+    texts = rows.column(RESCUE_NAME).to_pylist() if RESCUE_NAME in rows.schema.names else [None] * rows.num_rows
+    filled = []
+    for name, part in zip(keys, parts, strict=True):
+        values = part.to_pylist()
+        for row in np.flatnonzero(part.is_null().to_numpy(zero_copy_only=False)).tolist():
+            found = json.loads(texts[row] or "{}").get(name)
+            if found is not None:
+                values[row] = _text_of(found, escaped=len(keys) > 1)
+        filled.append(pa.array(values, pa.string()))
+    return filled
+
+
+def _text_of(value: dict[str, Any], *, escaped: bool) -> str:
+    ((tag, content),) = value.items()
+    if tag == "N":
+        content = canonical_number(content)
+    elif tag == "B":
+        content = decode_base64(content).hex()
+    elif escaped:
+        content = content.replace("\\", "\\\\").replace("|", "\\|")
+    return f"{tag}:{content}"

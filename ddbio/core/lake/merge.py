@@ -1,0 +1,106 @@
+"""Merge changes into the rows of one bucket: a change wins if it is newer than what the table has of its key."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from ddbio.core.lake.columns import DELETED, KEY, TIME, VERSION
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+_NEW, _OVER_TOMBSTONE, _OVER_ITEM, _STALE = range(4)
+LOOKED_AT = (KEY, VERSION, DELETED)
+"""The columns of the table's rows that decide."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """Count what changes do: each is one of these."""
+
+    inserted: int = 0
+    updated: int = 0
+    deleted: int = 0
+    stale: int = 0
+
+    def __add__(self, other: Outcome) -> Outcome:
+        """Return the sum."""
+        return Outcome(
+            self.inserted + other.inserted,
+            self.updated + other.updated,
+            self.deleted + other.deleted,
+            self.stale + other.stale,
+        )
+
+    @property
+    def changes_nothing(self) -> bool:
+        """Whether the table stays as it is."""
+        return not (self.inserted or self.updated or self.deleted)
+
+
+class BucketMerge:
+    """Decide what becomes of the changes of one bucket, one for each key, and of the rows that the table has.
+
+    All rows of the bucket are looked at before the changes that win are asked for.
+
+    Parameters
+    ----------
+    floor
+        Tombstones up to this time, in microseconds, may be gone: changes up to it of keys that the table does not have
+        are stale.
+    """
+
+    def __init__(self, changes: pa.Table, floor: int | None = None) -> None:
+        self._changes = changes.combine_chunks()
+        self._keys: Any = self._changes.column(KEY).combine_chunks()
+        self._versions: Any = self._changes.column(VERSION).combine_chunks()
+        self._floor = floor
+        self._states = np.full(changes.num_rows, _NEW, np.int8)
+
+    def look(self, rows: pa.RecordBatch) -> NDArray[np.bool_]:
+        """Return which of some rows of the table stay as they are."""
+        stays = np.ones(rows.num_rows, np.bool_)
+        places: Any = pc.index_in(rows.column(KEY), value_set=self._keys)
+        met = np.flatnonzero(places.is_valid().to_numpy(zero_copy_only=False))
+        if not len(met):
+            return stays
+        chosen: Any = pa.array(met)
+        changes = places.take(chosen)
+        had: Any = rows.column(VERSION).take(chosen)
+        wins = pc.greater(self._versions.take(changes), had).to_numpy(zero_copy_only=False)
+        was_deleted = rows.column(DELETED).to_numpy(zero_copy_only=False)[met]
+        found = np.where(wins, np.where(was_deleted, _OVER_TOMBSTONE, _OVER_ITEM), _STALE).astype(np.int8)
+        # A key that the table has twice: the change must be newer than both.
+        np.maximum.at(self._states, changes.to_numpy(), found)
+        stays[met[wins]] = False
+        return stays
+
+    def outcome(self) -> Outcome:
+        """Return what the changes do."""
+        states, deleted = self._settled(), self._deleted()
+        wins = states != _STALE
+        return Outcome(
+            inserted=int((wins & ~deleted & (states != _OVER_ITEM)).sum()),
+            updated=int((~deleted & (states == _OVER_ITEM)).sum()),
+            deleted=int((wins & deleted).sum()),
+            stale=int((~wins).sum()),
+        )
+
+    def winners(self) -> pa.Table:
+        """Return the changes that win."""
+        return self._changes.filter(pa.array(self._settled() != _STALE))
+
+    def _deleted(self) -> NDArray[np.bool_]:
+        found: NDArray[np.bool_] = self._changes.column(DELETED).to_numpy()
+        return found
+
+    def _settled(self) -> NDArray[np.int8]:
+        if self._floor is None:
+            return self._states
+        times = self._changes.column(TIME).to_numpy()
+        return np.where((self._states == _NEW) & (times <= self._floor), _STALE, self._states).astype(np.int8)

@@ -1,0 +1,1 @@
+"""Tables of a lake in their formats: the only importers of deltalake and pyiceberg."""

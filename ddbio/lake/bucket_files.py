@@ -1,0 +1,153 @@
+"""Merge changes into the files of one bucket: read what decides, and write only those files anew that lose a row."""
+
+from __future__ import annotations
+
+import secrets
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from ddbio.core.lake.columns import BUCKET, KEY, TIME, VERSION
+from ddbio.core.lake.merge import LOOKED_AT, BucketMerge, Outcome
+from ddbio.core.staged import FileNaming, StagedFile, StoredObject
+from ddbio.errors import SchemaError
+from ddbio.files.object_store import RangeFile
+from ddbio.files.rolling_writer import RollingWriter
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from numpy.typing import NDArray
+
+    from ddbio.files.object_store import ObjectStore
+    from ddbio.files.rolling_writer import FileOptions
+    from ddbio.lake.lake_table import LakeFile
+
+_BATCH_ROWS = 65_536
+NOTED = (KEY, VERSION, TIME)
+"""Columns whose least and greatest values the table's log has of each file."""
+
+
+@dataclass(frozen=True)
+class MergedBucket:
+    """Say what a merge does to a bucket: which files go, and what is staged in their place."""
+
+    outcome: Outcome
+    removed: tuple[LakeFile, ...] = ()
+    added: tuple[StagedFile, ...] = ()
+
+
+@dataclass(frozen=True)
+class BucketFiles:
+    """Read and write the data files of a table.
+
+    Attributes
+    ----------
+    schema
+        That of the files.
+    job_id
+        Names the files that are written.
+    """
+
+    store: ObjectStore
+    schema: pa.Schema
+    job_id: str
+    options: FileOptions
+
+    def decide(self, files: Sequence[LakeFile], merge: BucketMerge) -> list[tuple[LakeFile, NDArray[np.bool_]]]:
+        """Show all rows of a bucket to a merge; return the files that lose rows, and which of their rows stay."""
+        found = []
+        for file in files:
+            masks = [merge.look(batch) for batch in self.read(file, LOOKED_AT)]
+            stays = np.concatenate([np.ones(0, np.bool_), *masks])
+            if not stays.all():
+                found.append((file, stays))
+        return found
+
+    def merge(self, bucket: int, files: Sequence[LakeFile], changes: pa.Table, floor: int | None) -> MergedBucket:
+        """Stage the files of a bucket with the changes in them; if it fails, the job has to be aborted."""
+        merge = BucketMerge(changes, floor)
+        losing = self.decide(files, merge)
+        outcome = merge.outcome()
+        if outcome.changes_nothing:
+            return MergedBucket(outcome)
+        kept = self._kept(losing)
+        won = merge.winners()
+        if BUCKET not in self.schema.names:
+            won = won.drop_columns([BUCKET])
+        if set(won.schema.names) == set(self.schema.names):
+            won = won.select(self.schema.names)
+        # Rows of the table are read by its own schema; these come from elsewhere.
+        require_equal(won.schema, self.schema)
+        added = self.write(bucket, (batch for part in (kept, won.to_batches()) for batch in part))
+        return MergedBucket(outcome, tuple(file for file, _ in losing), added)
+
+    def write(self, bucket: int, batches: Iterator[pa.RecordBatch]) -> tuple[StagedFile, ...]:
+        """Stage rows of a bucket as files."""
+        naming = FileNaming(self.job_id, bucket, secrets.randbelow(10**6))
+        writer = RollingWriter(self.store, naming, self.schema, self.options, {BUCKET: str(bucket)})
+        try:
+            for batch in batches:
+                require_equal(batch.schema, self.schema)
+                writer.write(batch)
+            return tuple(writer.finish())
+        except BaseException:
+            writer.abort()
+            raise
+
+    def read(self, file: LakeFile, names: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of a file in the columns of the table, or some of them; one it does not have yet is null.
+
+        Raises
+        ------
+        SchemaError
+            If a column has another type than the table, and a value does not fit.
+        """
+        wanted = self.schema if names is None else pa.schema([self.schema.field(name) for name in names])
+        entry = StoredObject(file.path, file.size_bytes)
+        opened = pq.ParquetFile(pa.PythonFile(RangeFile(self.store, entry), "r"), pre_buffer=True)
+        known = set(opened.schema_arrow.names)
+        for batch in opened.iter_batches(_BATCH_ROWS, columns=[name for name in wanted.names if name in known]):
+            arrays = []
+            for field in wanted:
+                if field.name not in known:
+                    arrays.append(pa.nulls(batch.num_rows, field.type))
+                    continue
+                try:
+                    arrays.append(batch.column(field.name).cast(field.type))
+                except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+                    raise SchemaError(f"{field.name} of {self.store.uri}/{file.path}: {error}") from error
+            yield pa.RecordBatch.from_arrays(arrays, schema=wanted)
+
+    def _kept(self, losing: Sequence[tuple[LakeFile, NDArray[np.bool_]]]) -> Iterator[pa.RecordBatch]:
+        for file, stays in losing:
+            start = 0
+            for batch in self.read(file):
+                end = start + batch.num_rows
+                yield batch.filter(pa.array(stays[start:end]))
+                start = end
+
+
+def require_equal(given: pa.Schema, wanted: pa.Schema) -> None:
+    """Refuse rows whose columns are not exactly those of a table: engines would cast, round or drop them in silence.
+
+    Raises
+    ------
+    SchemaError
+        Naming the first column that differs.
+    """
+    if given.equals(wanted):
+        return
+    for name in sorted({*given.names, *wanted.names}):
+        places = given.get_all_field_indices(name), wanted.get_all_field_indices(name)
+        types = [
+            [schema.field(place).type for place in found] for schema, found in zip((given, wanted), places, strict=True)
+        ]
+        if types[0] != types[1]:
+            shown = [" and ".join(map(str, each)) or "no column" for each in types]
+            raise SchemaError(f"{name} is {shown[0]} in the rows and {shown[1]} in the table")
+    if given.names != wanted.names:
+        raise SchemaError(f"the rows have their columns in another order than the table: {', '.join(given.names)}")

@@ -1,0 +1,174 @@
+"""Delta Lake without a JVM: the log of the table is read and written by deltalake, its data files by us."""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
+
+import pyarrow as pa
+
+from ddbio.core.lake.columns import BUCKET, KEY, TIME, VERSION
+from ddbio.errors import NotFoundError, OptionError, TargetError
+from ddbio.lake.lake_table import ConflictError, LakeFile, LakeState
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from ddbio.core.staged import StagedFile
+    from ddbio.files.object_store import ObjectStore
+    from ddbio.lake.lake_table import Commit
+
+try:
+    from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties, Schema, Transaction
+    from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
+    from deltalake.transaction import AddAction, RemoveAction
+except ModuleNotFoundError as error:
+    raise OptionError("Delta needs the library deltalake: pip install 'ddbio[delta]'") from error
+
+_CONFLICT = re.compile(r"(?i)conflict|concurrent|already exists|failed to commit|version .* exists")
+# Text statistics longer than this are left out: what is cut off would have to be rounded up.
+_MOST_TEXT = 128
+
+
+class DeltaLakeTable:
+    """Read and change a Delta table.
+
+    Parameters
+    ----------
+    store
+        The folder of the table.
+    options
+        What deltalake's own object store needs to know: credentials, region, endpoint.
+    """
+
+    def __init__(self, store: ObjectStore, options: Mapping[str, str]) -> None:
+        self.store = store
+        # Of two writers that create one object of the log, S3 refuses the second.
+        self._options = {**options, "aws_conditional_put": "etag"} if options else {}
+        if options.get("AWS_ENDPOINT_URL", "").startswith("http://"):
+            self._options["AWS_ALLOW_HTTP"] = "true"
+
+    def load(self, version: int | None = None) -> LakeState | None:
+        """Return the newest state, or that of a version; None if there is no table."""
+        try:
+            table = DeltaTable(self.store.uri, version=version, storage_options=self._options)
+        except TableNotFoundError:
+            return None
+        except DeltaError as error:
+            if version is None:
+                raise TargetError(
+                    f"the Delta table {self.store.uri} cannot be read: {error}", self.store.uri
+                ) from error
+            raise NotFoundError(f"the Delta table {self.store.uri} has no version {version}: {error}") from error
+        return self._state(table)
+
+    def position(self, state: LakeState, name: str) -> int:
+        """Return how far a source is applied, by the transactions of the table."""
+        return int(state.handle.transaction_version(name) or 0)
+
+    def create(self, schema: pa.Schema, properties: Mapping[str, str]) -> LakeState:
+        """Make an empty table, partitioned by its bucket."""
+        try:
+            table = DeltaTable.create(
+                self.store.uri,
+                schema,
+                partition_by=[BUCKET],
+                configuration=dict(properties),
+                storage_options=self._options,
+                raise_if_key_not_exists=False,
+            )
+        except DeltaError as error:
+            if DeltaTable.is_deltatable(self.store.uri, self._options):
+                raise ConflictError(str(error)) from error
+            raise TargetError(f"no Delta table could be made at {self.store.uri}: {error}", self.store.uri) from error
+        return self._state(table)
+
+    def file_schema(self, state: LakeState) -> pa.Schema:
+        """Return the schema of data files: the bucket is in the name of their folder."""
+        return pa.schema([field for field in state.schema if field.name != BUCKET])
+
+    def alter(self, state: LakeState, fields: Sequence[pa.Field[Any]], properties: Mapping[str, str]) -> LakeState:
+        """Add columns and set properties, each in a commit of its own."""
+        table: DeltaTable = state.handle
+        try:
+            if fields:
+                table.alter.add_columns(Schema.from_arrow(pa.schema(list(fields))).fields)
+            if properties:
+                table.alter.set_table_properties(dict(properties), raise_if_not_exists=False)
+        except DeltaError as error:
+            raise self._failure(error) from error
+        return self._state(table)
+
+    def commit(self, state: LakeState, commit: Commit) -> int:
+        """Add and remove files in one version."""
+        table: DeltaTable = state.handle
+        now_ms = int(time.time() * 1000)
+        actions: list[Any] = [_add_action(each, now_ms) for each in commit.added]
+        actions += [
+            RemoveAction(each.path, True, now_ms, each.size_bytes, {BUCKET: str(each.bucket)})  # noqa: FBT003 - deltalake's
+            for each in commit.removed
+        ]
+        properties = CommitProperties(
+            custom_metadata=dict(commit.metadata),
+            # Our transactions conflict with those of other writers: what they decided is decided again.
+            max_commit_retries=3,
+            app_transactions=[Transaction(name, number) for name, number in commit.positions.items()],
+        )
+        try:
+            table.create_write_transaction(
+                actions,
+                "append",
+                table.schema(),
+                [BUCKET],
+                commit_properties=properties,
+                post_commithook_properties=PostCommitHookProperties(cleanup_expired_logs=False),
+            )
+        except DeltaError as error:
+            raise self._failure(error) from error
+        # The handle may have been of an older version than the commit's own.
+        table.update_incremental()
+        return table.version()
+
+    def _state(self, table: DeltaTable) -> LakeState:
+        found: Any = pa.table(table.get_add_actions(flatten=True)).to_pylist()
+        if "deletionVectors" in (table.protocol().reader_features or ()) and any(
+            batch.num_rows for batch in pa.RecordBatchReader.from_stream(table.deletion_vectors())
+        ):
+            raise TargetError(
+                f"the Delta table {self.store.uri} has deletion vectors, which the local engine does not read: purge "
+                "them (REORG TABLE … APPLY (PURGE)), or use Spark",
+                self.store.uri,
+            )
+        files = [
+            LakeFile(
+                unquote(each["path"]),
+                each["size_bytes"],
+                each["num_records"] or 0,
+                each.get(f"partition.{BUCKET}") or 0,
+            )
+            for each in found
+        ]
+        given: Any = table.schema().to_arrow()
+        schema = pa.schema(given)
+        return LakeState(table.version(), schema, table.metadata().configuration, tuple(files), table)
+
+    def _failure(self, error: DeltaError) -> Exception:
+        if isinstance(error, CommitFailedError) or _CONFLICT.search(str(error)):
+            return ConflictError(str(error))
+        return TargetError(f"the Delta table {self.store.uri} took no commit: {error}", self.store.uri)
+
+
+def _add_action(staged: StagedFile, now_ms: int) -> AddAction:
+    statistics: dict[str, Any] = {"numRecords": staged.rows, "minValues": {}, "maxValues": {}, "nullCount": {}}
+    for name, each in (staged.statistics or {}).items():
+        statistics["nullCount"][name] = each["nulls"]
+        ends = each.get("min"), each.get("max")
+        if name in {KEY, VERSION, TIME} and all(
+            isinstance(end, (int, str)) and len(str(end)) <= _MOST_TEXT for end in ends
+        ):
+            statistics["minValues"][name], statistics["maxValues"][name] = ends
+    # Deltalake takes paths as they are stored, URL-encoded; ours have nothing to encode.
+    return AddAction(staged.path, staged.size_bytes, dict(staged.partition), now_ms, True, json.dumps(statistics))  # noqa: FBT003 - deltalake's

@@ -1,0 +1,139 @@
+"""What a table of a lake offers, whatever its format: its state, and commits by one writer at a time.
+
+A format only keeps the list of files. ``ddbio.lake.bucket_files`` reads and writes them, in an object store.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    import pyarrow as pa
+
+    from ddbio.core.staged import StagedFile
+    from ddbio.files.object_store import ObjectStore
+
+PREFIX = "ddbio."
+"""Begins the names of our properties of a table."""
+
+KEYS, BUCKETS, EPOCHS, FLOOR, BASE, BASE_AT, WRITER = (
+    f"{PREFIX}{name}" for name in ("keys", "buckets", "epochs", "gc_floor", "base", "base_at", "writer")
+)
+"""The properties: the key attributes; how many buckets there are; the streams in the order of their epochs; the time up
+to which tombstones may be gone; which base load the table has, and when it began; who writes the table."""
+
+
+@dataclass(frozen=True)
+class LakeFile:
+    """Name a data file of a table."""
+
+    path: str
+    size_bytes: int
+    rows: int
+    bucket: int
+
+
+@dataclass(frozen=True)
+class LakeState:
+    """Hold one version of a table.
+
+    Attributes
+    ----------
+    handle
+        What the format needs to commit on top of this version, and to notice if another writer was faster.
+    """
+
+    version: int
+    schema: pa.Schema
+    properties: Mapping[str, str]
+    files: tuple[LakeFile, ...]
+    handle: Any = field(repr=False, compare=False)
+
+
+@dataclass(frozen=True)
+class Commit:
+    """Say what a commit does.
+
+    Attributes
+    ----------
+    added
+        Files that are written; their partition names the bucket.
+    removed
+        Files of the state that go.
+    positions
+        How far each source is applied: a number by name, stored in the same commit. Of two writers that store the same
+        name one fails.
+    metadata
+        What the history of the table says of the commit.
+    """
+
+    added: Sequence[StagedFile] = ()
+    removed: Sequence[LakeFile] = ()
+    positions: Mapping[str, int] = field(default_factory=dict)
+    metadata: Mapping[str, str] = field(default_factory=dict)
+
+
+class ConflictError(Exception):
+    """Raised if another writer has changed the table meanwhile: read its state again, and decide again."""
+
+
+class LakeTable(Protocol):
+    """Read and change one table; every change is a version that readers see whole or not at all."""
+
+    @property
+    def store(self) -> ObjectStore:
+        """Where the files of the table lie."""
+        ...
+
+    def load(self, version: int | None = None) -> LakeState | None:
+        """Return the newest state, or that of a version; None if there is no table.
+
+        Raises
+        ------
+        NotFoundError
+            If there is no such version.
+        TargetError
+            If the table has what this engine cannot keep right.
+        """
+        ...
+
+    def position(self, state: LakeState, name: str) -> int:
+        """Return how far a source is applied, by the commits of the table; 0 if it never was."""
+        ...
+
+    def create(self, schema: pa.Schema, properties: Mapping[str, str]) -> LakeState:
+        """Make an empty table, partitioned by its bucket.
+
+        Raises
+        ------
+        ConflictError
+            If there is one by now.
+        """
+        ...
+
+    def file_schema(self, state: LakeState) -> pa.Schema:
+        """Return the schema that data files have to be written with."""
+        ...
+
+    def alter(self, state: LakeState, fields: Sequence[pa.Field[Any]], properties: Mapping[str, str]) -> LakeState:
+        """Add columns, set properties, and return the new state.
+
+        Raises
+        ------
+        ConflictError
+            If another writer was faster.
+        """
+        ...
+
+    def commit(self, state: LakeState, commit: Commit) -> int:
+        """Commit on top of a state, all or nothing; return the version.
+
+        Raises
+        ------
+        ConflictError
+            If another writer was faster.
+        """
+        ...

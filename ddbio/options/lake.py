@@ -1,0 +1,38 @@
+"""Options of the verbs about tables of a lake."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import ByteSize, Field
+from pydantic.dataclasses import dataclass
+
+from ddbio.options.connection import ConnectionOptions
+from ddbio.options.files import Compression  # noqa: TC001 - pydantic reads the types at run time
+from ddbio.options.parsing import CONFIG
+
+TableFormat = Literal["delta"]
+
+
+@dataclass(frozen=True, kw_only=True, config=CONFIG)
+class ApplyOptions(ConnectionOptions):
+    """Choose a log of changes, and the lake table that they are merged into."""
+
+    source: Annotated[str, Field(min_length=1)]
+    """Folder of the log of ``capture``: ``s3://bucket/prefix`` or a local folder."""
+    table: Annotated[str, Field(min_length=1)]
+    """Folder of the lake table; it is made if there is none."""
+    format: TableFormat = "delta"
+    """Format of the lake table."""
+    engine: Literal["local"] = "local"
+    """What merges: this process, without a JVM."""
+    job_id: str | None = None
+    """The capture whose changes are applied; default is all that write the log."""
+    buckets: Annotated[int, Field(ge=1, le=4096)] = 16
+    """Partitions ``_b`` of a table that is made; those of a table never change."""
+    max_records_per_batch: Annotated[int, Field(ge=1)] = 1_000_000
+    """Changes that are merged in one commit, about: whole batches of the log."""
+    target_file_bytes: Annotated[ByteSize, Field(ge=64 * 1024, le=64 * 1024**3)] = ByteSize(256 * 1024 * 1024)
+    """Size at which a file is closed and the next one begun."""
+    compression: Compression = "zstd"
+    """Codec of the files."""
