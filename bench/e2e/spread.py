@@ -23,8 +23,8 @@ from ddbio.testing import FakeDynamoDB
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-PARTITIONS = {4: 30.0, 40: 6.0}
-"""For how many seconds each table is busy if all of its partitions are."""
+PARTITIONS = {4: 30.0, 40: 12.0}
+"""For how many seconds each table is busy if all of its partitions are: keys fall evenly enough on 40 in no less."""
 
 UNITS_PER_PARTITION = 1_000
 ITEM_UNITS = 10

@@ -10,13 +10,15 @@ import json
 import time
 from collections import deque
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, cast
 
 from botocore.exceptions import BotoCoreError, ClientError
 
 from ddbio.aws.error_codes import THROTTLE_CODES, error_code, is_transient, throttling_reasons, to_ddbio_error, was_sent
+from ddbio.aws.retry import backoff_seconds
 from ddbio.core.loads.batches import Packer
 from ddbio.core.loads.counts import WriteCounts
+from ddbio.core.loads.deferred import DeferredRows
 from ddbio.core.number import canonical_number
 from ddbio.core.pacing import ThrottleScope, parse_throttle_reason
 from ddbio.core.text.json_text import compact_json
@@ -43,6 +45,8 @@ _CONFLICT_CODES = frozenset(
 _CONDITION_CODE = "ConditionalCheckFailedException"
 # Of a batch, so many rows may come back before its lane pauses.
 _MOST_RETURNED = 0.5
+# A partition saves up a second of its capacity: pauses of deferred rows stay well below that.
+_MOST_DOUBLED = 3
 # So many answers are known again; those of a table with indexes may all differ.
 _MOST_USUAL = 64
 # The weight of the last request in the moving ratio of consumed to expected units.
@@ -106,10 +110,27 @@ def take(pending: PendingResponse, grant: Grant, sent_at: float) -> Answer:
 
 @dataclass(frozen=True, slots=True)
 class Reject:
-    """Hold the number of a row that the service rejected, and the reason."""
+    """Hold the number of a row that the service rejected, the reason, and the origin of the writes it was among."""
 
     row: int
     reason: str
+    origin: object = None
+
+
+class _Sender(Protocol):
+    """Give out the rows of a lane in batches, and take those back that were not written: new rows, or deferred ones."""
+
+    @property
+    def keys(self) -> dict[int, tuple[Any, ...]]: ...
+    @property
+    def counted(self) -> set[int]: ...
+    def body(self, batch: Sequence[int]) -> bytes: ...
+    def units_of(self, batch: Sequence[int]) -> float: ...
+    def row(self, place: int, /) -> tuple[int, object]: ...
+    def defer(self, batch: Sequence[int], deferred: DeferredRows, /) -> bool: ...
+    def settle(self, batch: Sequence[int], left: Sequence[int]) -> None: ...
+    def give_back(self, batch: Sequence[int]) -> None: ...
+    def halve(self, batch: Sequence[int]) -> None: ...
 
 
 class Lane:
@@ -135,6 +156,8 @@ class Lane:
         What became of the rows.
     rejects
         Rows that the service rejected, for the caller to take.
+    deferred
+        Rows that came back: their partition of the table is at its limit. Another one may be set before any come.
     """
 
     def __init__(
@@ -155,14 +178,19 @@ class Lane:
         self._failure: ClientError | BotoCoreError | None = None
         # Requests with equal units whose rows are all written have equal answers: those seen, and what they consumed.
         self._usual: dict[bytes, float | None] = {}
-        self._counted: set[int] = set()
-        # The keys of rows that were in a batch of which some came back: such rows are sent again and again.
-        self._keys: dict[int, tuple[Any, ...]] = {}
+        # From when on deferred rows are sent before new ones, and how often in turn none of theirs got through.
+        self._retry_at, self._retries = 0.0, 0
         self.counts = WriteCounts()
         self.rejects: deque[Reject] = deque()
+        self.deferred = DeferredRows()
 
-    def write(self, writes: Writes) -> Generator[Send | Pause, Answer | None, None]:
-        """Yield the steps that write the rows; after the last one each is written, skipped or rejected.
+    def write(self, writes: Writes, origin: object = None) -> Generator[Send | Pause, Answer | None, None]:
+        """Yield the steps that write the rows; after the last one each is written, skipped, rejected or deferred.
+
+        Parameters
+        ----------
+        origin
+            Names the writes among the rejects.
 
         Raises
         ------
@@ -173,11 +201,11 @@ class Lane:
         DdbioError
             If the service rejects the table, the credentials or the operation itself.
         """
-        packer = Packer(writes)
-        self._counted.clear()
-        self._keys.clear()
+        packer = Packer(writes, origin)
         attempt = 0
         while batch := packer.take():
+            while self.deferred and self._goes_first(writes, batch):
+                yield from self.retry()
             expected = writes.units_of(batch)
             step = Send(writes.template_of(batch).operation, writes.body(batch), expected * self._ratio)
             answer = cast("Answer", (yield step))
@@ -185,16 +213,9 @@ class Lane:
                 self._count_written(len(batch), expected, answer.grant, self._usual[answer.body])
                 attempt = 0
                 continue
-            left = self._settle(answer, expected, (writes, packer, batch))
-            if left < len(batch):
-                self._failing_since = None
-            if not left:
-                attempt = 0
-                continue
-            self.counts.retries += 1
-            self._check_deadline()
-            if packer.has_new and left <= len(batch) * _MOST_RETURNED:
-                # Most partitions take more: the next batch has room for rows of theirs beside those that came back.
+            left = self._settle(answer, expected, packer, batch)
+            if left <= len(batch) * _MOST_RETURNED:
+                # Most partitions take more.
                 attempt = 0
                 continue
             # Rows got through, so the partition takes more before long: pauses grow only where it takes none.
@@ -202,23 +223,48 @@ class Lane:
             yield Pause(attempt)
             attempt += 1
 
-    def _settle(self, answer: Answer, expected: float, sent: tuple[Writes, Packer, Sequence[int]]) -> int:
-        """Take the answer to a batch; return how many of its rows are to be sent again after a pause."""
+    def retry(self) -> Generator[Send | Pause, Answer | None, None]:
+        """Yield the steps that send a batch of the deferred rows again; see ``write``."""
+        if self._clock() < self._retry_at:
+            yield Pause(self._retries)
+        deferred = self.deferred
+        batch = deferred.take()
+        expected = deferred.units_of(batch)
+        step = Send(deferred.template_of(batch).operation, deferred.body(batch), expected * self._ratio)
+        answer = cast("Answer", (yield step))
+        left = self._settle(answer, expected, deferred, batch)
+        is_served = left <= len(batch) * _MOST_RETURNED
+        self._retries = max(0, self._retries - 1) if is_served else min(_MOST_DOUBLED, self._retries + 1)
+        self._retry_at = self._clock() + (0.0 if is_served else backoff_seconds(self._retries))
+
+    def _goes_first(self, writes: Writes, batch: Sequence[int]) -> bool:
+        """Return whether deferred rows are sent before a batch of new ones."""
+        deferred = self.deferred
+        return self._clock() >= self._retry_at or deferred.is_full or deferred.delays(writes, batch)
+
+    def _settle(self, answer: Answer, expected: float, sender: _Sender, batch: Sequence[int]) -> int:
+        """Take the answer to a batch; return how many of its rows are to be sent again."""
         grant, sent_at, body, error = answer
         # The time that the lane waited for the budget does not count as lack of progress.
         if self._failing_since is None:
             self._failing_since = sent_at
         if error is None:
-            return self._answered(body, grant, expected, sent)
-        # A failed condition is billed, a request whose answer was lost may be; a request that was turned down is not.
-        is_skipped = error_code(error) == _CONDITION_CODE
-        may_have_cost = is_skipped or (is_transient(error) and was_sent(error))
-        self._budget.settle(grant, grant.units if may_have_cost else 0.0, items=int(is_skipped))
-        return self._failed(error, *sent)
+            left = self._answered(body, grant, expected, sender, batch)
+        else:
+            # A failed condition is billed, a request whose answer was lost may be; one that was turned down is not.
+            is_skipped = error_code(error) == _CONDITION_CODE
+            may_have_cost = is_skipped or (is_transient(error) and was_sent(error))
+            self._budget.settle(grant, grant.units if may_have_cost else 0.0, items=int(is_skipped))
+            left = self._failed(error, sender, batch)
+        if left < len(batch):
+            self._failing_since = None
+        if left:
+            self.counts.retries += 1
+            self._check_deadline()
+        return left
 
-    def _answered(self, body: bytes, grant: Grant, expected: float, sent: tuple[Writes, Packer, Sequence[int]]) -> int:
-        """Take what an answer says was written; give the other rows back, and return how many those are."""
-        writes, packer, batch = sent
+    def _answered(self, body: bytes, grant: Grant, expected: float, sender: _Sender, batch: Sequence[int]) -> int:
+        """Take what an answer says was written; defer or give back the other rows, and return how many those are."""
         result = _Result.of(body)
         if result is None:
             raise EndpointError(
@@ -227,27 +273,29 @@ class Lane:
                 self._endpoint_url,
             )
         left: list[int] = []
+        units = expected
         if result.unprocessed:
-            left = self._leftovers(result.unprocessed, writes, batch)
-            packer.give_back(left)
+            left = self._leftovers(result.unprocessed, sender, batch)
+            units -= sender.units_of(left)
             self.counts.unprocessed += 1
-            self._count_hot_keys(writes, left)
+            self._count_hot_keys(sender, left)
         else:
             if len(self._usual) >= _MOST_USUAL:
                 self._usual.clear()
             self._usual[body] = result.consumed
-        units = expected - writes.units_of(left) if left else expected
         self._count_written(len(batch) - len(left), units, grant, result.consumed)
+        if not (left and sender.defer(left, self.deferred)):
+            sender.settle(batch, left)
         return len(left)
 
-    def _leftovers(self, unprocessed: dict[str, Any], writes: Writes, batch: Sequence[int]) -> list[int]:
+    def _leftovers(self, unprocessed: dict[str, Any], sender: _Sender, batch: Sequence[int]) -> list[int]:
         """Return the rows of a batch that came back, in its order; they are identified by their keys."""
         returned = {_key(each, self._key_names) for listed in unprocessed.values() for each in listed}
         for place in batch:
-            if place not in self._keys:
-                ((write,),) = _request(writes, place)["RequestItems"].values()
-                self._keys[place] = _key(write, self._key_names)
-        left = [place for place in batch if self._keys[place] in returned]
+            if place not in sender.keys:
+                ((write,),) = _request(sender, place)["RequestItems"].values()
+                sender.keys[place] = _key(write, self._key_names)
+        left = [place for place in batch if sender.keys[place] in returned]
         if len(left) != len(returned):
             raise ServiceError(
                 f"the service returned {len(returned)} unprocessed writes, of which {len(left)} were sent"
@@ -264,8 +312,8 @@ class Lane:
             self._ratio += _LAST_WEIGHT * (consumed / expected - self._ratio)
         self.counts.written += rows
 
-    def _failed(self, error: ClientError | BotoCoreError, writes: Writes, packer: Packer, batch: Sequence[int]) -> int:
-        """Skip, halve, reject or give back the rows of a request that failed; return how many were given back."""
+    def _failed(self, error: ClientError | BotoCoreError, sender: _Sender, batch: Sequence[int]) -> int:
+        """Skip, halve, reject, defer or give back the rows of a failed request; return how many come again."""
         code = error_code(error)
         if code == _CONDITION_CODE:
             self.counts.skipped += 1
@@ -273,28 +321,32 @@ class Lane:
         if code in _ROW_CODES:
             if len(batch) > 1:
                 self.counts.retries += 1
-                packer.halve(batch)
+                sender.halve(batch)
             else:
-                (place,) = batch
-                self.rejects.append(Reject(int(writes.rows[place]), _reason(error)))
+                row, origin = sender.row(batch[0])
+                self.rejects.append(Reject(row, _reason(error), origin))
+                sender.settle(batch, [])
             return 0
+        is_hot = False
         if code in THROTTLE_CODES:
             reasons = throttling_reasons(error)
             scope = parse_throttle_reason(reasons, code)
-            if scope is ThrottleScope.KEY_RANGE:
-                self._count_hot_keys(writes, batch)
+            is_hot = scope is ThrottleScope.KEY_RANGE
+            if is_hot:
+                self._count_hot_keys(sender, batch)
             self._budget.throttled(scope, ", ".join(reasons) or code)
         elif code not in _CONFLICT_CODES and not is_transient(error):
             raise self._error(error) from error
         self._failure = error
-        packer.give_back(batch)
+        if not (is_hot and sender.defer(batch, self.deferred)):
+            sender.give_back(batch)
         return len(batch)
 
-    def _count_hot_keys(self, writes: Writes, places: Sequence[int]) -> None:
+    def _count_hot_keys(self, sender: _Sender, places: Sequence[int]) -> None:
         # A row is counted once: that it comes back again and again may be due to its partition, not to its key.
-        for place in set(places) - self._counted:
-            self.counts.hot_keys.add(_partition_key(writes, place, self._key_names[0]))
-        self._counted.update(places)
+        for place in set(places) - sender.counted:
+            self.counts.hot_keys.add(_partition_key(sender, place, self._key_names[0]))
+        sender.counted.update(places)
 
     def _check_deadline(self) -> None:
         """Fail if no row got through for ``deadline_seconds``."""
@@ -335,16 +387,16 @@ def _canonical(value: dict[str, Any]) -> tuple[str, str]:
     return tag, canonical_number(content) if tag == "N" else content
 
 
-def _partition_key(writes: Writes, place: int, name: str) -> str:
-    request = _request(writes, place)
+def _partition_key(sender: _Sender, place: int, name: str) -> str:
+    request = _request(sender, place)
     if "RequestItems" in request:
         ((request,),) = request["RequestItems"].values()
         (request,) = request.values()
     return compact_json((request.get("Item") or request["Key"])[name])
 
 
-def _request(writes: Writes, place: int) -> dict[str, Any]:
-    request: dict[str, Any] = json.loads(writes.body([place]))
+def _request(sender: _Sender, place: int) -> dict[str, Any]:
+    request: dict[str, Any] = json.loads(sender.body([place]))
     return request
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from numpy.typing import NDArray
+
+    from ddbio.core.loads.deferred import DeferredRows
 
 # https://docs.aws.amazon.com/amazondynamodb/latest/APIReference/API_BatchWriteItem.html: 16 MB for the whole body.
 MOST_BODY_BYTES = 16 * 1024 * 1024 - 64 * 1024
@@ -318,10 +320,19 @@ class Packer:
     """Pack the rows of a lane into legal batches, until every row is settled.
 
     A batch must be settled before the next one is taken. Rows that are given back come again first.
+
+    Parameters
+    ----------
+    origin
+        What the rows are said to come from.
     """
 
-    def __init__(self, writes: Writes) -> None:
-        self._writes = writes
+    def __init__(self, writes: Writes, origin: object = None) -> None:
+        self._writes, self._origin = writes, origin
+        self.body, self.units_of = writes.body, writes.units_of
+        # What its lane knows of rows by their place: their keys, where some of a batch came back, and who was counted.
+        self.keys: dict[int, tuple[Any, ...]] = {}
+        self.counted: set[int] = set()
         self._takes_one_row = writes.template.separator is None
         # Up to each end hashes rise, so that no key occurs twice, and no row needs a request of its own.
         falls = np.flatnonzero(writes.hashes[1:] <= writes.hashes[:-1]) + 1
@@ -349,6 +360,22 @@ class Packer:
     def has_new(self) -> bool:
         """Return whether there are rows that were never taken."""
         return self._next < self._length and not self._halves
+
+    def row(self, place: int) -> tuple[int, object]:
+        """Return a row's number in the source, and its origin."""
+        return int(self._writes.rows[place]), self._origin
+
+    def defer(self, batch: Sequence[int], deferred: DeferredRows) -> bool:
+        """Defer rows that were not written, unless each needs a request of its own; return whether that was done."""
+        if self._is_single(batch[0]) or self._halves:
+            return False
+        deferred.add(self._writes, batch, self._origin, self.keys)
+        return True
+
+    def settle(self, _: Sequence[int], left: Sequence[int]) -> None:
+        """Take back what is left of a batch; see ``give_back``."""
+        if left:
+            self.give_back(left)
 
     def give_back(self, batch: Sequence[int]) -> None:
         """Take back rows that were not written; they come next, and are not mixed into a batch that was halved."""

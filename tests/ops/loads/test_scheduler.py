@@ -21,7 +21,8 @@ from ddbio.core.loads.plan import plan_write
 from ddbio.core.table_description import TableDescription
 from ddbio.errors import AccessDeniedError
 from ddbio.ops.loads.checkpoint import Checkpoint
-from ddbio.ops.loads.scheduler import InlineRunner, ThreadRunner, WriteScheduler
+from ddbio.ops.loads.runners import InlineRunner, ThreadRunner
+from ddbio.ops.loads.scheduler import WriteScheduler
 from ddbio.options import WriteOptions
 from tests.aws.virtual_service import Clock, Service, error_of, storm, writes_of
 
@@ -131,6 +132,35 @@ def test_whatever_happens_every_acknowledged_row_is_there(tenth):
         for key in set(keys):
             seen = [n for each, n in service.history if each == f"k{key}"]
             assert seen == sorted(seen), seed
+
+
+def test_deferred_rows_hold_up_checkpoints_and_no_rows():
+    """Rows of later chunks pass them; a checkpoint waits for those before it, and a deferred row can be rejected."""
+    is_hot = True
+
+    def misbehave(service, writes):
+        keys = [int(write["PutRequest"]["Item"]["pk"]["S"][1:]) for write in writes]
+        if not is_hot and 3 in keys:
+            raise error_of("ValidationException")
+        return [write for write, key in zip(writes, keys, strict=True) if is_hot and key < 10]
+
+    service = Service(Clock(), misbehave)
+    scheduler, _ = scheduler_on(service, 7, 3)
+    first, second = (Checkpoint(lambda: None) for _ in range(2))
+    for keys, checkpoint in ((range(200), first), (range(200, 500), second)):
+        scheduler.add(*dealt(list(keys), 3, keys[0]))
+        scheduler.add_checkpoint(checkpoint)
+    while len(service.items) < 490:
+        scheduler.step()
+    assert set(service.items) == {f"k{key}" for key in range(10, 500)}
+    assert scheduler.take_reached() == []
+    assert (scheduler.is_busy, scheduler.is_full) == (True, False)
+    is_hot = False
+    while scheduler.is_busy:
+        scheduler.step()
+    assert scheduler.take_reached() == [first, second]
+    assert len(service.items) == 499
+    assert [(reject.row, reject.item) for reject in scheduler.rejects] == [(3, '{"pk":{"S":"k3"}}')]
 
 
 def test_lanes_wait_together():
