@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from numpy.typing import NDArray
-
-    from ddbio.core.loads.deferred import DeferredRows
 
 # https://docs.aws.amazon.com/amazondynamodb/latest/APIReference/API_BatchWriteItem.html: 16 MB for the whole body.
 MOST_BODY_BYTES = 16 * 1024 * 1024 - 64 * 1024
@@ -316,6 +314,12 @@ class LaneSplitter:
         return np.empty(n_bytes + n_bytes // 4, np.uint8)
 
 
+class _Deferred(Protocol):
+    def add(
+        self, writes: Writes, places: Sequence[int], origin: object, keys: Mapping[int, tuple[Any, ...]], /
+    ) -> None: ...
+
+
 class Packer:
     """Pack the rows of a lane into legal batches, until every row is settled.
 
@@ -365,7 +369,7 @@ class Packer:
         """Return a row's number in the source, and its origin."""
         return int(self._writes.rows[place]), self._origin
 
-    def defer(self, batch: Sequence[int], deferred: DeferredRows) -> bool:
+    def defer(self, batch: Sequence[int], deferred: _Deferred) -> bool:
         """Defer rows that were not written, unless each needs a request of its own; return whether that was done."""
         if self._is_single(batch[0]) or self._halves:
             return False

@@ -8,31 +8,30 @@ from __future__ import annotations
 
 import heapq
 import itertools
+import threading
 import time
 from collections import deque
 from contextlib import closing, suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, TypeAlias, cast
-
-import numpy as np
 
 from ddbio.aws.connection_pool import ResponsePoller
 from ddbio.aws.retry import backoff_seconds
 from ddbio.aws.transport import open_body_sender
 from ddbio.aws.write_retries import Answer, Lane, Pause, Send, begin, take
-from ddbio.core.kernel.arrays import take_rows
 from ddbio.core.loads.counts import WriteCounts
 from ddbio.core.loads.deferred import DEFERRED_BYTES, DeferredRows
 from ddbio.core.loads.encode import Encoders, chunks
-from ddbio.core.loads.rejects import RejectedRow, refused_row, row_text
-from ddbio.core.raw_items import RawItems
+from ddbio.core.loads.rejects import RejectedRow, refused_row
 from ddbio.errors import DdbioError, PartialWriteError
 from ddbio.ops.loads.checkpoint import Checkpoint
-from ddbio.ops.loads.runners import InlineRunner, ThreadRunner
+from ddbio.ops.loads.lane_work import LaneQueue, LaneWork
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Sequence
 
+    import numpy as np
     import pyarrow as pa
     from numpy.typing import NDArray
 
@@ -42,10 +41,10 @@ if TYPE_CHECKING:
     from ddbio.budget import Budget, Grant, Reservation
     from ddbio.core.loads.batches import Writes
     from ddbio.core.loads.plan import WritePlan
+    from ddbio.core.raw_items import RawItems
+    from ddbio.ops.loads.lane_work import Rows, Steps
     from ddbio.ops.loads.rejects import RejectWriter
 
-    _Rows: TypeAlias = pa.RecordBatch | RawItems
-    _Steps: TypeAlias = Generator[Send | Pause | None, Answer | None, None]
     _Reject: TypeAlias = Callable[[list[RejectedRow]], None]
 
 
@@ -184,42 +183,6 @@ def _reject_rows(rows: list[RejectedRow], counts: WriteCounts, reject: _Reject) 
     reject(rows)
 
 
-class _LaneWork:
-    """Hold what one lane writes of a chunk of rows, and the chunk, of which some rows may be all that is kept."""
-
-    def __init__(self, writes: Writes, chunk: _Rows, first_row: int) -> None:
-        self.writes: Writes | None = writes
-        self._chunk, self._first_row = chunk, first_row
-        self._kept: dict[int, int] | None = None
-
-    def keep(self, rows: list[int]) -> None:
-        """Keep only the rows of these numbers, and give the memory of the others free."""
-        self.writes = None
-        self._kept = {row: place for place, row in enumerate(rows)}
-        places = np.asarray(rows) - self._first_row
-        self._chunk = self._chunk.take(places) if isinstance(self._chunk, RawItems) else take_rows(self._chunk, places)
-
-    def rejected(self, row: int, reason: str, *, nulls: bool) -> RejectedRow:
-        """Return the row of that number with the service's reason."""
-        code, _, message = reason.partition(": ")
-        place = row - self._first_row if self._kept is None else self._kept[row]
-        return RejectedRow(row, code, message, row_text(self._chunk, place, nulls=nulls))
-
-
-class _LaneQueue:
-    """Hold a lane, its work, and the generator of its steps."""
-
-    def __init__(self, lane: Lane, steps: Callable[[_LaneQueue], _Steps]) -> None:
-        self.lane = lane
-        self.work: deque[_LaneWork | Checkpoint] = deque()
-        # Checkpoints that wait for deferred rows: those with a smaller number came before.
-        self.waiting: deque[tuple[int, Checkpoint]] = deque()
-        # Chunks that it has not begun.
-        self.queued = 0
-        self.is_idle = True
-        self.steps = steps(self)
-
-
 class WriteScheduler:
     """Let many lanes write at the same time, in one thread.
 
@@ -256,21 +219,21 @@ class WriteScheduler:
         self.lanes = lanes
         for lane in lanes:
             lane.deferred = DeferredRows(DEFERRED_BYTES // len(lanes))
-        self._queues = [_LaneQueue(lane, self._steps_of) for lane in lanes]
+        self._queues = [LaneQueue(lane, self._steps_of) for lane in lanes]
         self._source, self._budget, self._nulls, self._clock = source, budget, nulls, clock
         self.chunks_ahead = 1
         self._first_at: float | None = None
         self._last_at: float | None = None
         self._checkpoints: deque[Checkpoint] = deque()
-        self._full: set[_LaneQueue] = set()
+        self._full: set[LaneQueue] = set()
         # Requests that wait for the budget, in line; the first may have its reservation.
-        self._waiting: deque[tuple[_LaneQueue, Send]] = deque()
+        self._waiting: deque[tuple[LaneQueue, Send]] = deque()
         self._reservation: Reservation | None = None
         # The lane of each request in flight, its grant, and when it was sent.
-        self._sent: dict[PendingResponse, tuple[_LaneQueue, Grant, float]] = {}
+        self._sent: dict[PendingResponse, tuple[LaneQueue, Grant, float]] = {}
         self._poller = poller
         # Lanes in a back-off, by its end.
-        self._pausing: list[tuple[float, int, _LaneQueue]] = []
+        self._pausing: list[tuple[float, int, LaneQueue]] = []
         self._pauses = itertools.count()
 
     @property
@@ -288,7 +251,7 @@ class WriteScheduler:
         """Return the seconds from the first request to the last answer."""
         return 0.0 if self._first_at is None or self._last_at is None else self._last_at - self._first_at
 
-    def add(self, writes: Sequence[Writes], chunk: _Rows, first_row: int) -> None:
+    def add(self, writes: Sequence[Writes], chunk: Rows, first_row: int) -> None:
         """Give each lane its writes of a chunk of rows.
 
         Raises
@@ -300,7 +263,7 @@ class WriteScheduler:
         """
         for queue, lane_writes in zip(self._queues, writes, strict=True):
             if len(lane_writes):
-                self._add(queue, _LaneWork(lane_writes, chunk, first_row))
+                self._add(queue, LaneWork(lane_writes, chunk, first_row))
 
     def add_checkpoint(self, checkpoint: Checkpoint) -> None:
         """Add a checkpoint behind everything that was added before."""
@@ -355,7 +318,7 @@ class WriteScheduler:
             return pause_ends_in if wait_seconds is None else min(pause_ends_in, wait_seconds)
         return wait_seconds
 
-    def _begin(self, queue: _LaneQueue, send: Send, grant: Grant) -> None:
+    def _begin(self, queue: LaneQueue, send: Send, grant: Grant) -> None:
         now = self._clock()
         if self._first_at is None:
             self._first_at = now
@@ -366,16 +329,16 @@ class WriteScheduler:
             self._sent[pending] = queue, grant, now
             self._poller.add(pending)
 
-    def _add(self, queue: _LaneQueue, work: _LaneWork | Checkpoint) -> None:
+    def _add(self, queue: LaneQueue, work: LaneWork | Checkpoint) -> None:
         queue.work.append(work)
-        if isinstance(work, _LaneWork):
+        if isinstance(work, LaneWork):
             queue.queued += 1
             if queue.queued >= self.chunks_ahead:
                 self._full.add(queue)
         if queue.is_idle:
             self._continue(queue)
 
-    def _continue(self, queue: _LaneQueue, answer: Answer | None = None) -> None:
+    def _continue(self, queue: LaneQueue, answer: Answer | None = None) -> None:
         """Let a lane take its next step, after the answer to its last one."""
         step = queue.steps.send(answer)
         if type(step) is Send:
@@ -388,14 +351,14 @@ class WriteScheduler:
         else:
             queue.is_idle = True
 
-    def _steps_of(self, queue: _LaneQueue) -> _Steps:
+    def _steps_of(self, queue: LaneQueue) -> Steps:
         """Yield all steps of a lane, and None when it has nothing to do."""
         while True:
             try:
                 work = yield from self._next_steps(queue)
             finally:
                 for each in queue.lane.rejects:
-                    origin = cast("_LaneWork", each.origin)
+                    origin = cast("LaneWork", each.origin)
                     self.rejects.append(origin.rejected(each.row, each.reason, nulls=self._nulls))
                 queue.lane.rejects.clear()
             if work is not None and (rows := queue.lane.deferred.rows_of(work)):
@@ -403,7 +366,7 @@ class WriteScheduler:
             while queue.waiting and queue.waiting[0][0] <= queue.lane.deferred.oldest:
                 queue.waiting.popleft()[1].open_lanes -= 1
 
-    def _next_steps(self, queue: _LaneQueue) -> Generator[Send | Pause | None, Answer | None, _LaneWork | None]:
+    def _next_steps(self, queue: LaneQueue) -> Generator[Send | Pause | None, Answer | None, LaneWork | None]:
         """Yield the next steps of a lane: those of a chunk's rows, which is returned, or of a batch that came back."""
         lane, deferred = queue.lane, queue.lane.deferred
         if not queue.work:
@@ -419,3 +382,104 @@ class WriteScheduler:
         yield from lane.write(writes, work)
         self.free_buffers.append(writes.texts)
         return work
+
+
+class InlineRunner:
+    """Run a scheduler in the thread that reads the rows, so that no thread has to wait for another."""
+
+    def __init__(self, scheduler: WriteScheduler) -> None:
+        self.scheduler = scheduler
+
+    def put(self, writes: Sequence[Writes], chunk: Rows, first_row: int) -> None:
+        """Add a chunk of rows; return when the next may come, or a single lane has finished its writes."""
+        self.scheduler.add(writes, chunk, first_row)
+        # A single lane finishes, so that the next chunk is encoded into memory that the processor has in its cache.
+        is_single = len(self.scheduler.lanes) == 1
+        while self.scheduler.is_full or (is_single and self.scheduler.is_busy):
+            self.scheduler.step()
+
+    def put_checkpoint(self, checkpoint: Checkpoint) -> None:
+        """Add a checkpoint."""
+        self.scheduler.add_checkpoint(checkpoint)
+
+    def finish(self) -> None:
+        """Return when all is done."""
+        while self.scheduler.is_busy:
+            self.scheduler.step()
+
+    def abandon(self) -> None:
+        """Send nothing more; return when everything that was sent is answered."""
+        self.scheduler.abandon()
+
+
+class ThreadRunner:
+    """Run a scheduler in a thread of its own, which sends while rows are read and encoded."""
+
+    def __init__(self, scheduler: WriteScheduler, poller: ResponsePoller) -> None:
+        self.scheduler, self._poller = scheduler, poller
+        self._changed = threading.Condition()
+        self._inbox: deque[Callable[[], None]] = deque()
+        self._is_full = self._is_last = self._is_stopped = False
+        self._failure: BaseException | None = None
+        self._thread = threading.Thread(target=self._run, name="ddbio-lanes", daemon=True)
+        self._thread.start()
+
+    def put(self, writes: Sequence[Writes], chunk: Rows, first_row: int) -> None:
+        """Add a chunk of rows as soon as the lanes have begun earlier ones; raise the error that ended a lane."""
+        self._put(partial(self.scheduler.add, writes, chunk, first_row))
+
+    def put_checkpoint(self, checkpoint: Checkpoint) -> None:
+        """Add a checkpoint; see ``put``."""
+        self._put(partial(self.scheduler.add_checkpoint, checkpoint))
+
+    def finish(self) -> None:
+        """Return when all is done; see ``put``."""
+        self._is_last = True
+        self._end()
+        if self._failure is not None:
+            raise self._failure
+
+    def abandon(self) -> None:
+        """Send nothing more; return when everything that was sent is answered."""
+        self._is_stopped = True
+        self._end()
+
+    def _put(self, add: Callable[[], None]) -> None:
+        with self._changed:
+            self._changed.wait_for(lambda: self._failure is not None or not (self._is_full or self._inbox))
+            if self._failure is not None:
+                raise self._failure
+            self._inbox.append(add)
+        self._poller.wake()
+
+    def _end(self) -> None:
+        self._poller.wake()
+        self._thread.join()
+
+    def _run(self) -> None:
+        try:
+            while not self._is_stopped:
+                is_last = self._is_last
+                self._take()
+                if is_last and not self.scheduler.is_busy:
+                    return
+                self.scheduler.step()
+        except BaseException as error:  # noqa: BLE001 - raised in the thread that reads the rows
+            with self._changed:
+                self._failure = error
+                self._changed.notify_all()
+        finally:
+            self.scheduler.abandon()
+
+    def _take(self) -> None:
+        """Add what came in, and let the other thread know whether more is accepted."""
+        taken = bool(self._inbox)
+        if taken:
+            self._inbox[0]()
+        is_full = self.scheduler.is_full
+        if taken or is_full != self._is_full:
+            with self._changed:
+                if taken:
+                    self._inbox.popleft()
+                self._is_full = is_full
+                self._changed.notify_all()

@@ -21,8 +21,7 @@ from ddbio.core.loads.plan import plan_write
 from ddbio.core.table_description import TableDescription
 from ddbio.errors import AccessDeniedError
 from ddbio.ops.loads.checkpoint import Checkpoint
-from ddbio.ops.loads.runners import InlineRunner, ThreadRunner
-from ddbio.ops.loads.scheduler import WriteScheduler
+from ddbio.ops.loads.scheduler import InlineRunner, ThreadRunner, WriteScheduler
 from ddbio.options import WriteOptions
 from tests.aws.virtual_service import Clock, Service, error_of, storm, writes_of
 
