@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 _OWN_NAMES = re.compile(r"^(?:[A-Z]{2,4}[0-9]?[0-9A-Z]*-)?")
-# What is bought beforehand is no term on demand: it stays as it is known.
-_RESERVED = "HeavyUsage:"
+# What is bought beforehand is a term of what it is bought for.
+_RESERVED = re.compile(r"^reserved_(?P<noun>read|write)_(?P<part>upfront|hours)_(?P<years>[13])y$")
 _INSTANCE = re.compile(r"^ec2_(?P<kind>.+)_hours$")
 
 
@@ -47,7 +47,7 @@ def price_queries(book: PriceBook, region: str) -> tuple[PriceQuery, ...]:
                 "tenancy": "Shared",
                 "capacitystatus": "Used",
             }
-        if price.service and not price.usage_type.startswith(_RESERVED):
+        if price.service:
             queries[PriceQuery(price.service, tuple(attributes.items()))] = None
     return tuple(queries)
 
@@ -67,15 +67,46 @@ def refreshed_book(book: PriceBook, region: str, offers: Iterable[str]) -> Price
         usage = offer["product"]["attributes"].get("usagetype", "")
         found[offer.get("serviceCode", ""), _OWN_NAMES.sub("", usage, count=1)] = offer
         found.setdefault((offer.get("serviceCode", ""), usage), offer)
-    prices = {}
+    prices: dict[str, Price] = {}
     for name, price in book.prices.items():
-        offer = found.get((price.service, price.usage_type))
-        new = None if offer is None or price.usage_type.startswith(_RESERVED) else _price(price, offer)
+        if reserved := _RESERVED.match(name):
+            noun = reserved["noun"]
+            usages = (price.usage_type, f"{noun.title()}CapacityUnit-Hrs")
+            offers_of = [found[price.service, usage] for usage in usages if (price.service, usage) in found]
+            hour = prices.get(f"{noun}_capacity_unit_hours")
+            new = None if hour is None else _reserved_price(price, reserved, offers_of, hour.of(1))
+        else:
+            offer = found.get((price.service, price.usage_type))
+            new = None if offer is None else _price(price, offer)
         if new is not None:
             prices[name] = new
         elif region == book.region:
             prices[name] = price
     return PriceBook(region, prices)
+
+
+def _reserved_price(
+    price: Price, wanted: re.Match[str], offers: Iterable[dict[str, Any]], hour_usd: float
+) -> Price | None:
+    """Return a price of reserved capacity, as a term of one or three years has it.
+
+    Parameters
+    ----------
+    hour_usd
+        What a unit costs an hour that is not reserved, which is more: that tells whether a term is of one unit, or of
+        the hundred that are bought at once.
+    """
+    for offer in offers:
+        for term in offer.get("terms", {}).get("Reserved", {}).values():
+            if term.get("termAttributes", {}).get("LeaseContractLength", "")[:1] != wanted["years"]:
+                continue
+            dimensions = term["priceDimensions"].values()
+            usd = {each["unit"] == "Quantity": float(each["pricePerUnit"]["USD"]) for each in dimensions}
+            if usd.keys() != {True, False}:
+                continue
+            scale = price.per if usd[False] < hour_usd else 1.0
+            return _renewed(price, offer, usd[wanted["part"] == "upfront"] * scale, ())
+    return None
 
 
 def _price(price: Price, offer: dict[str, Any]) -> Price | None:
@@ -89,12 +120,16 @@ def _price(price: Price, offer: dict[str, Any]) -> Price | None:
     paid = sorted(each for each in ranges if each[1])
     if not paid:
         return None
-    usage = offer["product"]["attributes"]["usagetype"]
+    return _renewed(price, offer, paid[0][1], tuple(paid) if len(paid) > 1 else ())
+
+
+def _renewed(price: Price, offer: dict[str, Any], usd: float, tiers: tuple[tuple[float, float], ...]) -> Price:
+    """Return a price with what an offer says, and its day."""
     return replace(
         price,
-        usd=paid[0][1],
-        tiers=tuple(paid) if len(paid) > 1 else (),
-        usage_type=usage,
+        usd=usd,
+        tiers=tiers,
+        usage_type=offer["product"]["attributes"]["usagetype"],
         source=f"https://pricing.{OWN_REGION}.amazonaws.com/offers/v1.0/aws/{price.service}/index.json",
         date=date.fromisoformat(offer["publicationDate"][:10]),
     )

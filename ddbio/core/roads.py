@@ -35,6 +35,7 @@ EXPORT_SECONDS = 12 * 60.0
 BUFFER_SECONDS, BUFFER_BYTES = 60.0, 128 * 1024**2
 BATCH_SECONDS, BATCH_BYTES = 300.0, 6 * 1024**2
 FUNCTION_GB, FUNCTION_BYTES_PER_SECOND = 0.5, 10 * 1024**2
+REFRESH_DPUS = 2
 ASSUMPTIONS = {
     "bytes a second and core, of reading and writing": float(ASSUMED_BYTES_PER_SECOND),
     "bytes of a file in S3": float(FILE_BYTES),
@@ -45,6 +46,7 @@ ASSUMPTIONS = {
     "seconds of an export, at least": EXPORT_SECONDS,
     "bytes a second of a Lambda function of half a GB": float(FUNCTION_BYTES_PER_SECOND),
     "merges of a stream's changes into the copy, a day": 1.0,
+    "DPUs of a refresh of zero-ETL, billed for a minute at the least": float(REFRESH_DPUS),
 }
 """What costs and times are worked out with, beside prices."""
 
@@ -60,6 +62,8 @@ _FIREHOSE_STEP, _KINESIS_STEP = 5 * 1024, 1024
 _MERGE_SECONDS = 86_400.0
 _CORES_OF_DPU, _GB_OF_CORE = 4, 4
 _LEAST_DPUS = 2
+# https://aws.amazon.com/glue/pricing/
+_LEAST_GLUE_SECONDS = 60.0
 
 
 @dataclass(frozen=True)
@@ -295,6 +299,18 @@ class _Pricer:
         read = changed_bytes + workload.size_bytes * merges
         return [self.hours(read), *self.copy(workload, merges)]
 
+    def refreshes(self, workload: Workload, runs: float) -> CostLine:
+        """Return the line of what applies changes in Glue: of the book's own price, else as an ETL job that does it.
+
+        AWS bills zero-ETL by what the target uses, and says of no size what that is.
+        """
+        what = "compute that applies the changes"
+        if (own := self.line(what, "zero_etl", workload.changed_gb)).usd is not None:
+            return own
+        seconds = workload.changed_gb * GIB / (REFRESH_DPUS * _CORES_OF_DPU * ASSUMED_BYTES_PER_SECOND)
+        hours = REFRESH_DPUS * max(_LEAST_GLUE_SECONDS * runs, seconds) / 3600
+        return self.line(what, "glue_dpu_hours", hours)
+
     def first_copy(self, workload: Workload) -> list[CostLine]:
         """Return the lines of a first copy by a scan."""
         return [self.reads(workload, 1), self.copy(workload, 1)[0]]
@@ -412,7 +428,7 @@ def _zero_etl(workload: Workload, pricer: _Pricer) -> _Way:
         pricer.line("incremental exports", "incremental_export", _exported_gb(workload, runs)),
         pricer.recovery(workload),
         pricer.copy(workload, 0)[1],
-        pricer.line("compute that applies the changes", "zero_etl", workload.changed_gb),
+        pricer.refreshes(workload, runs),
     ]
     return timing, lines, [pricer.line("first export", "export", workload.size_gb)]
 
@@ -423,7 +439,7 @@ def _glue(workload: Workload, pricer: _Pricer) -> _Way:
     runs = timing.runs(workload.freshness_seconds)
     # One more worker is the driver.
     dpus = max(_LEAST_DPUS, math.ceil(cores / _CORES_OF_DPU) + 1)
-    hours = pricer.line("Glue", "glue_dpu_hours", dpus * max(60.0, timing.seconds) / 3600 * runs)
+    hours = pricer.line("Glue", "glue_dpu_hours", dpus * max(_LEAST_GLUE_SECONDS, timing.seconds) / 3600 * runs)
     return timing, [pricer.reads(workload, runs), hours, *pricer.copy(workload, runs)], []
 
 

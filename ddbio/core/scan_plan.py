@@ -112,6 +112,8 @@ class ScanPlan(Result):
     """What writing an item of the sample to the target of a copy costs."""
     burst_saves_seconds: float = 0.0
     """By how much the capacity that the table can have saved up shortens the estimated seconds."""
+    sample_seconds: float = 0.0
+    """By how much the sample lengthens them: it is read before, and of the same budget and capacity."""
 
     @property
     def lanes_per_task(self) -> int:
@@ -137,8 +139,7 @@ class ScanPlan(Result):
     @property
     def seconds(self) -> float:
         """Return how long a run takes from its begin to its end: with its start, its sample, and the table's burst."""
-        sample_seconds = self.sample_units / self.rcu_per_second if self.rcu_per_second else 0.0
-        return self.estimated_seconds - self.burst_saves_seconds + START_SECONDS + sample_seconds
+        return self.estimated_seconds - self.burst_saves_seconds + START_SECONDS + self.sample_seconds
 
     @property
     def figures(self) -> Figures:
@@ -288,6 +289,8 @@ def plan_scan(table: TableDescription, sample: Sample, options: ScanOptions, res
     limited_by = max(times, key=lambda each: times[each])
     seconds = times[limited_by]
     with_burst = max({**times, server: served.burst_seconds}.values())
+    sampled = _served(table, options, units + sample.consumed_units, in_flight)[0].burst_seconds
+    sample_seconds = max(sample.consumed_units / budget if budget else 0.0, sampled - with_burst)
     files = None
     if sample.partitions is not None:
         rows = count if options.limit is None else min(count, options.limit)
@@ -323,6 +326,7 @@ def plan_scan(table: TableDescription, sample: Sample, options: ScanOptions, res
         warnings=() if files is None else files.warnings,
         writes=sample.writes,
         burst_saves_seconds=seconds - with_burst,
+        sample_seconds=sample_seconds,
     )
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from ddbio.core.estimate import Estimate, Figures, compute_parts, s3_requests
+from ddbio.core.estimate import START_SECONDS, Estimate, Figures, compute_parts, s3_requests
 from ddbio.core.job_limits import STOP_RATIO, JobLimits, check_estimate
 from ddbio.core.partition_estimate import PartitionSample
 from ddbio.core.partitions import Partitioner, partitioning_of
@@ -72,7 +72,8 @@ def file_estimate(
         If it is above a limit.
     """
     known = list(parts)
-    seconds = work_bytes / (speed(machine_speeds()) * (running_spark_parallelism() or available_cores()))
+    cores = running_spark_parallelism() or available_cores()
+    seconds = START_SECONDS + work_bytes / (speed(machine_speeds()) * cores)
     cost = prices_of(options.region, options.prices).cost([*known, *compute_parts(options.compute, seconds)])
     made = Estimate(0.0, s3_requests(known), size_bytes, seconds, PROCESSORS, cost)
     check_estimate(options, made)

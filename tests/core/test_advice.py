@@ -133,11 +133,22 @@ def test_incremental_exports_pay_until_all_has_changed():
     assert point.at * 86_400 * 1024 == pytest.approx(table.size_bytes, rel=0.02)
 
 
+def test_zero_etl_is_priced_as_what_its_target_uses():
+    """Each refresh is a minute of two DPUs at the least; a book's own price for a GB of changes goes first."""
+    workload = replace(DAILY, freshness_seconds=3600.0)
+    (line,) = [each for each in road("zero-ETL", workload, BOOK).lines if "compute" in each.what]
+    assert line.usd == pytest.approx(730 * 2 / 60 * 0.44)
+    own = replace(BOOK, prices={**BOOK.prices, "zero_etl": replace(BOOK.prices["export"], usd=0.5)})
+    (line,) = [each for each in road("zero-ETL", workload, own).lines if "compute" in each.what]
+    assert line.usd == pytest.approx(0.5 * workload.changed_gb)
+
+
 def test_what_has_no_price_is_not_recommended():
-    """Zero-ETL's compute has no price in the book: it is named, and its sum is not taken for all of it."""
-    advice = advise(replace(DAILY, freshness_seconds=3600.0), BOOK, "us-east-1", TODAY)
+    """A road of which a line has no price is named, and its sum is not taken for all of it."""
+    poor = replace(BOOK, prices={name: price for name, price in BOOK.prices.items() if name != "glue_dpu_hours"})
+    advice = advise(replace(DAILY, freshness_seconds=3600.0), poor, "us-east-1", TODAY)
     assert advice.road("zero-ETL").unpriced == ("compute that applies the changes",)
-    assert advice.recommended != "zero-ETL"
+    assert advice.recommended not in {"zero-ETL", "Glue"}
     assert any("zero-ETL has no price" in reason for reason in advice.why)
     empty = advise(DAILY, PriceBook("nowhere"), "nowhere", TODAY)
     assert empty.recommended is None

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ddbio.core.estimate import START_SECONDS
 from ddbio.core.prices import Cost, CostLine
 from ddbio.core.scan_plan import Resources, Sample, budget_of, check_scan, plan_scan, spread_order
 from ddbio.core.schema.arrow import tagged_field
@@ -184,6 +185,14 @@ def test_a_plan_in_json_has_units_requests_seconds_and_usd():
     assert made["lines"] == [{"what": "reads", "quantity": 131_072.0, "unit": "RRU", "usd": 0.016384}]
     assert made["notes"] == ["a note"]
     assert _plan(1024**3, rcu=100, engine="local").to_dict()["usd"] is None
+
+
+def test_a_sample_takes_its_part_of_what_the_table_serves():
+    """A sample of 100 units takes two seconds of a table of 50 a second, whatever budget was asked for."""
+    sample = Sample(SCHEMA, 1000, 1000.0, 100.0, complete=False)
+    asked = ScanOptions(table="t", rcu_per_second=500.0)
+    made = plan_scan(_facts(8 * 2**20, 8_000, rcu=50.0), sample, asked, Resources(2))
+    assert made.seconds == pytest.approx((made.estimated_units + 100) / 50 + START_SECONDS)
 
 
 def test_a_limited_scan_costs_what_its_items_cost():

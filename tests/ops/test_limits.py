@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
+from contextlib import contextmanager
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 import ddbio
-from ddbio.core.speeds import Speeds
+from ddbio.core.estimate import Estimate, Figures
+from ddbio.core.job_limits import JobLimits, check_actual
+from ddbio.core.prices import Cost, CostLine
 from ddbio.errors import LimitError
+from ddbio.ops.exports.read import read_export_to_files
+from ddbio.ops.file_estimates import run_limits
+from ddbio.options import ExportToFilesOptions
 from ddbio.testing import FakeDynamoDB
 from ddbio.testing.export import ExportWriter
 
@@ -156,14 +161,6 @@ def export(tmp_path_factory):
     return writer.full([{name: {"S": text} for name, text in item.items()} for item in ITEMS[:500]])
 
 
-@pytest.fixture
-def fast(tmp_path, monkeypatch):
-    """Let plans believe in a machine that takes no time."""
-    monkeypatch.setenv("DDBIO_CONFIG_DIR", str(tmp_path))
-    speeds = Speeds(**dict.fromkeys(("decode", "encode", "parquet_write", "parquet_read", "gunzip", "zstd"), 1e18))
-    (tmp_path / "speeds.json").write_text(dataclasses.replace(speeds, date="2026-11-22").to_json())
-
-
 def _fold(source, dest, **options):
     return ddbio.fold_exports_to_files(source, [], dest, **options)
 
@@ -176,13 +173,33 @@ def test_reading_an_export_within_its_time(export, tmp_path, read):
     assert read(export, tmp_path / "out", max_seconds=600, max_usd=1).rows == 500
 
 
-@pytest.mark.usefixtures("fast")
-@pytest.mark.parametrize("read", [ddbio.read_export_to_files, _fold])
-def test_reading_an_export_that_takes_too_long_is_stopped(export, tmp_path, read):
-    """A run that takes a tenth longer than its limit ends, and publishes nothing."""
+class _Impatient:
+    """Follows a job, and bounds it to no time at all."""
+
+    @contextmanager
+    def running(self, plan, budget):
+        """Bound the budget."""
+        budget.bound(JobLimits(seconds=0.0))
+        yield
+
+
+def test_reading_an_export_that_takes_too_long_is_stopped(export, tmp_path):
+    """A run beyond its limit ends, and publishes nothing."""
+    options = ExportToFilesOptions(source=str(export), dest=str(tmp_path / "out"))
     with pytest.raises(LimitError, match="the job was stopped: it has run for"):
-        read(export, tmp_path / "out", max_seconds=1e-6)
+        read_export_to_files(options, watch=_Impatient())
     assert not list(tmp_path.rglob("*.parquet"))
+
+
+def test_a_job_on_files_is_stopped_by_its_time_or_its_cluster():
+    """A tenth above max_seconds, or when the cluster has cost a tenth more than max_usd leaves for it."""
+    options = {"source": "in", "dest": "out", "compute": "glue:G.1X*10"}
+    estimate = Estimate(seconds=60.0, cost=Cost((CostLine("Glue", 1 / 6, "DPU-hour", 10 * 0.44 / 60),)))
+    assert run_limits(ExportToFilesOptions(**options, max_seconds=100), estimate).seconds == pytest.approx(110)
+    assert run_limits(ExportToFilesOptions(**options, max_usd=0.44), estimate).seconds == pytest.approx(396)
+    with pytest.raises(LimitError, match="nothing was published"):
+        check_actual(ExportToFilesOptions(**options, max_usd=0.1), Figures(usd=0.12))
+    check_actual(ExportToFilesOptions(**options, max_usd=0.1), Figures(usd=0.11))
 
 
 def test_publishing_within_its_limits(folder, tmp_path):

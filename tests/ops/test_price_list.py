@@ -32,6 +32,13 @@ def offer(service, usage_type, *ranges):
     )
 
 
+def reserved(years, upfront, hourly):
+    """Return a term of reserved capacity as GetProducts has it."""
+    units = {"Quantity": upfront, "ReadCapacityUnit-Hrs": hourly}
+    dimensions = {unit: {"unit": unit, "pricePerUnit": {"USD": usd}} for unit, usd in units.items()}
+    return {"termAttributes": {"LeaseContractLength": f"{years}yr"}, "priceDimensions": dimensions}
+
+
 OFFERS = {
     "AmazonDynamoDB": [
         offer("AmazonDynamoDB", "EU-WriteRequestUnits", ("0", "Inf", "0.0000007050")),
@@ -101,6 +108,21 @@ def test_the_own_region_keeps_what_the_list_lacks():
     new = refreshed_book(own, "us-east-1", [offer("AmazonDynamoDB", "WriteRequestUnits", ("0", "Inf", "0.0000006"))])
     assert new.usd("write_request_units", 1e6) == pytest.approx(0.6)
     assert new.prices["export"] == own.prices["export"]
+
+
+@pytest.mark.parametrize(("usage", "scale"), [("ReadCapacityUnit-Hrs", 1), ("HeavyUsage:dynamodb.read", 100)])
+def test_reserved_capacity_is_found_among_the_terms(usage, scale):
+    """Terms of one and of three years are told apart, and those of a unit from those of a hundred."""
+    own = book_of("us-east-1")
+    made = json.loads(offer("AmazonDynamoDB", usage))
+    terms = [reserved(3, f"{0.4 * scale}", f"{0.00002 * scale}"), reserved(1, f"{0.5 * scale}", f"{0.00003 * scale}")]
+    made["terms"]["Reserved"] = dict(enumerate(terms))
+    new = refreshed_book(own, "us-east-1", [json.dumps(made)])
+    assert new.usd("reserved_read_upfront_1y", 100) == pytest.approx(50)
+    assert new.usd("reserved_read_hours_1y", 100) == pytest.approx(0.003)
+    assert new.usd("reserved_read_upfront_3y", 100) == pytest.approx(40)
+    assert new.prices["reserved_read_hours_3y"].date == date(2026, 11, 2)
+    assert new.prices["reserved_write_hours_3y"] == own.prices["reserved_write_hours_3y"]
 
 
 def test_one_query_for_each_service_and_instance():
