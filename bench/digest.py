@@ -24,7 +24,7 @@ ROUNDS = 5
 
 
 class DigestColumns:
-    params = (["export", "orders", "flights"],)
+    params = (["export", "orders", "flights", "territories"],)
     param_names = ("shape",)
     timer = time.process_time
     timeout = 300

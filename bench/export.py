@@ -32,7 +32,7 @@ GUNZIP, DECODE, PARQUET = "isal alone", "kernel alone", "pyarrow.parquet alone"
 
 
 class ExportToParquet:
-    params = (["export", "orders", "flights"],)
+    params = (["export", "orders", "flights", "territories"],)
     param_names = ("shape",)
     timer = time.process_time
     timeout = 600

@@ -27,7 +27,7 @@ ROUNDS = 5
 
 
 class ParquetFiles:
-    params = (["orders", "flights"], ["zstd", "snappy"])
+    params = (["orders", "flights", "territories"], ["zstd", "snappy"])
     param_names = ("shape", "compression")
     timer = time.process_time
     timeout = 300

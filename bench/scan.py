@@ -32,7 +32,7 @@ class Scan:
 
 
 class ScanRatio:
-    params = (["orders", "flights"],)
+    params = (["orders", "flights", "territories"],)
     param_names = ("shape",)
     timeout = 300
 

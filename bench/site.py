@@ -159,15 +159,16 @@ def executors(rows: list[Row]) -> Iterable[Chart | Table]:
             (
                 verb,
                 f"{each['rows']:,}",
+                " → ".join(f"{rate:,}" for rate in each.get("rows_per_second", ())),
+                " → ".join(f"{seconds:.1f} s" for seconds in each.get("start_seconds", ())),
                 f"{each['times_as_fast']:.2f}×",
                 f"{each['times_as_fast'] / 2:.0%}",
                 each["limited_by"],
             )
             for verb, each in found.items()
         )
-        yield Table(
-            "Two executors beside one, and what limits", ("verb", "rows", "as fast", "efficiency", "limited by"), lines
-        )
+        columns = ("verb", "rows", "rows/s without the start", "start", "as fast", "efficiency", "limited by")
+        yield Table("Two executors beside one, and what limits", columns, lines)
 
 
 def key_of(parameters: dict[str, Any]) -> tuple[Any, ...]:

@@ -66,6 +66,7 @@ def built(tmp_path_factory):
     written = {"case": "series", **series, **record.provenance(), "scale": 1.0}
     (results / "series.jsonl").write_text(json.dumps(written) + "\n", "utf-8")
     each = {"rows": 1000, "times_as_fast": 1.93, "limited_by": "answers that come late"}
+    each |= {"rows_per_second": [500, 965], "start_seconds": [1.0, 0.9]}
     scaled = {"parameters": {}, "figures": {"scan": each}, **record.provenance(), "scale": 1.0}
     (results / "scaling.jsonl").write_text(json.dumps({"case": "scaling", **scaled}) + "\n", "utf-8")
     asv = folder / "asv"
