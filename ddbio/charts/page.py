@@ -26,7 +26,7 @@ _STYLE = (
     "h1{font-size:1.5rem}h2{font-size:1.1rem;margin-top:2rem}"
     "table{border-collapse:collapse;width:100%;font-variant-numeric:tabular-nums}"
     "th,td{border-bottom:1px solid var(--line);padding:.3rem .6rem;text-align:left;vertical-align:top;"
-    "overflow-wrap:anywhere}"
+    "overflow-wrap:anywhere;min-width:4.2rem}th{overflow-wrap:normal}"
     "dl{display:grid;grid-template-columns:max-content 1fr;gap:.2rem 1.5rem}dt{opacity:.7}dd{margin:0}"
     "figure{margin:0;overflow-x:auto}svg{max-width:100%;height:auto}svg text{font-family:inherit!important}"
 )
