@@ -1,17 +1,22 @@
-"""Capture a table's changes into a log; goals: ≥ 100,000 records per CPU-second, an idle capture < 2 % of a core.
+"""Capture a table's changes into a log, from its stream and from Kinesis; speed, lag, memory, idle share, restart.
 
-The stream is that of the fake in a process of its own. Beside it a consumer by boto3 and pyarrow, over an eighth of the
-changes: GetRecords as Python objects, a row a record, one Parquet file for each thousand.
+The server is the fake in a process of its own. Speed is that of ``ddbio.capture`` in this process, start included; lag,
+memory and the idle share are those of ``ddbio capture`` as a process. Beside it a consumer of the stream by boto3 and
+pyarrow, over an eighth of the changes: GetRecords as Python objects, a row a record, one Parquet file a thousand.
 """
 
 from __future__ import annotations
 
 import io
-import resource
+import itertools
+import os
+import signal
 import statistics
+import subprocess
+import sys
 import tempfile
-import threading
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import boto3
@@ -21,52 +26,75 @@ from boto3.dynamodb.types import TypeDeserializer
 
 import ddbio
 from bench import orders
-from bench.e2e import record
+from bench.e2e import processes, record
 from bench.serving import isolate
 from ddbio.testing import FakeDynamoDB
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+SOURCES = ("streams", "kinesis")
 _REGION = "eu-west-1"
 _FEWER = 8
 _IDLE_SECONDS = 10.0
+_WRITES_PER_SECOND = 20
+_SETTLED_SECONDS = 5.0
+_STAMP, _SAMPLED = "written_at", 2_000
 
 
 def main() -> None:
-    """Append one row with the median of some rounds, and what an idle capture and a restart take."""
+    """Append one row with the median of some rounds of each source."""
     arguments = record.parser("capture")
     arguments.add_argument("--items", type=int, default=100_000)
     arguments.add_argument("--rounds", type=int, default=3)
+    arguments.add_argument("--rate", type=int, default=10_000, help="changes a second whose lag is measured")
+    arguments.add_argument("--seconds", type=int, default=30, help="how long they are written")
+    arguments.add_argument("--only", default="", help="one of the sources; prints it, and keeps no row")
     asked = arguments.parse_args()
     isolate()
-    rates: list[float] = []
     with FakeDynamoDB(process=True, partitions=2, burst_at_creation=0) as fake:
-        # The first round compiles, imports and connects.
-        for number in range(asked.rounds + 1):
-            with tempfile.TemporaryDirectory() as folder:
-                table = _filled(fake, f"orders-{number}", asked.items)
-                run: Any = {"endpoint_url": fake.endpoint_url, "region": _REGION}
-                report = ddbio.capture(table, folder, available_now=True, **run)
-                _check(folder, asked.items)
-                rates += [report.records / report.cpu_seconds] * bool(number)
-                restart = ddbio.capture(table, folder, available_now=True, **run)
-                idle = _idle(table, folder, run) if number == asked.rounds else 0.0
-        peer = _consume(fake, _filled(fake, "peer", asked.items // _FEWER))
-    speed = statistics.median(rates)
-    figures = {
-        "records_per_cpu_second": round(speed),
-        "times_as_many_as_boto3": round(speed / peer, 1),
-        "restart_seconds": round(restart.seconds, 2),
+        found = {source: _measure(fake, source, asked) for source in SOURCES if asked.only in source}
+        peer = _consume(fake, _filled(fake, "peer", "streams", orders.lines("mixed", asked.items // _FEWER)))
+    figures = found.get("streams", {})
+    if figures:
+        figures["times_as_many_as_boto3"] = round(figures["records_per_cpu_second"] / peer, 1)
+    record.append("capture", asked, figures | ({"kinesis": found["kinesis"]} if "kinesis" in found else {}))
+
+
+def _measure(fake: FakeDynamoDB, source: str, asked: Any) -> dict[str, Any]:
+    rates, run = list[float](), _run(fake, source)
+    # The first round compiles, imports and connects.
+    for number in range(asked.rounds + 1):
+        with tempfile.TemporaryDirectory() as folder:
+            table = _filled(fake, f"{source}-{number}", source, orders.lines("mixed", asked.items))
+            report = ddbio.capture(table, folder, available_now=True, **run)
+            _check(folder, asked.items)
+            rates += [report.records / report.cpu_seconds] * bool(number)
+    with tempfile.TemporaryDirectory() as folder:
+        _, peak = _capture(fake, table, source, folder)
+        _check(folder, asked.items)
+        restart, _ = _capture(fake, table, source, folder)
+        idle = _idle(fake, table, source, folder)
+    with tempfile.TemporaryDirectory() as folder:
+        lag = _lag(fake, source, folder, asked)
+    return {
+        "records_per_cpu_second": round(statistics.median(rates)),
+        "restart_seconds": round(restart, 2),
         "idle_share_of_a_core": round(idle, 4),
-        "peak_mb": round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024),
+        "lag_seconds": round(lag, 2),
+        "peak_mb": round(peak),
     }
-    record.append("capture", asked, figures)
 
 
-def _filled(fake: FakeDynamoDB, table: str, items: int) -> str:
+def _run(fake: FakeDynamoDB, source: str) -> dict[str, Any]:
+    return {"endpoint_url": fake.endpoint_url, "region": _REGION, "source": source}
+
+
+def _filled(fake: FakeDynamoDB, table: str, source: str, lines: list[bytes]) -> str:
+    """Make a table, and load it so that its changes are in its stream, or in a data stream of eight shards."""
     client = _client(fake, "dynamodb")
     names = [part.partition(":")[0] for part in orders.KEY.split(",")]
+    stream = {"StreamEnabled": True, "StreamViewType": "NEW_IMAGE"}
     client.create_table(
         TableName=table,
         BillingMode="PAY_PER_REQUEST",
@@ -74,9 +102,19 @@ def _filled(fake: FakeDynamoDB, table: str, items: int) -> str:
         KeySchema=[
             {"AttributeName": name, "KeyType": kind} for name, kind in zip(names, ("HASH", "RANGE"), strict=True)
         ],
-        StreamSpecification={"StreamEnabled": True, "StreamViewType": "NEW_IMAGE"},
+        **({"StreamSpecification": stream} if source == "streams" else {}),
     )
-    fake.load(table, b"\n".join(orders.lines("mixed", items)), orders.KEY)
+    if source == "kinesis":
+        kinesis = _client(fake, "kinesis")
+        # Two megabytes a second of each: they are not to be waited for.
+        kinesis.create_stream(StreamName=table, ShardCount=8)
+        described = kinesis.describe_stream_summary(StreamName=table)["StreamDescriptionSummary"]
+        client.enable_kinesis_streaming_destination(
+            TableName=table,
+            StreamArn=described["StreamARN"],
+            EnableKinesisStreamingConfiguration={"ApproximateCreationDateTimePrecision": "MICROSECOND"},
+        )
+    fake.load(table, b"\n".join(lines), orders.KEY)
     return table
 
 
@@ -87,11 +125,66 @@ def _check(folder: str, items: int) -> None:
     assert found.num_rows == len(set(found.column("_sequence").to_pylist())) == items
 
 
-def _idle(table: str, folder: str, run: dict[str, Any]) -> float:
-    stop, began = threading.Event(), time.process_time()
-    threading.Timer(_IDLE_SECONDS, stop.set).start()
-    report = ddbio.capture(table, folder, stop=stop, **run)
-    return (time.process_time() - began) / report.seconds
+def _command(fake: FakeDynamoDB, table: str, source: str, folder: str) -> list[str]:
+    words = ["capture", table, folder, "--source", source, "--endpoint-url", fake.endpoint_url, "--region", _REGION]
+    return [sys.executable, "-m", "ddbio", *words, "--json"]
+
+
+def _capture(fake: FakeDynamoDB, table: str, source: str, folder: str) -> tuple[float, float]:
+    """Capture all that is there by a process; return its seconds, and its peak of resident memory in MiB."""
+    began = time.monotonic()
+    process = subprocess.Popen([*_command(fake, table, source, folder), "--available-now"], stdout=subprocess.DEVNULL)
+    _, status, usage = os.wait4(process.pid, 0)
+    process.returncode = os.waitstatus_to_exitcode(status)
+    assert process.returncode == 0
+    return time.monotonic() - began, usage.ru_maxrss / 1024
+
+
+def _idle(fake: FakeDynamoDB, table: str, source: str, folder: str) -> float:
+    """Return the share of a core of a process that has nothing to capture."""
+    process = subprocess.Popen(_command(fake, table, source, folder), stdout=subprocess.DEVNULL)
+    time.sleep(_SETTLED_SECONDS)
+    before = processes.cpu_seconds([process.pid])
+    time.sleep(_IDLE_SECONDS)
+    used = processes.cpu_seconds([process.pid]) - before
+    process.send_signal(signal.SIGTERM)
+    assert process.wait() == 0
+    return used / _IDLE_SECONDS
+
+
+def _lag(fake: FakeDynamoDB, source: str, folder: str, asked: Any) -> float:
+    """Write at a steady rate beside a capture; return the age at which 99 of 100 changes lay in the log."""
+    lines = orders.lines("mixed", asked.items)
+    table = _filled(fake, f"{source}-lag", source, _stamped(lines[:_SAMPLED]))
+    step = asked.rate // _WRITES_PER_SECOND
+    process = subprocess.Popen(_command(fake, table, source, folder), stdout=subprocess.DEVNULL)
+    time.sleep(_SETTLED_SECONDS)
+    places, due = itertools.cycle(range(0, len(lines) - step, step)), time.monotonic()
+    began = time.time()
+    for _ in range(asked.seconds * _WRITES_PER_SECOND):
+        place = next(places)
+        fake.load(table, b"\n".join(_stamped(lines[place : place + step])), orders.KEY)
+        due += 1 / _WRITES_PER_SECOND
+        time.sleep(max(0.0, due - time.monotonic()))
+    time.sleep(_SETTLED_SECONDS)
+    process.send_signal(signal.SIGTERM)
+    assert process.wait() == 0
+    stamps = [each for path in Path(folder).glob("year=*/**/*.parquet") for each in _stamps_of(path)]
+    lags = sorted(seen - at for at, seen in stamps if at >= began)
+    assert len(lags) == asked.seconds * _WRITES_PER_SECOND * step
+    return lags[len(lags) * 99 // 100]
+
+
+def _stamped(lines: list[bytes]) -> list[bytes]:
+    """Return orders that are others than the last time, since a write that changes nothing is no change."""
+    return [b'{"%s":{"N":"%.6f"},%s' % (_STAMP.encode(), time.time(), line[1:]) for line in lines]
+
+
+def _stamps_of(path: Path) -> Iterator[tuple[float, float]]:
+    """Yield when each change of a file was made, and when the file got its name."""
+    seen = path.stat().st_ctime
+    for at in pq.read_table(path, columns=[_STAMP], partitioning=None).column(0).to_pylist():
+        yield float(at), seen
 
 
 def _consume(fake: FakeDynamoDB, table: str) -> float:

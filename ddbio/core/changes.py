@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Literal
 
+import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from ddbio.core.kernel import codes
 from ddbio.core.kernel.decode.decoder import KernelDecoder
@@ -32,6 +32,10 @@ __all__ = ["DELETE", "PUT", "ChangeDecoder"]
 PUT, DELETE = "put", "delete"
 """The values of the column ``operation``."""
 
+# Compute functions that are given Python's own values import pandas.
+_OPERATIONS: Any = pa.Array.from_buffers(
+    pa.string(), 2, [None, pa.py_buffer(np.array([0, 3, 9], np.int32).data), pa.py_buffer(f"{PUT}{DELETE}".encode())]
+)
 _IMAGES = {codes.KEYS: "keys", codes.NEW_IMAGE: "new_image", codes.OLD_IMAGE: "old_image"}
 
 
@@ -122,7 +126,7 @@ class ChangeLoops(KernelDecoder):
 
     def _columns(self, scanned: pa.RecordBatch) -> pa.RecordBatch:
         write_time, keys, new_image, old_image, deleted = scanned.columns
-        columns = [write_time, pc.if_else(deleted, DELETE, PUT), keys, new_image, old_image]
+        columns = [write_time, _OPERATIONS.take(deleted.cast(pa.int8())), keys, new_image, old_image]
         return pa.RecordBatch.from_arrays(columns, schema=self._without_rescue)
 
     def _decode_plainly(self, body: bytes, framing: Framing, log: MisfitLog) -> pa.RecordBatch:

@@ -11,6 +11,7 @@ from ddbio.core.changes import ChangeDecoder
 from ddbio.core.decode import Decoder, infer_schema_of_bodies
 from ddbio.core.ion import blocks as ion_blocks
 from ddbio.core.item_key import key_hashes
+from ddbio.core.kernel.members import Openings
 from ddbio.core.loads.encode import RowEncoder
 from ddbio.core.loads.plan import WritePlan
 from ddbio.core.raw_items import PageSplitter
@@ -50,6 +51,10 @@ def _decode_changes() -> None:
     ChangeDecoder(pa.schema([("a", pa.string())]), ["a"]).decode(_CHANGE)
 
 
+def _find_members() -> None:
+    Openings((b"name",)).find(b"{}")
+
+
 def _hash_keys() -> None:
     key_hashes(_items(), ["s", "t", "d"])
 
@@ -67,6 +72,7 @@ WARM_UPS: tuple[Callable[[], object], ...] = (
     _decode_sparsely,
     encode.warm,
     _decode_changes,
+    _find_members,
     ion_blocks.warm,
     digest_json.warm,
     digest_columns.warm,

@@ -12,43 +12,72 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ddbio.core.capture.columns import EVENT_TIME
+from ddbio.core.kernel.arrays import bool_array, int64_array, int64_values
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from numpy.typing import NDArray
+
 _SETS = ("SS", "NS", "BS")
 _TIME_DIGITS, _BATCH_DIGITS, _RANK_DIGITS = 16, 12, 6
+_ZERO = ord("0")
 
 
-def sequences_of(rows: pa.Table, texts: Sequence[bytes], keys: Sequence[str], batch: int) -> pa.Array[Any]:
+def sequences_of(rows: pa.Table, texts: pa.ChunkedArray[Any], keys: Sequence[str], batch: int) -> pa.Array[Any]:
     """Return a number for each change of a batch, by which the changes of an item are in their order.
 
     It has the time in microseconds, the number of the batch, and the place among changes of the item at this time.
+
+    Parameters
+    ----------
+    texts
+        The records of the changes.
     """
-    times = rows.column(EVENT_TIME).combine_chunks().cast(pa.int64())
-    ranks = _ranks(rows, texts, keys)
-    parts: list[Any] = [
-        pc.utf8_lpad(times.cast(pa.string()), _TIME_DIGITS, "0"),
-        pa.scalar(f"{batch:0{_BATCH_DIGITS}}"),
-        pc.utf8_lpad(pa.array(ranks).cast(pa.string()), _RANK_DIGITS, "0"),
-        "",
-    ]
-    joined: pa.Array[Any] = pc.binary_join_element_wise(*parts)
-    return joined
+    times = _micros(rows)
+    ranks = _ranks(rows, texts, keys, times)
+    if not len(times) or times.min() < 0 or times.max() >= 10**_TIME_DIGITS:
+        numbers = zip(times.tolist(), ranks.tolist(), strict=True)
+        return pa.array([f"{at:0{_TIME_DIGITS}}{batch:0{_BATCH_DIGITS}}{rank:0{_RANK_DIGITS}}" for at, rank in numbers])
+    width = _TIME_DIGITS + _BATCH_DIGITS + _RANK_DIGITS
+    digits = np.empty((len(times), width), np.uint8)
+    _print(times, digits[:, :_TIME_DIGITS])
+    digits[:, _TIME_DIGITS:-_RANK_DIGITS] = np.frombuffer(f"{batch:0{_BATCH_DIGITS}}".encode(), np.uint8)
+    _print(ranks, digits[:, -_RANK_DIGITS:])
+    ends = np.arange(0, width * len(times) + 1, width, dtype=np.int32)
+    buffers = [None, pa.py_buffer(ends.data), pa.py_buffer(digits.data)]
+    return pa.Array.from_buffers(pa.string(), len(times), buffers)
 
 
-def _ranks(rows: pa.Table, texts: Sequence[bytes], keys: Sequence[str]) -> Any:
+def _micros(rows: pa.Table) -> NDArray[np.int64]:
+    column: Any = rows.column(EVENT_TIME)
+    return np.concatenate([int64_values(each) for each in column.chunks])
+
+
+def _print(numbers: NDArray[np.int64], digits: NDArray[np.uint8]) -> None:
+    for place in reversed(range(digits.shape[1])):
+        numbers, last = np.divmod(numbers, 10)
+        digits[:, place] = last + _ZERO
+
+
+def _ranks(
+    rows: pa.Table, texts: pa.ChunkedArray[Any], keys: Sequence[str], times: NDArray[np.int64]
+) -> NDArray[np.int64]:
     ranks = np.zeros(rows.num_rows, np.int64)
+    order = np.argsort(times, kind="stable")
+    same = np.diff(times[order]) == 0
+    places = np.sort(order[np.append(same, [False]) | np.insert(same, 0, [False])])
+    if not len(places):
+        return ranks
     by = [EVENT_TIME, *keys]
-    places = pa.array(np.arange(rows.num_rows))
-    groups: Any = rows.select(by).append_column("place", places).group_by(by).aggregate([("place", "list")])
-    found = groups.column("place_list").combine_chunks()
-    lengths: Any = pc.list_value_length(found)
-    tied = found.filter(pa.array(lengths.to_numpy() > 1))
+    found: Any = rows.select(by).take(int64_array(places)).append_column("place", int64_array(places)).group_by(by)
+    groups = found.aggregate([("place", "list"), ("place", "count")])
+    counts = int64_values(groups.column("place_count").combine_chunks())
+    tied = groups.column("place_list").combine_chunks().filter(bool_array(counts > 1))
     for group in tied.to_pylist():
         by_key = defaultdict[str, list[tuple[int, Any]]](list)
         for place in group:
-            change = json.loads(texts[place])["dynamodb"]
+            change = json.loads(texts[place].as_py())["dynamodb"]
             by_key[_canonical(change["Keys"])].append((place, change))
         for changes in by_key.values():
             images = [(_canonical(each.get("OldImage")), _canonical(each.get("NewImage"))) for _, each in changes]
@@ -58,9 +87,9 @@ def _ranks(rows: pa.Table, texts: Sequence[bytes], keys: Sequence[str]) -> Any:
     return ranks
 
 
-def _state_before(rows: pa.Table, texts: Sequence[bytes], keys: Sequence[str], place: int) -> str | None:
+def _state_before(rows: pa.Table, texts: pa.ChunkedArray[Any], keys: Sequence[str], place: int) -> str | None:
     """Return what the last change of an item before some time left, if it is in the same batch."""
-    times = rows.column(EVENT_TIME).cast(pa.int64()).to_numpy()
+    times = _micros(rows)
     earlier = times < times[place]
     for key in keys:
         same: Any = pc.equal(rows.column(key), rows.column(key)[place])
@@ -68,7 +97,7 @@ def _state_before(rows: pa.Table, texts: Sequence[bytes], keys: Sequence[str], p
     if not earlier.any():
         return None
     last = int(np.flatnonzero(earlier)[np.argmax(times[earlier])])
-    return _canonical(json.loads(texts[last])["dynamodb"].get("NewImage"))
+    return _canonical(json.loads(texts[last].as_py())["dynamodb"].get("NewImage"))
 
 
 def chain_order(changes: Sequence[tuple[str, str]], state: str | None = None) -> list[int]:

@@ -11,7 +11,9 @@ import numpy as np
 import pyarrow as pa
 
 from ddbio.core.capture.columns import EVENT_ID
-from ddbio.core.capture.log_rows import LogDecoder, LogRows, expired_records, texts_behind
+from ddbio.core.capture.log_rows import LogDecoder, LogRows, expired_records, strings
+from ddbio.core.kernel.arrays import bool_array, offsets_of
+from ddbio.core.kernel.members import Openings
 from ddbio.core.text.json_text import compact_json
 
 if TYPE_CHECKING:
@@ -19,21 +21,37 @@ if TYPE_CHECKING:
 
 
 class Records(NamedTuple):
-    """Hold the records of a reply: their numbers in the shard, and their data."""
+    """Hold the records of a reply, as arrays: their numbers in the shard, and their data, each with a line's end."""
 
-    numbers: list[bytes]
-    texts: list[bytes]
+    numbers: Any
+    texts: Any
+
+    def of(self, table: str) -> Records:
+        """Return the records of the changes of a table."""
+        own = own_record(table)
+        kept = bool_array(np.array([own in text for text in self.texts.to_pylist()], np.bool_))
+        return Records(self.numbers.filter(kept), self.texts.filter(kept))
+
+    @property
+    def joined(self) -> memoryview:
+        """All records behind each other."""
+        ends = offsets_of(self.texts)
+        return memoryview(self.texts.buffers()[2])[int(ends[0]) : int(ends[-1])]
+
+
+_NUMBER_AND_DATA = Openings((b"SequenceNumber", b"Data"), base64=1)
+_MEMBERS = Openings((b"eventName", b"eventID", b"tableName", b"principalId"))
 
 
 def records_of(body: bytes) -> Records:
     """Return the records of a reply of GetRecords."""
-    numbers, data = texts_behind(body, b'"SequenceNumber":"'), texts_behind(body, b'"Data":"')
-    if not numbers or len(numbers) != len(data):
-        # Blanks that the service does not send.
-        found = json.loads(body)["Records"]
-        numbers, data = ([each[name].encode() for each in found] for name in ("SequenceNumber", "Data"))
-    texts = [a2b_base64(each.replace(b"\\", b"") if b"\\" in each else each) for each in data]
-    return Records(numbers, [each.replace(b"\n", b" ") if b"\n" in each else each for each in texts])
+    found = _NUMBER_AND_DATA.find(body)
+    if found is not None and len(found[0]) == len(found[1]) > 0:
+        return Records(*found)
+    # Blanks that the service does not send.
+    listed = json.loads(body)["Records"]
+    texts = [a2b_base64(each["Data"]).replace(b"\n", b" ") + b"\n" for each in listed]
+    return Records(strings([each["SequenceNumber"].encode() for each in listed]), pa.array(texts, pa.binary()))
 
 
 class KinesisDecoder(LogDecoder):
@@ -49,7 +67,7 @@ class KinesisDecoder(LogDecoder):
 
     def __init__(self, schema: pa.Schema, keys: Sequence[str], table: str, *, old_image: bool = False) -> None:
         super().__init__(schema, keys, old_image=old_image)
-        self._own = own_record(table)
+        self._table = table
 
     def decode(self, body: bytes) -> LogRows | None:
         """Return a row per change of the table, in their order; None if there is no record at all.
@@ -59,23 +77,39 @@ class KinesisDecoder(LogDecoder):
         DecodeError
             If the body is no reply of GetRecords.
         """
-        numbers, texts = records_of(body)
-        if not numbers:
+        records = records_of(body)
+        if not len(records.numbers):
             return None
-        last = numbers[-1].decode()
-        mine = [self._own in each for each in texts]
-        if not all(mine):
-            numbers, texts = ([each for each, own in zip(all_, mine, strict=True) if own] for all_ in (numbers, texts))
-        if not texts:
+        last, members = str(records.numbers[-1]), _members_of(records)
+        if members is None or not self._owns_all(members[2]):
+            records = records.of(self._table)
+            members = _members_of(records) if len(records.texts) else None
+        if not len(records.texts):
             nothing: list[Any] = [pa.nulls(0, each.type) for each in self.schema]
             return LogRows(pa.RecordBatch.from_arrays(nothing, schema=self.schema), np.zeros(0, np.int64), last)
-        joined = b"\n".join(texts)
-        operations, ids = (texts_behind(joined, opening) for opening in (b'"eventName":"', b'"eventID":"'))
-        if not len(operations) == len(ids) == len(texts):
-            parsed = [json.loads(each) for each in texts]
-            operations, ids = ([each[name].encode() for each in parsed] for name in ("eventName", "eventID"))
-        rows = self._rows(joined, [operations, numbers, ids], expired_records(joined))
-        return LogRows(rows.rows, rows.hours, last, tuple(texts))
+        joined = records.joined
+        if members is None:
+            parsed = [json.loads(each) for each in records.texts.to_pylist()]
+            operations, ids = (strings([each[name].encode() for each in parsed]) for name in ("eventName", "eventID"))
+            expired = expired_records(bytes(joined))
+        else:
+            operations, ids = members[:2]
+            expired = expired_records(bytes(joined)) if len(members[3]) else None
+        rows = self._rows(joined, [operations, records.numbers, ids], expired)
+        return LogRows(rows.rows, rows.hours, last, records.texts)
+
+    def _owns_all(self, tables: Any) -> bool:
+        ends, name = offsets_of(tables), self._table.encode()
+        if not np.array_equal(np.diff(ends), np.full(len(tables), len(name))):
+            return False
+        return bytes(tables.buffers()[2]) == name * len(tables)
+
+
+def _members_of(records: Records) -> list[Any] | None:
+    """Return operations, ids, tables and principals, where each record has its own of the first three."""
+    found = _MEMBERS.find(records.joined)
+    is_whole = found is not None and all(len(each) == len(records.texts) for each in found[:3])
+    return found if is_whole else None
 
 
 def own_record(table: str) -> bytes:
@@ -117,4 +151,4 @@ class Recent:
         kept = np.array([self.is_new(str(each)) for each in rows.rows.column(EVENT_ID).to_pylist()], np.bool_)
         if kept.all():
             return rows, []
-        return rows.keep(kept), [str(each) for each in rows.rows.column(1).filter(pa.array(~kept)).to_pylist()]
+        return rows.keep(kept), [str(each) for each in rows.rows.column(1).filter(bool_array(~kept)).to_pylist()]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 import re
 from collections import Counter
@@ -23,6 +22,8 @@ from ddbio.core.capture.columns import (
     TIME_TO_LIVE,
 )
 from ddbio.core.changes import ChangeDecoder
+from ddbio.core.kernel.arrays import bool_array, int64_values
+from ddbio.core.kernel.members import Openings
 from ddbio.core.schema.arrow import RESCUE_FIELD, RESCUE_NAME, name_of_field, normalize_schema
 from ddbio.core.text.json_text import compact_json, parse_documents
 from ddbio.errors import DecodeError
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from numpy.typing import NDArray
+    from typing_extensions import Buffer
 
 _OWN = frozenset({OPERATION, SEQUENCE, EVENT_TIME, EXPIRED, OLD_IMAGE, OLD_RESCUE, RESCUE_NAME})
 _MICROS, _HOUR_MICROS = 1_000_000, 3_600_000_000
@@ -40,7 +42,7 @@ END_OF_TIME = 253_402_300_800
 # A quote ends a JSON string unless escaped, and the value of an attribute is an object: only a record's own members,
 # whose values are text, match.
 _MEMBERS = re.compile(rb'"(?:eventName"\s*:\s*"(INSERT|MODIFY|REMOVE)|SequenceNumber"\s*:\s*"(\d+))"')
-_OPENINGS = (b'"eventName":"', b'"SequenceNumber":"')
+_OPENINGS = Openings((b"eventName", b"SequenceNumber", b"PrincipalId", b"principalId"))
 _NEXT = re.compile(rb'"NextShardIterator"\s*:\s*("(?:[^"\\]|\\.)*")')
 _NEAR_BYTES = 4096
 _SERVICE = f'"{TIME_TO_LIVE}"'.encode()
@@ -80,13 +82,13 @@ class LogRows:
     hours: NDArray[np.int64]
     to: str
     """The sequence number of the last record that was read, also if its row was left out."""
-    texts: tuple[bytes, ...] = ()
-    """The records, where their order is only known when they are written."""
+    texts: Any = None
+    """The records as an array, where their order is only known when they are written."""
 
     @property
     def last_time(self) -> float:
         """The time of the last record, in seconds since 1970."""
-        return int(self.rows.column(2).cast(pa.int64()).to_numpy()[-1]) / _MICROS
+        return int(int64_values(self.rows.column(2))[-1]) / _MICROS
 
     def until(self, sequence: str) -> LogRows:
         """Return the rows up to a sequence number."""
@@ -95,15 +97,16 @@ class LogRows:
 
     def since(self, seconds: float) -> LogRows:
         """Return the rows since a time, from its whole second on: streams tell no fractions."""
-        times = self.rows.column(2).cast(pa.int64()).to_numpy()
+        times = int64_values(self.rows.column(2))
         return self.keep(times >= int(seconds) * _MICROS)
 
     def keep(self, kept: NDArray[np.bool_]) -> LogRows:
         """Return some of the rows."""
         if kept.all():
             return self
-        texts = tuple(itertools.compress(self.texts, kept))
-        return LogRows(self.rows.filter(pa.array(kept)), self.hours[kept], self.to, texts)
+        mask = bool_array(kept)
+        texts = None if self.texts is None else self.texts.filter(mask)
+        return LogRows(self.rows.filter(mask), self.hours[kept], self.to, texts)
 
     def of_hours(self) -> Iterator[tuple[int, LogRows]]:
         """Yield each hour and what it has, in their order."""
@@ -150,12 +153,10 @@ class LogDecoder:
         DecodeError
             If the body is no reply of GetRecords.
         """
-        operations, sequences = _own_members(body)
-        if not sequences:
-            return None
-        return self._rows(body, [operations, sequences], expired_records(body))
+        operations, sequences, expired = own_members(body)
+        return self._rows(body, [operations, sequences], expired) if len(sequences) else None
 
-    def _rows(self, text: bytes, members: Sequence[Sequence[bytes]], expired: NDArray[np.bool_] | None) -> LogRows:
+    def _rows(self, text: Buffer, members: Sequence[Any], expired: NDArray[np.bool_] | None) -> LogRows:
         """Return the rows of some records: their operations, their sequence numbers and what else is text in each."""
         found = self._decoder.decode(text)
         if any(len(each) != found.num_rows for each in members):
@@ -176,21 +177,20 @@ class LogDecoder:
         found = self._decoder.decode(text)
         if not found.num_rows:
             return None
-        operations, sequences = _own_members(text)
+        operations, sequences, expired = own_members(text)
         if len(operations) != found.num_rows or len(sequences) not in {0, found.num_rows}:
             raise DecodeError(
                 f"of {found.num_rows} records, {len(operations)} name their operation, {len(sequences)} have a number"
             )
-        return self._log_rows(found, [operations, sequences or _numbers(found.column(0))], expired_records(text))
+        numbers = sequences if len(sequences) else pa.array(_numbers(found.column(0)), pa.string())
+        return self._log_rows(found, [operations, numbers], expired)
 
-    def _log_rows(
-        self, found: pa.RecordBatch, members: Sequence[Sequence[bytes]], expired: NDArray[np.bool_] | None
-    ) -> LogRows:
+    def _log_rows(self, found: pa.RecordBatch, members: Sequence[Any], expired: NDArray[np.bool_] | None) -> LogRows:
         operations, sequences, *others = members
         times: Any = found.column(0)
         keys: Any = found.column(2)
         new: Any = found.column(3)
-        micros = times.to_numpy()
+        micros = int64_values(times)
         if micros.max() >= END_OF_TIME * _MICROS:
             raise DecodeError("a record has no ApproximateCreationDateTimePrecision, and its time counts no seconds")
         # The struct's own nulls count for its columns.
@@ -199,43 +199,36 @@ class LogDecoder:
         rescue = _rescued(found.column(5), len(old))
         rows = pa.RecordBatch.from_arrays(
             [
-                _strings(operations),
-                _strings(sequences),
+                operations,
+                sequences,
                 times.cast(pa.timestamp("us", "UTC")),
-                pa.array(np.zeros(found.num_rows, np.bool_) if expired is None else expired),
-                *map(_strings, others),
+                bool_array(np.zeros(found.num_rows, np.bool_) if expired is None else expired),
+                *others,
                 *columns,
                 *old,
                 *rescue,
             ],
             schema=self.schema,
         )
-        return LogRows(rows, np.floor_divide(micros, _HOUR_MICROS), sequences[-1].decode())
+        return LogRows(rows, np.floor_divide(micros, _HOUR_MICROS), str(sequences[-1]))
 
 
-def _strings(texts: Sequence[bytes]) -> Any:
+def own_members(text: bytes) -> tuple[Any, Any, NDArray[np.bool_] | None]:
+    """Return the operation and the number of each record, and which are deletes by the time to live, if any is."""
+    found = _OPENINGS.find(text)
+    if found is not None and len(found[0]) == len(found[1]) > 0:
+        operations, sequences, *principals = found
+    else:
+        # Blanks that the service does not send.
+        members = _MEMBERS.findall(text)
+        operations, sequences = (strings([each[place] for each in members if each[place]]) for place in (0, 1))
+        principals = [b"rincipalId" in text]
+    return operations, sequences, expired_records(text) if any(map(bool, principals)) else None
+
+
+def strings(texts: Sequence[bytes]) -> Any:
+    """Return texts as an array."""
     return pa.array(texts, pa.binary()).cast(pa.string())
-
-
-def _own_members(body: bytes) -> tuple[list[bytes], list[bytes]]:
-    """Return the operation and the sequence number of each record, where it lies in the text."""
-    operations, sequences = (texts_behind(body, opening) for opening in _OPENINGS)
-    if operations and len(operations) == len(sequences):
-        return operations, sequences
-    # Blanks that the service does not send.
-    found = _MEMBERS.findall(body)
-    return [each for each, _ in found if each], [each for _, each in found if each]
-
-
-def texts_behind(body: bytes, opening: bytes) -> list[bytes]:
-    """Return what stands behind each occurrence of an opening, up to the next quote."""
-    found, place = list[bytes](), body.find(opening)
-    while place >= 0:
-        start = place + len(opening)
-        end = body.index(b'"', start)
-        found.append(body[start:end])
-        place = body.find(opening, end)
-    return found
 
 
 def expired_records(text: bytes) -> NDArray[np.bool_] | None:
@@ -249,10 +242,10 @@ def expired_records(text: bytes) -> NDArray[np.bool_] | None:
     return np.array([each == TIME_TO_LIVE for each in principals], np.bool_)
 
 
-def _numbers(times: pa.Array[Any]) -> list[bytes]:
-    seen, numbers = Counter[int](), list[bytes]()
-    for at in times.to_numpy().tolist():
-        numbers.append(b"%d%06d" % (at, seen[at]))
+def _numbers(times: pa.Array[Any]) -> list[str]:
+    seen, numbers = Counter[int](), list[str]()
+    for at in int64_values(times).tolist():
+        numbers.append(f"{at}{seen[at]:06}")
         seen[at] += 1
     return numbers
 

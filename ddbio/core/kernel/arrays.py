@@ -39,6 +39,17 @@ def int64_array(values: npt.NDArray[np.int64]) -> Any:
     )
 
 
+def int64_values(array: Any) -> npt.NDArray[np.int64]:
+    """Return the values of an array of whole numbers or times: its own ``to_numpy`` imports pandas."""
+    return words_of(array, 1).view(np.int64)
+
+
+def bool_array(values: npt.NDArray[np.bool_]) -> Any:
+    """Return an array of truth values."""
+    packed = np.packbits(values, bitorder="little")
+    return pa.Array.from_buffers(pa.bool_(), len(values), [None, pa.py_buffer(packed.data)])
+
+
 def take_rows(batch: pa.RecordBatch, rows: npt.NDArray[np.int64]) -> pa.RecordBatch:
     """Return rows of a batch in an order, of the same schema."""
     try:

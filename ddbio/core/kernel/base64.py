@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from ddbio.core.kernel.jit import inner
-from ddbio.core.kernel.memory import out_of_line, peek, poke
+from ddbio.core.kernel.memory import load64, out_of_line, peek, poke, store64_reversed
 
 _ALPHABET = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
 _CHARACTERS = np.frombuffer(_ALPHABET, np.uint8)
@@ -92,6 +92,47 @@ def decode_base64(target: int, at: int, data: Any, place: int, size: int) -> Any
         poke(target, at, quad >> 16)
         if rest == 2:  # noqa: PLR2004 - one padding character
             poke(target, at + 1, quad >> 8 & 0xFF)
+
+
+PAIRS = np.full(1 << 16, 1 << 15, np.uint16)
+"""The twelve bits that two characters stand for, by their bytes as a little-endian word; the highest bit refuses."""
+for _high, _first in enumerate(_ALPHABET):
+    PAIRS[_CHARACTERS.astype(np.int64) << 8 | _first] = _high << 6 | np.arange(64)
+_REFUSED = np.uint64(1 << 15)
+_PAIR_BITS, _WORD_BITS, _PAIR_MASK = np.uint64(12), np.uint64(16), np.uint64(0xFFFF)
+
+
+@inner
+def decode_whole_base64(target: Any, at: int, data: Any, place: int, length: int, pairs: Any) -> Any:
+    """Write the bytes that a text of base64 decodes to; return how many they are, or -1 if it is none.
+
+    Parameters
+    ----------
+    pairs
+        ``PAIRS``.
+    """
+    size = decoded_length(data, place, length)
+    if size <= 0:
+        return size
+    left, refused = size, np.uint64(0)
+    # Eight characters are six bytes, and two more are written: the last ones are written one by one.
+    while left > 8:  # noqa: PLR2004 - as it says
+        word = load64(data, place)
+        one = np.uint64(peek(pairs, np.int64(word & _PAIR_MASK)))
+        two = np.uint64(peek(pairs, np.int64(word >> _WORD_BITS & _PAIR_MASK)))
+        word >>= np.uint64(32)
+        three = np.uint64(peek(pairs, np.int64(word & _PAIR_MASK)))
+        four = np.uint64(peek(pairs, np.int64(word >> _WORD_BITS)))
+        refused |= one | two | three | four
+        word = ((one << _PAIR_BITS | two) << _PAIR_BITS | three) << _PAIR_BITS | four
+        store64_reversed(target, at, word << _WORD_BITS)
+        place += 8
+        at += 6
+        left -= 6
+    if refused & _REFUSED != 0 or not is_base64(data, place, (left + 2) // 3 * 4):
+        return -1
+    decode_base64(target, at, data, place, left)
+    return size
 
 
 @inner

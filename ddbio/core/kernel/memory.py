@@ -157,6 +157,14 @@ def _raw_poke(_typing: Any, array: Any, _index: Any, value: Any) -> Any:
     return types.void(array, types.intp, value), generate
 
 
+def _raw_store64_reversed(_typing: Any, array: Any, _index: Any, _word: Any) -> Any:
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        builder.store(builder.bswap(args[2]), _at(context, builder, signature, args, 0, _WORD), align=1)
+        return context.get_dummy_value()
+
+    return types.void(array, types.intp, types.uint64), generate
+
+
 def _raw_out_of_line(_typing: Any) -> Any:
     def generate(context: Any, builder: Any, _signature: Any, _args: Any) -> Any:
         builder.function.attributes.add("noinline")
@@ -177,6 +185,11 @@ def _checked_load64(array: Any, index: Any) -> Any:
     for place in range(8):
         word |= types.uint64(_byte(array, index + place)) << types.uint64(8 * place)
     return word
+
+
+def _checked_store64_reversed(array: Any, index: Any, word: Any) -> None:
+    for place in range(8):
+        poke(array, index + place, word >> types.uint64(56 - 8 * place) & types.uint64(0xFF))
 
 
 def _checked_equal32(left: Any, left_index: Any, right: Any, right_index: Any) -> Any:
@@ -255,6 +268,9 @@ _byte = peek
 
 load64: Any = inner(_checked_load64) if CHECKED else intrinsic(_raw_load64)
 """Return eight bytes as a little-endian word."""
+
+store64_reversed: Any = inner(_checked_store64_reversed) if CHECKED else intrinsic(_raw_store64_reversed)
+"""Store a word as eight bytes, the highest first."""
 
 equal32: Any = inner(_checked_equal32) if CHECKED else intrinsic(_raw_equal32)
 """Return a bit per byte, lowest first, in which thirty-two bytes of two arrays agree."""

@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 
 from ddbio.core.capture.columns import EVENT_ID, SEQUENCE
 from ddbio.core.capture.image_chain import sequences_of
-from ddbio.core.capture.kinesis_rows import KinesisDecoder, Recent, own_record, records_of
+from ddbio.core.capture.kinesis_rows import KinesisDecoder, Recent, records_of
 from ddbio.core.capture.log_rows import LogDecoder, LogRows, hour_folder, next_iterator
 from ddbio.core.capture.shards import LATEST, ExpiredError, TrimmedError, gap
 from ddbio.core.schema.file import schema_from_json, schema_to_json
@@ -128,11 +128,10 @@ class ChangeLog:
             if b'"SequenceNumber"' not in body:
                 return None
             if self._table is not None:
-                own = own_record(self._table)
-                body_of_changes = b"\n".join(each for each in records_of(body).texts if own in each)
-                if not body_of_changes:
+                changes = records_of(body).of(self._table)
+                if not len(changes.texts):
                     return None
-                self.choose_columns(body_of_changes)
+                self.choose_columns(bytes(changes.joined))
             else:
                 self.choose_columns(body)
         return None if self._decoder is None else self._decoder.decode(body)
@@ -275,7 +274,7 @@ class ChangeLog:
         rows = pa.Table.from_batches([each.rows for each in parts])
         if self._table is None:
             return rows
-        texts = list(itertools.chain.from_iterable(each.texts for each in parts))
+        texts = pa.chunked_array([each.texts for each in parts], pa.binary())
         place = rows.schema.get_field_index(SEQUENCE)
         numbers = sequences_of(rows, texts, self._keys, number)
         return rows.set_column(place, rows.schema.field(place), pa.chunked_array([numbers]))

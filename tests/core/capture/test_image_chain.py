@@ -55,9 +55,9 @@ def test_numbers_order_the_changes_of_an_item():
     texts = [change(same, two), change(None, one), change(two, None), change(None, two), change(two, None)]
     times = pa.array([5, 5, 7, 9, 9], pa.timestamp("us", "UTC"))
     rows = pa.table({"_event_time": times, "pk": ["a"] * 5})
-    found = sequences_of(rows, texts, ["pk"], 3).to_pylist()
+    found = sequences_of(rows, pa.chunked_array([texts]), ["pk"], 3).to_pylist()
     assert found[1] == "0000000000000005000000000003000000"
     assert sorted(range(5), key=lambda place: found[place]) == [1, 0, 2, 3, 4]
     # What was there before tells that the item came again first.
-    found = sequences_of(rows, [*texts[:3], texts[4], texts[3]], ["pk"], 3).to_pylist()
+    found = sequences_of(rows, pa.chunked_array([[*texts[:3], texts[4], texts[3]]]), ["pk"], 3).to_pylist()
     assert sorted(range(5), key=lambda place: found[place]) == [1, 0, 2, 4, 3]

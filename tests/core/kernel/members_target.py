@@ -1,0 +1,60 @@
+"""Find members in generated records, in a process of its own, the text and what is written at a guard page.
+
+``python members_target.py SEED COUNT``
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import random
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent.parent.parent.parent))
+sys.path.insert(0, str(Path(__file__).parent))
+
+from guard import allocate_before_guard
+
+from ddbio.core.kernel.decode import scratch
+from ddbio.core.kernel.jit import CHECKED
+from ddbio.core.kernel.members import Openings
+
+NAMES = ("eventName", "SequenceNumber", "Data")
+
+
+def record(chance: random.Random) -> dict[str, object]:
+    """Return a record whose members stand in any order, beside texts that look like members."""
+    data = chance.randbytes(chance.randrange(60))
+    members = {
+        "eventName": chance.choice(["INSERT", "", "x" * 70]),
+        "SequenceNumber": str(chance.getrandbits(chance.randrange(1, 180))),
+        "Data": base64.b64encode(data).decode(),
+        "item": {"Data": {"S": '"Data":"' + "y" * chance.randrange(40)}, 'z"eventName': {"N": "1"}},
+        "e": chance.choice(["", '"', "é", "\\"]),
+    }
+    order = chance.sample(sorted(members), len(members))
+    return {name: members[name] for name in order}
+
+
+def main() -> None:
+    """Find the members of as many texts as were asked for, of which some are damaged, and compare what was whole."""
+    chance, refused = random.Random(int(sys.argv[1])), 0
+    scratch.allocate = allocate_before_guard
+    openings = Openings(tuple(name.encode() for name in NAMES), base64=2)
+    for _ in range(int(sys.argv[2])):
+        records = [record(chance) for _ in range(chance.randrange(5))]
+        text = json.dumps({"Records": records}, separators=(",", ":"), ensure_ascii=False).encode()
+        found = openings.find(text)
+        assert found is not None
+        expected = [[each[name] for each in records] for name in NAMES]
+        assert [each.to_pylist() for each in found[:2]] == expected[:2]
+        assert found[2].to_pylist() == [base64.b64decode(each) + b"\n" for each in expected[2]]
+        damaged = bytearray(text)
+        damaged[chance.randrange(len(damaged))] = chance.choice(b'"=\\ \xff}')
+        del damaged[chance.randrange(1, 2 * len(damaged)) :]
+        refused += openings.find(damaged) is None
+    sys.stdout.write(f"{refused > 0}, checked: {CHECKED}\n")
+
+
+main()

@@ -1,0 +1,29 @@
+"""Members are found wherever they stand, and only they; the loop touches nothing outside its arrays."""
+
+from __future__ import annotations
+
+import base64
+
+import pytest
+
+from ddbio.core.kernel.members import Openings
+from tests.core.kernel.own_process import BOTH_BUILDS, assert_writes
+
+
+@BOTH_BUILDS
+def test_nothing_outside_is_touched(checked):
+    """Whole and damaged texts are read, and what is found is what ``json`` finds."""
+    assert_writes("True, ", "members_target.py", "1", "60" if checked else "600", checked=checked)
+
+
+@pytest.mark.parametrize("size", range(20))
+def test_base64_of_any_length_is_decoded(size):
+    """Values of each length behind whole words come as they are, and any other character is refused."""
+    data = bytes(range(250, 250 - size, -1))
+    text = base64.b64encode(data)
+    (found,) = Openings((b"Data",), base64=0).find(b'{"Data":"' + text + b'"}')
+    assert found.to_pylist() == [data + b"\n"]
+    for place in range(len(text)):
+        for byte in (b"-", b"\n", b"\x80"):
+            broken = text[:place] + byte + text[place + 1 :]
+            assert Openings((b"Data",), base64=0).find(b'{"Data":"' + broken + b'"}') is None
