@@ -45,6 +45,7 @@ _MEMBERS = re.compile(rb'"(?:eventName"\s*:\s*"(INSERT|MODIFY|REMOVE)|SequenceNu
 _OPENINGS = Openings((b"eventName", b"SequenceNumber", b"PrincipalId", b"principalId"))
 _NEXT = re.compile(rb'"NextShardIterator"\s*:\s*("(?:[^"\\]|\\.)*")')
 _NEAR_BYTES = 4096
+_NUMBER = b'"SequenceNumber"'
 _SERVICE = f'"{TIME_TO_LIVE}"'.encode()
 
 
@@ -153,6 +154,8 @@ class LogDecoder:
         DecodeError
             If the body is no reply of GetRecords.
         """
+        if _NUMBER not in body:
+            return None
         operations, sequences, expired = own_members(body)
         return self._rows(body, [operations, sequences], expired) if len(sequences) else None
 

@@ -212,7 +212,7 @@ class ChangeLog:
 
     def _remember(self) -> None:
         """Remember the ids of the last changes that were written."""
-        newest, found = list[list[str]](), 0
+        newest, found = list[Any](), 0
         for number in range(self.number, max(0, self.number - _REMEMBERED_BATCHES), -1):
             for each in (self._state.read(batch_name(number)) or {"files": []})["files"]:
                 try:
@@ -221,7 +221,7 @@ class ChangeLog:
                     # A compaction has replaced it.
                     continue
                 ids = pq.read_table(io.BytesIO(data), columns=[EVENT_ID]).column(0)
-                newest.append([str(event_id) for event_id in ids.to_pylist()])
+                newest.append(ids.combine_chunks())
                 found += each["rows"]
             if found >= RECENT_CHANGES:
                 break
@@ -257,6 +257,9 @@ class ChangeLog:
             )
         self.number = number
         self._write(tables)
+        # What the batch took is not needed until the next one is full.
+        tables.clear()
+        pa.default_memory_pool().release_unused()
 
     def _tables(self, number: int, parts: Mapping[str, ShardRows]) -> dict[str, pa.Table]:
         """Return the files of a batch: one for each hour, with the changes of a shard in their order."""

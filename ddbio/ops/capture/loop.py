@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("ddbio.capture")
 
-_SHORTEST_PAUSE, _LONGEST_PAUSE = 0.05, 0.5
+_SHORTEST_PAUSE, _LONGEST_PAUSE = 0.05, 1.0
 # Replies without records are normal where there are more.
 _EMPTY_REPLIES = 4
 _LOOKS_AT_THE_END = 4

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import os
 from collections import defaultdict
 from random import Random
 
@@ -219,5 +220,5 @@ def test_silence_longer_than_the_stream_keeps_changes_is_a_gap():
 
 @pytest.mark.slow
 def test_every_change_is_logged_once_by_many_schedules():
-    """The same by further schedules."""
-    sweep(120, 700)
+    """The same by further schedules, up to ``DDBIO_CAPTURE_SCHEDULES``: 10,000 take some minutes."""
+    sweep(120, int(os.environ.get("DDBIO_CAPTURE_SCHEDULES", "700")))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
 
 from ddbio.errors import GapError, TargetError
@@ -120,5 +122,5 @@ def test_shards_that_end_without_changes_are_no_gap():
 
 @pytest.mark.slow
 def test_every_change_is_logged_once_by_many_schedules():
-    """The same by further schedules."""
-    sweep(500, 2_000)
+    """The same by further schedules, up to ``DDBIO_CAPTURE_SCHEDULES``: 10,000 take some minutes."""
+    sweep(500, int(os.environ.get("DDBIO_CAPTURE_SCHEDULES", "2000")))
