@@ -64,13 +64,16 @@ def taken(seconds, cpu=1.0):
 
 def test_a_process_and_its_children_have_one_processor():
     """Each process that has the word runs on one processor with its children; others run where they ran."""
-    script = "import subprocess, sys; subprocess.run([sys.executable, '-c', 'input()'])  # an-executor"
-    with subprocess.Popen([sys.executable, "-c", script], stdin=subprocess.PIPE) as process:
+    script = "import subprocess, sys; subprocess.run([sys.executable, '-c', sys.argv[1]])  # an-executor"
+    command = [sys.executable, "-c", script, "print(flush=True); input()"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        # Before it is a program of its own, a child has the words of its parent.
+        process.stdout.readline()
         try:
-            while not processes.descendants(process.pid):
-                process.poll()
             assert processes.pin("an-executor") == [process.pid]
             below = processes.descendants(process.pid)
+            assert below
             assert {len(os.sched_getaffinity(pid)) for pid in (process.pid, *below)} == {1}
         finally:
             process.communicate(b"\n")
