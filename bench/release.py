@@ -102,6 +102,10 @@ QUICK_WORDS: dict[str, tuple[str, ...]] = {
     "delivered": ("--rounds=1", "--records=2000"),
     "emr_scan": ("--rounds=1", "--warm-ups=0"),
     "emr_write": ("--rounds=1", "--warm-ups=0"),
+    "export": ("--rounds=1", "--spark-rounds=1"),
+    # A batch for each task, however little there is.
+    "files": ("--rounds=1", "--repeats=4"),
+    "functions": ("--rounds=1", "--query-rounds=1"),
     # Scaling runs every verb on Spark.
     "matrix": ("--quick", "--items=800", "--no-peers", "--only=threads"),
     "series": ("--seconds=1",),
