@@ -122,7 +122,8 @@ def _scan_items(
 ) -> Any:
     """Scan by pointers; the branches for changes are compiled only if ``changes`` is not None."""
     data, state = work.data, work.state
-    place, inside, row, root = state[PLACE], state[INSIDE], 0, 0
+    # Of a plain 0 the type would be that constant at first, and the whole of scan_item be compiled for it too.
+    place, inside, row, root = state[PLACE], state[INSIDE], np.int64(0), 0
     status = DONE
     while True:
         if inside == 0:
