@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections import deque
 from contextlib import closing
 from dataclasses import replace
@@ -22,7 +23,11 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from ddbio.core.digest import Digest
+    from ddbio.core.scan_plan import ScanPlan
+    from ddbio.core.table_description import TableDescription
     from ddbio.options import ConnectionOptions
+
+_LOG = logging.getLogger("ddbio.scan")
 
 
 def scan_batches(options: ScanOptions) -> RecordBatchStream:
@@ -37,7 +42,7 @@ def scan_batches(options: ScanOptions) -> RecordBatchStream:
     """
     table = describe_scan(options)
     budget = LocalBudget(budget_of(table, options), job=f"scan of {table.name}")
-    plan = plan_of(options, budget, table)
+    plan = _planned(options, budget, table)
     (task,) = scan_tasks(plan, options, table)
     return RecordBatchStream(plan.schema, _batches(SegmentStream(task, budget), budget))
 
@@ -75,11 +80,18 @@ def _digest_of(options: ScanOptions) -> ScannedDigest:
     table = describe_scan(options)
     budget = LocalBudget(budget_of(table, options), job=f"scan of {table.name}")
     with budget.within_limits():
-        (task,) = scan_tasks(plan_of(options, budget, table), options, table)
+        (task,) = scan_tasks(_planned(options, budget, table), options, table)
         stream = PageStream(replace(task, digest=True), budget, _Nothing)
         with closing(iter(stream)) as blocks:
             deque(blocks, 0)
     return ScannedDigest(stream.counts.digest, budget.usage().consumed_units)
+
+
+def _planned(options: ScanOptions, budget: LocalBudget, table: TableDescription) -> ScanPlan:
+    """Return the plan, which binds the budget, and log it."""
+    plan = plan_of(options, budget, table)
+    _LOG.info("scan %s: about %d items, planned: %s", table.name, plan.item_count, plan.figures)
+    return plan
 
 
 class _Nothing:
