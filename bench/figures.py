@@ -285,6 +285,14 @@ def _capture(row: Row) -> Iterator[Line]:
     yield Line("… beside boto3 and pyarrow", figures["times_as_many_as_boto3"], "×", None, 1)
     yield Line("… idle, share of a core", 100 * figures["idle_share_of_a_core"], " %", ("≤", 2), 1)
     yield Line("… a restart without changes", figures["restart_seconds"], " s", ("≤", 5), 1)
+    if "kinesis" not in figures:
+        return
+    kinesis = figures["kinesis"]
+    yield Line("… from Kinesis, records per CPU-second", kinesis["records_per_cpu_second"], "", ("≥", 100_000))
+    yield Line("… … idle, share of a core", 100 * kinesis["idle_share_of_a_core"], " %", ("≤", 2), 1)
+    lag, peak = (max(each[name] for each in (figures, kinesis)) for name in ("lag_seconds", "peak_mb"))
+    yield Line("… lag at 10,000 changes a second, either source", lag, " s", ("≤", 2), 1)
+    yield Line("… peak of memory, either source", peak, " MiB", ("≤", 256))
 
 
 def _validate(row: Row) -> Iterator[Line]:

@@ -64,7 +64,7 @@ STEPS = (
     Step("update", 1),
     Step("files", 2),
     Step("first_use", 1),
-    Step("capture", 1),
+    Step("capture", 3.5),
     Step("lambda_start", 0.7),
 )
 """The steps of every release, some thirty-five minutes."""

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 _ATTEMPTS, _PAUSE_SECONDS = 9, 0.1
 # https://docs.aws.amazon.com/streams/latest/dev/service-sizes-and-limits.html: 5 reads a second, 2 MB a second
 _SHORTEST_SECONDS, _BYTES_PER_SECOND = 0.201, 2 * 1024 * 1024
-# Of a thousand bytes each they are 2 MB, which a shard gives in a second.
-_LIMIT = 2_000
+# Five times a second: more than the 2 MB that a shard gives, if each has 400 bytes.
+_LIMIT = 1_000
 _HOUR_SECONDS = 3600
 
 

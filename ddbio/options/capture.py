@@ -38,7 +38,7 @@ class CaptureOptions(PriceOptions):
     """What to do if changes are gone before they were read: stop, or note that and go on behind the gap."""
     flush_seconds: Annotated[float, Field(gt=0, le=3600)] = 1.0
     """How long changes are gathered at most until they are written."""
-    flush_bytes: Annotated[ByteSize, Field(ge=64 * 1024, le=128 * 1024 * 1024)] = ByteSize(32 * 1024 * 1024)
+    flush_bytes: Annotated[ByteSize, Field(ge=64 * 1024, le=128 * 1024 * 1024)] = ByteSize(8 * 1024 * 1024)
     """How many bytes of records are gathered at most until they are written."""
     old_image: bool = False
     """Keep the item as it was before each change, in the column ``_old_image``."""

@@ -42,7 +42,7 @@ class Limits:
 
     flush_seconds: float = 1.0
     batch_records: int = 100_000
-    batch_bytes: int = 32 * 1024 * 1024
+    batch_bytes: int = 8 * 1024 * 1024
 
 
 @dataclass(frozen=True)
