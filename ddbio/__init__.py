@@ -65,6 +65,7 @@ if TYPE_CHECKING:
         ImportWaitKeywords,
         LayoutKeywords,
         LoadKeywords,
+        MaintainKeywords,
         PlanCapacityKeywords,
         PlanCaptureKeywords,
         PublishKeywords,
@@ -81,7 +82,7 @@ if TYPE_CHECKING:
         WaitKeywords,
         WriteKeywords,
     )
-    from ddbio.api.lake import apply, plan_apply
+    from ddbio.api.lake import apply, maintain, plan_apply
     from ddbio.api.progress import Progress
     from ddbio.api.reading import digest, infer_schema, plan_scan, read_table, scan_batches, scan_to_files
     from ddbio.api.service_jobs import (
@@ -170,6 +171,7 @@ if TYPE_CHECKING:
     from ddbio.ops.imports.files import ImportFilesPlan, ImportFilesReport
     from ddbio.ops.job.report import FileReport, MisfitReport, ScanReport, WarmReport, WriteReport
     from ddbio.ops.lake.apply import ApplyPlan, ApplyReport
+    from ddbio.ops.lake.maintain import MaintainReport
     from ddbio.ops.tables import CreatedTable
     from ddbio.options import Credentials
 
@@ -263,6 +265,8 @@ __all__ = [
     "ListedFile",
     "LoadKeywords",
     "LoadPlan",
+    "MaintainKeywords",
+    "MaintainReport",
     "MisfitReport",
     "NotFoundError",
     "OptionError",
@@ -341,6 +345,7 @@ __all__ = [
     "list_files",
     "list_imports",
     "load_files",
+    "maintain",
     "plan_apply",
     "plan_backup",
     "plan_bulk_put",
@@ -416,11 +421,11 @@ _NAMES = {
         "ConnectionKeywords CopyKeywords CreateLikeKeywords CreateTableKeywords ExpiredReadKeywords "
         "ExportFoldKeywords ExportReadKeywords ExportStartKeywords ExportToFilesKeywords ExportWindowsKeywords "
         "FilesListKeywords ImportFilesFromKeywords ImportStartKeywords ImportWaitKeywords LayoutKeywords "
-        "LoadKeywords PlanCapacityKeywords PlanCaptureKeywords PublishKeywords ReplayKeywords RestoreKeywords "
-        "RollbackKeywords ScanKeywords ScanToFilesKeywords SimulateLoadKeywords SimulateScanKeywords "
+        "LoadKeywords MaintainKeywords PlanCapacityKeywords PlanCaptureKeywords PublishKeywords ReplayKeywords "
+        "RestoreKeywords RollbackKeywords ScanKeywords ScanToFilesKeywords SimulateLoadKeywords SimulateScanKeywords "
         "StreamEventKeywords VacuumKeywords ValidateKeywords WaitKeywords WriteKeywords"
     ),
-    "ddbio.api.lake": "apply plan_apply",
+    "ddbio.api.lake": "apply maintain plan_apply",
     "ddbio.api.progress": "Progress",
     "ddbio.api.reading": "digest infer_schema plan_scan read_table scan_batches scan_to_files",
     "ddbio.api.service_jobs": (
@@ -478,6 +483,7 @@ _NAMES = {
     "ddbio.ops.imports.files": "ImportFilesPlan ImportFilesReport",
     "ddbio.ops.job.report": "FileReport MisfitReport ScanReport WarmReport WriteReport",
     "ddbio.ops.lake.apply": "ApplyPlan ApplyReport",
+    "ddbio.ops.lake.maintain": "MaintainReport",
     "ddbio.ops.tables": "CreatedTable",
     "ddbio.options": "Credentials",
 }

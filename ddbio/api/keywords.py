@@ -114,7 +114,7 @@ class SimulateKeywords(TypedDict, total=False):
 class ApplyKeywords(ConnectionKeywords, total=False):
     """Keywords of :class:`ddbio.options.ApplyOptions`."""
 
-    format: Literal["delta"]
+    format: Literal["delta", "iceberg"]
     """Format of the lake table."""
     engine: Literal["local"]
     """What merges: this process, without a JVM."""
@@ -319,6 +319,17 @@ class LayoutKeywords(ConnectionKeywords, total=False):
     """File to write the report to as a page of HTML with charts, besides."""
     png: str | None
     """File to write the charts to as a PNG, besides."""
+
+
+class MaintainKeywords(ConnectionKeywords, total=False):
+    """Keywords of :class:`ddbio.options.MaintainOptions`."""
+
+    format: Literal["delta", "iceberg"]
+    """Format of the lake table."""
+    tombstones_older_than: str | None
+    """Let rows of items go that were deleted so long before the newest applied change: ``7d``; at least ``48h``."""
+    target_file_bytes: int | str
+    """Files of a bucket that are smaller than three quarters of this are rewritten as one."""
 
 
 class MetricsConnectionKeywords(ConnectionKeywords, total=False):
@@ -1006,7 +1017,11 @@ class ExportFoldKeywords(ExportToFilesKeywords, total=False):
 class ScanToFilesKeywords(FilesKeywords, ScanKeywords, total=False):
     """Keywords of :class:`ddbio.options.ScanToFilesOptions`."""
 
-    format: Literal["parquet", "orc", "avro", "csv", "json", "dynamodb-json", "dynamodb-export"]
-    """Format of the files, or the layout of a native full export: gzipped DynamoDB JSON, unchanged, and manifests."""
+    format: Literal["parquet", "orc", "avro", "csv", "json", "dynamodb-json", "dynamodb-export", "delta", "iceberg"]
+    """Format of the files; ``dynamodb-export``, the layout of a native full export: gzipped DynamoDB JSON, unchanged,
+    and manifests; or ``delta``, ``iceberg``: a lake table, which ``apply`` merges changes into.
+    """
+    buckets: int
+    """Partitions ``_b`` of a lake table that is made; those of a table never change."""
     digest: bool
     """Compute the order-independent digest of the items as the service returned them."""

@@ -7,13 +7,15 @@ from typing import TYPE_CHECKING
 
 from ddbio.api.signature import takes
 from ddbio.ops.lake import apply as applying
-from ddbio.options import ApplyOptions, parse_options
+from ddbio.ops.lake import maintain as maintaining
+from ddbio.options import ApplyOptions, MaintainOptions, parse_options
 
 if TYPE_CHECKING:
     from typing import Unpack
 
-    from ddbio.api.keywords import ApplyKeywords
+    from ddbio.api.keywords import ApplyKeywords, MaintainKeywords
     from ddbio.ops.lake.apply import ApplyPlan, ApplyReport
+    from ddbio.ops.lake.maintain import MaintainReport
 
 
 @takes(ApplyOptions)
@@ -60,3 +62,26 @@ def plan_apply(
     """
     given = {**options, "source": os.fspath(log), "table": os.fspath(table)}
     return applying.plan_apply(parse_options(ApplyOptions, given))
+
+
+@takes(MaintainOptions)
+def maintain(table: str | os.PathLike[str], **options: Unpack[MaintainKeywords]) -> MaintainReport:
+    """Rewrite the small files of a table of a lake as few, and let old tombstones go.
+
+    Parameters
+    ----------
+    table
+        Folder of the table.
+    **options
+        ``tombstones_older_than`` names an age; see :class:`ddbio.MaintainKeywords` for all.
+
+    Raises
+    ------
+    NotFoundError
+        If there is no such table.
+    OptionError
+        If ddbio did not make the table.
+    TargetError
+        If other writers are faster again and again.
+    """
+    return maintaining.maintain(parse_options(MaintainOptions, {**options, "table": os.fspath(table)}))

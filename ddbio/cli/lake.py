@@ -8,7 +8,7 @@ import click
 
 from ddbio.cli.flags import flags_of, output_flags, parse_flags
 from ddbio.cli.show import format_values
-from ddbio.options import ApplyOptions
+from ddbio.options import ApplyOptions, MaintainOptions
 
 
 @click.command()
@@ -23,4 +23,16 @@ def apply(*, dry_run: bool, as_json: bool, **flags: Any) -> None:
 
     options = parse_flags(ApplyOptions, flags)
     report = plan_apply(options) if dry_run else apply_log(options)
+    click.echo(report.to_json() if as_json else format_values(report.to_dict()))
+
+
+@click.command()
+@click.argument("table")
+@flags_of(MaintainOptions, without=["table"])
+@output_flags
+def maintain(*, as_json: bool, **flags: Any) -> None:
+    """Rewrite the small files of the lake table TABLE, and let old tombstones go."""
+    from ddbio.ops.lake.maintain import maintain as run
+
+    report = run(parse_flags(MaintainOptions, flags))
     click.echo(report.to_json() if as_json else format_values(report.to_dict()))

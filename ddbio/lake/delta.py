@@ -44,6 +44,8 @@ class DeltaLakeTable:
         What deltalake's own object store needs to know: credentials, region, endpoint.
     """
 
+    keeps_bucket = False
+
     def __init__(self, store: ObjectStore, options: Mapping[str, str]) -> None:
         self.store = store
         # Of two writers that create one object of the log, S3 refuses the second.
@@ -114,7 +116,7 @@ class DeltaLakeTable:
         properties = CommitProperties(
             custom_metadata=dict(commit.metadata),
             # Our transactions conflict with those of other writers: what they decided is decided again.
-            max_commit_retries=3,
+            max_commit_retries=0 if commit.exact else 3,
             app_transactions=[Transaction(name, number) for name, number in commit.positions.items()],
         )
         try:

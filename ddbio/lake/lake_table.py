@@ -19,11 +19,14 @@ if TYPE_CHECKING:
 PREFIX = "ddbio."
 """Begins the names of our properties of a table."""
 
-KEYS, BUCKETS, EPOCHS, FLOOR, BASE, BASE_AT, WRITER = (
-    f"{PREFIX}{name}" for name in ("keys", "buckets", "epochs", "gc_floor", "base", "base_at", "writer")
+KEYS, BUCKETS, EPOCHS, FLOOR, WRITER = (
+    f"{PREFIX}{name}" for name in ("keys", "buckets", "epochs", "gc_floor", "writer")
 )
 """The properties: the key attributes; how many buckets there are; the streams in the order of their epochs; the time up
-to which tombstones may be gone; which base load the table has, and when it began; who writes the table."""
+to which tombstones may be gone; who writes the table."""
+
+BASE = "ddbio/base"
+"""The position that says when the base load of the table began, in microseconds since 1970; 0 if it has none."""
 
 
 @dataclass(frozen=True)
@@ -68,12 +71,15 @@ class Commit:
         name one fails.
     metadata
         What the history of the table says of the commit.
+    exact
+        Fail if there is any version behind the state, whatever it changed.
     """
 
     added: Sequence[StagedFile] = ()
     removed: Sequence[LakeFile] = ()
     positions: Mapping[str, int] = field(default_factory=dict)
     metadata: Mapping[str, str] = field(default_factory=dict)
+    exact: bool = False
 
 
 class ConflictError(Exception):
@@ -82,6 +88,11 @@ class ConflictError(Exception):
 
 class LakeTable(Protocol):
     """Read and change one table; every change is a version that readers see whole or not at all."""
+
+    @property
+    def keeps_bucket(self) -> bool:
+        """Whether data files have the column of the bucket, too."""
+        ...
 
     @property
     def store(self) -> ObjectStore:

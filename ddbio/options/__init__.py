@@ -42,7 +42,7 @@ if TYPE_CHECKING:
         VacuumOptions,
     )
     from ddbio.options.inspection import LayoutOptions, ValidateOptions
-    from ddbio.options.lake import ApplyOptions
+    from ddbio.options.lake import ApplyOptions, MaintainOptions
     from ddbio.options.limits import LimitOptions, PriceOptions, TimeLimitOptions
     from ddbio.options.parsing import Engine, camel_case, descriptions_of, parse_options
     from ddbio.options.planning import PlanCaptureOptions, PricesRefreshOptions
@@ -122,6 +122,7 @@ __all__ = [
     "LimitOptions",
     "LoadOptions",
     "LocalSession",
+    "MaintainOptions",
     "MetricsConnectionOptions",
     "Mode",
     "PlanCapacityOptions",
@@ -164,7 +165,7 @@ _NAMES = {
     "files": "Compression ExportFoldOptions ExportToFilesOptions FilesOptions Mode ScanToFilesOptions",
     "inspection": "LayoutOptions ValidateOptions",
     "folders": "CompactOptions FilesListOptions PublishOptions RollbackOptions VacuumOptions",
-    "lake": "ApplyOptions",
+    "lake": "ApplyOptions MaintainOptions",
     "limits": "LimitOptions PriceOptions TimeLimitOptions",
     "parsing": "Engine camel_case descriptions_of parse_options",
     "planning": "PlanCaptureOptions PricesRefreshOptions",

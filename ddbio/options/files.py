@@ -16,6 +16,8 @@ from ddbio.options.reading import ExportReadOptions, ScanOptions
 Mode = Literal["error", "append", "overwrite"]
 Compression = Literal["zstd", "snappy", "gzip", "lz4", "none"]
 TimeUnit = Literal["auto", "iso", "s", "ms", "us", "ns"]
+LAKE_FORMATS = ("delta", "iceberg")
+"""Formats that are tables of files: see ``docs/apply.md``."""
 FileFormatName = Literal["parquet", "orc", "avro", "csv", "json", "dynamodb-json"]
 
 
@@ -77,13 +79,20 @@ class FilesOptions(CatalogConnectionOptions):
 class ScanToFilesOptions(FilesOptions, ScanOptions):
     """Choose what of a table is scanned, and the files that its rows go to."""
 
-    format: Literal[FileFormatName, "dynamodb-export"] = "parquet"
-    """Format of the files, or the layout of a native full export: gzipped DynamoDB JSON, unchanged, and manifests."""
+    format: Literal[FileFormatName, "dynamodb-export", "delta", "iceberg"] = "parquet"
+    """Format of the files; ``dynamodb-export``, the layout of a native full export: gzipped DynamoDB JSON, unchanged,
+    and manifests; or ``delta``, ``iceberg``: a lake table, which ``apply`` merges changes into."""
+    buckets: Annotated[int, Field(ge=1, le=4096)] = 16
+    """Partitions ``_b`` of a lake table that is made; those of a table never change."""
     digest: bool = False
     """Compute the order-independent digest of the items as the service returned them."""
 
     @model_validator(mode="after")
     def _check_format(self) -> ScanToFilesOptions:
+        if self.format in LAKE_FORMATS:
+            for name in ("partition_by", "catalog", "index", "columns"):
+                if getattr(self, name) is not None:
+                    raise ValueError(f"a lake table has all attributes of a table, by buckets: leave {name} out")
         if self.format == "dynamodb-export" and self.mode == "append":
             raise ValueError("an export is made by one job: give mode error or overwrite")
         if self.format == "dynamodb-export" and self.partition_by is not None:

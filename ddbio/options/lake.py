@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import ByteSize, Field
+from pydantic import ByteSize, Field, model_validator
 from pydantic.dataclasses import dataclass
 
 from ddbio.options.connection import ConnectionOptions
 from ddbio.options.files import Compression  # noqa: TC001 - pydantic reads the types at run time
 from ddbio.options.parsing import CONFIG
 
-TableFormat = Literal["delta"]
+TableFormat = Literal["delta", "iceberg"]
+_LEAST_HOURS = 48
 
 
 @dataclass(frozen=True, kw_only=True, config=CONFIG)
@@ -36,3 +37,24 @@ class ApplyOptions(ConnectionOptions):
     """Size at which a file is closed and the next one begun."""
     compression: Compression = "zstd"
     """Codec of the files."""
+
+
+@dataclass(frozen=True, kw_only=True, config=CONFIG)
+class MaintainOptions(ConnectionOptions):
+    """Choose a lake table, and what of it goes or is rewritten."""
+
+    table: Annotated[str, Field(min_length=1)]
+    """Folder of the lake table."""
+    format: TableFormat = "delta"
+    """Format of the lake table."""
+    tombstones_older_than: Annotated[str, Field(pattern=r"^\d+[hdw]$")] | None = None
+    """Let rows of items go that were deleted so long before the newest applied change: ``7d``; at least ``48h``."""
+    target_file_bytes: Annotated[ByteSize, Field(ge=64 * 1024, le=64 * 1024**3)] = ByteSize(256 * 1024 * 1024)
+    """Files of a bucket that are smaller than three quarters of this are rewritten as one."""
+
+    @model_validator(mode="after")
+    def _check_age(self) -> MaintainOptions:
+        age = self.tombstones_older_than
+        if age is not None and int(age[:-1]) * {"h": 1, "d": 24, "w": 168}[age[-1]] < _LEAST_HOURS:
+            raise ValueError("tombstones_older_than is at least 48h: changes may come late while a stream keeps them")
+        return self

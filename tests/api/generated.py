@@ -87,6 +87,7 @@ _PAGE_PARTS = [
     ("`capture verify`", "CaptureVerifyOptions", "ConnectionOptions"),
     ("`ddbio.lambda_handlers.log_changes`", "StreamEventOptions", "ConnectionOptions"),
     ("Tables of a lake: `apply`", "ApplyOptions", "ConnectionOptions"),
+    ("`maintain`", "MaintainOptions", "ConnectionOptions"),
     ("Archives of expired items: `archive`", "ArchiveOptions", "ConnectionOptions"),
     ("`archive restore`", "ArchiveRestoreOptions", "ConnectionOptions"),
     ("`archive expired`", "ExpiredReadOptions", "ConnectionOptions"),

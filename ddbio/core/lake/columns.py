@@ -49,7 +49,9 @@ MOST_COLUMNS: Final = 500
 """Attributes beyond so many get no column of their own: they stay in the rescue column."""
 
 _WIDER: dict[pa.DataType, pa.DataType] = {
-    pa.uint8(): pa.int16(),
+    pa.int8(): pa.int32(),
+    pa.int16(): pa.int32(),
+    pa.uint8(): pa.int32(),
     pa.uint16(): pa.int32(),
     pa.uint32(): pa.int64(),
     pa.uint64(): pa.decimal128(20, 0),

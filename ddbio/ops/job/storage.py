@@ -28,6 +28,7 @@ from ddbio.files.meta import META
 from ddbio.files.partitioned_writer import PartitionedWriter
 from ddbio.files.rolling_writer import FileOptions, RollingWriter
 from ddbio.ops.job.report import Report
+from ddbio.options.files import LAKE_FORMATS
 from ddbio.options.parsing import PYTHON_ONLY
 
 if TYPE_CHECKING:
@@ -293,6 +294,13 @@ def open_staging(options: FilesOptions, file_format: str = "parquet", keys: Iter
     )
     by = None if options.partition_by is None else partition_by_of(options)
     return Staging(open_store(options.dest, options), options.job_id or new_job_id(), files, by)
+
+
+def stored_format(asked: str) -> str:
+    """Return the format of the data files of what a job writes, which may be more than files."""
+    if asked in LAKE_FORMATS:
+        return "parquet"
+    return "dynamodb-json" if asked == "dynamodb-export" else asked
 
 
 def partition_by_of(options: FilesOptions) -> PartitionBy:

@@ -24,11 +24,11 @@ from ddbio.files.job_state import JobState
 from ddbio.files.rolling_writer import FileOptions
 from ddbio.files.snapshot import live_files
 from ddbio.lake.bucket_files import NOTED, BucketFiles, MergedBucket
-from ddbio.lake.lake_table import BASE, BASE_AT, BUCKETS, EPOCHS, FLOOR, KEYS, WRITER, Commit, ConflictError
+from ddbio.lake.lake_table import BASE, BUCKETS, EPOCHS, FLOOR, KEYS, WRITER, Commit, ConflictError
 from ddbio.ops.capture.log_reader import CapturedLog, LogFile, captures_of, read_log_file
+from ddbio.ops.job.lake_tables import open_lake_table
 from ddbio.ops.job.report import Clock, Report
 from ddbio.ops.job.storage import new_job_id, open_store
-from ddbio.ops.lake.open import open_lake_table
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -45,8 +45,6 @@ _TRIES = 30
 _LONGEST_PAUSE_SECONDS = 2.0
 _MOST_THREADS = 4
 _STATE_KIND = "apply"
-FIRST_BASE = "0"
-"""The base load of a table that was made by changes alone."""
 
 
 @dataclass(frozen=True)
@@ -179,7 +177,6 @@ class Applier:
                 KEYS: json.dumps(keys),
                 BUCKETS: str(shape.buckets),
                 EPOCHS: json.dumps(self._lineages()),
-                BASE: FIRST_BASE,
                 WRITER: "local",
             }
             return self.table.create(shape.schema, properties)
@@ -272,7 +269,7 @@ class Applier:
         ]
         grown = shape.grown(item_columns(columns), rescued)
         rows = pa.Table.from_batches([rows_of_log(batch, grown, epoch) for epoch, batch in found], grown.schema)
-        since = int(state.properties.get(BASE_AT, 0)) - _SLACK_US
+        since = self.table.position(state, BASE) - _SLACK_US
         if since > 0:
             rows = rows.filter(pc.greater_equal(rows.column(TIME), pa.scalar(since)))
         changes = sum(batch.num_rows for _, batch in found)
@@ -304,10 +301,10 @@ class Applier:
                 self._note(state, batch)
             else:
                 self._commit(state, batch, merged, outcome)
-        except BaseException:
+        finally:
+            # What was not completed goes, also what a step before an error has staged.
             with contextlib.suppress(DdbioError):
                 self.table.store.abort(job_id)
-            raise
         self.changes += batch.changes
         self.outcome += outcome
 
@@ -346,11 +343,15 @@ class Applier:
             noted = (self._noted().read(_record_name(name)) or {"batch": 0})["batch"]
             found[job_id] = max(self.table.position(state, name), noted)
             if found[job_id] > last:
-                raise TargetError(
-                    f"{found[job_id]} batches of {job_id} are applied to {self.table.store.uri}, and the log "
-                    f"{self.log_store.uri} has {last}: something has removed batches of it",
-                    self.log_store.uri,
-                )
+                # Another run may have applied what the log has since.
+                now = self.log.written()[job_id]
+                if found[job_id] > now:
+                    raise TargetError(
+                        f"{found[job_id]} batches of {job_id} are applied to {self.table.store.uri}, and the log "
+                        f"{self.log_store.uri} has {now}: something has removed batches of it",
+                        self.log_store.uri,
+                    )
+                found[job_id] = last
         return found
 
     def _note(self, state: LakeState, batch: Batch) -> None:
@@ -364,7 +365,7 @@ class Applier:
     def _position_name(self, state: LakeState, job_id: str) -> str:
         # A log that is begun anew, and a base that is loaded anew, count from the start.
         began = int(float(self.log.heads()[job_id].get("started_at", 0)) * 1000)
-        return f"ddbio/{state.properties.get(BASE, FIRST_BASE)}/{job_id}/{began}"
+        return f"ddbio/{self.table.position(state, BASE)}/{job_id}/{began}"
 
 
 def apply_log(options: ApplyOptions) -> ApplyReport:

@@ -35,12 +35,14 @@ from ddbio.ops.job.storage import (
     open_staging,
     open_store,
     require_same_columns,
+    stored_format,
     target_of,
 )
 from ddbio.ops.prices import job_cost
 from ddbio.ops.scans.stream import ScanTask
 from ddbio.ops.table_statistics import read_statistics
 from ddbio.ops.user_files import machine_speeds
+from ddbio.options.files import LAKE_FORMATS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -215,7 +217,9 @@ def _bounded_plan(
 def _planned_cost(plan: ScanPlan, table: TableDescription, options: ScanOptions) -> Cost:
     parts: list[Part] = []
     if (written := _of_files(options)) is not None:
-        size = file_bytes(written.format, plan.item_bytes * min(plan.item_count, options.limit or plan.item_count))
+        size = file_bytes(
+            stored_format(written.format), plan.item_bytes * min(plan.item_count, options.limit or plan.item_count)
+        )
         files = plan.estimated_files or max(plan.tasks, -(-size // written.target_file_bytes))
         parts = output_parts(written.dest, files, size, is_encrypted=options.s3_sse_kms_key_id is not None)
     return job_cost(options, [("reads", plan.units, table)], parts, plan.seconds)
@@ -237,11 +241,12 @@ def plan_to_files(options: ScanToFilesOptions) -> ScanPlan:
         As of ``plan_of``.
     """
     store = open_store(options.dest, options)
-    if options.job_id is None:
+    is_lake = options.format in LAKE_FORMATS
+    if options.job_id is None and not is_lake:
         # The job of a given id may be committed already; its run then returns the report.
         commit.check_target(target_of(options, store))
     plan = plan_of(options)
-    if options.format != "dynamodb-export":
+    if options.format != "dynamodb-export" and not is_lake:
         require_same_columns(options, open_staging(options), plan.schema)
     check_catalog(options, open_staging(options), plan.schema, options.format)
     return plan

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import logging
 import secrets
 from contextlib import AbstractContextManager, closing, nullcontext
@@ -24,7 +25,14 @@ from ddbio.files.export_target import FOLDER, ExportTarget
 from ddbio.files.line_writers import RollingGzipWriter
 from ddbio.ops.catalog import check_catalog, with_catalog
 from ddbio.ops.job.report import Clock, ScanReport, file_reports, layout_of, merged_nulls, misfit_reports
-from ddbio.ops.job.storage import committed_report, open_staging, require_same_columns, require_shared, target_of
+from ddbio.ops.job.storage import (
+    committed_report,
+    open_staging,
+    require_same_columns,
+    require_shared,
+    stored_format,
+    target_of,
+)
 from ddbio.ops.prices import job_cost
 from ddbio.ops.scans.plan import describe_scan, plan_of, scan_tasks
 from ddbio.ops.scans.stream import PageStream, ScanTask, SegmentStream
@@ -38,6 +46,7 @@ if TYPE_CHECKING:
     from ddbio.core.staged import StagedFile
     from ddbio.core.table_description import TableDescription
     from ddbio.files.committer import Committer, Publish
+    from ddbio.ops.job.base_load import LakeTarget
     from ddbio.ops.job.storage import Staging
     from ddbio.options import ScanToFilesOptions
 
@@ -86,7 +95,7 @@ def scan_to_files(
     if options.engine == "spark":
         require_shared(cluster_of(master, conf), {"dest": options.dest}, shared_paths=options.shared_paths)
     table = describe_scan(options)
-    form = "dynamodb-json" if options.format == "dynamodb-export" else options.format
+    form = stored_format(options.format)
     staging = open_staging(options, form, [name for name, _ in table.key_types])
     try:
         # An engine raises only after its tasks have ended.
@@ -168,9 +177,35 @@ class _ExportJob(_Job):
         return ()
 
 
+class _LakeJob(_Job):
+    """Write the base of a lake table, which changes are applied to."""
+
+    @functools.cached_property
+    def lake(self) -> LakeTarget:
+        # Who writes plain files does not wait for it.
+        from ddbio.ops.job.base_load import base_target  # noqa: PLC0415
+
+        return base_target(self.options, self.options.format)
+
+    def target(self) -> Committer:
+        return self.lake
+
+    def check(self, plan: ScanPlan) -> None:
+        """Decide the columns of the table."""
+        self.lake.describe(plan.schema, [name for name, _ in self.table.key_types], self.options.buckets)
+
+    def tasks(self, plan: ScanPlan) -> list[FilesTask]:
+        staging = self.lake.staging(self.staging)
+        return [FilesTask(scan, staging) for scan in scan_tasks(plan, self.options, self.table)]
+
+    def without_rows(self, plan: ScanPlan) -> tuple[StagedFile, ...]:
+        del plan
+        return ()
+
+
 def _job_of(options: ScanToFilesOptions, table: TableDescription, staging: Staging) -> _Job:
-    kind = _ExportJob if options.format == "dynamodb-export" else _Job
-    return kind(options, table, staging)
+    kinds = {"dynamodb-export": _ExportJob, "delta": _LakeJob, "iceberg": _LakeJob}
+    return kinds.get(options.format, _Job)(options, table, staging)
 
 
 @dataclass(frozen=True)

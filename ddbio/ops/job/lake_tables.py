@@ -22,8 +22,11 @@ def open_lake_table(uri: str, table_format: str, options: ConnectionOptions) -> 
     """
     store = open_store(uri, options)
     given = store.connection_settings() if isinstance(store, S3Store) else {}
-    del table_format
     # Only who uses a format needs its library.
+    if table_format == "iceberg":
+        from ddbio.lake.iceberg import IcebergLakeTable  # noqa: PLC0415
+
+        return IcebergLakeTable(store, given)
     from ddbio.lake.delta import DeltaLakeTable  # noqa: PLC0415
 
     return DeltaLakeTable(store, given)

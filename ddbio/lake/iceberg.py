@@ -1,0 +1,286 @@
+"""Iceberg without a JVM: the metadata of the table is read and written by pyiceberg, its data files by us.
+
+The table needs no catalog: its newest metadata is the file ``metadata/v<number>.metadata.json`` with the greatest
+number, as in the layout of Hadoop tables. Only who creates the next number has committed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import json
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from ddbio.core.lake.columns import BUCKET, attribute_columns, lake_schema
+from ddbio.core.schema.file import schema_from_json, schema_to_json
+from ddbio.errors import NotFoundError, OptionError, TargetError
+from ddbio.lake.lake_table import PREFIX, ConflictError, LakeFile, LakeState
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from ddbio.files.object_store import ObjectStore
+    from ddbio.lake.lake_table import Commit
+
+try:
+    from pyiceberg.catalog.noop import NoopCatalog
+    from pyiceberg.exceptions import CommitFailedException, ValidationException
+    from pyiceberg.io import load_file_io
+    from pyiceberg.io.pyarrow import parquet_file_to_data_file, pyarrow_to_schema
+    from pyiceberg.manifest import DataFileContent
+    from pyiceberg.partitioning import PartitionField, PartitionSpec
+    from pyiceberg.schema import Schema, assign_fresh_schema_ids
+    from pyiceberg.table import CommitTableResponse, Table
+    from pyiceberg.table.metadata import TableMetadata, TableMetadataUtil, new_table_metadata
+    from pyiceberg.table.sorting import UNSORTED_SORT_ORDER
+    from pyiceberg.table.update import update_table_metadata
+    from pyiceberg.transforms import IdentityTransform
+    from pyiceberg.types import ListType, MapType, NestedField, StructType
+except ModuleNotFoundError as error:
+    raise OptionError("Iceberg needs the library pyiceberg: pip install 'ddbio[iceberg]'") from error
+
+_METADATA = re.compile(r"metadata/v(\d+)\.metadata\.json")
+_HINT = "metadata/version-hint.text"
+_POSITION, _COLUMNS = f"{PREFIX}position.", f"{PREFIX}columns"
+_FIELD_ID = b"PARQUET:field_id"
+# Files of a base load are written before anybody knows the numbers of the columns.
+_NAMES = "schema.name-mapping.default"
+# Our own loop reads the state again; pyiceberg's would commit what was decided by an old one.
+_NO_RETRIES = {"commit.retry.num-retries": "0"}
+
+
+class IcebergLakeTable:
+    """Read and change an Iceberg table in a folder.
+
+    Parameters
+    ----------
+    store
+        The folder of the table.
+    options
+        Credentials, region and endpoint, under the names of the environment.
+    """
+
+    keeps_bucket = True
+
+    def __init__(self, store: ObjectStore, options: Mapping[str, str]) -> None:
+        self.store = store
+        names = {
+            "AWS_ACCESS_KEY_ID": "s3.access-key-id",
+            "AWS_SECRET_ACCESS_KEY": "s3.secret-access-key",
+            "AWS_SESSION_TOKEN": "s3.session-token",
+            "AWS_REGION": "s3.region",
+            "AWS_ENDPOINT_URL": "s3.endpoint",
+        }
+        given = {names[name]: value for name, value in options.items()}
+        self._io: Any = load_file_io({"py-io-impl": "pyiceberg.io.pyarrow.PyArrowFileIO", **given})
+        self._catalog = _FolderCatalog(store)
+
+    def load(self, version: int | None = None) -> LakeState | None:
+        """Return the newest state, or that of a version, which is the number of its metadata."""
+        versions = self._catalog.versions()
+        if not versions:
+            return None
+        wanted = versions[-1] if version is None else version
+        if wanted not in versions:
+            raise NotFoundError(f"the Iceberg table {self.store.uri} has no version {wanted}")
+        data = self.store.read(_metadata_path(wanted))
+        return self._state(TableMetadataUtil.parse_obj(json.loads(data)), wanted)
+
+    def position(self, state: LakeState, name: str) -> int:
+        """Return how far a source is applied, by the properties of the table."""
+        return int(state.properties.get(_POSITION + name, 0))
+
+    def create(self, schema: pa.Schema, properties: Mapping[str, str]) -> LakeState:
+        """Make an empty table, partitioned by its bucket."""
+        made = assign_fresh_schema_ids(Schema(*_fields_of(schema)))
+        bucket = made.find_field(BUCKET)
+        spec = PartitionSpec(
+            PartitionField(source_id=bucket.field_id, field_id=1000, transform=IdentityTransform(), name=BUCKET)
+        )
+        metadata = new_table_metadata(
+            made,
+            spec,
+            UNSORTED_SORT_ORDER,
+            _place(self.store.uri),
+            {
+                **properties,
+                **_NO_RETRIES,
+                _NAMES: made.name_mapping.model_dump_json(),
+                _COLUMNS: schema_to_json(attribute_columns(schema)),
+                "format-version": "2",
+            },
+        )
+        self._catalog.write(metadata, 1)
+        return self._state(metadata, 1)
+
+    def file_schema(self, state: LakeState) -> pa.Schema:
+        """Return the schema of data files, with the numbers by which Iceberg knows columns."""
+        found: Schema = state.handle.schema()
+        return pa.schema([_with_ids(field, found.find_field(field.name)) for field in state.schema])
+
+    def alter(self, state: LakeState, fields: Sequence[pa.Field[Any]], properties: Mapping[str, str]) -> LakeState:
+        """Add columns and set properties in one version."""
+        table: Table = state.handle
+        given = dict(properties)
+        with self._committing():
+            transaction = table.transaction()
+            if fields:
+                with transaction.update_schema() as update:
+                    for field, made in zip(fields, _fields_of(pa.schema(list(fields))), strict=True):
+                        update.add_column((field.name,), made.field_type)
+                columns = attribute_columns(state.schema)
+                given[_COLUMNS] = schema_to_json(pa.schema([*columns, *fields]))
+            transaction.set_properties(given)
+            transaction.commit_transaction()
+        found = self.load()
+        assert found is not None  # noqa: S101 - it was committed
+        return found
+
+    def commit(self, state: LakeState, commit: Commit) -> int:
+        """Add and remove files in one snapshot, and store the positions beside it."""
+        table: Table = state.handle
+        place, removed = _place(self.store.uri), {each.path for each in commit.removed}
+        with self._committing():
+            transaction = table.transaction()
+            with transaction.update_snapshot(snapshot_properties=dict(commit.metadata)).overwrite() as update:
+                for each in commit.added:
+                    path = f"{place}/{each.path}"
+                    update.append_data_file(parquet_file_to_data_file(self._io, table.metadata, path))
+                for data_file in _data_files(table):
+                    if data_file.file_path.removeprefix(f"{place}/") in removed:
+                        update.delete_data_file(data_file)
+            if commit.positions:
+                transaction.set_properties({_POSITION + name: str(number) for name, number in commit.positions.items()})
+            transaction.commit_transaction()
+        return self._catalog.version_of(table.metadata_location)
+
+    @contextlib.contextmanager
+    def _committing(self) -> Any:
+        try:
+            yield
+        except (CommitFailedException, ValidationException) as error:
+            raise ConflictError(str(error)) from error
+
+    def _state(self, metadata: TableMetadata, version: int) -> LakeState:
+        place = _place(self.store.uri)
+        table = Table(("lake", "table"), metadata, f"{place}/{_metadata_path(version)}", self._io, self._catalog)
+        properties = dict(metadata.properties)
+        if _COLUMNS not in properties:
+            raise OptionError(f"{self.store.uri} is a table that ddbio did not make: apply to a new folder")
+        files = []
+        for each in _data_files(table):
+            if each.content != DataFileContent.DATA or not each.file_path.startswith(f"{place}/"):
+                raise TargetError(
+                    f"the Iceberg table {self.store.uri} has delete files, or files elsewhere, which the local engine "
+                    "does not read: rewrite its data files, or use Spark",
+                    self.store.uri,
+                )
+            path = each.file_path.removeprefix(f"{place}/")
+            files.append(LakeFile(path, each.file_size_in_bytes, each.record_count, each.partition[0]))
+        schema = _ordered(lake_schema(schema_from_json(properties[_COLUMNS])), table.schema(), self.store.uri)
+        return LakeState(version, schema, properties, tuple(files), table)
+
+
+class _FolderCatalog(NoopCatalog):
+    """Commit to a table by creating its next metadata, which one writer of a number can."""
+
+    def __init__(self, store: ObjectStore) -> None:
+        super().__init__("folder")
+        self._store = store
+
+    def versions(self) -> list[int]:
+        """Return the numbers of all metadata, in their order."""
+        found = (_METADATA.fullmatch(each.path) for each in self._store.list("metadata/v"))
+        return sorted(int(match[1]) for match in found if match is not None)
+
+    def version_of(self, location: str) -> int:
+        """Return the number of a metadata file."""
+        return int(location.rpartition("/v")[2].partition(".")[0])
+
+    def write(self, metadata: TableMetadata, version: int) -> None:
+        """Create the metadata of a number."""
+        data = metadata.model_dump_json(exclude_none=True, by_alias=True).encode()
+        if not self._store.put_if_absent(_metadata_path(version), data):
+            raise ConflictError(f"version {version} of {self._store.uri} is there already")
+        # A hint for readers that do not list; it may lag behind.
+        self._store.put(_HINT, str(version).encode())
+
+    def commit_table(
+        self, table: Table, requirements: tuple[Any, ...], updates: tuple[Any, ...]
+    ) -> CommitTableResponse:
+        """Commit updates on top of the metadata that a table was read with."""
+        for requirement in requirements:
+            requirement.validate(table.metadata)
+        updated = update_table_metadata(table.metadata, updates, metadata_location=table.metadata_location)
+        version = self.version_of(table.metadata_location) + 1
+        self.write(updated, version)
+        location = f"{_place(self._store.uri)}/{_metadata_path(version)}"
+        return CommitTableResponse(**{"metadata": updated, "metadata-location": location})
+
+
+def _place(uri: str) -> str:
+    """Return the folder of a table as its metadata names it."""
+    return uri if uri.startswith("s3://") else str(Path(uri).resolve())
+
+
+def _metadata_path(version: int) -> str:
+    return f"metadata/v{version}.metadata.json"
+
+
+def _data_files(table: Table) -> list[Any]:
+    snapshot = table.current_snapshot()
+    if snapshot is None:
+        return []
+    return [
+        entry.data_file
+        for manifest in snapshot.manifests(table.io)
+        for entry in manifest.fetch_manifest_entry(table.io, discard_deleted=True)
+    ]
+
+
+def _fields_of(schema: pa.Schema) -> list[NestedField]:
+    """Return the fields of a schema for Iceberg, whose numbers are all to be assigned anew."""
+    numbers = itertools.count(1)
+    return list(pyarrow_to_schema(pa.schema([_numbered(field, numbers) for field in schema])).fields)
+
+
+def _numbered(field: pa.Field[Any], numbers: Iterator[int]) -> pa.Field[Any]:
+    number, kind = next(numbers), field.type
+    made: Any = kind
+    if pa.types.is_struct(kind):
+        made = pa.struct([_numbered(each, numbers) for each in kind])
+    elif pa.types.is_list(kind):
+        made = pa.list_(_numbered(kind.value_field, numbers))
+    elif pa.types.is_map(kind):
+        made = pa.map_(_numbered(kind.key_field, numbers), _numbered(kind.item_field, numbers))
+    return pa.field(field.name, made, nullable=field.nullable, metadata={_FIELD_ID: str(number)})
+
+
+def _with_ids(field: pa.Field[Any], known: NestedField) -> pa.Field[Any]:
+    metadata: dict[Any, Any] = {**(field.metadata or {}), _FIELD_ID: str(known.field_id).encode()}
+    return field.with_type(_type_with_ids(field.type, known.field_type)).with_metadata(metadata)
+
+
+def _type_with_ids(arrow_type: Any, known: Any) -> Any:
+    if isinstance(known, StructType):
+        by_name = {each.name: each for each in known.fields}
+        return pa.struct([_with_ids(field, by_name[field.name]) for field in arrow_type])
+    if isinstance(known, ListType):
+        return pa.list_(_with_ids(arrow_type.value_field, known.element_field))
+    if isinstance(known, MapType):
+        key = _with_ids(arrow_type.key_field, known.key_field)
+        return pa.map_(key, _with_ids(arrow_type.item_field, known.value_field))
+    return arrow_type
+
+
+def _ordered(schema: pa.Schema, found: Schema, uri: str) -> pa.Schema:
+    """Return the columns as Iceberg has them; others than we know must not be there."""
+    names = [field.name for field in found.fields]
+    if set(names) != set(schema.names):
+        other = sorted(set(names) ^ set(schema.names))
+        raise OptionError(f"{uri} has columns that ddbio did not make, or lacks some: {', '.join(other)}")
+    return pa.schema([schema.field(name) for name in names])

@@ -1,0 +1,239 @@
+"""Load the base of a lake table: the rows of a scan or an export, each at epoch 0, in one commit of the table."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import secrets
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ddbio.core.lake.columns import BUCKET
+from ddbio.core.lake.rows import LakeShape, base_rows, new_shape, shape_of
+from ddbio.core.partitions import PartitionBy, partitioning_of
+from ddbio.core.staged import FileNaming
+from ddbio.errors import OptionError, TargetError
+from ddbio.files.claim import Claim
+from ddbio.files.committer import AlreadyCommittedError
+from ddbio.files.job_state import JobState
+from ddbio.files.partitioned_writer import PartitionedWriter
+from ddbio.lake.bucket_files import NOTED, require_equal
+from ddbio.lake.lake_table import BASE, BUCKETS, EPOCHS, KEYS, WRITER, Commit, ConflictError
+from ddbio.ops.job.lake_tables import open_lake_table
+from ddbio.ops.job.storage import Staging
+
+if TYPE_CHECKING:
+    import contextlib
+    from collections.abc import Iterable, Sequence
+
+    import pyarrow as pa
+
+    from ddbio.core.rescue import MisfitLog
+    from ddbio.core.staged import StagedFile
+    from ddbio.files.claim import WriteMode
+    from ddbio.files.committer import CommitInfo
+    from ddbio.lake.lake_table import LakeState, LakeTable
+    from ddbio.options import FilesOptions
+
+_KIND, _DONE = "load", "done"
+_TRIES = 20
+
+
+@dataclass(frozen=True)
+class LakeStaging(Staging):
+    """Stage rows as files of a lake table, in the folders of their buckets.
+
+    Attributes
+    ----------
+    shape
+        How items lie in the table.
+    loaded_us
+        When the load began, in microseconds since 1970.
+    keeps_bucket
+        Whether files have the column of the bucket, too.
+    """
+
+    shape: LakeShape = dataclasses.field(kw_only=True)
+    loaded_us: int = dataclasses.field(kw_only=True)
+    keeps_bucket: bool = dataclasses.field(kw_only=True)
+
+    def write(
+        self, batches: Iterable[pa.RecordBatch], schema: pa.Schema, task: int, log: MisfitLog
+    ) -> tuple[StagedFile, ...]:
+        """Stage the batches of one attempt of one task; if it fails, nothing stays staged."""
+        del schema, log
+        naming = FileNaming(self.job_id, task, secrets.randbelow(10**6))
+        whole = self.shape.schema
+        partitioning = partitioning_of(PartitionBy(texts=(BUCKET,), keep_columns=self.keeps_bucket), whole)
+        files = dataclasses.replace(self.files, statistics=NOTED)
+        writer = PartitionedWriter(self.store, naming, whole, files, partitioning)
+        try:
+            for batch in batches:
+                if batch.num_rows:
+                    rows = base_rows(batch, self.shape, self.loaded_us)
+                    require_equal(rows.schema, whole)
+                    writer.write(rows)
+            return tuple(writer.finish())
+        except BaseException:
+            writer.abort()
+            raise
+
+    def empty(self, schema: pa.Schema) -> tuple[StagedFile, ...]:
+        """Stage nothing: a table knows its columns without files."""
+        del schema
+        return ()
+
+
+@dataclass
+class LakeTarget:
+    """Commit what jobs stage to a lake table.
+
+    Attributes
+    ----------
+    mode
+        ``error`` wants no table, ``append`` adds rows as they are, ``overwrite`` puts a new base in the place of all.
+    loaded_us
+        When the load began: it names the base, from which changes count anew.
+    shape
+        How items lie in the table; it is known before anything is staged.
+    """
+
+    table: LakeTable
+    mode: WriteMode
+    loaded_us: int
+    shape: LakeShape | None = None
+
+    def describe(self, columns: pa.Schema, keys: Sequence[str], buckets: int) -> None:
+        """Decide how items with these columns lie in the table."""
+        self.shape = shape_for(self.table, columns, keys, buckets)
+
+    def staging(self, staging: Staging) -> LakeStaging:
+        """Return the staging of files of the table."""
+        assert self.shape is not None  # noqa: S101 - the job described it
+        return LakeStaging(
+            store=staging.store,
+            job_id=staging.job_id,
+            files=dataclasses.replace(staging.files, format="parquet"),
+            shape=self.shape,
+            loaded_us=self.loaded_us,
+            keeps_bucket=self.table.keeps_bucket,
+        )
+
+    def prepare(self, job_id: str) -> tuple[str, ...]:
+        """Claim the table for a job; what it replaces is known when it commits."""
+        others = self._claim(job_id).take()
+        try:
+            for each in others:
+                if not each.is_live:
+                    self.abort(each.job_id)
+            state = self.table.load()
+            if state is not None and self.table.position(state, _job_name(job_id)):
+                raise AlreadyCommittedError(self._done(job_id).read(_DONE) or {"job_id": job_id})  # noqa: TRY301 - the claim goes
+            if self.mode == "error" and state is not None:
+                raise TargetError(  # noqa: TRY301 - the claim goes
+                    f"{self.table.store.uri} is a table already: choose another folder, or mode append or overwrite",
+                    self.table.store.uri,
+                )
+            if state is None and any(not each.path.startswith("_ddbio/") for each in self.table.store.list()):
+                raise TargetError(  # noqa: TRY301 - the claim goes
+                    f"{self.table.store.uri} has files and is no table: choose another folder", self.table.store.uri
+                )
+        except BaseException:
+            self.abort(job_id)
+            raise
+        return ()
+
+    def renewed(self, job_id: str) -> contextlib.AbstractContextManager[None]:
+        """Renew the job's claim while the context is open."""
+        return self._claim(job_id).renewed()
+
+    def commit(self, job_id: str, staged: Sequence[StagedFile], info: CommitInfo, replaced: Sequence[str] = ()) -> int:
+        """Complete the files, and add them to the table in one version."""
+        del replaced
+        self._claim(job_id).require()
+        for each in staged:
+            self.table.store.complete(each)
+        # The table says whether the job is committed; what it reported is noted before.
+        self._done(job_id).put(_DONE, {"job_id": job_id, "report": info.report})
+        for _ in range(_TRIES):
+            try:
+                return self._commit(job_id, staged)
+            except ConflictError:
+                time.sleep(0.05 + secrets.randbelow(100) / 500)
+        raise TargetError(f"other writers were faster at {self.table.store.uri} again and again", self.table.store.uri)
+
+    def abort(self, job_id: str) -> None:
+        """Delete what a job has staged, and its claim."""
+        self.table.store.abort(job_id)
+        self.release(job_id)
+
+    def release(self, job_id: str) -> None:
+        """Remove the claim of a job."""
+        self._claim(job_id).release()
+
+    def _commit(self, job_id: str, staged: Sequence[StagedFile]) -> int:
+        assert self.shape is not None  # noqa: S101 - the job described it
+        state = open_or_create(self.table, self.shape)
+        known = {*state.schema.names}
+        new = [field for field in self.shape.schema if field.name not in known]
+        if new:
+            state = self.table.alter(state, new, {})
+        is_base = self.mode != "append"
+        commit = Commit(
+            added=staged,
+            removed=state.files if is_base else (),
+            positions={_job_name(job_id): 1, **({BASE: self.loaded_us} if is_base else {})},
+            metadata={"ddbio": json.dumps({"job": job_id, "mode": self.mode})},
+            exact=True,
+        )
+        return self.table.commit(state, commit)
+
+    def _claim(self, job_id: str) -> Claim:
+        return Claim(self.table.store, job_id, self.mode)
+
+    def _done(self, job_id: str) -> JobState:
+        return JobState(self.table.store, job_id, _KIND)
+
+
+def open_or_create(table: LakeTable, shape: LakeShape, epochs: Sequence[str] = ()) -> LakeState:
+    """Return the state of a table, which is made if there is none."""
+    state = table.load()
+    if state is not None:
+        return state
+    properties = {
+        KEYS: json.dumps(shape.keys),
+        BUCKETS: str(shape.buckets),
+        EPOCHS: json.dumps(list(epochs)),
+        WRITER: "local",
+    }
+    return table.create(shape.schema, properties)
+
+
+def shape_for(table: LakeTable, columns: pa.Schema, keys: Sequence[str], buckets: int) -> LakeShape:
+    """Return the shape of a table that is to hold items with these columns: its own with new columns, or a new one.
+
+    Raises
+    ------
+    OptionError
+        If the table has another key, or ddbio did not make it.
+    """
+    state = table.load()
+    if state is None:
+        return new_shape(columns, keys, buckets)
+    if KEYS not in state.properties:
+        raise OptionError(f"{table.store.uri} is a table that ddbio did not make: choose another folder")
+    known = json.loads(state.properties[KEYS])
+    if known != list(keys):
+        raise OptionError(f"the table {table.store.uri} has the key {known}, and the rows the key {list(keys)}")
+    return shape_of(state.schema, keys, int(state.properties[BUCKETS])).grown(columns)
+
+
+def _job_name(job_id: str) -> str:
+    return f"ddbio/load/{job_id}"
+
+
+def base_target(options: FilesOptions, table_format: str) -> LakeTarget:
+    """Return what commits a base load to the table that the options name."""
+    table = open_lake_table(options.dest, table_format, options)
+    return LakeTarget(table, options.mode, int(time.time() * 1_000_000))

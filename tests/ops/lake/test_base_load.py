@@ -1,0 +1,62 @@
+"""A scan straight to a lake table, changes applied to it, and a new base in its place."""
+
+from __future__ import annotations
+
+import deltalake
+import polars as pl
+import pytest
+from pyiceberg.table import StaticTable
+
+import ddbio
+from ddbio.errors import OptionError, TargetError
+from tests.ops.lake.test_apply import capture, fake, resource, table
+
+__all__ = ["capture", "fake", "resource", "table"]
+
+
+def rows_of(place, kind):
+    """Return the live items by sort key, by the format's own library."""
+    if kind == "delta":
+        found = deltalake.DeltaTable(place).to_pyarrow_table()
+    else:
+        newest = (place / "metadata/version-hint.text").read_text()
+        found = StaticTable.from_metadata(str(place / f"metadata/v{newest}.metadata.json")).scan().to_arrow()
+    return {int(row["sk"]): row for row in found.to_pylist() if not row["_deleted"]}
+
+
+@pytest.mark.parametrize("kind", ["delta", "iceberg"])
+def test_changes_win_over_a_base_load(kind, fake, table, capture, tmp_path):
+    """A scan makes the table at epoch 0, apply merges the log over it; an overwrite is a new base."""
+    place, given = tmp_path / "lake", {"endpoint_url": fake.endpoint_url, "format": kind, "engine": "local"}
+    for number in range(20):
+        table.put_item(Item={"pk": "a", "sk": number, "n": number})
+    loaded = ddbio.scan_to_files(table.name, place, job_id="first", buckets=4, **given)
+    assert loaded.rows == 20
+    assert set(rows_of(place, kind)) == set(range(20))
+    assert {row["_ver"] for row in rows_of(place, kind).values()} == {"0" * 44}
+    # The same job again is not run, another one is refused.
+    assert ddbio.scan_to_files(table.name, place, job_id="first", buckets=4, **given).rows == 20
+    with pytest.raises(TargetError, match="is a table already"):
+        ddbio.scan_to_files(table.name, place, **given)
+    table.delete_item(Key={"pk": "a", "sk": 3})
+    table.put_item(Item={"pk": "a", "sk": 4, "n": 400})
+    report = ddbio.apply(capture(), place, format=kind)
+    assert (report.changes, report.deleted) == (22, 1)
+    found = rows_of(place, kind)
+    assert 3 not in found
+    assert found[4]["n"] == 400
+    table.put_item(Item={"pk": "a", "sk": 5, "n": 500, "more": "x"})
+    ddbio.scan_to_files(table.name, place, mode="overwrite", **given)
+    assert rows_of(place, kind)[5]["more"] == "x"
+    ddbio.apply(capture(), place, format=kind)
+    found = rows_of(place, kind)
+    assert set(found) == set(range(20)) - {3}
+    assert (found[4]["n"], found[5]["n"]) == (400, 500)
+    if kind == "delta":
+        assert pl.read_delta(str(place)).height == 20
+
+
+def test_a_base_has_all_attributes(fake, table, tmp_path):
+    """Parts of a table, and partitions of one's own, make no base that changes could be applied to."""
+    with pytest.raises(OptionError, match="leave columns out"):
+        ddbio.scan_to_files(table.name, tmp_path, format="delta", columns=["pk"], endpoint_url=fake.endpoint_url)

@@ -1,0 +1,70 @@
+"""Lake tables on S3: several writers at once, and no two kinds of them."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+import ddbio
+from ddbio.aws.client import ClientSpec
+from ddbio.errors import OptionError
+from ddbio.files.local_store import LocalStore
+from ddbio.lake.lake_table import WRITER
+from ddbio.ops.job.lake_tables import open_lake_table
+from ddbio.options import ApplyOptions
+from ddbio.testing import MotoServer
+from tests.ops.lake.virtual_log import VirtualLog, Writer
+
+# Where a Spark session runs already, PySpark leaves its sockets to the garbage collector.
+pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+
+BUCKET = "lake"
+
+
+@pytest.fixture(scope="module")
+def connection():
+    """Return the options by which S3 is reached."""
+    with MotoServer() as server:
+        ClientSpec(endpoint_url=server.endpoint_url, region="us-east-1").client("s3").create_bucket(Bucket=BUCKET)
+        yield {"s3_endpoint_url": server.endpoint_url, "region": "us-east-1"}
+
+
+@pytest.mark.parametrize("kind", ["delta", "iceberg"])
+def test_writers_at_once_lose_nothing(kind, connection, tmp_path):
+    """Three runs over one log at once: one commits what another would, and the table equals the model."""
+    log, writer = VirtualLog(LocalStore(tmp_path)), Writer(7)
+    for _ in range(4):
+        log.append(writer.batch())
+    uri, given = f"s3://{BUCKET}/{kind}", {"format": kind, "buckets": 2, "max_records_per_batch": 8, **connection}
+    ddbio.apply(tmp_path, uri, **given)
+    for _ in range(4):
+        log.append(writer.batch())
+    with ThreadPoolExecutor(3) as threads:
+        reports = list(threads.map(lambda _: ddbio.apply(tmp_path, uri, **given), range(3)))
+    assert sum(report.changes for report in reports) >= sum(map(len, log.batches[4:]))
+    table = open_lake_table(uri, kind, ApplyOptions(source=str(tmp_path), table=uri, **connection))
+    rows = [row for row in rows_of(table) if not row["_deleted"]]
+    assert {row["pk"]: row["n"] for row in rows} == {
+        key: (change.item or {}).get("n") for key, change in log.model().items()
+    }
+
+
+def test_another_kind_of_writer_is_left_alone(connection, tmp_path):
+    """A table on S3 that says that Spark writes it is refused: neither would see the other's commits."""
+    log = VirtualLog(LocalStore(tmp_path))
+    log.append(Writer(1).batch())
+    uri = f"s3://{BUCKET}/guarded"
+    ddbio.apply(tmp_path, uri, **connection)
+    table = open_lake_table(uri, "delta", ApplyOptions(source=str(tmp_path), table=uri, **connection))
+    table.alter(table.load(), (), {WRITER: "spark"})
+    with pytest.raises(OptionError, match="two kinds of writers"):
+        ddbio.apply(tmp_path, uri, **connection)
+
+
+def rows_of(table):
+    """Return the rows of the newest version, by the library of the format."""
+    state = table.load()
+    if hasattr(state.handle, "to_pyarrow_table"):
+        return state.handle.to_pyarrow_table().to_pylist()
+    return state.handle.scan().to_arrow().to_pylist()

@@ -1,0 +1,234 @@
+"""Schedules that a seed draws: late and repeated changes, new attributes, kills, rivals, and tombstones that go.
+
+After every kill and at the end the lake table equals the model, at each of its versions, for readers that others wrote.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from random import Random
+
+import deltalake
+import polars as pl
+import pytest
+from pyiceberg.table import StaticTable
+
+from ddbio.files.local_store import LocalStore
+from ddbio.lake.delta import DeltaLakeTable
+from ddbio.lake.iceberg import IcebergLakeTable
+from ddbio.ops.capture.log_reader import CapturedLog
+from ddbio.ops.lake.apply import Applier
+from ddbio.ops.lake.maintain import Maintainer
+from ddbio.options import ApplyOptions
+from tests.ops.lake.virtual_log import BEGAN, VirtualLog, Writer, columns
+
+POSITION = "ddbio/0/job/1000"
+ATTRIBUTES = ("a", "A", "b c")
+
+
+class KilledError(BaseException):
+    """The process is killed here."""
+
+
+class Steps:
+    """Kill, or let another writer in, at one of the next steps."""
+
+    def __init__(self):
+        self.left, self.happens = None, None
+
+    def __call__(self):
+        """Take a step."""
+        if self.left is None:
+            return
+        self.left -= 1
+        if self.left < 0:
+            self.left, happens = None, self.happens
+            happens()
+
+
+class SteppedStore(LocalStore):
+    """A store that takes a step before and after each write."""
+
+    def __init__(self, target, steps):
+        super().__init__(target)
+        self.steps = steps
+
+    def complete(self, staged):
+        """Complete a file between two steps."""
+        self.steps()
+        super().complete(staged)
+        self.steps()
+
+    def put(self, path, data):
+        """Write an object between two steps."""
+        self.steps()
+        super().put(path, data)
+        self.steps()
+
+
+class SteppedTable:
+    """A table that takes a step before and after each commit."""
+
+    def __init__(self, table, steps):
+        self.table, self.steps = table, steps
+
+    def __getattr__(self, name):
+        method = getattr(self.table, name)
+        if name not in {"create", "alter", "commit"}:
+            return method
+
+        def stepped(*args):
+            self.steps()
+            found = method(*args)
+            self.steps()
+            return found
+
+        return stepped
+
+
+class World:
+    """Hold a log, a table in a folder, and the runs over both."""
+
+    def __init__(self, seed, folder, kind):
+        self.kind = kind
+        self.random, self.writer, self.steps = Random(seed), Writer(seed), Steps()
+        self.log_store, self.place = LocalStore(folder / "log"), folder / "lake"
+        self.log, self.attributes, self.runs = VirtualLog(self.log_store), (), 0
+
+    def apply(self):
+        """Run an apply as a new process does."""
+        self.runs += 1
+        table = SteppedTable(self.table(SteppedStore(self.place, self.steps)), self.steps)
+        most = self.random.choice([1, 15, 10**6])
+        given = {"source": self.log_store.uri, "table": str(self.place), "buckets": 3, "max_records_per_batch": most}
+        job = Applier(self.log_store, CapturedLog(self.log_store, ["job"]), table, ApplyOptions(**given))
+        job.run()
+        outcome = job.outcome
+        assert outcome.inserted + outcome.updated + outcome.deleted + outcome.stale == job.changes
+
+    def collect(self):
+        """Let tombstones go that no change can come late for, but one that was applied already."""
+        table = self.table()
+        state = table.load()
+        if state is None:
+            return
+        applied = table.position(state, POSITION)
+        waiting = [*self.writer.held, *(each for batch in self.log.batches[applied:] for each in batch)]
+        oldest = min((each.time_us for each in waiting), default=BEGAN + self.writer.made * 1_000_000)
+        Maintainer(table, 1 << 20).run(oldest - 1)
+
+    def table(self, store=None):
+        """Return the table as a process of its own opens it."""
+        kinds = {"delta": DeltaLakeTable, "iceberg": IcebergLakeTable}
+        return kinds[self.kind](store or LocalStore(self.place), {})
+
+    def step(self):
+        """Let something happen."""
+        drawn = self.random.random()
+        if drawn < 0.15 and len(self.attributes) < len(ATTRIBUTES):
+            self.attributes = ATTRIBUTES[: len(self.attributes) + 1]
+            if self.random.random() < 0.5:
+                self.log.declare(columns(*self.attributes))
+        elif drawn < 0.6:
+            self.log.append(self.writer.batch(self.attributes))
+        elif drawn < 0.7 and self.place.exists():
+            self.collect()
+        else:
+            self.disturbed()
+
+    def disturbed(self):
+        """Apply, and be killed or overtaken at some step, or not at all."""
+        if not self.log.batches:
+            return
+
+        def die():
+            raise KilledError
+
+        def overtake():
+            if self.random.random() < 0.5:
+                self.log.append(self.writer.batch(self.attributes))
+            self.apply()
+
+        self.steps.left = self.random.choice([None, self.random.randrange(14)])
+        self.steps.happens = self.random.choice([die, overtake])
+        with contextlib.suppress(KilledError):
+            self.apply()
+        self.steps.left = None
+
+    def check(self):
+        """Compare the table with the model, at its newest version and at each before it."""
+        state = self.table().load()
+        fields = [(field.name, (field.metadata or {}).get(b"ddb:name", field.name.encode())) for field in state.schema]
+        names = {name: attribute.decode() for name, attribute in fields}
+        for rows, applied in self.versions(state.version):
+            assert items_of(rows, names) == expected(self.log.model(applied))
+        rows = self.newest()
+        assert len({row["_key"] for row in rows}) == len(rows)
+        assert items_of(rows, names) == expected(self.log.model())
+
+    def versions(self, last):
+        """Yield the rows of each version by the format's own library, and how many batches it has."""
+        if self.kind == "delta":
+            for version in range(last + 1):
+                at = deltalake.DeltaTable(self.place, version=version)
+                yield at.to_pyarrow_table().to_pylist(), at.transaction_version(POSITION) or 0
+        else:
+            for version in range(1, last + 1):
+                at = StaticTable.from_metadata(str(self.place / f"metadata/v{version}.metadata.json"))
+                applied = int(at.metadata.properties.get(f"ddbio.position.{POSITION}", 0))
+                yield at.scan().to_arrow().to_pylist(), applied
+
+    def newest(self):
+        """Return the rows of the newest version as polars reads them."""
+        if self.kind == "delta":
+            return pl.read_delta(str(self.place)).to_dicts()
+        newest = (self.place / "metadata/version-hint.text").read_text()
+        return pl.scan_iceberg(str(self.place / f"metadata/v{newest}.metadata.json")).collect().to_dicts()
+
+
+def items_of(rows, names):
+    """Return the attributes of the live rows by key, those in the rescue column among them."""
+    found = {}
+    for row in (each for each in rows if not each["_deleted"]):
+        item = {names[name]: value for name, value in row.items() if value is not None and not name.startswith("_")}
+        for name, value in json.loads(row["_rescue"] or "{}").items():
+            assert name not in item
+            item[name] = next(iter(value.values()))
+        found[row["pk"]] = item
+    return found
+
+
+def expected(model):
+    """Return the attributes of the items of a model."""
+    return {
+        key: {**change.item, **{name: next(iter(value.values())) for name, value in change.rescue.items()}}
+        for key, change in model.items()
+    }
+
+
+def run(seed, folder, kind):
+    """Run one schedule, and compare at its end."""
+    world = World(seed, folder, kind)
+    for _ in range(12):
+        world.step()
+    if not world.log.batches:
+        world.log.append(world.writer.batch())
+    world.apply()
+    world.check()
+
+
+@pytest.mark.parametrize(("kind", "seeds"), [("delta", range(40)), ("iceberg", range(40, 50))])
+def test_a_table_equals_the_model_whatever_happens(kind, seeds, tmp_path):
+    """At each version of the table the live rows are the newest states of the batches that the version has."""
+    for seed in seeds:
+        run(seed, tmp_path / str(seed), kind)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("part", range(10))
+@pytest.mark.parametrize(("kind", "count"), [("delta", 30), ("iceberg", 8)])
+def test_many_schedules(kind, count, part, tmp_path):
+    """Of Delta 300 schedules, of Iceberg, whose metadata costs more, 80."""
+    for seed in range(1000 + part * 30, 1000 + part * 30 + count):
+        run(seed, tmp_path / str(seed), kind)

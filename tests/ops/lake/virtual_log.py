@@ -1,0 +1,133 @@
+"""A log of changes written by a seed: new ones, late ones, repeated ones, and attributes that come with time."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from random import Random
+
+import pyarrow as pa
+
+from ddbio.core.capture.log_rows import log_schema
+from ddbio.core.schema.file import schema_to_json
+from ddbio.files.job_state import JobState
+from ddbio.files.whole_file import parquet_bytes
+from ddbio.ops.capture.batches import COLUMNS, COMMITTED, batch_name
+
+BEGAN = 1_793_491_200_000_000
+KEYS = ("pk",)
+
+
+def columns(*more):
+    """Return columns of items: the key, a number, and more texts."""
+    tagged = [
+        pa.field("pk", pa.string(), metadata={"ddb:type": "S"}),
+        pa.field("n", pa.int64(), metadata={"ddb:type": "N"}),
+    ]
+    return pa.schema([*tagged, *(pa.field(name, pa.string(), metadata={"ddb:type": "S"}) for name in more)])
+
+
+@dataclass
+class Change:
+    """A state of an item: its attributes as the log has them, or None if it was deleted."""
+
+    number: int
+    key: str
+    item: dict | None
+    rescue: dict = field(default_factory=dict)
+    time_us: int = BEGAN
+
+
+@dataclass
+class VirtualLog:
+    """Write batches of a capture into a store."""
+
+    store: object
+    job_id: str = "job"
+    stream: str = "arn:stream"
+    batches: list = field(default_factory=list)
+    schema: pa.Schema = field(default_factory=columns)
+
+    def __post_init__(self):
+        self.state = JobState(self.store, self.job_id, "capture")
+        self.state.begin({"stream": self.stream, "started_at": 1.0})
+        self.declare(self.schema)
+
+    def declare(self, schema):
+        """Decide the columns of the batches that follow."""
+        self.schema = schema
+        self.state.put(COLUMNS, {"schema": schema_to_json(schema), "keys": list(KEYS)})
+
+    def append(self, changes):
+        """Write a batch."""
+        number = len(self.batches) + 1
+        self.batches.append(list(changes))
+        schema = log_schema(self.schema, KEYS)
+        rows = [
+            {
+                "_op": "REMOVE" if each.item is None else "MODIFY",
+                "_sequence": str(each.number),
+                "_event_time": datetime.fromtimestamp(each.time_us / 1e6, UTC),
+                "_expired": False,
+                "pk": each.key,
+                **{name: value for name, value in (each.item or {}).items() if name in schema.names},
+                "_rescue": json.dumps(rescued, sort_keys=True) if (rescued := self._rescued(each)) else None,
+            }
+            for each in changes
+        ]
+        path = f"year=2026/month=11/day=01/hour=00/{self.job_id}-{number:012}.parquet"
+        table = pa.Table.from_pylist(rows, schema)
+        self.state.put_once(batch_name(number), {"batch": number, "files": [{"path": path, "rows": len(rows)}]})
+        self.store.put_if_absent(path, parquet_bytes(table, "zstd"))
+        self.state.put(COMMITTED, {"batch": number})
+
+    def _rescued(self, change):
+        texts = {name: {"S": value} for name, value in (change.item or {}).items() if name not in self.schema.names}
+        return {**texts, **change.rescue}
+
+    def model(self, batches=None):
+        """Return the items after some of the batches: of each key the newest state."""
+        newest = {}
+        for change in (each for batch in self.batches[:batches] for each in batch):
+            if change.key not in newest or newest[change.key].number < change.number:
+                newest[change.key] = change
+        return {key: each for key, each in newest.items() if each.item is not None}
+
+
+class Writer:
+    """Draw changes of few items."""
+
+    def __init__(self, seed):
+        self.random, self.number, self.made = Random(seed), 0, 0
+        self.seen, self.held = [], []
+
+    def batch(self, attributes=()):
+        """Return new, late and repeated changes."""
+        found = []
+        for _ in range(self.random.randrange(1, 12)):
+            drawn = self.random.random()
+            if drawn < 0.2 and self.seen:
+                found.append(self.random.choice(self.seen))
+            elif drawn < 0.35 and self.held:
+                found.append(self.held.pop(self.random.randrange(len(self.held))))
+            else:
+                change = self._new(attributes)
+                if self.random.random() < 0.15:
+                    self.held.append(change)
+                    continue
+                found.append(change)
+        self.seen += found
+        return found or [self._new(attributes)]
+
+    def _new(self, attributes):
+        self.made += 1
+        self.number += self.random.choice([1, 1, 1, 10**20]) if self.number < 10**25 else 1
+        key, item = f"k|{self.random.randrange(9)}", None
+        if self.random.random() > 0.3:
+            item = {"pk": key, "n": self.random.randrange(10**6)}
+            item |= {name: f"v{self.random.randrange(99)}" for name in attributes if self.random.random() < 0.7}
+        rescue = {"n": {"S": "text"}} if item and self.random.random() < 0.1 else {}
+        if rescue:
+            del item["n"]
+        return Change(self.number, key, item, rescue, BEGAN + self.made * 1_000_000)
