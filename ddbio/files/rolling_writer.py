@@ -102,17 +102,19 @@ class RollingWriter:
         TargetError, EndpointError, ServiceError, AccessDeniedError
             If the store refuses bytes; call ``abort`` then.
         """
-        while batch.num_rows:
-            row_bytes = max(1.0, batch.nbytes / batch.num_rows)
+        rest: pa.RecordBatch | None = batch if batch.num_rows else None
+        while rest is not None:
+            size_bytes = rest.nbytes
+            row_bytes = max(1.0, size_bytes / rest.num_rows)
             fitting_rows = min(
                 math.ceil((self._group_bytes() - self._gathered_bytes) / row_bytes),
                 _ROW_GROUP_ROWS - self._gathered_rows,
             )
-            rows = max(1, min(fitting_rows, batch.num_rows))
-            taken = batch.slice(0, rows)
-            batch = batch.slice(rows)
+            rows = max(1, min(fitting_rows, rest.num_rows))
+            # What fits as a whole, as most batches do, is neither cut nor measured again.
+            taken, rest = (rest, None) if rows == rest.num_rows else (rest.slice(0, rows), rest.slice(rows))
             self._gathered.append(taken)
-            self._gathered_bytes += taken.nbytes
+            self._gathered_bytes += size_bytes if rest is None else taken.nbytes
             self._gathered_rows += rows
             if self._gathered_bytes >= self._group_bytes() or self._gathered_rows >= _ROW_GROUP_ROWS:
                 self._write_group()

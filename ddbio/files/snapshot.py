@@ -191,8 +191,8 @@ def record(store: ObjectStore, change: Change, manifest: Mapping[str, Any]) -> N
         if any(each.job_id == manifest["job_id"] for each in since):
             return
         base = _with_log(store, since[-1] if since else _committed(store, found), found)
-        if not base.version and change.mode == "replace":
-            # Files of others that are listed may be replaced, too.
+        if not base.version and change.mode != "error":
+            # Readers saw what is listed if no job had committed: the first version has it, too.
             base = live_files(store)
         rivals = [] if change.mode == "append" else [each for each in since if each.operation != "append"]
         gone = set(change.removed) - base.paths if change.mode == "replace" else set()

@@ -49,6 +49,28 @@ def test_a_folder_without_manifests_is_its_row_files(make_store):
     assert [each.partition for each in found.files] == [{"day": "2024-01-01", "kind": "a/b"}, {"day": None}]
 
 
+@pytest.mark.parametrize("mode", ["append", "overwrite"])
+def test_the_first_version_has_the_files_that_readers_saw(make_store, mode):
+    """A job that adds to a folder of another program hides none of its files; one that replaces them, those."""
+    store = make_store()
+    store.put("day=1/theirs.parquet", b"1")
+    store.put("day=2/theirs.csv", b"22")
+    target = Target(store=store, mode=mode, overwrite_foreign=True, partitions_only=True, lease_seconds=0)
+    replaced = prepare(target, "one")
+    own = FileNaming("one", 0).path(0, "parquet", "day=2/")
+    sink = store.create(own)
+    sink.write(b"rows")
+    commit(target, "one", [sink.finish(4)], INFO, replaced)
+    found = live_files(store)
+    theirs = ["day=1/theirs.parquet", *(["day=2/theirs.csv"] if mode == "append" else [])]
+    assert (found.version, found.added) == (1, (own,))
+    assert [each.path for each in found.files] == sorted([*theirs, own])
+    assert all(each.partition == {"day": each.path[4]} for each in found.files if each.path in theirs)
+    store.put("later.parquet", b"of another program")
+    run(store, "two")
+    assert "later.parquet" not in live_files(store).paths
+
+
 def test_a_version_that_is_not_there_is_named(make_store):
     """The error says that a vacuum may have removed it."""
     with pytest.raises(NotFoundError, match=r"no version 7: .*vacuum"):
@@ -82,10 +104,9 @@ def test_what_is_no_snapshot_is_refused():
 def test_readers_of_a_folder_see_live_files_and_those_of_others(make_store):
     """A file that a job replaced, or has not committed yet, is not read; one that another program added is."""
     store = make_store()
+    run(store, "one")
     store.put("foreign.parquet", b"1")
     store.put("part-dead-00000-0-0000.parquet", b"22")
-    assert [each.path for each in row_files(store)] == ["foreign.parquet", "part-dead-00000-0-0000.parquet"]
-    run(store, "one")
     own = FileNaming("one", 0).path(0, "parquet")
     assert [each.path for each in row_files(store)] == ["foreign.parquet", own]
     newer = live_files(store).changed(
