@@ -168,11 +168,23 @@ def open_engine(
     """
     if name == "local":
         return LocalEngine()
-    try:
-        provider = _provider(name)
-    except ImportError as error:
-        raise OptionError(f"engine 'spark' cannot be loaded: {error}; or use engine 'local'") from error
-    return provider.open_engine(master, dict(conf or {}))
+    check_engine(name)
+    return _provider(name).open_engine(master, dict(conf or {}))
+
+
+def check_engine(name: str) -> None:
+    """Check, before anything is read, that what an engine needs is installed; start nothing.
+
+    Raises
+    ------
+    OptionError
+        If Spark is asked for and cannot be imported.
+    """
+    if name in PROVIDERS:
+        try:
+            _provider(name)
+        except ImportError as error:
+            raise OptionError(f"engine 'spark' cannot be loaded: {error}; or use engine 'local'") from error
 
 
 def cluster_of(master: str | None = None, conf: Mapping[str, str] | None = None) -> str | None:

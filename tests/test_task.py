@@ -283,3 +283,28 @@ def test_ci_fails_with_any_part(machine, lint, gate, test, verdict):
     )
     done = subprocess.run(["bash", machine.folder / ".ci/run"], cwd="/", capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (verdict, "site|test|-m||")
+
+
+def test_what_asv_times_is_kept_under_its_commit(ready):
+    """What asv times in an environment that is there already is kept, since ``./task bench`` tells it the commit."""
+    ready.run("setup")
+    ready.command("bin/git", "echo 0123abc")
+    ready.command(".venv/bin/asv", 'echo "$*" >>asv.log')
+    for words in ([], ["run", "-b", "Decode"], ["run", "--set-commit-hash=1"], ["publish"]):
+        assert ready.run("bench", *words).returncode == 0
+    assert ready.logged("asv.log") == [
+        "machine --yes",
+        "run --quick --python=same --show-stderr --set-commit-hash=0123abc",
+        "machine --yes",
+        "run -b Decode --set-commit-hash=0123abc",
+        "machine --yes",
+        "run --set-commit-hash=1",
+        "machine --yes",
+        "publish",
+    ]
+
+
+def test_the_time_that_all_benchmarks_take_is_told(machine):
+    """The list of recipes says that timing every benchmark takes about an hour, not some minutes."""
+    (line,) = (line for line in machine.run().stdout.splitlines() if line.split()[:1] == ["bench"])
+    assert "about an hour" in line

@@ -7,6 +7,7 @@ retries are the caller's.
 from __future__ import annotations
 
 from ddbio.budget.client import BudgetClient, TaskAttempt
+from ddbio.budget.fence import FencedBudget
 from ddbio.budget.local import LocalBudget, Usage
 from ddbio.budget.messages import BudgetAddress
 from ddbio.budget.reservation import AttemptReplacedError, Budget, BudgetClosedError, Grant, Reservation
@@ -19,6 +20,7 @@ __all__ = [
     "BudgetClient",
     "BudgetClosedError",
     "BudgetServer",
+    "FencedBudget",
     "Grant",
     "LocalBudget",
     "Reservation",

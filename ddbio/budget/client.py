@@ -11,7 +11,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ddbio.budget.local import LocalBudget, RequestCounts
 from ddbio.budget.messages import BudgetAddress, MessageChannel
-from ddbio.budget.reservation import LONGEST_WAIT_SECONDS, AttemptReplacedError, BudgetClosedError, Grant
+from ddbio.budget.reservation import (
+    HOLD_SECONDS,
+    LONGEST_WAIT_SECONDS,
+    AttemptReplacedError,
+    BudgetClosedError,
+    Grant,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -41,13 +47,15 @@ class TaskAttempt(NamedTuple):
 
     Attributes
     ----------
-    task, number
+    task
+        The task, by a name that no other task of the driver has.
+    number
         Later attempts have greater numbers.
     alone_seconds
         How long it may go on without the driver, which it has reached before. One that never reached it goes on alone.
     """
 
-    task: int
+    task: str
     number: int
     alone_seconds: float
 
@@ -83,6 +91,7 @@ class BudgetClient:
         self._timeout_seconds = timeout_seconds
         self._attempt = attempt
         self._answered_at: float | None = None
+        self._held_until = 0.0
         self._static_portion = fallback_units_per_second
         self._driver_portion: float | None = None
         self._alone = LocalBudget(fallback_units_per_second)
@@ -141,6 +150,26 @@ class BudgetClient:
         if self._attempt is not None and self._answered_at is not None:
             self._ask("attempt", *self._attempt[:2])
 
+    def hold(self) -> None:
+        """Let this attempt send requests for the next moment, while any later one waits; ask the driver at times.
+
+        Raises
+        ------
+        AttemptReplacedError
+            If another attempt has begun since, or may have.
+        """
+        now = time.monotonic()
+        if now < self._held_until:
+            return
+        self._ask("hold")
+        if self._channel is not None:
+            self._held_until = now + HOLD_SECONDS
+
+    def has_met_driver(self) -> bool:
+        """Return whether the driver has ever answered this client, which tries to reach it first."""
+        self._ensure_connection()
+        return self._answered_at is not None
+
     def close(self) -> RequestCounts:
         """Leave the budget: end the waits of this process, and return when the driver has counted all reports.
 
@@ -170,7 +199,7 @@ class BudgetClient:
         if self._closed.is_set():
             raise BudgetClosedError
 
-    def _ask(self, verb: str, *values: float) -> _QueueState | None:
+    def _ask(self, verb: str, *values: float | str) -> _QueueState | None:
         """Return the driver's response, or None if there is none."""
         responses: list[Any] = []
 

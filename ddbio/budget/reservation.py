@@ -7,10 +7,20 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 if TYPE_CHECKING:
     from ddbio.core.pacing import ThrottleScope
 
-__all__ = ["LONGEST_WAIT_SECONDS", "AttemptReplacedError", "Budget", "BudgetClosedError", "Grant", "Reservation"]
+__all__ = [
+    "HOLD_SECONDS",
+    "LONGEST_WAIT_SECONDS",
+    "AttemptReplacedError",
+    "Budget",
+    "BudgetClosedError",
+    "Grant",
+    "Reservation",
+]
 
 # Settlements move the queue while requests wait in it, and a stopped job should end soon: ask again this often.
 LONGEST_WAIT_SECONDS = 0.25
+# So long may the latest attempt of a task send requests before it asks again; a later one waits meanwhile.
+HOLD_SECONDS = 1.0
 
 
 class BudgetClosedError(Exception):

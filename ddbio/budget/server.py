@@ -6,13 +6,14 @@ import logging
 import secrets
 import socket
 import socketserver
+import time
 from contextlib import suppress
 from threading import Lock, Thread
 from typing import TYPE_CHECKING, Any, Self
 
 from ddbio.budget.local import RequestCounts
 from ddbio.budget.messages import BudgetAddress, MessageChannel
-from ddbio.budget.reservation import BudgetClosedError, Grant
+from ddbio.budget.reservation import HOLD_SECONDS, BudgetClosedError, Grant
 from ddbio.core.pacing import ThrottleScope
 from ddbio.errors import OptionError
 
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
 __all__ = ["BudgetServer"]
 
 _HANDSHAKE_SECONDS = 10.0
+# A server may outlive many jobs; the tasks that were silent longest are forgotten.
+_MAX_TASKS = 100_000
 _log = logging.getLogger("ddbio.budget")
 
 
@@ -100,14 +103,31 @@ class _Listener(socketserver.ThreadingTCPServer):
         self._lock = Lock()
         self._connections: set[socket.socket] = set()
         self._workers = 0
-        self._latest: dict[int, int] = {}
+        self._latest: dict[str, int] = {}
+        self._holds: dict[str, tuple[int, float]] = {}
         super().__init__((host, port), _Worker)
 
-    def is_latest(self, task: int, attempt: int) -> bool:
+    def is_latest(self, task: str, attempt: int) -> bool:
         """Return whether no later attempt of a task has begun, and note this one."""
         with self._lock:
             self._latest[task] = max(attempt, self._latest.get(task, attempt))
             return self._latest[task] == attempt
+
+    def hold(self, task: str, attempt: int) -> bool:
+        """Return whether this is the latest attempt of a task, when no earlier one may send requests any more."""
+        while self.is_latest(task, attempt):
+            with self._lock:
+                holder, until = self._holds.get(task, (attempt, 0.0))
+                wait_seconds = until - time.monotonic()
+                if holder == attempt or wait_seconds <= 0:
+                    self._holds.pop(task, None)
+                    self._holds[task] = attempt, time.monotonic() + HOLD_SECONDS
+                    if len(self._holds) > _MAX_TASKS:
+                        silent = next(iter(self._holds))
+                        del self._holds[silent], self._latest[silent]
+                    return True
+            time.sleep(wait_seconds)
+        return False
 
     def portion_per_second(self) -> float | None:
         """Return what each worker may spend on its own if the driver becomes unreachable now."""
@@ -141,7 +161,7 @@ class _Listener(socketserver.ThreadingTCPServer):
 class _Worker(socketserver.BaseRequestHandler):
     server: _Listener
     # Of which task, and which attempt of it.
-    _attempt: tuple[int, int] | None = None
+    _attempt: tuple[str, int] | None = None
 
     def handle(self) -> None:
         channel = MessageChannel(self.request, _HANDSHAKE_SECONDS)
@@ -162,8 +182,10 @@ class _Worker(socketserver.BaseRequestHandler):
         match verb:
             case "attempt":
                 task, attempt = values
-                self._attempt = int(task), int(attempt)
+                self._attempt = str(task), int(attempt)
                 channel.send(self.server.is_latest(*self._attempt))
+            case "hold" if self._attempt is not None:
+                channel.send(self.server.hold(*self._attempt))
             case "reserve" | "check" if self._attempt is not None and not self.server.is_latest(*self._attempt):
                 channel.send(False)  # noqa: FBT003 - a message
             case "reserve":

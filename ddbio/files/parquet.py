@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from ddbio.core.arrow_input import checked_batches
 from ddbio.core.schema.arrow import fields_within
 from ddbio.errors import DecodeError
 from ddbio.files.file_format import FileFormat, Parts, Sample
@@ -128,7 +129,7 @@ class ParquetReader:
     def read(self, part: int, batch_rows: int) -> Iterator[pa.RecordBatch]:
         """Yield the rows of one row group."""
         rows = self._opened.metadata.row_group(part).num_rows
-        for batch in self._opened.iter_batches(batch_rows, row_groups=[part]):
+        for batch in self._checked(self._opened.iter_batches(batch_rows, row_groups=[part])):
             rows -= batch.num_rows
             yield _without_digest(batch)
         if rows:
@@ -137,7 +138,12 @@ class ParquetReader:
     def sample(self, rows: int) -> Sample | None:
         """Return the first rows; they do not cost the whole of their row group."""
         batches = _open_streaming(self._file, _SAMPLE_STREAM_BYTES, metadata=self._opened.metadata).iter_batches(rows)
-        return next((Sample(_without_digest(batch), None) for batch in batches), None)
+        return next((Sample(_without_digest(batch), None) for batch in self._checked(batches)), None)
+
+    def _checked(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        # pyarrow takes the indices of a dictionary as they are.
+        is_safe = not any(_has_dictionary(field.type) for field in self._opened.schema_arrow)
+        return batches if is_safe else checked_batches(batches)
 
     def _group_bytes(self) -> tuple[int, ...]:
         """Return about how many bytes each row group takes of the file."""
@@ -146,6 +152,11 @@ class ParquetReader:
         groups = [max(0, footer.row_group(number).total_byte_size) for number in range(footer.num_row_groups)]
         whole = max(1, sum(groups))
         return tuple(self._entry.size_bytes * group // whole for group in groups)
+
+
+def _has_dictionary(kind: pa.DataType) -> bool:
+    within = (kind.field(place).type for place in range(kind.num_fields))
+    return pa.types.is_dictionary(kind) or any(map(_has_dictionary, within))
 
 
 def _without_digest(batch: pa.RecordBatch) -> pa.RecordBatch:

@@ -26,6 +26,7 @@ from ddbio.spark.session import (
     lost_after_seconds,
     refuse_connect,
     running_session,
+    speculates,
     start_session,
     task_attempts,
 )
@@ -76,9 +77,7 @@ class SparkEngine:
         self._context = self._session.sparkContext
         self.parallelism: int = self._context.defaultParallelism
         self.cluster = cluster_of(None, {})
-        # https://spark.apache.org/docs/4.0.0/configuration.html#scheduling; a local master never speculates.
-        asked = str(self._context.getConf().get("spark.speculation", "false"))
-        self.speculates = self.cluster is not None and asked.lower() == "true"
+        self.speculates = speculates(self._context)
         self._meter = CpuMeter(self._context, whole_session=self._owned, began_seconds=began_seconds)
         self._cpu_seconds: float | None = None
 

@@ -34,15 +34,33 @@ MAX_BUDGETS = 32
 
 
 @dataclass(frozen=True)
+class Fence:
+    """Where the driver knows which attempt of a task is the latest.
+
+    Attributes
+    ----------
+    alone_seconds
+        How long an attempt may go on without the driver, which it has reached before.
+    speculates
+        Whether Spark runs a second attempt of a task while the first is well.
+    """
+
+    address: BudgetAddress
+    alone_seconds: float
+    speculates: bool
+
+
+@dataclass(frozen=True)
 class LeaseTerms:
-    """What the driver grants: the number of tasks that run at the same time, and a budget if a rate was given."""
+    """What the driver grants: the number of tasks that run at the same time, a budget if a rate was given, a fence."""
 
     parallelism: int
     lease: BudgetAddress | None
+    fence: Fence | None = None
 
 
 def request_lease_terms(
-    application: str, units_per_second: float | None, ramp: Ramp | None = None
+    application: str, units_per_second: float | None, ramp: Ramp | None = None, *, fenced: bool = False
 ) -> LeaseTerms | None:
     """Return what the driver of an application grants, or None if it runs no lease server."""
     with suppress(OSError, ValueError), socket.socket(socket.AF_UNIX) as connection:
@@ -51,13 +69,11 @@ def request_lease_terms(
         connection.settimeout(TIMEOUT_SECONDS)
         connection.connect(str(path))
         start = None if ramp is None else ramp.start_per_second
-        connection.sendall(json.dumps([units_per_second, start]).encode() + b"\n")
+        connection.sendall(json.dumps([units_per_second, start, fenced]).encode() + b"\n")
         with connection.makefile("rb") as response:
-            parallelism, lease = json.loads(response.readline())
-        if lease is None:
-            return LeaseTerms(parallelism, None)
-        host, port, key = lease
-        return LeaseTerms(parallelism, BudgetAddress(host, port, bytes.fromhex(key)))
+            parallelism, lease, fence = json.loads(response.readline())
+        found = None if fence is None else Fence(_to_address(fence[0]), *fence[1:])
+        return LeaseTerms(parallelism, None if lease is None else _to_address(lease), found)
     return None
 
 
@@ -68,25 +84,26 @@ class LeaseServer:
     ----------
     application
         A name that driver and planners know, and that no other application has.
-    host
-        The address by which workers reach this process.
+    place
+        The address by which workers reach this process, the one to bind, and the ports to try.
     parallelism
         The number of tasks that the application runs at the same time.
-    bind, ports
-        As :class:`ddbio.budget.BudgetServer` takes them.
+    alone_seconds, speculates
+        As :class:`Fence` has them.
     """
 
     def __init__(
         self,
         application: str,
-        host: str,
+        place: tuple[str, str, Sequence[int]],
         parallelism: int,
         *,
-        bind: str | None = None,
-        ports: Sequence[int] = (0,),
+        alone_seconds: float = 60.0,
+        speculates: bool = False,
     ) -> None:
-        self._host, self._bind, self._ports = host, bind, ports
-        self._parallelism = parallelism
+        self._place, self._parallelism = place, parallelism
+        self._alone_seconds, self._speculates = alone_seconds, speculates
+        self._fence: BudgetServer | None = None
         self._servers: list[BudgetServer] = []
         self._lock = threading.Lock()
         self._path = _path(application)
@@ -104,17 +121,31 @@ class LeaseServer:
         with self._lock:
             while self._servers:
                 self._servers.pop().__exit__()
+            if self._fence is not None:
+                self._fence.__exit__()
 
-    def terms(self, units_per_second: float | None, start_per_second: float | None = None) -> list[Any]:
+    def terms(self, units_per_second: float | None, start_per_second: float | None, fenced: bool) -> list[Any]:  # noqa: FBT001 - of a message
         """Return the fields of :class:`LeaseTerms` as plain values."""
-        if units_per_second is None:
-            return [self._parallelism, None]
-        address = self._open(LocalBudget(units_per_second, ramp=Ramp(start_per_second) if start_per_second else None))
-        return [self._parallelism, [address.host, address.port, address.key.hex()]]
+        lease = None
+        if units_per_second is not None:
+            budget = LocalBudget(units_per_second, ramp=Ramp(start_per_second) if start_per_second else None)
+            lease = _of_address(self._open(budget))
+        fence = [_of_address(self._open_fence()), self._alone_seconds, self._speculates] if fenced else None
+        return [self._parallelism, lease, fence]
+
+    def _open_fence(self) -> BudgetAddress:
+        """Return where all writes of the application are fenced, for as long as it lives."""
+        with self._lock:
+            if self._fence is None:
+                self._fence = self._start(LocalBudget(None))
+            return self._fence.address
+
+    def _start(self, budget: LocalBudget) -> BudgetServer:
+        host, bind, ports = self._place
+        return BudgetServer(budget, host, bind=bind, ports=ports).__enter__()
 
     def _open(self, budget: LocalBudget) -> BudgetAddress:
-        server = BudgetServer(budget, self._host, bind=self._bind, ports=self._ports)
-        server.__enter__()
+        server = self._start(budget)
         with self._lock:
             self._servers.append(server)
             oldest = self._servers[:-MAX_BUDGETS]
@@ -141,6 +172,15 @@ class _Planner(socketserver.StreamRequestHandler):
         with suppress(OSError, ValueError):
             terms = self.server.lease_server.terms(*json.loads(self.rfile.readline()))
             self.wfile.write(json.dumps(terms).encode() + b"\n")
+
+
+def _of_address(address: BudgetAddress) -> list[Any]:
+    return [address.host, address.port, address.key.hex()]
+
+
+def _to_address(message: list[Any]) -> BudgetAddress:
+    host, port, key = message
+    return BudgetAddress(host, port, bytes.fromhex(key))
 
 
 def _path(application: str) -> Path:

@@ -12,7 +12,7 @@ from pyspark.errors import AnalysisException
 
 from ddbio.errors import OptionError
 from ddbio.spark.lease_server import LeaseServer
-from ddbio.spark.session import budget_place, is_connect
+from ddbio.spark.session import budget_place, is_connect, lost_after_seconds, speculates
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -74,8 +74,13 @@ def _keep_budgets(spark: SparkSession) -> None:
     if application in _lease_servers:
         return
     try:
-        host, bind, ports = budget_place(context)
-        _lease_servers[application] = LeaseServer(application, host, context.defaultParallelism, bind=bind, ports=ports)
+        _lease_servers[application] = LeaseServer(
+            application,
+            budget_place(context),
+            context.defaultParallelism,
+            alone_seconds=lost_after_seconds(context) / 2,
+            speculates=speculates(context),
+        )
     except (OSError, AttributeError) as error:
         # No Unix sockets here, or no private folder: what is left is safe, only slower.
         log.warning("each task gets a static portion of its read's budget: %s", error)

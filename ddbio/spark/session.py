@@ -146,6 +146,12 @@ def lost_after_seconds(context: SparkContext) -> float:
     return float(context._jsc.sc().conf().getTimeAsSeconds("spark.network.timeout", "120s"))  # noqa: SLF001
 
 
+def speculates(context: SparkContext) -> bool:
+    """Return whether Spark may run a second attempt of a task while the first is well."""
+    # https://spark.apache.org/docs/4.0.0/configuration.html#scheduling; a local master never speculates.
+    return not is_local(context) and str(context.getConf().get("spark.speculation", "false")).lower() == "true"
+
+
 def task_attempts(context: SparkContext) -> int:
     """Return how often Spark runs a task that raises."""
     if is_local(context):

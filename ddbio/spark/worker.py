@@ -111,9 +111,11 @@ class TaskRunner:
         result, failure = None, None
         context, attempt = TaskContext.get(), None
         if context is not None and self.alone_seconds is not None:
-            attempt = TaskAttempt(context.partitionId(), context.taskAttemptId(), self.alone_seconds)
+            attempt = TaskAttempt(str(context.partitionId()), context.taskAttemptId(), self.alone_seconds)
         client = BudgetClient(self.address, fallback_units_per_second=self.fallback_units_per_second, attempt=attempt)
         try:
+            if attempt is not None and context.attemptNumber():
+                self._require_fence(client)
             result = self.function(task, client)
             client.require_latest()
         except AttemptReplacedError:
@@ -128,6 +130,11 @@ class TaskRunner:
         ended = ProcessTime((socket.gethostname(), os.getpid()), began, time.process_time())
         return Outcome(result, failure, (ended, *_daemon_time(self.job_began_at)), unreported)
 
+    def _require_fence(self, client: BudgetClient) -> None:
+        """Raise if nothing would keep the first attempt of a task from writing beside this one."""
+        if not client.has_met_driver():
+            raise unfenced_retry(self.address)
+
     def _failure(self, error: Exception) -> Failure:
         text = traceback.format_exc()
         if isinstance(error, BudgetClosedError):
@@ -138,6 +145,20 @@ class TaskRunner:
         if context is not None and context.attemptNumber() + 1 < self.attempts:
             raise error
         return Failure(error if isinstance(error, DdbioError) else _unexpected(error), text)
+
+
+def unfenced_retry(address: BudgetAddress | None) -> ServiceError:
+    """Return the error of a task that runs again where nothing keeps its first attempt from writing."""
+    missing = (
+        "no driver serves budgets (call ddbio.register(spark))"
+        if address is None
+        else f"the driver's budget at {address.host}:{address.port} is out of reach (open spark.ddbio.budget.port)"
+    )
+    return ServiceError(
+        f"a task that writes several rows of a key runs again, {missing}, and its first attempt may still write older "
+        "rows after newer ones: nothing was written again; mend that, or give newer_by, or unique_keys if each key "
+        "occurs once"
+    )
 
 
 def _unexpected(error: Exception) -> ServiceError:

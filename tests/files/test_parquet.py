@@ -7,7 +7,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from ddbio.errors import DdbioError
+from ddbio.files.local_store import LocalStore
 from ddbio.files.parquet import dictionary_columns
+from ddbio.files.row_files import RowFiles
 
 ROWS = 5000
 
@@ -72,3 +75,20 @@ def test_columns_without_values_keep_theirs(flights):
     empty = pa.Table.from_batches([flights]).schema.empty_table()
     assert dictionary_columns(empty) == leaves(empty, use_dictionary=True)[0]
     assert dictionary_columns(pa.table({"null": pa.nulls(ROWS)})) == ["null"]
+
+
+def test_a_damaged_dictionary_is_refused(tmp_path):
+    """Whatever byte of a column is another, the indices lie within the dictionary, or the file is refused."""
+    path, store = tmp_path / "a.parquet", LocalStore(tmp_path)
+    column = pa.array([f"v{number % 4}" for number in range(40)]).dictionary_encode()
+    pq.write_table(pa.table({"c": column}), path, compression="none")
+    data, refused = path.read_bytes(), 0
+    for place in range(4, len(data) - 8 - int.from_bytes(data[-8:-4], "little")):
+        path.write_bytes(data[:place] + bytes([data[place] ^ 1 << place % 8]) + data[place + 1 :])
+        try:
+            for batch in RowFiles(store).read(next(iter(store.list())), 0):
+                found = batch.column("c")
+                found.dictionary.cast(pa.binary()).take(found.indices)
+        except DdbioError:
+            refused += 1
+    assert refused

@@ -229,3 +229,30 @@ def test_a_file_that_describes_no_table_is_refused(tmp_path):
         ddbio.plan_scan("t", from_file=tmp_path / "stats.json")
     with pytest.raises(OptionError, match="cannot be read"):
         ddbio.plan_scan("t", from_file=tmp_path / "none.json")
+
+
+def test_a_plan_of_writes_goes_by_the_slowest_index_and_a_copy_names_its_writes(server, connection, tmp_path):
+    """A load of a table of 1,000 units a second takes as long as its index of 5 does; a copy's plan has both sides."""
+    reached = {"endpoint_url": server.endpoint_url, "region_name": "us-east-1"}
+    client = boto3.client("dynamodb", **reached, aws_access_key_id="x", aws_secret_access_key="x")
+    client.create_table(
+        TableName="slow-index",
+        KeySchema=[{"AttributeName": "pk", "KeyType": "HASH"}],
+        AttributeDefinitions=[{"AttributeName": each, "AttributeType": "S"} for each in ("pk", "text")],
+        ProvisionedThroughput={"ReadCapacityUnits": 1000, "WriteCapacityUnits": 1000},
+        GlobalSecondaryIndexes=[
+            {
+                "IndexName": "by-text",
+                "KeySchema": [{"AttributeName": "text", "KeyType": "HASH"}],
+                "Projection": {"ProjectionType": "KEYS_ONLY"},
+                "ProvisionedThroughput": {"ReadCapacityUnits": 5, "WriteCapacityUnits": 5},
+            }
+        ],
+    )
+    rows = [{"pk": str(number), "text": str(number)} for number in range(3000)]
+    (tmp_path / "rows.jsonl").write_bytes(ddbio.to_dynamodb_json(pa.Table.from_pylist(rows)))
+    plan = ddbio.plan_load(tmp_path / "rows.jsonl", "slow-index", write_ratio=1.0, **connection)
+    # What an index did not use for 300 s may be used at once: 1,500 of 3,000 units.
+    assert plan.seconds >= 1500 / 5
+    copy = ddbio.plan_copy("full", "copied", **connection).to_dict()
+    assert {"reads", "writes"} <= {line["what"] for line in copy["lines"]}

@@ -11,13 +11,14 @@ from ddbio.budget import BudgetClient
 from ddbio.spark.lease_server import MAX_BUDGETS, LeaseServer, request_lease_terms
 
 APPLICATION = "/tmp/spark-1/userFiles-1"
+PLACE = ("127.0.0.1", "127.0.0.1", (0,))
 
 
 @pytest.fixture
 def lease_server(tmp_path, monkeypatch) -> Iterator[LeaseServer]:
     """Return the lease_server of an application."""
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    lease_server = LeaseServer(APPLICATION, "127.0.0.1", 7)
+    lease_server = LeaseServer(APPLICATION, PLACE, 7)
     yield lease_server
     lease_server.close()
 
@@ -74,7 +75,7 @@ def test_folder_of_somebody_else_is_not_trusted(lease_server):
     lease_server._path.parent.chmod(0o777)
     assert request_lease_terms(APPLICATION, 100.0) is None
     with pytest.raises(PermissionError, match="only this user"):
-        LeaseServer("another", "127.0.0.1", 1)
+        LeaseServer("another", PLACE, 1)
 
 
 def test_key_is_not_shown(lease_server):

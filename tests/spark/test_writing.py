@@ -2,10 +2,16 @@
 
 import os
 
+import pyarrow as pa
 import pytest
 from pyspark import TaskContext
 
 import ddbio
+from ddbio.core.loads.plan import plan_write
+from ddbio.core.table_description import TableDescription
+from ddbio.errors import ServiceError
+from ddbio.options import WriteOptions, parse_options
+from ddbio.spark.writing import rows_of_unique_keys
 
 ROWS = 2_000
 
@@ -94,3 +100,15 @@ def test_a_worker_that_dies_loses_nothing(frame, fake, mode):
     writer = frame.mapInArrow(dying, frame.schema).write.format("dynamodb").mode("append")
     writer.options(endpointUrl=fake.endpoint_url, mode=mode).save(f"survived_{mode}")
     assert ddbio.read_table(f"survived_{mode}", endpoint_url=fake.endpoint_url).num_rows == ROWS
+
+
+def test_a_task_that_runs_again_without_a_fence_writes_only_unique_keys():
+    """Where no driver can stop its first attempt, a task writes rows of keys that occur once, and else none at all."""
+    table = TableDescription("rows", "arn", "id", "ACTIVE", (("pk", "S"),), 0, 0, on_demand=True)
+    plan = plan_write(table, parse_options(WriteOptions, {"table": "rows"}))
+    batches = [pa.record_batch({"pk": ["a", "b", None]}), pa.record_batch({"pk": ["c"], "n": [1]})]
+    with rows_of_unique_keys(batches, plan, None) as rows:
+        assert list(rows) == batches
+    again = [*batches, pa.record_batch({"pk": ["b"]})]
+    with pytest.raises(ServiceError, match=r"ddbio.register.*nothing was written.*newer_by.*unique_keys"):
+        rows_of_unique_keys(again, plan, None).__enter__()

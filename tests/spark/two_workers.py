@@ -28,6 +28,14 @@ from ddbio.testing import FakeDynamoDB, MotoServer
 ROOT = Path(__file__).parents[2]
 CACHE = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
 ITEMS = 20_000
+CONF = {
+    "spark.executor.memory": "512m",
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.executorEnv.PYTHONPATH": str(ROOT),
+    "spark.executorEnv.XDG_CACHE_HOME": CACHE,
+    "spark.ui.enabled": "false",
+}
 START_SECONDS = 60.0
 JOB_SECONDS = 240.0
 
@@ -50,22 +58,28 @@ class Cluster:
 
     def start(self, *words: str, engine: bool = True) -> subprocess.Popen[str]:
         """Start the command line, on the cluster if the verb has an engine."""
-        conf = {
-            "spark.executor.memory": "512m",
-            "spark.driver.host": "127.0.0.1",
-            "spark.driver.bindAddress": "127.0.0.1",
-            "spark.executorEnv.PYTHONPATH": str(ROOT),
-            "spark.executorEnv.XDG_CACHE_HOME": CACHE,
-            "spark.ui.enabled": "false",
-        }
-        command = [sys.executable, "-m", "ddbio", *words, "--json"]
+        command = ["-m", "ddbio", *words, "--json"]
         if engine:
             command += ["--engine", "spark", "--master", self.master]
-            command += [word for name, value in conf.items() for word in ("--conf", f"{name}={value}")]
-        endpoints = ["--endpoint-url", self.dynamodb.endpoint_url, "--s3-endpoint-url", self.s3]
+            command += [word for name, value in CONF.items() for word in ("--conf", f"{name}={value}")]
+        return self._python(*command, "--endpoint-url", self.dynamodb.endpoint_url, "--s3-endpoint-url", self.s3)
+
+    def start_application(self, script: str, conf: dict[str, str]) -> subprocess.Popen[str]:
+        """Start a program whose ``spark`` is a session of the cluster, and ``endpoint_url`` that of DynamoDB."""
+        begin = f"""
+from pyspark import SparkConf
+from pyspark.sql import SparkSession
+import ddbio
+conf = SparkConf().setAll({list((CONF | conf).items())!r})
+spark = SparkSession.builder.master({self.master!r}).config(conf=conf).getOrCreate()
+endpoint_url = {self.dynamodb.endpoint_url!r}
+"""
+        return self._python("-c", begin + script)
+
+    def _python(self, *words: str) -> subprocess.Popen[str]:
         environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYSPARK_PYTHON": sys.executable}
         return subprocess.Popen(
-            command + endpoints,
+            [sys.executable, *words],
             cwd=self.disk,
             env=environment,
             stdout=subprocess.PIPE,

@@ -20,7 +20,7 @@ from ddbio.core.item_key import key_hashes
 from ddbio.core.kernel.arrays import take_rows
 from ddbio.core.loads.batches import LaneSplitter, RowBytes, Writes, write_units
 from ddbio.core.loads.plan import MOST_WRITES
-from ddbio.core.loads.requests import VALUES, EncodedRows, columns_of, request_encoder
+from ddbio.core.loads.requests import VALUES, EncodedRows, ItemEncoder, columns_of, request_encoder
 from ddbio.core.raw_items import RawItemReader, RawItems
 from ddbio.core.schema.arrow import RESCUE_NAME, name_of_field, normalize_schema, tag_of_field, tagged_field
 from ddbio.core.schema.item_schema import ItemSchema
@@ -89,6 +89,14 @@ def check_columns(schema: pa.Schema, plan: WritePlan) -> None:
             f"the rows have no column {missing[0]!r}, which table {plan.table!r} or an option asks for: they have "
             f"{', '.join(schema.names)}"
         )
+
+
+def legal_key_hashes(batch: pa.RecordBatch, plan: WritePlan) -> tuple[NDArray[np.int64], NDArray[np.uint64]]:
+    """Return the rows that have a legal key, and the hash of each."""
+    keys = dict(plan.key_types)
+    encoded = ItemEncoder(batch.schema, columns_of(batch.schema, keys), keys).encode(batch)
+    legal = np.flatnonzero(np.diff(encoded.offsets))
+    return legal, key_hashes(take_rows(batch, legal), list(keys))
 
 
 class RowEncoder:

@@ -17,7 +17,14 @@ from ddbio.core.job_limits import check_limits
 from ddbio.core.loads.counts import WriteCounts
 from ddbio.core.loads.plan import LoadPlan, plan_load, plan_write
 from ddbio.core.scan_plan import Resources
-from ddbio.engine import available_cores, cluster_of, is_spark_installed, open_engine, running_spark_parallelism
+from ddbio.engine import (
+    available_cores,
+    check_engine,
+    cluster_of,
+    is_spark_installed,
+    open_engine,
+    running_spark_parallelism,
+)
 from ddbio.errors import DdbioError, OptionError
 from ddbio.ops.job.report import Clock, WriteReport
 from ddbio.ops.job.storage import dynamodb_spec, new_job_id, require_shared
@@ -164,6 +171,7 @@ def load_files(
     if options.retry_rejects:
         return _write_here(options, lambda plan, rejects: read_rejects(options, plan, rejects.flush))
     clock = Clock()
+    check_engine(options.engine)
     found, plan = _describe_and_plan(options)
     cluster = cluster_of(master, conf) if plan.engine == "spark" else None
     places = {"reject_to": options.reject_to, "state": options.state}

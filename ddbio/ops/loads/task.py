@@ -12,10 +12,9 @@ from typing import TYPE_CHECKING, Any, TypeAlias, cast
 import numpy as np
 import pyarrow as pa
 
-from ddbio.core.item_key import key_hashes
 from ddbio.core.kernel.arrays import take_rows
 from ddbio.core.loads.counts import WriteCounts
-from ddbio.core.loads.requests import ItemEncoder, columns_of
+from ddbio.core.loads.encode import legal_key_hashes
 from ddbio.engine import Shuffle
 from ddbio.ops.loads.rejects import RejectWriter
 from ddbio.ops.loads.scheduler import write_batches
@@ -194,11 +193,8 @@ def write_key_partition(partition: KeyPartition, budget: Budget) -> WriteCounts:
 
 def _key_partitions(batch: pa.RecordBatch, plan: WritePlan, count: int) -> NDArray[np.int64]:
     """Return the key partition of each row."""
-    keys = dict(plan.key_types)
-    encoded = ItemEncoder(batch.schema, columns_of(batch.schema, keys), keys).encode(batch)
-    legal = np.flatnonzero(np.diff(encoded.offsets))
     # The top bits of the hash choose the lane within the partition.
-    hashes = key_hashes(take_rows(batch, legal), list(keys))
+    legal, hashes = legal_key_hashes(batch, plan)
     found = np.zeros(batch.num_rows, np.int64)
     found[legal] = (hashes % np.uint64(count)).astype(np.int64)
     return found

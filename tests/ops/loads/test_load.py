@@ -1,7 +1,11 @@
 """Write rows into a table on the fake: every acknowledged row is there, and the report is true."""
 
 import json
+import os
+import subprocess
+import sys
 import threading
+from pathlib import Path
 
 import boto3
 import pyarrow as pa
@@ -278,3 +282,13 @@ def test_rows_that_wait_for_their_partition_make_no_hot_key():
     assert report.written == 1800
     assert sum(report.throttles.values()) > 0
     assert report.hottest_keys == {}
+
+
+def test_a_missing_spark_is_said_before_anything_is_read(tmp_path):
+    """Where PySpark cannot be imported, a load on Spark says so at once: no request is sent, no loop compiled."""
+    (tmp_path / "pyspark").mkdir()
+    (tmp_path / "pyspark" / "__init__.py").write_text("raise ImportError('there is no PySpark')")
+    script = "import ddbio; ddbio.load_files('rows.csv', 't', engine='spark', endpoint_url='http://127.0.0.1:1')"
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), str(Path(ddbio.__file__).parents[1])])}
+    done = subprocess.run([sys.executable, "-c", script], env=environment, capture_output=True, text=True, check=False)
+    assert "engine 'spark' cannot be loaded: there is no PySpark; or use engine 'local'" in done.stderr
