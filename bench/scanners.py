@@ -151,7 +151,7 @@ def _sorted(rows: pa.Table, table: Table) -> pa.Table:
 def _raw(source: PageSource, table: Table) -> Iterator[bytes]:
     parameters: dict[str, Any] = {"TableName": table.name, "ReturnConsumedCapacity": "TOTAL"}
     while True:
-        page = source.scan(parameters)
+        page = source.read("Scan", parameters)
         yield page.items
         if page.last_evaluated_key is None:
             return

@@ -164,7 +164,7 @@ class Steps:
         wire = LightTransport(spec.client("dynamodb"), spec)
         parameters: dict[str, Any] = {"TableName": self._places.table, "ReturnConsumedCapacity": "TOTAL"}
         while True:
-            page = wire.scan(parameters)
+            page = wire.read("Scan", parameters)
             yield page.items
             if page.last_evaluated_key is None:
                 return

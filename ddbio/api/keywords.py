@@ -924,6 +924,8 @@ class ScanKeywords(ColumnKeywords, LimitKeywords, total=False):
     """Secondary index to scan instead of the table."""
     columns: str | Sequence[str] | None
     """Attributes to read (ProjectionExpression); default is all."""
+    where: str | None
+    """Items to read, as PartiQL's WHERE: ``id = 'a' AND total > 9``. A partition key with values asks by Query."""
     consistent: bool
     """Use strongly consistent reads, at twice the read units."""
     segments: int | None

@@ -1,4 +1,4 @@
-"""Send Scans and writes through botocore: for configurations that only botocore supports, like proxies.
+"""Send reads and writes through botocore: for configurations that only botocore supports, like proxies.
 
 A request body that was made elsewhere replaces botocore's own before it is signed, and a response body is taken before
 botocore parses it. So no object is made for each attribute.
@@ -13,7 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ddbio.aws.endpoint_route import DYNAMODB, call_minimal, event_name
+from ddbio.aws.endpoint_route import DYNAMODB, READS, call_minimal, event_name
 from ddbio.aws.http_bodies import TruncatedBodyError, decompress_body, verify_body
 from ddbio.core.text.page import Page, split_page
 
@@ -53,7 +53,8 @@ class BotocoreTransport:
         self._threads = ThreadPoolExecutor(lanes, "ddbio-lane")
         events = self._client.meta.events
         service = event_name(self._client)
-        events.register(f"request-created.{service}.Scan", _set_accept_encoding, unique_id="ddbio-accept-Scan")
+        for name in READS:
+            events.register(f"request-created.{service}.{name}", _set_accept_encoding, unique_id=f"ddbio-accept-{name}")
         for name in api.operations:
             events.register(f"before-call.{service}.{name}", _replace_body, unique_id=f"ddbio-replace-{name}")
             events.register(f"before-parse.{service}.{name}", _take_body, unique_id=f"ddbio-take-{name}")
@@ -63,11 +64,11 @@ class BotocoreTransport:
         """Return where the requests go."""
         return str(self._client.meta.endpoint_url)
 
-    def scan(self, parameters: Mapping[str, Any]) -> Page:
-        """Return one Scan page; see ``PageSource``."""
+    def read(self, operation: str, parameters: Mapping[str, Any]) -> Page:
+        """Return one page; see ``PageSource``."""
         token = _current.set(_Request(self._accept_encoding))
         try:
-            response = self._client.scan(**_for_botocore(parameters))
+            response = getattr(self._client, operation.lower())(**_for_botocore(parameters))
         finally:
             _current.reset(token)
         return split_page(response[_RAW])
@@ -110,15 +111,16 @@ class _PendingFuture:
 
 
 def _for_botocore(parameters: Mapping[str, Any]) -> Mapping[str, Any]:
-    # botocore encodes binary values itself: given a page's own base64 text it would encode it twice.
-    start = parameters.get("ExclusiveStartKey")
-    if start is None or not any("B" in value for value in start.values()):
-        return parameters
-    key = {
-        name: {"B": base64.b64decode(value["B"], validate=True)} if "B" in value else value
-        for name, value in start.items()
+    # botocore encodes binary values itself: given base64 text it would encode it twice.
+    with_values = ("ExclusiveStartKey", "ExpressionAttributeValues")
+    return {
+        name: {each: _for_botocore_value(value) for each, value in given.items()} if name in with_values else given
+        for name, given in parameters.items()
     }
-    return {**parameters, "ExclusiveStartKey": key}
+
+
+def _for_botocore_value(value: Mapping[str, Any]) -> Mapping[str, Any]:
+    return {"B": base64.b64decode(value["B"], validate=True)} if "B" in value else value
 
 
 def _set_accept_encoding(request: Any, **_: Any) -> None:

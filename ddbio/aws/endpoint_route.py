@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from ddbio.aws.client import ClientSpec
     from ddbio.aws.signing import Credentials, SecondSignature
 
+READS = ("Scan", "Query")
 WRITES = ("BatchWriteItem", "PutItem", "UpdateItem", "DeleteItem")
 
 
@@ -43,7 +44,7 @@ class Api:
     operations: tuple[str, ...]
 
 
-DYNAMODB = Api("dynamodb", ("Scan", *WRITES))
+DYNAMODB = Api("dynamodb", (*READS, *WRITES))
 STREAMS = Api("dynamodbstreams", ("DescribeStream", "GetShardIterator", "GetRecords"))
 
 KINESIS = Api("kinesis", ("DescribeStreamSummary", "ListShards", "GetShardIterator", "GetRecords"))

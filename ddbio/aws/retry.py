@@ -86,8 +86,8 @@ class RetryPolicy:
         if self.stop.wait(backoff_seconds(attempt)):
             raise BudgetClosedError
 
-    def check_read(self, error: ClientError | BotoCoreError, table: str, idle_seconds: float) -> None:
-        """Raise unless a failed Scan should be repeated.
+    def check_read(self, error: ClientError | BotoCoreError, operation: str, table: str, idle_seconds: float) -> None:
+        """Raise unless a failed Scan or Query should be repeated.
 
         Parameters
         ----------
@@ -112,7 +112,7 @@ class RetryPolicy:
                     elapsed_seconds=idle_seconds,
                 ) from error
             return
-        failure = to_ddbio_error(error, action="dynamodb:Scan", resource=where)
+        failure = to_ddbio_error(error, action=f"dynamodb:{operation}", resource=where)
         if not is_transient(error):
             raise failure from error
         if idle_seconds > self.deadline_seconds:

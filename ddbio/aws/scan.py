@@ -1,4 +1,4 @@
-"""Read one segment of a table page by page, within the budget.
+"""Read one segment of a table, or item collections of it, page by page, within the budget.
 
 Each page is yielded exactly once. A request that fails is repeated with the same start key, as ``retry`` says.
 """
@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING, Any
 from botocore.exceptions import BotoCoreError, ClientError
 
 from ddbio.aws.error_codes import error_code, is_throttled, throttling_reasons, was_sent
+from ddbio.core.conditions import Expressions
 from ddbio.core.pacing import parse_throttle_reason
+from ddbio.core.text.page import first_items
 from ddbio.errors import ServiceError
 
 if TYPE_CHECKING:
@@ -21,15 +23,18 @@ if TYPE_CHECKING:
     from ddbio.aws.retry import RetryPolicy
     from ddbio.aws.transport import PageSource
     from ddbio.budget import Budget
+    from ddbio.core.conditions import Condition, Query
     from ddbio.core.text.page import Page
 
 
 @dataclass(frozen=True)
-class SegmentRequest:
-    """What to read of a segment, and how large its pages may be.
+class ReadRequest:
+    """What to read of a segment or of item collections, and how large its pages may be.
 
-    ``page_units`` is the most that a page should cost, ``item_units`` what one item is expected to cost, by the sample.
-    ``max_items`` ends the segment early. A page with a LastEvaluatedKey is followed by another, even if it is empty.
+    ``queries`` ask for item collections, one after the other, instead of a segment; ``condition`` is what the items
+    must meet besides, and they are read and paid all the same. ``page_units`` is the most that a page should cost,
+    ``item_units`` what one item is expected to cost, by the sample. ``max_items`` ends it early. A page with a
+    LastEvaluatedKey is followed by another, even if it is empty.
     """
 
     table: str
@@ -41,30 +46,36 @@ class SegmentRequest:
     page_units: float | None = None
     item_units: float | None = None
     max_items: int | None = None
+    condition: Condition | None = None
+    queries: tuple[Query, ...] = ()
 
-    def of_segment(self, segment: int, total_segments: int) -> SegmentRequest:
+    def of_segment(self, segment: int, total_segments: int) -> ReadRequest:
         """Return the same request for one of ``total_segments`` segments."""
         return replace(self, segment=segment, total_segments=total_segments)
 
-    def parameters(self) -> dict[str, Any]:
-        """Return the parameters of the first Scan request; attribute names are aliased by number."""
+    def parameters(self, query: Query | None = None) -> dict[str, Any]:
+        """Return the parameters of the first Scan, or Query; names and values are placeholders in its expressions."""
         parameters: dict[str, Any] = {
             "TableName": self.table,
-            "Segment": self.segment,
-            "TotalSegments": self.total_segments,
             "ConsistentRead": self.consistent,
             "ReturnConsumedCapacity": "TOTAL",
         }
+        expressions = Expressions()
+        if query is None:
+            parameters |= {"Segment": self.segment, "TotalSegments": self.total_segments}
+        else:
+            parameters["KeyConditionExpression"] = query.write(expressions)
         if self.index is not None:
             parameters["IndexName"] = self.index
         if self.columns is not None:
-            names = {f"#n{place}": name for place, name in enumerate(self.columns)}
-            parameters |= {"ProjectionExpression": ", ".join(names), "ExpressionAttributeNames": names}
-        return parameters
+            parameters["ProjectionExpression"] = ", ".join(map(expressions.name, self.columns))
+        if self.condition is not None:
+            parameters["FilterExpression"] = self.condition.write(expressions)
+        return parameters | expressions.members()
 
 
-def scan_pages(source: PageSource, request: SegmentRequest, budget: Budget, policy: RetryPolicy) -> Iterator[Page]:
-    """Yield the pages of one segment, in order, each exactly once.
+def scan_pages(source: PageSource, request: ReadRequest, budget: Budget, policy: RetryPolicy) -> Iterator[Page]:
+    """Yield the pages of one segment, or of item collections, in order, each exactly once.
 
     Throttled requests and broken connections are repeated; an error that cannot pass is raised at once.
 
@@ -77,17 +88,34 @@ def scan_pages(source: PageSource, request: SegmentRequest, budget: Budget, poli
     BudgetClosedError
         If the job is being stopped.
     """
-    parameters = request.parameters()
+    if not request.queries:
+        yield from _pages(source, request, None, budget, policy)
+    left = request.max_items
+    for query in request.queries:
+        if left is not None and left <= 0:
+            return
+        for page in _pages(source, replace(request, max_items=left), query, budget, policy):
+            left = None if left is None else left - page.count
+            yield page
+
+
+def _pages(
+    source: PageSource, request: ReadRequest, query: Query | None, budget: Budget, policy: RetryPolicy
+) -> Iterator[Page]:
+    operation, parameters = "Scan" if query is None else "Query", request.parameters(query)
     item_units = request.item_units
     left = request.max_items
     while True:
-        limit = _page_limit(request.page_units, item_units, left)
+        # Of items that need not meet a condition, any number may have to be read until enough do.
+        limit = _page_limit(request.page_units, item_units, left if request.condition is None else None)
         if limit is not None:
             parameters["Limit"] = limit
-        page = _fetch(source, parameters, _estimate(request, item_units, limit), budget, policy)
+        page = _fetch(source, (operation, parameters), _estimate(request, item_units, limit), budget, policy)
         if page.scanned_count and page.consumed_units is not None:
             item_units = page.consumed_units / page.scanned_count
         if left is not None:
+            if page.count > left:
+                page = first_items(page, left)
             left -= page.count
         next_key, pages = page.last_evaluated_key, [page]
         # Segments that are read in rotation wait here by the hundred: none of them holds its page meanwhile.
@@ -96,7 +124,8 @@ def scan_pages(source: PageSource, request: SegmentRequest, budget: Budget, poli
         if next_key is None or (left is not None and left <= 0):
             return
         if next_key == parameters.get("ExclusiveStartKey"):
-            raise ServiceError(f"segment {request.segment} of {request.table!r} does not advance: same key twice")
+            place = f"segment {request.segment}" if query is None else f"partition key {query.partition_key}"
+            raise ServiceError(f"{place} of {request.table!r} does not advance: same key twice")
         parameters["ExclusiveStartKey"] = next_key
 
 
@@ -107,7 +136,7 @@ def _page_limit(page_units: float | None, item_units: float | None, left: int | 
     return min(bounds) if bounds else None
 
 
-def _estimate(request: SegmentRequest, item_units: float | None, limit: int | None) -> float:
+def _estimate(request: ReadRequest, item_units: float | None, limit: int | None) -> float:
     # https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/Scan.html: 1 MB a page, 4 KiB a unit.
     full_page = 256.0 if request.consistent else 128.0
     if limit is None or item_units is None:
@@ -116,25 +145,26 @@ def _estimate(request: SegmentRequest, item_units: float | None, limit: int | No
 
 
 def _fetch(
-    source: PageSource, parameters: dict[str, Any], estimate: float, budget: Budget, policy: RetryPolicy
+    source: PageSource, request: tuple[str, dict[str, Any]], estimate: float, budget: Budget, policy: RetryPolicy
 ) -> Page:
+    operation, parameters = request
     began: float | None = None
     for attempt in itertools.count():
         grant = budget.acquire(estimate)
         # Time spent waiting for the budget does not count as lack of progress.
         began = policy.clock() if began is None else began
         try:
-            page = source.scan(parameters)
+            page = source.read(operation, parameters)
         except (ClientError, BotoCoreError) as error:
             # A rejected request costs nothing; a broken response may have cost the page.
             budget.settle(grant, 0.0 if isinstance(error, ClientError) or not was_sent(error) else estimate)
             if is_throttled(error):
                 _slow_down(error, budget)
-            policy.check_read(error, parameters["TableName"], policy.clock() - began)
+            policy.check_read(error, operation, parameters["TableName"], policy.clock() - began)
             policy.pause(attempt)
         else:
             consumed = estimate if page.consumed_units is None else page.consumed_units
-            budget.settle(grant, consumed, items=page.count, wire_bytes=page.wire_bytes)
+            budget.settle(grant, consumed, items=page.scanned_count, wire_bytes=page.wire_bytes)
             return page
     raise AssertionError("unreachable: attempts are bounded by time alone")
 

@@ -1,4 +1,4 @@
-"""Send Scans and writes to DynamoDB: over signed connections of our own, or through botocore if only it can.
+"""Send reads and writes to DynamoDB: over signed connections of our own, or through botocore if only it can.
 
 Endpoints, credentials and error shapes are botocore's in both cases. Callers retry; this module repeats a request only
 if an idle connection was closed, this machine's clock is wrong, or the endpoint reports an expired token.
@@ -53,17 +53,19 @@ _SKEW_WORDS = ("Signature expired", "Signature not yet current")
 
 
 class PageSource(Protocol):
-    """Fetch Scan pages, for any number of threads."""
+    """Fetch pages of Scan and Query, for any number of threads."""
 
     @property
     def endpoint_url(self) -> str:
         """Return where the requests go."""
 
-    def scan(self, parameters: Mapping[str, Any]) -> Page:
-        """Return one Scan page; its items are the bytes that were received.
+    def read(self, operation: str, parameters: Mapping[str, Any]) -> Page:
+        """Return one page; its items are the bytes that were received.
 
         Parameters
         ----------
+        operation
+            ``Scan`` or ``Query``.
         parameters
             Those of the API; ``ExclusiveStartKey`` is given as a page's ``last_evaluated_key``.
 
@@ -177,10 +179,10 @@ class LightTransport:
         """Return where the requests go."""
         return str(self._client.meta.endpoint_url)
 
-    def scan(self, parameters: Mapping[str, Any]) -> Page:
-        """Return one Scan page; see ``PageSource``."""
+    def read(self, operation: str, parameters: Mapping[str, Any]) -> Page:
+        """Return one page; see ``PageSource``."""
         body = json.dumps(parameters, separators=(",", ":"), default=_base64).encode()
-        return split_page(self.begin("Scan", parameters["TableName"], body).result())
+        return split_page(self.begin(operation, parameters["TableName"], body).result())
 
     def begin(self, operation: str, table: str, body: bytes, encoding: str = "") -> PendingResponse:
         """Send a body; see ``BodySender``."""

@@ -139,11 +139,14 @@ def format_plan(plan: ScanPlan, most_columns: int | None = None) -> str:
     stated = "no capacity stated" if plan.table_rcu is None else f"{plan.table_rcu:g} RCU/s"
     billing = "on-demand" if plan.on_demand else "provisioned"
     name = plan.table if plan.index is None else f"{plan.table}, index {plan.index}"
+    groups = counted(plan.segments, "group of item collections" if plan.queries else "segment")
+    by = f"by Query of {counted(plan.queries, 'item collection')}" if plan.queries else "by Scan of everything"
     rows = [
         ("table", f"{name} ({billing}, {stated})"),
+        *([("where", f"{plan.where}: {by}")] if plan.where else []),
         ("size", f"{plan.item_count:,} items, {format_bytes(plan.size_bytes)}, as DescribeTable or the sample says"),
         ("engine", f"{plan.engine} ({plan.engine_reason})"),
-        ("split", f"{counted(plan.segments, 'segment')}, {counted(plan.tasks, 'task')}, {counted(plan.lanes, 'lane')}"),
+        ("split", f"{groups}, {counted(plan.tasks, 'task')}, {counted(plan.lanes, 'lane')}"),
         ("budget", budget + pages),
         ("reads", "strongly consistent" if plan.consistent else "eventually consistent"),
         ("estimate", f"{plan.estimated_units:,.0f} RCU, {_time(plan.estimated_seconds, plan.limited_by)}"),
@@ -227,13 +230,18 @@ def format_load_plan(plan: LoadPlan) -> str:
     return "\n".join(f"{name:<9}{value}" for name, value in lines)
 
 
+def _read_items(report: ScanReport) -> str:
+    scanned = max(report.items, report.scanned_items)
+    return f"{scanned:,} read" + (f", {report.items:,} meet the condition" if scanned > report.items else "")
+
+
 def format_report(report: ScanReport) -> str:
     """Return a scan's report as lines of name and value, then its files."""
     megabytes = report.wire_bytes / 1e6
     asked = "no budget" if report.rcu_asked_per_second is None else f"asked {report.rcu_asked_per_second:g} RCU/s"
     peak = "" if report.rcu_peak_10s_ratio is None else f", busiest 10 s at {report.rcu_peak_10s_ratio:.1%} of it"
     rows = [
-        ("items", f"{report.items:,} read, {report.rows:,} rows written, {report.rescued:,} with a rescued value"),
+        ("items", f"{_read_items(report)}, {report.rows:,} rows written, {report.rescued:,} with a rescued value"),
         time_row(report),
         ("speed", f"{megabytes:,.1f} MB of wire JSON, {megabytes / max(report.cpu_seconds, 1e-9):.1f} MB a CPU-second"),
         ("capacity", f"{report.rcu_consumed:,.1f} RCU used, {asked}{peak}"),

@@ -15,6 +15,7 @@ from ddbio.core.partition_estimate import estimate_files
 from ddbio.core.prices import cost_values
 from ddbio.core.result import Result
 from ddbio.core.schema.file import schema_to_json
+from ddbio.core.selection import selection_of
 from ddbio.core.speeds import PROCESSORS, Speeds
 from ddbio.core.table_limits import limits_of
 from ddbio.errors import OptionError
@@ -44,6 +45,8 @@ REQUEST_SECONDS = 0.01
 """Assumed time of a page that is nearly empty."""
 
 LANES_PER_CORE = 4
+COLLECTION_GROUPS_PER_LANE = 16
+"""Item collections are read in so many groups a lane, so that a group of large ones holds up few others."""
 SEGMENT_BYTES = 512 * MIB
 SMALL_SEGMENT_BYTES = 64 * MIB
 SEGMENT_UNITS_PER_SECOND = 250
@@ -67,6 +70,8 @@ class Sample:
     """Mean of what an item took in the answers; 0 if nothing was sampled."""
     writes: SampledWrites | None = None
     """What writing an item to another table costs, if that was asked for."""
+    collections: int = 0
+    """Item collections that were sampled, if only such are read."""
 
 
 @dataclass(frozen=True)
@@ -110,6 +115,10 @@ class ScanPlan(Result):
     warnings: tuple[str, ...] = ()
     writes: SampledWrites | None = None
     """What writing an item of the sample to the target of a copy costs."""
+    where: str | None = None
+    """The condition that items must meet; units are those of all items that are read for it."""
+    queries: int = 0
+    """Item collections that are read, each by Queries of its own, ``segments`` groups of them; 0 for a Scan."""
     burst_saves_seconds: float = 0.0
     """By how much the capacity that the table can have saved up shortens the estimated seconds."""
     sample_seconds: float = 0.0
@@ -123,7 +132,9 @@ class ScanPlan(Result):
     @property
     def outline(self) -> JobOutline:
         """Return what is known of the scan's extent."""
-        goals = [count for count in (self.item_count, self.limit) if count]
+        # A limit counts items that meet the condition, progress those that are read.
+        limit = self.limit if self.where is None else None
+        goals = [count for count in (self.item_count, limit) if count]
         return JobOutline(f"scan {self.table}", "RCU", min(goals, default=None), self.rcu_per_second)
 
     @property
@@ -221,8 +232,14 @@ def check_scan(table: TableDescription, options: ScanOptions) -> None:
     Raises
     ------
     OptionError
-        If the index does not exist, or a strongly consistent read of a global index is asked.
+        If the index does not exist, a strongly consistent read of a global index is asked, or the condition is none.
     """
+    if options.index is not None:
+        _check_index(table, options)
+    selection_of(table, options)
+
+
+def _check_index(table: TableDescription, options: ScanOptions) -> None:
     if options.index is None:
         return
     index = table.index(options.index)
@@ -256,13 +273,20 @@ def plan_scan(table: TableDescription, sample: Sample, options: ScanOptions, res
     """
     index = table.index(options.index) if options.index else None
     count, size = (index.item_count, index.size_bytes) if index else (table.item_count, table.size_bytes)
-    if sample.complete:
+    selection = selection_of(table, options)
+    if selection.queries:
+        per_query = sample.items / sample.collections if sample.collections else 1.0
+        count = math.ceil(per_query * len(selection.queries))
+        size = math.ceil(count * sample.item_bytes)
+    elif sample.complete:
         count, size = sample.items, math.ceil(sample.items * sample.item_bytes)
     budget = budget_of(table, options)
     engine, reason = _choose_engine(size, options, resources)
     parallelism = (resources.spark_parallelism or resources.cores) if engine == "spark" else resources.cores
     lanes = options.lanes or _lanes(budget, parallelism, sample, options)
     segments = options.segments or _segments(size, budget, lanes, sample)
+    if selection.queries:
+        segments = min(len(selection.queries), COLLECTION_GROUPS_PER_LANE * lanes)
     if options.limit is not None:
         segments = 1
     lanes = min(lanes, segments)
@@ -271,7 +295,7 @@ def plan_scan(table: TableDescription, sample: Sample, options: ScanOptions, res
     limit = None if budget is None else page_limit(budget, sample.item_bytes, options.consistent)
     # The service counts items every six hours or so: there is at least what the sample has shown.
     read_bytes = max(size, math.ceil(sample.items * sample.item_bytes))
-    if options.limit is not None:
+    if options.limit is not None and options.where is None:
         read_bytes = min(read_bytes, math.ceil(options.limit * sample.item_bytes))
     units = scan_units(
         read_bytes, sample.item_bytes, consistent=options.consistent, segments=segments, page_items=limit
@@ -323,7 +347,9 @@ def plan_scan(table: TableDescription, sample: Sample, options: ScanOptions, res
         partitions=None if files is None else files.partitions,
         estimated_files=None if files is None else files.files,
         estimated_file_bytes=None if files is None else files.file_bytes,
-        warnings=() if files is None else files.warnings,
+        warnings=selection.warnings + (() if files is None else files.warnings),
+        where=options.where,
+        queries=len(selection.queries),
         writes=sample.writes,
         burst_saves_seconds=seconds - with_burst,
         sample_seconds=sample_seconds,

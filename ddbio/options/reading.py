@@ -55,6 +55,8 @@ class ScanOptions(ColumnOptions, LimitOptions):
     """Secondary index to scan instead of the table."""
     columns: Names | None = None
     """Attributes to read (ProjectionExpression); default is all."""
+    where: Annotated[str, Field(min_length=1)] | None = None
+    """Items to read, as PartiQL's WHERE: ``id = 'a' AND total > 9``. A partition key with values asks by Query."""
     consistent: bool = False
     """Use strongly consistent reads, at twice the read units."""
     segments: Annotated[int, Field(ge=1, le=1_000_000)] | None = None

@@ -39,7 +39,6 @@ _LACKING = (
     "AttributeUpdates",
     "ConditionalOperator",
     "Expected",
-    "FilterExpression",
     "KeyConditions",
     "QueryFilter",
     "ScanFilter",

@@ -41,7 +41,7 @@ def test_bodies_go_out_as_they_are(source, server):
     for operation, body in SINGLE.items():
         assert source.begin(operation, "rows", body).result() == b"{}"
     pages = open_page_source(ClientSpec(endpoint_url=server.endpoint_url, region="eu-west-1"), 1)
-    assert b'"b":{"B":"AAE="}' in pages.scan({"TableName": "rows"}).items
+    assert b'"b":{"B":"AAE="}' in pages.read("Scan", {"TableName": "rows"}).items
     assert source.endpoint_url == server.endpoint_url
 
 
@@ -69,7 +69,7 @@ def test_large_bodies_go_out_compressed(server, way, monkeypatch):
     assert source.begin("BatchWriteItem", "rows", large).result() == b'{"UnprocessedItems":{}}'
     assert source.begin("PutItem", "rows", SINGLE["PutItem"]).result() == b"{}"
     pages = open_page_source(ClientSpec(endpoint_url=server.endpoint_url, region="eu-west-1"), 1)
-    assert b"AAAA" * 10_000 in pages.scan({"TableName": "rows"}).items
+    assert b"AAAA" * 10_000 in pages.read("Scan", {"TableName": "rows"}).items
     source.close()
 
 

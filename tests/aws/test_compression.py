@@ -30,8 +30,8 @@ def test_a_compressed_page_is_the_page(asking):
     """An answer in gzip, its checksum taken of what was sent, gives the page; a plain one is read as well."""
     step = answer(PACKED, headers={"Content-Encoding": "gzip"})
     with ScriptedServer(step) as server, asking(server) as source:
-        assert source.scan(SCAN).items == source.scan(SCAN).items
-        assert source.scan(SCAN).count == 1
+        assert source.read("Scan", SCAN).items == source.read("Scan", SCAN).items
+        assert source.read("Scan", SCAN).count == 1
     assert {request.headers["accept-encoding"] for request in server.requests} == {"gzip"}
     assert all(request.is_signed_by("testing") for request in server.requests)
 
@@ -41,7 +41,7 @@ def test_each_source_asks_as_it_was_told(asking):
     with ScriptedServer() as server, asking(server) as source:
         plain = open_page_source(ClientSpec(endpoint_url=server.url), 1)
         for each in (source, plain, source):
-            each.scan(SCAN)
+            each.read("Scan", SCAN)
         plain.close()
     assert [request.headers["accept-encoding"] for request in server.requests] == ["gzip", "identity", "gzip"]
 
@@ -50,7 +50,7 @@ def test_a_checksum_of_the_plain_bytes_is_wrong(asking):
     """The checksum covers the compressed bytes: one of the content is a broken answer."""
     step = answer(PACKED, headers={"Content-Encoding": "gzip", "x-amz-crc32": str(zlib.crc32(PAGE))})
     with ScriptedServer(step) as server, asking(server) as source, pytest.raises(HTTPClientError, match="crc32"):
-        source.scan(SCAN)
+        source.read("Scan", SCAN)
 
 
 def test_a_compressed_refusal_is_a_refusal(asking):
@@ -58,7 +58,7 @@ def test_a_compressed_refusal_is_a_refusal(asking):
     body = json.dumps({"__type": "x#ResourceNotFoundException", "message": "no"}).encode()
     step = answer(gzip.compress(body), status=400, headers={"Content-Encoding": "gzip"})
     with ScriptedServer(step) as server, asking(server) as source, pytest.raises(ClientError, match="NotFound"):
-        source.scan(SCAN)
+        source.read("Scan", SCAN)
 
 
 @pytest.mark.parametrize("body", [b"", PACKED[:-1], PACKED + b"x", b"x" + PACKED, PAGE])

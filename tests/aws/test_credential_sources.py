@@ -20,7 +20,7 @@ from ddbio.aws import client as client_module
 from ddbio.aws import retry
 from ddbio.aws.client import ClientSpec
 from ddbio.aws.retry import RetryPolicy
-from ddbio.aws.scan import SegmentRequest, scan_pages
+from ddbio.aws.scan import ReadRequest, scan_pages
 from ddbio.budget import LocalBudget
 from ddbio.errors import AccessDeniedError, EndpointError
 from tests.aws.scripted import ScriptedServer, answer, opened
@@ -193,10 +193,10 @@ def test_keys_are_refreshed_once_for_all_lanes(source, monkeypatch):
     """Lanes that all find their keys about to expire have them fetched once, and go on with the new ones."""
     with ScriptedServer(*[answer()] * 2) as server, opened(monkeypatch, "light", server.url) as pages:
         scan = {"TableName": "t", "Segment": 0, "TotalSegments": 1}
-        pages.scan(scan)
+        pages.read("Scan", scan)
         _expire(pages._client, 5)
         with ThreadPoolExecutor(8) as pool:
-            list(pool.map(lambda _: pages.scan(scan), range(8)))
+            list(pool.map(lambda _: pages.read("Scan", scan), range(8)))
         assert [f"AK{n}/" in server.requests[-1].headers["authorization"] for n in (1, 2)] == [False, True]
     assert source.fetches == 2
 
@@ -223,7 +223,7 @@ class Mending(RetryPolicy):
 @pytest.mark.parametrize("broken", [*BROKEN, "expired"])
 def test_a_refresh_that_fails_is_waited_for_within_the_deadline(source, broken, monkeypatch):
     """A lane whose keys cannot be refreshed goes on when they can, and is charged nothing; else it ends in time."""
-    request, budget = SegmentRequest("t"), LocalBudget(None)
+    request, budget = ReadRequest("t"), LocalBudget(None)
     with ScriptedServer() as server, opened(monkeypatch, "light", server.url) as pages:
         next(scan_pages(pages, request, budget, RetryPolicy(60.0, threading.Event())))
         source.broken, source.life = broken, timedelta(minutes=-20) if broken == "expired" else source.life

@@ -53,7 +53,7 @@ def source_of(kind, monkeypatch):
 def test_a_page_is_the_bytes_that_came(source_of):
     """Items stay bytes, counts and capacity are read, requests are signed and go over one connection."""
     with ScriptedServer() as server, source_of(server) as source:
-        pages = [source.scan(SCAN), source.scan(SCAN), source.scan(SCAN)]
+        pages = [source.read("Scan", SCAN), source.read("Scan", SCAN), source.read("Scan", SCAN)]
         assert source.endpoint_url == server.url
     assert {page.items for page in pages} == {b'{"Items":[{"id":{"S":"a"}}]}'}
     assert pages[0].consumed_units == 0.5
@@ -71,8 +71,8 @@ def test_parameters_reach_the_service_as_they_are_meant(source_of):
     asked = {**SCAN, "ConsistentRead": True, "ExpressionAttributeValues": values, "ExclusiveStartKey": key}
     body = json.dumps({"Count": 0, "Items": [], "ScannedCount": 0, "LastEvaluatedKey": key}).encode()
     with ScriptedServer(answer(body)) as server, source_of(server) as source:
-        page = source.scan(SCAN)
-        source.scan({**asked, "ExclusiveStartKey": page.last_evaluated_key})
+        page = source.read("Scan", SCAN)
+        source.read("Scan", {**asked, "ExclusiveStartKey": page.last_evaluated_key})
     assert json.loads(server.requests[1].body) == {**asked, "ExpressionAttributeValues": {":v": {"B": "AAH/"}}}
 
 
@@ -85,7 +85,7 @@ def test_whole_tables_are_paged(source_of):
         with source_of(fake) as source:
             start: dict[str, object] = {}
             while True:
-                page = source.scan({**SCAN, "Limit": 7, **start})
+                page = source.read("Scan", {**SCAN, "Limit": 7, **start})
                 found += json.loads(page.items)["Items"]
                 if page.last_evaluated_key is None:
                     break
@@ -97,7 +97,7 @@ def test_a_session_token_is_sent_and_signed(source_of, monkeypatch):
     """Temporary keys sign with their token."""
     monkeypatch.setenv("AWS_SESSION_TOKEN", "token/+=")
     with ScriptedServer() as server, source_of(server) as source:
-        source.scan(SCAN)
+        source.read("Scan", SCAN)
     [request] = server.requests
     assert request.headers["x-amz-security-token"] == "token/+="
     assert "x-amz-security-token" in request.headers["authorization"]
@@ -126,7 +126,7 @@ def test_refreshed_credentials_sign_the_next_request(source_of, monkeypatch):
     monkeypatch.setattr(client, "_session", session)
     with ScriptedServer() as server, source_of(server) as source:
         for _ in range(3):
-            source.scan(SCAN)
+            source.read("Scan", SCAN)
     tokens = [request.headers["x-amz-security-token"] for request in server.requests]
     assert len(set(tokens)) == 3
     assert all(
@@ -139,7 +139,7 @@ def test_without_credentials_nothing_is_sent(source_of, monkeypatch):
     monkeypatch.delenv("AWS_ACCESS_KEY_ID")
     monkeypatch.delenv("AWS_SECRET_ACCESS_KEY")
     with ScriptedServer() as server, source_of(server) as source, pytest.raises(NoCredentialsError):
-        source.scan(SCAN)
+        source.read("Scan", SCAN)
     assert server.requests == []
 
 
@@ -168,9 +168,9 @@ def test_a_broken_answer_is_transient_and_leaves_no_trace(source_of, step):
     """A broken answer is an error that is_transient knows; the same source then answers as if nothing had been."""
     with ScriptedServer(step) as server, source_of(server) as source:
         with pytest.raises((ClientError, BotoCoreError)) as raised:
-            source.scan(SCAN)
+            source.read("Scan", SCAN)
         assert is_transient(raised.value)
-        assert source.scan(SCAN).count == 1
+        assert source.read("Scan", SCAN).count == 1
 
 
 def test_a_wrong_checksum_is_told(source_of):
@@ -181,19 +181,19 @@ def test_a_wrong_checksum_is_told(source_of):
         source_of(server) as source,
         pytest.raises(ChecksumMismatchError, match="is not 12"),
     ):
-        source.scan(SCAN)
+        source.read("Scan", SCAN)
 
 
 def test_no_checksum_is_no_error(source_of):
     """Endpoints that state no checksum are believed."""
     with ScriptedServer(answer(headers={"x-amz-crc32": None})) as server, source_of(server) as source:
-        assert source.scan(SCAN).count == 1
+        assert source.read("Scan", SCAN).count == 1
 
 
 def test_a_verified_body_that_is_no_page_is_a_decode_error(source_of):
     """What the service meant to send but is no page is not asked again."""
     with ScriptedServer(answer(b'{"Items":7}')) as server, source_of(server) as source, pytest.raises(DecodeError):
-        source.scan(SCAN)
+        source.read("Scan", SCAN)
 
 
 CHUNKED = b"".join(b"%x;some=extension\r\n%s\r\n" % (len(part), part) for part in (PAGE[:9], PAGE[9:])) + b"0\r\n\r\n"
@@ -210,15 +210,17 @@ SHAPES = {
 def test_every_legal_shape_of_an_answer_is_read(source_of, step):
     """Stand-ins answer chunked, without a length or by HTTP/1.0; the next request is not disturbed."""
     with ScriptedServer(step) as server, source_of(server) as source:
-        assert [source.scan(SCAN).items, source.scan(SCAN).items] == [b'{"Items":[{"id":{"S":"a"}}]}'] * 2
+        assert [source.read("Scan", SCAN).items, source.read("Scan", SCAN).items] == [
+            b'{"Items":[{"id":{"S":"a"}}]}'
+        ] * 2
 
 
 def test_an_idle_connection_that_was_closed_is_replaced(source_of):
     """A server may close an idle connection at any time: the next request notices, or is sent again."""
     with ScriptedServer(answer(stays_open=False)) as server, source_of(server) as source:
-        assert source.scan(SCAN).count == 1
+        assert source.read("Scan", SCAN).count == 1
         time.sleep(0.2)  # botocore notices only what has arrived
-        assert source.scan(SCAN).count == 1
+        assert source.read("Scan", SCAN).count == 1
     assert [request.connection for request in server.requests] == [1, 2]
 
 
@@ -226,16 +228,16 @@ def test_bytes_nobody_asked_for_are_never_an_answer(source_of):
     """What a server says on an idle connection, like a load balancer's 408, is not taken for the next answer."""
     timeout = b"HTTP/1.1 408 Request Timeout\r\nContent-Length: 0\r\n\r\n"
     with ScriptedServer(answer(after=timeout)) as server, source_of(server) as source:
-        assert [source.scan(SCAN).count, source.scan(SCAN).count] == [1, 1]
+        assert [source.read("Scan", SCAN).count, source.read("Scan", SCAN).count] == [1, 1]
 
 
 def test_silence_is_a_read_timeout(source_of):
     """A server that says nothing is given up after the read timeout."""
     with ScriptedServer(stall) as server, source_of(server, read_timeout_seconds=0.2) as source:
         with pytest.raises(ReadTimeoutError) as raised:
-            source.scan(SCAN)
+            source.read("Scan", SCAN)
         assert is_transient(raised.value)
-        assert source.scan(SCAN).count == 1
+        assert source.read("Scan", SCAN).count == 1
 
 
 def test_a_closed_port_is_an_endpoint_connection_error(source_of):
@@ -246,7 +248,7 @@ def test_a_closed_port_is_an_endpoint_connection_error(source_of):
     server._listener.close()
     server.port = port
     with source_of(server) as source, pytest.raises(EndpointConnectionError):
-        source.scan(SCAN)
+        source.read("Scan", SCAN)
 
 
 REASONS = [{"reason": "TableReadProvisionedThroughputExceeded", "resource": "arn:table"}]
@@ -283,7 +285,7 @@ ERRORS: dict[str, tuple[Step, int, str, list[str]]] = {
 def test_refusals_are_what_botocore_makes_of_them(source_of, step, status, code, reasons):
     """Code, status and throttling reasons of a refusal are where the retry policy looks for them; it is asked once."""
     with ScriptedServer(step) as server, source_of(server) as source, pytest.raises(ClientError) as raised:
-        source.scan(SCAN)
+        source.read("Scan", SCAN)
     assert error_code(raised.value) == code
     assert raised.value.response["ResponseMetadata"]["HTTPStatusCode"] == status
     assert throttling_reasons(raised.value) == reasons
@@ -298,7 +300,7 @@ def test_both_sources_raise_the_same_error(monkeypatch, step):
     for kind in ("light", "botocore"):
         with ScriptedServer(step) as server, opened(monkeypatch, kind, server.url) as source:
             with pytest.raises(ClientError) as caught:
-                source.scan(SCAN)
+                source.read("Scan", SCAN)
             raised.append(caught.value)
     light, theirs = (error.response for error in raised)
     for counted in ("RetryAttempts", "MaxAttemptsReached"):

@@ -9,12 +9,12 @@ from botocore.exceptions import ClientError, ConnectionClosedError, ConnectTimeo
 
 from ddbio.aws import retry
 from ddbio.aws.retry import RetryPolicy
-from ddbio.aws.scan import SegmentRequest, scan_pages
+from ddbio.aws.scan import ReadRequest, scan_pages
 from ddbio.budget import BudgetClosedError, LocalBudget
 from ddbio.core.text.page import Page
 from ddbio.errors import AccessDeniedError, EndpointError, ServiceError, ThrottledError
 
-REQUEST = SegmentRequest(table="t", segment=1, total_segments=4)
+REQUEST = ReadRequest(table="t", segment=1, total_segments=4)
 
 
 def _page(count=1, key=None, units=0.5, scanned=None):
@@ -35,7 +35,7 @@ class Scripted:
         self.steps = list(steps)
         self.requests = []
 
-    def scan(self, parameters):
+    def read(self, _, parameters):
         """Return or raise the next step."""
         self.requests.append(dict(parameters))
         step = self.steps.pop(0)
@@ -164,7 +164,7 @@ def test_stopping_ends_the_wait(policy):
 
 def test_names_are_aliased_and_pages_bounded(policy):
     """Any attribute name can be asked for; small budgets ask for small pages, by what the last page cost."""
-    request = SegmentRequest(table="t", columns=("a.b", "#size"), page_units=10, item_units=0.5)
+    request = ReadRequest(table="t", columns=("a.b", "#size"), page_units=10, item_units=0.5)
     source = Scripted(_page(count=20, units=40.0, key={"k": {"S": "a"}}), _page())
     _read(source, policy, request)
     assert source.requests[0]["ExpressionAttributeNames"] == {"#n0": "a.b", "#n1": "#size"}
@@ -173,7 +173,7 @@ def test_names_are_aliased_and_pages_bounded(policy):
 
 def test_max_items_bounds_pages_and_ends(policy):
     """A limited segment asks for no more than what is left and stops there."""
-    request = SegmentRequest(table="t", max_items=5)
+    request = ReadRequest(table="t", max_items=5)
     source = Scripted(_page(count=3, key={"k": {"S": "a"}}), _page(count=2, key={"k": {"S": "b"}}))
     _read(source, policy, request)
     assert [each["Limit"] for each in source.requests] == [5, 2]

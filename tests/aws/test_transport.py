@@ -46,7 +46,7 @@ def _signed_at(request: Request) -> int:
 def test_a_request_met_by_a_closing_connection_is_sent_once_more(light):
     """If an idle connection ends before a byte of the answer came, the same request goes over a new one."""
     with ScriptedServer(answer(), hang_up) as server, light(server) as source:
-        assert [source.scan(SCAN).count, source.scan(SCAN).count] == [1, 1]
+        assert [source.read("Scan", SCAN).count, source.read("Scan", SCAN).count] == [1, 1]
     assert [request.connection for request in server.requests] == [1, 1, 2]
     assert server.requests[1].body == server.requests[2].body
 
@@ -56,18 +56,18 @@ def test_a_request_is_not_sent_a_third_time(light, steps):
     """A new connection that ends without an answer is the caller's to judge."""
     with ScriptedServer(*steps) as server, light(server) as source:
         for _ in steps[:-2]:
-            source.scan(SCAN)
+            source.read("Scan", SCAN)
         with pytest.raises(ConnectionClosedError):
-            source.scan(SCAN)
+            source.read("Scan", SCAN)
     assert len(server.requests) == len(steps)
 
 
 def test_an_answer_that_has_begun_is_not_asked_for_twice(light):
     """An idle connection that ends inside an answer is an error at once: the service has charged for it."""
     with ScriptedServer(answer(), speak(HEAD + PAGE[:10])) as server, light(server) as source:
-        source.scan(SCAN)
+        source.read("Scan", SCAN)
         with pytest.raises(ConnectionClosedError):
-            source.scan(SCAN)
+            source.read("Scan", SCAN)
     assert len(server.requests) == 2
 
 
@@ -83,7 +83,7 @@ def test_an_answer_cut_short_is_a_closed_connection(light, words):
         light(server) as source,
         pytest.raises(ConnectionClosedError) as raised,
     ):
-        source.scan(SCAN)
+        source.read("Scan", SCAN)
     assert is_transient(raised.value)
 
 
@@ -97,7 +97,7 @@ def test_an_answer_in_two_pieces_keeps_its_connection(light, cut):
         return speak((HEAD + PAGE)[cut:], stays_open=True)(link)
 
     with ScriptedServer(in_two, in_two, answer()) as server, light(server) as source:
-        assert [source.scan(SCAN).count for _ in range(3)] == [1, 1, 1]
+        assert [source.read("Scan", SCAN).count for _ in range(3)] == [1, 1, 1]
     assert [request.connection for request in server.requests] == [1, 1, 1]
 
 
@@ -105,7 +105,7 @@ def test_bytes_beyond_an_answer_end_its_connection(light):
     """What nobody asked for is never taken for the next answer, even if it came with this one."""
     with ScriptedServer(speak(HEAD + PAGE + HEAD + PAGE, stays_open=True), answer()) as server:
         with light(server) as source:
-            assert [source.scan(SCAN).count, source.scan(SCAN).count] == [1, 1]
+            assert [source.read("Scan", SCAN).count, source.read("Scan", SCAN).count] == [1, 1]
         assert [request.connection for request in server.requests] == [1, 2]
 
 
@@ -115,9 +115,9 @@ def test_a_trickling_answer_runs_into_a_deadline(light, words):
     pace = trickle(words) if words is HEAD else trickle(words, 0.03)
     with ScriptedServer(pace) as server, light(server, 0.2) as source:
         with pytest.raises(ReadTimeoutError) as raised:
-            source.scan(SCAN)
+            source.read("Scan", SCAN)
         assert is_transient(raised.value)
-        assert source.scan(SCAN).count == 1
+        assert source.read("Scan", SCAN).count == 1
 
 
 SENSELESS = {
@@ -138,9 +138,9 @@ def test_a_senseless_answer_is_refused_and_its_connection_dropped(light, words):
     """Nothing a server says makes the transport reserve memory without end or fail in an unforeseen way."""
     with ScriptedServer(speak(words, stays_open=True)) as server, light(server) as source:
         with pytest.raises(HTTPClientError) as raised:
-            source.scan(SCAN)
+            source.read("Scan", SCAN)
         assert is_transient(raised.value)
-        assert source.scan(SCAN).count == 1
+        assert source.read("Scan", SCAN).count == 1
     assert [request.connection for request in server.requests] == [1, 2]
 
 
@@ -152,7 +152,7 @@ def test_an_answer_that_is_nobodys_error_keeps_its_status(light, status, body):
     """What something between answers becomes a ClientError by its HTTP status."""
     step = answer(body, status=status)
     with ScriptedServer(step) as server, light(server) as source, pytest.raises(ClientError) as raised:
-        source.scan(SCAN)
+        source.read("Scan", SCAN)
     assert raised.value.response["Error"]["Code"] == str(status)
     assert raised.value.response["ResponseMetadata"]["HTTPStatusCode"] == status
     assert is_transient(raised.value) == (status >= 500)
@@ -167,7 +167,7 @@ def test_a_wrong_clock_follows_the_services(light, message, hours):
     theirs = time.time() + 3600 * hours
     late = refuse("InvalidSignatureException", message, headers={"Date": formatdate(theirs, usegmt=True)})
     with ScriptedServer(late) as server, light(server) as source:
-        assert [source.scan(SCAN).count, source.scan(SCAN).count] == [1, 1]
+        assert [source.read("Scan", SCAN).count, source.read("Scan", SCAN).count] == [1, 1]
     first, *others = server.requests
     assert abs(_signed_at(first) - time.time()) < 60
     assert all(abs(_signed_at(request) - theirs) < 60 for request in others)
@@ -190,7 +190,7 @@ def test_a_refused_signature_is_raised_where_no_clock_is_to_blame(light, message
     stamp = formatdate(usegmt=True) if date == "now" else date
     step = refuse("InvalidSignatureException", message, headers={"Date": stamp})
     with ScriptedServer(step) as server, light(server) as source, pytest.raises(ClientError, match="InvalidSignature"):
-        source.scan(SCAN)
+        source.read("Scan", SCAN)
     assert len(server.requests) == 1
 
 
@@ -207,7 +207,7 @@ def test_a_clock_is_followed_once_a_call(light):
         light(server) as source,
         pytest.raises(ClientError, match="InvalidSignature"),
     ):
-        source.scan(SCAN)
+        source.read("Scan", SCAN)
     assert len(server.requests) == 2
 
 
@@ -217,7 +217,7 @@ def test_threads_have_connections_of_their_own(light):
 
     def scan(source: LightTransport) -> int:
         together.wait()
-        return sum(source.scan(SCAN).count for _ in range(5))
+        return sum(source.read("Scan", SCAN).count for _ in range(5))
 
     with ScriptedServer() as server, light(server) as source, ThreadPoolExecutor(4) as threads:
         assert list(threads.map(scan, [source] * 4)) == [5] * 4
@@ -228,10 +228,10 @@ def test_threads_have_connections_of_their_own(light):
 def test_a_closed_transport_keeps_no_connection(light):
     """After close, and in a transport that is merely forgotten, no socket is left open."""
     with ScriptedServer() as server, light(server) as source:
-        source.scan(SCAN)
+        source.read("Scan", SCAN)
         source.close()
         server.wait_until_idle()
-        source.scan(SCAN)
+        source.read("Scan", SCAN)
         assert isinstance(source, LightTransport)
         source._pools.clear()
         del source
@@ -245,7 +245,7 @@ def test_a_handshake_that_never_ends_is_a_connect_timeout(monkeypatch):
     with socket.create_server(("127.0.0.1", 0)) as listener:
         url = f"https://127.0.0.1:{listener.getsockname()[1]}"
         with opened(monkeypatch, "light", url, 0.2) as source, pytest.raises(ConnectTimeoutError):
-            source.scan(SCAN)
+            source.read("Scan", SCAN)
 
 
 def _refreshable(monkeypatch):
@@ -270,9 +270,9 @@ def test_a_token_called_expired_is_renewed_once_a_call(light, monkeypatch, code)
     _refreshable(monkeypatch)
     expired = refuse(code, "The security token included in the request is expired")
     with ScriptedServer(expired, answer(), expired, expired) as server, light(server) as source:
-        assert source.scan(SCAN).count == 1
+        assert source.read("Scan", SCAN).count == 1
         with pytest.raises(ClientError, match=code):
-            source.scan(SCAN)
+            source.read("Scan", SCAN)
     assert [request.headers["x-amz-security-token"] for request in server.requests] == ["t1", "t2", "t2", "t3"]
 
 
@@ -284,7 +284,7 @@ def test_keys_that_cannot_be_renewed_are_refused_as_before(light):
         light(server) as source,
         pytest.raises(ClientError, match="ExpiredTokenException"),
     ):
-        source.scan(SCAN)
+        source.read("Scan", SCAN)
     assert len(server.requests) == 1
 
 
@@ -336,7 +336,7 @@ def test_an_alert_of_tls_is_worth_another_try(monkeypatch):
         teller.start()
         url = f"https://127.0.0.1:{listener.getsockname()[1]}"
         with opened(monkeypatch, "light", url, 5) as source, pytest.raises(ConnectionClosedError) as refused:
-            source.scan(SCAN)
+            source.read("Scan", SCAN)
         teller.join()
     assert is_transient(refused.value)
 
@@ -348,14 +348,14 @@ def test_an_old_connection_is_made_anew(light, monkeypatch):
     with ScriptedServer() as server, light(server) as source:
         for seconds in (0, 899, 1, 899, 901):
             now += seconds
-            assert source.scan(SCAN).count == 1
+            assert source.read("Scan", SCAN).count == 1
     assert [request.connection for request in server.requests] == [1, 1, 2, 2, 3]
 
 
 def test_an_idle_connection_is_kept_alive(light):
     """A gateway that forgets idle connections after minutes hears of each once a minute."""
     with ScriptedServer() as server, light(server) as source:
-        source.scan(SCAN)
+        source.read("Scan", SCAN)
         (pool,) = source._pools.values()
         held = socket.socket(fileno=socket.dup(pool._idle[0].fileno()))
         with held:

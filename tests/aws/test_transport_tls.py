@@ -105,7 +105,7 @@ def test_a_server_of_the_configured_authority_is_trusted(kind, variable, authori
         ScriptedServer(answer(body), answer(body), tls=authority.context_for("127.0.0.1")) as server,
         opened(monkeypatch, kind, server.url) as source,
     ):
-        pages = [source.scan(SCAN) for _ in range(2)]
+        pages = [source.read("Scan", SCAN) for _ in range(2)]
     assert [json.loads(page.items)["Items"] for page in pages] == [items] * 2
     assert [request.connection for request in server.requests] == [1, 1]
     assert all(request.is_signed_by("testing") for request in server.requests)
@@ -120,7 +120,7 @@ def test_a_profiles_authority_is_trusted(kind, authority, monkeypatch, tmp_path)
         ScriptedServer(tls=authority.context_for("127.0.0.1")) as server,
         opened(monkeypatch, kind, server.url) as source,
     ):
-        assert source.scan(SCAN).count == 1
+        assert source.read("Scan", SCAN).count == 1
 
 
 def test_a_server_of_an_unknown_authority_gets_no_request(kind, authority, monkeypatch):
@@ -130,7 +130,7 @@ def test_a_server_of_an_unknown_authority_gets_no_request(kind, authority, monke
         opened(monkeypatch, kind, server.url) as source,
         pytest.raises(SSLError, match="CERTIFICATE_VERIFY_FAILED") as refused,
     ):
-        source.scan(SCAN)
+        source.read("Scan", SCAN)
     assert server.requests == []
     assert not is_transient(refused.value)
 
@@ -143,7 +143,7 @@ def test_a_server_of_another_name_gets_no_request(kind, authority, monkeypatch):
         opened(monkeypatch, kind, server.url) as source,
         pytest.raises(SSLError, match=r"doesn't match|not valid for") as refused,
     ):
-        source.scan(SCAN)
+        source.read("Scan", SCAN)
     assert server.requests == []
     assert not is_transient(refused.value)
 
@@ -155,7 +155,7 @@ def test_a_kept_connection_that_was_closed_is_replaced(kind, authority, monkeypa
         ScriptedServer(answer(stays_open=False), tls=authority.context_for("127.0.0.1")) as server,
         opened(monkeypatch, kind, server.url) as source,
     ):
-        assert [source.scan(SCAN).count, source.scan(SCAN).count] == [1, 1]
+        assert [source.read("Scan", SCAN).count, source.read("Scan", SCAN).count] == [1, 1]
 
 
 def test_a_request_met_by_a_closing_connection_is_sent_once_more(authority, monkeypatch):
@@ -165,7 +165,7 @@ def test_a_request_met_by_a_closing_connection_is_sent_once_more(authority, monk
         ScriptedServer(answer(), hang_up, tls=authority.context_for("127.0.0.1")) as server,
         opened(monkeypatch, "light", server.url) as source,
     ):
-        assert [source.scan(SCAN).count, source.scan(SCAN).count] == [1, 1]
+        assert [source.read("Scan", SCAN).count, source.read("Scan", SCAN).count] == [1, 1]
     assert [request.connection for request in server.requests] == [1, 1, 2]
 
 
@@ -184,9 +184,9 @@ def test_an_alert_in_the_middle_is_worth_another_try(authority, monkeypatch):
         opened(monkeypatch, "light", server.url) as source,
     ):
         with pytest.raises(BotoCoreError) as refused:
-            source.scan(SCAN)
+            source.read("Scan", SCAN)
         assert is_transient(refused.value)
-        assert source.scan(SCAN).count == 1
+        assert source.read("Scan", SCAN).count == 1
 
 
 def test_a_bundle_that_cannot_be_read_is_named(authority, monkeypatch, tmp_path):
@@ -197,4 +197,4 @@ def test_a_bundle_that_cannot_be_read_is_named(authority, monkeypatch, tmp_path)
         opened(monkeypatch, "light", server.url) as source,
         pytest.raises(OptionError, match=r"absent\.pem"),
     ):
-        source.scan(SCAN)
+        source.read("Scan", SCAN)

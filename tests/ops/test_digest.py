@@ -13,7 +13,7 @@ import pytest
 
 import ddbio
 from ddbio.aws.client import ClientSpec
-from ddbio.aws.scan import SegmentRequest
+from ddbio.aws.scan import ReadRequest
 from ddbio.budget import LocalBudget
 from ddbio.core.decode import Decoder
 from ddbio.core.digest import Digest
@@ -119,7 +119,7 @@ class OnePage:
 
     endpoint_url = "http://127.0.0.1:1"
 
-    def scan(self, _):
+    def read(self, _, __):
         """Return it."""
         body = json.dumps({"Items": ITEMS}).encode()
         return Page(body, len(ITEMS), len(ITEMS), None, 1.0, len(body))
@@ -158,7 +158,7 @@ class WrongDecoder(Decoder):
 )
 def test_a_decoder_s_mistake_is_found(expected, batch, mistake, is_found):
     """The digest of a scan is that of the bytes of its pages, and tells when columns hold something else."""
-    task = ScanTask(0, ClientSpec(), (SegmentRequest("t"),), 1, batch.schema, nulls="keep", digest=True)
+    task = ScanTask(0, ClientSpec(), (ReadRequest("t"),), 1, batch.schema, nulls="keep", digest=True)
     stream = PageStream(task, LocalBudget(None), lambda: WrongDecoder(batch.schema, mistake), pages=OnePage())
     columns = digest_of_batches(list(stream))
     assert stream.counts.digest.hexdigest() == expected

@@ -18,7 +18,7 @@ import pytest
 from fold_model import item, window
 
 from ddbio.aws.retry import RetryPolicy
-from ddbio.aws.scan import SegmentRequest
+from ddbio.aws.scan import ReadRequest
 from ddbio.budget import LocalBudget
 from ddbio.core.decode import Decoder
 from ddbio.core.rescue import MisfitLog
@@ -81,7 +81,7 @@ class Scan:
         return [file for staged, _ in results for file in staged], sum(items for _, items in results)
 
     def _task(self, number, tasks):
-        requests = tuple(SegmentRequest("t", segment, 4) for segment in range(number, 4, tasks))
+        requests = tuple(ReadRequest("t", segment, 4) for segment in range(number, 4, tasks))
         return ScanTask(number=number, spec=None, requests=requests, lanes=1 + number % 2, schema=self._schema)
 
 

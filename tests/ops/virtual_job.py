@@ -258,7 +258,7 @@ class Pages:
     def __init__(self, segments, faults):
         self._segments, self._faults = segments, faults
 
-    def scan(self, parameters):
+    def read(self, _, parameters):
         """Return one page of a segment."""
         segment, start = parameters["Segment"], int(parameters.get("ExclusiveStartKey", {}).get("n", {}).get("N", 0))
         call = f"scan {segment} {start}"

@@ -143,6 +143,15 @@ def test_schema_option(read):
     assert frame.where("pk = 'key-9'").first().list == [Decimal("1.0"), Decimal("2.0")]
 
 
+def test_a_condition_chooses_the_items(read):
+    """A filter holds in every task, and a stated key is asked for by Query."""
+    assert read(where="flag = TRUE AND n >= 3000").count() == sum(
+        number % 2 == 0 and number % (ROWS // ODD) != 1 for number in range(3000, ROWS)
+    )
+    rows = read(where="pk IN ('key-5', 'key-77', 'nobody')").select("pk").collect()
+    assert sorted(row.pk for row in rows) == ["key-5", "key-77"]
+
+
 def test_empty_table(read):
     """A table without items has its keys as columns, and no rows."""
     frame = read(table="empty").load()

@@ -106,7 +106,7 @@ def test_values_of_wrong_json_type_are_serialization_errors(fake, value, expecte
     assert (status, kind(body), scanned["Count"]) == (400, expected, 0)
 
 
-@pytest.mark.parametrize("member", ["FilterExpression", "ScanFilter", "QueryFilter", "KeyConditions"])
+@pytest.mark.parametrize("member", ["ScanFilter", "QueryFilter", "KeyConditions"])
 def test_features_it_lacks_are_named(fake, member):
     """An expression over items is refused by name, never ignored."""
     fake.load("tab", [], "pk")

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from ddbio.core.text.json_text import compact_json, parse_json
@@ -60,6 +60,12 @@ def split_page(body: bytes) -> Page:
     if not members.keys() >= _COUNTS:
         items, members = _split_slowly(body)
     return _page(items, members, len(body))
+
+
+def first_items(page: Page, count: int) -> Page:
+    """Return a page with only the first ``count`` of its items; what it cost stays."""
+    items = parse_json(page.items)["Items"][:count]
+    return replace(page, items=compact_json({"Items": items}).encode(), count=count)
 
 
 def items_of_page(body: bytes) -> bytes:

@@ -168,6 +168,8 @@ class ScanReport(Report):
         Units, seconds, bytes of answers and USD, as planned and as it was.
     layout
         How the files lie: their sizes, and how many are small.
+    scanned_items
+        Items the service read and charged: more than it returned where they had to meet a condition.
     """
 
     table: str
@@ -195,6 +197,7 @@ class ScanReport(Report):
     planned: Figures | None = None
     actual: Figures | None = None
     layout: LayoutSummary | None = None
+    scanned_items: int = 0
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from ddbio.aws.control_plane import describe_table
 from ddbio.aws.retry import RetryPolicy
-from ddbio.aws.scan import SegmentRequest, scan_pages
+from ddbio.aws.scan import ReadRequest, scan_pages
 from ddbio.aws.transport import open_page_source
 from ddbio.budget import LocalBudget
 from ddbio.core.capacity import PAGES_PER_SECOND, READ_UNIT_BYTES, read_units
@@ -23,6 +23,7 @@ from ddbio.core.scan_plan import Resources, Sample, ScanPlan, budget_of, check_s
 from ddbio.core.schema.arrow import attributes_of, name_of_field, project_schema, tag_of_field, tagged_field
 from ddbio.core.schema.declare import ColumnRules
 from ddbio.core.schema.item_schema import ItemSchema, arrow_schema_of
+from ddbio.core.selection import selection_of
 from ddbio.core.text.json_text import parse_json
 from ddbio.core.time_columns import sampled_forms
 from ddbio.engine import available_cores, is_spark_installed, running_spark_parallelism
@@ -49,6 +50,7 @@ if TYPE_CHECKING:
 
     from ddbio.budget import Budget
     from ddbio.core.attribute import Item
+    from ddbio.core.conditions import Query
     from ddbio.core.estimate import Part
     from ddbio.core.partition_estimate import PartitionSample
     from ddbio.core.prices import Cost
@@ -104,7 +106,9 @@ def sample_table(
         rules.require(attributes_of(given))
     if given is not None and not rules.sampled:
         given = rules.apply(given)
-    if given is not None and not rules.sampled and table.item_count and table.size_bytes and not options.index:
+    queries = selection_of(table, options).queries
+    is_known = bool(table.item_count and table.size_bytes and not options.index and not queries)
+    if given is not None and not rules.sampled and is_known:
         return Sample(given, 0, table.size_bytes / table.item_count, 0.0, complete=False)
     wanted = _wanted(options) if given is None else PROBE_ITEMS
     pages = list(_sample_pages(table, options, budget, wanted))
@@ -118,12 +122,13 @@ def sample_table(
         schema = rules.apply(schema, _sampled_forms(rules, pages), dict(table.key_types))
     _require_key_types(table, schema)
     unit_bytes = READ_UNIT_BYTES / (1.0 if options.consistent else 0.5)
-    complete = len(pages) == 1 and pages[0].last_evaluated_key is None
+    complete = not queries and len(pages) == 1 and pages[0].last_evaluated_key is None
     partitions = _sampled_partitions(options, schema, pages)
     item_bytes = units * unit_bytes / scanned if scanned else 0.0
     sent_bytes = sum(page.wire_bytes for page in pages) / scanned if scanned else 0.0
     writes = None if target is None else sample_writes(list(_items_of(pages)), target)
-    return Sample(schema, scanned, item_bytes, units, complete, partitions, sent_bytes, writes)
+    collections = len(_sampled_collections(queries))
+    return Sample(schema, scanned, item_bytes, units, complete, partitions, sent_bytes, writes, collections)
 
 
 def _items_of(pages: Iterable[Page]) -> Iterator[Item]:
@@ -259,12 +264,18 @@ def available_resources() -> Resources:
 
 def scan_tasks(plan: ScanPlan, options: ScanOptions, table: TableDescription) -> list[ScanTask]:
     """Return the tasks of a plan; together they read every segment once."""
-    whole = request_of(table, options, plan.item_bytes)
+    whole, queries = request_of(table, options, plan.item_bytes), selection_of(table, options).queries
+
+    def request(segment: int) -> ReadRequest:
+        if queries:
+            return dataclasses.replace(whole, queries=queries[segment :: plan.segments])
+        return whole.of_segment(segment, plan.segments)
+
     return [
         ScanTask(
             number=number,
             spec=dynamodb_spec(options),
-            requests=tuple(whole.of_segment(segment, plan.segments) for segment in group),
+            requests=tuple(map(request, group)),
             lanes=plan.lanes_per_task,
             schema=plan.schema,
             on_misfit=options.on_misfit,
@@ -278,12 +289,12 @@ def scan_tasks(plan: ScanPlan, options: ScanOptions, table: TableDescription) ->
     ]
 
 
-def request_of(table: TableDescription, options: ScanOptions, item_bytes: float) -> SegmentRequest:
+def request_of(table: TableDescription, options: ScanOptions, item_bytes: float) -> ReadRequest:
     """Return the request of a whole scan, from which each segment's is made."""
     budget = budget_of(table, options)
     item_units = item_bytes / READ_UNIT_BYTES * (1.0 if options.consistent else 0.5)
     bounded = budget is not None and budget < read_units(1024 * 1024, options.consistent) * PAGES_PER_SECOND
-    return SegmentRequest(
+    return ReadRequest(
         table=options.table,
         index=options.index,
         consistent=options.consistent,
@@ -291,19 +302,27 @@ def request_of(table: TableDescription, options: ScanOptions, item_bytes: float)
         page_units=budget / PAGES_PER_SECOND if bounded and budget is not None else None,
         item_units=item_units or None,
         max_items=options.limit,
+        condition=selection_of(table, options).condition,
     )
 
 
 def _wanted(options: ScanOptions) -> int:
-    return options.sample_items if options.limit is None else min(options.limit, options.sample_items)
+    # Items that do not meet a condition are sampled like others: they have the columns of the table.
+    is_limited = options.limit is not None and options.where is None
+    return min(options.limit or 0, options.sample_items) if is_limited else options.sample_items
 
 
 def _sample_pages(table: TableDescription, options: ScanOptions, budget: Budget, wanted: int) -> Iterator[Page]:
     policy = RetryPolicy(options.deadline_seconds, threading.Event())
     share = _probe_items(table, options, wanted)
     mean_bytes = table.size_bytes / table.item_count if table.item_count else ASSUMED_ITEM_BYTES
-    whole = dataclasses.replace(request_of(table, options, mean_bytes), max_items=share)
+    whole = dataclasses.replace(request_of(table, options, mean_bytes), max_items=share, condition=None)
+    collections = _sampled_collections(selection_of(table, options).queries)
     with closing(open_page_source(dynamodb_spec(options), 1, accept_encoding=options.accept_encoding)) as source:
+        if collections:
+            for query in collections:
+                yield from scan_pages(source, dataclasses.replace(whole, queries=(query,)), budget, policy)
+            return
         probe = list(_first(scan_pages(source, whole, budget, policy), share))
         yield from probe
         if probe[-1].last_evaluated_key is None or share == wanted:
@@ -314,6 +333,11 @@ def _sample_pages(table: TableDescription, options: ScanOptions, budget: Budget,
         for quarter in range(1, QUARTERS):
             request = whole.of_segment(segments * quarter // QUARTERS, segments)
             yield from _first(scan_pages(source, request, budget, policy), share)
+
+
+def _sampled_collections(queries: Sequence[Query]) -> Sequence[Query]:
+    """Return a few of the item collections that are read, from all over their list."""
+    return queries[:: max(1, len(queries) // QUARTERS)][:QUARTERS]
 
 
 def _probe_items(table: TableDescription, options: ScanOptions, wanted: int) -> int:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Generic, Literal, Protocol, TypeVar
 import pyarrow as pa
 
 from ddbio.aws.retry import RetryPolicy
-from ddbio.aws.scan import SegmentRequest, scan_pages
+from ddbio.aws.scan import ReadRequest, scan_pages
 from ddbio.aws.transport import open_page_source
 from ddbio.core.decode import Decoder
 from ddbio.core.digest import Digest
@@ -40,7 +40,7 @@ class ScanTask:
 
     number: int
     spec: ClientSpec
-    requests: tuple[SegmentRequest, ...]
+    requests: tuple[ReadRequest, ...]
     lanes: int
     schema: pa.Schema
     on_misfit: OnMisfit = "rescue"
@@ -61,6 +61,8 @@ class ScanCounts:
     wire_bytes: int
     misfits: MisfitLog
     digest: Digest
+    scanned_items: int = 0
+    """Items that were read for them: more, if they had to meet a condition."""
 
 
 class _Sized(Protocol):
@@ -114,7 +116,7 @@ class PageStream(Generic[BlockT]):
         self._open_decoder = open_decoder
         self._pages = pages or open_page_source(task.spec, task.lanes, accept_encoding=task.accept_encoding)
         self._retry_policy = policy or RetryPolicy(task.deadline_seconds, threading.Event())
-        self._waiting: deque[SegmentRequest | Iterator[Page]] = deque(task.requests)
+        self._waiting: deque[ReadRequest | Iterator[Page]] = deque(task.requests)
         self._being_read = 0
         # A decoder holds several pages' worth of scratch: there are no more of them than cores.
         self._decoders: SimpleQueue[PageDecoder[BlockT]] = SimpleQueue()
@@ -170,6 +172,7 @@ class PageStream(Generic[BlockT]):
     def _count(self, page: Page) -> None:
         with self._lock:
             self.counts.items += page.count
+            self.counts.scanned_items += page.scanned_count
             self.counts.wire_bytes += page.wire_bytes
 
     def _deliver(self, block: BlockT) -> None:
@@ -207,7 +210,7 @@ class PageStream(Generic[BlockT]):
                 return None
             found = self._waiting.popleft()
             self._being_read += 1
-        if isinstance(found, SegmentRequest):
+        if isinstance(found, ReadRequest):
             return scan_pages(self._pages, found, self._budget, self._retry_policy)
         return found
 

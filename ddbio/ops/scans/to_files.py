@@ -35,7 +35,7 @@ from ddbio.ops.job.storage import (
 )
 from ddbio.ops.prices import job_cost
 from ddbio.ops.scans.plan import describe_scan, plan_of, scan_tasks
-from ddbio.ops.scans.stream import PageStream, ScanTask, SegmentStream
+from ddbio.ops.scans.stream import PageStream, ScanCounts, ScanTask, SegmentStream
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -143,6 +143,7 @@ class _Job:
                 "key": dict(self.table.key_types),
                 "index": plan.index,
                 "columns": plan.columns,
+                "where": plan.where,
                 "nulls": self.options.nulls,
             },
             schema=schema_to_json(plan.schema),
@@ -162,7 +163,9 @@ class _ExportJob(_Job):
             table_arn=self.table.arn,
             table_id=self.table.table_id,
             began=datetime.now(UTC),
-            filtered={name: value for name in ("index", "columns", "limit") if (value := getattr(options, name))},
+            filtered={
+                name: value for name in ("index", "columns", "where", "limit") if (value := getattr(options, name))
+            },
         )
 
     def check(self, plan: ScanPlan) -> None:
@@ -250,6 +253,7 @@ def _run(job: _Job, publish: Publish, clock: Clock, settings: _Settings) -> Scan
             tasks=plan.tasks,
             lanes=plan.lanes,
             items=sum(result.items for result in results),
+            scanned_items=sum(result.scanned_items for result in results),
             rows=sum(file.rows for file in files),
             rescued=sum(result.rescued for result in results),
             seconds=round(clock.seconds(), 3),
@@ -308,6 +312,7 @@ class FilesResult:
     wire_bytes: int
     misfits: MisfitLog
     digest: Digest
+    scanned_items: int
 
 
 def write_task(task: FilesTask, budget: Budget) -> FilesResult:
@@ -327,7 +332,7 @@ def write_task(task: FilesTask, budget: Budget) -> FilesResult:
         staged = task.staging.write(counted(batches), task.scan.schema, task.scan.number, log)
     counts = stream.counts
     counts.misfits.merge(log)
-    return FilesResult(staged, counts.items, rescued, counts.wire_bytes, counts.misfits, counts.digest)
+    return _result(staged, rescued, counts)
 
 
 def write_lines_task(task: FilesTask, budget: Budget) -> FilesResult:
@@ -347,4 +352,10 @@ def write_lines_task(task: FilesTask, budget: Budget) -> FilesResult:
     counts, written = stream.counts, sum(file.rows for file in staged)
     if written != counts.items:
         raise DecodeError(f"the pages hold {written} items, and said that they hold {counts.items}")
-    return FilesResult(staged, counts.items, 0, counts.wire_bytes, counts.misfits, counts.digest)
+    return _result(staged, 0, counts)
+
+
+def _result(staged: tuple[StagedFile, ...], rescued: int, counts: ScanCounts) -> FilesResult:
+    return FilesResult(
+        *(staged, counts.items, rescued, counts.wire_bytes, counts.misfits, counts.digest, counts.scanned_items)
+    )

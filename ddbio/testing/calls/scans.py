@@ -10,6 +10,7 @@ import numpy as np
 
 from ddbio.testing.expressions.conditions import key_range
 from ddbio.testing.expressions.parsing import Path, Placeholders, Tree, attribute_paths, pick, projection_paths, tree_of
+from ddbio.testing.expressions.predicates import PredicateParser, check_filter_names
 from ddbio.testing.pricing import read_units
 from ddbio.testing.refusal import invalid, invalid_values
 from ddbio.testing.request import to_json
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from ddbio.core.attribute import Item
+    from ddbio.testing.expressions.predicates import Predicate
     from ddbio.testing.request import Request
     from ddbio.testing.server import Chunks
     from ddbio.testing.tables.items import KeySchema, Snapshot
@@ -155,6 +157,15 @@ def _unprojected(index: Index | None, select: str | None, paths: list[Path] | No
     return f"Requesting [{', '.join(missing)}]" if missing else ""
 
 
+def filter_of(request: Request, placeholders: Placeholders) -> tuple[Predicate | None, set[str]]:
+    """Return the FilterExpression of a request as a function of an item, if it has one, and the attributes it names."""
+    text = request.text("FilterExpression")
+    if text is None:
+        return None, set()
+    parser = PredicateParser("FilterExpression", text, placeholders)
+    return parser.parsed(), parser.names
+
+
 def parsed(text: bytes | memoryview) -> Any:
     """Return an item as Python values."""
     return json.loads(bytes(text))
@@ -187,8 +198,10 @@ def scan(database: Database, request: Request) -> Chunks:
     """Read a table, an index or one segment of it in hash order."""
     source = Source.of(database.table(request), request)
     low, high = _segment(request)
-    placeholders = Placeholders(request, has_expression="ProjectionExpression" in request.members)
+    has_expression = not request.members.keys().isdisjoint(("ProjectionExpression", "FilterExpression"))
+    placeholders = Placeholders(request, has_expression=has_expression)
     selection = selection_of(source, request, placeholders)
+    met, _ = filter_of(request, placeholders)
     placeholders.check_all_used()
     limit = request.integer("Limit", 1)
     start = source.start_key(request)
@@ -207,7 +220,7 @@ def scan(database: Database, request: Request) -> Chunks:
     if page.stops_early:
         high = snapshot.keys[page.last - 1][0] + 1
     draws = list(_scan_draws(source, snapshot, page, (low, high), consistent=request.boolean("ConsistentRead")))
-    return _Reader(database, request, source, selection).reply(snapshot, page, draws)
+    return _Reader(database, request, source, selection, met).reply(snapshot, page, draws)
 
 
 def _segment(request: Request) -> tuple[int, int]:
@@ -257,6 +270,8 @@ def query(database: Database, request: Request) -> Chunks:
     placeholders = Placeholders(request, has_expression=True)
     wanted = key_range(expression, placeholders, source.keys)
     selection = selection_of(source, request, placeholders)
+    met, names = filter_of(request, placeholders)
+    check_filter_names(names, source.keys.names)
     placeholders.check_all_used()
     limit = request.integer("Limit", 1)
     start = source.start_key(request)
@@ -271,7 +286,7 @@ def query(database: Database, request: Request) -> Chunks:
     partition = part_of_hash(wanted.hash_value, source.partitions)
     units = read_units(snapshot.size_bytes(page.first, page.last), consistent=request.boolean("ConsistentRead"))
     draws = [Draw(source.resource, "Read", partition, units, source.local_index)]
-    return _Reader(database, request, source, selection).reply(snapshot, page, draws, backward=backward)
+    return _Reader(database, request, source, selection, met).reply(snapshot, page, draws, backward=backward)
 
 
 @dataclass(frozen=True, slots=True)
@@ -282,37 +297,42 @@ class _Reader:
     request: Request
     source: Source
     selection: Selection
+    met: Predicate | None = None
 
     def reply(self, snapshot: Snapshot, page: Page, draws: list[Draw], *, backward: bool = False) -> Chunks:
-        places = range(page.first, page.last)
+        scanned = range(page.first, page.last)
         if backward:
-            places = places[::-1]
+            scanned = scanned[::-1]
         if self.selection.fetches_base:
-            draws += self._base_draws(snapshot, places)
+            draws += self._base_draws(snapshot, scanned)
         self.database.take(draws)
-        count = str(len(places)).encode()
+        places = [at for at in scanned if self.met is None or self.met(self._whole(snapshot, at))]
         consumed = to_json(consumed_member(self.request, self.source.table, draws))[1:-1]
         last = b""
         if page.stops_early:
-            last = b',"LastEvaluatedKey":' + to_json(self.source.paging_key(parsed(snapshot.json_at(places[-1]))))
-        head = b"{" + consumed + b"," * bool(consumed) + b'"Count":' + count
-        tail = last + b',"ScannedCount":' + count + b"}"
+            last = b',"LastEvaluatedKey":' + to_json(self.source.paging_key(parsed(snapshot.json_at(scanned[-1]))))
+        head = b"{" + consumed + b"," * bool(consumed) + b'"Count":' + str(len(places)).encode()
+        tail = last + b',"ScannedCount":' + str(len(scanned)).encode() + b"}"
         if self.selection.counts_only:
             return [head, tail]
-        if self.selection.tree is None and not self.selection.fetches_base and not backward:
+        is_whole = self.selection.tree is None and not self.selection.fetches_base
+        if is_whole and self.met is None and not backward:
             items: bytes | memoryview = snapshot.json_between(page.first, page.last)
         else:
             items = b",".join(self._item(snapshot, at) for at in places)
         return [head + b',"Items":[', items, b"]" + tail]
 
     def _item(self, snapshot: Snapshot, at: int) -> bytes:
-        text = snapshot.json_at(at)
         if self.selection.tree is None and not self.selection.fetches_base:
-            return text
-        item: Item = parsed(text)
-        if self.selection.fetches_base:
-            item = self.source.table.read_item(base_key(snapshot.keys[at])) or {}
+            return snapshot.json_at(at)
+        item = self._whole(snapshot, at)
         return to_json(item if self.selection.tree is None else pick(item, self.selection.tree))
+
+    def _whole(self, snapshot: Snapshot, at: int) -> Item:
+        if self.selection.fetches_base:
+            return self.source.table.read_item(base_key(snapshot.keys[at])) or {}
+        item: Item = parsed(snapshot.json_at(at))
+        return item
 
     def _base_draws(self, snapshot: Snapshot, places: range) -> Iterator[Draw]:
         table, consistent = self.source.table, self.request.boolean("ConsistentRead")

@@ -4,32 +4,22 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from dataclasses import dataclass
-from decimal import Decimal
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ddbio.core.attribute import AttributeValue, Item, decode_base64
 from ddbio.testing.expressions.parsing import Placeholders, Tokens
-from ddbio.testing.refusal import Refusal, condition_failed, invalid, invalid_values, lacking
+from ddbio.testing.expressions.predicates import PredicateParser
+from ddbio.testing.refusal import Refusal, condition_failed, invalid, invalid_values
 from ddbio.testing.tables.items import Key, KeyAttribute, KeySchema, hash_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from decimal import Decimal
 
+    from ddbio.core.attribute import AttributeValue, Item
+    from ddbio.testing.expressions.predicates import Predicate
     from ddbio.testing.request import Request
 
 
-Predicate: TypeAlias = "Callable[[Item], bool]"
-Operand: TypeAlias = "Callable[[Item], AttributeValue | None]"
-
-_ORDERS: dict[str, Callable[[Any, Any], bool]] = {
-    "<": lambda left, right: left < right,
-    "<=": lambda left, right: left <= right,
-    ">": lambda left, right: left > right,
-    ">=": lambda left, right: left >= right,
-}
-_ORDERED_TAGS = frozenset({"S", "N", "B"})
-_LACKING_FUNCTIONS = frozenset({"attribute_type", "begins_with", "contains", "size"})
 EXPRESSIONS = ("ConditionExpression", "UpdateExpression")
 _COMPARATORS = {"=": "=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
 """Each comparator with the one that means the same from the other side."""
@@ -63,114 +53,7 @@ def write_placeholders(request: Request) -> Placeholders:
 
 def predicate_of(text: str, placeholders: Placeholders) -> Predicate:
     """Return a ConditionExpression as a function of an item in canonical form."""
-    return _Parser(Tokens("ConditionExpression", text), placeholders).parsed()
-
-
-class _Parser:
-    def __init__(self, tokens: Tokens, placeholders: Placeholders) -> None:
-        self._tokens = tokens
-        self._placeholders = placeholders
-
-    def parsed(self) -> Predicate:
-        predicate = self._alternatives()
-        if self._tokens.peek():
-            raise self._tokens.syntax_error(self._tokens.peek())
-        return predicate
-
-    def _alternatives(self) -> Predicate:
-        parts = [self._conjunction()]
-        while self._tokens.accept("OR"):
-            parts.append(self._conjunction())
-        return parts[0] if len(parts) == 1 else lambda item: any(part(item) for part in parts)
-
-    def _conjunction(self) -> Predicate:
-        parts = [self._term()]
-        while self._tokens.accept("AND"):
-            parts.append(self._term())
-        return parts[0] if len(parts) == 1 else lambda item: all(part(item) for part in parts)
-
-    def _term(self) -> Predicate:
-        if self._tokens.accept("NOT"):
-            negated = self._term()
-            return lambda item: not negated(item)
-        if self._tokens.accept("("):
-            inner = self._alternatives()
-            self._tokens.expect(")")
-            return inner
-        first = self._tokens.next()
-        return self._function(first) if self._tokens.peek() == "(" else self._comparison(first)
-
-    def _function(self, function: str) -> Predicate:
-        if function in _LACKING_FUNCTIONS:
-            raise lacking(f"{function} in a ConditionExpression")
-        if function not in {"attribute_exists", "attribute_not_exists"}:
-            raise self._tokens.refusal(f"Invalid function name; function: {function}")
-        self._tokens.expect("(")
-        name = self._name(self._tokens.next())
-        if self._tokens.peek() == ",":
-            raise self._tokens.refusal(
-                "Incorrect number of operands for operator or function; "
-                f"operator or function: {function}, number of operands: 2"
-            )
-        self._tokens.expect(")")
-        exists = function == "attribute_exists"
-        return lambda item: (name in item) is exists
-
-    def _comparison(self, first: str) -> Predicate:
-        left = self._operand(first, self._tokens.peek())
-        operator = self._tokens.next()
-        if operator.upper() in {"BETWEEN", "IN"}:
-            raise lacking(f"{operator.upper()} in a ConditionExpression")
-        if operator not in {"=", "<>", *_ORDERS}:
-            raise self._tokens.syntax_error(operator)
-        right = self._operand(self._tokens.next(), operator)
-        return lambda item: holds(operator, left(item), right(item))
-
-    def _operand(self, token: str, operator: str) -> Operand:
-        if not token.startswith(":"):
-            name = self._name(token)
-            return lambda item: item.get(name)
-        value = self._placeholders.value(self._tokens, token)
-        tag = next(iter(value))
-        if operator in _ORDERS and tag not in _ORDERED_TAGS:
-            raise self._tokens.refusal(
-                "Incorrect operand type for operator or function; "
-                f"operator or function: {operator}, operand type: {tag}"
-            )
-        return lambda _: value
-
-    def _name(self, token: str) -> str:
-        name = self._placeholders.name(self._tokens, token)
-        if self._tokens.peek() in {".", "["}:
-            raise lacking("A nested attribute in a ConditionExpression")
-        return name
-
-
-def holds(operator: str, left: AttributeValue | None, right: AttributeValue | None) -> bool:
-    """Return whether a comparison of two canonical values holds; a missing value differs from every value."""
-    if left is None or right is None:
-        return operator == "<>"
-    if operator in {"=", "<>"}:
-        return (_comparable(left) == _comparable(right)) is (operator == "=")
-    ((tag, one),), ((other_tag, other),) = left.items(), right.items()
-    return tag == other_tag and tag in _ORDERED_TAGS and _ORDERS[operator](_rank(tag, one), _rank(tag, other))
-
-
-def _rank(tag: str, content: str) -> Decimal | bytes:
-    if tag == "N":
-        return Decimal(content)
-    return decode_base64(content) if tag == "B" else content.encode(errors="replace")
-
-
-def _comparable(value: AttributeValue) -> Any:
-    ((tag, content),) = value.items()
-    if tag in {"SS", "NS", "BS"}:
-        return tag, frozenset(content)
-    if tag == "L":
-        return tag, [_comparable(element) for element in content]
-    if tag == "M":
-        return tag, {name: _comparable(member) for name, member in content.items()}
-    return tag, content
+    return PredicateParser("ConditionExpression", text, placeholders).parsed()
 
 
 def checked_return(request: Request, allowed: tuple[str, ...]) -> str:

@@ -139,16 +139,17 @@ Tree: TypeAlias = "dict[str | int, Tree | None]"
 def projection_paths(text: str, placeholders: Placeholders) -> list[Path]:
     """Return the paths of a ProjectionExpression."""
     tokens = Tokens("ProjectionExpression", text)
-    paths = [_path(tokens, placeholders)]
+    paths = [document_path(tokens, placeholders, tokens.next())]
     while tokens.accept(","):
-        paths.append(_path(tokens, placeholders))
+        paths.append(document_path(tokens, placeholders, tokens.next()))
     if tokens.peek():
         raise tokens.syntax_error(tokens.peek())
     return paths
 
 
-def _path(tokens: Tokens, placeholders: Placeholders) -> Path:
-    steps: list[str | int] = [placeholders.name(tokens, tokens.next())]
+def document_path(tokens: Tokens, placeholders: Placeholders, first: str) -> Path:
+    """Return the path that begins with a token that was taken already."""
+    steps: list[str | int] = [placeholders.name(tokens, first)]
     while True:
         if tokens.accept("."):
             steps.append(placeholders.name(tokens, tokens.next()))

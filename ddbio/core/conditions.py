@@ -1,0 +1,396 @@
+"""Parse the condition that items must meet, and write it as DynamoDB's expressions, names and values escaped.
+
+The language is that of the WHERE clause of PartiQL for DynamoDB, with the service's own functions:
+``status = 'shipped' AND (total > 100 OR begins_with(note, 'urgent'))``.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+
+from ddbio.core.attribute import AttributeValue, encode_base64
+from ddbio.core.number import canonical_number, quoted
+from ddbio.errors import DecodeError, OptionError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+Path: TypeAlias = "tuple[str | int, ...]"
+"""An attribute, then names of members and places in lists."""
+
+_COMPARATORS = {"=": "=", "<>": "<>", "!=": "<>", "<": "<", "<=": "<=", ">": ">", ">=": ">="}
+_PREFIX_OR_PART = ("begins_with", "contains")
+_EXISTENCE = ("attribute_exists", "attribute_not_exists")
+_TYPES = ("S", "N", "B", "SS", "NS", "BS", "BOOL", "NULL", "L", "M")
+# https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/Constraints.html#limits-expression-parameters
+_MOST_OPERANDS_OF_IN = 100
+_WORDS = ("AND", "BETWEEN", "FALSE", "IN", "IS", "LIKE", "MISSING", "NOT", "NULL", "OR", "TRUE")
+
+_TOKEN = re.compile(
+    r"""\s*(?:
+        (?P<binary>[xX]'(?:[0-9a-fA-F]{2})*')
+      | (?P<text>'(?:[^']|'')*')
+      | (?P<quoted>"(?:[^"]|"")+")
+      | (?P<number>[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?)
+      | (?P<word>[^\W\d]\w*)
+      | (?P<sign><=|>=|<>|!=|[=<>()\[\],.])
+    )""",
+    re.VERBOSE,
+)
+
+
+class Expressions:
+    """Number the names and values of a request's expressions, so that no word is reserved and nothing is injected."""
+
+    def __init__(self) -> None:
+        self._names: dict[str, str] = {}
+        self._values: list[AttributeValue] = []
+
+    def name(self, name: str) -> str:
+        """Return what stands for an attribute or a member in an expression."""
+        return self._names.setdefault(name, f"#n{len(self._names)}")
+
+    def path(self, path: Path) -> str:
+        """Return what stands for a path."""
+        steps = [f"[{step}]" if isinstance(step, int) else f".{self.name(step)}" for step in path]
+        return "".join(steps).removeprefix(".")
+
+    def value(self, value: AttributeValue) -> str:
+        """Return what stands for a value."""
+        self._values.append(value)
+        return f":v{len(self._values) - 1}"
+
+    def members(self) -> dict[str, Any]:
+        """Return ExpressionAttributeNames and -Values; neither may be empty."""
+        names = {placeholder: name for name, placeholder in self._names.items()}
+        values = {f":v{place}": value for place, value in enumerate(self._values)}
+        return {
+            **({"ExpressionAttributeNames": names} if names else {}),
+            **({"ExpressionAttributeValues": values} if values else {}),
+        }
+
+
+@dataclass(frozen=True)
+class Test:
+    """Hold one test of an attribute: an operator or a function of the service, and its constants."""
+
+    operator: str
+    path: Path
+    values: tuple[AttributeValue, ...] = ()
+
+    def write(self, to: Expressions) -> str:
+        """Return the test as an expression."""
+        path, values = to.path(self.path), [to.value(value) for value in self.values]
+        if self.operator == "BETWEEN":
+            return f"{path} BETWEEN {values[0]} AND {values[1]}"
+        if self.operator == "IN":
+            parts = [
+                f"{path} IN ({', '.join(values[first : first + _MOST_OPERANDS_OF_IN])})"
+                for first in range(0, len(values), _MOST_OPERANDS_OF_IN)
+            ]
+            return parts[0] if len(parts) == 1 else f"({' OR '.join(parts)})"
+        if self.operator.startswith("size "):
+            return f"size({path}) {self.operator.removeprefix('size ')} {values[0]}"
+        if self.operator in _COMPARATORS:
+            return f"{path} {self.operator} {values[0]}"
+        return f"{self.operator}({', '.join([path, *values])})"
+
+    def names(self) -> Iterator[str]:
+        """Yield the attribute that is tested."""
+        yield str(self.path[0])
+
+
+@dataclass(frozen=True)
+class Several:
+    """Hold conditions of which all, or at least one, must be met."""
+
+    operator: str
+    parts: tuple[Condition, ...]
+
+    def write(self, to: Expressions) -> str:
+        """Return the conditions as an expression."""
+        return f" {self.operator} ".join(
+            f"({part.write(to)})" if isinstance(part, Several) else part.write(to) for part in self.parts
+        )
+
+    def names(self) -> Iterator[str]:
+        """Yield the attributes that are tested."""
+        for part in self.parts:
+            yield from part.names()
+
+
+@dataclass(frozen=True)
+class Negated:
+    """Hold a condition that must not be met."""
+
+    part: Condition
+
+    def write(self, to: Expressions) -> str:
+        """Return the condition as an expression."""
+        return f"NOT ({self.part.write(to)})"
+
+    def names(self) -> Iterator[str]:
+        """Yield the attributes that are tested."""
+        yield from self.part.names()
+
+
+Condition: TypeAlias = "Test | Several | Negated"
+
+
+class KeyQuery(NamedTuple):
+    """Hold which item collections a condition asks for, which sort keys of them, and what is tested besides."""
+
+    partition: str
+    partition_keys: tuple[AttributeValue, ...]
+    sort: Test | None
+    rest: Condition | None
+
+
+@dataclass(frozen=True)
+class Query:
+    """Hold the key condition of one Query."""
+
+    partition: str
+    partition_key: AttributeValue
+    sort: Test | None = None
+
+    def write(self, to: Expressions) -> str:
+        """Return it as a KeyConditionExpression."""
+        own = Test("=", (self.partition,), (self.partition_key,)).write(to)
+        return own if self.sort is None else f"{own} AND {self.sort.write(to)}"
+
+
+def parse_condition(text: str) -> Condition:
+    """Return the condition that a text says.
+
+    Raises
+    ------
+    OptionError
+        If the text is no condition; the message shows where.
+    """
+    return _Parser(text).parsed()
+
+
+def key_query(condition: Condition, keys: tuple[str, ...]) -> KeyQuery | None:
+    """Return the condition as queries of item collections, or None if it does not bind the partition key.
+
+    A condition binds the partition key if all its items have one of some stated values of it. What a Query cannot ask
+    for (a second test of the sort key, any test of a key among alternatives) makes it None as well.
+
+    Parameters
+    ----------
+    keys
+        The partition key, and the sort key if there is one.
+    """
+    parts = list(condition.parts) if isinstance(condition, Several) and condition.operator == "AND" else [condition]
+    partition = _take(parts, keys[0], ("=", "IN"))
+    if partition is None:
+        return None
+    sort = None
+    if len(keys) > 1:
+        sort = _take_range(parts, keys[1]) or _take(
+            parts, keys[1], ("=", "<", "<=", ">", ">=", "BETWEEN", "begins_with")
+        )
+    if any(name in keys for part in parts for name in part.names()):
+        return None
+    rest = None if not parts else parts[0] if len(parts) == 1 else Several("AND", tuple(parts))
+    unique = {str(value): value for value in partition.values}
+    return KeyQuery(keys[0], tuple(unique.values()), sort, rest)
+
+
+def _take(parts: list[Condition], name: str, operators: tuple[str, ...]) -> Test | None:
+    for place, part in enumerate(parts):
+        if isinstance(part, Test) and part.path == (name,) and part.operator in operators:
+            del parts[place]
+            return part
+    return None
+
+
+def _take_range(parts: list[Condition], name: str) -> Test | None:
+    """Take two bounds of a sort key as one BETWEEN, which includes both: a Query takes one test of it."""
+    both = list(parts)
+    low, high = _take(both, name, (">=",)), _take(both, name, ("<=",))
+    if low is None or high is None:
+        return None
+    parts[:] = both
+    return Test("BETWEEN", (name,), (*low.values, *high.values))
+
+
+@dataclass
+class _Parser:
+    text: str
+    _tokens: list[tuple[str, str, int]] = field(default_factory=list)
+    _at: int = 0
+
+    def parsed(self) -> Condition:
+        place, end = 0, len(self.text.rstrip())
+        while place < end:
+            found = _TOKEN.match(self.text, place)
+            if found is None:
+                start = len(self.text) - len(self.text[place:].lstrip())
+                raise self._error(start, "is not understood: text stands in single quotes, names may in double ones")
+            self._tokens.append((str(found.lastgroup), found[str(found.lastgroup)], found.start(str(found.lastgroup))))
+            place = found.end()
+        condition = self._alternatives()
+        if self._at < len(self._tokens):
+            raise self._unexpected("AND, OR or the end")
+        return condition
+
+    def _alternatives(self) -> Condition:
+        return self._joined("OR", self._conjunction)
+
+    def _conjunction(self) -> Condition:
+        return self._joined("AND", self._negation)
+
+    def _joined(self, word: str, parse: Any) -> Condition:
+        parts: list[Condition] = []
+        while True:
+            part: Condition = parse()
+            parts += part.parts if isinstance(part, Several) and part.operator == word else [part]
+            if not self._accepts(word):
+                return parts[0] if len(parts) == 1 else Several(word, tuple(parts))
+
+    def _negation(self) -> Condition:
+        if self._accepts("NOT"):
+            return Negated(self._negation())
+        if self._accepts("("):
+            inner = self._alternatives()
+            self._expect(")")
+            return inner
+        return self._test()
+
+    def _test(self) -> Condition:
+        kind, word, _ = self._peek()
+        if kind == "word" and self._peek(1)[1] == "(":
+            return self._function(word.lower())
+        path = self._path()
+        if self._accepts("IS"):
+            negates = self._accepts("NOT")
+            if self._accepts("MISSING"):
+                return Test("attribute_exists" if negates else "attribute_not_exists", path)
+            self._expect("NULL")
+            return self._perhaps_not(Test("attribute_type", path, ({"S": "NULL"},)), negates=negates)
+        negates = self._accepts("NOT")
+        if self._accepts("BETWEEN"):
+            low = self._value()
+            self._expect("AND")
+            return self._perhaps_not(Test("BETWEEN", path, (low, self._value())), negates=negates)
+        if self._accepts("IN"):
+            return self._perhaps_not(Test("IN", path, self._listed()), negates=negates)
+        if negates or self._peek()[1] not in _COMPARATORS:
+            raise self._unexpected("a comparison, BETWEEN, IN or IS" if not negates else "BETWEEN or IN")
+        return Test(_COMPARATORS[self._next()[1]], path, (self._value(),))
+
+    @staticmethod
+    def _perhaps_not(test: Test, *, negates: bool) -> Condition:
+        return Negated(test) if negates else test
+
+    def _function(self, name: str) -> Test:
+        place = self._next()[2]
+        self._expect("(")
+        path = self._path()
+        test = Test(name, path)
+        if name in _PREFIX_OR_PART:
+            self._expect(",")
+            test = Test(name, path, (self._value(),))
+        elif name == "attribute_type":
+            self._expect(",")
+            test = Test(name, path, (self._type(),))
+        elif name not in (*_EXISTENCE, "size"):
+            known = ", ".join(sorted((*_PREFIX_OR_PART, *_EXISTENCE, "attribute_type", "size")))
+            raise self._error(place, f"is no function of a condition; there are {known}")
+        self._expect(")")
+        if name != "size":
+            return test
+        if self._peek()[1] not in _COMPARATORS:
+            raise self._unexpected("a comparison")
+        return Test(f"size {_COMPARATORS[self._next()[1]]}", path, (self._value(),))
+
+    def _type(self) -> AttributeValue:
+        place, value = self._peek()[2], self._value()
+        if value.get("S") not in _TYPES:
+            raise self._error(place, f"is no type of DynamoDB's; there are {', '.join(map(repr, _TYPES))}")
+        return value
+
+    def _listed(self) -> tuple[AttributeValue, ...]:
+        closing = "]" if self._accepts("[") else ")"
+        if closing == ")":
+            self._expect("(")
+        values = [self._value()]
+        while self._accepts(","):
+            values.append(self._value())
+        self._expect(closing)
+        return tuple(values)
+
+    def _path(self) -> Path:
+        steps: list[str | int] = [self._name()]
+        while True:
+            if self._accepts("."):
+                steps.append(self._name())
+            elif self._accepts("["):
+                kind, word, place = self._next()
+                if kind != "number" or not word.isdecimal():
+                    raise self._error(place, "is no place in a list")
+                steps.append(int(word))
+                self._expect("]")
+            else:
+                return tuple(steps)
+
+    def _name(self) -> str:
+        kind, word, _ = self._peek()
+        if kind == "quoted":
+            self._at += 1
+            return word[1:-1].replace('""', '"')
+        if kind != "word" or word.upper() in _WORDS:
+            raise self._unexpected('the name of an attribute (in double quotes if it is a word like "in")')
+        self._at += 1
+        return word
+
+    def _value(self) -> AttributeValue:
+        kind, word, place = self._peek()
+        self._at += 1
+        match kind, word.upper():
+            case "text", _:
+                return {"S": word[1:-1].replace("''", "'")}
+            case "number", _:
+                try:
+                    return {"N": canonical_number(word)}
+                except DecodeError as error:
+                    raise self._error(place, f"cannot be: {error}") from error
+            case "binary", _:
+                return {"B": encode_base64(bytes.fromhex(word[2:-1]))}
+            case "word", "TRUE" | "FALSE" as truth:
+                return {"BOOL": truth == "TRUE"}
+            case "word", "NULL":
+                return {"NULL": True}
+        self._at -= 1
+        raise self._unexpected("a constant: 'text', a number, TRUE, FALSE, NULL or x'00ff'")
+
+    def _peek(self, ahead: int = 0) -> tuple[str, str, int]:
+        place = self._at + ahead
+        return self._tokens[place] if place < len(self._tokens) else ("end", "", len(self.text))
+
+    def _next(self) -> tuple[str, str, int]:
+        token = self._peek()
+        self._at += 1
+        return token
+
+    def _accepts(self, word: str) -> bool:
+        kind, found, _ = self._peek()
+        if kind not in {"word", "sign"} or found.upper() != word:
+            return False
+        self._at += 1
+        return True
+
+    def _expect(self, word: str) -> None:
+        if not self._accepts(word):
+            raise self._unexpected(word)
+
+    def _unexpected(self, wanted: str) -> OptionError:
+        return self._error(self._peek()[2], f"stands where {wanted} is expected")
+
+    def _error(self, place: int, problem: str) -> OptionError:
+        found = quoted(self.text[place : place + 20]) if self.text[place:].strip() else "its end"
+        return OptionError(f"the condition {quoted(self.text)}: {found} at character {place + 1} {problem}")
